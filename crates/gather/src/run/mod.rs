@@ -1,27 +1,27 @@
 //! Runs a complete collection, from listings to files, and emits its events.
 
-mod carry;
-mod ending;
+mod execution;
+mod totals;
 mod files;
 mod listing;
 mod participants;
 mod planning;
-mod room;
-mod sums;
-mod waiting;
-mod watch;
-mod way_in;
+mod listing_memory;
+mod checksums;
+mod pending_sources;
+mod progress_reporter;
+mod metered_landing;
 
-pub use listing::Asked;
+pub use listing::SourceRequest;
 pub use participants::Via;
-pub use waiting::LISTING_PATIENCE;
+pub use pending_sources::LISTING_PATIENCE;
 
 use super::{
-    Errand, Event, EventSink, Forecast, ForecastError, Greeted, Method, MethodName, Plan,
+    CollectContext, Event, EventSink, Forecast, ForecastError, IdleRemotes, Method, MethodName, Plan,
     PriceList, Totals,
     landing::{Fidelity, Landing, Layout, OpenError, Options, as_root},
 };
-use carry::Carried;
+use execution::TransferOutcome;
 use listing::Listings;
 use std::{
     num::NonZeroU64,
@@ -29,7 +29,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use sums::RemoteSums;
+use checksums::RemoteSums;
 use thalweg_base::{
     budget::Budget,
     job::{Job, Kind},
@@ -48,14 +48,14 @@ use thalweg_wire::mesh::{LegKind, Terms};
 use thiserror::Error;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
-use watch::Watch;
-use way_in::WayIn;
+use progress_reporter::ProgressReporter;
+use metered_landing::MeteredLanding;
 
 /// The input of a collection.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The sources, in the order of the participants; each node appears once.
-    pub sources: Vec<Asked>,
+    pub sources: Vec<SourceRequest>,
     /// Patterns of paths to leave out at all sources.
     pub exclude: Vec<Vec<u8>>,
     /// Once another source has listed everything, a source that lists nothing new for this long is left out.
@@ -100,7 +100,7 @@ pub struct Request {
 
 impl Request {
     /// Creates a request for these sources and this directory, with the defaults of `thalweg gather`.
-    pub fn new(sources: Vec<Asked>, into: PathBuf) -> Self {
+    pub fn new(sources: Vec<SourceRequest>, into: PathBuf) -> Self {
         Self {
             sources,
             exclude: Vec::new(),
@@ -162,27 +162,27 @@ pub enum GatherError {
 /// Returns [`GatherError`] if nothing was moved.
 pub async fn gather(
     request: Request,
-    reach: MemberDialer,
+    dialer: MemberDialer,
     events: Arc<dyn EventSink>,
     stop: CancellationToken,
 ) -> Result<Totals, GatherError> {
-    let reach = reach.with_terms(request.terms.clone());
-    let run = Run { request, reach, events, stop, began: Instant::now() };
+    let dialer = dialer.with_terms(request.terms.clone());
+    let run = CollectionRun { request, dialer, events, stop, began: Instant::now() };
     let totals = run.run().await?;
     run.events.event(Event::Ended(totals.clone()));
     Ok(totals)
 }
 
-struct Run {
+struct CollectionRun {
     request: Request,
-    reach: MemberDialer,
+    dialer: MemberDialer,
     events: Arc<dyn EventSink>,
     stop: CancellationToken,
     began: Instant,
 }
 
 /// The state when bytes begin to flow.
-struct Ready {
+struct PreparedCollection {
     overlay: Arc<Overlay>,
     landing: Landing,
     /// Whether it resumes an earlier call.
@@ -191,19 +191,19 @@ struct Ready {
     plan: Plan,
     method: Method,
     grid: Grid,
-    greeted: Greeted,
+    idle_remotes: IdleRemotes,
     /// Sources that could not be listed.
     failed: Vec<u32>,
 }
 
-impl Run {
+impl CollectionRun {
     async fn run(&self) -> Result<Totals, GatherError> {
-        participants::check(&self.request, &self.reach)?;
+        participants::check(&self.request, &self.dialer)?;
         thalweg_files::check_excludes(&self.request.exclude).map_err(GatherError::Exclude)?;
         let listings = tokio::select! {
             biased;
             () = self.stop.cancelled() => return Ok(Totals::interrupted()),
-            listings = listing::all(&self.request, &self.reach, &self.events) => listings?,
+            listings = listing::all(&self.request, &self.dialer, &self.events) => listings?,
         };
         let ready = self.prepare(listings).await?;
         if self.request.dry_run {
@@ -211,7 +211,7 @@ impl Run {
             return Ok(self.looked(&ready));
         }
         let began = Instant::now();
-        let watch = Watch::start(&ready, self.events.clone(), began);
+        let watch = ProgressReporter::start(&ready, self.events.clone(), began);
         let way_in = Arc::new(self.way_in(&ready, &watch));
         let ended = self.execute(&ready, way_in.clone()).await;
         let report = ready.landing.finish().await;
@@ -223,9 +223,9 @@ impl Run {
     }
 
     /// Prepares overlay, landing and plan.
-    async fn prepare(&self, listings: Listings) -> Result<Ready, GatherError> {
-        let Listings { listed, failed, rtts, greeted } = listings;
-        let overlay = Arc::new(participants::overlay(&self.request, &self.reach, rtts));
+    async fn prepare(&self, listings: Listings) -> Result<PreparedCollection, GatherError> {
+        let Listings { listed, failed, rtts, idle_remotes } = listings;
+        let overlay = Arc::new(participants::overlay(&self.request, &self.dialer, rtts));
         // Plans that may be refused are made before anything is created here.
         let early = match self.may_be_refused() && !self.request.dry_run {
             true => Some(self.plan_early(&listed, &overlay).await?),
@@ -265,7 +265,7 @@ impl Run {
         self.tell_of_unmeasured(&plan.forecast);
         self.tell_of_deadline(&plan.forecast);
         let inventory = Arc::new(inventory);
-        Ok(Ready { overlay, landing, resumed, inventory, plan, method, grid, greeted, failed })
+        Ok(PreparedCollection { overlay, landing, resumed, inventory, plan, method, grid, idle_remotes, failed })
     }
 
     /// Whether the plan may be refused: a timetable needs measured paths, and a budget may be too small.
@@ -300,7 +300,7 @@ impl Run {
         let asked = sources.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let job = Job::begin(Kind::Gather, asked, into.display().to_string());
         let begun = job.id;
-        let sums = RemoteSums::new(self.reach.clone(), overlay.names.clone());
+        let sums = RemoteSums::new(self.dialer.clone(), overlay.names.clone());
         let options = Options {
             // By the number of requested sources, so that a source that is away now does not move the others' files.
             layout: Some(self.request.layout.unwrap_or(Layout::of(self.request.sources.len()))),
@@ -316,26 +316,26 @@ impl Run {
         Ok((landing, inventory, resumed))
     }
 
-    fn way_in(&self, ready: &Ready, watch: &Watch) -> WayIn {
+    fn way_in(&self, ready: &PreparedCollection, watch: &ProgressReporter) -> MeteredLanding {
         let (landing, limit) = (Arc::new(ready.landing.clone()), self.request.limit);
         let (inventory, bytes) = (&ready.inventory, self.request.bytes.clone());
-        WayIn::new(landing, inventory, watch.counts(), limit.map(Limit::new), bytes)
+        MeteredLanding::new(landing, inventory, watch.counts(), limit.map(Limit::new), bytes)
     }
 
-    async fn execute(&self, ready: &Ready, land: Arc<dyn Land>) -> Result<Carried, LandError> {
-        let errand = Errand {
-            dialer: self.reach.clone(),
-            greeted: ready.greeted.clone(),
+    async fn execute(&self, ready: &PreparedCollection, land: Arc<dyn Land>) -> Result<TransferOutcome, LandError> {
+        let context = CollectContext {
+            dialer: self.dialer.clone(),
+            idle_remotes: ready.idle_remotes.clone(),
             overlay: ready.overlay.clone(),
             inventory: ready.inventory.clone(),
             land,
             events: self.events.clone(),
             stop: self.stop.clone(),
         };
-        carry::out(&errand, ready, &self.request).await
+        execution::execute(&context, ready, &self.request).await
     }
 
-    fn looked(&self, ready: &Ready) -> Totals {
+    fn looked(&self, ready: &PreparedCollection) -> Totals {
         let outlook = ready.landing.outlook();
         let Forecast { makespan_seconds, bound_seconds, .. } = ready.plan.forecast;
         Totals {

@@ -49,7 +49,7 @@ type Held = Vec<(u64, Vec<Mark>)>;
 /// wanted data.
 pub async fn find(scene: &Arc<Scene>) -> Vec<Entry> {
     let mut asking = JoinSet::new();
-    for node in 0..scene.errand.overlay.destination() {
+    for node in 0..scene.context.overlay.destination() {
         let scene = scene.clone();
         asking.spawn(async move { (node, held(&scene, node).await) });
     }
@@ -142,7 +142,7 @@ fn let_go(scene: &Arc<Scene>, entry: Entry) {
 }
 
 async fn one(scene: &Arc<Scene>, entry: Entry) -> Result<(), LandError> {
-    let (holder, here) = (entry.holder, scene.errand.overlay.destination());
+    let (holder, here) = (entry.holder, scene.context.overlay.destination());
     if scene.avoids_way(entry.source, &[entry.source, holder, here]) {
         let_go(scene, entry);
         return Ok(());
@@ -207,7 +207,7 @@ impl Found {
         marks: &[Mark],
     ) -> Self {
         let file = |mark: &Mark| files.get(&mark.file).copied();
-        let source_of = |file: FileNo| scene.errand.inventory.get(file).map(|wanted| wanted.source);
+        let source_of = |file: FileNo| scene.context.inventory.get(file).map(|wanted| wanted.source);
         let source = marks.iter().find_map(file).and_then(source_of);
         let (mut places, mut pieces) = (Vec::new(), Vec::new());
         for (place, mark) in marks.iter().enumerate() {
@@ -257,6 +257,6 @@ fn tell(scene: &Scene, node: u32, bytes: u64) {
         let (name, held) = (scene.name(node), ByteSize::from_bytes(bytes));
         let text =
             format!("node {name} still holds {held} of an earlier call, which are fetched from there");
-        scene.errand.events.event(Event::Note { text });
+        scene.context.events.event(Event::Note { text });
     }
 }

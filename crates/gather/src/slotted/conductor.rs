@@ -67,7 +67,7 @@ enum Done {
 impl Conductor {
     /// Creates the conductor and contacts the nodes that take part; unreachable ones are left out.
     pub async fn new(scene: Arc<Scene>, course: Course) -> Self {
-        let (overlay, to) = (&scene.errand.overlay, scene.errand.overlay.destination());
+        let (overlay, to) = (&scene.context.overlay, scene.context.overlay.destination());
         let sources = (0..overlay.sources as u32).filter(|s| scene.waiting(*s) > 0).collect();
         let agenda = Agenda::new(course.scheme, sources, to, course.seed);
         let warmth = agenda.paths().map(|p| Warmth::of(p.timetable())).unwrap_or_default();
@@ -135,7 +135,7 @@ impl Conductor {
     /// Has connections opened whose first transfer comes soon.
     fn warm(&mut self) {
         let Some(paths) = self.agenda.paths() else { return };
-        let here = self.scene.errand.overlay.destination();
+        let here = self.scene.context.overlay.destination();
         for (from, to) in self.warmth.due(paths.slot().saturating_add(AHEAD)) {
             if to == here {
                 let transfers = self.warmth.transfers((from, to));
@@ -279,7 +279,7 @@ impl Conductor {
         let most = match start.load {
             Load::Units(units) | Load::Stream(units) => units.saturating_mul(scene.unit),
             Load::Share(over) => {
-                let amounts = scene.errand.inventory.amounts(start.from as usize + 1);
+                let amounts = scene.context.inventory.amounts(start.from as usize + 1);
                 amounts[start.from as usize].div_ceil(u64::from(over))
             }
         };
@@ -294,7 +294,7 @@ impl Conductor {
         let scene = self.scene.clone();
         let rest = self.rest_of(hop);
         // The destination is this host, which needs no ticket.
-        let last = scene.errand.overlay.destination();
+        let last = scene.context.overlay.destination();
         let then = rest.get(2).copied().filter(|node| *node != last);
         self.tasks.spawn(async move {
             let moved = fetch(&scene, &mut parcel, (start.from, start.to), then).await;
@@ -354,7 +354,7 @@ impl Conductor {
 /// Contacts all nodes that forward data, and opens the channels that orders will need.
 async fn greet(scene: &Arc<Scene>, agenda: &Agenda, warmth: &Warmth) {
     let Some(paths) = agenda.paths() else { return };
-    let last = scene.errand.overlay.destination();
+    let last = scene.context.overlay.destination();
     let relayed = || paths.timetable().paths.iter().filter(|path| path.via.len() > 1);
     let via = relayed().flat_map(|path| &path.via);
     let nodes: BTreeSet<u32> = via.copied().filter(|node| *node != last).collect();

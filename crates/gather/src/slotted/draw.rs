@@ -85,7 +85,7 @@ pub async fn draw_by(
     most: u64,
 ) -> Result<Moved, LandError> {
     let (mut bytes, began) = (0, Instant::now());
-    let over = match Remote::open(&scene.errand.dialer, scene.name(source), via).await {
+    let over = match Remote::open(&scene.context.dialer, scene.name(source), via).await {
         Ok(remote) => on(scene, source, remote, most, &mut bytes).await,
         Err(why) => Err(End::Lost(why.to_string())),
     };
@@ -128,14 +128,14 @@ async fn on(
                 break;
             }
             left -= pieces.iter().map(Piece::bytes).sum::<u64>().min(left);
-            let request = request(&scene.errand.inventory, &pieces);
+            let request = request(&scene.context.inventory, &pieces);
             asked.requests.push_back(pieces);
             remote.ask(&request).await?;
         }
         let Some(pieces) = asked.requests.front() else { break };
         let files = Scene::files(pieces);
         let starts: Vec<u64> = pieces.iter().map(|piece| piece.range.start).collect();
-        let mut sink = LandSink::new(&scene.errand.land, &files);
+        let mut sink = LandSink::new(&scene.context.land, &files);
         let results = remote.receive_all(&starts, &mut sink).await?;
         let pieces = asked.requests.pop_front().unwrap_or_default();
         for (piece, result) in pieces.into_iter().zip(results) {
@@ -150,7 +150,7 @@ async fn on(
 fn take(scene: &Scene, source: u32, most: u64) -> Vec<Piece> {
     let mut pieces = scene.take(source, most);
     let files = pieces.iter().map(|piece| piece.file);
-    let fits = fitting(&scene.errand.inventory, files).min(pieces.len());
+    let fits = fitting(&scene.context.inventory, files).min(pieces.len());
     scene.give_back(pieces.drain(fits..));
     pieces
 }

@@ -39,7 +39,7 @@ async fn round(scene: &Scene, source: u32, parcels: &mut [(u32, Parcel)]) -> Res
     let mut asked: Vec<Asked> = Vec::new();
     for (index, (to, parcel)) in parcels.iter().enumerate().filter(|(_, p)| is_open(p)) {
         let mut first = 0;
-        for grant in grants(&scene.errand.inventory, &parcel.parts, scene.name(*to)) {
+        for grant in grants(&scene.context.inventory, &parcel.parts, scene.name(*to)) {
             let reads = grant.reads.len();
             asked.push((index, first, grant));
             first += reads;

@@ -58,7 +58,7 @@ mod warmth;
 
 pub use ledger::{Outcome, TransferTime};
 
-use super::Errand;
+use super::CollectContext;
 use conductor::Conductor;
 use scene::Scene;
 use std::sync::Arc;
@@ -101,16 +101,16 @@ pub struct Course {
 /// # Errors
 ///
 /// [`LandError::All`]: nothing more can be stored.
-pub async fn run(errand: &Errand, course: Course) -> Result<Outcome, LandError> {
+pub async fn run(context: &CollectContext, course: Course) -> Result<Outcome, LandError> {
     let began = Instant::now();
-    let scene = Arc::new(Scene::new(errand.clone(), &course, began));
+    let scene = Arc::new(Scene::new(context.clone(), &course, began));
     let ended = tokio::select! {
         biased;
-        () = errand.stop.cancelled() => Ok(()),
+        () = context.stop.cancelled() => Ok(()),
         ended = whole(&scene, course) => ended,
     };
     // A stopped collection may be resumed and then use the held data.
-    if ended.is_ok() && !errand.stop.is_cancelled() {
+    if ended.is_ok() && !context.stop.is_cancelled() {
         scene.tidy().await;
     }
     ended.map(|()| scene.outcome())

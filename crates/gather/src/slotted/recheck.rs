@@ -18,12 +18,12 @@ pub async fn ask(
     source: u32,
     parts: impl Iterator<Item = &Awaited>,
 ) -> Result<Vec<Option<Check>>, String> {
-    let opened = Remote::open(&scene.errand.dialer, scene.name(source), &[]).await;
+    let opened = Remote::open(&scene.context.dialer, scene.name(source), &[]).await;
     let mut remote = opened.map_err(|why| why.to_string())?;
     let (mut checks, mut asked) = (Vec::new(), Vec::new());
     let mut room = REQUEST;
     for part in parts {
-        if let Some(read) = part.piece().and_then(|piece| read(&scene.errand.inventory, &piece)) {
+        if let Some(read) = part.piece().and_then(|piece| read(&scene.context.inventory, &piece)) {
             let length = length(&read.file);
             if length > room {
                 some(&mut remote, &mut asked, &mut checks).await.map_err(|why| why.to_string())?;

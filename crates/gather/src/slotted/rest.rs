@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// [`LandError::All`].
 pub async fn fetch(scene: &Arc<Scene>) -> Result<(), LandError> {
     let mut tasks = JoinSet::new();
-    for source in (0..scene.errand.overlay.sources as u32).filter(|s| scene.waiting(*s) > 0) {
+    for source in (0..scene.context.overlay.sources as u32).filter(|s| scene.waiting(*s) > 0) {
         let scene = scene.clone();
         tasks.spawn(async move { of(&scene, source).await });
     }
@@ -61,8 +61,8 @@ async fn of(scene: &Arc<Scene>, source: u32) -> Result<(), LandError> {
 /// Fetches through the first relay that delivers anything. If none does, returns the last failure.
 async fn by_way_of_others(scene: &Scene, source: u32) -> Result<Option<String>, LandError> {
     let mut why = None;
-    let to = scene.errand.overlay.destination();
-    for node in scene.errand.overlay.intermediates(source) {
+    let to = scene.context.overlay.destination();
+    for node in scene.context.overlay.intermediates(source) {
         if scene.avoids_way(source, &[source, node, to]) {
             continue;
         }

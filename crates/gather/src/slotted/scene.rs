@@ -9,7 +9,7 @@ use super::{
     parcel::Parcel,
     pool::{Fault, Pool},
 };
-use crate::{Errand, Event, Work};
+use crate::{CollectContext, Event, Work};
 use std::{
     collections::BTreeSet,
     sync::{
@@ -37,7 +37,7 @@ pub const TIDY: Duration = Duration::from_secs(3);
 /// A collection during its execution.
 #[derive(Debug)]
 pub struct Scene {
-    pub errand: Errand,
+    pub context: CollectContext,
     pub pool: Pool,
     pub spares: Spares,
     /// Bytes of a data unit.
@@ -58,14 +58,14 @@ pub struct Scene {
 }
 
 impl Scene {
-    pub fn new(errand: Errand, course: &Course, began: Instant) -> Self {
-        let work = Mutex::new(Work::new(&errand.inventory));
-        let (pool, spares) = (Pool::new(errand.dialer.clone()), Spares::new(errand.dialer.clone()));
+    pub fn new(context: CollectContext, course: &Course, began: Instant) -> Self {
+        let work = Mutex::new(Work::new(&context.inventory));
+        let (pool, spares) = (Pool::new(context.dialer.clone()), Spares::new(context.dialer.clone()));
         // A random start, so that another run of the same collection uses other numbers, whatever is left of this one.
         let mut first = [0; 8];
         _ = getrandom::fill(&mut first);
         Self {
-            errand,
+            context,
             pool,
             spares,
             unit: course.unit.as_bytes().max(1),
@@ -84,7 +84,7 @@ impl Scene {
 
     /// A participant's name.
     pub fn name(&self, participant: u32) -> &Name {
-        &self.errand.overlay.names[participant as usize]
+        &self.context.overlay.names[participant as usize]
     }
 
     /// Returns a new id for an entry at a node.
@@ -99,7 +99,7 @@ impl Scene {
 
     /// Returns the marker that describes files in notes.
     pub fn marker(&self) -> Marker<'_> {
-        let (names, inventory) = (&self.errand.overlay.names, &self.errand.inventory);
+        let (names, inventory) = (&self.context.overlay.names, &self.context.inventory);
         Marker { job: self.job, names, inventory }
     }
 
@@ -152,7 +152,7 @@ impl Scene {
         work.forget(piece.file);
         work.done(piece);
         drop(work);
-        self.errand.land.give_up(piece.file, why);
+        self.context.land.give_up(piece.file, why);
     }
 
     /// Bytes of a source that wait.
@@ -207,7 +207,7 @@ impl Scene {
 
     /// Sends a message for the user.
     pub fn note(&self, text: String) {
-        self.errand.events.event(Event::Note { text });
+        self.context.events.event(Event::Note { text });
     }
 
     /// Records the most bytes that a node has held, as it reports.
@@ -220,7 +220,7 @@ impl Scene {
 
     /// Records a finished transfer.
     pub fn ended(&self, transfer: TransferTime) {
-        self.errand.events.event(Event::Transfer {
+        self.context.events.event(Event::Transfer {
             path: transfer.path.map(|path| path.0),
             slot: transfer.path.map(|path| path.1),
             from: self.name(transfer.from).clone(),
@@ -236,7 +236,7 @@ impl Scene {
 
     /// Records the end of the schedule and the number of missing bytes.
     pub fn schedule_over(&self) {
-        let sources = 0..self.errand.overlay.sources as u32;
+        let sources = 0..self.context.overlay.sources as u32;
         let left = sources.map(|source| self.remaining(source)).sum();
         let mut ledger = lock(&self.ledger);
         (ledger.scheduled, ledger.left_over) = (self.began.elapsed(), left);
@@ -248,7 +248,7 @@ impl Scene {
             return;
         }
         let name = self.name(source).clone();
-        self.errand.events.event(Event::SourceFailed { source: name, why: why.clone() });
+        self.context.events.event(Event::SourceFailed { source: name, why: why.clone() });
         lock(&self.ledger).failed.push((source, why));
     }
 

@@ -213,7 +213,7 @@ impl Coming<'_> {
         while let Some(piece) = part.wanted.pop() {
             let at = (piece.range.start - part.from) as usize;
             let own = bytes.slice(at..at + piece.bytes() as usize);
-            let written = self.scene.errand.land.write(piece.file, piece.range.start, own);
+            let written = self.scene.context.land.write(piece.file, piece.range.start, own);
             match written.await {
                 Ok(()) => {
                     self.came += piece.bytes();

@@ -21,7 +21,7 @@ use thalweg_files::{
     spool::Spool,
 };
 use thalweg_gather::{
-    Errand, Event, EventSink,
+    CollectContext, Event, EventSink,
     slotted::{Course, Outcome, Scheme, run},
 };
 use thalweg_mesh::{Membership, member_dialer::MemberDialer, service::MemberService};
@@ -254,15 +254,15 @@ impl Scene {
     }
 
     pub async fn gather_these(&self, scheme: Scheme, inventory: Inventory) -> Ended {
-        let (errand, land) = self.errand(inventory);
+        let (context, land) = self.context(inventory);
         let unit = ByteSize::from_bytes(UNIT);
         let outcome =
-            run(&errand, Course { scheme, unit, job: JOB, resumed: false, seed: 1 }).await;
-        Ended { outcome, land, inventory: errand.inventory }
+            run(&context, Course { scheme, unit, job: JOB, resumed: false, seed: 1 }).await;
+        Ended { outcome, land, inventory: context.inventory }
     }
 
     /// A collection, and where it is stored.
-    pub fn errand(&self, inventory: Inventory) -> (Errand, Arc<Memory>) {
+    pub fn context(&self, inventory: Inventory) -> (CollectContext, Arc<Memory>) {
         let sizes: Vec<u64> = inventory.files.iter().map(|w| w.file.snapshot.size).collect();
         let (land, inventory) = (Arc::new(Memory::new(&sizes)), Arc::new(inventory));
         let n = self.nodes.len() as u8;
@@ -272,8 +272,8 @@ impl Scene {
             rates: Graph::new(usize::from(n) + 1),
             rtts: Default::default(),
         };
-        let errand = Errand {
-            greeted: thalweg_gather::Greeted::default(),
+        let context = CollectContext {
+            idle_remotes: thalweg_gather::IdleRemotes::default(),
             dialer: self.dialer(),
             overlay: Arc::new(overlay),
             inventory,
@@ -281,7 +281,7 @@ impl Scene {
             events: self.events.clone(),
             stop: Default::default(),
         };
-        (errand, land)
+        (context, land)
     }
 
     /// Checks that these files are all here, as they are at their sources.

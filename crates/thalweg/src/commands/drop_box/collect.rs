@@ -28,7 +28,7 @@ use thalweg_dropbox::{
 use thalweg_gather::{
     MethodName,
     landing::Layout,
-    run::{Asked, Request, gather},
+    run::{SourceRequest, Request, gather},
 };
 use thalweg_wire::{Signer as _, mesh::Name};
 use tokio_util::sync::CancellationToken;
@@ -209,7 +209,7 @@ async fn fetch(
     let names: Vec<&str> = others.iter().map(|source| source.node.as_str()).collect();
     let hint = |text: String| display.note(text);
     let estimates = known::ask(&here.state, &args.common.place, &names, true, &hint).await;
-    let asked = |source: &&Source| Asked { node: source.node.clone(), paths: source.paths() };
+    let asked = |source: &&Source| SourceRequest { node: source.node.clone(), paths: source.paths() };
     let request = Request {
         exclude: vec![b"/part".to_vec()],
         layout: Some(Layout::Flat),

@@ -2,7 +2,7 @@
 
 use super::{
     super::{Event, EventSink, Method, Progress, SourceProgress, SourceTotals, landing::Landing},
-    Ready,
+    PreparedCollection,
 };
 use std::{
     sync::{
@@ -28,13 +28,13 @@ const MEMORY: f64 = 3.0;
 
 /// Received bytes by source, and when the last one arrived.
 #[derive(Debug)]
-pub(super) struct Counts {
+pub(super) struct SourceCounters {
     began: Instant,
-    sources: Vec<Count>,
+    sources: Vec<SourceCounter>,
 }
 
 #[derive(Debug, Default)]
-struct Count {
+struct SourceCounter {
     bytes: AtomicU64,
     /// When the last byte arrived, µs since the start.
     last: AtomicU64,
@@ -42,9 +42,9 @@ struct Count {
     again: AtomicU64,
 }
 
-impl Counts {
+impl SourceCounters {
     fn new(sources: usize, began: Instant) -> Self {
-        let sources = std::iter::repeat_with(Count::default).take(sources).collect();
+        let sources = std::iter::repeat_with(SourceCounter::default).take(sources).collect();
         Self { began, sources }
     }
 
@@ -73,21 +73,21 @@ impl Counts {
 }
 
 /// The counters, and a task that reports them.
-pub(super) struct Watch {
-    counts: Arc<Counts>,
+pub(super) struct ProgressReporter {
+    counts: Arc<SourceCounters>,
     names: Vec<Name>,
-    teller: Teller,
+    teller: Reporter,
     task: AbortOnDropHandle<()>,
 }
 
-impl Watch {
+impl ProgressReporter {
     /// Starts the reports.
-    pub(super) fn start(ready: &Ready, events: Arc<dyn EventSink>, began: Instant) -> Self {
+    pub(super) fn start(ready: &PreparedCollection, events: Arc<dyn EventSink>, began: Instant) -> Self {
         let names = ready.overlay.names[..ready.overlay.sources].to_vec();
-        let counts = Arc::new(Counts::new(names.len(), began));
+        let counts = Arc::new(SourceCounters::new(names.len(), began));
         let planned = ready.plan.forecast.makespan_seconds;
         let (landing, rates) = (ready.landing.clone(), vec![None; names.len()]);
-        let teller = Teller {
+        let teller = Reporter {
             counts: counts.clone(),
             names: names.clone().into(),
             landing,
@@ -96,7 +96,7 @@ impl Watch {
             before: vec![0; names.len()],
             // Other methods let sources wait for their turn.
             at_once: matches!(ready.method, Method::Fluid | Method::Direct(Direct::AllAtOnce)),
-            heard: vec![Heard { at: began, is_told: false }; names.len()],
+            heard: vec![SourceActivity { at: began, is_told: false }; names.len()],
             rates,
             at: began,
         };
@@ -113,7 +113,7 @@ impl Watch {
     }
 
     /// The counters.
-    pub(super) fn counts(&self) -> Arc<Counts> {
+    pub(super) fn counts(&self) -> Arc<SourceCounters> {
         self.counts.clone()
     }
 
@@ -124,7 +124,7 @@ impl Watch {
         self.teller.at = self.counts.began;
         self.teller.tell(Instant::now());
         let totals = self.names.into_iter().zip(&self.counts.sources);
-        let total = |(source, count): (Name, &Count)| SourceTotals {
+        let total = |(source, count): (Name, &SourceCounter)| SourceTotals {
             source,
             bytes: count.bytes.load(Relaxed),
             seconds: count.last.load(Relaxed) as f64 / 1e6,
@@ -134,8 +134,8 @@ impl Watch {
 }
 
 #[derive(Clone)]
-struct Teller {
-    counts: Arc<Counts>,
+struct Reporter {
+    counts: Arc<SourceCounters>,
     names: Arc<[Name]>,
     landing: Landing,
     events: Arc<dyn EventSink>,
@@ -147,23 +147,23 @@ struct Teller {
     at: Instant,
     /// Whether all sources are asked from the beginning.
     at_once: bool,
-    heard: Vec<Heard>,
+    heard: Vec<SourceActivity>,
 }
 
 /// When a source last sent something.
 #[derive(Clone, Copy)]
-struct Heard {
+struct SourceActivity {
     at: Instant,
     is_told: bool,
 }
 
-impl Teller {
+impl Reporter {
     /// Records the received and remaining bytes of a source. Returns whether it has stalled.
     fn hear(&mut self, index: usize, now: Instant, came: u64, left: u64) -> bool {
         let begun = self.at_once || self.counts.bytes(index) > 0;
         let Some(heard) = self.heard.get_mut(index) else { return false };
         if came > 0 || left == 0 || !begun {
-            *heard = Heard { at: now, is_told: false };
+            *heard = SourceActivity { at: now, is_told: false };
             return false;
         }
         let silent = now.saturating_duration_since(heard.at);

@@ -1,6 +1,6 @@
 //! Makes the plan from the estimates.
 
-use super::{Forecast, ForecastError, Outset, Plan, PlannedPath, PricePoint};
+use super::{Forecast, ForecastError, ForecastInput, Plan, PlannedPath, PricePoint};
 use crate::{Method, MethodName, PriceList};
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_plan::collection::{
@@ -15,7 +15,7 @@ const FLUID_UNITS: u64 = 1 << 45;
 /// The relative error that rounding to units can cause in a price.
 const ROUNDING: f64 = 1e-3;
 
-impl Outset<'_> {
+impl ForecastInput<'_> {
     /// Makes the plan. Takes seconds for large meshes, so it must not run on threads that move data.
     ///
     /// # Errors
@@ -105,7 +105,7 @@ impl Outset<'_> {
         match self.budget.filter(|budget| price > budget * (1.0 + ROUNDING)) {
             Some(budget) => {
                 let what = format!("`--method {}`", plan.forecast.method);
-                Err(ForecastError::TooDear { budget, what, least: price })
+                Err(ForecastError::OverBudget { budget, what, least: price })
             }
             None => Ok(()),
         }
@@ -233,7 +233,7 @@ impl Outset<'_> {
 
     fn planner_error(&self, error: PlanError) -> ForecastError {
         match error {
-            PlanError::NoPath(host) => ForecastError::NoWay(self.name(host)),
+            PlanError::NoPath(host) => ForecastError::NoPath(self.name(host)),
             other => ForecastError::Plan(other),
         }
     }
@@ -242,7 +242,7 @@ impl Outset<'_> {
         match (error, self.budget) {
             (PriceError::Plan(error), _) => self.planner_error(error),
             (PriceError::OverBudget { least }, Some(budget)) => {
-                ForecastError::TooDear { budget, what: "the cheapest plan".to_owned(), least }
+                ForecastError::OverBudget { budget, what: "the cheapest plan".to_owned(), least }
             }
             (other, _) => ForecastError::Price(other.to_string()),
         }

@@ -2,11 +2,11 @@
 
 use super::{
     super::{
-        Outcome, Shared, SourceTotals, Stored, Totals, failures,
+        Outcome, SharedBottleneck, SourceTotals, NodeStorage, Totals, failures,
         landing::{Failed, Report, printable},
     },
-    Ready, Run,
-    carry::Carried,
+    PreparedCollection, CollectionRun,
+    execution::TransferOutcome,
 };
 use std::{collections::BTreeSet, path::Path, time::Duration};
 use thalweg_files::land::LandError;
@@ -21,12 +21,12 @@ impl Totals {
     }
 }
 
-impl Run {
+impl CollectionRun {
     /// Returns the totals, and reports each missing file.
     pub(super) fn totals(
         &self,
-        ready: &Ready,
-        ended: Result<Carried, LandError>,
+        ready: &PreparedCollection,
+        ended: Result<TransferOutcome, LandError>,
         report: Report,
         (sources, lost_bytes): (Vec<SourceTotals>, u64),
         took: Duration,
@@ -38,7 +38,7 @@ impl Run {
             Ok(carried) => carried,
             Err(all) => {
                 _ = stopped.get_or_insert(all.to_string());
-                Carried::default()
+                TransferOutcome::default()
             }
         };
         failed.extend(carried.failed.iter().map(|(source, _)| *source));
@@ -82,10 +82,10 @@ impl Run {
         }
     }
 
-    fn storage(&self, ready: &Ready, carried: &Carried) -> Vec<Stored> {
+    fn storage(&self, ready: &PreparedCollection, carried: &TransferOutcome) -> Vec<NodeStorage> {
         let stored = |(node, bytes): (&u32, &u64)| {
             let node = ready.overlay.names.get(*node as usize)?.clone();
-            Some(Stored { node, bytes: *bytes })
+            Some(NodeStorage { node, bytes: *bytes })
         };
         carried.storage.iter().filter_map(stored).collect()
     }
@@ -109,9 +109,9 @@ impl Run {
 }
 
 /// Converts sets of legs to names.
-fn shared(ready: &Ready, sets: &[SharedSet]) -> Vec<Shared> {
+fn shared(ready: &PreparedCollection, sets: &[SharedSet]) -> Vec<SharedBottleneck> {
     let name = |host: &u32| ready.overlay.names.get(*host as usize).cloned();
-    let shared = |set: &SharedSet| Shared {
+    let shared = |set: &SharedSet| SharedBottleneck {
         legs: set.legs.iter().filter_map(|(from, to)| Some((name(from)?, name(to)?))).collect(),
         // In bytes/s, and not negative.
         rate_bps: (set.limit * 8.0) as u64,

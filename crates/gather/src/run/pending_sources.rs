@@ -19,12 +19,12 @@ const LONGEST: Duration = Duration::from_secs(3600);
 
 /// When a source last listed something; shared by its task and the waiting code.
 #[derive(Debug)]
-pub(super) struct Heard {
+pub(super) struct ListingActivity {
     began: Instant,
     last: Mutex<Instant>,
 }
 
-impl Heard {
+impl ListingActivity {
     pub fn now() -> Arc<Self> {
         let began = Instant::now();
         Arc::new(Self { began, last: Mutex::new(began) })
@@ -36,11 +36,11 @@ impl Heard {
     }
 
     /// Why the source has exceeded its time, if so.
-    fn late(&self, patience: Duration) -> Option<Late> {
+    fn late(&self, patience: Duration) -> Option<ListingDelay> {
         let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match (last.elapsed() > patience, self.began.elapsed() > LONGEST) {
-            (true, _) => Some(Late::Silent(patience)),
-            (_, true) => Some(Late::Slow),
+            (true, _) => Some(ListingDelay::Silent(patience)),
+            (_, true) => Some(ListingDelay::Slow),
             _ => None,
         }
     }
@@ -48,12 +48,12 @@ impl Heard {
 
 /// Why a source is no longer waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Late {
+pub(super) enum ListingDelay {
     Silent(Duration),
     Slow,
 }
 
-impl fmt::Display for Late {
+impl fmt::Display for ListingDelay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Silent(patience) => write!(f, "it has listed nothing new for {patience:?}")?,
@@ -65,10 +65,10 @@ impl fmt::Display for Late {
 
 /// The sources waited for.
 #[derive(Debug, Default)]
-pub(super) struct Waiting(BTreeMap<u32, (Arc<Heard>, AbortHandle)>);
+pub(super) struct PendingSources(BTreeMap<u32, (Arc<ListingActivity>, AbortHandle)>);
 
-impl Waiting {
-    pub fn begin(&mut self, source: u32, heard: Arc<Heard>, task: AbortHandle) {
+impl PendingSources {
+    pub fn begin(&mut self, source: u32, heard: Arc<ListingActivity>, task: AbortHandle) {
         self.0.insert(source, (heard, task));
     }
 
@@ -86,7 +86,7 @@ impl Waiting {
     }
 
     /// Stops the tasks of sources that have exceeded their time, and returns these sources.
-    pub fn give_up(&mut self, patience: Duration) -> Vec<(u32, Late)> {
+    pub fn give_up(&mut self, patience: Duration) -> Vec<(u32, ListingDelay)> {
         let late = self.0.iter().filter_map(|(at, (heard, _))| Some((*at, heard.late(patience)?)));
         let late: Vec<_> = late.collect();
         for (source, _) in &late {
@@ -105,15 +105,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn silent_and_endlessly_slow_sources_are_given_up() {
         let task = || tokio::spawn(std::future::pending::<()>()).abort_handle();
-        let [silent, dripping, late] = [(); 3].map(|()| Heard::now());
-        let (patience, mut waiting) = (Duration::from_secs(100), Waiting::default());
+        let [silent, dripping, late] = [(); 3].map(|()| ListingActivity::now());
+        let (patience, mut waiting) = (Duration::from_secs(100), PendingSources::default());
         waiting.begin(0, silent, task());
         waiting.begin(1, dripping.clone(), task());
         advance(patience).await;
         dripping.again();
         assert!(waiting.give_up(patience).is_empty(), "not yet");
         advance(Duration::from_secs(1)).await;
-        assert_eq!(waiting.give_up(patience), [(0, Late::Silent(patience))]);
+        assert_eq!(waiting.give_up(patience), [(0, ListingDelay::Silent(patience))]);
         assert!(!waiting.end(0) && waiting.sources().eq([1]));
         late.again();
         waiting.begin(2, late, task());
@@ -122,7 +122,7 @@ mod tests {
             advance(Duration::from_secs(99)).await;
             dripping.again();
         }
-        assert_eq!(waiting.give_up(patience), [(1, Late::Slow)]);
+        assert_eq!(waiting.give_up(patience), [(1, ListingDelay::Slow)]);
         assert!(waiting.is_empty());
     }
 }

@@ -13,20 +13,20 @@ const IN_ALL: u64 = 2 << 30;
 /// The memory for all listings. Half of it is divided evenly: each source can use its share whatever the others list.
 /// The other half is for sources that need more.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct ListingMemory {
     own: u64,
     common: AtomicU64,
 }
 
 /// The memory of one source. Its part of the common half is returned when this is dropped without [`keep`](Self::keep).
 #[derive(Debug)]
-pub(super) struct Share {
-    room: Arc<Room>,
+pub(super) struct MemoryShare {
+    room: Arc<ListingMemory>,
     taken: u64,
     common: u64,
 }
 
-impl Room {
+impl ListingMemory {
     /// Creates the memory for this many sources.
     pub fn new(sources: usize) -> Arc<Self> {
         let half = IN_ALL / 2;
@@ -34,12 +34,12 @@ impl Room {
     }
 
     /// Creates the share of one source.
-    pub fn share(self: &Arc<Self>) -> Share {
-        Share { room: Arc::clone(self), taken: 0, common: 0 }
+    pub fn share(self: &Arc<Self>) -> MemoryShare {
+        MemoryShare { room: Arc::clone(self), taken: 0, common: 0 }
     }
 }
 
-impl Share {
+impl MemoryShare {
     /// Takes more bytes.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for MemoryShare {
     fn drop(&mut self) {
         self.room.common.fetch_add(self.common, Relaxed);
     }
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn one_source_is_bounded() {
-        let mut alone = Room::new(1).share();
+        let mut alone = ListingMemory::new(1).share();
         alone.take(MOST_LISTED - 1).unwrap();
         let why = alone.take(2).unwrap_err();
         assert!(why.contains("1024 MiB") && why.contains("several calls"), "{why}");
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn an_endless_listing_leaves_the_shares_of_others() {
-        let room = Room::new(8);
+        let room = ListingMemory::new(8);
         let mut liars = [room.share(), room.share()];
         liars[0].take(1000 * MIB).unwrap();
         // Its own 128 MiB, and the rest of the common half.

@@ -14,9 +14,9 @@ const OLDEST: Duration = Duration::from_secs(60);
 
 /// Open, idle connections by source, at most one per source.
 #[derive(Clone, Debug, Default)]
-pub struct Greeted(Arc<Mutex<BTreeMap<u32, (Remote, Instant)>>>);
+pub struct IdleRemotes(Arc<Mutex<BTreeMap<u32, (Remote, Instant)>>>);
 
-impl Greeted {
+impl IdleRemotes {
     /// Keeps a source's connection until it is taken or the set is dropped.
     pub fn keep(&self, source: u32, remote: Remote) {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);

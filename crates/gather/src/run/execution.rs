@@ -2,10 +2,10 @@
 
 use super::{
     super::{
-        Errand, Method, fluid,
+        CollectContext, Method, fluid,
         slotted::{self, Course, Scheme},
     },
-    Ready, Request,
+    PreparedCollection, Request,
 };
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_files::land::LandError;
@@ -14,7 +14,7 @@ use thalweg_wire::object::JobId;
 
 /// The result of the transfers.
 #[derive(Debug, Default)]
-pub(super) struct Carried {
+pub(super) struct TransferOutcome {
     /// Sources with data left, and why.
     pub failed: Vec<(u32, String)>,
     /// The most bytes that each participant held for others at a time.
@@ -38,18 +38,18 @@ pub(super) struct Carried {
 /// # Errors
 ///
 /// [`LandError::All`]: nothing more can be stored.
-pub(super) async fn out(
-    errand: &Errand,
-    ready: &Ready,
+pub(super) async fn execute(
+    context: &CollectContext,
+    ready: &PreparedCollection,
     request: &Request,
-) -> Result<Carried, LandError> {
+) -> Result<TransferOutcome, LandError> {
     let timetable =
         || ready.plan.timetable.clone().unwrap_or(Timetable { slots: 0, paths: vec![] });
     let scheme = match ready.method {
         Method::Fluid => {
             let mut settings = fluid::Settings::default();
             settings.steering.ways = request.ways.unwrap_or(settings.steering.ways).max(1);
-            return Ok(fluid::run(errand, settings).await?.into());
+            return Ok(fluid::run(context, settings).await?.into());
         }
         Method::Scheduled(rule) => Scheme::Paths(timetable(), rule),
         Method::BestPath => Scheme::Paths(timetable(), Rule::Chain),
@@ -59,20 +59,20 @@ pub(super) async fn out(
     let seed = id.iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte));
     let (unit, resumed) = (ready.grid.unit, ready.resumed);
     let course = Course { scheme, unit, job: JobId(id), resumed, seed };
-    let outcome = slotted::run(errand, course).await?;
-    Ok(Carried {
+    let outcome = slotted::run(context, course).await?;
+    Ok(TransferOutcome {
         overhead: outcome.overhead(),
         failed: outcome.failed,
         storage: outcome.storage,
         messages: outcome.messages,
         off_plan: outcome.left_over,
-        ..Carried::default()
+        ..TransferOutcome::default()
     })
 }
 
-impl From<fluid::Outcome> for Carried {
-    fn from(outcome: fluid::Outcome) -> Self {
-        let fluid::Outcome { failed, ways, drifts, shared_sets: shared, .. } = outcome;
+impl From<fluid::FluidOutcome> for TransferOutcome {
+    fn from(outcome: fluid::FluidOutcome) -> Self {
+        let fluid::FluidOutcome { failed, ways, drifts, shared_sets: shared, .. } = outcome;
         Self { failed, ways, drifts, shared, ..Self::default() }
     }
 }

@@ -1,6 +1,6 @@
 //! The input of an executor.
 
-use super::{EventSink, Greeted};
+use super::{EventSink, IdleRemotes};
 use std::sync::Arc;
 use thalweg_files::{inventory::Inventory, land::Land};
 use thalweg_mesh::member_dialer::MemberDialer;
@@ -9,11 +9,11 @@ use tokio_util::sync::CancellationToken;
 
 /// A collection to carry out: the data, the participants and the destination.
 #[derive(Clone, Debug)]
-pub struct Errand {
+pub struct CollectContext {
     /// Opens channels to the other participants.
     pub dialer: MemberDialer,
     /// Connections to sources that are already open.
-    pub greeted: Greeted,
+    pub idle_remotes: IdleRemotes,
     /// The participants, and the known rates and round trips of the legs between them.
     pub overlay: Arc<Overlay>,
     /// The files to fetch, and their missing ranges.

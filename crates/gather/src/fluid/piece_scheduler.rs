@@ -2,7 +2,7 @@
 
 use super::{
     super::{Work, reads::fitting},
-    meter::Meter,
+    meter::PathMeter,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,11 +18,11 @@ const SAVES: f64 = 0.5;
 
 /// The number of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ParcelNo(u64);
+pub(super) struct RequestNo(u64);
 
 /// Pieces that are requested together, on one path or, at the end, on two.
 #[derive(Clone, Debug)]
-struct Parcel {
+struct PieceRequest {
     source: u32,
     /// The pieces that have not arrived.
     pieces: Vec<Piece>,
@@ -32,40 +32,40 @@ struct Parcel {
 
 /// The result of a request for a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum PieceFate {
     /// It arrived.
-    Came,
+    Arrived,
     /// Its file will never arrive.
-    Never,
+    Unavailable,
     /// It must be requested again.
-    Again,
+    Retry,
 }
 
 /// The work and the outstanding requests. Pure; its lock is held only briefly.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct PieceScheduler {
     inventory: Arc<Inventory>,
     work: Work,
-    out: BTreeMap<ParcelNo, Parcel>,
+    out: BTreeMap<RequestNo, PieceRequest>,
     /// Files that will not arrive.
     never: BTreeSet<FileNo>,
     next: u64,
     /// The paths in use.
-    ways: BTreeMap<WayId, Fetching>,
+    ways: BTreeMap<WayId, ActivePath>,
     /// Bytes received twice.
     twice: u64,
 }
 
 /// A path in use.
 #[derive(Debug)]
-struct Fetching {
+struct ActivePath {
     source: u32,
     /// Its share of the source's remaining data by the steering: 0 to 1.
     weight: f64,
-    meter: Arc<Meter>,
+    meter: Arc<PathMeter>,
 }
 
-impl Desk {
+impl PieceScheduler {
     pub(super) fn new(inventory: Arc<Inventory>) -> Self {
         Self {
             work: Work::new(&inventory),
@@ -97,8 +97,8 @@ impl Desk {
     }
 
     /// Adds a path; `weight` is its share of the source's data, 0 to 1.
-    pub(super) fn join(&mut self, way: WayId, source: u32, weight: f64, meter: Arc<Meter>) {
-        self.ways.insert(way, Fetching { source, weight, meter });
+    pub(super) fn join(&mut self, way: WayId, source: u32, weight: f64, meter: Arc<PathMeter>) {
+        self.ways.insert(way, ActivePath { source, weight, meter });
     }
 
     /// Changes the share of a path.
@@ -119,21 +119,21 @@ impl Desk {
     }
 
     /// Whether a piece of a request is still missing, so that no other path has brought it.
-    pub(super) fn awaits(&self, number: ParcelNo, piece: &Piece) -> bool {
-        self.out.get(&number).is_some_and(|parcel| parcel.pieces.contains(piece))
+    pub(super) fn awaits(&self, number: RequestNo, piece: &Piece) -> bool {
+        self.out.get(&number).is_some_and(|request| request.pieces.contains(piece))
     }
 
     /// Removes a path: the pieces that it alone should bring wait again.
     pub(super) fn leave(&mut self, way: WayId) {
         self.ways.remove(&way);
-        let held = self.out.iter().filter(|(_, parcel)| parcel.holders.contains(&way));
-        let held: Vec<ParcelNo> = held.map(|(number, _)| *number).collect();
+        let held = self.out.iter().filter(|(_, request)| request.holders.contains(&way));
+        let held: Vec<RequestNo> = held.map(|(number, _)| *number).collect();
         // In reverse, so that they wait in their original order.
         held.into_iter().rev().for_each(|number| self.release(number, way));
     }
 
     /// Takes the next request of a path, of at most `most` bytes; `None` if nothing waits.
-    pub(super) fn take(&mut self, way: WayId, most: u64) -> Option<(ParcelNo, Vec<Piece>)> {
+    pub(super) fn take(&mut self, way: WayId, most: u64) -> Option<(RequestNo, Vec<Piece>)> {
         let source = self.ways.get(&way)?.source;
         let mut pieces = self.work.take(source, most);
         let fits = fitting(&self.inventory, pieces.iter().map(|piece| piece.file));
@@ -141,39 +141,39 @@ impl Desk {
         if pieces.is_empty() {
             return None;
         }
-        let number = ParcelNo(self.next);
+        let number = RequestNo(self.next);
         self.next += 1;
         let bytes = pieces.iter().map(Piece::bytes).sum();
-        let parcel = Parcel { source, pieces: pieces.clone(), bytes, holders: vec![way] };
-        self.out.insert(number, parcel);
+        let request = PieceRequest { source, pieces: pieces.clone(), bytes, holders: vec![way] };
+        self.out.insert(number, request);
         Some((number, pieces))
     }
 
     /// Copies a request of another path that this idle path would deliver much sooner: the one that would arrive last.
-    pub(super) fn copy(&mut self, way: WayId) -> Option<(ParcelNo, Vec<Piece>)> {
-        let Fetching { source, meter, .. } = self.ways.get(&way)?;
+    pub(super) fn copy(&mut self, way: WayId) -> Option<(RequestNo, Vec<Piece>)> {
+        let ActivePath { source, meter, .. } = self.ways.get(&way)?;
         let rate = meter.rate();
-        let late = self.out.iter().filter(|(_, parcel)| parcel.source == *source);
-        let late = late.filter_map(|(number, parcel)| match parcel.holders[..] {
-            [holder] if holder != way => Some((*number, self.arrives_in(*number, holder), parcel)),
+        let late = self.out.iter().filter(|(_, request)| request.source == *source);
+        let late = late.filter_map(|(number, request)| match request.holders[..] {
+            [holder] if holder != way => Some((*number, self.arrives_in(*number, holder), request)),
             _ => None,
         });
-        let sooner = late.filter(|(_, then, parcel)| {
-            let here = parcel.bytes as f64 / rate.max(1.0);
+        let sooner = late.filter(|(_, then, request)| {
+            let here = request.bytes as f64 / rate.max(1.0);
             here < SOONER * then && then - here > SAVES
         });
         let (number, ..) = sooner.max_by(|a, b| a.1.total_cmp(&b.1))?;
-        let parcel = self.out.get_mut(&number)?;
-        parcel.holders.push(way);
-        Some((number, parcel.pieces.clone()))
+        let request = self.out.get_mut(&number)?;
+        request.holders.push(way);
+        Some((number, request.pieces.clone()))
     }
 
     /// Seconds until a request is answered: the path delivers the earlier requests first.
-    fn arrives_in(&self, number: ParcelNo, holder: WayId) -> f64 {
-        let Some(Fetching { meter, .. }) = self.ways.get(&holder) else { return 0.0 };
+    fn arrives_in(&self, number: RequestNo, holder: WayId) -> f64 {
+        let Some(ActivePath { meter, .. }) = self.ways.get(&holder) else { return 0.0 };
         let before = self.out.range(..=number);
-        let before = before.filter(|(_, parcel)| parcel.holders.first() == Some(&holder));
-        let bytes: u64 = before.map(|(_, parcel)| parcel.bytes).sum();
+        let before = before.filter(|(_, request)| request.holders.first() == Some(&holder));
+        let bytes: u64 = before.map(|(_, request)| request.bytes).sum();
         bytes.saturating_sub(meter.front()) as f64 / meter.rate().max(1.0)
     }
 
@@ -181,18 +181,18 @@ impl Desk {
     pub(super) fn settle(
         &mut self,
         way: WayId,
-        number: ParcelNo,
-        fates: impl IntoIterator<Item = (Piece, Fate)>,
+        number: RequestNo,
+        fates: impl IntoIterator<Item = (Piece, PieceFate)>,
     ) -> Vec<FileNo> {
         let mut never = Vec::new();
         for (piece, fate) in fates {
-            let Some(parcel) = self.out.get_mut(&number) else { return never };
-            let Some(at) = parcel.pieces.iter().position(|other| *other == piece) else { continue };
-            if fate == Fate::Again {
+            let Some(request) = self.out.get_mut(&number) else { return never };
+            let Some(at) = request.pieces.iter().position(|other| *other == piece) else { continue };
+            if fate == PieceFate::Retry {
                 continue;
             }
-            parcel.pieces.swap_remove(at);
-            if fate == Fate::Never {
+            request.pieces.swap_remove(at);
+            if fate == PieceFate::Unavailable {
                 self.work.forget(piece.file);
                 never.extend(self.never.insert(piece.file).then_some(piece.file));
             }
@@ -202,14 +202,14 @@ impl Desk {
         never
     }
 
-    fn release(&mut self, number: ParcelNo, way: WayId) {
-        let Some(parcel) = self.out.get_mut(&number) else { return };
-        parcel.holders.retain(|holder| *holder != way);
-        if !parcel.holders.is_empty() && !parcel.pieces.is_empty() {
+    fn release(&mut self, number: RequestNo, way: WayId) {
+        let Some(request) = self.out.get_mut(&number) else { return };
+        request.holders.retain(|holder| *holder != way);
+        if !request.holders.is_empty() && !request.pieces.is_empty() {
             return;
         }
-        if let Some(parcel) = self.out.remove(&number) {
-            for piece in parcel.pieces.into_iter().rev() {
+        if let Some(request) = self.out.remove(&number) {
+            for piece in request.pieces.into_iter().rev() {
                 // Pieces of a file that will never arrive are not requested again.
                 if self.never.contains(&piece.file) {
                     self.work.done(&piece);

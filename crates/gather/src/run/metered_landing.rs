@@ -1,6 +1,6 @@
 //! Counts and limits received bytes before they land.
 
-use super::watch::Counts;
+use super::progress_reporter::SourceCounters;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use std::{
@@ -23,26 +23,26 @@ use tokio::time::sleep;
 /// Counts bytes by source, and delays them to keep the rate limit; the delay slows the senders down. Bytes that arrive
 /// a second time (copies of slow pieces) count as duplicates.
 #[derive(Debug)]
-pub(super) struct WayIn {
+pub(super) struct MeteredLanding {
     land: Arc<dyn Land>,
     /// The source of each file.
     sources: Vec<u32>,
-    came: Mutex<Came>,
-    counts: Arc<Counts>,
+    came: Mutex<ReceivedRanges>,
+    counts: Arc<SourceCounters>,
     limit: Option<Limit>,
     budget: Arc<Budget>,
 }
 
-impl WayIn {
+impl MeteredLanding {
     pub(super) fn new(
         land: Arc<dyn Land>,
         inventory: &Inventory,
-        counts: Arc<Counts>,
+        counts: Arc<SourceCounters>,
         limit: Option<Limit>,
         budget: Arc<Budget>,
     ) -> Self {
         let sources = inventory.files.iter().map(|wanted| wanted.source).collect();
-        let came = Mutex::new(Came::new(inventory));
+        let came = Mutex::new(ReceivedRanges::new(inventory));
         Self { land, sources, came, counts, limit, budget }
     }
 
@@ -73,7 +73,7 @@ impl WayIn {
     }
 }
 
-impl Land for WayIn {
+impl Land for MeteredLanding {
     fn write(&self, file: FileNo, at: u64, bytes: Bytes) -> BoxFuture<'_, Result<(), LandError>> {
         Box::pin(async move {
             let count = bytes.len() as u64;
@@ -93,14 +93,14 @@ impl Land for WayIn {
 
 /// The received ranges of all files.
 #[derive(Debug, Default)]
-struct Came {
+struct ReceivedRanges {
     /// Missing bytes, by file.
     left: Vec<u64>,
     /// Received ranges of files that arrived in part; for complete files `left` is enough.
     parts: BTreeMap<u32, Ranges>,
 }
 
-impl Came {
+impl ReceivedRanges {
     fn new(inventory: &Inventory) -> Self {
         let bytes = |range: &Range<u64>| range.end - range.start;
         let left = inventory.files.iter().map(|w| w.missing.iter().map(bytes).sum()).collect();
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn bytes_received_twice_count_once() {
-        let mut came = Came { left: vec![10, 5], parts: BTreeMap::new() };
+        let mut came = ReceivedRanges { left: vec![10, 5], parts: BTreeMap::new() };
         assert_eq!(came.take(0, 0..6), 6);
         assert_eq!(came.take(0, 4..8), 2);
         assert_eq!(came.take(0, 0..10), 2);
