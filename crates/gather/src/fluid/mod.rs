@@ -9,8 +9,8 @@
 //!
 //! A path is a channel to the source through relays. An intermediate forwards bytes as they arrive, never holds more
 //! than its relay's buffers, and cannot read them. No path idles while its source has data: a worker that finishes
-//! takes the next request, and at the end a copy of a request that a slower path would deliver much later. Until the end,
-//! rates determine the shares; the remaining data is then shared by the steering's weights.
+//! takes the next request, and at the end a copy of a request that a slower path would deliver much later. Until the
+//! end, rates determine the shares; the remaining data is then shared by the steering's weights.
 
 mod conductor;
 mod piece_scheduler;

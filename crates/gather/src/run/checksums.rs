@@ -1,6 +1,6 @@
 //! Fetches hashes of sources' files, for `--checksum`.
 
-use super::super::landing::Sums;
+use super::super::landing::ChecksumSource;
 use std::{
     collections::BTreeMap,
     sync::{Mutex, PoisonError},
@@ -49,7 +49,7 @@ impl RemoteSums {
 
 type Answer = Result<Check, Failure>;
 
-impl Sums for RemoteSums {
+impl ChecksumSource for RemoteSums {
     fn sums(&self, source: u32, files: &[FileRef]) -> Vec<Answer> {
         let answers = self.runtime.block_on(self.ask(source, files));
         answers.unwrap_or_else(|why| vec![Err(Failure::System(why)); files.len()])

@@ -1,7 +1,7 @@
 //! Lists all sources concurrently.
 
 use super::{
-    super::{Event, EventSink, IdleRemotes, landing::Listed},
+    super::{Event, EventSink, IdleRemotes, landing::Listing},
     GatherError, Request, participants,
     listing_memory::{ListingMemory, MemoryShare},
     pending_sources::{ListingActivity, PendingSources},
@@ -54,7 +54,7 @@ impl fmt::Display for SourceRequest {
 /// The listings of the sources.
 #[derive(Default)]
 pub(super) struct Listings {
-    pub listed: Vec<Listed>,
+    pub listed: Vec<Listing>,
     /// Indices of sources without a listing.
     pub failed: Vec<u32>,
     /// Round trips measured on the way.
@@ -226,7 +226,7 @@ struct ListingRequest {
 }
 
 struct SourceListing {
-    listed: Listed,
+    listed: Listing,
     remote: Remote,
     rtt: Option<Duration>,
     took: Duration,
@@ -263,7 +263,7 @@ async fn ask(
     if let Some(path) = refused_all(&entries, &failed) {
         return Err(ListingFailure::NotOffered(path));
     }
-    let listed = Listed { source, node: asked.node, roots: asked.paths, entries, failed, owners };
+    let listed = Listing { source, node: asked.node, roots: asked.paths, entries, failed, owners };
     Ok(SourceListing { listed, remote, rtt, took: began.elapsed(), is_older })
 }
 

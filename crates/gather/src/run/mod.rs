@@ -207,7 +207,7 @@ impl CollectionRun {
         };
         let ready = self.prepare(listings).await?;
         if self.request.dry_run {
-            self.tell_of_failures(&ready.overlay, &ready.landing.outlook().failed);
+            self.tell_of_failures(&ready.overlay, &ready.landing.required_work().failed);
             return Ok(self.looked(&ready));
         }
         let began = Instant::now();
@@ -233,23 +233,23 @@ impl CollectionRun {
         };
         let (landing, inventory, resumed) =
             self.open(listed, &overlay, self.request.dry_run).await?;
-        let outlook = landing.outlook().clone();
+        let required_work = landing.required_work().clone();
         self.events.event(Event::Started {
             job: landing.job().id,
             into: self.request.into.display().to_string(),
-            files: outlook.files,
-            bytes: outlook.bytes,
-            present_files: outlook.present_files,
-            present_bytes: outlook.present_bytes,
-            changes: outlook.changes,
+            files: required_work.files,
+            bytes: required_work.bytes,
+            present_files: required_work.present_files,
+            present_bytes: required_work.present_bytes,
+            changes: required_work.changes,
         });
-        files::tell_passed_over(&outlook.passed_over, &overlay, &self.events);
-        if outlook.resumed_bytes > 0 {
-            let kept = ByteSize::from_bytes(outlook.resumed_bytes);
+        files::tell_passed_over(&required_work.passed_over, &overlay, &self.events);
+        if required_work.resumed_bytes > 0 {
+            let kept = ByteSize::from_bytes(required_work.resumed_bytes);
             let text = format!("{kept} of unfinished files are here from an earlier call");
             self.events.event(Event::Note { text });
         }
-        for text in outlook.remarks.clone() {
+        for text in required_work.remarks.clone() {
             self.events.event(Event::Note { text });
         }
         if self.request.list {
@@ -280,7 +280,7 @@ impl CollectionRun {
     /// Makes the plan before anything is created here, from the missing data as far as it is visible then.
     async fn plan_early(
         &self,
-        listed: &[super::landing::Listed],
+        listed: &[super::landing::Listing],
         overlay: &Arc<Overlay>,
     ) -> Result<(Vec<ByteSize>, (Plan, Method, Grid)), GatherError> {
         let (_, inventory, _) = self.open(listed.to_vec(), overlay, true).await?;
@@ -292,7 +292,7 @@ impl CollectionRun {
     /// Opens the landing. Also returns whether it resumes an earlier call.
     async fn open(
         &self,
-        listed: Vec<super::landing::Listed>,
+        listed: Vec<super::landing::Listing>,
         overlay: &Overlay,
         dry_run: bool,
     ) -> Result<(Landing, Inventory, bool), GatherError> {
@@ -336,12 +336,12 @@ impl CollectionRun {
     }
 
     fn looked(&self, ready: &PreparedCollection) -> Totals {
-        let outlook = ready.landing.outlook();
+        let required_work = ready.landing.required_work();
         let Forecast { makespan_seconds, bound_seconds, .. } = ready.plan.forecast;
         Totals {
             outcome: super::Outcome::Planned,
-            present_files: outlook.present_files,
-            failed_files: outlook.failed.len() as u64,
+            present_files: required_work.present_files,
+            failed_files: required_work.failed.len() as u64,
             failed_sources: ready.failed.len() as u64,
             planned_seconds: makespan_seconds,
             bound_seconds,

@@ -3,7 +3,7 @@
 use super::{
     super::{
         Outcome, SharedBottleneck, SourceTotals, NodeStorage, Totals, failures,
-        landing::{Failed, Report, printable},
+        landing::{FailedItem, Report, printable},
     },
     PreparedCollection, CollectionRun,
     execution::TransferOutcome,
@@ -97,7 +97,7 @@ impl CollectionRun {
     }
 
     /// Reports failures: for each reason the first ones by name, and the number of the others.
-    pub(super) fn tell_of_failures(&self, overlay: &Overlay, all: &[Failed]) {
+    pub(super) fn tell_of_failures(&self, overlay: &Overlay, all: &[FailedItem]) {
         failures::tell(
             &*self.events,
             all.iter().filter_map(|failed| {

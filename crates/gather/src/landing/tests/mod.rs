@@ -1,6 +1,6 @@
 //! Tests that land trees in temporary directories.
 
-mod kept;
+mod metadata;
 mod random;
 mod refused;
 mod resumed;
@@ -45,10 +45,10 @@ pub(super) fn link(path: &str, target: &str) -> Entry {
     entry(path, Kind::Symlink { target: target.into() }, 0o777)
 }
 
-pub(super) fn listed(source: u32, node: &str, roots: &[&str], entries: Vec<Entry>) -> Listed {
+pub(super) fn listed(source: u32, node: &str, roots: &[&str], entries: Vec<Entry>) -> Listing {
     let roots = roots.iter().map(|root| root.as_bytes().to_vec()).collect();
     let (failed, owners) = (Vec::new(), Owners::default());
-    Listed { source, node: node.parse().unwrap(), roots, entries, failed, owners }
+    Listing { source, node: node.parse().unwrap(), roots, entries, failed, owners }
 }
 
 fn options() -> Options {

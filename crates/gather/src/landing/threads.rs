@@ -2,8 +2,8 @@
 
 use super::{
     batch::Batches,
-    shared::Shared,
-    writer::{Order, Writers},
+    state::LandingState,
+    writer::{WriteCommand, Writers},
 };
 use std::{
     io,
@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{Sender, WeakSender};
 
 /// The writer threads and the sync thread.
 #[derive(Debug)]
-pub(super) struct Crew {
+pub(super) struct LandingThreads {
     writers: Writers,
     batches: Arc<Batches>,
     syncing: JoinHandle<()>,
@@ -23,21 +23,21 @@ pub(super) struct Crew {
 
 /// The sync thread alone, before it is known which files the writers resume.
 #[derive(Debug)]
-pub(super) struct First {
-    shared: Arc<Shared>,
+pub(super) struct SyncThread {
+    shared: Arc<LandingState>,
     pub(super) batches: Arc<Batches>,
     syncing: JoinHandle<()>,
-    ticked: Arc<OnceLock<Vec<WeakSender<Order>>>>,
+    ticked: Arc<OnceLock<Vec<WeakSender<WriteCommand>>>>,
 }
 
-impl First {
-    pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
-        let ticked: Arc<OnceLock<Vec<WeakSender<Order>>>> = Arc::default();
+impl SyncThread {
+    pub(super) fn start(shared: &Arc<LandingState>) -> io::Result<Self> {
+        let ticked: Arc<OnceLock<Vec<WeakSender<WriteCommand>>>> = Arc::default();
         let known = Arc::clone(&ticked);
         let tick = move || {
             let queues = known.get().into_iter().flatten().filter_map(WeakSender::upgrade);
             // A writer whose queue is full needs no tick.
-            queues.for_each(|queue| _ = queue.try_send(Order::Tick));
+            queues.for_each(|queue| _ = queue.try_send(WriteCommand::Tick));
         };
         let (batches, syncing) = Batches::start(shared, tick)?;
         let shared = Arc::clone(shared);
@@ -45,12 +45,12 @@ impl First {
     }
 
     /// Starts the writers. If that fails, the sync thread ends too.
-    pub(super) fn join(self, begun: Vec<(u32, ParkedPart)>) -> io::Result<Crew> {
+    pub(super) fn join(self, begun: Vec<(u32, ParkedPart)>) -> io::Result<LandingThreads> {
         let Self { shared, batches, syncing, ticked } = self;
         match Writers::start(&shared, &batches, begun) {
             Ok(writers) => {
-                _ = ticked.set(writers.weak());
-                Ok(Crew { writers, batches, syncing })
+                _ = ticked.set(writers.weak_queues());
+                Ok(LandingThreads { writers, batches, syncing })
             }
             Err(error) => {
                 shared.abandon();
@@ -62,10 +62,10 @@ impl First {
     }
 }
 
-impl Crew {
+impl LandingThreads {
     /// The queue of the thread that owns a file.
-    pub(super) fn queue(&self, number: u32) -> Option<Sender<Order>> {
-        self.writers.of(number)
+    pub(super) fn queue(&self, number: u32) -> Option<Sender<WriteCommand>> {
+        self.writers.queue_of(number)
     }
 
     /// Waits until everything handed over is on the disk under its name; after an abandonment, only for the writes

@@ -1,10 +1,10 @@
 //! State shared by all threads of a landing.
 
 use super::{
-    Failed, Progress,
-    plan::{Plan, Target},
+    FailedItem, LandingProgress,
+    plan::{TreePlan, Target},
     tree::Tree,
-    trouble::Trouble,
+    step_error::StepError,
 };
 use std::{
     collections::BTreeMap,
@@ -21,12 +21,12 @@ use thalweg_part::Batch;
 /// The progress of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum State {
+pub(super) enum TargetState {
     Waiting = 0,
     /// Completely written; waits for the sync and its name.
     Written = 1,
     /// In place under its name.
-    Shown = 2,
+    Named = 2,
     /// Will be missing: this system refused it.
     Failed = 3,
     /// Will be missing: its source reported so. Pieces received before are still written.
@@ -44,8 +44,8 @@ pub(super) struct Counts {
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) plan: Plan,
+pub(super) struct LandingState {
+    pub(super) plan: TreePlan,
     pub(super) tree: Tree,
     pub(super) tag: u32,
     pub(super) job: Job,
@@ -64,15 +64,15 @@ pub(super) struct Shared {
     kept: AtomicU64,
 }
 
-impl Shared {
+impl LandingState {
     pub(super) fn new(
-        plan: Plan,
+        plan: TreePlan,
         tree: Tree,
         job: Job,
         checkpoint: Batch,
         counts: BTreeMap<u32, Counts>,
     ) -> Self {
-        let states = plan.targets.iter().map(|_| AtomicU8::new(State::Waiting as u8)).collect();
+        let states = plan.targets.iter().map(|_| AtomicU8::new(TargetState::Waiting as u8)).collect();
         let tag = tag(&tree);
         Self {
             plan,
@@ -95,18 +95,18 @@ impl Shared {
         self.plan.targets.get(number as usize)
     }
 
-    pub(super) fn state(&self, number: u32) -> State {
+    pub(super) fn state(&self, number: u32) -> TargetState {
         match self.states.get(number as usize).map(|s| s.load(Ordering::Acquire)) {
-            Some(0) => State::Waiting,
-            Some(1) => State::Written,
-            Some(2) => State::Shown,
-            Some(4) => State::GivenUp,
-            _ => State::Failed,
+            Some(0) => TargetState::Waiting,
+            Some(1) => TargetState::Written,
+            Some(2) => TargetState::Named,
+            Some(4) => TargetState::GivenUp,
+            _ => TargetState::Failed,
         }
     }
 
     /// Changes a target's state. Returns false if it was in another state than `from`.
-    pub(super) fn turn(&self, number: u32, from: State, to: State) -> bool {
+    pub(super) fn change_state(&self, number: u32, from: TargetState, to: TargetState) -> bool {
         let (from, to) = (from as u8, to as u8);
         self.states.get(number as usize).is_some_and(|state| {
             state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
@@ -115,23 +115,23 @@ impl Shared {
 
     /// Records, once, that this system refused a target.
     pub(super) fn refuse(&self, number: u32, why: String) {
-        self.fail_target(number, State::Failed, why);
+        self.fail_target(number, TargetState::Failed, why);
     }
 
     /// Records, once, that the source cannot provide a target.
     pub(super) fn give_up(&self, number: u32, why: String) {
-        self.fail_target(number, State::GivenUp, why);
+        self.fail_target(number, TargetState::GivenUp, why);
     }
 
-    fn fail_target(&self, number: u32, to: State, why: String) {
-        let turned = [State::Waiting, State::Written].iter().any(|s| self.turn(number, *s, to));
+    fn fail_target(&self, number: u32, to: TargetState, why: String) {
+        let turned = [TargetState::Waiting, TargetState::Written].iter().any(|s| self.change_state(number, *s, to));
         if turned {
             lock(&self.refused).insert(number, why);
         }
     }
 
     /// Records that a target has its content, but not all of its metadata.
-    pub(super) fn blemish(&self, number: u32, why: String) {
+    pub(super) fn record_blemish(&self, number: u32, why: String) {
         lock(&self.blemishes).insert(number, why);
     }
 
@@ -145,10 +145,10 @@ impl Shared {
     }
 
     /// Records an error with a target.
-    pub(super) fn note(&self, number: u32, trouble: Trouble) {
-        match trouble {
-            Trouble::One(why) => self.refuse(number, why),
-            Trouble::All(error) => self.stop(error),
+    pub(super) fn record_error(&self, number: u32, error: StepError) {
+        match error {
+            StepError::One(why) => self.refuse(number, why),
+            StepError::All(error) => self.stop(error),
         }
     }
 
@@ -168,7 +168,7 @@ impl Shared {
         self.ending.load(Ordering::Acquire)
     }
 
-    pub(super) fn keeps(&self, bytes: u64) {
+    pub(super) fn add_kept(&self, bytes: u64) {
         self.kept.fetch_add(bytes, Ordering::Relaxed);
     }
 
@@ -177,15 +177,15 @@ impl Shared {
     }
 
     /// Counts written bytes of a target.
-    pub(super) fn wrote(&self, number: u32, bytes: u64) {
+    pub(super) fn record_written(&self, number: u32, bytes: u64) {
         if let Some(counts) = self.target(number).and_then(|t| self.counts.get(&t.source)) {
             counts.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
     }
 
     /// Marks a target as in place.
-    pub(super) fn shown(&self, number: u32) {
-        if !self.turn(number, State::Written, State::Shown) {
+    pub(super) fn record_named(&self, number: u32) {
+        if !self.change_state(number, TargetState::Written, TargetState::Named) {
             return;
         }
         let file = self.target(number).filter(|target| target.is_file());
@@ -194,8 +194,8 @@ impl Shared {
         }
     }
 
-    pub(super) fn progress(&self) -> BTreeMap<u32, Progress> {
-        let of = |counts: &Counts| Progress {
+    pub(super) fn progress(&self) -> BTreeMap<u32, LandingProgress> {
+        let of = |counts: &Counts| LandingProgress {
             bytes: counts.bytes.load(Ordering::Relaxed),
             of_bytes: counts.of_bytes,
             files: counts.files.load(Ordering::Relaxed),
@@ -205,18 +205,18 @@ impl Shared {
     }
 
     /// The error of a target that failed.
-    pub(super) fn why(&self, number: u32) -> LandError {
+    pub(super) fn target_error(&self, number: u32) -> LandError {
         let why = lock(&self.refused).get(&number).cloned();
         let why = why.unwrap_or_else(|| "it is not a file of this collection".into());
         LandError::File { file: self.path(number), why }
     }
 
     /// All targets refused or incomplete so far.
-    pub(super) fn refused(&self) -> Vec<Failed> {
+    pub(super) fn refused(&self) -> Vec<FailedItem> {
         let (refused, blemishes) = (lock(&self.refused), lock(&self.blemishes));
         let of = |(number, why): (&u32, &String)| {
             let source = self.target(*number).map_or(0, |t| t.source);
-            Failed { source, path: self.path(*number), why: why.clone() }
+            FailedItem { source, path: self.path(*number), why: why.clone() }
         };
         let blemished = blemishes.iter().filter(|(number, _)| !refused.contains_key(number));
         refused.iter().chain(blemished).map(of).collect()

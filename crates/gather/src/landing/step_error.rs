@@ -1,6 +1,6 @@
 //! Classifies system errors: those of one file, and those that affect all files.
 
-use super::plan::Plan;
+use super::plan::TreePlan;
 use rustix::io::Errno;
 use std::io;
 use thalweg_base::space::Space;
@@ -9,33 +9,33 @@ use thalweg_part::PartError;
 
 /// Why a step failed.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum StepError {
     /// An error of this target alone.
     One(String),
     /// Nothing more can be stored.
     All(LandError),
 }
 
-impl Plan {
+impl TreePlan {
     /// Classifies the error of doing `what` to a target.
-    pub(super) fn trouble(&self, what: &str, error: Errno) -> Trouble {
+    pub(super) fn classify_error(&self, what: &str, error: Errno) -> StepError {
         let source = io::Error::from(error);
         if ends_all(&source) {
-            return Trouble::All(self.end_of_all(what, &source));
+            return StepError::All(self.end_of_all(what, &source));
         }
-        Trouble::One(said(what, error))
+        StepError::One(error_text(what, error))
     }
 
     /// Classifies the error of a part.
-    pub(super) fn part_trouble(&self, error: &PartError) -> Trouble {
+    pub(super) fn classify_part_error(&self, error: &PartError) -> StepError {
         match error {
             PartError::Io { what, source, .. } if ends_all(source) => {
-                Trouble::All(self.end_of_all(what, source))
+                StepError::All(self.end_of_all(what, source))
             }
             PartError::DiskFull { .. } | PartError::NoInodes { .. } => {
-                Trouble::All(self.end_of_all("write", &io::ErrorKind::StorageFull.into()))
+                StepError::All(self.end_of_all("write", &io::ErrorKind::StorageFull.into()))
             }
-            other => Trouble::One(said_of_part(other)),
+            other => StepError::One(part_error_text(other)),
         }
     }
 
@@ -60,12 +60,12 @@ impl Plan {
 }
 
 /// The message for an error of doing `what`; the file is named separately.
-pub(super) fn said(what: &str, error: Errno) -> String {
+pub(super) fn error_text(what: &str, error: Errno) -> String {
     format!("cannot {what} it: {}", io::Error::from(error))
 }
 
 /// The message for an error of a part, without its path: the error names a path in /proc, by which the part was opened.
-pub(super) fn said_of_part(error: &PartError) -> String {
+pub(super) fn part_error_text(error: &PartError) -> String {
     match error {
         PartError::Io { what, source, .. } => format!("cannot {what} it: {source}"),
         PartError::Busy(_) => "another process is already writing it".into(),

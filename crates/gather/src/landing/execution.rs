@@ -2,14 +2,14 @@
 
 use super::{
     super::Changes,
-    Failed, Report,
-    crew::Crew,
-    ending,
-    hard_links::Place,
-    lock::Lock,
-    make::Present,
-    shared::{Shared, State, lock},
-    writer::Order,
+    FailedItem, Report,
+    threads::LandingThreads,
+    finish,
+    hard_links::FirstName,
+    lock::LandingLock,
+    preparation::ExistingItems,
+    state::{LandingState, TargetState, lock},
+    writer::WriteCommand,
 };
 use bytes::Bytes;
 use std::{
@@ -26,38 +26,38 @@ const QUEUED: usize = 64 << 20;
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) struct Work {
-    shared: Arc<Shared>,
+pub(super) struct LandingWork {
+    shared: Arc<LandingState>,
     /// The bytes that may still be queued.
     room: Arc<Semaphore>,
     /// `None` after the end.
-    crew: Mutex<Option<Crew>>,
+    threads: Mutex<Option<LandingThreads>>,
     ended: Mutex<Option<Report>>,
-    lock: Lock,
-    begun: Beginning,
+    lock: LandingLock,
+    begun: InitialState,
 }
 
 /// The state at the beginning.
 #[derive(Debug)]
-pub(super) struct Beginning {
+pub(super) struct InitialState {
     /// The number of targets to fetch; they come first.
     pub(super) fetched: usize,
-    pub(super) present: Present,
+    pub(super) present: ExistingItems,
     /// Directories created and attributes set before anything was fetched.
     pub(super) changes: Changes,
     /// Files that will not be here and that have further names.
-    pub(super) refused: BTreeSet<Place>,
-    pub(super) failed: Vec<Failed>,
+    pub(super) refused: BTreeSet<FirstName>,
+    pub(super) failed: Vec<FailedItem>,
 }
 
-impl Work {
-    pub(super) fn new(shared: Arc<Shared>, crew: Crew, lock: Lock, begun: Beginning) -> Self {
+impl LandingWork {
+    pub(super) fn new(shared: Arc<LandingState>, threads: LandingThreads, lock: LandingLock, begun: InitialState) -> Self {
         let room = Arc::new(Semaphore::new(QUEUED));
-        let (crew, ended) = (Mutex::new(Some(crew)), Mutex::default());
-        Self { shared, room, crew, ended, lock, begun }
+        let (threads, ended) = (Mutex::new(Some(threads)), Mutex::default());
+        Self { shared, room, threads, ended, lock, begun }
     }
 
-    pub(super) fn shared(&self) -> &Shared {
+    pub(super) fn shared(&self) -> &LandingState {
         &self.shared
     }
 
@@ -68,8 +68,8 @@ impl Work {
         // A piece larger than the queue takes the whole queue.
         let share = bytes.len().min(QUEUED) as u32;
         let room = Arc::clone(&self.room).acquire_many_owned(share).await.map_err(|_| over())?;
-        let queue = lock(&self.crew).as_ref().and_then(|crew| crew.queue(number));
-        let order = Order::Write { number, at, bytes, _room: room };
+        let queue = lock(&self.threads).as_ref().and_then(|threads| threads.queue(number));
+        let order = WriteCommand::Write { number, at, bytes, _room: room };
         queue.ok_or_else(over)?.send(order).await.map_err(|_| over())
     }
 
@@ -79,20 +79,20 @@ impl Work {
             return Err(error.clone());
         }
         if number as usize >= self.begun.fetched {
-            return Err(self.shared.why(number));
+            return Err(self.shared.target_error(number));
         }
         match self.shared.state(number) {
-            State::Waiting => Ok(true),
-            State::Written | State::Shown => Ok(false),
-            State::Failed | State::GivenUp => Err(self.shared.why(number)),
+            TargetState::Waiting => Ok(true),
+            TargetState::Written | TargetState::Named => Ok(false),
+            TargetState::Failed | TargetState::GivenUp => Err(self.shared.target_error(number)),
         }
     }
 
     pub(super) fn give_up(&self, number: u32, why: String) {
         self.shared.give_up(number, why);
-        let queue = lock(&self.crew).as_ref().and_then(|crew| crew.queue(number));
+        let queue = lock(&self.threads).as_ref().and_then(|threads| threads.queue(number));
         // If the queue is full, the file is cleaned up at the end instead.
-        queue.into_iter().for_each(|queue| _ = queue.try_send(Order::GiveUp(number)));
+        queue.into_iter().for_each(|queue| _ = queue.try_send(WriteCommand::GiveUp(number)));
     }
 
     /// See [`super::Landing::finish`]. Blocks.
@@ -101,8 +101,8 @@ impl Work {
         if let Some(report) = &*ended {
             return report.clone();
         }
-        let crew = lock(&self.crew).take();
-        crew.into_iter().for_each(Crew::end);
+        let threads = lock(&self.threads).take();
+        threads.into_iter().for_each(LandingThreads::end);
         self.room.close();
         let report = self.report();
         *ended = Some(report.clone());
@@ -122,14 +122,14 @@ impl Work {
         };
         for (number, target) in (0..).zip(&shared.plan.targets) {
             match (shared.state(number), target.is_file()) {
-                (State::Shown, true) => report.files += 1,
-                (State::Shown, false) => report.links += 1,
-                (State::Failed | State::GivenUp, _) => report.lost.push(number),
+                (TargetState::Named, true) => report.files += 1,
+                (TargetState::Named, false) => report.links += 1,
+                (TargetState::Failed | TargetState::GivenUp, _) => report.lost.push(number),
                 _ => report.unfinished += 1,
             }
         }
         let over = report.unfinished == 0 && shared.stopped().is_none();
-        let ended = ending::end(shared, over.then_some(&self.lock), &self.begun.refused);
+        let ended = finish::end(shared, over.then_some(&self.lock), &self.begun.refused);
         report.directories = ended.directories;
         report.changes = Changes {
             links: report.links.saturating_sub(self.begun.present.links),
@@ -145,11 +145,11 @@ impl Work {
 }
 
 /// Has the effect of a crash, but waits for the writes under way, so that the lock is free afterwards.
-impl Drop for Work {
+impl Drop for LandingWork {
     fn drop(&mut self) {
-        if let Some(crew) = lock(&self.crew).take() {
+        if let Some(threads) = lock(&self.threads).take() {
             self.shared.abandon();
-            crew.end();
+            threads.end();
         }
     }
 }

@@ -2,12 +2,12 @@
 
 use super::{
     super::Changes,
-    Failed, PassedOver,
-    hard_links::Place as NamePlace,
-    plan::{Plan, Target, is_temporary},
-    survey::{Fate, Place, Survey},
-    tree::{Hold, Holds, Tree},
-    trouble::{Trouble, said},
+    FailedItem, PassedOver,
+    hard_links::FirstName,
+    plan::{TreePlan, Target, is_temporary},
+    survey::{TargetAction, DirectoryState, Survey},
+    tree::{OpenDirectory, DirectoryCache, Tree},
+    step_error::{StepError, error_text},
 };
 use rustix::{
     fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, unlinkat},
@@ -24,7 +24,7 @@ const JOURNAL: &[u8] = b".thalweg-journal";
 
 /// Items that were already here.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Present {
+pub(super) struct ExistingItems {
     pub(super) files: u64,
     pub(super) bytes: u64,
     pub(super) links: u64,
@@ -34,32 +34,32 @@ pub(super) struct Present {
 
 /// A plan reduced to the remaining work.
 #[derive(Debug)]
-pub(super) struct Made {
+pub(super) struct PreparedTarget {
     /// Its targets: first those to fetch, then those to create here.
-    pub(super) plan: Plan,
+    pub(super) plan: TreePlan,
     /// By target.
-    pub(super) fates: Vec<Fate>,
+    pub(super) actions: Vec<TargetAction>,
     /// The number of targets to fetch.
     pub(super) fetched: usize,
-    pub(super) present: Present,
+    pub(super) present: ExistingItems,
     /// Directories and attributes that were created or changed, or would be in a dry run.
     pub(super) changes: Changes,
-    pub(super) failed: Vec<Failed>,
+    pub(super) failed: Vec<FailedItem>,
     /// The error after which no directory could be created, so that nothing more can be stored.
     pub(super) stopped: Option<LandError>,
     pub(super) passed_over: Vec<PassedOver>,
     /// Names of files that will not be here and that have further names.
-    pub(super) refused: BTreeSet<NamePlace>,
+    pub(super) refused: BTreeSet<FirstName>,
 }
 
 /// Sorts the plan as [`make`] does, without changing anything.
-pub(super) fn pretend(plan: Plan, survey: Survey) -> Made {
-    let made = survey.places.iter().filter(|place| **place == Place::Absent).count() as u64;
+pub(super) fn pretend(plan: TreePlan, survey: Survey) -> PreparedTarget {
+    let made = survey.directory_states.iter().filter(|place| **place == DirectoryState::Absent).count() as u64;
     let directories = survey.differing.len() as u64;
-    let sorted = sort(plan, survey.fates, survey.failed);
+    let sorted = sort(plan, survey.actions, survey.failed);
     let changes =
         Changes { directories: made, attributes: directories + sorted.present.differing, links: 0 };
-    Made { changes, ..sorted }
+    PreparedTarget { changes, ..sorted }
 }
 
 /// Possible leftovers of earlier sessions.
@@ -75,13 +75,13 @@ pub(super) struct Leftovers<'a> {
 
 /// Creates directories, updates attributes of existing items, deletes useless leftovers, and sorts the plan.
 pub(super) fn make(
-    mut plan: Plan,
+    mut plan: TreePlan,
     mut survey: Survey,
     tree: &Tree,
     leftovers: &Leftovers<'_>,
-) -> Made {
-    let mut maker = Maker {
-        holds: Holds::of(tree),
+) -> PreparedTarget {
+    let mut preparer = Preparer {
+        holds: DirectoryCache::new(tree),
         failed: Vec::new(),
         stopped: None,
         changes: Changes::default(),
@@ -92,38 +92,38 @@ pub(super) fn make(
         }
     }
     for number in 0..plan.directories.len() {
-        let was_here = survey.places.get(number) == Some(&Place::Here);
-        maker.directory(&mut plan, &mut survey.places, number);
-        if was_here && survey.places.get(number) == Some(&Place::Here) {
-            maker.clean(&plan, number as u32, leftovers);
+        let was_here = survey.directory_states.get(number) == Some(&DirectoryState::Here);
+        preparer.directory(&mut plan, &mut survey.directory_states, number);
+        if was_here && survey.directory_states.get(number) == Some(&DirectoryState::Here) {
+            preparer.remove_leftovers(&plan, number as u32, leftovers);
         }
     }
-    for (fate, target) in survey.fates.iter_mut().zip(&plan.targets) {
-        if survey.places.get(target.directory as usize) == Some(&Place::Refused) {
-            *fate = Fate::Refused("its directory cannot be used".into());
+    for (action, target) in survey.actions.iter_mut().zip(&plan.targets) {
+        if survey.directory_states.get(target.directory as usize) == Some(&DirectoryState::Refused) {
+            *action = TargetAction::Refused("its directory cannot be used".into());
         }
-        let Fate::Keep { differs } = *fate else { continue };
+        let TargetAction::Keep { differs } = *action else { continue };
         if differs {
-            maker.dress(&plan, target);
+            preparer.update_metadata(&plan, target);
         }
         if leftovers.tag.is_some() && !target.is_small() {
-            maker.tidy(&plan, target);
+            preparer.remove_journal(&plan, target);
         }
     }
-    survey.failed.extend(maker.failed);
-    let (stopped, changes) = (maker.stopped, maker.changes);
-    Made { stopped, changes, ..sort(plan, survey.fates, survey.failed) }
+    survey.failed.extend(preparer.failed);
+    let (stopped, changes) = (preparer.stopped, preparer.changes);
+    PreparedTarget { stopped, changes, ..sort(plan, survey.actions, survey.failed) }
 }
 
-fn sort(mut plan: Plan, fates: Vec<Fate>, mut failed: Vec<Failed>) -> Made {
-    let refused = plan.refused(&fates);
-    let (mut fetched, mut made, mut present) = (Vec::new(), Vec::new(), Present::default());
-    for (fate, target) in fates.into_iter().zip(std::mem::take(&mut plan.targets)) {
-        match fate {
-            Fate::Refused(why) => {
-                failed.push(Failed { source: target.source, path: plan.path(&target), why });
+fn sort(mut plan: TreePlan, actions: Vec<TargetAction>, mut failed: Vec<FailedItem>) -> PreparedTarget {
+    let refused = plan.refused(&actions);
+    let (mut fetched, mut made, mut present) = (Vec::new(), Vec::new(), ExistingItems::default());
+    for (action, target) in actions.into_iter().zip(std::mem::take(&mut plan.targets)) {
+        match action {
+            TargetAction::Refused(why) => {
+                failed.push(FailedItem { source: target.source, path: plan.path(&target), why });
             }
-            Fate::Keep { differs } => {
+            TargetAction::Keep { differs } => {
                 present.differing += u64::from(differs);
                 match target.is_file() {
                     true => {
@@ -133,21 +133,21 @@ fn sort(mut plan: Plan, fates: Vec<Fate>, mut failed: Vec<Failed>) -> Made {
                     false => present.links += 1,
                 }
             }
-            Fate::Make => made.push((fate, target)),
-            Fate::Fetch | Fate::GoOn { .. } | Fate::Ask => fetched.push((fate, target)),
+            TargetAction::Make => made.push((action, target)),
+            TargetAction::Fetch | TargetAction::Resume { .. } | TargetAction::Ask => fetched.push((action, target)),
         }
     }
     let number = fetched.len();
-    let (fates, targets) = fetched.into_iter().chain(made).unzip();
+    let (actions, targets) = fetched.into_iter().chain(made).unzip();
     plan.targets = targets;
     let (passed_over, stopped, changes) = (Vec::new(), None, Changes::default());
     let fetched = number;
-    Made { plan, fates, fetched, present, changes, failed, stopped, passed_over, refused }
+    PreparedTarget { plan, actions, fetched, present, changes, failed, stopped, passed_over, refused }
 }
 
 impl Leftovers<'_> {
     /// Whether a part was kept by the same command and its file is no longer listed in that version.
-    fn are(&self, plan: &Plan, job: &Job, key: &PartKey) -> bool {
+    fn are(&self, plan: &TreePlan, job: &Job, key: &PartKey) -> bool {
         let same = (job.kind, &job.source, &job.target)
             == (self.job.kind, &self.job.source, &self.job.target);
         let PartKey::Listed { node, .. } = key else { return false };
@@ -157,40 +157,40 @@ impl Leftovers<'_> {
     }
 }
 
-struct Maker {
-    holds: Holds,
-    failed: Vec<Failed>,
+struct Preparer {
+    holds: DirectoryCache,
+    failed: Vec<FailedItem>,
     stopped: Option<LandError>,
     changes: Changes,
 }
 
-impl Maker {
-    fn directory(&mut self, plan: &mut Plan, places: &mut [Place], number: usize) {
+impl Preparer {
+    fn directory(&mut self, plan: &mut TreePlan, directory_states: &mut [DirectoryState], number: usize) {
         let Some(directory) = plan.directories.get(number) else { return };
-        let above = places.get(directory.parent as usize).copied();
-        let done = match (above, places.get(number)) {
-            (Some(Place::Refused), _) | (_, Some(Place::Refused)) => Err(None),
-            (_, Some(Place::Absent)) => {
+        let above = directory_states.get(directory.parent as usize).copied();
+        let done = match (above, directory_states.get(number)) {
+            (Some(DirectoryState::Refused), _) | (_, Some(DirectoryState::Refused)) => Err(None),
+            (_, Some(DirectoryState::Absent)) => {
                 let made = self.make(plan, number);
                 self.changes.directories += u64::from(made.is_ok());
                 made
             }
             _ => Ok(()),
         };
-        let place = if done.is_ok() { Place::Here } else { Place::Refused };
+        let place = if done.is_ok() { DirectoryState::Here } else { DirectoryState::Refused };
         if let Err(Some(why)) = done {
             let (source, path) = (directory.source, plan.below(number as u32));
-            self.failed.push(Failed { source, path, why });
+            self.failed.push(FailedItem { source, path, why });
         }
         if let (Some(known), Some(directory)) =
-            (places.get_mut(number), plan.directories.get_mut(number))
+            (directory_states.get_mut(number), plan.directories.get_mut(number))
         {
-            (*known, directory.is_usable) = (place, place == Place::Here);
+            (*known, directory.is_usable) = (place, place == DirectoryState::Here);
         }
     }
 
     /// Creates a directory that is closed to other users until it gets its mode at the end.
-    fn make(&mut self, plan: &Plan, number: usize) -> Result<(), Option<String>> {
+    fn make(&mut self, plan: &TreePlan, number: usize) -> Result<(), Option<String>> {
         let Some(directory) = plan.directories.get(number) else { return Err(None) };
         let mode = if directory.attributes.is_some() { 0o700 } else { 0o777 };
         let above = self.holds.get(plan, directory.parent);
@@ -207,10 +207,10 @@ impl Maker {
                 made => made,
             }
         });
-        made.map_err(|e| match plan.trouble("create", e) {
-            Trouble::One(why) => Some(why),
+        made.map_err(|e| match plan.classify_error("create", e) {
+            StepError::One(why) => Some(why),
             // Its contents and all later directories would fail in the same way, so the error is reported once.
-            Trouble::All(error) => {
+            StepError::All(error) => {
                 self.stopped.get_or_insert(error);
                 None
             }
@@ -218,7 +218,7 @@ impl Maker {
     }
 
     /// Deletes leftovers of earlier sessions.
-    fn clean(&mut self, plan: &Plan, number: u32, leftovers: &Leftovers<'_>) {
+    fn remove_leftovers(&mut self, plan: &TreePlan, number: u32, leftovers: &Leftovers<'_>) {
         let Ok(hold) = self.holds.get(plan, number) else { return };
         let Ok(entries) = Dir::read_from(&hold) else { return };
         for entry in entries.flatten() {
@@ -226,7 +226,7 @@ impl Maker {
             if name.as_bytes().ends_with(JOURNAL) {
                 let idle = |job: &Job, key: &PartKey| leftovers.are(plan, job, key);
                 // A journal that cannot be read stays, as does one that another process uses.
-                _ = Part::remove_if(&hold.itself(), name, idle);
+                _ = Part::remove_if(&hold.own_path(), name, idle);
             }
             let is_temporary = leftovers.tag.is_some_and(|tag| is_temporary(tag, name));
             if is_temporary && entry.file_type() != FileType::Directory {
@@ -237,17 +237,17 @@ impl Maker {
     }
 
     /// Deletes the journal left by a session that was cut off just after a large file got its name.
-    fn tidy(&mut self, plan: &Plan, target: &Target) {
+    fn remove_journal(&mut self, plan: &TreePlan, target: &Target) {
         let Ok(hold) = self.holds.get(plan, target.directory) else { return };
         // A journal that remains does no harm.
         _ = Part::remove_leftovers(&hold.path(&target.name));
     }
 
     /// Updates mode, owner and time of an existing item.
-    fn dress(&mut self, plan: &Plan, target: &Target) {
+    fn update_metadata(&mut self, plan: &TreePlan, target: &Target) {
         let hold = self.holds.get(plan, target.directory);
         let done = hold.and_then(|hold| match target.is_file() {
-            true => dress_file(&hold, target, plan.keep),
+            true => apply_metadata(&hold, target, plan.keep),
             false => {
                 target.attributes.put_on_link(&hold, &target.name);
                 Ok(())
@@ -256,14 +256,14 @@ impl Maker {
         self.changes.attributes += u64::from(done.is_ok());
         if let Err(error) = done {
             let (source, path) = (target.source, plan.path(target));
-            self.failed.push(Failed { source, path, why: said("set mode and time of", error) });
+            self.failed.push(FailedItem { source, path, why: error_text("set mode and time of", error) });
         }
     }
 }
 
 /// Updates a file by its path alone, because its owner may have no permission to read or write it.
-fn dress_file(hold: &Hold, target: &Target, keep: Keep) -> Result<(), Errno> {
+fn apply_metadata(hold: &OpenDirectory, target: &Target, keep: Keep) -> Result<(), Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = openat(hold, &target.name, flags, Mode::empty())?;
-    target.dress(keep).put_by_path(file)
+    target.metadata(keep).put_by_path(file)
 }

@@ -1,14 +1,14 @@
 //! Ends a landing: sets the modes and times of directories, deepest first, and syncs everything.
 
 use super::{
-    Failed,
-    hard_links::{self, Linked, Place},
-    lock::Lock,
-    plan::{self, Directory, Plan},
-    shared::Shared,
+    FailedItem,
+    hard_links::{self, LinkResult, FirstName},
+    lock::LandingLock,
+    plan::{self, Directory, TreePlan},
+    state::LandingState,
     survey::modified,
-    tree::{Hold, Holds, give},
-    trouble::said,
+    tree::{OpenDirectory, DirectoryCache, give},
+    step_error::error_text,
 };
 use rustix::{
     fs::{fstat, fsync, syncfs},
@@ -18,25 +18,25 @@ use std::collections::BTreeSet;
 use thalweg_wire::object::Keep;
 
 /// The result of the end.
-pub(super) struct Ended {
+pub(super) struct FinishResult {
     /// The number of directories that are equal to those at their sources.
     pub(super) directories: u64,
     /// The number of existing directories whose attributes changed.
     pub(super) changed: u64,
-    pub(super) linked: Linked,
+    pub(super) linked: LinkResult,
     /// Directories that could not be completed.
-    pub(super) failed: Vec<Failed>,
+    pub(super) failed: Vec<FailedItem>,
 }
 
 /// Creates further names of files, except for `refused_files`, and completes directories. Removes the record if `over`
 /// is given, because nothing is left to resume.
-pub(super) fn end(shared: &Shared, over: Option<&Lock>, refused_files: &BTreeSet<Place>) -> Ended {
+pub(super) fn end(shared: &LandingState, over: Option<&LandingLock>, refused_files: &BTreeSet<FirstName>) -> FinishResult {
     let mut failed = Vec::new();
     // Before the first directory gets its time, because removing the record changes that.
-    if let Some(Err(error)) = over.map(Lock::forget) {
+    if let Some(Err(error)) = over.map(LandingLock::delete_record) {
         failed.push(refused(&shared.plan, 0, "remove the job record in", error));
     }
-    let mut holds = Holds::of(&shared.tree);
+    let mut holds = DirectoryCache::new(&shared.tree);
     let linked = hard_links::make(shared, &mut holds, refused_files);
     let (mut directories, mut changed) = (0, 0);
     for (i, directory) in shared.plan.directories.iter().enumerate().rev() {
@@ -45,7 +45,7 @@ pub(super) fn end(shared: &Shared, over: Option<&Lock>, refused_files: &BTreeSet
             continue;
         }
         let hold = holds.get(&shared.plan, i as u32);
-        match hold.and_then(|hold| dress(&hold, directory, shared.plan.keep)) {
+        match hold.and_then(|hold| apply_directory_metadata(&hold, directory, shared.plan.keep)) {
             Ok(()) => {
                 directories += u64::from(directory.attributes.is_some());
                 changed += u64::from(directory.differs);
@@ -58,28 +58,28 @@ pub(super) fn end(shared: &Shared, over: Option<&Lock>, refused_files: &BTreeSet
     if let Err(error) = sync(shared, &mut holds) {
         shared.stop(shared.plan.end_of_all("sync", &error.into()));
     }
-    Ended { directories, changed, linked, failed }
+    FinishResult { directories, changed, linked, failed }
 }
 
-fn refused(plan: &Plan, number: u32, what: &str, error: Errno) -> Failed {
+fn refused(plan: &TreePlan, number: u32, what: &str, error: Errno) -> FailedItem {
     let source = plan.directories.get(number as usize).map_or(0, |directory| directory.source);
-    Failed { source, path: plan.below(number), why: said(what, error) }
+    FailedItem { source, path: plan.below(number), why: error_text(what, error) }
 }
 
-fn dress(hold: &Hold, directory: &Directory, keep: Keep) -> Result<(), Errno> {
+fn apply_directory_metadata(hold: &OpenDirectory, directory: &Directory, keep: Keep) -> Result<(), Errno> {
     let Some(wanted) = &directory.attributes else {
         return directory.was.map_or(Ok(()), |mode| give(hold, mode.into()));
     };
-    let dress = plan::dress_of(*wanted, directory.more.as_deref(), keep);
-    dress.put_xattrs(hold)?;
+    let metadata = plan::metadata_of(*wanted, directory.more.as_deref(), keep);
+    metadata.put_xattrs(hold)?;
     let found = fstat(hold)?;
-    if dress.matches(&found, 0o7777) && modified(&found) == wanted.modified {
+    if metadata.matches(&found, 0o7777) && modified(&found) == wanted.modified {
         return Ok(());
     }
     wanted.put(hold).map(drop)
 }
 
-fn sync(shared: &Shared, holds: &mut Holds) -> Result<(), Errno> {
+fn sync(shared: &LandingState, holds: &mut DirectoryCache) -> Result<(), Errno> {
     if thalweg_part::syncs_as_a_whole(shared.tree.first()) {
         return syncfs(shared.tree.first());
     }
