@@ -14,12 +14,12 @@ pub struct Work {
     /// Pieces to fetch, by source.
     waiting: BTreeMap<u32, VecDeque<Piece>>,
     /// Bytes waiting and bytes handed out, by source.
-    counts: BTreeMap<u32, Count>,
+    counts: BTreeMap<u32, SourceCount>,
     source: BTreeMap<FileNo, u32>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Count {
+struct SourceCount {
     waiting: u64,
     out: u64,
 }
@@ -141,7 +141,7 @@ impl Work {
 
     /// Whether nothing waits and nothing is out.
     pub fn is_finished(&self) -> bool {
-        self.counts.values().all(|count| *count == Count::default())
+        self.counts.values().all(|count| *count == SourceCount::default())
     }
 
     fn put_back(&mut self, source: u32, piece: Piece, first: bool) {

@@ -45,7 +45,7 @@ pub struct FluidOutcome {
 
 /// Carries out the collection. Files that cannot be fetched are given up at the landing, with the reason.
 ///
-/// Ends early, without an error, if the errand is stopped.
+/// Ends early, without an error, if the collection is stopped.
 ///
 /// # Errors
 ///

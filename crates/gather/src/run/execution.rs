@@ -3,7 +3,7 @@
 use super::{
     super::{
         CollectContext, Method, fluid,
-        slotted::{self, Course, Scheme},
+        slotted::{self, ScheduledRun, Scheme},
     },
     PreparedCollection, Request,
 };
@@ -58,8 +58,8 @@ pub(super) async fn execute(
     let id = ready.landing.job().id.bytes();
     let seed = id.iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte));
     let (unit, resumed) = (ready.grid.unit, ready.resumed);
-    let course = Course { scheme, unit, job: JobId(id), resumed, seed };
-    let outcome = slotted::run(context, course).await?;
+    let schedule = ScheduledRun { scheme, unit, job: JobId(id), resumed, seed };
+    let outcome = slotted::run(context, schedule).await?;
     Ok(TransferOutcome {
         overhead: outcome.overhead(),
         failed: outcome.failed,

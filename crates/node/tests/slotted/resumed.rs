@@ -7,7 +7,7 @@ use crate::{
 };
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use thalweg_files::inventory::Inventory;
-use thalweg_gather::slotted::{Course, Outcome, Scheme, run};
+use thalweg_gather::slotted::{ScheduledRun, ScheduleOutcome, Scheme, run};
 use thalweg_plan::collection::{Rule, TimedPath, Timetable};
 use thalweg_units::ByteSize;
 
@@ -43,12 +43,12 @@ async fn killed(scene: &Scene, landed: u64) -> (Inventory, Arc<Memory>) {
     (inventory, land)
 }
 
-fn course(scheme: Scheme, resumed: bool) -> Course {
-    Course { scheme, unit: ByteSize::from_bytes(UNIT), job: JOB, resumed, seed: 1 }
+fn course(scheme: Scheme, resumed: bool) -> ScheduledRun {
+    ScheduledRun { scheme, unit: ByteSize::from_bytes(UNIT), job: JOB, resumed, seed: 1 }
 }
 
 /// Runs the next session, which has kept all that was stored before.
-async fn again(scene: &Scene, inventory: Inventory, before: &Memory) -> (Outcome, Arc<Memory>) {
+async fn again(scene: &Scene, inventory: Inventory, before: &Memory) -> (ScheduleOutcome, Arc<Memory>) {
     let scheme = Scheme::Paths(planned(scene).await, Rule::Sync(0.95));
     let mut inventory = inventory;
     for (number, wanted) in inventory.files.iter_mut().enumerate() {

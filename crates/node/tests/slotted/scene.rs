@@ -22,7 +22,7 @@ use thalweg_files::{
 };
 use thalweg_gather::{
     CollectContext, Event, EventSink,
-    slotted::{Course, Outcome, Scheme, run},
+    slotted::{ScheduledRun, ScheduleOutcome, Scheme, run},
 };
 use thalweg_mesh::{Membership, member_dialer::MemberDialer, service::MemberService};
 use thalweg_node::daemon::{Daemon, Services};
@@ -195,7 +195,7 @@ pub struct Scene {
 
 /// The result of a collection.
 pub struct Ended {
-    pub outcome: Result<Outcome, LandError>,
+    pub outcome: Result<ScheduleOutcome, LandError>,
     pub land: Arc<Memory>,
     pub inventory: Arc<Inventory>,
 }
@@ -257,7 +257,7 @@ impl Scene {
         let (context, land) = self.context(inventory);
         let unit = ByteSize::from_bytes(UNIT);
         let outcome =
-            run(&context, Course { scheme, unit, job: JOB, resumed: false, seed: 1 }).await;
+            run(&context, ScheduledRun { scheme, unit, job: JOB, resumed: false, seed: 1 }).await;
         Ended { outcome, land, inventory: context.inventory }
     }
 

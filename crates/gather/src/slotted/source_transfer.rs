@@ -1,6 +1,6 @@
 //! A transfer from a source to this host: reads files and writes their bytes as they arrive.
 
-use super::{blame::Suspect, scene::Scene};
+use super::{failure_record::Suspect, schedule_state::ScheduleState};
 use crate::reads::{fitting, request};
 use std::{collections::VecDeque, time::Duration};
 use thalweg_files::{
@@ -19,7 +19,7 @@ const AHEAD: usize = 3;
 
 /// The result of a transfer.
 #[derive(Debug)]
-pub struct Moved {
+pub struct TransferResult {
     /// Bytes that arrived.
     pub bytes: u64,
     /// The time from the first message on its connection to the last byte.
@@ -29,12 +29,12 @@ pub struct Moved {
 }
 
 /// Why reading ended early: the connection is lost, or nothing more can be stored.
-enum End {
+enum ReadError {
     Lost(String),
     Land(LandError),
 }
 
-impl From<RemoteError> for End {
+impl From<RemoteError> for ReadError {
     fn from(why: RemoteError) -> Self {
         match why {
             RemoteError::Land(why) => Self::Land(why),
@@ -44,14 +44,14 @@ impl From<RemoteError> for End {
 }
 
 /// Requested pieces that have not arrived. Dropping it gives them back.
-struct Asked<'a> {
-    scene: &'a Scene,
+struct OutstandingPieces<'a> {
+    state: &'a ScheduleState,
     requests: VecDeque<Vec<Piece>>,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for OutstandingPieces<'_> {
     fn drop(&mut self) {
-        self.scene.give_back(self.requests.drain(..).flatten());
+        self.state.give_back(self.requests.drain(..).flatten());
     }
 }
 
@@ -60,17 +60,17 @@ impl Drop for Asked<'_> {
 ///
 /// # Errors
 /// [`LandError::All`].
-pub async fn draw(scene: &Scene, source: u32, most: u64, next: bool) -> Result<Moved, LandError> {
+pub async fn transfer(state: &ScheduleState, source: u32, most: u64, next: bool) -> Result<TransferResult, LandError> {
     let began = Instant::now();
-    let FreshRemote { remote, spare } = match scene.spares.take(scene.name(source), next).await {
+    let FreshRemote { remote, spare } = match state.spares.take(state.name(source), next).await {
         Ok(fresh) => fresh,
-        Err(why) => return ended(scene, source, (0, began), Err(End::Lost(why.to_string()))),
+        Err(why) => return ended(state, source, (0, began), Err(ReadError::Lost(why.to_string()))),
     };
     let (mut bytes, began) = (0, Instant::now());
-    match on(scene, source, remote, most, &mut bytes).await {
+    match receive_pieces(state, source, remote, most, &mut bytes).await {
         // The spare connection was closed while it was idle.
-        Err(End::Lost(_)) if spare && bytes == 0 => draw_by(scene, source, &[], most).await,
-        over => ended(scene, source, (bytes, began), over),
+        Err(ReadError::Lost(_)) if spare && bytes == 0 => transfer_via(state, source, &[], most).await,
+        over => ended(state, source, (bytes, began), over),
     }
 }
 
@@ -78,68 +78,68 @@ pub async fn draw(scene: &Scene, source: u32, most: u64, next: bool) -> Result<M
 ///
 /// # Errors
 /// [`LandError::All`].
-pub async fn draw_by(
-    scene: &Scene,
+pub async fn transfer_via(
+    state: &ScheduleState,
     source: u32,
     via: &[Name],
     most: u64,
-) -> Result<Moved, LandError> {
+) -> Result<TransferResult, LandError> {
     let (mut bytes, began) = (0, Instant::now());
-    let over = match Remote::open(&scene.context.dialer, scene.name(source), via).await {
-        Ok(remote) => on(scene, source, remote, most, &mut bytes).await,
-        Err(why) => Err(End::Lost(why.to_string())),
+    let over = match Remote::open(&state.context.dialer, state.name(source), via).await {
+        Ok(remote) => receive_pieces(state, source, remote, most, &mut bytes).await,
+        Err(why) => Err(ReadError::Lost(why.to_string())),
     };
-    ended(scene, source, (bytes, began), over)
+    ended(state, source, (bytes, began), over)
 }
 
 fn ended(
-    scene: &Scene,
+    state: &ScheduleState,
     source: u32,
     (bytes, began): (u64, Instant),
-    ended: Result<(), End>,
-) -> Result<Moved, LandError> {
+    ended: Result<(), ReadError>,
+) -> Result<TransferResult, LandError> {
     let moving = began.elapsed();
     match ended {
         Ok(()) => {
-            scene.works(Suspect::Node(source));
-            Ok(Moved { bytes, moving, failed: None })
+            state.clear_failures(Suspect::Node(source));
+            Ok(TransferResult { bytes, moving, failed: None })
         }
-        Err(End::Land(why)) => Err(why),
-        Err(End::Lost(why)) => {
-            scene.failed(Suspect::Node(source), &why);
-            Ok(Moved { bytes, moving, failed: Some(why) })
+        Err(ReadError::Land(why)) => Err(why),
+        Err(ReadError::Lost(why)) => {
+            state.record_failure(Suspect::Node(source), &why);
+            Ok(TransferResult { bytes, moving, failed: Some(why) })
         }
     }
 }
 
-async fn on(
-    scene: &Scene,
+async fn receive_pieces(
+    state: &ScheduleState,
     source: u32,
     mut remote: Remote,
     most: u64,
     came: &mut u64,
-) -> Result<(), End> {
-    let mut asked = Asked { scene, requests: VecDeque::new() };
+) -> Result<(), ReadError> {
+    let mut asked = OutstandingPieces { state, requests: VecDeque::new() };
     let mut left = most;
     loop {
         while asked.requests.len() < AHEAD && left > 0 {
-            let pieces = take(scene, source, left.min(PIECES));
+            let pieces = take(state, source, left.min(PIECES));
             if pieces.is_empty() {
                 break;
             }
             left -= pieces.iter().map(Piece::bytes).sum::<u64>().min(left);
-            let request = request(&scene.context.inventory, &pieces);
+            let request = request(&state.context.inventory, &pieces);
             asked.requests.push_back(pieces);
             remote.ask(&request).await?;
         }
         let Some(pieces) = asked.requests.front() else { break };
-        let files = Scene::files(pieces);
+        let files = ScheduleState::files(pieces);
         let starts: Vec<u64> = pieces.iter().map(|piece| piece.range.start).collect();
-        let mut sink = LandSink::new(&scene.context.land, &files);
+        let mut sink = LandSink::new(&state.context.land, &files);
         let results = remote.receive_all(&starts, &mut sink).await?;
         let pieces = asked.requests.pop_front().unwrap_or_default();
         for (piece, result) in pieces.into_iter().zip(results) {
-            *came += settle(scene, piece, result.err());
+            *came += settle(state, piece, result.err());
         }
     }
     tokio::spawn(remote.close());
@@ -147,27 +147,27 @@ async fn on(
 }
 
 /// Takes as many pieces as fit into a request.
-fn take(scene: &Scene, source: u32, most: u64) -> Vec<Piece> {
-    let mut pieces = scene.take(source, most);
+fn take(state: &ScheduleState, source: u32, most: u64) -> Vec<Piece> {
+    let mut pieces = state.take(source, most);
     let files = pieces.iter().map(|piece| piece.file);
-    let fits = fitting(&scene.context.inventory, files).min(pieces.len());
-    scene.give_back(pieces.drain(fits..));
+    let fits = fitting(&state.context.inventory, files).min(pieces.len());
+    state.give_back(pieces.drain(fits..));
     pieces
 }
 
 /// Records the result of a piece. Returns the bytes that arrived.
-fn settle(scene: &Scene, piece: Piece, failed: Option<RemoteError>) -> u64 {
+fn settle(state: &ScheduleState, piece: Piece, failed: Option<RemoteError>) -> u64 {
     match failed {
         None => {
-            scene.done(&piece);
+            state.mark_arrived(&piece);
             piece.bytes()
         }
         Some(why) if why.is_final() || matches!(why, RemoteError::Land(LandError::File { .. })) => {
-            scene.give_up(&piece, why.to_string());
+            state.give_up(&piece, why.to_string());
             0
         }
         Some(_) => {
-            scene.give_back([piece]);
+            state.give_back([piece]);
             0
         }
     }

@@ -8,13 +8,13 @@ use thalweg_plan::collection::Timetable;
 /// The non-coordinated method chooses a host's best path to "send all of its data along this path" (§III, "Remark").
 /// Without an intermediate, further parcels would only cause waiting.
 #[derive(Debug, Default)]
-pub struct Single {
+pub struct MergedStreams {
     /// Data units of the whole path, by its first parcel.
     units: BTreeMap<usize, u64>,
     absorbed: BTreeSet<usize>,
 }
 
-impl Single {
+impl MergedStreams {
     /// Merges the parcels of the direct paths in a timetable of best paths.
     pub fn of_direct(timetable: &Timetable) -> Self {
         let mut single = Self::default();
@@ -55,7 +55,7 @@ mod tests {
         };
         let paths =
             vec![path(0, 0, &[3]), path(1, 0, &[2, 3]), path(0, 1, &[3]), path(1, 1, &[2, 3])];
-        let single = Single::of_direct(&Timetable { slots: 3, paths });
+        let single = MergedStreams::of_direct(&Timetable { slots: 3, paths });
         assert_eq!((single.units(0), single.units(1), single.units(2)), (Some(3), None, None));
         assert_eq!(single.absorbed().collect::<Vec<_>>(), [2]);
     }

@@ -16,28 +16,28 @@ pub enum Suspect {
 
 /// Failures of participants and legs.
 #[derive(Clone, Debug, Default)]
-pub struct Blame {
+pub struct FailureRecord {
     failures: BTreeMap<Suspect, u32>,
     /// By participant: the sources whose hashes contradict the data that it forwarded.
     liars: BTreeMap<u32, BTreeSet<u32>>,
 }
 
-impl Blame {
+impl FailureRecord {
     /// Counts a failure. Returns whether the suspect is avoided from now on.
-    pub fn failed(&mut self, suspect: Suspect) -> bool {
+    pub fn record_failure(&mut self, suspect: Suspect) -> bool {
         let count = self.failures.entry(suspect).or_default();
         *count = count.saturating_add(1);
         *count == PATIENCE
     }
 
     /// Clears the failures of a suspect that works.
-    pub fn works(&mut self, suspect: Suspect) {
+    pub fn clear(&mut self, suspect: Suspect) {
         self.failures.remove(&suspect);
     }
 
     /// Records that a node forwarded other bytes than the source says it sent. Returns whether that is new. Either of
     /// the two lies.
-    pub fn lied(&mut self, node: u32, source: u32) -> bool {
+    pub fn record_lie(&mut self, node: u32, source: u32) -> bool {
         self.liars.entry(node).or_default().insert(source)
     }
 
@@ -70,21 +70,21 @@ mod tests {
 
     #[test]
     fn a_node_or_leg_that_fails_twice_in_a_row_is_avoided() {
-        let mut blame = Blame::default();
-        assert!(!blame.failed(Suspect::Node(2)) && !blame.avoids_way(0, &[0, 2, 3]));
-        blame.works(Suspect::Node(2));
-        assert!(!blame.failed(Suspect::Node(2)));
-        assert!(blame.failed(Suspect::Node(2)) && blame.avoids_way(0, &[0, 2, 3]));
-        assert!(!blame.avoids_way(2, &[2, 3]), "a way's source is not between");
-        (0..2).for_each(|_| _ = blame.failed(Suspect::Leg(0, 4)));
-        assert!(blame.avoids_way(0, &[0, 4, 3]) && !blame.avoids_way(5, &[5, 4, 3]));
+        let mut record = FailureRecord::default();
+        assert!(!record.record_failure(Suspect::Node(2)) && !record.avoids_way(0, &[0, 2, 3]));
+        record.clear(Suspect::Node(2));
+        assert!(!record.record_failure(Suspect::Node(2)));
+        assert!(record.record_failure(Suspect::Node(2)) && record.avoids_way(0, &[0, 2, 3]));
+        assert!(!record.avoids_way(2, &[2, 3]), "a way's source is not between");
+        (0..2).for_each(|_| _ = record.record_failure(Suspect::Leg(0, 4)));
+        assert!(record.avoids_way(0, &[0, 4, 3]) && !record.avoids_way(5, &[5, 4, 3]));
     }
 
     #[test]
     fn a_liar_is_avoided_for_its_accuser_and_for_all_after_two_accusers() {
-        let mut blame = Blame::default();
-        assert!(blame.lied(1, 0) && !blame.lied(1, 0));
-        assert!(blame.avoids_way(0, &[0, 1, 3]) && !blame.avoids_way(2, &[2, 1, 3]));
-        assert!(blame.lied(1, 4) && blame.avoids_way(2, &[2, 1, 3]));
+        let mut record = FailureRecord::default();
+        assert!(record.record_lie(1, 0) && !record.record_lie(1, 0));
+        assert!(record.avoids_way(0, &[0, 1, 3]) && !record.avoids_way(2, &[2, 1, 3]));
+        assert!(record.record_lie(1, 4) && record.avoids_way(2, &[2, 1, 3]));
     }
 }

@@ -9,9 +9,9 @@ const BATCH: usize = 4096;
 /// The entries that each holder must forget. One message to a holder is under way at a time; entries added meanwhile go
 /// with the next. Pure.
 #[derive(Debug, Default)]
-pub struct Drops(BTreeMap<u32, Vec<SpoolId>>);
+pub struct PendingDeletions(BTreeMap<u32, Vec<SpoolId>>);
 
-impl Drops {
+impl PendingDeletions {
     /// Adds an entry. Returns whether no message to this holder is under way, so that the caller must send one.
     pub fn add(&mut self, node: u32, id: SpoolId) -> bool {
         match self.0.entry(node) {
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn one_sender_per_holder_also_sends_entries_added_meanwhile() {
-        let mut drops = Drops::default();
+        let mut drops = PendingDeletions::default();
         let id = |number| SpoolId { job: JobId([1; 16]), number };
         assert!(drops.add(2, id(0)) && !drops.add(2, id(1)) && drops.add(3, id(9)));
         assert_eq!(drops.next(2), Some(vec![id(0), id(1)]));

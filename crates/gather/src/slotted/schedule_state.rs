@@ -1,13 +1,13 @@
 //! State shared by all transfers of a schedule.
 
 use super::{
-    Course, Outcome, TransferTime,
-    blame::{Blame, Suspect},
-    drops::Drops,
-    entry::Entry,
+    ScheduledRun, ScheduleOutcome, TransferTime,
+    failure_record::{FailureRecord, Suspect},
+    pending_deletions::PendingDeletions,
+    entry::SpoolEntry,
     marks::Marker,
     parcel::Parcel,
-    pool::{Fault, Pool},
+    pool::{RequestError, ChannelPool},
 };
 use crate::{CollectContext, Event, Work};
 use std::{
@@ -36,9 +36,9 @@ pub const TIDY: Duration = Duration::from_secs(3);
 
 /// A collection during its execution.
 #[derive(Debug)]
-pub struct Scene {
+pub struct ScheduleState {
     pub context: CollectContext,
-    pub pool: Pool,
+    pub pool: ChannelPool,
     pub spares: Spares,
     /// Bytes of a data unit.
     pub unit: u64,
@@ -48,19 +48,19 @@ pub struct Scene {
     resumed: bool,
     number: AtomicU64,
     work: Mutex<Work>,
-    blame: Mutex<Blame>,
-    drops: Mutex<Drops>,
-    ledger: Mutex<Outcome>,
+    failures: Mutex<FailureRecord>,
+    deletions: Mutex<PendingDeletions>,
+    ledger: Mutex<ScheduleOutcome>,
     /// Participants that may hold data of this collection.
     holders: Mutex<BTreeSet<u32>>,
     /// Entries that no path of the schedule brings any more.
-    stranded: Mutex<Vec<Entry>>,
+    stranded: Mutex<Vec<SpoolEntry>>,
 }
 
-impl Scene {
-    pub fn new(context: CollectContext, course: &Course, began: Instant) -> Self {
+impl ScheduleState {
+    pub fn new(context: CollectContext, schedule: &ScheduledRun, began: Instant) -> Self {
         let work = Mutex::new(Work::new(&context.inventory));
-        let (pool, spares) = (Pool::new(context.dialer.clone()), Spares::new(context.dialer.clone()));
+        let (pool, spares) = (ChannelPool::new(context.dialer.clone()), Spares::new(context.dialer.clone()));
         // A random start, so that another run of the same collection uses other numbers, whatever is left of this one.
         let mut first = [0; 8];
         _ = getrandom::fill(&mut first);
@@ -68,14 +68,14 @@ impl Scene {
             context,
             pool,
             spares,
-            unit: course.unit.as_bytes().max(1),
+            unit: schedule.unit.as_bytes().max(1),
             began,
-            job: course.job,
-            resumed: course.resumed,
+            job: schedule.job,
+            resumed: schedule.resumed,
             number: AtomicU64::new(u64::from_be_bytes(first)),
             work,
-            blame: Mutex::default(),
-            drops: Mutex::default(),
+            failures: Mutex::default(),
+            deletions: Mutex::default(),
             ledger: Mutex::default(),
             holders: Mutex::default(),
             stranded: Mutex::default(),
@@ -121,28 +121,28 @@ impl Scene {
     }
 
     /// Gives up the path of a parcel: its data waits again, unless a node holds it.
-    pub fn leave(&self, mut parcel: Parcel) {
+    pub fn abandon_parcel(&self, mut parcel: Parcel) {
         self.give_back(match parcel.holder() {
             Some(_) => Vec::new(),
             None => std::mem::take(&mut parcel.parts),
         });
-        if let Some(entry) = Entry::of(parcel) {
+        if let Some(entry) = SpoolEntry::of(parcel) {
             self.strand(entry);
         }
     }
 
-    /// Leaves an entry at its holder until the schedule is over ([`super::adopt::take_stranded`]).
-    pub fn strand(&self, entry: Entry) {
+    /// Leaves an entry at its holder until the schedule is over ([`super::stranded_data::fetch_stranded`]).
+    pub fn strand(&self, entry: SpoolEntry) {
         lock(&self.stranded).push(entry);
     }
 
     /// Takes all stranded entries.
-    pub fn stranded(&self) -> Vec<Entry> {
+    pub fn take_stranded(&self) -> Vec<SpoolEntry> {
         std::mem::take(&mut lock(&self.stranded))
     }
 
     /// Marks a piece as arrived.
-    pub fn done(&self, piece: &Piece) {
+    pub fn mark_arrived(&self, piece: &Piece) {
         lock(&self.work).done(piece);
     }
 
@@ -166,13 +166,13 @@ impl Scene {
     }
 
     /// Clears the failures of a suspect that works.
-    pub fn works(&self, suspect: Suspect) {
-        lock(&self.blame).works(suspect);
+    pub fn clear_failures(&self, suspect: Suspect) {
+        lock(&self.failures).clear(suspect);
     }
 
     /// Counts a failure; from the second consecutive one on, the suspect is left out.
-    pub fn failed(&self, suspect: Suspect, why: &str) {
-        if lock(&self.blame).failed(suspect) {
+    pub fn record_failure(&self, suspect: Suspect, why: &str) {
+        if lock(&self.failures).record_failure(suspect) {
             let who = match suspect {
                 Suspect::Node(node) => format!("node {}", self.name(node)),
                 Suspect::Leg(from, to) => {
@@ -184,8 +184,8 @@ impl Scene {
     }
 
     /// Records that a participant forwarded other bytes than the source says it sent.
-    pub fn lied(&self, node: u32, source: u32) {
-        if lock(&self.blame).lied(node, source) {
+    pub fn record_lie(&self, node: u32, source: u32) {
+        if lock(&self.failures).record_lie(node, source) {
             let mut ledger = lock(&self.ledger);
             if !ledger.liars.contains(&node) {
                 ledger.liars.push(node);
@@ -202,7 +202,7 @@ impl Scene {
 
     /// Whether a path of a source's data over these nodes, both ends included, contains anything that is left out.
     pub fn avoids_way(&self, source: u32, hops: &[u32]) -> bool {
-        lock(&self.blame).avoids_way(source, hops)
+        lock(&self.failures).avoids_way(source, hops)
     }
 
     /// Sends a message for the user.
@@ -211,7 +211,7 @@ impl Scene {
     }
 
     /// Records the most bytes that a node has held, as it reports.
-    pub fn holds(&self, node: u32, most: u64) {
+    pub fn record_held(&self, node: u32, most: u64) {
         lock(&self.holders).insert(node);
         let mut ledger = lock(&self.ledger);
         let known = ledger.storage.entry(node).or_default();
@@ -219,7 +219,7 @@ impl Scene {
     }
 
     /// Records a finished transfer.
-    pub fn ended(&self, transfer: TransferTime) {
+    pub fn record_transfer(&self, transfer: TransferTime) {
         self.context.events.event(Event::Transfer {
             path: transfer.path.map(|path| path.0),
             slot: transfer.path.map(|path| path.1),
@@ -235,7 +235,7 @@ impl Scene {
     }
 
     /// Records the end of the schedule and the number of missing bytes.
-    pub fn schedule_over(&self) {
+    pub fn record_schedule_end(&self) {
         let sources = 0..self.context.overlay.sources as u32;
         let left = sources.map(|source| self.remaining(source)).sum();
         let mut ledger = lock(&self.ledger);
@@ -253,12 +253,12 @@ impl Scene {
     }
 
     /// Sends a request to a participant. It does not count failures; the caller does.
-    pub async fn ask(&self, node: u32, request: &Request) -> Result<Reply, Fault> {
+    pub async fn ask(&self, node: u32, request: &Request) -> Result<Reply, RequestError> {
         self.pool.request(self.name(node), request).await
     }
 
     /// Whether a node is reachable. Also drops what it holds of this job, unless an earlier session is resumed: then
-    /// [`super::adopt`] has looked through it before.
+    /// [`super::stranded_data`] has looked through it before.
     pub async fn greet(&self, node: u32) -> bool {
         let hello = match self.resumed {
             true => Request::Drop(Vec::new()),
@@ -266,10 +266,10 @@ impl Scene {
         };
         let reply = timeout(TIDY, self.ask(node, &hello)).await;
         match reply {
-            Ok(Ok(_) | Err(Fault::Refused(_))) => true,
-            Ok(Err(Fault::Gone(why))) => {
+            Ok(Ok(_) | Err(RequestError::Refused(_))) => true,
+            Ok(Err(RequestError::Unreachable(why))) => {
                 // An unreachable node counts as failed at once, so that no transfer waits for it again.
-                (0..2).for_each(|_| self.failed(Suspect::Node(node), &why));
+                (0..2).for_each(|_| self.record_failure(Suspect::Node(node), &why));
                 false
             }
             Err(_) => true,
@@ -277,36 +277,36 @@ impl Scene {
     }
 
     /// Has a node forget an entry, without waiting for it.
-    pub fn drop_at(self: &Arc<Self>, node: u32, id: SpoolId) {
-        if !lock(&self.drops).add(node, id) {
+    pub fn delete_at(self: &Arc<Self>, node: u32, id: SpoolId) {
+        if !lock(&self.deletions).add(node, id) {
             return;
         }
-        let scene = self.clone();
+        let state = self.clone();
         tokio::spawn(async move {
-            while let Some(ids) = scene.next_drops(node) {
+            while let Some(ids) = state.next_deletions(node) {
                 // Entries that remain are dropped at the end, or by the node itself.
-                _ = scene.ask(node, &Request::Drop(ids)).await;
+                _ = state.ask(node, &Request::Drop(ids)).await;
             }
         });
     }
 
-    fn next_drops(&self, node: u32) -> Option<Vec<SpoolId>> {
-        lock(&self.drops).next(node)
+    fn next_deletions(&self, node: u32) -> Option<Vec<SpoolId>> {
+        lock(&self.deletions).next(node)
     }
 
     /// Has `to` open its connection to `from`, and a spare one, before a transfer needs it, by an order to fetch
     /// nothing. If this fails, the transfer will report it.
-    pub async fn warm(self: Arc<Self>, from: u32, to: u32) {
+    pub async fn prepare_connection(self: Arc<Self>, from: u32, to: u32) {
         let (id, from) = (self.id(), self.name(from).clone());
         let (tickets, note) = (Vec::new(), Vec::new());
         let order = Request::Fetch { id, from, tickets, bytes: 0, then: None, note };
         if self.ask(to, &order).await.is_ok() {
-            self.drop_at(to, id);
+            self.delete_at(to, id);
         }
     }
 
     /// Tells holders that the collection is alive, so that they do not discard its data.
-    pub async fn keep(self: Arc<Self>) {
+    pub async fn keep_alive(self: Arc<Self>) {
         let holders: Vec<u32> = lock(&self.holders).iter().copied().collect();
         for node in holders {
             _ = timeout(TIDY, self.ask(node, &Request::Drop(Vec::new()))).await;
@@ -314,18 +314,18 @@ impl Scene {
     }
 
     /// Has nodes forget all data of this job. A node that is not reached discards it by itself.
-    pub async fn tidy(self: &Arc<Self>) {
+    pub async fn delete_all(self: &Arc<Self>) {
         let holders: Vec<u32> = lock(&self.holders).iter().copied().collect();
         let mut asking = JoinSet::new();
         for node in holders {
-            let scene = self.clone();
-            asking.spawn(async move { _ = scene.ask(node, &Request::DropJob(scene.job)).await });
+            let state = self.clone();
+            asking.spawn(async move { _ = state.ask(node, &Request::DropJob(state.job)).await });
         }
         _ = timeout(TIDY, asking.join_all()).await;
     }
 
     /// Returns the result.
-    pub fn outcome(&self) -> Outcome {
+    pub fn outcome(&self) -> ScheduleOutcome {
         let mut outcome = lock(&self.ledger).clone();
         outcome.messages = self.pool.messages();
         outcome.storage.retain(|_, most| *most > 0);
@@ -333,7 +333,7 @@ impl Scene {
     }
 
     /// Records that the last byte has arrived.
-    pub fn over(&self) {
+    pub fn record_end(&self) {
         lock(&self.ledger).makespan = self.began.elapsed();
     }
 

@@ -8,7 +8,7 @@ type Leg = (u32, u32);
 
 /// When each leg is first used, and the number of concurrent transfers of each participant.
 #[derive(Debug, Default)]
-pub struct Warmth {
+pub struct ConnectionPlan {
     /// Legs by the slot of their first use.
     first: BTreeMap<u32, BTreeSet<Leg>>,
     /// The maximum number of transfers to a participant in a slot.
@@ -17,9 +17,9 @@ pub struct Warmth {
     legs: BTreeMap<Leg, usize>,
 }
 
-impl Warmth {
+impl ConnectionPlan {
     /// Computes them from a timetable.
-    pub fn of(timetable: &Timetable) -> Self {
+    pub fn new(timetable: &Timetable) -> Self {
         let mut begins: BTreeMap<Leg, u32> = BTreeMap::new();
         let mut slots: BTreeMap<(u32, Leg), usize> = BTreeMap::new();
         for (slot, from, to) in timetable.paths.iter().flat_map(|path| path.transfers()) {
@@ -27,21 +27,21 @@ impl Warmth {
             *begin = slot.min(*begin);
             *slots.entry((slot, (from, to))).or_default() += 1;
         }
-        let mut warmth = Self::default();
+        let mut plan = Self::default();
         for (leg, slot) in begins {
-            warmth.first.entry(slot).or_default().insert(leg);
+            plan.first.entry(slot).or_default().insert(leg);
         }
         let mut received: BTreeMap<(u32, u32), usize> = BTreeMap::new();
         for ((slot, leg), count) in slots {
-            let most = warmth.legs.entry(leg).or_default();
+            let most = plan.legs.entry(leg).or_default();
             *most = count.max(*most);
             *received.entry((slot, leg.1)).or_default() += count;
         }
         for ((_, to), count) in received {
-            let most = warmth.orders.entry(to).or_default();
+            let most = plan.orders.entry(to).or_default();
             *most = count.max(*most);
         }
-        warmth
+        plan
     }
 
     /// Returns the legs first used in slots up to this one; each is returned once.
@@ -72,9 +72,9 @@ mod tests {
             |source, start, via: &[u32]| TimedPath { source, start, via: via.into(), units: 1 };
         let paths =
             vec![path(0, 0, &[2, 3]), path(1, 0, &[2, 3]), path(0, 4, &[3]), path(0, 5, &[3])];
-        let mut warmth = Warmth::of(&Timetable { slots: 6, paths });
-        assert_eq!((warmth.orders(2), warmth.orders(3), warmth.transfers((2, 3))), (2, 2, 2));
-        assert_eq!(warmth.due(1), [(0, 2), (1, 2), (2, 3)]);
-        assert_eq!((warmth.due(3), warmth.due(4)), (vec![], vec![(0, 3)]));
+        let mut plan = ConnectionPlan::new(&Timetable { slots: 6, paths });
+        assert_eq!((plan.orders(2), plan.orders(3), plan.transfers((2, 3))), (2, 2, 2));
+        assert_eq!(plan.due(1), [(0, 2), (1, 2), (2, 3)]);
+        assert_eq!((plan.due(3), plan.due(4)), (vec![], vec![(0, 3)]));
     }
 }

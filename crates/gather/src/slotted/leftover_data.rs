@@ -1,8 +1,8 @@
 //! Fetches the data that the schedule left over: directly or, if that fails, through relays.
 
 use super::{
-    draw::{draw, draw_by},
-    scene::Scene,
+    source_transfer::{transfer, transfer_via},
+    schedule_state::ScheduleState,
 };
 use std::{sync::Arc, time::Duration};
 use thalweg_files::land::LandError;
@@ -18,11 +18,11 @@ const PAUSE: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// [`LandError::All`].
-pub async fn fetch(scene: &Arc<Scene>) -> Result<(), LandError> {
+pub async fn fetch(state: &Arc<ScheduleState>) -> Result<(), LandError> {
     let mut tasks = JoinSet::new();
-    for source in (0..scene.context.overlay.sources as u32).filter(|s| scene.waiting(*s) > 0) {
-        let scene = scene.clone();
-        tasks.spawn(async move { of(&scene, source).await });
+    for source in (0..state.context.overlay.sources as u32).filter(|s| state.waiting(*s) > 0) {
+        let state = state.clone();
+        tasks.spawn(async move { fetch_source(&state, source).await });
     }
     while let Some(ended) = tasks.join_next().await {
         // A panic has already been printed.
@@ -30,26 +30,26 @@ pub async fn fetch(scene: &Arc<Scene>) -> Result<(), LandError> {
             ended?;
         }
     }
-    scene.over();
+    state.record_end();
     Ok(())
 }
 
-async fn of(scene: &Arc<Scene>, source: u32) -> Result<(), LandError> {
+async fn fetch_source(state: &Arc<ScheduleState>, source: u32) -> Result<(), LandError> {
     let (mut tries, mut pause) = (0, PAUSE);
-    while scene.waiting(source) > 0 {
-        let before = scene.remaining(source);
-        let mut why = draw(scene, source, u64::MAX, false).await?.failed;
-        if why.is_some() && scene.remaining(source) == before {
+    while state.waiting(source) > 0 {
+        let before = state.remaining(source);
+        let mut why = transfer(state, source, u64::MAX, false).await?.failed;
+        if why.is_some() && state.remaining(source) == before {
             // Data is sealed between the two ends, so the relay need not be trusted.
-            why = by_way_of_others(scene, source).await?.or(why);
+            why = fetch_through_others(state, source).await?.or(why);
         }
-        if scene.remaining(source) < before {
+        if state.remaining(source) < before {
             (tries, pause) = (0, PAUSE);
             continue;
         }
         tries += 1;
         if tries == TRIES {
-            scene.source_failed(source, why.unwrap_or_else(|| "no data arrives".to_owned()));
+            state.source_failed(source, why.unwrap_or_else(|| "no data arrives".to_owned()));
             break;
         }
         sleep(pause).await;
@@ -59,15 +59,15 @@ async fn of(scene: &Arc<Scene>, source: u32) -> Result<(), LandError> {
 }
 
 /// Fetches through the first relay that delivers anything. If none does, returns the last failure.
-async fn by_way_of_others(scene: &Scene, source: u32) -> Result<Option<String>, LandError> {
+async fn fetch_through_others(state: &ScheduleState, source: u32) -> Result<Option<String>, LandError> {
     let mut why = None;
-    let to = scene.context.overlay.destination();
-    for node in scene.context.overlay.intermediates(source) {
-        if scene.avoids_way(source, &[source, node, to]) {
+    let to = state.context.overlay.destination();
+    for node in state.context.overlay.intermediates(source) {
+        if state.avoids_way(source, &[source, node, to]) {
             continue;
         }
-        let via = [scene.name(node).clone()];
-        let moved = draw_by(scene, source, &via, u64::MAX).await?;
+        let via = [state.name(node).clone()];
+        let moved = transfer_via(state, source, &via, u64::MAX).await?;
         if moved.bytes > 0 {
             return Ok(None);
         }
