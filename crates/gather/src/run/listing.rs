@@ -243,7 +243,7 @@ async fn ask(
 ) -> Result<SourceListing, ListingFailure> {
     let began = Instant::now();
     let mut remote = open(dialer, &asked.node, others).await?;
-    heard.again();
+    heard.record();
     let mut said = PartialListing::begin(heard, share);
     let request = ListRequest { roots: asked.paths.clone(), exclude };
     let take = |part, bytes| said.take(part, bytes);
@@ -287,7 +287,7 @@ impl PartialListing {
         match part {
             ListingPart::Entries(more) => {
                 if !more.is_empty() {
-                    self.heard.again();
+                    self.heard.record();
                 }
                 self.entries.extend(more);
             }

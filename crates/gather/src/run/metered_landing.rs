@@ -27,7 +27,7 @@ pub(super) struct MeteredLanding {
     land: Arc<dyn Land>,
     /// The source of each file.
     sources: Vec<u32>,
-    came: Mutex<ReceivedRanges>,
+    received: Mutex<ReceivedRanges>,
     counts: Arc<SourceCounters>,
     limit: Option<Limit>,
     budget: Arc<Budget>,
@@ -42,17 +42,17 @@ impl MeteredLanding {
         budget: Arc<Budget>,
     ) -> Self {
         let sources = inventory.files.iter().map(|wanted| wanted.source).collect();
-        let came = Mutex::new(ReceivedRanges::new(inventory));
-        Self { land, sources, came, counts, limit, budget }
+        let received = Mutex::new(ReceivedRanges::new(inventory));
+        Self { land, sources, received, counts, limit, budget }
     }
 
     /// The bytes received of these files of the inventory; duplicates count once.
-    pub(super) fn came_of(&self, inventory: &Inventory, files: &[u32]) -> u64 {
-        let came = self.came.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn received_of(&self, inventory: &Inventory, files: &[u32]) -> u64 {
+        let received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
         let of = |file: &u32| {
             let wanted = inventory.files.get(*file as usize)?;
             let all: u64 = wanted.missing.iter().map(|range| range.end - range.start).sum();
-            Some(all - came.left.get(*file as usize)?.min(&all))
+            Some(all - received.left.get(*file as usize)?.min(&all))
         };
         files.iter().filter_map(of).sum()
     }
@@ -60,11 +60,11 @@ impl MeteredLanding {
     fn count(&self, file: FileNo, range: Range<u64>) {
         let Some(source) = self.sources.get(file.0 as usize) else { return };
         let all = range.end - range.start;
-        let fresh = self.came.lock().unwrap_or_else(PoisonError::into_inner).take(file.0, range);
+        let fresh = self.received.lock().unwrap_or_else(PoisonError::into_inner).take(file.0, range);
         if fresh > 0 {
-            self.counts.came(*source, fresh);
+            self.counts.add_received(*source, fresh);
         }
-        self.counts.came_again(*source, all - fresh);
+        self.counts.add_duplicates(*source, all - fresh);
         for (purpose, bytes) in [(Purpose::Data, fresh), (Purpose::Duplicate, all - fresh)] {
             if bytes > 0 {
                 self.budget.charge(Scope::purpose(purpose), ByteSize::from_bytes(bytes));

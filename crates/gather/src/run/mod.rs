@@ -207,16 +207,16 @@ impl CollectionRun {
         };
         let ready = self.prepare(listings).await?;
         if self.request.dry_run {
-            self.tell_of_failures(&ready.overlay, &ready.landing.required_work().failed);
+            self.report_failures(&ready.overlay, &ready.landing.required_work().failed);
             return Ok(self.looked(&ready));
         }
         let began = Instant::now();
         let watch = ProgressReporter::start(&ready, self.events.clone(), began);
-        let way_in = Arc::new(self.way_in(&ready, &watch));
-        let ended = self.execute(&ready, way_in.clone()).await;
+        let metered = Arc::new(self.metered(&ready, &watch));
+        let ended = self.execute(&ready, metered.clone()).await;
         let report = ready.landing.finish().await;
         let duplicate_bytes = watch.counts().duplicates();
-        let lost_bytes = way_in.came_of(&ready.inventory, &report.lost);
+        let lost_bytes = metered.received_of(&ready.inventory, &report.lost);
         let sources = (watch.finish().await, lost_bytes);
         let totals = self.totals(&ready, ended, report, sources, began.elapsed());
         Ok(Totals { duplicate_bytes, ..totals })
@@ -243,7 +243,7 @@ impl CollectionRun {
             present_bytes: required_work.present_bytes,
             changes: required_work.changes,
         });
-        files::tell_passed_over(&required_work.passed_over, &overlay, &self.events);
+        files::report_passed_over(&required_work.passed_over, &overlay, &self.events);
         if required_work.resumed_bytes > 0 {
             let kept = ByteSize::from_bytes(required_work.resumed_bytes);
             let text = format!("{kept} of unfinished files are here from an earlier call");
@@ -253,17 +253,17 @@ impl CollectionRun {
             self.events.event(Event::Note { text });
         }
         if self.request.list {
-            files::tell(&inventory, &overlay, &self.events);
+            files::report(&inventory, &overlay, &self.events);
         }
         let amounts = amounts(&inventory, &overlay);
         let (plan, method, grid) = match early.filter(|(known, _)| *known == amounts) {
             Some((_, planned)) => planned,
             None => self.plan(overlay.clone(), amounts).await?,
         };
-        self.tell_of_prices(&plan.forecast);
+        self.report_prices(&plan.forecast);
         self.events.event(Event::Planned(plan.forecast.clone()));
-        self.tell_of_unmeasured(&plan.forecast);
-        self.tell_of_deadline(&plan.forecast);
+        self.report_unmeasured(&plan.forecast);
+        self.report_deadline(&plan.forecast);
         let inventory = Arc::new(inventory);
         Ok(PreparedCollection { overlay, landing, resumed, inventory, plan, method, grid, idle_remotes, failed })
     }
@@ -316,7 +316,7 @@ impl CollectionRun {
         Ok((landing, inventory, resumed))
     }
 
-    fn way_in(&self, ready: &PreparedCollection, watch: &ProgressReporter) -> MeteredLanding {
+    fn metered(&self, ready: &PreparedCollection, watch: &ProgressReporter) -> MeteredLanding {
         let (landing, limit) = (Arc::new(ready.landing.clone()), self.request.limit);
         let (inventory, bytes) = (&ready.inventory, self.request.bytes.clone());
         MeteredLanding::new(landing, inventory, watch.counts(), limit.map(Limit::new), bytes)

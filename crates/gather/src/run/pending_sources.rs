@@ -31,12 +31,12 @@ impl ListingActivity {
     }
 
     /// Records that it has listed more.
-    pub fn again(&self) {
+    pub fn record(&self) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
     /// Why the source has exceeded its time, if so.
-    fn late(&self, patience: Duration) -> Option<ListingDelay> {
+    fn delay(&self, patience: Duration) -> Option<ListingDelay> {
         let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match (last.elapsed() > patience, self.began.elapsed() > LONGEST) {
             (true, _) => Some(ListingDelay::Silent(patience)),
@@ -87,7 +87,7 @@ impl PendingSources {
 
     /// Stops the tasks of sources that have exceeded their time, and returns these sources.
     pub fn give_up(&mut self, patience: Duration) -> Vec<(u32, ListingDelay)> {
-        let late = self.0.iter().filter_map(|(at, (heard, _))| Some((*at, heard.late(patience)?)));
+        let late = self.0.iter().filter_map(|(at, (heard, _))| Some((*at, heard.delay(patience)?)));
         let late: Vec<_> = late.collect();
         for (source, _) in &late {
             let task = self.0.remove(source);
@@ -110,17 +110,17 @@ mod tests {
         waiting.begin(0, silent, task());
         waiting.begin(1, dripping.clone(), task());
         advance(patience).await;
-        dripping.again();
+        dripping.record();
         assert!(waiting.give_up(patience).is_empty(), "not yet");
         advance(Duration::from_secs(1)).await;
         assert_eq!(waiting.give_up(patience), [(0, ListingDelay::Silent(patience))]);
         assert!(!waiting.end(0) && waiting.sources().eq([1]));
-        late.again();
+        late.record();
         waiting.begin(2, late, task());
         assert!(waiting.end(2));
         for _ in 0..36 {
             advance(Duration::from_secs(99)).await;
-            dripping.again();
+            dripping.record();
         }
         assert_eq!(waiting.give_up(patience), [(1, ListingDelay::Slow)]);
         assert!(waiting.is_empty());

@@ -70,7 +70,7 @@ impl CollectionRun {
     }
 
     /// Reports what is known about the deadline before anything is moved.
-    pub(super) fn tell_of_deadline(&self, forecast: &Forecast) {
+    pub(super) fn report_deadline(&self, forecast: &Forecast) {
         let Some(deadline) = self.request.deadline else { return };
         let wanted = time(deadline.as_secs_f64());
         let what = self.bounded_by(forecast);
@@ -113,7 +113,7 @@ impl CollectionRun {
     }
 
     /// Reports legs of the plan without a price.
-    pub(super) fn tell_of_prices(&self, forecast: &Forecast) {
+    pub(super) fn report_prices(&self, forecast: &Forecast) {
         let Some(prices) = &self.request.prices else { return };
         let here = self.dialer.me();
         let mut free: Vec<String> = Vec::new();
@@ -136,7 +136,7 @@ impl CollectionRun {
     }
 
     /// Reports that no path to this host is measured.
-    pub(super) fn tell_of_unmeasured(&self, forecast: &Forecast) {
+    pub(super) fn report_unmeasured(&self, forecast: &Forecast) {
         let here = self.dialer.me();
         if forecast.unmeasured.is_empty() || self.request.estimates.is_measured_to(here) {
             return;

@@ -49,7 +49,7 @@ impl SourceCounters {
     }
 
     /// Counts new bytes of a source.
-    pub(super) fn came(&self, source: u32, bytes: u64) {
+    pub(super) fn add_received(&self, source: u32, bytes: u64) {
         let Some(count) = self.sources.get(source as usize) else { return };
         count.bytes.fetch_add(bytes, Relaxed);
         let micros = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -57,7 +57,7 @@ impl SourceCounters {
     }
 
     /// Counts duplicate bytes of a source.
-    pub(super) fn came_again(&self, source: u32, bytes: u64) {
+    pub(super) fn add_duplicates(&self, source: u32, bytes: u64) {
         let count = self.sources.get(source as usize);
         count.into_iter().for_each(|count| _ = count.again.fetch_add(bytes, Relaxed));
     }
@@ -76,7 +76,7 @@ impl SourceCounters {
 pub(super) struct ProgressReporter {
     counts: Arc<SourceCounters>,
     names: Vec<Name>,
-    teller: Reporter,
+    reporter: Reporter,
     task: AbortOnDropHandle<()>,
 }
 
@@ -87,7 +87,7 @@ impl ProgressReporter {
         let counts = Arc::new(SourceCounters::new(names.len(), began));
         let planned = ready.plan.forecast.makespan_seconds;
         let (landing, rates) = (ready.landing.clone(), vec![None; names.len()]);
-        let teller = Reporter {
+        let reporter = Reporter {
             counts: counts.clone(),
             names: names.clone().into(),
             landing,
@@ -100,16 +100,16 @@ impl ProgressReporter {
             rates,
             at: began,
         };
-        let mut ticking = teller.clone();
+        let mut ticking = reporter.clone();
         let task = tokio::spawn(async move {
             let mut ticks = interval(EVERY);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 ticks.tick().await;
-                ticking.tell(Instant::now());
+                ticking.report(Instant::now());
             }
         });
-        Self { counts, names, teller, task: AbortOnDropHandle::new(task) }
+        Self { counts, names, reporter, task: AbortOnDropHandle::new(task) }
     }
 
     /// The counters.
@@ -121,8 +121,8 @@ impl ProgressReporter {
     pub(super) async fn finish(mut self) -> Vec<SourceTotals> {
         self.task.abort();
         _ = (&mut self.task).await;
-        self.teller.at = self.counts.began;
-        self.teller.tell(Instant::now());
+        self.reporter.at = self.counts.began;
+        self.reporter.report(Instant::now());
         let totals = self.names.into_iter().zip(&self.counts.sources);
         let total = |(source, count): (Name, &SourceCounter)| SourceTotals {
             source,
@@ -181,7 +181,7 @@ impl Reporter {
         true
     }
 
-    fn tell(&mut self, now: Instant) {
+    fn report(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.at).as_secs_f64().max(1e-3);
         self.at = now;
         let landed = self.landing.progress();

@@ -31,7 +31,7 @@ impl CollectionRun {
         (sources, lost_bytes): (Vec<SourceTotals>, u64),
         took: Duration,
     ) -> Totals {
-        self.tell_of_failures(&ready.overlay, &report.failed);
+        self.report_failures(&ready.overlay, &report.failed);
         let mut failed: BTreeSet<u32> = ready.failed.iter().copied().collect();
         let mut stopped = report.stopped.as_ref().map(ToString::to_string);
         let carried = match ended {
@@ -97,8 +97,8 @@ impl CollectionRun {
     }
 
     /// Reports failures: for each reason the first ones by name, and the number of the others.
-    pub(super) fn tell_of_failures(&self, overlay: &Overlay, all: &[FailedItem]) {
-        failures::tell(
+    pub(super) fn report_failures(&self, overlay: &Overlay, all: &[FailedItem]) {
+        failures::report(
             &*self.events,
             all.iter().filter_map(|failed| {
                 let source = overlay.names.get(failed.source as usize)?.clone();

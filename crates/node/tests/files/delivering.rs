@@ -607,7 +607,7 @@ async fn two_files_of_one_name_are_refused_before_anything_is_sent() {
     pair.put("a/VERSION", "1");
     pair.put("b/VERSION", "2");
     let sent = pair.try_send(pair.request(&["a/VERSION", "b/VERSION"], "/one")).await;
-    assert!(matches!(&sent, Err(SendError::Twice(twice)) if twice.len() == 1), "{sent:?}");
+    assert!(matches!(&sent, Err(SendError::NameClash(clashes)) if clashes.len() == 1), "{sent:?}");
     assert_eq!(fs::read_dir(&pair.to.inbox).unwrap().count(), 0);
 }
 

@@ -1,6 +1,6 @@
 //! One path to the receiver: direct, or through a relay.
 
-use super::{super::Event, Shared, local::Local, queue::Piece};
+use super::{super::Event, SendState, local::LocalItem, queue::SendPiece};
 use bytes::Bytes;
 use std::{
     collections::VecDeque,
@@ -44,14 +44,14 @@ const SHARE: f64 = 0.1;
 
 /// A path, and the bytes it has delivered.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct SendPath {
     via: Vec<Name>,
     connections: u32,
     sent: AtomicU64,
     left: CancellationToken,
 }
 
-impl Way {
+impl SendPath {
     /// Creates the direct path; with `several` connections if there is much to send.
     pub fn direct(several: bool) -> Self {
         let connections = if several { CONNECTIONS } else { 1 };
@@ -59,7 +59,7 @@ impl Way {
     }
 
     /// Creates the path through a relay.
-    pub fn by(relay: Name) -> Self {
+    pub fn through_relay(relay: Name) -> Self {
         let via = vec![relay];
         Self { via, connections: CONNECTIONS, sent: AtomicU64::new(0), left: Default::default() }
     }
@@ -70,7 +70,7 @@ impl Way {
     }
 
     /// Sends until nothing waits or the path fails for good; in that case returns the reason.
-    pub async fn work(&self, shared: &Arc<Shared>) -> Result<(), String> {
+    pub async fn run(&self, shared: &Arc<SendState>) -> Result<(), String> {
         tokio::select! {
             biased;
             () = self.left.cancelled() => Ok(()),
@@ -78,7 +78,7 @@ impl Way {
         }
     }
 
-    async fn sessions(&self, shared: &Arc<Shared>) -> Result<(), String> {
+    async fn sessions(&self, shared: &Arc<SendState>) -> Result<(), String> {
         let (mut tries, mut pause) = (TRIES, PAUSE);
         loop {
             let before = self.sent.load(Relaxed);
@@ -89,7 +89,7 @@ impl Way {
             }
             tries -= 1;
             if tries == 0 {
-                let (source, via) = (shared.reach.me().clone(), self.via.clone());
+                let (source, via) = (shared.dialer.me().clone(), self.via.clone());
                 let told = Event::WayClosed { source, via, why: why.clone(), failed: true };
                 shared.events.event(told);
                 return Err(why);
@@ -100,18 +100,18 @@ impl Way {
     }
 
     /// Sends over one connection. Pieces that do not arrive wait again.
-    async fn session(&self, shared: &Arc<Shared>) -> Result<(), String> {
+    async fn session(&self, shared: &Arc<SendState>) -> Result<(), String> {
         let idle = if self.via.is_empty() { shared.idle().take() } else { None };
         let remote = match idle {
             Some(remote) => remote,
             None => {
-                let opened = Remote::open(&shared.reach, &shared.request.node, &self.via).await;
+                let opened = Remote::open(&shared.dialer, &shared.request.node, &self.via).await;
                 opened.map_err(|e| e.to_string())?
             }
         };
-        let (source, via) = (shared.reach.me().clone(), self.via.clone());
+        let (source, via) = (shared.dialer.me().clone(), self.via.clone());
         shared.events.event(Event::WayOpened { source, via });
-        let mut line = Line { shared, remote, size: SMALLEST, out: VecDeque::new() };
+        let mut line = PathConnection { shared, remote, size: SMALLEST, out: VecDeque::new() };
         loop {
             line.fill().await?;
             if let Some(bytes) = line.settle().await? {
@@ -132,16 +132,16 @@ impl Way {
 }
 
 /// A connection with its outstanding pieces.
-struct Line<'a> {
-    shared: &'a Arc<Shared>,
+struct PathConnection<'a> {
+    shared: &'a Arc<SendState>,
     remote: Remote,
     /// The size of the next piece, bytes.
     size: u64,
     /// Pieces without an answer, and when they were sent.
-    out: VecDeque<(Guard<'a>, Instant)>,
+    out: VecDeque<(PieceGuard<'a>, Instant)>,
 }
 
-impl Line<'_> {
+impl PathConnection<'_> {
     /// Sends pieces until enough are under way or nothing waits.
     async fn fill(&mut self) -> Result<(), String> {
         while self.out.len() < IN_FLIGHT {
@@ -152,7 +152,7 @@ impl Line<'_> {
             if taken.is_empty() {
                 return Ok(());
             }
-            let mut guard = Guard { shared: self.shared, pieces: taken };
+            let mut guard = PieceGuard { shared: self.shared, pieces: taken };
             let Some(bytes) = self.read(&mut guard).await? else { continue };
             if let Some(limit) = &self.shared.limit {
                 sleep(limit.charge(bytes.len() as u64)).await;
@@ -165,7 +165,7 @@ impl Line<'_> {
     }
 
     /// Reads the pieces' bytes, concatenated. Unreadable files are given up; `None` if no piece is left.
-    async fn read(&self, guard: &mut Guard<'_>) -> Result<Option<Bytes>, String> {
+    async fn read(&self, guard: &mut PieceGuard<'_>) -> Result<Option<Bytes>, String> {
         let (all, wanted) = (self.shared.clone(), guard.pieces.clone());
         let read = move || read_all(&all.items, &wanted);
         let (bytes, failed) = spawn_blocking(read).await.map_err(|broken| broken.to_string())?;
@@ -176,10 +176,10 @@ impl Line<'_> {
         Ok((!guard.pieces.is_empty()).then(|| bytes.into()))
     }
 
-    async fn send(&mut self, pieces: &[Piece], bytes: Bytes) -> Result<(), RemoteError> {
+    async fn send(&mut self, pieces: &[SendPiece], bytes: Bytes) -> Result<(), RemoteError> {
         let shared = self.shared;
         let (into, rules) = (&shared.request.into, shared.rules);
-        let entry = |piece: &Piece| &shared.items[piece.file].entry;
+        let entry = |piece: &SendPiece| &shared.items[piece.file].entry;
         match pieces {
             [part] if part.whole.is_none() => {
                 let (entry, from) = (entry(part), part.range.start);
@@ -211,7 +211,7 @@ impl Line<'_> {
             Ok(undone) => {
                 let undone = undone.iter().flat_map(|undone| undone.by_number());
                 guard.fail(undone.map(|(number, why)| (number as usize, why.to_string())));
-                let bytes = guard.done();
+                let bytes = guard.complete();
                 let second = bytes as f64 / since.elapsed().as_secs_f64().max(1e-3);
                 self.size = (second as u64).clamp(SMALLEST, LARGEST);
                 Ok(Some(bytes))
@@ -227,7 +227,7 @@ impl Line<'_> {
 }
 
 /// Reads the bytes of pieces. Also returns the files that cannot be read. Blocks.
-fn read_all(items: &[Local], pieces: &[Piece]) -> (Vec<u8>, Vec<(usize, String)>) {
+fn read_all(items: &[LocalItem], pieces: &[SendPiece]) -> (Vec<u8>, Vec<(usize, String)>) {
     let (mut bytes, mut failed) = (Vec::new(), Vec::new());
     for piece in pieces {
         let item = &items[piece.file];
@@ -246,19 +246,19 @@ fn is_final(why: &RemoteError) -> bool {
 }
 
 /// Returns its pieces to the queue unless they have arrived, even if its task is cancelled.
-struct Guard<'a> {
-    shared: &'a Shared,
-    pieces: Vec<Piece>,
+struct PieceGuard<'a> {
+    shared: &'a SendState,
+    pieces: Vec<SendPiece>,
 }
 
-impl Guard<'_> {
+impl PieceGuard<'_> {
     /// Marks the pieces as arrived. Returns their bytes, plus the cost of the names of small files, which count towards
     /// the rate.
-    fn done(mut self) -> u64 {
+    fn complete(mut self) -> u64 {
         let pieces = std::mem::take(&mut self.pieces);
         let mut queue = self.shared.queue();
         pieces.iter().for_each(|piece| queue.done(piece));
-        let said = |piece: &Piece| u64::from(piece.whole.unwrap_or(0));
+        let said = |piece: &SendPiece| u64::from(piece.whole.unwrap_or(0));
         pieces.iter().map(|piece| piece.bytes() + said(piece)).sum()
     }
 
@@ -274,7 +274,7 @@ impl Guard<'_> {
     }
 }
 
-impl Drop for Guard<'_> {
+impl Drop for PieceGuard<'_> {
     fn drop(&mut self) {
         for piece in self.pieces.drain(..) {
             self.shared.queue().give_back(piece);
@@ -283,18 +283,18 @@ impl Drop for Guard<'_> {
 }
 
 /// Ends relayed paths that deliver little, once that can be judged.
-pub(super) fn leave_useless(ways: &[Arc<Way>], shared: &Shared, began: Instant) {
+pub(super) fn stop_useless_paths(ways: &[Arc<SendPath>], shared: &SendState, began: Instant) {
     if began.elapsed() < TRIAL {
         return;
     }
     let all: u64 = ways.iter().map(|way| way.sent.load(Relaxed)).sum();
-    let useless = |way: &&Arc<Way>| {
+    let useless = |way: &&Arc<SendPath>| {
         let share = way.sent.load(Relaxed) as f64 / all.max(1) as f64;
         !way.via.is_empty() && !way.left.is_cancelled() && share < SHARE
     };
     for way in ways.iter().filter(useless) {
         way.left.cancel();
-        let (source, via) = (shared.reach.me().clone(), way.via.clone());
+        let (source, via) = (shared.dialer.me().clone(), way.via.clone());
         let why = "the path carries less than a tenth of the data".to_owned();
         shared.events.event(Event::WayClosed { source, via, why, failed: false });
     }

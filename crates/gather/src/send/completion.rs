@@ -1,6 +1,6 @@
 //! Last steps once all files have arrived: hard links, removal of surplus items, and modes and times of directories.
 
-use super::{super::Event, Shared, survey};
+use super::{super::Event, SendState, receiver_survey};
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_files::remote::{Remote, RemoteError};
 use thalweg_wire::object::{FilePath, Link, Links, MAX_KEPT, Surplus};
@@ -36,7 +36,7 @@ pub(super) struct LinkReport {
 }
 
 /// Creates the hard links; without `make` only reports which would fail.
-pub(super) async fn link(shared: &Shared, make: bool) -> LinkReport {
+pub(super) async fn link(shared: &SendState, make: bool) -> LinkReport {
     let mut linked = LinkReport::default();
     if shared.links.is_empty() {
         return linked;
@@ -60,7 +60,7 @@ pub(super) async fn link(shared: &Shared, make: bool) -> LinkReport {
 
 /// Creates the links of one request.
 async fn link_batch(
-    shared: &Shared,
+    shared: &SendState,
     remote: &mut Remote,
     make: bool,
     batch: &[(usize, FilePath)],
@@ -98,7 +98,7 @@ async fn link_batch(
 }
 
 /// Sets the modes and times of all directories and of these files. Returns the failures.
-pub(super) async fn dress(shared: &Shared, undressed: &[usize]) -> Vec<(String, String)> {
+pub(super) async fn set_metadata(shared: &SendState, undressed: &[usize]) -> Vec<(String, String)> {
     let directories = (0..shared.items.len()).filter(|index| shared.items[*index].is_directory());
     // In reverse order of paths, so that the contents of a directory precede it.
     let all: Vec<usize> = undressed.iter().copied().chain(directories.rev()).collect();
@@ -110,7 +110,7 @@ pub(super) async fn dress(shared: &Shared, undressed: &[usize]) -> Vec<(String, 
         Err(why) => return vec![(shared.target(), why)],
     };
     let (mut failed, mut kept) = (Vec::new(), Vec::new());
-    for these in survey::chunks(&shared.items, &all) {
+    for these in receiver_survey::chunks(&shared.items, &all) {
         let dressed = remote.set_metadata(shared.delivery(these)).await;
         let (undone, wider) = match dressed {
             Ok(dressed) => dressed,
@@ -119,7 +119,7 @@ pub(super) async fn dress(shared: &Shared, undressed: &[usize]) -> Vec<(String, 
                 break;
             }
         };
-        let name = |number: u32| these.get(number as usize).map(|index| shared.there(*index));
+        let name = |number: u32| these.get(number as usize).map(|index| shared.receiver_path(*index));
         for (number, why) in undone.by_number() {
             // A directory that could not be created has already been reported.
             let known = these.get(number as usize).is_some_and(|i| shared.queue().has_failed(*i));
@@ -128,12 +128,12 @@ pub(super) async fn dress(shared: &Shared, undressed: &[usize]) -> Vec<(String, 
         kept.extend(wider.by_number().filter_map(|(n, why)| Some((name(n)?, why.to_string()))));
     }
     shared.idle().replace(remote);
-    tell_wider(shared, &kept);
+    report_wider(shared, &kept);
     failed
 }
 
 /// Reports directories that more users can read than here, because a user may rely on a private directory.
-fn tell_wider(shared: &Shared, kept: &[(String, String)]) {
+fn report_wider(shared: &SendState, kept: &[(String, String)]) {
     let Some((first, why)) = kept.first() else { return };
     let more =
         if kept.len() > 1 { format!(", and {} more", kept.len() - 1) } else { String::new() };
@@ -142,7 +142,7 @@ fn tell_wider(shared: &Shared, kept: &[(String, String)]) {
 }
 
 /// Removes items that are in directories at the receiver and not here; without `remove` only reports them.
-pub(super) async fn clear(shared: &Shared, remove: bool) -> Removal {
+pub(super) async fn clear(shared: &SendState, remove: bool) -> Removal {
     let mut removal = Removal::default();
     let done = match remote(shared).await {
         Ok(mut remote) => match clear_all(shared, &mut remote, remove, &mut removal).await {
@@ -162,7 +162,7 @@ pub(super) async fn clear(shared: &Shared, remove: bool) -> Removal {
 }
 
 async fn clear_all(
-    shared: &Shared,
+    shared: &SendState,
     remote: &mut Remote,
     remove: bool,
     removal: &mut Removal,
@@ -196,7 +196,7 @@ async fn clear_all(
 }
 
 /// The names in each directory here, including those that are left out.
-fn names(shared: &Shared) -> BTreeMap<&[u8], BTreeSet<&[u8]>> {
+fn names(shared: &SendState) -> BTreeMap<&[u8], BTreeSet<&[u8]>> {
     let mut names: BTreeMap<&[u8], BTreeSet<&[u8]>> = BTreeMap::new();
     let items = shared.items.iter().map(|item| &item.entry.path);
     let paths = items.chain(shared.links.iter().map(|(_, name)| name)).map(FilePath::as_bytes);
@@ -232,11 +232,11 @@ fn ranges(names: &BTreeSet<&[u8]>) -> Vec<NameRange> {
     all
 }
 
-async fn remote(shared: &Shared) -> Result<Remote, String> {
+async fn remote(shared: &SendState) -> Result<Remote, String> {
     let idle = shared.idle().take();
     match idle {
         Some(remote) => Ok(remote),
-        None => survey::open(shared).await.map_err(|why| why.to_string()),
+        None => receiver_survey::open(shared).await.map_err(|why| why.to_string()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Asks the receiver, before anything moves, which items it has and which it would refuse.
 
-use super::{Present, SendError, Shared, local::Local, way::gaps};
+use super::{ExistingCounts, SendError, SendState, local::LocalItem, path::gaps};
 use std::{collections::VecDeque, ops::Range, time::Duration};
 use thalweg_files::remote::{DELIVERIES_AHEAD, Remote, RemoteError};
 use thalweg_part::Ranges;
@@ -29,7 +29,7 @@ const OLD: &str = "it runs an older version, which accepts only files, one after
 /// The state of the receiver.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
-    pub present: Present,
+    pub present: ExistingCounts,
     /// Directories to create, by their indices.
     pub directories: Vec<usize>,
     /// Existing files whose mode or time must change.
@@ -56,7 +56,7 @@ pub(super) fn cost(entry: &Entry) -> usize {
 ///
 /// # Errors
 /// Returns [`SendError`] if the receiver cannot be reached, or accepts nothing.
-pub(super) async fn survey(shared: &Shared) -> Result<Survey, SendError> {
+pub(super) async fn survey(shared: &SendState) -> Result<Survey, SendError> {
     // Outside the `match`, so that no lock is held while the connection is opened.
     let idle = shared.idle().take();
     let mut remote = match idle {
@@ -65,18 +65,18 @@ pub(super) async fn survey(shared: &Shared) -> Result<Survey, SendError> {
     };
     let mut survey = Survey::default();
     let all: Vec<usize> = (0..shared.items.len()).collect();
-    let alike = match look(shared, &mut remote, &mut survey, &all, None).await {
-        Err(Unasked::Old) => return old(shared).await,
+    let alike = match compare(shared, &mut remote, &mut survey, &all, None).await {
+        Err(SurveyError::Old) => return survey_old_node(shared).await,
         looked => looked?,
     };
-    look_at_content(shared, &mut remote, &mut survey, &alike).await?;
+    compare_content(shared, &mut remote, &mut survey, &alike).await?;
     shared.idle().replace(remote);
     Ok(survey)
 }
 
 /// Asks, with hashes, about files whose content must be compared.
-async fn look_at_content(
-    shared: &Shared,
+async fn compare_content(
+    shared: &SendState,
     remote: &mut Remote,
     survey: &mut Survey,
     mut alike: &[usize],
@@ -84,7 +84,7 @@ async fn look_at_content(
     while !alike.is_empty() {
         let (these, others) = alike.split_at(alike.len().min(MAX_DELIVERED));
         let (these, checks) = digests(shared, these).await;
-        look(shared, remote, survey, &these, Some(checks)).await?;
+        compare(shared, remote, survey, &these, Some(checks)).await?;
         alike = others;
     }
     Ok(())
@@ -95,9 +95,9 @@ async fn look_at_content(
 ///
 /// # Errors
 /// [`SendError::Unreached`].
-pub(super) async fn ask_again(shared: &Shared) -> Result<(), SendError> {
+pub(super) async fn ask_again(shared: &SendState) -> Result<(), SendError> {
     if shared.is_old() {
-        return old(shared).await.map(drop);
+        return survey_old_node(shared).await.map(drop);
     }
     let mut remote = open(shared).await?;
     let in_parts: Vec<usize> = {
@@ -108,8 +108,8 @@ pub(super) async fn ask_again(shared: &Shared) -> Result<(), SendError> {
             .collect()
     };
     let mut survey = Survey::default();
-    let alike = look(shared, &mut remote, &mut survey, &in_parts, None).await?;
-    look_at_content(shared, &mut remote, &mut survey, &alike).await?;
+    let alike = compare(shared, &mut remote, &mut survey, &in_parts, None).await?;
+    compare_content(shared, &mut remote, &mut survey, &alike).await?;
     shared.idle().replace(remote);
     Ok(())
 }
@@ -118,35 +118,35 @@ pub(super) async fn ask_again(shared: &Shared) -> Result<(), SendError> {
 ///
 /// # Errors
 /// [`SendError::Unreached`].
-pub(super) async fn open(shared: &Shared) -> Result<Remote, SendError> {
-    let opened = Remote::open(&shared.reach, &shared.request.node, &[]).await;
+pub(super) async fn open(shared: &SendState) -> Result<Remote, SendError> {
+    let opened = Remote::open(&shared.dialer, &shared.request.node, &[]).await;
     opened.map_err(|e| SendError::Unreached(e.to_string()))
 }
 
 /// The receiver could not be asked.
-enum Unasked {
+enum SurveyError {
     /// It did not answer at all, perhaps because it does not know the request.
     Old,
     Failed(SendError),
 }
 
-impl From<Unasked> for SendError {
-    fn from(why: Unasked) -> Self {
+impl From<SurveyError> for SendError {
+    fn from(why: SurveyError) -> Self {
         match why {
-            Unasked::Old => Self::Unreached("the node closed the connection without an answer".to_owned()),
-            Unasked::Failed(why) => why,
+            SurveyError::Old => Self::Unreached("the node closed the connection without an answer".to_owned()),
+            SurveyError::Failed(why) => why,
         }
     }
 }
 
 /// Asks about some items, with hashes of all of them or none. Returns those whose content must be compared.
-async fn look(
-    shared: &Shared,
+async fn compare(
+    shared: &SendState,
     remote: &mut Remote,
     survey: &mut Survey,
     all: &[usize],
     checks: Option<Vec<Check>>,
-) -> Result<Vec<usize>, Unasked> {
+) -> Result<Vec<usize>, SurveyError> {
     let (mut alike, mut asked, mut is_first) = (Vec::new(), VecDeque::new(), checks.is_none());
     let (mut rest, mut checks) = (all, checks.unwrap_or_default());
     while !(rest.is_empty() && asked.is_empty()) {
@@ -158,13 +158,13 @@ async fn look(
             let (these, others) = rest.split_at(count);
             let with = checks.drain(..these.len().min(checks.len())).collect();
             let sent = remote.ask_compare(shared.delivery(these), with).await;
-            sent.map_err(|why| unasked(shared, why, is_first))?;
+            sent.map_err(|why| survey_error(shared, why, is_first))?;
             asked.push_back(these);
             rest = others;
         }
         let Some(these) = asked.pop_front() else { break };
         let compared = remote.receive_comparison(these.len()).await;
-        let compared = compared.map_err(|why| unasked(shared, why, is_first))?;
+        let compared = compared.map_err(|why| survey_error(shared, why, is_first))?;
         is_first = false;
         survey.room = compared.room;
         survey.declined = compared.declined.or(survey.declined.take());
@@ -182,7 +182,7 @@ async fn look(
 
 /// Splits items into requests of bounded size.
 pub(super) fn chunks<'a>(
-    items: &'a [Local],
+    items: &'a [LocalItem],
     mut these: &'a [usize],
 ) -> impl Iterator<Item = &'a [usize]> {
     std::iter::from_fn(move || {
@@ -193,7 +193,7 @@ pub(super) fn chunks<'a>(
 }
 
 /// The number of these items that fit into one request.
-fn some(items: &[Local], these: &[usize]) -> usize {
+fn some(items: &[LocalItem], these: &[usize]) -> usize {
     let mut said = 0;
     let fits = these.iter().take(MAX_DELIVERED).take_while(|index| {
         said += cost(&items[**index].entry);
@@ -211,10 +211,10 @@ fn hashed_at_once(sizes: impl Iterator<Item = u64>) -> usize {
     sums.take_while(|sum| *sum <= MAX_HASHED).count().max(1)
 }
 
-fn unasked(shared: &Shared, why: RemoteError, is_first: bool) -> Unasked {
-    Unasked::Failed(match why {
+fn survey_error(shared: &SendState, why: RemoteError, is_first: bool) -> SurveyError {
+    SurveyError::Failed(match why {
         RemoteError::Refused { why: Failure::NotOffered(_), .. } => shared.not_accepted(),
-        RemoteError::Lost { .. } if is_first => return Unasked::Old,
+        RemoteError::Lost { .. } if is_first => return SurveyError::Old,
         why => SendError::Unreached(why.to_string()),
     })
 }
@@ -225,7 +225,7 @@ impl Survey {
         self.undressed.len() as u64 + self.undressed_directories
     }
 
-    fn note(&mut self, shared: &Shared, index: usize, found: Found) {
+    fn note(&mut self, shared: &SendState, index: usize, found: Found) {
         let item = &shared.items[index];
         let size = item.size();
         match found {
@@ -250,7 +250,7 @@ impl Survey {
 
     /// Queues the ranges of a large file that the node does not hold, except holes. Ranges that the node reports are
     /// validated.
-    fn queue_missing(&mut self, shared: &Shared, index: usize, held: &[(u64, u64)]) {
+    fn queue_missing(&mut self, shared: &SendState, index: usize, held: &[(u64, u64)]) {
         let item = &shared.items[index];
         let size = item.size();
         let mut present = Ranges::default();
@@ -270,7 +270,7 @@ impl Survey {
 }
 
 /// Hashes files; those that cannot be read are marked as failed.
-async fn digests(shared: &Shared, these: &[usize]) -> (Vec<usize>, Vec<Check>) {
+async fn digests(shared: &SendState, these: &[usize]) -> (Vec<usize>, Vec<Check>) {
     let whole = shared.rules.has(Rules::WHOLE);
     let (items, wanted) = (shared.items.clone(), these.to_vec());
     let read = move || {
@@ -291,11 +291,11 @@ async fn digests(shared: &Shared, these: &[usize]) -> (Vec<usize>, Vec<Check>) {
 }
 
 /// Asks an old node file by file; it supports nothing else.
-async fn old(shared: &Shared) -> Result<Survey, SendError> {
+async fn survey_old_node(shared: &SendState) -> Result<Survey, SendError> {
     let mut remote = open(shared).await?;
     let files: Vec<usize> =
         (0..shared.items.len()).filter(|index| shared.items[*index].is_file()).collect();
-    let (mut present, mut asked, mut is_first) = (Present::default(), 0, true);
+    let (mut present, mut asked, mut is_first) = (ExistingCounts::default(), 0, true);
     for (at, index) in files.iter().enumerate() {
         for ahead in files.iter().take(at + ASKED).skip(asked) {
             let sent = remote.ask_held(&shared.request.into, &shared.items[*ahead].entry).await;
@@ -303,7 +303,7 @@ async fn old(shared: &Shared) -> Result<Survey, SendError> {
             asked += 1;
         }
         match remote.receive_held().await {
-            Ok(held) => hold(shared, *index, &held, &mut present),
+            Ok(held) => record_held(shared, *index, &held, &mut present),
             Err(RemoteError::Refused { why: Failure::NotOffered(_), .. }) => {
                 return Err(shared.not_accepted());
             }
@@ -311,15 +311,15 @@ async fn old(shared: &Shared) -> Result<Survey, SendError> {
             Err(why) => return Err(SendError::Unreached(why.to_string())),
         }
         if std::mem::take(&mut is_first) {
-            shared.is_old_from_now_on(OLD)?;
+            shared.record_old_node(OLD)?;
         }
     }
-    shared.is_old_from_now_on(OLD)?;
+    shared.record_old_node(OLD)?;
     _ = timeout(Duration::from_secs(1), remote.close()).await;
     Ok(Survey { present, ..Survey::default() })
 }
 
-fn hold(shared: &Shared, index: usize, held: &[Range<u64>], present: &mut Present) {
+fn record_held(shared: &SendState, index: usize, held: &[Range<u64>], present: &mut ExistingCounts) {
     let size = shared.items[index].size();
     let there: u64 = held.iter().map(|range| range.end - range.start).sum();
     present.bytes += there;
@@ -338,7 +338,7 @@ fn hold(shared: &Shared, index: usize, held: &[Range<u64>], present: &mut Presen
 ///
 /// # Errors
 /// [`SendError`].
-pub(super) async fn is_name(shared: &Shared, remote: &mut Remote) -> Result<bool, SendError> {
+pub(super) async fn is_name(shared: &SendState, remote: &mut Remote) -> Result<bool, SendError> {
     let entry = super::directory_itself();
     let delivery = Delivery {
         into: shared.request.into.clone(),
@@ -365,7 +365,7 @@ pub(super) async fn is_name(shared: &Shared, remote: &mut Remote) -> Result<bool
 ///
 /// # Errors
 /// [`SendError::Unreached`].
-pub(super) async fn make_directories(shared: &Shared, survey: &Survey) -> Result<u64, SendError> {
+pub(super) async fn make_directories(shared: &SendState, survey: &Survey) -> Result<u64, SendError> {
     let (mut made, mut rest) = (0, &survey.directories[..]);
     if rest.is_empty() {
         return Ok(0);
