@@ -37,7 +37,8 @@ pub(super) trait DataSource: Send + 'static {
     fn fill(&mut self, buffer: &mut Buffer, until: &FillDeadline) -> bool;
 }
 
-/// When a call of [`DataSource::fill`] must end: at the end of its turn if the work is costly, and once the peer has left.
+/// When a call of [`DataSource::fill`] must end: at the end of its turn if the work is costly, and once the peer has
+/// left.
 #[derive(Debug)]
 pub(super) struct FillDeadline {
     end: Option<Instant>,

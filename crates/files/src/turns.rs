@@ -32,10 +32,10 @@ mod tests {
     #[test]
     fn a_member_has_one_turn_at_a_time() {
         let turns = Turns::default();
-        let [one, other] = ["a", "b"].map(|name| turns.of(&name.parse().unwrap()));
+        let [one, other] = ["a", "b"].map(|name| turns.for_member(&name.parse().unwrap()));
         let held = one.try_lock_owned().unwrap();
-        assert!(turns.of(&"a".parse().unwrap()).try_lock().is_err() && other.try_lock().is_ok());
+        assert!(turns.for_member(&"a".parse().unwrap()).try_lock().is_err() && other.try_lock().is_ok());
         drop(held);
-        assert!(turns.of(&"a".parse().unwrap()).try_lock().is_ok());
+        assert!(turns.for_member(&"a".parse().unwrap()).try_lock().is_ok());
     }
 }

@@ -224,7 +224,7 @@ fn disk_space_is_reserved_once() {
     assert_eq!(spool.admit(id(2), client(2), 600).unwrap_err(), Refusal::NoRoom(600));
     drop(spool.admit(id(2), client(2), 400).unwrap());
     // Written data is already included in the disk's report.
-    first.wrote(600);
+    first.record_written(600);
     drop(spool.admit(id(2), client(2), 600).unwrap());
 }
 

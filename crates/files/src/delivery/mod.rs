@@ -1,11 +1,11 @@
 //! Deliveries: batches of files, directories and links that a member stores in an accepting directory.
 //!
 //! ```text
-//! Delivery ─► Destination: rights, open directories ─┬ compare ─► existing items at each path
-//!                                                    ├ put     ─► temporary files ─► one sync ─► names ─► synced
-//!                                                    ├ link    ─► hard links
+//! Delivery ─► Destination: rights, open directories ─┬ compare  ─► existing items at each path
+//!                                                    ├ put      ─► temporary files ─► one sync ─► names ─► synced
+//!                                                    ├ link     ─► hard links
 //!                                                    ├ metadata ─► modes and times of directories
-//!                                                    └ clear   ─► surplus files are removed
+//!                                                    └ clear    ─► surplus files are removed
 //! ```
 //!
 //! No path is followed through a symbolic link. A new directory has the mode [`UNFINISHED`] until it gets its final

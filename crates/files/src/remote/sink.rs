@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 /// Takes bytes of one request as they arrive. While it waits, the sender is slowed down by backpressure.
 ///
-/// The bytes are verified only when the whole part has ended well ([`Sink::end_part`]). Until then, and if it fails, they
-/// may be anything.
+/// The bytes are verified only when the whole part has ended well ([`Sink::end_part`]). Until then, and if it fails,
+/// they may be anything.
 pub trait Sink: Send {
     /// Takes bytes of the request's file with this index (0 if it requests one), at the offset `at` of that file. At
     /// most 256 KiB at a time.

@@ -9,7 +9,7 @@ use thalweg_files::{
     remote::{Sink, LandSink},
 };
 
-/// The counters of one path. Its worker writes them; the conductor and the desk read them.
+/// The counters of one path. Its worker writes them; the conductor and the scheduler read them.
 #[derive(Debug, Default)]
 pub(super) struct PathMeter {
     /// All bytes received.

@@ -1,9 +1,9 @@
 //! Sends files of this host to a directory of another node, over several paths if they are faster than one.
 //!
 //! ```text
-//! paths ─► local::find ─► survey: what is there? ─► directories ─► Queue ─► ways: direct, by relays ─► ending
-//!                                                                  small things many at a time: Put
-//!                                                                  large files in pieces: StorePart
+//! local::find ─► receiver_survey ─► directories ─► SendQueue ─► SendPath: direct, through relays ─► completion
+//!                                                   small items, many at a time: Put
+//!                                                   large files, in pieces: StorePart
 //! ```
 //!
 //! Every path takes the next piece as soon as it can. A piece holds about a second of the path's rate, so that shares

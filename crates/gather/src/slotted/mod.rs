@@ -5,7 +5,7 @@
 //! lets the next transfers begin.
 //!
 //! ```text
-//! agenda: which transfers may begin ─► source → here          draw: reads, as they come
+//! agenda: which transfers may begin ─► source → here          source_transfer: reads, as they come
 //!   ▲  Release, DirectRelease          source → intermediate  parcel: tickets; Fetch
 //!   │                                  intermediate → next    Fetch, with the ticket of the hop before
 //!   └── done ◄─────────────────────────intermediate → here    Spooled: each part against the source's hash
@@ -15,7 +15,7 @@
 //! its source, as one entry of the spools on its path. Data that does not arrive is put back and carried by the
 //! source's later paths; data left after the schedule is fetched by any path that works. Data that a node holds
 //! completely is fetched from there after the schedule, if that node is reachable again, or by the next session if this
-//! one is killed (`adopt`). So it does not leave its source twice.
+//! one is killed (`stranded_data`). So it does not leave its source twice.
 //!
 //! The table counts the round trips that a step waits for, besides its data and its connections' slow start. D is this
 //! host; X fetches from S:
@@ -29,11 +29,11 @@
 //! These round trips are the paper's: the destination lets a step begin, and hears of its end. Nothing else is waited
 //! for. The connections of transfers are opened before (a TCP handshake and the channel's proof, 3 round trips; on a
 //! lossy leg also a second for a lost SYN): [`Spares`](thalweg_files::remote::Spares) keeps as many as begin at a time,
-//! and `warmth` has the connections of a leg opened two slots before its first use. The channels for orders are opened
-//! early, too. Tickets are drawn two slots ahead (1 DS). The source's hashes of sent data (`Sent`, 1 DS) arrive while
-//! the data moves on. Unneeded entries are dropped in batches, without waiting. On best paths ([`Rule::Chain`]) hosts
-//! wait for no other host: data goes directly to D on one connection, or as parcels of which two are on each leg
-//! (`lanes`).
+//! and `connection_plan` has the connections of a leg opened two slots before its first use. The channels for orders
+//! are opened early, too. Tickets are drawn two slots ahead (1 DS). The source's hashes of sent data (`Sent`, 1 DS)
+//! arrive while the data moves on. Unneeded entries are dropped in batches, without waiting. On best paths
+//! ([`Rule::Chain`]) hosts wait for no other host: data goes directly to D on one connection, or as parcels of which two
+//! are on each leg (`lanes`).
 
 mod stranded_data;
 mod agenda;
