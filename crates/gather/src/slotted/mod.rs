@@ -32,8 +32,8 @@
 //! and `connection_plan` has the connections of a leg opened two slots before its first use. The channels for orders
 //! are opened early, too. Tickets are drawn two slots ahead (1 DS). The source's hashes of sent data (`Sent`, 1 DS)
 //! arrive while the data moves on. Unneeded entries are dropped in batches, without waiting. On best paths
-//! ([`Rule::Chain`]) hosts wait for no other host: data goes directly to D on one connection, or as parcels of which two
-//! are on each leg (`lanes`).
+//! ([`Rule::Chain`]) hosts wait for no other host: data goes directly to D on one connection, or as parcels of which
+//! two are on each leg (`lanes`).
 
 mod stranded_data;
 mod agenda;
