@@ -48,7 +48,7 @@ struct SourceHealth {
     left: Option<u64>,
 }
 
-pub(super) struct Conductor {
+pub(super) struct PathConductor {
     shared: Arc<FluidState>,
     settings: Settings,
     interval: Duration,
@@ -62,7 +62,7 @@ pub(super) struct Conductor {
     outcome: FluidOutcome,
 }
 
-impl Conductor {
+impl PathConductor {
     pub(super) fn new(context: CollectContext, settings: Settings) -> Self {
         let overlay = &context.overlay;
         let amounts = context.inventory.amounts(overlay.names.len());

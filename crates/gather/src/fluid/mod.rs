@@ -24,7 +24,7 @@ mod worker;
 pub use settings::Settings;
 
 use super::CollectContext;
-use conductor::Conductor;
+use conductor::PathConductor;
 use thalweg_files::land::LandError;
 use thalweg_plan::collection::steering::SharedSet;
 
@@ -51,5 +51,5 @@ pub struct FluidOutcome {
 ///
 /// [`LandError::All`]: nothing more can be stored.
 pub async fn run(context: &CollectContext, settings: Settings) -> Result<FluidOutcome, LandError> {
-    Conductor::new(context.clone(), settings).run().await
+    PathConductor::new(context.clone(), settings).run().await
 }

@@ -38,7 +38,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use receiver_survey::Survey;
+use receiver_survey::ReceiverState;
 use thalweg_base::{job::JobId, rate_limit::Limit};
 use thalweg_files::{Excludes, remote::Remote};
 use thalweg_mesh::member_dialer::MemberDialer;
@@ -490,7 +490,7 @@ impl SendState {
 
     /// Performs the last steps once all files have arrived. Returns the hard links, the number of changed attributes,
     /// and the failures.
-    async fn end(&self, survey: &Survey) -> (LinkReport, u64, Vec<(String, String)>) {
+    async fn end(&self, survey: &ReceiverState) -> (LinkReport, u64, Vec<(String, String)>) {
         if !self.queue().is_finished() || self.is_old() {
             return Default::default();
         }
@@ -504,7 +504,7 @@ impl SendState {
     }
 
     /// Reports the rules that the node does not follow.
-    fn report_declined(&self, survey: &Survey) {
+    fn report_declined(&self, survey: &ReceiverState) {
         let Some((rules, why)) = &survey.declined else { return };
         let what = match (rules.has(Rules::OWNER), rules.has(Rules::GROUP)) {
             (true, true) => "owners and groups",
@@ -542,7 +542,7 @@ impl SendState {
     }
 
     /// Reports what would be sent, and what would fail.
-    async fn run_dry(self: &Arc<Self>, survey: Survey) -> Totals {
+    async fn run_dry(self: &Arc<Self>, survey: ReceiverState) -> Totals {
         let shared = self.clone();
         let unopened = spawn_blocking(move || shared.unopened()).await.unwrap_or_default();
         for (index, why) in unopened {
@@ -623,7 +623,7 @@ impl SendState {
         }
     }
 
-    fn report_start(&self, survey: &Survey) {
+    fn report_start(&self, survey: &ReceiverState) {
         let (missing, files) = self.left();
         let present = &survey.present;
         let links = {

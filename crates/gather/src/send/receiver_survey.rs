@@ -28,7 +28,7 @@ const OLD: &str = "it runs an older version, which accepts only files, one after
 
 /// The state of the receiver.
 #[derive(Debug, Default)]
-pub(super) struct Survey {
+pub(super) struct ReceiverState {
     pub present: ExistingCounts,
     /// Directories to create, by their indices.
     pub directories: Vec<usize>,
@@ -56,14 +56,14 @@ pub(super) fn cost(entry: &Entry) -> usize {
 ///
 /// # Errors
 /// Returns [`SendError`] if the receiver cannot be reached, or accepts nothing.
-pub(super) async fn survey(shared: &SendState) -> Result<Survey, SendError> {
+pub(super) async fn survey(shared: &SendState) -> Result<ReceiverState, SendError> {
     // Outside the `match`, so that no lock is held while the connection is opened.
     let idle = shared.idle().take();
     let mut remote = match idle {
         Some(remote) => remote,
         None => open(shared).await?,
     };
-    let mut survey = Survey::default();
+    let mut survey = ReceiverState::default();
     let all: Vec<usize> = (0..shared.items.len()).collect();
     let alike = match compare(shared, &mut remote, &mut survey, &all, None).await {
         Err(SurveyError::Old) => return survey_old_node(shared).await,
@@ -78,7 +78,7 @@ pub(super) async fn survey(shared: &SendState) -> Result<Survey, SendError> {
 async fn compare_content(
     shared: &SendState,
     remote: &mut Remote,
-    survey: &mut Survey,
+    survey: &mut ReceiverState,
     mut alike: &[usize],
 ) -> Result<(), SendError> {
     while !alike.is_empty() {
@@ -107,7 +107,7 @@ pub(super) async fn ask_again(shared: &SendState) -> Result<(), SendError> {
             .filter(|index| !queue.failed().contains_key(index))
             .collect()
     };
-    let mut survey = Survey::default();
+    let mut survey = ReceiverState::default();
     let alike = compare(shared, &mut remote, &mut survey, &in_parts, None).await?;
     compare_content(shared, &mut remote, &mut survey, &alike).await?;
     shared.idle().replace(remote);
@@ -143,7 +143,7 @@ impl From<SurveyError> for SendError {
 async fn compare(
     shared: &SendState,
     remote: &mut Remote,
-    survey: &mut Survey,
+    survey: &mut ReceiverState,
     all: &[usize],
     checks: Option<Vec<Check>>,
 ) -> Result<Vec<usize>, SurveyError> {
@@ -219,7 +219,7 @@ fn survey_error(shared: &SendState, why: RemoteError, is_first: bool) -> SurveyE
     })
 }
 
-impl Survey {
+impl ReceiverState {
     /// The number of existing files and directories whose attributes will change.
     pub fn attributes(&self) -> u64 {
         self.undressed.len() as u64 + self.undressed_directories
@@ -291,7 +291,7 @@ async fn digests(shared: &SendState, these: &[usize]) -> (Vec<usize>, Vec<Check>
 }
 
 /// Asks an old node file by file; it supports nothing else.
-async fn survey_old_node(shared: &SendState) -> Result<Survey, SendError> {
+async fn survey_old_node(shared: &SendState) -> Result<ReceiverState, SendError> {
     let mut remote = open(shared).await?;
     let files: Vec<usize> =
         (0..shared.items.len()).filter(|index| shared.items[*index].is_file()).collect();
@@ -316,7 +316,7 @@ async fn survey_old_node(shared: &SendState) -> Result<Survey, SendError> {
     }
     shared.record_old_node(OLD)?;
     _ = timeout(Duration::from_secs(1), remote.close()).await;
-    Ok(Survey { present, ..Survey::default() })
+    Ok(ReceiverState { present, ..ReceiverState::default() })
 }
 
 fn record_held(shared: &SendState, index: usize, held: &[Range<u64>], present: &mut ExistingCounts) {
@@ -365,7 +365,7 @@ pub(super) async fn is_name(shared: &SendState, remote: &mut Remote) -> Result<b
 ///
 /// # Errors
 /// [`SendError::Unreached`].
-pub(super) async fn make_directories(shared: &SendState, survey: &Survey) -> Result<u64, SendError> {
+pub(super) async fn make_directories(shared: &SendState, survey: &ReceiverState) -> Result<u64, SendError> {
     let (mut made, mut rest) = (0, &survey.directories[..]);
     if rest.is_empty() {
         return Ok(0);

@@ -40,7 +40,7 @@ const OTHERS: usize = 2;
 const KEEP: Duration = Duration::from_secs(120);
 
 /// The execution of a schedule.
-pub struct Conductor {
+pub struct ScheduleConductor {
     state: Arc<ScheduleState>,
     agenda: Agenda,
     connection_plan: ConnectionPlan,
@@ -64,7 +64,7 @@ enum TaskResult {
     Ended(TransferStart, Instant, Option<Box<Parcel>>, Result<TransferResult, LandError>),
 }
 
-impl Conductor {
+impl ScheduleConductor {
     /// Creates the conductor and contacts the nodes that take part; unreachable ones are left out.
     pub async fn new(state: Arc<ScheduleState>, schedule: ScheduledRun) -> Self {
         let (overlay, to) = (&state.context.overlay, state.context.overlay.destination());

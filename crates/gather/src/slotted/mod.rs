@@ -59,7 +59,7 @@ mod connection_plan;
 pub use ledger::{ScheduleOutcome, TransferTime};
 
 use super::CollectContext;
-use conductor::Conductor;
+use conductor::ScheduleConductor;
 use schedule_state::ScheduleState;
 use std::sync::Arc;
 use thalweg_files::land::LandError;
@@ -121,7 +121,7 @@ async fn whole(state: &Arc<ScheduleState>, schedule: ScheduledRun) -> Result<(),
         true => stranded_data::find(state).await,
         false => Vec::new(),
     };
-    let conductor = Conductor::new(state.clone(), schedule).await;
+    let conductor = ScheduleConductor::new(state.clone(), schedule).await;
     tokio::try_join!(conductor.run(), stranded_data::fetch(state, adopted))?;
     state.record_schedule_end();
     tokio::try_join!(leftover_data::fetch(state), stranded_data::fetch_stranded(state))?;
