@@ -8,7 +8,7 @@ use thalweg_wire::mesh::Name;
 pub(super) type FailedFile = (Name, String, String);
 
 /// Reports all failures as events.
-pub(super) fn tell(events: &dyn EventSink, all: impl IntoIterator<Item = FailedFile>) {
+pub(super) fn report(events: &dyn EventSink, all: impl IntoIterator<Item = FailedFile>) {
     let mut sample = FailureSample::default();
     for (source, file, why) in all {
         // Some errors name their file; without the name, equal reasons compare equal.

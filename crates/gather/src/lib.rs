@@ -12,12 +12,12 @@
 //!                                          └─────────┘
 //! ```
 
-mod errand;
+mod collect_context;
 mod event;
 mod failures;
 pub mod fluid;
 mod forecast;
-mod greeted;
+mod idle_remotes;
 mod grid;
 pub mod landing;
 mod method;
@@ -29,14 +29,14 @@ pub mod send;
 pub mod slotted;
 mod work;
 
-pub use errand::Errand;
+pub use collect_context::CollectContext;
 
 pub use event::{
-    Changes, Event, EventSink, FileListed, Outcome, Progress, Shared, SourceProgress, SourceTotals,
-    Stored, Totals,
+    Changes, Event, EventSink, FileListed, Outcome, Progress, SharedBottleneck, SourceProgress, SourceTotals,
+    NodeStorage, Totals,
 };
-pub use forecast::{Forecast, ForecastError, Outset, Plan, PlannedPath, PricePoint};
-pub use greeted::Greeted;
+pub use forecast::{Forecast, ForecastError, ForecastInput, Plan, PlannedPath, PricePoint};
+pub use idle_remotes::IdleRemotes;
 pub use grid::choose as choose_grid;
 
 pub use method::Method;

@@ -301,7 +301,7 @@ impl<'a> Run<'a> {
                 return Ok(found);
             };
             let key = self.key(resource);
-            let harmless = blocking(move || Part::is_harmless(&target, &key)).await?;
+            let harmless = blocking(move || Part::can_continue(&target, &key)).await?;
             if harmless {
                 return Ok(found);
             }

@@ -104,7 +104,7 @@ impl PartError {
     pub(super) fn write(path: &Path, needed: u64) -> impl FnOnce(io::Error) -> Self {
         move |source| match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                let space = super::place::space_beside(path);
+                let space = super::part_files::space_beside(path);
                 let free = space.bytes.map(ByteSize::from_bytes);
                 let has_room = space.bytes.is_none_or(|bytes| bytes >= needed.max(SMALL_FILE));
                 if space.files == Some(0) && has_room {

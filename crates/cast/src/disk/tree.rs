@@ -25,7 +25,7 @@ use std::{
 };
 use thalweg_base::descriptors::path_of;
 use thalweg_part::{
-    Attributes, Dress, Owner, StoredTimes, gives_away, link_target, names::Numbers, xattr::Word,
+    Attributes, FileMetadata, Owner, StoredTimes, gives_away, link_target, names::IdMap, xattr::AttributeOrigin,
 };
 use thalweg_wire::{
     cast::{InboxRules, Layout, LayoutEntry, LayoutKind, LinkRule},
@@ -289,7 +289,7 @@ pub fn count_ignored_owners(layout: &Layout, owners: OwnerPolicy) -> u64 {
 
 /// Sets the metadata of entries.
 struct MetadataWriter {
-    numbers: Numbers,
+    numbers: IdMap,
     /// Whether owners and groups are set.
     sets_owners: bool,
 }
@@ -297,7 +297,7 @@ struct MetadataWriter {
 impl MetadataWriter {
     fn new(layout: &Layout, owners: OwnerPolicy) -> Self {
         let sets_owners = owners == OwnerPolicy::Apply && gives_away();
-        Self { numbers: Numbers::of(&layout.owners), sets_owners }
+        Self { numbers: IdMap::from_owners(&layout.owners), sets_owners }
     }
 
     fn attributes(&self, entry: &LayoutEntry) -> Attributes {
@@ -319,12 +319,12 @@ impl MetadataWriter {
     ) -> io::Result<()> {
         let made = below(&place.directory, path, flags)?;
         let mut xattrs = entry.xattrs().to_vec();
-        self.numbers.xattrs_here(&mut xattrs);
+        self.numbers.localize_xattrs(&mut xattrs);
         // If the source sends no extended attributes, an existing copy keeps its own.
         let all = Keep::XATTRS.and(Keep::ACLS);
         let keep = if xattrs.is_empty() { Keep::default() } else { all };
         let attributes = self.attributes(entry);
-        let dress = Dress { attributes, xattrs: &xattrs, keep, by: Word::Guest };
+        let dress = FileMetadata { attributes, xattrs: &xattrs, keep, origin: AttributeOrigin::Guest };
         match dress.put(&made)? {
             // The file system has no extended attributes, or this process may not set them.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::PERM) => {}

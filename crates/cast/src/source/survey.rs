@@ -129,7 +129,7 @@ pub fn survey(path: &Path, fidelity: Fidelity) -> Result<Survey, SurveyError> {
     let directory = Arc::new(open_directory(above).map_err(failed(above))?);
     let place = ObjectLocation { directory, name: name.as_bytes().to_vec() };
     // Each receiver decides whether it sets owners.
-    let describer = Describer::new(fidelity.asked(true).without(Keep::HOLES));
+    let describer = Describer::new(fidelity.requested_fields(true).without(Keep::HOLES));
     let (found, passed_over, unread) = Default::default();
     let mut walk = Walk { root: real.clone(), fidelity, describer, found, passed_over, unread };
     walk.look(&real)?;

@@ -1,18 +1,18 @@
 //! The client: commits, chooses a node, pushes the data, and stores stamps and receipts.
 
 mod choose;
-mod keep;
-mod place;
+mod evidence;
+mod receipt_path;
 mod push;
 
-pub use choose::{Offer, nearest};
-pub use keep::{
+pub use choose::{NodeOffer, find_nodes};
+pub use evidence::{
     begin_evidence, load_evidence, new_draw, new_nonce, save_evidence, save_evidence_in_turn,
 };
-pub use place::{beside, open_data};
+pub use receipt_path::{path_beside, open_data};
 pub use push::{PushError, push};
 
-use super::{Line, LineError, Port};
+use super::{NodeChannel, NodeChannelError, NodeAddress};
 use thalweg_net::Ed25519;
 use thalweg_units::NodeId;
 use thalweg_wire::{
@@ -31,7 +31,7 @@ pub struct Target {
     /// The name of the box.
     pub drop_box: Name,
     /// The destination's node.
-    pub port: Port,
+    pub port: NodeAddress,
 }
 
 /// The destination could not be asked, or its answer is invalid.
@@ -39,7 +39,7 @@ pub struct Target {
 pub enum ClientError {
     /// No answer.
     #[error(transparent)]
-    Line(#[from] LineError),
+    Channel(#[from] NodeChannelError),
     /// The destination refuses.
     #[error("{0}")]
     Refused(#[from] Refusal),
@@ -59,7 +59,7 @@ impl Target {
     /// Returns [`ClientError`]. A repeated request with the same commitments gets the same stamps.
     pub async fn commit(
         &self,
-        line: &mut Line,
+        line: &mut NodeChannel,
         client: NodeId,
         intents: &[Intent],
     ) -> Result<Vec<Result<Signed<Stamp>, Refusal>>, ClientError> {
@@ -112,7 +112,7 @@ impl Target {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub async fn sheet(&self, line: &mut Line) -> Result<Signed<Sheet>, ClientError> {
+    pub async fn sheet(&self, line: &mut NodeChannel) -> Result<Signed<Sheet>, ClientError> {
         let bytes = match line.ask(&Ask::Sheet(self.drop_box.clone())).await? {
             Answer::Sheet(bytes) => bytes,
             Answer::Refused(refusal) => return Err(refusal.into()),

@@ -1,6 +1,6 @@
 //! Step 2: sends the data to a node, and gets its receipt.
 
-use crate::{Line, LineError};
+use crate::{NodeChannel, NodeChannelError};
 use std::io::{self, Read, Seek, SeekFrom};
 use thalweg_net::Ed25519;
 use thalweg_wire::{
@@ -14,7 +14,7 @@ use thiserror::Error;
 pub enum PushError {
     /// The connection failed; another attempt resumes where it broke.
     #[error(transparent)]
-    Line(#[from] LineError),
+    Channel(#[from] NodeChannelError),
     /// The node refuses.
     #[error("the node refuses the data: {0}")]
     Refused(Refusal),
@@ -35,7 +35,7 @@ pub enum PushError {
 /// # Errors
 /// [`PushError`].
 pub async fn push(
-    (line, node): (&mut Line, &SheetNode),
+    (line, node): (&mut NodeChannel, &SheetNode),
     stamp: &Signed<Stamp>,
     nonce: Nonce,
     data: &mut (impl Read + Seek),
@@ -64,7 +64,7 @@ pub async fn push(
 }
 
 async fn send(
-    line: &mut Line,
+    line: &mut NodeChannel,
     data: &mut (impl Read + Seek),
     from: u64,
     bytes: u64,

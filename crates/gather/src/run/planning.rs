@@ -1,8 +1,8 @@
 //! Makes the plan, and reports on it.
 
 use super::{
-    super::{Event, Forecast, ForecastError, Method, MethodName, Outset, Plan, choose_grid},
-    GatherError, Request, Run,
+    super::{Event, Forecast, ForecastError, Method, MethodName, ForecastInput, Plan, choose_grid},
+    GatherError, Request, CollectionRun,
 };
 use std::{sync::Arc, time::Duration};
 use thalweg_paths::overlay::Overlay;
@@ -10,7 +10,7 @@ use thalweg_plan::collection::Grid;
 use thalweg_units::{ByteSize, Rate, format_duration};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-impl Run {
+impl CollectionRun {
     /// Returns the plan, the method with its slot length, and the grid.
     pub(super) async fn plan(
         &self,
@@ -26,7 +26,7 @@ impl Run {
         let least = limit.filter(|_| bytes > ByteSize::ZERO).map(|l| l.time_for(bytes));
         let name = self.method_within_budget(&overlay, &amounts);
         let planned = spawn_blocking(move || {
-            let outset = |method, grid| Outset {
+            let outset = |method, grid| ForecastInput {
                 overlay: &overlay,
                 amounts: &amounts,
                 method,
@@ -70,7 +70,7 @@ impl Run {
     }
 
     /// Reports what is known about the deadline before anything is moved.
-    pub(super) fn tell_of_deadline(&self, forecast: &Forecast) {
+    pub(super) fn report_deadline(&self, forecast: &Forecast) {
         let Some(deadline) = self.request.deadline else { return };
         let wanted = time(deadline.as_secs_f64());
         let what = self.bounded_by(forecast);
@@ -113,9 +113,9 @@ impl Run {
     }
 
     /// Reports legs of the plan without a price.
-    pub(super) fn tell_of_prices(&self, forecast: &Forecast) {
+    pub(super) fn report_prices(&self, forecast: &Forecast) {
         let Some(prices) = &self.request.prices else { return };
-        let here = self.reach.me();
+        let here = self.dialer.me();
         let mut free: Vec<String> = Vec::new();
         for path in &forecast.paths {
             let from = std::iter::once(&path.source).chain(&path.via);
@@ -136,8 +136,8 @@ impl Run {
     }
 
     /// Reports that no path to this host is measured.
-    pub(super) fn tell_of_unmeasured(&self, forecast: &Forecast) {
-        let here = self.reach.me();
+    pub(super) fn report_unmeasured(&self, forecast: &Forecast) {
+        let here = self.dialer.me();
         if forecast.unmeasured.is_empty() || self.request.estimates.is_measured_to(here) {
             return;
         }

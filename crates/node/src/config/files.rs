@@ -4,7 +4,7 @@ use super::{Problem, text};
 use serde::Deserialize;
 use std::path::{Component, Path, PathBuf};
 use thalweg_base::space::KeepFree;
-use thalweg_files::{AcceptPlace, Limits, Place, Settings};
+use thalweg_files::{AcceptingDirectory, Limits, OfferedDirectory, Settings};
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::MemberPattern;
 
@@ -94,8 +94,8 @@ impl Default for FilesSection {
 
 impl From<&FilesSection> for Settings {
     fn from(section: &FilesSection) -> Self {
-        let offered = |o: &OfferSection| Place { path: o.path.clone(), members: o.to.clone() };
-        let accepting = |a: &AcceptSection| AcceptPlace {
+        let offered = |o: &OfferSection| OfferedDirectory { path: o.path.clone(), members: o.to.clone() };
+        let accepting = |a: &AcceptSection| AcceptingDirectory {
             path: a.path.clone(),
             members: a.from.clone(),
             replace: a.replace,

@@ -12,7 +12,7 @@ use std::{
 use tempfile::TempDir;
 use thalweg_base::{clock::WallClock, log::Log};
 use thalweg_dropbox::{
-    BoxFiles, DropBoxes, Line, LineError, Port, PushError, Settings, Target, View, push,
+    BoxFiles, DropBoxes, NodeChannel, NodeChannelError, NodeAddress, PushError, Settings, Target, View, push,
 };
 use thalweg_mesh::{Membership, service::SubmitService};
 use thalweg_net::{PrivateKey, channel::Connector};
@@ -170,7 +170,7 @@ impl Host {
     }
 
     pub fn target(&self) -> Target {
-        let port = Port { key: key(self.n).id(), addresses: vec![self.at.into()] };
+        let port = NodeAddress { key: key(self.n).id(), addresses: vec![self.at.into()] };
         Target { drop_box: name("taxes"), port }
     }
 
@@ -249,8 +249,8 @@ impl Client {
         Intent { label: "return.pdf".parse().unwrap(), commitment: committing.finish() }
     }
 
-    pub async fn line(&self, host: &Host) -> Result<Line, LineError> {
-        Line::open(&self.connector, &host.target().port).await
+    pub async fn line(&self, host: &Host) -> Result<NodeChannel, NodeChannelError> {
+        NodeChannel::open(&self.connector, &host.target().port).await
     }
 
     pub async fn commit(&self, host: &Host) -> Result<Signed<Stamp>, Refusal> {

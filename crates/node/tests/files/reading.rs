@@ -149,7 +149,7 @@ async fn a_failed_write_costs_its_file_and_a_full_disk_the_channel() {
     assert_eq!(picky.0, [1], "it gets no more of what it cannot keep");
     let full = remote.read_all(files.clone(), &mut Picky(Vec::new())).await.unwrap_err();
     assert!(matches!(&full, RemoteError::Land(LandError::All { .. })) && !full.leaves_channel());
-    assert!(!remote.is_whole());
+    assert!(!remote.is_usable());
     let after = remote.read_all(files, &mut Vec::new()).await.unwrap_err();
     assert!(matches!(after, RemoteError::Lost { .. }), "{after}");
 }

@@ -12,7 +12,7 @@ use std::{
     process::Command,
 };
 use tempfile::TempDir;
-use thalweg_files::AcceptPlace;
+use thalweg_files::AcceptingDirectory;
 use thalweg_gather::{Outcome, send::SendRequest};
 use thalweg_wire::object::{FilePath, Surplus};
 
@@ -165,7 +165,7 @@ async fn inboxes_of_casts_stay_with_their_contents() {
         }
         // The settings of this very directory apply to it.
         let whole = settings.accept[0].clone();
-        settings.accept.push(AcceptPlace { path: own.clone(), ..whole });
+        settings.accept.push(AcceptingDirectory { path: own.clone(), ..whole });
         settings.protected = vec![casts, own];
     });
     let pair = Pair::of(node.await).await;

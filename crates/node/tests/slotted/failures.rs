@@ -6,14 +6,14 @@ use crate::{
     scene::{JOB, Scene, Sort},
 };
 use thalweg_files::remote::Remote;
-use thalweg_gather::slotted::{Outcome, Scheme};
+use thalweg_gather::slotted::{ScheduleOutcome, Scheme};
 use thalweg_plan::collection::Rule;
 use thalweg_wire::{
     Signer as _,
     object::{Reply, Request, SpoolId},
 };
 
-async fn by(sort: Sort) -> (Scene, Outcome) {
+async fn by(sort: Sort) -> (Scene, ScheduleOutcome) {
     let scene = scene(&[Sort::open(), Sort::open(), sort]).await;
     let timetable = planned(&scene).await;
     let ended = scene.gather(Scheme::Paths(timetable, Rule::Sync(0.95))).await;

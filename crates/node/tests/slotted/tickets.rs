@@ -16,7 +16,7 @@ async fn tickets(remote: &mut Remote, to: u8, reads: Vec<ReadRequest>) -> Result
 
 async fn reads(scene: &Scene) -> Vec<ReadRequest> {
     let inventory = scene.inventory().await;
-    let read = |wanted: thalweg_files::inventory::Wanted| {
+    let read = |wanted: thalweg_files::inventory::MissingFile| {
         let bytes = wanted.file.snapshot.size;
         ReadRequest { file: wanted.file, from: 0, bytes }
     };

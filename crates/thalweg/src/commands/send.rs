@@ -180,7 +180,7 @@ impl From<&SendError> for Code {
         match error {
             SendError::Name(_)
             | SendError::Exclude(_)
-            | SendError::Twice(_)
+            | SendError::NameClash(_)
             | SendError::NotOne => Self::Usage,
             SendError::Roster(_) | SendError::NotAccepted { .. } | SendError::Old(..) => {
                 Self::Other

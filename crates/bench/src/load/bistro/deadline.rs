@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use thalweg_dropbox::{BoxFiles, Port, Target, View};
+use thalweg_dropbox::{BoxFiles, NodeAddress, Target, View};
 use thalweg_mesh::State;
 use thalweg_units::{WallTime, parse_duration};
 use thalweg_wire::{
@@ -80,7 +80,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let irs = test_mesh.found("irs", &settings(deadline)?)?;
     let daemon = irs.start()?;
     let state = State::open(irs.state())?;
-    let port = Port { key: state.node_key()?.id(), addresses: vec![irs.at().into()] };
+    let port = NodeAddress { key: state.node_key()?.id(), addresses: vec![irs.at().into()] };
     let target = Arc::new(Target { drop_box: "taxes".parse()?, port });
 
     let mut report = Report::default();

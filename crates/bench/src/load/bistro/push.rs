@@ -5,7 +5,7 @@ use anyhow::{Context as _, bail};
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{path::PathBuf, sync::Arc, time::Duration};
-use thalweg_dropbox::{Port, Target};
+use thalweg_dropbox::{NodeAddress, Target};
 use thalweg_mesh::State;
 use thalweg_node::config::state_directory;
 use thalweg_units::ByteSize;
@@ -81,6 +81,6 @@ fn target(args: &Args) -> anyhow::Result<Target> {
     let Some((drop_box, node)) = args.to.split_once('@') else { bail!("--to must have the form BOX@NODE") };
     let node: Name = node.parse()?;
     let member = roster.by_name(&node).with_context(|| format!("the roster has no member {node}"))?;
-    let port = Port::of(member).with_context(|| format!("the member {node} does not run a node"))?;
+    let port = NodeAddress::of_member(member).with_context(|| format!("the member {node} does not run a node"))?;
     Ok(Target { drop_box: drop_box.parse()?, port })
 }

@@ -22,13 +22,13 @@ use std::{
 };
 use thalweg_console::note;
 use thalweg_dropbox::{
-    Arrival, BoxKey, Collected, View,
-    collect::{Alone, Settled, Source, next_sources, retold, settle, sources, sync, take_own},
+    VerifiedReceipt, BoxKey, Collected, View,
+    collect::{CollectionLock, SubmissionResult, Source, next_sources, replace_results, settle, sources, sync, copy_own_data},
 };
 use thalweg_gather::{
     MethodName,
     landing::Layout,
-    run::{Asked, Request, gather},
+    run::{SourceRequest, Request, gather},
 };
 use thalweg_wire::{Signer as _, mesh::Name};
 use tokio_util::sync::CancellationToken;
@@ -85,7 +85,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let into = &args.into;
     fs::create_dir_all(into).with_context(|| format!("cannot create {}", printable(into)))?;
-    let _alone = match Alone::take(&open_box.files, into) {
+    let _alone = match CollectionLock::take(&open_box.files, into) {
         Err(e) if e.kind() == ErrorKind::WouldBlock => {
             note!("thalweg: {e}; wait until it has ended");
             return Ok(Code::Busy.into());
@@ -113,7 +113,7 @@ fn list(due: &[Source]) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn collect(args: &Args, open_box: &OpenBox, view: &View) -> anyhow::Result<Vec<Settled>> {
+async fn collect(args: &Args, open_box: &OpenBox, view: &View) -> anyhow::Result<Vec<SubmissionResult>> {
     let landing = args.into.join(LANDING);
     let cannot = || format!("cannot create {}", printable(&landing));
     fs::create_dir_all(&landing).with_context(cannot)?;
@@ -137,14 +137,14 @@ async fn collect_from_all(
     open_box: &OpenBox,
     view: &View,
     landing: &Path,
-) -> anyhow::Result<Vec<Settled>> {
+) -> anyhow::Result<Vec<SubmissionResult>> {
     let (mut settled, mut asked) = (Vec::new(), 0);
     let mut due = sources(view);
     while !due.is_empty() {
         let (came, stopped) = collect_from(args, open_box, &due, landing).await?;
         match asked {
             0 => settled = came,
-            _ => retold(&mut settled, came),
+            _ => replace_results(&mut settled, came),
         }
         if stopped {
             break;
@@ -166,11 +166,11 @@ async fn collect_from(
     open_box: &OpenBox,
     due: &[Source],
     landing: &Path,
-) -> anyhow::Result<(Vec<Settled>, bool)> {
+) -> anyhow::Result<(Vec<SubmissionResult>, bool)> {
     let me = open_box.state.mesh()?.name;
     let (own, others): (Vec<_>, Vec<_>) = due.iter().partition(|source| source.node == me);
-    let take = |arrival: &Arrival| {
-        let failed = take_own(arrival, landing).err()?;
+    let take = |arrival: &VerifiedReceipt| {
+        let failed = copy_own_data(arrival, landing).err()?;
         Some((arrival.stamp.value().number, failed.to_string()))
     };
     let unable: BTreeMap<u64, String> =
@@ -209,7 +209,7 @@ async fn fetch(
     let names: Vec<&str> = others.iter().map(|source| source.node.as_str()).collect();
     let hint = |text: String| display.note(text);
     let estimates = leg_estimates::ask(&open_box.state, &args.common.state_dir, &names, true, &hint).await;
-    let asked = |source: &&Source| Asked { node: source.node.clone(), paths: source.paths() };
+    let asked = |source: &&Source| SourceRequest { node: source.node.clone(), paths: source.paths() };
     let request = Request {
         exclude: vec![b"/part".to_vec()],
         layout: Some(Layout::Flat),
@@ -231,7 +231,7 @@ async fn fetch(
     Ok(recorder)
 }
 
-fn report(args: &Args, view: &View, settled: &[Settled]) -> anyhow::Result<()> {
+fn report(args: &Args, view: &View, settled: &[SubmissionResult]) -> anyhow::Result<()> {
     let failed = settled.iter().filter_map(|s| s.outcome.as_ref().err().map(|why| (s.number, why)));
     for (number, why) in failed.clone() {
         note!("thalweg: number {number}: {why}");

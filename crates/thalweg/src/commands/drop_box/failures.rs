@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use thalweg_dropbox::collect::{Settled, Source};
+use thalweg_dropbox::collect::{SubmissionResult, Source};
 use thalweg_gather::{Event, EventSink};
 
 /// Passes events on to the display, and keeps the reasons of failures.
@@ -41,7 +41,7 @@ impl FailureRecorder {
     }
 
     /// Adds the reason to each submission that was not received, if it is known.
-    pub fn explain(&self, settled: &mut [Settled], due: &[Source]) {
+    pub fn explain(&self, settled: &mut [SubmissionResult], due: &[Source]) {
         let reasons = self.reasons();
         let arrivals = due.iter().flat_map(|source| &source.arrivals);
         for arrival in arrivals {
@@ -50,7 +50,7 @@ impl FailureRecorder {
             let why = why.or_else(|| reasons.sources.get(node)).or(reasons.all.as_ref());
             let number = arrival.stamp.value().number;
             let own = settled.iter_mut().find(|one| one.number == number);
-            if let (Some(why), Some(Settled { outcome: Err(said), .. })) = (why, own) {
+            if let (Some(why), Some(SubmissionResult { outcome: Err(said), .. })) = (why, own) {
                 *said = format!("{said}: {why}");
             }
         }

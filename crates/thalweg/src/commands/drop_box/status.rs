@@ -5,7 +5,7 @@ use crate::commands::text::{aligned, counted, listed, say};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, process::ExitCode};
 use thalweg_console::note;
-use thalweg_dropbox::{LineError, Port, View};
+use thalweg_dropbox::{NodeChannelError, NodeAddress, View};
 use thalweg_mesh::State;
 use thalweg_node::config::DropBoxSection;
 use thalweg_units::ByteSize;
@@ -66,10 +66,10 @@ fn warn(state: &State, one: &DropBoxSection) {
         return;
     };
     for node in one.nodes.iter().chain(&one.destination) {
-        match roster.by_name(node).and_then(Port::of) {
+        match roster.by_name(node).and_then(NodeAddress::of_member) {
             None => note!("thalweg: box {name}: the roster has no node `{node}`"),
             Some(port) if port.addresses.is_empty() => {
-                note!("thalweg: box {name}: node {node}: {}", LineError::Unlisted);
+                note!("thalweg: box {name}: node {node}: {}", NodeChannelError::Unlisted);
             }
             Some(_) => {}
         }

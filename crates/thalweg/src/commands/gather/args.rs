@@ -19,7 +19,7 @@ use std::{
 use thalweg_gather::{
     MethodName,
     landing::{Fidelity, Layout},
-    run::{Asked, Via},
+    run::{SourceRequest, Via},
 };
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::{LegKind, Name, Tag, Terms};
@@ -214,14 +214,14 @@ impl Args {
     ///
     /// # Errors
     /// If an argument is not `NODE:/PATH`; the message says what to write instead.
-    pub fn sources(&self) -> anyhow::Result<Vec<Asked>> {
-        let mut sources: Vec<Asked> = Vec::new();
+    pub fn sources(&self) -> anyhow::Result<Vec<SourceRequest>> {
+        let mut sources: Vec<SourceRequest> = Vec::new();
         for what in &self.what {
             let (node, path) = node_and_path(what.as_bytes())
                 .with_context(|| format!("`{}`", what.to_string_lossy()))?;
             match sources.iter_mut().find(|source| source.node == node) {
                 Some(source) => source.paths.push(path),
-                None => sources.push(Asked { node, paths: vec![path] }),
+                None => sources.push(SourceRequest { node, paths: vec![path] }),
             }
         }
         Ok(sources)

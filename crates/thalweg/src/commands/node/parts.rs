@@ -218,7 +218,7 @@ impl Parts {
     ) -> anyhow::Result<Services> {
         let lending = self.lending(config, state)?;
         lending.spool().register(registry);
-        tasks.spawn(lending.spool().clone().keep());
+        tasks.spawn(lending.spool().clone().sweep_periodically());
         let boxes = self.drop_boxes(config, state)?;
         let files = self.files(&with_drop_box_offers(config, boxes.as_ref()), state, lending)?;
         files.register(registry);

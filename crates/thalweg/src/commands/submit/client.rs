@@ -4,7 +4,7 @@ use super::parts;
 use crate::commands::host::StateDir;
 use anyhow::{Context as _, bail};
 use std::sync::Arc;
-use thalweg_dropbox::{LineError, Port, Target};
+use thalweg_dropbox::{NodeChannelError, NodeAddress, Target};
 use thalweg_mesh::{State, StateError};
 use thalweg_net::{Ed25519, PrivateKey};
 use thalweg_units::{NodeId, likeness};
@@ -75,7 +75,7 @@ impl ClientMesh {
             Some((host, key)) => {
                 let key: NodeId = key.parse().context("the key after `#`")?;
                 let host: Destination = host.parse()?;
-                Port { key, addresses: vec![host] }
+                NodeAddress { key, addresses: vec![host] }
             }
             None if node.contains(':') => {
                 bail!(
@@ -87,7 +87,7 @@ impl ClientMesh {
         Ok(Target { drop_box, port })
     }
 
-    fn member(&self, node: &str, state_dir: &StateDir) -> anyhow::Result<Port> {
+    fn member(&self, node: &str, state_dir: &StateDir) -> anyhow::Result<NodeAddress> {
         let name: Name = node.parse()?;
         let state_arg = state_dir.argument();
         let Some(roster) = &self.members else {
@@ -105,11 +105,11 @@ impl ClientMesh {
                 }
             }
         };
-        let port = Port::of(member).with_context(|| {
+        let port = NodeAddress::of_member(member).with_context(|| {
             format!("member `{name}` runs no node: it joined with --no-daemon, as a client only")
         })?;
         if port.addresses.is_empty() {
-            bail!("node `{name}`: {}", LineError::Unlisted)
+            bail!("node `{name}`: {}", NodeChannelError::Unlisted)
         }
         Ok(port)
     }

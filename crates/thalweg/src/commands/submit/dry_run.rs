@@ -9,7 +9,7 @@ use std::{
 };
 use thalweg_base::sample::FailureSample;
 use thalweg_console::note;
-use thalweg_dropbox::{Target, nearest, new_draw};
+use thalweg_dropbox::{Target, find_nodes, new_draw};
 use thalweg_net::channel::Connector;
 use thalweg_units::WallTime;
 use thalweg_wire::bistro::{Refusal, Sheet};
@@ -66,7 +66,7 @@ async fn has_room(
     let Some(greatest) = open.map(|item| item.evidence.commitment.size).max() else {
         return Ok(true);
     };
-    let (offers, others) = nearest(connector, sheet, greatest, new_draw()?).await;
+    let (offers, others) = find_nodes(connector, sheet, greatest, new_draw()?).await;
     others.iter().for_each(|(name, why)| note!("thalweg: node {name}: {why}"));
     let has_room = !offers.is_empty();
     if !has_room {

@@ -23,7 +23,7 @@ use serde_json::json;
 use std::{cell::Cell, path::PathBuf, process::ExitCode};
 use thalweg_base::sample::FailureSample;
 use thalweg_console::{INTERRUPTED, note};
-use thalweg_dropbox::{ClientError, Line, Target};
+use thalweg_dropbox::{ClientError, NodeChannel, Target};
 use thalweg_net::channel::Connector;
 use thalweg_wire::{
     Signed, Signer as _,
@@ -194,7 +194,7 @@ impl Submitter<'_> {
         intents: &[Intent],
         is_sent: &Cell<bool>,
     ) -> Result<Stamps, ClientError> {
-        let mut line = Line::open(self.connector, &self.target.port).await?;
+        let mut line = NodeChannel::open(self.connector, &self.target.port).await?;
         is_sent.set(true);
         let stamps = self.target.commit(&mut line, self.identity.key.id(), intents).await;
         line.close().await;

@@ -15,7 +15,7 @@ use std::{
 };
 use thalweg_base::sample::FailureSample;
 use thalweg_console::note;
-use thalweg_dropbox::{ClientError, Line, Target, load_evidence};
+use thalweg_dropbox::{ClientError, NodeChannel, Target, load_evidence};
 use thalweg_net::channel::Connector;
 use thalweg_wire::{Signed, Signer as _, bistro::Sheet};
 
@@ -138,7 +138,7 @@ pub async fn ask_sheet(
     target: &Target,
     connector: &Connector,
 ) -> Result<Signed<Sheet>, ClientError> {
-    let mut line = Line::open(connector, &target.port).await?;
+    let mut line = NodeChannel::open(connector, &target.port).await?;
     let sheet = target.sheet(&mut line).await;
     line.close().await;
     sheet

@@ -5,7 +5,7 @@ use crate::commands::text::printable;
 use anyhow::{Context as _, bail};
 use std::path::{Path, PathBuf};
 use thalweg_dropbox::{
-    Target, begin_evidence, beside, load_evidence, new_keys, new_nonce, open_data,
+    Target, begin_evidence, path_beside, load_evidence, new_keys, new_nonce, open_data,
     save_evidence_in_turn,
 };
 use thalweg_units::NodeId;
@@ -287,7 +287,7 @@ fn check_replaceable(
 pub fn receipt_path(file: &Path, directory: Option<&Path>, suffix: &str) -> anyhow::Result<PathBuf> {
     let name = file.file_name().context("it is not a file")?;
     let own = file.parent().unwrap_or(Path::new(""));
-    beside(directory.unwrap_or(own), name, suffix).with_context(|| {
+    path_beside(directory.unwrap_or(own), name, suffix).with_context(|| {
         format!(
             "no name for its receipt: give a shorter directory with --receipts, or run the command \
              in the directory of the file (NAME{suffix})"

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use std::time::Duration;
 use thalweg_console::note;
 use thalweg_dropbox::{
-    Envelope, Line, Offer, PushError, Target, nearest, new_draw, open_data, push,
+    Envelope, NodeChannel, NodeOffer, PushError, Target, find_nodes, new_draw, open_data, push,
 };
 use thalweg_net::channel::Connector;
 use thalweg_wire::{
@@ -33,10 +33,10 @@ pub async fn send_all(items: &mut [Submission], target: &Target, connector: &Con
     };
     let committed = "the commitments are signed, but the destination does not say where to send \
                      the data; run the same command again to send it";
-    let mut line = Line::open(connector, &target.port).await.context(committed)?;
+    let mut line = NodeChannel::open(connector, &target.port).await.context(committed)?;
     let sheet = target.sheet(&mut line).await.context(committed)?;
     line.close().await;
-    let (mut offers, others) = nearest(connector, sheet.value(), greatest, new_draw()?).await;
+    let (mut offers, others) = find_nodes(connector, sheet.value(), greatest, new_draw()?).await;
     for (name, why) in &others {
         note!("thalweg: node {name}: {why}");
     }
@@ -58,7 +58,7 @@ pub async fn send_all(items: &mut [Submission], target: &Target, connector: &Con
 async fn send_one(
     item: &mut Submission,
     sheet: &Signed<Sheet>,
-    offers: &mut Vec<Offer>,
+    offers: &mut Vec<NodeOffer>,
     connector: &Connector,
 ) -> anyhow::Result<()> {
     let (Some(stamp), Some(nonce)) = (item.evidence.stamp.clone(), item.evidence.nonce) else {
@@ -99,7 +99,7 @@ async fn send_one(
             }
             Err(e) => {
                 item.why = Some(format!("node {}: {e}", offer.node.name));
-                let goes_on = matches!(e, PushError::Line(_)) && begun > reached;
+                let goes_on = matches!(e, PushError::Channel(_)) && begun > reached;
                 if goes_on {
                     sleep(RESUME_DELAY).await;
                 }
@@ -118,10 +118,10 @@ async fn send_one(
 
 /// Opens a new connection to the first node, because the old one still holds the rest of the last push. If that fails,
 /// removes the node and returns `false`.
-async fn reconnect(offers: &mut Vec<Offer>, connector: &Connector) -> bool {
+async fn reconnect(offers: &mut Vec<NodeOffer>, connector: &Connector) -> bool {
     let Some(first) = offers.first_mut() else { return false };
-    let port = thalweg_dropbox::Port::on(&first.node);
-    match Line::open(connector, &port).await {
+    let port = thalweg_dropbox::NodeAddress::from_sheet(&first.node);
+    match NodeChannel::open(connector, &port).await {
         Ok(line) => {
             first.line = line;
             true
