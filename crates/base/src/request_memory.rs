@@ -49,8 +49,10 @@ const BYTES: Bounds = Bounds { all: 128 << 20, each: 32 << 20, grace: None };
 static FOLLOWING: LazyLock<FairSlots<PeerKey>> = LazyLock::new(|| FairSlots::new(BYTES));
 
 /// Strangers have a separate budget, so that members' requests never wait for them.
-static REQUESTS: LazyLock<RequestBudgets> =
-    LazyLock::new(|| RequestBudgets { members: FairSlots::new(MEMBERS), strangers: FairSlots::new(STRANGERS) });
+static REQUESTS: LazyLock<RequestBudgets> = LazyLock::new(|| RequestBudgets {
+    members: FairSlots::new(MEMBERS),
+    strangers: FairSlots::new(STRANGERS),
+});
 
 /// The budgets of members and of strangers.
 #[derive(Debug)]
@@ -104,7 +106,10 @@ pub struct PartialMessage {
 ///
 /// # Errors
 /// If the connection fails.
-pub async fn begin(from: &mut (impl AsyncRead + Unpin), length: usize) -> io::Result<PartialMessage> {
+pub async fn begin(
+    from: &mut (impl AsyncRead + Unpin),
+    length: usize,
+) -> io::Result<PartialMessage> {
     let mut bytes = vec![0; length.min(FREE)];
     from.read_exact(&mut bytes).await?;
     Ok(PartialMessage { bytes, length })

@@ -64,9 +64,7 @@ impl FullCause {
     pub const fn advice(&self) -> &'static str {
         match self {
             Self::Bytes => "free some space",
-            Self::Inodes { .. } => {
-                "remove files there, or use a file system with more inodes"
-            }
+            Self::Inodes { .. } => "remove files there, or use a file system with more inodes",
         }
     }
 }
@@ -205,8 +203,10 @@ mod tests {
         assert!(said.contains("stay free"), "{said}");
         let large = StatVfs { f_blocks: 1 << 40, f_bavail: 1 << 18, ..all };
         let large = StatVfs { f_frsize: 4096, ..large };
-        assert!(matches!(KeepFree::Usual.shortage_in(&large, 1, 0), Some(Shortage::Bytes { kept, .. })
-            if kept.as_bytes() == USUAL_BYTES));
+        assert!(
+            matches!(KeepFree::Usual.shortage_in(&large, 1, 0), Some(Shortage::Bytes { kept, .. })
+            if kept.as_bytes() == USUAL_BYTES)
+        );
     }
 
     #[test]

@@ -15,7 +15,7 @@ use thalweg_experiment::{
     machine,
     plan::Plan,
     report::Report,
-    run::{self, RunResult, RunRequest},
+    run::{self, RunRequest, RunResult},
     schedule::{self, Options},
     table,
 };
@@ -246,14 +246,19 @@ fn committed(found: &PlanSource) -> anyhow::Result<Report> {
 
 /// The names of all committed results.
 fn all_committed() -> anyhow::Result<Vec<String>> {
-    let directory = library::directory().context("there is no directory `experiments` here or above")?;
+    let directory =
+        library::directory().context("there is no directory `experiments` here or above")?;
     let entries = fs::read_dir(directory.join("results"));
     let files = entries.into_iter().flatten().flatten().map(|entry| entry.path());
     let results = files.filter(|file| file.extension().is_some_and(|e| e == "json"));
     let mut names: Vec<String> =
         results.filter_map(|file| Some(file.file_stem()?.to_str()?.to_owned())).collect();
     names.sort();
-    anyhow::ensure!(!names.is_empty(), "there is no committed result in {}/results", directory.display());
+    anyhow::ensure!(
+        !names.is_empty(),
+        "there is no committed result in {}/results",
+        directory.display()
+    );
     Ok(names)
 }
 

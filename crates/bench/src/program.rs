@@ -10,8 +10,10 @@ use thalweg_lab::discover;
 /// When it is not there.
 pub fn product() -> anyhow::Result<PathBuf> {
     let found = discover::beside("thalweg");
-    found.context("cannot find the program `thalweg` in this program's directory; build both \
-         (`cargo build --release --workspace --bins`)")
+    found.context(
+        "cannot find the program `thalweg` in this program's directory; build both \
+         (`cargo build --release --workspace --bins`)",
+    )
 }
 
 /// The path of this program.

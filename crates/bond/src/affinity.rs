@@ -107,7 +107,10 @@ mod tests {
         let mut affinity = Affinity::new(Duration::from_secs(10));
         let at = |s: u64| Time::from_nanos(s * 1_000_000_000);
         affinity.record_connection("bank", 2, at(0));
-        assert_eq!((affinity.interfaces("bank", at(9)), affinity.interfaces("bank", at(10))), (vec![2], vec![]));
+        assert_eq!(
+            (affinity.interfaces("bank", at(9)), affinity.interfaces("bank", at(10))),
+            (vec![2], vec![])
+        );
         affinity.record_connection("bank", 2, at(20));
         affinity.release("bank", 3);
         affinity.release("shop", 2);

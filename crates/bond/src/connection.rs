@@ -81,7 +81,11 @@ impl fmt::Display for PickReason {
             }
             Self::Unknown => f.write_str("its rate is not known yet and assumed to be average"),
             Self::ShortestRoundTrip(rtt) => {
-                write!(f, "realtime traffic, and its round trip of {} ms is the shortest", rtt.as_millis())
+                write!(
+                    f,
+                    "realtime traffic, and its round trip of {} ms is the shortest",
+                    rtt.as_millis()
+                )
             }
         }
     }
@@ -114,7 +118,9 @@ impl ConnectionScheduler {
             return Some(Pick { interface: first.interface, why: PickReason::Only });
         }
         let pick = match self.method {
-            ConnectionMethod::OnlyOne => Pick { interface: first.interface, why: PickReason::First },
+            ConnectionMethod::OnlyOne => {
+                Pick { interface: first.interface, why: PickReason::First }
+            }
             ConnectionMethod::RoundRobin => self.turn(candidates),
             ConnectionMethod::WeightedRoundRobin => self.weighted(candidates),
             ConnectionMethod::MaximumThroughput if nature == Nature::Realtime => {
@@ -239,7 +245,10 @@ mod tests {
         // 1 MB takes 4 s on the fast interface, which is busy for 4 s already, and 16 s on the slow one.
         let two = [candidate(1, 2.0, 1_000_000), candidate(2, 0.5, 0)];
         let pick = scheduler.pick(&two, 1_000_000, Nature::Bulk).unwrap();
-        assert_eq!(pick, Pick { interface: 1, why: PickReason::Finish { seconds: 8.0, next: 16.0 } });
+        assert_eq!(
+            pick,
+            Pick { interface: 1, why: PickReason::Finish { seconds: 8.0, next: 16.0 } }
+        );
         // A short connection does: everything ends when the fast interface ends, and this connection ends sooner.
         let pick = scheduler.pick(&two, 10_000, Nature::Unknown).unwrap();
         assert_eq!(pick.interface, 2);

@@ -19,7 +19,11 @@ pub struct Offer {
 ///
 /// # Errors
 /// If not all bytes can arrive in time: the maximum share of each interface.
-pub fn cheapest_shares(offers: &[Offer], bytes: u64, within: Duration) -> Result<Vec<u64>, Vec<u64>> {
+pub fn cheapest_shares(
+    offers: &[Offer],
+    bytes: u64,
+    within: Duration,
+) -> Result<Vec<u64>, Vec<u64>> {
     let most =
         |offer: &Offer| offer.rate.bytes_in(within).as_bytes().min(offer.left.unwrap_or(u64::MAX));
     let mut order: Vec<usize> = (0..offers.len()).collect();
@@ -74,7 +78,10 @@ mod tests {
         let within = Duration::from_secs(10);
         assert_eq!(cheapest_shares(&offers, 5_000_000, within), Ok(vec![0, 5_000_000]));
         assert_eq!(cheapest_shares(&offers, 30_000_000, within), Ok(vec![20_000_000, 10_000_000]));
-        assert_eq!(cheapest_shares(&offers, 200_000_000, within), Err(vec![100_000_000, 10_000_000]));
+        assert_eq!(
+            cheapest_shares(&offers, 200_000_000, within),
+            Err(vec![100_000_000, 10_000_000])
+        );
         let capped = [offer(80.0, 5.0, Some(1000)), offer(8.0, 0.0, None)];
         assert_eq!(cheapest_shares(&capped, 30_000_000, within), Err(vec![1000, 10_000_000]));
     }

@@ -241,7 +241,10 @@ mod tests {
     #[test]
     fn chunks_beyond_the_limit_or_the_end_are_refused() {
         let mut reorder = Reorder::new(20);
-        assert_eq!(reorder.accept(15, text(15..21)), Err(ChunkError::Window { end: 21, limit: 20 }));
+        assert_eq!(
+            reorder.accept(15, text(15..21)),
+            Err(ChunkError::Window { end: 21, limit: 20 })
+        );
         let far = reorder.accept(u64::MAX - 1, text(0..4));
         assert_eq!(far, Err(ChunkError::Window { end: u64::MAX, limit: 20 }));
         assert_eq!(reorder.ends_at(10), Ok(()));

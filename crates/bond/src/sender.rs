@@ -176,7 +176,8 @@ impl Sender {
         let assignment = ChunkAssignment { link: link.id, sent: now, due };
         if chunk.offset >= self.assigned {
             self.assigned = chunk.end();
-            let flight = SentChunk { length: chunk.length, assignments: vec![assignment], again: false };
+            let flight =
+                SentChunk { length: chunk.length, assignments: vec![assignment], again: false };
             self.flights.insert(chunk.offset, flight);
             return;
         }

@@ -7,8 +7,8 @@
 use bytes::Bytes;
 use std::{collections::VecDeque, ops::Range, time::Duration};
 use thalweg_bond::{
-    Chunk, Link, LinkId, Reorder, SendAllowance, Sender, SenderSettings, StripeMethod, StripeScheduler,
-    Verdict, stripe::Load,
+    Chunk, Link, LinkId, Reorder, SendAllowance, Sender, SenderSettings, StripeMethod,
+    StripeScheduler, Verdict, stripe::Load,
 };
 use thalweg_units::{Rate, Time};
 
@@ -210,7 +210,9 @@ impl Stream {
                 Some(chunk) => {
                     let load = Load {
                         chunk: chunk.length.into(),
-                        backlog: self.room.expected_bytes(self.sender.backlog(), self.sender.arrived()),
+                        backlog: self
+                            .room
+                            .expected_bytes(self.sender.backlog(), self.sender.arrived()),
                         window: self.sender.window(),
                         waits: self.waits,
                     };

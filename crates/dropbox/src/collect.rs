@@ -2,8 +2,8 @@
 
 use super::{
     BoxFiles, BoxKey, EnvelopeError,
-    receipts::VerifiedReceipt,
     client::{path_beside, save_evidence},
+    receipts::VerifiedReceipt,
     view::View,
 };
 use rustix::{
@@ -101,7 +101,12 @@ pub struct SubmissionResult {
 
 /// Checks the data below `landing` against the commitment, decrypts it, and moves it to its name in `into`, with its
 /// receipt beside it. It is durable when [`sync`] has returned. Data that does not match is deleted.
-pub fn settle(arrival: &VerifiedReceipt, landing: &Path, into: &Path, key: &BoxKey) -> SubmissionResult {
+pub fn settle(
+    arrival: &VerifiedReceipt,
+    landing: &Path,
+    into: &Path,
+    key: &BoxKey,
+) -> SubmissionResult {
     let number = arrival.stamp.value().number;
     SubmissionResult { number, outcome: settled(arrival, landing, into, key) }
 }

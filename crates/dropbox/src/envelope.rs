@@ -78,7 +78,8 @@ impl Cipher {
     fn new(content: &[u8; 32]) -> io::Result<Self> {
         let key = |purpose| blake3::derive_key(purpose, content);
         let aead = UnboundKey::new(&CHACHA20_POLY1305, &key("thalweg 2026 bistro envelope data 1"));
-        let aead = LessSafeKey::new(aead.map_err(|_| io::Error::other("the cipher is not available"))?);
+        let aead =
+            LessSafeKey::new(aead.map_err(|_| io::Error::other("the cipher is not available"))?);
         Ok(Self { aead, nonces: key("thalweg 2026 bistro envelope nonce 1") })
     }
 
@@ -151,7 +152,8 @@ pub fn commit(
     client: &NodeId,
 ) -> io::Result<(Commitment, ContentHash)> {
     let cipher = Cipher::new(&keys.content)?;
-    let (mut committing, mut hasher) = (CommitmentHasher::new(nonce, client), blake3::Hasher::new());
+    let (mut committing, mut hasher) =
+        (CommitmentHasher::new(nonce, client), blake3::Hasher::new());
     committing.update(&head(keys));
     let (mut buffer, mut number) = (vec![0; PIECE], 0);
     loop {
@@ -203,7 +205,8 @@ impl<D: Read + Seek> Envelope<D> {
         content: ContentHash,
         commitment: &Commitment,
     ) -> io::Result<Self> {
-        let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "an envelope cannot have this size");
+        let wrong =
+            || io::Error::new(io::ErrorKind::InvalidInput, "an envelope cannot have this size");
         let size = content_size(commitment.size).ok_or_else(wrong)?;
         let cipher = Cipher::new(&keys.content)?;
         let part = head(&keys);

@@ -98,7 +98,11 @@ impl Journal {
     ///
     /// # Errors
     /// Returns a system error, or `InvalidData` if the file belongs to another owner.
-    pub fn open(path: &Path, head: &[u8], before: Option<&Path>) -> io::Result<(Self, JournalContent)> {
+    pub fn open(
+        path: &Path,
+        head: &[u8],
+        before: Option<&Path>,
+    ) -> io::Result<(Self, JournalContent)> {
         let found = read(path)?;
         if found.head.as_ref().is_some_and(|found| found != head) {
             let why = format!(

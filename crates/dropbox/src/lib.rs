@@ -13,7 +13,6 @@
 //!                        └────── gather ────────────────► destination: collect     (step 3)
 //! ```
 
-mod receipts;
 mod client;
 mod clock;
 pub mod collect;
@@ -21,36 +20,37 @@ mod envelope;
 mod files;
 mod journal;
 mod ledger;
-mod rate_limit;
 mod node_channel;
-mod served_box;
+mod node_timeout;
 mod outbox;
 mod promises;
+mod rate_limit;
+mod receipts;
 mod report;
 mod serve;
+mod served_box;
 mod settings;
 mod spool;
 mod strike;
-mod view;
-mod node_timeout;
 mod submitters;
+mod view;
 
-pub use receipts::{VerifiedReceipt, DeliveringNode};
 pub use client::{
-    ClientError, NodeOffer, PushError, Target, begin_evidence, path_beside, load_evidence, find_nodes,
-    new_draw, new_nonce, open_data, push, save_evidence_in_turn,
+    ClientError, NodeOffer, PushError, Target, begin_evidence, find_nodes, load_evidence, new_draw,
+    new_nonce, open_data, path_beside, push, save_evidence_in_turn,
 };
 pub use envelope::{BoxKey, Envelope, EnvelopeError, commit, new_keys, open};
 pub use files::BoxFiles;
 pub use ledger::Rules;
-pub use node_channel::{NodeChannel, NodeChannelError, NodeAddress};
+pub use node_channel::{NodeAddress, NodeChannel, NodeChannelError};
+pub use receipts::{DeliveringNode, VerifiedReceipt};
 pub use settings::Settings;
 pub use spool::SpoolCounts;
 pub use strike::strike;
 pub use view::{Collected, View};
 
 use futures_util::future::join_all;
-use served_box::{ServingNode, ServedBox};
+use served_box::{ServedBox, ServingNode};
 use std::{collections::BTreeMap, io, path::Path, sync::Arc};
 use thalweg_base::{clock::WallClock, costly::Turns, log::Log, throttle::Throttle};
 use thalweg_mesh::Membership;

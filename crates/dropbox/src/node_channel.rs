@@ -1,6 +1,6 @@
 //! A channel to a node that serves boxes.
 
-use super::node_timeout::{watch_connection, answer_timeout};
+use super::node_timeout::{answer_timeout, watch_connection};
 use std::{io, pin::pin, time::Duration};
 use thalweg_base::message;
 use thalweg_base::timeout::within;
@@ -74,7 +74,8 @@ impl NodeChannel {
     pub async fn open(connector: &Connector, port: &NodeAddress) -> Result<Self, NodeChannelError> {
         let (first, others) = port.addresses.split_first().ok_or(NodeChannelError::Unlisted)?;
         // The terms are for relays; nothing is relayed here.
-        let to = Hop::mesh(first.clone(), port.key, Terms::default()).with_other_addresses(others.to_vec());
+        let to = Hop::mesh(first.clone(), port.key, Terms::default())
+            .with_other_addresses(others.to_vec());
         let dialer = Dialer::with_identity(DialOptions::default(), connector.clone());
         let opened = dialer.channel(&Route::direct(), &to, Protocol::Submit).await;
         Ok(Self(opened.map_err(|e| NodeChannelError::Unreached(Box::new(e)))?))
@@ -89,7 +90,11 @@ impl NodeChannel {
     }
 
     /// Asks a node that may have to read this many bytes before it answers.
-    pub(super) async fn ask_about(&mut self, ask: &Ask, bytes: u64) -> Result<Answer, NodeChannelError> {
+    pub(super) async fn ask_about(
+        &mut self,
+        ask: &Ask,
+        bytes: u64,
+    ) -> Result<Answer, NodeChannelError> {
         message::write(&mut self.0, ask).await?;
         let read = message::read(&mut self.0, MAX_ANSWER);
         let answer = within(answer_timeout(bytes), "answer", read).await;

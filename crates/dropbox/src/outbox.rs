@@ -2,9 +2,9 @@
 
 use super::{
     ServiceState,
+    node_channel::{NodeAddress, NodeChannel},
     receipts::DeliveringNode,
-    node_channel::{NodeChannel, NodeAddress},
-    served_box::{ServedBox, BoxRole},
+    served_box::{BoxRole, ServedBox},
     spool::Spool,
 };
 use std::time::Duration;
@@ -89,7 +89,11 @@ impl ServiceState {
     }
 
     /// Checks that all these refusals are the destination's and for these receipts. Returns the first one.
-    fn check_denials(&self, one: &ServedBox, all: &[(StampId, Vec<u8>)]) -> Result<Refusal, String> {
+    fn check_denials(
+        &self,
+        one: &ServedBox,
+        all: &[(StampId, Vec<u8>)],
+    ) -> Result<Refusal, String> {
         let none = || "the destination is not in the roster".to_owned();
         let destination = self.destination_of(one).ok_or_else(none)?;
         let read =
@@ -115,7 +119,10 @@ impl ServiceState {
             line.close().await;
             Ok::<_, super::NodeChannelError>(answer)
         };
-        match timeout(PATIENCE, asked).await.map_err(|_| format!("no answer within {PATIENCE:?}"))? {
+        match timeout(PATIENCE, asked)
+            .await
+            .map_err(|_| format!("no answer within {PATIENCE:?}"))?
+        {
             Ok(Answer::Delivered(answers)) => Ok(answers),
             Ok(Answer::Refused(refusal)) => Err(refusal.to_string()),
             Ok(_) => Err("the destination's answer does not match the request".into()),

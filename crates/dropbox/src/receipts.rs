@@ -141,7 +141,8 @@ impl ReceiptRegister {
         };
         if !new.is_empty() {
             // `encode` adds a length, which the journal adds as well.
-            let record = |a: &&VerifiedReceipt| thalweg_wire::object::encode(&a.delivery)[4..].to_vec();
+            let record =
+                |a: &&VerifiedReceipt| thalweg_wire::object::encode(&a.delivery)[4..].to_vec();
             let written = self.journal.append(new.iter().map(record).collect()).await;
             written.map_err(|e| Refusal::Unable(format!("write the receipts: {e}")))?;
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

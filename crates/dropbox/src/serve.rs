@@ -2,7 +2,7 @@
 
 use super::{
     ServiceState,
-    receipts::{VerifiedReceipt, DeliveringNode},
+    receipts::{DeliveringNode, VerifiedReceipt},
     served_box::ServedBox,
     spool::{Push, push},
 };
@@ -148,13 +148,15 @@ impl ServiceState {
         IO: AsyncRead + AsyncWrite + Unpin,
     {
         let said = match ask {
-            Ask::Push { stamp, nonce, bytes } => match self.check_push(caller, &stamp, nonce, bytes) {
-                Ok(wanted) => {
-                    drop(turn);
-                    return self.receive_push(channel, wanted).await.map(|()| true);
+            Ask::Push { stamp, nonce, bytes } => {
+                match self.check_push(caller, &stamp, nonce, bytes) {
+                    Ok(wanted) => {
+                        drop(turn);
+                        return self.receive_push(channel, wanted).await.map(|()| true);
+                    }
+                    Err(refusal) => Err(refusal),
                 }
-                Err(refusal) => Err(refusal),
-            },
+            }
             Ask::Sheet(name) => self.sheet(caller, &name),
             Ask::Commit(name, intents) => self.commit(caller, &name, intents).await,
             Ask::Load(name) => self.load(caller, &name),
@@ -203,7 +205,10 @@ impl ServiceState {
         let one = self.accessible_box(caller, name)?;
         let records = one.records()?;
         if intents.len() > MOST_INTENTS {
-            let why = format!("{} commitments at once; at most {MOST_INTENTS} are allowed", intents.len());
+            let why = format!(
+                "{} commitments at once; at most {MOST_INTENTS} are allowed",
+                intents.len()
+            );
             return Err(Refusal::Forged(why));
         }
         one.rate_limit.take(caller.from, intents.len())?;
@@ -257,7 +262,9 @@ impl ServiceState {
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
-        let Ok(spool) = self.find_box(&wanted.drop_box).and_then(ServedBox::spool) else { return Ok(()) };
+        let Ok(spool) = self.find_box(&wanted.drop_box).and_then(ServedBox::spool) else {
+            return Ok(());
+        };
         push(spool, channel, wanted.push).await
     }
 
@@ -306,7 +313,9 @@ impl ServiceState {
             return Ok(arrivals.iter().map(|read| read.clone().map(drop)).collect());
         };
         match self.find_box(name).and_then(ServedBox::records) {
-            Ok(records) if records.nodes.contains(&sender.name) => records.store(sender, arrivals).await,
+            Ok(records) if records.nodes.contains(&sender.name) => {
+                records.store(sender, arrivals).await
+            }
             Ok(_) => never(Refusal::Forged(format!("`{}` is not a node of this box", sender.name))),
             Err(refusal) => never(refusal),
         }

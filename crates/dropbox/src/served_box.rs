@@ -2,9 +2,9 @@
 
 use super::{
     BoxFiles, DropBoxError, Rules,
-    receipts::{VerifiedReceipt, ReceiptRegister, DeliveringNode},
     ledger::Ledger,
     rate_limit::AddressLimits,
+    receipts::{DeliveringNode, ReceiptRegister, VerifiedReceipt},
     spool::Spool,
     submitters::AllowedSubmitters,
 };
@@ -74,7 +74,8 @@ impl ServedBox {
         let role = match &settings.destination {
             Some(destination) => BoxRole::Node(destination.clone()),
             None => {
-                let records = DestinationRecords::open(settings, &files, &name, host).map_err(failed)?;
+                let records =
+                    DestinationRecords::open(settings, &files, &name, host).map_err(failed)?;
                 takes_data = records.nodes.contains(host.name);
                 BoxRole::Destination(Box::new(records))
             }
@@ -84,7 +85,8 @@ impl ServedBox {
             true => Some(Spool::open(files, key, me, most).map_err(failed)?),
             false => None,
         };
-        let (submitters, rate_limit) = (AllowedSubmitters::from_settings(settings), AddressLimits::new(settings.max_rate));
+        let (submitters, rate_limit) =
+            (AllowedSubmitters::from_settings(settings), AddressLimits::new(settings.max_rate));
         let max_bytes = settings.max_bytes.as_bytes();
         Ok(Some(Self { name, submitters, rate_limit, role, spool, max_bytes }))
     }

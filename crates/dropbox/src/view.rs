@@ -1,10 +1,10 @@
 //! The operator's view of a box, read from its directory whether the daemon runs or not.
 
 use super::{
-    receipts::{self, VerifiedReceipt},
     files::BoxFiles,
     journal::{self, Journal},
     ledger,
+    receipts::{self, VerifiedReceipt},
     spool::{self, SpoolCounts},
     strike,
 };
@@ -212,7 +212,10 @@ mod tests {
         replace_results(&mut settled, vec![failed(1, "damaged")]);
         assert_eq!(settled[0].outcome.as_ref().unwrap_err(), "away; damaged");
         assert_eq!(asked(next_sources(&view, &settled, 2)), [("n3".into(), vec![1])]);
-        replace_results(&mut settled, vec![SubmissionResult { number: 1, outcome: Ok("a".into()) }]);
+        replace_results(
+            &mut settled,
+            vec![SubmissionResult { number: 1, outcome: Ok("a".into()) }],
+        );
         assert!(settled[0].outcome.is_ok() && next_sources(&view, &settled, 3).is_empty());
         assert_eq!(settled[1].outcome.as_ref().unwrap_err(), "away", "nobody else has it");
     }

@@ -73,9 +73,13 @@ impl Journal {
         let found = read(path)?;
         let opened = match &found {
             JournalContents::Nothing => JournalOpening::New,
-            JournalContents::Invalid => JournalOpening::PutAside("this version cannot read the old file"),
+            JournalContents::Invalid => {
+                JournalOpening::PutAside("this version cannot read the old file")
+            }
             JournalContents::Run(old) if old.finished => JournalOpening::New,
-            JournalContents::Run(_) if fresh => JournalOpening::PutAside("a fresh run was requested"),
+            JournalContents::Run(_) if fresh => {
+                JournalOpening::PutAside("a fresh run was requested")
+            }
             JournalContents::Run(old) => match (difference(&old.identity, identity), old.sound) {
                 (Some(why), _) => JournalOpening::PutAside(why),
                 (None, true) => JournalOpening::Resumed(old.rounds.len()),
@@ -83,7 +87,9 @@ impl Journal {
             },
         };
         let journal = match (found, &opened) {
-            (JournalContents::Run(old), JournalOpening::Resumed(_) | JournalOpening::Cut(_)) => Self::append_to(path, old)?,
+            (JournalContents::Run(old), JournalOpening::Resumed(_) | JournalOpening::Cut(_)) => {
+                Self::append_to(path, old)?
+            }
             (found, _) => Self::begin(path, identity, !matches!(found, JournalContents::Nothing))?,
         };
         Ok((journal, opened))
@@ -204,7 +210,9 @@ fn read(path: &Path) -> Result<JournalContents> {
 fn parse(bytes: &[u8]) -> Option<OldRun> {
     let mut lines = bytes.split_inclusive(|b| *b == b'\n');
     let first = lines.next()?;
-    let (check, Line::Begun(identity)) = good_line(first, LineCheck::default())? else { return None };
+    let (check, Line::Begun(identity)) = good_line(first, LineCheck::default())? else {
+        return None;
+    };
     let (rounds, good) = (vec![], first.len() as u64);
     let mut run = OldRun { identity, rounds, finished: false, sound: true, good, check };
     for line in lines {

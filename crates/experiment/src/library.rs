@@ -6,7 +6,7 @@ use crate::{
     machine,
     plan::Plan,
     report::Verdict,
-    run::{self, RunResult, RunRequest},
+    run::{self, RunRequest, RunResult},
     schedule::Options,
     table,
 };
@@ -204,7 +204,8 @@ pub fn run_embedded(text: &str, quick: bool, json: bool) -> Result<u8> {
 fn printed(plan: &Plan, finished: &RunResult, json: bool) -> Result<String> {
     if json {
         let text = serde_json::to_string_pretty(&finished.report);
-        return text.map_err(|e| ExperimentError::Other(format!("cannot serialise the report: {e}")));
+        return text
+            .map_err(|e| ExperimentError::Other(format!("cannot serialise the report: {e}")));
     }
     Ok(table::markdown(plan, &finished.report).trim_end().to_owned())
 }
@@ -323,7 +324,9 @@ mod tests {
             paper: None,
         };
         let message = conclusion(&[check(None)], Verdict::Holds);
-        assert!(message.contains("no check was evaluated: this only shows that the experiment runs"));
+        assert!(
+            message.contains("no check was evaluated: this only shows that the experiment runs")
+        );
         let message = conclusion(&[check(None), check(Some(true))], Verdict::Holds);
         assert!(message.contains("all evaluated checks hold"));
     }

@@ -92,7 +92,13 @@ impl Values {
         Ok(out)
     }
 
-    fn splice(&self, args: &[String], face: TextForm, depth: u32, out: &mut Vec<String>) -> Result<()> {
+    fn splice(
+        &self,
+        args: &[String],
+        face: TextForm,
+        depth: u32,
+        out: &mut Vec<String>,
+    ) -> Result<()> {
         for arg in args {
             match single_placeholder(arg).and_then(|name| self.0.get(name)) {
                 Some(Value::List(_)) if depth == DEPTH_MAX => return Err(cycle_error(arg)),
@@ -225,7 +231,10 @@ mod tests {
     #[test]
     fn values_are_nested_and_have_two_faces() {
         let v = values();
-        assert_eq!(v.render("{url} {scratch}", TextForm::Real).unwrap(), "http://server/x /tmp/abc");
+        assert_eq!(
+            v.render("{url} {scratch}", TextForm::Real).unwrap(),
+            "http://server/x /tmp/abc"
+        );
         assert_eq!(v.render("{scratch}/o", TextForm::Shown).unwrap(), "SCRATCH/o");
     }
 

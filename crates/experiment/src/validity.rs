@@ -36,7 +36,9 @@ pub fn out_of_bounds(plan: &Plan, arm: &ArmRecord) -> Option<String> {
     }
     let wanted = arm.wanted_congestion.as_ref()?;
     let other = arm.sockets.congestion_control.iter().find(|c| *c != wanted)?;
-    Some(format!("a connection used the congestion control {other}, but the plan requires {wanted}"))
+    Some(format!(
+        "a connection used the congestion control {other}, but the plan requires {wanted}"
+    ))
 }
 
 fn lateness_message(bounds: &Validity, arm: &ArmRecord) -> Option<String> {
@@ -62,8 +64,9 @@ fn missing_connections(plan: &Plan, rounds: &[RoundRecord]) -> Vec<String> {
         let mut own = rounds.iter().filter_map(|r| r.arm(&arm.name)).filter(done).peekable();
         own.peek().is_some() && own.all(|a| a.sockets.seen == 0)
     };
-    let why =
-        |arm: &Arm| format!("{}: its congestion control is unknown, because no socket was observed", arm.name);
+    let why = |arm: &Arm| {
+        format!("{}: its congestion control is unknown, because no socket was observed", arm.name)
+    };
     plan.arm.iter().filter(never).map(why).collect()
 }
 

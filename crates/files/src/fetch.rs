@@ -62,7 +62,9 @@ impl Lending {
         tokio::spawn(fresh.remote.close());
         let parts = filling.finish().await?;
         let ticket = match order.then {
-            Some(to) => Some(self.tickets.issue(owner.key(), to, TicketTarget::Spooled(order.id))?),
+            Some(to) => {
+                Some(self.tickets.issue(owner.key(), to, TicketTarget::Spooled(order.id))?)
+            }
             None => None,
         };
         let micros = began.elapsed().as_micros() as u64;
@@ -72,7 +74,11 @@ impl Lending {
 }
 
 /// Redeems all tickets and adds their parts to the entry.
-async fn redeem(remote: &mut Remote, order: &FetchOrder, filling: &mut Filling) -> Result<(), FetchFailure> {
+async fn redeem(
+    remote: &mut Remote,
+    order: &FetchOrder,
+    filling: &mut Filling,
+) -> Result<(), FetchFailure> {
     let node = remote.node().clone();
     let failed = |why: RemoteError| {
         let why = match why {

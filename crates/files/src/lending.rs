@@ -1,7 +1,7 @@
 //! What this node does for data that is relayed between members: tickets, the spool, and fetches for others.
 
 use super::{
-    spool::{SpoolReading, Spool},
+    spool::{Spool, SpoolReading},
     ticket::{TicketTarget, Tickets},
 };
 use crate::remote::Spares;
@@ -70,7 +70,9 @@ impl Lending {
                 let owner = self.membership.peer(&owner, self.membership.now());
                 Ok(RedeemedTicket::Files(owner.ok_or(Failure::Ticket)?, reads))
             }
-            TicketTarget::Spooled(id) => Ok(RedeemedTicket::Spooled(Box::new(self.spool.read(owner, id)?))),
+            TicketTarget::Spooled(id) => {
+                Ok(RedeemedTicket::Spooled(Box::new(self.spool.read(owner, id)?)))
+            }
         }
     }
 

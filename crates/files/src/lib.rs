@@ -13,7 +13,6 @@
 //!
 //! Collections and `send` are in `thalweg_gather`, which uses the fetching end.
 
-mod root;
 mod counts;
 mod delivery;
 mod exchange;
@@ -23,12 +22,13 @@ mod lending;
 mod list;
 mod offer;
 mod pattern;
-mod slots;
-mod sender;
 mod quota;
 mod read;
+mod root;
+mod sender;
 mod session;
 mod settings;
+mod slots;
 mod store;
 mod turns;
 
@@ -49,8 +49,8 @@ use counts::Counts;
 use futures_util::future::BoxFuture;
 use hashes::Hashes;
 use offer::Offers;
-use slots::Slots;
 use prometheus_client::registry::Registry;
+use slots::Slots;
 use std::{
     net::SocketAddr,
     path::Path,

@@ -3,8 +3,8 @@
 
 use super::{
     Requester,
-    root::{Root, failure, stat_in, modified, snapshot},
     pattern::{Excludes, MatchState, Pattern},
+    root::{Root, failure, modified, snapshot, stat_in},
     sender::{Buffer, DataSource, FillDeadline},
     session::peer_key,
 };
@@ -104,7 +104,11 @@ struct OpenDirectory {
 impl Listing {
     /// Lists these paths, with the metadata that `keep` requests. Rights are checked first, so no pattern is compiled
     /// for a peer that may read none of the paths.
-    pub fn new(requester: Requester, request: ListRequest, keep: Option<Keep>) -> Result<Self, Failure> {
+    pub fn new(
+        requester: Requester,
+        request: ListRequest,
+        keep: Option<Keep>,
+    ) -> Result<Self, Failure> {
         let may = |requested: &Vec<u8>| {
             requester.offers().readable(&requester.member, object::base(requested)).is_ok()
         };
@@ -255,7 +259,10 @@ impl Listing {
             buffer.append_reply(&Reply::Entries(part));
             return true;
         };
-        describer.new_owners().into_iter().for_each(|owners| buffer.append_reply(&Reply::Owners(owners)));
+        describer
+            .new_owners()
+            .into_iter()
+            .for_each(|owners| buffer.append_reply(&Reply::Owners(owners)));
         buffer.append_reply(&Reply::Described(part.into_iter().map(Described).collect()));
         true
     }

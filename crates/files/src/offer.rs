@@ -201,7 +201,12 @@ impl SharedDirectory {
         let bytes = path.as_os_str().as_bytes();
         let bytes = bytes.strip_suffix(b"/").unwrap_or(bytes);
         let quota = Arc::new(Quota::new(bytes.to_vec(), Limits::default()));
-        Ok(Self { path: bytes.to_vec(), members: members.to_vec(), may: StoreRights::default(), quota })
+        Ok(Self {
+            path: bytes.to_vec(),
+            members: members.to_vec(),
+            may: StoreRights::default(),
+            quota,
+        })
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::{
     Requester,
-    root::{Root, failure, snapshot},
     hashes::{FilePart, HashClaim, Lookup},
+    root::{Root, failure, snapshot},
     sender::{Buffer, CHUNK, DataSource, FillDeadline},
     session::peer_key,
 };

@@ -221,7 +221,9 @@ pub(super) fn failure(path: &[u8], e: Errno) -> Failure {
         Errno::LOOP => format!("{path}: it is a symbolic link, or a loop of symbolic links"),
         Errno::ISDIR => format!("{path}: it is a directory"),
         Errno::INVAL => format!("{path}: it is not a regular file"),
-        Errno::NOSYS => "the node's kernel is older than Linux 5.6, which is needed to open files safely".into(),
+        Errno::NOSYS => {
+            "the node's kernel is older than Linux 5.6, which is needed to open files safely".into()
+        }
         e => format!("{path}: {}", io::Error::from(e)),
     })
 }

@@ -3,9 +3,9 @@
 use super::{
     Requester, ServiceState, delivery,
     list::Listing,
-    slots::Slot,
-    sender::{self, Buffers, DataSource, message, wait_until_closed},
     read::FileReading,
+    sender::{self, Buffers, DataSource, message, wait_until_closed},
+    slots::Slot,
     spool::Visit,
     store::{PartialFile, ReceivedPiece},
 };
@@ -19,8 +19,8 @@ use std::{
 use thalweg_base::{
     budget::PeerKey,
     costly,
-    request_memory::{self, Body, Charge},
     log::Event,
+    request_memory::{self, Body, Charge},
     timeout,
 };
 use thalweg_mesh::MeshPeer;
@@ -169,7 +169,12 @@ impl Session {
                 };
                 let Body { bytes, charge: _charge } = body;
                 let entry = entry.0;
-                self.store(requester, ReceivedPiece { into, entry, rules, from, bytes, check }, owners).await
+                self.store(
+                    requester,
+                    ReceivedPiece { into, entry, rules, from, bytes, check },
+                    owners,
+                )
+                .await
             }
             Request::Held { into, entry } => {
                 let held = move || requester.shared.inbox.stored_ranges(&requester, &into, &entry);
@@ -455,7 +460,8 @@ impl Session {
     /// # Errors
     /// The channel's errors.
     pub async fn send_source<S: DataSource>(&mut self, source: S) -> io::Result<S> {
-        let (source, sent) = sender::send_source(&mut self.channel, source, &mut self.buffers).await?;
+        let (source, sent) =
+            sender::send_source(&mut self.channel, source, &mut self.buffers).await?;
         self.sent += sent;
         self.shared.counts.sent.inc_by(sent);
         Ok(source)

@@ -6,13 +6,13 @@
 
 use super::{
     Requester,
-    root::{Root, failure, modified, display_path},
     delivery::{
-        self, PathClaims, DirectoryId, Keys, Obstacle, PathKey, Protected, TemporaryNames, depth_of,
-        directory_id, metadata_of, is_protected, open_up, xattr_bytes,
+        self, DirectoryId, Keys, Obstacle, PathClaims, PathKey, Protected, TemporaryNames,
+        depth_of, directory_id, is_protected, metadata_of, open_up, xattr_bytes,
     },
     offer::StoreRights,
-    quota::{QuotaCharge, Quota},
+    quota::{Quota, QuotaCharge},
+    root::{Root, display_path, failure, modified},
 };
 use rustix::{fs::Stat, io::Errno};
 use std::{
@@ -257,7 +257,11 @@ impl Inbox {
         self.kept_ranges(requester, &target)
     }
 
-    fn kept_ranges(&self, requester: &Requester, target: &Target) -> Result<Vec<(u64, u64)>, Failure> {
+    fn kept_ranges(
+        &self,
+        requester: &Requester,
+        target: &Target,
+    ) -> Result<Vec<(u64, u64)>, Failure> {
         let size = target.snapshot.size;
         let missing = self.missing(requester, target)?.unwrap_or_else(|| whole(size));
         let mut held = Vec::new();
@@ -345,7 +349,12 @@ fn another(path: &[u8]) -> Failure {
     ))
 }
 
-fn open(requester: &Requester, key: &PartKey, target: &Target, piece: &ReceivedPiece) -> Result<Part, Failure> {
+fn open(
+    requester: &Requester,
+    key: &PartKey,
+    target: &Target,
+    piece: &ReceivedPiece,
+) -> Result<Part, Failure> {
     let attributes = metadata_of(&piece.entry, piece.rules, target.may).attributes;
     let holes = piece.entry.more.as_ref().and_then(|more| more.holes.as_ref());
     let path = target.on_disk();
@@ -368,11 +377,17 @@ fn open(requester: &Requester, key: &PartKey, target: &Target, piece: &ReceivedP
 
 impl PartialFile {
     /// Writes a piece. Returns true if the file is now complete and has its final name.
-    fn write(&self, requester: &Requester, piece: &ReceivedPiece, may: StoreRights) -> Result<bool, Failure> {
+    fn write(
+        &self,
+        requester: &Requester,
+        piece: &ReceivedPiece,
+        may: StoreRights,
+    ) -> Result<bool, Failure> {
         let mut stage = self.lock();
         let Stage::Open(work) = &mut *stage else { return Ok(true) };
         let part = &mut work.part;
-        part.write_from(requester.member.name.as_str(), piece.from, &piece.bytes).map_err(refused)?;
+        part.write_from(requester.member.name.as_str(), piece.from, &piece.bytes)
+            .map_err(refused)?;
         if !part.missing().is_empty() {
             return Ok(false);
         }

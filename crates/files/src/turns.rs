@@ -34,7 +34,9 @@ mod tests {
         let turns = Turns::default();
         let [one, other] = ["a", "b"].map(|name| turns.for_member(&name.parse().unwrap()));
         let held = one.try_lock_owned().unwrap();
-        assert!(turns.for_member(&"a".parse().unwrap()).try_lock().is_err() && other.try_lock().is_ok());
+        assert!(
+            turns.for_member(&"a".parse().unwrap()).try_lock().is_err() && other.try_lock().is_ok()
+        );
         drop(held);
         assert!(turns.for_member(&"a".parse().unwrap()).try_lock().is_ok());
     }

@@ -21,21 +21,21 @@
 //! [`Emission`]. A receiver with several parents that keep their symbols requests them through a [`Pull`]; the source
 //! announces different symbols to such receivers first ([`AnnouncementScheduler`]).
 
+mod announcements;
 pub mod codec;
 pub mod digest;
 mod emission;
 mod geometry;
 mod have;
 mod pull;
-mod announcements;
 mod ring;
 
+pub use announcements::{AnnouncementScheduler, ChildConnectionId};
 pub use emission::{Emission, EmissionSettings, SenderShare};
 pub use geometry::{
     CHUNK_BYTES, Geometry, GeometryError, MAX_BLOCK_BYTES, MAX_BLOCK_SYMBOLS, MAX_LENGTH,
     MAX_REPAIR_SYMBOLS, MAX_SYMBOL_BYTES, MAX_SYMBOLS, MIN_SYMBOL_BYTES, SymbolId,
 };
 pub use have::{HaveSet, RangeError};
-pub use pull::{ReceiptOutcome, ParentId, ParentStatus, Pull, PullProgress, PullSettings};
-pub use announcements::{AnnouncementScheduler, ChildConnectionId};
+pub use pull::{ParentId, ParentStatus, Pull, PullProgress, PullSettings, ReceiptOutcome};
 pub use ring::{ChildId, ChildStatus, RING_BYTES, Ring, RingError, SharedBytes, pages_known};

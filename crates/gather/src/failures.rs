@@ -1,7 +1,7 @@
 //! Reports failed files: for each reason the first ones by name, and the number of the others.
 
 use super::{Event, EventSink};
-use thalweg_base::sample::{UnlistedFailures, FailureSample};
+use thalweg_base::sample::{FailureSample, UnlistedFailures};
 use thalweg_wire::mesh::Name;
 
 /// A failed file: its source, its printable path, and the reason.

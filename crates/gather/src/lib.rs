@@ -17,8 +17,8 @@ mod event;
 mod failures;
 pub mod fluid;
 mod forecast;
-mod idle_remotes;
 mod grid;
+mod idle_remotes;
 pub mod landing;
 mod method;
 mod method_name;
@@ -32,12 +32,12 @@ mod work;
 pub use collect_context::CollectContext;
 
 pub use event::{
-    Changes, Event, EventSink, FileListed, Outcome, Progress, SharedBottleneck, SourceProgress, SourceTotals,
-    NodeStorage, Totals,
+    Changes, Event, EventSink, FileListed, NodeStorage, Outcome, Progress, SharedBottleneck,
+    SourceProgress, SourceTotals, Totals,
 };
 pub use forecast::{Forecast, ForecastError, ForecastInput, Plan, PlannedPath, PricePoint};
-pub use idle_remotes::IdleRemotes;
 pub use grid::choose as choose_grid;
+pub use idle_remotes::IdleRemotes;
 
 pub use method::Method;
 pub use method_name::{MethodName, MethodNameError};

@@ -1,10 +1,10 @@
 //! The destination of a download: the file's name, its part, the output.
 
 use super::{
-    GetError, AttemptError, Target,
+    AttemptError, GetError, Target,
+    metadata::Metadata,
     output::ObjectIdentity,
     run::{Run, blocking},
-    metadata::Metadata,
     store::Store,
 };
 use std::{
@@ -28,7 +28,11 @@ impl Run<'_> {
     ///
     /// # Errors
     /// If the server gives no file name and the URL contains none.
-    pub(super) fn target(&self, metadata: &Metadata, url: &HttpUrl) -> Result<Option<PathBuf>, AttemptError> {
+    pub(super) fn target(
+        &self,
+        metadata: &Metadata,
+        url: &HttpUrl,
+    ) -> Result<Option<PathBuf>, AttemptError> {
         match &self.request.target {
             Target::File(file) => Ok(Some(file.clone())),
             Target::Output(_) => Ok(None),
@@ -97,7 +101,8 @@ impl Run<'_> {
         // If the object is only sent whole, the rest of a file cannot be requested.
         let adopt = self.request.adopt && key.length().is_some();
         if self.request.adopt && !adopt && self.attempts == 1 {
-            let why = "the server does not support ranges, so the existing file cannot be continued";
+            let why =
+                "the server does not support ranges, so the existing file cannot be continued";
             self.sink.event(&Event::Restarted { why: why.to_owned() });
         }
         let batch = self.request.batch;

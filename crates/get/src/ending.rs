@@ -1,7 +1,7 @@
 //! The end of a download: its bytes are kept, or verified, repaired if necessary, and published.
 
 use super::{
-    GetError, AttemptError, Outcome, PathError, Stop, Target,
+    AttemptError, GetError, Outcome, PathError, Stop, Target,
     output::ObjectIdentity,
     repair,
     resource::Resource,

@@ -370,7 +370,11 @@ fn wait_for(wait: &Option<Duration>) -> String {
 
 /// Formats the authentication schemes that a server accepts.
 fn wanted(schemes: &[String]) -> String {
-    if schemes.is_empty() { String::new() } else { format!(" (accepted schemes: {})", schemes.join(", ")) }
+    if schemes.is_empty() {
+        String::new()
+    } else {
+        format!(" (accepted schemes: {})", schemes.join(", "))
+    }
 }
 
 /// Advice for a status, if its meaning is not obvious.

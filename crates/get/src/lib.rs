@@ -26,21 +26,23 @@
 //! answers with another object is dropped and named. If ranges or versions cannot be used, the whole object is fetched
 //! with one plain `GET` (`run::Mode`, decision 0090).
 
+mod call_memory;
 mod cookies;
 mod destination;
 mod digest_login;
 mod discovery;
 mod ending;
 mod error;
-mod output;
 mod http;
+mod http_settings;
 mod idle_connections;
-mod call_memory;
 mod many;
+mod metadata;
 mod meter;
 mod multipart;
 pub mod netrc;
 mod outcome;
+mod output;
 mod paths;
 mod ranged;
 mod repair;
@@ -48,12 +50,10 @@ mod request;
 mod resource;
 mod retry_after;
 mod run;
-mod metadata;
 mod server;
 mod store;
 mod targets;
 mod version;
-mod http_settings;
 mod whole_object;
 mod worker;
 
@@ -62,10 +62,10 @@ pub use idle_connections::IdleConnections;
 
 pub use many::{ManyOptions, ManySink, Tally, many};
 pub use outcome::{Outcome, Phases};
-pub use request::{PricedPath, Output, Request, Target, CostDeadline};
+pub use request::{CostDeadline, Output, PricedPath, Request, Target};
 pub use retry_after::MAX_WAIT;
 
-pub use http_settings::{Credentials, HttpVersion, HttpSettings};
+pub use http_settings::{Credentials, HttpSettings, HttpVersion};
 
 use cookies::Cookies;
 use digest_login::DigestLogins;

@@ -5,9 +5,9 @@
 
 use super::{
     Advice, GetError, GetFailed, Outcome, Request, Stop, Target, advised,
+    call_memory::{CorruptPaths, DIRECT, Origins, SmallFileTimes},
     cookies::Cookies,
     digest_login::DigestLogins,
-    call_memory::{CorruptPaths, DIRECT, Origins, SmallFileTimes},
     server::Servers,
     targets::Targets,
 };
@@ -271,7 +271,8 @@ mod tests {
     fn a_failed_download_still_records_who_altered_bytes() {
         let dir = tempfile::tempdir().unwrap();
         let history = Mutex::new(History::open(&dir.path().join("history.json")));
-        let how = ManyOptions { parallel: NonZeroUsize::MIN, fail_early: false, history: Some(&history) };
+        let how =
+            ManyOptions { parallel: NonZeroUsize::MIN, fail_early: false, history: Some(&history) };
         let mut call = Call::new(&how, &NoSink);
         let blame = |path: &str| (path.to_owned(), "why".to_owned());
         let failed = GetFailed {

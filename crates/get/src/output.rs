@@ -1,6 +1,6 @@
 //! Writes an object's bytes to the user's output, while they arrive or at the end.
 
-use super::{GetError, AttemptError, Output, Stop};
+use super::{AttemptError, GetError, Output, Stop};
 use std::{
     io,
     sync::{
@@ -271,7 +271,8 @@ mod tests {
     async fn an_attempt_waits_for_the_writes_of_the_previous_one() {
         let bytes = b"the bytes of the object";
         let slow = Arc::new(Slow::default());
-        let flow = OutputWriter::new(Arc::clone(&slow) as Arc<dyn Output>, watch::Sender::new(false));
+        let flow =
+            OutputWriter::new(Arc::clone(&slow) as Arc<dyn Output>, watch::Sender::new(false));
         let part = part(bytes);
         let start = || {
             let (_, prefix) = watch::channel(bytes.len() as u64);

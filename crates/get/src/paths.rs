@@ -2,7 +2,7 @@
 
 use super::{
     resource::Resource,
-    worker::{PathConnection, Message, Order, Report, DownloadState, Start, Worker},
+    worker::{DownloadState, Message, Order, PathConnection, Report, Start, Worker},
 };
 use std::{
     num::NonZeroU32,
@@ -58,7 +58,11 @@ enum PathStage {
 impl Paths {
     /// Starts all paths. The first path begins as `first` says; each mirror's first path asks what the mirror's object
     /// is; the others connect.
-    pub(super) fn start(shared: Arc<DownloadState>, candidates: &[Candidate], first: Start) -> Self {
+    pub(super) fn start(
+        shared: Arc<DownloadState>,
+        candidates: &[Candidate],
+        first: Start,
+    ) -> Self {
         let (sender, reports) = mpsc::channel(REPORTS);
         let mut urls = vec![shared.url.clone()];
         let slots = candidates.iter().map(|c| Slot::new(c, &mut urls)).collect();

@@ -5,7 +5,7 @@
 //! witness's bytes replace them, and the whole file is verified again. Each byte is fetched again at most once.
 
 use super::{
-    GetError, AttemptError, PathError, Stop,
+    AttemptError, GetError, PathError, Stop,
     ending::verify,
     paths::Paths,
     resource::Resource,
@@ -172,7 +172,11 @@ impl Repair<'_, '_> {
     }
 
     /// Fetches the suspect's bytes from one witness after the other until all are compared.
-    async fn compare(&mut self, suspect: &Suspect, found: &mut Comparison) -> Result<(), AttemptError> {
+    async fn compare(
+        &mut self,
+        suspect: &Suspect,
+        found: &mut Comparison,
+    ) -> Result<(), AttemptError> {
         let mut left = suspect.ranges.clone();
         for witness in self.witnesses(suspect) {
             match self.ask(&witness, &mut left, found).await {
@@ -212,7 +216,8 @@ impl Repair<'_, '_> {
         let patience = self.run.request.patience;
         while !left.is_empty() {
             let report = timeout(patience, paths.next()).await;
-            let (message, _) = report.map_err(|_| WitnessError::Path(PathError::Silent(patience)))?;
+            let (message, _) =
+                report.map_err(|_| WitnessError::Path(PathError::Silent(patience)))?;
             match message.report {
                 Report::Data(at, data) | Report::Verified(at, data) => {
                     let end = at + data.len() as u64;

@@ -1,6 +1,6 @@
 //! The request for a download.
 
-use super::{IdleConnections, HttpSettings};
+use super::{HttpSettings, IdleConnections};
 use hyper::HeaderMap;
 use std::{
     collections::BTreeMap,

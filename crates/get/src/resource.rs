@@ -2,10 +2,10 @@
 
 use super::{
     PathError,
+    metadata::Metadata,
     multipart::Multipart,
     retry_after::retry_after,
-    metadata::Metadata,
-    version::{VersionNames, Version, read_validator},
+    version::{Version, VersionNames, read_validator},
 };
 use hyper::{
     HeaderMap, StatusCode,
@@ -69,7 +69,13 @@ impl WholeObject {
     pub(super) fn to_resource(&self) -> Option<Resource> {
         let length = self.length.filter(|n| *n > 0)?;
         let (validator, names) = (self.validator.clone(), self.names.clone());
-        Some(Resource { url: self.url.clone(), length, validator, names, metadata: self.metadata.clone() })
+        Some(Resource {
+            url: self.url.clone(),
+            length,
+            validator,
+            names,
+            metadata: self.metadata.clone(),
+        })
     }
 }
 

@@ -2,14 +2,14 @@
 
 use super::{
     Advice, GetError, PathError, Phases, Request, Stop, Target,
-    discovery::{Discovery, DiscoveredObject, Trust},
+    discovery::{DiscoveredObject, Discovery, Trust},
+    metadata::Metadata,
     output::{OutputWriter, WriterThread},
     paths::Paths,
     ranged,
     resource::Resource,
-    metadata::Metadata,
     whole_object,
-    worker::{HEAD, DownloadState, Start},
+    worker::{DownloadState, HEAD, Start},
 };
 use std::{
     collections::BTreeMap,
@@ -147,7 +147,8 @@ impl<'a> Run<'a> {
                         return Err(GetError::Paths(vec![(path, *error)]));
                     }
                     broke += 1;
-                    let why = format!("{path}: {error}; the file can only be fetched from the start");
+                    let why =
+                        format!("{path}: {error}; the file can only be fetched from the start");
                     self.sink.event(&Event::Restarted { why });
                     whole_object::pause(broke, stop).await?;
                     continue;
@@ -188,7 +189,11 @@ impl<'a> Run<'a> {
         };
     }
 
-    pub(super) async fn attempt(&mut self, trust: Trust, stop: &mut Stop) -> Result<(), AttemptError> {
+    pub(super) async fn attempt(
+        &mut self,
+        trust: Trust,
+        stop: &mut Stop,
+    ) -> Result<(), AttemptError> {
         self.attempts += 1;
         let first = self.first_question().await?;
         let is_plain = self.mode == Mode::Plain;
@@ -331,7 +336,13 @@ impl<'a> Run<'a> {
         self.request.paths.iter().map(|p| p.name.clone()).collect()
     }
 
-    pub(super) fn started(&self, part: &Part, url: String, metadata: &Metadata, total_bytes: Option<u64>) {
+    pub(super) fn started(
+        &self,
+        part: &Part,
+        url: String,
+        metadata: &Metadata,
+        total_bytes: Option<u64>,
+    ) {
         let job = part.job().id;
         let target = match &self.request.target {
             Target::Output(output) => output.path().unwrap_or(part.target()),
@@ -355,7 +366,8 @@ impl<'a> Run<'a> {
         }
         // On a restart the user has already been told.
         if part.discarded() && self.attempts == 1 {
-            let why = "nothing proves that the kept bytes belong to this version of the file".to_owned();
+            let why =
+                "nothing proves that the kept bytes belong to this version of the file".to_owned();
             self.sink.event(&Event::Restarted { why });
         }
     }
@@ -368,6 +380,7 @@ where
     F: FnOnce() -> Result<T, PartError> + Send + 'static,
 {
     let done = spawn_blocking(work).await;
-    let done = done.map_err(|e| AttemptError::Failed(GetError::System(std::io::Error::other(e))))?;
+    let done =
+        done.map_err(|e| AttemptError::Failed(GetError::System(std::io::Error::other(e))))?;
     done.map_err(|e| AttemptError::Failed(e.into()))
 }

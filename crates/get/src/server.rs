@@ -152,7 +152,8 @@ mod tests {
     #[test]
     fn the_number_of_origins_is_bounded() {
         let mut servers = Servers::default();
-        (0..2 * MAX_ORIGINS).for_each(|i| servers.traits_of(&format!("http://h{i}:80")).versions_failed());
+        (0..2 * MAX_ORIGINS)
+            .for_each(|i| servers.traits_of(&format!("http://h{i}:80")).versions_failed());
         assert_eq!(servers.0.len(), MAX_ORIGINS);
         let first = servers.traits_of("http://h0:80");
         assert!(first.has_unsteady_versions() && !first.is_never_steady());

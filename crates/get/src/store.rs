@@ -1,6 +1,6 @@
 //! Passes a download's bytes to its part.
 
-use super::{GetError, AttemptError};
+use super::{AttemptError, GetError};
 use bytes::Bytes;
 use std::time::Duration;
 use thalweg_part::{Part, PartError, WriteFailed, Writer};
@@ -55,7 +55,8 @@ impl Store {
         part: Part,
         names: Vec<String>,
     ) -> Result<(Self, watch::Receiver<u64>), AttemptError> {
-        let writer = Writer::spawn(part, names).map_err(|e| AttemptError::Failed(GetError::System(e)))?;
+        let writer =
+            Writer::spawn(part, names).map_err(|e| AttemptError::Failed(GetError::System(e)))?;
         let prefix = writer.prefix();
         Ok((Self::Writer(writer), prefix))
     }

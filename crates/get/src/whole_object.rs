@@ -1,9 +1,9 @@
 //! Downloads an object with one answer, because the server ignores ranges or does not state the length.
 
 use super::{
-    GetError, AttemptError, PathError, Request, Run, Stop,
-    output::ObjectIdentity,
+    AttemptError, GetError, PathError, Request, Run, Stop,
     meter::{INTERVAL, Meter},
+    output::ObjectIdentity,
     resource::WholeObject,
     store::Store,
     worker::Body,

@@ -119,7 +119,10 @@ pub fn receive<T: DeserializeOwned>(
     while line.last() != Some(&b'\n') {
         let n = receive_some(stream, &mut buffer, &mut fds)?;
         if n == 0 || line.len() + n > max {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the lab closed the connection"));
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the lab closed the connection",
+            ));
         }
         line.extend_from_slice(&buffer[..n]);
     }

@@ -56,7 +56,11 @@ mod tests {
         assert_eq!(planned_rate(8e6, day, None), 8e6);
         assert_eq!(planned_rate(8e6, day, spare(3.0, Bound::Exact, 5)), 3e6);
         assert_eq!(planned_rate(8e6, day, spare(30.0, Bound::Exact, 5)), 30e6);
-        assert_eq!(planned_rate(8e6, hour / 20, spare(3.0, Bound::Exact, 5)), 8e6, "TCP spoke later");
+        assert_eq!(
+            planned_rate(8e6, hour / 20, spare(3.0, Bound::Exact, 5)),
+            8e6,
+            "TCP spoke later"
+        );
         assert_eq!(planned_rate(8e6, day, spare(3.0, Bound::Exact, 61)), 8e6, "too long ago");
     }
 

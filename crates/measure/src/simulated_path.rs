@@ -1,7 +1,7 @@
 //! A simulated path for the estimators' tests: one queue with a constant service rate and cross traffic.
 
 use crate::{
-    estimators::{Estimator, Finding, Step, EstimatorError},
+    estimators::{Estimator, EstimatorError, Finding, Step},
     train::{Flight, OVERHEAD, Stamp, Tally, Train},
 };
 use rand_core::{Rng as _, SeedableRng as _};
@@ -167,7 +167,10 @@ impl SimulatedPath {
     }
 
     /// Sends one train of the tool; `Some`: the tool is done, with this result.
-    pub fn send_next_train(&mut self, tool: &mut dyn Estimator) -> Option<Result<Vec<Finding>, EstimatorError>> {
+    pub fn send_next_train(
+        &mut self,
+        tool: &mut dyn Estimator,
+    ) -> Option<Result<Vec<Finding>, EstimatorError>> {
         match tool.next() {
             Step::Done(result) => Some(result),
             Step::Send { train, after } => {
@@ -180,7 +183,10 @@ impl SimulatedPath {
     }
 
     /// Runs the tool to its end; returns its result and the time it took.
-    pub fn run(&mut self, tool: &mut dyn Estimator) -> (Result<Vec<Finding>, EstimatorError>, Duration) {
+    pub fn run(
+        &mut self,
+        tool: &mut dyn Estimator,
+    ) -> (Result<Vec<Finding>, EstimatorError>, Duration) {
         let began = self.now;
         loop {
             if let Some(result) = self.send_next_train(tool) {

@@ -157,7 +157,13 @@ impl Keys {
         self.node.as_ref().unwrap_or(&self.client)
     }
 
-    fn request(&self, token: &Token, name: Name, wish: &JoinOptions, clock: &WallClock) -> JoinRequest {
+    fn request(
+        &self,
+        token: &Token,
+        name: Name,
+        wish: &JoinOptions,
+        clock: &WallClock,
+    ) -> JoinRequest {
         let node = self.node.as_ref().map(|key| key.id());
         let binding = ClientBinding { mesh: token.mesh, node, token: token.secret.hash() };
         JoinRequest {

@@ -199,7 +199,10 @@ impl Membership {
     }
 
     /// Ends when the roster lacks any of these keys or is not valid; never otherwise.
-    pub fn wait_for_removal_of_any(&self, keys: Vec<NodeId>) -> impl Future<Output = ()> + Send + use<> {
+    pub fn wait_for_removal_of_any(
+        &self,
+        keys: Vec<NodeId>,
+    ) -> impl Future<Output = ()> + Send + use<> {
         let membership = self.clone();
         async move {
             let left = |roster: &Roster| keys.iter().any(|key| roster.by_key(key).is_none());

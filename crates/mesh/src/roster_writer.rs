@@ -73,11 +73,9 @@ impl RosterWriter {
     pub fn take(&self, signed: &[u8]) -> Result<OfferOutcome, RosterError> {
         let offered = self.membership.publish(signed)?;
         match self.wake.try_send(()) {
-            Err(TrySendError::Disconnected(())) => {
-                Err(self.membership.0.keep_error()(io::Error::other(
-                    "the thread that stores the roster has ended",
-                )))
-            }
+            Err(TrySendError::Disconnected(())) => Err(self.membership.0.keep_error()(
+                io::Error::other("the thread that stores the roster has ended"),
+            )),
             _ => Ok(offered),
         }
     }

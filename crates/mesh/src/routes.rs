@@ -246,7 +246,8 @@ impl Names<'_> {
         let member = roster.by_name(name).ok_or_else(unknown)?;
         let key = member.node.ok_or_else(|| RouteNameError::NoNode(name.clone()))?;
         let addresses = member.addresses.split_first();
-        let (first, others) = addresses.ok_or_else(|| RouteNameError::NoNodeAddress(name.clone()))?;
+        let (first, others) =
+            addresses.ok_or_else(|| RouteNameError::NoNodeAddress(name.clone()))?;
         let hop = Hop::mesh(first.clone(), key, Terms::default());
         Ok(hop.with_other_addresses(others.to_vec()).named(name.clone()))
     }

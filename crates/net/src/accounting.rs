@@ -43,7 +43,8 @@ pub trait Account: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// If the connection may move nothing more.
-    fn poll_permission(&mut self, way: ByteDirection, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+    fn poll_permission(&mut self, way: ByteDirection, cx: &mut Context<'_>)
+    -> Poll<io::Result<()>>;
 
     /// Records that the owner read or wrote `bytes`, with the kernel's present counters if they are available.
     fn moved(&mut self, bytes: usize, counts: Option<&TcpInfo>);

@@ -94,7 +94,8 @@ pub struct LegEstimate {
 impl Legs {
     /// Watches a connection between these ends. An end that is no member is not watched.
     pub fn watch(&self, client: Option<Name>, destination: Option<Name>) -> ConnectionObserver {
-        let leg = |to: Option<Name>| to.and_then(|to| ObservedLeg::new(self.clone(), to)).map(Mutex::new);
+        let leg =
+            |to: Option<Name>| to.and_then(|to| ObservedLeg::new(self.clone(), to)).map(Mutex::new);
         ConnectionObserver { client: leg(client), destination: leg(destination) }
     }
 

@@ -44,7 +44,7 @@ pub mod splice;
 pub mod tcp;
 pub mod tls;
 
-pub use accounting::{Account, Bookkeeper, AccountEntry, ByteDirection};
+pub use accounting::{Account, AccountEntry, Bookkeeper, ByteDirection};
 pub use carrier::{CarriedStream, Carrier, EgressChoice, OpeningStream};
 pub use closed_on_drop::ClosedOnDrop;
 pub use dial::{
@@ -54,13 +54,13 @@ pub use dial::{
 pub use hpke::{DecryptionKey, HPKE_TAG, encrypt_to};
 pub use identity::{Ed25519, KeyError, PrivateKey};
 pub use interfaces::{
-    Changes, Interface, UnusableReason, RouteAnswer, Survey, InterfaceWish, interface_for, internet_interface,
-    interfaces, internet_interfaces, leads, own_addresses, source_for, survey,
+    Changes, Interface, InterfaceWish, RouteAnswer, Survey, UnusableReason, interface_for,
+    interfaces, internet_interface, internet_interfaces, leads, own_addresses, source_for, survey,
 };
 pub use peer::Peer;
 pub use resolve::{NameSources, resolve};
 pub use ride_network::RideNetwork;
-pub use route::{Hop, MAX_HOPS, Medium, Route, RouteError, RelayProtocol};
+pub use route::{Hop, MAX_HOPS, Medium, RelayProtocol, Route, RouteError};
 pub use sock_diag::{socket_inode, socket_user};
 pub use stream::{Monitor, Stream};
 pub use sys::retransmits_within;

@@ -1,6 +1,6 @@
 //! The transport of a dialed stream: a TCP connection, or layers over one.
 
-use crate::{Account, CarriedStream, TcpInfo, ByteDirection, channel::Channel, tcp};
+use crate::{Account, ByteDirection, CarriedStream, TcpInfo, channel::Channel, tcp};
 use socket2::SockRef;
 use std::{
     io,
@@ -171,8 +171,14 @@ impl TcpLeg {
         Arc::try_unwrap(tcp).map_err(|tcp| Self { tcp, account: None })
     }
 
-    fn poll_permission(&mut self, way: ByteDirection, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.account.as_mut().map_or(Poll::Ready(Ok(())), |account| account.poll_permission(way, cx))
+    fn poll_permission(
+        &mut self,
+        way: ByteDirection,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.account
+            .as_mut()
+            .map_or(Poll::Ready(Ok(())), |account| account.poll_permission(way, cx))
     }
 
     fn moved(&mut self, bytes: usize) {

@@ -4,7 +4,7 @@ use crate::{
     Caller, Database, Event, OracleError, Refusal,
     error::about,
     limits::{JoinGate, OPEN_TOKENS},
-    registry::{Access, Actor, SignedRoster, Registry, later},
+    registry::{Access, Actor, Registry, SignedRoster, later},
     store::{TokenRow, Write},
 };
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
@@ -80,8 +80,9 @@ impl Admission {
         let mut write = self.registry.begin().await?;
         let now = self.registry.now();
         if write.open_tokens(now).await? >= OPEN_TOKENS {
-            let why =
-                format!("{OPEN_TOKENS} tokens are open, which is the limit; wait until some expire");
+            let why = format!(
+                "{OPEN_TOKENS} tokens are open, which is the limit; wait until some expire"
+            );
             return Err(Refusal::Full(why).into());
         }
         let members = write.members().await?;
@@ -145,7 +146,9 @@ impl Admission {
             token: request.secret.hash(),
         };
         if *signed.value() != bound {
-            return Err(Refusal::Keys("the client key's signature is for another mesh, node or token"));
+            return Err(Refusal::Keys(
+                "the client key's signature is for another mesh, node or token",
+            ));
         }
         if key != request.node.unwrap_or(client) {
             return Err(Refusal::Keys("the connection is not authenticated with the joining key"));
@@ -307,7 +310,11 @@ enum TokenVerdict {
 }
 
 /// Checks that the name and the keys are free and that the mesh is not full.
-async fn check_conflicts(write: &mut Write<'_>, member: &Member, token: &TokenRow) -> Result<(), OracleError> {
+async fn check_conflicts(
+    write: &mut Write<'_>,
+    member: &Member,
+    token: &TokenRow,
+) -> Result<(), OracleError> {
     if let Some(name) = token.name.as_ref().filter(|name| **name != member.name) {
         return Err(Refusal::TokenName(name.clone()).into());
     }
@@ -382,12 +389,18 @@ fn implausible(host: &Host, caller: Option<&Caller>) -> Option<&'static str> {
     let inner = address_class::embedded(ip).map(IpAddr::from);
     iter::once(ip).chain(inner).find_map(|ip| match address_class::classify(ip)? {
         Class::Metadata => Some("this is a cloud's metadata service, not a host"),
-        Class::Unspecified => Some("this is the unspecified address; give one that other hosts can \
-                                    reach"),
+        Class::Unspecified => Some(
+            "this is the unspecified address; give one that other hosts can \
+                                    reach",
+        ),
         Class::Multicast => Some("this is a multicast address; give the address of one host"),
-        Class::LinkLocal => Some("this is a link-local address; give one that other hosts can reach"),
-        Class::Loopback if !here => Some("only this host can reach it; give one that other hosts \
-                                          can reach"),
+        Class::LinkLocal => {
+            Some("this is a link-local address; give one that other hosts can reach")
+        }
+        Class::Loopback if !here => Some(
+            "only this host can reach it; give one that other hosts \
+                                          can reach",
+        ),
         _ => None,
     })
 }

@@ -2,8 +2,8 @@
 
 use crate::{
     Caller, OracleError, Refusal,
-    limits::{BODY, FIRST_TIME, GRACE, HEAD_TIME, STRANGER_TIME},
     connection_limit::ConnectionPermit,
+    limits::{BODY, FIRST_TIME, GRACE, HEAD_TIME, STRANGER_TIME},
 };
 use axum::{
     Extension, Router,
@@ -119,6 +119,9 @@ async fn evicted(place: Option<&ConnectionPermit>) -> bool {
 }
 
 fn crowded_out() -> io::Error {
-    io::Error::new(io::ErrorKind::QuotaExceeded, "the connection was idle, and another one needed \
-                                                  its place")
+    io::Error::new(
+        io::ErrorKind::QuotaExceeded,
+        "the connection was idle, and another one needed \
+                                                  its place",
+    )
 }

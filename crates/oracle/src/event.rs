@@ -98,8 +98,11 @@ impl fmt::Display for Event {
             Self::CopyIgnored(why) => write!(f, "the copy of the roster is not used: {why}"),
             Self::Trouble(why) => write!(f, "{why}; the last roster is still served"),
             Self::Elected(term) => write!(f, "elected to schedule, term {term}"),
-            Self::Deposed(term) => write!(f, "no longer schedules measurements, term {term} has \
-                                              ended"),
+            Self::Deposed(term) => write!(
+                f,
+                "no longer schedules measurements, term {term} has \
+                                              ended"
+            ),
             Self::Measuring(event) => event.fmt(f),
             Self::Ahead { name, has, ours } => write!(
                 f,

@@ -3,8 +3,8 @@
 use crate::{
     Config, Database, OracleError, Refusal, Server,
     admission::admissible,
-    roster_copy,
     registry::{DatabaseMarker, SignedRoster, file, file_error, sign_next},
+    roster_copy,
     store::{Store, Write},
 };
 use std::{

@@ -37,7 +37,8 @@ pub(crate) const STRANGERS: ConnectionBounds = ConnectionBounds { all: 64, each:
 pub(crate) const TURNED_AWAY: ConnectionBounds = STRANGERS;
 /// Connections of members. Each member may have its daemon's, its commands', and some that broke unnoticed, of about 20
 /// kB each. The total is that times the most members, so no member can take another's.
-pub(crate) const MEMBERS: ConnectionBounds = ConnectionBounds { all: 16 * Roster::MAX_MEMBERS, each: 16, once: false };
+pub(crate) const MEMBERS: ConnectionBounds =
+    ConnectionBounds { all: 16 * Roster::MAX_MEMBERS, each: 16, once: false };
 /// The time limit for the head of a request on a connection for joining, and for its body.
 pub(crate) const FIRST_TIME: Duration = Duration::from_secs(5);
 /// How long an evicted connection may take to write its last answer.

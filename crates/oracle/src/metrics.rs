@@ -64,11 +64,22 @@ fn encode(to: &mut DescriptorEncoder<'_>, now: &MeasureCounts, is_elected: bool)
     )?)?;
     counter(to, ("thalweg_oracle_orders", "Measurements ordered"), now.ordered)?;
     let lost = [("expired", now.expired), ("failed", now.failed)];
-    family(to, ("thalweg_oracle_orders_lost", "Ordered measurements that expired or failed, by \
-                                               reason"), "why", &lost)?;
+    family(
+        to,
+        (
+            "thalweg_oracle_orders_lost",
+            "Ordered measurements that expired or failed, by \
+                                               reason",
+        ),
+        "why",
+        &lost,
+    )?;
     let verdicts = [("agreed", now.agreed), ("disputed", now.disputed), ("sole", now.sole)];
-    let descriptor = ("thalweg_oracle_measurements", "Measurements by verdict: both ends agreed, \
-                                                      both ends disagreed, only one end reported");
+    let descriptor = (
+        "thalweg_oracle_measurements",
+        "Measurements by verdict: both ends agreed, \
+                                                      both ends disagreed, only one end reported",
+    );
     family(to, descriptor, "verdict", &verdicts)?;
     let least = ("thalweg_oracle_lower_bounds", "Measurements that are lower bounds");
     counter(to, least, now.at_least)?;
@@ -78,7 +89,12 @@ fn encode(to: &mut DescriptorEncoder<'_>, now: &MeasureCounts, is_elected: bool)
         ("repeated", now.repeated),
         ("refused", now.refused),
     ];
-    family(to, ("thalweg_oracle_reports", "Reports other than ordered measurements, by kind"), "kind", &reports)?;
+    family(
+        to,
+        ("thalweg_oracle_reports", "Reports other than ordered measurements, by kind"),
+        "kind",
+        &reports,
+    )?;
     counter(to, ("thalweg_oracle_measured_bytes", "Bytes moved by measurements"), now.bytes)?;
     gauge(to, ("thalweg_oracle_estimates", "Estimates in the table"), now.estimates as f64)?;
     gauge(to, ("thalweg_oracle_legs", "Legs in the last ranking"), now.legs as f64)?;

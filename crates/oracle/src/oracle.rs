@@ -5,11 +5,11 @@ use crate::{
     admission::Admission,
     api,
     connection::ConnectionTerms,
+    connection_limit::{ConnectionLimit, Party},
     election::{Election, ElectionState},
     founding,
     limits::{self, KeyCounts, RequestRate},
     measure::{MeasuringService, Scheduler},
-    connection_limit::{ConnectionLimit, Party},
     registry::Registry,
     streams::Streams,
 };
@@ -312,7 +312,9 @@ impl Oracle {
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         match self.inner.strangers.enter(Party::network(&caller)) {
-            Some(place) => ConnectionTerms::single_request(router, place).serve(stream, caller).await,
+            Some(place) => {
+                ConnectionTerms::single_request(router, place).serve(stream, caller).await
+            }
             None => self.turn_away(stream, caller).await,
         }
     }

@@ -4,7 +4,7 @@
 //! then copied. A database that is behind the newest signed roster first receives that roster's members.
 
 use crate::{
-    Caller, Config, Database, Event, OracleError, DatabaseName, Refusal,
+    Caller, Config, Database, DatabaseName, Event, OracleError, Refusal,
     admission::admissible,
     roster_copy,
     sightings::Sightings,
@@ -227,7 +227,10 @@ impl Registry {
 
     /// Signs, commits and publishes, in this order, so that nobody sees a version that could be assigned to another
     /// roster after a crash.
-    pub(crate) async fn publish(&self, mut write: Write<'_>) -> Result<Arc<SignedRoster>, OracleError> {
+    pub(crate) async fn publish(
+        &self,
+        mut write: Write<'_>,
+    ) -> Result<Arc<SignedRoster>, OracleError> {
         let newest = sign_next(&mut write, &self.key, &self.config).await?;
         write.commit().await?;
         self.set_due(false);
@@ -317,11 +320,14 @@ impl Registry {
             return;
         }
         let (path, kept) = (self.path(file::COPY), newest.clone());
-        let done = tokio::task::spawn_blocking(move || roster_copy::write(&path, &kept.bytes)).await;
+        let done =
+            tokio::task::spawn_blocking(move || roster_copy::write(&path, &kept.bytes)).await;
         match done.map_err(std::io::Error::other).and_then(|done| done) {
             Ok(()) => *copied = newest.roster.version,
-            Err(error) => self.emit(&Event::Trouble(format!("cannot save the copy of the roster: \
-                                                             {error}"))),
+            Err(error) => self.emit(&Event::Trouble(format!(
+                "cannot save the copy of the roster: \
+                                                             {error}"
+            ))),
         }
     }
 
@@ -434,7 +440,11 @@ pub(crate) fn read_signed(bytes: Vec<u8>, key: &PrivateKey) -> Result<SignedRost
 
 /// Replaces the database's members with the roster's. A member missing from the roster was revoked after the backup.
 /// Open tokens become void, because they may have been used since.
-async fn restore(write: &mut Write<'_>, newest: &SignedRoster, now: WallTime) -> Result<(), OracleError> {
+async fn restore(
+    write: &mut Write<'_>,
+    newest: &SignedRoster,
+    now: WallTime,
+) -> Result<(), OracleError> {
     for member in write.members().await? {
         if newest.roster.by_name(&member.name) != Some(&member) {
             write.remove(&member.name, now).await?;

@@ -121,11 +121,13 @@ mod tests {
             ("--numeric-ids: a name of both hosts", &numeric, 1000, 1000),
             ("--numeric-ids: an id that is another user's here", &numeric, 1001, 1001),
         ] {
-            let numbers = IdMap::from_lookups(owners, |name| find(HERE, name), |name| find(HERE, name));
+            let numbers =
+                IdMap::from_lookups(owners, |name| find(HERE, name), |name| find(HERE, name));
             assert_eq!((numbers.user(there), numbers.group(there)), (here, here), "{what}");
         }
         let users_only = Owners { groups: Vec::new(), ..by_name };
-        let numbers = IdMap::from_lookups(&users_only, |name| find(HERE, name), |name| find(HERE, name));
+        let numbers =
+            IdMap::from_lookups(&users_only, |name| find(HERE, name), |name| find(HERE, name));
         assert_eq!(
             (numbers.user(1000), numbers.group(1000)),
             (2000, 1000),

@@ -6,14 +6,13 @@ mod tests;
 use crate::{
     Attributes, PartError, PartKey, PartReader, Ranges,
     background::BackgroundCheckpoint,
-    digest, holes,
-    journal::{self, JournalContents, Journal, Record, new_name},
+    digest, final_name, holes,
+    journal::{self, Journal, JournalContents, Record, new_name},
     mark, mode,
-    parked::{ParkedPart, FileState},
+    parked::{FileState, ParkedPart},
     part_files::{self, PartFiles},
     reader,
-    runs::{Runs, DeliveredBytes},
-    final_name,
+    runs::{DeliveredBytes, Runs},
     whole_digests::WholeDigests,
 };
 use rustix::{fs::copy_file_range, io::Errno};
@@ -522,7 +521,9 @@ impl Part {
     }
 
     pub(crate) fn sync(&mut self, how: fn(&File) -> std::io::Result<()>) -> Result<(), PartError> {
-        self.poison_on_error(|part| how(&part.file).map_err(PartError::io("sync", &part.files.part)))
+        self.poison_on_error(|part| {
+            how(&part.file).map_err(PartError::io("sync", &part.files.part))
+        })
     }
 
     /// Does work that must succeed for anything later to be trusted.
@@ -653,7 +654,8 @@ impl Part {
 
     /// Whether [`verify_to_publish`](Self::verify_to_publish) neither reads the file nor waits.
     pub(crate) fn is_quickly_proven(&self) -> bool {
-        self.checkpoint_thread.is_none() && (self.key.digests().is_empty() || self.verified.is_some())
+        self.checkpoint_thread.is_none()
+            && (self.key.digests().is_empty() || self.verified.is_some())
     }
 
     /// Does the first step of publication: proves that all bytes are right. A part with a wrong digest is removed.
@@ -678,7 +680,12 @@ impl Part {
 
     /// Gives the synced file its final name. If that fails, the bytes are journaled.
     pub(crate) fn give_final_name(&mut self) -> Result<(), PartError> {
-        let shown = final_name::rename_to_target(&self.files, &self.file, &self.key, self.attributes.as_ref());
+        let shown = final_name::rename_to_target(
+            &self.files,
+            &self.file,
+            &self.key,
+            self.attributes.as_ref(),
+        );
         let Err(error) = shown else { return Ok(()) };
         // The journal may be another process's too, like the part.
         let ours = part_files::is_name_of(&self.files.part, &self.file)?;
@@ -798,7 +805,11 @@ impl Part {
     }
 
     /// Restores a parked part, with the same `file`.
-    pub(super) fn unpark(files: PartFiles, file: LockedFile, parked: ParkedPart) -> Result<Self, PartError> {
+    pub(super) fn unpark(
+        files: PartFiles,
+        file: LockedFile,
+        parked: ParkedPart,
+    ) -> Result<Self, PartError> {
         let mut part = Self::empty(files, file, parked.key, parked.job, parked.batch);
         let reopen = |check| Journal::reopen(&part.files.journal, check);
         part.journal = parked.journal.map(reopen).transpose()?;

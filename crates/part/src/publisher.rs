@@ -70,10 +70,12 @@ impl Publisher {
     /// bytes were lost.
     pub async fn publish(&self, mut part: Part, length: u64) -> PublishResult {
         let lost = part.target().to_owned();
-        let lost = || PartError::io("publish", &lost)(io::Error::other("the publishing thread died"));
+        let lost =
+            || PartError::io("publish", &lost)(io::Error::other("the publishing thread died"));
         if !part.is_quickly_proven() {
             // Other parts should not wait while this one is read.
-            let proven = spawn_blocking(move || part.verify_to_publish(length).map(|()| part)).await;
+            let proven =
+                spawn_blocking(move || part.verify_to_publish(length).map(|()| part)).await;
             part = proven.unwrap_or_else(|_| Err(lost()))?;
         }
         self.queued(part, None, length).await
@@ -101,7 +103,8 @@ impl Publisher {
             let queue = Arc::clone(&self.queue);
             spawn_blocking(move || publish_all(&queue));
         }
-        let lost = || PartError::io("publish", &lost)(io::Error::other("the publishing thread died"));
+        let lost =
+            || PartError::io("publish", &lost)(io::Error::other("the publishing thread died"));
         published.await.unwrap_or_else(|_| Err(lost()))
     }
 
@@ -118,7 +121,8 @@ impl Publisher {
 fn publish_all(queue: &Mutex<Queue>) {
     let mut named = Vec::new();
     while let Some(group) = next_group(queue, named.is_empty()) {
-        let mut ready: Vec<ProvenPart> = group.into_iter().filter_map(UnpublishedPart::prove).collect();
+        let mut ready: Vec<ProvenPart> =
+            group.into_iter().filter_map(UnpublishedPart::prove).collect();
         let mut renamed = Vec::new();
         while let Some(first) = ready.first() {
             let device = device(&first.part);

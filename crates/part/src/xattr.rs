@@ -100,7 +100,12 @@ pub fn differ(file: impl AsFd, wanted: &[Xattr], keep: Keep, origin: AttributeOr
 ///
 /// # Errors
 /// The system's error; the other attributes are set.
-pub fn put(file: impl AsFd, wanted: &[Xattr], keep: Keep, origin: AttributeOrigin) -> Result<(), Errno> {
+pub fn put(
+    file: impl AsFd,
+    wanted: &[Xattr],
+    keep: Keep,
+    origin: AttributeOrigin,
+) -> Result<(), Errno> {
     let path = path_of(&file);
     let is_meant = |name: &[u8]| is_kept(name, keep, origin);
     let meant: BTreeMap<&[u8], &[u8]> =

@@ -1,6 +1,8 @@
 //! A [`PathChooser`] that uses the results of earlier transfers of this host.
 
-use super::chooser::{Candidates, PathRace, Content, DIRECT, LATER, PathChooser, PathReport, PathAttempt};
+use super::chooser::{
+    Candidates, Content, DIRECT, LATER, PathAttempt, PathChooser, PathRace, PathReport,
+};
 use crate::{
     candidates::{MAX_CANDIDATES, candidates},
     history::History,

@@ -14,7 +14,9 @@ use thiserror::Error;
 /// The answer from there (a router's page, a cloud's credentials) was never meant to become a file, and the request
 /// alone may do harm. A URL that the user gave may lead anywhere.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("it leads to {to}, and {ip} is a {class} address; give that URL itself if this is intended")]
+#[error(
+    "it leads to {to}, and {ip} is a {class} address; give that URL itself if this is intended"
+)]
 pub struct InwardRedirect {
     to: Host,
     ip: IpAddr,
@@ -40,7 +42,11 @@ pub fn check(to: &Host, ip: IpAddr, given: &[IpAddr]) -> Result<(), InwardRedire
 ///
 /// Checks the address that was dialled, not one that a name had a moment ago. The addresses of the user's own URL are
 /// resolved only if they matter.
-pub async fn check_peer(to: &Host, peer: IpAddr, given: &Destination) -> Result<(), InwardRedirect> {
+pub async fn check_peer(
+    to: &Host,
+    peer: IpAddr,
+    given: &Destination,
+) -> Result<(), InwardRedirect> {
     if given.host == *to || reach(peer).is_none() {
         return Ok(());
     }

@@ -9,12 +9,12 @@
 //! oracle    ─► estimates rates and round trips of legs   ─┘   Overlay ─► plans of collections, casts
 //! ```
 
-pub mod history_chooser;
 pub mod candidates;
 pub mod chooser;
 pub mod detours;
 pub mod estimates;
 pub mod history;
+pub mod history_chooser;
 pub mod inward_redirect;
 pub mod overlay;
 pub mod table;

@@ -1,7 +1,8 @@
 //! Answers that the proxy makes itself.
 
 use super::{
-    body::Reply, request_scanner::LineError, state::ConnectError, target::TargetError, upstream::UpstreamError,
+    body::Reply, request_scanner::LineError, state::ConnectError, target::TargetError,
+    upstream::UpstreamError,
 };
 use bytes::Bytes;
 use http_body_util::Full;

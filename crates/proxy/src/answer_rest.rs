@@ -7,8 +7,8 @@
 
 use super::{
     body::Outgoing,
-    state::ProxyState,
     split::Object,
+    state::ProxyState,
     upstream::{RepeatableRequest, UpstreamAnswer, request_by_another_interface},
 };
 use hyper::{
@@ -105,7 +105,8 @@ impl AnswerRest {
             (Arc::clone(&self.shared), Arc::clone(&self.program), self.to.clone());
         let (request, object, by) = (self.request(got), self.object.clone(), self.by);
         Box::pin(async move {
-            let answered = request_by_another_interface(&shared, &program, &to, request, by).await?;
+            let answered =
+                request_by_another_interface(&shared, &program, &to, request, by).await?;
             if is_rest(&answered.response, &object, got) {
                 return Some(answered);
             }

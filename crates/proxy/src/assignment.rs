@@ -7,7 +7,7 @@ use super::{
 use std::{future::pending, num::NonZeroU32, sync::Arc, time::Duration};
 use thalweg_net::pump::Moved;
 use thalweg_net::{Monitor, Route};
-use thalweg_paths::chooser::{PathRace, PathAttempt};
+use thalweg_paths::chooser::{PathAttempt, PathRace};
 use thalweg_uplinks::interfaces::{Client, Lane, Lanes, Passage};
 use thalweg_wire::Destination;
 use tokio::time::sleep;
@@ -27,7 +27,11 @@ impl ProxyState {
     ///
     /// # Errors
     /// The settings leave no interface.
-    pub(super) async fn assign_interfaces(&self, client: &Client, to: &Destination) -> Result<Lanes, ConnectError> {
+    pub(super) async fn assign_interfaces(
+        &self,
+        client: &Client,
+        to: &Destination,
+    ) -> Result<Lanes, ConnectError> {
         let Some(uplinks) = &self.uplinks else { return Ok(Lanes::Free) };
         match uplinks.assign(client, to).await {
             Lanes::Nowhere => Err(ConnectError::Interfaces),
@@ -186,8 +190,13 @@ mod tests {
     fn the_direct_way_is_tried_by_each_interface_in_turn() {
         let [one, two] = [2, 3].map(|i| NonZeroU32::new(i).unwrap());
         let lanes = [two, one].map(|interface| Lane { interface, ahead: None, is_last: false });
-        let choice = bind_race(PathRace::with_direct(vec![way("a", 1200), PathAttempt::direct()]), &lanes, true);
-        let ways = choice.attempts().iter().map(|w| (w.name.as_str(), w.route.interface(), w.after));
+        let choice = bind_race(
+            PathRace::with_direct(vec![way("a", 1200), PathAttempt::direct()]),
+            &lanes,
+            true,
+        );
+        let ways =
+            choice.attempts().iter().map(|w| (w.name.as_str(), w.route.interface(), w.after));
         let ms = Duration::from_millis;
         let direct = |by, after| ("direct", by, ms(after));
         let expected = [

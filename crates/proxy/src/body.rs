@@ -1,8 +1,8 @@
 //! The content of requests and answers on its way through the proxy.
 
 use super::{
-    client_io::Wire, linger, pool::Lease, record::Record, answer_rest::AnswerRest, state::ProxyState,
-    split::SplitBody, upstream::UpstreamAnswer,
+    answer_rest::AnswerRest, client_io::Wire, linger, pool::Lease, record::Record,
+    split::SplitBody, state::ProxyState, upstream::UpstreamAnswer,
 };
 use bytes::Bytes;
 use http_body_util::Full;

@@ -7,9 +7,8 @@
 //! answer has not begun, an interim answer can be put in.
 
 use super::{
-    answer,
+    answer, linger,
     request_scanner::{ContentFraming, RequestScanner, RequestTarget},
-    linger,
 };
 use hyper::{HeaderMap, StatusCode};
 use socket2::SockRef;
@@ -499,6 +498,8 @@ mod tests {
         tokio::time::pause();
         let (patience, long) = (Duration::from_secs(30), Duration::from_secs(300));
         assert!(timeout(long, Wire::first_head_timeout(slow.weak_wire(), patience)).await.is_ok());
-        assert!(timeout(long, Wire::first_head_timeout(quick.weak_wire(), patience)).await.is_err());
+        assert!(
+            timeout(long, Wire::first_head_timeout(quick.weak_wire(), patience)).await.is_err()
+        );
     }
 }

@@ -26,7 +26,10 @@ pub async fn connect(
     let content = Content::Encrypted;
     let dialled = match context.shared.connect(&context.program, &to, content).await {
         Ok(dialled) => dialled,
-        Err(no) => return context.refuse(to.to_string(), &ForwardError::Answer(UpstreamError::Connect(no))),
+        Err(no) => {
+            return context
+                .refuse(to.to_string(), &ForwardError::Answer(UpstreamError::Connect(no)));
+        }
     };
     let (shared, client) = (context.shared.clone(), context.client);
     let upgrade = hyper::upgrade::on(&mut request);

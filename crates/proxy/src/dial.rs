@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant as Clock},
 };
 use thalweg_net::{Cause, DialError, Dialer, Stream};
-use thalweg_paths::chooser::{PathRace, PathAttempt};
+use thalweg_paths::chooser::{PathAttempt, PathRace};
 use thalweg_uplinks::interfaces::Passage;
 use thalweg_wire::Destination;
 use tokio::time::{Instant, sleep_until};
@@ -91,7 +91,11 @@ pub async fn race(dialer: &Dialer, to: &Destination, choice: PathRace) -> RaceRe
     RaceResult { won, failed, routeless, tried: asked }
 }
 
-async fn attempt(dialer: &Dialer, to: &Destination, way: PathAttempt) -> (PathAttempt, Result<DialledConnection, DialError>) {
+async fn attempt(
+    dialer: &Dialer,
+    to: &Destination,
+    way: PathAttempt,
+) -> (PathAttempt, Result<DialledConnection, DialError>) {
     let began = Clock::now();
     let dialled = match way.ahead {
         Some(ahead) => dialer.clone().with_receive_limit(ahead).dial(&way.route, to).await,

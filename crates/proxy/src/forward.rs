@@ -2,6 +2,7 @@
 
 use super::{
     answer::ForwardError,
+    answer_rest::AnswerRest,
     body::{AnswerPath, OriginBody, Outgoing, Reply, SendPermission},
     connect::program,
     counted_stream::CountedStream,
@@ -11,7 +12,6 @@ use super::{
     http::ClientContext,
     record::Record,
     request_line::OriginForm,
-    answer_rest::AnswerRest,
     split,
     target::Forward,
     tunnel::{self, Tunnel},
@@ -42,7 +42,11 @@ use tokio::{
 const CONTINUE: Duration = Duration::from_secs(1);
 
 /// Forwards one request.
-pub async fn forward(context: &ClientContext, to: Forward, request: Request<Incoming>) -> Response<Reply> {
+pub async fn forward(
+    context: &ClientContext,
+    to: Forward,
+    request: Request<Incoming>,
+) -> Response<Reply> {
     let name = to.to.to_string();
     match forwarded(context, to, request).await {
         Ok(response) => response,
@@ -63,8 +67,12 @@ async fn forwarded(
     count_forwards(&mut parts)?;
     let asks_upgrade = fields::upgrade(&parts.headers, version).is_some();
     readdress(&mut parts, &to, &context.shared.name);
-    let record =
-        Record::begin(&context.shared.recorder, context.client, method.to_string(), to.to.to_string());
+    let record = Record::begin(
+        &context.shared.recorder,
+        context.client,
+        method.to_string(),
+        to.to.to_string(),
+    );
     let again = repeatable(&parts, &body, asks_upgrade, &record);
     let forwarded = ForwardedRequest { context, to: &to, version, record: &record };
     let answered = match &again {
@@ -240,7 +248,11 @@ impl ForwardedRequest<'_> {
 
     /// Passes the answer on as it arrives. If the request may be sent again and the object can be fetched in ranges,
     /// another interface brings the rest when this one fails.
-    fn pass(&self, answered: UpstreamAnswer, again: Option<RepeatableRequest>) -> Result<Response<Reply>, ForwardError> {
+    fn pass(
+        &self,
+        answered: UpstreamAnswer,
+        again: Option<RepeatableRequest>,
+    ) -> Result<Response<Reply>, ForwardError> {
         let rest = again.and_then(|again| self.rest(&answered, again));
         let UpstreamAnswer { response, lease, path, setup, .. } = answered;
         let (mut parts, incoming) = response.into_parts();
@@ -264,7 +276,13 @@ impl ForwardedRequest<'_> {
         let object = split::Object::from_response(&again.parts, &answered.response, self.to)?;
         let context = self.context;
         let of = (again, object);
-        AnswerRest::for_answer(&context.shared, &context.program, &self.to.to, of, answered.interface)
+        AnswerRest::for_answer(
+            &context.shared,
+            &context.program,
+            &self.to.to,
+            of,
+            answered.interface,
+        )
     }
 
     /// Adapts the head of an answer to this hop.
@@ -280,7 +298,11 @@ impl ForwardedRequest<'_> {
     }
 
     /// Fetches a large object over several paths, if that is possible; otherwise passes on the answer that is there.
-    async fn split_or_pass(&self, answered: UpstreamAnswer, again: RepeatableRequest) -> Result<Response<Reply>, ForwardError> {
+    async fn split_or_pass(
+        &self,
+        answered: UpstreamAnswer,
+        again: RepeatableRequest,
+    ) -> Result<Response<Reply>, ForwardError> {
         let found = split::Object::from_response(&again.parts, &answered.response, self.to);
         let plan = found.and_then(|object| split::SplitPlan::find(&self.context.shared, object));
         let Some(plan) = plan else { return self.pass(answered, Some(again)) };

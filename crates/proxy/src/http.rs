@@ -4,10 +4,10 @@ use super::{
     answer::ForwardError,
     body::Reply,
     client_io::{ClientIo, InterimAnswers, Wire},
-    connect, forward,
-    request_scanner::{ContentFraming, RequestTarget, LineError},
-    linger, proxy_pages,
+    connect, forward, linger,
     pool::OwnLinks,
+    proxy_pages,
+    request_scanner::{ContentFraming, LineError, RequestTarget},
     state::ProxyState,
     target::{self, Target, TargetError},
     upstream::MAX_FIELDS,
@@ -59,7 +59,10 @@ pub async fn serve(shared: Arc<ProxyState>, tcp: TcpStream, client: SocketAddr) 
     let (io, interim, rest) = ClientIo::new(tcp);
     let wire = io.weak_wire();
     let left = {
-        let (left, slow) = (Wire::wait_until_left(wire.clone()), Wire::first_head_timeout(wire.clone(), FIRST_HEAD));
+        let (left, slow) = (
+            Wire::wait_until_left(wire.clone()),
+            Wire::first_head_timeout(wire.clone(), FIRST_HEAD),
+        );
         async move {
             tokio::select! { () = left => {}, () = slow => {} }
         }
@@ -67,7 +70,8 @@ pub async fn serve(shared: Arc<ProxyState>, tcp: TcpStream, client: SocketAddr) 
     let context = ClientContext { shared, client, program, interim, wire };
     let service = service_fn(move |request| {
         // Told at once, because the connection passes nothing on before.
-        let line = context.wire.upgrade().and_then(|wire| wire.take_request_line(content(&request)));
+        let line =
+            context.wire.upgrade().and_then(|wire| wire.take_request_line(content(&request)));
         answer(context.clone(), line, request)
     });
     let connection = http1::Builder::new()
@@ -118,7 +122,9 @@ async fn answer(
     Ok(match target.and_then(|target| target::read(request.method(), &target)) {
         Ok(Target::Tunnel(to)) => connect::connect(&context, to, request).await,
         Ok(Target::Forward(to)) => forward::forward(&context, to, request).await,
-        Ok(Target::Own(path)) => proxy_pages::answer(&path, &request.into_parts().0, &context.shared),
+        Ok(Target::Own(path)) => {
+            proxy_pages::answer(&path, &request.into_parts().0, &context.shared)
+        }
         Err(error) => context.refuse(String::new(), &ForwardError::Target(error)),
     })
 }

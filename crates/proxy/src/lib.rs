@@ -22,6 +22,7 @@
 //! - Connections, idle links and split streams are bounded; a slow reader slows its sender.
 
 mod answer;
+mod answer_rest;
 mod assignment;
 mod body;
 mod client_io;
@@ -31,29 +32,28 @@ mod dial;
 mod event;
 mod fields;
 mod forward;
-mod request_scanner;
 mod http;
 mod linger;
 mod metrics;
-mod proxy_pages;
-mod tunnel_rate;
 mod pool;
+mod proxy_pages;
 mod rebinding;
 mod record;
 mod request_line;
-mod answer_rest;
+mod request_scanner;
 mod review;
 mod server;
-mod state;
 mod silence;
 mod socks;
 mod split;
+mod state;
 mod target;
 mod transparent;
 mod tunnel;
+mod tunnel_rate;
 mod upstream;
 
-pub use event::{TunnelKind, ProxyEvent, ProxySink};
+pub use event::{ProxyEvent, ProxySink, TunnelKind};
 pub use review::Reviewer;
-pub use server::{RedirectSource, HostInterfaces, Proxy, ProxyConfig, ProxyError, Summary};
+pub use server::{HostInterfaces, Proxy, ProxyConfig, ProxyError, RedirectSource, Summary};
 pub use transparent::{MARK, RedirectDestinations, RedirectPorts};

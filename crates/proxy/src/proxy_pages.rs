@@ -25,13 +25,19 @@ pub fn answer(target: &[u8], request: &Parts, shared: &ProxyState) -> Response<R
         return answer::denied(StatusCode::MISDIRECTED_REQUEST, why);
     }
     if !matches!(request.method, Method::GET | Method::HEAD) {
-        return answer::denied(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are supported here");
+        return answer::denied(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "only GET and HEAD are supported here",
+        );
     }
     match target.split(|b| *b == b'?').next().unwrap_or_default() {
         b"/proxy.pac" | b"/wpad.dat" => page(pac(at), PAC_TYPE),
         b"/metrics" => page(metrics::text(&shared.registry), METRICS_TYPE),
         b"/" => answer::text(StatusCode::OK, greeting(at)),
-        _ => answer::denied(StatusCode::NOT_FOUND, "not found; this proxy serves /, /proxy.pac and /metrics"),
+        _ => answer::denied(
+            StatusCode::NOT_FOUND,
+            "not found; this proxy serves /, /proxy.pac and /metrics",
+        ),
     }
 }
 

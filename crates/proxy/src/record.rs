@@ -1,6 +1,6 @@
 //! Counts and events: of one request or tunnel, and totals.
 
-use super::event::{TunnelKind, ProxyEvent, ProxySink};
+use super::event::{ProxyEvent, ProxySink, TunnelKind};
 use std::{
     net::SocketAddr,
     sync::{

@@ -313,9 +313,13 @@ impl Chunks {
             (ChunkPosition::Trailer { .. }, b'\n') => ChunkPosition::Trailer { empty: true },
             (ChunkPosition::Trailer { empty }, b'\r') => ChunkPosition::Trailer { empty },
             (ChunkPosition::Trailer { .. }, _) => ChunkPosition::Trailer { empty: false },
-            (ChunkPosition::DataEnd | ChunkPosition::Data | ChunkPosition::Over | ChunkPosition::Broken, _) => {
-                ChunkPosition::Broken
-            }
+            (
+                ChunkPosition::DataEnd
+                | ChunkPosition::Data
+                | ChunkPosition::Over
+                | ChunkPosition::Broken,
+                _,
+            ) => ChunkPosition::Broken,
         };
         1
     }
@@ -328,7 +332,11 @@ mod tests {
 
     /// Passes `bytes` in pieces of `piece`; `contents` follow the heads. Returns what hyper sees, and the request
     /// lines.
-    fn through(bytes: &[u8], piece: usize, contents: &[ContentFraming]) -> (Vec<u8>, Vec<RequestTarget>) {
+    fn through(
+        bytes: &[u8],
+        piece: usize,
+        contents: &[ContentFraming],
+    ) -> (Vec<u8>, Vec<RequestTarget>) {
         let (mut heads, mut contents) = (RequestScanner::default(), contents.iter());
         let (mut seen, mut lines) = (Vec::new(), Vec::new());
         for mut rest in bytes.chunks(piece.max(1)) {
@@ -353,7 +361,8 @@ mod tests {
             5;x=\"y\"\r\nGET /\r\n0\r\nX: y\r\n\r\n\
             OPTIONS * HTTP/1.1\r\n\r\n\
             GET /\\%zz HTTP/1.1\r\n\r\n";
-        let contents = [ContentFraming::Length(5), ContentFraming::Chunked, ContentFraming::Length(0)];
+        let contents =
+            [ContentFraming::Length(5), ContentFraming::Chunked, ContentFraming::Length(0)];
         for piece in [1, 2, 3, 7, 50, 1000] {
             let (seen, lines) = through(bytes, piece, &contents);
             let expected: &[u8] = b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nGET /\

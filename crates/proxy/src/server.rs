@@ -6,8 +6,8 @@ use super::{
     pool::Pool,
     record::{Recorder, Tally},
     review::Reviewer,
-    state::ProxyState,
     socks,
+    state::ProxyState,
     transparent::{Listeners, RedirectDestinations, RedirectPorts},
 };
 use std::{
@@ -187,7 +187,9 @@ impl Proxy {
         let own = listener.local_addr().map_err(failed)?;
         let redirected = match config.redirect_source {
             RedirectSource::None => Listeners::default(),
-            RedirectSource::Rules | RedirectSource::Supervisor => Listeners::bind().await.map_err(failed)?,
+            RedirectSource::Rules | RedirectSource::Supervisor => {
+                Listeners::bind().await.map_err(failed)?
+            }
         };
         let tally = Arc::new(Tally::default());
         let registry = metrics::registry(&tally, over.as_ref());

@@ -102,7 +102,13 @@ async fn read(tcp: &mut TcpStream) -> Result<Destination, Refusal> {
 }
 
 /// Tells the program why there is no connection, by the codes of the RFC.
-async fn tell(shared: &ProxyState, mut tcp: TcpStream, client: SocketAddr, to: Destination, no: ConnectError) {
+async fn tell(
+    shared: &ProxyState,
+    mut tcp: TcpStream,
+    client: SocketAddr,
+    to: Destination,
+    no: ConnectError,
+) {
     let why = no.to_string();
     let reply = match no {
         ConnectError::Own | ConnectError::Rebound | ConnectError::Interfaces => Reply::NotAllowed,

@@ -140,7 +140,12 @@ impl ProxyState {
     }
 
     /// Tells the chooser of paths what was observed.
-    pub(super) fn report_carried(&self, to: &Destination, content: Content, observed: &PathObservation) {
+    pub(super) fn report_carried(
+        &self,
+        to: &Destination,
+        content: Content,
+        observed: &PathObservation,
+    ) {
         self.chooser.learn(to, content, PathReport::Carried(observed));
     }
 }

@@ -3,10 +3,10 @@
 use super::{
     dial::DialledConnection,
     event::TunnelKind,
-    tunnel_rate::{LOOK, TunnelRate},
     record::EndedTunnel,
     review::REVOKED,
     state::ProxyState,
+    tunnel_rate::{LOOK, TunnelRate},
 };
 use bytes::Bytes;
 use std::{
@@ -65,7 +65,8 @@ pub struct Tunnel {
 /// regularly.
 pub async fn run(shared: &ProxyState, tunnel: Tunnel) {
     let Tunnel { client, kind, tcp, early, dialled, late, to, content } = tunnel;
-    let (began, moved, pace) = (Instant::now(), Moved::default(), Mutex::new(TunnelRate::default()));
+    let (began, moved, pace) =
+        (Instant::now(), Moved::default(), Mutex::new(TunnelRate::default()));
     let DialledConnection { stream, path, setup, passage } = dialled;
     let route = stream.route().clone();
     let mut terms = pump::Terms::new(limits(route.is_direct()), &moved);

@@ -8,8 +8,8 @@ use super::{
     pool::{Lease, Link, Owner},
     record::Record,
     request_line::RequestLine,
-    state::{ConnectError, ProxyState},
     silence::wait_for_silence,
+    state::{ConnectError, ProxyState},
 };
 use hyper::{Request, Response, body::Incoming, client::conn::http1, http::request::Parts};
 use hyper_util::rt::TokioIo;
@@ -216,8 +216,12 @@ async fn open(
     let dialled = shared.connect_over(lanes, client, to, Content::Clear, avoided).await?;
     let (path, setup, passage) = (dialled.path, dialled.setup, dialled.passage);
     let monitor = dialled.stream.monitor();
-    let unmade =
-        |why: String| UpstreamError::Http { to: to.clone(), path: path.clone(), why, is_garbled: false };
+    let unmade = |why: String| UpstreamError::Http {
+        to: to.clone(),
+        path: path.clone(),
+        why,
+        is_garbled: false,
+    };
     let line = RequestLine::new().map_err(|error| unmade(error.to_string()))?;
     let stream = CountedStream::new(dialled.stream, line.clone(), passage.as_ref());
     let moved = stream.moved();

@@ -110,7 +110,9 @@ impl Handshake {
                     let to = read_message(client, socks5::decode_request).await?;
                     Ok((ask, to))
                 }
-                OfferedMethods { plain: true, .. } => Ok((Ask::default(), choose_plain(client).await?)),
+                OfferedMethods { plain: true, .. } => {
+                    Ok((Ask::default(), choose_plain(client).await?))
+                }
                 _ => Err(Refusal::NoMethod),
             }
         };

@@ -13,7 +13,7 @@ use std::{
 use thalweg_base::budget::{Budget, OverBudget, PeerKey, Purpose, Scope};
 use thalweg_base::token_bucket::Bucket;
 use thalweg_net::pump::THROTTLED_TURN;
-use thalweg_net::pump::{Moved, ThrottleFuture, Throttle};
+use thalweg_net::pump::{Moved, Throttle, ThrottleFuture};
 use thalweg_units::{ByteSize, NodeId};
 use thalweg_wire::mesh::{Member, Quota, Roster};
 use thiserror::Error;

@@ -22,7 +22,8 @@ const MAX_LOOKUPS: usize = 32;
 const MAX_PER_MEMBER: usize = 8;
 
 /// The answer to [`Resolver::resolve`].
-pub type ResolveFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<SocketAddr>, Cause>> + Send + 'a>>;
+pub type ResolveFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<Vec<SocketAddr>, Cause>> + Send + 'a>>;
 
 /// Turns a destination into addresses.
 ///
@@ -57,7 +58,9 @@ pub struct SharedResolver {
 
 /// The member has too many look-ups, so another one is not started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a member may resolve at most {MAX_PER_MEMBER} names at a time; try again when one is resolved")]
+#[error(
+    "a member may resolve at most {MAX_PER_MEMBER} names at a time; try again when one is resolved"
+)]
 pub struct TooManyNames;
 
 impl SharedResolver {

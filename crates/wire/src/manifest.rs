@@ -273,7 +273,9 @@ impl Signable for Manifest {
         let digests: Vec<ChainingValue> =
             digests.chunks_exact(32).filter_map(|d| d.try_into().ok()).collect();
         if root(&digests) != object.0 {
-            return Err(DecodeError::Invalid("the chunks' digests do not add up to the object's hash"));
+            return Err(DecodeError::Invalid(
+                "the chunks' digests do not add up to the object's hash",
+            ));
         }
         Ok(Self { object, length, digests })
     }

@@ -161,8 +161,10 @@ impl<'a> Mesh<'a> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let status = self.hosts.ask(ORACLE, &["status", "--json"])?;
-            let status: Value = serde_json::from_str(&status).context("cannot parse `thalweg status`")?;
-            let newest = status["roster"]["version"].as_u64().context("`thalweg status` shows no roster")?;
+            let status: Value =
+                serde_json::from_str(&status).context("cannot parse `thalweg status`")?;
+            let newest =
+                status["roster"]["version"].as_u64().context("`thalweg status` shows no roster")?;
             let members = status["oracle"]["members"].as_array();
             let versions = members.into_iter().flatten().map(|m| m["version"].as_u64());
             let have = versions.filter(|version| *version == Some(newest)).count();

@@ -75,7 +75,11 @@ impl Running {
         }
         match self.child.wait()?.code() {
             Some(0) => {}
-            code => bail!("the program failed ({}): {}", code.unwrap_or(-1), scratch.log_tail(&self.log)),
+            code => bail!(
+                "the program failed ({}): {}",
+                code.unwrap_or(-1),
+                scratch.log_tail(&self.log)
+            ),
         }
         let lines: Vec<String> = self.lines.iter().collect();
         Ok(lines.join("\n"))

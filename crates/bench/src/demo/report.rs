@@ -265,7 +265,8 @@ mod tests {
             table.contains("3.0 MB, right; cut off 0.4 s after `thalweg mesh revoke`\n"),
             "{table}"
         );
-        let expected = "2.0 MB into its download: the last byte arrived at most 0.42 s later;\n6 of 6";
+        let expected =
+            "2.0 MB into its download: the last byte arrived at most 0.42 s later;\n6 of 6";
         assert!(table.contains(expected), "{table}");
         assert!(table.contains("  the relay does not admit this host's key\n"), "{table}");
         let revoked = &report.json()["rows"][0]["revoked"];

@@ -69,7 +69,11 @@ fn nginx_config(scratch: &Scratch) -> String {
 }
 
 /// Waits for nginx's pid file, which it writes after its sockets listen.
-fn wait_for_pid_file(nginx: &mut Running, scratch: &Scratch, stop: &StopFlag) -> anyhow::Result<()> {
+fn wait_for_pid_file(
+    nginx: &mut Running,
+    scratch: &Scratch,
+    stop: &StopFlag,
+) -> anyhow::Result<()> {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !scratch.path("nginx.pid").exists() {
         stop.check()?;

@@ -18,7 +18,9 @@ use std::{
 };
 use thalweg_fountain::{
     Geometry, SymbolId,
-    codec::{AcceptOutcome, Assembly, BlockEncoder, SolveOutcome, EncodingPlan, PlanCache, SymbolStore},
+    codec::{
+        AcceptOutcome, Assembly, BlockEncoder, EncodingPlan, PlanCache, SolveOutcome, SymbolStore,
+    },
     digest::{ObjectHasher, SourcePage},
 };
 use thalweg_units::parse_duration;
@@ -127,7 +129,8 @@ impl Block {
         let geometry = Geometry::new(length, size, k, k + BEYOND)?;
         let mut bytes = vec![0; usize::try_from(length)?];
         Xoshiro256PlusPlus::seed_from_u64(args.seed).fill_bytes(&mut bytes);
-        let plan = PlanCache::new().get(k).context("there is no code for this number of symbols")?;
+        let plan =
+            PlanCache::new().get(k).context("there is no code for this number of symbols")?;
         let source = bytes.chunks(size as usize).map(<[u8]>::to_vec);
         let source: Vec<_> = (0..).map(|esi| SymbolId { block: 0, esi }).zip(source).collect();
         let page = page(geometry, &bytes).context("cannot compute the page of hashes")?;
@@ -219,7 +222,10 @@ impl Block {
             // First as many symbols as our receiver begins to solve with, then the rest.
             let first = decoder.decode(self.arrives[..k].iter().map(packet));
             let solved = first.or_else(|| decoder.decode(self.arrives[k..].iter().map(packet)));
-            ensure!(solved.is_some_and(|block| block == self.bytes), "the crate's solved block differs");
+            ensure!(
+                solved.is_some_and(|block| block == self.bytes),
+                "the crate's solved block differs"
+            );
             Ok(())
         };
         self.report_pair("decode", span, ours, alone, report)?;
@@ -295,6 +301,8 @@ fn page(geometry: Geometry, bytes: &[u8]) -> Option<SourcePage> {
 fn memory(name: &str) -> anyhow::Result<f64> {
     let status = fs::read_to_string("/proc/self/status").context("cannot read the memory usage")?;
     let line = status.lines().find_map(|line| line.strip_prefix(name));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).context("the kernel does not report this value")?;
+    let kib = line
+        .and_then(|line| line.trim().strip_suffix(" kB"))
+        .context("the kernel does not report this value")?;
     Ok(kib.parse::<f64>().context("the kernel's value is not a number")? / 1024.0)
 }

@@ -124,7 +124,8 @@ async fn begin_all(
         let (dialer, to, pattern) = (dialer.clone(), to.clone(), Arc::clone(pattern));
         beginning.spawn(async move {
             let begun = begin(&dialer, &route, &to, &pattern).await;
-            let (stream, position) = begun.with_context(|| format!("cannot download through {relay}"))?;
+            let (stream, position) =
+                begun.with_context(|| format!("cannot download through {relay}"))?;
             anyhow::Ok(Flow { relay, stream, position })
         });
     }

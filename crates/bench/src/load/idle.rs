@@ -38,7 +38,10 @@ pub struct Args {
 /// # Errors
 /// When a connection fails or is dead at the end.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
-    let port = args.way.watch.context("--watch is required: it selects the process whose memory is measured")?;
+    let port = args
+        .way
+        .watch
+        .context("--watch is required: it selects the process whose memory is measured")?;
     let relay = Watched::listening(port)?;
     let way = Arc::new(args.way.way()?);
     let before = relay.anonymous_bytes()?;

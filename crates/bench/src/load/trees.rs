@@ -108,11 +108,13 @@ struct Sums {
 /// # Errors
 /// When a tree cannot be created or read, or rsync fails; a failure of the product is counted.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    fs::create_dir_all(&args.dir).with_context(|| format!("cannot create {}", args.dir.display()))?;
+    fs::create_dir_all(&args.dir)
+        .with_context(|| format!("cannot create {}", args.dir.display()))?;
     let mut sums = Sums::default();
     let first = (args.round - 1) * args.count + 1;
     for seed in first..first + args.count {
-        one(args, seed, &mut sums).with_context(|| format!("cannot test the tree of seed {seed}"))?;
+        one(args, seed, &mut sums)
+            .with_context(|| format!("cannot test the tree of seed {seed}"))?;
     }
     let mut report = Report::default();
     sums.report(&mut report, args.how);

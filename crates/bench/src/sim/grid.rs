@@ -85,7 +85,8 @@ type At = Option<(usize, f64)>;
 fn columns_of(names: &[&str], columns: &Columns) -> anyhow::Result<([usize; 2], [At; 3])> {
     let find = |name: &str| names.iter().position(|other| *other == name);
     let need = |name: &str| {
-        find(name).with_context(|| format!("there is no column {name}; available: {}", names.join(", ")))
+        find(name)
+            .with_context(|| format!("there is no column {name}; available: {}", names.join(", ")))
     };
     let judged = (need(columns.judged.0)?, columns.judged.1);
     let planned = find(columns.planned.0).map(|at| (at, columns.planned.1)).unwrap_or(judged);
@@ -100,7 +101,11 @@ struct Row {
 
 fn row(line: &str, width: usize, (ends, at): &([usize; 2], [At; 3])) -> anyhow::Result<Row> {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();
-    ensure!(fields.len() == width, "the line has {} fields, but the header has {width}", fields.len());
+    ensure!(
+        fields.len() == width,
+        "the line has {} fields, but the header has {width}",
+        fields.len()
+    );
     let mut values = [None; 3];
     for (value, at) in values.iter_mut().zip(at) {
         if let Some((at, factor)) = at {

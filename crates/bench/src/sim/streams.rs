@@ -133,7 +133,10 @@ fn exact(seed: u64, cases: u64) -> anyhow::Result<Vec<Number>> {
         (least, sum, compared) = (least.min(share), sum + share, compared + 1);
         best += u32::from(share > 1.0 - 1e-9);
     }
-    anyhow::ensure!(compared > 0, "none of {cases} problems is small enough for an exhaustive search");
+    anyhow::ensure!(
+        compared > 0,
+        "none of {cases} problems is small enough for an exhaustive search"
+    );
     Ok(vec![
         ("utility_least", "of the optimum", least),
         ("utility_mean", "of the optimum", sum / f64::from(compared)),

@@ -33,7 +33,8 @@ pub fn make(tree: &Tree, root: &Path) -> anyhow::Result<()> {
     let own = tree.entries.iter().filter(|(_, entry)| !is_name(entry));
     for (path, entry) in own.rev() {
         let at = place(root, path);
-        describe(entry, &at).with_context(|| format!("cannot set the attributes of {}", at.display()))?;
+        describe(entry, &at)
+            .with_context(|| format!("cannot set the attributes of {}", at.display()))?;
     }
     Ok(())
 }

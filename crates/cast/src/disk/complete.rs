@@ -73,7 +73,12 @@ fn is_empty(place: &ObjectLocation) -> bool {
 ///
 /// # Errors
 /// I/O errors, with the path.
-pub fn complete(from: &ObjectLocation, to: &ObjectLocation, layout: &Layout, policy: &InboxPolicy) -> io::Result<bool> {
+pub fn complete(
+    from: &ObjectLocation,
+    to: &ObjectLocation,
+    layout: &Layout,
+    policy: &InboxPolicy,
+) -> io::Result<bool> {
     if !may_be_part(to, layout, policy) {
         return Ok(false);
     }
@@ -168,7 +173,11 @@ enum Comparison {
     Other,
 }
 
-fn compare(from: &ObjectLocation, to: &ObjectLocation, entry: &LayoutEntry) -> io::Result<Comparison> {
+fn compare(
+    from: &ObjectLocation,
+    to: &ObjectLocation,
+    entry: &LayoutEntry,
+) -> io::Result<Comparison> {
     let open = |place: &ObjectLocation| {
         let path = place.path(entry.path.as_bytes());
         let opened = below(&place.directory, &path, OFlags::RDONLY | OFlags::NONBLOCK);

@@ -295,7 +295,11 @@ impl ObjectFiles {
         let is_same = told.kind == (LayoutKind::File { length: found.size() })
             && times.are_same(place.directory.as_fd(), found.dev(), told.modified, modified);
         drop(inner);
-        if is_same { Ok(()) } else { Err(self.named(entry, &io::Error::other("the file has changed"))) }
+        if is_same {
+            Ok(())
+        } else {
+            Err(self.named(entry, &io::Error::other("the file has changed")))
+        }
     }
 
     fn named(&self, entry: u32, why: &io::Error) -> io::Error {

@@ -12,6 +12,6 @@ pub use files::{ObjectFiles, ObjectLocation};
 pub use fingerprint::fingerprint;
 pub use open::open_directory;
 pub use tree::{
-    OwnerPolicy, InboxPolicy, count_ignored_owners, is_as_made, make, may_be, refused_links, seal,
+    InboxPolicy, OwnerPolicy, count_ignored_owners, is_as_made, make, may_be, refused_links, seal,
     settle,
 };

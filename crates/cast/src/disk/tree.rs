@@ -25,7 +25,8 @@ use std::{
 };
 use thalweg_base::descriptors::path_of;
 use thalweg_part::{
-    Attributes, FileMetadata, Owner, StoredTimes, gives_away, link_target, names::IdMap, xattr::AttributeOrigin,
+    Attributes, FileMetadata, Owner, StoredTimes, gives_away, link_target, names::IdMap,
+    xattr::AttributeOrigin,
 };
 use thalweg_wire::{
     cast::{InboxRules, Layout, LayoutEntry, LayoutKind, LinkRule},
@@ -324,7 +325,8 @@ impl MetadataWriter {
         let all = Keep::XATTRS.and(Keep::ACLS);
         let keep = if xattrs.is_empty() { Keep::default() } else { all };
         let attributes = self.attributes(entry);
-        let dress = FileMetadata { attributes, xattrs: &xattrs, keep, origin: AttributeOrigin::Guest };
+        let dress =
+            FileMetadata { attributes, xattrs: &xattrs, keep, origin: AttributeOrigin::Guest };
         match dress.put(&made)? {
             // The file system has no extended attributes, or this process may not set them.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::PERM) => {}
@@ -346,7 +348,12 @@ pub fn may_be(place: &ObjectLocation, layout: &Layout, policy: &InboxPolicy) -> 
     has_shape(place, layout, policy, false)
 }
 
-fn has_shape(place: &ObjectLocation, layout: &Layout, policy: &InboxPolicy, with_times: bool) -> bool {
+fn has_shape(
+    place: &ObjectLocation,
+    layout: &Layout,
+    policy: &InboxPolicy,
+    with_times: bool,
+) -> bool {
     let mut times = with_times.then(StoredTimes::default);
     let is_same = |entry: &LayoutEntry| match entry.same_as() {
         // Refused links are not created.
@@ -361,7 +368,11 @@ fn has_shape(place: &ObjectLocation, layout: &Layout, policy: &InboxPolicy, with
 }
 
 /// Whether both entries are names of the same file.
-pub(super) fn is_name(place: &ObjectLocation, entry: &LayoutEntry, first: &LayoutEntry) -> io::Result<bool> {
+pub(super) fn is_name(
+    place: &ObjectLocation,
+    entry: &LayoutEntry,
+    first: &LayoutEntry,
+) -> io::Result<bool> {
     let found = [entry, first].map(|entry| look(place, entry).map(|(_, found)| found));
     let [one, other] = found;
     let (one, other) = (one?, other?);

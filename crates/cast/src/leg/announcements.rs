@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use thalweg_fountain::{Geometry, AnnouncementScheduler, ChildConnectionId};
+use thalweg_fountain::{AnnouncementScheduler, ChildConnectionId, Geometry};
 use tokio::sync::watch;
 
 /// A child that requests nothing for this long plus four round trips is assumed to have what was announced to it.

@@ -1,6 +1,6 @@
 //! Announces a parent's symbols to its child.
 
-use super::{LegWriter, ChildAnnouncements};
+use super::{ChildAnnouncements, LegWriter};
 use crate::store::Store;
 use std::{io, sync::Arc, time::Duration};
 use thalweg_fountain::HaveSet;
@@ -32,7 +32,13 @@ impl Announcer {
         };
         let said = HaveSet::empty(&store.known.geometry);
         let (store, came) = (Arc::clone(store), store.changes());
-        let mut announcer = Self { store, came, announcements: announcements.map(over), said, next: Instant::now() };
+        let mut announcer = Self {
+            store,
+            came,
+            announcements: announcements.map(over),
+            said,
+            next: Instant::now(),
+        };
         announcer.came.mark_changed();
         announcer
     }

@@ -5,7 +5,7 @@ use super::{
     io::{LegReader, LegWriter, invalid},
 };
 use crate::{
-    ring::{NodeRing, ReceivedSymbol, DiskMessage},
+    ring::{DiskMessage, NodeRing, ReceivedSymbol},
     store::Store,
 };
 use std::{
@@ -17,7 +17,7 @@ use std::{
     },
     time::Duration,
 };
-use thalweg_fountain::{ReceiptOutcome, ParentId, SymbolId, digest::SourcePage};
+use thalweg_fountain::{ParentId, ReceiptOutcome, SymbolId, digest::SourcePage};
 use thalweg_units::Rate;
 use thalweg_wire::cast::{
     FRAME_HEAD, Fault, Frame, MAX_RANGES, MAX_SAID, Said, SymbolHead, Wish, are_sound,
@@ -193,7 +193,9 @@ impl PullLeg {
         let store = &self.context.store;
         let id = SymbolId { block: head.block, esi: head.esi };
         let index = store.known.geometry.index(id);
-        let index = index.ok_or_else(|| LegEnd::Corrupt(format!("{id:?} from the parent is not a source symbol")))?;
+        let index = index.ok_or_else(|| {
+            LegEnd::Corrupt(format!("{id:?} from the parent is not a source symbol"))
+        })?;
         let page = match store.pages.cached(id.block) {
             Some(page) => page,
             None => self.page(id.block).await?,
@@ -226,7 +228,9 @@ impl PullLeg {
             _ => 0,
         };
         match unasked > MAX_UNASKED {
-            true => Err(LegEnd::Corrupt("the parent keeps sending symbols that were not requested".into())),
+            true => Err(LegEnd::Corrupt(
+                "the parent keeps sending symbols that were not requested".into(),
+            )),
             false => Ok(()),
         }
     }
@@ -239,9 +243,11 @@ impl PullLeg {
             Ok(page) => page,
             Err(why) => return Err(self.context.broken(why).await),
         };
-        page.ok_or_else(|| LegEnd::Corrupt(format!(
-            "the parent sent a symbol of block {block} before the digests of the block"
-        )))
+        page.ok_or_else(|| {
+            LegEnd::Corrupt(format!(
+                "the parent sent a symbol of block {block} before the digests of the block"
+            ))
+        })
     }
 
     async fn handle_message(&self, said: Said) -> Result<(), LegEnd> {
@@ -259,7 +265,9 @@ impl PullLeg {
             Said::Page { block, digests } => {
                 let (digests, rest) = digests.as_chunks::<32>();
                 if !rest.is_empty() {
-                    return Err(LegEnd::Corrupt("the parent sent a page with a truncated digest".into()));
+                    return Err(LegEnd::Corrupt(
+                        "the parent sent a page with a truncated digest".into(),
+                    ));
                 }
                 let page = SourcePage { block, digests: digests.to_vec() };
                 match store.pages.learn(&store.known, page) {
@@ -269,7 +277,9 @@ impl PullLeg {
             }
             Said::Bye(why) => {
                 let why: String = why.chars().filter(|c| !c.is_control()).take(500).collect();
-                return Err(io::Error::other(format!("the parent ended the connection: {why}")).into());
+                return Err(
+                    io::Error::other(format!("the parent ended the connection: {why}")).into()
+                );
             }
             Said::NoPage(block) => {
                 return Err(invalid(format!(
@@ -286,7 +296,10 @@ impl PullLeg {
     fn check(&self, runs: &[(u64, u64)]) -> Result<(), LegEnd> {
         match are_sound(runs, self.context.store.known.geometry.symbols()) {
             true => Ok(()),
-            false => Err(invalid("the parent listed symbols that do not exist or are out of order").into()),
+            false => {
+                Err(invalid("the parent listed symbols that do not exist or are out of order")
+                    .into())
+            }
         }
     }
 

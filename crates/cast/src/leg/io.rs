@@ -70,21 +70,33 @@ impl Leg {
         IO: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let (reader, writer) = split(channel);
-        Self { reader: LegReader::new(Box::new(reader)), writer: LegWriter(Box::new(writer)), transport }
+        Self {
+            reader: LegReader::new(Box::new(reader)),
+            writer: LegWriter(Box::new(writer)),
+            transport,
+        }
     }
 
     /// An open leg; `early` are the bytes already read from the connection.
     fn clear(tcp: TcpStream, early: Vec<u8>, transport: Transport) -> Self {
         let (reader, writer) = tcp.into_split();
         let reader = Cursor::new(early).chain(reader);
-        Self { reader: LegReader::new(Box::new(reader)), writer: LegWriter(Box::new(writer)), transport }
+        Self {
+            reader: LegReader::new(Box::new(reader)),
+            writer: LegWriter(Box::new(writer)),
+            transport,
+        }
     }
 
     /// Like [`Self::clear`], for a stream that is not a TCP connection.
     fn carried(stream: Stream, early: Vec<u8>, transport: Transport) -> Self {
         let (reader, writer) = split(stream);
         let reader = Cursor::new(early).chain(reader);
-        Self { reader: LegReader::new(Box::new(reader)), writer: LegWriter(Box::new(writer)), transport }
+        Self {
+            reader: LegReader::new(Box::new(reader)),
+            writer: LegWriter(Box::new(writer)),
+            transport,
+        }
     }
 
     /// The smallest round trip that the kernel has measured, or that of a bond's best link; `None` if unknown.

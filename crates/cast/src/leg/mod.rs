@@ -1,16 +1,16 @@
 //! Data legs and control channels: messages and symbols on a channel to another member.
 
+mod announcements;
+mod announcer;
 pub mod child;
 mod io;
-mod announcer;
 pub mod parent;
 mod scheduler;
-mod announcements;
 
-pub use io::{LegReader, Leg, LegWriter, accept, invalid, open, read_opening, refuse};
-use announcer::Announcer;
-pub use scheduler::SymbolScheduler;
 pub use announcements::{Announcements, ChildAnnouncements};
+use announcer::Announcer;
+pub use io::{Leg, LegReader, LegWriter, accept, invalid, open, read_opening, refuse};
+pub use scheduler::SymbolScheduler;
 
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_wire::cast::Want;

@@ -1,7 +1,7 @@
 //! The parent's end of a pull leg: announces symbols and sends the requested ones.
 
 use super::{
-    Leg, Announcer, ChildAnnouncements,
+    Announcer, ChildAnnouncements, Leg,
     io::{LegReader, LegWriter, invalid},
 };
 use crate::store::Store;
@@ -65,9 +65,14 @@ pub enum ServeError {
 ///
 /// # Errors
 /// [`ServeError`].
-pub async fn serve(store: Arc<Store>, leg: Leg, announcements: Option<ChildAnnouncements>) -> Result<(), ServeError> {
+pub async fn serve(
+    store: Arc<Store>,
+    leg: Leg,
+    announcements: Option<ChildAnnouncements>,
+) -> Result<(), ServeError> {
     let announcements = announcements.map(Arc::new);
-    let serving = PullServer { store, queue: Mutex::default(), wished: Notify::new(), announcements };
+    let serving =
+        PullServer { store, queue: Mutex::default(), wished: Notify::new(), announcements };
     let Leg { reader, mut writer, .. } = leg;
     let ended = tokio::select! {
         heard = serving.receive(reader) => heard.map_err(ServeError::Leg),
@@ -123,7 +128,11 @@ impl PullServer {
             Wish::Page(block) if block < geometry.blocks() => {
                 queue.wishes.push_back(ChildRequest::Page(block));
             }
-            Wish::Page(_) => return Err(invalid("the child requested the digests of a block that does not exist")),
+            Wish::Page(_) => {
+                return Err(invalid(
+                    "the child requested the digests of a block that does not exist",
+                ));
+            }
             // Used on stream legs only.
             Wish::RepairPage(_) | Wish::Done(_) | Wish::Lack { .. } | Wish::Anew | Wish::Bye => {}
         }

@@ -6,7 +6,9 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
-use thalweg_fountain::{ReceiptOutcome, Geometry, HaveSet, ParentId, ParentStatus, Pull, PullSettings};
+use thalweg_fountain::{
+    Geometry, HaveSet, ParentId, ParentStatus, Pull, PullSettings, ReceiptOutcome,
+};
 use thalweg_units::{Rate, Time};
 use tokio::sync::Notify;
 

@@ -7,7 +7,7 @@
 use super::job::ReceptionRecord;
 use crate::{
     Inbox,
-    disk::{OwnerPolicy, ObjectLocation, InboxPolicy, open_directory},
+    disk::{InboxPolicy, ObjectLocation, OwnerPolicy, open_directory},
 };
 use std::{
     ffi::OsStr,
@@ -237,7 +237,8 @@ impl CastDirectory {
         });
         let name = offer.value().name.as_bytes();
         let is_done = self.is_marked_done() || self.has_landed(name);
-        let record = read("job", MAX_STATE_BYTES)?.and_then(|record| ReceptionRecord::decode(&record));
+        let record =
+            read("job", MAX_STATE_BYTES)?.and_then(|record| ReceptionRecord::decode(&record));
         let parents = read("parents", MAX_STATE_BYTES)?;
         Ok(Some(StoredCast { offer, pass, parents, described, is_done, record }))
     }

@@ -2,16 +2,16 @@
 
 use super::{
     incoming_legs::IncomingLegs,
-    reception::{ParentName, Reception},
     parent_selector::ParentSelector,
+    reception::{ParentName, Reception},
 };
 use crate::{
     leg::{
-        Leg, SymbolScheduler, dialer_for,
-        child::{self, PullContext, LegEnd, ReceivedBytes},
-        open,
+        Leg, SymbolScheduler,
+        child::{self, LegEnd, PullContext, ReceivedBytes},
+        dialer_for, open,
     },
-    ring::{Intake, NodeRing, Sink, DiskMessage, stream},
+    ring::{DiskMessage, Intake, NodeRing, Sink, stream},
     store::Store,
 };
 use std::{io, sync::Arc, time::Duration};
@@ -214,7 +214,10 @@ pub async fn leg_to(
     }
 }
 
-async fn from_source(participant: &(impl Participant + Sync), want: Want) -> Result<Leg, ParentEnd> {
+async fn from_source(
+    participant: &(impl Participant + Sync),
+    want: Want,
+) -> Result<Leg, ParentEnd> {
     let nobody = || ParentEnd::Unreached("the source cannot be reached".to_owned());
     participant.incoming().forget().await;
     if !participant.tell(Report::Call(want)) {
@@ -250,7 +253,12 @@ fn note(session: &Session<'_>, selector: &mut ParentSelector, who: ParentName, e
 }
 
 /// Records the end of a leg, and reports a fault to the source.
-pub fn note_end(participant: &impl Participant, selector: &mut ParentSelector, who: ParentName, end: ParentEnd) {
+pub fn note_end(
+    participant: &impl Participant,
+    selector: &mut ParentSelector,
+    who: ParentName,
+    end: ParentEnd,
+) {
     let fault = match end {
         ParentEnd::Left(left) => left.fault().map(|fault| (fault, left.to_string())),
         ParentEnd::Refused(Refusal::Unknown) => {

@@ -3,7 +3,7 @@
 use super::reception::{Parents, Reception, State, encode_parents};
 use crate::{
     disk::{count_ignored_owners, refused_links},
-    leg::{LegReader, Leg, LegWriter},
+    leg::{Leg, LegReader, LegWriter},
 };
 use std::{io, sync::Arc, time::Duration};
 use thalweg_wire::{
@@ -55,7 +55,9 @@ pub async fn forget(
     match forgotten {
         Ok(()) => Ok(()),
         Err(why) => {
-            writer.write_message(&Report::Ended(Ended::Failed(why), Account::default()).cut()).await?;
+            writer
+                .write_message(&Report::Ended(Ended::Failed(why), Account::default()).cut())
+                .await?;
             writer.close().await;
             Ok(())
         }
@@ -156,7 +158,9 @@ async fn listen(
     let (mut manifest, mut layout) = (None, None);
     loop {
         let heard = timeout(SOURCE_TIMEOUT, reader.read_message::<Word>(MAX_WORD)).await;
-        let word = heard.map_err(|_| io::Error::other(format!("no message from the source for {SOURCE_TIMEOUT:?}")))?;
+        let word = heard.map_err(|_| {
+            io::Error::other(format!("no message from the source for {SOURCE_TIMEOUT:?}"))
+        })?;
         let word = match word {
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(ControlEnd::Gone),
             word => word?,
@@ -191,7 +195,9 @@ async fn listen(
             }
             Word::Expected(_) => return Err(invalid("the path from the source has too many hops")),
             Word::Ring(terms) if terms.are_sound() => reception.set_ring(terms),
-            Word::Ring(_) => return Err(invalid("the source requested a ring buffer that is too large")),
+            Word::Ring(_) => {
+                return Err(invalid("the source requested a ring buffer that is too large"));
+            }
             Word::Forget => return Ok(ControlEnd::Forget),
             Word::Here => {}
         }

@@ -69,7 +69,11 @@ pub fn take_over(store: &Store, landed: &disk::ObjectLocation) -> io::Result<()>
 ///
 /// # Errors
 /// I/O errors.
-pub fn prove(reception: &Reception, store: &Store, landed: &disk::ObjectLocation) -> io::Result<()> {
+pub fn prove(
+    reception: &Reception,
+    store: &Store,
+    landed: &disk::ObjectLocation,
+) -> io::Result<()> {
     let found = disk::fingerprint(landed, store.files.layout())?;
     // Waits for the clock tick, so that a later change has a time other than the stored ones.
     thread::sleep(found.tick);

@@ -136,9 +136,11 @@ impl Inboxes {
             // The content may be the same; that is checked once digests are known.
             Ok(found) if found.is_dir() || found.is_file() && found.len() == bytes => Ok(()),
             Ok(_) => Err(Refusal::Exists(offer.name.to_string())),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                self.has_room(&inbox.path, bytes.saturating_add(disk_space::overhead(offer)), others)
-            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => self.has_room(
+                &inbox.path,
+                bytes.saturating_add(disk_space::overhead(offer)),
+                others,
+            ),
             Err(e) => Err(Refusal::System(e.to_string())),
         }
     }

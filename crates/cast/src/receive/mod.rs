@@ -1,20 +1,20 @@
 //! The receiving side: stores casts of other members, and serves them to further receivers.
 
+mod cast_directory;
 mod conductor;
 mod control;
+mod disk_space;
 mod finish;
-mod cast_directory;
+mod inboxes;
 mod incoming_legs;
 mod job;
-mod inboxes;
+mod leg_limiter;
+mod parent_selector;
 mod reception;
 mod relay;
 mod report;
-mod disk_space;
 mod run;
-mod parent_selector;
 mod serve;
-mod leg_limiter;
 
 pub use inboxes::InboxError;
 pub use serve::CastService;

@@ -1,14 +1,14 @@
 //! The state of one cast at one receiver, shared by all its tasks.
 
 use super::{
-    cast_directory::{ObjectDescription, CastDirectory, StoredCast},
+    cast_directory::{CastDirectory, ObjectDescription, StoredCast},
+    disk_space,
     incoming_legs::IncomingLegs,
     job::ReceptionRecord,
-    disk_space,
 };
 use crate::{
     leg::child::ReceivedBytes,
-    ring::{NodeRing, ProofCache, RepairEncoder, FeedRole},
+    ring::{FeedRole, NodeRing, ProofCache, RepairEncoder},
     store::Store,
 };
 use std::{
@@ -211,7 +211,8 @@ impl Reception {
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let sheets = options.open(self.home.path().join("sheets"))?;
         let proofs = Arc::new(ProofCache::new(&store.known.geometry));
-        let repairs = RepairEncoder::for_receiver(self.offer().signer(), Some(sheets), Arc::clone(&proofs));
+        let repairs =
+            RepairEncoder::for_receiver(self.offer().signer(), Some(sheets), Arc::clone(&proofs));
         let made = NodeRing::new(Arc::clone(store), repairs, proofs, *terms, FeedRole::Receiver)?;
         *ring = Some(Arc::clone(&made));
         Ok(made)

@@ -8,13 +8,13 @@ use super::{
     conductor::{ParentEnd, Participant, leave_parent, leg_to, note_end},
     control::slowly,
     incoming_legs::IncomingLegs,
-    reception::{ParentName, Parents, RING_TERMS, geometry},
     parent_selector::ParentSelector,
+    reception::{ParentName, Parents, RING_TERMS, geometry},
 };
 use crate::Settings;
 use crate::{
     leg::{
-        LegReader, Leg, LegWriter,
+        Leg, LegReader, LegWriter,
         child::{LegEnd, ReceivedBytes},
         invalid,
     },
@@ -25,7 +25,6 @@ use crate::{
     },
     store::KnownObject,
 };
-use table::RelayTable;
 use std::{
     collections::BTreeMap,
     io,
@@ -35,6 +34,7 @@ use std::{
     },
     time::Duration,
 };
+use table::RelayTable;
 use thalweg_fountain::ChildId;
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_wire::{
@@ -153,13 +153,16 @@ impl RelayService {
     async fn listen(&self, relay: &Arc<Relay>, reader: &mut LegReader) -> io::Result<()> {
         loop {
             let heard = timeout(SOURCE_TIMEOUT, reader.read_message::<Word>(MAX_WORD)).await;
-            let word =
-                heard.map_err(|_| io::Error::other(format!("no message from the source for {SOURCE_TIMEOUT:?}")))?;
+            let word = heard.map_err(|_| {
+                io::Error::other(format!("no message from the source for {SOURCE_TIMEOUT:?}"))
+            })?;
             match word {
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
                 Err(e) => return Err(e),
                 Ok(Word::Ring(terms)) if terms.are_sound() => self.table.set_ring(relay, terms),
-                Ok(Word::Ring(_)) => return Err(invalid("the source requested a ring buffer that is too large")),
+                Ok(Word::Ring(_)) => {
+                    return Err(invalid("the source requested a ring buffer that is too large"));
+                }
                 Ok(Word::Parents { candidates, .. }) if candidates.len() <= MAX_CANDIDATES => {
                     relay.parents.send_replace(Arc::new(Parents { candidates, at_once: 1 }));
                 }
@@ -182,7 +185,9 @@ impl RelayService {
                     return Ok(());
                 }
                 Ok(Word::Here | Word::Expected(_)) => {}
-                Ok(Word::Parents { .. } | Word::Layout) => return Err(invalid("relays do not accept this message")),
+                Ok(Word::Parents { .. } | Word::Layout) => {
+                    return Err(invalid("relays do not accept this message"));
+                }
             }
         }
     }
@@ -282,7 +287,8 @@ impl Relay {
         let bytes = lock(&self.terms).bytes;
         let ring = SharedRing::new(&geometry, bytes, Some(Arc::clone(&upstream)))?;
         let repairs = RepairEncoder::for_receiver(self.offer.signer(), None, Arc::clone(&proofs));
-        let known = Arc::new(KnownObject { id: self.id, offer, geometry, manifest: Arc::new(manifest) });
+        let known =
+            Arc::new(KnownObject { id: self.id, offer, geometry, manifest: Arc::new(manifest) });
         let body = RelayState { known, ring, proofs, repairs: Arc::new(repairs), upstream };
         Ok(self.body.set(body).is_ok())
     }

@@ -1,9 +1,9 @@
 //! Runs a reception from its description to its name in the inbox.
 
 use super::{
+    cast_directory::CastDirectory,
     conductor::{Conductor, Session},
     finish,
-    cast_directory::CastDirectory,
     reception::{Reception, State, geometry},
 };
 use crate::{
@@ -79,7 +79,8 @@ pub async fn run(
             return Ok(());
         }
     }
-    let why = "data read back from the disk repeatedly differs from what was written; check the disk";
+    let why =
+        "data read back from the disk repeatedly differs from what was written; check the disk";
     Err(Refusal::System(why.to_owned()))
 }
 
@@ -116,8 +117,9 @@ fn open(reception: &Reception) -> Result<Arc<Store>, Refusal> {
     let offer = reception.offer().into_value();
     let geometry = geometry(&offer)?;
     let described = reception.described().clone();
-    let (manifest, layout) =
-        described.ok_or_else(|| Refusal::Invalid("the manifest and layout of the object are missing".to_owned()))?;
+    let (manifest, layout) = described.ok_or_else(|| {
+        Refusal::Invalid("the manifest and layout of the object are missing".to_owned())
+    })?;
     let home = &reception.home;
     let open = || {
         home.unmark()?;
@@ -169,8 +171,9 @@ fn landed_store(
     let offer = reception.offer().into_value();
     let geometry = geometry(&offer)?;
     let described = reception.described().clone();
-    let (manifest, layout) =
-        described.ok_or_else(|| Refusal::Invalid("the manifest and layout of the object are missing".to_owned()))?;
+    let (manifest, layout) = described.ok_or_else(|| {
+        Refusal::Invalid("the manifest and layout of the object are missing".to_owned())
+    })?;
     let landed = reception.home.final_location(offer.name.as_bytes()).map_err(refusal)?;
     let files = files(layout, landed);
     let pages = Pages::new(reception.home.pages().map_err(refusal)?);

@@ -7,10 +7,10 @@ mod clear;
 use super::{
     conductor::Conductor,
     inboxes::{InboxError, Inboxes},
+    leg_limiter::LegLimiter,
     reception::{Reception, State},
     relay::RelayService,
     run,
-    leg_limiter::LegLimiter,
 };
 use crate::Settings;
 use futures_util::future::BoxFuture;

@@ -1,7 +1,7 @@
 //! Fills a ring from stored blocks: the source sends every block, a receiver only symbols that its children lack.
 
 use super::{
-    proof_cache::{ProofCache, Proof},
+    proof_cache::{Proof, ProofCache},
     repairs::{RepairEncoder, frame_of},
     shared::{SharedRing, esis},
 };
@@ -182,7 +182,8 @@ impl Feed {
             Some(proof) => proof,
             None => {
                 let page = self.store.page(id.block)?;
-                let page = page.ok_or_else(|| io::Error::other("the digests of a block are missing"))?;
+                let page =
+                    page.ok_or_else(|| io::Error::other("the digests of a block are missing"))?;
                 let proof = Proof::source(&page);
                 self.proofs.put(proof.clone());
                 proof

@@ -1,7 +1,7 @@
 //! A receiver's intake: writes arriving symbols to disk, and solves blocks in parallel.
 
 use super::{
-    spool::{SpooledStore, Spool},
+    spool::{Spool, SpooledStore},
     upstream_queue::{MissingSymbols, UpstreamQueue},
 };
 use crate::{
@@ -191,7 +191,10 @@ impl Intake {
 
     fn complete(&self, block: u32) {
         lock(&self.waiting).remove(&block);
-        lock(&self.upstreams).iter().filter_map(Weak::upgrade).for_each(|upstream| upstream.finish(block));
+        lock(&self.upstreams)
+            .iter()
+            .filter_map(Weak::upgrade)
+            .for_each(|upstream| upstream.finish(block));
     }
 
     /// Tells a parent which symbols of a block are missing; if the block is being solved, after that.
@@ -315,7 +318,9 @@ mod tests {
                 scheduler.record_obtained(index..index + 1);
             }
             let frame = Arc::new([vec![0; FRAME_HEAD], bytes].concat());
-            disk.send(DiskMessage::Symbol(ReceivedSymbol { id, frame, got: Arc::default() })).await.unwrap();
+            disk.send(DiskMessage::Symbol(ReceivedSymbol { id, frame, got: Arc::default() }))
+                .await
+                .unwrap();
         }
         drop(disk);
         working.await.unwrap().unwrap();
@@ -327,7 +332,8 @@ mod tests {
         while let asks @ [_, ..] = &scheduler.next_requests(parent)[..] {
             for &(from, to) in asks {
                 asked.push(from..to);
-                let arrive = |index| assert_eq!(scheduler.receive(parent, index), ReceiptOutcome::Fresh);
+                let arrive =
+                    |index| assert_eq!(scheduler.receive(parent, index), ReceiptOutcome::Fresh);
                 (from..to).for_each(arrive);
             }
         }

@@ -11,10 +11,10 @@
 //! A child tells its parent which blocks it is done with. When all symbols of a block have been sent, the parent asks,
 //! behind the last symbol in the same connection, which symbols the child still lacks, and sends only those.
 
-mod proof_cache;
 mod feed;
 mod intake;
 mod node;
+mod proof_cache;
 mod repairs;
 mod replay_detector;
 pub mod serve;
@@ -23,9 +23,9 @@ mod spool;
 mod stream;
 mod upstream_queue;
 
+pub use intake::{DiskMessage, Intake, ReceivedSymbol};
+pub use node::{FeedRole, NodeRing};
 pub use proof_cache::ProofCache;
-pub use intake::{Intake, ReceivedSymbol, DiskMessage};
-pub use node::{NodeRing, FeedRole};
 pub use repairs::RepairEncoder;
 pub use shared::SharedRing;
 pub use stream::{Sink, stream};

@@ -1,8 +1,8 @@
 //! The ring of a source or receiver for one cast, with its digests and the feed that fills it.
 
 use super::{
-    proof_cache::{ProofCache, Proof},
     feed::Feed,
+    proof_cache::{Proof, ProofCache},
     repairs::RepairEncoder,
     serve::{self, SheetProvider},
     shared::SharedRing,
@@ -150,7 +150,8 @@ impl NodeRing {
 
     /// Sets the parent that streams to this node from now on; sheets are requested from it.
     pub fn attach(&self, upstream: &Arc<UpstreamQueue>) {
-        *self.streaming_parent() = StreamingParent { upstream: Arc::downgrade(upstream), ..StreamingParent::default() };
+        *self.streaming_parent() =
+            StreamingParent { upstream: Arc::downgrade(upstream), ..StreamingParent::default() };
     }
 
     fn streaming_parent(&self) -> MutexGuard<'_, StreamingParent> {

@@ -73,7 +73,12 @@ impl Proof {
     ///
     /// # Errors
     /// Why the symbol is invalid.
-    pub fn verify(&self, known: &KnownObject, id: SymbolId, bytes: &[u8]) -> Result<(), SymbolError> {
+    pub fn verify(
+        &self,
+        known: &KnownObject,
+        id: SymbolId,
+        bytes: &[u8],
+    ) -> Result<(), SymbolError> {
         match &self.page {
             Page::Source(page) => page.verify(&known.geometry, id, bytes),
             Page::Repair(page) => page.verify(&known.geometry, known.id.as_bytes(), id, bytes),

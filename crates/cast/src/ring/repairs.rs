@@ -3,7 +3,7 @@
 //! The source makes and signs a sheet when one is first needed. Other nodes keep received sheets in a file. With the
 //! block they can make the same symbols themselves, because encoding is deterministic.
 
-use super::proof_cache::{ProofCache, Proof};
+use super::proof_cache::{Proof, ProofCache};
 use crate::store::{KnownObject, Store};
 use std::{
     collections::VecDeque,
@@ -149,7 +149,9 @@ impl RepairEncoder {
         }
         let geometry = &store.known.geometry;
         let plan = self.lock().plans.get(geometry.source_symbols_of(block));
-        let plan = plan.ok_or_else(|| io::Error::other("the number of symbols of the block is not supported"))?;
+        let plan = plan.ok_or_else(|| {
+            io::Error::other("the number of symbols of the block is not supported")
+        })?;
         let range = geometry.bytes_of(block);
         let mut bytes = vec![0; (range.end - range.start) as usize];
         store.files.read(range.start, &mut bytes)?;

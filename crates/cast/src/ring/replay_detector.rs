@@ -99,7 +99,11 @@ mod tests {
         // A symbol that was reported as missing may come again.
         let mut replays = ReplayDetector::new(1024);
         assert!(!replays.is_replay(id(5), false) && !replays.is_replay(id(7), false));
-        replays.record_message(&Wish::Lack { block: 3, need: 1, runs: vec![(3 * 1024 + 5, 3 * 1024 + 6)] });
+        replays.record_message(&Wish::Lack {
+            block: 3,
+            need: 1,
+            runs: vec![(3 * 1024 + 5, 3 * 1024 + 6)],
+        });
         assert!(!replays.is_replay(id(5), false) && replays.is_replay(id(7), false));
     }
 }

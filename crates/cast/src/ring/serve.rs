@@ -1,7 +1,7 @@
 //! The parent's end of a stream leg: serves one child of the ring.
 
 use super::shared::SharedRing;
-use crate::leg::{LegReader, Leg, LegWriter, invalid};
+use crate::leg::{Leg, LegReader, LegWriter, invalid};
 use std::{io, sync::Arc, time::Duration};
 use thalweg_fountain::ChildId;
 use thalweg_wire::cast::{Frame, MAX_RANGES, MAX_WISH, Said, Wish};
@@ -35,11 +35,16 @@ pub trait SheetProvider {
 ///
 /// # Errors
 /// I/O errors of the connection, or a child that violates the protocol.
-pub async fn serve(ring: &Arc<SharedRing>, sheets: &impl SheetProvider, leg: Leg) -> io::Result<()> {
+pub async fn serve(
+    ring: &Arc<SharedRing>,
+    sheets: &impl SheetProvider,
+    leg: Leg,
+) -> io::Result<()> {
     let Leg { mut reader, mut writer, .. } = leg;
     // The child first tells what it has.
     let first = timeout(PREFACE_TIMEOUT, preface(&mut reader)).await;
-    let first = first.map_err(|_| io::Error::other("the child did not report which symbols it has"))??;
+    let first =
+        first.map_err(|_| io::Error::other("the child did not report which symbols it has"))??;
     let joined = ring.join();
     for wish in first {
         if let Some(block) = ring.handle_wish(joined.id, wish)? {
@@ -85,7 +90,8 @@ async fn listen(
 ) -> io::Result<()> {
     loop {
         let heard = timeout(CHILD_TIMEOUT, reader.read_message::<Wish>(MAX_WISH)).await;
-        let wish = heard.map_err(|_| io::Error::other("no message from the child for too long"))??;
+        let wish =
+            heard.map_err(|_| io::Error::other("no message from the child for too long"))??;
         if wish == Wish::Bye {
             return Ok(());
         }
@@ -101,7 +107,8 @@ async fn send_frames(ring: &SharedRing, id: ChildId, writer: &mut LegWriter) -> 
     loop {
         let fresh = ring.fresh.notified();
         let most = if writer.takes_several() { WRITE_BYTES } else { 0 };
-        let taken = writer.write_offered(|| ring.offer(id, most), |n| ring.record_taken(id, n)).await?;
+        let taken =
+            writer.write_offered(|| ring.offer(id, most), |n| ring.record_taken(id, n)).await?;
         if taken.is_some() {
             is_flushed = false;
             continue;

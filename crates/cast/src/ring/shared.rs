@@ -84,7 +84,11 @@ impl SharedRing {
     ///
     /// # Errors
     /// No ring can hold a symbol of this geometry.
-    pub fn new(geometry: &Geometry, bytes: u64, upstream: Option<Arc<UpstreamQueue>>) -> io::Result<Arc<Self>> {
+    pub fn new(
+        geometry: &Geometry,
+        bytes: u64,
+        upstream: Option<Arc<UpstreamQueue>>,
+    ) -> io::Result<Arc<Self>> {
         let least = FRAME_HEAD + geometry.symbol_bytes() as usize;
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).max(least);
         let ring = Ring::new(geometry, bytes, FRAME_HEAD).map_err(io::Error::other)?;
@@ -230,7 +234,8 @@ impl SharedRing {
     /// # Errors
     /// A message that violates the protocol.
     pub fn handle_wish(&self, id: ChildId, wish: Wish) -> io::Result<Option<u32>> {
-        let wrong = || io::Error::new(io::ErrorKind::InvalidData, "the child sent an invalid request");
+        let wrong =
+            || io::Error::new(io::ErrorKind::InvalidData, "the child sent an invalid request");
         let blocks = self.geometry.blocks();
         match wish {
             Wish::Done(runs) if are_sound(&runs, blocks.into()) => {
@@ -368,7 +373,11 @@ impl RingState {
 }
 
 /// The ESIs of the missing source symbols.
-pub fn esis(lack: &MissingSymbols, block: u32, geometry: &Geometry) -> impl Iterator<Item = u32> + use<> {
+pub fn esis(
+    lack: &MissingSymbols,
+    block: u32,
+    geometry: &Geometry,
+) -> impl Iterator<Item = u32> + use<> {
     let first = geometry.symbols_of(block).start;
     // Fits: the runs lie in the block.
     let runs = lack.runs.clone().into_iter();

@@ -1,9 +1,9 @@
 //! The child's end of a stream leg: verifies symbols, forwards them, and stores them.
 
 use super::{
-    proof_cache::{ProofCache, Proof},
-    intake::{Intake, ReceivedSymbol, DiskMessage},
+    intake::{DiskMessage, Intake, ReceivedSymbol},
     node::NodeRing,
+    proof_cache::{Proof, ProofCache},
     repairs::RepairEncoder,
     replay_detector::ReplayDetector,
     shared::SharedRing,
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     leg::{
-        LegReader, Leg, LegWriter, SymbolScheduler,
+        Leg, LegReader, LegWriter, SymbolScheduler,
         child::{LegEnd, ReceivedBytes},
         invalid,
     },
@@ -149,8 +149,10 @@ pub async fn stream(sink: Sink, got: Arc<ReceivedBytes>, leg: Leg) -> LegEnd {
         }
     };
     let Leg { reader, mut writer, .. } = leg;
-    let (over, replays) =
-        (sink.clone(), Arc::new(Mutex::new(ReplayDetector::new(sink.known().geometry.block_symbols()))));
+    let (over, replays) = (
+        sink.clone(),
+        Arc::new(Mutex::new(ReplayDetector::new(sink.known().geometry.block_symbols()))),
+    );
     let (its, fed) = (Arc::clone(&replays), Instant::now());
     let mut streaming = StreamLeg { sink, upstream: Arc::clone(&upstream), got, replays: its, fed };
     let left = tokio::select! {
@@ -185,7 +187,11 @@ async fn until_over(sink: &Sink) {
 }
 
 /// Sends the first messages and the empty request that ends them, then messages as they arise.
-async fn speak(upstream: &UpstreamQueue, replays: &Mutex<ReplayDetector>, writer: &mut LegWriter) -> io::Error {
+async fn speak(
+    upstream: &UpstreamQueue,
+    replays: &Mutex<ReplayDetector>,
+    writer: &mut LegWriter,
+) -> io::Error {
     let mut is_due = true;
     loop {
         let mut wishes = upstream.take();
@@ -250,7 +256,9 @@ impl StreamLeg {
         if is_replay {
             self.got.beyond.fetch_add(length, Relaxed);
             return match is_on_purpose {
-                true => Err(LegEnd::Corrupt("the parent keeps sending symbols that have already arrived".into())),
+                true => Err(LegEnd::Corrupt(
+                    "the parent keeps sending symbols that have already arrived".into(),
+                )),
                 false => Ok(()),
             };
         }
@@ -292,7 +300,9 @@ impl StreamLeg {
                 }
             }
         };
-        let page = found.ok_or_else(|| LegEnd::Corrupt(format!("{id:?} arrived before the digests of its block")))?;
+        let page = found.ok_or_else(|| {
+            LegEnd::Corrupt(format!("{id:?} arrived before the digests of its block"))
+        })?;
         let proof = Proof::source(&page);
         self.sink.proofs().put(proof.clone());
         Ok(proof)

@@ -160,7 +160,9 @@ fn hash(
     let manifest = manifest.map_err(|e| DescribeError::Large(e.to_string()))?;
     if manifest.object() != ObjectId::from_bytes(summary.object) {
         // Cannot happen: both hashes are computed from the same digests.
-        return Err(DescribeError::Read(io::Error::other("internal error: the digests do not match the hash")));
+        return Err(DescribeError::Read(io::Error::other(
+            "internal error: the digests do not match the hash",
+        )));
     }
     // `ID.known` is written only after the pages are on disk, so that it never refers to pages that a power loss
     // destroyed.

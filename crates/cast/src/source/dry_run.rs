@@ -4,7 +4,7 @@
 
 use super::event::{Event, EventSink, Outcome, Totals};
 use crate::{
-    disk::{OwnerPolicy, InboxPolicy, count_ignored_owners, refused_links},
+    disk::{InboxPolicy, OwnerPolicy, count_ignored_owners, refused_links},
     leg,
     store::Store,
 };
@@ -134,7 +134,9 @@ impl DryRun {
 fn answer_event(receiver: Name, answer: DryRunAnswer) -> Event {
     match answer {
         DryRunAnswer::Accepted { uncompared, .. } => Event::WouldTake { receiver, uncompared },
-        DryRunAnswer::Refused(why) => Event::Refused { receiver, why: why.to_string(), again: false },
+        DryRunAnswer::Refused(why) => {
+            Event::Refused { receiver, why: why.to_string(), again: false }
+        }
         DryRunAnswer::NoAnswer(why) => Event::Unreached { receiver, why },
     }
 }
@@ -148,7 +150,9 @@ async fn ask(dialer: &MemberDialer, name: &Name, opening: &Opening) -> DryRunAns
         Ok(Ok(mut leg)) => {
             let (mut uncompared, mut rules) = (false, None);
             // The channel ends after at most two reports.
-            while let (None, Ok(report)) = (rules, leg.reader.read_message::<Report>(MAX_REPORT).await) {
+            while let (None, Ok(report)) =
+                (rules, leg.reader.read_message::<Report>(MAX_REPORT).await)
+            {
                 match report {
                     Report::Uncompared => uncompared = true,
                     Report::InboxRules(told) => rules = Some(told),

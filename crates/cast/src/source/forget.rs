@@ -1,6 +1,6 @@
 //! Abandons a cast: tells receivers to remove the data that they received.
 
-use super::job::{self, CastEnd, LockedRecord, JobError, ListedCast, CastRecord};
+use super::job::{self, CastEnd, CastRecord, JobError, ListedCast, LockedRecord};
 use crate::leg;
 use serde::Serialize;
 use std::{
@@ -34,7 +34,9 @@ const MIN_DIGITS: usize = 4;
 #[derive(Debug, Error)]
 pub enum ForgetError {
     /// No cast matches.
-    #[error("no cast from this host has the name or number `{0}`; `thalweg cast status` lists casts")]
+    #[error(
+        "no cast from this host has the name or number `{0}`; `thalweg cast status` lists casts"
+    )]
     Unknown(String),
     /// Several casts match.
     #[error("several casts match `{0}`; give the number of one: {1}")]
@@ -182,7 +184,11 @@ enum NoticeError {
     Lost(#[from] io::Error),
 }
 
-async fn notify(dialer: &MemberDialer, receiver: &Name, opening: &Opening) -> Result<(), NoticeError> {
+async fn notify(
+    dialer: &MemberDialer,
+    receiver: &Name,
+    opening: &Opening,
+) -> Result<(), NoticeError> {
     let channel = dialer.channel(receiver, &[], Protocol::Cast).await;
     let channel = channel.map_err(|why| match why {
         DialMemberError::Name(why) if is_for_good(&why) => NoticeError::Gone(why),
@@ -197,7 +203,9 @@ async fn notify(dialer: &MemberDialer, receiver: &Name, opening: &Opening) -> Re
     loop {
         let heard = timeout(REPORT_TIMEOUT, leg.reader.read_message::<Report>(MAX_REPORT)).await;
         match heard
-            .map_err(|_| io::Error::other(format!("no report from the receiver for {REPORT_TIMEOUT:?}")))?
+            .map_err(|_| {
+                io::Error::other(format!("no report from the receiver for {REPORT_TIMEOUT:?}"))
+            })?
             .map(Report::cut)
         {
             Ok(Report::Ended(Ended::Failed(why @ Refusal::Unremoved(_)), _)) => {
@@ -214,6 +222,8 @@ async fn notify(dialer: &MemberDialer, receiver: &Name, opening: &Opening) -> Re
 fn is_for_good(why: &RouteNameError) -> bool {
     matches!(
         why,
-        RouteNameError::Unknown { .. } | RouteNameError::NoNode(_) | RouteNameError::NoNodeAddress(_)
+        RouteNameError::Unknown { .. }
+            | RouteNameError::NoNode(_)
+            | RouteNameError::NoNodeAddress(_)
     )
 }

@@ -4,7 +4,7 @@ use super::rings::Forwarding;
 use thalweg_paths::estimates::Estimates;
 use thalweg_plan::{
     Graph,
-    tree::{Access, Host, Storage, Role},
+    tree::{Access, Host, Role, Storage},
 };
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::Name;

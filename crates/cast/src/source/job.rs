@@ -10,8 +10,8 @@
 //! A separate thread writes the files, so that a cast does not wait for this disk.
 
 mod clear;
-mod recorder;
 mod lock;
+mod recorder;
 
 pub use clear::clear;
 pub use recorder::JobRecorder;
@@ -241,7 +241,8 @@ impl CastRecord {
 
 /// All casts of this host, the newest last. Unreadable records are left out.
 pub fn list(directory: &Path) -> Vec<ListedCast> {
-    let mut found: Vec<ListedCast> = stems(directory, "job").filter_map(|stem| read_listed(&stem)).collect();
+    let mut found: Vec<ListedCast> =
+        stems(directory, "job").filter_map(|stem| read_listed(&stem)).collect();
     found.sort_by_key(|found| found.record.job.created);
     found
 }

@@ -1,14 +1,14 @@
 //! The source's side of one receiver: the control channel, and the data legs that the receiver calls for.
 
 use super::{
-    recheck::ObjectRecheck,
     event::{Event, EventSink, ParentBytes, ReceiverState},
     plan::ReceiverPlan,
+    recheck::ObjectRecheck,
     rings::Rings,
 };
 use crate::{
     leg::{
-        self, Announcements, LegReader, Leg, LegWriter,
+        self, Announcements, Leg, LegReader, LegWriter,
         parent::{self, ServeError},
     },
     ring::NodeRing,
@@ -157,7 +157,8 @@ impl Member {
                 }
                 ConversationEnd::Failed(why) => {
                     let again = why.is_passing() && may_wait;
-                    self.lock().standing = if again { ReceiverState::Waiting } else { ReceiverState::Failed };
+                    self.lock().standing =
+                        if again { ReceiverState::Waiting } else { ReceiverState::Failed };
                     let why = why.to_string();
                     // The same message is not repeated.
                     if !again || said.as_ref() != Some(&why) {
@@ -169,7 +170,8 @@ impl Member {
                     }
                 }
                 ConversationEnd::Lost(why) => {
-                    self.lock().standing = if may_wait { ReceiverState::Lost } else { ReceiverState::Failed };
+                    self.lock().standing =
+                        if may_wait { ReceiverState::Lost } else { ReceiverState::Failed };
                     if !may_wait || said.as_ref() != Some(&why) {
                         said = Some(why.clone());
                         casting.events.event(&Event::Unreached { receiver, why });
@@ -222,8 +224,9 @@ impl Member {
         let (mut is_first, mut is_described) = (true, false);
         loop {
             let heard = timeout(RECEIVER_TIMEOUT, reader.read_message::<Report>(MAX_REPORT)).await;
-            let heard =
-                heard.map_err(|_| io::Error::other(format!("no message from the receiver for {RECEIVER_TIMEOUT:?}")))?;
+            let heard = heard.map_err(|_| {
+                io::Error::other(format!("no message from the receiver for {RECEIVER_TIMEOUT:?}"))
+            })?;
             while legs.try_join_next().is_some() {}
             match heard?.cut() {
                 Report::Needs { manifest, layout } => {
@@ -404,7 +407,8 @@ impl LegServer {
             return self.node.serve(leg).await;
         }
         let round_trip = leg.round_trip().unwrap_or_default();
-        let own = self.announcements.as_ref().map(|announcements| announcements.add_child(round_trip));
+        let own =
+            self.announcements.as_ref().map(|announcements| announcements.add_child(round_trip));
         parent::serve(Arc::clone(&self.node.store), leg, own).await
     }
 }

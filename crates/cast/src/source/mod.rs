@@ -1,8 +1,7 @@
 //! The source: describes an object, offers it to receivers, and serves it until all of them have it.
 
-mod dry_run;
 mod describe;
-mod recheck;
+mod dry_run;
 mod event;
 mod forget;
 mod hosts;
@@ -11,6 +10,7 @@ mod member;
 mod plan;
 mod predict;
 mod progress;
+mod recheck;
 mod rings;
 mod run;
 mod share;
@@ -18,11 +18,11 @@ mod survey;
 
 pub use describe::DescribeError;
 pub use event::{
-    Event, EventSink, Outcome, ParentBytes, PlannedReceiver, ReceiverProgress, RelayProgress, ReceiverState,
-    Totals,
+    Event, EventSink, Outcome, ParentBytes, PlannedReceiver, ReceiverProgress, ReceiverState,
+    RelayProgress, Totals,
 };
 pub use forget::{ForgetError, ForgetReport, ReceiverNotice, forget};
-pub use job::{CastEnd, JobError, ListedCast, Receiver, CastRecord, list};
+pub use job::{CastEnd, CastRecord, JobError, ListedCast, Receiver, list};
 pub use predict::PredictedRates;
 pub use rings::Forwarding;
 pub use run::{CastError, Request, cast};

@@ -90,7 +90,13 @@ pub fn plan(
         let known = |rate: Rate| Some(rate.as_bps()).filter(|bps| *bps > 0);
         let min_hop_bps = planned.ceilings.get(node).copied().and_then(known);
         let (expected_bps, at_once) = (known(its.rate), at_once.max(its.at_once as u32));
-        let part = ReceiverPlan { candidates, at_once, min_hop_bps, expected_bps, ..ReceiverPlan::default() };
+        let part = ReceiverPlan {
+            candidates,
+            at_once,
+            min_hop_bps,
+            expected_bps,
+            ..ReceiverPlan::default()
+        };
         (names[node].clone(), part)
     };
     let mut parts: BTreeMap<Name, ReceiverPlan> = (1..names.len()).map(part).collect();

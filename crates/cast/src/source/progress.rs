@@ -1,7 +1,7 @@
 //! Reports the progress of all receivers, once a second.
 
 use super::{
-    event::{Event, ParentRate, ReceiverProgress, RelayProgress, ReceiverState},
+    event::{Event, ParentRate, ReceiverProgress, ReceiverState, RelayProgress},
     member::{CastContext, Member},
 };
 use std::sync::Arc;

@@ -44,7 +44,9 @@ fn check(store: &Store) -> io::Result<()> {
         store.files.read(range.start, bytes)?;
         if manifest.verify(chunk, bytes).is_err() {
             let at = range.start;
-            return Err(io::Error::other(format!("the content has changed, at byte {at} or later")));
+            return Err(io::Error::other(format!(
+                "the content has changed, at byte {at} or later"
+            )));
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use super::plan::ReceiverPlan;
 use crate::{
-    ring::{NodeRing, ProofCache, RepairEncoder, FeedRole},
+    ring::{FeedRole, NodeRing, ProofCache, RepairEncoder},
     store::Store,
 };
 use std::{
@@ -98,7 +98,8 @@ impl Forwarding {
         parts: &BTreeMap<Name, ReceiverPlan>,
         key: &Arc<PrivateKey>,
     ) -> io::Result<Rings> {
-        let first = |part: &ReceiverPlan| part.candidates.first().and_then(|first| first.name.clone());
+        let first =
+            |part: &ReceiverPlan| part.candidates.first().and_then(|first| first.name.clone());
         let givers: BTreeSet<Name> = parts.values().filter_map(first).collect();
         let giving = givers.iter().filter(|giver| !self.via.contains(giver));
         // Fits: at most 7.

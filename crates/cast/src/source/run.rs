@@ -1,14 +1,14 @@
 //! A whole cast, from a path to the last receiver's report.
 
 use super::{
-    dry_run::DryRun,
     describe::{self, DescribeError},
-    recheck::ObjectRecheck,
+    dry_run::DryRun,
     event::{Event, EventSink, Outcome, PlannedReceiver, ReceiverState, Totals},
-    job::{JobError, JobRecorder, CastRecord},
+    job::{CastRecord, JobError, JobRecorder},
     member::{CastContext, Member},
     plan::{self, ReceiverPlan},
     progress,
+    recheck::ObjectRecheck,
     rings::Forwarding,
     survey::{self, Survey, SurveyError},
 };
@@ -109,7 +109,9 @@ pub enum CastError {
     #[error("there are no receivers: none was given with --to or found with --to-all")]
     Nobody,
     /// A relay is a receiver, or this host.
-    #[error("`{0}` is given with --via but is a receiver or this host; a relay must be another member")]
+    #[error(
+        "`{0}` is given with --via but is a receiver or this host; a relay must be another member"
+    )]
     Via(Name),
     /// A rate was given for a host that is neither source nor receiver nor relay.
     #[error("`{0}` is neither source, receiver nor relay of this cast; remove it from --egress")]
@@ -211,7 +213,11 @@ async fn deliver(
 }
 
 /// The members with their parts of the plan, each with a pass for this cast.
-fn members(casting: &CastContext, parts: BTreeMap<Name, ReceiverPlan>, key: &PrivateKey) -> Vec<Arc<Member>> {
+fn members(
+    casting: &CastContext,
+    parts: BTreeMap<Name, ReceiverPlan>,
+    key: &PrivateKey,
+) -> Vec<Arc<Member>> {
     let (id, expiry) = (casting.store.known.id, casting.store.known.offer.expiry);
     let member = |(name, part): (Name, ReceiverPlan)| {
         let pass = Pass { cast: id, to: name.clone(), expiry };
@@ -241,7 +247,10 @@ fn record(
 }
 
 /// The members of the plan that store the object: all but relays.
-fn receiving_plans(parts: &BTreeMap<Name, ReceiverPlan>, forwarding: &Forwarding) -> BTreeMap<Name, ReceiverPlan> {
+fn receiving_plans(
+    parts: &BTreeMap<Name, ReceiverPlan>,
+    forwarding: &Forwarding,
+) -> BTreeMap<Name, ReceiverPlan> {
     let keeps = |(name, _): &(&Name, &ReceiverPlan)| !forwarding.via.contains(name);
     parts.iter().filter(keeps).map(|(name, part)| (name.clone(), part.clone())).collect()
 }
@@ -281,7 +290,11 @@ fn receivers(request: &Request, dialer: &MemberDialer) -> Result<Vec<Name>, Cast
 }
 
 /// Checks that all relays are members with a node, and not receivers.
-fn check_relays(forwarding: &Forwarding, to: &[Name], dialer: &MemberDialer) -> Result<(), CastError> {
+fn check_relays(
+    forwarding: &Forwarding,
+    to: &[Name],
+    dialer: &MemberDialer,
+) -> Result<(), CastError> {
     let roster = dialer.roster().map_err(CastError::Roster)?;
     for name in &forwarding.via {
         if roster.by_name(name).is_none_or(|member| member.node.is_none()) {
@@ -314,8 +327,11 @@ fn describe(
     let at = |time: Duration| {
         WallTime::from_unix_nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
     };
-    let terms =
-        describe::OfferTerms { name, open: request.open, valid: (at(now), at(now + OFFER_LIFETIME)) };
+    let terms = describe::OfferTerms {
+        name,
+        open: request.open,
+        valid: (at(now), at(now + OFFER_LIFETIME)),
+    };
     let mut passes = 1;
     let store = loop {
         let geometry = geometry(request, survey.length)?;

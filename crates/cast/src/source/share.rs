@@ -37,9 +37,14 @@ pub struct PlannedParents {
 
 /// The shares of all nodes. `at_once` is the requested number of parents at a time; with one the result is always a
 /// tree.
-pub fn choose_parents(overlay: &Overlay<'_>, planned: &PlannedTree, at_once: usize) -> Vec<PlannedParents> {
+pub fn choose_parents(
+    overlay: &Overlay<'_>,
+    planned: &PlannedTree,
+    at_once: usize,
+) -> Vec<PlannedParents> {
     let tree = overlay.candidates(planned, MAX_CANDIDATES);
-    let of_tree = |(parents, rate): (Vec<Share>, &Rate)| PlannedParents { parents, at_once, rate: *rate };
+    let of_tree =
+        |(parents, rate): (Vec<Share>, &Rate)| PlannedParents { parents, at_once, rate: *rate };
     let tree: Vec<PlannedParents> = tree.into_iter().zip(&planned.rates).map(of_tree).collect();
     let keep = MAX_LEGS / overlay.nodes().max(1);
     if at_once < 2 || keep < MIN_LEGS_PER_RECEIVER {

@@ -48,7 +48,11 @@ impl Pages {
     ///
     /// # Errors
     /// I/O errors; the inner result says why the page is invalid.
-    pub fn learn(&self, known: &KnownObject, page: SourcePage) -> io::Result<Result<(), PageError>> {
+    pub fn learn(
+        &self,
+        known: &KnownObject,
+        page: SourcePage,
+    ) -> io::Result<Result<(), PageError>> {
         if let Err(wrong) = known.check(&page) {
             return Ok(Err(wrong));
         }

@@ -1,6 +1,6 @@
 //! Chooses the node that gets the data.
 
-use crate::{NodeChannel, NodeChannelError, NodeAddress};
+use crate::{NodeAddress, NodeChannel, NodeChannelError};
 use futures_util::future::join_all;
 use std::time::Duration;
 use thalweg_net::channel::Connector;
@@ -92,10 +92,13 @@ fn drawn(costs: &[f64], draw: f64) -> usize {
 
 async fn offer(connector: &Connector, node: &SheetNode, name: &Name) -> Result<NodeOffer, String> {
     let told = |e: NodeChannelError| e.to_string();
-    let mut line = NodeChannel::open(connector, &NodeAddress::from_sheet(node)).await.map_err(told)?;
+    let mut line =
+        NodeChannel::open(connector, &NodeAddress::from_sheet(node)).await.map_err(told)?;
     let asked = Instant::now();
     match line.ask(&Ask::Load(name.clone())).await.map_err(told)? {
-        Answer::Load(load) => Ok(NodeOffer { node: node.clone(), line, load, rtt: asked.elapsed() }),
+        Answer::Load(load) => {
+            Ok(NodeOffer { node: node.clone(), line, load, rtt: asked.elapsed() })
+        }
         Answer::Refused(refusal) => Err(refusal.to_string()),
         _ => Err("its answer does not match the request".into()),
     }

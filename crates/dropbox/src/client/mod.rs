@@ -2,17 +2,17 @@
 
 mod choose;
 mod evidence;
-mod receipt_path;
 mod push;
+mod receipt_path;
 
 pub use choose::{NodeOffer, find_nodes};
 pub use evidence::{
     begin_evidence, load_evidence, new_draw, new_nonce, save_evidence, save_evidence_in_turn,
 };
-pub use receipt_path::{path_beside, open_data};
 pub use push::{PushError, push};
+pub use receipt_path::{open_data, path_beside};
 
-use super::{NodeChannel, NodeChannelError, NodeAddress};
+use super::{NodeAddress, NodeChannel, NodeChannelError};
 use thalweg_net::Ed25519;
 use thalweg_units::NodeId;
 use thalweg_wire::{
@@ -97,7 +97,9 @@ impl Target {
         let stamp: Signed<Stamp> = Signed::open(bytes, &Ed25519).map_err(wrong)?;
         let said = stamp.value();
         match () {
-            () if stamp.signer() != self.port.key => Err(wrong("the stamp is signed with another key")),
+            () if stamp.signer() != self.port.key => {
+                Err(wrong("the stamp is signed with another key"))
+            }
             () if said.drop_box != self.drop_box || said.client != client => {
                 Err(wrong("the stamp is for another box or another client key"))
             }

@@ -104,9 +104,13 @@ fn checked(
     let receipt: Signed<Receipt> =
         Signed::open(bytes, &Ed25519).map_err(|e| PushError::Wrong(e.to_string()))?;
     match () {
-        () if receipt.signer() != node.key => wrong("the receipt is not signed with the node's key"),
+        () if receipt.signer() != node.key => {
+            wrong("the receipt is not signed with the node's key")
+        }
         () if receipt.value().node != node.name => wrong("the receipt names another node"),
-        () if receipt.value().stamp != StampId::of(stamp) => wrong("the receipt is for another stamp"),
+        () if receipt.value().stamp != StampId::of(stamp) => {
+            wrong("the receipt is for another stamp")
+        }
         () => Ok(receipt),
     }
 }

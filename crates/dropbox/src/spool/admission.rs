@@ -88,7 +88,12 @@ impl Spool {
     }
 
     /// Claims the right to receive a submission of this size, of which a part may already be here.
-    pub fn admit(&self, id: StampId, client: NodeId, bytes: u64) -> Result<PushPermit<'_>, Refusal> {
+    pub fn admit(
+        &self,
+        id: StampId,
+        client: NodeId,
+        bytes: u64,
+    ) -> Result<PushPermit<'_>, Refusal> {
         let mut state = self.lock();
         let own = state.active_pushes.values().filter(|push| push.client == client).count();
         let is_busy = state.active_pushes.contains_key(&id);

@@ -68,7 +68,9 @@ impl ClientReader {
         let was = std::mem::take(self).received;
         match was < LEAST {
             true => {
-                let why = format!("{was} bytes in {WINDOW:?} are too slow: at least {LEAST} are required");
+                let why = format!(
+                    "{was} bytes in {WINDOW:?} are too slow: at least {LEAST} are required"
+                );
                 Err(io::Error::new(io::ErrorKind::TimedOut, why))
             }
             false => Ok(()),

@@ -7,11 +7,11 @@
 //! Before a receipt is given, its data, the data's name and the receipt itself are durable: the journal syncs the
 //! data's filesystem before each group of receipts.
 
+mod admission;
 mod client_reader;
 mod incomplete;
 mod push;
 mod record;
-mod admission;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -109,7 +109,11 @@ impl Spool {
     }
 
     /// Signs and records the receipt of data that is complete under its name.
-    pub async fn sign_receipt(&self, mut delivery: Delivery, bytes: u64) -> Result<Vec<u8>, Refusal> {
+    pub async fn sign_receipt(
+        &self,
+        mut delivery: Delivery,
+        bytes: u64,
+    ) -> Result<Vec<u8>, Refusal> {
         let id = StampId::of_bytes(&delivery.stamp);
         let time = thalweg_base::clock::WallClock::default().now();
         let receipt = Receipt { stamp: id, node: self.me.clone(), time };

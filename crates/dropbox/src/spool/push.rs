@@ -1,6 +1,6 @@
 //! Receives data from a client into the spool.
 
-use super::{Spool, client_reader::ClientReader, admission::PushPermit};
+use super::{Spool, admission::PushPermit, client_reader::ClientReader};
 use std::{
     fs::{File, OpenOptions},
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},

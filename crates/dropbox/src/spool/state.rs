@@ -1,6 +1,6 @@
 //! The state recorded in a node's journal.
 
-use super::{Record, incomplete::IncompleteData, admission::ActivePush};
+use super::{Record, admission::ActivePush, incomplete::IncompleteData};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use thalweg_wire::bistro::{Delivery, StampId};
 
@@ -70,7 +70,9 @@ impl State {
     /// Applies one record.
     pub fn apply(&mut self, record: Record) {
         match record {
-            Record::Held { id, bytes, delivery } => self.insert(id, StoredSubmission { delivery, bytes }),
+            Record::Held { id, bytes, delivery } => {
+                self.insert(id, StoredSubmission { delivery, bytes })
+            }
             Record::Told(ids) => ids.iter().for_each(|id| _ = self.untold.remove(id)),
             Record::Gone(ids) => ids.iter().for_each(|id| self.mark_collected(id)),
             Record::Past(all) => {

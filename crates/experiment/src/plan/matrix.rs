@@ -66,7 +66,9 @@ impl Draw {
                     _ => return Err(fault("`between` must be two quantities")),
                 };
                 if unit != other || low > high || (self.log && low <= 0.0) {
-                    return Err(fault("`between` must be two quantities of the same unit, the smaller one first"));
+                    return Err(fault(
+                        "`between` must be two quantities of the same unit, the smaller one first",
+                    ));
                 }
                 let share = uniform(&mut rng);
                 let value = if self.log {

@@ -47,7 +47,9 @@ fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Checked {
     for name in names {
         // `{}` are for placeholders, `|` for tables, `*` for patterns.
         if name.is_empty() || name.contains(['{', '}', '|', '*', '\n']) {
-            return Err(format!("`{name}` is not a valid name for a {what}: it is empty or contains {{ }} | *"));
+            return Err(format!(
+                "`{name}` is not a valid name for a {what}: it is empty or contains {{ }} | *"
+            ));
         }
         if !seen.insert(name) {
             return Err(format!("two {what}s have the name `{name}`"));
@@ -81,7 +83,9 @@ fn topology_and_hosts(plan: &Plan) -> Checked {
     let services = plan.service.iter().map(|s| (&s.name, s.host.list().is_empty()));
     match arms.chain(services).find(|(_, hostless)| *hostless == lab) {
         Some((name, true)) => Err(format!("{name} has no `host`, which kind = \"lab\" requires")),
-        Some((name, false)) => Err(format!("{name} has a `host`, which is not allowed with kind = \"host\"")),
+        Some((name, false)) => {
+            Err(format!("{name} has a `host`, which is not allowed with kind = \"host\""))
+        }
         None => Ok(()),
     }
 }
@@ -158,10 +162,15 @@ fn arm(plan: &Plan, arm: &Arm) -> Checked {
             [&f.when.at, &f.when.line, &f.when.bytes].iter().filter(|w| w.is_some()).count();
         let acts = [f.kill.is_some(), f.link.is_some(), f.run.is_some()];
         if whens != 1 || acts.iter().filter(|a| **a).count() != 1 {
-            return fault("a fault needs exactly one of at, line, bytes, and exactly one of kill, link, run".into());
+            return fault(
+                "a fault needs exactly one of at, line, bytes, and exactly one of kill, link, run"
+                    .into(),
+            );
         }
         if plan.network == Scope::Round {
-            return fault("faults need network = \"arm\", because otherwise they affect the next arm".into());
+            return fault(
+                "faults need network = \"arm\", because otherwise they affect the next arm".into(),
+            );
         }
     }
     Ok(())
@@ -181,7 +190,8 @@ fn check(plan: &Plan, check: &Check) -> Checked {
     let fault = |why: String| Err(format!("check {}: {why}", check.name));
     if (check.aggregate == Aggregate::Fraction) != check.condition.is_some() {
         return fault(
-            "`condition` is required with aggregate = \"fraction\", and not allowed otherwise".into(),
+            "`condition` is required with aggregate = \"fraction\", and not allowed otherwise"
+                .into(),
         );
     }
     if check.aggregate == Aggregate::RatioOfMeans && check.over.is_none() {

@@ -7,7 +7,7 @@ use super::{
     fixture::{self, FixtureDigest},
     network::Network,
     output,
-    process::{ProcessEnd, Process, describe},
+    process::{Process, ProcessEnd, describe},
     sampler, service,
     stop::StopFlag,
 };
@@ -68,8 +68,9 @@ struct ArmObservation {
 /// If the arm cannot be run. A failure of the arm itself is in the record.
 pub fn run(arm: &Arm, bench: &mut ArmEnvironment, context: &Context<'_>) -> Result<ArmRecord> {
     let clients = clients(arm, bench, context)?;
-    let shown =
-        clients.first().map_or(Ok(vec![]), |c| c.values.render_args(&arm.command, TextForm::Shown))?;
+    let shown = clients
+        .first()
+        .map_or(Ok(vec![]), |c| c.values.render_args(&arm.command, TextForm::Shown))?;
     bench.network.reset()?;
     let pressure = Pressure::start();
     let mut processes = spawn_all(arm, &clients, bench)?;
@@ -302,8 +303,12 @@ fn add_truth(arm: &Arm, network: &Network, record: &mut ArmRecord) -> Result<()>
     for (name, source) in &arm.metrics {
         let Some(link) = &source.link else { continue };
         let truth = network.truth(link)?;
-        let lost =
-            || ExperimentError::value(name, format!("there is no number at {} of {link}", source.pointer));
+        let lost = || {
+            ExperimentError::value(
+                name,
+                format!("there is no number at {} of {link}", source.pointer),
+            )
+        };
         let number = truth.pointer(&source.pointer).and_then(|v| v.as_f64()).ok_or_else(lost)?;
         let sample = Sample { unit: source.unit.clone(), value: number * source.scale };
         record.metrics.insert(name.clone(), sample);
@@ -315,9 +320,10 @@ fn add_truth(arm: &Arm, network: &Network, record: &mut ArmRecord) -> Result<()>
 fn verify(out: &std::path::Path, wanted: &FixtureDigest) -> Result<(), String> {
     match fixture::measure(out) {
         Ok(got) if got == *wanted => Ok(()),
-        Ok(got) if got.bytes != wanted.bytes => {
-            Err(format!("WRONG BYTES: its file has {} bytes instead of {}", got.bytes, wanted.bytes))
-        }
+        Ok(got) if got.bytes != wanted.bytes => Err(format!(
+            "WRONG BYTES: its file has {} bytes instead of {}",
+            got.bytes, wanted.bytes
+        )),
         Ok(_) => Err("WRONG BYTES: its file has the right size but a different hash".into()),
         Err(e) => Err(format!("its file cannot be read: {e}")),
     }

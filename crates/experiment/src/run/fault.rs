@@ -79,7 +79,8 @@ fn when(arm: &Arm, fault: &Fault, values: &Values, out: &Path) -> Result<FaultTr
     }
     if let Some(bytes) = &trigger.bytes {
         let bytes: ByteSize = values.render(bytes, TextForm::Real)?.parse().map_err(|e| bad(&e))?;
-        let watched = trigger.watch.as_ref().map(|w| values.render(w, TextForm::Real)).transpose()?;
+        let watched =
+            trigger.watch.as_ref().map(|w| values.render(w, TextForm::Real)).transpose()?;
         return Ok(FaultTrigger::Bytes(
             bytes.as_bytes(),
             watched.map_or_else(|| out.to_owned(), Into::into),

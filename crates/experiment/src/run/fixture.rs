@@ -70,7 +70,12 @@ pub fn write_texts(plan: &Plan, scratch: &Path, values: &Values) -> Result<()> {
 }
 
 /// Sets `{name}` of all fixtures, and `{name.bytes}` and `{name.blake3}` of random ones.
-pub fn set_values(plan: &Plan, scratch: &Path, made: &BTreeMap<String, FixtureDigest>, values: &mut Values) {
+pub fn set_values(
+    plan: &Plan,
+    scratch: &Path,
+    made: &BTreeMap<String, FixtureDigest>,
+    values: &mut Values,
+) {
     for file in &plan.file {
         let shown = format!("SCRATCH/{}", file.path);
         values.set_path(&file.name, &scratch.join(&file.path), shown);

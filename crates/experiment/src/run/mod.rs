@@ -6,12 +6,12 @@ mod capture;
 mod fault;
 mod fixture;
 pub mod installed_programs;
-mod round_runner;
 mod network;
 mod output;
 mod process;
 mod programs;
 mod progress;
+mod round_runner;
 mod sampler;
 mod service;
 mod sockets;
@@ -165,7 +165,9 @@ impl<'a> Runner<'a> {
                 file.display()
             ),
             JournalOpening::PutAside(why) => {
-                note!("starting fresh, because {why}; the old rounds are kept in a file ending in .old")
+                note!(
+                    "starting fresh, because {why}; the old rounds are kept in a file ending in .old"
+                )
             }
         }
         Ok(journal)

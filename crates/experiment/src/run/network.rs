@@ -67,7 +67,10 @@ pub fn topology(
         (_, None, Some(toml::Value::String(file))) => read_table(&directory.join(file))?,
         (_, None, Some(toml::Value::Table(table))) => table.clone(),
         (_, None, Some(_)) => {
-            return Err(ExperimentError::value("topology", "must be a table or the name of a file"));
+            return Err(ExperimentError::value(
+                "topology",
+                "must be a table or the name of a file",
+            ));
         }
     };
     if instead.is_none() {
@@ -101,7 +104,8 @@ pub fn read_table(file: &Path) -> Result<toml::Table> {
 
 /// Sets the value at a path like `link.a.rate`. Missing tables are created; a number is the index into an array.
 fn set_at(table: &mut toml::Table, path: &str, value: &toml::Value) -> Result<()> {
-    let fault = || ExperimentError::value(format!("topology.{path}"), "does not exist in the topology");
+    let fault =
+        || ExperimentError::value(format!("topology.{path}"), "does not exist in the topology");
     let mut parts: Vec<&str> = path.split('.').collect();
     let last = parts.pop().ok_or_else(fault)?;
     let mut at: &mut toml::Table = table;

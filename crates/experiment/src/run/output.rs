@@ -42,7 +42,8 @@ pub fn read(arm: &Arm, text: &str) -> Result<ArmOutput, String> {
     }
     let value = json(text)?;
     if arm.output == Output::Metrics {
-        let own = Metrics::deserialize(&value).map_err(|e| format!("cannot read its metrics: {e}"))?;
+        let own =
+            Metrics::deserialize(&value).map_err(|e| format!("cannot read its metrics: {e}"))?;
         printed.metrics = own.metrics;
         printed.series = own.series;
         printed.sockets.congestion_control.extend(own.congestion_control);

@@ -128,8 +128,11 @@ impl Services {
             };
             instance.process.signal(signal).map_err(gone)?;
         }
-        let none =
-            || ExperimentError::Other(format!("a fault names `{wanted}`, but no such service is running"));
+        let none = || {
+            ExperimentError::Other(format!(
+                "a fault names `{wanted}`, but no such service is running"
+            ))
+        };
         if any { Ok(()) } else { Err(none()) }
     }
 

@@ -1,13 +1,13 @@
 //! Compares a delivery with the existing files at its target. Changes nothing.
 
 use super::{
-    BlockingItem, Destination, Directory, Obstacle, metadata::may_change, metadata_of,
-    fidelity::declined_rules, creator, protected::is_of_other_service,
+    BlockingItem, Destination, Directory, Obstacle, creator, fidelity::declined_rules,
+    metadata::may_change, metadata_of, protected::is_of_other_service,
 };
 use crate::{
     Requester,
-    root::{failure, modified},
     offer::StoreRights,
+    root::{failure, modified},
     sample,
     store::Inbox,
 };
@@ -127,7 +127,8 @@ impl<'a> Comparer<'a> {
         above: &[u8],
         why: Failure,
     ) -> Result<Found, Failure> {
-        let Some(BlockingItem { directory, name, found }) = self.destination.obstacle(above)? else {
+        let Some(BlockingItem { directory, name, found }) = self.destination.obstacle(above)?
+        else {
             return Err(why);
         };
         Obstacle::new(&directory, &name, found).check(self.rules)?;
@@ -214,8 +215,8 @@ impl<'a> Comparer<'a> {
         let file = openat(directory, OsStr::from_bytes(name), flags, Mode::empty());
         let file = File::from(file.map_err(|e| failure(name, e))?);
         let known = sample::digest_until(&file, snapshot.size, whole, || self.stop.is_cancelled());
-        let known =
-            known.map_err(|e| Failure::System(format!("cannot read the existing file there: {e}")))?;
+        let known = known
+            .map_err(|e| Failure::System(format!("cannot read the existing file there: {e}")))?;
         if known != *check {
             return self.conflict(entry, directory, name, found);
         }

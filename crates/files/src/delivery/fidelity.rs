@@ -2,7 +2,9 @@
 
 use super::StoreRights;
 use crate::Requester;
-use thalweg_part::{Attributes, FileMetadata, Owner, gives_away, names::IdMap, xattr::AttributeOrigin};
+use thalweg_part::{
+    Attributes, FileMetadata, Owner, gives_away, names::IdMap, xattr::AttributeOrigin,
+};
 use thalweg_wire::object::{Delivery, Described, Entry, Failure, MAX_NAMED, Owners, Rules};
 
 /// Replaces the sender's user and group ids in entries by this host's ids for the same names. Checks the member's

@@ -1,6 +1,6 @@
 //! Temporary files of deliveries: their names, and the removal of files that a crash left behind.
 
-use super::{PathClaims, Directory};
+use super::{Directory, PathClaims};
 use rustix::fs::{AtFlags, Dir, unlinkat};
 use std::{
     collections::BTreeSet,

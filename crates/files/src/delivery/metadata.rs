@@ -1,7 +1,9 @@
 //! The end of a delivery: sets the modes and times of directories, the deepest first.
 
-use super::{Destination, UNFINISHED, check_replacement, metadata_of, leftovers, creator, xattr_bytes};
-use crate::{Requester, root::failure, offer::StoreRights, store::Inbox};
+use super::{
+    Destination, UNFINISHED, check_replacement, creator, leftovers, metadata_of, xattr_bytes,
+};
+use crate::{Requester, offer::StoreRights, root::failure, store::Inbox};
 use rustix::{
     fs::{FileType, Mode, OFlags, Stat, fstat, futimens, openat},
     io::Errno,
@@ -29,7 +31,9 @@ pub(crate) fn apply_metadata(
     for (number, Described(entry)) in (0..).zip(entries) {
         let done = match &entry.kind {
             Kind::Directory => apply_directory_metadata(inbox, &mut destination, *rules, entry),
-            Kind::File { .. } => apply_file_metadata(&mut destination, *rules, entry).map(|()| None),
+            Kind::File { .. } => {
+                apply_file_metadata(&mut destination, *rules, entry).map(|()| None)
+            }
             _ => Ok(None),
         };
         match done {

@@ -14,11 +14,11 @@
 mod claims;
 mod clear;
 mod compare;
-mod metadata;
+mod creator;
 mod fidelity;
 mod leftovers;
 mod link;
-mod creator;
+mod metadata;
 mod obstacle;
 mod path_key;
 mod protected;
@@ -27,10 +27,10 @@ mod put;
 pub(super) use claims::PathClaims;
 pub(super) use clear::clear;
 pub(super) use compare::compare;
-pub(super) use metadata::apply_metadata;
-pub(super) use fidelity::{metadata_of, localize, localize_one, xattr_bytes};
+pub(super) use fidelity::{localize, localize_one, metadata_of, xattr_bytes};
 pub(super) use leftovers::TemporaryNames;
 pub(super) use link::link;
+pub(super) use metadata::apply_metadata;
 pub(super) use obstacle::Obstacle;
 pub(super) use path_key::{DirectoryId, Keys, PathKey, directory_id};
 pub(super) use protected::{Protected, is_protected};
@@ -38,9 +38,9 @@ pub(super) use put::put;
 
 use super::{
     Requester,
-    root::{Root, failure, display_path},
     offer::StoreRights,
-    quota::{QuotaCharge, Quota},
+    quota::{Quota, QuotaCharge},
+    root::{Root, display_path, failure},
 };
 use rustix::{
     fs::{Access, AtFlags, FileType, Mode, Stat, accessat, fgetxattr, fstat, mkdirat, openat},

@@ -6,7 +6,7 @@ use super::{
     Directory, Protected, check_removal, check_replacement,
     clear::{check_all, kept_in_settings, remove_all},
 };
-use crate::{Requester, root::failure, offer::StoreRights};
+use crate::{Requester, offer::StoreRights, root::failure};
 use rustix::{
     fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat, unlinkat},
     io::Errno,
@@ -47,7 +47,11 @@ impl<'a> Obstacle<'a, Directory> {
 
     /// Removes it if it is a directory, because renaming a file does not replace one. The content is removed if the
     /// rules allow it.
-    pub(super) fn remove_directory(&self, requester: &Requester, rules: Rules) -> Result<(), Failure> {
+    pub(super) fn remove_directory(
+        &self,
+        requester: &Requester,
+        rules: Rules,
+    ) -> Result<(), Failure> {
         if !self.is_directory() {
             return Ok(());
         }
@@ -89,7 +93,12 @@ impl<'a, D: AsFd> Obstacle<'a, D> {
     }
 
     /// Checks it with the rights `may` in the directory at `path`.
-    pub(crate) fn check_in(&self, rules: Rules, may: StoreRights, path: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn check_in(
+        &self,
+        rules: Rules,
+        may: StoreRights,
+        path: &[u8],
+    ) -> Result<(), Failure> {
         let system = |why: String| Err(Failure::System(why));
         if !rules.has(Rules::REPLACE) {
             return system(format!(
@@ -146,7 +155,9 @@ impl<'a, D: AsFd> Obstacle<'a, D> {
     fn described(&self) -> &'static str {
         match self.kind() {
             FileType::Directory => "a directory with this name exists there",
-            FileType::RegularFile | FileType::Symlink => "a file or link with this name and other content exists there",
+            FileType::RegularFile | FileType::Symlink => {
+                "a file or link with this name and other content exists there"
+            }
             _ => "a device, socket or pipe with this name exists there",
         }
     }

@@ -4,9 +4,9 @@
 use super::{
     Destination, Directory, Obstacle, TemporaryNames, UNFINISHED,
     compare::{may_be, room},
-    metadata_of,
-    fidelity::{is_sparse, xattr_bytes},
     creator,
+    fidelity::{is_sparse, xattr_bytes},
+    metadata_of,
 };
 use crate::{
     Requester,
@@ -95,7 +95,9 @@ pub(crate) fn put(
     let files = entries.iter().filter(|Described(entry)| size(entry).is_some()).count();
     let sum = entries.iter().filter_map(|Described(entry)| size(entry));
     if sum.fold(0, u64::saturating_add) != bytes.len() as u64 {
-        return Err(Failure::System("the lengths of the files do not match the received bytes".into()));
+        return Err(Failure::System(
+            "the lengths of the files do not match the received bytes".into(),
+        ));
     }
     let paths = entries.iter().filter(|Described(entry)| entry.kind != Kind::Directory);
     let paths: Vec<_> =
@@ -155,7 +157,11 @@ impl<'d> BatchWriter<'_, 'd> {
                     self.named.insert(above.to_vec());
                 }
             }
-            _ => self.write(TemporaryFile { number, entry, bytes, replaces: false }, &directory, name)?,
+            _ => self.write(
+                TemporaryFile { number, entry, bytes, replaces: false },
+                &directory,
+                name,
+            )?,
         }
         self.devices.entry(directory.device).or_insert(directory);
         Ok(())
@@ -237,7 +243,8 @@ impl<'d> BatchWriter<'_, 'd> {
         // The directory must be open before anything is written on its file system (syncfs(2)).
         self.devices.entry(directory.device).or_insert_with(|| Arc::clone(directory));
         let metadata = metadata_of(file.entry, self.rules, directory.may);
-        if let Err(e) = make_file(&file, directory, &self.names.temporary(name), metadata, !together)?
+        if let Err(e) =
+            make_file(&file, directory, &self.names.temporary(name), metadata, !together)?
         {
             self.undone.add(file.number, Failure::System(xattr_error(e)));
         }
@@ -307,7 +314,9 @@ impl<'d> BatchWriter<'_, 'd> {
     }
 
     fn forget(&mut self, file: &TemporaryFile<'_>) {
-        let Ok((above, name)) = self.destination.split_path(file.entry.path.as_bytes()) else { return };
+        let Ok((above, name)) = self.destination.split_path(file.entry.path.as_bytes()) else {
+            return;
+        };
         if let Ok(Some(directory)) = self.destination.directory(above, false) {
             _ = unlinkat(&directory, self.names.temporary(name), AtFlags::empty());
             directory.quota.record_removal();
@@ -432,7 +441,8 @@ fn make_file(
     sync: bool,
 ) -> Result<Result<(), Errno>, Failure> {
     let mode = u32::from(metadata.attributes.mode);
-    let is_simple = metadata.keep == Keep::default() && metadata.attributes.owner == Owner::default();
+    let is_simple =
+        metadata.keep == Keep::default() && metadata.attributes.owner == Owner::default();
     let as_made = is_simple && directory.is_plain && mode & *UMASK == 0 && mode & 0o200 != 0;
     let first = if as_made { mode } else { 0o600 };
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -524,7 +534,8 @@ mod tests {
         [&inbox, &state].into_iter().for_each(|path| fs::create_dir(path).unwrap());
         let members = vec![MemberPattern::All];
         let (replace, remove, path) = (true, true, inbox.clone());
-        let accept = AcceptingDirectory { path, members, replace, remove, ..AcceptingDirectory::default() };
+        let accept =
+            AcceptingDirectory { path, members, replace, remove, ..AcceptingDirectory::default() };
         let settings = Settings { accept: vec![accept], ..Settings::default() };
         let id = NodeId::from_bytes([1; 32]);
         let (membership, log) = (Membership::new(id, None), Log::to_queue().0);
@@ -539,7 +550,8 @@ mod tests {
         };
         let requester = Requester { shared: Arc::clone(&shared), member: Arc::new(member) };
         let into = inbox.as_os_str().as_bytes().to_vec();
-        let quota = Arc::clone(&requester.offers().writable(&requester.member, &into).unwrap().0.quota);
+        let quota =
+            Arc::clone(&requester.offers().writable(&requester.member, &into).unwrap().0.quota);
         let put = |kind: Kind, bytes: &[u8]| {
             let (rules, entries) = (Rules::REPLACE, vec![Described(entry(kind))]);
             let delivery =

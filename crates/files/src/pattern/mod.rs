@@ -43,7 +43,9 @@ impl Pattern {
         }
         let part = |part: &&[u8]| match *part {
             b"**" => PatternPart::Any,
-            name => PatternPart::Name { wild: Wild::of_shell(name), hidden: name.starts_with(b".") },
+            name => {
+                PatternPart::Name { wild: Wild::of_shell(name), hidden: name.starts_with(b".") }
+            }
         };
         Ok(Self(parts.iter().map(part).collect()))
     }

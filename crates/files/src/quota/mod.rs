@@ -115,7 +115,12 @@ impl Quota {
     ///
     /// # Errors
     /// Names the bound that would be exceeded and the directory, and says that earlier content stays.
-    pub fn take(&self, open: impl AsFd, bytes: u64, entries: u64) -> Result<QuotaCharge<'_>, Failure> {
+    pub fn take(
+        &self,
+        open: impl AsFd,
+        bytes: u64,
+        entries: u64,
+    ) -> Result<QuotaCharge<'_>, Failure> {
         self.take_at(open, bytes, entries, Instant::now())
     }
 

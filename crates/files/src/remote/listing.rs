@@ -134,8 +134,5 @@ fn memory(entry: &Entry) -> u64 {
 }
 
 fn too_long(most: u64) -> String {
-    format!(
-        "its listing takes more than {} MiB of memory: collect it in several calls",
-        most >> 20
-    )
+    format!("its listing takes more than {} MiB of memory: collect it in several calls", most >> 20)
 }

@@ -4,10 +4,10 @@
 //! other. Several reads can be sent ahead ([`Remote::ask`]), so that there is no round trip between them; their bytes
 //! arrive in the order of the requests.
 
-mod pending_request;
 mod error;
 mod listing;
 mod parts;
+mod pending_request;
 mod reading;
 mod sink;
 mod spares;
@@ -16,12 +16,12 @@ mod storing;
 pub use error::RemoteError;
 pub use listing::{ListingPart, MOST_LISTED};
 
-pub use sink::{Sink, LandSink};
+pub use sink::{LandSink, Sink};
 pub use spares::{FreshRemote, Spares};
 pub use storing::AHEAD as DELIVERIES_AHEAD;
 
-use pending_request::PendingRequest;
 use bytes::Bytes;
+use pending_request::PendingRequest;
 use std::{collections::VecDeque, io, time::Duration};
 use thalweg_mesh::member_dialer::{DialMemberError, MemberDialer};
 use thalweg_net::{

@@ -136,11 +136,18 @@ impl Remote {
     }
 
     /// Receives the replies and bytes of one part.
-    async fn one(&mut self, index: usize, from: u64, sink: &mut dyn Sink) -> io::Result<PartResult> {
+    async fn one(
+        &mut self,
+        index: usize,
+        from: u64,
+        sink: &mut dyn Sink,
+    ) -> io::Result<PartResult> {
         let bytes = match self.message().await? {
             Reply::Bytes(bytes) => {
                 // Checked before any byte is taken, since the sink assumes that all bytes are of this part.
-                self.sent.front().map_or(Err(unexpected()), |asked| asked.check_length(index, bytes))?;
+                self.sent
+                    .front()
+                    .map_or(Err(unexpected()), |asked| asked.check_length(index, bytes))?;
                 bytes
             }
             Reply::Failed(why) => return Ok(PartResult::Refused(why)),

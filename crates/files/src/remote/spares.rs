@@ -68,7 +68,9 @@ impl Spares {
         let spare = self.spare(node);
         let fresh = match spare {
             Some(remote) => FreshRemote { remote, spare: true },
-            None => FreshRemote { remote: Remote::open(&self.dialer, node, &[]).await?, spare: false },
+            None => {
+                FreshRemote { remote: Remote::open(&self.dialer, node, &[]).await?, spare: false }
+            }
         };
         if next {
             self.prepare(node);

@@ -117,7 +117,10 @@ impl Remote {
     ///
     /// # Errors
     /// [`RemoteError`].
-    pub async fn set_metadata(&mut self, delivery: Delivery) -> Result<(Undone, Undone), RemoteError> {
+    pub async fn set_metadata(
+        &mut self,
+        delivery: Delivery,
+    ) -> Result<(Undone, Undone), RemoteError> {
         match self.request(&Request::Dress(delivery)).await? {
             Reply::Dressed { undone, wider } => Ok((undone, wider)),
             _ => Err(self.tear()),

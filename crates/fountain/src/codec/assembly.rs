@@ -1,7 +1,7 @@
 //! A receiver's symbols of an object, and which blocks can be solved.
 
 use super::{
-    solve::{SolveOutcome, BlockSolver},
+    solve::{BlockSolver, SolveOutcome},
     store::SymbolStore,
 };
 use crate::{

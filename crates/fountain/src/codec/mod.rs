@@ -16,7 +16,7 @@ mod stripes;
 pub use assembly::{AcceptError, AcceptOutcome, Assembly, AssemblyProgress};
 pub use encoder::{BlockEncoder, EncodeError};
 pub use plans::{EncodingPlan, PlanCache};
-pub use solve::{SolveOutcome, BlockSolver, SolveError};
+pub use solve::{BlockSolver, SolveError, SolveOutcome};
 pub use store::{MemoryStore, SymbolStore};
 
 /// Solving one block takes at most this many times the block's bytes, plus [`DECODE_MEMORY_EXTRA`]: the received

@@ -279,7 +279,12 @@ impl Pull {
     ///
     /// Works by chunks of 1 MiB: of the first few chunks that are missing here and held there, it takes the one that
     /// the fewest parents hold, at random among equals.
-    pub fn next_requests(&mut self, id: ParentId, now: Time, rng: &mut impl Rng) -> Vec<Range<u64>> {
+    pub fn next_requests(
+        &mut self,
+        id: ParentId,
+        now: Time,
+        rng: &mut impl Rng,
+    ) -> Vec<Range<u64>> {
         let mut room = self.room(id);
         let mut asks = Vec::new();
         while room > 0 {

@@ -357,7 +357,8 @@ impl Ring {
         let rest = child.rest().map(|(bytes, at)| (SharedBytes::clone(bytes), at));
         let begun = rest.as_ref().map_or(0, |(bytes, at)| bytes.len() - at);
         self.offer_frames(&mut child, begun, most);
-        let frames = child.offered.iter().map(|offered| (SharedBytes::clone(&offered.entry.frame), 0));
+        let frames =
+            child.offered.iter().map(|offered| (SharedBytes::clone(&offered.entry.frame), 0));
         let all = rest.into_iter().chain(frames).collect();
         self.children.insert(id, child);
         all

@@ -6,8 +6,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use thalweg_fountain::{
     Geometry, HaveSet, SymbolId,
     codec::{
-        AcceptError, AcceptOutcome, Assembly, BlockEncoder, EncodeError, MemoryStore, SolveOutcome, PlanCache,
-        BlockSolver, SolveError,
+        AcceptError, AcceptOutcome, Assembly, BlockEncoder, BlockSolver, EncodeError, MemoryStore,
+        PlanCache, SolveError, SolveOutcome,
     },
     digest::{ObjectHasher, SourcePage},
 };
@@ -49,7 +49,12 @@ fn shuffle<T>(items: &mut [T], rng: &mut impl Rng) {
 }
 
 /// Runs a solve on the store and reports its outcome to the assembly.
-fn run(assembly: &mut Assembly, solve: &BlockSolver, store: &mut MemoryStore, page: &SourcePage) -> bool {
+fn run(
+    assembly: &mut Assembly,
+    solve: &BlockSolver,
+    store: &mut MemoryStore,
+    page: &SourcePage,
+) -> bool {
     let outcome = solve.run(store, Some(page)).expect("right bytes");
     assembly.record_solve(solve, outcome, store).expect("a store in memory")
 }
@@ -77,7 +82,11 @@ fn cast(geometry: &Geometry, loss: f64, seed: u64) -> u64 {
     for (id, bytes) in sent {
         let wanted = assembly.wants(id);
         let arrival = assembly.accept(id, &bytes, &mut store).expect("a symbol");
-        assert_eq!(wanted, !matches!(arrival, AcceptOutcome::Duplicate | AcceptOutcome::Unneeded), "{id:?}");
+        assert_eq!(
+            wanted,
+            !matches!(arrival, AcceptOutcome::Duplicate | AcceptOutcome::Unneeded),
+            "{id:?}"
+        );
         kept += u64::from(wanted);
         if arrival == AcceptOutcome::Ready {
             let solve = assembly.solve(id.block).expect("ready");

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{collections::BTreeMap, time::Duration};
-use thalweg_fountain::{ReceiptOutcome, Geometry, HaveSet, ParentId, Pull, PullSettings};
+use thalweg_fountain::{Geometry, HaveSet, ParentId, Pull, PullSettings, ReceiptOutcome};
 use thalweg_units::{Rate, Time};
 
 fn rng(seed: u64) -> Xoshiro256PlusPlus {
@@ -73,7 +73,10 @@ fn siblings_request_different_chunks() {
         let mut pull = Pull::new(cut(), HaveSet::empty(&cut()), PullSettings::default());
         pull.join(ParentId(0), Rate::from_mbps(100.0), Duration::from_millis(200), Time::ZERO);
         pull.record_held(ParentId(0), 0..u64::MAX);
-        pull.next_requests(ParentId(0), Time::ZERO, &mut rng(seed)).into_iter().flatten().collect::<Vec<_>>()
+        pull.next_requests(ParentId(0), Time::ZERO, &mut rng(seed))
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
     };
     let (first, second) = (asked(1), asked(2));
     assert_eq!((first.len(), second.len()), (305, 305), "twice 100 Mbit/s times 200 ms");
@@ -224,14 +227,16 @@ fn symbols_obtained_otherwise_are_not_requested_and_unknown_parents_are_ignored(
     pull.record_held(parent, u64::MAX..u64::MAX);
     assert!(pull.next_requests(parent, now, &mut rng(1)).is_empty(), "it holds nothing");
     pull.record_held(parent, 0..u64::MAX);
-    let asks: Vec<u64> = pull.next_requests(parent, now, &mut rng(1)).into_iter().flatten().collect();
+    let asks: Vec<u64> =
+        pull.next_requests(parent, now, &mut rng(1)).into_iter().flatten().collect();
     assert_eq!(asks, (0..16).collect::<Vec<u64>>());
     assert_eq!(pull.receive(parent, u64::MAX, now), ReceiptOutcome::Unknown);
     pull.withdraw(parent, 8..u64::MAX, now);
     assert_eq!(pull.status(parent).map(|s| (s.outstanding, s.holds)), Some((8, 8)));
     assert!(pull.next_requests(parent, now, &mut rng(1)).is_empty(), "it holds no others");
     pull.record_held(parent, 8..16);
-    let again: Vec<u64> = pull.next_requests(parent, now, &mut rng(1)).into_iter().flatten().collect();
+    let again: Vec<u64> =
+        pull.next_requests(parent, now, &mut rng(1)).into_iter().flatten().collect();
     assert_eq!(again, (8..16).collect::<Vec<u64>>());
     (0..16).for_each(|index| assert_eq!(pull.receive(parent, index, now), ReceiptOutcome::Fresh));
     assert!(pull.is_complete() && pull.silent_parents(Time::MAX).is_empty());

@@ -4,7 +4,7 @@ use super::{
     super::{CollectContext, Event},
     FluidOutcome, Settings,
     meter::PathMeter,
-    worker::{WorkerError, FluidState, Worker},
+    worker::{FluidState, Worker, WorkerError},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -128,7 +128,8 @@ impl PathConductor {
         self.see_progress();
         self.give_up_lost();
         let hosts = 0..self.health.len() as u32;
-        let remaining = hosts.clone().map(|source| self.shared.scheduler().remaining(source)).collect();
+        let remaining =
+            hosts.clone().map(|source| self.shared.scheduler().remaining(source)).collect();
         let lost = hosts.filter(|source| self.health[*source as usize].lost).collect();
         let broken = std::mem::take(&mut self.broken);
         let drifts = self.steering.drifts();
@@ -175,7 +176,10 @@ impl PathConductor {
             health.lost = true;
             let why = health.why.clone();
             let name = self.shared.context.overlay.names[source].clone();
-            self.shared.context.events.event(Event::SourceFailed { source: name, why: why.clone() });
+            self.shared
+                .context
+                .events
+                .event(Event::SourceFailed { source: name, why: why.clone() });
             self.outcome.failed.push((source as u32, why));
         }
     }
@@ -227,7 +231,10 @@ impl PathConductor {
         self.running.values().filter(finished).for_each(|running| running.task.abort());
     }
 
-    fn ended(&mut self, ended: Result<(Id, Result<(), WorkerError>), JoinError>) -> Result<(), LandError> {
+    fn ended(
+        &mut self,
+        ended: Result<(Id, Result<(), WorkerError>), JoinError>,
+    ) -> Result<(), LandError> {
         let (task, why) = match ended {
             Ok((task, Ok(()))) => (task, None),
             Ok((_, Err(WorkerError::Land(all)))) => return Err(all),

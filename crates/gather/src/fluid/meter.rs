@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thalweg_files::{
     land::LandError,
-    remote::{Sink, LandSink},
+    remote::{LandSink, Sink},
 };
 
 /// The counters of one path. Its worker writes them; the conductor and the scheduler read them.

@@ -13,10 +13,10 @@
 //! end, rates determine the shares; the remaining data is then shared by the steering's weights.
 
 mod conductor;
+mod meter;
 mod piece_scheduler;
 #[cfg(test)]
 mod piece_scheduler_tests;
-mod meter;
 mod settings;
 mod sizes;
 mod worker;

@@ -187,7 +187,9 @@ impl PieceScheduler {
         let mut never = Vec::new();
         for (piece, fate) in fates {
             let Some(request) = self.out.get_mut(&number) else { return never };
-            let Some(at) = request.pieces.iter().position(|other| *other == piece) else { continue };
+            let Some(at) = request.pieces.iter().position(|other| *other == piece) else {
+                continue;
+            };
             if fate == PieceFate::Retry {
                 continue;
             }

@@ -1,15 +1,15 @@
 //! All bytes arrive even if paths leave and requests are copied.
 
 use super::{
-    piece_scheduler::{PieceScheduler, PieceFate, RequestNo},
     meter::PathMeter,
+    piece_scheduler::{PieceFate, PieceScheduler, RequestNo},
 };
 use proptest::prelude::*;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
-use thalweg_files::inventory::{FileNo, Inventory, Piece, MissingFile};
+use thalweg_files::inventory::{FileNo, Inventory, MissingFile, Piece};
 use thalweg_plan::collection::steering::WayId;
 use thalweg_wire::object::{FilePath, FileRef, Snapshot};
 
@@ -94,7 +94,11 @@ fn a_fast_idle_path_copies_the_last_request_of_a_slow_one() {
     };
     scheduler.settle(quick, last.0, came(&last));
     scheduler.leave(slow);
-    assert_eq!((scheduler.remaining(0), scheduler.waiting(0)), (1_000, 0), "the quick one has it still");
+    assert_eq!(
+        (scheduler.remaining(0), scheduler.waiting(0)),
+        (1_000, 0),
+        "the quick one has it still"
+    );
     scheduler.settle(quick, first.0, came(&first));
     assert_eq!(scheduler.remaining(0), 0);
 }
@@ -123,7 +127,8 @@ fn a_file_that_never_arrives_is_reported_once_and_counts_as_done() {
     scheduler.join(WayId(0), 0, 0.5, meter(1.0));
     let (first, pieces) = scheduler.take(WayId(0), 30).unwrap();
     let (second, more) = scheduler.take(WayId(0), 30).unwrap();
-    let never = |pieces: Vec<Piece>| pieces.into_iter().map(|piece| (piece, PieceFate::Unavailable));
+    let never =
+        |pieces: Vec<Piece>| pieces.into_iter().map(|piece| (piece, PieceFate::Unavailable));
     assert_eq!(scheduler.settle(WayId(0), first, never(pieces)), [FileNo(0)]);
     assert_eq!(scheduler.settle(WayId(0), second, never(more)), []);
     assert_eq!((scheduler.remaining(0), scheduler.waiting(0)), (50, 50));

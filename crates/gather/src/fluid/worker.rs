@@ -2,8 +2,8 @@
 
 use super::{
     super::{CollectContext, Event, reads::request},
-    piece_scheduler::{PieceScheduler, PieceFate, RequestNo},
-    meter::{PathMeter, MeteredSink},
+    meter::{MeteredSink, PathMeter},
+    piece_scheduler::{PieceFate, PieceScheduler, RequestNo},
     sizes,
 };
 use std::{
@@ -176,7 +176,12 @@ impl Worker {
     }
 
     /// Sends requests ahead until the path is full.
-    async fn ask(&self, remote: &mut Remote, asked: &mut OutstandingRequests, rtt: Duration) -> Result<(), WorkerError> {
+    async fn ask(
+        &self,
+        remote: &mut Remote,
+        asked: &mut OutstandingRequests,
+        rtt: Duration,
+    ) -> Result<(), WorkerError> {
         while !self.leave.is_cancelled() {
             let Some((number, pieces)) = self.next(asked.len(), rtt) else { break };
             let request = request(&self.shared.context.inventory, &pieces);
@@ -199,7 +204,11 @@ impl Worker {
     }
 
     /// Receives an answer. Returns the reason if nothing of it is of use.
-    async fn receive(&self, remote: &mut Remote, asked: &mut OutstandingRequests) -> Result<Option<String>, WorkerError> {
+    async fn receive(
+        &self,
+        remote: &mut Remote,
+        asked: &mut OutstandingRequests,
+    ) -> Result<Option<String>, WorkerError> {
         let Some((number, pieces)) = asked.front() else { return Ok(None) };
         let files: Vec<FileNo> = pieces.iter().map(|piece| piece.file).collect();
         let starts: Vec<u64> = pieces.iter().map(|piece| piece.range.start).collect();

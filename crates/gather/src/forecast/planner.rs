@@ -4,7 +4,8 @@ use super::{Forecast, ForecastError, ForecastInput, Plan, PlannedPath, PricePoin
 use crate::{Method, MethodName, PriceList};
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_plan::collection::{
-    Fluid, Grid, HostLimits, CurvePoint, PlanError, PriceError, Problem, ProblemError, Rule, Timetable,
+    CurvePoint, Fluid, Grid, HostLimits, PlanError, PriceError, Problem, ProblemError, Rule,
+    Timetable,
 };
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::Name;

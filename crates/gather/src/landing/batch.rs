@@ -5,10 +5,10 @@
 
 use super::{
     plan::temporary,
-    state::{LandingState, TargetState, lock},
     small::put_xattrs,
-    tree::{OpenDirectory, DirectoryCache, rename},
+    state::{LandingState, TargetState, lock},
     step_error::StepError,
+    tree::{DirectoryCache, OpenDirectory, rename},
 };
 use rustix::{
     fs::{AtFlags, Mode, OFlags, fsync, openat, syncfs, unlinkat},

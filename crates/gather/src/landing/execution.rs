@@ -2,13 +2,12 @@
 
 use super::{
     super::Changes,
-    FailedItem, Report,
-    threads::LandingThreads,
-    finish,
+    FailedItem, Report, finish,
     hard_links::FirstName,
     lock::LandingLock,
     preparation::ExistingItems,
     state::{LandingState, TargetState, lock},
+    threads::LandingThreads,
     writer::WriteCommand,
 };
 use bytes::Bytes;
@@ -51,7 +50,12 @@ pub(super) struct InitialState {
 }
 
 impl LandingWork {
-    pub(super) fn new(shared: Arc<LandingState>, threads: LandingThreads, lock: LandingLock, begun: InitialState) -> Self {
+    pub(super) fn new(
+        shared: Arc<LandingState>,
+        threads: LandingThreads,
+        lock: LandingLock,
+        begun: InitialState,
+    ) -> Self {
         let room = Arc::new(Semaphore::new(QUEUED));
         let (threads, ended) = (Mutex::new(Some(threads)), Mutex::default());
         Self { shared, room, threads, ended, lock, begun }

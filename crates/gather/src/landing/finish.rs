@@ -2,13 +2,13 @@
 
 use super::{
     FailedItem,
-    hard_links::{self, LinkResult, FirstName},
+    hard_links::{self, FirstName, LinkResult},
     lock::LandingLock,
     plan::{self, Directory, TreePlan},
     state::LandingState,
-    survey::modified,
-    tree::{OpenDirectory, DirectoryCache, give},
     step_error::error_text,
+    survey::modified,
+    tree::{DirectoryCache, OpenDirectory, give},
 };
 use rustix::{
     fs::{fstat, fsync, syncfs},
@@ -30,7 +30,11 @@ pub(super) struct FinishResult {
 
 /// Creates further names of files, except for `refused_files`, and completes directories. Removes the record if `over`
 /// is given, because nothing is left to resume.
-pub(super) fn end(shared: &LandingState, over: Option<&LandingLock>, refused_files: &BTreeSet<FirstName>) -> FinishResult {
+pub(super) fn end(
+    shared: &LandingState,
+    over: Option<&LandingLock>,
+    refused_files: &BTreeSet<FirstName>,
+) -> FinishResult {
     let mut failed = Vec::new();
     // Before the first directory gets its time, because removing the record changes that.
     if let Some(Err(error)) = over.map(LandingLock::delete_record) {
@@ -66,7 +70,11 @@ fn refused(plan: &TreePlan, number: u32, what: &str, error: Errno) -> FailedItem
     FailedItem { source, path: plan.below(number), why: error_text(what, error) }
 }
 
-fn apply_directory_metadata(hold: &OpenDirectory, directory: &Directory, keep: Keep) -> Result<(), Errno> {
+fn apply_directory_metadata(
+    hold: &OpenDirectory,
+    directory: &Directory,
+    keep: Keep,
+) -> Result<(), Errno> {
     let Some(wanted) = &directory.attributes else {
         return directory.was.map_or(Ok(()), |mode| give(hold, mode.into()));
     };

@@ -2,11 +2,11 @@
 
 use super::{
     FailedItem,
-    plan::{TreePlan, Target, Content, temporary},
+    plan::{Content, Target, TreePlan, temporary},
     state::{LandingState, TargetState},
+    step_error::error_text,
     survey::TargetAction,
     tree::{DirectoryCache, remove_directory},
-    step_error::error_text,
 };
 use rustix::io::Errno;
 use std::{
@@ -54,7 +54,11 @@ pub(super) struct LinkResult {
 }
 
 /// Creates all links whose first name is in place; `refused` are first names that will be missing.
-pub(super) fn make(shared: &LandingState, holds: &mut DirectoryCache, refused: &BTreeSet<FirstName>) -> LinkResult {
+pub(super) fn make(
+    shared: &LandingState,
+    holds: &mut DirectoryCache,
+    refused: &BTreeSet<FirstName>,
+) -> LinkResult {
     let plan = &shared.plan;
     let mut linked = LinkResult::default();
     if plan.links.is_empty() {
@@ -83,7 +87,12 @@ pub(super) fn make(shared: &LandingState, holds: &mut DirectoryCache, refused: &
 }
 
 /// Creates a hard link. Returns false if it exists already.
-fn one(shared: &LandingState, holds: &mut DirectoryCache, number: u32, link: &HardLink) -> Result<bool, Errno> {
+fn one(
+    shared: &LandingState,
+    holds: &mut DirectoryCache,
+    number: u32,
+    link: &HardLink,
+) -> Result<bool, Errno> {
     let (plan, (directory, first)) = (&shared.plan, &link.first);
     let (from, to) = (holds.get(plan, *directory)?, holds.get(plan, link.directory)?);
     let first = || EntryName { directory: &*from, name: first };

@@ -2,11 +2,11 @@
 
 use super::{
     batch::Batches,
-    resumed_parts::Opener,
     plan::Target,
+    resumed_parts::Opener,
     state::LandingState,
-    tree::{OpenDirectory, DirectoryCache},
     step_error::StepError,
+    tree::{DirectoryCache, OpenDirectory},
 };
 use std::{collections::BTreeMap, sync::Arc};
 use thalweg_part::{ParkedPart, Part, PartError};
@@ -66,7 +66,9 @@ impl LargeFiles {
         opened.part.write(at, bytes).map_err(failed)?;
         shared.record_written(number, opened.part.present() - before);
         if opened.part.prefix() == target.size() {
-            let Some(OpenLargeFile { part, hold, .. }) = self.open.remove(&number) else { return Ok(()) };
+            let Some(OpenLargeFile { part, hold, .. }) = self.open.remove(&number) else {
+                return Ok(());
+            };
             let complete = part.complete(target.size()).map_err(failed)?;
             batches.add_large(number, complete, hold);
         }
@@ -116,7 +118,9 @@ impl LargeFiles {
         match opened.part.park() {
             Ok(parked) => _ = self.parked.insert(number, parked),
             // The error belongs to the other file.
-            Err(error) => self.shared.record_error(number, self.shared.plan.classify_part_error(&error)),
+            Err(error) => {
+                self.shared.record_error(number, self.shared.plan.classify_part_error(&error))
+            }
         }
         Ok(())
     }

@@ -253,7 +253,11 @@ mod tests {
         assert!(said.contains("x would be both a:/data/x and b:/data/x"), "{said}");
         assert_eq!(names(&both, Layout::ByNode), ["a/x", "b/x"]);
         let below = [of(0, "a", vec![link("x", "y")]), of(1, "b", vec![file("x/a", 1)])];
-        assert_eq!(NamedItems::assign_names(&below, Layout::Flat).unwrap_err().len(), 1, "a file is no directory");
+        assert_eq!(
+            NamedItems::assign_names(&below, Layout::Flat).unwrap_err().len(),
+            1,
+            "a file is no directory"
+        );
         let merged = [of(0, "a", vec![directory("x")]), of(1, "b", vec![directory("x")])];
         assert_eq!(names(&merged, Layout::Flat), ["x"]);
     }
@@ -270,7 +274,8 @@ mod tests {
     fn too_deep_paths_are_reported_and_the_others_land() {
         let deep = |parts: usize| vec!["d"; parts].join("/");
         let entries = vec![file(&deep(DEEPEST), 1), file(&deep(2000), 1), file("a", 1)];
-        let items = NamedItems::assign_names(&[listed(0, "x", &["/d/"], entries)], Layout::Flat).unwrap();
+        let items =
+            NamedItems::assign_names(&[listed(0, "x", &["/d/"], entries)], Layout::Flat).unwrap();
         assert_eq!(items.things.len(), 2);
         let [failed] = &items.failed[..] else { panic!("{:?}", items.failed) };
         assert_eq!(failed.path, to_path(deep(2000).as_bytes()));
@@ -285,7 +290,8 @@ mod tests {
         let mut entries: Vec<_> = ours.iter().map(|name| file(name, 1)).collect();
         entries.extend([special, file("a.thalweg-part", 1)]);
         entries.extend([directory(".thalweg-cast-1"), file(".thalweg-cast-1/journal", 9)]);
-        let items = NamedItems::assign_names(&[listed(0, "a", &["/d/"], entries)], Layout::Flat).unwrap();
+        let items =
+            NamedItems::assign_names(&[listed(0, "a", &["/d/"], entries)], Layout::Flat).unwrap();
         assert_eq!(items.failed, [], "nothing that is missed");
         let passed: Vec<_> =
             items.passed_over.iter().map(|p| (p.path.to_str(), p.is_ours)).collect();

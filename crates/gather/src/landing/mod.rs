@@ -17,34 +17,37 @@
 //! directories, and refuses two different items under one name before anything is moved.
 
 mod batch;
-mod resumed_parts;
-mod threads;
+mod execution;
 mod finish;
 mod hard_links;
 mod large;
 mod layout;
 mod lock;
-mod preparation;
 mod open;
 mod options;
 mod plan;
+mod preparation;
 mod report;
-mod state;
+mod resumed_parts;
 mod small;
+mod state;
+mod step_error;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod tree;
-mod step_error;
-mod execution;
 mod writer;
 
-pub use options::{Layout, Listing, Options, ChecksumSource, as_root};
+pub use options::{ChecksumSource, Layout, Listing, Options, as_root};
 pub(super) use report::printable;
-pub use report::{Collision, FailedItem, OpenError, RequiredWork, PassedOver, LandingProgress, Report};
+pub use report::{
+    Collision, FailedItem, LandingProgress, OpenError, PassedOver, Report, RequiredWork,
+};
 pub use thalweg_part::Fidelity;
 
 use bytes::Bytes;
+use execution::LandingWork;
 use futures_util::future::BoxFuture;
 use std::{io, path::Path, sync::Arc};
 use thalweg_base::job::Job;
@@ -52,7 +55,6 @@ use thalweg_files::{
     inventory::{FileNo, Inventory},
     land::{Land, LandError},
 };
-use execution::LandingWork;
 
 /// A collection during its writing. Clones are handles of the same collection.
 ///

@@ -2,18 +2,18 @@
 
 use super::{
     super::Changes,
-    Landing, Layout, Listing, OpenError, Options, RequiredWork, PassedOver,
-    resumed_parts::{ResumedData, Opener},
-    threads::{LandingThreads, SyncThread},
+    Landing, Layout, Listing, OpenError, Options, PassedOver, RequiredWork,
+    execution::{InitialState, LandingWork},
     layout::NamedItems,
     lock::LandingLock,
-    preparation::{self, Leftovers, PreparedTarget},
     plan::TreePlan,
-    state::{Counts, LandingState, tag},
+    preparation::{self, Leftovers, PreparedTarget},
+    resumed_parts::{Opener, ResumedData},
     small,
-    survey::{TargetAction, Survey, reference},
+    state::{Counts, LandingState, tag},
+    survey::{Survey, TargetAction, reference},
+    threads::{LandingThreads, SyncThread},
     tree::{DirectoryCache, Tree},
-    execution::{InitialState, LandingWork},
 };
 use rustix::{
     fs::{Access, AtFlags, CWD, accessat},
@@ -86,7 +86,13 @@ fn survey(
 }
 
 /// Opens a landing that only reports.
-fn look(into: &Path, listed: &[Listing], plan: TreePlan, mut items: NamedItems, options: Options) -> OpenResult {
+fn look(
+    into: &Path,
+    listed: &[Listing],
+    plan: TreePlan,
+    mut items: NamedItems,
+    options: Options,
+) -> OpenResult {
     let tree = find(into)?;
     let passed_over = passed_over(&mut items);
     let space = check_ground(into, tree.as_ref())?;
@@ -95,10 +101,11 @@ fn look(into: &Path, listed: &[Listing], plan: TreePlan, mut items: NamedItems, 
     survey.check_files(&plan, space)?;
     let remarks = survey.remarks();
     let made = PreparedTarget { passed_over, ..preparation::pretend(plan, survey) };
-    let missing = made.actions.iter().zip(&made.plan.targets).map(|(action, target)| match action {
-        TargetAction::Resume { missing } => missing.clone(),
-        _ => target.data(),
-    });
+    let missing =
+        made.actions.iter().zip(&made.plan.targets).map(|(action, target)| match action {
+            TargetAction::Resume { missing } => missing.clone(),
+            _ => target.data(),
+        });
     let missing: Vec<_> = missing.take(made.fetched).collect();
     let required_work = RequiredWork { remarks, ..required_work(&made, &missing) };
     let inventory = inventory(listed, &made.plan, missing);
@@ -118,7 +125,8 @@ fn begin(
     let opener = Opener { plan: &made.plan, job: &lock.job, checkpoint: options.checkpoint };
     let mut begun = opener.resume(&tree, &made.actions, made.fetched);
     let missing = std::mem::take(&mut begun.missing);
-    let required_work = RequiredWork { resumed_bytes: begun.resumed, remarks, ..required_work(&made, &missing) };
+    let required_work =
+        RequiredWork { resumed_bytes: begun.resumed, remarks, ..required_work(&made, &missing) };
     let counts = counts(&made.plan, &missing);
     let inventory = inventory(listed, &made.plan, missing);
     let PreparedTarget { plan, fetched, present, changes, refused, .. } = made;
@@ -135,7 +143,11 @@ fn begin(
     Ok((Landing::with_work(required_work, work), inventory))
 }
 
-fn start(shared: &Arc<LandingState>, begun: ResumedData, fetched: usize) -> io::Result<LandingThreads> {
+fn start(
+    shared: &Arc<LandingState>,
+    begun: ResumedData,
+    fetched: usize,
+) -> io::Result<LandingThreads> {
     let first = SyncThread::start(shared)?;
     begun.refused.into_iter().for_each(|(number, why)| shared.refuse(number, why));
     for (number, part, hold) in begun.whole {

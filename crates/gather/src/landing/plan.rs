@@ -13,9 +13,9 @@ use std::{
     path::PathBuf,
 };
 use thalweg_part::{
-    Attributes, FileMetadata, Fidelity, Owner, PartKey, Ranges, gives_away,
+    Attributes, Fidelity, FileMetadata, Owner, PartKey, Ranges, gives_away,
     names::IdMap,
-    xattr::{CAPABILITY, AttributeOrigin},
+    xattr::{AttributeOrigin, CAPABILITY},
 };
 use thalweg_wire::object::{Entry, Keep, Kind, More, Snapshot};
 
@@ -333,7 +333,11 @@ fn attributes(entry: &Entry, numbers: &IdMap, fidelity: Fidelity) -> Attributes 
 }
 
 /// The metadata to set for an entry.
-pub(super) fn metadata_of(attributes: Attributes, more: Option<&More>, keep: Keep) -> FileMetadata<'_> {
+pub(super) fn metadata_of(
+    attributes: Attributes,
+    more: Option<&More>,
+    keep: Keep,
+) -> FileMetadata<'_> {
     let xattrs = more.map_or(&[][..], |more| &more.xattrs);
     FileMetadata { attributes, xattrs, keep, origin: AttributeOrigin::User }
 }

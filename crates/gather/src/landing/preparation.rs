@@ -4,10 +4,10 @@ use super::{
     super::Changes,
     FailedItem, PassedOver,
     hard_links::FirstName,
-    plan::{TreePlan, Target, is_temporary},
-    survey::{TargetAction, DirectoryState, Survey},
-    tree::{OpenDirectory, DirectoryCache, Tree},
+    plan::{Target, TreePlan, is_temporary},
     step_error::{StepError, error_text},
+    survey::{DirectoryState, Survey, TargetAction},
+    tree::{DirectoryCache, OpenDirectory, Tree},
 };
 use rustix::{
     fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, unlinkat},
@@ -54,7 +54,9 @@ pub(super) struct PreparedTarget {
 
 /// Sorts the plan as [`make`] does, without changing anything.
 pub(super) fn pretend(plan: TreePlan, survey: Survey) -> PreparedTarget {
-    let made = survey.directory_states.iter().filter(|place| **place == DirectoryState::Absent).count() as u64;
+    let made =
+        survey.directory_states.iter().filter(|place| **place == DirectoryState::Absent).count()
+            as u64;
     let directories = survey.differing.len() as u64;
     let sorted = sort(plan, survey.actions, survey.failed);
     let changes =
@@ -99,7 +101,8 @@ pub(super) fn make(
         }
     }
     for (action, target) in survey.actions.iter_mut().zip(&plan.targets) {
-        if survey.directory_states.get(target.directory as usize) == Some(&DirectoryState::Refused) {
+        if survey.directory_states.get(target.directory as usize) == Some(&DirectoryState::Refused)
+        {
             *action = TargetAction::Refused("its directory cannot be used".into());
         }
         let TargetAction::Keep { differs } = *action else { continue };
@@ -115,7 +118,11 @@ pub(super) fn make(
     PreparedTarget { stopped, changes, ..sort(plan, survey.actions, survey.failed) }
 }
 
-fn sort(mut plan: TreePlan, actions: Vec<TargetAction>, mut failed: Vec<FailedItem>) -> PreparedTarget {
+fn sort(
+    mut plan: TreePlan,
+    actions: Vec<TargetAction>,
+    mut failed: Vec<FailedItem>,
+) -> PreparedTarget {
     let refused = plan.refused(&actions);
     let (mut fetched, mut made, mut present) = (Vec::new(), Vec::new(), ExistingItems::default());
     for (action, target) in actions.into_iter().zip(std::mem::take(&mut plan.targets)) {
@@ -134,7 +141,9 @@ fn sort(mut plan: TreePlan, actions: Vec<TargetAction>, mut failed: Vec<FailedIt
                 }
             }
             TargetAction::Make => made.push((action, target)),
-            TargetAction::Fetch | TargetAction::Resume { .. } | TargetAction::Ask => fetched.push((action, target)),
+            TargetAction::Fetch | TargetAction::Resume { .. } | TargetAction::Ask => {
+                fetched.push((action, target))
+            }
         }
     }
     let number = fetched.len();
@@ -142,7 +151,17 @@ fn sort(mut plan: TreePlan, actions: Vec<TargetAction>, mut failed: Vec<FailedIt
     plan.targets = targets;
     let (passed_over, stopped, changes) = (Vec::new(), None, Changes::default());
     let fetched = number;
-    PreparedTarget { plan, actions, fetched, present, changes, failed, stopped, passed_over, refused }
+    PreparedTarget {
+        plan,
+        actions,
+        fetched,
+        present,
+        changes,
+        failed,
+        stopped,
+        passed_over,
+        refused,
+    }
 }
 
 impl Leftovers<'_> {
@@ -165,7 +184,12 @@ struct Preparer {
 }
 
 impl Preparer {
-    fn directory(&mut self, plan: &mut TreePlan, directory_states: &mut [DirectoryState], number: usize) {
+    fn directory(
+        &mut self,
+        plan: &mut TreePlan,
+        directory_states: &mut [DirectoryState],
+        number: usize,
+    ) {
         let Some(directory) = plan.directories.get(number) else { return };
         let above = directory_states.get(directory.parent as usize).copied();
         let done = match (above, directory_states.get(number)) {
@@ -256,7 +280,11 @@ impl Preparer {
         self.changes.attributes += u64::from(done.is_ok());
         if let Err(error) = done {
             let (source, path) = (target.source, plan.path(target));
-            self.failed.push(FailedItem { source, path, why: error_text("set mode and time of", error) });
+            self.failed.push(FailedItem {
+                source,
+                path,
+                why: error_text("set mode and time of", error),
+            });
         }
     }
 }

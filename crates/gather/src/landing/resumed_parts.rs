@@ -1,10 +1,10 @@
 //! Large files that an earlier session began.
 
 use super::{
-    plan::{TreePlan, Target},
-    survey::TargetAction,
-    tree::{OpenDirectory, DirectoryCache, Tree, make_way},
+    plan::{Target, TreePlan},
     step_error::{error_text, part_error_text},
+    survey::TargetAction,
+    tree::{DirectoryCache, OpenDirectory, Tree, make_way},
 };
 use std::{ops::Range, sync::Arc};
 use thalweg_base::job::Job;
@@ -43,11 +43,17 @@ impl Opener<'_> {
     }
 
     /// Opens the parts of the first `fetched` targets that an earlier session began.
-    pub(super) fn resume(&self, tree: &Tree, actions: &[TargetAction], fetched: usize) -> ResumedData {
+    pub(super) fn resume(
+        &self,
+        tree: &Tree,
+        actions: &[TargetAction],
+        fetched: usize,
+    ) -> ResumedData {
         let mut begun = ResumedData::default();
         let mut holds = DirectoryCache::new(tree);
         for (number, target) in (0..).zip(&self.plan.targets).take(fetched) {
-            let going_on = matches!(actions.get(number as usize), Some(TargetAction::Resume { .. }));
+            let going_on =
+                matches!(actions.get(number as usize), Some(TargetAction::Resume { .. }));
             let data = target.data();
             let is_hole = data.is_empty();
             let missing = match going_on || is_hole {

@@ -2,10 +2,10 @@
 
 use super::{
     batch::Batches,
-    plan::{Target, Content, temporary},
+    plan::{Content, Target, temporary},
     state::LandingState,
-    tree::{OpenDirectory, DirectoryCache},
     step_error::{StepError, error_text},
+    tree::{DirectoryCache, OpenDirectory},
 };
 use rustix::{
     fs::{AtFlags, Mode, OFlags, futimens, openat, symlinkat, unlinkat},
@@ -70,7 +70,13 @@ impl SmallFiles {
     }
 
     /// Writes one of several pieces. Returns the number of new bytes.
-    fn put(&mut self, number: u32, target: &Target, at: u64, bytes: &[u8]) -> Result<u64, StepError> {
+    fn put(
+        &mut self,
+        number: u32,
+        target: &Target,
+        at: u64,
+        bytes: &[u8],
+    ) -> Result<u64, StepError> {
         let shared = Arc::clone(&self.shared);
         let hold = self.hold(target)?;
         let is_begun = self.begun.contains_key(&number);
@@ -141,7 +147,8 @@ pub(super) fn make_file(
     let has_more = shared.plan.keep != Keep::default();
     // Setting attributes requires read and write permission.
     let first = if has_more { Mode::RUSR | Mode::WUSR } else { Mode::from_raw_mode(mode & 0o777) };
-    let file = create(shared, hold, number, first).map_err(|e| shared.plan.classify_error("create", e))?;
+    let file =
+        create(shared, hold, number, first).map_err(|e| shared.plan.classify_error("create", e))?;
     let written = holes::write_new(&file, bytes, target.holes().is_some());
     let mut done = written.map_err(|e| errno(&e));
     if done.is_ok() {
@@ -176,7 +183,9 @@ pub(super) fn make(
     number: u32,
     target: &Target,
 ) -> Result<(), StepError> {
-    let Content::Link(to) = &target.content else { return make_file(shared, hold, number, target, b"") };
+    let Content::Link(to) = &target.content else {
+        return make_file(shared, hold, number, target, b"");
+    };
     let name = temporary(shared.tag, number);
     let made = replacing_leftover(hold, shared, number, || symlinkat(to.as_slice(), hold, &name));
     made.map(|()| target.attributes.put_on_link(hold, &name))
@@ -189,7 +198,12 @@ fn is_own(target: &Target) -> bool {
     target.attributes.owner.matches(own)
 }
 
-fn create(shared: &LandingState, hold: &OpenDirectory, number: u32, mode: Mode) -> Result<File, Errno> {
+fn create(
+    shared: &LandingState,
+    hold: &OpenDirectory,
+    number: u32,
+    mode: Mode,
+) -> Result<File, Errno> {
     // Writing a sparse file reads the current content of partial blocks.
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let name = temporary(shared.tag, number);

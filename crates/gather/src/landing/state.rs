@@ -2,9 +2,9 @@
 
 use super::{
     FailedItem, LandingProgress,
-    plan::{TreePlan, Target},
-    tree::Tree,
+    plan::{Target, TreePlan},
     step_error::StepError,
+    tree::Tree,
 };
 use std::{
     collections::BTreeMap,
@@ -72,7 +72,8 @@ impl LandingState {
         checkpoint: Batch,
         counts: BTreeMap<u32, Counts>,
     ) -> Self {
-        let states = plan.targets.iter().map(|_| AtomicU8::new(TargetState::Waiting as u8)).collect();
+        let states =
+            plan.targets.iter().map(|_| AtomicU8::new(TargetState::Waiting as u8)).collect();
         let tag = tag(&tree);
         Self {
             plan,
@@ -124,7 +125,9 @@ impl LandingState {
     }
 
     fn fail_target(&self, number: u32, to: TargetState, why: String) {
-        let turned = [TargetState::Waiting, TargetState::Written].iter().any(|s| self.change_state(number, *s, to));
+        let turned = [TargetState::Waiting, TargetState::Written]
+            .iter()
+            .any(|s| self.change_state(number, *s, to));
         if turned {
             lock(&self.refused).insert(number, why);
         }

@@ -72,7 +72,9 @@ pub(super) fn part_error_text(error: &PartError) -> String {
         PartError::NotAFile { what, .. } => format!("it is {what} here; move it away"),
         PartError::Incomplete { missing, .. } => format!("{missing} of it are missing"),
         PartError::PastEnd(_) => "data past its end was received".into(),
-        PartError::Digest { .. } | PartError::Piece { .. } => "its content does not match the expected hash".into(),
+        PartError::Digest { .. } | PartError::Piece { .. } => {
+            "its content does not match the expected hash".into()
+        }
         PartError::DiskFull { .. } => "the disk is full".into(),
         PartError::NoInodes { .. } => "no inodes are left".into(),
         PartError::Unproven(_) => "the existing data cannot be verified".into(),

@@ -2,10 +2,10 @@
 //! get full owner rights until the end.
 
 use super::{
-    FailedItem, Listing, OpenError, ChecksumSource,
-    plan::{Directory, TreePlan, Target, Content, metadata_of},
-    tree::{OpenDirectory, DirectoryCache, Tree, allow, give},
+    ChecksumSource, FailedItem, Listing, OpenError,
+    plan::{Content, Directory, Target, TreePlan, metadata_of},
     step_error::{error_text, part_error_text},
+    tree::{DirectoryCache, OpenDirectory, Tree, allow, give},
 };
 use rustix::{
     fs::{
@@ -98,11 +98,13 @@ impl Survey {
             dry_run,
         };
         plan.directories.iter().enumerate().for_each(|(i, _)| surveyor.directory(i));
-        let mut actions: Vec<TargetAction> = plan.targets.iter().map(|t| surveyor.target(t)).collect();
+        let mut actions: Vec<TargetAction> =
+            plan.targets.iter().map(|t| surveyor.target(t)).collect();
         if let Some(sums) = sums {
             surveyor.compare(listed, &mut actions, sums);
         }
-        let Surveyor { directory_states, failed, replaced, cleared, opened, differing, .. } = surveyor;
+        let Surveyor { directory_states, failed, replaced, cleared, opened, differing, .. } =
+            surveyor;
         Self { directory_states, actions, failed, replaced, cleared, opened, differing }
     }
 
@@ -165,9 +167,11 @@ impl Survey {
     /// [`OpenError::NoInodes`].
     pub(super) fn check_files(&self, plan: &TreePlan, space: Space) -> Result<(), OpenError> {
         let Some(free) = space.files else { return Ok(()) };
-        let is_new = |action: &&TargetAction| matches!(action, TargetAction::Fetch | TargetAction::Make);
+        let is_new =
+            |action: &&TargetAction| matches!(action, TargetAction::Fetch | TargetAction::Make);
         let targets = self.actions.iter().filter(is_new).count() as u64;
-        let directories = self.directory_states.iter().filter(|place| **place == DirectoryState::Absent).count();
+        let directories =
+            self.directory_states.iter().filter(|place| **place == DirectoryState::Absent).count();
         let needed = (targets + directories as u64).saturating_sub(self.replaced);
         match needed <= free {
             true => Ok(()),
@@ -203,7 +207,8 @@ fn new(target: &Target) -> TargetAction {
 
 /// The result that a dry run reports: a file that its source cannot read would fail.
 fn predict(target: &Target, action: TargetAction) -> TargetAction {
-    let needs_source = matches!(action, TargetAction::Fetch | TargetAction::Resume { .. } | TargetAction::Ask);
+    let needs_source =
+        matches!(action, TargetAction::Fetch | TargetAction::Resume { .. } | TargetAction::Ask);
     match needs_source && target.is_unreadable() {
         true => TargetAction::Refused("the source node has no permission to read it".into()),
         false => action,
@@ -267,7 +272,8 @@ impl Surveyor<'_> {
             // The failure of the parent directory has already been reported.
             other => return Ok(other.copied().unwrap_or(DirectoryState::Refused)),
         }
-        let above = self.holds.get(self.plan, directory.parent).map_err(|e| error_text("open", e))?;
+        let above =
+            self.holds.get(self.plan, directory.parent).map_err(|e| error_text("open", e))?;
         match statat(&above, &directory.name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => match self.may_write(directory.parent) {
                 Ok(()) => Ok(DirectoryState::Absent),
@@ -299,7 +305,12 @@ impl Surveyor<'_> {
     }
 
     /// Whether an existing directory differs from the listed one in mode, owner, time or kept extended attributes.
-    fn has_other_attributes(&mut self, above: &OpenDirectory, directory: &Directory, found: &Stat) -> bool {
+    fn has_other_attributes(
+        &mut self,
+        above: &OpenDirectory,
+        directory: &Directory,
+        found: &Stat,
+    ) -> bool {
         let Some(wanted) = directory.attributes else { return false };
         let metadata = metadata_of(wanted, directory.more.as_deref(), self.plan.keep);
         let here = modified(found);
@@ -339,7 +350,10 @@ impl Surveyor<'_> {
             _ => return TargetAction::Refused("its directory cannot be used".into()),
         }
         let action = self.find(target).unwrap_or_else(TargetAction::Refused);
-        let is_made = matches!(action, TargetAction::Make | TargetAction::Fetch | TargetAction::Resume { .. });
+        let is_made = matches!(
+            action,
+            TargetAction::Make | TargetAction::Fetch | TargetAction::Resume { .. }
+        );
         match self.may_write(target.directory) {
             Err(why) if is_made => TargetAction::Refused(error_text("create", why)),
             _ => action,
@@ -402,7 +416,12 @@ impl Surveyor<'_> {
     }
 
     /// Decides the action for a file if a file has its name.
-    fn same(&mut self, hold: &OpenDirectory, target: &Target, found: Option<Stat>) -> Result<TargetAction, String> {
+    fn same(
+        &mut self,
+        hold: &OpenDirectory,
+        target: &Target,
+        found: Option<Stat>,
+    ) -> Result<TargetAction, String> {
         let Some(found) = found else { return self.fetch_or_resume(target) };
         let same_size = u64::try_from(found.st_size) == Ok(target.size());
         match (same_size, self.by_sum && target.size() > 0) {
@@ -450,7 +469,12 @@ impl Surveyor<'_> {
     }
 
     /// Decides the targets whose hashes must be compared.
-    fn compare(&mut self, listed: &[Listing], actions: &mut [TargetAction], sums: &dyn ChecksumSource) {
+    fn compare(
+        &mut self,
+        listed: &[Listing],
+        actions: &mut [TargetAction],
+        sums: &dyn ChecksumSource,
+    ) {
         let mut asked: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for (number, (action, target)) in actions.iter().zip(&self.plan.targets).enumerate() {
             if *action == TargetAction::Ask {
@@ -480,7 +504,9 @@ impl Surveyor<'_> {
     /// Decides by the hash. If the source does not report one, the file is fetched, and the source then reports why it
     /// fails.
     fn judge(&mut self, target: &Target, there: Option<[u8; 32]>) -> TargetAction {
-        let Some(there) = there else { return self.fetch_or_resume(target).unwrap_or_else(TargetAction::Refused) };
+        let Some(there) = there else {
+            return self.fetch_or_resume(target).unwrap_or_else(TargetAction::Refused);
+        };
         match self.sum(target) {
             Ok(here) if here == there => TargetAction::Keep { differs: self.may_differ(target) },
             Ok(_) => self.fetch_or_resume(target).unwrap_or_else(TargetAction::Refused),

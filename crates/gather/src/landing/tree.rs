@@ -189,7 +189,11 @@ impl DirectoryCache {
     }
 
     /// Opens the plan's directory of this number.
-    pub(super) fn get(&mut self, plan: &TreePlan, number: u32) -> Result<Arc<OpenDirectory>, Errno> {
+    pub(super) fn get(
+        &mut self,
+        plan: &TreePlan,
+        number: u32,
+    ) -> Result<Arc<OpenDirectory>, Errno> {
         if let Some(at) = self.kept.iter().position(|(known, _)| *known == number) {
             if at > 0 {
                 self.kept.swap(0, at);

@@ -3,8 +3,8 @@
 use super::{
     batch::Batches,
     large::LargeFiles,
-    state::{LandingState, TargetState},
     small::SmallFiles,
+    state::{LandingState, TargetState},
 };
 use bytes::Bytes;
 use std::{
@@ -58,7 +58,8 @@ impl Writers {
         let mut writers =
             Self { orders: Vec::new(), threads: Vec::new(), shared: Arc::clone(shared) };
         let number = number();
-        let mut larges: Vec<LargeFiles> = (0..number).map(|_| LargeFiles::new(shared, number)).collect();
+        let mut larges: Vec<LargeFiles> =
+            (0..number).map(|_| LargeFiles::new(shared, number)).collect();
         for (file, parked) in begun {
             if let Some(large) = larges.get_mut(place(file, number)) {
                 large.add_parked(file, parked);

@@ -31,7 +31,11 @@ pub(super) fn report(inventory: &Inventory, overlay: &Overlay, events: &Arc<dyn 
 const NAMED: usize = 10;
 
 /// Reports items that are left out on purpose, in one event per source.
-pub(super) fn report_passed_over(all: &[PassedOver], overlay: &Overlay, events: &Arc<dyn EventSink>) {
+pub(super) fn report_passed_over(
+    all: &[PassedOver],
+    overlay: &Overlay,
+    events: &Arc<dyn EventSink>,
+) {
     for of_source in all.chunk_by(|a, b| a.source == b.source) {
         let first = of_source.first().and_then(|passed| overlay.names.get(passed.source as usize));
         let Some(source) = first.cloned() else { continue };

@@ -2,8 +2,9 @@
 
 use super::{
     super::{Event, EventSink, IdleRemotes, landing::Listing},
-    GatherError, Request, participants,
+    GatherError, Request,
     listing_memory::{ListingMemory, MemoryShare},
+    participants,
     pending_sources::{ListingActivity, PendingSources},
 };
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
@@ -133,7 +134,10 @@ fn begin(request: &Request, dialer: &MemberDialer) -> (Answers, PendingSources) 
         let wanted = ListingRequest {
             asked: wanted,
             exclude: request.exclude.clone(),
-            keep: request.fidelity.requested_fields(gives_away()).and(Keep::READABLE.only_if(request.dry_run)),
+            keep: request
+                .fidelity
+                .requested_fields(gives_away())
+                .and(Keep::READABLE.only_if(request.dry_run)),
         };
         let others = others.clone();
         let (heard, share) = (ListingActivity::now(), room.share());
@@ -344,14 +348,18 @@ mod tests {
 
     #[test]
     fn the_settings_that_would_offer_a_path_are_suggested_once() {
-        let asked = SourceRequest { node: "fra".parse().unwrap(), paths: vec![b"/data/x*/y".to_vec()] };
+        let asked =
+            SourceRequest { node: "fra".parse().unwrap(), paths: vec![b"/data/x*/y".to_vec()] };
         assert_eq!(asked.to_string(), "fra:/data/x*/y");
         let no = |path: &str| (path.into(), Failure::NotOffered(path.into()));
         let me = "lap".parse().unwrap();
         let path = refused_all(&[], &[no("/data/x*/y")]).unwrap();
         let why = ListingFailure::NotOffered(path.clone()).told(&me, true);
         assert!(why.contains("offer = [{ path = \"/data\", to = [\"lap\"] }]"), "{why}");
-        assert!(!ListingFailure::NotOffered(path).told(&me, false).contains("[files]"), "once is enough");
+        assert!(
+            !ListingFailure::NotOffered(path).told(&me, false).contains("[files]"),
+            "once is enough"
+        );
         assert!(how_to_offer("/srv/a/", &me).contains("path = \"/srv/a\""));
         assert!(how_to_offer("/*", &me).contains("path = \"/\""));
         let gone = (b"/x".to_vec(), Failure::System("no such file".into()));

@@ -60,7 +60,8 @@ impl MeteredLanding {
     fn count(&self, file: FileNo, range: Range<u64>) {
         let Some(source) = self.sources.get(file.0 as usize) else { return };
         let all = range.end - range.start;
-        let fresh = self.received.lock().unwrap_or_else(PoisonError::into_inner).take(file.0, range);
+        let fresh =
+            self.received.lock().unwrap_or_else(PoisonError::into_inner).take(file.0, range);
         if fresh > 0 {
             self.counts.add_received(*source, fresh);
         }

@@ -1,35 +1,37 @@
 //! Runs a complete collection, from listings to files, and emits its events.
 
+mod checksums;
 mod execution;
-mod totals;
 mod files;
 mod listing;
-mod participants;
-mod planning;
 mod listing_memory;
-mod checksums;
-mod pending_sources;
-mod progress_reporter;
 mod metered_landing;
+mod participants;
+mod pending_sources;
+mod planning;
+mod progress_reporter;
+mod totals;
 
 pub use listing::SourceRequest;
 pub use participants::Via;
 pub use pending_sources::LISTING_PATIENCE;
 
 use super::{
-    CollectContext, Event, EventSink, Forecast, ForecastError, IdleRemotes, Method, MethodName, Plan,
-    PriceList, Totals,
+    CollectContext, Event, EventSink, Forecast, ForecastError, IdleRemotes, Method, MethodName,
+    Plan, PriceList, Totals,
     landing::{Fidelity, Landing, Layout, OpenError, Options, as_root},
 };
+use checksums::RemoteSums;
 use execution::TransferOutcome;
 use listing::Listings;
+use metered_landing::MeteredLanding;
+use progress_reporter::ProgressReporter;
 use std::{
     num::NonZeroU64,
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
-use checksums::RemoteSums;
 use thalweg_base::{
     budget::Budget,
     job::{Job, Kind},
@@ -48,8 +50,6 @@ use thalweg_wire::mesh::{LegKind, Terms};
 use thiserror::Error;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
-use progress_reporter::ProgressReporter;
-use metered_landing::MeteredLanding;
 
 /// The input of a collection.
 #[derive(Clone, Debug)]
@@ -265,7 +265,17 @@ impl CollectionRun {
         self.report_unmeasured(&plan.forecast);
         self.report_deadline(&plan.forecast);
         let inventory = Arc::new(inventory);
-        Ok(PreparedCollection { overlay, landing, resumed, inventory, plan, method, grid, idle_remotes, failed })
+        Ok(PreparedCollection {
+            overlay,
+            landing,
+            resumed,
+            inventory,
+            plan,
+            method,
+            grid,
+            idle_remotes,
+            failed,
+        })
     }
 
     /// Whether the plan may be refused: a timetable needs measured paths, and a budget may be too small.
@@ -322,7 +332,11 @@ impl CollectionRun {
         MeteredLanding::new(landing, inventory, watch.counts(), limit.map(RateLimit::new), bytes)
     }
 
-    async fn execute(&self, ready: &PreparedCollection, land: Arc<dyn Land>) -> Result<TransferOutcome, LandError> {
+    async fn execute(
+        &self,
+        ready: &PreparedCollection,
+        land: Arc<dyn Land>,
+    ) -> Result<TransferOutcome, LandError> {
         let context = CollectContext {
             dialer: self.dialer.clone(),
             idle_remotes: ready.idle_remotes.clone(),

@@ -59,7 +59,9 @@ impl fmt::Display for ListingDelay {
             Self::Silent(patience) => write!(f, "it has listed nothing new for {patience:?}")?,
             Self::Slow => write!(f, "its listing has taken more than {LONGEST:?}")?,
         }
-        f.write_str(" while other sources have finished; collect from it alone, or request fewer paths")
+        f.write_str(
+            " while other sources have finished; collect from it alone, or request fewer paths",
+        )
     }
 }
 

@@ -1,8 +1,8 @@
 //! Makes the plan, and reports on it.
 
 use super::{
-    super::{Event, Forecast, ForecastError, Method, MethodName, ForecastInput, Plan, choose_grid},
-    GatherError, Request, CollectionRun,
+    super::{Event, Forecast, ForecastError, ForecastInput, Method, MethodName, Plan, choose_grid},
+    CollectionRun, GatherError, Request,
 };
 use std::{sync::Arc, time::Duration};
 use thalweg_paths::overlay::Overlay;
@@ -64,7 +64,9 @@ impl CollectionRun {
         if *method != MethodName::Fluid || prices.most(overlay, amounts) <= budget {
             return *method;
         }
-        let text = "--max-cost: using a timetable (path-sync=95), because it keeps to the plan's cost".to_owned();
+        let text =
+            "--max-cost: using a timetable (path-sync=95), because it keeps to the plan's cost"
+                .to_owned();
         self.events.event(Event::Note { text });
         MethodName::PathSync(95.0)
     }
@@ -105,9 +107,7 @@ impl CollectionRun {
     fn bounded_by(&self, forecast: &Forecast) -> &'static str {
         match (forecast.at_least || !forecast.unmeasured.is_empty(), self.request.budget) {
             (true, _) => "--bwlimit alone",
-            (false, Some(_)) => {
-                "any plan over the measured legs that --max-cost allows"
-            }
+            (false, Some(_)) => "any plan over the measured legs that --max-cost allows",
             (false, None) => "any schedule over the measured legs",
         }
     }

@@ -82,7 +82,11 @@ pub(super) struct ProgressReporter {
 
 impl ProgressReporter {
     /// Starts the reports.
-    pub(super) fn start(ready: &PreparedCollection, events: Arc<dyn EventSink>, began: Instant) -> Self {
+    pub(super) fn start(
+        ready: &PreparedCollection,
+        events: Arc<dyn EventSink>,
+        began: Instant,
+    ) -> Self {
         let names = ready.overlay.names[..ready.overlay.sources].to_vec();
         let counts = Arc::new(SourceCounters::new(names.len(), began));
         let planned = ready.plan.forecast.makespan_seconds;

@@ -2,10 +2,10 @@
 
 use super::{
     super::{
-        Outcome, SharedBottleneck, SourceTotals, NodeStorage, Totals, failures,
+        NodeStorage, Outcome, SharedBottleneck, SourceTotals, Totals, failures,
         landing::{FailedItem, Report, printable},
     },
-    PreparedCollection, CollectionRun,
+    CollectionRun, PreparedCollection,
     execution::TransferOutcome,
 };
 use std::{collections::BTreeSet, path::Path, time::Duration};

@@ -115,11 +115,13 @@ pub(super) async fn set_metadata(shared: &SendState, undressed: &[usize]) -> Vec
         let (undone, wider) = match dressed {
             Ok(dressed) => dressed,
             Err(why) => {
-                failed.push((shared.target(), format!("cannot set the modes of directories: {why}")));
+                failed
+                    .push((shared.target(), format!("cannot set the modes of directories: {why}")));
                 break;
             }
         };
-        let name = |number: u32| these.get(number as usize).map(|index| shared.receiver_path(*index));
+        let name =
+            |number: u32| these.get(number as usize).map(|index| shared.receiver_path(*index));
         for (number, why) in undone.by_number() {
             // A directory that could not be created has already been reported.
             let known = these.get(number as usize).is_some_and(|i| shared.queue().has_failed(*i));

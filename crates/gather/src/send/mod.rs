@@ -13,9 +13,9 @@
 mod completion;
 mod local;
 mod owners;
+mod path;
 mod queue;
 mod receiver_survey;
-mod path;
 
 pub use local::{LocalError, NameClash};
 
@@ -24,9 +24,11 @@ use super::{
     failures, run::Via,
 };
 use completion::{LinkReport, Removal};
-use local::{SearchResult, LocalItem};
+use local::{LocalItem, SearchResult};
 use owners::OwnerNames;
+use path::SendPath;
 use queue::SendQueue;
+use receiver_survey::ReceiverState;
 use std::{
     collections::BTreeMap,
     num::NonZeroU64,
@@ -38,7 +40,6 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use receiver_survey::ReceiverState;
 use thalweg_base::{job::JobId, rate_limit::RateLimit};
 use thalweg_files::{Excludes, remote::Remote};
 use thalweg_mesh::member_dialer::MemberDialer;
@@ -56,7 +57,6 @@ use tokio::{
     time::interval,
 };
 use tokio_util::sync::CancellationToken;
-use path::SendPath;
 
 /// Less data than this goes over the direct path alone: it arrives before another path is open and past slow start.
 const WORTH_WAYS: u64 = 16 << 20;
@@ -154,10 +154,14 @@ pub enum SendError {
     #[error("{}; nothing was sent: rename one, or send them to two directories", clash_text(.0))]
     NameClash(Vec<NameClash>),
     /// `--no-target-directory` with several items.
-    #[error("--no-target-directory needs exactly one file to send, not a directory or several files")]
+    #[error(
+        "--no-target-directory needs exactly one file to send, not a directory or several files"
+    )]
     NotOne,
     /// The node is too old for an option.
-    #[error("node {0} runs an older version, which does not support {1}; update it, or omit that option")]
+    #[error(
+        "node {0} runs an older version, which does not support {1}; update it, or omit that option"
+    )]
     Old(Name, &'static str),
     /// The node's settings do not accept files from this host.
     #[error(
@@ -203,7 +207,8 @@ pub async fn send(
     let excludes = excludes.map_err(|why| SendError::Exclude(why.to_string()))?;
     let found = local::find(&request.files, &excludes, request.fidelity);
     let special_bits = found.count_special_bits();
-    let SearchResult { items, mut failed, passed, ours, left, clashes, links, owners, named_links } = found;
+    let SearchResult { items, mut failed, passed, ours, left, clashes, links, owners, named_links } =
+        found;
     if items.is_empty() && !failed.is_empty() {
         return Err(failed.swap_remove(0).into());
     }
@@ -244,7 +249,12 @@ pub async fn send(
 const TOLD: usize = 20;
 
 /// Reports items that are not sent, so that the user learns of them here and not at the receiver.
-fn report_passed_over(me: &Name, passed: &[PathBuf], ours: &[PathBuf], events: &Arc<dyn EventSink>) {
+fn report_passed_over(
+    me: &Name,
+    passed: &[PathBuf],
+    ours: &[PathBuf],
+    events: &Arc<dyn EventSink>,
+) {
     if passed.is_empty() && ours.is_empty() {
         return;
     }

@@ -114,7 +114,8 @@ impl SendQueue {
             self.waiting.push_front(rest);
             piece.range.end = end;
         }
-        self.out.insert(piece.key(), OutstandingPiece { piece: piece.clone(), since: now, copies: 1 });
+        self.out
+            .insert(piece.key(), OutstandingPiece { piece: piece.clone(), since: now, copies: 1 });
         vec![piece]
     }
 
@@ -125,14 +126,18 @@ impl SendQueue {
                 break;
             }
             let Some(next) = self.whole.pop_front() else { break };
-            self.out.insert(next.key(), OutstandingPiece { piece: next.clone(), since: now, copies: 1 });
+            self.out.insert(
+                next.key(),
+                OutstandingPiece { piece: next.clone(), since: now, copies: 1 },
+            );
             taken.push(next);
         }
         taken
     }
 
     fn take_again(&mut self, most: u64, now: Duration, patience: Duration) -> Vec<SendPiece> {
-        let is_late = |out: &OutstandingPiece| out.copies == 1 && now.saturating_sub(out.since) > patience;
+        let is_late =
+            |out: &OutstandingPiece| out.copies == 1 && now.saturating_sub(out.since) > patience;
         let late = self.out.iter().filter(|(_, out)| is_late(out));
         let Some(key) = late.min_by_key(|(_, out)| out.since).map(|(key, _)| *key) else {
             return Vec::new();

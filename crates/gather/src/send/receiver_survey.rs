@@ -133,7 +133,9 @@ enum SurveyError {
 impl From<SurveyError> for SendError {
     fn from(why: SurveyError) -> Self {
         match why {
-            SurveyError::Old => Self::Unreached("the node closed the connection without an answer".to_owned()),
+            SurveyError::Old => {
+                Self::Unreached("the node closed the connection without an answer".to_owned())
+            }
             SurveyError::Failed(why) => why,
         }
     }
@@ -319,7 +321,12 @@ async fn survey_old_node(shared: &SendState) -> Result<ReceiverState, SendError>
     Ok(ReceiverState { present, ..ReceiverState::default() })
 }
 
-fn record_held(shared: &SendState, index: usize, held: &[Range<u64>], present: &mut ExistingCounts) {
+fn record_held(
+    shared: &SendState,
+    index: usize,
+    held: &[Range<u64>],
+    present: &mut ExistingCounts,
+) {
     let size = shared.items[index].size();
     let there: u64 = held.iter().map(|range| range.end - range.start).sum();
     present.bytes += there;
@@ -365,7 +372,10 @@ pub(super) async fn is_name(shared: &SendState, remote: &mut Remote) -> Result<b
 ///
 /// # Errors
 /// [`SendError::Unreached`].
-pub(super) async fn make_directories(shared: &SendState, survey: &ReceiverState) -> Result<u64, SendError> {
+pub(super) async fn make_directories(
+    shared: &SendState,
+    survey: &ReceiverState,
+) -> Result<u64, SendError> {
     let (mut made, mut rest) = (0, &survey.directories[..]);
     if rest.is_empty() {
         return Ok(0);

@@ -197,7 +197,8 @@ impl TimetableTransfers {
     fn start(&self, key: usize, transfer: Transfer) -> TransferStart {
         let Transfer { path, slot, from, to, units } = transfer;
         let index = (slot - self.timetable.paths[path].start) as usize;
-        let load = self.streams.units(path).map_or(TransferLoad::Units(units), TransferLoad::Stream);
+        let load =
+            self.streams.units(path).map_or(TransferLoad::Units(units), TransferLoad::Stream);
         TransferStart { key, hop: Some(Hop { path, index, slot }), from, to, load }
     }
 }

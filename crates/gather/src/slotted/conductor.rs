@@ -3,14 +3,14 @@
 use super::{
     ScheduledRun, TransferTime,
     agenda::{Agenda, Hop, TransferLoad, TransferStart},
-    source_transfer::{TransferResult, transfer},
+    connection_plan::ConnectionPlan,
     entry::SpoolEntry,
     hop::fetch,
-    tickets::prepare,
     parcel::{Parcel, parts},
     schedule_state::ScheduleState,
+    source_transfer::{TransferResult, transfer},
+    tickets::prepare,
     verify::deliver,
-    connection_plan::ConnectionPlan,
 };
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -70,7 +70,8 @@ impl ScheduleConductor {
         let (overlay, to) = (&state.context.overlay, state.context.overlay.destination());
         let sources = (0..overlay.sources as u32).filter(|s| state.waiting(*s) > 0).collect();
         let agenda = Agenda::new(schedule.scheme, sources, to, schedule.seed);
-        let connection_plan = agenda.paths().map(|p| ConnectionPlan::new(p.timetable())).unwrap_or_default();
+        let connection_plan =
+            agenda.paths().map(|p| ConnectionPlan::new(p.timetable())).unwrap_or_default();
         greet(&state, &agenda, &connection_plan).await;
         let mut conductor = Self {
             state,
@@ -114,7 +115,9 @@ impl ScheduleConductor {
                 _ = keep.tick() => drop(tokio::spawn(self.state.clone().keep_alive())),
             }
         }
-        std::mem::take(&mut self.parcels).into_values().for_each(|parcel| self.state.abandon_parcel(parcel));
+        std::mem::take(&mut self.parcels)
+            .into_values()
+            .for_each(|parcel| self.state.abandon_parcel(parcel));
         Ok(())
     }
 
@@ -277,7 +280,9 @@ impl ScheduleConductor {
     fn start_source_transfer(&mut self, start: TransferStart, at: Instant) {
         let state = self.state.clone();
         let most = match start.load {
-            TransferLoad::Units(units) | TransferLoad::Stream(units) => units.saturating_mul(state.unit),
+            TransferLoad::Units(units) | TransferLoad::Stream(units) => {
+                units.saturating_mul(state.unit)
+            }
             TransferLoad::Share(over) => {
                 let amounts = state.context.inventory.amounts(start.from as usize + 1);
                 amounts[start.from as usize].div_ceil(u64::from(over))
@@ -325,12 +330,20 @@ impl ScheduleConductor {
                     }
                 }
             }
-            TaskResult::Ended(start, at, parcel, moved) => self.finish_transfer(start, at, parcel, moved?),
+            TaskResult::Ended(start, at, parcel, moved) => {
+                self.finish_transfer(start, at, parcel, moved?)
+            }
         }
         Ok(())
     }
 
-    fn finish_transfer(&mut self, start: TransferStart, at: Instant, parcel: Option<Box<Parcel>>, moved: TransferResult) {
+    fn finish_transfer(
+        &mut self,
+        start: TransferStart,
+        at: Instant,
+        parcel: Option<Box<Parcel>>,
+        moved: TransferResult,
+    ) {
         if let Some(hop) = start.hop {
             match parcel.filter(|parcel| !parcel.parts.is_empty()) {
                 Some(parcel) => drop(self.parcels.insert(hop.path, *parcel)),

@@ -2,10 +2,10 @@
 
 use super::{
     failure_record::Suspect,
-    source_transfer::TransferResult,
     parcel::{Parcel, Proof},
     pool::RequestError,
     schedule_state::ScheduleState,
+    source_transfer::TransferResult,
 };
 use std::{sync::Arc, time::Duration};
 use thalweg_wire::object::{Check, Failure, Reply, Request, Ticket};
@@ -82,7 +82,9 @@ async fn fetched(
     match fault {
         // Being full or busy is not a fault.
         RequestError::Refused(Failure::Full(_) | Failure::Busy) => {}
-        RequestError::Refused(Failure::Upstream { .. }) => state.record_failure(Suspect::Leg(from, to), &why),
+        RequestError::Refused(Failure::Upstream { .. }) => {
+            state.record_failure(Suspect::Leg(from, to), &why)
+        }
         _ => state.record_failure(Suspect::Node(to), &why),
     }
     Err(why)

@@ -1,8 +1,8 @@
 //! Fetches the data that the schedule left over: directly or, if that fails, through relays.
 
 use super::{
-    source_transfer::{transfer, transfer_via},
     schedule_state::ScheduleState,
+    source_transfer::{transfer, transfer_via},
 };
 use std::{sync::Arc, time::Duration};
 use thalweg_files::land::LandError;
@@ -59,7 +59,10 @@ async fn fetch_source(state: &Arc<ScheduleState>, source: u32) -> Result<(), Lan
 }
 
 /// Fetches through the first relay that delivers anything. If none does, returns the last failure.
-async fn fetch_through_others(state: &ScheduleState, source: u32) -> Result<Option<String>, LandError> {
+async fn fetch_through_others(
+    state: &ScheduleState,
+    source: u32,
+) -> Result<Option<String>, LandError> {
     let mut why = None;
     let to = state.context.overlay.destination();
     for node in state.context.overlay.intermediates(source) {

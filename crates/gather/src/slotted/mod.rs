@@ -35,26 +35,26 @@
 //! ([`Rule::Chain`]) hosts wait for no other host: data goes directly to D on one connection, or as parcels of which
 //! two are on each leg (`lanes`).
 
-mod stranded_data;
 mod agenda;
-mod failure_record;
 mod conductor;
-mod source_transfer;
-mod pending_deletions;
+mod connection_plan;
 mod entry;
+mod failure_record;
 mod hop;
 mod lanes;
 mod ledger;
-mod tickets;
+mod leftover_data;
 mod marks;
+mod merged_streams;
 mod parcel;
+mod pending_deletions;
 mod pool;
 mod recheck;
-mod leftover_data;
 mod schedule_state;
-mod merged_streams;
+mod source_transfer;
+mod stranded_data;
+mod tickets;
 mod verify;
-mod connection_plan;
 
 pub use ledger::{ScheduleOutcome, TransferTime};
 
@@ -101,7 +101,10 @@ pub struct ScheduledRun {
 /// # Errors
 ///
 /// [`LandError::All`]: nothing more can be stored.
-pub async fn run(context: &CollectContext, schedule: ScheduledRun) -> Result<ScheduleOutcome, LandError> {
+pub async fn run(
+    context: &CollectContext,
+    schedule: ScheduledRun,
+) -> Result<ScheduleOutcome, LandError> {
     let began = Instant::now();
     let state = Arc::new(ScheduleState::new(context.clone(), &schedule, began));
     let ended = tokio::select! {

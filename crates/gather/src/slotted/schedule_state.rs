@@ -1,13 +1,13 @@
 //! State shared by all transfers of a schedule.
 
 use super::{
-    ScheduledRun, ScheduleOutcome, TransferTime,
-    failure_record::{FailureRecord, Suspect},
-    pending_deletions::PendingDeletions,
+    ScheduleOutcome, ScheduledRun, TransferTime,
     entry::SpoolEntry,
+    failure_record::{FailureRecord, Suspect},
     marks::Marker,
     parcel::Parcel,
-    pool::{RequestError, ChannelPool},
+    pending_deletions::PendingDeletions,
+    pool::{ChannelPool, RequestError},
 };
 use crate::{CollectContext, Event, Work};
 use std::{
@@ -60,7 +60,8 @@ pub struct ScheduleState {
 impl ScheduleState {
     pub fn new(context: CollectContext, schedule: &ScheduledRun, began: Instant) -> Self {
         let work = Mutex::new(Work::new(&context.inventory));
-        let (pool, spares) = (ChannelPool::new(context.dialer.clone()), Spares::new(context.dialer.clone()));
+        let (pool, spares) =
+            (ChannelPool::new(context.dialer.clone()), Spares::new(context.dialer.clone()));
         // A random start, so that another run of the same collection uses other numbers, whatever is left of this one.
         let mut first = [0; 8];
         _ = getrandom::fill(&mut first);

@@ -6,7 +6,7 @@ use std::{collections::VecDeque, time::Duration};
 use thalweg_files::{
     inventory::Piece,
     land::LandError,
-    remote::{FreshRemote, Remote, RemoteError, LandSink},
+    remote::{FreshRemote, LandSink, Remote, RemoteError},
 };
 use thalweg_wire::mesh::Name;
 use tokio::time::Instant;
@@ -60,7 +60,12 @@ impl Drop for OutstandingPieces<'_> {
 ///
 /// # Errors
 /// [`LandError::All`].
-pub async fn transfer(state: &ScheduleState, source: u32, most: u64, next: bool) -> Result<TransferResult, LandError> {
+pub async fn transfer(
+    state: &ScheduleState,
+    source: u32,
+    most: u64,
+    next: bool,
+) -> Result<TransferResult, LandError> {
     let began = Instant::now();
     let FreshRemote { remote, spare } = match state.spares.take(state.name(source), next).await {
         Ok(fresh) => fresh,
@@ -69,7 +74,9 @@ pub async fn transfer(state: &ScheduleState, source: u32, most: u64, next: bool)
     let (mut bytes, began) = (0, Instant::now());
     match receive_pieces(state, source, remote, most, &mut bytes).await {
         // The spare connection was closed while it was idle.
-        Err(ReadError::Lost(_)) if spare && bytes == 0 => transfer_via(state, source, &[], most).await,
+        Err(ReadError::Lost(_)) if spare && bytes == 0 => {
+            transfer_via(state, source, &[], most).await
+        }
         over => ended(state, source, (bytes, began), over),
     }
 }

@@ -7,8 +7,8 @@
 
 use super::{
     TransferTime,
-    failure_record::Suspect,
     entry::{AwaitedPart, SpoolEntry},
+    failure_record::Suspect,
     marks::{self, FileMark, Mark},
     schedule_state::{ScheduleState, TIDY},
     verify::deliver,
@@ -182,7 +182,10 @@ async fn list_held(state: &ScheduleState, node: u32) -> HeldEntries {
 }
 
 /// Finds the wanted files of these marks. There may be millions, so it runs on its own thread.
-async fn files(state: &Arc<ScheduleState>, all: &[(u32, HeldEntries)]) -> BTreeMap<FileMark, FileNo> {
+async fn files(
+    state: &Arc<ScheduleState>,
+    all: &[(u32, HeldEntries)],
+) -> BTreeMap<FileMark, FileNo> {
     let entries = all.iter().flat_map(|(_, held)| held);
     let marks: BTreeSet<FileMark> =
         entries.flat_map(|(_, marks)| marks).map(|mark| mark.file).collect();
@@ -207,7 +210,8 @@ impl MatchedEntry {
         marks: &[Mark],
     ) -> Self {
         let file = |mark: &Mark| files.get(&mark.file).copied();
-        let source_of = |file: FileNo| state.context.inventory.get(file).map(|wanted| wanted.source);
+        let source_of =
+            |file: FileNo| state.context.inventory.get(file).map(|wanted| wanted.source);
         let source = marks.iter().find_map(file).and_then(source_of);
         let (mut places, mut pieces) = (Vec::new(), Vec::new());
         for (place, mark) in marks.iter().enumerate() {
@@ -218,7 +222,8 @@ impl MatchedEntry {
                 pieces.push(Piece { file, range: mark.from..end });
             }
         }
-        let part = |mark: &Mark| AwaitedPart { from: mark.from, bytes: mark.bytes, wanted: Vec::new() };
+        let part =
+            |mark: &Mark| AwaitedPart { from: mark.from, bytes: mark.bytes, wanted: Vec::new() };
         let entry = SpoolEntry {
             source: source.unwrap_or_default(),
             holder,
@@ -255,8 +260,9 @@ fn claim(state: &Arc<ScheduleState>, mut found: Vec<MatchedEntry>) -> Vec<SpoolE
 fn report_held(state: &ScheduleState, node: u32, bytes: u64) {
     if bytes > 0 {
         let (name, held) = (state.name(node), ByteSize::from_bytes(bytes));
-        let text =
-            format!("node {name} still holds {held} of an earlier call, which are fetched from there");
+        let text = format!(
+            "node {name} still holds {held} of an earlier call, which are fetched from there"
+        );
         state.context.events.event(Event::Note { text });
     }
 }

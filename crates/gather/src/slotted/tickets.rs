@@ -13,7 +13,11 @@ type TicketRequest = (usize, usize, Grant);
 
 /// Draws tickets for parcels, each for the node that fetches it first, with as many grants per request as fit. A parcel
 /// without tickets also loses its parts, which wait again. Parts that the source refuses to lend are given up.
-pub async fn prepare(state: &ScheduleState, source: u32, mut parcels: Vec<(u32, Parcel)>) -> Vec<Parcel> {
+pub async fn prepare(
+    state: &ScheduleState,
+    source: u32,
+    mut parcels: Vec<(u32, Parcel)>,
+) -> Vec<Parcel> {
     // Each round fails a parcel, gives it its tickets, or removes a part from it, so the loop ends.
     while parcels.iter().any(is_open) {
         if let Err(why) = round(state, source, &mut parcels).await {
@@ -35,7 +39,11 @@ fn fail(state: &ScheduleState, parcel: &mut Parcel) {
 }
 
 /// Asks for the tickets of all parcels that have none.
-async fn round(state: &ScheduleState, source: u32, parcels: &mut [(u32, Parcel)]) -> Result<(), String> {
+async fn round(
+    state: &ScheduleState,
+    source: u32,
+    parcels: &mut [(u32, Parcel)],
+) -> Result<(), String> {
     let mut asked: Vec<TicketRequest> = Vec::new();
     for (index, (to, parcel)) in parcels.iter().enumerate().filter(|(_, p)| is_open(p)) {
         let mut first = 0;

@@ -1,12 +1,12 @@
 //! The last transfer of an entry, to this host: each part is verified against the source's hash before it is written.
 
 use super::{
-    failure_record::Suspect,
-    source_transfer::TransferResult,
     entry::{AwaitedPart, SpoolEntry},
+    failure_record::Suspect,
     parcel::Proof,
     recheck,
     schedule_state::ScheduleState,
+    source_transfer::TransferResult,
 };
 use bytes::Bytes;
 use std::{collections::VecDeque, sync::Arc};
@@ -67,7 +67,10 @@ impl Drop for ArrivingEntry<'_> {
 ///
 /// # Errors
 /// [`LandError::All`].
-pub async fn deliver(state: &Arc<ScheduleState>, mut entry: SpoolEntry) -> Result<TransferResult, LandError> {
+pub async fn deliver(
+    state: &Arc<ScheduleState>,
+    mut entry: SpoolEntry,
+) -> Result<TransferResult, LandError> {
     let parts = std::mem::take(&mut entry.parts).into();
     let held = entry.held.clone();
     let (source, holder) = (entry.source, entry.holder);
@@ -126,7 +129,8 @@ impl ArrivingEntry<'_> {
     }
 
     async fn open(&self, entry: &SpoolEntry) -> Result<(Remote, u32), VerifyError> {
-        let lost = |why: thalweg_mesh::member_dialer::DialMemberError| VerifyError::Lost(why.to_string());
+        let lost =
+            |why: thalweg_mesh::member_dialer::DialMemberError| VerifyError::Lost(why.to_string());
         let name = self.state.name(entry.holder);
         let mut fresh = self.state.spares.take(name, true).await.map_err(lost)?;
         let asked = ask(&mut fresh.remote, entry).await;
@@ -153,8 +157,9 @@ impl ArrivingEntry<'_> {
         }
         // The source has forgotten the report, or the report went to an earlier process.
         let said = recheck::ask(self.state, self.source, self.parts.iter()).await;
-        let checks =
-            said.map_err(|why| VerifyError::Unproven(format!("it does not report the hashes of what it sent: {why}")));
+        let checks = said.map_err(|why| {
+            VerifyError::Unproven(format!("it does not report the hashes of what it sent: {why}"))
+        });
         Ok(SourceHashes { checks: checks?, again: true })
     }
 
@@ -172,7 +177,8 @@ impl ArrivingEntry<'_> {
         let sent = hashes.checks.get(self.index).copied().flatten();
         match (came, sent) {
             (Ok(check), Some(sent)) if check == sent && bytes.len() as u64 != part.bytes => {
-                let why = format!("the source sent {} bytes instead of {}", bytes.len(), part.bytes);
+                let why =
+                    format!("the source sent {} bytes instead of {}", bytes.len(), part.bytes);
                 self.give_up(part, &why);
                 Ok(())
             }

@@ -235,7 +235,13 @@ impl Discovery {
         Verdict::Ranged(resource)
     }
 
-    fn whole(&mut self, path: PathId, whole: WholeObject, body: Option<Body>, paths: &Paths) -> Verdict {
+    fn whole(
+        &mut self,
+        path: PathId,
+        whole: WholeObject,
+        body: Option<Body>,
+        paths: &Paths,
+    ) -> Verdict {
         if paths.is_direct(path) && !self.plain {
             // A small object arrives before another path could answer.
             let small = whole.length.is_some_and(|n| n <= HEAD);
@@ -301,7 +307,9 @@ impl Discovery {
         order.sort_by_key(|p| (paths.source(*p), !paths.is_bonded(*p), !paths.is_direct(*p)));
         let path = order.into_iter().find(usable)?;
         match self.verdicts.get_mut(path.0 as usize)? {
-            Verdict::Whole(whole, body) => Some(DiscoveredObject::Whole(path, whole.clone(), body.take()?)),
+            Verdict::Whole(whole, body) => {
+                Some(DiscoveredObject::Whole(path, whole.clone(), body.take()?))
+            }
             _ => None,
         }
     }

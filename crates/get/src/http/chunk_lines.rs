@@ -44,7 +44,8 @@ impl ChunkLines {
                 let (data, rest) = bytes.split_at(n);
                 output.extend_from_slice(data);
                 let left = left - n as u64;
-                self.next = if left == 0 { ChunkPosition::DataEnd } else { ChunkPosition::Data(left) };
+                self.next =
+                    if left == 0 { ChunkPosition::DataEnd } else { ChunkPosition::Data(left) };
                 bytes = rest;
                 continue;
             }

@@ -5,7 +5,7 @@ use super::{
     first_answer::Notes,
     wire::{Wire, beneath_tls},
 };
-use crate::{NotHttp, PathError, HttpSettings};
+use crate::{HttpSettings, NotHttp, PathError};
 use bytes::Bytes;
 use http_body_util::Empty;
 use hyper::{
@@ -78,7 +78,11 @@ impl Connection {
     /// # Errors
     /// [`PathError`] if the connection fails, the server cannot prove its name, or a redirect leads to a forbidden
     /// address.
-    pub(crate) async fn open(web: &HttpSettings, route: &Route, url: &HttpUrl) -> Result<Self, PathError> {
+    pub(crate) async fn open(
+        web: &HttpSettings,
+        route: &Route,
+        url: &HttpUrl,
+    ) -> Result<Self, PathError> {
         let dial = web.dialer.dial(route, url.destination());
         if !url.is_https() {
             let stream = dial.await?;
@@ -94,7 +98,11 @@ impl Connection {
         let secured = tls.connect(beneath, &url.destination().host).await?;
         let http2 = secured.get_ref().1.alpn_protocol() == Some(b"h2");
         let wire = Wire::tls(secured);
-        if http2 { Self::http2(wire, allowed_urls).await } else { Self::http1(wire, allowed_urls).await }
+        if http2 {
+            Self::http2(wire, allowed_urls).await
+        } else {
+            Self::http1(wire, allowed_urls).await
+        }
     }
 
     async fn http1(wire: Wire, allowed_urls: AllowedUrls) -> Result<Self, PathError> {
@@ -228,7 +236,8 @@ async fn allowed_urls(stream: &Stream, url: &HttpUrl) -> Result<AllowedUrls, Pat
         return Ok(AllowedUrls::All);
     };
     let Some(given) = url.given() else { return Ok(AllowedUrls::Inward(None)) };
-    let checked = inward_redirect::check_peer(&url.destination().host, peer.ip(), &given.destination).await;
+    let checked =
+        inward_redirect::check_peer(&url.destination().host, peer.ip(), &given.destination).await;
     checked.map_err(|why| PathError::Redirect(why.into()))?;
     Ok(AllowedUrls::Inward(Some(given.destination.clone())))
 }

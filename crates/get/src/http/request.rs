@@ -79,8 +79,8 @@ fn set(fields: &mut HeaderMap, name: HeaderName, value: &str) {
 pub(crate) fn user_header(text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
     let (name, value) = text.split_once(':').ok_or("its name is not followed by `:`")?;
     let name: HeaderName = name.trim().parse().map_err(|_| "its name is not a valid field name")?;
-    let value =
-        HeaderValue::from_bytes(value.trim().as_bytes()).map_err(|_| "its value is not a valid field value")?;
+    let value = HeaderValue::from_bytes(value.trim().as_bytes())
+        .map_err(|_| "its value is not a valid field value")?;
     const OURS: [&str; 12] = [
         "range",
         "if-match",

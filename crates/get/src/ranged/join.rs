@@ -61,7 +61,11 @@ impl Ranged<'_, '_> {
     }
 
     /// Processes the first answer of a path after the discovery.
-    pub(super) fn handle_answer(&mut self, path: PathId, answer: Answer) -> Result<(), AttemptError> {
+    pub(super) fn handle_answer(
+        &mut self,
+        path: PathId,
+        answer: Answer,
+    ) -> Result<(), AttemptError> {
         if Some(path) == self.paths.direct(self.sources.primary) {
             self.direct_owes_word = false;
             let verdict = match answer.clone() {

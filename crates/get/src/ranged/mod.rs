@@ -3,19 +3,19 @@
 //! [`Ranged`] is one running download. `join` adds paths, `reports` processes their reports, `failures` handles
 //! failures, `actions` carries out the selection's actions, `observations` records what was observed of the paths.
 
-mod reports;
+mod actions;
 mod failures;
 mod join;
-mod actions;
 mod observations;
-mod sources;
 mod priced_paths;
+mod reports;
+mod sources;
 
 use super::{
-    GetError, AttemptError, PathError, Stop,
+    AttemptError, GetError, PathError, Stop,
     discovery::Discovery,
-    output::ObjectIdentity,
     meter::{INTERVAL, Meter},
+    output::ObjectIdentity,
     paths::Paths,
     resource::Resource,
     run::{Mode, Run},
@@ -23,14 +23,14 @@ use super::{
     whole_object::plain_patience,
     worker::HEAD,
 };
-use reports::Brake;
 use failures::Refusals;
+use priced_paths::HeldBackPaths;
+use reports::Brake;
 use sources::Sources;
 use std::{collections::BTreeMap, ops::Range, sync::Arc, time::Duration};
 use thalweg_part::{Part, PartError, Ranges};
 use thalweg_plan::selection::{Config, Phase, Selection};
 use thalweg_units::{PathId, Time};
-use priced_paths::HeldBackPaths;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
 /// The factor of [`Config::small`] for a server that closes each connection: after sampling, the rest begins in slow
@@ -122,7 +122,9 @@ pub(super) async fn download(
             Err(AttemptError::TrustDirect)
         }
         // Some servers send the digest of the part in a 206; the digest of the whole file in a 200 decides.
-        Err(AttemptError::Failed(error)) if run.request.digests.is_empty() && error.is_wrong_hash() => {
+        Err(AttemptError::Failed(error))
+            if run.request.digests.is_empty() && error.is_wrong_hash() =>
+        {
             Err(AttemptError::Plain(error.to_string()))
         }
         published => published,
@@ -156,7 +158,8 @@ impl<'a, 'r> Ranged<'a, 'r> {
             Meter::new(&run.request.paths, part.resumed() + run.adopted, Some(resource.length));
         let mut present = Ranges::default();
         gaps(&missing, resource.length).into_iter().for_each(|r| present.insert(r));
-        let of = ObjectIdentity { length: Some(resource.length), validator: resource.validator.clone() };
+        let of =
+            ObjectIdentity { length: Some(resource.length), validator: resource.validator.clone() };
         let writer = run.store(part, run.names(), of)?;
         Ok(Self {
             sources: Sources::new(paths.source(by), paths.sources(), resource),

@@ -2,7 +2,7 @@
 
 use super::Ranged;
 use crate::{
-    GetError, AttemptError,
+    AttemptError, GetError,
     worker::{Message, Report},
 };
 use bytes::Bytes;
@@ -49,7 +49,11 @@ impl Brake {
 }
 
 impl Ranged<'_, '_> {
-    pub(super) async fn handle_report(&mut self, message: Message, current: bool) -> Result<(), AttemptError> {
+    pub(super) async fn handle_report(
+        &mut self,
+        message: Message,
+        current: bool,
+    ) -> Result<(), AttemptError> {
         let Message { path, report, .. } = message;
         self.charge(&report);
         match report {
@@ -105,7 +109,13 @@ impl Ranged<'_, '_> {
     }
 
     /// Writes the new bytes at their position. Waiting for a slow disk does not count against the path.
-    async fn take(&mut self, path: PathId, at: u64, data: Bytes, held: bool) -> Result<(), AttemptError> {
+    async fn take(
+        &mut self,
+        path: PathId,
+        at: u64,
+        data: Bytes,
+        held: bool,
+    ) -> Result<(), AttemptError> {
         self.refusals.trust(path);
         // The path has recovered.
         self.failures.remove(&path);

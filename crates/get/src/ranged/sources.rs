@@ -103,7 +103,8 @@ pub(super) fn agreement(pinned: &Resource, other: &Resource, digest: bool) -> Ag
         (Some(Validator::Etag(a)), Some(Validator::Etag(b))) if a == b => Agreement::Mix,
         (Some(a), Some(b)) if a.date().is_some() && a.date() == b.date() => Agreement::Spare,
         _ => Agreement::Other(
-            "nothing proves that it is the same file; a digest (--sha256, --blake3) would".to_owned(),
+            "nothing proves that it is the same file; a digest (--sha256, --blake3) would"
+                .to_owned(),
         ),
     }
 }

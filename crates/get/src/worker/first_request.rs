@@ -1,7 +1,7 @@
 //! A path's first request, which determines the object.
 
 use super::{
-    RequestPurpose, Body, Report, Worker,
+    Body, Report, RequestPurpose, Worker,
     body::{HttpAnswer, next_bytes},
     inquiry::{Inquiry, MAX_REDIRECTS, ONE_BYTE, Step},
     segments::UnreadAnswer,
@@ -147,7 +147,11 @@ impl Worker {
     }
 
     /// Keeps the answer with all of `resource` for the order.
-    async fn answered_whole(&mut self, resource: Resource, came: ReceivedAnswer) -> Result<(), PathError> {
+    async fn answered_whole(
+        &mut self,
+        resource: Resource,
+        came: ReceivedAnswer,
+    ) -> Result<(), PathError> {
         let ReceivedAnswer { head, body, .. } = came;
         let offers = range_support(&head.headers) == RangeSupport::Bytes;
         self.shared.offers_ranges.store(offers, Ordering::Relaxed);

@@ -4,17 +4,17 @@
 //! is the only path, it requests all bytes; it requests one byte, only to determine the object; or it only connects, so
 //! that it can request its share as soon as the object is known.
 
-mod second_request;
 mod body;
 mod first_request;
 mod inquiry;
+mod second_request;
 mod segments;
 
 pub(super) use body::Body;
 pub(super) use first_request::{HEAD, pause};
 
 use super::{
-    IdleConnections, PathError, HttpSettings,
+    HttpSettings, IdleConnections, PathError,
     cookies::Cookies,
     digest_login::{DigestLogins, MAX_REPEATS},
     http::Connection,
@@ -22,7 +22,6 @@ use super::{
     resource::{Answer, Resource, has_odd_framing},
     server::ServerTraits,
 };
-use second_request::{EarlyRequest, DueRequest, spare_connection};
 use body::drain;
 use bytes::Bytes;
 use http_body_util::Empty;
@@ -32,6 +31,7 @@ use hyper::{
     header::{ACCEPT_ENCODING, AUTHORIZATION, CONNECTION},
 };
 use inquiry::ONE_BYTE;
+use second_request::{DueRequest, EarlyRequest, spare_connection};
 use segments::UnreadAnswer;
 use std::{
     ops::Range,

@@ -95,7 +95,9 @@ impl EarlyRequest {
     }
 }
 
-async fn joined(task: &mut JoinSet<Result<EarlyAnswer, PathError>>) -> Result<EarlyAnswer, PathError> {
+async fn joined(
+    task: &mut JoinSet<Result<EarlyAnswer, PathError>>,
+) -> Result<EarlyAnswer, PathError> {
     // A task that panicked returns no answer.
     let ended = task.join_next().await.and_then(Result::ok);
     ended.unwrap_or(Err(PathError::Silent(Duration::ZERO)))
@@ -204,7 +206,11 @@ impl AnswerReader {
 }
 
 /// The next bytes of the second answer; pending forever if there is none. Cancel-safe.
-async fn next_again(again: &mut Option<RepeatedRequest>, resource: &Resource, by_hash: bool) -> ReadResult {
+async fn next_again(
+    again: &mut Option<RepeatedRequest>,
+    resource: &Resource,
+    by_hash: bool,
+) -> ReadResult {
     if let Some(RepeatedRequest::Asked(ahead)) = again {
         let EarlyAnswer { answered, connection, closes } = joined(&mut ahead.task).await?;
         let held = check_segment(&answered.head, ahead.range.clone(), resource, by_hash)?;

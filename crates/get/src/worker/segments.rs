@@ -1,10 +1,13 @@
 //! Fetches segments: ranges of a known object, one by one or as a list.
 
 use super::{
-    RequestPurpose, Report, Worker,
-    second_request::{RepeatedRequest, EarlyRequest, ReadEvent, DueRequest, EarlyAnswer, ReadAhead, AnswerReader, SilenceWatch, spare_connection},
+    Report, RequestPurpose, Worker,
     body::{HttpAnswer, Stream, next_bytes},
     first_request::{HEAD, is_expired},
+    second_request::{
+        AnswerReader, DueRequest, EarlyAnswer, EarlyRequest, ReadAhead, ReadEvent, RepeatedRequest,
+        SilenceWatch, spare_connection,
+    },
 };
 use crate::{
     PathError,
@@ -400,7 +403,9 @@ impl Worker {
     /// Continues with the second answer alone. Returns false if there is none.
     fn change_over(&mut self, reading: &mut AnswerReader) -> bool {
         let came = reading.again.take_if(|again| matches!(again, RepeatedRequest::Answered(..)));
-        let Some(RepeatedRequest::Answered(stream, connection, closes)) = came else { return false };
+        let Some(RepeatedRequest::Answered(stream, connection, closes)) = came else {
+            return false;
+        };
         (reading.main, self.line.connection, self.line.closes) =
             (*stream, Some(connection), closes);
         reading.silence.reset();

@@ -10,7 +10,7 @@ use thalweg_base::{
     budget::Budget,
     job::{Event, EventSink},
 };
-use thalweg_get::{Request, Target, HttpSettings};
+use thalweg_get::{HttpSettings, Request, Target};
 use thalweg_net::Route;
 use thalweg_part::Batch;
 use thalweg_paths::candidates::Candidate;

@@ -2,14 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
+mod alterations;
 mod detours;
 mod download;
 mod faults;
+mod file_names;
 mod logins;
-mod alterations;
 mod mirrors;
 mod oddities;
-mod file_names;
 mod relay;
 mod server;
 mod sessions;
@@ -23,7 +23,7 @@ use server::{Server, Version};
 use std::{net::SocketAddr, path::PathBuf};
 use tempfile::TempDir;
 use thalweg_base::job::Event;
-use thalweg_get::{GetFailed, Outcome, Request, Stop, HttpSettings, get};
+use thalweg_get::{GetFailed, HttpSettings, Outcome, Request, Stop, get};
 
 /// Large enough for several pieces per share, small enough to be quick.
 const LENGTH: usize = 2_000_000;

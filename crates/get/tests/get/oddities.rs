@@ -685,7 +685,11 @@ async fn an_answer_that_is_not_http_is_requested_twice_and_named() {
             "an invalid length: `Content-Length: 18446744073709551615`",
         ),
         ("below zero", |a, d| numbered(a, d, "-1"), "invalid length: `Content-Length: -1`"),
-        ("no number", |a, d| numbered(a, d, "0x100000"), "invalid length: `Content-Length: 0x100000`"),
+        (
+            "no number",
+            |a, d| numbered(a, d, "0x100000"),
+            "invalid length: `Content-Length: 0x100000`",
+        ),
         (
             "no chunks",
             |_, _| {

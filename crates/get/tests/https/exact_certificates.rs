@@ -12,7 +12,7 @@ use rcgen::{
 };
 use std::sync::Arc;
 use tempfile::TempDir;
-use thalweg_get::{HttpVersion, HttpSettings};
+use thalweg_get::{HttpSettings, HttpVersion};
 use thalweg_net::{TlsClient, TlsOptions};
 use tokio_rustls::rustls::{
     ServerConfig,

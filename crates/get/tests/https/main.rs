@@ -19,7 +19,7 @@ use download::{Events, detour, direct, request};
 use std::net::SocketAddr;
 use tempfile::TempDir;
 use thalweg_base::job::Event;
-use thalweg_get::{GetFailed, HttpVersion, Outcome, Request, Stop, HttpSettings, get};
+use thalweg_get::{GetFailed, HttpSettings, HttpVersion, Outcome, Request, Stop, get};
 use thalweg_net::{TlsClient, TlsOptions};
 
 /// Text that a relay must not see, repeated so that every share contains it.

@@ -49,7 +49,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
             File::create(path).with_context(|| format!("cannot write {}", path.display()))?
         }
         None if io::stdout().is_terminal() => {
-            bail!("a capture is binary and is not written to a terminal; use -o FILE or `| tcpdump -n -r -`")
+            bail!(
+                "a capture is binary and is not written to a terminal; use -o FILE or `| tcpdump -n -r -`"
+            )
         }
         None => io::stdout().as_fd().try_clone_to_owned()?.into(),
     };

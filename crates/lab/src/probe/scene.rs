@@ -61,7 +61,9 @@ impl Scene {
             .pointer("/ready/address")
             .and_then(Value::as_str)
             .and_then(|a| a.rsplit_once(':'))
-            .with_context(|| format!("{} in {host} did not report the address it listens on", running.name))?
+            .with_context(|| {
+                format!("{} in {host} did not report the address it listens on", running.name)
+            })?
             .1;
         Ok(Server { address: format!("{}:{port}", self.lab.address(host)), _running: running })
     }
@@ -157,7 +159,9 @@ impl Running {
             let _as_ordinary_thread = sys::realtime(PRIORITY);
             Self::start(command, &name)
         };
-        thread::spawn(start).join().map_err(|_| anyhow::anyhow!("a thread of the probe panicked"))?
+        thread::spawn(start)
+            .join()
+            .map_err(|_| anyhow::anyhow!("a thread of the probe panicked"))?
     }
 
     /// Reads the next line that the tool prints.
@@ -167,7 +171,8 @@ impl Running {
         if line.is_empty() {
             bail!("{} in the lab ended without a result; its error is printed above", self.name);
         }
-        serde_json::from_str(&line).with_context(|| format!("the output of {} is not valid JSON", self.name))
+        serde_json::from_str(&line)
+            .with_context(|| format!("the output of {} is not valid JSON", self.name))
     }
 
     /// Waits for the tool's report and its end.

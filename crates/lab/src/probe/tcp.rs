@@ -81,7 +81,9 @@ pub fn flow<'a>(address: &'a str, duration: &'a str, warmup: &'a str) -> [&'a st
 /// If it is not.
 pub fn check(duration: Duration, warmup: Duration) -> anyhow::Result<()> {
     if warmup.is_zero() || warmup + Duration::from_secs(1) > duration {
-        bail!("--for must be at least one second longer than --warmup, and --warmup must be above zero");
+        bail!(
+            "--for must be at least one second longer than --warmup, and --warmup must be above zero"
+        );
     }
     Ok(())
 }

@@ -58,7 +58,9 @@ fn enter(namespaces: &[OwnedFd]) -> Result<()> {
         }
         move_into_link_name_space(fd.as_fd(), Some(kind))?;
     }
-    directory.and_then(std::env::set_current_dir).context("cannot change to the current directory in the host")
+    directory
+        .and_then(std::env::set_current_dir)
+        .context("cannot change to the current directory in the host")
 }
 
 fn is_current_user_namespace(fd: &OwnedFd) -> Result<bool> {

@@ -86,7 +86,9 @@ fn set_kernel_parameters() -> Result<()> {
     }
     // Allow unprivileged ping for all groups or, in a user namespace, for its only group.
     let ping = "/proc/sys/net/ipv4/ping_group_range";
-    fs::write(ping, "0 2147483647").or_else(|_| fs::write(ping, "0 0")).context("cannot allow `ping` for all users")?;
+    fs::write(ping, "0 2147483647")
+        .or_else(|_| fs::write(ping, "0 0"))
+        .context("cannot allow `ping` for all users")?;
     // Turn off router solicitations and automatic addresses, if there is IPv6.
     for (key, value) in [("accept_ra", "0"), ("addr_gen_mode", "1"), ("router_solicitations", "0")]
     {

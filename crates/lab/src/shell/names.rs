@@ -76,7 +76,9 @@ fn mount_names(directory: &Path, names: &[(String, Vec<IpAddr>)]) -> Result<()> 
 
 fn mount_over(directory: &Path, target: &str, text: &str) -> Result<()> {
     if !Path::new(target).exists() {
-        note!("thalweg-lab: note: {target} does not exist here: programs that read it cannot resolve lab names");
+        note!(
+            "thalweg-lab: note: {target} does not exist here: programs that read it cannot resolve lab names"
+        );
         return Ok(());
     }
     let file = directory.join(target.rsplit('/').next().unwrap_or_default());

@@ -101,11 +101,10 @@ impl Lab {
 
     /// The namespaces of a host: user, PID, mount, network, UTS.
     fn namespaces(&self, name: &str) -> Result<Vec<BorrowedFd<'_>>> {
-        let (_, namespaces) = self
-            .hosts
-            .iter()
-            .find(|(host, _)| host == name)
-            .ok_or_else(|| anyhow!("there is no host `{name}`; available: {}", self.host_names()))?;
+        let (_, namespaces) =
+            self.hosts.iter().find(|(host, _)| host == name).ok_or_else(|| {
+                anyhow!("there is no host `{name}`; available: {}", self.host_names())
+            })?;
         Ok(self.outer.iter().chain(namespaces).map(AsFd::as_fd).collect())
     }
 
@@ -141,7 +140,8 @@ impl Lab {
     /// Confirms that the capture is running, then writes packets until the client disconnects.
     fn capture(&self, link: &str, stream: &UnixStream, fds: Vec<OwnedFd>) -> Result<Reply> {
         let links = self.resolved.link_indices(link)?;
-        let file = fds.into_iter().next().context("the request has no file to write the capture to")?;
+        let file =
+            fds.into_iter().next().context("the request has no file to write the capture to")?;
         let (sink, records) = sync_channel(pcap::BACKLOG);
         for link in links {
             self.engine.send(Order::Tap(link, sink.clone()))?;

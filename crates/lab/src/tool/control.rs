@@ -55,7 +55,8 @@ impl Control {
         if text.is_empty() {
             bail!("the other end closed the control connection; see the error that it printed");
         }
-        serde_json::from_slice(&text).context("the other end of the control connection is not the expected tool")
+        serde_json::from_slice(&text)
+            .context("the other end of the control connection is not the expected tool")
     }
 
     /// Waits until the peer sends `turn`.

@@ -37,9 +37,9 @@ pub fn realtime_ns() -> u64 {
 /// # Errors
 /// If the text is invalid or the name is unknown.
 pub fn resolve(text: &str) -> anyhow::Result<SocketAddr> {
-    let mut found = text
-        .to_socket_addrs()
-        .with_context(|| format!("`{text}` is not an address such as 10.1.0.2:5000 or name:5000"))?;
+    let mut found = text.to_socket_addrs().with_context(|| {
+        format!("`{text}` is not an address such as 10.1.0.2:5000 or name:5000")
+    })?;
     found.next().with_context(|| format!("`{text}` has no address"))
 }
 
@@ -101,7 +101,9 @@ pub fn connect_tcp(to: SocketAddr, options: &TcpOptions) -> anyhow::Result<TcpSt
     }
     if let Some(from) = options.from {
         let local = SocketAddr::new(from, 0);
-        socket.bind(&local.into()).with_context(|| format!("{from} is not an address of this host"))?;
+        socket
+            .bind(&local.into())
+            .with_context(|| format!("{from} is not an address of this host"))?;
     }
     socket
         .connect_timeout(&to.into(), CONNECT_TIMEOUT)

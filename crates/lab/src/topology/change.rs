@@ -103,7 +103,9 @@ fn of<T>(key: &str, value: &str, read: Result<T, ParseError>) -> Result<T, Topol
 
 fn rate(value: &str) -> Result<Rate, TopologyError> {
     match of("rate", value, value.parse())? {
-        Rate::ZERO => Err(TopologyError::value("rate", value, "must not be zero; use `down` to stop traffic")),
+        Rate::ZERO => {
+            Err(TopologyError::value("rate", value, "must not be zero; use `down` to stop traffic"))
+        }
         rate => Ok(rate),
     }
 }

@@ -174,7 +174,8 @@ impl CrossSpec {
         if peak.as_bps() / size.as_bits() <= PACKETS_PER_S_MAX {
             return Ok(());
         }
-        let why = format!("gives more than {PACKETS_PER_S_MAX} packets a second at {peak}; increase it");
+        let why =
+            format!("gives more than {PACKETS_PER_S_MAX} packets a second at {peak}; increase it");
         Err(TopologyError::value(format!("{at}.size"), size, why))
     }
 
@@ -216,7 +217,9 @@ fn period(value: Option<Duration>, at: &str, key: &str) -> Result<Duration, Topo
             let value = text::exact_duration(d);
             Err(TopologyError::value(format!("{at}.{key}"), value, "must be at least 1 ms"))
         }
-        None => Err(TopologyError::conflict(at, format!("`{key}` is missing; for example \"500 ms\""))),
+        None => {
+            Err(TopologyError::conflict(at, format!("`{key}` is missing; for example \"500 ms\"")))
+        }
     }
 }
 

@@ -213,8 +213,7 @@ fn check_host_name(
     for name in std::iter::once(name).chain(spec.names.iter().map(String::as_str)) {
         let an_address = name.parse::<std::net::IpAddr>().is_ok();
         if an_address || name == "localhost" || !name.split('.').all(label) {
-            let why =
-                "a name consists of labels of letters, digits and hyphens, joined by dots; it must not be an address";
+            let why = "a name consists of labels of letters, digits and hyphens, joined by dots; it must not be an address";
             return Err(TopologyError::value(format!("{key}.names"), name, why));
         }
         if !taken.insert(name.to_ascii_lowercase()) {

@@ -36,7 +36,10 @@ impl Steps {
             return bad("[]".into(), "give at least one step: [[\"0 s\", \"5 Mbit/s\"]]");
         };
         if let Some(pair) = self.steps.windows(2).find(|p| p[0].0 >= p[1].0) {
-            return bad(text::exact_duration(pair[1].0), "each step must start after the previous one");
+            return bad(
+                text::exact_duration(pair[1].0),
+                "each step must start after the previous one",
+            );
         }
         match self.every {
             Some(every) if every < EVERY_MIN => {

@@ -1,5 +1,5 @@
 use super::{
-    Bulk, BulkEnd, BulkResult, BulkLimits, BulkStatus,
+    Bulk, BulkEnd, BulkLimits, BulkResult, BulkStatus,
     flows::{Control, SimulatedBottleneck, Weather, received},
 };
 use crate::Bound;
@@ -157,7 +157,8 @@ fn after_a_verdict_that_is_too_early_the_other_end_has_a_lower_bound() {
 
 /// Paths of 100 Mbit/s and 40 ms with a queue of one bandwidth-delay product, one for each congestion control.
 fn usual(weather: Weather) -> Vec<SimulatedBottleneck> {
-    let path = |control| SimulatedBottleneck { mbps: 100.0, rtt_ms: 40, queue: 1.0, control, weather };
+    let path =
+        |control| SimulatedBottleneck { mbps: 100.0, rtt_ms: 40, queue: 1.0, control, weather };
     CONTROLS.map(path).into()
 }
 
@@ -221,7 +222,13 @@ fn an_unsteady_rate_is_exact_at_the_time_limit_and_a_lower_bound_at_the_byte_lim
 fn gigabit(rtt_ms: usize, cap: u64) -> Vec<BulkResult> {
     let limits = BulkLimits { bytes: ByteSize::from_bytes(cap * 1_000_000), ..LIMITS };
     let found = |control| {
-        let path = SimulatedBottleneck { mbps: 1000.0, rtt_ms, queue: 1.0, control, weather: Weather::Calm };
+        let path = SimulatedBottleneck {
+            mbps: 1000.0,
+            rtt_ms,
+            queue: 1.0,
+            control,
+            weather: Weather::Calm,
+        };
         judge(&received(&path, 6_000), rtt_ms, limits).unwrap()
     };
     CONTROLS.map(found).into()

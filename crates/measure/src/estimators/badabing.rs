@@ -4,7 +4,7 @@
 //! Time is cut into slots. At each slot an *experiment* begins with some probability: it probes two slots in a row, or
 //! three for every second experiment. The tool counts the patterns of congested and other slots.
 
-use super::{Estimator, Finding, Progress, Quantity, Step, EstimatorError};
+use super::{Estimator, EstimatorError, Finding, Progress, Quantity, Step};
 use crate::train::{Doubt, Flight, OVERHEAD, Probe, Train};
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;

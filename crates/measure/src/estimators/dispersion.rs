@@ -3,8 +3,8 @@
 //! Two probes that leave together arrive as far apart as the narrowest link spaces them. Packets of other traffic widen
 //! this distance, or narrow it behind that link. So the most frequent distance counts, not the mean.
 
-use super::{Estimator, Finding, Progress, Quantity, Step, EstimatorError};
-use crate::train::{Flight, ArrivedProbe, Probe, Train, bits_of};
+use super::{Estimator, EstimatorError, Finding, Progress, Quantity, Step};
+use crate::train::{ArrivedProbe, Flight, Probe, Train, bits_of};
 use std::time::Duration;
 
 /// The bytes that the tool needs of each probe.
@@ -195,7 +195,8 @@ mod tests {
     #[test]
     fn small_probes_over_ipv6_find_the_capacity() {
         let settings = DispersionSettings::new(200, OVERHEAD_IPV6, Duration::from_millis(40));
-        let mut path = SimulatedPath::new(10.0, CrossTraffic::even(0.0), 11).with_overhead(OVERHEAD_IPV6);
+        let mut path =
+            SimulatedPath::new(10.0, CrossTraffic::even(0.0), 11).with_overhead(OVERHEAD_IPV6);
         let found = path.run(&mut Dispersion::new(settings)).0.unwrap();
         assert!((found[0].value / 1e7 - 1.0).abs() < 0.01, "{found:?}");
     }

@@ -4,7 +4,7 @@
 //! the next one would wait for its report, a round trip and more, but the rates of Table 1 require pauses of 10 and 20
 //! ms.
 
-use super::{Estimator, Finding, Progress, Quantity, Step, EstimatorError};
+use super::{Estimator, EstimatorError, Finding, Progress, Quantity, Step};
 use crate::train::{Flight, MAX_PROBES, OVERHEAD, Probe, Train, TrainError};
 use std::time::Duration;
 
@@ -30,7 +30,13 @@ const HEADER: u16 = 12;
 /// The maximum duration of a transaction, which is the interval at which losses are reported.
 const SERIES: Duration = Duration::from_secs(2);
 
-const fn row(name: &'static str, bytes: u16, count: usize, gap_us: u64, pause_ms: u64) -> FixedTrains {
+const fn row(
+    name: &'static str,
+    bytes: u16,
+    count: usize,
+    gap_us: u64,
+    pause_ms: u64,
+) -> FixedTrains {
     let (size, gap) = (bytes - OVERHEAD as u16, Duration::from_micros(gap_us));
     let probe = Probe { size, header: HEADER, gap, may_carry: true };
     let pause = Duration::from_millis(pause_ms);

@@ -6,7 +6,7 @@
 //! link that is narrower than all links before it, and never shrinks. So the narrowest link leads into the first hop at
 //! which the train has its final length.
 
-use super::{Estimator, Finding, Progress, Quantity, Step, EstimatorError};
+use super::{Estimator, EstimatorError, Finding, Progress, Quantity, Step};
 use crate::train::{Expired, Flight, Probe, Train, bits_of};
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -6,8 +6,8 @@
 //! Only a long batch or a pause of the sender cuts a chirp, and a chirp that was cut before delays grew gives no
 //! estimate.
 
-use super::{Estimator, Finding, Progress, Quantity, Step, EstimatorError};
-use crate::train::{Flight, OVERHEAD, ArrivedProbe, Probe, Train, bits_of};
+use super::{Estimator, EstimatorError, Finding, Progress, Quantity, Step};
+use crate::train::{ArrivedProbe, Flight, OVERHEAD, Probe, Train, bits_of};
 use std::{collections::VecDeque, time::Duration};
 
 /// The bytes that the tool needs of each probe.
@@ -213,7 +213,8 @@ fn until_pause(passed: &[ArrivedProbe], rates: &[f64], bits: f64) -> usize {
 /// it arrived; the delays of those before it are interpolated from the end of the previous batch.
 fn delays(passed: &[ArrivedProbe], together: Duration) -> Vec<f64> {
     let mut delays: Vec<f64> = Vec::with_capacity(passed.len());
-    let is_batch = |pair: &ArrivedProbe, next: &ArrivedProbe| next.arrived.since(pair.arrived) < together;
+    let is_batch =
+        |pair: &ArrivedProbe, next: &ArrivedProbe| next.arrived.since(pair.arrived) < together;
     for batch in passed.chunk_by(is_batch) {
         if batch.len() > LONGEST_BATCH {
             break;

@@ -48,7 +48,8 @@ pub(super) fn cheapest(question: Question, link: &Link) -> Option<(LinkMethod, B
         Question::Decisive => &[LinkMethod::Bulk],
     };
     let worth = |how: &LinkMethod| *how != LinkMethod::Riding || ridden(link) >= MIN_RIDDEN_SHARE;
-    let costs = ways.iter().filter(|how| worth(how)).map(|how| (*how, cost_without_riders(*how, link)));
+    let costs =
+        ways.iter().filter(|how| worth(how)).map(|how| (*how, cost_without_riders(*how, link)));
     costs.min_by_key(|(_, bytes)| *bytes)
 }
 

@@ -118,7 +118,11 @@ pub struct NextMeasurement {
 /// The next measurement that is worth its bytes, if `left` bytes remain; `None`: there is none.
 ///
 /// Links on which a ranking depends come first, then links in use, the oldest knowledge first, then the others.
-pub fn next_measurement(links: &[Link], left: ByteSize, settings: &OverlaySettings) -> Option<NextMeasurement> {
+pub fn next_measurement(
+    links: &[Link],
+    left: ByteSize,
+    settings: &OverlaySettings,
+) -> Option<NextMeasurement> {
     let mut asked: Vec<(usize, Question)> = Vec::new();
     for (at, link) in links.iter().enumerate() {
         asked.extend(

@@ -26,7 +26,10 @@ fn asked(links: &[Link]) -> Option<(usize, Question, LinkMethod)> {
 #[test]
 fn busy_links_are_measured_by_trains_with_riders_and_idle_ones_sparsely() {
     let old = Some(known(9.0, 10.0, LinkMethod::Trains, 61));
-    assert_eq!(asked(&[idle(None), busy(4.0, 4.0, old)]), Some((1, Question::Range, LinkMethod::Riding)));
+    assert_eq!(
+        asked(&[idle(None), busy(4.0, 4.0, old)]),
+        Some((1, Question::Range, LinkMethod::Riding))
+    );
     // The traffic does not go by the carrier, so it cannot ride.
     assert_eq!(asked(&[busy(4.0, 0.0, old)]), Some((0, Question::Range, LinkMethod::Trains)));
     assert_eq!(asked(&[idle(None)]), Some((0, Question::Rough, LinkMethod::Sparse)));
@@ -56,8 +59,15 @@ fn unknown_links_come_first_then_the_oldest_knowledge() {
 fn tcp_measures_only_links_on_which_a_ranking_depends() {
     let of = |low, high, how| Link { rivals: Some(1), ..idle(Some(known(low, high, how, 30))) };
     // The ranges of the first two overlap; the third is far behind.
-    let open = [of(8.0, 12.0, LinkMethod::Sparse), of(9.0, 14.0, LinkMethod::Sparse), of(1.0, 3.0, LinkMethod::Sparse)];
-    assert_eq!(asked(&open).map(|one| (one.1, one.2)), Some((Question::Decisive, LinkMethod::Bulk)));
+    let open = [
+        of(8.0, 12.0, LinkMethod::Sparse),
+        of(9.0, 14.0, LinkMethod::Sparse),
+        of(1.0, 3.0, LinkMethod::Sparse),
+    ];
+    assert_eq!(
+        asked(&open).map(|one| (one.1, one.2)),
+        Some((Question::Decisive, LinkMethod::Bulk))
+    );
     assert!(asked(&open).is_some_and(|one| one.0 < 2));
     let clear = [of(8.0, 9.0, LinkMethod::Sparse), of(9.0, 14.0, LinkMethod::Sparse)];
     assert_eq!(asked(&clear), None);
@@ -86,7 +96,10 @@ fn costs_stay_within_the_remaining_bytes_and_for_idle_links_within_a_share() {
 #[test]
 fn riders_make_trains_cheap() {
     let link = busy(4.0, 4.0, Some(known(5.0, 5.0, LinkMethod::Trains, 61)));
-    let (with, without) = (cost_without_riders(LinkMethod::Riding, &link), cost_without_riders(LinkMethod::Trains, &link));
+    let (with, without) = (
+        cost_without_riders(LinkMethod::Riding, &link),
+        cost_without_riders(LinkMethod::Trains, &link),
+    );
     assert!(with.as_bytes() * 4 < without.as_bytes(), "{with} {without}");
     assert_eq!(cost_without_riders(LinkMethod::Passive, &link), ByteSize::ZERO);
     // 8 rates at 0.3 MB each, as in docs/measure.md.

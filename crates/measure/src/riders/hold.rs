@@ -164,7 +164,13 @@ impl Hold {
     }
 
     /// The fragments that ride in the probe at this place of the train, which has this padding.
-    pub fn board(&mut self, trip: TrainId, place: usize, padding: usize, now: Time) -> Vec<Fragment> {
+    pub fn board(
+        &mut self,
+        trip: TrainId,
+        place: usize,
+        padding: usize,
+        now: Time,
+    ) -> Vec<Fragment> {
         self.schedule.reach(trip, place, now);
         self.fill(padding)
     }

@@ -20,7 +20,7 @@ pub use flow::{FlowState, FlowWatch};
 pub use hold::{Hold, HoldSettings};
 pub use leg_rule::LegRule;
 pub use packet::{PacketHead, Selection};
-pub use reassembly::{Reassembly, ReassemblyLimits, FragmentError};
+pub use reassembly::{FragmentError, Reassembly, ReassemblyLimits};
 pub use regulator::{Regulator, Ride};
 pub use seats::{Seat, TrainId, rides, seats};
 

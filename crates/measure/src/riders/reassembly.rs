@@ -110,7 +110,11 @@ impl Reassembly {
     ///
     /// # Errors
     /// [`FragmentError`]; nothing of the fragment is kept.
-    pub fn take(&mut self, fragment: &Fragment, now: Time) -> Result<Option<Vec<u8>>, FragmentError> {
+    pub fn take(
+        &mut self,
+        fragment: &Fragment,
+        now: Time,
+    ) -> Result<Option<Vec<u8>>, FragmentError> {
         let (start, total) = (usize::from(fragment.offset), usize::from(fragment.total));
         let end = start + fragment.bytes.len();
         if fragment.bytes.is_empty() || end > total {

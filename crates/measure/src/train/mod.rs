@@ -9,9 +9,9 @@ mod doubt;
 mod flight;
 mod stamp;
 
-pub use calibration::{CALM, Calibration, PacingError, KEPT, LARGEST, SHORTEST_GAP, sizes};
+pub use calibration::{CALM, Calibration, KEPT, LARGEST, PacingError, SHORTEST_GAP, sizes};
 pub use doubt::{Doubt, End, Punctuality};
-pub use flight::{Expired, Flight, ArrivedProbe, Tally};
+pub use flight::{ArrivedProbe, Expired, Flight, Tally};
 pub use stamp::Stamp;
 
 use std::{net::IpAddr, num::NonZeroU8, time::Duration};

@@ -107,7 +107,11 @@ impl Connection {
     }
 
     /// Sends the request and reads the whole answer, of at most `max` bytes.
-    pub(super) async fn ask(&mut self, request: OracleRequest, max: usize) -> Result<OracleAnswer, OracleError> {
+    pub(super) async fn ask(
+        &mut self,
+        request: OracleRequest,
+        max: usize,
+    ) -> Result<OracleAnswer, OracleError> {
         let sent = self.send.ready().await;
         sent.map_err(|e| failed(&e))?;
         let answer = self.send.send_request(request).await.map_err(|e| failed(&e))?;

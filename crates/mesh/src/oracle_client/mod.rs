@@ -9,7 +9,7 @@ pub use skew::ClockSkew;
 
 use crate::{Oracle, service::Control};
 use bytes::Bytes;
-use connection::{OracleAnswer, ConnectSettings, Connection};
+use connection::{ConnectSettings, Connection, OracleAnswer};
 use futures_util::future::BoxFuture;
 use hyper::{Method, StatusCode};
 use serde::{Serialize, de::DeserializeOwned};

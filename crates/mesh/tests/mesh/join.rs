@@ -6,7 +6,7 @@ use crate::{
     state::fresh,
 };
 use data_encoding::HEXLOWER;
-use thalweg_mesh::{JoinError, OracleError, State, JoinOptions, join};
+use thalweg_mesh::{JoinError, JoinOptions, OracleError, State, join};
 use thalweg_net::Ed25519;
 use thalweg_units::NodeId;
 use thalweg_wire::{

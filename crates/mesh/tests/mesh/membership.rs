@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 use tempfile::TempDir;
-use thalweg_mesh::{RosterWriter, Membership, OfferOutcome, RosterError};
+use thalweg_mesh::{Membership, OfferOutcome, RosterError, RosterWriter};
 use thalweg_net::channel::{Admission as _, Protocol};
 use thalweg_wire::{Signed, SignedError, Signer as _};
 

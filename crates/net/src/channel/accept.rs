@@ -170,7 +170,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> AcceptingConnection<IO> {
                 },
             }
         };
-        let invalid = || AcceptError::Handshake(io::Error::other("the relay's preamble is not valid"));
+        let invalid =
+            || AcceptError::Handshake(io::Error::other("the relay's preamble is not valid"));
         let Preamble { depth } = Preamble::decode(bytes).ok_or_else(invalid)?;
         self.incoming.consume(Preamble::LENGTH);
         if depth > MAX_DEPTH { Err(AcceptError::TooDeep(depth)) } else { Ok(depth) }

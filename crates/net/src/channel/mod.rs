@@ -196,8 +196,12 @@ impl<IO> Channel<IO> {
         }
         match self.session.tls.reader().into_first_chunk() {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-            _ => return Err(io::Error::other("the peer's last TLS record contains more data than \
-                                              agreed")),
+            _ => {
+                return Err(io::Error::other(
+                    "the peer's last TLS record contains more data than \
+                                              agreed",
+                ));
+            }
         }
         Ok((self.session.io, self.session.incoming.held().to_vec()))
     }

@@ -4,8 +4,8 @@ mod error;
 mod mesh;
 mod options;
 mod race;
-mod socks;
 mod relay_addresses;
+mod socks;
 
 pub use error::{Cause, DialError, Step};
 pub use mesh::{connect_by_terms, cut_over};
@@ -13,14 +13,15 @@ pub use options::{DialOptions, SocketOptions};
 pub use race::{MAX_ADDRESSES, connect};
 
 use crate::{
-    Bookkeeper, Carrier, AccountEntry, Hop, Host, EgressChoice, Medium, NameSources, RideNetwork, Route, RelayProtocol,
-    Stream,
+    AccountEntry, Bookkeeper, Carrier, EgressChoice, Hop, Host, Medium, NameSources, RelayProtocol,
+    RideNetwork, Route, Stream,
     channel::{Channel, Connector, Protocol},
     interface_for,
     resolve::NameResolver,
     transport::{TcpLeg, Transport},
 };
 use futures_util::future::BoxFuture;
+use relay_addresses::{AttemptDeadline, RelayAddresses};
 use std::{borrow::Cow, net::SocketAddr, num::NonZeroU32, sync::Arc, time::Duration};
 use thalweg_units::NodeId;
 use thalweg_wire::{
@@ -28,7 +29,6 @@ use thalweg_wire::{
     mesh::{Ask, LegKind, Terms},
 };
 use tokio::time::Instant;
-use relay_addresses::{AttemptDeadline, RelayAddresses};
 
 /// Opens connections. Cheap to clone; holds no connection.
 #[derive(Clone, Debug, Default)]
@@ -248,7 +248,11 @@ impl Dialer {
     }
 
     /// Opens a TCP connection to the host that answers first. Returns that host as well.
-    async fn race(&self, hosts: &[&Destination], by: &Egress) -> Result<(TcpLeg, Destination), Cause> {
+    async fn race(
+        &self,
+        hosts: &[&Destination],
+        by: &Egress,
+    ) -> Result<(TcpLeg, Destination), Cause> {
         let attempts = hosts.iter().map(|&host| {
             let (dialer, host, by) = (self.clone(), host.clone(), by.clone());
             async move { Ok((dialer.reach(&host, &by).await?, host)) }
@@ -257,8 +261,15 @@ impl Dialer {
     }
 
     /// Begins the protocol of the node at the other end of `leg`.
-    async fn enter(&self, leg: Transport, hop: &Hop, protocol: Protocol) -> Result<EnteredHop, Cause> {
-        let RelayProtocol::Mesh { key, .. } = &hop.speech else { return Ok(EnteredHop::Socks(leg)) };
+    async fn enter(
+        &self,
+        leg: Transport,
+        hop: &Hop,
+        protocol: Protocol,
+    ) -> Result<EnteredHop, Cause> {
+        let RelayProtocol::Mesh { key, .. } = &hop.speech else {
+            return Ok(EnteredHop::Socks(leg));
+        };
         let identity = self.identity.as_ref().ok_or(Cause::NoIdentity)?;
         Ok(EnteredHop::Mesh(Box::new(identity.connect(leg, *key, protocol).await?)))
     }
@@ -289,7 +300,8 @@ impl Dialer {
         interface: Option<NonZeroU32>,
         protocol: Protocol,
     ) -> Result<Egress, Cause> {
-        let is_members = matches!(hop.speech, RelayProtocol::Mesh { .. }) && protocol != Protocol::Bond;
+        let is_members =
+            matches!(hop.speech, RelayProtocol::Mesh { .. }) && protocol != Protocol::Bond;
         let carrier = self.carrier.as_ref().filter(|_| is_members && interface.is_none());
         let leaving = carrier.map_or(Ok(None), |carrier| carrier.egress(hop));
         Ok(match leaving.map_err(Cause::NoInterface)? {

@@ -23,7 +23,10 @@ pub struct InterfaceWish {
 ///
 /// Two interfaces in one network share one path to the internet and receive each other's answers
 /// ([`Interface::doubles`]): the first is used; the second is used if it is named, or once the first is gone.
-pub fn internet_interfaces(found: &[Interface], wish: impl Fn(&str) -> InterfaceWish) -> Vec<Interface> {
+pub fn internet_interfaces(
+    found: &[Interface],
+    wish: impl Fn(&str) -> InterfaceWish,
+) -> Vec<Interface> {
     let is_closed = !found.iter().any(|i| i.has_default_route);
     let way = found.iter().find(|i| i.is_way).or(found.first());
     let by_tunnel = way.is_some_and(|way| way.is_tunnel);

@@ -1,8 +1,8 @@
 //! The network interfaces of this host over which other hosts can be reached.
 
 mod changes;
-mod kernel_state;
 mod internet;
+mod kernel_state;
 
 pub use changes::Changes;
 pub use internet::{InterfaceWish, internet_interfaces};

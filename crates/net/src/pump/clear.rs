@@ -1,9 +1,10 @@
 //! The pump between two clear legs.
 
 use super::{
-    Stopped, Terms, copy, splice,
-    turn::{TurnEnd, ClearDirection, allowance},
-    liveness_watch::{PumpState, LivenessWatch},
+    Stopped, Terms, copy,
+    liveness_watch::{LivenessWatch, PumpState},
+    splice,
+    turn::{ClearDirection, TurnEnd, allowance},
 };
 use crate::legs::LegEnd;
 use socket2::SockRef;
@@ -123,7 +124,11 @@ async fn run(
 }
 
 /// Tells the watcher, if it wants to know, how a direction begins. The bytes stay in the socket.
-async fn report_beginning(way: &ClearDirection<'_>, early: &[u8], terms: Terms<'_>) -> io::Result<()> {
+async fn report_beginning(
+    way: &ClearDirection<'_>,
+    early: &[u8],
+    terms: Terms<'_>,
+) -> io::Result<()> {
     let Some(watcher) = terms.watcher.filter(|watcher| watcher.wants_beginnings()) else {
         return Ok(());
     };
@@ -144,7 +149,11 @@ async fn report_beginning(way: &ClearDirection<'_>, early: &[u8], terms: Terms<'
 }
 
 /// Waits for bytes and moves them, through a pipe if `much` arrived recently.
-async fn turn(way: &ClearDirection<'_>, terms: Terms<'_>, much: bool) -> io::Result<(usize, TurnEnd)> {
+async fn turn(
+    way: &ClearDirection<'_>,
+    terms: Terms<'_>,
+    much: bool,
+) -> io::Result<(usize, TurnEnd)> {
     way.from.readable().await?;
     if !much {
         return copy::turn(way, COPY_BELOW, COPY_BELOW).await;

@@ -1,6 +1,6 @@
 //! Turns by copying, for small amounts and without a pipe.
 
-use super::turn::{TurnEnd, ClearDirection};
+use super::turn::{ClearDirection, TurnEnd};
 use rustix::buffer::spare_capacity;
 use std::io;
 use tokio::{io::Interest, net::TcpStream};
@@ -12,7 +12,11 @@ pub const CHUNK: usize = 64 * 1024;
 ///
 /// # Errors
 /// If a leg fails.
-pub async fn turn(way: &ClearDirection<'_>, chunk: usize, most: usize) -> io::Result<(usize, TurnEnd)> {
+pub async fn turn(
+    way: &ClearDirection<'_>,
+    chunk: usize,
+    most: usize,
+) -> io::Result<(usize, TurnEnd)> {
     let mut buffer = Vec::with_capacity(chunk);
     let mut total = 0;
     while total < most {
@@ -20,7 +24,9 @@ pub async fn turn(way: &ClearDirection<'_>, chunk: usize, most: usize) -> io::Re
         match take(way.from, &mut buffer) {
             Ok(()) if buffer.is_empty() => return Ok((total, TurnEnd::Ended)),
             Ok(()) => total += buffer.len(),
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok((total, TurnEnd::Drained)),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                return Ok((total, TurnEnd::Drained));
+            }
             Err(e) => return Err(e),
         }
         let partial = buffer.len() < chunk;

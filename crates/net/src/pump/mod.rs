@@ -12,18 +12,18 @@
 
 mod clear;
 mod copy;
+mod liveness_watch;
 mod reset_on_drop;
 mod sealed;
 mod splice;
 mod throttle;
 mod turn;
-mod liveness_watch;
 
 #[cfg(test)]
 mod tests;
 
 pub use reset_on_drop::{PumpLeg, ResetOnDrop};
-pub use throttle::{THROTTLED_TURN, ThrottleFuture, Throttle};
+pub use throttle::{THROTTLED_TURN, Throttle, ThrottleFuture};
 
 use super::{
     legs::LegWatcher,

@@ -4,9 +4,9 @@
 
 use super::{
     PumpLeg, Stopped, Terms,
-    throttle::{ThrottleFuture, Throttle},
+    liveness_watch::{LivenessWatch, PumpState},
+    throttle::{Throttle, ThrottleFuture},
     turn::allowance,
-    liveness_watch::{PumpState, LivenessWatch},
 };
 use std::{
     future::poll_fn,
@@ -173,7 +173,9 @@ impl<'a> SealedDirection<'a> {
                 ready!(Pin::new(to).poll_flush(cx))?;
                 self.next = NextStep::Read;
             }
-            NextStep::End if self.is_cut => return Poll::Ready(Err(ErrorKind::ConnectionReset.into())),
+            NextStep::End if self.is_cut => {
+                return Poll::Ready(Err(ErrorKind::ConnectionReset.into()));
+            }
             NextStep::End => {
                 ready!(Pin::new(to).poll_shutdown(cx))?;
                 self.next = NextStep::Ended;

@@ -1,6 +1,6 @@
 //! Turns with `splice`: bytes go from socket to socket without entering user space.
 
-use super::turn::{TurnEnd, ClearDirection};
+use super::turn::{ClearDirection, TurnEnd};
 use crate::splice::{Filled, PipePool};
 use std::io;
 use tokio::io::Interest;
@@ -24,7 +24,9 @@ pub async fn turn(
             Ok(Filled::Bytes(n)) => total += n,
             Ok(Filled::Ended) => return Ok(Some((total, TurnEnd::Ended))),
             Ok(Filled::Refused) => return Ok((total > 0).then_some((total, TurnEnd::Exhausted))),
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Some((total, TurnEnd::Drained))),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                return Ok(Some((total, TurnEnd::Drained)));
+            }
             Err(e) => return Err(e),
         }
         way.give(|to| pipe.drain(to).map(|n| (n, pipe.held() == 0))).await?;

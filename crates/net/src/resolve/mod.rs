@@ -121,7 +121,8 @@ impl NameResolver {
         let why = match asked {
             Ok(Ok(found)) => return Ok(found.iter().collect()),
             Ok(Err(e)) if is_answer(&e) => {
-                let what = if e.is_nx_domain() { "no such name" } else { "the name has no address" };
+                let what =
+                    if e.is_nx_domain() { "no such name" } else { "the name has no address" };
                 let text = format!("{what} (answer of {shown} through interface {interface})");
                 let error = io::Error::new(io::ErrorKind::NotFound, text);
                 return Err(LookupFailure::Answered(Cause::Resolve(error)));
@@ -134,7 +135,11 @@ impl NameResolver {
     }
 
     /// The interface's resolver, created anew if its servers have changed.
-    fn bound(&self, interface: NonZeroU32, servers: Vec<IpAddr>) -> Result<InterfaceResolver, LookupFailure> {
+    fn bound(
+        &self,
+        interface: NonZeroU32,
+        servers: Vec<IpAddr>,
+    ) -> Result<InterfaceResolver, LookupFailure> {
         let mut kept = self.0.by_interface.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bound) = kept.get(&interface).filter(|bound| bound.servers == servers) {
             return Ok(bound.clone());
@@ -194,8 +199,10 @@ pub async fn resolve(host: &Destination) -> Result<Vec<SocketAddr>, Cause> {
 /// The error if the system's resolver, which was asked instead of the interface's servers, failed too.
 fn instead_of(interface: NonZeroU32, why: &str, cause: Cause) -> Cause {
     let Cause::Resolve(error) = cause else { return cause };
-    let text = format!("{error} (answer of the system's resolver; through interface {interface}: \
-                        {why})");
+    let text = format!(
+        "{error} (answer of the system's resolver; through interface {interface}: \
+                        {why})"
+    );
     Cause::Resolve(io::Error::new(error.kind(), text))
 }
 

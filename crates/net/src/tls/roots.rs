@@ -33,8 +33,12 @@ impl Roots {
             let failed = |source| TlsError::Roots { path: path.clone(), source };
             for certificate in read(path).map_err(failed)? {
                 exact.push(certificate.clone());
-                store.add(certificate).map_err(|e| failed(invalid(format!("it contains an unusable \
-                    certificate: {e}"))))?;
+                store.add(certificate).map_err(|e| {
+                    failed(invalid(format!(
+                        "it contains an unusable \
+                    certificate: {e}"
+                    )))
+                })?;
             }
         }
         Ok(Self { store, exact })
@@ -100,7 +104,10 @@ mod tests {
             ("", "no certificate"),
             ("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "no certificate"),
             ("-----BEGIN CERTIFICATE-----\nAAAA\n", "not PEM"),
-            ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "unusable certificate"),
+            (
+                "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+                "unusable certificate",
+            ),
         ] {
             std::fs::write(&path, content).unwrap();
             let text = message(&path);

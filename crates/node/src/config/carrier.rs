@@ -161,7 +161,10 @@ pub(super) fn check(carrier: &CarrierSection, problems: &mut Vec<Problem>) {
     }
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if !(1..=15).contains(&carrier.device.len()) || !carrier.device.bytes().all(allowed) {
-        of("device", "a device name has 1 to 15 letters, digits, `-`, `_` and `.`, e.g. \
-                      \"thalweg0\"");
+        of(
+            "device",
+            "a device name has 1 to 15 letters, digits, `-`, `_` and `.`, e.g. \
+                      \"thalweg0\"",
+        );
     }
 }

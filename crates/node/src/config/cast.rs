@@ -81,7 +81,8 @@ impl CastSection {
                 Ok(_) => "it is not a directory".to_owned(),
                 Err(why) => why.to_string(),
             };
-            let what = format!("`{}`: {why}; create the directory, or give another one", path.display());
+            let what =
+                format!("`{}`: {why}; create the directory, or give another one", path.display());
             Some(Problem::of(format!("cast.inbox.{i}.path"), what))
         };
         (1..).zip(&self.inbox).filter_map(refused).collect()
@@ -94,8 +95,11 @@ pub(super) fn check(cast: &CastSection, problems: &mut Vec<Problem>) {
         let of = |part: &str, what: String| Problem::of(format!("cast.inbox.{i}.{part}"), what);
         let path = &inbox.path;
         if !path.is_absolute() || path.components().any(|part| part == Component::ParentDir) {
-            let what = format!("`{}` is not an absolute path without `..`; write the full path, \
-                                beginning with `/`", path.display());
+            let what = format!(
+                "`{}` is not an absolute path without `..`; write the full path, \
+                                beginning with `/`",
+                path.display()
+            );
             problems.push(of("path", what));
         }
         if inbox.from.is_empty() {

@@ -46,8 +46,11 @@ pub(super) fn config(config: &Config) -> Vec<Problem> {
 
 fn listeners(config: &Config, problems: &mut Vec<Problem>) {
     if config.listen.is_empty() {
-        problems.push(Problem::of("listen", "the list is empty, so no other host could reach this \
-                                             node; give an address"));
+        problems.push(Problem::of(
+            "listen",
+            "the list is empty, so no other host could reach this \
+                                             node; give an address",
+        ));
     }
     let local =
         |address: Option<SocketAddr>| address.filter(|a| !a.ip().to_canonical().is_loopback());
@@ -136,15 +139,19 @@ fn positive(key: &str, time: Duration, problems: &mut Vec<Problem>) {
             "it must be more than 0; write e.g. \
                                                           \"10 s\"",
         )),
-        time if time > LONGEST => problems.push(Problem::of(key, "too long; the maximum is 10 years")),
+        time if time > LONGEST => {
+            problems.push(Problem::of(key, "too long; the maximum is 10 years"))
+        }
         _ => {}
     }
 }
 
 fn ports(key: &str, ports: &[PortRange], problems: &mut Vec<Problem>) {
     if ports.contains(&PortRange::one(SMTP)) {
-        let what = format!("relays never connect to port {SMTP}, so that they cannot send spam; \
-                            remove the port");
+        let what = format!(
+            "relays never connect to port {SMTP}, so that they cannot send spam; \
+                            remove the port"
+        );
         problems.push(Problem::of(key, what));
     }
 }
@@ -204,8 +211,11 @@ fn oracle(oracle: &OracleSection, problems: &mut Vec<Problem>) {
     }
     super::oracle_measure::check(&oracle.measure, problems);
     if oracle.rule.len() > Roster::MAX_RULES {
-        let what =
-            format!("there are {} rules; a roster has at most {}", oracle.rule.len(), Roster::MAX_RULES);
+        let what = format!(
+            "there are {} rules; a roster has at most {}",
+            oracle.rule.len(),
+            Roster::MAX_RULES
+        );
         problems.push(Problem::of("oracle.rule", what));
     }
     for (i, one) in oracle.rule.iter().enumerate() {

@@ -139,7 +139,9 @@ pub(super) fn check(boxes: &[DropBoxSection], problems: &mut Vec<Problem>) {
         };
         match &one.name {
             None => wrong("name", "a drop box needs a name, e.g. name = \"taxes\""),
-            Some(name) if !names.insert(name) => wrong("name", "another drop box has the same name"),
+            Some(name) if !names.insert(name) => {
+                wrong("name", "another drop box has the same name")
+            }
             Some(_) => {}
         }
         if one.destination.is_none() && one.until.is_none() {
@@ -149,8 +151,11 @@ pub(super) fn check(boxes: &[DropBoxSection], problems: &mut Vec<Problem>) {
             wrong("until", what);
         }
         if one.destination.is_some() && (one.until.is_some() || !one.nodes.is_empty()) {
-            wrong("destination", "only the destination sets `until` and `nodes`; leave them out \
-                                  here");
+            wrong(
+                "destination",
+                "only the destination sets `until` and `nodes`; leave them out \
+                                  here",
+            );
         }
         if one.nodes.len() > Sheet::MAX_NODES {
             wrong("nodes", &format!("a drop box has at most {} nodes", Sheet::MAX_NODES));

@@ -94,7 +94,8 @@ impl Default for FilesSection {
 
 impl From<&FilesSection> for Settings {
     fn from(section: &FilesSection) -> Self {
-        let offered = |o: &OfferSection| OfferedDirectory { path: o.path.clone(), members: o.to.clone() };
+        let offered =
+            |o: &OfferSection| OfferedDirectory { path: o.path.clone(), members: o.to.clone() };
         let accepting = |a: &AcceptSection| AcceptingDirectory {
             path: a.path.clone(),
             members: a.from.clone(),
@@ -138,7 +139,8 @@ impl FilesSection {
                 Ok(_) => return None,
                 Err(why) => why,
             };
-            let what = format!("`{}`: {why}; create the directory, or give another one", path.display());
+            let what =
+                format!("`{}`: {why}; create the directory, or give another one", path.display());
             Some(Problem::of(format!("files.{key}.path"), what))
         };
         offers.chain(accepts).filter_map(refused).collect()

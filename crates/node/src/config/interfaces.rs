@@ -225,8 +225,11 @@ fn check_policy(key: &str, policy: &PolicySection, problems: &mut Vec<Problem>) 
         );
     }
     if policy.reset_day.is_some_and(|day| !(1..=31).contains(&day)) {
-        tell("reset_day", "must be a day of the month, from 1 to 31 (in a shorter month, its last \
-                           day)");
+        tell(
+            "reset_day",
+            "must be a day of the month, from 1 to 31 (in a shorter month, its last \
+                           day)",
+        );
     }
     if policy.reset_day.is_some() && policy.cap.is_none() {
         tell("reset_day", "it has no effect without `cap`; add e.g. cap = \"10 GB\"");

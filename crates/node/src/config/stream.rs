@@ -165,12 +165,18 @@ pub(super) fn check(stream: &StreamSection, problems: &mut Vec<Problem>) {
         wrong("memory", "must be at least 64 KiB, to hold a key frame");
     }
     if stream.stall < Duration::from_secs(1) {
-        wrong("stall", "must be at least 1 s, because otherwise a short pause of the network ends \
-                        a leg");
+        wrong(
+            "stall",
+            "must be at least 1 s, because otherwise a short pause of the network ends \
+                        a leg",
+        );
     }
     if stream.transcoder.len() > MAX_TRANSCODERS {
-        wrong("transcoder", "there are more than 16 transcoders, and each runs a process; remove \
-                             some");
+        wrong(
+            "transcoder",
+            "there are more than 16 transcoders, and each runs a process; remove \
+                             some",
+        );
     }
     for (at, one) in stream.transcoder.iter().enumerate() {
         if one.command.is_empty() {
@@ -178,12 +184,18 @@ pub(super) fn check(stream: &StreamSection, problems: &mut Vec<Problem>) {
         }
         if one.name.is_some() && stream.transcoder[..at].iter().any(|other| other.name == one.name)
         {
-            wrong("transcoder", "two transcoders have the same `name`, but a stream has one \
-                                 publisher");
+            wrong(
+                "transcoder",
+                "two transcoders have the same `name`, but a stream has one \
+                                 publisher",
+            );
         }
         if stream.transcoder.iter().any(|other| other.name.as_ref() == Some(&one.of)) {
-            wrong("transcoder", "a transcoder reads its own stream or that of another transcoder; \
-                                 name a published stream");
+            wrong(
+                "transcoder",
+                "a transcoder reads its own stream or that of another transcoder; \
+                                 name a published stream",
+            );
         }
     }
 }

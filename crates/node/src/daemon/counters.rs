@@ -113,11 +113,19 @@ impl Counters {
         }
         let registry = registry.sub_registry_with_prefix("thalweg_node");
         registry.register("accepted", "Connections accepted", new.accepted.clone());
-        registry.register("strangers", "Connections that were closed before a channel was open, by \
-                                        reason", new.strangers.clone());
+        registry.register(
+            "strangers",
+            "Connections that were closed before a channel was open, by \
+                                        reason",
+            new.strangers.clone(),
+        );
         let failures = new.accept_failures.clone();
-        registry.register("accept_failures", "Failed accept calls, e.g. for lack of file \
-                                              descriptors", failures);
+        registry.register(
+            "accept_failures",
+            "Failed accept calls, e.g. for lack of file \
+                                              descriptors",
+            failures,
+        );
         registry.register("handshakes", "Handshakes in progress", new.handshakes.clone());
         registry.register("channels", "Channels opened, by protocol", new.channels.clone());
         registry.register("channels_open", "Channels open now, by protocol", new.live.clone());
@@ -160,7 +168,8 @@ impl Counters {
 
     /// The counters now.
     pub fn counts(&self) -> Counts {
-        let strangers = |why: &StrangerKind| self.strangers.get_or_create(&[("why", why.label())]).get();
+        let strangers =
+            |why: &StrangerKind| self.strangers.get_or_create(&[("why", why.label())]).get();
         let live = |p: &Protocol| self.live.get_or_create(&label(*p)).get().max(0).unsigned_abs();
         Counts {
             accepted: self.accepted.get(),

@@ -67,7 +67,8 @@ impl HandshakeGate {
 mod tests {
     use super::*;
 
-    const LIMITS: HandshakeLimits = HandshakeLimits { total: 5, per_source: 2, grace: Duration::from_secs(2) };
+    const LIMITS: HandshakeLimits =
+        HandshakeLimits { total: 5, per_source: 2, grace: Duration::from_secs(2) };
 
     fn ip(last: u8) -> IpAddr {
         [10, 0, 0, last].into()

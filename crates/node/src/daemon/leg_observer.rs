@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 use thalweg_mesh::MeshPeer;
-use thalweg_net::legs::{LegWatcher as _, Legs, ConnectionObserver};
+use thalweg_net::legs::{ConnectionObserver, LegWatcher as _, Legs};
 use thalweg_net::{TcpInfo, channel::Channel};
 use thalweg_wire::{Destination, Host, mesh::Member};
 use tokio::{net::TcpStream, time::sleep};

@@ -113,7 +113,8 @@ async fn status(State(subject): State<Arc<StatusSources>>) -> Response {
 async fn roster(State(subject): State<Arc<StatusSources>>) -> Result<Json<Roster>, ApiRefusal> {
     let none = || {
         let message = "this node has no roster yet; `thalweg status` shows whether it reaches its \
-                       oracle".to_owned();
+                       oracle"
+            .to_owned();
         ApiRefusal(ApiError { code: "no_roster".to_owned(), message })
     };
     subject.membership.current().map(|roster| Json((*roster).clone())).ok_or_else(none)
@@ -139,7 +140,9 @@ async fn carrier(State(subject): State<Arc<StatusSources>>) -> Json<serde_json::
     Json(subject.carrier())
 }
 
-async fn oracle(State(subject): State<Arc<StatusSources>>) -> Result<Json<StatusReply>, ApiRefusal> {
+async fn oracle(
+    State(subject): State<Arc<StatusSources>>,
+) -> Result<Json<StatusReply>, ApiRefusal> {
     subject.control.status().await.map(Json).map_err(ApiRefusal)
 }
 

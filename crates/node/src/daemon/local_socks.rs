@@ -10,7 +10,7 @@ use thalweg_base::{
     log::{Event, Log},
 };
 use thalweg_mesh::{Membership, Names, RouteNameError};
-use thalweg_net::{Cause, DialError, Dialer, Hop, Route, RelayProtocol, Stream};
+use thalweg_net::{Cause, DialError, Dialer, Hop, RelayProtocol, Route, Stream};
 use thalweg_net::{
     liveness::Limits,
     pump::{self, Moved, ResetOnDrop, Stopped},

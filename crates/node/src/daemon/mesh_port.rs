@@ -14,10 +14,10 @@
 //! second.
 
 use super::{
+    channel_limits::{self, ChannelLimits},
     counters::{Counters, StrangerKind, protocol_label},
     handshake_gate::{HandshakeGate, HandshakeSlot},
     leg_observer::LegObserver,
-    channel_limits::{self, ChannelLimits},
 };
 use futures_util::future::BoxFuture;
 use socket2::SockRef;
@@ -171,7 +171,9 @@ impl MeshPort {
             Some(place) => {
                 drop(tokio::spawn(watched("handshake", Arc::clone(self).admit(tcp, from, place))))
             }
-            None => self.record_stranger(from, StrangerKind::Crowded, "too many handshakes in progress"),
+            None => {
+                self.record_stranger(from, StrangerKind::Crowded, "too many handshakes in progress")
+            }
         }
     }
 
@@ -192,7 +194,11 @@ impl MeshPort {
         match accepted {
             Some(Ok(channel)) => self.dispatch(channel, from),
             Some(Err(e)) => self.record_stranger(from, kind(&e), &e.to_string()),
-            None => self.record_stranger(from, StrangerKind::Slow, "the handshake took longer than allowed"),
+            None => self.record_stranger(
+                from,
+                StrangerKind::Slow,
+                "the handshake took longer than allowed",
+            ),
         }
     }
 
@@ -206,9 +212,14 @@ impl MeshPort {
         // A bond's stream comes from this host itself, but its member does not have the rights of local programs.
         let (at, from) = (from, origin.unwrap_or(from));
         let Ok(room) = self.rooms.enter(protocol, peer.as_ref(), from.ip()) else {
-            return self.record_stranger(from, StrangerKind::Crowded, "too many channels at a time");
+            return self.record_stranger(
+                from,
+                StrangerKind::Crowded,
+                "too many channels at a time",
+            );
         };
-        let held = ChannelGuard { room, leg_observer: self.leg_observer(&channel, peer.as_ref(), at) };
+        let held =
+            ChannelGuard { room, leg_observer: self.leg_observer(&channel, peer.as_ref(), at) };
         match (protocol, peer, &self.services) {
             (Protocol::Relay, Some(peer), Services { relay: Some(relay), .. }) => {
                 self.relay(Arc::clone(relay), channel, peer, from);
@@ -242,7 +253,11 @@ impl MeshPort {
                 self.api(Arc::clone(oracle), channel, None, from);
             }
             // The key was admitted a moment ago, and has been revoked since.
-            _ => self.record_stranger(from, StrangerKind::Key, &format!("key {key:?} is not admitted")),
+            _ => self.record_stranger(
+                from,
+                StrangerKind::Key,
+                &format!("key {key:?} is not admitted"),
+            ),
         }
     }
 

@@ -10,33 +10,33 @@
 //! It ends in order: accepting stops, requests of the API are finished, relayed connections get time to end by
 //! themselves, and the rest is reset.
 
+mod channel_limits;
 mod client;
 mod counters;
-mod mesh_port;
 mod error;
 pub(crate) mod handshake_gate;
+mod leg_observer;
 mod local_api;
 mod local_socks;
-mod leg_observer;
+mod mesh_port;
 mod metrics;
 mod oracle_down;
-mod channel_limits;
 mod status;
 
 pub use client::{LocalClient, LocalError};
 pub use counters::Counts;
-pub use mesh_port::Services;
 pub use error::DaemonError;
 pub use handshake_gate::HandshakeLimits;
 pub use local_api::bind as bind_local;
 pub use local_socks::LocalRoutes;
+pub use mesh_port::Services;
 pub use oracle_down::OracleDown;
 pub use status::{NodeStatus, OracleStatus, RosterStatus, roster_status};
 
 use counters::Counters;
-use mesh_port::{MeshPort, ShutdownSignals};
 use handshake_gate::HandshakeGate;
 use local_socks::LocalSocks;
+use mesh_port::{MeshPort, ShutdownSignals};
 use metrics::RosterMetrics;
 use prometheus_client::registry::Registry;
 use status::{StatusSources, duties};
@@ -308,7 +308,11 @@ async fn return_free_memory() {
 }
 
 /// Waits for all channels, each kind for its time, and cuts the rest. Returns how many of these were relayed.
-async fn shut_down(ends: &ShutdownSignals, drain: Duration, at_once: impl Future<Output = ()>) -> usize {
+async fn shut_down(
+    ends: &ShutdownSignals,
+    drain: Duration,
+    at_once: impl Future<Output = ()>,
+) -> usize {
     ends.api.close();
     ends.relay.close();
     let api = async {

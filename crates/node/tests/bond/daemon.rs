@@ -122,7 +122,8 @@ impl Scene {
         let card = Interface::new(NonZeroU32::new(lo).unwrap(), "lo");
         let interface = |_| Interface { addresses: vec![self.at.ip()], ..card.clone() };
         let all: Vec<Interface> = (0..links).map(interface).collect();
-        Bond::with_interfaces(dialer, to, Settings::default(), Arc::new(move |_| Ok(all.clone()))).unwrap()
+        Bond::with_interfaces(dialer, to, Settings::default(), Arc::new(move |_| Ok(all.clone())))
+            .unwrap()
     }
 }
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use socket2::SockRef;
 use std::sync::Arc;
 use thalweg_bond::LinkId;
-use thalweg_uplinks::bond::{LinkEnd, Engine, LinkIo, Memory, Settings};
+use thalweg_uplinks::bond::{Engine, LinkEnd, LinkIo, Memory, Settings};
 use thalweg_wire::bond::{ChunkHead, FRAME_HEAD, Frame, MAX_WORD, Refusal, Target, Word};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -97,8 +97,14 @@ fn faults() -> Vec<(&'static str, Vec<u8>)> {
         ("stream 7 was never opened", word(&acks(7, 0, vec![]))),
         ("too many streams", word(&open(4 * STREAMS as u32))),
         ("too many streams", chunk(u32::MAX - 1, 0, &[0])),
-        ("bytes up to 1 were acknowledged, but only bytes up to 0 were sent", word(&acks(0, 1, vec![]))),
-        ("were acknowledged, but only bytes up to 0 were sent", word(&acks(0, 0, vec![(1, u64::MAX)]))),
+        (
+            "bytes up to 1 were acknowledged, but only bytes up to 0 were sent",
+            word(&acks(0, 1, vec![])),
+        ),
+        (
+            "were acknowledged, but only bytes up to 0 were sent",
+            word(&acks(0, 0, vec![(1, u64::MAX)])),
+        ),
         ("numbers are out of order", word(&acks(0, 9, vec![(3, 4)]))),
         ("the limit is 262144", chunk(0, 262_144, &[0])),
         ("the stream ends at 10", ends),

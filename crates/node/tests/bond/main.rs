@@ -8,7 +8,7 @@ mod pipe;
 use pipe::Pipe;
 use std::{future::Future, sync::Arc, time::Duration};
 use thalweg_bond::{LinkId, StripeMethod};
-use thalweg_uplinks::bond::{BondStream, StreamError, LinkEnd, Engine, LinkIo, Settings};
+use thalweg_uplinks::bond::{BondStream, Engine, LinkEnd, LinkIo, Settings, StreamError};
 use thalweg_wire::bond::{ChunkHead, Frame, Refusal, Target, Word};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},

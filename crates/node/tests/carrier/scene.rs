@@ -16,7 +16,7 @@ use thalweg_mesh::{
 };
 use thalweg_node::daemon::{Daemon, Services};
 use thalweg_probe::{
-    carrier::{Carrier, CarrierReport, CarrierSettings, PacketSink, Device, OpenPorts},
+    carrier::{Carrier, CarrierReport, CarrierSettings, Device, OpenPorts, PacketSink},
     prober::ProbeBudget,
     trains::{Endpoint, Trains},
 };

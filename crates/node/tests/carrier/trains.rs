@@ -16,7 +16,9 @@ use thalweg_net::{
 };
 use thalweg_probe::{
     carrier::CarrierSettings,
-    trains::{AttachGuard, RiderCarrier as _, Outlet, Riders, Boarding, Session, SessionError, Terms},
+    trains::{
+        AttachGuard, Boarding, Outlet, RiderCarrier as _, Riders, Session, SessionError, Terms,
+    },
 };
 use thalweg_units::Time;
 use thalweg_wire::probe::Refusal;

@@ -76,7 +76,12 @@ const CASES: [Case; 10] = [
             "",
         )
     },
-    case("no place for one more", |settings| settings.max_casts = 0, |_| {}, "maximum number of casts"),
+    case(
+        "no place for one more",
+        |settings| settings.max_casts = 0,
+        |_| {},
+        "maximum number of casts",
+    ),
 ];
 
 fn dry(scene: &Scene) -> Request {

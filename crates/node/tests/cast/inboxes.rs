@@ -28,10 +28,7 @@ async fn an_altered_delivery_does_not_count_as_the_object() {
     let totals = scene.cast(scene.request("image")).await.unwrap();
     assert_eq!(totals.outcome, Outcome::Failed);
     let said = reasons(&scene);
-    assert!(
-        said.iter().any(|why| why.contains("another file or directory named")),
-        "{said:?}"
-    );
+    assert!(said.iter().any(|why| why.contains("another file or directory named")), "{said:?}");
     assert!(fs::read(scene.nodes[0].inbox("image")).unwrap() == altered, "nothing is overwritten");
 }
 

@@ -13,8 +13,8 @@ use thalweg_base::{clock::WallClock, log::Log};
 use thalweg_cast::{
     CastService, Inbox, Settings,
     source::{
-        CastError, Event, EventSink, Fidelity, ForgetError, ForgetReport, Forwarding, Request, Totals,
-        cast, forget,
+        CastError, Event, EventSink, Fidelity, ForgetError, ForgetReport, Forwarding, Request,
+        Totals, cast, forget,
     },
 };
 use thalweg_mesh::{Membership, member_dialer::MemberDialer, service::MemberService};

@@ -19,7 +19,9 @@ use thalweg_net::{
     PrivateKey,
     channel::{Channel, Connector, Protocol},
 };
-use thalweg_node::daemon::{Daemon, DaemonConfig, HandshakeLimits, LocalClient, Node, Services, Summary};
+use thalweg_node::daemon::{
+    Daemon, DaemonConfig, HandshakeLimits, LocalClient, Node, Services, Summary,
+};
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Signed, Signer as _,

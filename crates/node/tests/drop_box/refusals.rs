@@ -65,7 +65,8 @@ async fn strangers_get_no_channel_unless_the_settings_say_so() {
             false => {
                 let refused = matches!(
                     asked,
-                    Err(NodeChannelError::Channel(ChannelError::NotAdmitted) | NodeChannelError::Broken(_))
+                    Err(NodeChannelError::Channel(ChannelError::NotAdmitted)
+                        | NodeChannelError::Broken(_))
                 );
                 assert!(refused, "{asked:?}");
             }

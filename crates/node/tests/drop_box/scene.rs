@@ -12,15 +12,20 @@ use std::{
 use tempfile::TempDir;
 use thalweg_base::{clock::WallClock, log::Log};
 use thalweg_dropbox::{
-    BoxFiles, DropBoxes, NodeChannel, NodeChannelError, NodeAddress, PushError, Settings, Target, View, push,
+    BoxFiles, DropBoxes, NodeAddress, NodeChannel, NodeChannelError, PushError, Settings, Target,
+    View, push,
 };
 use thalweg_mesh::{Membership, service::SubmitService};
 use thalweg_net::{PrivateKey, channel::Connector};
-use thalweg_node::daemon::{Daemon, DaemonConfig, HandshakeLimits, Node as Served, OracleDown, Services};
+use thalweg_node::daemon::{
+    Daemon, DaemonConfig, HandshakeLimits, Node as Served, OracleDown, Services,
+};
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Signed, Signer as _,
-    bistro::{CommitmentHasher, Evidence, Intent, Nonce, Receipt, Refusal, Sheet, SheetNode, Stamp},
+    bistro::{
+        CommitmentHasher, Evidence, Intent, Nonce, Receipt, Refusal, Sheet, SheetNode, Stamp,
+    },
     mesh::{Member, Name, Role, Roster},
 };
 use tokio::{

@@ -636,7 +636,9 @@ async fn requests_of_a_hostile_member_are_refused() {
     for (size, bytes) in [(5, "four"), (3, "four"), (u64::MAX, "four")] {
         let all = vec![entry("a", of_size(size))];
         remote.ask_put(delivery(into, all), bytes.into()).await.unwrap();
-        assert!(remote.receive_delivery_result().await.unwrap_err().to_string().contains("lengths"));
+        assert!(
+            remote.receive_delivery_result().await.unwrap_err().to_string().contains("lengths")
+        );
     }
     // Directories where nothing is accepted.
     for other in [&b"/tmp"[..], b"/", b"", pair.to.data.as_os_str().as_bytes()] {

@@ -8,7 +8,7 @@ use std::{
 use thalweg_files::remote::{Remote, RemoteError};
 use thalweg_gather::{
     Event, EventSink,
-    run::{SourceRequest, Request, gather},
+    run::{Request, SourceRequest, gather},
 };
 use thalweg_wire::object::{
     Check, Entry, Failure, FilePath, FileRef, FileTime, Kind, ListRequest, MAX_WHY, ReadRequest,

@@ -61,7 +61,8 @@ impl Node {
 
     /// A node that lets all members replace and remove what is in its inbox.
     pub async fn lenient(n: u8) -> Self {
-        let accept = AcceptingDirectory { replace: true, remove: true, ..AcceptingDirectory::default() };
+        let accept =
+            AcceptingDirectory { replace: true, remove: true, ..AcceptingDirectory::default() };
         Self::with(n, &["*"], accept, 8).await
     }
 
@@ -87,14 +88,19 @@ impl Node {
         Self::lenient_with(n, |inbox, settings| {
             let (path, members) = (inbox.join("narrow"), vec!["*".parse().unwrap()]);
             std::fs::create_dir(&path).unwrap();
-            settings.accept.push(AcceptingDirectory { path, members, ..AcceptingDirectory::default() });
+            settings.accept.push(AcceptingDirectory {
+                path,
+                members,
+                ..AcceptingDirectory::default()
+            });
         })
         .await
     }
 
     /// A node that lets all members remove and replace what is in its inbox, with these settings.
     pub async fn lenient_with(n: u8, change: impl FnOnce(&Path, &mut Settings)) -> Self {
-        let accept = AcceptingDirectory { replace: true, remove: true, ..AcceptingDirectory::default() };
+        let accept =
+            AcceptingDirectory { replace: true, remove: true, ..AcceptingDirectory::default() };
         Self::with_settings(n, &["*"], accept, 8, change).await
     }
 

@@ -146,7 +146,13 @@ async fn directories_that_exist_may_be_deeper_than_new_ones() {
             owners: Default::default(),
         };
         remote.ask_put(delivery, Bytes::from_static(b"1")).await.unwrap();
-        remote.receive_delivery_result().await.unwrap().by_number().next().map(|(_, why)| why.to_string())
+        remote
+            .receive_delivery_result()
+            .await
+            .unwrap()
+            .by_number()
+            .next()
+            .map(|(_, why)| why.to_string())
     };
     assert_eq!(put(&mut remote, "a/b/c/g").await, None);
     let why = put(&mut remote, "a/b/c/d/h").await.unwrap();

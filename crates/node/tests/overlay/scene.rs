@@ -30,7 +30,7 @@ use thalweg_net::legs::Legs;
 use thalweg_node::daemon::{Daemon, Node as Served, Services};
 use thalweg_probe::{
     overlay::{Overlay, OverlayCounts, OverlayRunSettings},
-    prober::{Prober, ProbeBudget},
+    prober::{ProbeBudget, Prober},
     trains::{Endpoint, Trains},
 };
 use thalweg_units::{ByteSize, Rate};

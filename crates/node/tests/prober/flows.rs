@@ -11,7 +11,7 @@ use thalweg_net::{
 };
 use thalweg_probe::prober::{MAX_BYTES, MAX_TIME};
 use thalweg_wire::mesh::{
-    measure_flow::{Answer, Hello, Limits, Message, Refusal, ReceiverMessage, Verdict},
+    measure_flow::{Answer, Hello, Limits, Message, ReceiverMessage, Refusal, Verdict},
     measure_ticket::Ticket,
 };
 use tokio::{

@@ -27,7 +27,7 @@ use thalweg_wire::{
     Signer as _,
     mesh::{
         ApiError,
-        measure::{OrderReport, MOST_BYTES, Order, Orders, ReceivedReport, Reports, ReportsReply},
+        measure::{MOST_BYTES, Order, OrderReport, Orders, ReceivedReport, Reports, ReportsReply},
     },
 };
 use tokio::{

@@ -16,8 +16,10 @@ use thalweg_base::{
 };
 use thalweg_mesh::{Membership, OracleClient, service::MemberService};
 use thalweg_net::PrivateKey;
-use thalweg_node::daemon::{Daemon, DaemonConfig, HandshakeLimits, Node as Served, OracleDown, Services};
-use thalweg_probe::prober::{Prober, ProbeBudget};
+use thalweg_node::daemon::{
+    Daemon, DaemonConfig, HandshakeLimits, Node as Served, OracleDown, Services,
+};
+use thalweg_probe::prober::{ProbeBudget, Prober};
 use thalweg_units::{ByteSize, Rate, WallTime};
 use thalweg_wire::{
     Signed, Signer as _,

@@ -10,7 +10,7 @@ use thalweg_net::cut_over;
 use thalweg_units::WallTime;
 use thalweg_wire::mesh::{
     measure::Outcome,
-    measure_flow::{Answer, Refusal, ReceiverMessage},
+    measure_flow::{Answer, ReceiverMessage, Refusal},
     measure_ticket::{Ticket, TicketError},
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

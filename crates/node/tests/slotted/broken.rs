@@ -83,6 +83,9 @@ async fn a_source_that_always_asks_for_another_request_is_given_up() {
     let (interval, patience) = (Some(Duration::from_millis(100)), Duration::from_millis(500));
     let settings = Settings { interval, patience, ..Settings::default() };
     let outcome = fluid::run(&context, settings).await.unwrap();
-    assert!(matches!(&outcome.failed[..], [(0, why)] if why.contains("maximum number")), "{outcome:?}");
+    assert!(
+        matches!(&outcome.failed[..], [(0, why)] if why.contains("maximum number")),
+        "{outcome:?}"
+    );
     assert!(land.is_of(0, &content) && land.file(0).is_none());
 }

@@ -30,7 +30,10 @@ async fn an_intermediate_that_sends_wrong_bytes_is_named_and_none_of_them_is_kep
         assert_eq!(outcome.liars, [2], "{vice:?}");
         assert!(outcome.left_over > 0);
         let said = format!("{:?}", scene.events);
-        assert!(said.contains("node n2 forwarded other bytes than n0 reports to have sent"), "{said}");
+        assert!(
+            said.contains("node n2 forwarded other bytes than n0 reports to have sent"),
+            "{said}"
+        );
     }
 }
 

@@ -7,7 +7,7 @@ use crate::{
 };
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use thalweg_files::inventory::Inventory;
-use thalweg_gather::slotted::{ScheduledRun, ScheduleOutcome, Scheme, run};
+use thalweg_gather::slotted::{ScheduleOutcome, ScheduledRun, Scheme, run};
 use thalweg_plan::collection::{Rule, TimedPath, Timetable};
 use thalweg_units::ByteSize;
 
@@ -48,7 +48,11 @@ fn course(scheme: Scheme, resumed: bool) -> ScheduledRun {
 }
 
 /// Runs the next session, which has kept all that was stored before.
-async fn again(scene: &Scene, inventory: Inventory, before: &Memory) -> (ScheduleOutcome, Arc<Memory>) {
+async fn again(
+    scene: &Scene,
+    inventory: Inventory,
+    before: &Memory,
+) -> (ScheduleOutcome, Arc<Memory>) {
     let scheme = Scheme::Paths(planned(scene).await, Rule::Sync(0.95));
     let mut inventory = inventory;
     for (number, wanted) in inventory.files.iter_mut().enumerate() {

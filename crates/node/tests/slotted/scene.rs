@@ -22,7 +22,7 @@ use thalweg_files::{
 };
 use thalweg_gather::{
     CollectContext, Event, EventSink,
-    slotted::{ScheduledRun, ScheduleOutcome, Scheme, run},
+    slotted::{ScheduleOutcome, ScheduledRun, Scheme, run},
 };
 use thalweg_mesh::{Membership, member_dialer::MemberDialer, service::MemberService};
 use thalweg_node::daemon::{Daemon, Services};

@@ -93,7 +93,8 @@ async fn truncated_forged_and_replayed_datagrams_are_dropped() {
     let refused = |why| scene.far.endpoint.drop_count(why);
     // Truncated: four of six are too short for the outer head and a tag. Forged: one names another session; one with
     // another number may name a probe that arrived. All of them are dropped.
-    let all = [DropReason::Stranger, DropReason::Forged, DropReason::Replayed, DropReason::Unread].map(refused);
+    let all = [DropReason::Stranger, DropReason::Forged, DropReason::Replayed, DropReason::Unread]
+        .map(refused);
     assert_eq!(all.iter().sum::<u64>(), 50 * 13 - 1, "{all:?}");
     assert!(all[0] >= 50 * 4 && all[1] >= 50 * 3 && all[2] >= 49 && all[3] == 0, "{all:?}");
 }

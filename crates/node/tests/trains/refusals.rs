@@ -8,11 +8,11 @@ use crate::{
 use std::time::Duration;
 use thalweg_measure::{
     estimators::PK1,
-    train::{PacingError, Doubt, End, Probe, Train},
+    train::{Doubt, End, PacingError, Probe, Train},
 };
 use thalweg_net::{Stream, channel::Protocol};
 use thalweg_probe::trains::{
-    TrainEvent, MeasureError, Measured, Session, SessionError, Terms, Direction, run,
+    Direction, MeasureError, Measured, Session, SessionError, Terms, TrainEvent, run,
 };
 use thalweg_units::Rate;
 use thalweg_wire::probe::Refusal;
@@ -45,7 +45,11 @@ async fn the_member_s_host_refuses_as_well_if_it_is_busy() {
     // A client that did not check would get the refusal from the host itself.
     let refused = session.receive(train(10, 300, GAP)).await.unwrap_err();
     assert!(matches!(refused, SessionError::Pacing(PacingError::Invalid(_))), "{refused}");
-    assert_eq!(session.send(train(10, 300, GAP)).await.unwrap().loss_share(), 0.0, "it only receives");
+    assert_eq!(
+        session.send(train(10, 300, GAP)).await.unwrap().loss_share(),
+        0.0,
+        "it only receives"
+    );
     session.accept_busy(true);
     assert_eq!(session.receive(train(10, 300, GAP)).await.unwrap().loss_share(), 0.0);
 }
@@ -100,7 +104,11 @@ async fn the_sessions_of_a_member_are_bounded_and_further_ones_refused() {
     }
     let refused = scene.session(CALM()).await.err().unwrap();
     assert!(matches!(refused, SessionError::Refused(Refusal::Busy)), "{refused}");
-    assert_eq!(open[0].send(train(10, 300, GAP)).await.unwrap().loss_share(), 0.0, "the others go on");
+    assert_eq!(
+        open[0].send(train(10, 300, GAP)).await.unwrap().loss_share(),
+        0.0,
+        "the others go on"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

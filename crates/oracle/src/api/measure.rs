@@ -39,7 +39,9 @@ pub(super) fn principal(oracle: &Oracle, caller: &Caller) -> Result<NodeId, Orac
 /// Refuses the request if another oracle is elected: only the scheduling oracle may take reports on its orders.
 pub(super) fn elected(oracle: &Oracle) -> Result<(), Refusal> {
     match oracle.inner.election.state() {
-        ElectionState::Another(elected) => Err(Refusal::NotElected(oracle.registry().name_of(&elected))),
+        ElectionState::Another(elected) => {
+            Err(Refusal::NotElected(oracle.registry().name_of(&elected)))
+        }
         _ => Ok(()),
     }
 }

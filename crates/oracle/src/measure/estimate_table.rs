@@ -319,7 +319,13 @@ impl EstimateTable {
 
     /// Judges a passive claim. While only one end has reported, it is a lower bound and at most the leg's known rate.
     /// Once both ends have, it is the lower of both claims.
-    pub fn judge_passive(&mut self, leg: Leg, reporter: Slot, claim: PassiveClaim, now: Time) -> TableEntry {
+    pub fn judge_passive(
+        &mut self,
+        leg: Leg,
+        reporter: Slot,
+        claim: PassiveClaim,
+        now: Time,
+    ) -> TableEntry {
         let (bps, at_least, at) = claim;
         if self.passive.len() >= PASSIVE {
             self.passive.clear();
@@ -434,7 +440,12 @@ mod tests {
         enter_judged(known, leg, (sender, receiver), false);
     }
 
-    fn enter_judged(known: &mut EstimateTable, leg: Leg, says: (Option<f64>, Option<f64>), is_there: bool) {
+    fn enter_judged(
+        known: &mut EstimateTable,
+        leg: Leg,
+        says: (Option<f64>, Option<f64>),
+        is_there: bool,
+    ) {
         let (verdict, reporter, _) = known.judge(leg, says.0, says.1, (at(10), is_there)).unwrap();
         let RateVerdict { bps, bound, is_sole, .. } = verdict;
         let (spread, method, at) = (None, Method::Transfer, at(10));
@@ -519,7 +530,8 @@ mod tests {
             assert!(known.enter(&entry, at));
         };
         enter(&mut known, Bound::AtLeast, 9e9, true, 10);
-        let planned = |known: &EstimateTable| known.live().planned().rates.rate(0, 1).map(|r| r.as_bps());
+        let planned =
+            |known: &EstimateTable| known.live().planned().rates.rate(0, 1).map(|r| r.as_bps());
         assert_eq!(planned(&known), None, "one end alone");
         enter(&mut known, Bound::AtLeast, 7e8, false, 20);
         assert_eq!((planned(&known), known.capped.len()), (Some(700_000_000), 1));
@@ -551,14 +563,17 @@ mod probed_tests {
     fn enter(known: &mut EstimateTable, leg: Leg, mbps: f64, s: u64) {
         let (bps, spread, method, bound) = (mbps * 1e6, None, Method::Transfer, Bound::Exact);
         let (reporter, is_sole, at) = (0, false, at(s));
-        assert!(known.enter(&TableEntry { leg, bps, spread, method, bound, reporter, is_sole, at }, at));
+        assert!(
+            known.enter(&TableEntry { leg, bps, spread, method, bound, reporter, is_sole, at }, at)
+        );
     }
 
     #[test]
     fn trains_raise_a_leg_no_higher_than_both_ends_have_shown() {
         let mut known = EstimateTable::new();
         known.resize(6, &[], at(0));
-        let planned = |known: &EstimateTable| known.live().planned().rates.rate(0, 1).map(Rate::as_bps);
+        let planned =
+            |known: &EstimateTable| known.live().planned().rates.rate(0, 1).map(Rate::as_bps);
         enter(&mut known, (0, 1), 8.0, 10);
         let found = |known: &mut EstimateTable, mbps: f64, s: u64| {
             assert!(known.record_probe((0, 1), (mbps * 1e6, 5e5, false, at(s)), at(s)));

@@ -56,8 +56,11 @@ pub enum MeasureEvent {
 impl fmt::Display for MeasureEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Down { node, why } => write!(f, "{node} is no longer measured or offered as a \
-                                                   relay: {why}"),
+            Self::Down { node, why } => write!(
+                f,
+                "{node} is no longer measured or offered as a \
+                                                   relay: {why}"
+            ),
             Self::Up { node } => write!(f, "{node} answers again"),
             Self::Disagreement { from, to, claimed: (who, bps), seen: None } => write!(
                 f,
@@ -92,10 +95,9 @@ impl fmt::Display for MeasureEvent {
             Self::Kept { lost } => {
                 write!(f, "measurements are stored again; {lost} old ones were lost")
             }
-            Self::Forgotten(why) => write!(
-                f,
-                "cannot read earlier measurements yet: {why}; trying again every minute"
-            ),
+            Self::Forgotten(why) => {
+                write!(f, "cannot read earlier measurements yet: {why}; trying again every minute")
+            }
         }
     }
 }

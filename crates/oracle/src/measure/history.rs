@@ -1,7 +1,7 @@
 //! A buffer of entries for the database, so that measuring never waits for it.
 
 use super::event::MeasureEvent;
-use crate::store::{Batch, NodeChange, Disagreement, Sample};
+use crate::store::{Batch, Disagreement, NodeChange, Sample};
 use std::{
     collections::VecDeque,
     sync::{

@@ -147,7 +147,12 @@ impl LegGraph {
 }
 
 /// The planned rate of one leg: as in [`Graph::from_table`], or else from [`CappedLegs`].
-fn planned_leg(leg: Leg, table: &Table, capped: &CappedLegs, now: Time) -> Option<(Rate, MeasuredAt)> {
+fn planned_leg(
+    leg: Leg,
+    table: &Table,
+    capped: &CappedLegs,
+    now: Time,
+) -> Option<(Rate, MeasuredAt)> {
     let subject = Subject::leg(leg.0, leg.1);
     let latest = |bound| {
         let found = table.latest(subject, Metric::Throughput, bound, now);

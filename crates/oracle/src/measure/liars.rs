@@ -10,7 +10,7 @@
 //! greatest gain, times the share of pairs that begin or end at a liar.
 
 use super::{
-    estimate_table::{TableEntry, EstimateTable, Leg},
+    estimate_table::{EstimateTable, Leg, TableEntry},
     nodes::Slot,
     ranking::RankingInput,
 };

@@ -19,14 +19,13 @@
 //! what it records.
 
 mod assignment;
+mod estimate_table;
 mod event;
 mod history;
-mod estimate_table;
+mod leg_graph;
 #[cfg(test)]
 mod liars;
-mod leg_graph;
 mod loads;
-mod service;
 mod nodes;
 mod offer;
 mod orders;
@@ -37,14 +36,15 @@ mod ranking;
 mod repeat_detector;
 mod reports;
 mod scheduler;
+mod service;
 mod settings;
 mod state;
 mod tally;
 mod verdict;
 
 pub use event::MeasureEvent;
-pub(crate) use service::MeasuringService;
-pub use scheduler::SeedLeg;
 pub(crate) use scheduler::Scheduler;
-pub use settings::{MeasureConfig, ScheduleKind, Pace};
+pub use scheduler::SeedLeg;
+pub(crate) use service::MeasuringService;
+pub use settings::{MeasureConfig, Pace, ScheduleKind};
 pub use tally::MeasureCounts;

@@ -1,6 +1,8 @@
 //! The relays that can be offered now, in order.
 
-use super::{loads::Loads, nodes::Nodes, nodes::Slot, ranking::RankingSnapshot, state::MeasureState};
+use super::{
+    loads::Loads, nodes::Nodes, nodes::Slot, ranking::RankingSnapshot, state::MeasureState,
+};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},

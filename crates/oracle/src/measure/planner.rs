@@ -13,11 +13,11 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use thalweg_plan::{
     Graph,
-    dispatch::{Dispatch, OrderOutcome, GivenOrder},
+    dispatch::{Dispatch, GivenOrder, OrderOutcome},
     ranking::{Ranking, Score},
     schedule::{
-        LegAges, Biased, ExcludedLegs, ScheduleInput, Pair, Plan, Random, LegRanges, LegRtts, Schedule, Thrifty,
-        Upkeep,
+        Biased, ExcludedLegs, LegAges, LegRanges, LegRtts, Pair, Plan, Random, Schedule,
+        ScheduleInput, Thrifty, Upkeep,
     },
 };
 use thalweg_units::{ByteSize, Rate, Time};
@@ -260,7 +260,12 @@ impl Planner {
     }
 
     /// Requests legs from the schedule if the dispatcher has capacity for more.
-    fn feed(&mut self, known: &estimate_table::EstimateTable, now: Time, absent: &BTreeSet<Position>) {
+    fn feed(
+        &mut self,
+        known: &estimate_table::EstimateTable,
+        now: Time,
+        absent: &BTreeSet<Position>,
+    ) {
         if !self.dispatch.is_hungry() || self.slots.len() < 2 {
             return;
         }

@@ -4,7 +4,7 @@
 
 use super::{
     estimate_table::EstimateTable,
-    leg_graph::{self, MeasuredAt, ChangedLegs, PlannedLegs},
+    leg_graph::{self, ChangedLegs, MeasuredAt, PlannedLegs},
     nodes::Slot,
 };
 use std::{collections::BTreeSet, panic, thread, time::Duration};
@@ -50,7 +50,11 @@ impl RankingInput {
         Self::with(known, snapshot, now)
     }
 
-    fn with(known: &EstimateTable, (planned, changed): (PlannedLegs, ChangedLegs), now: Time) -> Self {
+    fn with(
+        known: &EstimateTable,
+        (planned, changed): (PlannedLegs, ChangedLegs),
+        now: Time,
+    ) -> Self {
         Self { planned, changed, at: now, changes: known.changes() }
     }
 
@@ -136,7 +140,8 @@ impl RankingInput {
 
 /// The median date of a node's legs.
 fn median_date(born: &Sparse<MeasuredAt>, slot: usize) -> Option<MeasuredAt> {
-    let mut all: Vec<MeasuredAt> = born.outs(slot).chain(born.ins(slot)).map(|(_, born)| born).collect();
+    let mut all: Vec<MeasuredAt> =
+        born.outs(slot).chain(born.ins(slot)).map(|(_, born)| born).collect();
     let half = all.len() / 2;
     (half < all.len()).then(|| *all.select_nth_unstable(half).1)
 }

@@ -1,12 +1,12 @@
 //! Takes in members' reports. Each member reports only on legs of which it is an end.
 
 use super::{
-    estimate_table::{TableEntry, Leg},
+    estimate_table::{Leg, TableEntry},
     nodes::Slot,
     orders::Claim,
     planner::OrderEnd,
     settings::MeasureConfig,
-    state::{Failure, CurrentTime, MeasureState},
+    state::{CurrentTime, Failure, MeasureState},
     tally::Count,
     verdict::check_rate,
 };
@@ -16,7 +16,10 @@ use thalweg_plan::graph::MAX_AGE;
 use thalweg_units::Time;
 use thalweg_wire::mesh::{
     Name,
-    measure::{OrderReport, Load, Outcome, TrainReport, ReceivedReport, Reports, ReportsReply, PassiveReport},
+    measure::{
+        Load, OrderReport, Outcome, PassiveReport, ReceivedReport, Reports, ReportsReply,
+        TrainReport,
+    },
 };
 
 /// The least size of a passive transfer, bytes, for an exact rate. A shorter one shows slow start, so the leg may be
@@ -175,7 +178,8 @@ impl ReportIntake<'_> {
         let reached_by = self.state.planner.reached_by(leg.1);
         let is_there = self.state.presence.is_there(leg.1, now, self.config.pace.silent)
             && !self.state.presence.is_unreached(leg.1, reached_by, now);
-        let end = if is_down && !is_there { OrderEnd::Down(leg.1) } else { OrderEnd::Failed(bytes) };
+        let end =
+            if is_down && !is_there { OrderEnd::Down(leg.1) } else { OrderEnd::Failed(bytes) };
         self.state.planner.finish_order(id, end, now);
         self.state.orders.drop(id);
         true
@@ -241,11 +245,15 @@ impl ReportIntake<'_> {
         let ends = check_rate("a rate", *low_bps).and(check_rate("a rate", *high_bps));
         ends.inspect_err(|_| self.state.known.blame(self.who))?;
         if low_bps > high_bps {
-            return Err(format!("the range of the available bandwidth to {to} ends before it begins"));
+            return Err(format!(
+                "the range of the available bandwidth to {to} ends before it begins"
+            ));
         }
         if *age > MAX_SPARE_AGE {
-            return Err(format!("the measurement of the available bandwidth to {to} is older than \
-                                an hour"));
+            return Err(format!(
+                "the measurement of the available bandwidth to {to} is older than \
+                                an hour"
+            ));
         }
         if !self.state.repeats.is_new(self.who, *id) {
             return Ok(false);

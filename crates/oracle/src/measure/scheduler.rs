@@ -2,9 +2,9 @@
 
 use super::{
     MeasureEvent, MeasuringService,
-    service::{PollPermit, RefreshState, may_retry},
     planner::OrderEnd,
     reports::ReportIntake,
+    service::{PollPermit, RefreshState, may_retry},
     state::MeasureState,
 };
 use crate::{

@@ -8,7 +8,7 @@ use super::{
     offer::{MOST, Offer},
     orders::PendingOrder,
     paths::LEGS,
-    ranking::{RankingInput, RankingSnapshot, RankingKind},
+    ranking::{RankingInput, RankingKind, RankingSnapshot},
     settings,
     state::{CurrentTime, MeasureState},
     tally::Tally,
@@ -326,7 +326,9 @@ impl MeasuringService {
         };
         let by = match self.config.schedule {
             settings::ScheduleKind::Thrifty => RankingKind::Completed,
-            settings::ScheduleKind::Algorithm1 | settings::ScheduleKind::Random => RankingKind::Measured,
+            settings::ScheduleKind::Algorithm1 | settings::ScheduleKind::Random => {
+                RankingKind::Measured
+            }
         };
         let ranked = Arc::new(picture.after(&last, by));
         self.state.blocking_lock().planner.set_ranking(&ranked.ranking);
@@ -406,7 +408,8 @@ mod tests {
 
     #[test]
     fn measurements_from_before_the_process_start_keep_their_age() {
-        let now = MeasuringService::new(MeasureConfig::default(), crate::Clock::system()).unwrap().now();
+        let now =
+            MeasuringService::new(MeasureConfig::default(), crate::Clock::system()).unwrap().now();
         let days = std::time::Duration::from_secs(10 * 24 * 3600);
         let date = now.wall.as_unix_nanos() - days.as_nanos() as u64;
         assert_eq!(now.time.since(now.time_of(WallTime::from_unix_nanos(date))), days);

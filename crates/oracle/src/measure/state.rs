@@ -1,20 +1,20 @@
 //! The state of the measuring service, and its changes.
 
 use super::{
+    estimate_table::{Dispute, EstimateTable, Leg, TableEntry},
     event::MeasureEvent,
-    estimate_table::{Dispute, TableEntry, EstimateTable, Leg},
     loads::Loads,
     nodes::{Nodes, Slot},
     orders::{Orders, PendingOrder},
     paths::{LegPage, disagreement},
-    planner::{OrderEnd, IssuedOrder, Planner},
+    planner::{IssuedOrder, OrderEnd, Planner},
     presence::{Downtime, Presence},
     repeat_detector::RepeatDetector,
     settings::{MeasureConfig, Pace},
     tally::{Count, Tally},
     verdict::{RateVerdict, check_rate},
 };
-use crate::store::{Batch, NodeChange, Disagreement, Recent, Sample, NodeState, Topic};
+use crate::store::{Batch, Disagreement, NodeChange, NodeState, Recent, Sample, Topic};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{
     collections::BTreeMap,

@@ -20,7 +20,9 @@ mod write;
 pub use database::{Database, DatabaseName, Server, UrlError};
 pub use error::StoreError;
 pub(crate) use lease::Ballot;
-pub(crate) use ledger::{Batch, NodeChange, Disagreement, MOST_SAMPLES, Recent, Sample, NodeState, Topic};
+pub(crate) use ledger::{
+    Batch, Disagreement, MOST_SAMPLES, NodeChange, NodeState, Recent, Sample, Topic,
+};
 pub(crate) use row::{KeyRow, MeshRow, TokenRow};
 pub(crate) use write::Write;
 
@@ -182,7 +184,9 @@ impl Store {
     /// The statement that reads the database's clock, ms since 1970.
     fn date(&self) -> &'static str {
         match self.place() {
-            DatabaseName::File(_) => "SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS BIGINT)",
+            DatabaseName::File(_) => {
+                "SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS BIGINT)"
+            }
             DatabaseName::Server(_) => {
                 "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
             }

@@ -1,7 +1,7 @@
 //! A write transaction on the mesh.
 
 use super::{
-    KeyRow, MeshRow, DatabaseName, Query, Store, StoreError, TokenRow, read,
+    DatabaseName, KeyRow, MeshRow, Query, Store, StoreError, TokenRow, read,
     row::{list, nanos},
     session::Session,
 };

@@ -67,7 +67,12 @@ pub(super) struct Candidates {
 
 impl Candidates {
     /// The candidates of a plan.
-    pub fn of(outline: &Outline, problem: &Problem, planned: &Planned, state: &ReportState) -> Self {
+    pub fn of(
+        outline: &Outline,
+        problem: &Problem,
+        planned: &Planned,
+        state: &ReportState,
+    ) -> Self {
         let mut pairs: BTreeSet<Pair> = BTreeSet::new();
         let choices = planned.configuration.choices.iter().zip(&outline.wishes);
         for ((choice, wish), subscriber) in choices.zip(problem.subscribers()) {

@@ -257,7 +257,10 @@ impl NextPlan<'_> {
         self.outline.ends.get(leg as usize).copied()
     }
 
-    fn choices(&self, old: &BTreeMap<(NodeId, u32), SubscriptionChoice>) -> BTreeMap<(NodeId, u32), SubscriptionChoice> {
+    fn choices(
+        &self,
+        old: &BTreeMap<(NodeId, u32), SubscriptionChoice>,
+    ) -> BTreeMap<(NodeId, u32), SubscriptionChoice> {
         let mut choices = BTreeMap::new();
         for (who, wish) in self.outline.wishes.iter().enumerate() {
             let subscriber = &self.problem.subscribers()[who];
@@ -302,7 +305,8 @@ impl NextPlan<'_> {
                 }
             };
             let stream = shown.name.clone();
-            choices.insert(key, SubscriptionChoice { stream, position, is_best, parent, why, hold });
+            choices
+                .insert(key, SubscriptionChoice { stream, position, is_best, parent, why, hold });
         }
         for (node, id, reason) in &self.outline.unplanned {
             let (key, parent) = ((*node, *id), None);
@@ -312,7 +316,8 @@ impl NextPlan<'_> {
             let why = kept.map_or_else(|| self.why(*reason, None), |old| old.why.clone());
             let hold = kept.map(|old| old.hold).unwrap_or_default();
             let (position, is_best) = (None, false);
-            choices.insert(key, SubscriptionChoice { stream, position, is_best, parent, why, hold });
+            choices
+                .insert(key, SubscriptionChoice { stream, position, is_best, parent, why, hold });
         }
         choices
     }
@@ -322,7 +327,10 @@ impl NextPlan<'_> {
         all.iter().find(|one| one.id == id).map(|one| one.stream.clone())
     }
 
-    fn flows(&self, old: &BTreeMap<(Name, NodeId), StreamFlow>) -> BTreeMap<(Name, NodeId), StreamFlow> {
+    fn flows(
+        &self,
+        old: &BTreeMap<(Name, NodeId), StreamFlow>,
+    ) -> BTreeMap<(Name, NodeId), StreamFlow> {
         let mut flows = BTreeMap::new();
         for ((stream, to), flow) in &self.planned.flows.by_place {
             let of = &self.problem.streams()[*stream as usize].parts;

@@ -3,7 +3,7 @@
 use super::{
     decisions::Decisions,
     layout::{Layout, Position},
-    state::{LegEnds, LegEstimates, LastReport, MOST_MEMBERS, ReportState},
+    state::{LastReport, LegEnds, LegEstimates, MOST_MEMBERS, ReportState},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -210,7 +210,12 @@ impl Outline {
             is_held,
         });
         let has_renditions = positions.iter().any(|position| position.track.is_some());
-        self.wishes.push(PlannedSubscription { node: key, id: wanted.id, positions, has_renditions });
+        self.wishes.push(PlannedSubscription {
+            node: key,
+            id: wanted.id,
+            positions,
+            has_renditions,
+        });
         true
     }
 
@@ -254,7 +259,13 @@ impl Outline {
         Ok(problem.with_present(self.present(state, decided)))
     }
 
-    fn leg(&self, state: &ReportState, ends: LegEnds, found: Option<&LegEstimates>, now: Time) -> Leg {
+    fn leg(
+        &self,
+        state: &ReportState,
+        ends: LegEnds,
+        found: Option<&LegEstimates>,
+        now: Time,
+    ) -> Leg {
         let (from, to) = (self.index[&ends.0], self.index[&ends.1]);
         let (known, rules) = (state.legs.get(&ends), &state.rules);
         let delay = known.and_then(|leg| leg.delay).unwrap_or(DELAY);
@@ -307,7 +318,8 @@ impl Outline {
 
     /// Converts names to a configuration, as far as they exist here. If a node has several parents, the first counts.
     pub fn indexed(&self, named: &NamedConfiguration) -> Configuration {
-        let choice = |wish: &PlannedSubscription| wish.choice(*named.choices.get(&(wish.node, wish.id))?);
+        let choice =
+            |wish: &PlannedSubscription| wish.choice(*named.choices.get(&(wish.node, wish.id))?);
         let choices = self.wishes.iter().map(choice).collect();
         let streams: BTreeMap<&Name, usize> =
             self.streams.iter().enumerate().map(|(at, shown)| (&shown.name, at)).collect();

@@ -162,8 +162,10 @@ impl ReportState {
     pub fn take(&mut self, who: NodeId, mut report: Report, now: Time) -> Vec<String> {
         self.expire(now);
         if !self.reported.contains_key(&who) && self.reported.len() >= MOST_MEMBERS {
-            return vec![format!("the oracle already plans streams of {MOST_MEMBERS} members, which \
-                                 is the limit")];
+            return vec![format!(
+                "the oracle already plans streams of {MOST_MEMBERS} members, which \
+                                 is the limit"
+            )];
         }
         let mut refused = Vec::new();
         self.take_published(who, &report, now, &mut refused);
@@ -263,7 +265,10 @@ impl ReportState {
         let room = (0..wanted).take_while(|own| has_room(*own, others + own, MOST_SUBSCRIPTIONS));
         let room = room.count();
         if wanted > room {
-            refused.push(format!("{} subscriptions are not accepted: there are too many already", wanted - room));
+            refused.push(format!(
+                "{} subscriptions are not accepted: there are too many already",
+                wanted - room
+            ));
             report.subscriptions.truncate(room);
         }
     }

@@ -656,7 +656,10 @@ fn there_are_bounds_on_what_members_say() {
     for who in fit..MOST_MEMBERS as u16 {
         let refused = world.say(who, many.clone());
         let over = 256 - share;
-        assert_eq!(refused, [format!("{over} subscriptions are not accepted: there are too many already")]);
+        assert_eq!(
+            refused,
+            [format!("{over} subscriptions are not accepted: there are too many already")]
+        );
     }
     let all = world.state.reported.values().map(|one| one.report.subscriptions.len());
     assert!(all.sum::<usize>() <= MOST_SUBSCRIPTIONS);

@@ -8,7 +8,9 @@ use std::time::Duration;
 use thalweg_oracle::{Caller, Event, MeasureConfig, MeasureEvent, Pace};
 use thalweg_wire::{
     Signer as _,
-    mesh::measure::{CandidatesReply, OrderReport, Load, Outcome, TrainReport, Reports, PassiveReport},
+    mesh::measure::{
+        CandidatesReply, Load, OrderReport, Outcome, PassiveReport, Reports, TrainReport,
+    },
 };
 
 fn watched(from: &str, to: &str, bps: f64) -> Reports {
@@ -222,7 +224,8 @@ async fn one_members_report_that_another_is_down_is_not_enough() {
         order = mesh.order(1) => (1, order),
     };
     let outcome = Outcome::Failed { why: "refused".into(), is_down: true, bytes: 0 };
-    let reports = Reports { done: vec![OrderReport { id: order.id, outcome }], ..Reports::default() };
+    let reports =
+        Reports { done: vec![OrderReport { id: order.id, outcome }], ..Reports::default() };
     assert_eq!(mesh.report(from, &reports).await.accepted, 1);
     assert_eq!(mesh.paths(0).await.down, vec![]);
     mesh.stop().await;

@@ -14,7 +14,8 @@ use thalweg_units::{ByteSize, Time};
 use thalweg_wire::mesh::{
     Role, TokenRequest,
     measure::{
-        CandidatesReply, OrderReport, Order, Orders, Outcome, PathsReply, ReceivedReport, Reports, ReportsReply,
+        CandidatesReply, Order, OrderReport, Orders, Outcome, PathsReply, ReceivedReport, Reports,
+        ReportsReply,
     },
 };
 use tokio::{sync::oneshot, task::JoinHandle};

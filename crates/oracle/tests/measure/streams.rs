@@ -10,7 +10,7 @@ use thalweg_wire::{
     Signer as _,
     mesh::{
         Name,
-        measure::{TrainReport, Reports},
+        measure::{Reports, TrainReport},
     },
     stream::{
         leg::Track,

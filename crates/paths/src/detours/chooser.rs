@@ -9,9 +9,9 @@ use super::{
     trials::{HEAD_START, Trials},
 };
 use crate::{
-    history_chooser::{HistoryChooser, RelaySource, RouteCheck},
-    chooser::{Candidates, PathRace, Content, PathChooser, PathReport, PathAttempt},
+    chooser::{Candidates, Content, PathAttempt, PathChooser, PathRace, PathReport},
     history::{Bound, History},
+    history_chooser::{HistoryChooser, RelaySource, RouteCheck},
     url::HttpUrl,
 };
 use std::{
@@ -82,7 +82,10 @@ impl DetourChooser {
         let (name, route) = relays.into_iter().find(|(relay, _)| *relay == name)?;
         lock(&self.trials).begin(to, &name);
         let direct = PathAttempt { after: HEAD_START, ..PathAttempt::direct() };
-        Some(PathRace::with_direct(vec![PathAttempt { name, route, after: Duration::ZERO, ahead: None }, direct]))
+        Some(PathRace::with_direct(vec![
+            PathAttempt { name, route, after: Duration::ZERO, ahead: None },
+            direct,
+        ]))
     }
 
     /// The gain that a relay's rate shows (UKAIRO Eq. 1). `None` if the direct path's rate is not known, or if the rate

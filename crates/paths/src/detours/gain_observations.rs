@@ -97,7 +97,11 @@ mod tests {
         lesson
     }
 
-    fn gains(lesson: &GainObservations, exact: &[(&str, f64)], before: Option<f64>) -> Vec<(String, f64)> {
+    fn gains(
+        lesson: &GainObservations,
+        exact: &[(&str, f64)],
+        before: Option<f64>,
+    ) -> Vec<(String, f64)> {
         lesson.gains(&observed(exact), before.map(Rate::from_mbps))
     }
 

@@ -9,28 +9,27 @@
 //! the file's lock, on the present contents of the file. So nothing is lost or counted twice. The number of unsaved
 //! changes is bounded (`MAX_CHANGES`), as in the history.
 
-mod oracle_query;
 mod chooser;
-mod versioned_file;
 mod gain_observations;
-mod state;
 mod known_paths;
+mod oracle_query;
 mod picked_relay;
+mod state;
 #[cfg(test)]
 mod tests;
 mod trials;
+mod versioned_file;
 
-pub use oracle_query::{OracleQueryError, ask_candidates, ask_paths};
 pub use chooser::DetourChooser;
 pub use gain_observations::GainObservations;
 pub use known_paths::KnownPaths;
+pub use oracle_query::{OracleQueryError, ask_candidates, ask_paths};
 pub use picked_relay::{PickedRelay, Reason};
 pub use thalweg_plan::adaptive::Draw;
 
 use crate::history::lock;
-use versioned_file::FileContent;
-use state::{DetourChange, DetourState};
 use serde::{Deserialize, Serialize};
+use state::{DetourChange, DetourState};
 use std::{
     collections::{BTreeSet, VecDeque},
     io,
@@ -43,6 +42,7 @@ use thalweg_wire::mesh::{
     Name,
     measure::{Candidate, CandidatesReply},
 };
+use versioned_file::FileContent;
 
 /// s: the number of relays that are drawn for a download, besides the test detour (UKAIRO §2.2.3: "a value of m = 5
 /// ensures enough diversity").
@@ -143,9 +143,10 @@ impl Detours {
             Ok(FileContent::Missing) => (None, None),
             Ok(FileContent::Valid(memory)) => (Some(memory), None),
             Ok(FileContent::Newer(format)) => (None, Some(versioned_file::newer(file, format))),
-            Ok(FileContent::Damaged(why)) => {
-                (None, Some(versioned_file::set_aside::<DetourState>(file, &why, MAX_BYTES, FORMAT)))
-            }
+            Ok(FileContent::Damaged(why)) => (
+                None,
+                Some(versioned_file::set_aside::<DetourState>(file, &why, MAX_BYTES, FORMAT)),
+            ),
             Err(e) => (None, Some(format!("cannot read {}: {e}", file.display()))),
         };
         let memory = memory.unwrap_or_default();

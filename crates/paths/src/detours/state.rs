@@ -46,7 +46,9 @@ impl DetourState {
             DetourChange::Draw { s, draw, barred, seed } => {
                 self.draw(*s, *draw, barred, *seed);
             }
-            DetourChange::Learn { gains, seed } => self.adaptive.learn(gains, &mut generator(*seed)),
+            DetourChange::Learn { gains, seed } => {
+                self.adaptive.learn(gains, &mut generator(*seed))
+            }
             DetourChange::Unanswered(at) => self.unanswered = Some(*at),
             DetourChange::Clear => *self = Self::default(),
         }

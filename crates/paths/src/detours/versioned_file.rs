@@ -88,7 +88,10 @@ pub(super) fn set_aside<T: DeserializeOwned>(
     let shown = file.display();
     match moved() {
         Ok(Some(aside)) => {
-            format!("{shown} was corrupt ({why}) and was moved to {}; starting with an empty file", aside.display())
+            format!(
+                "{shown} was corrupt ({why}) and was moved to {}; starting with an empty file",
+                aside.display()
+            )
         }
         Ok(None) => format!("{shown} was corrupt ({why}); another process has replaced it"),
         Err::<_, io::Error>(e) => {
@@ -100,5 +103,7 @@ pub(super) fn set_aside<T: DeserializeOwned>(
 /// The message about a newer program's file.
 pub(super) fn newer(file: &Path, format: u32) -> String {
     let file = file.display();
-    format!("{file} was written by a newer thalweg (format {format}): it is not used and not changed")
+    format!(
+        "{file} was written by a newer thalweg (format {format}): it is not used and not changed"
+    )
 }

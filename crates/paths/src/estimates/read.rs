@@ -134,7 +134,8 @@ impl Estimates {
 }
 
 fn columns(head: &str) -> Result<Vec<Column>, String> {
-    let expected = "the first line must name the columns: from,to,rate,rtt (or bps, rtt_ms), and loss";
+    let expected =
+        "the first line must name the columns: from,to,rate,rtt (or bps, rtt_ms), and loss";
     let column = |name: &str| {
         let known = COLUMNS.iter().find(|(known, _)| *known == name.trim());
         known.map(|(_, column)| *column)

@@ -18,8 +18,8 @@
 //! contents of the file, so that nothing is lost or counted twice.
 
 mod blame;
-mod state;
 mod record;
+mod state;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -27,8 +27,8 @@ mod tests;
 pub use blame::QUARANTINE;
 pub use thalweg_measure::Bound;
 
-use state::{HistoryChange, HistoryState};
 use serde::{Deserialize, Serialize};
+use state::{HistoryChange, HistoryState};
 use std::{
     collections::VecDeque,
     io,
@@ -111,7 +111,9 @@ impl History {
             Ok(HistoryFile::Valid(memory)) => (memory, None),
             Ok(HistoryFile::Newer(format)) => (HistoryState::default(), Some(newer(file, format))),
             Ok(HistoryFile::Damaged(why)) => (HistoryState::default(), Some(set_aside(file, &why))),
-            Err(e) => (HistoryState::default(), Some(format!("cannot read {}: {e}", file.display()))),
+            Err(e) => {
+                (HistoryState::default(), Some(format!("cannot read {}: {e}", file.display())))
+            }
         };
         let (changes, now) = (VecDeque::new(), WallTime::from_unix_nanos(0));
         Self { file: file.to_owned(), memory, changes, now, problem }
@@ -133,7 +135,8 @@ impl History {
     /// Learns what a transfer from `origin` observed. Only the scheme, host and port of the origin are kept.
     pub fn learn(&mut self, origin: &str, seen: &[PathObservation], now: WallTime) {
         let Some(origin) = state::origin_of(origin) else { return };
-        let learn = |seen: &PathObservation| HistoryChange::Learn(origin.clone(), seen.clone(), now);
+        let learn =
+            |seen: &PathObservation| HistoryChange::Learn(origin.clone(), seen.clone(), now);
         self.change(seen.iter().map(learn), now);
     }
 
@@ -150,7 +153,10 @@ impl History {
     /// Records that this relay delivered altered bytes from the origin of this URL.
     pub fn quarantine(&mut self, relay: &str, origin: &str, why: &str, now: WallTime) {
         let Some(origin) = state::origin_of(origin) else { return };
-        self.change([HistoryChange::Quarantine(QuarantinedRelay::new(relay, &origin, why, now))], now);
+        self.change(
+            [HistoryChange::Quarantine(QuarantinedRelay::new(relay, &origin, why, now))],
+            now,
+        );
     }
 
     /// Allows this relay again, to all origins.
@@ -249,14 +255,19 @@ impl History {
 
 fn newer(file: &Path, format: u32) -> String {
     let file = file.display();
-    format!("{file} was written by a newer thalweg (format {format}): it is not used and not changed")
+    format!(
+        "{file} was written by a newer thalweg (format {format}): it is not used and not changed"
+    )
 }
 
 fn set_aside(file: &Path, why: &str) -> String {
     let shown = file.display();
     match store::set_aside(file) {
         Ok(Some(aside)) => {
-            format!("{shown} was corrupt ({why}) and was moved to {}; starting with an empty file", aside.display())
+            format!(
+                "{shown} was corrupt ({why}) and was moved to {}; starting with an empty file",
+                aside.display()
+            )
         }
         Ok(None) => format!("{shown} was corrupt ({why}); another process has replaced it"),
         Err(e) => format!("{shown} is corrupt ({why}) and cannot be moved aside: {e}"),

@@ -1,6 +1,6 @@
 //! The estimates of paths and the blames of relays. Pure.
 
-use super::{PathObservation, QuarantinedRelay, HistoryEntry, blame::Blames};
+use super::{HistoryEntry, PathObservation, QuarantinedRelay, blame::Blames};
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,

@@ -1,8 +1,8 @@
 //! The file of the history: reading, locking and replacing it.
 
 use super::{
+    record::{self, DecodedHistory, MAX_BYTES},
     state::HistoryState,
-    record::{self, MAX_BYTES, DecodedHistory},
 };
 use rustix::fs::{FlockOperation, flock};
 use std::{

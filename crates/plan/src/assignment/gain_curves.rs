@@ -90,7 +90,8 @@ pub(super) struct GainCurves {
 impl GainCurves {
     /// Tabulates the detours of evenly spaced measured legs, at most [`PAIRS`] of them.
     pub(super) fn of(graph: &Graph) -> Self {
-        let mut curves = Self { of: vec![GainCurve::NONE; graph.nodes()], together: GainCurve::NONE };
+        let mut curves =
+            Self { of: vec![GainCurve::NONE; graph.nodes()], together: GainCurve::NONE };
         let step = graph.measured().div_ceil(PAIRS).max(1);
         for ((i, j), direct) in graph.legs().step_by(step) {
             for (l, detour) in graph.detours(i, j) {

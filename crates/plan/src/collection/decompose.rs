@@ -25,7 +25,11 @@ struct FoundPath {
 ///
 /// A host that holds its data back counts as receiving from itself. Of several vertices of one host, which the paper
 /// leaves open, the earliest is taken. Each path carries the least flow along it.
-pub fn decompose(problem: &Problem, expanded: &TimeExpandedNetwork, flow: &NetworkFlow) -> Vec<TimedPath> {
+pub fn decompose(
+    problem: &Problem,
+    expanded: &TimeExpandedNetwork,
+    flow: &NetworkFlow,
+) -> Vec<TimedPath> {
     let mut left = RemainingFlow::new(problem, expanded, flow);
     let mut held: Vec<BTreeMap<u32, u64>> = vec![BTreeMap::new(); problem.supplies.len()];
     expanded.held(flow).for_each(|(supply, slot, units)| {

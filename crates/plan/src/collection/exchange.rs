@@ -6,7 +6,7 @@
 //! linear program.
 
 use super::{
-    Fluid, Leg, HostLimits, PlanError, Problem, ProblemError, Supply,
+    Fluid, HostLimits, Leg, PlanError, Problem, ProblemError, Supply,
     lp::{self, Commodity},
 };
 use std::collections::BTreeMap;

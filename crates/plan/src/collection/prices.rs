@@ -4,8 +4,10 @@
 //! constant rates, the least price P(T) falls with T, is convex and piecewise linear. The potentials of each cheapest
 //! flow give the slope at its T: Newton's method finds the T of a budget, and tangents find all corners of the curve.
 
-use super::{Fluid, Objective, PlanError, Problem, Timetable, horizon, lp, rated_path::FlowSplitter};
-use crate::mincost::{Arc, NetworkFlow, Network};
+use super::{
+    Fluid, Objective, PlanError, Problem, Timetable, horizon, lp, rated_path::FlowSplitter,
+};
+use crate::mincost::{Arc, Network, NetworkFlow};
 use thiserror::Error;
 
 /// The price of a data unit on each leg, 0 or more, in any currency.
@@ -128,7 +130,10 @@ pub(super) fn fluid_for(
 }
 
 /// See [`Problem::fluid_curve`].
-pub(super) fn fluid_curve(problem: &Problem, prices: &Prices) -> Result<Vec<CurvePoint>, PriceError> {
+pub(super) fn fluid_curve(
+    problem: &Problem,
+    prices: &Prices,
+) -> Result<Vec<CurvePoint>, PriceError> {
     let fastest = problem.fluid()?.slots;
     if fastest <= 0.0 {
         return Ok(vec![CurvePoint { slots: 0.0, price: 0.0 }]);
@@ -150,7 +155,8 @@ fn sampled_curve(
     let last = fluid_for(problem, least, prices)?.plan.slots.max(fastest);
     let at = |step: u32| fastest + (last - fastest) * f64::from(step) / 16.0;
     let offer = |slots| Ok(CurvePoint { slots, price: priced(problem, slots, prices)?.price });
-    let mut offers: Vec<CurvePoint> = (0..=16).map(at).map(offer).collect::<Result<_, PriceError>>()?;
+    let mut offers: Vec<CurvePoint> =
+        (0..=16).map(at).map(offer).collect::<Result<_, PriceError>>()?;
     offers.dedup_by(|next, one| next.slots <= one.slots * (1.0 + EQUAL));
     Ok(offers)
 }

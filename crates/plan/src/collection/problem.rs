@@ -1,9 +1,10 @@
 //! The data to collect, and the legs over which it can go.
 
 use super::{
-    Fluid, Objective, PlanError, Timetable, fluid,
-    prices::{self, CurvePoint, PriceError, PricedPlan, Prices},
+    Fluid, Objective, PlanError, Timetable,
     best_path::{self, BestPath},
+    fluid,
+    prices::{self, CurvePoint, PriceError, PricedPlan, Prices},
     shared, timetable,
     whole_files::{self, WholeFiles},
 };
@@ -210,7 +211,11 @@ impl Problem {
     /// # Errors
     ///
     /// [`PriceError::TooSoon`] if no plan ends in time, otherwise as [`fluid`](Self::fluid).
-    pub fn fluid_within(&self, slots: f64, prices: &Prices) -> Result<PricedPlan<Fluid>, PriceError> {
+    pub fn fluid_within(
+        &self,
+        slots: f64,
+        prices: &Prices,
+    ) -> Result<PricedPlan<Fluid>, PriceError> {
         prices::fluid_within(self, slots, prices)
     }
 

@@ -11,8 +11,8 @@
 //! The result keeps all capacities; T may be a few slots above the linear program's.
 
 use super::{
-    Objective, PlanError, Problem, TimedPath, Timetable, decompose::decompose, time_expanded::TimeExpandedNetwork,
-    horizon, leftover::Leftover,
+    Objective, PlanError, Problem, TimedPath, Timetable, decompose::decompose, horizon,
+    leftover::Leftover, time_expanded::TimeExpandedNetwork,
 };
 use crate::mincost::{Arc, Network};
 use good_lp::{

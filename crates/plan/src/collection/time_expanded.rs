@@ -12,7 +12,7 @@
 //! each of several destinations has edges of its own to D′(d).
 
 use super::Problem;
-use crate::mincost::{Arc, NetworkFlow, Network, NetworkError};
+use crate::mincost::{Arc, Network, NetworkError, NetworkFlow};
 
 /// What the plan minimizes, among the plans that end in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,14 +114,20 @@ impl TimeExpandedNetwork {
     }
 
     /// What each of the problem's legs carries in a slot: (slot, leg, units), units above 0.
-    pub fn sent<'a>(&'a self, flow: &'a NetworkFlow) -> impl Iterator<Item = (u32, usize, u64)> + 'a {
+    pub fn sent<'a>(
+        &'a self,
+        flow: &'a NetworkFlow,
+    ) -> impl Iterator<Item = (u32, usize, u64)> + 'a {
         let (legs, transfers) = (self.legs.max(1), self.legs * self.slots as usize);
         let of = move |arc| ((arc / legs) as u32, arc % legs, flow.on[arc]);
         (0..transfers).map(of).filter(|sent| sent.2 > 0)
     }
 
     /// The units that each supply holds back until a slot: (supply, slot, units), units above 0.
-    pub fn held<'a>(&'a self, flow: &'a NetworkFlow) -> impl Iterator<Item = (usize, u32, u64)> + 'a {
+    pub fn held<'a>(
+        &'a self,
+        flow: &'a NetworkFlow,
+    ) -> impl Iterator<Item = (usize, u32, u64)> + 'a {
         let first = self.legs * self.slots as usize;
         let of = move |(at, (supply, slot)): (usize, &(usize, u32))| {
             (*supply, *slot, flow.on[first + at])
@@ -150,7 +156,10 @@ impl TimeExpandedNetwork {
     }
 
     /// The units that stay at a destination: (demand, slot, units), units above 0.
-    pub fn delivered<'a>(&'a self, flow: &'a NetworkFlow) -> impl Iterator<Item = (usize, u32, u64)> + 'a {
+    pub fn delivered<'a>(
+        &'a self,
+        flow: &'a NetworkFlow,
+    ) -> impl Iterator<Item = (usize, u32, u64)> + 'a {
         let vertices = self.slots as usize + 1;
         let of = move |at: usize| (at / vertices, (at % vertices) as u32, flow.on[self.ends + at]);
         (0..flow.on.len() - self.ends).map(of).filter(|delivered| delivered.2 > 0)

@@ -1,6 +1,8 @@
 //! The coordinated plan: which data goes where in which slot.
 
-use super::{Objective, Problem, decompose::decompose, time_expanded::TimeExpandedNetwork, horizon};
+use super::{
+    Objective, Problem, decompose::decompose, horizon, time_expanded::TimeExpandedNetwork,
+};
 use crate::mincost::{Infeasible, NetworkError};
 use thiserror::Error;
 
@@ -71,7 +73,9 @@ pub enum PlanError {
         stranded: u64,
     },
     /// Whole files need a single destination, and legs without shared capacities.
-    #[error("whole files can be planned only for a single destination and without shared capacities")]
+    #[error(
+        "whole files can be planned only for a single destination and without shared capacities"
+    )]
     OneDestination,
     /// A set of legs without capacity cuts data off.
     #[error("legs with a shared capacity of zero cut data off from the destination")]

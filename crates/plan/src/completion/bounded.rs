@@ -1,7 +1,7 @@
 //! The completed ranking with bounds that keep liars from taking it over.
 
 use super::{
-    Completion, MOST_GAIN, LegRtts,
+    Completion, LegRtts, MOST_GAIN,
     fit::{self, FactorModel, MeasuredLeg},
     sample,
 };

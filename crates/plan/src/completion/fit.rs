@@ -61,7 +61,11 @@ pub(super) fn fit(graph: &Graph, rtt_s: Option<&dyn LegRtts>) -> FactorModel {
 
 /// Returns the fit, its legs, and the ridge's weight. A leg that is further than `odd` from the model counts as that
 /// far (Huber 1964).
-pub(super) fn within(graph: &Graph, rtt_s: Option<&dyn LegRtts>, odd: f64) -> (FactorModel, Vec<MeasuredLeg>, f64) {
+pub(super) fn within(
+    graph: &Graph,
+    rtt_s: Option<&dyn LegRtts>,
+    odd: f64,
+) -> (FactorModel, Vec<MeasuredLeg>, f64) {
     let n = graph.nodes();
     let (mut legs, mean, middle) = legs(graph, rtt_s);
     let mut fit = FactorModel { mean, middle, slope: 0.0, out: vec![0.0; n], into: vec![0.0; n] };
@@ -130,7 +134,12 @@ fn own_x(legs: &mut [MeasuredLeg], n: usize) {
 }
 
 /// The mean of the values that each node's legs give, shrunk towards 0.
-fn factors(n: usize, ridge: f64, legs: &[MeasuredLeg], says: impl Fn(&MeasuredLeg) -> (usize, f64)) -> Vec<f64> {
+fn factors(
+    n: usize,
+    ridge: f64,
+    legs: &[MeasuredLeg],
+    says: impl Fn(&MeasuredLeg) -> (usize, f64),
+) -> Vec<f64> {
     let mut sums = vec![(0.0, ridge); n];
     for leg in legs {
         let (node, value) = says(leg);

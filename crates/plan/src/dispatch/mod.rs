@@ -286,7 +286,10 @@ impl Dispatch {
         if failed > self.limits.retries {
             self.given_up.insert(wanted.pair, until);
         } else {
-            self.requeue(QueuedMeasurement { not_before: until, ..QueuedMeasurement::new(wanted.pair) });
+            self.requeue(QueuedMeasurement {
+                not_before: until,
+                ..QueuedMeasurement::new(wanted.pair)
+            });
         }
     }
 

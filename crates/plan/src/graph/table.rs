@@ -3,7 +3,7 @@
 use super::{Graph, MAX_AGE};
 use std::time::Duration;
 use thalweg_measure::{
-    Bound, Estimate, Interface, Metric, NodeIndex, AvailableRate, Subject, Table, planned_rate,
+    AvailableRate, Bound, Estimate, Interface, Metric, NodeIndex, Subject, Table, planned_rate,
 };
 use thalweg_units::{Rate, Time};
 

@@ -1,7 +1,7 @@
 //! The pivots of the network simplex: an arc enters the tree, flow goes round its cycle, an arc leaves.
 
 use super::{
-    NetworkFlow, Infeasible, Network,
+    Infeasible, Network, NetworkFlow,
     tree::{NONE, SpanningTree},
 };
 

@@ -1,6 +1,6 @@
 //! UKAIRO's Algorithm 1 (§3.1.1).
 
-use super::{ScheduleInput, Pair, Schedule, frequency::Frequency, requested_legs::RequestedLegs};
+use super::{Pair, Schedule, ScheduleInput, frequency::Frequency, requested_legs::RequestedLegs};
 use crate::{Graph, draw, ranking::Incremental};
 use rand_core::Rng;
 
@@ -119,7 +119,12 @@ impl Biased {
     }
 
     /// A random triple of a relay that has legs left; `None` if l is fully measured.
-    fn detour(&self, known: &ScheduleInput<'_>, l: usize, random: &mut dyn Rng) -> Option<Vec<Pair>> {
+    fn detour(
+        &self,
+        known: &ScheduleInput<'_>,
+        l: usize,
+        random: &mut dyn Rng,
+    ) -> Option<Vec<Pair>> {
         let n = known.graph.nodes();
         let is_left =
             |i: &usize| self.ledger.is_free(known, (*i, l)) || self.ledger.is_free(known, (l, *i));

@@ -1,6 +1,6 @@
 //! Finds legs that TCP must measure because trains leave open which of two ways is better.
 
-use super::{ScheduleInput, Pair, LegRanges};
+use super::{LegRanges, Pair, ScheduleInput};
 use crate::{Graph, draw};
 use rand_core::Rng;
 use std::{
@@ -9,7 +9,7 @@ use std::{
 };
 use thalweg_measure::{
     Bound,
-    overlay::{self, LinkMethod, Link, OverlaySettings, hinges},
+    overlay::{self, Link, LinkMethod, OverlaySettings, hinges},
 };
 
 /// The maximum number of legs that wait to be examined. Beyond it the oldest is dropped; its next range brings it back.

@@ -1,6 +1,6 @@
 //! The number of measured pairs of each node as a relay: the frequencies of UKAIRO's Algorithm 1.
 
-use super::{ScheduleInput, Pair, requested_legs::RequestedLegs};
+use super::{Pair, ScheduleInput, requested_legs::RequestedLegs};
 use crate::{Graph, ranking::Triples};
 use thalweg_units::Rate;
 

@@ -14,11 +14,11 @@
 //! measured or excluded.
 
 mod biased;
-mod frequency;
 mod decisive_legs;
-mod requested_legs;
+mod frequency;
 mod plan;
 mod random;
+mod requested_legs;
 mod thrifty;
 mod upkeep;
 

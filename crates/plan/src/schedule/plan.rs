@@ -1,6 +1,9 @@
 //! Runs one schedule first, then upkeep.
 
-use super::{ScheduleInput, Pair, Schedule, Upkeep, decisive_legs::DecisiveLegs, requested_legs::RequestedLegs};
+use super::{
+    Pair, Schedule, ScheduleInput, Upkeep, decisive_legs::DecisiveLegs,
+    requested_legs::RequestedLegs,
+};
 use crate::ranking::Ranking;
 use rand_core::Rng;
 
@@ -30,7 +33,13 @@ const OTHERS: u32 = 4;
 impl Plan {
     /// Creates a plan that has asked for nothing yet.
     pub fn new(first: Box<dyn Schedule>, upkeep: Upkeep) -> Self {
-        Self { first, upkeep, decisive: DecisiveLegs::default(), others: OTHERS, both: RequestedLegs::default() }
+        Self {
+            first,
+            upkeep,
+            decisive: DecisiveLegs::default(),
+            others: OTHERS,
+            both: RequestedLegs::default(),
+        }
     }
 
     /// The paths between the two nodes that are up, if exactly two are.

@@ -1,6 +1,6 @@
 //! The random approach that UKAIRO compares with (§4.3).
 
-use super::{ScheduleInput, Pair, Schedule, requested_legs::RequestedLegs};
+use super::{Pair, Schedule, ScheduleInput, requested_legs::RequestedLegs};
 use crate::draw;
 use rand_core::Rng;
 
@@ -22,7 +22,12 @@ impl Random {
     }
 
     /// A path of the first of these nodes, in random order, that has one left.
-    fn extend(&self, known: &ScheduleInput<'_>, nodes: Vec<usize>, random: &mut dyn Rng) -> Option<Pair> {
+    fn extend(
+        &self,
+        known: &ScheduleInput<'_>,
+        nodes: Vec<usize>,
+        random: &mut dyn Rng,
+    ) -> Option<Pair> {
         let is_up = |node: &usize| !known.excluded.nodes.contains(node);
         let nodes: Vec<usize> = nodes.into_iter().filter(is_up).collect();
         let count = nodes.len();

@@ -1,6 +1,6 @@
 //! Records the legs that were asked for and are not measured yet.
 
-use super::{ScheduleInput, Pair};
+use super::{Pair, ScheduleInput};
 use std::collections::BTreeSet;
 
 /// The legs that a schedule asked for, until they are measured or excluded: it must neither ask for them twice nor wait

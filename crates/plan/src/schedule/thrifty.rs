@@ -1,6 +1,6 @@
 //! Our schedule: a few legs of every node, then more of the nodes that promise most.
 
-use super::{ScheduleInput, Pair, Schedule, requested_legs::RequestedLegs};
+use super::{Pair, Schedule, ScheduleInput, requested_legs::RequestedLegs};
 use crate::{completion, draw, ranking::Ranking};
 use rand_core::Rng;
 

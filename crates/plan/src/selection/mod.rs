@@ -36,7 +36,6 @@
 //! - Small objects skip sampling: see [`Config::small`] and `choose_small`.
 
 mod action;
-mod single_path_trials;
 mod choice;
 mod config;
 mod drift;
@@ -48,6 +47,7 @@ mod recent_rate;
 mod sampling;
 #[cfg(test)]
 mod simulation;
+mod single_path_trials;
 #[cfg(test)]
 mod tests;
 mod timeline;
@@ -57,11 +57,11 @@ pub use choice::Reason;
 pub use config::{Config, Ending, Prior};
 pub use path::Failure;
 
-use single_path_trials::SinglePathTrials;
 use drift::Drift;
 use path::{OwedRanges, PathState};
 use paths::Paths;
 use sampling::Sampling;
+use single_path_trials::SinglePathTrials;
 use std::{collections::VecDeque, ops::Range, time::Duration};
 use thalweg_units::{PathId, Rate, Time};
 

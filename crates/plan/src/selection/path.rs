@@ -158,7 +158,8 @@ impl PathState {
 
     pub(super) fn ask(&mut self, ranges: Vec<Range<u64>>) {
         let ranges = ranges.into();
-        self.owed = Some(OwedRanges { ranges, beyond: Vec::new(), heard: None, early: 0, tail: None });
+        self.owed =
+            Some(OwedRanges { ranges, beyond: Vec::new(), heard: None, early: 0, tail: None });
     }
 
     pub(super) fn sent(&mut self, now: Time) {

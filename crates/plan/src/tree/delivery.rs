@@ -10,8 +10,8 @@
 //! counts as known to the child. Delays of legs are left out: children in step are done together.
 
 use super::{
-    Storage, Layout, Overlay, Tree,
-    depth::{ChainLoss, ArrivingFlow},
+    Layout, Overlay, Storage, Tree,
+    depth::{ArrivingFlow, ChainLoss},
     rates::LegOffer,
 };
 use std::time::Duration;
@@ -138,7 +138,12 @@ impl Delivery {
     }
 
     /// The present flow to each node.
-    fn flows(&self, overlay: &Overlay<'_>, layout: &Layout, model: &ChainLoss) -> Vec<ArrivingFlow> {
+    fn flows(
+        &self,
+        overlay: &Overlay<'_>,
+        layout: &Layout,
+        model: &ChainLoss,
+    ) -> Vec<ArrivingFlow> {
         let wants = self.wants(overlay, layout);
         overlay.flows_of(layout, model, |parent, child| {
             let there = parent == overlay.source || self.is_there(parent);

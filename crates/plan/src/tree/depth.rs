@@ -171,7 +171,10 @@ mod tests {
 
     fn chain(model: &ChainLoss, ring: ByteSize, depth: usize) -> Vec<f64> {
         let hop = |up: &ArrivingFlow| Some(model.behind(ring, *up, 1.0));
-        std::iter::successors(Some(ArrivingFlow::first(1.0)), hop).take(depth).map(|f| f.rate).collect()
+        std::iter::successors(Some(ArrivingFlow::first(1.0)), hop)
+            .take(depth)
+            .map(|f| f.rate)
+            .collect()
     }
 
     /// §VI-D: "the performance degradation on adding each additional downstream connection".

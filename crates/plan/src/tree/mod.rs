@@ -27,7 +27,7 @@ mod table;
 mod widest;
 
 pub use bounded::{EFFORT, PlannedTree};
-pub use overlay::{Access, Host, Storage, Overlay, Role};
-pub use several::{MOST_LEGS, SeveralParents, SeveralError, Share};
+pub use overlay::{Access, Host, Overlay, Role, Storage};
+pub use several::{MOST_LEGS, SeveralError, SeveralParents, Share};
 pub use shape::{Layout, Tree};
 pub use widest::WidestTree;

@@ -3,9 +3,9 @@
 use super::{
     Layout, PlannedTree, Share, Tree, bounded, candidates,
     delivery::{self, NodeProgress},
-    depth::{ChainLoss, ArrivingFlow},
+    depth::{ArrivingFlow, ChainLoss},
     rates::{self, LegOffer},
-    several::{self, SeveralParents, SeveralError},
+    several::{self, SeveralError, SeveralParents},
     widest::{self, WidestTree},
 };
 use crate::Graph;
@@ -238,7 +238,11 @@ impl Overlay<'_> {
     ///
     /// [`SeveralError::TooLarge`] beyond [`MOST_LEGS`](super::several::MOST_LEGS); [`SeveralError::Unsolved`] if the
     /// solver gives up.
-    pub fn several(&self, keep: usize, tree: Option<&Tree>) -> Result<SeveralParents, SeveralError> {
+    pub fn several(
+        &self,
+        keep: usize,
+        tree: Option<&Tree>,
+    ) -> Result<SeveralParents, SeveralError> {
         several::several(self, keep, tree)
     }
 

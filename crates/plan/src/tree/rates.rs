@@ -1,8 +1,8 @@
 //! The rate of each node of a tree when all nodes receive at once.
 
 use super::{
-    Storage, Layout, Overlay, Tree,
-    depth::{ChainLoss, ArrivingFlow},
+    Layout, Overlay, Storage, Tree,
+    depth::{ArrivingFlow, ChainLoss},
 };
 use thalweg_units::Rate;
 

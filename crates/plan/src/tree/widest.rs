@@ -185,7 +185,8 @@ mod tests {
     fn the_paper_s_tree_from_washington() {
         let graph = table_1(1.0);
         let hosts = [Host::RECEIVER; 9];
-        let WidestTree { tree, width } = Overlay { graph: &graph, source: 8, hosts: &hosts }.widest();
+        let WidestTree { tree, width } =
+            Overlay { graph: &graph, source: 8, hosts: &hosts }.widest();
         let width: Vec<f64> = width.iter().take(8).map(|rate| rate.as_mbps()).collect();
         assert_eq!(width, [21.7, 39.0, 21.7, 21.7, 21.7, 21.7, 21.7, 38.4]);
         assert_eq!([1, 7].map(|node| tree.parent(node)), [Some(8), Some(8)]);

@@ -6,7 +6,7 @@ use rand_core::Rng;
 use std::collections::BTreeSet;
 use thalweg_plan::{
     Graph,
-    assignment::{Assigner, Client, RelayLoad, RelayExperience, load_aware},
+    assignment::{Assigner, Client, RelayExperience, RelayLoad, load_aware},
     ranking::{End, ROBUST_MOST_GAIN, Ranking},
 };
 use thalweg_units::Rate;
@@ -97,7 +97,11 @@ type Memory = [(f64, u32); RELAYS];
 fn seen(memory: &Memory) -> Vec<RelayExperience> {
     let tried = memory.iter().enumerate().filter(|(_, (_, tries))| *tries > 0);
     tried
-        .map(|(relay, (sum, tries))| RelayExperience { relay, gain: sum / f64::from(*tries), tries: *tries })
+        .map(|(relay, (sum, tries))| RelayExperience {
+            relay,
+            gain: sum / f64::from(*tries),
+            tries: *tries,
+        })
         .collect()
 }
 

@@ -86,7 +86,8 @@ fn small_meshes_are_measured_whole_and_then_it_ends() {
     let mut random = seeded(14);
     for n in 0..=8 {
         let rates = rates(n, 0.5, &mut random);
-        let graph = run(&mut Biased::new(25, 1.0), &rates, &ExcludedLegs::default(), 999, &mut random);
+        let graph =
+            run(&mut Biased::new(25, 1.0), &rates, &ExcludedLegs::default(), 999, &mut random);
         assert_eq!(graph.measured(), n * n.saturating_sub(1), "{n} nodes");
     }
     // Too few nodes for t: phase one measures everything.
@@ -99,7 +100,8 @@ fn small_meshes_are_measured_whole_and_then_it_ends() {
 fn a_node_that_is_down_does_not_hold_up_the_schedule() {
     let mut random = seeded(15);
     let rates = rates(12, 0.5, &mut random);
-    let excluded = ExcludedLegs { nodes: BTreeSet::from([3]), pairs: BTreeSet::from([(0, 1), (1, 0)]) };
+    let excluded =
+        ExcludedLegs { nodes: BTreeSet::from([3]), pairs: BTreeSet::from([(0, 1), (1, 0)]) };
     let graph = run(&mut Biased::new(25, 1.0), &rates, &excluded, 999, &mut random);
     assert_eq!(graph.measured(), 11 * 10 - 2);
     assert_eq!(graph.in_degree(3) + graph.out_degree(3), 0);

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 use thalweg_plan::{
-    dispatch::{Dispatch, OrderOutcome, GivenOrder, DispatchLimits},
+    dispatch::{Dispatch, DispatchLimits, GivenOrder, OrderOutcome},
     schedule::Pair,
 };
 use thalweg_units::{ByteSize, Time};
@@ -53,7 +53,10 @@ fn each_end_is_in_one_measurement_and_at_once_bounds_them() {
     assert_eq!(dispatch.finish(7, OrderOutcome::Measured(cost(50)), at(5)), None, "a duplicate");
     assert_eq!(dispatch.finish(99, OrderOutcome::Measured(cost(50)), at(5)), None, "unknown");
     assert_eq!(dispatch.next(at(5)).map(|g| (g.id, g.pair)), Some((11, (8, 9))));
-    assert_eq!((dispatch.spent_bytes(0, at(5)), dispatch.spent_bytes(8, at(5))), (cost(50), cost(100)));
+    assert_eq!(
+        (dispatch.spent_bytes(0, at(5)), dispatch.spent_bytes(8, at(5))),
+        (cost(50), cost(100))
+    );
 }
 
 #[test]
@@ -84,7 +87,11 @@ fn failures_are_tried_again_after_longer_and_longer_waits() {
         assert!(dispatch.expire(now + Duration::from_secs(29)).is_empty());
         assert_eq!(dispatch.next_wake(), Some(given.until));
         assert_eq!(dispatch.expire(given.until), [given]);
-        assert_eq!(dispatch.finish(given.id, OrderOutcome::Measured(cost(1)), given.until), None, "late");
+        assert_eq!(
+            dispatch.finish(given.id, OrderOutcome::Measured(cost(1)), given.until),
+            None,
+            "late"
+        );
     }
     assert_eq!(dispatch.next(at(300)), None);
     assert_eq!(dispatch.excluded(at(300)).pairs, BTreeSet::from([(0, 1)]));
@@ -167,7 +174,10 @@ fn both_ends_pay_from_the_daily_budget_and_it_comes_back() {
         dispatch.finish(given.id, OrderOutcome::Measured(cost(100)), at(60 * peer as u64 + 5));
     }
     let now = at(700);
-    assert_eq!((dispatch.spent_bytes(0, now), dispatch.spent_bytes(3, now)), (cost(1_000), cost(100)));
+    assert_eq!(
+        (dispatch.spent_bytes(0, now), dispatch.spent_bytes(3, now)),
+        (cost(1_000), cost(100))
+    );
     assert_eq!(dispatch.excluded(now).nodes, BTreeSet::from([0]));
     dispatch.enqueue([(11, 0), (3, 4)]);
     assert_eq!(all_next(&mut dispatch, now), [(3, 4)]);

@@ -4,7 +4,9 @@ use crate::world::seeded;
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_plan::{
     Graph,
-    schedule::{LegAges, ExcludedLegs, ScheduleInput, Pair, Plan, Random, LegRanges, Schedule, Upkeep},
+    schedule::{
+        ExcludedLegs, LegAges, LegRanges, Pair, Plan, Random, Schedule, ScheduleInput, Upkeep,
+    },
 };
 use thalweg_units::Rate;
 
@@ -56,7 +58,8 @@ fn plan() -> Plan {
 }
 
 fn asked(plan: &mut Plan, graph: &Graph, facts: &Facts, excluded: &ExcludedLegs) -> Vec<Pair> {
-    let known = ScheduleInput { graph, excluded, age_s: Some(facts), rtt_s: None, ranges: Some(facts) };
+    let known =
+        ScheduleInput { graph, excluded, age_s: Some(facts), rtt_s: None, ranges: Some(facts) };
     plan.next(&known, &mut seeded(7))
 }
 

@@ -6,7 +6,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_plan::{
     Graph,
-    schedule::{LegAges, Biased, ExcludedLegs, ScheduleInput, Pair, Plan, Random, Schedule, Upkeep},
+    schedule::{
+        Biased, ExcludedLegs, LegAges, Pair, Plan, Random, Schedule, ScheduleInput, Upkeep,
+    },
 };
 
 const DAY: f64 = 24.0 * 3600.0;
@@ -25,7 +27,12 @@ impl LegAges for Ages {
     }
 }
 
-fn next(schedule: &mut dyn Schedule, graph: &Graph, ages: &Ages, excluded: &ExcludedLegs) -> Vec<Pair> {
+fn next(
+    schedule: &mut dyn Schedule,
+    graph: &Graph,
+    ages: &Ages,
+    excluded: &ExcludedLegs,
+) -> Vec<Pair> {
     let known = ScheduleInput { graph, excluded, age_s: Some(ages), rtt_s: None, ranges: None };
     // The first schedule of a plan draws anew each time.
     schedule.next(&known, &mut Xoshiro256PlusPlus::seed_from_u64(ages.now as u64))

@@ -11,7 +11,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeSet;
 use thalweg_plan::{
     Graph,
-    schedule::{ExcludedLegs, ScheduleInput, Pair, Schedule},
+    schedule::{ExcludedLegs, Pair, Schedule, ScheduleInput},
 };
 use thalweg_units::Rate;
 

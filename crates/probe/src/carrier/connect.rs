@@ -46,7 +46,9 @@ async fn open(
     let channel = channel.map_err(|why| why.to_string())?;
     let at = channel.get_ref().tcp().and_then(|tcp| tcp.peer_addr().ok());
     let at = at.ok_or("the member's address is not known")?.ip().to_canonical();
-    let endpoint = trains.endpoint_towards(at).ok_or("this node does not listen on any address of the member's address family")?;
+    let endpoint = trains
+        .endpoint_towards(at)
+        .ok_or("this node does not listen on any address of the member's address family")?;
     let opened = CarrierSession::open(channel, at, &endpoint, Arc::clone(partner) as _).await;
     opened.map_err(|why: SessionError| why.to_string())
 }

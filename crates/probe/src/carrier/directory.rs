@@ -28,7 +28,11 @@ struct Node {
 
 impl Directory {
     /// The partner at this address; `None` if it belongs to no other node, or there are too many partners.
-    pub(super) fn at(&mut self, address: Ipv6Addr, shared: &Arc<CarrierShared>) -> Option<Arc<Partner>> {
+    pub(super) fn at(
+        &mut self,
+        address: Ipv6Addr,
+        shared: &Arc<CarrierShared>,
+    ) -> Option<Arc<Partner>> {
         self.renew(shared);
         if let Some(known) = self.partners.get(&address) {
             return Some(Arc::clone(known));

@@ -13,6 +13,7 @@
 //! [`crate::trains::CarrierSession`]), which both ends then use. A packet from a member must have that member's address
 //! as its source, and be a reply or be for a port that is open to members (`filter`).
 
+mod boarding;
 mod connect;
 mod counts;
 mod datagrams;
@@ -20,7 +21,6 @@ mod directory;
 mod filter;
 mod partner;
 mod report;
-mod boarding;
 mod settings;
 mod shared;
 
@@ -31,7 +31,7 @@ pub use settings::CarrierSettings;
 pub use shared::PacketSink;
 
 use crate::trains::{RiderCarrier, Riders, Trains};
-use shared::{LocalEnd, CarrierShared, DeviceState};
+use shared::{CarrierShared, DeviceState, LocalEnd};
 use std::{
     future::Future,
     io,
@@ -42,7 +42,7 @@ use thalweg_base::log::{Event, Log};
 use thalweg_measure::riders::PacketHead;
 use thalweg_mesh::{
     Membership,
-    carrier_network::{OverlayLegs, Network, PREFIX},
+    carrier_network::{Network, OverlayLegs, PREFIX},
     member_dialer::MemberDialer,
 };
 use thalweg_net::{RideNetwork, Tun, TunSettings};

@@ -1,13 +1,13 @@
 //! A member to which packets are carried: its waiting packets, its riders and its sessions.
 
 use super::{
+    boarding::PartnerBoarding,
     counts::RiderCounts,
     datagrams::{pack, shorter},
     filter::{OpenPorts, Replies},
-    boarding::PartnerBoarding,
     shared::LocalEnd,
 };
-use crate::trains::{AttachGuard, Outlet, Riders, Boarding};
+use crate::trains::{AttachGuard, Boarding, Outlet, Riders};
 use std::{
     collections::VecDeque,
     io,

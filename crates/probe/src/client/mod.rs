@@ -5,7 +5,7 @@ mod node_session;
 pub use node_session::NodeSession;
 
 use crate::trains::messages::{
-    Arrival, Request, OpenRequest, Opened, Probes, ReceiveRequest, Report, Reply, SendRequest,
+    Arrival, OpenRequest, Opened, Probes, ReceiveRequest, Reply, Report, Request, SendRequest,
 };
 use anyhow::{Context as _, bail};
 use std::{
@@ -49,7 +49,9 @@ impl ProbeServiceClient {
     pub fn at(socket: &Path, to: &str) -> anyhow::Result<Self> {
         let to = to.parse()?;
         let stream = UnixStream::connect(socket);
-        let stream = stream.with_context(|| format!("cannot connect to the probe service at {}", socket.display()))?;
+        let stream = stream.with_context(|| {
+            format!("cannot connect to the probe service at {}", socket.display())
+        })?;
         stream.set_read_timeout(Some(PATIENCE))?;
         Ok(Self { lines: BufReader::new(stream), to })
     }
@@ -63,7 +65,8 @@ impl ProbeServiceClient {
     fn read_reply(&mut self) -> anyhow::Result<Reply> {
         let mut line = String::new();
         self.lines.read_line(&mut line).context("the probe service does not answer")?;
-        serde_json::from_str(&line).with_context(|| format!("the probe service sent an invalid answer: `{line}`"))
+        serde_json::from_str(&line)
+            .with_context(|| format!("the probe service sent an invalid answer: `{line}`"))
     }
 
     /// Opens a session to the member.
@@ -112,7 +115,9 @@ impl ProbeServiceClient {
         }
         match serde_json::from_str(&line)? {
             Reply::Probe(arrival) => Ok(Some(arrival)),
-            Reply::Missed(count) => bail!("{count} probes were lost because they arrived faster than they were read"),
+            Reply::Missed(count) => {
+                bail!("{count} probes were lost because they arrived faster than they were read")
+            }
             other => bail!("the probe service sent {other:?} instead of a probe"),
         }
     }
@@ -215,7 +220,10 @@ mod tests {
             "hidden_bytes":3,"carriers":1,"carried_bytes":9,"carried":[9,0],"bytes":3000,"dropped":2,"is_valid":true,"doubts":[]}}"#;
         let Ok(Reply::Report(told)) = serde_json::from_str(line) else { panic!("{line}") };
         let flight = told.flight();
-        assert_eq!((flight.sent_count(), flight.arrived_probes().count(), flight.dropped), (1, 1, 2));
+        assert_eq!(
+            (flight.sent_count(), flight.arrived_probes().count(), flight.dropped),
+            (1, 1, 2)
+        );
         assert_eq!((flight.tally.hidden_bytes, told.carried), (3, vec![9, 0]));
         assert!(matches!(serde_json::from_str(r#"{"error":"no"}"#), Ok(Reply::Error(_))));
         assert!(matches!(serde_json::from_str(r#"{"receiving":{}}"#), Ok(Reply::Receiving {})));

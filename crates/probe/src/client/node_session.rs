@@ -1,8 +1,8 @@
 //! Sends a tool's trains through the local node, so that packets of the host's programs ride in them.
 
-use super::{TrainOrder, ProbeServiceClient};
+use super::{ProbeServiceClient, TrainOrder};
 use crate::trains::{
-    TrainSender, SessionError, Direction,
+    Direction, SessionError, TrainSender,
     messages::{Opened, Report},
 };
 use std::time::Duration;
@@ -58,7 +58,8 @@ impl NodeSession {
 
     /// The calibrations of this host and the member's, against which trains are checked.
     fn hosts(&self) -> [Calibration; 2] {
-        let judged = |host: Calibration| if self.accepts_busy { host.accepting_busy() } else { host };
+        let judged =
+            |host: Calibration| if self.accepts_busy { host.accepting_busy() } else { host };
         self.opened.calibrations().map(judged)
     }
 
@@ -80,7 +81,11 @@ impl NodeSession {
     ///
     /// # Errors
     /// This host cannot send it truthfully, the node refuses to send it, or the node is gone.
-    pub fn send_and_report(&mut self, train: &Train, after: Duration) -> Result<Report, SessionError> {
+    pub fn send_and_report(
+        &mut self,
+        train: &Train,
+        after: Duration,
+    ) -> Result<Report, SessionError> {
         self.hosts()[0].check(train)?;
         let order =
             TrainOrder { train, after, header: &[], awaits: true, accepts_busy: self.accepts_busy };

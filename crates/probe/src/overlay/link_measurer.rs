@@ -3,7 +3,7 @@
 use super::probe::ProbeError;
 use crate::{
     prober::Prober,
-    trains::{Payer, Session, Trains, Direction, open, run},
+    trains::{Direction, Payer, Session, Trains, open, run},
 };
 use std::{collections::BTreeMap, future::pending, time::Duration};
 use thalweg_base::log::{Event, Log};
@@ -137,7 +137,11 @@ impl LinkMeasurer {
     }
 
     /// Measures the wanted links in turn until the future is dropped; passes all news to `report`.
-    pub async fn run(self, mut wanted: watch::Receiver<MeasurementRequests>, report: impl Fn(LinkNews)) {
+    pub async fn run(
+        self,
+        mut wanted: watch::Receiver<MeasurementRequests>,
+        report: impl Fn(LinkNews),
+    ) {
         let (mut last, mut open): (Option<Name>, Option<OpenSession>) = (None, None);
         let mut hidden = HiddenRates::new();
         loop {
@@ -219,8 +223,11 @@ impl LinkMeasurer {
             None => match self.open(to).await {
                 Ok(open) => open,
                 Err(why) => {
-                    let failed =
-                        if why.is_unreachable() { FailureCause::Unreachable } else { FailureCause::Other };
+                    let failed = if why.is_unreachable() {
+                        FailureCause::Unreachable
+                    } else {
+                        FailureCause::Other
+                    };
                     self.log_result(to, wish, began, &Err(why), 0);
                     return (Err(failed), None);
                 }
@@ -237,7 +244,10 @@ impl LinkMeasurer {
         hidden.insert(to.clone(), found.hidden.max(expected * HIDDEN_DECAY));
         let Finding { value, low, high, is_lower_bound, .. } = found;
         let to = to.clone();
-        (Ok(LinkMeasurement { to, wish, value, low, high, is_lower_bound, began, bytes }), Some(open))
+        (
+            Ok(LinkMeasurement { to, wish, value, low, high, is_lower_bound, began, bytes }),
+            Some(open),
+        )
     }
 
     async fn estimate(
@@ -287,7 +297,10 @@ impl LinkMeasurer {
 }
 
 /// The next link in turn.
-fn next_after(wanted: &MeasurementRequests, last: Option<&Name>) -> Option<(Name, MeasurementRequest)> {
+fn next_after(
+    wanted: &MeasurementRequests,
+    last: Option<&Name>,
+) -> Option<(Name, MeasurementRequest)> {
     let next = wanted.iter().find(|(name, _)| last.is_none_or(|last| *name > last));
     let next = next.or_else(|| wanted.first_key_value());
     next.map(|(name, wanted)| (name.clone(), *wanted))
@@ -296,7 +309,8 @@ fn next_after(wanted: &MeasurementRequests, last: Option<&Name>) -> Option<(Name
 /// Waits until the link's streams are in another state than this one. A link that is no longer wanted stays in its
 /// state.
 async fn superseded(wanted: &mut watch::Receiver<MeasurementRequests>, to: &Name, state: u64) {
-    let is_other = |wishes: &MeasurementRequests| wishes.get(to).is_some_and(|wanted| wanted.state != state);
+    let is_other =
+        |wishes: &MeasurementRequests| wishes.get(to).is_some_and(|wanted| wanted.state != state);
     if wanted.wait_for(is_other).await.is_err() {
         pending::<()>().await;
     }

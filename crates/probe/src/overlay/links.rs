@@ -6,7 +6,7 @@ use std::{
 };
 use thalweg_measure::{
     Bound,
-    overlay::{LinkMethod, LinkEstimate, Link},
+    overlay::{Link, LinkEstimate, LinkMethod},
 };
 use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::mesh::Name;
@@ -55,7 +55,8 @@ impl Links {
             seen.tcp = seen.tcp.max(known.high);
         }
         let is_bound = known.how == LinkMethod::Passive && known.bound == Bound::AtLeast;
-        let is_worse = is_bound && seen.known.is_some_and(|(_, other)| other.how != LinkMethod::Passive);
+        let is_worse =
+            is_bound && seen.known.is_some_and(|(_, other)| other.how != LinkMethod::Passive);
         if !is_worse {
             seen.known = Some((now, known));
         }

@@ -14,11 +14,14 @@
 mod counts;
 mod link_measurer;
 mod links;
-mod probe;
 mod overlay_budget;
+mod probe;
 
 pub use counts::OverlayCounts;
-pub use link_measurer::{LinkMeasurer, LinkNews, LinkMeasurerSettings, LinkMeasurement, MeasurementRequest, MeasurementKind, MeasurementRequests};
+pub use link_measurer::{
+    LinkMeasurement, LinkMeasurer, LinkMeasurerSettings, LinkNews, MeasurementKind,
+    MeasurementRequest, MeasurementRequests,
+};
 
 use crate::{
     prober::Prober,
@@ -26,14 +29,14 @@ use crate::{
 };
 use counts::MeasurementOutcome;
 use links::Links;
-use probe::{ProbeTask, ProbeError, probe};
 use overlay_budget::OverlayBudget;
+use probe::{ProbeError, ProbeTask, probe};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use thalweg_base::log::{Event, Log};
 use thalweg_measure::{
     Bound,
     estimators::Finding,
-    overlay::{LinkMethod, LinkEstimate, NextMeasurement, OverlaySettings, next_measurement},
+    overlay::{LinkEstimate, LinkMethod, NextMeasurement, OverlaySettings, next_measurement},
 };
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_units::ByteSize;
@@ -139,7 +142,9 @@ impl Overlay {
         let members = self.members();
         let asked = links.candidates(self.dialer.me(), &members, now);
         let all: Vec<_> = asked.iter().map(|(_, link)| *link).collect();
-        let Some(order) = next_measurement(&all, self.overlay_budget.left(), &self.run.core) else { return };
+        let Some(order) = next_measurement(&all, self.overlay_budget.left(), &self.run.core) else {
+            return;
+        };
         let Some((to, _)) = asked.get(order.link) else { return };
         if !self.is_calm().await {
             self.counts.count(MeasurementOutcome::Busy, 0);

@@ -1,7 +1,7 @@
 //! Measures one link once.
 
 use crate::trains::{
-    MeasureError, OpenError, Payer, Session, SessionError, Trains, Direction, open, run,
+    Direction, MeasureError, OpenError, Payer, Session, SessionError, Trains, open, run,
 };
 use std::time::Duration;
 use thalweg_measure::{
@@ -82,7 +82,10 @@ pub(super) async fn probe(
     (found, task.payer.spent())
 }
 
-async fn measure(session: &mut Session<Stream>, task: &ProbeTask<'_>) -> Result<Finding, ProbeError> {
+async fn measure(
+    session: &mut Session<Stream>,
+    task: &ProbeTask<'_>,
+) -> Result<Finding, ProbeError> {
     let [_, there] = session.calibrations();
     if !there.is_valid && !task.accepts_busy {
         return Err(ProbeError::Busy("the member's host is too busy to time probes".to_owned()));

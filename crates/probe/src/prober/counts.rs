@@ -94,8 +94,16 @@ struct ProbeBudgetMetrics(Arc<ProbeBudget>);
 impl Collector for ProbeBudgetMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         for (name, help, value) in [
-            ("thalweg_measure_bytes_left", "Bytes for measurements that are left today", self.0.left()),
-            ("thalweg_measure_bytes_per_day", "Limit of bytes for measurements per day", self.0.per_day()),
+            (
+                "thalweg_measure_bytes_left",
+                "Bytes for measurements that are left today",
+                self.0.left(),
+            ),
+            (
+                "thalweg_measure_bytes_per_day",
+                "Limit of bytes for measurements per day",
+                self.0.per_day(),
+            ),
         ] {
             let gauge = ConstGauge::new(i64::try_from(value.as_bytes()).unwrap_or(i64::MAX));
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;

@@ -14,17 +14,17 @@
 
 mod counts;
 mod flow;
-mod saved_count;
 mod load;
+mod log_limiter;
 mod meter;
 mod orders;
 mod outbox;
 mod pace;
-mod report_batch;
 mod probe_budget;
-mod log_limiter;
 mod receive;
+mod report_batch;
 mod reporter;
+mod saved_count;
 mod send;
 mod used_orders;
 
@@ -34,11 +34,11 @@ pub use probe_budget::ProbeBudget;
 use crate::overlay::OverlayCounts;
 use counts::FlowCounts;
 use futures_util::future::BoxFuture;
+use log_limiter::LogLimiter;
 use orders::Orders;
 use outbox::Outbox;
 use pace::Pace;
 use prometheus_client::registry::Registry;
-use log_limiter::LogLimiter;
 use reporter::Reporter;
 use std::{
     collections::BTreeMap,
@@ -56,7 +56,7 @@ use thalweg_mesh::{Membership, MeshPeer, OracleClient, service::MemberService};
 use thalweg_net::{
     Ed25519, PrivateKey,
     channel::{Channel, Connector},
-    legs::{Legs, LegEstimate},
+    legs::{LegEstimate, Legs},
 };
 use thalweg_units::{ByteSize, NodeId, Rate};
 use thalweg_wire::{
@@ -196,7 +196,15 @@ impl Prober {
     pub(crate) fn report_probe(&self, to: Name, found: &Finding, bytes: u64) {
         let [low_bps, high_bps] = [found.low, found.high].map(|end| end.clamp(0.0, MOST_BPS));
         let (at_least, age) = (found.is_lower_bound, Duration::ZERO);
-        self.0.outbox.add_finding(TrainReport { id: 0, to, low_bps, high_bps, at_least, bytes, age });
+        self.0.outbox.add_finding(TrainReport {
+            id: 0,
+            to,
+            low_bps,
+            high_bps,
+            at_least,
+            bytes,
+            age,
+        });
     }
 
     /// Shows the overlay's counters with this prober's; only the first call has an effect.
@@ -242,7 +250,8 @@ impl ProberShared {
         peer: &MeshPeer,
     ) -> io::Result<FlowEnd> {
         let heard = self.hearing.enter(peer.key());
-        let _heard = heard.ok_or_else(|| io::Error::other("too many measurement channels at a time"))?;
+        let _heard =
+            heard.ok_or_else(|| io::Error::other("too many measurement channels at a time"))?;
         let hello = receive::hello(&mut channel).await?;
         match self.admit(&hello, peer) {
             Ok((ticket, limits, _place)) => {

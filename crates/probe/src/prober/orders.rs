@@ -22,7 +22,7 @@ use thalweg_net::{
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::{
     Member, Name,
-    measure::{OrderReport, MOST_BPS, Order, Outcome},
+    measure::{MOST_BPS, Order, OrderReport, Outcome},
     measure_flow::{Hello, Limits, MAX_MESSAGE, Refusal},
     measure_ticket::Ticket,
 };
@@ -113,7 +113,13 @@ impl Orders<'_> {
     /// Tells the overlay, if there is one, the rate that TCP reached, as for a member's own transfer.
     fn tell_overlay(&self, to: &Name, outcome: &Outcome) {
         if let Outcome::Measured { bps, at_least, bytes, age, .. } = *outcome {
-            _ = self.shared.transfers.send(LegEstimate { to: to.clone(), bps, at_least, bytes, age });
+            _ = self.shared.transfers.send(LegEstimate {
+                to: to.clone(),
+                bps,
+                at_least,
+                bytes,
+                age,
+            });
         }
     }
 
@@ -162,7 +168,9 @@ impl Orders<'_> {
                 self.shared.probe_budget.charge(key, sent.bytes);
                 self.outcome_of(order, &sent)
             }
-            Err(send::SendFailure { why: send::FlowError::Refused(Refusal::Busy), .. }) => Outcome::Busy,
+            Err(send::SendFailure { why: send::FlowError::Refused(Refusal::Busy), .. }) => {
+                Outcome::Busy
+            }
             Err(error) => {
                 self.shared.probe_budget.charge(key, error.bytes);
                 failed(&error.to_string(), error.bytes)
@@ -264,7 +272,9 @@ fn with_outcome(event: Event, outcome: &Outcome) -> Event {
             .with_number("took_ms", took.as_millis())
             .with("steady", steady)
             .with("at_least", at_least),
-        Outcome::Busy => event.with("why", "this node or the member is busy with another measurement"),
+        Outcome::Busy => {
+            event.with("why", "this node or the member is busy with another measurement")
+        }
         Outcome::Failed { why, is_down, bytes } => {
             event.with("why", why).with("down", is_down).with_number("bytes", *bytes)
         }
@@ -300,7 +310,9 @@ fn options(control: Option<&str>) -> Result<SocketOptions, Unreached> {
     let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b);
     let is_name = |c: &&str| (1..=CONTROL_BYTES).contains(&c.len()) && c.bytes().all(letter);
     if control.is_some_and(|c| !is_name(&c)) {
-        return Err(Unreached::Here("the congestion control in the order is not a valid name".into()));
+        return Err(Unreached::Here(
+            "the congestion control in the order is not a valid name".into(),
+        ));
     }
     let congestion = control.map(str::to_owned);
     Ok(SocketOptions { congestion, ..SocketOptions::default() })

@@ -10,7 +10,7 @@ use std::{
 };
 use thalweg_wire::mesh::{
     Name,
-    measure::{OrderReport, TrainReport, ReceivedReport, PassiveReport},
+    measure::{OrderReport, PassiveReport, ReceivedReport, TrainReport},
     measure_flow::Verdict,
 };
 use tokio::{sync::Notify, time::Instant};

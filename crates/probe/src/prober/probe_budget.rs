@@ -187,7 +187,8 @@ mod tests {
             fs::write(&file, text).unwrap();
             let (tell, told) = std::sync::mpsc::sync_channel(64);
             let failed = move |e: io::Error| tell.send(e.to_string()).unwrap();
-            let probe_budget = ProbeBudget::with_file(Arc::new(Budget::new()), MOST, file.clone(), failed);
+            let probe_budget =
+                ProbeBudget::with_file(Arc::new(Budget::new()), MOST, file.clone(), failed);
             assert_eq!(probe_budget.left(), MOST);
             let told = told.recv().unwrap();
             assert!(told.contains("measured") && told.contains("restarts at zero"), "{told}");

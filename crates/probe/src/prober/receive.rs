@@ -11,7 +11,7 @@ use thalweg_net::{TcpInfo, channel::Channel};
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::{
     GO, GO_ACK,
-    measure_flow::{Answer, Hello, Limits, Message, Refusal, ReceiverMessage, Verdict},
+    measure_flow::{Answer, Hello, Limits, Message, ReceiverMessage, Refusal, Verdict},
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -66,7 +66,10 @@ pub(super) async fn accept(
     });
     match acknowledged.await? {
         GO_ACK => channel.into_clear(),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the sender sent another byte instead of GO-ACK")),
+        _ => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the sender sent another byte instead of GO-ACK",
+        )),
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::fmt;
 use thalweg_wire::mesh::measure::{
-    OrderReport, Load, MOST_BYTES, MOST_ENTRIES, Outcome, TrainReport, ReceivedReport, Reports, PassiveReport,
+    Load, MOST_BYTES, MOST_ENTRIES, OrderReport, Outcome, PassiveReport, ReceivedReport, Reports,
+    TrainReport,
 };
 use tokio::time::Instant;
 
@@ -75,7 +76,9 @@ impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Done(done) => write!(f, "order {} (this node is the sender)", done.id),
-            Self::Received(received) => write!(f, "order {} (this node is the receiver)", received.id),
+            Self::Received(received) => {
+                write!(f, "order {} (this node is the receiver)", received.id)
+            }
             Self::Passive(watched) => write!(f, "transfers {} to {}", watched.from, watched.to),
             Self::Probed(probed) => write!(f, "trains to {}", probed.to),
             Self::Load(_) => f.write_str("the relay's load"),

@@ -19,7 +19,7 @@ use thalweg_base::timeout::within;
 use thalweg_measure::bulk::BulkResult;
 use thalweg_net::{Cause, TcpInfo, channel::Channel, cut_over};
 use thalweg_wire::mesh::measure_flow::{
-    Answer, Hello, Limits, Message as _, Refusal, ReceiverMessage, Verdict,
+    Answer, Hello, Limits, Message as _, ReceiverMessage, Refusal, Verdict,
 };
 use thiserror::Error;
 use tokio::{

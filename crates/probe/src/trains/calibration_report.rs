@@ -48,9 +48,17 @@ impl Collector for CalibrationMetrics {
         let Some((_, host)) = self.0.known() else { return Ok(()) };
         let [half, most] = host.gap_error.map(|error| error.as_secs_f64());
         for (name, help, value) in [
-            ("valid", "Whether the host was idle enough when it was calibrated", f64::from(host.is_valid)),
+            (
+                "valid",
+                "Whether the host was idle enough when it was calibrated",
+                f64::from(host.is_valid),
+            ),
             ("gap_error_median_seconds", "Median timing error of the gaps between probes", half),
-            ("gap_error_p99_seconds", "99th percentile of the timing error of the gaps between probes", most),
+            (
+                "gap_error_p99_seconds",
+                "99th percentile of the timing error of the gaps between probes",
+                most,
+            ),
             (
                 "shortest_gap_seconds",
                 "Shortest gap between probes that this host keeps accurately",
@@ -85,7 +93,10 @@ mod tests {
         let (mut registry, mut text) = (Registry::default(), String::new());
         trains.register(&mut registry);
         encode(&mut text, &registry).unwrap();
-        assert!(trains.calibration_report().is_null() && !text.contains("thalweg_trains"), "{text}");
+        assert!(
+            trains.calibration_report().is_null() && !text.contains("thalweg_trains"),
+            "{text}"
+        );
         let us = Duration::from_micros;
         trains.set_calibration(Calibration {
             send_latency: us(4),

@@ -13,14 +13,14 @@
 //! and must not direct traffic to a third host.
 
 mod calibrate;
+mod calibration_report;
 mod carrier_session;
 mod departed_train;
 mod endpoint;
 mod error;
-mod probe_sender;
 mod opening;
 mod payer;
-mod calibration_report;
+mod probe_sender;
 mod riders;
 mod run;
 mod serve;
@@ -30,12 +30,12 @@ mod session;
 pub use calibrate::calibrate;
 pub use carrier_session::CarrierSession;
 pub use departed_train::DepartedTrain;
-pub use endpoint::{ReceivedProbe, Endpoint, DropReason};
+pub use endpoint::{DropReason, Endpoint, ReceivedProbe};
 pub use error::SessionError;
 pub use opening::{OpenError, open};
 pub use payer::Payer;
-pub use riders::{AttachGuard, RiderCarrier, Outlet, Riders, Boarding};
-pub use run::{Cost, TrainEvent, TrainSender, MeasureError, Measured, Direction, run};
+pub use riders::{AttachGuard, Boarding, Outlet, RiderCarrier, Riders};
+pub use run::{Cost, Direction, MeasureError, Measured, TrainEvent, TrainSender, run};
 pub use serve::Trains;
 pub use service::{ProbeService, messages};
 pub use session::{Session, Terms};

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_measure::{
-    estimators::{Estimator, Finding, Progress, Step, EstimatorError},
+    estimators::{Estimator, EstimatorError, Finding, Progress, Step},
     train::{Doubt, Flight, Punctuality, Train},
 };
 use thiserror::Error;

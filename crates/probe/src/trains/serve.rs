@@ -4,8 +4,8 @@ use super::{
     calibrate, carrier_session,
     endpoint::{Endpoint, NoReturnAddress, SessionEntry},
     error::SessionError,
-    probe_sender::{OutgoingTrain, ProbeSender},
     payer::ArrivalCharge,
+    probe_sender::{OutgoingTrain, ProbeSender},
     riders::{AttachGuard, RiderCarrier, Riders},
     session::{big_enough, can, secrets},
 };
@@ -24,7 +24,7 @@ use thalweg_base::{
     message,
     peer_slots::PeerSlots,
 };
-use thalweg_measure::train::{Calibration, PacingError, MAX_PROBES, Probe, Train};
+use thalweg_measure::train::{Calibration, MAX_PROBES, PacingError, Probe, Train};
 use thalweg_mesh::{MeshPeer, service::MemberService};
 use thalweg_net::{
     channel::Channel,
@@ -32,7 +32,7 @@ use thalweg_net::{
 };
 use thalweg_units::{NodeId, Rate, Time};
 use thalweg_wire::mesh::Name;
-use thalweg_wire::probe::{Ask, MAX_MESSAGE, NO_TRAIN, PlannedProbe, Refusal, NodeReply};
+use thalweg_wire::probe::{Ask, MAX_MESSAGE, NO_TRAIN, NodeReply, PlannedProbe, Refusal};
 use tokio::{
     net::TcpStream,
     sync::{Semaphore, SemaphorePermit},
@@ -318,7 +318,8 @@ impl TrainsShared {
         // The client's port is unknown before its first datagram; nothing is sent before.
         let to = SocketAddr::new(address, 0);
         let sender = ProbeSender { socket, to, sealer, riders: None };
-        let (incoming, probe_budget) = (Arc::clone(&place.incoming), Arc::clone(&self.probe_budget));
+        let (incoming, probe_budget) =
+            (Arc::clone(&place.incoming), Arc::clone(&self.probe_budget));
         let bill = ArrivalCharge { incoming, probe_budget, from: peer.key() };
         Ok(Ok((ServedSession { place, sender, attached: None, bill }, port)))
     }
@@ -345,7 +346,8 @@ impl TrainsShared {
             },
         };
         let port = opened.place.endpoint.local_addr()?.port();
-        opened.attached = Some(carrier_session::attach(&mut opened.sender, &opened.place, riders, epoch));
+        opened.attached =
+            Some(carrier_session::attach(&mut opened.sender, &opened.place, riders, epoch));
         let session = open.insert(opened).place.number;
         Ok(Ok(NodeReply::Carrying { session, port, epoch: own }))
     }

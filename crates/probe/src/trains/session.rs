@@ -5,8 +5,8 @@ use super::{
     departed_train::{self, DepartedTrain},
     endpoint::{Endpoint, SessionEntry},
     error::SessionError,
-    probe_sender::{OutgoingTrain, ProbeSender},
     payer::Payer,
+    probe_sender::{OutgoingTrain, ProbeSender},
     riders::{AttachGuard, Riders},
     run,
 };
@@ -26,7 +26,9 @@ use thalweg_net::{
     probe::{Opener, SECRET, Sealer, now, too_long},
 };
 use thalweg_units::{Rate, Time};
-use thalweg_wire::probe::{Ask, Capabilities, LABEL, MAX_MESSAGE, NO_TRAIN, Payload, PlannedProbe, NodeReply};
+use thalweg_wire::probe::{
+    Ask, Capabilities, LABEL, MAX_MESSAGE, NO_TRAIN, NodeReply, Payload, PlannedProbe,
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
     task::spawn_blocking,
@@ -166,7 +168,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         let epoch = riders.epoch();
         match ask(&mut self.channel, &Ask::Carry { epoch }, PATIENCE).await? {
             NodeReply::Carrying { epoch, .. } => {
-                self.attached = Some(carrier_session::attach(&mut self.sender, &self.entry, riders, epoch));
+                self.attached =
+                    Some(carrier_session::attach(&mut self.sender, &self.entry, riders, epoch));
                 Ok(())
             }
             _ => Err(SessionError::Protocol("unexpected type of answer")),
@@ -244,7 +247,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
     ///
     /// # Errors
     /// [`SessionError::Mtu`] of the first size if none arrives.
-    pub async fn fitting(&mut self, way: run::Direction, sizes: &[u16]) -> Result<u16, SessionError> {
+    pub async fn fitting(
+        &mut self,
+        way: run::Direction,
+        sizes: &[u16],
+    ) -> Result<u16, SessionError> {
         let gap = Duration::ZERO;
         for size in sizes {
             let probe = Probe { size: *size, header: 0, gap, may_carry: false };
@@ -318,8 +325,10 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
             Some(payer) => Some(payer.turn(&train).await?),
             None => None,
         };
-        let sent_train =
-            self.sender.send_train(OutgoingTrain { number, train, headers, at }, self.wait()).await?;
+        let sent_train = self
+            .sender
+            .send_train(OutgoingTrain { number, train, headers, at }, self.wait())
+            .await?;
         if sent_train.sent.iter().all(Option::is_none) {
             return Err(unsent(sent_train.failed, size, self.overhead()));
         }
@@ -383,7 +392,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
             true => self.entry.arrivals(number, probes, LATEST).await,
             false => (vec![None; probes], 0),
         };
-        departed_train::flight(departed_train::from_member_report(sent, train.duration()), arrivals, probes)
+        departed_train::flight(
+            departed_train::from_member_report(sent, train.duration()),
+            arrivals,
+            probes,
+        )
     }
 
     /// Closes the session in order.
@@ -411,7 +424,9 @@ pub(super) async fn show<IO: AsyncRead + AsyncWrite + Unpin>(
     let wait = LATEST.as_millis() as u16;
     let asked = Ask::Arrivals { train: NO_TRAIN, probes: 1, wait };
     match ask(channel, &asked, PATIENCE).await? {
-        NodeReply::Arrivals { arrived, .. } if arrived.first().is_some_and(Option::is_some) => Ok(()),
+        NodeReply::Arrivals { arrived, .. } if arrived.first().is_some_and(Option::is_some) => {
+            Ok(())
+        }
         NodeReply::Arrivals { .. } => Err(SessionError::Shut(sender.to.ip(), sender.to.port())),
         _ => Err(SessionError::Protocol("unexpected type of answer")),
     }

@@ -31,7 +31,9 @@ use thalweg_base::{
     budget::Budget,
     job::{Event, EventSink},
 };
-use thalweg_get::{GetFailed, IdleConnections, Outcome, Output, Request, Stop, Target, HttpSettings, get};
+use thalweg_get::{
+    GetFailed, HttpSettings, IdleConnections, Outcome, Output, Request, Stop, Target, get,
+};
 use thalweg_part::{Batch, Publisher};
 use thalweg_paths::chooser::{Candidates, Content, PathReport};
 use thalweg_paths::url::HttpUrl;

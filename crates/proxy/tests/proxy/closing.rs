@@ -59,7 +59,8 @@ async fn connections_that_take_too_long_to_drain_are_reset() {
         drain: std::time::Duration::from_millis(100),
         ..thalweg_proxy::ProxyConfig::new("127.0.0.1:0".parse().unwrap())
     };
-    let chooser = thalweg_paths::history_chooser::HistoryChooser::new(Box::new(|_| Vec::new()), None);
+    let chooser =
+        thalweg_paths::history_chooser::HistoryChooser::new(Box::new(|_| Vec::new()), None);
     let scene = Scene::with(config, std::sync::Arc::new(chooser)).await;
     let origin = Origin::new().await;
     let mut program = scene.program().await;

@@ -6,7 +6,7 @@ use socket2::SockRef;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use thalweg_net::{DialOptions, Dialer, SocketOptions};
 use thalweg_paths::history_chooser::HistoryChooser;
-use thalweg_proxy::{RedirectSource, Proxy, ProxyConfig};
+use thalweg_proxy::{Proxy, ProxyConfig, RedirectSource};
 use thalweg_wire::socks5::encode_connect;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -27,7 +27,8 @@ enum AfterAnswer {
     Resets,
 }
 
-const ALL: [AfterAnswer; 4] = [AfterAnswer::ReadsOn, AfterAnswer::HalfCloses, AfterAnswer::Closes, AfterAnswer::Resets];
+const ALL: [AfterAnswer; 4] =
+    [AfterAnswer::ReadsOn, AfterAnswer::HalfCloses, AfterAnswer::Closes, AfterAnswer::Resets];
 
 /// How the content is framed.
 #[derive(Clone, Copy, Debug)]

@@ -2,14 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
-mod early_answers;
+mod authentication;
 mod closing;
+mod early_answers;
 mod expectations;
 mod fields;
 mod framing;
-mod slow_path;
 mod proxy_pages;
-mod authentication;
+mod races;
 mod refusals;
 mod revocation;
 mod scene;
@@ -17,9 +17,9 @@ mod scene;
 #[path = "../../../get/tests/get/server.rs"]
 mod server;
 mod silence;
+mod slow_path;
 mod smuggling;
 mod socks;
 mod split;
 mod targets;
 mod tunnels;
-mod races;

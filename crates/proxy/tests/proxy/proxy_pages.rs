@@ -34,7 +34,8 @@ async fn the_pac_file_names_this_proxy() {
 #[tokio::test]
 async fn it_listens_and_forwards_by_ipv6() {
     let config = thalweg_proxy::ProxyConfig::new("[::1]:0".parse().unwrap());
-    let chooser = thalweg_paths::history_chooser::HistoryChooser::new(Box::new(|_| Vec::new()), None);
+    let chooser =
+        thalweg_paths::history_chooser::HistoryChooser::new(Box::new(|_| Vec::new()), None);
     let scene = Scene::with(config, std::sync::Arc::new(chooser)).await;
     let (_, pac) = ask(&scene, "GET /proxy.pac HTTP/1.1\r\nHost: {at}\r\n\r\n").await;
     assert!(pac.contains(&format!("PROXY [::1]:{}; ", scene.at.port())), "{pac}");

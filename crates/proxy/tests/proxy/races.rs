@@ -12,7 +12,7 @@ use std::{
 use thalweg_base::log::Log;
 use thalweg_net::Route;
 use thalweg_paths::{
-    chooser::{Candidates, PathRace, Content, PathChooser, PathReport, PathAttempt},
+    chooser::{Candidates, Content, PathAttempt, PathChooser, PathRace, PathReport},
     url::HttpUrl,
 };
 use thalweg_proxy::ProxyEvent;

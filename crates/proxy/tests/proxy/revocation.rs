@@ -1,8 +1,8 @@
 //! Relays that are revoked while they carry something.
 
 use crate::{
-    scene::{Origin, Peer, Scene, ok, status, text},
     races::{FixedChooser, direct, relay, way},
+    scene::{Origin, Peer, Scene, ok, status, text},
 };
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 use thalweg_proxy::ProxyEvent;

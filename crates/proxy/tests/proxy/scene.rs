@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 use thalweg_net::{DialOptions, Dialer, SocketOptions};
-use thalweg_paths::{history_chooser::HistoryChooser, chooser::PathChooser};
+use thalweg_paths::{chooser::PathChooser, history_chooser::HistoryChooser};
 use thalweg_proxy::{Proxy, ProxyConfig, ProxyEvent, ProxySink, Reviewer, Summary};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},

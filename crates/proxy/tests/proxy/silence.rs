@@ -1,9 +1,9 @@
 //! Relays that fall silent without closing anything.
 
 use crate::{
-    slow_path::SlowPath,
-    scene::{Origin, Scene, ok, text},
     races::{FixedChooser, direct, way},
+    scene::{Origin, Scene, ok, text},
+    slow_path::SlowPath,
 };
 use std::sync::Arc;
 

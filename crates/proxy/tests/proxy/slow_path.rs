@@ -90,7 +90,12 @@ async fn serve(how: Arc<SlowPathSettings>, mut tcp: TcpStream) {
     );
 }
 
-async fn pass(how: &SlowPathSettings, mut from: OwnedReadHalf, mut to: OwnedWriteHalf, rate: Option<u64>) {
+async fn pass(
+    how: &SlowPathSettings,
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    rate: Option<u64>,
+) {
     let (mut piece, mut due) = (vec![0; 16 << 10], Instant::now());
     while let Ok(n @ 1..) = from.read(&mut piece).await {
         if how.silent.load(Relaxed) {

@@ -1,10 +1,10 @@
 //! Large objects in ranges over several paths.
 
 use crate::{
-    slow_path::SlowPath,
+    races::{FixedChooser, direct, relay, way},
     scene::{Scene, field, status},
     server::{Server, Step, Version},
-    races::{FixedChooser, direct, relay, way},
+    slow_path::SlowPath,
 };
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -32,7 +32,8 @@ impl Stage {
         let mut tasks = JoinSet::new();
         let at = relay(&mut tasks).await;
         let ways = vec![direct(0), way("fra", at, 600_000)];
-        let scene = Scene::choosing(Arc::new(FixedChooser { ways, ..FixedChooser::default() })).await;
+        let scene =
+            Scene::choosing(Arc::new(FixedChooser { ways, ..FixedChooser::default() })).await;
         Self { scene, server, version, _tasks: tasks }
     }
 

@@ -1,7 +1,7 @@
 //! `CONNECT`, and upgraded connections.
 
 use crate::scene::{Origin, Scene, field, soon, status, text};
-use thalweg_proxy::{TunnelKind, ProxyEvent};
+use thalweg_proxy::{ProxyEvent, TunnelKind};
 use tokio::io::AsyncWriteExt as _;
 
 #[tokio::test]
@@ -84,7 +84,8 @@ async fn a_websocket_is_carried_with_the_bytes_that_follow_the_heads() {
     program.end().await;
     let (summary, events) = scene.end().await;
     assert_eq!(summary.tunnels, 1);
-    let upgrade = |e: &ProxyEvent| matches!(e, ProxyEvent::Tunnel { kind: TunnelKind::Upgrade, .. });
+    let upgrade =
+        |e: &ProxyEvent| matches!(e, ProxyEvent::Tunnel { kind: TunnelKind::Upgrade, .. });
     assert!(events.iter().any(upgrade), "{events:?}");
 }
 

@@ -6,7 +6,7 @@ use super::{
         denial::Denial,
         handshake::{Handshake, NOWHERE},
         metrics::{self, Outcome},
-        quota::{OverQuota, AdmittedConnection, today},
+        quota::{AdmittedConnection, OverQuota, today},
         session::leg_options,
     },
     AllowedAddress, Gate, Shared,
@@ -108,7 +108,9 @@ fn label_end(ended: Result<(), MemberSessionEnd>) -> (Outcome, Event) {
     };
     match ended {
         Ok(()) => event(Outcome::Closed),
-        Err(MemberSessionEnd::Revoked | MemberSessionEnd::Broken(Stopped::Cut)) => event(Outcome::Revoked),
+        Err(MemberSessionEnd::Revoked | MemberSessionEnd::Broken(Stopped::Cut)) => {
+            event(Outcome::Revoked)
+        }
         Err(MemberSessionEnd::Refused(why)) => {
             let (outcome, event) = with(Outcome::Refused, &why);
             (outcome, event.with("reason", why.reason()))
@@ -168,7 +170,11 @@ fn reset_when_dropped(tcp: &TcpStream, yes: bool) {
 }
 
 /// Takes a slot among all sessions and one of the peer's. Silent channels take slots too.
-fn take_slot(shared: &Shared, peer: &MeshPeer, record: &MemberSessionRecord) -> Result<Slot, Refusal> {
+fn take_slot(
+    shared: &Shared,
+    peer: &MeshPeer,
+    record: &MemberSessionRecord,
+) -> Result<Slot, Refusal> {
     let slot = Arc::clone(&shared.slots).try_acquire_owned();
     let _among_all = slot.map_err(|_| Refusal::Full)?;
     let roster = shared.membership.current().ok_or(Denial::NotMember)?;

@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 use std::ops::{Add, AddAssign};
-use thalweg_plan::tree::{Storage, Layout};
+use thalweg_plan::tree::{Layout, Storage};
 use thalweg_units::ByteSize;
 
 /// A TLS record around a message (RFC 8446 §5.2), B.

@@ -3,7 +3,7 @@
 use crate::random::{self, Stream};
 use thalweg_plan::{
     Graph,
-    tree::{Host, Storage, Overlay},
+    tree::{Host, Overlay, Storage},
 };
 use thalweg_units::{ByteSize, Rate};
 

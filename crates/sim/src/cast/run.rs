@@ -5,7 +5,7 @@ use crate::{random, stats};
 use serde::Serialize;
 use std::time::Duration;
 use thalweg_plan::tree::{
-    EFFORT, Storage, Overlay, Tree,
+    EFFORT, Overlay, Storage, Tree,
     delivery::{Delivery, NodeProgress},
     depth::ChainLoss,
 };

@@ -20,7 +20,7 @@ use crate::matrix::Matrix;
 use thalweg_plan::{
     Graph,
     ranking::{ROBUST_MOST_GAIN, Ranking},
-    schedule::{Pair, LegRtts},
+    schedule::{LegRtts, Pair},
 };
 
 /// The ranking that the oracle uses by default; here both ends vouch for each leg.

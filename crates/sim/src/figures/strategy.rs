@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 use thalweg_plan::{
     Graph,
     adaptive::{AdaptiveRelays, Draw},
-    assignment::{Assigner, Client, RelayLoad, RelayExperience},
+    assignment::{Assigner, Client, RelayExperience, RelayLoad},
     ranking::Ranking,
 };
 use thalweg_units::Rate;

@@ -8,7 +8,7 @@ use super::{
 use anyhow::Context as _;
 use std::{fmt::Write as _, process::ExitCode};
 use thalweg_mesh::carrier_network::Network;
-use thalweg_probe::carrier::{CarrierReport, RiderCounts, PartnerReport};
+use thalweg_probe::carrier::{CarrierReport, PartnerReport, RiderCounts};
 use thalweg_wire::{Signer as _, mesh::Name};
 
 const HELP: &str = "\
@@ -111,11 +111,18 @@ fn text(report: &CarrierReport) -> String {
 }
 
 fn counted_lines(counts: &RiderCounts) -> String {
-    let RiderCounts { sent_packets, sent_bytes, ridden_packets, ridden_fragments, ridden_bytes, .. } =
-        counts;
+    let RiderCounts {
+        sent_packets,
+        sent_bytes,
+        ridden_packets,
+        ridden_fragments,
+        ridden_bytes,
+        ..
+    } = counts;
     let RiderCounts { carrying_probes, own_datagrams, timed_out_packets, .. } = counts;
-    let RiderCounts { received_packets, received_bytes, refused_fragments, expired_packets, .. } =
-        counts;
+    let RiderCounts {
+        received_packets, received_bytes, refused_fragments, expired_packets, ..
+    } = counts;
     let lost = counts.dropped_packets + counts.strange_packets + counts.unasked_packets;
     format!(
         "sent     {}, {}; {own_datagrams} datagrams without a probe, {timed_out_packets} of them \

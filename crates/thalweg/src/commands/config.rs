@@ -60,7 +60,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 fn check(given: Option<&Path>) -> anyhow::Result<String> {
     let Some(file) = config_file(given) else {
         return Ok("there is no settings file (neither XDG_CONFIG_HOME nor HOME is set): the \
-                   defaults apply\n".to_owned());
+                   defaults apply\n"
+            .to_owned());
     };
     if given.is_none() && !file.try_exists().unwrap_or(true) {
         return Ok(format!("{} does not exist: the defaults apply\n", file.display()));

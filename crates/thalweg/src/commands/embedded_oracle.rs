@@ -5,14 +5,14 @@ use prometheus_client::registry::Registry;
 use std::{fs, io, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc};
 use thalweg_base::log::{Event, Log};
 use thalweg_mesh::{
-    RosterWriter, Membership, RosterError, State,
+    Membership, RosterError, RosterWriter, State,
     service::{ApiService, Caller, Control},
 };
 use thalweg_net::channel::{Channel, Protocol};
 use thalweg_node::config::{OracleMeasureSection, OracleSection, ScheduleName};
 use thalweg_oracle::{
     Caller as Asker, Config, Database, Event as Happened, MeasureConfig, Oracle, OracleError,
-    OracleMetrics, ScheduleKind, Pace, Server,
+    OracleMetrics, Pace, ScheduleKind, Server,
 };
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::{
@@ -72,7 +72,8 @@ impl EmbeddedOracle {
     /// Passes each published roster to this node itself, as long as the oracle runs.
     pub async fn feed(self, membership: Membership, log: Log) {
         let refused = move |e: RosterError| log.put(Event::new("roster_refused").with("why", e));
-        let (mut rosters, keeper) = (self.0.roster(), RosterWriter::start(membership, refused.clone()));
+        let (mut rosters, keeper) =
+            (self.0.roster(), RosterWriter::start(membership, refused.clone()));
         loop {
             let signed = rosters.borrow_and_update().clone();
             // The roster is in force when this returns; another thread waits for the disk.

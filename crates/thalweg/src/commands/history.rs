@@ -1,8 +1,8 @@
 //! `thalweg history`: shows, lifts and clears what downloads remember of paths and relays.
 
 use super::{
-    host::StateDir,
     history_file,
+    host::StateDir,
     text::{aligned, rough, say},
 };
 use anyhow::{Context as _, bail};
@@ -15,7 +15,7 @@ use std::{
 };
 use thalweg_console::note;
 use thalweg_paths::detours::Detours;
-use thalweg_paths::history::{Bound, History, QuarantinedRelay, HistoryEntry};
+use thalweg_paths::history::{Bound, History, HistoryEntry, QuarantinedRelay};
 use thalweg_units::{WallTime, likeness};
 
 const HELP: &str = "\

@@ -1,9 +1,9 @@
 //! `thalweg mesh init`: founds a mesh, with this host as its oracle and first node.
 
 use super::{
+    embedded_oracle::database,
     host::{self, StateDir},
     hostname,
-    embedded_oracle::database,
     text::{next_steps, say},
 };
 use anyhow::{Context as _, bail};

@@ -9,7 +9,7 @@ use serde_json::json;
 use std::{io, process::ExitCode};
 use thalweg_base::clock::WallClock;
 use thalweg_console::note;
-use thalweg_mesh::{JoinError, JoinResult, OracleError, State, JoinOptions, join};
+use thalweg_mesh::{JoinError, JoinOptions, JoinResult, OracleError, State, join};
 use thalweg_wire::{
     Destination,
     mesh::{Name, Role, Token},

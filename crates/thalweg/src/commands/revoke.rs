@@ -83,8 +83,13 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let request = RevokeRequest { member: args.member.clone() };
         let reply = control.revoke(request).await.map_err(host::api_error)?;
         // The member is revoked even if it is unknown which nodes have confirmed.
-        let confirmed =
-            wait_for_confirmations(&*control, &members_without_daemon(&state), reply.version, args.wait).await;
+        let confirmed = wait_for_confirmations(
+            &*control,
+            &members_without_daemon(&state),
+            reply.version,
+            args.wait,
+        )
+        .await;
         if let Err(e) = &confirmed {
             note!("thalweg: cannot determine which nodes have confirmed: {e:#}");
         }
@@ -121,7 +126,11 @@ async fn wait_for_confirmations(
     }
 }
 
-fn print(reply: &RevokeReply, confirmed: Option<Confirmations>, as_json: bool) -> anyhow::Result<()> {
+fn print(
+    reply: &RevokeReply,
+    confirmed: Option<Confirmations>,
+    as_json: bool,
+) -> anyhow::Result<()> {
     let RevokeReply { name, version } = reply;
     if as_json {
         let (have, of) = (confirmed.map(|c| c.have), confirmed.map(|c| c.of));

@@ -3,17 +3,17 @@
 mod display;
 
 use super::{
+    bond_options::{self, BondOptions},
     exit::Code,
     gather::{self, GatherDisplay, leg_estimates, node_and_path},
     get::{mesh::check_tags, rate::bytes_per_second},
     host::StateDir,
-    metadata_options::MetadataOptions,
     local_files,
+    metadata_options::MetadataOptions,
     screen::Style,
     signals::Signals,
     text::say,
     uplinks,
-    bond_options::{self, BondOptions},
 };
 use anyhow::Context as _;
 use std::{
@@ -236,11 +236,13 @@ async fn deliver(
 ) -> anyhow::Result<Result<Totals, SendError>> {
     let stop = CancellationToken::new();
     let told = Arc::clone(&display);
-    let signals = gather::stop_on_signals(Signals::watch()?, stop.clone(), move |text| told.note(text));
+    let signals =
+        gather::stop_on_signals(Signals::watch()?, stop.clone(), move |text| told.note(text));
     let signals = tokio::spawn(signals);
     let note = |text: String| display.note(text);
     let ask = args.rates.is_none();
-    let estimates = leg_estimates::ask(&state, &args.state_dir, &[request.node.as_str()], ask, &note).await;
+    let estimates =
+        leg_estimates::ask(&state, &args.state_dir, &[request.node.as_str()], ask, &note).await;
     if ask {
         request.estimates = estimates;
     }
@@ -255,7 +257,9 @@ async fn deliver(
     let events = args.bond_options.begin(Direction::Up, events);
     let began = Instant::now();
     let ended = send(request, dialer, events, stop).await;
-    bond_options::deadline_overrun(args.bond_options.within, began).filter(|_| ended.is_ok()).map(note);
+    bond_options::deadline_overrun(args.bond_options.within, began)
+        .filter(|_| ended.is_ok())
+        .map(note);
     uplinks::end();
     signals.abort();
     Ok(ended)

@@ -1,6 +1,6 @@
 //! The interfaces, bonds and byte accounts of this process, for all commands.
 
-use super::{host::StateDir, history_file};
+use super::{history_file, host::StateDir};
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use std::{
@@ -12,7 +12,7 @@ use thalweg_console::note;
 use thalweg_mesh::State;
 use thalweg_net::Dialer;
 use thalweg_uplinks::{
-    bond::{self, BondMetrics, Bonding, Bonds, BondStatus, BondRegistry},
+    bond::{self, BondMetrics, BondRegistry, BondStatus, Bonding, Bonds},
     interfaces::{InterfaceMetrics, Settings, Uplinks, serve},
 };
 

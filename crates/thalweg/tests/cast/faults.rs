@@ -3,8 +3,9 @@
 use crate::{
     bytes, events,
     host::{Daemon, Host, text, until},
+    mesh, named,
     restarts::{LENGTH, number, source, written},
-    mesh, named, start,
+    start,
 };
 use serde_json::Value;
 use std::{

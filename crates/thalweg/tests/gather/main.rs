@@ -4,11 +4,11 @@
 
 mod dry_run;
 mod faults;
-mod restarts;
-mod several_sources;
 mod plans;
+mod restarts;
 mod running;
 mod send;
+mod several_sources;
 mod tree;
 
 // Each test crate uses another part of it.

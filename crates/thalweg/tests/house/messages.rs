@@ -12,8 +12,23 @@ const HARNESS: &[&str] = &["bench", "experiment", "lab", "sim"];
 
 /// Macros and functions whose arguments are for developers or machines.
 const INTERNAL: &[&str] = &[
-    "assert", "assert_eq", "assert_ne", "concat", "debug_assert", "debug_assert_eq", "derive_key", "env", "execute",
-    "expect", "include_bytes", "include_str", "new_derive_key", "panic", "query", "query_as", "query_scalar",
+    "assert",
+    "assert_eq",
+    "assert_ne",
+    "concat",
+    "debug_assert",
+    "debug_assert_eq",
+    "derive_key",
+    "env",
+    "execute",
+    "expect",
+    "include_bytes",
+    "include_str",
+    "new_derive_key",
+    "panic",
+    "query",
+    "query_as",
+    "query_scalar",
     "unreachable",
 ];
 
@@ -114,7 +129,8 @@ fn unquoted(literal: &str) -> Option<String> {
 
 /// Whether the text has at least two words and is not SQL.
 fn is_message(text: &str) -> bool {
-    const SQL: &[&str] = &["ALTER", "CREATE", "DELETE", "DROP", "INSERT", "PRAGMA", "SELECT", "UPDATE", "WITH"];
+    const SQL: &[&str] =
+        &["ALTER", "CREATE", "DELETE", "DROP", "INSERT", "PRAGMA", "SELECT", "UPDATE", "WITH"];
     let mut words = text.split_whitespace();
     let is_word = |word: &&str| word.chars().filter(|c| c.is_ascii_lowercase()).count() > 1;
     let is_sql = words.clone().next().is_some_and(|first| SQL.contains(&first));

@@ -4,7 +4,7 @@ use super::host::{Host, PATIENCE};
 use std::{num::NonZeroU32, sync::Arc};
 use thalweg_mesh::{Names, State};
 use thalweg_net::{DialOptions, Dialer, Interface, channel::Connector};
-use thalweg_uplinks::bond::{Bond, Settings, Readiness};
+use thalweg_uplinks::bond::{Bond, Readiness, Settings};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     time::timeout,

@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
-mod founder_host;
 mod bond_cast;
 mod bond_lab;
 mod bond_policies;
@@ -17,6 +16,7 @@ mod drop_box;
 mod faults;
 #[path = "../../../media/tests/fixtures/ffmpeg_decoder.rs"]
 mod ffmpeg_decoder;
+mod founder_host;
 mod host;
 mod in_lab;
 mod local_socks;
@@ -24,19 +24,19 @@ mod measure_errors;
 mod measure_hops;
 mod measure_lab;
 mod measure_service;
+mod messages;
 mod no_daemon;
-mod second_interface;
 mod odd_links;
 mod oracle_down;
 mod overlay_lab;
-mod transfer_interfaces;
 mod samples;
+mod second_interface;
 mod stream_inputs;
 mod stream_video;
 mod streams;
 mod submissions;
+mod transfer_interfaces;
 mod two_links;
-mod messages;
 
 #[path = "../../../node/tests/overlay/calm.rs"]
 mod calm;

@@ -117,7 +117,12 @@ fn all_methods_measure_the_available_bandwidth() {
             }
             Some(1) => {
                 println!("{method}: {err}");
-                let why = ["no train gave a usable result", "changes faster", "no result within", "were lost"];
+                let why = [
+                    "no train gave a usable result",
+                    "changes faster",
+                    "no result within",
+                    "were lost",
+                ];
                 assert!(why.iter().any(|why| err.contains(why)), "{method}: {err}");
             }
             _ => panic!("{method}: {out}{err}"),

@@ -32,7 +32,7 @@ use thalweg_mesh::{OracleClient, State, member_dialer::MemberDialer};
 use thalweg_net::{DialOptions, channel::Connector};
 use thalweg_probe::{
     overlay::{Overlay, OverlayRunSettings},
-    prober::{Prober, ProbeBudget},
+    prober::{ProbeBudget, Prober},
     trains::{Endpoint, Trains},
 };
 use thalweg_units::ByteSize;
@@ -196,7 +196,8 @@ async fn is_a_node_where_it_is_told_so() {
     // Only this link: others get no share of the budget.
     let used = Duration::from_millis(1);
     let core = OverlaySettings { used, share: 0.0, ..OverlaySettings::default() };
-    let overlay = Overlay::new(OverlayRunSettings { core, ..quick() }, prober.clone(), trains, dialer, log);
+    let overlay =
+        Overlay::new(OverlayRunSettings { core, ..quick() }, prober.clone(), trains, dialer, log);
     let client = OracleClient::new(&key, mesh.oracles, WallClock::default()).unwrap();
     tokio::join!(endpoint.run(), overlay.run(), prober.run(client, None));
 }

@@ -8,7 +8,6 @@ mod browser;
 mod capped_get;
 mod curl;
 mod downloads;
-mod start_and_end;
 mod files;
 mod get_interfaces;
 #[allow(dead_code, reason = "shared with the tests of the mesh")]
@@ -17,12 +16,13 @@ mod host;
 #[path = "../mesh/in_lab.rs"]
 mod in_lab;
 mod lab;
-#[path = "../mesh/second_interface.rs"]
-mod second_interface;
 mod odd_interfaces;
 mod probes;
 mod run;
 mod running_proxy;
+#[path = "../mesh/second_interface.rs"]
+mod second_interface;
+mod start_and_end;
 mod transparent;
 #[path = "../mesh/two_links.rs"]
 mod two_links;

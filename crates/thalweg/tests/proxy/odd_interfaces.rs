@@ -3,8 +3,8 @@
 use crate::{
     host::{text, until},
     in_lab::{Running, serve, within},
-    second_interface,
     running_proxy::{has, program},
+    second_interface,
     two_links::{came, came_since},
     uplinks::{Scene, settings, status},
 };
@@ -80,7 +80,11 @@ async fn an_ipv6_only_interface_is_used_for_ipv6_destinations() {
     settings(&scene, IN_TURN);
     // A name without an IPv6 address.
     let at = scene.lab.address("server");
-    second_interface::change(&scene.lab, "client", &format!("echo '{at} old.example' >> /etc/hosts"));
+    second_interface::change(
+        &scene.lab,
+        "client",
+        &format!("echo '{at} old.example' >> /etc/hosts"),
+    );
     second_interface::change(&scene.lab, "client", second_interface::V6_ALONE);
     let proxy = scene.proxy(&[]);
     let get = |url: &str| {
@@ -196,7 +200,11 @@ impl OneNetwork {
     /// `arp_ignore`).
     fn forget_neighbours(&self, scene: &Scene) {
         let file = scene.path("router.ns").display().to_string();
-        second_interface::change(&scene.lab, "client", &format!("nsenter --net={file} ip neigh flush all"));
+        second_interface::change(
+            &scene.lab,
+            "client",
+            &format!("nsenter --net={file} ip neigh flush all"),
+        );
     }
 }
 
@@ -286,7 +294,11 @@ async fn a_captive_portal_that_answers_511_is_avoided() {
     if !has("nft") {
         return;
     }
-    let _portal = second_interface::portal_with(&scene.lab, &["server"], "511 Network Authentication Required");
+    let _portal = second_interface::portal_with(
+        &scene.lab,
+        &["server"],
+        "511 Network Authentication Required",
+    );
     settings(&scene, IN_TURN);
     let proxy = scene.proxy(&[]);
     // Through a tunnel, and as a request in absolute form; connections use the interfaces in turn. Two hosts must give

@@ -9,9 +9,9 @@
 use crate::{
     host::{text, until},
     in_lab::{Running, within},
-    second_interface,
     odd_interfaces::ready,
     running_proxy::{has, program},
+    second_interface,
     uplinks::{Scene, settings},
 };
 use std::fs;

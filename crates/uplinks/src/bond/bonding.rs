@@ -5,13 +5,13 @@
 //! bonds is remembered, and asked again later.
 
 use super::{
-    link_interfaces::{LinkInterfaces, InterfaceLister},
     dial::Bond,
     engine::MEMORY,
+    link_interfaces::{InterfaceLister, LinkInterfaces},
     memory::Memory,
     readiness::{Readiness, wait_until_ready},
-    state::Settings,
     registry::BondStatus,
+    state::Settings,
 };
 use crate::interfaces::{Accounts, Uplinks};
 use serde_json::{Value, json};
@@ -22,8 +22,8 @@ use std::{
     time::Duration,
 };
 use thalweg_net::{
-    Bookkeeper, CarriedStream, Carrier, Destination, Dialer, Hop, Host, EgressChoice, OpeningStream, Route, InterfaceWish,
-    interfaces, internet_interfaces,
+    Bookkeeper, CarriedStream, Carrier, Destination, Dialer, EgressChoice, Hop, Host,
+    InterfaceWish, OpeningStream, Route, interfaces, internet_interfaces,
 };
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::Name;
@@ -135,11 +135,26 @@ impl Bonding {
     }
 
     /// As [`Self::with_interfaces`]; links keep to the interfaces' caps and limits.
-    pub fn with_caps(dialer: Dialer, settings: Settings, by: InterfaceLister, uplinks: Uplinks) -> Self {
-        Self::with_new_memory(dialer, settings, LinkInterfaces::ListedWithCaps(by, uplinks), BondUse::Ready)
+    pub fn with_caps(
+        dialer: Dialer,
+        settings: Settings,
+        by: InterfaceLister,
+        uplinks: Uplinks,
+    ) -> Self {
+        Self::with_new_memory(
+            dialer,
+            settings,
+            LinkInterfaces::ListedWithCaps(by, uplinks),
+            BondUse::Ready,
+        )
     }
 
-    fn with_new_memory(dialer: Dialer, settings: Settings, by: LinkInterfaces, bond_use: BondUse) -> Self {
+    fn with_new_memory(
+        dialer: Dialer,
+        settings: Settings,
+        by: LinkInterfaces,
+        bond_use: BondUse,
+    ) -> Self {
         Self::build(dialer, settings, by, (bond_use, Memory::new(ALL)))
     }
 
@@ -348,10 +363,10 @@ impl Carrier for Bonding {
             return None;
         }
         let Some(bond) = self.0.bond(to, member) else {
-            let why =
-                "it accepts none, or this host does not have two interfaces or routes that lead \
+            let why = "it accepts none, or this host does not have two interfaces or routes that lead \
                  there";
-            return waits.then(|| Box::pin(async move { Err(io::Error::other(why)) }) as OpeningStream);
+            return waits
+                .then(|| Box::pin(async move { Err(io::Error::other(why)) }) as OpeningStream);
         };
         let waits = waits || self.0.bond_use == BondUse::Awaiting;
         if !waits && !bond.readiness().borrow().is_useful() {
@@ -375,7 +390,8 @@ impl Carrier for Bonding {
             Host::Ip(ip) => Some(ip.to_canonical()),
             Host::Name(_) => None,
         };
-        let interface = uplinks.plain_interface(&to.addresses().filter_map(ip).collect::<Vec<_>>())?;
+        let interface =
+            uplinks.plain_interface(&to.addresses().filter_map(ip).collect::<Vec<_>>())?;
         let books: Arc<dyn Bookkeeper> = Arc::new(Accounts::new(uplinks.clone()));
         Ok(interface.map(|interface| EgressChoice { interface, books: Some(books) }))
     }

@@ -1,9 +1,9 @@
 //! The dialling end: a bond to a member, with a link for each interface and each route from it.
 
 use super::{
-    BondStream, StreamError, GRACE, LinkStatus,
-    link_interfaces::{LinkInterfaces, InterfaceLister},
+    BondStream, GRACE, LinkStatus, StreamError,
     engine::{Engine, MEMORY},
+    link_interfaces::{InterfaceLister, LinkInterfaces},
     link_keeper::keep,
     link_maker::LinkMaker,
     memory::Memory,
@@ -43,7 +43,12 @@ impl Bond {
     ///
     /// # Errors
     /// As [`Self::begin`].
-    pub fn with_interfaces(dialer: Dialer, to: Hop, settings: Settings, by: InterfaceLister) -> io::Result<Self> {
+    pub fn with_interfaces(
+        dialer: Dialer,
+        to: Hop,
+        settings: Settings,
+        by: InterfaceLister,
+    ) -> io::Result<Self> {
         Self::with_memory(dialer, to, (settings, Memory::new(MEMORY)), LinkInterfaces::Listed(by))
     }
 
@@ -125,7 +130,8 @@ impl Bond {
 /// Returns once all links have been gone for [`GRACE`]: by then the far end has forgotten the bond, too.
 async fn wait_until_abandoned(mut readiness: watch::Receiver<Readiness>) {
     loop {
-        if readiness.wait_for(|readiness| readiness.most > 0 && readiness.live == 0).await.is_err() {
+        if readiness.wait_for(|readiness| readiness.most > 0 && readiness.live == 0).await.is_err()
+        {
             return pending().await;
         }
         let back = readiness.wait_for(|readiness| readiness.live > 0);

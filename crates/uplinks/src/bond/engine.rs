@@ -1,11 +1,11 @@
 //! A running bond: its state under a lock, and a reader and a writer for each link.
 
 use super::{
-    flow::{StreamError, Flow},
+    flow::{Flow, StreamError},
     gauge::Gauge,
     link::{LinkIo, Meter},
     memory::Memory,
-    state::{NewLink, LinkState, Settings, State},
+    state::{LinkState, NewLink, Settings, State},
     status::LinkStatus,
     stream::BondStream,
 };
@@ -315,7 +315,11 @@ impl Engine {
     }
 
     /// Reads and handles one frame; returns its length.
-    async fn read_frame(&self, id: LinkId, read: &mut super::link::LinkReader) -> Result<usize, LinkEnd> {
+    async fn read_frame(
+        &self,
+        id: LinkId,
+        read: &mut super::link::LinkReader,
+    ) -> Result<usize, LinkEnd> {
         let mut head = [0; FRAME_HEAD];
         read.read_exact(&mut head).await.map_err(LinkEnd::Lost)?;
         let hostile = |why: &dyn std::fmt::Display| LinkEnd::Hostile(why.to_string());

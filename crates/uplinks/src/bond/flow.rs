@@ -1,7 +1,7 @@
 //! One stream of a bond, in both directions, as the bond's state keeps it.
 
 use super::{
-    memory::{MemoryLease, Memory},
+    memory::{Memory, MemoryLease},
     outbox::Outbox,
 };
 use bytes::Bytes;
@@ -106,7 +106,10 @@ impl Flow {
         ours: u64,
         memory: &Memory,
     ) -> Self {
-        let due = DueWords { opening: matches!(opening, OpeningState::Requested(_)), ..DueWords::default() };
+        let due = DueWords {
+            opening: matches!(opening, OpeningState::Requested(_)),
+            ..DueWords::default()
+        };
         let first = ours.min(FIRST);
         let held = memory.take(first + FIRST);
         let broken = held.is_none().then_some(StreamError::Refused(Refusal::Busy));
@@ -165,7 +168,8 @@ impl Flow {
 
     /// A link is gone, and perhaps words with it: repeats those that may have been lost.
     pub fn repeat_words(&mut self) {
-        self.due.opening |= matches!(self.opening, OpeningState::Requested(_) | OpeningState::Accepted);
+        self.due.opening |=
+            matches!(self.opening, OpeningState::Requested(_) | OpeningState::Accepted);
         self.due.acks = true;
         self.due.end |= self.ended && !self.end_known;
         self.due.reset |= self.broken.is_some();
@@ -258,7 +262,8 @@ impl Flow {
             self.read += count as u64;
             self.widen();
             // The sender is told of room in steps of a quarter of the window.
-            self.due.acks |= (self.reorder.limit() - self.announced_limit) * 4 >= self.reorder.capacity();
+            self.due.acks |=
+                (self.reorder.limit() - self.announced_limit) * 4 >= self.reorder.capacity();
             return Poll::Ready(Ok(()));
         }
         if self.reorder.is_done() {
@@ -377,7 +382,9 @@ impl Flow {
 
     /// Confirms the stream to the far end.
     pub fn accept(&mut self) {
-        if self.broken.is_none() && matches!(self.opening, OpeningState::Offered | OpeningState::Connecting) {
+        if self.broken.is_none()
+            && matches!(self.opening, OpeningState::Offered | OpeningState::Connecting)
+        {
             (self.opening, self.due.opening) = (OpeningState::Accepted, true);
         }
     }

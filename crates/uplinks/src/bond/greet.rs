@@ -43,7 +43,8 @@ pub async fn greet(mut channel: Channel<Stream>, hello: &Hello) -> io::Result<Gr
     let cutting = async { cut_over(channel).await.map_err(io::Error::other) };
     let (mut stream, early) = within(STEP, "GO", cutting).await?;
     let account = stream.take_account();
-    let tcp = stream.into_tcp().map_err(|_| io::Error::other("the link's route is not in the clear"))?;
+    let tcp =
+        stream.into_tcp().map_err(|_| io::Error::other("the link's route is not in the clear"))?;
     let link = LinkIo { account, ..LinkIo::clear_after(early, tcp)? };
     Ok(Ok((if hello.is_relayed { link.relayed(took) } else { link }, window)))
 }
@@ -82,7 +83,9 @@ pub async fn welcome(
             let link = if hello.is_metered { link.metered() } else { link };
             Ok(if hello.is_relayed { link.relayed(took) } else { link })
         }
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "a byte other than GO-ACK was received")),
+        _ => {
+            Err(io::Error::new(io::ErrorKind::InvalidData, "a byte other than GO-ACK was received"))
+        }
     }
 }
 

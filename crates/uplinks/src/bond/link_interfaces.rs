@@ -34,7 +34,9 @@ impl LinkInterfaces {
     /// How many there are in all, including those that wait for others to fail.
     pub fn count(&self) -> usize {
         match self {
-            Self::Listed(these) | Self::ListedWithCaps(these, _) => count(these).unwrap_or_default(),
+            Self::Listed(these) | Self::ListedWithCaps(these, _) => {
+                count(these).unwrap_or_default()
+            }
             Self::Allowed(uplinks) => uplinks.count_bond_interfaces(),
         }
     }

@@ -1,6 +1,8 @@
 //! Keeps the links of a bond: decides by which interfaces there are to be links, makes them, and replaces lost ones.
 
-use super::{link_interfaces::LinkInterfaces, link_maker::LinkMaker, readiness::Readiness, status::LinkLife};
+use super::{
+    link_interfaces::LinkInterfaces, link_maker::LinkMaker, readiness::Readiness, status::LinkLife,
+};
 use crate::interfaces::Uplinks;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -125,7 +127,9 @@ impl LinkKeeper {
             Ok(found) => found,
             Err(why) => {
                 let why = format!("this host's interfaces cannot be listed: {why}");
-                self.maker.readiness.send_if_modified(|readiness| readiness.set_listing_error(&why));
+                self.maker
+                    .readiness
+                    .send_if_modified(|readiness| readiness.set_listing_error(&why));
                 return;
             }
         };

@@ -1,10 +1,10 @@
 //! Makes single links: dials by an interface, greets the far end, and runs the link to its end.
 
 use super::{
-    engine::{LinkEnd, Engine},
+    engine::{Engine, LinkEnd},
     greet::{self, GreetingResult},
-    link_keeper::LinkOutcome,
     link::LinkIo,
+    link_keeper::LinkOutcome,
     readiness::Readiness,
 };
 use crate::interfaces::{Accounts, Uplinks};
@@ -77,7 +77,8 @@ impl LinkMaker {
                     uplinks.table().mark_genuine(interface.index.get(), uplinks.now());
                 });
                 self.readiness.send_modify(|readiness| readiness.link_up(&interface.name));
-                let link = self.apply_policy(link.with_route(&interface.name, route), &interface.name);
+                let link =
+                    self.apply_policy(link.with_route(&interface.name, route), &interface.name);
                 let until = stop.cancelled();
                 let ended = self.engine.run_link_until(LinkId(number), link, until).await;
                 let why = match &ended {
@@ -88,7 +89,8 @@ impl LinkMaker {
                 self.readiness.send_modify(|readiness| {
                     readiness.link_down(&interface.name, why);
                     if let LinkEnd::Hostile(why) = &ended {
-                        readiness.refused = Some(format!("it does not keep to the protocol: {why}"));
+                        readiness.refused =
+                            Some(format!("it does not keep to the protocol: {why}"));
                     }
                 });
                 return match ended {
@@ -105,10 +107,13 @@ impl LinkMaker {
         }
         if failed.is_somebody_else && self.readiness.borrow().live > 0 {
             // Another interface reaches the member itself.
-            self.with_uplinks(|uplinks| uplinks.table().mark_impostor(interface.index.get(), uplinks.now()));
+            self.with_uplinks(|uplinks| {
+                uplinks.table().mark_impostor(interface.index.get(), uplinks.now())
+            });
         }
         let LinkFailure { why, is_refusal, .. } = failed;
-        self.readiness.send_modify(|readiness| readiness.link_failed(&interface.name, &why, is_refusal));
+        self.readiness
+            .send_modify(|readiness| readiness.link_failed(&interface.name, &why, is_refusal));
         LinkOutcome::Failed
     }
 

@@ -1,6 +1,6 @@
 //! OpenMetrics gauges of bonds.
 
-use super::{status::LinkLife, registry::BondStatus};
+use super::{registry::BondStatus, status::LinkLife};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric as _},
@@ -32,7 +32,9 @@ const COLUMNS: [BondColumn; 6] = [
     ("thalweg_bond_rate_bps", "Rate that the links deliver, bit/s", |by| by.rate),
     ("thalweg_bond_rtt_seconds", "Longest round-trip time of the links", |by| by.rtt),
     ("thalweg_bond_sent_bytes", "Bytes of chunks sent by the present links", |by| by.sent),
-    ("thalweg_bond_received_bytes", "Bytes of chunks received by the present links", |by| by.received),
+    ("thalweg_bond_received_bytes", "Bytes of chunks received by the present links", |by| {
+        by.received
+    }),
 ];
 
 const STREAMS: &str = "Streams that are open or not yet settled";

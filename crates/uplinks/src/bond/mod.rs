@@ -4,41 +4,41 @@
 //! [`Bonding`] keeps the bonds of a host and lends their streams to a [`Dialer`](thalweg_net::Dialer), so that all who
 //! open channels use them.
 
-mod permit_stream;
 mod bonding;
-mod link_interfaces;
 mod dial;
 mod engine;
 mod flow;
 mod gauge;
 mod greet;
-mod link_keeper;
 mod link;
+mod link_interfaces;
+mod link_keeper;
 mod link_maker;
 mod memory;
 mod metrics;
 mod outbox;
-mod serve;
+mod permit_stream;
 mod readiness;
+mod registry;
+mod serve;
 mod state;
 mod status;
 mod stream;
-mod registry;
 
 pub use bonding::Bonding;
-pub use link_interfaces::InterfaceLister;
 pub use dial::Bond;
-pub use engine::{LinkEnd, Engine};
+pub use engine::{Engine, LinkEnd};
 pub use flow::StreamError;
 pub use link::LinkIo;
+pub use link_interfaces::InterfaceLister;
 pub use memory::Memory;
 pub use metrics::BondMetrics;
-pub use serve::{BondLimits, Bonds};
 pub use readiness::Readiness;
+pub use registry::{BondRegistry, BondStatus};
+pub use serve::{BondLimits, Bonds};
 pub use state::Settings;
 pub use status::{LinkLife, LinkStatus};
 pub use stream::BondStream;
-pub use registry::{BondStatus, BondRegistry};
 
 /// Both ends give up a bond that has had no link for this long.
 const GRACE: std::time::Duration = std::time::Duration::from_secs(60);

@@ -176,7 +176,10 @@ mod tests {
     async fn a_bond_without_links_reports_the_last_failure() {
         let (told, readiness) = watch::channel(Readiness { wanted: 1, ..Readiness::default() });
         told.send_modify(|readiness| readiness.link_failed("eth1", "no route", false));
-        assert_eq!(wait_until_ready(readiness.clone(), Duration::MAX).await, Err("eth1: no route".into()));
+        assert_eq!(
+            wait_until_ready(readiness.clone(), Duration::MAX).await,
+            Err("eth1: no route".into())
+        );
         told.send_modify(|readiness| readiness.link_up("eth1"));
         assert_eq!(wait_until_ready(readiness.clone(), Duration::MAX).await, Ok(()));
         told.send_modify(|readiness| readiness.wanted = 2);

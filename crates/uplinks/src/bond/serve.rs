@@ -5,8 +5,8 @@
 //! links (decision 0003).
 
 use super::{
-    GRACE, permit_stream::PermitStream, engine::Engine, greet, memory::Memory, state::Settings,
-    registry::BondStatus,
+    GRACE, engine::Engine, greet, memory::Memory, permit_stream::PermitStream,
+    registry::BondStatus, state::Settings,
 };
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -174,7 +174,12 @@ impl BondsState {
         let entry = bonds.entry(key).or_insert_with(|| {
             let memory = owned.memory.clone();
             let engine = Engine::within(self.settings, hello.window, false, memory);
-            tokio::spawn(connect_streams(Arc::clone(&engine), Arc::clone(self), Arc::clone(&owned.mute), key));
+            tokio::spawn(connect_streams(
+                Arc::clone(&engine),
+                Arc::clone(self),
+                Arc::clone(&owned.mute),
+                key,
+            ));
             let watching = Arc::clone(&engine);
             tokio::spawn(async move { watching.watch().await });
             let (name, numbers) = (name.clone(), BTreeSet::new());
@@ -265,7 +270,11 @@ impl BondsState {
 }
 
 /// Breaks off a bond without links if the new one needs its place.
-fn make_room(bonds: &mut BTreeMap<(NodeId, BondId), ServedBond>, new: (NodeId, BondId), most: usize) {
+fn make_room(
+    bonds: &mut BTreeMap<(NodeId, BondId), ServedBond>,
+    new: (NodeId, BondId),
+    most: usize,
+) {
     if bonds.contains_key(&new) {
         return;
     }
@@ -328,10 +337,16 @@ async fn connect_streams(
         match (to, shared.own.get()) {
             (Target::Service(_), Some(own)) => {
                 let joined = (Arc::clone(&engine), stream);
-                tokio::spawn(connect_stream(joined, *own, Arc::clone(&mute), (Arc::clone(&shared), key)));
+                tokio::spawn(connect_stream(
+                    joined,
+                    *own,
+                    Arc::clone(&mute),
+                    (Arc::clone(&shared), key),
+                ));
             }
             (Target::Service(_), None) => engine.refuse(stream, Refusal::Busy),
-            _ => engine.refuse(stream, Refusal::Forbidden("streams may lead only to the node".into())),
+            _ => engine
+                .refuse(stream, Refusal::Forbidden("streams may lead only to the node".into())),
         }
     }
 }
@@ -346,7 +361,9 @@ async fn connect_stream(
     let tcp = match timeout(REACHED, TcpStream::connect(own)).await {
         Ok(Ok(tcp)) => tcp,
         Ok(Err(why)) => return engine.refuse(stream, Refusal::Unreached(why.to_string())),
-        Err(_) => return engine.refuse(stream, Refusal::Unreached("the node does not answer".into())),
+        Err(_) => {
+            return engine.refuse(stream, Refusal::Unreached("the node does not answer".into()));
+        }
     };
     // Before the first byte: the handshake ends later, and only then does the daemon ask for the origin.
     let _origin = Origin::register(&shared, key, &tcp);

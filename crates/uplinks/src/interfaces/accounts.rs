@@ -1,7 +1,10 @@
 //! Accounts of connections that belong to no program and count all the same: downloads, channels to members that use no
 //! bond, and links of bonds.
 
-use super::{CapError, Uplinks, bill::Bill, caps::with_headers, retransmissions::Retransmissions, in_flight::InFlight};
+use super::{
+    CapError, Uplinks, bill::Bill, caps::with_headers, in_flight::InFlight,
+    retransmissions::Retransmissions,
+};
 use std::{
     fmt, io,
     num::NonZeroU32,
@@ -9,7 +12,7 @@ use std::{
     task::{Context, Poll},
     time::Instant,
 };
-use thalweg_net::{Account, Bookkeeper, AccountEntry, TcpInfo, ByteDirection};
+use thalweg_net::{Account, AccountEntry, Bookkeeper, ByteDirection, TcpInfo};
 use thalweg_units::Time;
 
 /// Keeps the accounts of a dialler's connections, by the settings and counts of these interfaces; cheap to clone.
@@ -94,7 +97,11 @@ impl ConnectionAccount {
 }
 
 impl Account for ConnectionAccount {
-    fn poll_permission(&mut self, way: ByteDirection, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_permission(
+        &mut self,
+        way: ByteDirection,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
         let waiting = &mut self.waiting[usize::from(way == ByteDirection::Up)];
         if waiting.is_none() && self.uplinks.may_move_now(&self.interface) {
             return Poll::Ready(Ok(()));
@@ -146,7 +153,7 @@ impl fmt::Debug for ConnectionAccount {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{UsableInterface, Settings},
+        super::{Settings, UsableInterface},
         *,
     };
     use std::time::Duration;
@@ -172,7 +179,10 @@ mod tests {
         let rests = TcpInfo { since_data: 2 * rtt, ..info };
         let ended = TcpInfo { peer_has_ended: true, ..info };
         for (info, more) in [(info, 34_000), (offered, 17_000), (rests, 0), (ended, 0)] {
-            let mut tally = ConnectionAccount::new(Uplinks::without_file(Settings::default()), "wan0".to_owned());
+            let mut tally = ConnectionAccount::new(
+                Uplinks::without_file(Settings::default()),
+                "wan0".to_owned(),
+            );
             tally.moved(16_000, None);
             assert_eq!(with_headers(tally.in_flight.upper_bound(&info)), more, "{info:?}");
             tally.close(Some(&info));

@@ -234,7 +234,10 @@ mod tests {
         assert_eq!(caps.take_idle("lte0"), None, "an answer is due");
         caps.granted("lte0", 1300, 7);
         caps.pay("lte0", 999);
-        assert_eq!((caps.permission("lte0", 300), caps.permission("lte0", 301)), (Permission::Granted, Permission::Wait));
+        assert_eq!(
+            (caps.permission("lte0", 300), caps.permission("lte0", 301)),
+            (Permission::Granted, Permission::Wait)
+        );
         caps.granted("lte0", 0, 7);
         assert_eq!(caps.permission("lte0", 301), Permission::UsedUp);
         assert_eq!(caps.take_idle("lte0").map(|left| left.bytes), Some(301));
@@ -246,7 +249,10 @@ mod tests {
         let mut caps = Caps::default();
         assert!(caps.wants("lte0", 1000, 0).is_some());
         caps.unanswered("lte0", "no space".to_owned());
-        assert_eq!((caps.permission("lte0", 0), caps.fault("lte0")), (Permission::Fault, Some("no space")));
+        assert_eq!(
+            (caps.permission("lte0", 0), caps.fault("lte0")),
+            (Permission::Fault, Some("no space"))
+        );
         assert!(caps.wants("lte0", 1000, 0).is_some(), "it is asked again");
         caps.granted("lte0", 1000, 7);
         assert_eq!((caps.permission("lte0", 0), caps.fault("lte0")), (Permission::Granted, None));

@@ -91,8 +91,9 @@ impl Doubts {
     pub fn record_proof(&mut self, interface: u32, server: Option<Server>, now: Time) {
         self.entries.remove(&interface);
         let Some(server) = server else { return };
-        let is_sign =
-            |sign: &Sign| sign.server == server && sign.why == DoubtReason::Impostor && sign.is_fresh(now);
+        let is_sign = |sign: &Sign| {
+            sign.server == server && sign.why == DoubtReason::Impostor && sign.is_fresh(now)
+        };
         let others = self.entries.iter().filter(|(_, doubt)| doubt.signs.iter().any(is_sign));
         let others: Vec<u32> = others.map(|(other, _)| *other).collect();
         others.into_iter().for_each(|other| self.exclude(other, DoubtReason::Impostor, now));
@@ -170,7 +171,9 @@ impl Doubts {
         };
         let others = self.entries.iter().filter(|(at, _)| **at != interface);
         let others: BTreeSet<String> = others.flat_map(|(_, doubt)| of(doubt)).collect();
-        self.entries.get(&interface).is_some_and(|doubt| of(doubt).difference(&others).count() >= MANY)
+        self.entries
+            .get(&interface)
+            .is_some_and(|doubt| of(doubt).difference(&others).count() >= MANY)
     }
 }
 
@@ -249,7 +252,10 @@ mod tests {
                 assert!(!is(&doubts, 1));
                 doubts.record_proof(3, Some(server("bank")), at(2));
             }
-            assert_eq!((doubts.reason(2, at(3)), doubts.reason(3, at(3))), (Some(DoubtReason::Impostor), None));
+            assert_eq!(
+                (doubts.reason(2, at(3)), doubts.reason(3, at(3))),
+                (Some(DoubtReason::Impostor), None)
+            );
         }
         let mut doubts = Doubts::default();
         doubts.record_proof(3, Some(server("bank")), at(0));
@@ -264,7 +270,10 @@ mod tests {
         doubts.record_impostor(2, server("b"), at(0));
         doubts.record_impostor(2, server("c"), at(1));
         doubts.record_connected(2);
-        assert_eq!((doubts.reason(2, at(9)), doubts.reason(2, at(10))), (Some(DoubtReason::Impostor), None));
+        assert_eq!(
+            (doubts.reason(2, at(9)), doubts.reason(2, at(10))),
+            (Some(DoubtReason::Impostor), None)
+        );
         doubts.record_impostor(2, server("a"), at(10));
         assert!(is(&doubts, 29) && !is(&doubts, 30));
         doubts.record_proof(2, None, at(11));

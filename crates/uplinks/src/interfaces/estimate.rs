@@ -102,7 +102,13 @@ impl Estimate {
     }
 
     /// This many bytes came and went by the interface, over all connections, in the time `took` that ends at `now`.
-    pub fn record_traffic(&mut self, (down, up): (u64, u64), load: Load, took: Duration, now: Time) {
+    pub fn record_traffic(
+        &mut self,
+        (down, up): (u64, u64),
+        load: Load,
+        took: Duration,
+        now: Time,
+    ) {
         self.down.record(down, (load, Method::Passive), took, now);
         self.up.record(up, (load, Method::Passive), took, now);
     }
@@ -188,8 +194,9 @@ impl Estimate {
             let how = (newest.by, newest.at.age(now));
             Some(of(subject, Metric::Throughput, peak.best().as_bps() as f64, how))
         };
-        let told =
-            |metric, value, at: ObservationTime| of(from, metric, value, (Method::TcpInfo, at.age(now)));
+        let told = |metric, value, at: ObservationTime| {
+            of(from, metric, value, (Method::TcpInfo, at.age(now)))
+        };
         let rtt = self.rtt.map(|(rtt, at)| told(Metric::RoundTrip, rtt.as_secs_f64(), at));
         let loss = self.loss.map(|(loss, at)| told(Metric::Loss, loss, at));
         let all = [rate(to, &self.down), rate(from, &self.up), rtt, loss];
@@ -306,7 +313,10 @@ mod tests {
         let of = |age| {
             let none = (Rate::ZERO, Duration::ZERO);
             let (down, rtt) = ((rate, age), Default::default());
-            Estimate::restore(&RecordedEstimate { down, up: none, rtt, by: Method::Transfer }, at(7))
+            Estimate::restore(
+                &RecordedEstimate { down, up: none, rtt, by: Method::Transfer },
+                at(7),
+            )
         };
         assert_eq!(of(SECOND).age(at(9)), Some(SECOND * 3));
         assert_eq!(of(SECOND).believed(others, at(9)), rate);

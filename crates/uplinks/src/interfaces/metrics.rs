@@ -19,17 +19,31 @@ type InterfaceColumn = (&'static str, &'static str, fn(&InterfaceStatus, Time) -
 const COLUMNS: [InterfaceColumn; 9] = [
     ("thalweg_interface_down_bps", "Estimated download rate, bit/s", |s, _| bps(s.estimate.down())),
     ("thalweg_interface_up_bps", "Estimated upload rate, bit/s", |s, _| bps(s.estimate.up())),
-    ("thalweg_interface_rtt_seconds", "Estimated round-trip time", |s, _| s.estimate.rtt().as_secs_f64()),
+    ("thalweg_interface_rtt_seconds", "Estimated round-trip time", |s, _| {
+        s.estimate.rtt().as_secs_f64()
+    }),
     ("thalweg_interface_loss", "Share of the sent data that was retransmitted", |s, _| {
         s.estimate.loss().unwrap_or(0.0)
     }),
-    ("thalweg_interface_heard_seconds", "Time since the newest rate of the interface; -1: unknown", |s, now| {
-        let heard = s.estimate.age(now).filter(|age| *age < Duration::MAX);
-        heard.map_or(-1.0, |age| age.as_secs_f64())
+    (
+        "thalweg_interface_heard_seconds",
+        "Time since the newest rate of the interface; -1: unknown",
+        |s, now| {
+            let heard = s.estimate.age(now).filter(|age| *age < Duration::MAX);
+            heard.map_or(-1.0, |age| age.as_secs_f64())
+        },
+    ),
+    ("thalweg_interface_connections", "Open connections over the interface", |s, _| {
+        s.connections as f64
     }),
-    ("thalweg_interface_connections", "Open connections over the interface", |s, _| s.connections as f64),
-    ("thalweg_interface_load_bytes", "Bytes that open connections are still expected to move", |s, _| s.load as f64),
-    ("thalweg_interface_used_bytes", "Bytes moved in both directions in this period", |s, _| s.used as f64),
+    (
+        "thalweg_interface_load_bytes",
+        "Bytes that open connections are still expected to move",
+        |s, _| s.load as f64,
+    ),
+    ("thalweg_interface_used_bytes", "Bytes moved in both directions in this period", |s, _| {
+        s.used as f64
+    }),
     ("thalweg_interface_cap_bytes", "Cap on the bytes of a period; -1: none", |s, _| {
         s.cap.map_or(-1.0, |cap| cap as f64)
     }),

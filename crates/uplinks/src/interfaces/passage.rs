@@ -4,8 +4,8 @@ use super::{
     CapError, Uplinks,
     bill::Bill,
     caps::{CONNECTION, with_headers},
-    retransmissions::Retransmissions,
     in_flight::InFlight,
+    retransmissions::Retransmissions,
 };
 use std::{
     num::NonZeroU32,
@@ -17,7 +17,7 @@ use std::{
 };
 use thalweg_net::TcpInfo;
 use thalweg_net::{
-    legs::{LegWatcher, LegEnd},
+    legs::{LegEnd, LegWatcher},
     pump::Moved,
 };
 
@@ -226,7 +226,8 @@ impl Drop for Passage {
         if let Some(name) = self.name() {
             let most = self.uplinks.table().ahead_by(&name).unwrap_or_default();
             let account = self.account.get_mut().unwrap_or_else(PoisonError::into_inner);
-            let left = account.last.as_ref().map_or(most, |info| account.in_flight.upper_bound(info));
+            let left =
+                account.last.as_ref().map_or(most, |info| account.in_flight.upper_bound(info));
             let left = if account.has_stood { with_headers(left) } else { 0 };
             let owed = account.bill.settle(account.last.as_ref(), left);
             self.uplinks.counted(&name, owed);
@@ -238,7 +239,7 @@ impl Drop for Passage {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Assignment, UsableInterface, Settings},
+        super::{Assignment, Settings, UsableInterface},
         *,
     };
     use thalweg_bond::Application;

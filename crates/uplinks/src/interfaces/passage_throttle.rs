@@ -3,7 +3,7 @@
 use super::Passage;
 use std::num::NonZeroU32;
 use thalweg_base::budget::{OverBudget, Scope};
-use thalweg_net::pump::{Moved, ThrottleFuture, Throttle};
+use thalweg_net::pump::{Moved, Throttle, ThrottleFuture};
 use thalweg_units::ByteSize;
 use thiserror::Error;
 

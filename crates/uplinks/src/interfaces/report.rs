@@ -1,12 +1,12 @@
 //! The report on the interfaces as JSON: sizes in bytes, rates in bit/s, times in seconds.
 
-use super::{Settings, InterfaceStatus, Uplinks};
+use super::{InterfaceStatus, Settings, Uplinks};
 use serde_json::{Value, json};
 use std::{num::NonZeroU32, time::Duration};
 use thalweg_base::budget::{Purpose, Scope};
 use thalweg_bond::{Application, Demand};
 use thalweg_measure::{self as measure, Method};
-use thalweg_net::{Interface, UnusableReason, Survey, survey};
+use thalweg_net::{Interface, Survey, UnusableReason, survey};
 use thalweg_units::{Rate, Time};
 
 /// Applications in the report: those that were used last.
@@ -103,16 +103,17 @@ fn found(value: &mut Value, name: &str, survey: &Survey) {
 }
 
 /// The interfaces that no connection is assigned to, with the reason.
-fn unused<'a>(used: &'a [InterfaceStatus], survey: &'a Survey) -> impl Iterator<Item = (&'a str, String)> {
+fn unused<'a>(
+    used: &'a [InterfaceStatus],
+    survey: &'a Survey,
+) -> impl Iterator<Item = (&'a str, String)> {
     let is_used = move |found: &&Interface| used.iter().any(|shown| shown.name == found.name);
     let has_default = survey.usable.iter().any(|found| found.has_default_route);
     let name =
         move |index| survey.usable.iter().find(|found| found.index == index).map(|f| &f.name);
     let idle = survey.usable.iter().filter(move |found| !is_used(found)).map(move |found| {
         let why = match (found.beside.and_then(name), found.doubles.and_then(name)) {
-            _ if has_default && !found.has_default_route => {
-                "no default route uses it".to_owned()
-            }
+            _ if has_default && !found.has_default_route => "no default route uses it".to_owned(),
             (Some(tunnel), _) => format!(
                 "the tunnel {tunnel} has the default route, and other interfaces are used beside \
                  it only with beside_tunnel = true"
@@ -197,7 +198,8 @@ mod tests {
 
     #[test]
     fn probes_and_second_copies_are_charged_to_the_process_and_shown_by_interface() {
-        let (uplinks, budget) = (Uplinks::without_file(Settings::default()), Arc::new(Budget::new()));
+        let (uplinks, budget) =
+            (Uplinks::without_file(Settings::default()), Arc::new(Budget::new()));
         uplinks.set_budget(budget.clone());
         let present = ["wan0", "wan1"].into_iter().zip([7, 8]);
         let present = present.map(|(name, index)| UsableInterface { name: name.to_owned(), index });

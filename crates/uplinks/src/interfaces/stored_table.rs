@@ -1,6 +1,6 @@
 //! The part of the table that outlives the process: the demand of applications (C_demand) and the bytes of this period.
 
-use super::{Estimate, estimate::RecordedEstimate, daily_usage::DailyUsage};
+use super::{Estimate, daily_usage::DailyUsage, estimate::RecordedEstimate};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, io, path::Path, time::Duration};
 use thalweg_base::durable;
@@ -64,7 +64,8 @@ impl StoredEstimate {
             let ns = u64::try_from(age.as_nanos()).ok()?;
             today.as_unix_nanos().checked_sub(ns).map(WallTime::from_unix_nanos)
         };
-        let RecordedEstimate { down: (down, down_age), up: (up, up_age), rtt: (rtt, rtt_age), by } = *past;
+        let RecordedEstimate { down: (down, down_age), up: (up, up_age), rtt: (rtt, rtt_age), by } =
+            *past;
         let (down_at, up_at, rtt_at) = (date(down_age), date(up_age), date(rtt_age));
         Self { down, down_at, down_by: by, up, up_at, rtt, rtt_at }
     }
@@ -130,7 +131,12 @@ impl Addition {
     }
 
     /// The current estimate of an interface.
-    pub(super) fn record_estimate(&mut self, name: &str, estimate: &Estimate, (now, today): (Time, WallTime)) {
+    pub(super) fn record_estimate(
+        &mut self,
+        name: &str,
+        estimate: &Estimate,
+        (now, today): (Time, WallTime),
+    ) {
         let kept = StoredEstimate::of(&estimate.recorded(now), today);
         self.estimates.insert(name.to_owned(), kept);
     }

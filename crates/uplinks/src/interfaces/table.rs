@@ -4,13 +4,13 @@
 mod tests;
 
 use super::{
-    caps::{Caps, AllotmentRest, Permission, ahead, allotment},
-    doubt::{Doubts, DoubtReason},
+    caps::{AllotmentRest, Caps, Permission, ahead, allotment},
+    doubt::{DoubtReason, Doubts},
     estimate::Estimate,
-    stored_table::{Addition, AllotmentRequest, StoredTable},
     probe::{ProbeServer, Probed},
     settings::Settings,
-    traffic::{SecondTraffic, OpenConnection, Traffic},
+    stored_table::{Addition, AllotmentRequest, StoredTable},
+    traffic::{OpenConnection, SecondTraffic, Traffic},
     uplinks::PROBED_EVERY,
 };
 use std::{
@@ -19,7 +19,7 @@ use std::{
 };
 use thalweg_bond::{
     Affinity, Application, Candidate, ConnectionMethod, ConnectionScheduler, Demand, LinkInterface,
-    Offer, Period, Pick, PaidReserve, Tier, allowed_interfaces, keep_affinity, link_interfaces,
+    Offer, PaidReserve, Period, Pick, Tier, allowed_interfaces, keep_affinity, link_interfaces,
 };
 use thalweg_units::{Rate, Time, WallTime};
 use thalweg_wire::{Destination, Host};
@@ -360,7 +360,10 @@ impl Table {
         let is_full = ruled.iter().filter(primary).all(|at| self.is_full(*at));
         let of = |serves: &dyn Fn(usize) -> bool| {
             let policies: Vec<_> = ruled.iter().map(|at| (policy(*at), serves(*at))).collect();
-            allowed_interfaces(&policies, is_full).into_iter().map(|at| ruled[at]).collect::<Vec<_>>()
+            allowed_interfaces(&policies, is_full)
+                .into_iter()
+                .map(|at| ruled[at])
+                .collect::<Vec<_>>()
         };
         let mut first = of(&serves);
         if first.is_empty() {
@@ -402,7 +405,9 @@ impl Table {
     /// The interfaces that a destination used, if it is to keep to some, and those by which this very application has
     /// connections open to it: a destination that accepts those accepts the next one.
     fn with_open(&self, mut used: Vec<u32>, by: &Application, to: &str) -> Vec<u32> {
-        let own = |open: &&OpenConnection| open.is_established && open.application == *by && open.destination == to;
+        let own = |open: &&OpenConnection| {
+            open.is_established && open.application == *by && open.destination == to
+        };
         if !used.is_empty() {
             used.extend(self.traffic.open().filter(own).map(|open| open.interface));
         }
@@ -453,7 +458,13 @@ impl Table {
 /// The course of assigned connections.
 impl Table {
     /// The connection is established by this interface, with this round trip.
-    pub fn record_established(&mut self, id: u64, interface: u32, rtt: Option<Duration>, now: Time) {
+    pub fn record_established(
+        &mut self,
+        id: u64,
+        interface: u32,
+        rtt: Option<Duration>,
+        now: Time,
+    ) {
         let Some(open) = self.traffic.get_mut(id) else { return };
         let assigned = std::mem::replace(&mut open.interface, interface);
         let missed = assigned != interface;
@@ -537,7 +548,13 @@ impl Table {
 
     /// TCP's counts of the connection: its round trip; and the bytes that it sent again and all that it sent, since
     /// they were last given.
-    pub fn record_tcp_info(&mut self, id: u64, rtt: Duration, resent: Option<(u64, u64)>, now: Time) {
+    pub fn record_tcp_info(
+        &mut self,
+        id: u64,
+        rtt: Duration,
+        resent: Option<(u64, u64)>,
+        now: Time,
+    ) {
         if let Some(name) = self.interface_of(id) {
             self.update_estimate(name, rtt, resent, now);
         }
@@ -562,13 +579,25 @@ impl Table {
     }
 
     /// TCP's counts of one of those, as in [`Self::record_tcp_info`].
-    pub fn record_link_tcp_info(&mut self, name: &str, rtt: Duration, resent: Option<(u64, u64)>, now: Time) {
+    pub fn record_link_tcp_info(
+        &mut self,
+        name: &str,
+        rtt: Duration,
+        resent: Option<(u64, u64)>,
+        now: Time,
+    ) {
         if self.present.iter().any(|present| present.name == name) {
             self.update_estimate(name.to_owned(), rtt, resent, now);
         }
     }
 
-    fn update_estimate(&mut self, name: String, rtt: Duration, resent: Option<(u64, u64)>, now: Time) {
+    fn update_estimate(
+        &mut self,
+        name: String,
+        rtt: Duration,
+        resent: Option<(u64, u64)>,
+        now: Time,
+    ) {
         let estimate = self.estimates.entry(name).or_default();
         if !rtt.is_zero() {
             estimate.record_round_trip(rtt, now);
@@ -671,7 +700,12 @@ impl Table {
     }
 
     /// The result of asking: what is kept now, and the bytes granted; or why the file could not be asked.
-    pub fn allotted(&mut self, name: &str, of: &AllotmentRequest, got: Result<(StoredTable, u64), String>) {
+    pub fn allotted(
+        &mut self,
+        name: &str,
+        of: &AllotmentRequest,
+        got: Result<(StoredTable, u64), String>,
+    ) {
         match got {
             Ok((kept, bytes)) => {
                 self.renew(kept);
@@ -821,7 +855,8 @@ impl Table {
         let has_other = names().filter(may).any(|name| price(name) <= 0.0);
         let offer = |name: &String| {
             let seen = self.estimates.get(name);
-            let rate = seen.map(|seen| if flow == Direction::Down { seen.down() } else { seen.up() });
+            let rate =
+                seen.map(|seen| if flow == Direction::Down { seen.down() } else { seen.up() });
             let cap = self.settings.policy(name).cap;
             let left = cap.map(|cap| cap.bytes.saturating_sub(self.used(name, today)));
             let offer = Offer { rate: rate.unwrap_or_default(), price: price(name), left };
@@ -950,7 +985,10 @@ impl Table {
 fn kept_reason(interfaces: usize, pick: &Pick) -> String {
     match interfaces {
         1 => "this destination's connections keep to it".to_owned(),
-        _ => format!("among the interfaces that this destination's connections keep to: {}", pick.why),
+        _ => format!(
+            "among the interfaces that this destination's connections keep to: {}",
+            pick.why
+        ),
     }
 }
 

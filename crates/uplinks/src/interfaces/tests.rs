@@ -125,7 +125,10 @@ fn the_reason_says_what_was_left_out_and_by_which_rule() {
     ]);
     let mut ruled = table(Settings { rules, ..Settings::default() });
     assert_eq!(why(&mut ruled, 0), "by rule 2");
-    assert_eq!(why(&mut table(Settings::default()), 0), "its rate is not known yet and assumed to be average");
+    assert_eq!(
+        why(&mut table(Settings::default()), 0),
+        "its rate is not known yet and assumed to be average"
+    );
     let mut first = table(Settings { schedule: ConnectionMethod::OnlyOne, ..Settings::default() });
     assert_eq!(why(&mut first, 0), "the system's first choice (method only-one)");
 }
@@ -271,7 +274,11 @@ fn one_server_that_answers_correctly_by_the_other_interface_is_enough() {
     for interface in [2, 3] {
         let (id, _) = by(&mut table, "bank", 0);
         table.record_established(id, interface, None, at(0));
-        if interface == 2 { table.record_impostor(id, at(0)) } else { table.record_proof(id, at(0)) }
+        if interface == 2 {
+            table.record_impostor(id, at(0))
+        } else {
+            table.record_proof(id, at(0))
+        }
     }
     assert_eq!(table.show(TODAY)[0].doubted, Some(doubt::DoubtReason::Impostor));
     assert_eq!(table.show(TODAY)[1].doubted, None);

@@ -238,7 +238,8 @@ impl Traffic {
             let moved = open.moved.0.saturating_add(open.moved.1);
             open.expected.checked_sub(moved).filter(|left| *left > 0).unwrap_or(moved)
         };
-        let is_active = |open: &OpenConnection| !open.rests && self.ticked.since(open.active) < RESTS;
+        let is_active =
+            |open: &OpenConnection| !open.rests && self.ticked.since(open.active) < RESTS;
         let active = self.by(index).filter(|open| is_active(open));
         active.fold(self.flow(index), |sum: u64, open| sum.saturating_add(left(open)))
     }

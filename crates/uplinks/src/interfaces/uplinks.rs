@@ -1,13 +1,13 @@
 //! The table of this host's interfaces in a running process: it follows the kernel's changes and is saved in a file.
 
 use super::{
-    Accounts, Client, Direction, CapError, UsableInterface,
+    Accounts, CapError, Client, Direction, UsableInterface,
     caps::Permission,
     faults::Faults,
-    stored_table::StoredTable,
     passage::Passage,
     probe::{COST, ProbeServer, probe},
     settings::{Settings, present},
+    stored_table::StoredTable,
     table::{Assignment, Table},
 };
 use std::{
@@ -419,7 +419,8 @@ impl Uplinks {
             return;
         };
         let now = Instant::now();
-        let new = || RateLimitState { rate, bucket: Bucket::new(rate, THROTTLED_TURN, now), until: now };
+        let new =
+            || RateLimitState { rate, bucket: Bucket::new(rate, THROTTLED_TURN, now), until: now };
         let pacing = buckets.entry(name.to_owned()).or_insert_with(new);
         if pacing.rate != rate {
             pacing.rate = rate;
@@ -447,8 +448,8 @@ impl Uplinks {
 
     /// Why an interface may move nothing more, if so.
     pub fn is_over(&self, name: &str) -> Option<CapError> {
-        let is_over =
-            self.is_limited(name) && matches!(self.table().permission(name), Permission::UsedUp | Permission::Fault);
+        let is_over = self.is_limited(name)
+            && matches!(self.table().permission(name), Permission::UsedUp | Permission::Fault);
         is_over.then(|| self.cap_error(name))
     }
 
@@ -560,7 +561,8 @@ impl Uplinks {
         let paid = match self.0.file.clone() {
             None => Ok(self.table().pay_for_probe(today, cost)),
             Some(file) => {
-                let paying = spawn_blocking(move || StoredTable::pay_for_probe_in(&file, today, cost));
+                let paying =
+                    spawn_blocking(move || StoredTable::pay_for_probe_in(&file, today, cost));
                 let paid = paying.await.unwrap_or_else(|why| Err(io::Error::other(why)));
                 paid.map(|(kept, is_paid)| {
                     self.table().renew(kept);
@@ -588,7 +590,12 @@ impl Uplinks {
 
     /// A probe failed. The interface is left out if the server answers by another interface, or if another server does
     /// not answer by this one either. If the server does not answer by any interface, the server is at fault.
-    async fn ask_again_elsewhere(&self, dialer: &Dialer, failed: &UsableInterface, server: &ProbeServer) {
+    async fn ask_again_elsewhere(
+        &self,
+        dialer: &Dialer,
+        failed: &UsableInterface,
+        server: &ProbeServer,
+    ) {
         let (now, today) = (self.now(), self.today());
         let (by, at) = {
             let mut table = self.table();

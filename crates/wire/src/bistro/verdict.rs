@@ -24,8 +24,10 @@ impl Trust {
         let digits = key.bytes().all(|b| b.is_ascii_hexdigit());
         if !digits || !(Self::LEAST_DIGITS..=64).contains(&key.len()) {
             let least = Self::LEAST_DIGITS;
-            return Err(format!("a key is 64 hexadecimal digits, or at least the first {least} of \
-                                them"));
+            return Err(format!(
+                "a key is 64 hexadecimal digits, or at least the first {least} of \
+                                them"
+            ));
         }
         self.0.push(key.to_ascii_lowercase());
         Ok(())
@@ -116,7 +118,9 @@ impl Evidence {
 
     fn judge_receipt(&self, verdict: &mut Verdict) {
         let Some(receipt) = &self.receipt else {
-            return verdict.unproven.push("that the data was delivered: there is no receipt".into());
+            return verdict
+                .unproven
+                .push("that the data was delivered: there is no receipt".into());
         };
         let said = receipt.value();
         let says = format!(

@@ -104,8 +104,10 @@ impl Shape {
         }
         let block = u64::from(symbol_bytes) * u64::from(block_symbols);
         if !(1..=MAX_BLOCK_SYMBOLS).contains(&block_symbols) || block % CHUNK_BYTES != 0 {
-            return Err(DecodeError::Invalid("a block is not a whole number of chunks, or does not \
-                                             have 1 to 16384 symbols"));
+            return Err(DecodeError::Invalid(
+                "a block is not a whole number of chunks, or does not \
+                                             have 1 to 16384 symbols",
+            ));
         }
         if repair_symbols > MAX_REPAIR {
             return Err(DecodeError::Invalid("a block has more than 16384 repair symbols"));

@@ -12,7 +12,7 @@
 use super::Name;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use thalweg_measure::{Bound, AvailableRate, planned_rate};
+use thalweg_measure::{AvailableRate, Bound, planned_rate};
 use thalweg_units::serde_duration;
 
 /// The maximum number of entries of one [`Reports`]; a node with more sends several.

@@ -84,7 +84,9 @@ impl Ticket {
         match () {
             () if ticket.from != *from || ticket.to != *to => Err(TicketError::AnotherPair),
             () if now >= expiry.saturating_add(nanos(CLOCKS_APART)) => Err(TicketError::Expired),
-            () if expiry > now.saturating_add(nanos(LONGEST + CLOCKS_APART)) => Err(TicketError::Future),
+            () if expiry > now.saturating_add(nanos(LONGEST + CLOCKS_APART)) => {
+                Err(TicketError::Future)
+            }
             () => Ok(ticket),
         }
     }

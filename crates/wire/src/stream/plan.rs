@@ -358,9 +358,7 @@ impl Published {
             _ if !self.tracks.iter().flat_map(|track| track.rates).all(is_rate) => {
                 ("a rate", "above 100 Gbit/s")
             }
-            _ if self.allow.len() > MAX_ALLOW => {
-                ("the number of allowed subscribers", "above 64")
-            }
+            _ if self.allow.len() > MAX_ALLOW => ("the number of allowed subscribers", "above 64"),
             _ if self.allow.iter().any(|whom| whom.len() > 64) => {
                 ("the name of an allowed subscriber", "longer than 64 bytes")
             }

@@ -93,7 +93,8 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
 
     let all = clients(args.clients, 0, &mut random)?;
     let left = begin.duration_since(SystemTime::now());
-    let since = Instant::now() + left.context("the preparation took too long; use fewer --clients")?;
+    let since =
+        Instant::now() + left.context("the preparation took too long; use fewer --clients")?;
     let window = args.window.saturating_sub(LAST);
     let mut at = || window.mul_f64(random.next_u32() as f64 / f64::from(u32::MAX));
     let times: Vec<Instant> = all.iter().map(|_| since + at()).collect();

@@ -50,7 +50,8 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
         let (target, draw) = (target.clone(), f64::from(random.next_u32()) / f64::from(u32::MAX));
         running.spawn(async move {
             let begun = Instant::now();
-            let submission = client.commit(&target).await?.context("the drop box refused the commitment")?;
+            let submission =
+                client.commit(&target).await?.context("the drop box refused the commitment")?;
             let committed = begun.elapsed();
             // A busy node stays busy for as long as a push takes.
             while let Err(e) = client.push(&submission, draw).await {
@@ -78,9 +79,13 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
 fn target(args: &Args) -> anyhow::Result<Target> {
     let state = State::open(&state_directory(args.state.as_deref())?)?;
     let roster = state.membership()?.current().context("this host has no roster")?;
-    let Some((drop_box, node)) = args.to.split_once('@') else { bail!("--to must have the form BOX@NODE") };
+    let Some((drop_box, node)) = args.to.split_once('@') else {
+        bail!("--to must have the form BOX@NODE")
+    };
     let node: Name = node.parse()?;
-    let member = roster.by_name(&node).with_context(|| format!("the roster has no member {node}"))?;
-    let port = NodeAddress::of_member(member).with_context(|| format!("the member {node} does not run a node"))?;
+    let member =
+        roster.by_name(&node).with_context(|| format!("the roster has no member {node}"))?;
+    let port = NodeAddress::of_member(member)
+        .with_context(|| format!("the member {node} does not run a node"))?;
     Ok(Target { drop_box: drop_box.parse()?, port })
 }

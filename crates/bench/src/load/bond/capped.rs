@@ -61,7 +61,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let went = |name: &str| -> anyhow::Result<u64> {
         let now = counters::both_ways()?;
         let (now, then) = (now.get(name), before.get(name));
-        Ok(now.context("there is no such interface")? - then.context("there is no such interface")?)
+        Ok(now.context("there is no such interface")?
+            - then.context("there is no such interface")?)
     };
     if let Some(at) = args.kill_at {
         let mut first = Run::begin(args)?;

@@ -126,7 +126,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 /// Memory of the server's process, kB.
 fn far_memory(far: Option<SocketAddr>) -> anyhow::Result<Option<f64>> {
     let Some(far) = far else { return Ok(None) };
-    let mut server = TcpStream::connect(far).context("cannot ask the server in this host for its memory")?;
+    let mut server =
+        TcpStream::connect(far).context("cannot ask the server in this host for its memory")?;
     server.write_all(&[server::MEMORY])?;
     let mut kb = [0; 8];
     server.read_exact(&mut kb).context("the server does not report its memory")?;
@@ -158,7 +159,8 @@ impl Stream {
         command.args(["load", "bond", "gaps"]).args(&args.stream);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().context("cannot start a stream")?;
-        let (input, output) = (child.stdin.take(), child.stdout.take().context("cannot read the stream's output")?);
+        let (input, output) =
+            (child.stdin.take(), child.stdout.take().context("cannot read the stream's output")?);
         let heard: Arc<Mutex<Vec<Line>>> = Arc::default();
         let shared = Arc::clone(&heard);
         let hears = thread::spawn(move || {

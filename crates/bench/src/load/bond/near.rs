@@ -109,7 +109,11 @@ async fn bond(bond: Bond, wanted: usize) -> anyhow::Result<Near> {
     let began = Instant::now();
     let mut readiness = bond.readiness();
     let all = timeout(PATIENCE, readiness.wait_for(|now| now.live >= wanted)).await;
-    ensure!(matches!(all, Ok(Ok(_))), "the bond did not reach {wanted} links: {:?}", bond.readiness().borrow().clone());
+    ensure!(
+        matches!(all, Ok(Ok(_))),
+        "the bond did not reach {wanted} links: {:?}",
+        bond.readiness().borrow().clone()
+    );
     Ok(Near::Bond { took: began.elapsed(), bond })
 }
 
@@ -141,7 +145,9 @@ impl Near {
             }
             Self::Bond { bond, .. } => {
                 let opened = bond.open().await;
-                Ok(Box::new(opened.map_err(|why| anyhow::anyhow!("cannot open a stream: {why:?}"))?))
+                Ok(Box::new(
+                    opened.map_err(|why| anyhow::anyhow!("cannot open a stream: {why:?}"))?,
+                ))
             }
         }
     }

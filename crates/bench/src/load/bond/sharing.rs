@@ -94,7 +94,8 @@ async fn client(args: &Args, number: u8) -> anyhow::Result<Near> {
         return near::bonded(at.clone(), &members::near(number), args.how.settings(), 1).await;
     }
     let found = interfaces()?;
-    let by = found.get(usize::from(number) % found.len().max(1)).context("there is no interface")?;
+    let by =
+        found.get(usize::from(number) % found.len().max(1)).context("there is no interface")?;
     let to = args.to.clone().context("--to is required")?;
     let route = Route::direct().by_interface(by.index);
     Ok(Near::Tcp { dialer: Dialer::new(near::options()), route, to })

@@ -46,7 +46,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut changed = 0_u32;
     if let Some(file) = file {
         let text = fs::read_to_string(&file)?;
-        let table = parse(&text).with_context(|| format!("{} is not a valid table of rates", file.display()))?;
+        let table = parse(&text)
+            .with_context(|| format!("{} is not a valid table of rates", file.display()))?;
         let is_kept = |entry: &Entry| entry.from == entry.to && args.keep.contains(&entry.from);
         for Entry { from, to, mbps } in table.into_iter().filter(|entry| !is_kept(entry)) {
             let rate = LinkChange::rate(Rate::from_mbps(mbps * args.scale));
@@ -76,7 +77,8 @@ fn halves(lab: &Lab, from: &str, to: &str) -> Vec<String> {
 fn parse(text: &str) -> anyhow::Result<Vec<Entry>> {
     let mut lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     let name = |text: &str| text.trim().to_lowercase();
-    let senders: Vec<String> = lines.next().context("the table is empty")?.split(',').map(name).collect();
+    let senders: Vec<String> =
+        lines.next().context("the table is empty")?.split(',').map(name).collect();
     let mut table = Vec::new();
     for line in lines {
         let mut cells = line.split(',');

@@ -81,7 +81,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     while finishes.len() < args.hosts.len() {
         let left = args.within.saturating_sub(began.elapsed());
         let Ok((host, is_done)) = ended.recv_timeout(left) else {
-            bail!("only {} of {} hosts have the file after {:?}", finishes.len(), args.hosts.len(), args.within)
+            bail!(
+                "only {} of {} hosts have the file after {:?}",
+                finishes.len(),
+                args.hosts.len(),
+                args.within
+            )
         };
         let is_new = finishes.iter().all(|(known, _)| *known != host);
         if args.hosts.contains(&host) && is_new {

@@ -24,7 +24,10 @@ impl FromStr for Legs {
         let mut legs = Vec::new();
         for part in text.split(',') {
             let hosts: Vec<&str> = part.split('>').map(str::trim).collect();
-            ensure!(hosts.len() > 1 && hosts.iter().all(|h| !h.is_empty()), "`{part}` is not a leg");
+            ensure!(
+                hosts.len() > 1 && hosts.iter().all(|h| !h.is_empty()),
+                "`{part}` is not a leg"
+            );
             for pair in hosts.windows(2) {
                 legs.push((pair[0].to_owned(), pair[1].to_owned()));
             }

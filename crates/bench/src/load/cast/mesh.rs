@@ -172,7 +172,11 @@ impl<'a> Mesh<'a> {
         while !fs::read_to_string(&out)?.contains("ready") {
             let child = self.nodes.get_mut(host).context("the node was not started")?;
             let has_ended = child.try_wait()?.is_some();
-            ensure!(!has_ended && since.elapsed() < STARTS, "the node did not start: {}", self.log(host));
+            ensure!(
+                !has_ended && since.elapsed() < STARTS,
+                "the node did not start: {}",
+                self.log(host)
+            );
             thread::sleep(LOOK);
         }
         Ok(())
@@ -191,7 +195,8 @@ impl<'a> Mesh<'a> {
     /// # Errors
     /// When it does not run.
     pub fn kill(&mut self, host: &str) -> anyhow::Result<()> {
-        let mut child = self.nodes.remove(host).with_context(|| format!("there is no node on {host}"))?;
+        let mut child =
+            self.nodes.remove(host).with_context(|| format!("there is no node on {host}"))?;
         ensure!(child.try_wait()?.is_none(), "a node ended unexpectedly: {}", self.log(host));
         child.kill()?;
         child.wait()?;

@@ -58,7 +58,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     note!("thalweg-bench: casting {} to {}", args.size, names.join(", "));
     let rates = mesh.file(SOURCE, "csv");
     fs::write(&rates, format!("from,to,rate\n{SOURCE},one,1 Gbit/s\none,two,1 Gbit/s\n"))?;
-    let text = |path: &'_ std::path::Path| path.to_str().map(str::to_owned).context("a path is not valid UTF-8");
+    let text = |path: &'_ std::path::Path| {
+        path.to_str().map(str::to_owned).context("a path is not valid UTF-8")
+    };
     let (path, rates, to) = (text(&object)?, text(&rates)?, names.join(","));
     let wide = ["--rates", &rates, "--parents", "1", "--legs", "open"];
     let further: Vec<&str> = args.further.iter().map(String::as_str).collect();
@@ -77,7 +79,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     report.add("receiver_charged", "MiB", charged);
     for name in &names {
         let came = fs::metadata(mesh.inbox(name).join("src.bin"))?;
-        ensure!(came.size() == args.size.as_bytes(), "the object at {name} has {} bytes", came.size());
+        ensure!(
+            came.size() == args.size.as_bytes(),
+            "the object at {name} has {} bytes",
+            came.size()
+        );
     }
     report.print().context("cannot print the report")
 }

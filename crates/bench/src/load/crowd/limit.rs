@@ -51,7 +51,8 @@ impl Limit {
     /// When it cannot be read.
     pub fn peak_mib(&self) -> anyhow::Result<f64> {
         let text = fs::read_to_string(self.directory.join(self.most));
-        let text = text.context("the kernel does not report the peak memory of the control group")?;
+        let text =
+            text.context("the kernel does not report the peak memory of the control group")?;
         Ok(text.trim().parse::<f64>()? / f64::from(1 << 20))
     }
 }

@@ -143,7 +143,8 @@ impl Bench {
         report: &mut Report,
     ) -> anyhow::Result<()> {
         let (object, rates) = (self.object(), self.rates());
-        let text = |path: &PathBuf| path.to_str().map(str::to_owned).context("a path is not valid UTF-8");
+        let text =
+            |path: &PathBuf| path.to_str().map(str::to_owned).context("a path is not valid UTF-8");
         let (object, rates) = (text(&object)?, text(&rates)?);
         let mut args = vec![&*object, "--name", name, "--rates", &*rates, "--parents", "1"];
         args.extend(to);

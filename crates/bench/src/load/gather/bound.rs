@@ -35,9 +35,15 @@ impl Quiet {
     pub fn read(file: &Path, seed: u64) -> anyhow::Result<Self> {
         let text =
             fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-        let quiet: Self = serde_json::from_str(&text)
-            .with_context(|| format!("{} is not a valid record of background traffic", file.display()))?;
-        ensure!(quiet.seed == seed, "{} belongs to the network of seed {}", file.display(), quiet.seed);
+        let quiet: Self = serde_json::from_str(&text).with_context(|| {
+            format!("{} is not a valid record of background traffic", file.display())
+        })?;
+        ensure!(
+            quiet.seed == seed,
+            "{} belongs to the network of seed {}",
+            file.display(),
+            quiet.seed
+        );
         Ok(quiet)
     }
 

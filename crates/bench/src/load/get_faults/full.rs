@@ -40,7 +40,10 @@ pub struct Args {
 pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let right = args.common.begin()?;
     let free = rustix::fs::statvfs(&args.common.dir)?;
-    ensure!(free.f_bfree * free.f_frsize < SMALL, "the file system is not small enough for this test");
+    ensure!(
+        free.f_bfree * free.f_frsize < SMALL,
+        "the file system is not small enough for this test"
+    );
     let mut tally = Tally::default();
     too_large(args, &right, &mut tally, report)?;
     taken_midway(args, &right, &mut tally, report)?;

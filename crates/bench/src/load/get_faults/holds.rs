@@ -111,7 +111,10 @@ fn kill_in_hold(download: &mut Download, k: usize) -> anyhow::Result<Option<Stri
             && let Some(call) = holds.look(id)
             && holds.count == k
         {
-            let pid = i32::try_from(id).ok().and_then(Pid::from_raw).context("the process id is invalid")?;
+            let pid = i32::try_from(id)
+                .ok()
+                .and_then(Pid::from_raw)
+                .context("the process id is invalid")?;
             kill_process(pid, Signal::KILL)?;
             return Ok(Some(call));
         }

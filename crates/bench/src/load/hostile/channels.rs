@@ -168,7 +168,10 @@ async fn link(
     channel.write_all(&costly.first).await?;
     channel.flush().await?;
     let greeting = message::read(&mut channel, MAX_GREETING).await?;
-    ensure!(matches!(greeting, Some(Greeting::Welcome { .. })), "the bond's far end refused the link");
+    ensure!(
+        matches!(greeting, Some(Greeting::Welcome { .. })),
+        "the bond's far end refused the link"
+    );
     ensure!(channel.read_u8().await? == GO, "the node sent no GO");
     channel.write_all(&[GO_ACK]).await?;
     channel.flush().await?;

@@ -152,7 +152,9 @@ impl Peer {
             },
             Door::Cast => match message::read(&mut channel, cast::MAX_ANSWER).await? {
                 Some(cast::Answer::Refused(cast::Refusal::Unknown)) => Ok(()),
-                other => bail!("unexpected answer to a request for a cast that does not exist: {other:?}"),
+                other => bail!(
+                    "unexpected answer to a request for a cast that does not exist: {other:?}"
+                ),
             },
             Door::Probe => match message::read(&mut channel, probe::MAX_MESSAGE).await? {
                 Some(probe::NodeReply::Opened { .. }) => Ok(()),
@@ -160,7 +162,9 @@ impl Peer {
             },
             Door::Stream => match message::read(&mut channel, leg::MAX_ANSWER).await? {
                 Some(leg::Answer::Refused(why)) if !matches!(why, leg::Refusal::Busy(_)) => Ok(()),
-                other => bail!("unexpected answer to a request for a stream that does not exist: {other:?}"),
+                other => bail!(
+                    "unexpected answer to a request for a stream that does not exist: {other:?}"
+                ),
             },
         }
     }

@@ -96,7 +96,9 @@ async fn measure_idle(peer: &Peer, attacks: &[Attack], times: usize) -> anyhow::
     let mut idle = Idle::new();
     for door in doors {
         // The first operation reads data from disk that later ones find in memory.
-        peer.once(door).await.with_context(|| format!("cannot use {} before all attacks", word(&door)))?;
+        peer.once(door)
+            .await
+            .with_context(|| format!("cannot use {} before all attacks", word(&door)))?;
         let found = peer.repeat(door, times).await;
         if found.failed > 0 {
             let why = found.why.unwrap_or_default();

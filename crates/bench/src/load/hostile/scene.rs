@@ -157,7 +157,8 @@ fn serve(listener: TcpListener) {
 /// When the process does not exist.
 pub fn resources(process: u32) -> anyhow::Result<Resources> {
     let memory = memory_mib(process, "VmRSS")?;
-    let descriptors = fs::read_dir(format!("/proc/{process}/fd")).context("the process no longer exists")?;
+    let descriptors =
+        fs::read_dir(format!("/proc/{process}/fd")).context("the process no longer exists")?;
     Ok(Resources { memory, descriptors: descriptors.count() })
 }
 

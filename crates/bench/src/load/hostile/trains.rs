@@ -8,7 +8,7 @@ use thalweg_net::{
     channel::Channel,
     probe::{SECRET, Sealer},
 };
-use thalweg_wire::probe::{self, Ask, LABEL, MAX_MESSAGE, NO_TRAIN, Payload, ProbeHead, NodeReply};
+use thalweg_wire::probe::{self, Ask, LABEL, MAX_MESSAGE, NO_TRAIN, NodeReply, Payload, ProbeHead};
 use tokio::net::{TcpStream, UdpSocket};
 
 /// A session and the node's UDP port for its datagrams.

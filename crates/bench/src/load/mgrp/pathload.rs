@@ -11,7 +11,7 @@ use thalweg_measure::{
     train::{Doubt, Flight, Train},
 };
 use thalweg_probe::client::NodeSession;
-use thalweg_probe::trains::{TrainSender, MeasureError, SessionError, Direction, run};
+use thalweg_probe::trains::{Direction, MeasureError, SessionError, TrainSender, run};
 
 /// The pause after a refusal.
 const REST: Duration = Duration::from_millis(500);
@@ -45,7 +45,8 @@ pub fn measure(
         let deadline = began + patience.as_secs_f64();
         let left = Duration::from_secs_f64((deadline.min(until) - began).max(0.0));
         let mut logged = Logged { node: &mut ready.node, log: &mut log, clock };
-        let found = runtime.block_on(run(&mut logged, &mut tool, Direction::There, left, &mut |_| {}));
+        let found =
+            runtime.block_on(run(&mut logged, &mut tool, Direction::There, left, &mut |_| {}));
         let took = match found {
             Ok(_) => Some(clock.now() - began),
             Err(MeasureError::Slow(..)) => {

@@ -37,7 +37,9 @@ impl Program {
     }
 
     fn output(&mut self) -> anyhow::Result<&mut BufReader<ChildStdout>> {
-        self.out.as_mut().with_context(|| format!("the output of {} is already being read", self.name))
+        self.out
+            .as_mut()
+            .with_context(|| format!("the output of {} is already being read", self.name))
     }
 
     /// Takes its standard output for another reader; `None` if it is taken already.

@@ -101,7 +101,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let stats = lab.stats(true)?;
     let mut copies = Vec::new();
     for ((pair, flow), (log, rounds)) in pairs.iter().zip(sources).zip(tried) {
-        let truth = stats.link(&pair.names().bottleneck).context("the lab has no record of the bottleneck")?.clone();
+        let truth = stats
+            .link(&pair.names().bottleneck)
+            .context("the lab has no record of the bottleneck")?
+            .clone();
         let counts = pair.counts(&lab, &pair.names().m3)?;
         copies.push(Copy { log, rounds, source: flow.end()?, truth, counts, begin, until });
     }
@@ -208,7 +211,8 @@ impl Flow {
         };
         let mut sink = Program::tool(lab, &names.m5, &["tcp-sink", "--listen", &listen])?;
         let ready: serde_json::Value = serde_json::from_str(&sink.ready()?)?;
-        let to = ready["ready"]["address"].as_str().context("the sink did not report its address")?;
+        let to =
+            ready["ready"]["address"].as_str().context("the sink did not report its address")?;
         let span = millis(LEAD + args.span());
         let rate = args.source.map(|rate| format!("{}bit/s", rate.as_bps()));
         let mut words = vec!["tcp-source", "--to", to, "--for", &span, "--bin", "1s", "--series"];
@@ -220,7 +224,8 @@ impl Flow {
     /// The throughput in each measured second, Mbit/s.
     fn end(self) -> anyhow::Result<Vec<f64>> {
         let report = self.source.report()?;
-        let series = report["flows"][0]["series"].as_array().context("the source's report has no series")?;
+        let series =
+            report["flows"][0]["series"].as_array().context("the source's report has no series")?;
         let mbps = |bytes: &serde_json::Value| bytes.as_f64().unwrap_or(0.0) * 8e-6;
         Ok(series.iter().skip(LEAD.as_secs() as usize).map(mbps).collect())
     }

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 use thalweg_measure::{estimators::FixedTrains, train::Train};
-use thalweg_probe::client::{TrainOrder, ProbeServiceClient};
+use thalweg_probe::client::{ProbeServiceClient, TrainOrder};
 use thalweg_probe::trains::messages::Report;
 
 /// The first bytes of the probes' headers.
@@ -106,7 +106,12 @@ const FIRST: f64 = 0.02;
 ///
 /// # Errors
 /// When a service is gone or refuses repeatedly.
-pub fn fire(of: FixedTrains, ready: &mut Ready<'_>, clock: &Clock, until: f64) -> anyhow::Result<Log> {
+pub fn fire(
+    of: FixedTrains,
+    ready: &mut Ready<'_>,
+    clock: &Clock,
+    until: f64,
+) -> anyhow::Result<Log> {
     let train = of.train()?;
     let mut due = clock.now() + FIRST;
     let names = ready.pair.names();
@@ -160,7 +165,8 @@ impl Heard {
         let hear = move || {
             let mut all = Vec::new();
             while let Some(arrival) = service.next_probe()? {
-                let train = train_of(&arrival.header).context("a probe's header is not from this tool")?;
+                let train =
+                    train_of(&arrival.header).context("a probe's header is not from this tool")?;
                 all.push((train, arrival.place, clock.of_unix(arrival.arrived_ns)));
             }
             Ok(all)

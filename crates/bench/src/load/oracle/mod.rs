@@ -18,7 +18,7 @@ use super::report::Report;
 use anyhow::Context as _;
 use client::{Load, Strategy};
 use std::{fs, time::Duration};
-use thalweg_oracle::{MeasureConfig, ScheduleKind, Pace};
+use thalweg_oracle::{MeasureConfig, Pace, ScheduleKind};
 use tokio::{
     sync::oneshot,
     task::block_in_place,
@@ -148,7 +148,9 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
 fn peak_memory() -> anyhow::Result<f64> {
     let status = fs::read_to_string("/proc/self/status").context("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).context("/proc/self/status has no VmHWM")?;
+    let kib = line
+        .and_then(|line| line.trim().strip_suffix(" kB"))
+        .context("/proc/self/status has no VmHWM")?;
     Ok(kib.trim().parse::<f64>()? / 1024.0)
 }
 

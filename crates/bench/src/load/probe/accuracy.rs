@@ -250,7 +250,11 @@ fn ours(args: &Args, lab: &mut ProbeLab) -> anyhow::Result<Vec<Measurement>> {
 }
 
 /// Runs one of our tools once.
-fn one(tool: &mut dyn Estimator, node: &mut NodeSession, args: &Args) -> anyhow::Result<ToolResult> {
+fn one(
+    tool: &mut dyn Estimator,
+    node: &mut NodeSession,
+    args: &Args,
+) -> anyhow::Result<ToolResult> {
     let driven = drive(tool, node, args.within)?;
     if let Some(why) = &driven.why {
         note!("{}: {why} after {:.1} s", tool.name(), driven.took.as_secs_f64());
@@ -298,7 +302,8 @@ impl Flow {
         out.read_line(&mut line)?;
         let sink = ChildGuard::of(sink);
         let ready: serde_json::Value = serde_json::from_str(&line)?;
-        let to = ready["ready"]["address"].as_str().context("the sink did not report its address")?;
+        let to =
+            ready["ready"]["address"].as_str().context("the sink did not report its address")?;
         // Longer than all measurements; dropping the flow ends it.
         let all = args.ends().unwrap_or(args.within * args.times) + args.within;
         let span = format!("{}ms", all.as_millis() + 30_000);

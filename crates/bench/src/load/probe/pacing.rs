@@ -116,7 +116,10 @@ fn trains(gap: Duration, trains: u32) -> anyhow::Result<[Vec<f64>; 2]> {
         for _ in 0..left.len() {
             came.extend(receive(to.as_fd(), &mut buffer)?.at.map(|at| at.as_unix_nanos()));
         }
-        ensure!(came.len() == PROBES, "probes were lost on loopback, or the kernel does not timestamp them");
+        ensure!(
+            came.len() == PROBES,
+            "probes were lost on loopback, or the kernel does not timestamp them"
+        );
         sent.extend(gaps(&left));
         arrived.extend(gaps(&came));
     }

@@ -135,7 +135,9 @@ pub async fn handshake(
     // A time-out ends the exchange; the port has then been silent.
     match timeout(PATIENCE, talk(&mut tls, &mut tcp, &mut response)).await {
         Ok(done) => done?,
-        Err(_) => thalweg_console::note!("thalweg-bench: load strangers: {at} did not close the connection"),
+        Err(_) => thalweg_console::note!(
+            "thalweg-bench: load strangers: {at} did not close the connection"
+        ),
     }
     Ok(response)
 }

@@ -95,7 +95,8 @@ fn forged(bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
 async fn false_oracle(of: &Node, bytes: Vec<u8>) -> anyhow::Result<tokio::task::JoinHandle<()>> {
     let key = State::open(of.state())?.node_key()?;
     let acceptor = Acceptor::new(&key, Arc::new(AdmitAll), &[Protocol::Api])?;
-    let listener = TcpListener::bind(of.at()).await.context("cannot listen on the oracle's address")?;
+    let listener =
+        TcpListener::bind(of.at()).await.context("cannot listen on the oracle's address")?;
     let bytes: Arc<[u8]> = bytes.into();
     Ok(tokio::spawn(async move {
         while let Ok((tcp, _)) = listener.accept().await {

@@ -71,8 +71,7 @@ pub async fn run(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
     let hosts = fra.state().with_file_name("hosts");
     let lines: String = NAMES.iter().map(|(name, ip)| format!("{ip} {name}\n")).collect();
     fs::write(&hosts, format!("{REBINDING}{lines}"))?;
-    let daemon =
-        fra.start_with_hosts(&hosts).context("cannot replace /etc/hosts; run as root")?;
+    let daemon = fra.start_with_hosts(&hosts).context("cannot replace /etc/hosts; run as root")?;
     let at = fra.at().into();
     let (dialer, route) = mesh::route(fra.state(), at, false, DialOptions::default())?;
     refused(report, &fra, &dialer, &route).await?;

@@ -110,8 +110,10 @@ impl Node {
     /// When there is no readable key.
     pub fn client_seed(&self) -> anyhow::Result<[u8; 32]> {
         let text = fs::read_to_string(self.state.join("client.key"))?;
-        let id: NodeId =
-            text.trim().parse().map_err(|_| anyhow::anyhow!("client.key does not contain a valid key"))?;
+        let id: NodeId = text
+            .trim()
+            .parse()
+            .map_err(|_| anyhow::anyhow!("client.key does not contain a valid key"))?;
         Ok(*id.as_bytes())
     }
 

@@ -312,7 +312,8 @@ async fn event(
 ) -> anyhow::Result<Event> {
     let parent = nodes.parent("hall").await?.context("the viewer's node has no parent")?;
     let used = RELAYS.iter().find(|(relay, _)| *relay == parent);
-    let (_, link) = used.with_context(|| format!("the stream arrives from {parent}, which is not a relay"))?;
+    let (_, link) =
+        used.with_context(|| format!("the stream arrives from {parent}, which is not a relay"))?;
     let set_up = |is_up: bool| {
         let set = |half| lab.set(&format!("{link}.{half}"), &LinkChange::up(is_up));
         ["fwd", "rev"].into_iter().try_for_each(set)

@@ -61,7 +61,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let since = Instant::now();
     let elapsed = Duration::from_secs_f64(lab.stats(false)?.elapsed_s);
     let nodes = Nodes::found(&lab, directory.path(), args)?;
-    let counts_from = (since + begin).checked_sub(elapsed).context("the lab's clock has no such time")?;
+    let counts_from =
+        (since + begin).checked_sub(elapsed).context("the lab's clock has no such time")?;
     ensure!(
         Instant::now() + LEAD <= counts_from,
         "founding the mesh took {:.1} s, more than the {:.1} s of --found; give a longer --found",
@@ -144,7 +145,8 @@ async fn run_streams(
         Some(padding) => padding.measurements(counts_from),
         None => read_measurements(&nodes.log("m3"), counts_from)?,
     };
-    let truth = stats.link(network::BOTTLENECK).context("the lab has no record of the bottleneck")?.clone();
+    let truth =
+        stats.link(network::BOTTLENECK).context("the lab has no record of the bottleneck")?.clone();
     Ok(Outcome {
         seen,
         views,

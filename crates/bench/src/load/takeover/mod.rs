@@ -59,10 +59,12 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let reader = reader::Reader::start(client(&hosts[0], &oracles)?);
     let (mut gaps, mut lost) = (vec![], 0);
     for kill in 1..=args.kills.get() {
-        let term = relays.goes_on(GOES_ON, PATIENCE).await.context("no oracle schedules measurements")?;
+        let term =
+            relays.goes_on(GOES_ON, PATIENCE).await.context("no oracle schedules measurements")?;
         let elected = elected(&hosts, term)?;
         let known = relays.measured();
-        let (dead, began) = (daemons[elected].take().context("the elected oracle is not running")?, Instant::now());
+        let (dead, began) =
+            (daemons[elected].take().context("the elected oracle is not running")?, Instant::now());
         dead.kill()?;
         let gap = relays.after(term, began, PATIENCE).await.context("no other oracle took over")?;
         thalweg_console::note!(

@@ -9,7 +9,7 @@ use thalweg_base::clock::WallClock;
 use thalweg_mesh::{Oracle, OracleClient, State};
 use thalweg_wire::mesh::{
     Name,
-    measure::{OrderReport, Order, Outcome, ReceivedReport, Reports},
+    measure::{Order, OrderReport, Outcome, ReceivedReport, Reports},
 };
 use tokio::{
     task::JoinSet,

@@ -32,7 +32,8 @@ fn names(begun: &[(ParentName, Arc<ReceivedBytes>)]) -> Vec<ParentName> {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_parent_is_replaced_until_it_may_be_tried_again() {
-    let (mut selector, wanted) = (ParentSelector::default(), wanted(&[("a", 9), ("b", 5), ("source", 1)], 1));
+    let (mut selector, wanted) =
+        (ParentSelector::default(), wanted(&[("a", 9), ("b", 5), ("source", 1)], 1));
     assert_eq!(names(&begin(&mut selector, &wanted)), [who("a")]);
     selector.end(&who("a"));
     selector.fail(who("a"), false);
@@ -47,7 +48,9 @@ async fn a_failed_parent_is_replaced_until_it_may_be_tried_again() {
     assert!(!selector.now[&who("b")].end.is_cancelled());
     a[0].1.bytes.store(1, Relaxed);
     assert_eq!(selector.review(&wanted), []);
-    assert!(selector.now[&who("b")].end.is_cancelled() && !selector.now[&who("a")].end.is_cancelled());
+    assert!(
+        selector.now[&who("b")].end.is_cancelled() && !selector.now[&who("a")].end.is_cancelled()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,7 +75,8 @@ async fn a_candidate_that_does_not_know_the_cast_keeps_its_place_for_a_while() {
 
 #[tokio::test(start_paused = true)]
 async fn corrupt_parents_are_banned_and_slow_ones_are_replaced() {
-    let (mut selector, wanted) = (ParentSelector::default(), wanted(&[("a", 9), ("b", 8), ("c", 1)], 1));
+    let (mut selector, wanted) =
+        (ParentSelector::default(), wanted(&[("a", 9), ("b", 8), ("c", 1)], 1));
     begin(&mut selector, &wanted);
     selector.end(&who("a"));
     selector.fail(who("a"), true);
@@ -110,7 +114,8 @@ async fn pass(begun: &[&[(ParentName, Arc<ReceivedBytes>)]], kbps: &[u64]) {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_parent_waits_and_is_on_trial_when_it_returns() {
-    let (mut selector, wanted) = (ParentSelector::default(), wanted(&[("a", 9), ("b", 8), ("source", 1)], 1));
+    let (mut selector, wanted) =
+        (ParentSelector::default(), wanted(&[("a", 9), ("b", 8), ("source", 1)], 1));
     let a = begin(&mut selector, &wanted);
     pass(&[&a], &[100]).await;
     assert_eq!(selector.review(&wanted)[0].0, who("a"));

@@ -129,7 +129,9 @@ impl Drop for RelaySlot {
 fn is_kept(all: &RelayMap, relay: &Arc<Relay>) -> bool {
     // Sources are admitted under this lock.
     let mut all = lock(all);
-    if relay.connections.load(Relaxed) > 0 || !all.get(&relay.id).is_some_and(|r| Arc::ptr_eq(r, relay)) {
+    if relay.connections.load(Relaxed) > 0
+        || !all.get(&relay.id).is_some_and(|r| Arc::ptr_eq(r, relay))
+    {
         return false;
     }
     let has_children = relay.body.get().is_some_and(|body| body.ring.has_children());

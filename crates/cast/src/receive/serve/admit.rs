@@ -4,8 +4,8 @@ use super::{Entry, MAX_LIFETIME, ServiceState, clear::is_gone};
 use crate::{
     disk::{InboxPolicy, is_as_made},
     receive::{
-        finish,
         cast_directory::{CastDirectory, StoredCast},
+        finish,
         reception::{Reception, State, geometry},
         relay::RelaySlot,
         run,
@@ -107,7 +107,11 @@ impl ServiceState {
         }
     }
 
-    fn look_at(&self, offer: &Signed<Offer>, from: &Member) -> Result<(ExistingCopy, InboxPolicy), Refusal> {
+    fn look_at(
+        &self,
+        offer: &Signed<Offer>,
+        from: &Member,
+    ) -> Result<(ExistingCopy, InboxPolicy), Refusal> {
         let id = offer.value().id(&offer.signer());
         if self.lock().get(&id).is_some_and(|entry| entry.is_leaving) {
             return Err(Refusal::Busy);

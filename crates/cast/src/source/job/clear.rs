@@ -1,6 +1,6 @@
 //! Removes old jobs, and digests of objects that are no longer cast.
 
-use super::{CastEnd, Lock, CastRecord, ending, stems};
+use super::{CastEnd, CastRecord, Lock, ending, stems};
 use std::{
     fs, io,
     path::Path,
@@ -24,7 +24,8 @@ pub fn clear(directory: &Path) {
 
 pub(super) fn clear_at(directory: &Path, now: SystemTime) {
     for stem in stems(directory, "job") {
-        let is_well = |record: &CastRecord| matches!(record.end, Some(CastEnd::Complete | CastEnd::GivenUp));
+        let is_well =
+            |record: &CastRecord| matches!(record.end, Some(CastEnd::Complete | CastEnd::GivenUp));
         let record = CastRecord::read(&stem).ok().flatten();
         let kept = if record.as_ref().is_some_and(is_well) { KEPT } else { KEPT_UNFINISHED };
         if is_older(&ending(&stem, "job"), now, kept)

@@ -1,6 +1,6 @@
 //! Updates a job's record while the cast runs.
 
-use super::{CastEnd, JobError, Lock, CastRecord, ending, failed};
+use super::{CastEnd, CastRecord, JobError, Lock, ending, failed};
 use crate::{
     average_bps,
     source::event::{Event, EventSink, Outcome, ReceiverState},

@@ -63,7 +63,8 @@ fn a_job_outlives_its_process_and_is_continued() {
     drop(first);
     let found = list(dir.path());
     assert_eq!(found.len(), 2);
-    let its = |found: &[ListedCast]| found.iter().find(|f| f.record.job.id == job.id).cloned().unwrap();
+    let its =
+        |found: &[ListedCast]| found.iter().find(|f| f.record.job.id == job.id).cloned().unwrap();
     let known = its(&found);
     assert_eq!((known.is_running, known.record.end), (false, None));
     assert!(known.record.receivers[&name("a")].is_complete);

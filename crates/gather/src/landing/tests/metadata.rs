@@ -200,7 +200,9 @@ fn a_hard_link_to_a_missing_file_is_reported() {
     let report = wait(landing.finish());
     let failed: Vec<_> = report.failed.iter().map(|f| (f.path.to_str(), f.why.as_str())).collect();
     assert_eq!(failed.len(), 2, "{failed:?}");
-    assert!(failed.iter().any(|(path, why)| *path == Some("b") && why.contains("was not received")));
+    assert!(
+        failed.iter().any(|(path, why)| *path == Some("b") && why.contains("was not received"))
+    );
 }
 
 #[test]

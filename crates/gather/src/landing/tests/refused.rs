@@ -344,7 +344,11 @@ fn a_file_larger_than_the_disk_is_reported_and_the_others_land() {
     let entries = vec![file("a", 1000), file("lie", u64::MAX), file("z", 9 << 20)];
     let dry = Options { dry_run: true, ..options() };
     let (looking, inventory) = arena.open_with(entries.clone(), dry).unwrap();
-    assert_eq!((inventory.files.len(), looking.required_work().failed.len()), (1, 2), "told before");
+    assert_eq!(
+        (inventory.files.len(), looking.required_work().failed.len()),
+        (1, 2),
+        "told before"
+    );
     let report = arena.land(entries);
     assert_eq!((report.files, report.failed.len()), (1, 2), "{report:?}");
     for path in ["lie", "z"] {

@@ -66,7 +66,8 @@ impl Reader {
             return Ok(None);
         }
         let mut words = line.split_ascii_whitespace();
-        let (method, target) = words.next().zip(words.next()).context("the first line is not a valid HTTP request")?;
+        let (method, target) =
+            words.next().zip(words.next()).context("the first line is not a valid HTTP request")?;
         let mut request =
             Request { method: method.to_owned(), target: target.to_owned(), fields: Vec::new() };
         loop {

@@ -166,7 +166,8 @@ impl Site {
         if changed {
             name.push(".next");
         }
-        let file = File::open(&name).with_context(|| format!("{} no longer exists", name.display()))?;
+        let file =
+            File::open(&name).with_context(|| format!("{} no longer exists", name.display()))?;
         let length = file.metadata()?.len();
         let validator = !self.faults.iter().any(|f| f.what == What::NoValidator);
         let tag = format!("\"{}-{length}\"", if changed { "next" } else { "first" });

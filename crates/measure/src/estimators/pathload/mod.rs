@@ -21,10 +21,10 @@ mod trend;
 
 pub use rate_test::RateTest;
 
-use super::{Estimator, Finding, Progress, Quantity, Step, EstimatorError};
+use super::{Estimator, EstimatorError, Finding, Progress, Quantity, Step};
 use crate::train::{Calibration, Flight, Probe, Train, bits_of, rate_of};
 use fleet::{Fleet, STREAM};
-use search::{Search, RateVerdict};
+use search::{RateVerdict, Search};
 use segment::together;
 use std::time::Duration;
 
@@ -198,7 +198,13 @@ impl Pathload {
         }
     }
 
-    fn next_state(&self, mut search: Box<Search>, rate: f64, fleet: &Fleet, verdict: RateVerdict) -> State {
+    fn next_state(
+        &self,
+        mut search: Box<Search>,
+        rate: f64,
+        fleet: &Fleet,
+        verdict: RateVerdict,
+    ) -> State {
         let probed = fleet.rate().unwrap_or(rate);
         search.learn(probed, verdict, fleet.growth());
         let missed = (rate / probed).clamp(MISSED.0, MISSED.1);

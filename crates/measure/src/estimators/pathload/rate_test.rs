@@ -1,7 +1,7 @@
 //! Tests whether one rate is available, with a single pathload fleet. Streams test the rate of their next level.
 
 use super::{
-    super::{Estimator, Finding, Progress, Quantity, Step, EstimatorError},
+    super::{Estimator, EstimatorError, Finding, Progress, Quantity, Step},
     Fleet, HEADER, LEAST_SIZE, LONGEST_GAP, PathloadSettings, RateVerdict, packets,
 };
 use crate::train::{Flight, Probe, Train, bits_of, rate_of};

@@ -293,8 +293,11 @@ mod tests {
         let (mut now, mut fleets) = (10.0, 0);
         loop {
             let left = if fleets < 4 { before } else { after };
-            let says =
-                if (now < left) == (fleets == wrong) { RateVerdict::Above } else { RateVerdict::Below };
+            let says = if (now < left) == (fleets == wrong) {
+                RateVerdict::Above
+            } else {
+                RateVerdict::Below
+            };
             let slope = (now - left).max(0.0) / 10.0;
             search.learn(now, says, Some(Growth { rate: now, slope, hidden: 0.0, packets: 1e3 }));
             fleets += 1;

@@ -1,6 +1,6 @@
 //! Stretches of a stream that left without a pause; delays are judged within one.
 
-use crate::train::{Flight, ArrivedProbe, SHORTEST_GAP};
+use crate::train::{ArrivedProbe, Flight, SHORTEST_GAP};
 use std::time::Duration;
 
 /// The minimum number of packets of a conclusive segment.

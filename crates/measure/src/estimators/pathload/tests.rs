@@ -30,7 +30,8 @@ fn errors(capacity: f64, used: f64) -> [f64; 2] {
     let truth = capacity * (1.0 - used) * 1e6;
     let mut all: Vec<f64> = (0..40)
         .map(|seed| {
-            let mut path = SimulatedPath::new(capacity, CrossTraffic::poisson(capacity * used), seed);
+            let mut path =
+                SimulatedPath::new(capacity, CrossTraffic::poisson(capacity * used), seed);
             run(settings(), &mut path).0.unwrap().value / truth - 1.0
         })
         .collect();
@@ -76,7 +77,8 @@ fn busy_hosts_find_the_available_bandwidth_within_a_minute() {
         for (n, used) in [0.0, 0.2, 0.4, 0.6, 0.8].into_iter().enumerate() {
             for seed in 0..2 {
                 let cross = CrossTraffic::poisson(10.0 * used);
-                let mut path = SimulatedPath::new(10.0, cross, 100 * seed + n as u64).with_busy_hosts(BUSY);
+                let mut path =
+                    SimulatedPath::new(10.0, cross, 100 * seed + n as u64).with_busy_hosts(BUSY);
                 let (found, took) = run(PathloadSettings { pace, ..settings() }, &mut path);
                 let truth = 10.0 * (1.0 - used);
                 println!("{pace:?} {used}: {took:?} {found:?}");

@@ -98,7 +98,8 @@ mod tests {
     use thalweg_units::Time;
 
     const GAP: Duration = Duration::from_micros(100);
-    const ASKED: RequestedStream = RequestedStream { gap: GAP, count: 100, receive_latency: Duration::from_micros(1) };
+    const ASKED: RequestedStream =
+        RequestedStream { gap: GAP, count: 100, receive_latency: Duration::from_micros(1) };
 
     fn trends(flight: &Flight, asked: RequestedStream) -> Vec<Trend> {
         usable(flight, asked).iter().map(|segment| trend(segment, asked.gap)).collect()

@@ -1,7 +1,7 @@
 //! Reading of measurements.
 
 use super::{
-    NodeChange, Disagreement, Sample, Summary, WINDOW,
+    Disagreement, NodeChange, Sample, Summary, WINDOW,
     record::next,
     row::{self, Hosts, RawSample, RawSummary},
 };

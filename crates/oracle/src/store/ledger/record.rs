@@ -1,7 +1,7 @@
 //! Storing of measurements.
 
 use super::{
-    Batch, NodeChange, Disagreement, MOST_SAMPLES, ROWS, Recorded, Sample,
+    Batch, Disagreement, MOST_SAMPLES, NodeChange, ROWS, Recorded, Sample,
     row::{RawSample, state, whole},
 };
 use crate::store::{Query, Session, Store, StoreError, row::nanos};

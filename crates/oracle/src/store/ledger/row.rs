@@ -1,6 +1,6 @@
 //! Conversion between rows and values: whole numbers, words, and short numbers of hosts.
 
-use super::{NodeChange, Disagreement, Sample, NodeState, Summary, Topic};
+use super::{Disagreement, NodeChange, NodeState, Sample, Summary, Topic};
 use crate::store::row::{nanos, unreadable};
 use serde::{Deserialize, Serialize, de::IntoDeserializer as _, de::value::Error};
 use sqlx::{Row as _, any::AnyRow};

@@ -28,7 +28,7 @@ pub use open_way::{Opening, Way, WayId};
 
 use super::{HostLimits, Problem, RatedPath};
 use crate::Graph;
-use leg_estimates::{LegEnds, LegLoad, LegEstimates};
+use leg_estimates::{LegEnds, LegEstimates, LegLoad};
 use open_way::OpenWay;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -347,7 +347,8 @@ impl Steering {
 impl Steering {
     /// Ends the trials that are settled. Returns whether any way was closed.
     fn judge(&mut self) -> bool {
-        let settled = |open: &&OpenWay| open.trial.is_some() && open.seen() >= self.settings.samples;
+        let settled =
+            |open: &&OpenWay| open.trial.is_some() && open.seen() >= self.settings.samples;
         let due: Vec<WayId> = self.open.iter().filter(settled).map(|open| open.id).collect();
         let gain = self.gain(&due);
         if gain < WORTH {
@@ -414,7 +415,8 @@ impl Steering {
         }
         let together: Vec<&OpenWay> = slowed.into_iter().chain([new]).collect();
         let limit = together.iter().map(|open| open.rate()).sum();
-        let legs: BTreeSet<LegEnds> = together.iter().filter_map(|open| self.narrowest(open)).collect();
+        let legs: BTreeSet<LegEnds> =
+            together.iter().filter_map(|open| self.narrowest(open)).collect();
         if legs.len() > 1 {
             self.legs.learn(legs, limit);
         }

@@ -2,7 +2,7 @@
 
 mod value;
 
-use super::{ScheduleInput, Pair, Schedule};
+use super::{Pair, Schedule, ScheduleInput};
 use crate::ranking::Ranking;
 use rand_core::Rng;
 use std::{cmp::Ordering, collections::BTreeMap, time::Duration};

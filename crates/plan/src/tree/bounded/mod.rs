@@ -23,7 +23,7 @@ mod score;
 mod tests;
 
 use super::{Overlay, Tree, depth::ChainLoss, widest::WidestTree};
-use grow::{Aim, RULES, GrowthRule};
+use grow::{Aim, GrowthRule, RULES};
 use improve::TreeSearch;
 use score::TreeScore;
 use thalweg_units::Rate;
@@ -59,7 +59,8 @@ pub(super) fn bounded(overlay: &Overlay<'_>, model: &ChainLoss, effort: u64) -> 
     found.dedup_by(|a, b| a.1 == b.1);
     found.truncate(STARTS);
     let share = effort / 4 / found.len() as u64;
-    let best = found.into_iter().map(|(_, tree)| TreeSearch::new(overlay, model, share).improve(tree));
+    let best =
+        found.into_iter().map(|(_, tree)| TreeSearch::new(overlay, model, share).improve(tree));
     // Among equals, the first.
     let best = best.reduce(|best, next| if next.1.beats(&best.1) { next } else { best });
     let tree = best.map_or_else(|| Tree::new(overlay.nodes(), overlay.source), |best| best.0);

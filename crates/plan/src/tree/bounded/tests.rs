@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     Graph, draw,
     tree::{
-        Host, Storage, Role,
+        Host, Role, Storage,
         depth::Shape,
         table::{HOSTS, TABLE, table_1},
     },

@@ -3,7 +3,7 @@
 
 use super::{
     SeveralError,
-    program::{ProgramGoal, FlowProgram},
+    program::{FlowProgram, ProgramGoal},
 };
 
 /// A receiver that cannot get this much more together with the others, as a share of the level, gets no more. Receivers

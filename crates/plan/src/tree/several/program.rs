@@ -1,6 +1,6 @@
 //! The linear program, with cuts added as they are found violated.
 
-use super::{UsableLeg, Overlay, SeveralError};
+use super::{Overlay, SeveralError, UsableLeg};
 use crate::maxflow::MaxFlow;
 use good_lp::{
     Expression, ProblemVariables, ResolutionError, Solution, SolverModel, Variable,
@@ -105,7 +105,8 @@ impl<'a, 'b> FlowProgram<'a, 'b> {
     fn add_broken(&mut self, answer: &Answer) -> bool {
         // Whole numbers, fine enough that rounding is far below the tolerance.
         let fine = (1_u64 << 40) as f64;
-        let arc = |(leg, on): (&UsableLeg, &f64)| (leg.from as u32, leg.to as u32, (on * fine) as u64);
+        let arc =
+            |(leg, on): (&UsableLeg, &f64)| (leg.from as u32, leg.to as u32, (on * fine) as u64);
         let arcs: Vec<(u32, u32, u64)> = self.legs.iter().zip(&answer.on).map(arc).collect();
         let whole = MaxFlow::new(self.overlay.nodes(), &arcs);
         let mut broken = false;

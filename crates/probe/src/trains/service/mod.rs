@@ -8,6 +8,7 @@ pub mod messages;
 use super::{
     Endpoint, OpenError, Payer, Session, SessionError, Trains, open, run::Direction, session::READY,
 };
+use messages::{Arrival, InvalidRequest, Opened, ProbeFilter, Reply, Report, Request, SendRequest};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
     collections::BTreeMap,
@@ -30,7 +31,6 @@ use tokio::{
     task::JoinSet,
     time::sleep,
 };
-use messages::{Arrival, Request, Opened, Report, Reply, SendRequest, ProbeFilter, InvalidRequest};
 
 /// The longest line: a train of 4,096 different probes.
 const MAX_LINE: u64 = 1 << 20;
@@ -76,7 +76,9 @@ enum RequestError {
     Nobody(Name),
     #[error("the program disconnected before its train was sent")]
     Left,
-    #[error("one connection can send trains to at most {SESSIONS} members; open another connection")]
+    #[error(
+        "one connection can send trains to at most {SESSIONS} members; open another connection"
+    )]
     Many,
 }
 

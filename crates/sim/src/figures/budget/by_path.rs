@@ -2,7 +2,7 @@
 
 use crate::random;
 use rand_core::Rng;
-use thalweg_plan::schedule::{ScheduleInput, Pair, Schedule};
+use thalweg_plan::schedule::{Pair, Schedule, ScheduleInput};
 
 /// The number of draws before any path that is left is taken.
 const DRAWS: usize = 2000;
@@ -73,8 +73,13 @@ mod tests {
         }
         // 6.7 each on average; uniform draws would be within about 10.
         assert!(uneven >= 12, "{uneven}");
-        let now =
-            ScheduleInput { graph: &graph, excluded: &excluded, age_s: None, rtt_s: None, ranges: None };
+        let now = ScheduleInput {
+            graph: &graph,
+            excluded: &excluded,
+            age_s: None,
+            rtt_s: None,
+            ranges: None,
+        };
         assert_eq!(ByPath.next(&now, &mut random), []);
     }
 }

@@ -13,7 +13,7 @@ use crate::{
 use thalweg_plan::{
     Graph,
     ranking::Incremental,
-    schedule::{ExcludedLegs, ScheduleInput, Pair},
+    schedule::{ExcludedLegs, Pair, ScheduleInput},
 };
 use thalweg_units::Rate;
 
@@ -58,8 +58,13 @@ pub(super) fn curve(
     run.note(random);
     while run.curve.gain.len() <= PARTS {
         let graph = run.known.graph();
-        let now =
-            ScheduleInput { graph, excluded: &excluded, age_s: None, rtt_s: Some(&run.rtt), ranges: None };
+        let now = ScheduleInput {
+            graph,
+            excluded: &excluded,
+            age_s: None,
+            rtt_s: Some(&run.rtt),
+            ranges: None,
+        };
         let wanted = schedule.next(&now, random);
         if wanted.is_empty() {
             break;
@@ -109,7 +114,10 @@ impl<'a> Run<'a> {
     fn unreachable(&self) -> ExcludedLegs {
         let nodes: Vec<usize> = (0..self.cast.detours.len()).collect();
         let unknown = |&(i, j): &Pair| self.rates.get(i, j).is_none();
-        ExcludedLegs { pairs: super::pairs(&nodes).filter(unknown).collect(), ..ExcludedLegs::default() }
+        ExcludedLegs {
+            pairs: super::pairs(&nodes).filter(unknown).collect(),
+            ..ExcludedLegs::default()
+        }
     }
 
     /// Makes a test of a path for the schedule.

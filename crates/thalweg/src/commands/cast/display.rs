@@ -2,7 +2,7 @@
 
 use super::messages;
 pub use crate::commands::screen::Style;
-use crate::commands::screen::{Screen, DisplayedEvent};
+use crate::commands::screen::{DisplayedEvent, Screen};
 use serde::Serialize;
 use std::{
     collections::BTreeMap,

@@ -21,9 +21,9 @@ const NAMED: usize = 3;
 /// The lines for an event; none if it is of interest with `--verbose` only.
 pub fn message_lines(event: &Event, verbose: bool) -> Vec<String> {
     match event {
-        Event::PassedOver { path } => vec![format!(
-            "{path}: not a file, directory or link; left out"
-        )],
+        Event::PassedOver { path } => {
+            vec![format!("{path}: not a file, directory or link; left out")]
+        }
         Event::SpecialBits { count } => special_bits_note(*count).into_iter().collect(),
         Event::OwnersIgnored { receiver, count } => vec![owners_ignored(receiver, *count)],
         Event::LinksRefused { receiver, count, first } => {
@@ -56,7 +56,9 @@ pub fn message_lines(event: &Event, verbose: bool) -> Vec<String> {
             "{receiver}: would accept it unless a file of the existing copy differs; only the cast \
              itself compares copies of this size"
         )],
-        Event::WouldTake { receiver, .. } if verbose => vec![format!("{receiver}: would accept it")],
+        Event::WouldTake { receiver, .. } if verbose => {
+            vec![format!("{receiver}: would accept it")]
+        }
         Event::Unreached { receiver, why } => vec![format!("{receiver}: {why}")],
         Event::Refused { receiver, why, again } => {
             let again = if *again { "; will be tried again" } else { "" };
@@ -333,8 +335,12 @@ mod tests {
             expected_bps: Some(37_000_000),
             predicted: Some(PredictedRates { eq2_bps: 36_000_000, eq3_bps: 12_000_000 }),
         };
-        let blind =
-            PlannedReceiver { min_hop_bps: None, expected_bps: None, predicted: None, ..planned.clone() };
+        let blind = PlannedReceiver {
+            min_hop_bps: None,
+            expected_bps: None,
+            predicted: None,
+            ..planned.clone()
+        };
         let event = Event::Planned { receivers: vec![planned, blind] };
         assert_eq!(
             message_lines(&event, true),

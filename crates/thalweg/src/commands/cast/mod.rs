@@ -4,8 +4,8 @@ mod args;
 mod display;
 mod exit;
 mod forget;
-mod status;
 mod messages;
+mod status;
 
 pub use args::Args;
 
@@ -87,11 +87,13 @@ async fn deliver(
 ) -> anyhow::Result<Result<Totals, CastError>> {
     let stop = CancellationToken::new();
     let told = Arc::clone(display);
-    let signals = gather::stop_on_signals(Signals::watch()?, stop.clone(), move |text| told.note(text));
+    let signals =
+        gather::stop_on_signals(Signals::watch()?, stop.clone(), move |text| told.note(text));
     let signals = tokio::spawn(signals);
     let names: Vec<&str> = args.to.iter().map(Name::as_str).collect();
     let note = |text: String| display.note(text);
-    let asked = leg_estimates::ask(&state, &args.state_dir, &names, args.rates.is_none(), &note).await;
+    let asked =
+        leg_estimates::ask(&state, &args.state_dir, &names, args.rates.is_none(), &note).await;
     let estimates = if args.rates.is_some() { rates } else { asked };
     let bonds = uplinks::track_bonds(gather::bonds(&state)?.awaited());
     let dialer = gather::dialer(&state)?.with_carrier(Arc::new(bonds));

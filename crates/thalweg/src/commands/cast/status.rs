@@ -1,7 +1,7 @@
 //! `thalweg cast status`: shows casts from this host and casts to its node.
 
-mod selection;
 mod incoming;
+mod selection;
 mod table;
 mod tree;
 

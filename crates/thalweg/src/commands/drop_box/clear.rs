@@ -4,7 +4,7 @@ use super::OpenBox;
 use anyhow::{Context as _, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_console::note;
-use thalweg_dropbox::{Collected, NodeChannel, NodeAddress, View};
+use thalweg_dropbox::{Collected, NodeAddress, NodeChannel, View};
 use thalweg_net::channel::Connector;
 use thalweg_wire::{
     bistro::{Answer, Ask, StampId},
@@ -42,9 +42,16 @@ pub async fn delete_copies(open_box: &OpenBox, book: &Collected) -> anyhow::Resu
 ///
 /// # Errors
 /// If the node cannot be reached, or refuses.
-pub async fn delete_from_node(open_box: &OpenBox, node: &Name, ids: &[StampId]) -> anyhow::Result<()> {
+pub async fn delete_from_node(
+    open_box: &OpenBox,
+    node: &Name,
+    ids: &[StampId],
+) -> anyhow::Result<()> {
     let roster = open_box.state.membership()?.current().context("this host has no roster")?;
-    let port = roster.by_name(node).and_then(NodeAddress::of_member).context("the node is not a member")?;
+    let port = roster
+        .by_name(node)
+        .and_then(NodeAddress::of_member)
+        .context("the node is not a member")?;
     let connector = Connector::new(&open_box.state.client_key()?)?;
     let mut line = NodeChannel::open(&connector, &port).await?;
     for some in ids.chunks(AT_ONCE) {

@@ -3,7 +3,7 @@
 use super::{BoxArgs, OpenBox, clear, failures::FailureRecorder, status};
 use crate::commands::{
     exit::Code,
-    gather::{GatherDisplay, dialer, leg_estimates, stop_on_signals, runtime},
+    gather::{GatherDisplay, dialer, leg_estimates, runtime, stop_on_signals},
     screen::Style,
     signals::Signals,
     text::{counted, printable, say},
@@ -22,13 +22,16 @@ use std::{
 };
 use thalweg_console::note;
 use thalweg_dropbox::{
-    VerifiedReceipt, BoxKey, Collected, View,
-    collect::{CollectionLock, SubmissionResult, Source, next_sources, replace_results, settle, sources, sync, copy_own_data},
+    BoxKey, Collected, VerifiedReceipt, View,
+    collect::{
+        CollectionLock, Source, SubmissionResult, copy_own_data, next_sources, replace_results,
+        settle, sources, sync,
+    },
 };
 use thalweg_gather::{
     MethodName,
     landing::Layout,
-    run::{SourceRequest, Request, gather},
+    run::{Request, SourceRequest, gather},
 };
 use thalweg_wire::{Signer as _, mesh::Name};
 use tokio_util::sync::CancellationToken;
@@ -78,7 +81,10 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let open_box = args.common.open(&args.name)?;
     if let Some(destination) = &open_box.settings.destination {
-        bail!("the destination of box `{}` is `{destination}`: collect on that host", open_box.name);
+        bail!(
+            "the destination of box `{}` is `{destination}`: collect on that host",
+            open_box.name
+        );
     }
     if args.list {
         return list(&sources(&View::read(&open_box.files)?));
@@ -113,7 +119,11 @@ fn list(due: &[Source]) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn collect(args: &Args, open_box: &OpenBox, view: &View) -> anyhow::Result<Vec<SubmissionResult>> {
+async fn collect(
+    args: &Args,
+    open_box: &OpenBox,
+    view: &View,
+) -> anyhow::Result<Vec<SubmissionResult>> {
     let landing = args.into.join(LANDING);
     let cannot = || format!("cannot create {}", printable(&landing));
     fs::create_dir_all(&landing).with_context(cannot)?;
@@ -208,8 +218,10 @@ async fn fetch(
     let display = Arc::new(GatherDisplay::start(style, false)?);
     let names: Vec<&str> = others.iter().map(|source| source.node.as_str()).collect();
     let hint = |text: String| display.note(text);
-    let estimates = leg_estimates::ask(&open_box.state, &args.common.state_dir, &names, true, &hint).await;
-    let asked = |source: &&Source| SourceRequest { node: source.node.clone(), paths: source.paths() };
+    let estimates =
+        leg_estimates::ask(&open_box.state, &args.common.state_dir, &names, true, &hint).await;
+    let asked =
+        |source: &&Source| SourceRequest { node: source.node.clone(), paths: source.paths() };
     let request = Request {
         exclude: vec![b"/part".to_vec()],
         layout: Some(Layout::Flat),

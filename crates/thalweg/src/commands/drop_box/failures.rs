@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use thalweg_dropbox::collect::{SubmissionResult, Source};
+use thalweg_dropbox::collect::{Source, SubmissionResult};
 use thalweg_gather::{Event, EventSink};
 
 /// Passes events on to the display, and keeps the reasons of failures.

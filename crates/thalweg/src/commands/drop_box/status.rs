@@ -5,7 +5,7 @@ use crate::commands::text::{aligned, counted, listed, say};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, process::ExitCode};
 use thalweg_console::note;
-use thalweg_dropbox::{NodeChannelError, NodeAddress, View};
+use thalweg_dropbox::{NodeAddress, NodeChannelError, View};
 use thalweg_mesh::State;
 use thalweg_node::config::DropBoxSection;
 use thalweg_units::ByteSize;
@@ -173,8 +173,11 @@ fn summary(open_box: &OpenBox, view: &View) -> String {
     }
     let held = view.here;
     if held.held + held.gone > 0 {
-        let told =
-            if held.untold == 0 { "all reported".into() } else { format!("{} not reported", held.untold) };
+        let told = if held.untold == 0 {
+            "all reported".into()
+        } else {
+            format!("{} not reported", held.untold)
+        };
         let what = counted(held.held, "submission");
         let bytes = size(held.bytes);
         line("here", format!("{what}, {bytes}; {told}; {} collected", held.gone));

@@ -1,11 +1,11 @@
 //! The arguments of `thalweg gather`.
 
 use crate::commands::{
+    bond_options::BondOptions,
     get::{duration::seconds, rate::bytes_per_second},
     host::StateDir,
     metadata_options::MetadataOptions,
     screen::Style,
-    bond_options::BondOptions,
 };
 use anyhow::{Context as _, bail};
 use clap::builder::TypedValueParser;

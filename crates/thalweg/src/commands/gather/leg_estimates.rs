@@ -1,6 +1,6 @@
 //! The known rates and prices of legs: from a file, from the oracle, or the oracle's stored ones.
 
-use crate::commands::{host::StateDir, history_file, renewal};
+use crate::commands::{history_file, host::StateDir, renewal};
 use anyhow::{Context as _, bail};
 use std::{
     fs::File,
@@ -97,11 +97,8 @@ pub async fn ask(
             let kept = file.map(|file| KnownPaths::load(&file).0);
             let kept = kept.flatten().map(|known| Estimates::of_paths(&known, now));
             let kept = kept.unwrap_or_default();
-            let what = if kept.is_empty() {
-                "no rates are known"
-            } else {
-                "the stored rates are used"
-            };
+            let what =
+                if kept.is_empty() { "no rates are known" } else { "the stored rates are used" };
             note(format!("{what}: {why}"));
             kept
         }

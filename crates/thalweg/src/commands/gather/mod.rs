@@ -10,12 +10,12 @@ pub use args::{Args, node_and_path};
 pub use display::GatherDisplay;
 
 use super::{
+    bond_options::{BondOptions, deadline_overrun},
     exit::Code,
     host,
     signals::Signals,
     text::say,
     uplinks,
-    bond_options::{BondOptions, deadline_overrun},
 };
 use std::{process::ExitCode, sync::Arc, time::Instant};
 use thalweg_gather::{

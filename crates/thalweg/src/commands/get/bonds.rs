@@ -35,7 +35,11 @@ pub fn lend(dialer: Dialer, args: &PathArgs, uplinks: Option<&Uplinks>) -> anyho
     };
     let (plain, settings) = (dialer.clone(), Settings::default());
     let bonds = match uplinks.cloned() {
-        None => Bonding::with_interfaces(plain, settings, Arc::new(move |fails| Ok(of(interfaces()?, fails)))),
+        None => Bonding::with_interfaces(
+            plain,
+            settings,
+            Arc::new(move |fails| Ok(of(interfaces()?, fails))),
+        ),
         Some(uplinks) => {
             let known = uplinks.clone();
             let by = move |fails: &BTreeSet<u32>| {

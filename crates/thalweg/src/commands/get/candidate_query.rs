@@ -1,6 +1,6 @@
 //! Asks the oracle for candidates during a download, and stores them for later ones.
 
-use crate::commands::{host, history_file};
+use crate::commands::{history_file, host};
 use std::{
     path::{Path, PathBuf},
     sync::mpsc::{Receiver, RecvTimeoutError, sync_channel},

@@ -14,7 +14,9 @@ use std::{
     time::Duration,
 };
 use thalweg_base::job::Event;
-use thalweg_get::{GetError, GetFailed, ManyOptions, ManySink, Outcome, Request, Stop, Target, many};
+use thalweg_get::{
+    GetError, GetFailed, ManyOptions, ManySink, Outcome, Request, Stop, Target, many,
+};
 use thalweg_paths::{
     detours::{Detours, GainObservations},
     history::History,

@@ -2,30 +2,33 @@
 
 mod allowed;
 mod args;
-mod candidate_query;
 mod bonds;
-mod download_session;
+mod candidate_query;
 mod credentials;
 mod display;
+mod download_session;
 pub mod duration;
 mod exit;
-mod request_builder;
 pub mod mesh;
 pub mod rate;
 mod relays;
 mod renewal;
+mod request_builder;
 mod sources;
 mod streams;
 
 pub use args::{Args, Drawing};
 
-use super::{history_file, host::quoted, signals::Signals, text::rough, uplinks, bond_options::deadline_overrun};
+use super::{
+    bond_options::deadline_overrun, history_file, host::quoted, signals::Signals, text::rough,
+    uplinks,
+};
 use candidate_query::CandidateQuery;
-use download_session::DownloadSession;
 use display::{Display, Note};
+use download_session::DownloadSession;
 use exit::Code;
-use request_builder::RequestBuilder;
 use renewal::Renewal;
+use request_builder::RequestBuilder;
 use sources::{Fallback, Fetched, FoundItems, Item, ItemKind, Wanted};
 use std::{
     collections::BTreeSet,

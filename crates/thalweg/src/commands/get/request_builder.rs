@@ -12,8 +12,8 @@ use super::{
     streams::{Special, Stdout},
 };
 use crate::commands::{
-    host::quoted,
     history_file::{self, now},
+    host::quoted,
     uplinks,
 };
 use anyhow::bail;
@@ -25,7 +25,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_base::{budget::Budget, rate_limit::RateLimit};
-use thalweg_get::{IdleConnections, Request, Target, CostDeadline, HttpSettings, add_field};
+use thalweg_get::{CostDeadline, HttpSettings, IdleConnections, Request, Target, add_field};
 use thalweg_net::{DialOptions, Dialer, Interface, Route, SocketOptions, TlsClient, TlsOptions};
 use thalweg_part::{Batch, Publisher};
 use thalweg_paths::{

@@ -4,7 +4,7 @@ use super::InterfaceArgs;
 use anyhow::bail;
 use clap::{ArgGroup, ValueEnum, builder::RangedU64ValueParser};
 use std::time::Duration;
-use thalweg_node::config::{Price, InterfaceRuleSection};
+use thalweg_node::config::{InterfaceRuleSection, Price};
 use thalweg_units::{ByteSize, Rate};
 use thalweg_uplinks::interfaces::{Change, ConnectionMethod, PolicyChange, Tier};
 

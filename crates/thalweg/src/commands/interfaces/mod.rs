@@ -109,7 +109,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         InterfacesCommand::Schedule(schedule) => change(&schedule.common, &schedule.change())?,
         InterfacesCommand::Allow(allow) => change(&allow.common, &allow.change()?)?,
         InterfacesCommand::Rule(rule) => change(&rule.common, &rule.change()?)?,
-        InterfacesCommand::Set(set) => set.changes().iter().try_for_each(|one| change(&set.common, one))?,
+        InterfacesCommand::Set(set) => {
+            set.changes().iter().try_for_each(|one| change(&set.common, one))?
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

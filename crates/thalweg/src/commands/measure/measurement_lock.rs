@@ -47,7 +47,9 @@ mod tests {
         let first = MeasurementLock::take(dir.path(), || panic!("nobody else measures")).unwrap();
         let (said, waits) = sync_channel(1);
         let path = dir.path().to_owned();
-        let second = thread::spawn(move || MeasurementLock::take(&path, || said.send(()).unwrap()).is_some());
+        let second = thread::spawn(move || {
+            MeasurementLock::take(&path, || said.send(()).unwrap()).is_some()
+        });
         waits.recv().unwrap();
         assert!(!second.is_finished());
         drop(first);

@@ -1,16 +1,16 @@
 //! `thalweg measure`: measures one path with probe trains.
 
 mod measurement_lock;
-mod node_trains;
 mod method;
-mod result;
+mod node_trains;
 mod progress;
+mod result;
 
 use super::{exit::Code, gather, host::StateDir};
-use measurement_lock::MeasurementLock;
 use anyhow::{Context as _, anyhow};
-use node_trains::Riders;
+use measurement_lock::MeasurementLock;
 use method::Method;
+use node_trains::Riders;
 use progress::ProgressView;
 use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -23,8 +23,8 @@ use thalweg_measure::{estimators::Ends, train::sizes};
 use thalweg_mesh::{State, member_dialer::DialMemberError};
 use thalweg_net::{Stream, channel::Protocol};
 use thalweg_probe::trains::{
-    Endpoint, TrainSender, MeasureError, Measured, OpenError, Session, SessionError, Terms, Direction,
-    run as measure,
+    Direction, Endpoint, MeasureError, Measured, OpenError, Session, SessionError, Terms,
+    TrainSender, run as measure,
 };
 use thalweg_units::parse_duration;
 use thalweg_wire::mesh::Name;
@@ -199,9 +199,7 @@ fn shorter(ends: &Ends) -> Option<String> {
 
 fn session_exit_code(why: &SessionError) -> Code {
     match why {
-        SessionError::Pacing(_) | SessionError::Refused(_) | SessionError::Node(_) => {
-            Code::Other
-        }
+        SessionError::Pacing(_) | SessionError::Refused(_) | SessionError::Node(_) => Code::Other,
         SessionError::Small { .. } | SessionError::Hops => Code::Usage,
         _ => Code::Network,
     }

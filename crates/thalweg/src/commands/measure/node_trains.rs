@@ -32,9 +32,10 @@ pub async fn open(args: &Args, state: &State) -> Result<Option<NodeSession>, Exi
     }
     if let Err(why) = carries(args, state).await {
         return match args.riders {
-            Riders::On => {
-                Err((Code::Other, anyhow!("no packets can ride: {why}; --riders off measures without them")))
-            }
+            Riders::On => Err((
+                Code::Other,
+                anyhow!("no packets can ride: {why}; --riders off measures without them"),
+            )),
             _ => Ok(None),
         };
     }

@@ -1,8 +1,8 @@
 //! `thalweg node`: runs the daemon.
 
+mod local_oracle;
 mod parts;
 mod probe_tasks;
-mod local_oracle;
 mod settings;
 mod socket_file;
 mod streams;
@@ -121,7 +121,9 @@ async fn serve(
 fn with_hint(error: DaemonError) -> anyhow::Error {
     let hint = match &error {
         DaemonError::Listen { source, .. } => match source.kind() {
-            io::ErrorKind::AddrInUse => "another program uses this address; see `ss -ltnp`, or set `listen`",
+            io::ErrorKind::AddrInUse => {
+                "another program uses this address; see `ss -ltnp`, or set `listen`"
+            }
             io::ErrorKind::AddrNotAvailable => {
                 "this host does not have this address; `ip address` lists its addresses"
             }

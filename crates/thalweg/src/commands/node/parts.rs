@@ -1,8 +1,8 @@
 //! The parts of a node: its keys, membership, services and tasks.
 
 use super::{
-    probe_tasks::{self, ProbeTasks},
     local_oracle::LocalOracle,
+    probe_tasks::{self, ProbeTasks},
     streams,
 };
 use crate::commands::uplinks;
@@ -34,7 +34,7 @@ use thalweg_node::{
 };
 use thalweg_probe::{
     carrier::{Carrier, CarrierLegs},
-    prober::{Prober, ProbeBudget, RelayView},
+    prober::{ProbeBudget, Prober, RelayView},
     trains::Trains,
 };
 use thalweg_relay::{MeshRelay, RelayMetrics};
@@ -165,7 +165,8 @@ impl Parts {
         let client = OracleClient::new(&self.key, self.mesh.oracles.clone(), WallClock::default())?;
         let bonds = self.bonds(config);
         let prober = self.prober(config, budget, state)?;
-        let trains = |prober: &Prober| probe_tasks::trains(prober, self.log.clone(), &config.measure);
+        let trains =
+            |prober: &Prober| probe_tasks::trains(prober, self.log.clone(), &config.measure);
         let trains = prober.as_ref().map(trains);
         trains.iter().for_each(|trains| trains.register(&mut registry));
         let start = |(trains, prober): (_, &Prober)| self.probe_tasks(trains, prober.lane(), state);
@@ -296,7 +297,12 @@ impl Parts {
         let who = (self.mesh.name.clone(), &self.key);
         let log = self.log.clone();
         let unkept = move |e| log.put(Event::new("measured_not_kept").with("why", e));
-        let purse = ProbeBudget::with_file(budget, settings.max_bytes_per_day, state.measured_file(), unkept);
+        let purse = ProbeBudget::with_file(
+            budget,
+            settings.max_bytes_per_day,
+            state.measured_file(),
+            unkept,
+        );
         let (membership, log) = (self.membership.clone(), self.log.clone());
         Ok(Some(Prober::new(who, membership, purse, settings.max_rate, log)?))
     }

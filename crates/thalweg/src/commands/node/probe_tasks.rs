@@ -13,7 +13,10 @@ use thalweg_node::{
 };
 use thalweg_probe::{
     carrier::Carrier,
-    overlay::{LinkMeasurer, LinkNews, LinkMeasurerSettings, LinkMeasurement, Overlay, MeasurementRequest, MeasurementKind, MeasurementRequests},
+    overlay::{
+        LinkMeasurement, LinkMeasurer, LinkMeasurerSettings, LinkNews, MeasurementKind,
+        MeasurementRequest, MeasurementRequests, Overlay,
+    },
     prober::Prober,
     trains::{Endpoint, ProbeService, Trains},
 };
@@ -67,7 +70,12 @@ impl ProbeTasks {
     }
 
     /// Measures links that streams use, if the settings enable it.
-    pub(super) fn enable_stream_measurements(&mut self, settings: &StreamSection, prober: &Prober, streams: &Streams) {
+    pub(super) fn enable_stream_measurements(
+        &mut self,
+        settings: &StreamSection,
+        prober: &Prober,
+        streams: &Streams,
+    ) {
         if settings.measure == Measure::Off {
             return;
         }
@@ -162,7 +170,9 @@ async fn measure_stream_links(follow: LinkMeasurer, streams: Streams) {
             streams.report_measured(&found.to, found.low, true, found.began);
             streams.measured(&found.to, Room::AtLeast(found.low), found.began);
         }
-        MeasurementKind::Fits(_) => streams.measured(&found.to, Room::Below(found.high), found.began),
+        MeasurementKind::Fits(_) => {
+            streams.measured(&found.to, Room::Below(found.high), found.began)
+        }
     };
     let told = |news| match news {
         LinkNews::Found(found) => add(found),

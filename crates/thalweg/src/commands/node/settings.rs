@@ -8,7 +8,7 @@ use thalweg_mesh::State;
 use thalweg_net::{DialOptions, Dialer, SocketOptions, channel::Connector};
 use thalweg_node::{
     config::Config,
-    daemon::{DaemonConfig, HandshakeLimits, SocksConfig, LocalRoutes},
+    daemon::{DaemonConfig, HandshakeLimits, LocalRoutes, SocksConfig},
 };
 use thalweg_relay::RelayConfig;
 use thalweg_wire::mesh::Member;
@@ -54,7 +54,11 @@ pub fn daemon(
 
 /// The addresses to listen at: the given ones, or else those in the settings. If both are missing, the port is the one
 /// in the roster.
-fn listen_addresses(config: &Config, given: &[SocketAddr], member: Option<&Member>) -> Vec<SocketAddr> {
+fn listen_addresses(
+    config: &Config,
+    given: &[SocketAddr],
+    member: Option<&Member>,
+) -> Vec<SocketAddr> {
     if !given.is_empty() {
         return given.to_vec();
     }

@@ -78,7 +78,8 @@ impl AdviceText<'_> {
                     + "\n"
             }
             true => {
-                "The gain by existing relays; a second one at the same place adds capacity:\n".to_owned()
+                "The gain by existing relays; a second one at the same place adds capacity:\n"
+                    .to_owned()
                     + &aligned(["RELAY", "GIVES", "BEST FOR PAIRS", "OF KNOWN"], &rows)
                     + "\n"
             }

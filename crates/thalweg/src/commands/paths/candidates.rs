@@ -16,8 +16,7 @@ const ROWS: usize = 25;
 pub fn render(found: &PathKnowledge, full: bool) -> (String, Value) {
     let relay_states = found.detours.relay_states();
     if relay_states.is_empty() {
-        let text =
-            "no candidates: the oracle ranks no relays yet, so the first relays of the roster are \
+        let text = "no candidates: the oracle ranks no relays yet, so the first relays of the roster are \
              tried\n";
         return (text.to_owned(), json!([]));
     }
@@ -75,7 +74,9 @@ fn why(found: &PathKnowledge, s: &RelayState, all: &[RelayState]) -> String {
     }
     match s.is_test {
         true => format!("test detour, until it loses; {whose}"),
-        false => format!("drawn first with a probability of {:.0} %; {whose}", 100.0 * odds(s, all)),
+        false => {
+            format!("drawn first with a probability of {:.0} %; {whose}", 100.0 * odds(s, all))
+        }
     }
 }
 

@@ -11,10 +11,10 @@ use std::{
 use thalweg_mesh::Names;
 use thalweg_net::Route;
 use thalweg_paths::{
-    history_chooser::HistoryChooser,
-    chooser::{Content, PathChooser as _, PathAttempt},
+    chooser::{Content, PathAttempt, PathChooser as _},
     detours::{Draw, PickedRelay},
     history::{Bound, HistoryEntry},
+    history_chooser::HistoryChooser,
     url::HttpUrl,
 };
 use thalweg_units::Rate;

@@ -1,6 +1,6 @@
 //! Collects what is known of paths: the oracle's answer or its stored copy, and this host's own measurements.
 
-use crate::commands::{host::StateDir, history_file};
+use crate::commands::{history_file, host::StateDir};
 use std::{
     collections::BTreeMap,
     path::Path,
@@ -10,7 +10,7 @@ use std::{
 use thalweg_mesh::State;
 use thalweg_net::DialOptions;
 use thalweg_paths::{
-    detours::{OracleQueryError, Detours, KnownPaths, ask_candidates, ask_paths},
+    detours::{Detours, KnownPaths, OracleQueryError, ask_candidates, ask_paths},
     history::History,
 };
 use thalweg_plan::{Graph, graph::MAX_AGE};
@@ -48,7 +48,11 @@ impl PathKnowledge {
     ///
     /// # Errors
     /// If this host is in no mesh, or its state cannot be read.
-    pub async fn ask(state: &State, history: Option<&Path>, state_dir: &StateDir) -> anyhow::Result<Self> {
+    pub async fn ask(
+        state: &State,
+        history: Option<&Path>,
+        state_dir: &StateDir,
+    ) -> anyhow::Result<Self> {
         let me = state.mesh()?.name;
         let file = history_file::file(history, state_dir);
         let mut found = Self::stored(me, file.as_deref());

@@ -1,7 +1,8 @@
 //! Tests of the output for an invented mesh; no number is measured.
 
 use super::{
-    advice, candidates, destination, destination::GetOptions, knowledge::PathKnowledge, matrix, node,
+    advice, candidates, destination, destination::GetOptions, knowledge::PathKnowledge, matrix,
+    node,
 };
 use std::{sync::Arc, time::Duration};
 use thalweg_paths::{
@@ -181,11 +182,14 @@ fn limits_of_measuring_are_shown() {
     let off: Vec<String> = render(MeasuringStatus::default());
     assert_eq!(off, ["measuring: off (`enabled` in [oracle.measure] of the oracle's host)"]);
     assert!(render(MeasuringStatus { enabled: true, ..MeasuringStatus::default() }).is_empty());
-    let spent = (0..10)
-        .map(|n| SpentRelay { node: name(&format!("n{n}")), free_in: (n > 0).then_some(minutes(90)) });
+    let spent = (0..10).map(|n| SpentRelay {
+        node: name(&format!("n{n}")),
+        free_in: (n > 0).then_some(minutes(90)),
+    });
     let failed =
         FailedOrder { from: name("fra"), to: name("nyc"), why: "refused".into(), age: minutes(2) };
-    let held = render(MeasuringStatus { enabled: true, spent: spent.collect(), failed: Some(failed) });
+    let held =
+        render(MeasuringStatus { enabled: true, spent: spent.collect(), failed: Some(failed) });
     assert_eq!(held.len(), 2, "{held:?}");
     let of = "measuring: today's byte budget is used up at n0 (always: one measurement needs more \
               than its daily budget), n1 (for 1 h 30 min), ";

@@ -10,7 +10,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 use thalweg_console::{note, say_line};
-use thalweg_proxy::{TunnelKind, ProxyEvent, ProxySink};
+use thalweg_proxy::{ProxyEvent, ProxySink, TunnelKind};
 use thalweg_units::ByteSize;
 
 /// The most lines that wait to be written: a second of a busy proxy. Further lines are dropped and counted.

@@ -1,16 +1,16 @@
 //! `thalweg proxy`: serves HTTP and SOCKS5 to this host's programs, over the best known paths.
 
-mod interface_service;
 mod intercept;
-mod updater;
+mod interface_service;
 mod log;
 mod memory;
-mod start;
 mod path_args;
+mod start;
+mod updater;
 
 pub use log::{Format, Log};
-pub use start::{Running, start};
 pub use path_args::ProxyPathArgs;
+pub use start::{Running, start};
 
 use super::signals::Signals;
 use anyhow::Context as _;
@@ -20,7 +20,7 @@ use serde_json::json;
 use std::{io, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 use thalweg_base::descriptors::raise_descriptor_limit;
 use thalweg_console::{note, say_line};
-use thalweg_proxy::{RedirectSource, ProxyConfig, Summary};
+use thalweg_proxy::{ProxyConfig, RedirectSource, Summary};
 use tokio::{runtime::Runtime, time::timeout};
 
 /// How long ending may take after the second signal.
@@ -92,7 +92,8 @@ impl Args {
 
     fn config(&self) -> ProxyConfig {
         let max_connections = usize::try_from(self.max_connections).unwrap_or(usize::MAX);
-        let redirect_source = if self.transparent { RedirectSource::Rules } else { RedirectSource::None };
+        let redirect_source =
+            if self.transparent { RedirectSource::Rules } else { RedirectSource::None };
         ProxyConfig { max_connections, redirect_source, ..ProxyConfig::new(self.listen) }
     }
 }

@@ -3,10 +3,10 @@
 use super::{
     Log, ProxyPathArgs,
     interface_service::InterfaceService,
-    updater::{ProxyUpdater, open},
     memory::Memory,
+    updater::{ProxyUpdater, open},
 };
-use crate::commands::{get::mesh::Mesh, host, history_file, uplinks};
+use crate::commands::{get::mesh::Mesh, history_file, host, uplinks};
 use anyhow::anyhow;
 use std::{
     io,
@@ -17,7 +17,7 @@ use thalweg_paths::{
     detours::{DetourChooser, Detours},
     history::History,
 };
-use thalweg_proxy::{RedirectSource, MARK, HostInterfaces, Proxy, ProxyConfig, ProxyError};
+use thalweg_proxy::{HostInterfaces, MARK, Proxy, ProxyConfig, ProxyError, RedirectSource};
 use thalweg_uplinks::{
     bond::{Bonding, Settings},
     interfaces::Uplinks,

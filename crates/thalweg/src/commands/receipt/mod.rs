@@ -108,7 +108,8 @@ fn trust(args: &Verify) -> anyhow::Result<(Trust, Option<SignedRoster>)> {
         trust.add(key).map_err(anyhow::Error::msg).with_context(|| format!("--key {key}"))?;
     }
     // A host without a mesh can verify, too.
-    let Ok(membership) = args.state_dir.open().and_then(|state: State| Ok(state.membership()?)) else {
+    let Ok(membership) = args.state_dir.open().and_then(|state: State| Ok(state.membership()?))
+    else {
         return Ok((trust, None));
     };
     if args.key.is_empty() {
@@ -118,7 +119,12 @@ fn trust(args: &Verify) -> anyhow::Result<(Trust, Option<SignedRoster>)> {
     Ok((trust, roster))
 }
 
-fn examine(file: &Path, data: Option<&Path>, trust: &Trust, roster: Option<&SignedRoster>) -> ReceiptVerdict {
+fn examine(
+    file: &Path,
+    data: Option<&Path>,
+    trust: &Trust,
+    roster: Option<&SignedRoster>,
+) -> ReceiptVerdict {
     let text = match fs::read(file) {
         Ok(text) => text,
         Err(e) => return ReceiptVerdict::Unread(format!("cannot read the receipt: {e}")),
@@ -155,9 +161,10 @@ fn differs(evidence: &Evidence, data: &Path) -> Option<ReceiptVerdict> {
                 printable(data)
             ))
         }
-        Ok(found) if found != evidence.commitment => {
-            altered(format!("commitment: {}, the nonce or the keys do not match it", printable(data)))
-        }
+        Ok(found) if found != evidence.commitment => altered(format!(
+            "commitment: {}, the nonce or the keys do not match it",
+            printable(data)
+        )),
         Ok(_) => None,
     }
 }
@@ -177,11 +184,8 @@ fn print(file: &Path, found: &ReceiptVerdict, as_json: bool) -> anyhow::Result<(
             Ok(())
         }
         ReceiptVerdict::Whole(_, verdict) => {
-            let word = if verdict.is_whole() {
-                "valid"
-            } else {
-                "intact, but not everything is proven"
-            };
+            let word =
+                if verdict.is_whole() { "valid" } else { "intact, but not everything is proven" };
             let lines = |head: &str, all: &[String]| -> String {
                 all.iter().map(|line| format!("  {head}: {line}\n")).collect()
             };

@@ -1,6 +1,6 @@
 //! Runs the command as a child process: starts it, forwards signals to it, and waits for it.
 
-use super::supervise::{Prepared, Supervisor, RedirectTargets};
+use super::supervise::{Prepared, RedirectTargets, Supervisor};
 use anyhow::Context as _;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{ffi::OsString, io, os::unix::process::ExitStatusExt as _, time::Duration};
@@ -67,7 +67,10 @@ pub async fn run(
     }
 }
 
-fn supervise(prepared: Option<Prepared>, targets: Option<RedirectTargets>) -> anyhow::Result<Option<Supervisor>> {
+fn supervise(
+    prepared: Option<Prepared>,
+    targets: Option<RedirectTargets>,
+) -> anyhow::Result<Option<Supervisor>> {
     prepared.zip(targets).map(|(prepared, targets)| prepared.supervise(targets)).transpose()
 }
 

@@ -15,7 +15,7 @@ use std::{
 use supervise::RedirectTargets;
 use thalweg_base::descriptors::raise_descriptor_limit;
 use thalweg_console::note;
-use thalweg_proxy::{RedirectSource, ProxyConfig};
+use thalweg_proxy::{ProxyConfig, RedirectSource};
 use tokio::runtime::Runtime;
 
 /// The exit code for failures of this program instead of the command, as in timeout(1).
@@ -109,7 +109,8 @@ async fn run_child_and_proxy(args: &Args, log: Arc<Log>) -> anyhow::Result<u8> {
             note!("thalweg: {text}");
         }
     };
-    let redirect_source = if args.transparent { RedirectSource::Supervisor } else { RedirectSource::None };
+    let redirect_source =
+        if args.transparent { RedirectSource::Supervisor } else { RedirectSource::None };
     let listen = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
     let config = ProxyConfig { redirect_source, ..ProxyConfig::new(listen) };
     let Running { proxy, mut updater } = proxy::start(config, &args.paths, log, &note).await?;
@@ -122,7 +123,9 @@ async fn run_child_and_proxy(args: &Args, log: Arc<Log>) -> anyhow::Result<u8> {
             replaced.join(", ")
         ));
     }
-    let targets = proxy.redirect_ports().map(|ports| RedirectTargets { ports, meant: proxy.redirect_destinations() });
+    let targets = proxy
+        .redirect_ports()
+        .map(|ports| RedirectTargets { ports, meant: proxy.redirect_destinations() });
     let (ended, end) = tokio::sync::oneshot::channel::<()>();
     let serving = proxy.run(async { _ = end.await });
     let living = async {

@@ -1,6 +1,6 @@
 //! Events as JSON on standard output, one object per line.
 
-use super::{ScreenMessage, DisplayedEvent, lines, say};
+use super::{DisplayedEvent, ScreenMessage, lines, say};
 use serde_json::{Value, json};
 use std::{io, sync::mpsc::Receiver};
 use thalweg_console::say_line;
@@ -23,7 +23,9 @@ pub fn run<E: DisplayedEvent>(notes: &Receiver<ScreenMessage<E>>) -> bool {
 fn object<E: DisplayedEvent>(note: &ScreenMessage<E>) -> Option<Value> {
     let mut object = match note {
         ScreenMessage::Event(event) => serde_json::to_value(event).ok()?,
-        ScreenMessage::Failed(why, code) => json!({ "event": "failed", "why": why, "exit_code": code }),
+        ScreenMessage::Failed(why, code) => {
+            json!({ "event": "failed", "why": why, "exit_code": code })
+        }
     };
     leave_out_null(&mut object);
     Some(object)
@@ -49,7 +51,8 @@ mod tests {
     #[test]
     fn unknown_values_are_absent() {
         let forecast = Forecast { makespan_seconds: Some(f64::INFINITY), ..Forecast::default() };
-        let line = object(&ScreenMessage::Event(Box::new(Event::Planned(forecast)))).unwrap().to_string();
+        let line =
+            object(&ScreenMessage::Event(Box::new(Event::Planned(forecast)))).unwrap().to_string();
         assert!(!line.contains("null") && line.contains("\"planned\""), "{line}");
     }
 

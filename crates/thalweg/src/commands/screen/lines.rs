@@ -1,6 +1,6 @@
 //! Plain lines on standard error, for logs.
 
-use super::{ScreenMessage, DisplayedEvent, say};
+use super::{DisplayedEvent, ScreenMessage, say};
 use std::{sync::mpsc::Receiver, time::Instant};
 
 /// Prints the events.

@@ -1,6 +1,6 @@
 //! The progress on a terminal, redrawn in place, with lines above it.
 
-use super::{ScreenMessage, DisplayedEvent, lines};
+use super::{DisplayedEvent, ScreenMessage, lines};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::mpsc::Receiver;
 use thalweg_console::plain;

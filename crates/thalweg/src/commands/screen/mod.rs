@@ -146,7 +146,11 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// Returns false if standard output could not be written.
-fn show<E: DisplayedEvent>(style: Style, verbose: bool, notes: &Receiver<ScreenMessage<E>>) -> bool {
+fn show<E: DisplayedEvent>(
+    style: Style,
+    verbose: bool,
+    notes: &Receiver<ScreenMessage<E>>,
+) -> bool {
     match style {
         Style::Json => return json::run(notes),
         Style::Live => live::run(verbose, notes),

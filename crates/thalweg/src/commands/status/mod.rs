@@ -165,7 +165,11 @@ fn probes(calibration: &Value) -> Option<String> {
 }
 
 fn strangers(n: u64) -> String {
-    if n == 1 { "1 of them without a channel".to_owned() } else { format!("{n} of them without a channel") }
+    if n == 1 {
+        "1 of them without a channel".to_owned()
+    } else {
+        format!("{n} of them without a channel")
+    }
 }
 
 fn roster_line(roster: Option<&RosterStatus>) -> String {

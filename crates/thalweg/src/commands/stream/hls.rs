@@ -41,7 +41,11 @@ impl FromStr for HlsAddress {
             (Ok(address), _, _) => address,
             (_, Ok(ip), _) => (ip, PORT).into(),
             (_, _, Ok(port)) => (Ipv4Addr::LOCALHOST, port).into(),
-            _ => return Err("expected an address like 127.0.0.1:8090, [::1]:8090 or :8090".to_owned()),
+            _ => {
+                return Err(
+                    "expected an address like 127.0.0.1:8090, [::1]:8090 or :8090".to_owned()
+                );
+            }
         };
         Ok(Self(address))
     }

@@ -169,7 +169,9 @@ impl Feed<'_> {
     }
 
     async fn accept(&mut self, listener: TcpListener) -> Result<(), FeedError> {
-        let at = listener.local_addr().map_err(|why| other_error(why, "cannot determine the bound address"))?;
+        let at = listener
+            .local_addr()
+            .map_err(|why| other_error(why, "cannot determine the bound address"))?;
         note!("thalweg: waiting for a program at tcp://{at}");
         let mut arrivals = Arrivals::at(listener);
         let mut waiting = None;
@@ -187,9 +189,7 @@ impl Feed<'_> {
                 Err(why) => return Err(why),
                 Ok(None) => note!("thalweg: {peer} has disconnected; waiting for another"),
                 Ok(next) => {
-                    note!(
-                        "thalweg: {peer} has stopped sending; the next program takes its place"
-                    );
+                    note!("thalweg: {peer} has stopped sending; the next program takes its place");
                     waiting = next;
                 }
             }
@@ -209,7 +209,9 @@ impl Feed<'_> {
     }
 
     async fn receive(&mut self, socket: UdpSocket) -> Result<(), FeedError> {
-        let at = socket.local_addr().map_err(|why| other_error(why, "cannot determine the bound address"))?;
+        let at = socket
+            .local_addr()
+            .map_err(|why| other_error(why, "cannot determine the bound address"))?;
         note!("thalweg: waiting for datagrams at udp://{at}");
         let (mut input, mut buffer) = (self.begin(), vec![0; 64 << 10]);
         loop {

@@ -4,7 +4,7 @@ use super::parts;
 use crate::commands::host::StateDir;
 use anyhow::{Context as _, bail};
 use std::sync::Arc;
-use thalweg_dropbox::{NodeChannelError, NodeAddress, Target};
+use thalweg_dropbox::{NodeAddress, NodeChannelError, Target};
 use thalweg_mesh::{State, StateError};
 use thalweg_net::{Ed25519, PrivateKey};
 use thalweg_units::{NodeId, likeness};
@@ -101,7 +101,9 @@ impl ClientMesh {
             match likeness::nearest(node, names) {
                 Some(near) => bail!("no member is named `{name}`; did you mean `{near}`?"),
                 None => {
-                    bail!("no member is named `{name}`; `thalweg mesh members{state_arg}` lists them")
+                    bail!(
+                        "no member is named `{name}`; `thalweg mesh members{state_arg}` lists them"
+                    )
                 }
             }
         };

@@ -1,6 +1,9 @@
 //! `--dry-run`: predicts what would fail, as far as it can be known.
 
-use super::{Args, Submission, LATE, NamedFiles, UNFINISHED, submission::Step, json, named_files::ask_sheet, retry};
+use super::{
+    Args, LATE, NamedFiles, Submission, UNFINISHED, json, named_files::ask_sheet, retry,
+    submission::Step,
+};
 use crate::commands::text::{counted, printable, say};
 use anyhow::Context as _;
 use std::{

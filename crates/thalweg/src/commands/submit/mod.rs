@@ -1,12 +1,12 @@
 //! `thalweg submit`: commits to files before a deadline, and pushes their data to a node.
 
-mod upload;
-mod submission;
+mod client;
 mod dry_run;
 mod named_files;
-mod retry;
 mod progress;
-mod client;
+mod retry;
+mod submission;
+mod upload;
 
 use super::{
     gather::stop_on_signals,
@@ -16,11 +16,12 @@ use super::{
     text::{printable, say},
 };
 use anyhow::{Context as _, bail};
-pub use submission::commitment;
-use submission::{Submission, Step};
+use client::{ClientIdentity, ClientMesh};
 use named_files::{NamedFiles, NotSubmitted};
 use serde_json::json;
 use std::{cell::Cell, path::PathBuf, process::ExitCode};
+pub use submission::commitment;
+use submission::{Step, Submission};
 use thalweg_base::sample::FailureSample;
 use thalweg_console::{INTERRUPTED, note};
 use thalweg_dropbox::{ClientError, NodeChannel, Target};
@@ -29,7 +30,6 @@ use thalweg_wire::{
     Signed, Signer as _,
     bistro::{Intent, MOST_INTENTS, Refusal, Stamp},
 };
-use client::{ClientIdentity, ClientMesh};
 use tokio_util::sync::CancellationToken;
 
 const HELP: &str = "\
@@ -113,7 +113,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             return dry_run::run(named, &args, &target, &connector).await;
         }
         let stop = CancellationToken::new();
-        let signals = stop_on_signals(Signals::watch()?, stop.clone(), |text| note!("thalweg: {text}"));
+        let signals =
+            stop_on_signals(Signals::watch()?, stop.clone(), |text| note!("thalweg: {text}"));
         tokio::spawn(signals);
         let submitter =
             Submitter { target: &target, connector: &connector, identity: &identity, stop: &stop };
@@ -224,7 +225,9 @@ fn print(named: &NamedFiles, as_json: bool) -> anyhow::Result<()> {
         let (file, receipt) = (printable(&item.file), printable(&item.receipt));
         text += &match (item.step(), node) {
             (Step::Received, Some(node)) => format!("{file}: received by {node}; {receipt}\n"),
-            (Step::Committed, _) => format!("{file}: committed; its data has not been received yet\n"),
+            (Step::Committed, _) => {
+                format!("{file}: committed; its data has not been received yet\n")
+            }
             _ => format!("{file}: not committed\n"),
         };
         if let Some(why) = item.why.as_ref().filter(|why| sample.takes("", why)) {

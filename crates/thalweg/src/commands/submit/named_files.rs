@@ -2,9 +2,9 @@
 
 use super::{
     Args,
-    submission::{Submission, RECEIPT, Step, receipt_path},
-    retry,
     client::ClientIdentity,
+    retry,
+    submission::{RECEIPT, Step, Submission, receipt_path},
 };
 use crate::commands::text::printable;
 use anyhow::Context as _;
@@ -62,12 +62,12 @@ impl NamedFiles {
                 named.exclude(file, why, true);
                 continue;
             }
-            let examine =
-                |sheet: Option<&Signed<Sheet>>| Submission::examine(file, args, identity, target, sheet);
+            let examine = |sheet: Option<&Signed<Sheet>>| {
+                Submission::examine(file, args, identity, target, sheet)
+            };
             let mut item = examine(sheet.as_ref());
             if matches!(item, Ok(None)) {
-                let none =
-                    "nothing was committed by this request; run the same command again before the deadline";
+                let none = "nothing was committed by this request; run the same command again before the deadline";
                 let asked = retry::retry_when_asked(|| ask_sheet(target, connector)).await;
                 sheet =
                     Some(asked.with_context(|| format!("cannot commit to {}; {none}", args.to))?);
@@ -82,7 +82,8 @@ impl NamedFiles {
                     return Ok(item);
                 }
                 // The other call has stored a nonce, and both calls must use the same one.
-                examine(sheet.as_ref())?.context("another command is submitting the file; run the same command again")
+                examine(sheet.as_ref())?
+                    .context("another command is submitting the file; run the same command again")
             });
             match item {
                 Ok(item) => named.items.push(item),
@@ -146,7 +147,10 @@ pub async fn ask_sheet(
 
 /// Returns each file once, identified by the place of its receipt. If two different files would have the same receipt,
 /// so that one would be lost, both get the reason why they cannot be submitted.
-fn unique_files<'a>(files: &'a [PathBuf], receipts: Option<&Path>) -> Vec<(&'a PathBuf, Option<String>)> {
+fn unique_files<'a>(
+    files: &'a [PathBuf],
+    receipts: Option<&Path>,
+) -> Vec<(&'a PathBuf, Option<String>)> {
     let mut places: BTreeMap<PathBuf, Vec<usize>> = BTreeMap::new();
     let mut all: Vec<(&PathBuf, Option<String>)> = files.iter().map(|file| (file, None)).collect();
     for (number, file) in files.iter().enumerate() {

@@ -68,7 +68,10 @@ mod tests {
         let mut ask = || std::future::ready(answers.pop().unwrap());
         assert_eq!(retry_when_asked(&mut ask).await.unwrap(), 7);
         assert_eq!(since.elapsed(), Duration::from_millis(500));
-        assert!(matches!(retry_when_asked(&mut ask).await, Err(ClientError::Refused(Refusal::Full))));
+        assert!(matches!(
+            retry_when_asked(&mut ask).await,
+            Err(ClientError::Refused(Refusal::Full))
+        ));
         // The wait is limited, whatever the node asks for.
         assert_eq!(since.elapsed(), Duration::from_millis(500) + MAX_WAIT);
     }

@@ -1,11 +1,11 @@
 //! A file to submit, and what is stored about its submission.
 
-use super::{Args, progress::Progress, client::ClientIdentity};
+use super::{Args, client::ClientIdentity, progress::Progress};
 use crate::commands::text::printable;
 use anyhow::{Context as _, bail};
 use std::path::{Path, PathBuf};
 use thalweg_dropbox::{
-    Target, begin_evidence, path_beside, load_evidence, new_keys, new_nonce, open_data,
+    Target, begin_evidence, load_evidence, new_keys, new_nonce, open_data, path_beside,
     save_evidence_in_turn,
 };
 use thalweg_units::NodeId;
@@ -218,7 +218,8 @@ impl Submission {
     /// Where the receipt is stored now.
     fn stored_at(&self) -> PathBuf {
         let directory = self.receipt.parent().filter(|_| self.beside);
-        let aside = directory.and_then(|directory| receipt_path(&self.file, Some(directory), ANEW).ok());
+        let aside =
+            directory.and_then(|directory| receipt_path(&self.file, Some(directory), ANEW).ok());
         aside.unwrap_or_else(|| self.receipt.clone())
     }
 
@@ -284,7 +285,11 @@ fn check_replaceable(
 ///
 /// # Errors
 /// If the path has no file name, or the name is too long.
-pub fn receipt_path(file: &Path, directory: Option<&Path>, suffix: &str) -> anyhow::Result<PathBuf> {
+pub fn receipt_path(
+    file: &Path,
+    directory: Option<&Path>,
+    suffix: &str,
+) -> anyhow::Result<PathBuf> {
     let name = file.file_name().context("it is not a file")?;
     let own = file.parent().unwrap_or(Path::new(""));
     path_beside(directory.unwrap_or(own), name, suffix).with_context(|| {

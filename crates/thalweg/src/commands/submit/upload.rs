@@ -1,9 +1,9 @@
 //! Step 2 of a submission: sends the data to the nearest idle node.
 
 use super::{
-    submission::{Submission, Step},
-    retry,
     progress::Progress,
+    retry,
+    submission::{Step, Submission},
 };
 use anyhow::Context as _;
 use std::time::Duration;
@@ -25,7 +25,11 @@ const RESUME_DELAY: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// If the destination does not name its nodes, or a receipt cannot be stored.
-pub async fn send_all(items: &mut [Submission], target: &Target, connector: &Connector) -> anyhow::Result<()> {
+pub async fn send_all(
+    items: &mut [Submission],
+    target: &Target,
+    connector: &Connector,
+) -> anyhow::Result<()> {
     let mut open: Vec<&mut Submission> =
         items.iter_mut().filter(|item| item.step() == Step::Committed).collect();
     let Some(greatest) = open.iter().map(|item| item.evidence.commitment.size).max() else {

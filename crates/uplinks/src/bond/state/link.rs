@@ -8,7 +8,7 @@ use super::{
     word_delivery::WordDelivery,
 };
 use std::{collections::VecDeque, sync::Arc, time::Duration};
-use thalweg_bond::{RelayedPath, Link, LinkId, Liveness, State as Life};
+use thalweg_bond::{Link, LinkId, Liveness, RelayedPath, State as Life};
 use thalweg_units::{Rate, Time};
 use thalweg_wire::bond::Word;
 use tokio::sync::Notify;

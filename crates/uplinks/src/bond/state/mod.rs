@@ -3,10 +3,10 @@
 mod link;
 mod word_delivery;
 
-pub use link::{NewLink, LinkState};
+pub use link::{LinkState, NewLink};
 
 use super::{
-    flow::{OpeningState, StreamError, FIRST, Flow},
+    flow::{FIRST, Flow, OpeningState, StreamError},
     memory::Memory,
     status::LinkStatus,
 };
@@ -20,7 +20,7 @@ use std::{
 };
 use thalweg_bond::{
     Chunk, Link, LinkId, SenderSettings, State as Life, StripeMethod, StripeScheduler, Verdict,
-    stripe::{StreamLoads, Load},
+    stripe::{Load, StreamLoads},
 };
 use thalweg_units::Time;
 use thalweg_wire::bond::{ChunkHead, Frame, MAX_LINKS, Refusal, Target, Word};
@@ -194,7 +194,8 @@ impl State {
             return Err("there is no memory left for another stream".to_owned());
         }
         let stream = self.next_stream;
-        self.next_stream = stream.checked_add(2).ok_or("the bond has used all its stream numbers")?;
+        self.next_stream =
+            stream.checked_add(2).ok_or("the bond has used all its stream numbers")?;
         self.flows.insert(stream, flow);
         self.dispatch(now);
         Ok(stream)
@@ -374,8 +375,7 @@ impl State {
             let life = link.liveness.state(link.queue(), now);
             // A silent link is asked until it answers, even if something arrived by it: a good way back says nothing
             // about the way there.
-            let is_doubtful =
-                link.is_silent || life != Life::Alive || link.words.need_proof(now);
+            let is_doubtful = link.is_silent || life != Life::Alive || link.words.need_proof(now);
             let patience = if is_doubtful { ASK_AGAIN } else { ASK_RELAYED };
             let is_asked = is_doubtful || link.is_relayed();
             if is_asked && link.own.is_empty() && now.since(link.asked) >= patience {

@@ -1,6 +1,6 @@
 use super::{
-    super::{StoredTable, ProbeServer, Probed, Settings},
-    UsableInterface, Table,
+    super::{ProbeServer, Probed, Settings, StoredTable},
+    Table, UsableInterface,
 };
 use std::time::Duration;
 use thalweg_bond::{Cap, Policy, Tier};

@@ -149,7 +149,10 @@ fn report(by: By, first: &Reading, last: &Reading) -> anyhow::Result<Report> {
     let least = came.iter().copied().fold(f64::INFINITY, f64::min) / came.iter().sum::<f64>();
     report.add("least_share", "ratio", least);
     let is_one = matches!(by, By::Direct | By::Tcp);
-    ensure!(is_one || least >= LEAST_SHARE, "one of the links carried only a share of {least:.3} of the bytes");
+    ensure!(
+        is_one || least >= LEAST_SHARE,
+        "one of the links carried only a share of {least:.3} of the bytes"
+    );
     Ok(report)
 }
 

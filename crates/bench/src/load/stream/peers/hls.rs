@@ -110,9 +110,12 @@ impl<'a> Hls<'a> {
         while Instant::now() < until {
             let value = self.browser.evaluate("sample()")?;
             errors = value["errors"].to_string();
-            let unix = Duration::from_millis(value["now"].as_u64().context("the sample has no time")?);
+            let unix =
+                Duration::from_millis(value["now"].as_u64().context("the sample has no time")?);
             let ago = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
-            let at = Instant::now().checked_sub(ago.saturating_sub(unix)).context("the clock has no such time")?;
+            let at = Instant::now()
+                .checked_sub(ago.saturating_sub(unix))
+                .context("the clock has no such time")?;
             let number = |key: &str| value[key].as_f64();
             if let (Some(segment), Some(within), Some(height)) =
                 (number("segment"), number("within"), number("height"))

@@ -223,7 +223,8 @@ fn run_bottleneck(args: &Args, dir: &Path) -> anyhow::Result<Report> {
     let lab = Lab::start(&topology)?;
     let since = Instant::now();
     let elapsed = Duration::from_secs_f64(lab.stats(false)?.elapsed_s);
-    let counts_from = (since + begin).checked_sub(elapsed).context("the lab's clock has no such time")?;
+    let counts_from =
+        (since + begin).checked_sub(elapsed).context("the lab's clock has no such time")?;
     let first = counts_from.checked_sub(LEAD).context("the lab's clock has no such time")?;
     let check = || {
         ensure!(
@@ -264,7 +265,8 @@ fn run_bottleneck(args: &Args, dir: &Path) -> anyhow::Result<Report> {
         outcome = viewer.end(&source, (first, counts_from, span), args.latency)?;
     }
     let stats = lab.stats(false)?;
-    let truth = stats.link(network::BOTTLENECK).context("the lab has no record of the bottleneck")?;
+    let truth =
+        stats.link(network::BOTTLENECK).context("the lab has no record of the bottleneck")?;
     let (drops, passed) = (truth.cross_drops as f64, truth.cross_packets as f64);
     outcome.cross_lost = Some(100.0 * drops / (drops + passed));
     Ok(finish(&outcome, stats.lateness.p99_us as f64, starved))

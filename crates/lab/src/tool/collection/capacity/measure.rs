@@ -181,7 +181,10 @@ fn order(pair: &Pair, args: &Args) -> anyhow::Result<f64> {
     let longest = args.longest.as_secs_f64();
     control.send(&Order { to, bytes: args.bytes.as_bytes(), times: args.times, longest })?;
     let Outcome { bytes, seconds } = control.receive()?;
-    anyhow::ensure!(seconds > 0.0 && begun.elapsed() > Duration::ZERO, "the measurement took no time");
+    anyhow::ensure!(
+        seconds > 0.0 && begun.elapsed() > Duration::ZERO,
+        "the measurement took no time"
+    );
     Ok(bytes as f64 * 8.0 / seconds)
 }
 

@@ -60,10 +60,7 @@ mod tests {
         let lines = progress_lines(&Progress { sources, ..Progress::default() });
         assert_eq!(lines.len(), BARS + 2);
         assert!(!lines.iter().any(|bar| bar.starts_with("n4 ")), "{lines:#?}");
-        assert_eq!(
-            lines[0],
-            "n10 [====================    ]  83 % of 60 B, 8 kbit/s, 2.0 s left"
-        );
+        assert_eq!(lines[0], "n10 [====================    ]  83 % of 60 B, 8 kbit/s, 2.0 s left");
         assert_eq!(lines[BARS], "… and 4 more sources");
     }
 }

@@ -3,7 +3,7 @@
 mod bars;
 
 use super::messages;
-use crate::commands::screen::{Screen, DisplayedEvent, Style};
+use crate::commands::screen::{DisplayedEvent, Screen, Style};
 use std::{
     io,
     sync::{Mutex, MutexGuard, PoisonError},

@@ -38,7 +38,9 @@ fn digest(name: &str, hex: &str) -> anyhow::Result<Digest> {
             c.escape_default()
         ),
         None if count != DIGITS => {
-            anyhow::bail!("--{name}: {count} digits given; a {name} hash has {DIGITS} hexadecimal digits")
+            anyhow::bail!(
+                "--{name}: {count} digits given; a {name} hash has {DIGITS} hexadecimal digits"
+            )
         }
         None => format!("{name}:{hex}").parse().map_err(|e| anyhow::anyhow!("--{name}: {e}")),
     }

@@ -1,17 +1,17 @@
 //! The arguments of `thalweg get`, by topic.
 
 mod effort;
+mod expected_hashes;
 mod foreign_options;
 mod naming;
 mod paths;
-mod expected_hashes;
 mod sources;
 mod web;
 
 pub use effort::Effort;
+pub use expected_hashes::ExpectedHashes;
 pub use naming::{Naming, Output};
 pub use paths::{Drawing, Interfaces, PathArgs};
-pub use expected_hashes::ExpectedHashes;
 pub use sources::{Sources, is_metalink};
 pub use web::WebArgs;
 

@@ -328,8 +328,11 @@ impl Download {
     /// One line for logs.
     fn sentence(&self) -> String {
         let left = self.left().map_or(String::new(), |left| format!(", {left} left"));
-        let path =
-            |p: &PathState| PathRate { path: p.name.clone(), rate_bps: p.rate.value(), bytes: p.bytes };
+        let path = |p: &PathState| PathRate {
+            path: p.name.clone(),
+            rate_bps: p.rate.value(),
+            bytes: p.bytes,
+        };
         let paths: Vec<PathRate> = self.paths.iter().map(path).collect();
         let rate = messages::rate(self.rate.value());
         format!("{}, {rate}{left} ({})", self.of_total(), messages::rates(&paths))

@@ -1,6 +1,6 @@
 //! Events as JSON on standard output, one object per line.
 
-use super::{Note, Queue, say, messages};
+use super::{Note, Queue, messages, say};
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, time::Instant};
 use thalweg_base::job::Event;

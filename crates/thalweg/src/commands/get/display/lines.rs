@@ -1,6 +1,6 @@
 //! Plain lines on standard error, for logs.
 
-use super::{Note, Queue, download_states::DownloadStates, say, messages};
+use super::{Note, Queue, download_states::DownloadStates, messages, say};
 use std::time::{Duration, Instant};
 use thalweg_base::job::Event;
 

@@ -99,9 +99,11 @@ pub fn finished(event: &Event, sampled: Option<DirectSample>) -> Option<String> 
     if fetched_bytes < bytes {
         line += &format!(", of which {} now and the rest earlier", size(*fetched_bytes));
     }
-    if let (Some(direct), Some(ratio), true) =
-        (direct_estimate_bps, ratio_to_sampled_direct, sampled.is_some_and(DirectSample::is_comparable))
-    {
+    if let (Some(direct), Some(ratio), true) = (
+        direct_estimate_bps,
+        ratio_to_sampled_direct,
+        sampled.is_some_and(DirectSample::is_comparable),
+    ) {
         line += &format!("; {ratio:.2}× the direct path's sampled rate ({})", rate(*direct));
     }
     Some(line)

@@ -7,8 +7,8 @@ mod bar;
 mod download_states;
 mod json;
 mod lines;
-mod queue;
 mod messages;
+mod queue;
 
 use super::{exit::Code, relays::Choice};
 use queue::Queue;

@@ -46,7 +46,9 @@ pub fn read(file: &Path, naming: &Naming, found: &mut FoundItems) -> anyhow::Res
     anyhow::ensure!(!is_empty, "no URLs in {list}");
     if !unused.is_empty() {
         let names: Vec<&str> = unused.into_iter().collect();
-        found.notes.push(format!("unsupported options in {list} are ignored: {}", names.join(", ")));
+        found
+            .notes
+            .push(format!("unsupported options in {list} are ignored: {}", names.join(", ")));
     }
     Ok(())
 }
