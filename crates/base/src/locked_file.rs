@@ -1,7 +1,11 @@
 //! A locked file whose lock ends when it is dropped.
 
 use rustix::fs::{FlockOperation, flock};
-use std::{fs::File, ops::Deref};
+use std::{
+    fs::File,
+    ops::Deref,
+    os::fd::{AsFd, BorrowedFd},
+};
 
 /// A file with a lock of `flock(2)`.
 ///
@@ -23,6 +27,12 @@ impl Deref for LockedFile {
 
     fn deref(&self) -> &File {
         &self.0
+    }
+}
+
+impl AsFd for LockedFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

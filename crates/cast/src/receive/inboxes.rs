@@ -106,11 +106,11 @@ impl Inboxes {
         others: impl Fn(&Path) -> u64,
     ) -> Result<CastDirectory, Refusal> {
         let its = self.all.iter().filter(|inbox| inbox.from.iter().any(|whom| whom.matches(from)));
-        let mut first = Refusal::InboxPolicy;
+        let mut first = Refusal::Policy;
         for inbox in its {
             match self.fits(inbox, offer, others(&inbox.path)) {
                 Ok(()) => return Ok(CastDirectory::new(inbox, id)),
-                Err(why) if first == Refusal::InboxPolicy => first = why,
+                Err(why) if first == Refusal::Policy => first = why,
                 Err(_) => {}
             }
         }
@@ -125,7 +125,7 @@ impl Inboxes {
     pub fn takes(&self, inbox: &Path, from: &Member, bytes: u64) -> Result<(), Refusal> {
         let its = self.all.iter().filter(|one| one.path == inbox);
         let mut its = its.filter(|inbox| inbox.from.iter().any(|whom| whom.matches(from)));
-        its.next().ok_or(Refusal::InboxPolicy).and_then(|inbox| is_small_enough(inbox, bytes))
+        its.next().ok_or(Refusal::Policy).and_then(|inbox| is_small_enough(inbox, bytes))
     }
 
     fn fits(&self, inbox: &Inbox, offer: &Offer, others: u64) -> Result<(), Refusal> {

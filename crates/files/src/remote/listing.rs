@@ -96,7 +96,7 @@ impl Remote {
                         let bytes = names(&owners.users) + names(&owners.groups);
                         part(ListingPart::Owners(owners), bytes).map_err(invalid)?;
                     }
-                    Reply::ListingPart(unread) => break Ok(unread),
+                    Reply::Listed(unread) => break Ok(unread),
                     Reply::Failed(why) => break Err(why),
                     _ => return Err(unexpected()),
                 }

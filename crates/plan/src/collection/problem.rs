@@ -5,7 +5,7 @@ use super::{
     best_path::{self, BestPath},
     fluid,
     prices::{self, CurvePoint, PriceError, PricedPlan, Prices},
-    shared, timetable,
+    shared_legs, timetable,
     whole_files::{self, WholeFiles},
 };
 use thiserror::Error;

@@ -27,7 +27,7 @@ pub async fn connect(shared: Arc<CarrierShared>, partner: Arc<Partner>, trains: 
     shared.log.put(event("carrier_session").with("address", partner.address));
     let ended = tokio::select! {
         ended = session.keep(|| partner.is_unused_for(UNUSED)) => ended.err().map(|why| why.to_string()),
-        () = shared.membership.left(partner.key) => Some(GONE.to_owned()),
+        () = shared.membership.wait_for_removal(partner.key) => Some(GONE.to_owned()),
     };
     let told = event("carrier_session_ended");
     shared.log.put(match &ended {

@@ -51,7 +51,7 @@ impl ServiceState {
     pub(super) fn expel(&self, reception: &Reception) {
         let entry = self.lock().remove(&reception.home.id);
         entry.inspect(|entry| entry.stop.cancel());
-        reception.set(State::Failed(Refusal::InboxPolicy));
+        reception.set(State::Failed(Refusal::Policy));
         // Failures to remove were logged.
         _ = self.remove(&reception.home);
     }
