@@ -183,7 +183,9 @@ mod tests {
         add_via(&mut all, Version::HTTP_10, "thalweg-1");
         let lines: Vec<_> = all.get_all("via").iter().map(|v| v.to_str().unwrap()).collect();
         assert_eq!(lines, ["1.0 fred, 1.1 p.example (x)", "1.0 thalweg-1"]);
-        assert!(has_passed(&all, "thalweg-1") && went_by(&all, "fred") && !went_by(&all, "1.1"));
+        assert!(
+            has_passed(&all, "thalweg-1") && has_passed(&all, "fred") && !has_passed(&all, "1.1")
+        );
     }
 
     #[test]

@@ -53,7 +53,7 @@ fn an_interface_with_an_old_kept_estimate_is_probed_even_by_a_new_process() {
     let mut before = table(Policy::default());
     assert_eq!(probed(&mut before, 0, &megabit()), ["eth0", "lte0"]);
     let mut kept = StoredTable::default();
-    before.take_addition().to(&mut kept);
+    before.take_addition().apply_to(&mut kept);
     let after = |minutes: u64| {
         let today = TODAY.as_unix_nanos() + minutes * 60_000_000_000;
         let today = WallTime::from_unix_nanos(today);
