@@ -83,7 +83,7 @@ impl fmt::Display for Scope {
 
 /// A limit would be exceeded; nothing was spent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("{scope} are limited to {limit}; {spent} are spent and {asked} more were asked for")]
+#[error("{scope} are limited to {limit}; {spent} are used, and {asked} more were requested")]
 pub struct OverBudget {
     /// The scope of the limit.
     pub scope: Scope,

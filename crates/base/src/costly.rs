@@ -86,13 +86,13 @@ fn lower_priority(by: i32) {
 }
 
 /// The recent work of all peers.
-static RECENT: LazyLock<Mutex<Recent>> = LazyLock::new(Mutex::default);
+static RECENT: LazyLock<Mutex<RecentWork>> = LazyLock::new(Mutex::default);
 
 /// The recent work of each peer, decaying.
 #[derive(Debug, Default)]
-struct Recent(BTreeMap<PeerKey, (Instant, Duration)>);
+struct RecentWork(BTreeMap<PeerKey, (Instant, Duration)>);
 
-impl Recent {
+impl RecentWork {
     fn of(&self, who: PeerKey, now: Instant) -> Duration {
         self.0.get(&who).map_or(Duration::ZERO, |(at, work)| {
             let halves = now.saturating_duration_since(*at).div_duration_f64(HALVED);
@@ -121,13 +121,13 @@ static TURNS: LazyLock<Turns> = LazyLock::new(|| {
 #[derive(Debug)]
 pub struct Turns {
     all: Arc<Semaphore>,
-    held: Arc<Mutex<Held>>,
+    held: Arc<Mutex<HeldTurns>>,
     own: Mutex<BTreeMap<PeerKey, Weak<AsyncMutex<()>>>>,
 }
 
 /// The turns that are held, with their start times, and those that were replaced.
 #[derive(Debug, Default)]
-struct Held {
+struct HeldTurns {
     next: u64,
     since: BTreeMap<u64, Instant>,
     replaced: BTreeSet<u64>,
@@ -137,7 +137,7 @@ struct Held {
 #[derive(Debug)]
 pub struct Turn {
     all: Option<OwnedSemaphorePermit>,
-    held: Arc<Mutex<Held>>,
+    held: Arc<Mutex<HeldTurns>>,
     number: u64,
     _own: OwnedMutexGuard<()>,
 }
@@ -154,7 +154,7 @@ impl Drop for Turn {
 }
 
 /// Each change is complete, even if a thread panicked.
-fn lock(held: &Mutex<Held>) -> MutexGuard<'_, Held> {
+fn lock(held: &Mutex<HeldTurns>) -> MutexGuard<'_, HeldTurns> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn recent_work_decays_and_takes_bounded_memory() {
-        let (mut recent, now) = (Recent::default(), Instant::now());
+        let (mut recent, now) = (RecentWork::default(), Instant::now());
         recent.add(peer(1), Duration::from_millis(400), now);
         assert_eq!(recent.of(peer(1), now + 2 * HALVED), Duration::from_millis(100));
         assert_eq!(recent.of(peer(2), now), Duration::ZERO);

@@ -61,17 +61,17 @@ pub fn read(file: &Path, max: usize) -> io::Result<Option<Vec<u8>>> {
 ///
 /// # Errors
 /// The system's error.
-pub fn turn(file: &Path) -> io::Result<File> {
+pub fn lock_directory(file: &Path) -> io::Result<File> {
     let directory = File::open(directory_of(file))?;
     flock(&directory, FlockOperation::LockExclusive)?;
     Ok(directory)
 }
 
-/// Like [`turn`], but waits at most for `time`, because a process may be stopped while it holds the lock.
+/// Like [`lock_directory`], but waits at most for `time`, because a process may be stopped while it holds the lock.
 ///
 /// # Errors
 /// The system's error, and `TimedOut`.
-pub fn turn_within(file: &Path, time: Duration) -> io::Result<File> {
+pub fn lock_within(file: &Path, time: Duration) -> io::Result<File> {
     let directory = File::open(directory_of(file))?;
     let until = Instant::now() + time;
     loop {
@@ -81,7 +81,7 @@ pub fn turn_within(file: &Path, time: Duration) -> io::Result<File> {
             Err(Errno::WOULDBLOCK) => {
                 return Err(io::Error::new(
                     io::ErrorKind::TimedOut,
-                    format!("another process has had it locked for {} s", time.as_secs()),
+                    format!("another process has held the lock for {} s", time.as_secs()),
                 ));
             }
             Err(other) => return Err(other.into()),

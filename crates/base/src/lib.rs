@@ -4,29 +4,30 @@
 //! log lines. Nothing here depends on meshes, paths or transfers.
 //!
 //! ```text
-//! new connections     ─► Crowd, Shares, accept ─► a place, or a refusal
-//! a peer's request    ─► intake, costly       ─► its bytes, and a turn for its work
-//! bytes to send       ─► Budget, token_bucket ─► now, later, or refused
-//! a peer's connection ─► message, timeout     ─► one message, within its time
-//! records             ─► Job, durable         ─► files that are synced
-//! events              ─► Log, Throttle        ─► one line an event, a bounded number of them
+//! new connections     ─► FairSlots, PeerSlots   ─► a place, or a refusal
+//! a peer's request    ─► request_memory, costly ─► its bytes, and a turn for its work
+//! bytes to send       ─► Budget, token_bucket   ─► now, later, or refused
+//! a peer's connection ─► message, timeout       ─► one message, within its time
+//! records             ─► Job, durable           ─► files that are synced
+//! events              ─► Log, Throttle          ─► one line an event, a bounded number of them
 //! ```
 
 pub mod accept;
 pub mod budget;
 pub mod clock;
 pub mod costly;
-pub mod crowd;
 pub mod descriptors;
 pub mod durable;
-pub mod intake;
+pub mod fair_slots;
 pub mod job;
+pub mod locked_file;
 pub mod log;
 pub mod message;
+pub mod peer_slots;
 pub mod peer_source;
 pub mod rate_limit;
+pub mod request_memory;
 pub mod sample;
-pub mod shares;
 pub mod space;
 pub mod throttle;
 pub mod timeout;

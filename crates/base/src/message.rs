@@ -3,7 +3,7 @@
 use super::{
     budget::PeerKey,
     costly,
-    intake::{self, Charge},
+    request_memory::{self, Charge},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::{error::Error, io};
@@ -44,14 +44,14 @@ pub async fn read<T: DeserializeOwned>(
 /// Reads a message and charges its memory to a peer until the returned charge is dropped.
 ///
 /// # Errors
-/// As [`read`], and those of [`intake::body`].
+/// As [`read`], and those of [`request_memory::body`].
 pub async fn read_charged<T: DeserializeOwned>(
     from: &mut (impl AsyncRead + Unpin),
     most: usize,
     who: PeerKey,
 ) -> io::Result<Option<(T, Option<Charge>)>> {
     let Some(length) = read_length(from, most).await? else { return Ok(None) };
-    let body = intake::body(from, length, who).await?;
+    let body = request_memory::body(from, length, who).await?;
     let message = object::decode(&body.bytes).map_err(invalid)?;
     Ok(Some((message, body.charge)))
 }
@@ -69,7 +69,7 @@ pub async fn read_in_turn<T: DeserializeOwned + Send + 'static>(
     who: PeerKey,
 ) -> io::Result<Option<(T, Option<Charge>)>> {
     let Some(length) = read_length(from, most).await? else { return Ok(None) };
-    let intake::Body { bytes, charge } = intake::body(from, length, who).await?;
+    let request_memory::Body { bytes, charge } = request_memory::body(from, length, who).await?;
     let decoded = match length > DECODED_AT_ONCE {
         true => costly::run(who, move || object::decode(&bytes)).await.map_err(io::Error::other)?,
         false => object::decode(&bytes),

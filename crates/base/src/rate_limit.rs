@@ -17,15 +17,15 @@ const NANOS: i128 = 1_000_000_000;
 /// of a read is not known in advance. So each path may overdraw the bucket by one read, which the waits compensate
 /// exactly.
 #[derive(Debug)]
-pub struct Limit {
-    bucket: Mutex<Bucket>,
+pub struct RateLimit {
+    bucket: Mutex<DebtBucket>,
     epoch: Instant,
 }
 
-impl Limit {
+impl RateLimit {
     /// Creates a limit of this many bytes per second.
     pub fn new(bytes_per_second: NonZeroU64) -> Self {
-        Self { bucket: Mutex::new(Bucket::new(bytes_per_second)), epoch: Instant::now() }
+        Self { bucket: Mutex::new(DebtBucket::new(bytes_per_second)), epoch: Instant::now() }
     }
 
     /// Charges `n` bytes that have arrived. Returns how long to wait before the next read.
@@ -40,7 +40,7 @@ impl Limit {
 
 /// The bucket without a clock: times are relative to some start and never decrease.
 #[derive(Debug)]
-struct Bucket {
+struct DebtBucket {
     /// Bytes per second.
     rate: i128,
     /// Bytes that arrived too early, in bytes · 10⁻⁹; negative: bytes that may arrive at once. Integers keep the sum of
@@ -49,7 +49,7 @@ struct Bucket {
     at: Duration,
 }
 
-impl Bucket {
+impl DebtBucket {
     fn new(rate: NonZeroU64) -> Self {
         let rate = i128::from(rate.get());
         Self { rate, debt: Self::full(rate), at: Duration::ZERO }
@@ -75,8 +75,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn bucket(rate: u64) -> Bucket {
-        Bucket::new(NonZeroU64::new(rate).unwrap())
+    fn bucket(rate: u64) -> DebtBucket {
+        DebtBucket::new(NonZeroU64::new(rate).unwrap())
     }
 
     #[test]
@@ -98,7 +98,7 @@ mod tests {
             wait = bucket.charge(u64::MAX, Duration::from_secs(u64::MAX));
         }
         assert_eq!(wait, Duration::from_nanos(u64::MAX));
-        assert_eq!(super::Limit::new(NonZeroU64::MAX).charge(1000), Duration::ZERO);
+        assert_eq!(super::RateLimit::new(NonZeroU64::MAX).charge(1000), Duration::ZERO);
     }
 
     proptest! {

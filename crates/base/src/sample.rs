@@ -15,14 +15,14 @@ const MAX_KINDS: usize = 64;
 /// Selects the first failures of each kind and counts the others: 5,000 files that fail for one reason become ten lines
 /// and a number.
 #[derive(Debug, Default)]
-pub struct Sample {
-    kinds: BTreeMap<(String, String), Kind>,
+pub struct FailureSample {
+    kinds: BTreeMap<(String, String), FailureKind>,
     others: u64,
     named: u64,
 }
 
 #[derive(Debug, Default)]
-struct Kind {
+struct FailureKind {
     why: String,
     named: u64,
     more: u64,
@@ -30,7 +30,7 @@ struct Kind {
 
 /// A number of failures that were not listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct More {
+pub struct UnlistedFailures {
     /// The host or item that they concern; empty for those of all.
     pub whose: String,
     /// The reason of the first of them; empty: several reasons.
@@ -39,7 +39,7 @@ pub struct More {
     pub count: u64,
 }
 
-impl Sample {
+impl FailureSample {
     /// Whether to list this failure. `whose` and `why` without its numbers determine the kind.
     pub fn takes(&mut self, whose: &str, why: &str) -> bool {
         let key = (whose.to_owned(), without_numbers(why));
@@ -62,10 +62,10 @@ impl Sample {
     }
 
     /// The failures that were not listed, by kind.
-    pub fn more(&self) -> Vec<More> {
+    pub fn more(&self) -> Vec<UnlistedFailures> {
         let rest = self.kinds.iter().filter(|(_, kind)| kind.more > 0);
-        let mut more: Vec<More> = rest
-            .map(|((whose, _), kind)| More {
+        let mut more: Vec<UnlistedFailures> = rest
+            .map(|((whose, _), kind)| UnlistedFailures {
                 whose: whose.clone(),
                 why: kind.why.clone(),
                 count: kind.more,
@@ -73,15 +73,15 @@ impl Sample {
             .collect();
         if self.others > 0 {
             let (whose, why) = Default::default();
-            more.push(More { whose, why, count: self.others });
+            more.push(UnlistedFailures { whose, why, count: self.others });
         }
         more
     }
 }
 
-impl std::fmt::Display for More {
+impl std::fmt::Display for UnlistedFailures {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let count = grouped(self.count);
+        let count = group_digits(self.count);
         match self.why.as_str() {
             "" => write!(f, "… and {count} more, for several reasons"),
             why => write!(f, "… and {count} more of this kind: {why}"),
@@ -90,7 +90,7 @@ impl std::fmt::Display for More {
 }
 
 /// Formats `1234567` as `1,234,567`.
-pub fn grouped(n: u64) -> String {
+pub fn group_digits(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn the_first_failures_of_each_kind_are_listed_and_the_rest_counted() {
-        let mut sample = Sample::default();
+        let mut sample = FailureSample::default();
         let mut named = 0;
         for n in 0..5000 {
             named += u64::from(sample.takes("fra", &format!("it needs {n} kB")));
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn reasons_given_by_others_are_bounded() {
-        let mut sample = Sample::default();
+        let mut sample = FailureSample::default();
         let words = |n: u32| char::from_u32(0x4e00 + n).unwrap().to_string();
         let named = (0..1000).filter(|n| sample.takes("fra", &words(*n))).count();
         assert_eq!(named as u64, MAX_LISTED);
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn digits_are_grouped_by_thousands() {
-        let told = [0, 12, 999, 1000, 4990, 1_234_567].map(grouped);
+        let told = [0, 12, 999, 1000, 4990, 1_234_567].map(group_digits);
         assert_eq!(told, ["0", "12", "999", "1,000", "4,990", "1,234,567"]);
     }
 }

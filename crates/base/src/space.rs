@@ -22,7 +22,7 @@ impl Space {
     }
 
     /// The space of the file system of an open file.
-    pub fn beside(open: impl AsFd) -> Self {
+    pub fn of_file(open: impl AsFd) -> Self {
         fstatvfs(open).map(Self::of).unwrap_or_default()
     }
 
@@ -39,17 +39,17 @@ impl Space {
     }
 
     /// The resource that was lacking when a write failed with `ENOSPC`.
-    pub fn why_full(&self) -> WhyFull {
+    pub fn why_full(&self) -> FullCause {
         match (self.files, self.bytes) {
-            (Some(0), bytes) => WhyFull::Inodes { bytes },
-            _ => WhyFull::Bytes,
+            (Some(0), bytes) => FullCause::Inodes { bytes },
+            _ => FullCause::Bytes,
         }
     }
 }
 
 /// The resource that a full file system lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WhyFull {
+pub enum FullCause {
     /// Bytes.
     Bytes,
     /// Inodes: no more files can be created, however many bytes are free.
@@ -59,19 +59,17 @@ pub enum WhyFull {
     },
 }
 
-impl WhyFull {
+impl FullCause {
     /// The advice to the user.
     pub const fn advice(&self) -> &'static str {
         match self {
             Self::Bytes => "free some space",
-            Self::Inodes { .. } => {
-                "remove files there, or use a file system that takes more of them"
-            }
+            Self::Inodes { .. } => "remove files there, or use a file system with more inodes",
         }
     }
 }
 
-impl fmt::Display for WhyFull {
+impl fmt::Display for FullCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bytes => write!(f, "the disk is full"),
@@ -113,12 +111,12 @@ const USUAL_FRACTION: u64 = 20;
 
 impl KeepFree {
     /// What the file system of a path lacks for this many more bytes and files; `None` if there is room.
-    pub fn lack_at(self, path: &Path, bytes: u64, files: u64) -> Option<Lack> {
-        statvfs(path).ok().and_then(|found| self.lack_of(&found, bytes, files))
+    pub fn shortage_at(self, path: &Path, bytes: u64, files: u64) -> Option<Shortage> {
+        statvfs(path).ok().and_then(|found| self.shortage_in(&found, bytes, files))
     }
 
     /// The same for a file system with this result of statvfs(3).
-    pub fn lack_of(self, found: &StatVfs, bytes: u64, files: u64) -> Option<Lack> {
+    pub fn shortage_in(self, found: &StatVfs, bytes: u64, files: u64) -> Option<Shortage> {
         let total = found.f_blocks.saturating_mul(found.f_frsize);
         let free = found.f_bavail.saturating_mul(found.f_frsize);
         let kept = match self {
@@ -130,7 +128,7 @@ impl KeepFree {
         let bytes = on_disk(bytes, files);
         // Some FUSE file systems report 0 of 0 inodes.
         if total > 0 && bytes > 0 && free.saturating_sub(bytes) < kept {
-            return Some(Lack::Bytes {
+            return Some(Shortage::Bytes {
                 free: ByteSize::from_bytes(free),
                 kept: ByteSize::from_bytes(kept),
             });
@@ -138,13 +136,13 @@ impl KeepFree {
         let kept = USUAL_FILES.min(found.f_files / USUAL_FRACTION);
         let free = found.f_favail;
         let is_short = found.f_files > 0 && files > 0 && free.saturating_sub(files) < kept;
-        is_short.then_some(Lack::Files { free, kept })
+        is_short.then_some(Shortage::Files { free, kept })
     }
 }
 
 /// The resource that a file system lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lack {
+pub enum Shortage {
     /// Bytes.
     Bytes {
         /// Bytes that are free.
@@ -161,12 +159,12 @@ pub enum Lack {
     },
 }
 
-impl fmt::Display for Lack {
+impl fmt::Display for Shortage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Bytes { free, kept } => write!(f, "{free} are free, and {kept} stay free"),
+            Self::Bytes { free, kept } => write!(f, "{free} are free, and {kept} must stay free"),
             Self::Files { free, kept } => {
-                write!(f, "{free} inodes are free, and {kept} stay free")
+                write!(f, "{free} inodes are free, and {kept} must stay free")
             }
         }
     }
@@ -189,24 +187,26 @@ mod tests {
             ..all
         };
         let usual = |bavail, favail, bytes, files| {
-            KeepFree::Usual.lack_of(&found(bavail, favail), bytes, files)
+            KeepFree::Usual.shortage_in(&found(bavail, favail), bytes, files)
         };
         assert_eq!(usual(50_001, 1_000, 4096, 1), None);
-        assert!(matches!(usual(50_000, 1_000, 4096, 1), Some(Lack::Bytes { .. })));
+        assert!(matches!(usual(50_000, 1_000, 4096, 1), Some(Shortage::Bytes { .. })));
         // An empty file takes a block.
         assert_eq!((usual(50_001, 51, 0, 1), usual(0, 0, 0, 0)), (None, None));
-        assert!(matches!(usual(50_000, 51, 0, 1), Some(Lack::Bytes { .. })));
-        assert_eq!(usual(50_001, 50, 0, 1), Some(Lack::Files { free: 50, kept: 50 }));
+        assert!(matches!(usual(50_000, 51, 0, 1), Some(Shortage::Bytes { .. })));
+        assert_eq!(usual(50_001, 50, 0, 1), Some(Shortage::Files { free: 50, kept: 50 }));
         let own = |kept, bytes| {
-            KeepFree::Bytes(ByteSize::from_bytes(kept)).lack_of(&found(100, 1_000), bytes, 1)
+            KeepFree::Bytes(ByteSize::from_bytes(kept)).shortage_in(&found(100, 1_000), bytes, 1)
         };
         assert_eq!((own(0, 1 << 40), own(400_000, 8_192)), (None, None));
         let said = own(400_000, 8_193).unwrap().to_string();
         assert!(said.contains("stay free"), "{said}");
         let large = StatVfs { f_blocks: 1 << 40, f_bavail: 1 << 18, ..all };
         let large = StatVfs { f_frsize: 4096, ..large };
-        assert!(matches!(KeepFree::Usual.lack_of(&large, 1, 0), Some(Lack::Bytes { kept, .. })
-            if kept.as_bytes() == USUAL_BYTES));
+        assert!(
+            matches!(KeepFree::Usual.shortage_in(&large, 1, 0), Some(Shortage::Bytes { kept, .. })
+            if kept.as_bytes() == USUAL_BYTES)
+        );
     }
 
     #[test]

@@ -61,7 +61,7 @@ mod timed {
 
     #[expect(clippy::print_stderr, reason = "the process ends here, without a log")]
     fn tell(what: &'static str, took: Duration, limit: Duration) {
-        eprintln!("a poll of a task `{what}` took a thread {took:?}, more than {limit:?}");
+        eprintln!("a poll of task `{what}` used its thread for {took:?}, longer than {limit:?}");
     }
 
     /// The result, and the processor time that this thread spent on it.

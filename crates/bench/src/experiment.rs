@@ -11,11 +11,11 @@ use std::{
 use thalweg_console::{INTERRUPTED, note, say};
 use thalweg_experiment::{
     ExperimentError,
-    library::{self, Found},
+    library::{self, PlanSource},
     machine,
     plan::Plan,
     report::Report,
-    run::{self, Finished, Request},
+    run::{self, RunRequest, RunResult},
     schedule::{self, Options},
     table,
 };
@@ -78,11 +78,11 @@ struct RunArgs {
     /// The directory for finished rounds and pictures
     #[arg(long, value_name = "DIR", default_value = "results")]
     results: PathBuf,
-    /// Start anew instead of resuming an unfinished run
+    /// Start a new run instead of resuming an unfinished one
     #[arg(long)]
     fresh: bool,
-    /// Write the result and its pictures to experiments/results, to be committed; for whole runs
-    /// from a clean tree only
+    /// Write the result and its pictures to experiments/results, to be committed; only for complete
+    /// runs from a clean tree
     #[arg(long, conflicts_with_all = ["quick", "arms", "seeds", "topology"])]
     commit_result: bool,
 }
@@ -135,7 +135,7 @@ fn describe(plan: &Plan) -> anyhow::Result<String> {
     ))
 }
 
-fn describe_as_json(found: &Found) -> anyhow::Result<serde_json::Value> {
+fn describe_as_json(found: &PlanSource) -> anyhow::Result<serde_json::Value> {
     let plan = &found.plan;
     Ok(serde_json::json!({
         "name": plan.name,
@@ -157,7 +157,7 @@ fn seconds(plan: &Plan, quick: bool) -> anyhow::Result<u64> {
 fn run_one(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let begun = Instant::now();
     let found = library::find(&args.name)?;
-    let request = Request {
+    let request = RunRequest {
         options: Options {
             quick: args.quick,
             arms: args.arms.clone(),
@@ -170,7 +170,7 @@ fn run_one(args: &RunArgs) -> anyhow::Result<ExitCode> {
         for_commit: args.commit_result,
     };
     let finished = library::run_printed(&found, &request, args.json)?;
-    note!("took {}", run::minutes(begun));
+    note!("took {}", run::elapsed_text(begun));
     finished.plots.iter().for_each(|plot| note!("plot: {}", plot.display()));
     if args.commit_result {
         store(&found, &finished)?;
@@ -179,12 +179,12 @@ fn run_one(args: &RunArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// The file of a committed result.
-fn result_file(found: &Found) -> PathBuf {
+fn result_file(found: &PlanSource) -> PathBuf {
     found.directory.join("results").join(format!("{}.json", found.plan.name))
 }
 
 /// Writes a result and its pictures to the directory of committed results.
-fn store(found: &Found, finished: &Finished) -> anyhow::Result<()> {
+fn store(found: &PlanSource, finished: &RunResult) -> anyhow::Result<()> {
     // The tree may have changed during the run.
     machine::require_clean(&library::sources(&found.text, &found.directory))?;
     anyhow::ensure!(finished.report.valid, "an invalid result is not committed");
@@ -235,25 +235,30 @@ fn note_change(file: &Path, changed: bool, check: bool) -> bool {
 }
 
 /// The committed result of a plan.
-fn committed(found: &Found) -> anyhow::Result<Report> {
+fn committed(found: &PlanSource) -> anyhow::Result<Report> {
     let file = result_file(found);
     let text = fs::read_to_string(&file).with_context(|| {
         let run = format!("`thalweg-bench experiment run {} --commit-result`", found.plan.name);
-        format!("no committed result {}; {run} makes one", file.display())
+        format!("there is no committed result {}; {run} creates one", file.display())
     })?;
-    serde_json::from_str(&text).with_context(|| format!("{} is no result", file.display()))
+    serde_json::from_str(&text).with_context(|| format!("{} is not a valid result", file.display()))
 }
 
 /// The names of all committed results.
 fn all_committed() -> anyhow::Result<Vec<String>> {
-    let directory = library::directory().context("no directory `experiments` here or above")?;
+    let directory =
+        library::directory().context("there is no directory `experiments` here or above")?;
     let entries = fs::read_dir(directory.join("results"));
     let files = entries.into_iter().flatten().flatten().map(|entry| entry.path());
     let results = files.filter(|file| file.extension().is_some_and(|e| e == "json"));
     let mut names: Vec<String> =
         results.filter_map(|file| Some(file.file_stem()?.to_str()?.to_owned())).collect();
     names.sort();
-    anyhow::ensure!(!names.is_empty(), "no committed result in {}/results", directory.display());
+    anyhow::ensure!(
+        !names.is_empty(),
+        "there is no committed result in {}/results",
+        directory.display()
+    );
     Ok(names)
 }
 

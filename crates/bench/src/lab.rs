@@ -15,9 +15,9 @@ const FIDELITY: &str = "lab-fidelity";
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub struct Args {
-    /// `run`, `up`, `down`, `list`, `exec`, `set`, `stats`, `pcap`, `show`, `tool`, `probe`: handed to
-    /// `thalweg-lab` as they stand (`thalweg-bench lab --help` explains them); `check [--json] [--full]`
-    /// measures the lab itself
+    /// `run`, `up`, `down`, `list`, `exec`, `set`, `stats`, `pcap`, `show`, `tool`, `probe`: passed
+    /// unchanged to `thalweg-lab` (see `thalweg-bench lab --help`); `check [--json] [--full]` measures
+    /// the lab itself
     #[arg(value_name = "ARG", trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<OsString>,
 }

@@ -46,7 +46,7 @@ enum Command {
     Sim(sim::Args),
     /// Generate load and measure what it costs: the arms of the experiments
     Load(load::Args),
-    /// Make a tree of files of every kind from a seed
+    /// Create a tree of files of every kind from a seed
     MakeTree(trees::MakeArgs),
     /// List everything in which two trees of files differ
     CompareTrees(trees::CompareArgs),

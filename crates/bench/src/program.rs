@@ -10,7 +10,10 @@ use thalweg_lab::discover;
 /// When it is not there.
 pub fn product() -> anyhow::Result<PathBuf> {
     let found = discover::beside("thalweg");
-    found.context("the program `thalweg` is not beside this one; build both (`cargo build --release --workspace --bins`)")
+    found.context(
+        "cannot find the program `thalweg` in this program's directory; build both \
+         (`cargo build --release --workspace --bins`)",
+    )
 }
 
 /// The path of this program.
@@ -18,5 +21,5 @@ pub fn product() -> anyhow::Result<PathBuf> {
 /// # Errors
 /// When the system does not tell the path.
 pub fn own() -> anyhow::Result<PathBuf> {
-    env::current_exe().context("cannot find this program")
+    env::current_exe().context("cannot find the path of this program")
 }

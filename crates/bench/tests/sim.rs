@@ -77,7 +77,7 @@ fn invalid_arguments_of_a_cast_are_refused() {
         (&["--loss", "0.1"][..], "--ring"),
         (&["--ring", "1 MiB", "--loss", "1"], "--loss"),
         (&["--late", "2"], "--late"),
-        (&["--size", "0 B"], "at least a byte"),
+        (&["--size", "0 B"], "at least one byte"),
         (&["--receivers", "0"], "--receivers"),
     ] {
         let output = sim(&[&["cast"], arguments].concat());

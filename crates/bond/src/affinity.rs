@@ -33,13 +33,13 @@ impl Affinity {
     }
 
     /// The interfaces to which this destination's connections are to keep, by kernel index, the one used last first.
-    pub fn of(&self, destination: &str, now: Time) -> Vec<u32> {
+    pub fn interfaces(&self, destination: &str, now: Time) -> Vec<u32> {
         let used = self.entries.get(destination).into_iter().flatten().rev();
         used.filter(|(_, until)| *until > now).map(|(interface, _)| *interface).collect()
     }
 
     /// Records a connection. If there are too many destinations, expired ones are removed, then the oldest.
-    pub fn went(&mut self, destination: &str, interface: u32, now: Time) {
+    pub fn record_connection(&mut self, destination: &str, interface: u32, now: Time) {
         if self.keep.is_zero() {
             return;
         }
@@ -59,7 +59,7 @@ impl Affinity {
     }
 
     /// Releases this destination from this interface.
-    pub fn free(&mut self, destination: &str, interface: u32) {
+    pub fn release(&mut self, destination: &str, interface: u32) {
         if let Some(used) = self.entries.get_mut(destination) {
             used.retain(|(kept, _)| *kept != interface);
         }
@@ -67,7 +67,7 @@ impl Affinity {
     }
 
     /// Releases all destinations from an interface that is gone.
-    pub fn gone(&mut self, interface: u32) {
+    pub fn remove_interface(&mut self, interface: u32) {
         self.entries.values_mut().for_each(|used| used.retain(|(kept, _)| *kept != interface));
         self.entries.retain(|_, used| !used.is_empty());
     }
@@ -75,7 +75,7 @@ impl Affinity {
 
 /// The candidates among which a connection of `demand` bytes has to choose, because its destination used them already.
 /// `None` if it is free: none of them is left, or, with maximum throughput, another interface would finish much sooner.
-pub fn kept_to(
+pub fn keep_affinity(
     candidates: &[Candidate],
     used: &[u32],
     demand: u64,
@@ -106,29 +106,32 @@ mod tests {
     fn an_affinity_ends_after_a_time_or_with_its_interface() {
         let mut affinity = Affinity::new(Duration::from_secs(10));
         let at = |s: u64| Time::from_nanos(s * 1_000_000_000);
-        affinity.went("bank", 2, at(0));
-        assert_eq!((affinity.of("bank", at(9)), affinity.of("bank", at(10))), (vec![2], vec![]));
-        affinity.went("bank", 2, at(20));
-        affinity.free("bank", 3);
-        affinity.free("shop", 2);
-        assert_eq!(affinity.of("bank", at(21)), [2]);
+        affinity.record_connection("bank", 2, at(0));
+        assert_eq!(
+            (affinity.interfaces("bank", at(9)), affinity.interfaces("bank", at(10))),
+            (vec![2], vec![])
+        );
+        affinity.record_connection("bank", 2, at(20));
+        affinity.release("bank", 3);
+        affinity.release("shop", 2);
+        assert_eq!(affinity.interfaces("bank", at(21)), [2]);
         // Each interface that was used is kept, for its own time.
-        affinity.went("bank", 3, at(25));
-        assert_eq!(affinity.of("bank", at(29)), [3, 2]);
-        assert_eq!(affinity.of("bank", at(31)), [3]);
-        affinity.gone(2);
-        affinity.gone(3);
-        assert!(affinity.of("bank", at(21)).is_empty() && affinity.entries.is_empty());
+        affinity.record_connection("bank", 3, at(25));
+        assert_eq!(affinity.interfaces("bank", at(29)), [3, 2]);
+        assert_eq!(affinity.interfaces("bank", at(31)), [3]);
+        affinity.remove_interface(2);
+        affinity.remove_interface(3);
+        assert!(affinity.interfaces("bank", at(21)).is_empty() && affinity.entries.is_empty());
     }
 
     #[test]
     fn the_number_of_destinations_is_bounded() {
         let mut affinity = Affinity::new(Duration::from_secs(10));
         for i in 0..2 * MAX_DESTINATIONS as u64 {
-            affinity.went(&i.to_string(), 1, Time::from_nanos(i));
+            affinity.record_connection(&i.to_string(), 1, Time::from_nanos(i));
         }
         assert_eq!(affinity.entries.len(), MAX_DESTINATIONS);
-        assert!(affinity.of("0", Time::from_nanos(1)).is_empty());
+        assert!(affinity.interfaces("0", Time::from_nanos(1)).is_empty());
     }
 
     fn candidate(interface: u32, mbps: f64, load: u64) -> Candidate {
@@ -138,7 +141,7 @@ mod tests {
     #[test]
     fn a_destination_moves_to_an_interface_that_finishes_much_sooner() {
         let kept = |candidates: &[Candidate], demand, method| {
-            let kept = kept_to(candidates, &[2], demand, method)?;
+            let kept = keep_affinity(candidates, &[2], demand, method)?;
             Some(kept.iter().map(|c| c.interface).collect::<Vec<_>>())
         };
         let fastest = ConnectionMethod::MaximumThroughput;

@@ -27,7 +27,7 @@ pub struct Application {
 impl Application {
     /// Its nature.
     pub fn nature(&self) -> Nature {
-        Nature::of(self.process.as_deref(), self.port)
+        Nature::classify(self.process.as_deref(), self.port)
     }
 }
 
@@ -50,12 +50,12 @@ pub struct Applications {
 
 impl Applications {
     /// Records that a connection ended which moved this many bytes.
-    pub fn ended(&mut self, application: &Application, bytes: u64) {
-        self.all.ended(bytes);
+    pub fn record_connection(&mut self, application: &Application, bytes: u64) {
+        self.all.record_connection(bytes);
         let last = self.all.connections();
         let at = self.place(application);
         let entry = &mut self.entries[at].1;
-        entry.demand.ended(bytes);
+        entry.demand.record_connection(bytes);
         entry.last = last;
     }
 
@@ -130,9 +130,9 @@ mod tests {
     fn a_new_application_is_expected_to_be_like_the_others() {
         let mut all = Applications::default();
         assert_eq!(all.expected(&app("a", 1)), FIRST_GUESS);
-        all.ended(&app("a", 1), 1000);
+        all.record_connection(&app("a", 1), 1000);
         assert_eq!((all.expected(&app("a", 1)), all.expected(&app("b", 1))), (1000, 1000));
-        all.ended(&app("b", 1), 9000);
+        all.record_connection(&app("b", 1), 9000);
         assert_eq!((all.expected(&app("a", 1)), all.expected(&app("b", 1))), (1000, 9000));
         assert_eq!(all.all()[0].0, &app("b", 1));
     }
@@ -141,11 +141,11 @@ mod tests {
     fn a_bulk_program_is_expected_to_move_much_until_it_is_known_itself() {
         let (mut all, rsync) = (Applications::default(), app("rsync", 873));
         assert_eq!(all.expected(&rsync), BULK_GUESS);
-        all.ended(&app("a", 1), 1000);
+        all.record_connection(&app("a", 1), 1000);
         assert_eq!((all.expected(&rsync), all.expected(&app("b", 1))), (BULK_GUESS, 1000));
-        all.ended(&app("c", 1), 80_000_000);
+        all.record_connection(&app("c", 1), 80_000_000);
         assert!(all.expected(&rsync) > BULK_GUESS);
-        all.ended(&rsync, 2000);
+        all.record_connection(&rsync, 2000);
         assert_eq!(all.expected(&rsync), 2000);
     }
 
@@ -153,8 +153,8 @@ mod tests {
     fn the_application_that_was_quiet_longest_is_forgotten_first() {
         let mut all = Applications::default();
         for port in 0..=u16::try_from(MAX_APPLICATIONS).unwrap() {
-            all.ended(&app("a", port), u64::from(port));
-            all.ended(&app("always", 1), 7);
+            all.record_connection(&app("a", port), u64::from(port));
+            all.record_connection(&app("always", 1), 7);
         }
         assert_eq!(all.entries.len(), MAX_APPLICATIONS);
         assert_eq!(all.demand(&app("a", 0)), None);

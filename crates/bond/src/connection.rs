@@ -39,12 +39,12 @@ pub struct Pick {
     /// The interface.
     pub interface: u32,
     /// The reason, for display.
-    pub why: Why,
+    pub why: PickReason,
 }
 
 /// Why a connection uses its interface.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Why {
+pub enum PickReason {
     /// There was only one candidate.
     Only,
     /// The method always uses the system's first choice.
@@ -66,22 +66,26 @@ pub enum Why {
     ShortestRoundTrip(Duration),
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for PickReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Only => f.write_str("the only one"),
-            Self::First => f.write_str("the system's first choice, as only-one has it"),
+            Self::Only => f.write_str("the only candidate"),
+            Self::First => f.write_str("the system's first choice (method only-one)"),
             Self::Turn => f.write_str("its turn"),
             Self::Share(share) => write!(f, "its turn, at {:.0} % of connections", share * 100.0),
             Self::Finish { seconds, next } => {
                 write!(
                     f,
-                    "all is done in {seconds:.2} s with it, in {next:.2} s with the next best"
+                    "all transfers finish in {seconds:.2} s with it, in {next:.2} s with the next best"
                 )
             }
-            Self::Unknown => f.write_str("no rate known yet: as good as the others"),
+            Self::Unknown => f.write_str("its rate is not known yet and assumed to be average"),
             Self::ShortestRoundTrip(rtt) => {
-                write!(f, "realtime, and its round trip of {} ms is the shortest", rtt.as_millis())
+                write!(
+                    f,
+                    "realtime traffic, and its round trip of {} ms is the shortest",
+                    rtt.as_millis()
+                )
             }
         }
     }
@@ -111,10 +115,12 @@ impl ConnectionScheduler {
     pub fn pick(&mut self, candidates: &[Candidate], demand: u64, nature: Nature) -> Option<Pick> {
         let first = candidates.first()?;
         if candidates.len() == 1 {
-            return Some(Pick { interface: first.interface, why: Why::Only });
+            return Some(Pick { interface: first.interface, why: PickReason::Only });
         }
         let pick = match self.method {
-            ConnectionMethod::OnlyOne => Pick { interface: first.interface, why: Why::First },
+            ConnectionMethod::OnlyOne => {
+                Pick { interface: first.interface, why: PickReason::First }
+            }
             ConnectionMethod::RoundRobin => self.turn(candidates),
             ConnectionMethod::WeightedRoundRobin => self.weighted(candidates),
             ConnectionMethod::MaximumThroughput if nature == Nature::Realtime => {
@@ -131,7 +137,7 @@ impl ConnectionScheduler {
         let mut indices: Vec<u32> = candidates.iter().map(|c| c.interface).collect();
         indices.sort_unstable();
         let next = indices.iter().find(|index| self.last.is_none_or(|last| **index > last));
-        Pick { interface: *next.unwrap_or(&indices[0]), why: Why::Turn }
+        Pick { interface: *next.unwrap_or(&indices[0]), why: PickReason::Turn }
     }
 
     /// Smooth weighted rotation: each interface earns its weight; the richest is chosen and pays for all.
@@ -153,7 +159,7 @@ impl ConnectionScheduler {
         }
         // Interfaces that are gone lose their credit.
         self.credits = credits;
-        Pick { interface, why: Why::Share(rates[best.1] / total) }
+        Pick { interface, why: PickReason::Share(rates[best.1] / total) }
     }
 }
 
@@ -186,8 +192,8 @@ fn least_finish(candidates: &[Candidate], demand: u64) -> Pick {
     // If the slowest interface hides the difference, the end of the new connection itself was compared.
     let (seconds, next) = if next > seconds { (seconds, next) } else { (own, next_own) };
     let why = match candidates[at].rate {
-        Rate::ZERO => Why::Unknown,
-        _ => Why::Finish { seconds, next },
+        Rate::ZERO => PickReason::Unknown,
+        _ => PickReason::Finish { seconds, next },
     };
     Pick { interface: candidates[at].interface, why }
 }
@@ -197,7 +203,7 @@ fn least_finish(candidates: &[Candidate], demand: u64) -> Pick {
 fn soonest_answer(candidates: &[Candidate]) -> Option<Pick> {
     let known = candidates.iter().filter(|c| !c.rtt.is_zero());
     let best = known.min_by_key(|c| c.rtt)?;
-    Some(Pick { interface: best.interface, why: Why::ShortestRoundTrip(best.rtt) })
+    Some(Pick { interface: best.interface, why: PickReason::ShortestRoundTrip(best.rtt) })
 }
 
 #[cfg(test)]
@@ -239,7 +245,10 @@ mod tests {
         // 1 MB takes 4 s on the fast interface, which is busy for 4 s already, and 16 s on the slow one.
         let two = [candidate(1, 2.0, 1_000_000), candidate(2, 0.5, 0)];
         let pick = scheduler.pick(&two, 1_000_000, Nature::Bulk).unwrap();
-        assert_eq!(pick, Pick { interface: 1, why: Why::Finish { seconds: 8.0, next: 16.0 } });
+        assert_eq!(
+            pick,
+            Pick { interface: 1, why: PickReason::Finish { seconds: 8.0, next: 16.0 } }
+        );
         // A short connection does: everything ends when the fast interface ends, and this connection ends sooner.
         let pick = scheduler.pick(&two, 10_000, Nature::Unknown).unwrap();
         assert_eq!(pick.interface, 2);
@@ -249,7 +258,7 @@ mod tests {
     fn an_interface_of_unknown_rate_is_tried() {
         let two = [candidate(1, 2.0, 1_000_000), candidate(2, 0.0, 0)];
         let pick = ConnectionScheduler::default().pick(&two, 1_000_000, Nature::Bulk).unwrap();
-        assert_eq!(pick, Pick { interface: 2, why: Why::Unknown });
+        assert_eq!(pick, Pick { interface: 2, why: PickReason::Unknown });
     }
 
     #[test]

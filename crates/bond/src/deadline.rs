@@ -19,7 +19,11 @@ pub struct Offer {
 ///
 /// # Errors
 /// If not all bytes can arrive in time: the maximum share of each interface.
-pub fn cheapest(offers: &[Offer], bytes: u64, within: Duration) -> Result<Vec<u64>, Vec<u64>> {
+pub fn cheapest_shares(
+    offers: &[Offer],
+    bytes: u64,
+    within: Duration,
+) -> Result<Vec<u64>, Vec<u64>> {
     let most =
         |offer: &Offer| offer.rate.bytes_in(within).as_bytes().min(offer.left.unwrap_or(u64::MAX));
     let mut order: Vec<usize> = (0..offers.len()).collect();
@@ -39,22 +43,23 @@ pub fn cheapest(offers: &[Offer], bytes: u64, within: Duration) -> Result<Vec<u6
 /// The share of the remaining time that is planned with, because rates fall.
 const PLANNED: f64 = 0.9;
 
-/// Which of the paid interfaces, `dear`, must begin now so that `bytes` arrive within `left`, while those in use bring
-/// `free`. Each begins as late as possible, because what the free ones bring until then costs nothing. An interface of
-/// unknown rate (zero) begins when it is clear that the others do not suffice. The result is in the order of `dear`.
-pub fn begins(free: Rate, dear: &[Offer], bytes: u64, left: Duration) -> Vec<bool> {
+/// Which of the interfaces `paid`, which cost money, must begin now so that `bytes` arrive within `left`, while those
+/// in use bring `free`. Each begins as late as possible, because what the free ones bring until then costs nothing. An
+/// interface of unknown rate (zero) begins when it is clear that the others do not suffice. The result is in the order
+/// of `paid`.
+pub fn must_begin(free: Rate, paid: &[Offer], bytes: u64, left: Duration) -> Vec<bool> {
     let left = left.mul_f64(PLANNED);
     let mut offers = vec![Offer { rate: free, price: f64::NEG_INFINITY, left: None }];
-    offers.extend(dear);
+    offers.extend(paid);
     let must = |(offer, share): (&Offer, u64)| {
         // If it begins later, it cannot move its share in time.
         share > 0
             && offer.rate.time_for(thalweg_units::ByteSize::from_bytes(share))
                 >= left.mul_f64(PLANNED)
     };
-    match cheapest(&offers, bytes, left) {
-        Ok(shares) => dear.iter().zip(shares.into_iter().skip(1)).map(must).collect(),
-        Err(_) => vec![true; dear.len()],
+    match cheapest_shares(&offers, bytes, left) {
+        Ok(shares) => paid.iter().zip(shares.into_iter().skip(1)).map(must).collect(),
+        Err(_) => vec![true; paid.len()],
     }
 }
 
@@ -71,18 +76,21 @@ mod tests {
     fn the_dear_interface_moves_what_the_cheap_one_cannot() {
         let offers = [offer(80.0, 5.0, None), offer(8.0, 0.0, None)];
         let within = Duration::from_secs(10);
-        assert_eq!(cheapest(&offers, 5_000_000, within), Ok(vec![0, 5_000_000]));
-        assert_eq!(cheapest(&offers, 30_000_000, within), Ok(vec![20_000_000, 10_000_000]));
-        assert_eq!(cheapest(&offers, 200_000_000, within), Err(vec![100_000_000, 10_000_000]));
+        assert_eq!(cheapest_shares(&offers, 5_000_000, within), Ok(vec![0, 5_000_000]));
+        assert_eq!(cheapest_shares(&offers, 30_000_000, within), Ok(vec![20_000_000, 10_000_000]));
+        assert_eq!(
+            cheapest_shares(&offers, 200_000_000, within),
+            Err(vec![100_000_000, 10_000_000])
+        );
         let capped = [offer(80.0, 5.0, Some(1000)), offer(8.0, 0.0, None)];
-        assert_eq!(cheapest(&capped, 30_000_000, within), Err(vec![1000, 10_000_000]));
+        assert_eq!(cheapest_shares(&capped, 30_000_000, within), Err(vec![1000, 10_000_000]));
     }
 
     #[test]
     fn paid_interfaces_begin_as_late_as_possible() {
         let free = Rate::from_mbps(8.0);
-        let dear = [offer(80.0, 5.0, None)];
-        let at = |bytes: u64, s: u64| begins(free, &dear, bytes, Duration::from_secs(s));
+        let paid = [offer(80.0, 5.0, None)];
+        let at = |bytes: u64, s: u64| must_begin(free, &paid, bytes, Duration::from_secs(s));
         // 1 MB/s for 90 of 100 s is enough.
         assert_eq!(at(90_000_000, 100), [false]);
         // 10 MB remain for the paid interface, which takes 1 s.
@@ -91,10 +99,10 @@ mod tests {
         assert_eq!(at(95_000_000, 10), [true]);
         assert_eq!(at(100_000_000, 10), [true], "as many as can be");
         let unknown = [offer(0.0, 5.0, None)];
-        let at = |bytes: u64| begins(free, &unknown, bytes, Duration::from_secs(10));
+        let at = |bytes: u64| must_begin(free, &unknown, bytes, Duration::from_secs(10));
         assert_eq!((at(9_000_000), at(9_100_000)), (vec![false], vec![true]));
         let two = [offer(8.0, 5.0, None), offer(8.0, 1.0, None)];
-        let at = |bytes: u64| begins(free, &two, bytes, Duration::from_secs(10));
+        let at = |bytes: u64| must_begin(free, &two, bytes, Duration::from_secs(10));
         assert_eq!(at(18_000_000), [false, true], "the cheaper one first");
         assert_eq!(at(27_000_000), [true, true]);
     }
@@ -111,7 +119,7 @@ mod tests {
             }).collect();
             let within = Duration::from_secs(8);
             let most = |o: &Offer| o.rate.bytes_in(within).as_bytes().min(o.left.unwrap_or(u64::MAX));
-            let result = cheapest(&offers, bytes, within);
+            let result = cheapest_shares(&offers, bytes, within);
             let all_used = result.is_err();
             let shares = result.unwrap_or_else(|shares| shares);
             let sum: u64 = shares.iter().sum();

@@ -18,7 +18,7 @@ pub struct Demand {
 impl Demand {
     /// Records a connection that ended and moved this many bytes, both directions together (CC_demand), by Eq. (1):
     /// `C ← (1 − α)·C + α·CC`.
-    pub fn ended(&mut self, bytes: u64) {
+    pub fn record_connection(&mut self, bytes: u64) {
         self.scaled = match self.connections {
             0 => bytes.saturating_mul(1 << SHIFT),
             _ => (self.scaled - (self.scaled >> SHIFT)).saturating_add(bytes),
@@ -46,9 +46,9 @@ mod tests {
     fn the_first_connection_is_the_first_estimate() {
         let mut demand = Demand::default();
         assert_eq!(demand.bytes(), None);
-        demand.ended(800);
+        demand.record_connection(800);
         assert_eq!(demand.bytes(), Some(800));
-        demand.ended(1600);
+        demand.record_connection(1600);
         assert_eq!(demand.bytes(), Some(900));
     }
 
@@ -57,9 +57,9 @@ mod tests {
         fn the_mean_is_that_of_equation_1(all in prop::collection::vec(0u64..1 << 40, 1..200)) {
             let mut demand = Demand::default();
             let mut exact = all[0] as f64;
-            demand.ended(all[0]);
+            demand.record_connection(all[0]);
             for bytes in &all[1..] {
-                demand.ended(*bytes);
+                demand.record_connection(*bytes);
                 exact = (1.0 - 0.125) * exact + 0.125 * *bytes as f64;
             }
             let got = demand.bytes().unwrap() as f64;
@@ -69,7 +69,7 @@ mod tests {
         #[test]
         fn the_mean_stays_between_the_least_and_the_most(all in prop::collection::vec(0u64..1 << 50, 1..100)) {
             let mut demand = Demand::default();
-            all.iter().for_each(|bytes| demand.ended(*bytes));
+            all.iter().for_each(|bytes| demand.record_connection(*bytes));
             let (least, most) = (all.iter().min().unwrap(), all.iter().max().unwrap());
             let got = demand.bytes().unwrap();
             prop_assert!(got + 1 >= *least && got <= *most);

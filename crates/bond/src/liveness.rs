@@ -35,12 +35,12 @@ pub struct Liveness {
 
 impl Liveness {
     /// Data was sent that will be answered.
-    pub fn sent(&mut self, now: Time) {
+    pub fn record_sent(&mut self, now: Time) {
         self.owed_since.get_or_insert(now);
     }
 
     /// A sign of life arrived; `owes`: whether an answer is still owed.
-    pub fn heard(&mut self, now: Time, owes: bool) {
+    pub fn record_heard(&mut self, now: Time, owes: bool) {
         self.owed_since = owes.then_some(now);
     }
 
@@ -110,17 +110,17 @@ mod tests {
         link.sample(Duration::from_millis(80));
         // 80 + 4 · 40.
         assert_eq!(link.timeout(none), Duration::from_millis(240));
-        link.sent(at(0));
-        link.sent(at(200));
+        link.record_sent(at(0));
+        link.record_sent(at(200));
         assert_eq!(link.state(none, at(239)), State::Alive);
         assert_eq!(link.next_change(none, at(239)), Some(at(240)));
         assert_eq!(link.state(none, at(240)), State::Late);
         assert_eq!(link.state(none, at(480)), State::Silent);
         assert_eq!(link.next_change(none, at(480)), None);
         assert_eq!(link.state(Duration::from_millis(300), at(480)), State::Alive);
-        link.heard(at(500), true);
+        link.record_heard(at(500), true);
         assert_eq!(link.state(none, at(739)), State::Alive);
-        link.heard(at(740), false);
+        link.record_heard(at(740), false);
         assert_eq!(link.state(none, at(9999)), State::Alive);
     }
 
@@ -130,11 +130,11 @@ mod tests {
         link.excuse(Duration::from_secs(9), at(0));
         assert_eq!(link.next_change(Duration::ZERO, at(0)), None);
         link.sample(Duration::from_millis(80));
-        link.sent(at(0));
+        link.record_sent(at(0));
         link.excuse(Duration::from_millis(400), at(600));
         assert_eq!(link.state(Duration::ZERO, at(600)), State::Alive);
         assert_eq!(link.state(Duration::ZERO, at(880)), State::Silent);
-        link.sent(at(900));
+        link.record_sent(at(900));
         link.excuse(Duration::from_secs(9), at(1000));
         assert_eq!(link.state(Duration::ZERO, at(1479)), State::Late);
         assert_eq!(link.state(Duration::ZERO, at(1480)), State::Silent);

@@ -51,7 +51,7 @@ const BULK_PORTS: &[u16] =
 
 impl Nature {
     /// The nature of a process with this name, if that is known, which calls this port. The name takes precedence.
-    pub fn of(process: Option<&str>, port: u16) -> Self {
+    pub fn classify(process: Option<&str>, port: u16) -> Self {
         let named = |names: &[&str]| {
             process.is_some_and(|process| names.iter().any(|name| process.starts_with(name)))
         };
@@ -75,10 +75,10 @@ mod tests {
 
     #[test]
     fn the_name_takes_precedence_over_the_port() {
-        assert_eq!(Nature::of(Some("rsync"), 22), Nature::Bulk);
-        assert_eq!(Nature::of(Some("ssh"), 22), Nature::Realtime);
-        assert_eq!(Nature::of(None, 22), Nature::Realtime);
-        assert_eq!(Nature::of(Some("firefox"), 443), Nature::Unknown);
-        assert_eq!(Nature::of(None, 6881), Nature::Bulk);
+        assert_eq!(Nature::classify(Some("rsync"), 22), Nature::Bulk);
+        assert_eq!(Nature::classify(Some("ssh"), 22), Nature::Realtime);
+        assert_eq!(Nature::classify(None, 22), Nature::Realtime);
+        assert_eq!(Nature::classify(Some("firefox"), 443), Nature::Unknown);
+        assert_eq!(Nature::classify(None, 6881), Nature::Bulk);
     }
 }

@@ -11,7 +11,7 @@ pub enum Tier {
     #[default]
     Primary,
     /// For whole connections, while the primary ones are full or absent. For links of bonds and for downloads, always,
-    /// because this end does not know how much waits at the far end ([`linked`]).
+    /// because this end does not know how much waits at the far end ([`link_interfaces`]).
     Secondary,
     /// While no other interface is available.
     Backup,
@@ -65,7 +65,7 @@ impl Policy {
 /// The places of the interfaces that may be used now: all of the first tier that has a usable interface, and the
 /// secondary ones as well if `is_full`, i.e. if the primary ones take no more. The `bool` of each says whether it is
 /// usable: it is present, has a route out, and has bytes left.
-pub fn allowed(interfaces: &[(Policy, bool)], is_full: bool) -> Vec<usize> {
+pub fn allowed_interfaces(interfaces: &[(Policy, bool)], is_full: bool) -> Vec<usize> {
     let of = |tier: Tier| {
         let places = interfaces.iter().enumerate();
         places.filter(move |(_, (policy, usable))| *usable && policy.tier == tier).map(|(at, _)| at)
@@ -81,7 +81,7 @@ pub fn allowed(interfaces: &[(Policy, bool)], is_full: bool) -> Vec<usize> {
 
 /// An interface as the links of a bond may use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Linkable {
+pub struct LinkInterface {
     /// The tier of its policy.
     pub tier: Tier,
     /// It is present, has a route out, and has bytes left.
@@ -93,10 +93,10 @@ pub struct Linkable {
 /// The places of the interfaces that the links of a bond use. Secondary ones are always used beside primary ones,
 /// because this end does not know how much waits at the far end. Backups are used only while the peer is not reached
 /// through any other interface; those are still tried.
-pub fn linked(interfaces: &[Linkable]) -> Vec<usize> {
+pub fn link_interfaces(interfaces: &[LinkInterface]) -> Vec<usize> {
     let of = |tiers: &[Tier]| -> Vec<usize> {
         let places = interfaces.iter().enumerate();
-        let fits = |one: &Linkable| one.is_usable && tiers.contains(&one.tier);
+        let fits = |one: &LinkInterface| one.is_usable && tiers.contains(&one.tier);
         places.filter(|(_, one)| fits(one)).map(|(at, _)| at).collect()
     };
     let mut chosen = of(&[Tier::Primary, Tier::Secondary]);
@@ -118,29 +118,29 @@ mod tests {
     fn lower_tiers_are_used_only_after_higher_ones() {
         let all = [Tier::Backup, Tier::Primary, Tier::Secondary, Tier::Never, Tier::Primary];
         let mut all = all.map(tier);
-        assert_eq!(allowed(&all, false), [1, 4]);
-        assert_eq!(allowed(&all, true), [1, 4, 2]);
+        assert_eq!(allowed_interfaces(&all, false), [1, 4]);
+        assert_eq!(allowed_interfaces(&all, true), [1, 4, 2]);
         (all[1].1, all[4].1) = (false, false);
-        assert_eq!(allowed(&all, false), [2]);
+        assert_eq!(allowed_interfaces(&all, false), [2]);
         all[2].1 = false;
-        assert_eq!(allowed(&all, true), [0]);
+        assert_eq!(allowed_interfaces(&all, true), [0]);
         all[0].1 = false;
-        assert!(allowed(&all, true).is_empty());
+        assert!(allowed_interfaces(&all, true).is_empty());
     }
 
     #[test]
     fn backups_carry_links_while_nothing_else_is_reached() {
-        let one = |tier| Linkable { tier, is_usable: true, fails: false };
+        let one = |tier| LinkInterface { tier, is_usable: true, fails: false };
         let mut all = [Tier::Backup, Tier::Primary, Tier::Secondary, Tier::Never].map(one);
-        assert_eq!(linked(&all), [1, 2]);
+        assert_eq!(link_interfaces(&all), [1, 2]);
         all[1].fails = true;
-        assert_eq!(linked(&all), [1, 2], "the secondary one still answers");
+        assert_eq!(link_interfaces(&all), [1, 2], "the secondary one still answers");
         all[2].is_usable = false;
-        assert_eq!(linked(&all), [1, 0], "the primary one is still tried");
+        assert_eq!(link_interfaces(&all), [1, 0], "the primary one is still tried");
         all[0].fails = true;
-        assert_eq!(linked(&all), [1, 0]);
+        assert_eq!(link_interfaces(&all), [1, 0]);
         all[1].is_usable = false;
-        assert_eq!(linked(&all), [0]);
+        assert_eq!(link_interfaces(&all), [0]);
     }
 
     #[test]

@@ -21,9 +21,9 @@ const BYTES_A_PIECE: u64 = 48;
 
 /// A chunk that violates the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Unfit {
+pub enum ChunkError {
     /// The chunk reaches beyond what the sender was allowed to send.
-    #[error("bytes up to {end} came, and it may send to {limit}")]
+    #[error("received bytes up to {end}, but the limit is {limit}")]
     Window {
         /// The end of the chunk.
         end: u64,
@@ -31,7 +31,7 @@ pub enum Unfit {
         limit: u64,
     },
     /// The chunk reaches beyond the stream's end, or the end differs from the one announced before.
-    #[error("bytes up to {end} came, and the stream ends at {last}")]
+    #[error("received bytes up to {end}, but the stream ends at {last}")]
     End {
         /// The end of the chunk.
         end: u64,
@@ -39,7 +39,7 @@ pub enum Unfit {
         last: u64,
     },
     /// There are too many pieces: their entries would take far more memory than the bytes.
-    #[error("a stream in more than {0} pieces")]
+    #[error("the received bytes of the stream are in more than {0} pieces")]
     Pieces(u64),
 }
 
@@ -92,19 +92,19 @@ impl Reorder {
     /// Takes a chunk. Returns how many of its bytes were missing.
     ///
     /// # Errors
-    /// [`Unfit`]; nothing of the chunk is kept.
-    pub fn accept(&mut self, offset: u64, mut bytes: Bytes) -> Result<u64, Unfit> {
+    /// [`ChunkError`]; nothing of the chunk is kept.
+    pub fn accept(&mut self, offset: u64, mut bytes: Bytes) -> Result<u64, ChunkError> {
         let (length, limit) = (bytes.len() as u64, self.limit());
         let end = offset.saturating_add(length);
         if end > limit || offset.checked_add(length).is_none() {
-            return Err(Unfit::Window { end, limit });
+            return Err(ChunkError::Window { end, limit });
         }
         if let Some(last) = self.end.filter(|last| end > *last) {
-            return Err(Unfit::End { end, last });
+            return Err(ChunkError::End { end, last });
         }
         let pieces = PIECES + self.capacity / BYTES_A_PIECE;
         if self.held.len() as u64 >= pieces {
-            return Err(Unfit::Pieces(pieces));
+            return Err(ChunkError::Pieces(pieces));
         }
         let known = self.arrived.saturating_sub(offset).min(length);
         bytes.advance(known as usize);
@@ -158,12 +158,12 @@ impl Reorder {
     /// Records the end of the stream, which the sender announced.
     ///
     /// # Errors
-    /// [`Unfit::End`]: it announced another end before, or sent more.
-    pub fn ends_at(&mut self, last: u64) -> Result<(), Unfit> {
+    /// [`ChunkError::End`]: it announced another end before, or sent more.
+    pub fn ends_at(&mut self, last: u64) -> Result<(), ChunkError> {
         let held = self.held.last_key_value().map_or(0, |(at, held)| at + held.len() as u64);
         let end = held.max(self.arrived);
         if end > last || self.end.is_some_and(|said| said != last) {
-            return Err(Unfit::End { end, last: self.end.unwrap_or(last) });
+            return Err(ChunkError::End { end, last: self.end.unwrap_or(last) });
         }
         self.end = Some(last);
         Ok(())
@@ -241,11 +241,14 @@ mod tests {
     #[test]
     fn chunks_beyond_the_limit_or_the_end_are_refused() {
         let mut reorder = Reorder::new(20);
-        assert_eq!(reorder.accept(15, text(15..21)), Err(Unfit::Window { end: 21, limit: 20 }));
+        assert_eq!(
+            reorder.accept(15, text(15..21)),
+            Err(ChunkError::Window { end: 21, limit: 20 })
+        );
         let far = reorder.accept(u64::MAX - 1, text(0..4));
-        assert_eq!(far, Err(Unfit::Window { end: u64::MAX, limit: 20 }));
+        assert_eq!(far, Err(ChunkError::Window { end: u64::MAX, limit: 20 }));
         assert_eq!(reorder.ends_at(10), Ok(()));
-        assert_eq!(reorder.accept(5, text(5..11)), Err(Unfit::End { end: 11, last: 10 }));
+        assert_eq!(reorder.accept(5, text(5..11)), Err(ChunkError::End { end: 11, last: 10 }));
         assert!(reorder.ends_at(9).is_err() && reorder.ends_at(11).is_err());
         assert_eq!(reorder.accept(0, text(0..10)), Ok(10));
         assert!(!reorder.is_done());
@@ -278,7 +281,7 @@ mod tests {
         let mut reorder = Reorder::new(256 << 10);
         let most = PIECES + (256 << 10) / BYTES_A_PIECE;
         let refused = (0..).find_map(|n| reorder.accept(2 * n + 1, text(0..1)).err());
-        assert_eq!((refused, reorder.held.len() as u64), (Some(Unfit::Pieces(most)), most));
+        assert_eq!((refused, reorder.held.len() as u64), (Some(ChunkError::Pieces(most)), most));
         // Records of 48 bytes are accepted even if the first half of each is missing.
         let mut reorder = Reorder::new(256 << 10);
         let records =
@@ -300,7 +303,7 @@ mod tests {
     fn an_end_before_received_bytes_is_refused() {
         let mut reorder = Reorder::new(100);
         reorder.accept(30, text(30..40)).unwrap();
-        assert_eq!(reorder.ends_at(35), Err(Unfit::End { end: 40, last: 35 }));
+        assert_eq!(reorder.ends_at(35), Err(ChunkError::End { end: 40, last: 35 }));
     }
 
     proptest! {

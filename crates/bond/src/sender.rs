@@ -46,7 +46,7 @@ impl Default for SenderSettings {
 
 /// A chunk that a link no longer carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Freed {
+pub struct ReleasedChunk {
     /// The link that carried it.
     pub link: LinkId,
     /// Its length, bytes.
@@ -59,8 +59,8 @@ pub struct Freed {
 
 /// The far end acknowledged bytes that were never sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("bytes up to {said} were acknowledged, and {sent} were sent")]
-pub struct Unsent {
+#[error("bytes up to {said} were acknowledged, but only bytes up to {sent} were sent")]
+pub struct AckError {
     /// The offset that it acknowledged.
     pub said: u64,
     /// The offset up to which bytes were sent.
@@ -68,7 +68,7 @@ pub struct Unsent {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Carrier {
+struct ChunkAssignment {
     link: LinkId,
     sent: Time,
     /// When it was expected to arrive.
@@ -76,10 +76,10 @@ struct Carrier {
 }
 
 #[derive(Clone, Debug)]
-struct Flight {
+struct SentChunk {
     length: u32,
     /// Links that carry it now: one or two; empty: it has to be sent again.
-    carriers: Vec<Carrier>,
+    assignments: Vec<ChunkAssignment>,
     /// Whether it was assigned to a link more than once.
     again: bool,
 }
@@ -96,7 +96,7 @@ pub struct Sender {
     limit: u64,
     /// All bytes before this offset have arrived.
     arrived: u64,
-    flights: BTreeMap<u64, Flight>,
+    flights: BTreeMap<u64, SentChunk>,
     /// Chunks that no link carries.
     unassigned: BTreeMap<u64, u32>,
     acknowledged: u64,
@@ -120,12 +120,12 @@ impl Sender {
     }
 
     /// The application has written this many more bytes.
-    pub fn wrote(&mut self, bytes: u64) {
+    pub fn record_write(&mut self, bytes: u64) {
         self.written = self.written.saturating_add(bytes);
     }
 
     /// The far end accepts bytes up to this offset, which never falls.
-    pub fn may_send_to(&mut self, limit: u64) {
+    pub fn raise_limit(&mut self, limit: u64) {
         self.limit = self.limit.max(limit);
     }
 
@@ -170,23 +170,24 @@ impl Sender {
         (length > 0).then_some(Chunk { offset: self.assigned, length })
     }
 
-    /// Records that a chunk from [`Self::next`] or [`Self::second`] was assigned to a link.
-    pub fn assigned(&mut self, chunk: Chunk, link: &Link, now: Time) {
+    /// Records that a chunk from [`Self::next`] or [`Self::next_copy`] was assigned to a link.
+    pub fn record_assignment(&mut self, chunk: Chunk, link: &Link, now: Time) {
         let due = now + secs(link.completion(chunk.length.into()) + link.one_way());
-        let carrier = Carrier { link: link.id, sent: now, due };
+        let assignment = ChunkAssignment { link: link.id, sent: now, due };
         if chunk.offset >= self.assigned {
             self.assigned = chunk.end();
-            let flight = Flight { length: chunk.length, carriers: vec![carrier], again: false };
+            let flight =
+                SentChunk { length: chunk.length, assignments: vec![assignment], again: false };
             self.flights.insert(chunk.offset, flight);
             return;
         }
         self.unassigned.remove(&chunk.offset);
         if let Some(flight) = self.flights.get_mut(&chunk.offset) {
-            if !flight.carriers.is_empty() {
+            if !flight.assignments.is_empty() {
                 self.spare += u64::from(flight.length);
             }
             flight.again = true;
-            flight.carriers.push(carrier);
+            flight.assignments.push(assignment);
         }
     }
 
@@ -194,15 +195,15 @@ impl Sender {
     /// longer carry.
     ///
     /// # Errors
-    /// [`Unsent`]: these bytes were never sent.
-    pub fn acknowledged(
+    /// [`AckError`]: these bytes were never sent.
+    pub fn acknowledge(
         &mut self,
         arrived: u64,
         ranges: &[Range<u64>],
-    ) -> Result<Vec<Freed>, Unsent> {
+    ) -> Result<Vec<ReleasedChunk>, AckError> {
         let said = ranges.iter().map(|range| range.end).fold(arrived, u64::max);
         if said > self.assigned {
-            return Err(Unsent { said, sent: self.assigned });
+            return Err(AckError { said, sent: self.assigned });
         }
         let mut freed = Vec::new();
         while let Some((offset, flight)) = self.flights.first_key_value() {
@@ -221,27 +222,27 @@ impl Sender {
         Ok(freed)
     }
 
-    fn settle(&mut self, offset: u64, freed: &mut Vec<Freed>) {
+    fn settle(&mut self, offset: u64, freed: &mut Vec<ReleasedChunk>) {
         let Some(flight) = self.flights.remove(&offset) else { return };
         self.unassigned.remove(&offset);
         self.acknowledged += u64::from(flight.length);
         let is_plain = !flight.again;
-        let of = |carrier: &Carrier| Freed {
-            link: carrier.link,
+        let of = |assignment: &ChunkAssignment| ReleasedChunk {
+            link: assignment.link,
             bytes: flight.length,
-            sent: carrier.sent,
+            sent: assignment.sent,
             is_plain,
         };
-        freed.extend(flight.carriers.iter().map(of));
+        freed.extend(flight.assignments.iter().map(of));
     }
 
     /// A link is gone or silent: the chunks that only this link carried are sent again. Returns their number of bytes.
-    pub fn lost(&mut self, link: LinkId) -> u64 {
+    pub fn release_link(&mut self, link: LinkId) -> u64 {
         let mut bytes = 0;
         for (offset, flight) in &mut self.flights {
-            let before = flight.carriers.len();
-            flight.carriers.retain(|carrier| carrier.link != link);
-            if flight.carriers.is_empty() && before > 0 {
+            let before = flight.assignments.len();
+            flight.assignments.retain(|assignment| assignment.link != link);
+            if flight.assignments.is_empty() && before > 0 {
                 self.unassigned.insert(*offset, flight.length);
                 bytes += u64::from(flight.length);
             }
@@ -251,7 +252,7 @@ impl Sender {
 
     /// A chunk that an idle link should carry in addition to its present link: the chunk blocks the stream (head) or
     /// nothing new is left to send (tail), and this link delivers it sooner.
-    pub fn second(&self, idle: &Link, now: Time) -> Option<Chunk> {
+    pub fn next_copy(&self, idle: &Link, now: Time) -> Option<Chunk> {
         if self.next().is_some() || !idle.may_duplicate || !idle.usable || !idle.writable {
             return None;
         }
@@ -267,15 +268,15 @@ impl Sender {
 }
 
 /// Whether the only link that carries the chunk delivers it later than the idle link would.
-fn is_late(flight: &Flight, idle: &Link, now: Time) -> bool {
-    let [carrier] = flight.carriers.as_slice() else { return false };
-    if carrier.link == idle.id {
+fn is_late(flight: &SentChunk, idle: &Link, now: Time) -> bool {
+    let [assignment] = flight.assignments.as_slice() else { return false };
+    if assignment.link == idle.id {
         return false;
     }
     // An overdue chunk is expected to be late by as much again.
-    let left = match carrier.due > now {
-        true => carrier.due.since(now),
-        false => now.since(carrier.due),
+    let left = match assignment.due > now {
+        true => assignment.due.since(now),
+        false => now.since(assignment.due),
     };
     secs(idle.completion(flight.length.into()) + idle.one_way()) < left
 }
@@ -310,10 +311,10 @@ mod tests {
     /// A sender with four chunks of 10 bytes, on links 1 and 2 in turn.
     fn four(settings: SenderSettings) -> Sender {
         let mut sender = Sender::new(SenderSettings { chunk: 10, ..settings }, 40);
-        sender.wrote(100);
+        sender.record_write(100);
         for id in [1, 2, 1, 2] {
             let chunk = sender.next().unwrap();
-            sender.assigned(chunk, &link(id, 8.0, if id == 1 { 10 } else { 200 }), at(0));
+            sender.record_assignment(chunk, &link(id, 8.0, if id == 1 { 10 } else { 200 }), at(0));
         }
         sender
     }
@@ -322,22 +323,22 @@ mod tests {
     fn the_window_bounds_what_is_sent() {
         let mut sender = four(SenderSettings::default());
         assert_eq!((sender.next(), sender.window(), sender.backlog()), (None, 0, 60));
-        sender.may_send_to(45);
+        sender.raise_limit(45);
         assert_eq!(sender.next(), Some(Chunk { offset: 40, length: 5 }));
-        sender.may_send_to(20);
+        sender.raise_limit(20);
         assert_eq!(sender.window(), 5);
     }
 
     #[test]
     fn only_chunks_that_a_dead_link_alone_carried_are_sent_again() {
         let mut sender = four(SenderSettings::default());
-        let freed = sender.acknowledged(10, &[30..40]).unwrap();
+        let freed = sender.acknowledge(10, &[30..40]).unwrap();
         assert_eq!(freed.iter().map(|freed| freed.link.0).collect::<Vec<_>>(), [1, 2]);
-        assert_eq!(sender.lost(LinkId(2)), 10);
+        assert_eq!(sender.release_link(LinkId(2)), 10);
         assert_eq!(sender.next(), Some(Chunk { offset: 10, length: 10 }));
-        sender.assigned(Chunk { offset: 10, length: 10 }, &link(1, 8.0, 10), at(5));
+        sender.record_assignment(Chunk { offset: 10, length: 10 }, &link(1, 8.0, 10), at(5));
         assert_eq!((sender.next(), sender.spare()), (None, 0));
-        let freed = sender.acknowledged(40, &[]).unwrap();
+        let freed = sender.acknowledge(40, &[]).unwrap();
         assert!(freed.iter().any(|freed| !freed.is_plain && freed.link == LinkId(1)));
         assert_eq!((sender.arrived(), sender.is_settled()), (40, false));
     }
@@ -345,41 +346,41 @@ mod tests {
     #[test]
     fn a_chunk_that_blocks_a_full_window_is_sent_on_the_idle_link_too() {
         let mut sender = four(SenderSettings::default());
-        sender.acknowledged(10, &[20..30]).unwrap();
+        sender.acknowledge(10, &[20..30]).unwrap();
         let idle = link(1, 8.0, 10);
         // The slow link's chunk is due after 200 ms; this link delivers it in 10.
-        assert_eq!(sender.second(&idle, at(20)), Some(Chunk { offset: 10, length: 10 }));
-        assert_eq!(sender.second(&idle, at(195)), None);
-        assert_eq!(sender.second(&link(2, 8.0, 200), at(20)), None);
+        assert_eq!(sender.next_copy(&idle, at(20)), Some(Chunk { offset: 10, length: 10 }));
+        assert_eq!(sender.next_copy(&idle, at(195)), None);
+        assert_eq!(sender.next_copy(&link(2, 8.0, 200), at(20)), None);
         let metered = Link { may_duplicate: false, ..idle };
-        assert_eq!(sender.second(&metered, at(20)), None);
-        sender.assigned(Chunk { offset: 10, length: 10 }, &idle, at(20));
+        assert_eq!(sender.next_copy(&metered, at(20)), None);
+        sender.record_assignment(Chunk { offset: 10, length: 10 }, &idle, at(20));
         assert_eq!(sender.spare(), 10);
         // Not a third time; the next one is the other chunk of the slow link.
-        assert_eq!(sender.second(&idle, at(21)), Some(Chunk { offset: 30, length: 10 }));
+        assert_eq!(sender.next_copy(&idle, at(21)), Some(Chunk { offset: 30, length: 10 }));
         // With one of its links gone the other still carries it.
-        assert_eq!(sender.lost(LinkId(2)), 10);
+        assert_eq!(sender.release_link(LinkId(2)), 10);
     }
 
     #[test]
     fn second_copies_are_bounded() {
         let none = SenderSettings { bytes_per_spare: 0, ..SenderSettings::default() };
-        assert_eq!(four(none).second(&link(1, 8.0, 10), at(20)), None);
+        assert_eq!(four(none).next_copy(&link(1, 8.0, 10), at(20)), None);
         let few = SenderSettings { first_spare: 10, ..SenderSettings::default() };
         let mut sender = four(few);
-        let chunk = sender.second(&link(1, 8.0, 10), at(20)).unwrap();
-        sender.assigned(chunk, &link(1, 8.0, 10), at(20));
-        assert_eq!(sender.second(&link(1, 8.0, 10), at(20)), None);
+        let chunk = sender.next_copy(&link(1, 8.0, 10), at(20)).unwrap();
+        sender.record_assignment(chunk, &link(1, 8.0, 10), at(20));
+        assert_eq!(sender.next_copy(&link(1, 8.0, 10), at(20)), None);
     }
 
     #[test]
     fn an_impossible_word_is_an_error() {
         let mut sender = four(SenderSettings::default());
-        assert_eq!(sender.acknowledged(0, &[30..41]), Err(Unsent { said: 41, sent: 40 }));
-        assert_eq!(sender.acknowledged(u64::MAX, &[]), Err(Unsent { said: u64::MAX, sent: 40 }));
+        assert_eq!(sender.acknowledge(0, &[30..41]), Err(AckError { said: 41, sent: 40 }));
+        assert_eq!(sender.acknowledge(u64::MAX, &[]), Err(AckError { said: u64::MAX, sent: 40 }));
         // A range of half a chunk, and an inverted range, acknowledge nothing.
         #[expect(clippy::reversed_empty_ranges, reason = "what a hostile peer may say")]
-        let freed = sender.acknowledged(5, &[15..18, 30..20]);
+        let freed = sender.acknowledge(5, &[15..18, 30..20]);
         assert_eq!(freed, Ok(vec![]));
     }
 }

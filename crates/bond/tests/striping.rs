@@ -7,8 +7,8 @@
 use bytes::Bytes;
 use std::{collections::VecDeque, ops::Range, time::Duration};
 use thalweg_bond::{
-    Chunk, Link, LinkId, Reorder, Room, Sender, SenderSettings, StripeMethod, StripeScheduler,
-    Verdict, stripe::Load,
+    Chunk, Link, LinkId, Reorder, SendAllowance, Sender, SenderSettings, StripeMethod,
+    StripeScheduler, Verdict, stripe::Load,
 };
 use thalweg_units::{Rate, Time};
 
@@ -101,7 +101,7 @@ struct Stream {
     sender: Sender,
     scheduler: StripeScheduler,
     waits: bool,
-    room: Room,
+    room: SendAllowance,
     written: u64,
     /// The total number of bytes that the application writes.
     total: u64,
@@ -120,7 +120,7 @@ impl Stream {
             sender: Sender::new(SenderSettings::default(), FIRST),
             scheduler: StripeScheduler::new(StripeMethod::EarliestCompletion),
             waits: false,
-            room: Room::new(FIRST, MOST),
+            room: SendAllowance::new(FIRST, MOST),
             written: 0,
             total,
             reorder: Reorder::new(FIRST),
@@ -176,18 +176,18 @@ impl Stream {
     fn hear(&mut self, now: f64) {
         while self.acknowledgements.front().is_some_and(|(at, ..)| *at <= now) {
             let (_, arrived, ranges, limit) = self.acknowledgements.pop_front().unwrap();
-            self.sender.acknowledged(arrived, &ranges).unwrap();
-            self.sender.may_send_to(limit);
-            self.room.drained(self.written - self.sender.arrived());
+            self.sender.acknowledge(arrived, &ranges).unwrap();
+            self.sender.raise_limit(limit);
+            self.room.record_drained(self.written - self.sender.arrived());
         }
     }
 
     fn write(&mut self) {
         while self.written < self.total {
             let waiting = self.written - self.sender.arrived();
-            let left = self.room.left(waiting);
+            let left = self.room.remaining(waiting);
             if left == 0 {
-                let more = self.room.wants(self.sender.backlog());
+                let more = self.room.growth(self.sender.backlog());
                 if more == 0 {
                     return;
                 }
@@ -196,9 +196,9 @@ impl Stream {
             }
             let bytes = left.min(8192).min(self.total - self.written);
             self.written += bytes;
-            self.sender.wrote(bytes);
+            self.sender.record_write(bytes);
         }
-        self.room.ended();
+        self.room.finish();
     }
 
     fn give(&mut self, now: f64) {
@@ -210,7 +210,9 @@ impl Stream {
                 Some(chunk) => {
                     let load = Load {
                         chunk: chunk.length.into(),
-                        backlog: self.room.expects(self.sender.backlog(), self.sender.arrived()),
+                        backlog: self
+                            .room
+                            .expected_bytes(self.sender.backlog(), self.sender.arrived()),
                         window: self.sender.window(),
                         waits: self.waits,
                     };
@@ -223,13 +225,13 @@ impl Stream {
             let given = match (verdict, chunk) {
                 (Verdict::Send(id), Some(chunk)) => Some((id, chunk)),
                 (_, None) => {
-                    links.iter().find_map(|link| Some((link.id, self.sender.second(link, at)?)))
+                    links.iter().find_map(|link| Some((link.id, self.sender.next_copy(link, at)?)))
                 }
                 _ => None,
             };
             let Some((id, chunk)) = given else { return };
             let link = links.iter().find(|link| link.id == id).unwrap();
-            self.sender.assigned(chunk, link, at);
+            self.sender.record_assignment(chunk, link, at);
             let path = self.paths.iter_mut().find(|path| path.id == id).unwrap();
             path.unsent.push_back((chunk, chunk.length.into()));
         }

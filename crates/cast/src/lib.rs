@@ -7,9 +7,9 @@
 //! thalweg cast ── source ── control channel to each receiver's daemon: offer, parents; reports
 //!                    │  └── data legs to receivers that call for one
 //!                    │
-//! thalweg node ── Casts ─┬ receive  one cast at a receiver: its parents, its disk, its end
-//!                        ├ leg      parent: sends the symbols asked for; child: asks, verifies
-//!                        └ ring     parent: streams symbols as they arrive; child: verifies, decodes
+//! thalweg node ── CastService ─┬ receive  one cast at a receiver: its parents, its disk, its end
+//!                              ├ leg      parent: sends the symbols asked for; child: asks, verifies
+//!                              └ ring     parent: streams symbols as they arrive; child: verifies, decodes
 //! ```
 //!
 //! Source and receivers are *stores*: they hold verified symbols on disk and send them to members that request them. A
@@ -27,5 +27,5 @@ mod store;
 pub mod source;
 
 pub use average::average_bps;
-pub use receive::{Casts, InboxError};
+pub use receive::{CastService, InboxError};
 pub use settings::{Inbox, Settings};

@@ -7,19 +7,19 @@ use thalweg_units::WallTime;
 /// If the host's clock jumps back, each date is a nanosecond after the previous one until the clock has caught up. Only
 /// given stamps count: a wrong clock reading by which a request was refused has no effect on later dates.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Dates {
+pub(super) struct MonotonicDates {
     /// The last date given.
     last: u64,
 }
 
-impl Dates {
+impl MonotonicDates {
     /// The date that the next stamp gets if the host's clock says `now`.
     pub fn next(self, now: WallTime) -> WallTime {
         WallTime::from_unix_nanos(now.as_unix_nanos().max(self.last.saturating_add(1)))
     }
 
     /// Records a date that was given, also by an earlier process.
-    pub fn given(&mut self, date: WallTime) {
+    pub fn record(&mut self, date: WallTime) {
         self.last = self.last.max(date.as_unix_nanos());
     }
 }
@@ -30,22 +30,22 @@ mod tests {
 
     #[test]
     fn dates_only_grow_when_the_host_s_clock_goes_back() {
-        let mut dates = Dates::default();
+        let mut dates = MonotonicDates::default();
         let mut give = |now| {
             let date = dates.next(WallTime::from_unix_nanos(now));
-            dates.given(date);
+            dates.record(date);
             date.as_unix_nanos()
         };
         let given = [1000, 1000, 5, 2000, 7].map(&mut give);
         assert_eq!(given, [1000, 1001, 1002, 2000, 2001]);
-        dates.given(WallTime::from_unix_nanos(5000));
+        dates.record(WallTime::from_unix_nanos(5000));
         assert_eq!(dates.next(WallTime::from_unix_nanos(9)).as_unix_nanos(), 5001);
     }
 
     #[test]
     fn a_clock_reading_without_a_stamp_has_no_effect() {
-        let mut dates = Dates::default();
-        dates.given(WallTime::from_unix_nanos(1000));
+        let mut dates = MonotonicDates::default();
+        dates.record(WallTime::from_unix_nanos(1000));
         let (wrong, right) = (WallTime::from_unix_nanos(u64::MAX), WallTime::from_unix_nanos(1500));
         assert_eq!(dates.next(wrong), wrong);
         assert_eq!(dates.next(right), right);

@@ -2,8 +2,8 @@
 
 use super::{
     BoxFiles, BoxKey, EnvelopeError,
-    arrivals::Arrival,
-    client::{beside, save_evidence},
+    client::{path_beside, save_evidence},
+    receipts::VerifiedReceipt,
     view::View,
 };
 use rustix::{
@@ -17,8 +17,9 @@ use std::{
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
+use thalweg_base::locked_file::LockedFile;
 use thalweg_wire::{
-    bistro::{Commitment, Committing, ContentHash, EnvelopeKeys, Evidence, Stamp},
+    bistro::{Commitment, CommitmentHasher, ContentHash, EnvelopeKeys, Evidence, Stamp},
     mesh::Name,
 };
 
@@ -35,22 +36,22 @@ pub struct Source {
     /// The node.
     pub node: Name,
     /// The submissions.
-    pub arrivals: Vec<Arrival>,
+    pub arrivals: Vec<VerifiedReceipt>,
 }
 
 /// Lists the due data by node; each submission at the node whose receipt came first.
 pub fn sources(view: &View) -> Vec<Source> {
-    by_node(view.due().filter_map(<[Arrival]>::first))
+    by_node(view.due().filter_map(<[VerifiedReceipt]>::first))
 }
 
 /// For submissions that failed at the first `asked` nodes, returns the next node with a receipt, if there is one.
-pub fn next_sources(view: &View, settled: &[Settled], asked: usize) -> Vec<Source> {
+pub fn next_sources(view: &View, settled: &[SubmissionResult], asked: usize) -> Vec<Source> {
     let failed = settled.iter().filter(|one| one.outcome.is_err());
     by_node(failed.filter_map(|one| view.arrivals.get(&one.number)?.get(asked)))
 }
 
 /// Replaces the results of submissions that were requested again. If one failed again, both reasons are kept.
-pub fn retold(settled: &mut [Settled], again: Vec<Settled>) {
+pub fn replace_results(settled: &mut [SubmissionResult], again: Vec<SubmissionResult>) {
     let mut again: BTreeMap<u64, _> = again.into_iter().map(|one| (one.number, one)).collect();
     for one in settled {
         let Some(new) = again.remove(&one.number) else { continue };
@@ -61,8 +62,8 @@ pub fn retold(settled: &mut [Settled], again: Vec<Settled>) {
     }
 }
 
-fn by_node<'a>(arrivals: impl Iterator<Item = &'a Arrival>) -> Vec<Source> {
-    let mut nodes: BTreeMap<&Name, Vec<Arrival>> = BTreeMap::new();
+fn by_node<'a>(arrivals: impl Iterator<Item = &'a VerifiedReceipt>) -> Vec<Source> {
+    let mut nodes: BTreeMap<&Name, Vec<VerifiedReceipt>> = BTreeMap::new();
     for arrival in arrivals {
         nodes.entry(&arrival.receipt.value().node).or_default().push(arrival.clone());
     }
@@ -73,7 +74,7 @@ fn by_node<'a>(arrivals: impl Iterator<Item = &'a Arrival>) -> Vec<Source> {
 impl Source {
     /// Absolute paths on the node, in the form that `gather` takes.
     pub fn paths(&self) -> Vec<Vec<u8>> {
-        let path = |arrival: &Arrival| arrival.delivery.path.clone();
+        let path = |arrival: &VerifiedReceipt| arrival.delivery.path.clone();
         match (self.arrivals.len() > MOST_PATHS, self.arrivals.first().and_then(data_of)) {
             // `DIR/` stands for the contents of DIR.
             (true, Some(data)) => vec![[&data[..], b"/"].concat()],
@@ -83,7 +84,7 @@ impl Source {
 }
 
 /// Returns `/a/data` for the path `/a/data/xx/ID`.
-fn data_of(arrival: &Arrival) -> Option<Vec<u8>> {
+fn data_of(arrival: &VerifiedReceipt) -> Option<Vec<u8>> {
     let path = &arrival.delivery.path;
     let mut slashes = path.iter().enumerate().rev().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
     slashes.nth(1).map(|at| path[..at].to_vec())
@@ -91,7 +92,7 @@ fn data_of(arrival: &Arrival) -> Option<Vec<u8>> {
 
 /// The result of one submission.
 #[derive(Debug)]
-pub struct Settled {
+pub struct SubmissionResult {
     /// The number of its stamp.
     pub number: u64,
     /// The file's name in the directory, or why it is not there.
@@ -100,30 +101,35 @@ pub struct Settled {
 
 /// Checks the data below `landing` against the commitment, decrypts it, and moves it to its name in `into`, with its
 /// receipt beside it. It is durable when [`sync`] has returned. Data that does not match is deleted.
-pub fn settle(arrival: &Arrival, landing: &Path, into: &Path, key: &BoxKey) -> Settled {
+pub fn settle(
+    arrival: &VerifiedReceipt,
+    landing: &Path,
+    into: &Path,
+    key: &BoxKey,
+) -> SubmissionResult {
     let number = arrival.stamp.value().number;
-    Settled { number, outcome: settled(arrival, landing, into, key) }
+    SubmissionResult { number, outcome: settled(arrival, landing, into, key) }
 }
 
 fn settled(
-    arrival: &Arrival,
+    arrival: &VerifiedReceipt,
     landing: &Path,
     into: &Path,
     key: &BoxKey,
 ) -> Result<PathBuf, String> {
     let stamp = arrival.stamp.value();
     let landed = landed(arrival, landing).ok_or_else(|| {
-        format!("its data has not come from node `{}`", arrival.receipt.value().node)
+        format!("its data was not received from node `{}`", arrival.receipt.value().node)
     })?;
     let failed = |e: io::Error| format!("{}: {e}", landed.display());
     if commitment(&landed, arrival).map_err(failed)? != stamp.commitment {
         fs::remove_file(&landed).map_err(failed)?;
         let node = &arrival.receipt.value().node;
-        return Err(format!("what node `{node}` has does not match the commitment"));
+        return Err(format!("the data of node `{node}` does not match the commitment"));
     }
     let name = format!("{:06}-{}", stamp.number, stamp.label);
     let place = |suffix| {
-        let place = beside(into, name.as_ref(), suffix);
+        let place = path_beside(into, name.as_ref(), suffix);
         place.map_err(|e| format!("cannot write {name}{suffix} into {}: {e}", into.display()))
     };
     let (file, receipt) = (place("")?, place(".receipt")?);
@@ -153,7 +159,7 @@ fn undecrypted(error: &EnvelopeError, stamp: &Stamp, [landed, opened]: [&Path; 2
 
 /// Decrypts the data into `opened`. Returns the keys and the hash of the content.
 fn decrypt(
-    arrival: &Arrival,
+    arrival: &VerifiedReceipt,
     landed: &Path,
     opened: &Path,
     key: &BoxKey,
@@ -169,7 +175,7 @@ fn decrypt(
 }
 
 /// The path of the received data, which was requested by its own path or with its directory.
-fn landed(arrival: &Arrival, landing: &Path) -> Option<PathBuf> {
+fn landed(arrival: &VerifiedReceipt, landing: &Path) -> Option<PathBuf> {
     let id = arrival.id().text();
     let places = [landing.join(&id), landing.join(&id[..2]).join(&id)];
     // A link is not accepted as data, because a node could make this host read the file it points to.
@@ -177,9 +183,9 @@ fn landed(arrival: &Arrival, landing: &Path) -> Option<PathBuf> {
     places.into_iter().find(is_file)
 }
 
-fn commitment(file: &Path, arrival: &Arrival) -> io::Result<Commitment> {
+fn commitment(file: &Path, arrival: &VerifiedReceipt) -> io::Result<Commitment> {
     let client = arrival.stamp.value().client;
-    let mut committing = Committing::new(&arrival.delivery.nonce, &client);
+    let mut committing = CommitmentHasher::new(&arrival.delivery.nonce, &client);
     let (mut file, mut buffer) = (File::open(file)?, vec![0; 1 << 20]);
     loop {
         match file.read(&mut buffer)? {
@@ -190,7 +196,7 @@ fn commitment(file: &Path, arrival: &Arrival) -> io::Result<Commitment> {
 }
 
 /// The evidence for the destination: the same as that of the client.
-fn evidence(arrival: &Arrival, (keys, content): (EnvelopeKeys, ContentHash)) -> Evidence {
+fn evidence(arrival: &VerifiedReceipt, (keys, content): (EnvelopeKeys, ContentHash)) -> Evidence {
     let stamp = arrival.stamp.value();
     Evidence {
         drop_box: stamp.drop_box.clone(),
@@ -212,7 +218,7 @@ fn evidence(arrival: &Arrival, (keys, content): (EnvelopeKeys, ContentHash)) -> 
 ///
 /// # Errors
 /// Returns a system error.
-pub fn take_own(arrival: &Arrival, landing: &Path) -> io::Result<()> {
+pub fn copy_own_data(arrival: &VerifiedReceipt, landing: &Path) -> io::Result<()> {
     use std::os::unix::ffi::OsStrExt as _;
     let from = Path::new(std::ffi::OsStr::from_bytes(&arrival.delivery.path));
     let to = landing.join(arrival.id().text());
@@ -238,12 +244,12 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
 
 /// A guard against other collections of this box, or into this directory.
 #[derive(Debug)]
-pub struct Alone {
-    _box: File,
-    _into: File,
+pub struct CollectionLock {
+    _box: LockedFile,
+    _into: LockedFile,
 }
 
-impl Alone {
+impl CollectionLock {
     /// Takes both locks; they are released on drop, or when the process ends.
     ///
     /// # Errors
@@ -260,10 +266,12 @@ impl Alone {
         };
         let into_file = File::open(into)?;
         let exclusive = FlockOperation::NonBlockingLockExclusive;
-        flock(&book, exclusive).map_err(busy("another collection of this box runs".into()))?;
-        let what = format!("another collection into {} runs", into.display());
+        let running = "another collection of this box is running".to_owned();
+        flock(&book, exclusive).map_err(busy(running))?;
+        let book = LockedFile::new(book);
+        let what = format!("another collection into {} is running", into.display());
         flock(&into_file, exclusive).map_err(busy(what))?;
-        Ok(Self { _box: book, _into: into_file })
+        Ok(Self { _box: book, _into: LockedFile::new(into_file) })
     }
 }
 
@@ -301,13 +309,13 @@ mod tests {
             (files("a"), files("b"), dir.path().join("into"), dir.path().join("other"));
         fs::create_dir(&into).unwrap();
         fs::create_dir(&other).unwrap();
-        let alone = Alone::take(&a, &into).unwrap();
+        let alone = CollectionLock::take(&a, &into).unwrap();
         for (files, into, what) in [(&a, &other, "this box"), (&b, &into, "into")] {
-            let busy = Alone::take(files, into).unwrap_err();
+            let busy = CollectionLock::take(files, into).unwrap_err();
             assert_eq!(busy.kind(), io::ErrorKind::WouldBlock);
             assert!(busy.to_string().contains(what), "{busy}");
         }
         drop(alone);
-        Alone::take(&a, &into).unwrap();
+        CollectionLock::take(&a, &into).unwrap();
     }
 }

@@ -15,7 +15,7 @@ use thalweg_units::NodeId;
 use thalweg_wire::{
     Signed, Signer as _,
     bistro::{
-        Commitment, Committing, ContentHash, ENVELOPE_END, ENVELOPE_HEAD, ENVELOPE_MAGIC,
+        Commitment, CommitmentHasher, ContentHash, ENVELOPE_END, ENVELOPE_HEAD, ENVELOPE_MAGIC,
         EnvelopeKeys, Nonce, PIECE, PIECE_EXTRA, Sheet, content_size, envelope_size,
     },
     mesh::Name,
@@ -78,7 +78,8 @@ impl Cipher {
     fn new(content: &[u8; 32]) -> io::Result<Self> {
         let key = |purpose| blake3::derive_key(purpose, content);
         let aead = UnboundKey::new(&CHACHA20_POLY1305, &key("thalweg 2026 bistro envelope data 1"));
-        let aead = LessSafeKey::new(aead.map_err(|_| io::Error::other("no such cipher"))?);
+        let aead =
+            LessSafeKey::new(aead.map_err(|_| io::Error::other("the cipher is not available"))?);
         Ok(Self { aead, nonces: key("thalweg 2026 bistro envelope nonce 1") })
     }
 
@@ -106,7 +107,7 @@ impl Cipher {
         piece.extend(data);
         let (aad, nonce) = (Aad::from(place), AeadNonce::assume_unique_for_key(nonce));
         let tag = self.aead.seal_in_place_separate_tag(nonce, aad, &mut piece[NONCE..]);
-        piece.extend(tag.map_err(|_| io::Error::other("the cipher fails"))?.as_ref());
+        piece.extend(tag.map_err(|_| io::Error::other("the cipher failed"))?.as_ref());
         Ok(piece)
     }
 
@@ -151,7 +152,8 @@ pub fn commit(
     client: &NodeId,
 ) -> io::Result<(Commitment, ContentHash)> {
     let cipher = Cipher::new(&keys.content)?;
-    let (mut committing, mut hasher) = (Committing::new(nonce, client), blake3::Hasher::new());
+    let (mut committing, mut hasher) =
+        (CommitmentHasher::new(nonce, client), blake3::Hasher::new());
     committing.update(&head(keys));
     let (mut buffer, mut number) = (vec![0; PIECE], 0);
     loop {
@@ -203,7 +205,8 @@ impl<D: Read + Seek> Envelope<D> {
         content: ContentHash,
         commitment: &Commitment,
     ) -> io::Result<Self> {
-        let wrong = || io::Error::new(io::ErrorKind::InvalidInput, "no envelope has this size");
+        let wrong =
+            || io::Error::new(io::ErrorKind::InvalidInput, "an envelope cannot have this size");
         let size = content_size(commitment.size).ok_or_else(wrong)?;
         let cipher = Cipher::new(&keys.content)?;
         let part = head(&keys);
@@ -228,7 +231,7 @@ impl<D: Read + Seek> Envelope<D> {
         let mut data = vec![0; (self.size - from).min(PIECE as u64) as usize];
         self.data.seek(SeekFrom::Start(from))?;
         if fill(&mut self.data, &mut data)? < data.len() {
-            let why = "it is shorter than it was";
+            let why = "it became shorter";
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
         }
         self.part = self.cipher.encrypt(number, false, &data)?;
@@ -271,14 +274,14 @@ impl<D: Read + Seek> Seek for Envelope<D> {
 pub enum EnvelopeError {
     /// It is not an envelope.
     #[error(
-        "it is not encrypted as this version does it; another version of thalweg has submitted it"
+        "it is not encrypted in this version's format; another version of thalweg submitted it"
     )]
     NotEncrypted,
     /// It is for another box or from another client.
     #[error("it is not encrypted to this box's key by the client that committed to it")]
     OtherKey,
     /// The client has committed to something that does not decrypt.
-    #[error("its client damaged it before the commitment: piece {0} cannot be decrypted")]
+    #[error("piece {0} cannot be decrypted: the client committed to damaged data")]
     Damaged(u64),
     /// An error of reading or writing.
     #[error(transparent)]
@@ -404,7 +407,7 @@ mod tests {
             assert_eq!(made.bytes.len() as u64, envelope_size(size as u64));
             assert_eq!(made.commitment.size, made.bytes.len() as u64);
             assert_eq!(made.content.0, *blake3::hash(&data).as_bytes());
-            let mut committing = Committing::new(&Nonce::from_bytes([5; 32]), &client(9));
+            let mut committing = CommitmentHasher::new(&Nonce::from_bytes([5; 32]), &client(9));
             committing.update(&made.bytes);
             assert_eq!(committing.finish(), made.commitment, "what is sent is what was committed");
             assert!(opened(&made.bytes).unwrap() == data, "{size}");

@@ -30,18 +30,18 @@ const MAX_RECORD: usize = 1 << 20;
 /// which they were written. Appends that wait during a sync share the next one (group commit).
 #[derive(Clone, Debug)]
 pub(super) struct Journal {
-    queue: mpsc::Sender<Waiting>,
+    queue: mpsc::Sender<PendingAppend>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct PendingAppend {
     records: Vec<Vec<u8>>,
     done: oneshot::Sender<Result<(), Arc<io::Error>>>,
 }
 
 /// The content of a file.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct JournalContent {
     /// The first record, which identifies the owner.
     pub head: Option<Vec<u8>>,
     /// The other records, in order.
@@ -56,10 +56,10 @@ pub(super) struct Found {
 ///
 /// # Errors
 /// Returns a system error.
-pub(super) fn read(file: &Path) -> io::Result<Found> {
+pub(super) fn read(file: &Path) -> io::Result<JournalContent> {
     let mut bytes = Vec::new();
     match File::open(file) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Found::default()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(JournalContent::default()),
         opened => _ = opened?.read_to_end(&mut bytes)?,
     }
     let (mut records, mut at) = (Vec::new(), 0);
@@ -68,7 +68,7 @@ pub(super) fn read(file: &Path) -> io::Result<Found> {
         records.push(record.to_vec());
     }
     let head = (!records.is_empty()).then(|| records.remove(0));
-    Ok(Found { head, records, torn: (bytes.len() - at) as u64, whole: at as u64 })
+    Ok(JournalContent { head, records, torn: (bytes.len() - at) as u64, whole: at as u64 })
 }
 
 /// Replaces all records atomically; no process may have the journal open.
@@ -98,7 +98,11 @@ impl Journal {
     ///
     /// # Errors
     /// Returns a system error, or `InvalidData` if the file belongs to another owner.
-    pub fn open(path: &Path, head: &[u8], before: Option<&Path>) -> io::Result<(Self, Found)> {
+    pub fn open(
+        path: &Path,
+        head: &[u8],
+        before: Option<&Path>,
+    ) -> io::Result<(Self, JournalContent)> {
         let found = read(path)?;
         if found.head.as_ref().is_some_and(|found| found != head) {
             let why = format!(
@@ -134,7 +138,7 @@ impl Journal {
     pub async fn append(&self, records: Vec<Vec<u8>>) -> Result<(), Arc<io::Error>> {
         let (done, answer) = oneshot::channel();
         let gone = || Arc::new(io::Error::other("the journal's writer has ended"));
-        self.queue.send(Waiting { records, done }).await.map_err(|_| gone())?;
+        self.queue.send(PendingAppend { records, done }).await.map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
 }
@@ -147,9 +151,9 @@ struct Writer {
 
 impl Writer {
     /// Runs until no sender is left.
-    fn run(mut self, mut waiting: mpsc::Receiver<Waiting>) {
+    fn run(mut self, mut waiting: mpsc::Receiver<PendingAppend>) {
         while let Some(first) = waiting.blocking_recv() {
-            let mut group = Group::default();
+            let mut group = AppendGroup::default();
             group.take(first);
             while group.bytes.len() < GROUP {
                 let Ok(next) = waiting.try_recv() else { break };
@@ -183,13 +187,13 @@ fn framed(record: &[u8]) -> Vec<u8> {
 }
 
 #[derive(Default)]
-struct Group {
+struct AppendGroup {
     bytes: Vec<u8>,
     done: Vec<oneshot::Sender<Result<(), Arc<io::Error>>>>,
 }
 
-impl Group {
-    fn take(&mut self, waiting: Waiting) {
+impl AppendGroup {
+    fn take(&mut self, waiting: PendingAppend) {
         waiting.records.iter().for_each(|record| self.bytes.extend(framed(record)));
         self.done.push(waiting.done);
     }
@@ -255,9 +259,9 @@ mod tests {
         fn any_bytes_at_the_end_leave_earlier_records_intact(bytes: Vec<u8>, cut in 0_usize..40) {
             let dir = tempfile::tempdir().unwrap();
             let file = dir.path().join("log");
-            let mut group = Group::default();
+            let mut group = AppendGroup::default();
             let (done, _answer) = oneshot::channel();
-            group.take(Waiting { records: vec![b"first".to_vec(), b"second".to_vec()], done });
+            group.take(PendingAppend { records: vec![b"first".to_vec(), b"second".to_vec()], done });
             let whole = group.bytes.len();
             let cut = cut.min(whole);
             fs::write(&file, [&group.bytes[..whole - cut], &bytes].concat()).unwrap();

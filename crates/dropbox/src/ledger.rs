@@ -2,11 +2,11 @@
 //! sent.
 
 use super::{
-    clock::Dates,
+    clock::MonotonicDates,
     files::BoxFiles,
     journal::{self, Journal},
     promises::Promises,
-    strike::{self, Struck},
+    strike::{self, StruckItems},
 };
 use std::{
     collections::BTreeMap,
@@ -53,28 +53,28 @@ pub(super) struct Ledger {
     clock: WallClock,
     journal: Journal,
     struck: Journal,
-    book: Mutex<Book>,
+    state: Mutex<LedgerState>,
 }
 
 #[derive(Debug, Default)]
-struct Book {
+struct LedgerState {
     last: u64,
-    dates: Dates,
+    dates: MonotonicDates,
     stamps: BTreeMap<(NodeId, Commitment), Entry>,
     /// The keys of `stamps` by the stamps' numbers.
     numbers: BTreeMap<u64, (NodeId, Commitment)>,
     /// The count and size of each client's commitments.
-    shares: BTreeMap<NodeId, Share>,
+    shares: BTreeMap<NodeId, Totals>,
     /// Room reserved for data that has not arrived at any node yet.
     promises: Promises,
     /// The number and total size of submissions whose data has arrived at a node.
-    filled: Share,
-    struck: Struck,
+    filled: Totals,
+    struck: StruckItems,
 }
 
 /// The number and total size of some submissions.
 #[derive(Clone, Copy, Debug, Default)]
-struct Share {
+struct Totals {
     count: u64,
     bytes: u64,
 }
@@ -96,7 +96,7 @@ pub(super) fn stamps(files: &BoxFiles) -> io::Result<Vec<Stamp>> {
     let found = journal::read(&files.commitments())?;
     let struck = strike::read(files)?;
     let mut stamps = decode(&found.records, &files.commitments())?;
-    stamps.retain(|stamp| !struck.has(stamp));
+    stamps.retain(|stamp| !struck.contains(stamp));
     // Two concurrent requests for one commitment each write a record of it.
     stamps.sort_by_key(|stamp| stamp.number);
     stamps.dedup_by_key(|stamp| stamp.number);
@@ -125,25 +125,25 @@ impl Ledger {
         let file = files.commitments();
         let (journal, found) = Journal::open(&file, key.id().as_bytes(), None)?;
         let (struck, known) = strike::open(files, key.id().as_bytes())?;
-        let mut book = Book { struck: known, ..Book::default() };
+        let mut state = LedgerState { struck: known, ..LedgerState::default() };
         for stamp in decode(&found.records, &file)? {
             // Its number and date are used even if the submission was struck.
-            book.given(&stamp);
-            if !book.struck.has(&stamp) {
-                book.keep(stamp, true, None);
+            state.record_date(&stamp);
+            if !state.struck.contains(&stamp) {
+                state.insert(stamp, true, None);
             }
         }
-        Ok(Self { key, rules, clock, journal, struck, book: Mutex::new(book) })
+        Ok(Self { key, rules, clock, journal, struck, state: Mutex::new(state) })
     }
 
     /// Records that the data of this submission has arrived at a node.
-    pub fn filled(&self, number: u64) {
+    pub fn record_filled(&self, number: u64) {
         self.lock().fill(number);
     }
 
     /// Whether the submission or its key was struck.
     pub fn is_struck(&self, stamp: &Stamp) -> bool {
-        self.lock().struck.has(stamp)
+        self.lock().struck.contains(stamp)
     }
 
     /// Strikes submissions and keys durably; a struck key can no longer submit. Returns the stamps that were removed.
@@ -156,7 +156,7 @@ impl Ledger {
         keys: &[NodeId],
     ) -> Result<Vec<Stamp>, Arc<io::Error>> {
         self.struck.append(strike::records(numbers, keys)).await?;
-        Ok(self.lock().take_out(numbers, keys))
+        Ok(self.lock().remove_struck(numbers, keys))
     }
 
     /// The box's rules.
@@ -175,13 +175,13 @@ impl Ledger {
     /// request with the same key and commitment gets the same stamp, even after the deadline.
     pub async fn commit(
         &self,
-        (client, who): (NodeId, PeerKey),
+        (client, party): (NodeId, PeerKey),
         intents: Vec<Intent>,
     ) -> Vec<Result<Vec<u8>, Refusal>> {
         let now = self.clock.now();
         let wanted: Vec<_> = {
-            let mut book = self.lock();
-            let enter = |intent| book.enter(&self.rules, (client, who), intent, now);
+            let mut state = self.lock();
+            let enter = |intent| state.find_or_create(&self.rules, (client, party), intent, now);
             intents.into_iter().map(enter).collect()
         };
         let new = wanted.iter().flatten().filter(|(_, durable)| !durable);
@@ -194,7 +194,7 @@ impl Ledger {
             let (stamp, durable) = entered?;
             match &written {
                 Err(e) if !durable => {
-                    self.lock().take_back(&stamp);
+                    self.lock().withdraw(&stamp);
                     Err(Refusal::Unable(format!("write the commitment: {e}")))
                 }
                 _ => {
@@ -208,8 +208,8 @@ impl Ledger {
     }
 
     /// A panic while the lock is held leaves complete entries.
-    fn lock(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, LedgerState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -219,16 +219,16 @@ fn encoded(stamp: &Stamp) -> Vec<u8> {
     bytes
 }
 
-impl Book {
+impl LedgerState {
     /// Returns the earlier stamp for this commitment, or a new one, and whether it is durable.
-    fn enter(
+    fn find_or_create(
         &mut self,
         rules: &Rules,
-        (client, who): (NodeId, PeerKey),
+        (client, party): (NodeId, PeerKey),
         Intent { label, commitment }: Intent,
         now: WallTime,
     ) -> Result<(Stamp, bool), Refusal> {
-        if self.struck.has_key(&client) {
+        if self.struck.contains_key(&client) {
             return Err(Refusal::NotAdmitted);
         }
         if let Some(entry) = self.stamps.get(&(client, commitment)) {
@@ -236,11 +236,11 @@ impl Book {
         }
         let time = self.dates.next(now);
         self.check(rules, &client, commitment, time)?;
-        self.make_room(rules, who, commitment.size, time)?;
+        self.make_room(rules, party, commitment.size, time)?;
         self.last += 1;
         let (drop_box, until) = (rules.name.clone(), rules.until);
         let stamp = Stamp { drop_box, number: self.last, client, label, commitment, time, until };
-        self.keep(stamp.clone(), false, Some(who));
+        self.insert(stamp.clone(), false, Some(party));
         Ok((stamp, false))
     }
 
@@ -268,7 +268,7 @@ impl Book {
     fn make_room(
         &mut self,
         rules: &Rules,
-        who: PeerKey,
+        party: PeerKey,
         size: u64,
         now: WallTime,
     ) -> Result<(), Refusal> {
@@ -283,7 +283,7 @@ impl Book {
             if bytes.saturating_add(size) <= rules.max_total && count < rules.max_submissions {
                 break;
             }
-            self.promises.release(who, size, now).ok_or(Refusal::Full)?;
+            self.promises.release(party, size, now).ok_or(Refusal::Full)?;
         }
         // Released promises stay known while there is memory for them.
         if self.stamps.len() as u64 >= 2 * rules.max_submissions {
@@ -293,9 +293,9 @@ impl Book {
         Ok(())
     }
 
-    fn given(&mut self, stamp: &Stamp) {
+    fn record_date(&mut self, stamp: &Stamp) {
         self.last = self.last.max(stamp.number);
-        self.dates.given(stamp.time);
+        self.dates.record(stamp.time);
     }
 
     /// Marks a stamp as durable. It may have been struck since.
@@ -305,15 +305,15 @@ impl Book {
         }
     }
 
-    /// Adds a stamp. `who`: the party that the promise is charged to; `None` if unknown, as after a restart.
-    fn keep(&mut self, stamp: Stamp, durable: bool, who: Option<PeerKey>) {
-        self.given(&stamp);
+    /// Adds a stamp. `party`: the party that the promise is charged to; `None` if unknown, as after a restart.
+    fn insert(&mut self, stamp: Stamp, durable: bool, party: Option<PeerKey>) {
+        self.record_date(&stamp);
         let (client, size) = (stamp.client, stamp.commitment.size);
         let key = (client, stamp.commitment);
         match self.stamps.get_mut(&key) {
             Some(entry) => entry.durable |= durable,
             None => {
-                self.promises.insert(stamp.number, who, size, stamp.time);
+                self.promises.insert(stamp.number, party, size, stamp.time);
                 self.numbers.insert(stamp.number, key);
                 self.stamps.insert(key, Entry { stamp, durable, filled: false });
                 let share = self.shares.entry(client).or_default();
@@ -334,7 +334,7 @@ impl Book {
     }
 
     /// Removes a stamp that could not be written; its key may commit again.
-    fn take_back(&mut self, stamp: &Stamp) {
+    fn withdraw(&mut self, stamp: &Stamp) {
         let key = (stamp.client, stamp.commitment);
         let is_it = |e: &Entry| !e.durable && e.stamp.number == stamp.number;
         if self.stamps.get(&key).is_some_and(is_it) {
@@ -342,9 +342,9 @@ impl Book {
         }
     }
 
-    fn take_out(&mut self, numbers: &[u64], keys: &[NodeId]) -> Vec<Stamp> {
+    fn remove_struck(&mut self, numbers: &[u64], keys: &[NodeId]) -> Vec<Stamp> {
         self.struck.add(numbers, keys);
-        let is_out = |entry: &&Entry| self.struck.has(&entry.stamp);
+        let is_out = |entry: &&Entry| self.struck.contains(&entry.stamp);
         let out: Vec<u64> = match keys.is_empty() {
             true => numbers.to_vec(),
             false => self.stamps.values().filter(is_out).map(|e| e.stamp.number).collect(),
@@ -426,10 +426,10 @@ mod tests {
         NodeId::from_bytes([n; 32])
     }
 
-    async fn commit(ledger: &Ledger, n: u8, who: PeerKey, size: u64) -> Result<Stamp, Refusal> {
+    async fn commit(ledger: &Ledger, n: u8, party: PeerKey, size: u64) -> Result<Stamp, Refusal> {
         let commitment = Commitment { size, hash: [n; 32] };
         let intent = Intent { label: "x".parse().unwrap(), commitment };
-        let stamp = ledger.commit((key(n), who), vec![intent]).await.remove(0)?;
+        let stamp = ledger.commit((key(n), party), vec![intent]).await.remove(0)?;
         Ok(Signed::<Stamp>::open(&stamp, &thalweg_net::Ed25519).unwrap().into_value())
     }
 
@@ -446,13 +446,13 @@ mod tests {
         }
         // A submission whose data has arrived keeps its room.
         let stays = commit(&ledger, 15, at(3), 1_000_000).await.unwrap();
-        ledger.filled(stays.number);
+        ledger.record_filled(stays.number);
         for n in 16..40 {
             _ = commit(&ledger, n, at(4), 1_000_000).await;
         }
-        let book = ledger.lock();
-        assert_eq!(book.filled.bytes, 1_000_000);
-        assert!(book.filled.bytes + book.promises.bytes() <= 10_000_000);
+        let state = ledger.lock();
+        assert_eq!(state.filled.bytes, 1_000_000);
+        assert!(state.filled.bytes + state.promises.bytes() <= 10_000_000);
     }
 
     #[tokio::test]
@@ -478,7 +478,7 @@ mod tests {
         let ledger = scene.open();
         for n in 0..10 {
             let stamp = commit(&ledger, n, at(1), 1_000_000).await.unwrap();
-            ledger.filled(stamp.number);
+            ledger.record_filled(stamp.number);
         }
         assert_eq!(commit(&ledger, 10, at(2), 1).await, Err(Refusal::Full));
         let struck = ledger.strike(&[3], &[key(7)]).await.unwrap();

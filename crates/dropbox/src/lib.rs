@@ -9,11 +9,10 @@
 //!
 //! ```text
 //! client ── commit ──► destination: ledger ─ journal           (step 1; one sync for many)
-//!    └───── push ────► node: spool ─ journal ── outbox ──► destination: arrivals   (step 2)
+//!    └───── push ────► node: spool ─ journal ── outbox ──► destination: receipts   (step 2)
 //!                        └────── gather ────────────────► destination: collect     (step 3)
 //! ```
 
-mod arrivals;
 mod client;
 mod clock;
 pub mod collect;
@@ -21,36 +20,37 @@ mod envelope;
 mod files;
 mod journal;
 mod ledger;
-mod limits;
-mod line;
-mod one_box;
+mod node_channel;
+mod node_timeout;
 mod outbox;
 mod promises;
+mod rate_limit;
+mod receipts;
 mod report;
 mod serve;
+mod served_box;
 mod settings;
 mod spool;
 mod strike;
+mod submitters;
 mod view;
-mod waiting;
-mod who;
 
-pub use arrivals::{Arrival, Bringer};
 pub use client::{
-    ClientError, Offer, PushError, Target, begin_evidence, beside, load_evidence, nearest,
-    new_draw, new_nonce, open_data, push, save_evidence_in_turn,
+    ClientError, NodeOffer, PushError, Target, begin_evidence, find_nodes, load_evidence, new_draw,
+    new_nonce, open_data, path_beside, push, save_evidence_in_turn,
 };
 pub use envelope::{BoxKey, Envelope, EnvelopeError, commit, new_keys, open};
 pub use files::BoxFiles;
 pub use ledger::Rules;
-pub use line::{Line, LineError, Port};
+pub use node_channel::{NodeAddress, NodeChannel, NodeChannelError};
+pub use receipts::{DeliveringNode, VerifiedReceipt};
 pub use settings::Settings;
 pub use spool::SpoolCounts;
 pub use strike::strike;
 pub use view::{Collected, View};
 
 use futures_util::future::join_all;
-use one_box::{Host, OneBox};
+use served_box::{ServedBox, ServingNode};
 use std::{collections::BTreeMap, io, path::Path, sync::Arc};
 use thalweg_base::{clock::WallClock, costly::Turns, log::Log, throttle::Throttle};
 use thalweg_mesh::Membership;
@@ -60,17 +60,17 @@ use thiserror::Error;
 
 /// The drop boxes that a node serves; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct DropBoxes(Arc<Shared>);
+pub struct DropBoxes(Arc<ServiceState>);
 
 /// State shared by all parts.
 #[derive(Debug)]
-struct Shared {
+struct ServiceState {
     /// The name and key of this node.
     me: Name,
     key: Arc<PrivateKey>,
     membership: Membership,
     connector: Connector,
-    boxes: BTreeMap<Name, OneBox>,
+    boxes: BTreeMap<Name, ServedBox>,
     /// The settings of the boxes.
     settings: Vec<Settings>,
     counts: report::Counts,
@@ -123,12 +123,12 @@ impl DropBoxes {
         let key = Arc::new(key);
         let failed = |source| DropBoxError { name: me.clone(), source };
         let connector = Connector::new(&key).map_err(failed)?;
-        let host = Host { state, name: &me, key: &key, clock: &clock };
+        let host = ServingNode { state, name: &me, key: &key, clock: &clock };
         let mut boxes = BTreeMap::new();
         for one in settings {
-            boxes.extend(OneBox::open(one, &host)?.map(|one| (one.name.clone(), one)));
+            boxes.extend(ServedBox::open(one, &host)?.map(|one| (one.name.clone(), one)));
         }
-        Ok(Self(Arc::new(Shared {
+        Ok(Self(Arc::new(ServiceState {
             me,
             key,
             membership,
@@ -144,16 +144,16 @@ impl DropBoxes {
 
     /// Brings receipts to the destinations and never returns; drop the future to stop it.
     pub async fn run(self) {
-        let telling = self.0.boxes.values().map(|one| self.0.tell_destination(one));
+        let telling = self.0.boxes.values().map(|one| self.0.deliver_receipts(one));
         join_all(telling).await;
     }
 
     /// The directories with the data of boxes, each with the destination that may read it through `thalweg_files`.
     pub fn offers(&self) -> Vec<(std::path::PathBuf, Name)> {
-        let offer = |one: &OneBox| {
-            let to = match &one.part {
-                one_box::Part::Destination(_) => self.0.me.clone(),
-                one_box::Part::Node(destination) => destination.clone(),
+        let offer = |one: &ServedBox| {
+            let to = match &one.role {
+                served_box::BoxRole::Destination(_) => self.0.me.clone(),
+                served_box::BoxRole::Node(destination) => destination.clone(),
             };
             one.spool.as_ref().map(|spool| (spool.files.data().to_owned(), to))
         };

@@ -1,10 +1,10 @@
 //! Brings receipts to the destination until it has them.
 
 use super::{
-    Shared,
-    arrivals::Bringer,
-    line::{Line, Port},
-    one_box::{OneBox, Part},
+    ServiceState,
+    node_channel::{NodeAddress, NodeChannel},
+    receipts::DeliveringNode,
+    served_box::{BoxRole, ServedBox},
     spool::Spool,
 };
 use std::time::Duration;
@@ -27,19 +27,19 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_
 /// The time for one request and its answer: two round trips and a sync of the slowest disk.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-impl Shared {
+impl ServiceState {
     /// Brings the receipts of a box to its destination, and never returns.
-    pub(super) async fn tell_destination(&self, one: &OneBox) {
+    pub(super) async fn deliver_receipts(&self, one: &ServedBox) {
         let Some(spool) = &one.spool else { return };
         let mut pause = PAUSE.0;
         loop {
-            let untold = spool.untold(MOST_DELIVERIES, BYTES);
+            let untold = spool.undelivered_receipts(MOST_DELIVERIES, BYTES);
             if untold.is_empty() {
                 pause = PAUSE.0;
                 spool.news.notified().await;
                 continue;
             }
-            match self.bring(one, spool, untold).await {
+            match self.send_receipts(one, spool, untold).await {
                 Ok(()) => pause = PAUSE.0,
                 Err(why) => {
                     let event = Event::new("receipts_not_told").with("box", &one.name);
@@ -51,22 +51,22 @@ impl Shared {
         }
     }
 
-    async fn bring(
+    async fn send_receipts(
         &self,
-        one: &OneBox,
+        one: &ServedBox,
         spool: &Spool,
         untold: Vec<(StampId, Delivery)>,
     ) -> Result<(), String> {
         let (ids, deliveries): (Vec<_>, Vec<_>) = untold.into_iter().unzip();
-        let answers = match &one.part {
-            Part::Destination(_) => {
-                let me = Bringer { name: self.me.clone(), key: self.key.id() };
-                self.keep(&me, deliveries).await.map_err(|e| e.to_string())?
+        let answers = match &one.role {
+            BoxRole::Destination(_) => {
+                let me = DeliveringNode { name: self.me.clone(), key: self.key.id() };
+                self.store_receipts(&me, deliveries).await.map_err(|e| e.to_string())?
             }
-            Part::Node(destination) => self.ask_destination(destination, deliveries).await?,
+            BoxRole::Node(destination) => self.ask_destination(destination, deliveries).await?,
         };
         if answers.len() != ids.len() {
-            return Err("the destination has answered for other receipts".into());
+            return Err("the destination's answer is for other receipts".into());
         }
         // Receipts that it will never accept are not sent again.
         let (mut told, mut denied) = (Vec::new(), Vec::new());
@@ -77,19 +77,23 @@ impl Shared {
             }
         }
         if !denied.is_empty() {
-            let first = self.denied(one, &denied)?;
+            let first = self.check_denials(one, &denied)?;
             let event = Event::new("receipts_refused").with("box", &one.name);
             self.log.put(event.with("why", first).with_number("count", denied.len() as u64));
-            spool.denied(denied).await.map_err(|e| e.to_string())?;
+            spool.record_denials(denied).await.map_err(|e| e.to_string())?;
         }
         match told.is_empty() {
             true => Ok(()),
-            false => spool.told(told).await.map_err(|e| e.to_string()),
+            false => spool.record_delivered(told).await.map_err(|e| e.to_string()),
         }
     }
 
     /// Checks that all these refusals are the destination's and for these receipts. Returns the first one.
-    fn denied(&self, one: &OneBox, all: &[(StampId, Vec<u8>)]) -> Result<Refusal, String> {
+    fn check_denials(
+        &self,
+        one: &ServedBox,
+        all: &[(StampId, Vec<u8>)],
+    ) -> Result<Refusal, String> {
         let none = || "the destination is not in the roster".to_owned();
         let destination = self.destination_of(one).ok_or_else(none)?;
         let read =
@@ -107,18 +111,21 @@ impl Shared {
     ) -> Result<Vec<Result<(), Vec<u8>>>, String> {
         let roster = self.membership.current();
         let member = roster.as_ref().and_then(|roster| roster.by_name(destination));
-        let port = member.and_then(Port::of);
-        let port = port.ok_or_else(|| format!("no node `{destination}` is in the roster"))?;
+        let port = member.and_then(NodeAddress::of_member);
+        let port = port.ok_or_else(|| format!("node `{destination}` is not in the roster"))?;
         let asked = async {
-            let mut line = Line::open(&self.connector, &port).await?;
+            let mut line = NodeChannel::open(&self.connector, &port).await?;
             let answer = line.ask(&Ask::Deliver(deliveries)).await?;
             line.close().await;
-            Ok::<_, super::LineError>(answer)
+            Ok::<_, super::NodeChannelError>(answer)
         };
-        match timeout(PATIENCE, asked).await.map_err(|_| format!("no answer in {PATIENCE:?}"))? {
+        match timeout(PATIENCE, asked)
+            .await
+            .map_err(|_| format!("no answer within {PATIENCE:?}"))?
+        {
             Ok(Answer::Delivered(answers)) => Ok(answers),
             Ok(Answer::Refused(refusal)) => Err(refusal.to_string()),
-            Ok(_) => Err("the destination has answered something else".into()),
+            Ok(_) => Err("the destination's answer does not match the request".into()),
             Err(e) => Err(e.to_string()),
         }
     }

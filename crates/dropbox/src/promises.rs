@@ -8,7 +8,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
-use thalweg_base::{budget::PeerKey, crowd::Holdings};
+use thalweg_base::{budget::PeerKey, fair_slots::Holdings};
 use thalweg_units::WallTime;
 
 /// How long a promise reserves room: a gigabyte takes an hour at 2.3 Mbit/s.
@@ -29,25 +29,25 @@ pub(super) struct Promises {
 }
 
 impl Promises {
-    /// Adds a promise. `who`: the party that it is charged to; `None` if unknown.
-    pub fn insert(&mut self, number: u64, who: Option<PeerKey>, size: u64, date: WallTime) {
-        let of = if matches!(who, Some(PeerKey::Node(_))) {
+    /// Adds a promise. `party`: the party that it is charged to; `None` if unknown.
+    pub fn insert(&mut self, number: u64, party: Option<PeerKey>, size: u64, date: WallTime) {
+        let of = if matches!(party, Some(PeerKey::Node(_))) {
             &mut self.members
         } else {
             &mut self.strangers
         };
-        of.insert(number, who, size.saturating_add(WEIGHT));
+        of.insert(number, party, size.saturating_add(WEIGHT));
         self.kept.insert(number, (size, date));
         self.bytes += size;
     }
 
     /// Removes a promise: its data has arrived, or it was struck.
     pub fn remove(&mut self, number: u64) {
-        self.let_go(number);
+        self.free(number);
         self.released.remove(&number);
     }
 
-    fn let_go(&mut self, number: u64) {
+    fn free(&mut self, number: u64) {
         if let Some((size, _)) = self.kept.remove(&number) {
             self.bytes -= size;
             if self.strangers.remove(number).is_none() {
@@ -67,30 +67,30 @@ impl Promises {
     }
 
     /// Releases one promise for a submission of this party; `None` if no promise may be released for it.
-    pub fn release(&mut self, who: PeerKey, size: u64, now: WallTime) -> Option<()> {
-        let number = self.gives_way(who, size.saturating_add(WEIGHT), now)?;
-        self.let_go(number);
+    pub fn release(&mut self, party: PeerKey, size: u64, now: WallTime) -> Option<()> {
+        let number = self.find_releasable(party, size.saturating_add(WEIGHT), now)?;
+        self.free(number);
         self.released.insert(number);
         Some(())
     }
 
-    fn gives_way(&self, who: PeerKey, weight: u64, now: WallTime) -> Option<u64> {
+    fn find_releasable(&self, party: PeerKey, weight: u64, now: WallTime) -> Option<u64> {
         // Numbers and dates increase together, so the first promise is the oldest.
         let (first, (_, date)) = self.kept.first_key_value()?;
         if now.as_unix_nanos().saturating_sub(date.as_unix_nanos()) > KEPT.as_nanos() as u64 {
             return Some(*first);
         }
-        let is_member = matches!(who, PeerKey::Node(_));
+        let is_member = matches!(party, PeerKey::Node(_));
         let more_than = |of: &Holdings<Option<PeerKey>>, least: u64| {
             let (most, heaviest) = of.heaviest()?;
             if most > least { of.oldest_of(heaviest) } else { None }
         };
         match is_member {
             true => more_than(&self.strangers, 0).or_else(|| {
-                more_than(&self.members, self.members.weight_of(Some(who)).saturating_add(weight))
+                more_than(&self.members, self.members.weight_of(Some(party)).saturating_add(weight))
             }),
             false => {
-                let own = self.strangers.weight_of(Some(who));
+                let own = self.strangers.weight_of(Some(party));
                 more_than(&self.strangers, own.saturating_add(weight))
             }
         }
@@ -124,8 +124,8 @@ mod tests {
 
     fn of(promises: &[(u64, PeerKey, u64)]) -> Promises {
         let mut all = Promises::default();
-        for (number, who, size) in promises {
-            all.insert(*number, Some(*who), *size, at(*number));
+        for (number, party, size) in promises {
+            all.insert(*number, Some(*party), *size, at(*number));
         }
         all
     }

@@ -1,6 +1,6 @@
 //! Reports on a node's boxes: `GET /metrics`, `thalweg status` and `thalweg drop-box`. No label names a peer.
 
-use super::{DropBoxes, one_box::Part};
+use super::{DropBoxes, served_box::BoxRole};
 use crate::Settings;
 use prometheus_client::{
     collector::Collector,
@@ -22,7 +22,7 @@ pub(super) struct Counts {
 
 /// The present totals of all boxes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Sums {
+struct BoxTotals {
     committed: u64,
     received: u64,
     held: u64,
@@ -38,16 +38,16 @@ impl DropBoxes {
         let counts = &self.0.counts;
         let registry = registry.sub_registry_with_prefix("thalweg_drop_box");
         registry.register("channels", "Channels opened", counts.channels.clone());
-        registry.register("refused", "Questions refused", counts.refused.clone());
-        registry.register_collector(Box::new(Books(self.clone())));
+        registry.register("refused", "Requests refused", counts.refused.clone());
+        registry.register_collector(Box::new(BoxCollector(self.clone())));
     }
 
-    fn sums(&self) -> Sums {
-        let mut sums = Sums::default();
+    fn sums(&self) -> BoxTotals {
+        let mut sums = BoxTotals::default();
         for one in self.0.boxes.values() {
-            if let Part::Destination(books) = &one.part {
-                sums.committed += books.ledger.count();
-                sums.received += books.arrivals.count();
+            if let BoxRole::Destination(records) = &one.role {
+                sums.committed += records.ledger.count();
+                sums.received += records.receipts.count();
             }
             let Some(spool) = &one.spool else { continue };
             let here = spool.counts();
@@ -75,19 +75,19 @@ impl DropBoxes {
 
 /// A collector that reads the totals on each request.
 #[derive(Debug)]
-struct Books(DropBoxes);
+struct BoxCollector(DropBoxes);
 
-impl Collector for Books {
+impl Collector for BoxCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let sums = self.0.sums();
         for (name, help, value) in [
-            ("commitments", "Commitments in this node's books", sums.committed),
-            ("receipts", "Submissions whose data is at a node", sums.received),
-            ("held", "Submissions whose data is here", sums.held),
-            ("held_bytes", "Their bytes, and those that pushes may still bring", sums.held_bytes),
-            ("not_told", "Receipts that their destination does not know yet", sums.not_told),
+            ("commitments", "Commitments recorded by this node", sums.committed),
+            ("receipts", "Submissions whose data a node has received", sums.received),
+            ("held", "Submissions whose data this node holds", sums.held),
+            ("held_bytes", "Bytes of the submissions that this node holds", sums.held_bytes),
+            ("not_told", "Receipts not yet delivered to their destination", sums.not_told),
             ("given_away", "Submissions that their destination has collected", sums.given_away),
-            ("pushes", "Data on its way here", sums.pushes),
+            ("pushes", "Transfers to this node in progress", sums.pushes),
         ] {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;

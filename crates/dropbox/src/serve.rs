@@ -1,9 +1,9 @@
 //! The serving side: answers `submit` channels that arrive at the node's port.
 
 use super::{
-    Shared,
-    arrivals::{Arrival, Bringer},
-    one_box::OneBox,
+    ServiceState,
+    receipts::{DeliveringNode, VerifiedReceipt},
+    served_box::ServedBox,
     spool::{Push, push},
 };
 use futures_util::future::BoxFuture;
@@ -56,18 +56,18 @@ struct Caller {
     member: Option<Member>,
     from: IpAddr,
     /// The party to which memory, turns and room are charged.
-    who: PeerKey,
+    party: PeerKey,
 }
 
 /// Data that the client may send.
-struct Wanted {
+struct AcceptedPush {
     drop_box: Name,
     push: Push,
 }
 
 impl SubmitService for super::DropBoxes {
     fn admits(&self, key: &NodeId) -> bool {
-        self.0.boxes.values().any(|one| one.who.admits(key))
+        self.0.boxes.values().any(|one| one.submitters.admits(key))
     }
 
     fn report(&self) -> serde_json::Value {
@@ -99,15 +99,15 @@ impl SubmitService for super::DropBoxes {
             tokio::select! {
                 biased;
                 () = revoked => {}
-                ended = shared.listen(channel, peer.as_ref(), from) => shared.tell(from, ended),
+                ended = shared.serve_channel(channel, peer.as_ref(), from) => shared.log_end(from, ended),
             }
         })
     }
 }
 
-impl Shared {
+impl ServiceState {
     /// Answers the questions of a channel until the client closes it.
-    async fn listen(
+    async fn serve_channel(
         &self,
         mut channel: Channel<TcpStream>,
         peer: Option<&MeshPeer>,
@@ -115,18 +115,18 @@ impl Shared {
     ) -> io::Result<()> {
         self.counts.channels.inc();
         let member = peer.map(|peer| peer.member().clone());
-        let who = match &member {
+        let party = match &member {
             Some(member) => PeerKey::Node(member.principal()),
             None => PeerKey::Address(source_of(from.ip())),
         };
         let mut is_known = member.is_some();
-        let caller = Caller { key: channel.peer(), member, from: from.ip(), who };
+        let caller = Caller { key: channel.peer(), member, from: from.ip(), party };
         loop {
             let (most, time) = if is_known { (MAX_ASK, IDLE) } else { (FIRST, FIRST_TIME) };
-            let asked = message::read_charged::<Ask>(&mut channel, most, who);
+            let asked = message::read_charged::<Ask>(&mut channel, most, party);
             match within(time, "question", asked).await? {
                 Some((ask, _charge)) => {
-                    let turn = self.asks.turn(who).await;
+                    let turn = self.asks.turn(party).await;
                     is_known |= self.answer(&mut channel, &caller, ask, turn).await?;
                     // One poll would answer many questions that are buffered.
                     yield_now().await;
@@ -148,13 +148,15 @@ impl Shared {
         IO: AsyncRead + AsyncWrite + Unpin,
     {
         let said = match ask {
-            Ask::Push { stamp, nonce, bytes } => match self.wanted(caller, &stamp, nonce, bytes) {
-                Ok(wanted) => {
-                    drop(turn);
-                    return self.take(channel, wanted).await.map(|()| true);
+            Ask::Push { stamp, nonce, bytes } => {
+                match self.check_push(caller, &stamp, nonce, bytes) {
+                    Ok(wanted) => {
+                        drop(turn);
+                        return self.receive_push(channel, wanted).await.map(|()| true);
+                    }
+                    Err(refusal) => Err(refusal),
                 }
-                Err(refusal) => Err(refusal),
-            },
+            }
             Ask::Sheet(name) => self.sheet(caller, &name),
             Ask::Commit(name, intents) => self.commit(caller, &name, intents).await,
             Ask::Load(name) => self.load(caller, &name),
@@ -172,15 +174,15 @@ impl Shared {
         Ok(!matches!(said, Answer::Refused(_)))
     }
 
-    pub(super) fn one(&self, name: &Name) -> Result<&OneBox, Refusal> {
+    pub(super) fn find_box(&self, name: &Name) -> Result<&ServedBox, Refusal> {
         self.boxes.get(name).ok_or_else(|| Refusal::NoBox(name.clone()))
     }
 
     /// Returns the box if this caller may submit to it. A stranger without access gets the answer for a box that does
     /// not exist; a member is told that it is not admitted.
-    fn open_to(&self, caller: &Caller, name: &Name) -> Result<&OneBox, Refusal> {
-        let one = self.one(name)?;
-        match one.who.may(&caller.key, caller.member.is_some()) {
+    fn accessible_box(&self, caller: &Caller, name: &Name) -> Result<&ServedBox, Refusal> {
+        let one = self.find_box(name)?;
+        match one.submitters.allows(&caller.key, caller.member.is_some()) {
             true => Ok(one),
             false if caller.member.is_none() => Err(Refusal::NoBox(name.clone())),
             false => Err(Refusal::NotAdmitted),
@@ -188,9 +190,9 @@ impl Shared {
     }
 
     fn sheet(&self, caller: &Caller, name: &Name) -> Result<Answer, Refusal> {
-        let books = self.open_to(caller, name)?.books()?;
+        let records = self.accessible_box(caller, name)?.records()?;
         let roster = self.membership.current();
-        let sheet = Signed::sign(books.sheet(roster.as_deref()), &*self.key);
+        let sheet = Signed::sign(records.sheet(roster.as_deref()), &*self.key);
         Ok(Answer::Sheet(sheet.encode()))
     }
 
@@ -200,15 +202,18 @@ impl Shared {
         name: &Name,
         intents: Vec<Intent>,
     ) -> Result<Answer, Refusal> {
-        let one = self.open_to(caller, name)?;
-        let books = one.books()?;
+        let one = self.accessible_box(caller, name)?;
+        let records = one.records()?;
         if intents.len() > MOST_INTENTS {
-            let why = format!("{} commitments at once; {MOST_INTENTS} can be", intents.len());
+            let why = format!(
+                "{} commitments at once; at most {MOST_INTENTS} are allowed",
+                intents.len()
+            );
             return Err(Refusal::Forged(why));
         }
-        one.pace.take(caller.from, intents.len())?;
+        one.rate_limit.take(caller.from, intents.len())?;
         let commitments: Vec<_> = intents.iter().map(|intent| intent.commitment).collect();
-        let stamps = books.ledger.commit((caller.key, caller.who), intents).await;
+        let stamps = records.ledger.commit((caller.key, caller.party), intents).await;
         let denied = |(stamp, commitment): (Result<Vec<u8>, Refusal>, _)| {
             stamp.map_err(|why| self.denial(Denial::of_commitment(commitment, why)))
         };
@@ -220,44 +225,46 @@ impl Shared {
     }
 
     fn load(&self, caller: &Caller, name: &Name) -> Result<Answer, Refusal> {
-        Ok(Answer::Load(self.open_to(caller, name)?.spool()?.load()))
+        Ok(Answer::Load(self.accessible_box(caller, name)?.spool()?.load()))
     }
 
     /// Checks whether the client may send the data of this stamp.
-    fn wanted(
+    fn check_push(
         &self,
         caller: &Caller,
         stamp: &[u8],
         nonce: Nonce,
         bytes: u64,
-    ) -> Result<Wanted, Refusal> {
+    ) -> Result<AcceptedPush, Refusal> {
         let stamp: Signed<Stamp> =
             Signed::open(stamp, &Ed25519).map_err(|e| Refusal::Forged(e.to_string()))?;
-        let one = self.open_to(caller, &stamp.value().drop_box)?;
+        let one = self.accessible_box(caller, &stamp.value().drop_box)?;
         one.spool()?;
-        if one.books().is_ok_and(|books| books.ledger.is_struck(stamp.value())) {
+        if one.records().is_ok_and(|records| records.ledger.is_struck(stamp.value())) {
             return Err(Refusal::NotAdmitted);
         }
         one.check(&stamp, self.destination_of(one), &caller.key, bytes)?;
-        one.pace.take(caller.from, 1)?;
-        Ok(Wanted { drop_box: one.name.clone(), push: Push { stamp, nonce } })
+        one.rate_limit.take(caller.from, 1)?;
+        Ok(AcceptedPush { drop_box: one.name.clone(), push: Push { stamp, nonce } })
     }
 
     /// The key of the destination's node.
-    pub(super) fn destination_of(&self, one: &OneBox) -> Option<NodeId> {
-        match &one.part {
-            super::one_box::Part::Destination(_) => Some(self.key.id()),
-            super::one_box::Part::Node(name) => {
+    pub(super) fn destination_of(&self, one: &ServedBox) -> Option<NodeId> {
+        match &one.role {
+            super::served_box::BoxRole::Destination(_) => Some(self.key.id()),
+            super::served_box::BoxRole::Node(name) => {
                 self.membership.current().as_ref()?.by_name(name)?.node
             }
         }
     }
 
-    async fn take<IO>(&self, channel: &mut IO, wanted: Wanted) -> io::Result<()>
+    async fn receive_push<IO>(&self, channel: &mut IO, wanted: AcceptedPush) -> io::Result<()>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
-        let Ok(spool) = self.one(&wanted.drop_box).and_then(OneBox::spool) else { return Ok(()) };
+        let Ok(spool) = self.find_box(&wanted.drop_box).and_then(ServedBox::spool) else {
+            return Ok(());
+        };
         push(spool, channel, wanted.push).await
     }
 
@@ -265,30 +272,30 @@ impl Shared {
     async fn deliver(&self, caller: &Caller, deliveries: Vec<Delivery>) -> Result<Answer, Refusal> {
         let member = caller.member.as_ref().filter(|member| member.node == Some(caller.key));
         let member = member.ok_or(Refusal::NotAdmitted)?;
-        let bringer = Bringer { name: member.name.clone(), key: caller.key };
+        let sender = DeliveringNode { name: member.name.clone(), key: caller.key };
         if deliveries.len() > MOST_DELIVERIES {
             return Err(Refusal::Forged("too many receipts at once".into()));
         }
-        let answers = self.keep(&bringer, deliveries).await?;
+        let answers = self.store_receipts(&sender, deliveries).await?;
         Ok(Answer::Delivered(answers))
     }
 
     /// Stores receipts. For receipts that will never be accepted it returns signed refusals. Signatures are checked off
     /// the async runtime, because 500 of them take tens of milliseconds.
-    pub(super) async fn keep(
+    pub(super) async fn store_receipts(
         &self,
-        bringer: &Bringer,
+        sender: &DeliveringNode,
         deliveries: Vec<Delivery>,
     ) -> Result<Vec<Result<(), Vec<u8>>>, Refusal> {
         let id = |delivery: &Delivery| StampId::of_bytes(&delivery.stamp);
         let ids: Vec<StampId> = deliveries.iter().map(id).collect();
-        let reading = move || deliveries.iter().map(Arrival::read).collect::<Vec<_>>();
-        let read = costly::run(PeerKey::Node(bringer.key), reading).await;
+        let reading = move || deliveries.iter().map(VerifiedReceipt::read).collect::<Vec<_>>();
+        let read = costly::run(PeerKey::Node(sender.key), reading).await;
         let read = read.map_err(|e| Refusal::Unable(format!("check the receipts: {e}")))?;
         let mut answers = Vec::with_capacity(read.len());
         // Consecutive receipts of one box are kept together.
         for same in read.chunk_by(|a, b| box_of(a) == box_of(b)) {
-            answers.extend(self.keep_in_box(bringer, same).await?);
+            answers.extend(self.store_in_box(sender, same).await?);
         }
         let denied = |(kept, id): (Result<(), Refusal>, _)| {
             kept.map_err(|why| self.denial(Denial::of_stamp(id, why)))
@@ -296,32 +303,34 @@ impl Shared {
         Ok(answers.into_iter().zip(ids).map(denied).collect())
     }
 
-    async fn keep_in_box(
+    async fn store_in_box(
         &self,
-        bringer: &Bringer,
-        arrivals: &[Result<Arrival, Refusal>],
+        sender: &DeliveringNode,
+        arrivals: &[Result<VerifiedReceipt, Refusal>],
     ) -> Result<Vec<Result<(), Refusal>>, Refusal> {
         let never = |refusal: Refusal| Ok(vec![Err(refusal); arrivals.len()]);
         let Some(name) = arrivals.first().and_then(box_of) else {
             return Ok(arrivals.iter().map(|read| read.clone().map(drop)).collect());
         };
-        match self.one(name).and_then(OneBox::books) {
-            Ok(books) if books.nodes.contains(&bringer.name) => books.keep(bringer, arrivals).await,
-            Ok(_) => never(Refusal::Forged(format!("`{}` is no node of this box", bringer.name))),
+        match self.find_box(name).and_then(ServedBox::records) {
+            Ok(records) if records.nodes.contains(&sender.name) => {
+                records.store(sender, arrivals).await
+            }
+            Ok(_) => never(Refusal::Forged(format!("`{}` is not a node of this box", sender.name))),
             Err(refusal) => never(refusal),
         }
     }
 
     /// Strikes submissions and deletes their data on this node. The command that requests it tells the other nodes.
     async fn strike(&self, request: StrikeRequest) -> Result<StrikeReply, Refusal> {
-        let one = self.one(&request.drop_box)?;
-        let struck = one.books()?.ledger.strike(&request.numbers, &request.keys).await;
+        let one = self.find_box(&request.drop_box)?;
+        let struck = one.records()?.ledger.strike(&request.numbers, &request.keys).await;
         let struck = struck.map_err(|e| Refusal::Unable(format!("record the strike: {e}")))?;
         let bytes = struck.iter().map(|stamp| stamp.commitment.size).sum();
         let reply = StrikeReply { submissions: struck.len() as u64, bytes };
         if let Some(spool) = &one.spool {
             let id = |stamp: Stamp| StampId::of(&Signed::sign(stamp, &*self.key));
-            spool.forget(struck.into_iter().map(id).collect()).await?;
+            spool.delete(struck.into_iter().map(id).collect()).await?;
         }
         Ok(reply)
     }
@@ -333,19 +342,19 @@ impl Shared {
         name: &Name,
         ids: Vec<StampId>,
     ) -> Result<Answer, Refusal> {
-        let one = self.one(name)?;
-        let destination = match &one.part {
-            super::one_box::Part::Destination(_) => &self.me,
-            super::one_box::Part::Node(name) => name,
+        let one = self.find_box(name)?;
+        let destination = match &one.role {
+            super::served_box::BoxRole::Destination(_) => &self.me,
+            super::served_box::BoxRole::Node(name) => name,
         };
         match caller.member.as_ref().is_some_and(|member| member.name == *destination) {
-            true => Ok(Answer::Forgot(one.spool()?.forget(ids).await?)),
+            true => Ok(Answer::Forgot(one.spool()?.delete(ids).await?)),
             false => Err(Refusal::NotAdmitted),
         }
     }
 
     /// Logs the end of a channel, at a limited rate because strangers can cause it.
-    fn tell(&self, from: SocketAddr, ended: io::Result<()>) {
+    fn log_end(&self, from: SocketAddr, ended: io::Result<()>) {
         let Err(e) = ended else { return };
         if let Some(more) = self.ends.pass(std::time::Instant::now()) {
             let event = Event::new("submit_ended").with("client", from).with("why", e);
@@ -355,6 +364,6 @@ impl Shared {
 }
 
 /// The box of a receipt's stamp, if the receipt is valid.
-fn box_of(read: &Result<Arrival, Refusal>) -> Option<&Name> {
+fn box_of(read: &Result<VerifiedReceipt, Refusal>) -> Option<&Name> {
     read.as_ref().ok().map(|arrival| &arrival.stamp.value().drop_box)
 }

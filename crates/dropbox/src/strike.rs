@@ -13,13 +13,13 @@ use thalweg_wire::bistro::Stamp;
 
 /// Struck submissions and keys.
 #[derive(Clone, Debug, Default)]
-pub struct Struck {
+pub struct StruckItems {
     numbers: BTreeSet<u64>,
     keys: BTreeSet<NodeId>,
 }
 
-impl Struck {
-    fn of(records: &[Vec<u8>]) -> Self {
+impl StruckItems {
+    fn from_records(records: &[Vec<u8>]) -> Self {
         let number = |r: &Vec<u8>| Some(u64::from_be_bytes(r.as_slice().try_into().ok()?));
         let key = |r: &Vec<u8>| Some(NodeId::from_bytes(r.as_slice().try_into().ok()?));
         let numbers = records.iter().filter_map(number).collect();
@@ -27,12 +27,12 @@ impl Struck {
     }
 
     /// Whether this submission or its key was struck.
-    pub fn has(&self, stamp: &Stamp) -> bool {
-        self.numbers.contains(&stamp.number) || self.has_key(&stamp.client)
+    pub fn contains(&self, stamp: &Stamp) -> bool {
+        self.numbers.contains(&stamp.number) || self.contains_key(&stamp.client)
     }
 
     /// Whether this key was struck.
-    pub fn has_key(&self, key: &NodeId) -> bool {
+    pub fn contains_key(&self, key: &NodeId) -> bool {
         self.keys.contains(key)
     }
 
@@ -46,14 +46,14 @@ impl Struck {
 ///
 /// # Errors
 /// If the file cannot be read.
-pub(super) fn read(files: &BoxFiles) -> io::Result<Struck> {
-    Ok(Struck::of(&journal::read(&files.struck())?.records))
+pub(super) fn read(files: &BoxFiles) -> io::Result<StruckItems> {
+    Ok(StruckItems::from_records(&journal::read(&files.struck())?.records))
 }
 
 /// Opens the strike journal of a box for the node with this key. Returns it with its content.
-pub(super) fn open(files: &BoxFiles, key: &[u8]) -> io::Result<(Journal, Struck)> {
+pub(super) fn open(files: &BoxFiles, key: &[u8]) -> io::Result<(Journal, StruckItems)> {
     let (journal, found) = Journal::open(&files.struck(), key, None)?;
-    Ok((journal, Struck::of(&found.records)))
+    Ok((journal, StruckItems::from_records(&found.records)))
 }
 
 /// The records of these submission numbers and keys.

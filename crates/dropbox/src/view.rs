@@ -1,10 +1,10 @@
 //! The operator's view of a box, read from its directory whether the daemon runs or not.
 
 use super::{
-    arrivals::{self, Arrival},
     files::BoxFiles,
     journal::{self, Journal},
     ledger,
+    receipts::{self, VerifiedReceipt},
     spool::{self, SpoolCounts},
     strike,
 };
@@ -22,7 +22,7 @@ pub struct View {
     /// The stamps in order of their numbers, without struck ones.
     pub stamps: Vec<Stamp>,
     /// The receipts of each submission by the stamp's number, in order of arrival.
-    pub arrivals: BTreeMap<u64, Vec<Arrival>>,
+    pub arrivals: BTreeMap<u64, Vec<VerifiedReceipt>>,
     /// The numbers of the collected submissions.
     pub collected: BTreeSet<u64>,
     /// How many of the first nodes in `arrivals` have deleted their copies of each submission.
@@ -38,10 +38,10 @@ impl View {
     /// Returns a system error, or `InvalidData` if a record is damaged.
     pub fn read(files: &BoxFiles) -> io::Result<Self> {
         let stamps = ledger::stamps(files)?;
-        let mut arrivals: BTreeMap<u64, Vec<Arrival>> = BTreeMap::new();
+        let mut arrivals: BTreeMap<u64, Vec<VerifiedReceipt>> = BTreeMap::new();
         let struck = strike::read(files)?;
-        let wanted = |arrival: &Arrival| !struck.has(arrival.stamp.value());
-        for arrival in arrivals::arrivals(files)?.into_iter().filter(wanted) {
+        let wanted = |arrival: &VerifiedReceipt| !struck.contains(arrival.stamp.value());
+        for arrival in receipts::read_all(files)?.into_iter().filter(wanted) {
             arrivals.entry(arrival.stamp.value().number).or_default().push(arrival);
         }
         let book = journal::read(&files.collected())?.records;
@@ -59,7 +59,7 @@ impl View {
 
     /// Copies of collected submissions that nodes may still have. This includes data that reached a second node, and
     /// receipts that arrived after the other nodes had deleted their copies.
-    pub fn copies(&self) -> impl Iterator<Item = (u64, &Arrival)> {
+    pub fn copies(&self) -> impl Iterator<Item = (u64, &VerifiedReceipt)> {
         let left = |number: &u64| {
             let all = self.arrivals.get(number).map_or(&[][..], Vec::as_slice);
             all.get(self.cleared.get(number).copied().unwrap_or(0)..).unwrap_or(&[])
@@ -68,7 +68,7 @@ impl View {
     }
 
     /// The receipts of submissions that are at nodes and not yet collected.
-    pub fn due(&self) -> impl Iterator<Item = &[Arrival]> {
+    pub fn due(&self) -> impl Iterator<Item = &[VerifiedReceipt]> {
         let due = self.arrivals.iter().filter(|(number, _)| !self.collected.contains(number));
         due.map(|(_, arrivals)| arrivals.as_slice())
     }
@@ -123,15 +123,15 @@ mod tests {
     use thalweg_units::WallTime;
     use thalweg_wire::{
         Signed, Signer as _,
-        bistro::{Commitment, Committing, Delivery, Nonce, Receipt, StampId},
+        bistro::{Commitment, CommitmentHasher, Delivery, Nonce, Receipt, StampId},
     };
 
     /// The receipt of node `n1`, `n2`, … for the submission with this number.
-    fn arrival(number: u64, node: u8) -> Arrival {
+    fn arrival(number: u64, node: u8) -> VerifiedReceipt {
         let nonce = Nonce::from_bytes([0; 32]);
         let key = PrivateKey::from_seed(&[node; 32]);
         let time = WallTime::from_unix_nanos(1);
-        let commitment: Commitment = Committing::new(&nonce, &key.id()).finish();
+        let commitment: Commitment = CommitmentHasher::new(&nonce, &key.id()).finish();
         let stamp = Stamp {
             drop_box: "taxes".parse().unwrap(),
             number,
@@ -146,7 +146,7 @@ mod tests {
         let receipt = Signed::sign(Receipt { stamp: StampId::of(&stamp), node, time }, &key);
         let (stamp, receipt) = (stamp.encode(), receipt.encode());
         let path = format!("/data/{number}").into_bytes();
-        Arrival::read(&Delivery { stamp, receipt, nonce, path }).unwrap()
+        VerifiedReceipt::read(&Delivery { stamp, receipt, nonce, path }).unwrap()
     }
 
     fn view(arrivals: &[(u64, &[u8])]) -> View {
@@ -167,7 +167,7 @@ mod tests {
         let mut view = view(&[(1, &[1, 2]), (2, &[2]), (3, &[1])]);
         view.collected = [1, 2].into();
         let copies = |view: &View| {
-            let node = |a: &Arrival| a.receipt.value().node.to_string();
+            let node = |a: &VerifiedReceipt| a.receipt.value().node.to_string();
             view.copies().map(|(number, a)| format!("{number} {}", node(a))).collect::<Vec<_>>()
         };
         assert_eq!(copies(&view), ["1 n1", "1 n2", "2 n2"]);
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn missing_data_is_requested_from_the_next_node() {
-        use crate::collect::{Settled, next_sources, retold, sources};
+        use crate::collect::{SubmissionResult, next_sources, replace_results, sources};
         let view = view(&[(1, &[1, 2, 3]), (2, &[1]), (3, &[2, 1])]);
         let asked = |sources: Vec<crate::collect::Source>| {
             let numbers = |s: &crate::collect::Source| {
@@ -202,17 +202,20 @@ mod tests {
             sources.iter().map(|s| (s.node.to_string(), numbers(s))).collect::<Vec<_>>()
         };
         assert_eq!(asked(sources(&view)), [("n1".into(), vec![1, 2]), ("n2".into(), vec![3])]);
-        let failed = |number, why: &str| Settled { number, outcome: Err(why.into()) };
+        let failed = |number, why: &str| SubmissionResult { number, outcome: Err(why.into()) };
         let mut settled = vec![
             failed(1, "away"),
             failed(2, "away"),
-            Settled { number: 3, outcome: Ok("c".into()) },
+            SubmissionResult { number: 3, outcome: Ok("c".into()) },
         ];
         assert_eq!(asked(next_sources(&view, &settled, 1)), [("n2".into(), vec![1])]);
-        retold(&mut settled, vec![failed(1, "damaged")]);
+        replace_results(&mut settled, vec![failed(1, "damaged")]);
         assert_eq!(settled[0].outcome.as_ref().unwrap_err(), "away; damaged");
         assert_eq!(asked(next_sources(&view, &settled, 2)), [("n3".into(), vec![1])]);
-        retold(&mut settled, vec![Settled { number: 1, outcome: Ok("a".into()) }]);
+        replace_results(
+            &mut settled,
+            vec![SubmissionResult { number: 1, outcome: Ok("a".into()) }],
+        );
         assert!(settled[0].outcome.is_ok() && next_sources(&view, &settled, 3).is_empty());
         assert_eq!(settled[1].outcome.as_ref().unwrap_err(), "away", "nobody else has it");
     }

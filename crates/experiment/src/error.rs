@@ -7,7 +7,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum ExperimentError {
     /// There is no such plan.
-    #[error("there is no experiment `{name}`; `thalweg-bench experiment list` shows: {}", .known.join(", "))]
+    #[error("there is no experiment `{name}`; available (see `thalweg-bench experiment list`): {}", .known.join(", "))]
     Unknown {
         /// The requested name.
         name: String,
@@ -15,7 +15,7 @@ pub enum ExperimentError {
         known: Vec<String>,
     },
     /// The plan's text is invalid.
-    #[error("the plan {plan} cannot be used: {why}")]
+    #[error("the plan {plan} is invalid: {why}")]
     Plan {
         /// The plan's name or file.
         plan: String,
@@ -41,7 +41,7 @@ pub enum ExperimentError {
         source: io::Error,
     },
     /// The emulated network failed.
-    #[error("the lab: {0}")]
+    #[error("the lab failed: {0}")]
     Lab(String),
     /// A service of the plan did not start, or ended.
     #[error("service {service}: {why}")]
@@ -52,12 +52,12 @@ pub enum ExperimentError {
         why: String,
     },
     /// The user or the system asked to stop.
-    #[error("interrupted; finished rounds are kept, the same command goes on from them")]
+    #[error("interrupted; finished rounds are kept; run the same command again to continue")]
     Interrupted,
     /// A result may be committed only from the sources that produced it.
     #[error(
         "a committed result must come from committed sources, not from `{commit}`: commit or stash \
-         what makes the tree dirty, and run the program in the checkout's own target directory \
+         the changes in the tree, and run the program from the checkout's own target directory \
          on a plan of that checkout"
     )]
     Uncommitted {

@@ -5,7 +5,7 @@ use crate::{
     plan::{Aggregate, Better, Check, Choice, Chosen, Plan, Selector},
     record::{ArmRecord, RoundRecord},
     summary,
-    template::{Face, Values},
+    template::{TextForm, Values},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -162,7 +162,7 @@ fn named(plan: &Plan, chosen: &Chosen, metric: &str, round: &RoundRecord) -> Opt
     for (name, text) in &by.labels {
         values.set(name, text);
     }
-    let pattern = values.render(chosen.named.as_deref()?, Face::Real).ok()?;
+    let pattern = values.render(chosen.named.as_deref()?, TextForm::Real).ok()?;
     choose(plan, Choice::Best, &[pattern], metric, round)
 }
 

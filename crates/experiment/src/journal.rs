@@ -29,7 +29,7 @@ pub struct Identity {
 }
 
 /// The check of a line; before the first line it is zero.
-type Check = [u8; 8];
+type LineCheck = [u8; 8];
 
 /// One line of the file.
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ enum Line {
 
 /// How a journal was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Opened {
+pub enum JournalOpening {
     /// There was no journal, or a finished one.
     New,
     /// An unfinished run with this many rounds is resumed.
@@ -59,7 +59,7 @@ pub enum Opened {
 pub struct Journal {
     path: PathBuf,
     file: File,
-    check: Check,
+    check: LineCheck,
     rounds: Vec<RoundRecord>,
 }
 
@@ -69,22 +69,28 @@ impl Journal {
     ///
     /// # Errors
     /// If the file cannot be read or written.
-    pub fn open(path: &Path, identity: &Identity, fresh: bool) -> Result<(Self, Opened)> {
+    pub fn open(path: &Path, identity: &Identity, fresh: bool) -> Result<(Self, JournalOpening)> {
         let found = read(path)?;
         let opened = match &found {
-            Found::Nothing => Opened::New,
-            Found::Invalid => Opened::PutAside("the old file is not what this version wrote"),
-            Found::Run(old) if old.finished => Opened::New,
-            Found::Run(_) if fresh => Opened::PutAside("a fresh run was asked for"),
-            Found::Run(old) => match (difference(&old.identity, identity), old.sound) {
-                (Some(why), _) => Opened::PutAside(why),
-                (None, true) => Opened::Resumed(old.rounds.len()),
-                (None, false) => Opened::Cut(old.rounds.len()),
+            JournalContents::Nothing => JournalOpening::New,
+            JournalContents::Invalid => {
+                JournalOpening::PutAside("this version cannot read the old file")
+            }
+            JournalContents::Run(old) if old.finished => JournalOpening::New,
+            JournalContents::Run(_) if fresh => {
+                JournalOpening::PutAside("a fresh run was requested")
+            }
+            JournalContents::Run(old) => match (difference(&old.identity, identity), old.sound) {
+                (Some(why), _) => JournalOpening::PutAside(why),
+                (None, true) => JournalOpening::Resumed(old.rounds.len()),
+                (None, false) => JournalOpening::Cut(old.rounds.len()),
             },
         };
         let journal = match (found, &opened) {
-            (Found::Run(old), Opened::Resumed(_) | Opened::Cut(_)) => Self::append_to(path, old)?,
-            (found, _) => Self::begin(path, identity, !matches!(found, Found::Nothing))?,
+            (JournalContents::Run(old), JournalOpening::Resumed(_) | JournalOpening::Cut(_)) => {
+                Self::append_to(path, old)?
+            }
+            (found, _) => Self::begin(path, identity, !matches!(found, JournalContents::Nothing))?,
         };
         Ok((journal, opened))
     }
@@ -100,14 +106,14 @@ impl Journal {
     fn begin(path: &Path, identity: &Identity, exists: bool) -> Result<Self> {
         if exists {
             let aside = path.with_extension("jsonl.old");
-            fs::rename(path, aside).map_err(ExperimentError::file("put aside", path))?;
+            fs::rename(path, aside).map_err(ExperimentError::file("rename", path))?;
         }
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(ExperimentError::file("create", parent))?;
         }
         let file = OpenOptions::new().create_new(true).append(true).open(path);
         let file = file.map_err(ExperimentError::file("create", path))?;
-        let check = Check::default();
+        let check = LineCheck::default();
         let mut journal = Self { path: path.to_owned(), file, check, rounds: vec![] };
         journal.write(&Line::Begun(identity.clone()))?;
         Ok(journal)
@@ -138,7 +144,7 @@ impl Journal {
 
     fn write(&mut self, line: &Line) -> Result<()> {
         let json = serde_json::to_string(line)
-            .map_err(|e| ExperimentError::Other(format!("a round cannot be recorded: {e}")))?;
+            .map_err(|e| ExperimentError::Other(format!("cannot record a round: {e}")))?;
         self.check = chain(self.check, &json);
         let text = format!("{} {json}\n", digits(self.check));
         let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data());
@@ -152,26 +158,26 @@ fn difference(old: &Identity, new: &Identity) -> Option<&'static str> {
     } else if old.commit != new.commit {
         Some("the commit changed")
     } else if old.programs != new.programs {
-        Some("the programs were built anew")
+        Some("the programs were rebuilt")
     } else {
         None
     }
 }
 
-fn chain(previous: Check, json: &str) -> Check {
+fn chain(previous: LineCheck, json: &str) -> LineCheck {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&previous).update(json.as_bytes());
-    let mut check = Check::default();
+    let mut check = LineCheck::default();
     check.copy_from_slice(&hasher.finalize().as_bytes()[..8]);
     check
 }
 
-fn digits(check: Check) -> String {
+fn digits(check: LineCheck) -> String {
     format!("{:016x}", u64::from_be_bytes(check))
 }
 
 /// The contents of a journal's path.
-enum Found {
+enum JournalContents {
     /// No file.
     Nothing,
     /// A file whose first line is not a journal's.
@@ -189,14 +195,14 @@ struct OldRun {
     sound: bool,
     /// Bytes up to the end of the last valid line.
     good: u64,
-    check: Check,
+    check: LineCheck,
 }
 
 /// Reads a journal up to the first invalid line.
-fn read(path: &Path) -> Result<Found> {
+fn read(path: &Path) -> Result<JournalContents> {
     match fs::read(path) {
-        Ok(bytes) => Ok(parse(&bytes).map_or(Found::Invalid, Found::Run)),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(Found::Nothing),
+        Ok(bytes) => Ok(parse(&bytes).map_or(JournalContents::Invalid, JournalContents::Run)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(JournalContents::Nothing),
         Err(e) => Err(ExperimentError::file("read", path)(e)),
     }
 }
@@ -204,7 +210,9 @@ fn read(path: &Path) -> Result<Found> {
 fn parse(bytes: &[u8]) -> Option<OldRun> {
     let mut lines = bytes.split_inclusive(|b| *b == b'\n');
     let first = lines.next()?;
-    let (check, Line::Begun(identity)) = good_line(first, Check::default())? else { return None };
+    let (check, Line::Begun(identity)) = good_line(first, LineCheck::default())? else {
+        return None;
+    };
     let (rounds, good) = (vec![], first.len() as u64);
     let mut run = OldRun { identity, rounds, finished: false, sound: true, good, check };
     for line in lines {
@@ -225,7 +233,7 @@ fn parse(bytes: &[u8]) -> Option<OldRun> {
 }
 
 /// Parses a line; `None` if it is incomplete or its check is wrong.
-fn good_line(line: &[u8], previous: Check) -> Option<(Check, Line)> {
+fn good_line(line: &[u8], previous: LineCheck) -> Option<(LineCheck, Line)> {
     let text = std::str::from_utf8(line.strip_suffix(b"\n")?).ok()?;
     let (found, json) = text.split_once(' ')?;
     let check = chain(previous, json);
@@ -252,17 +260,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a/rounds.jsonl");
         let (mut journal, opened) = Journal::open(&path, &identity("c"), false).unwrap();
-        assert_eq!(opened, Opened::New);
+        assert_eq!(opened, JournalOpening::New);
         journal.append(round(1)).unwrap();
         journal.append(round(2)).unwrap();
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, &text[..text.len() - 3]).unwrap();
 
         let (mut journal, opened) = Journal::open(&path, &identity("c"), false).unwrap();
-        assert_eq!(opened, Opened::Cut(1));
+        assert_eq!(opened, JournalOpening::Cut(1));
         journal.append(round(3)).unwrap();
         let (journal, opened) = Journal::open(&path, &identity("c"), false).unwrap();
-        assert_eq!(opened, Opened::Resumed(2));
+        assert_eq!(opened, JournalOpening::Resumed(2));
         assert_eq!(journal.rounds(), [round(1), round(3)]);
     }
 
@@ -273,16 +281,16 @@ mod tests {
         let (mut journal, _) = Journal::open(&path, &identity("c"), false).unwrap();
         journal.append(round(1)).unwrap();
         let (mut journal, opened) = Journal::open(&path, &identity("d"), false).unwrap();
-        assert_eq!(opened, Opened::PutAside("the commit changed"));
+        assert_eq!(opened, JournalOpening::PutAside("the commit changed"));
         assert_eq!(journal.rounds(), []);
         assert!(path.with_extension("jsonl.old").exists());
 
         journal.append(round(1)).unwrap();
         let (mut journal, opened) = Journal::open(&path, &identity("d"), true).unwrap();
-        assert!(matches!(opened, Opened::PutAside(_)) && journal.rounds().is_empty());
+        assert!(matches!(opened, JournalOpening::PutAside(_)) && journal.rounds().is_empty());
         journal.finish().unwrap();
         let (_, opened) = Journal::open(&path, &identity("d"), false).unwrap();
-        assert_eq!(opened, Opened::New);
+        assert_eq!(opened, JournalOpening::New);
     }
 
     #[test]
@@ -301,7 +309,7 @@ mod tests {
         for bad in [altered, lost, moved] {
             fs::write(&path, bad).unwrap();
             let (journal, opened) = Journal::open(&path, &identity("c"), false).unwrap();
-            assert_eq!(opened, Opened::Cut(1));
+            assert_eq!(opened, JournalOpening::Cut(1));
             assert_eq!(journal.rounds(), [round(1)]);
             assert_eq!(fs::read_to_string(&path).unwrap(), lines[..2].concat());
         }
@@ -314,7 +322,7 @@ mod tests {
         for strange in [&b""[..], b"no json\n", b"\xff\xfe", b"{\"finished\":null}\n"] {
             fs::write(&path, strange).unwrap();
             let (_, opened) = Journal::open(&path, &identity("c"), false).unwrap();
-            assert!(matches!(opened, Opened::PutAside(_)), "{opened:?}");
+            assert!(matches!(opened, JournalOpening::PutAside(_)), "{opened:?}");
             assert_eq!(fs::read(path.with_extension("jsonl.old")).unwrap(), strange);
         }
     }

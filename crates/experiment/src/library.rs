@@ -6,7 +6,7 @@ use crate::{
     machine,
     plan::Plan,
     report::Verdict,
-    run::{self, Finished, Request},
+    run::{self, RunRequest, RunResult},
     schedule::Options,
     table,
 };
@@ -80,7 +80,7 @@ pub const BUILT_IN: [(&str, &str); 58] = [
 
 /// A plan and its origin.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct PlanSource {
     /// The plan.
     pub plan: Plan,
     /// The plan's text.
@@ -107,14 +107,14 @@ pub fn directory() -> Option<PathBuf> {
 ///
 /// # Errors
 /// If a plan is invalid; the message names it.
-pub fn all() -> Result<Vec<Found>> {
+pub fn all() -> Result<Vec<PlanSource>> {
     let mut found = Vec::new();
     let directory = directory();
     for file in directory.iter().flat_map(|d| plan_files(d)) {
         found.push(open(&file)?);
     }
     for (name, text) in BUILT_IN {
-        if !found.iter().any(|f: &Found| f.plan.name == name) {
+        if !found.iter().any(|f: &PlanSource| f.plan.name == name) {
             found.push(built_in(name, text)?);
         }
     }
@@ -127,31 +127,31 @@ fn plan_files(directory: &Path) -> Vec<PathBuf> {
     entries.map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "toml")).collect()
 }
 
-fn built_in(name: &str, text: &str) -> Result<Found> {
+fn built_in(name: &str, text: &str) -> Result<PlanSource> {
     let here = env::current_dir().map_err(ExperimentError::file("find", "."))?;
     let directory = directory().unwrap_or(here);
-    Ok(Found { plan: Plan::parse(text, name)?, text: text.to_owned(), directory })
+    Ok(PlanSource { plan: Plan::parse(text, name)?, text: text.to_owned(), directory })
 }
 
 /// Reads the plan in a file.
 ///
 /// # Errors
 /// If it cannot be read or is invalid.
-pub fn open(file: &Path) -> Result<Found> {
+pub fn open(file: &Path) -> Result<PlanSource> {
     let text = fs::read_to_string(file).map_err(ExperimentError::file("read", file))?;
     let plan = Plan::parse(&text, &file.display().to_string())?;
     let directory = match file.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),
     };
-    Ok(Found { plan, text, directory })
+    Ok(PlanSource { plan, text, directory })
 }
 
 /// Finds the plan called `name`. A name that contains a slash or ends in `.toml` is a file.
 ///
 /// # Errors
 /// If there is no such plan, or it is invalid.
-pub fn find(name: &str) -> Result<Found> {
+pub fn find(name: &str) -> Result<PlanSource> {
     if name.contains('/') || name.ends_with(".toml") {
         return open(Path::new(name));
     }
@@ -173,7 +173,7 @@ pub fn find(name: &str) -> Result<Found> {
 ///
 /// # Errors
 /// If it cannot be run. Finished rounds are kept, and the next run resumes from them.
-pub fn run_printed(found: &Found, request: &Request, json: bool) -> Result<Finished> {
+pub fn run_printed(found: &PlanSource, request: &RunRequest, json: bool) -> Result<RunResult> {
     let finished = run::run(&found.plan, &found.text, &found.directory, request)?;
     let text = printed(&found.plan, &finished, json)?;
     say_line(text).map_err(ExperimentError::Unprinted)?;
@@ -193,7 +193,7 @@ pub fn run_embedded(text: &str, quick: bool, json: bool) -> Result<u8> {
     let kept = tempfile::tempdir().map_err(ExperimentError::file("create", env::temp_dir()))?;
     let options = Options { quick, ..Options::default() };
     let results = kept.path().to_owned();
-    let request = Request { options, results, ..Request::default() };
+    let request = RunRequest { options, results, ..RunRequest::default() };
     Ok(run_printed(&found, &request, json)?.verdict.code())
 }
 
@@ -201,16 +201,17 @@ pub fn run_embedded(text: &str, quick: bool, json: bool) -> Result<u8> {
 ///
 /// # Errors
 /// If the report cannot be serialised as JSON, which would be a defect.
-fn printed(plan: &Plan, finished: &Finished, json: bool) -> Result<String> {
+fn printed(plan: &Plan, finished: &RunResult, json: bool) -> Result<String> {
     if json {
         let text = serde_json::to_string_pretty(&finished.report);
-        return text.map_err(|e| ExperimentError::Other(format!("the report: {e}")));
+        return text
+            .map_err(|e| ExperimentError::Other(format!("cannot serialise the report: {e}")));
     }
     Ok(table::markdown(plan, &finished.report).trim_end().to_owned())
 }
 
 /// Prints to standard error why a run is invalid or which checks were not evaluated, and the conclusion.
-fn explain(finished: &Finished) {
+fn explain(finished: &RunResult) {
     for fault in &finished.faults {
         note!("invalid: {fault}");
     }
@@ -224,10 +225,10 @@ fn explain(finished: &Finished) {
 fn conclusion(checks: &[CheckResult], verdict: Verdict) -> &'static str {
     let judged = checks.iter().any(|c| c.pass.is_some());
     match verdict {
-        Verdict::Invalid => "invalid: the numbers do not count",
-        Verdict::Short if judged => "valid, but not every check holds",
-        Verdict::Holds if judged => "valid, and every check that was evaluated holds",
-        _ => "valid, but no check was evaluated: this only shows that it runs",
+        Verdict::Invalid => "invalid: do not use these numbers",
+        Verdict::Short if judged => "valid, but some checks do not hold",
+        Verdict::Holds if judged => "valid, and all evaluated checks hold",
+        _ => "valid, but no check was evaluated: this only shows that the experiment runs",
     }
 }
 
@@ -323,8 +324,10 @@ mod tests {
             paper: None,
         };
         let message = conclusion(&[check(None)], Verdict::Holds);
-        assert!(message.contains("no check was evaluated: this only shows that it runs"));
+        assert!(
+            message.contains("no check was evaluated: this only shows that the experiment runs")
+        );
         let message = conclusion(&[check(None), check(Some(true))], Verdict::Holds);
-        assert!(message.contains("every check that was evaluated holds"));
+        assert!(message.contains("all evaluated checks hold"));
     }
 }

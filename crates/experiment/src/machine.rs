@@ -24,7 +24,7 @@ pub struct Machine {
 
 impl Machine {
     /// Describes this machine.
-    pub fn here() -> Self {
+    pub fn local() -> Self {
         let cpu = field("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".into());
         let memory = field("/proc/meminfo", "MemTotal").and_then(|kib| {
             let kib: u64 = kib.strip_suffix(" kB")?.trim().parse().ok()?;
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn this_machine_is_described() {
-        let machine = Machine::here();
+        let machine = Machine::local();
         assert!(machine.cores > 0 && machine.memory.ends_with('B'), "{machine:?}");
     }
 

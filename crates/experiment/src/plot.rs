@@ -6,7 +6,7 @@ use crate::{
     plan::{Plan, Plot, PlotKind},
     record::RoundRecord,
     schedule, summary, table,
-    template::{Face, Values},
+    template::{TextForm, Values},
 };
 use plotters::{
     coord::Shift,
@@ -103,7 +103,7 @@ fn of_cells(plot: &Plot, rounds: &[RoundRecord]) -> Vec<RoundRecord> {
 }
 
 fn refused(error: impl Display) -> ExperimentError {
-    ExperimentError::Other(format!("the plot cannot be drawn: {error}"))
+    ExperimentError::Other(format!("cannot draw the plot: {error}"))
 }
 
 /// The title with the values of the plan's parameters; without a title, the claim.
@@ -114,7 +114,7 @@ pub(crate) fn title(plan: &Plan, plot: &Plot, quick: bool) -> Result<String> {
     let Some(title) = &plot.title else { return Ok(plan.claim.clone()) };
     let mut values = Values::default();
     schedule::set_params(plan, quick, &mut values)?;
-    values.render(title, Face::Real)
+    values.render(title, TextForm::Real)
 }
 
 fn heading<'a>(plan: &'a Plan, plot: &'a Plot) -> &'a str {

@@ -118,7 +118,7 @@ pub fn build(
     Report {
         name: plan.name.clone(),
         commit,
-        machine: Machine::here(),
+        machine: Machine::local(),
         valid: validity::faults(plan, rounds).is_empty(),
         arms: arm_reports(plan, arms, rounds),
         checks: (0..plan.check.len()).map(judge).collect(),
@@ -170,7 +170,7 @@ fn arm_report(plan: &Plan, arm: &Arm, rounds: &[&RoundRecord]) -> ArmReport {
     let algorithms: Vec<_> = sockets.congestion_control.into_iter().collect();
     let skipped = match first.map(|r| &r.outcome) {
         Some(Outcome::Skipped(why)) => Some(why.clone()),
-        None => Some("it applies to none of the rounds".to_owned()),
+        None => Some("the arm applies to none of the rounds".to_owned()),
         _ => None,
     };
     ArmReport {

@@ -4,7 +4,7 @@ use crate::{
     error::{ExperimentError, Result},
     pattern,
     plan::{Arm, AxisBy, Case, Kind, Plan, Scope, Seeds},
-    template::{Face, Values},
+    template::{TextForm, Values},
 };
 use rand_core::Rng;
 use std::{collections::BTreeMap, time::Duration};
@@ -83,7 +83,7 @@ pub fn rounds(plan: &Plan, options: &Options) -> Result<Vec<Round>> {
             }
         }
     }
-    let nothing = || ExperimentError::Other("no cell or seed is left to run".into());
+    let nothing = || ExperimentError::Other("no cell or seed matches the options".into());
     if rounds.is_empty() { Err(nothing()) } else { Ok(rounds) }
 }
 
@@ -178,7 +178,7 @@ pub fn set_params(plan: &Plan, quick: bool, values: &mut Values) -> Result<()> {
 /// If a parameter is unknown.
 pub fn applies(when: &BTreeMap<String, Vec<toml::Value>>, values: &Values) -> Result<bool> {
     for (name, wanted) in when {
-        let value = values.render(&format!("{{{name}}}"), Face::Real)?;
+        let value = values.render(&format!("{{{name}}}"), TextForm::Real)?;
         let text = |w: &toml::Value| w.as_str().map_or_else(|| w.to_string(), str::to_owned);
         if !wanted.iter().any(|w| text(w) == value) {
             return Ok(false);
@@ -196,7 +196,7 @@ pub fn chosen_arms<'a>(plan: &'a Plan, options: &Options) -> Result<Vec<&'a Arm>
         options.arms.iter().find(|p| !plan.arm.iter().any(|a| pattern::matches(p, &a.name)))
     {
         let known: Vec<_> = plan.arm.iter().map(|a| a.name.as_str()).collect();
-        let why = format!("no arm `{lost}`; {} has {}", plan.name, known.join(", "));
+        let why = format!("there is no arm `{lost}`; {} has {}", plan.name, known.join(", "));
         return Err(ExperimentError::Other(why));
     }
     let quick = options.quick.then_some(plan.quick.arms.as_ref()).flatten();
@@ -277,7 +277,7 @@ fn services_estimate(plan: &Plan, arm: Option<&str>, values: &Values) -> Result<
 }
 
 fn span(text: &str, values: &Values, at: impl FnOnce() -> String) -> Result<Duration> {
-    let text = values.render(text, Face::Real)?;
+    let text = values.render(text, TextForm::Real)?;
     thalweg_units::parse_duration(&text).map_err(|e| ExperimentError::value(at(), e))
 }
 
@@ -343,7 +343,7 @@ mod tests {
         let rounds = rounds(&plan, &Options::default()).unwrap();
         let render = |round: &Round, quick| {
             let values = round.parameters(&plan, quick).unwrap();
-            values.render("{both} {d} {extra} {seed}", Face::Real).unwrap()
+            values.render("{both} {d} {extra} {seed}", TextForm::Real).unwrap()
         };
         assert_eq!(render(&rounds[0], false), "40-odd only x 1");
         assert_eq!(render(&rounds[0], true), "1-odd only x 1");

@@ -24,7 +24,7 @@ pub fn markdown(plan: &Plan, report: &Report) -> String {
         parts.push(table(&check_rows(report)));
     }
     let machine = &report.machine;
-    let valid = if report.valid { "valid" } else { "**invalid: it does not count**" };
+    let valid = if report.valid { "valid" } else { "**invalid**" };
     parts.push(format!(
         "`{}` at commit `{}`, {valid}; {} cores ({}), {}, Linux {}.\n",
         report.name, report.commit, machine.cores, machine.cpu, machine.memory, machine.kernel
@@ -189,7 +189,7 @@ const END: &str = "<!-- /experiment -->";
 ///
 /// # Errors
 /// If a beginning marker has no end marker.
-pub fn replaced(document: &str, name: &str, content: &str) -> Result<Option<String>> {
+pub fn replace_section(document: &str, name: &str, content: &str) -> Result<Option<String>> {
     let begin = marker(name);
     let (mut out, mut rest, mut any) = (String::new(), document, false);
     while let Some((before, after)) = rest.split_once(&begin) {
@@ -222,7 +222,7 @@ pub fn write(file: &Path, text: &str, check_only: bool) -> Result<bool> {
 /// If the file cannot be read or written, or a beginning marker has no end marker.
 pub fn update(file: &Path, name: &str, content: &str, check_only: bool) -> Result<Option<bool>> {
     let old = fs::read_to_string(file).map_err(ExperimentError::file("read", file))?;
-    let Some(new) = replaced(&old, name, content)? else { return Ok(None) };
+    let Some(new) = replace_section(&old, name, content)? else { return Ok(None) };
     write(file, &new, check_only).map(Some)
 }
 
@@ -249,9 +249,9 @@ mod tests {
     #[test]
     fn only_the_marked_parts_of_a_document_change() {
         let document = "a\n<!-- experiment: x -->\nold\n<!-- /experiment -->\nb <!-- experiment: y -->\n1\n<!-- /experiment -->";
-        let new = replaced(document, "x", "new\n").unwrap().unwrap();
+        let new = replace_section(document, "x", "new\n").unwrap().unwrap();
         assert_eq!(new, document.replace("old", "new"));
-        assert_eq!(replaced(document, "z", "new").unwrap(), None);
-        assert!(replaced("<!-- experiment: x -->", "x", "new").is_err());
+        assert_eq!(replace_section(document, "z", "new").unwrap(), None);
+        assert!(replace_section("<!-- experiment: x -->", "x", "new").is_err());
     }
 }

@@ -23,7 +23,7 @@ enum Value {
 
 /// The face of the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Face {
+pub enum TextForm {
     /// The text that programs get.
     Real,
     /// The text that records show.
@@ -57,7 +57,7 @@ impl Values {
     /// # Errors
     /// If it is a table, a date, or a nested array.
     pub fn set_toml(&mut self, name: &str, value: &toml::Value) -> Result<()> {
-        let bad = || ExperimentError::value(name, "must be a text, a number, or a list of them");
+        let bad = || ExperimentError::value(name, "must be a string, a number, or a list of them");
         match value {
             toml::Value::Array(list) => {
                 let list = list.iter().map(scalar).collect::<Option<_>>().ok_or_else(bad)?;
@@ -77,7 +77,7 @@ impl Values {
     ///
     /// # Errors
     /// If a name is unknown, a list is used within a text, or values refer to each other in a cycle.
-    pub fn render(&self, text: &str, face: Face) -> Result<String> {
+    pub fn render(&self, text: &str, face: TextForm) -> Result<String> {
         self.expand(text, face, 0)
     }
 
@@ -86,13 +86,19 @@ impl Values {
     ///
     /// # Errors
     /// As for [`render`](Self::render).
-    pub fn render_args(&self, args: &[String], face: Face) -> Result<Vec<String>> {
+    pub fn render_args(&self, args: &[String], face: TextForm) -> Result<Vec<String>> {
         let mut out = Vec::with_capacity(args.len());
         self.splice(args, face, 0, &mut out)?;
         Ok(out)
     }
 
-    fn splice(&self, args: &[String], face: Face, depth: u32, out: &mut Vec<String>) -> Result<()> {
+    fn splice(
+        &self,
+        args: &[String],
+        face: TextForm,
+        depth: u32,
+        out: &mut Vec<String>,
+    ) -> Result<()> {
         for arg in args {
             match single_placeholder(arg).and_then(|name| self.0.get(name)) {
                 Some(Value::List(_)) if depth == DEPTH_MAX => return Err(cycle_error(arg)),
@@ -109,7 +115,7 @@ impl Values {
     /// As for [`render`](Self::render).
     pub fn render_toml(&self, value: &mut toml::Value) -> Result<()> {
         match value {
-            toml::Value::String(text) => *text = self.render(text, Face::Real)?,
+            toml::Value::String(text) => *text = self.render(text, TextForm::Real)?,
             toml::Value::Array(list) => list.iter_mut().try_for_each(|v| self.render_toml(v))?,
             toml::Value::Table(table) => {
                 table.iter_mut().try_for_each(|(_, v)| self.render_toml(v))?;
@@ -119,7 +125,7 @@ impl Values {
         Ok(())
     }
 
-    fn expand(&self, text: &str, face: Face, depth: u32) -> Result<String> {
+    fn expand(&self, text: &str, face: TextForm, depth: u32) -> Result<String> {
         if depth > DEPTH_MAX {
             return Err(cycle_error(text));
         }
@@ -134,19 +140,19 @@ impl Values {
         Ok(out)
     }
 
-    fn lookup(&self, text: &str, name: &str, face: Face, depth: u32) -> Result<String> {
+    fn lookup(&self, text: &str, name: &str, face: TextForm, depth: u32) -> Result<String> {
         match self.0.get(name) {
             Some(Value::Text { real, shown }) => {
-                self.expand(if face == Face::Real { real } else { shown }, face, depth + 1)
+                self.expand(if face == TextForm::Real { real } else { shown }, face, depth + 1)
             }
             Some(Value::List(_)) => Err(ExperimentError::value(
                 text,
-                format!("{{{name}}} is a list; it must be an argument of its own"),
+                format!("{{{name}}} is a list and must be a separate argument"),
             )),
             None => Err(ExperimentError::value(
                 text,
                 format!(
-                    "unknown placeholder {{{name}}}; there are {}",
+                    "unknown placeholder {{{name}}}; available: {}",
                     self.names().into_iter().collect::<Vec<_>>().join(", ")
                 ),
             )),
@@ -155,7 +161,7 @@ impl Values {
 }
 
 fn cycle_error(text: &str) -> ExperimentError {
-    ExperimentError::value(text, "its placeholders refer in a circle")
+    ExperimentError::value(text, "its placeholders refer to each other in a cycle")
 }
 
 fn scalar(value: &toml::Value) -> Option<String> {
@@ -225,39 +231,42 @@ mod tests {
     #[test]
     fn values_are_nested_and_have_two_faces() {
         let v = values();
-        assert_eq!(v.render("{url} {scratch}", Face::Real).unwrap(), "http://server/x /tmp/abc");
-        assert_eq!(v.render("{scratch}/o", Face::Shown).unwrap(), "SCRATCH/o");
+        assert_eq!(
+            v.render("{url} {scratch}", TextForm::Real).unwrap(),
+            "http://server/x /tmp/abc"
+        );
+        assert_eq!(v.render("{scratch}/o", TextForm::Shown).unwrap(), "SCRATCH/o");
     }
 
     #[test]
     fn lists_are_spliced_only_into_arguments() {
         let v = values();
         let args = ["a", "{flags}", "{none}", "{host}"].map(String::from);
-        let got = v.render_args(&args, Face::Real).unwrap();
+        let got = v.render_args(&args, TextForm::Real).unwrap();
         assert_eq!(got, ["a", "--at", "server", "server"]);
-        assert!(v.render("x{flags}", Face::Real).is_err());
+        assert!(v.render("x{flags}", TextForm::Real).is_err());
     }
 
     #[test]
     fn other_braces_are_plain_text() {
         let text = "http { server { listen 80; } } ${HOME} {\"a\":{}} %{json}";
-        assert_eq!(values().render(text, Face::Real).unwrap(), text);
+        assert_eq!(values().render(text, TextForm::Real).unwrap(), text);
     }
 
     #[test]
     fn unknown_names_and_cycles_are_rejected() {
         let mut v = values();
-        let error = v.render("{hots}", Face::Real).unwrap_err().to_string();
+        let error = v.render("{hots}", TextForm::Real).unwrap_err().to_string();
         assert!(error.contains("{hots}") && error.contains("host"), "{error}");
         v.set("a", "{b}");
         v.set("b", "{a}");
-        assert!(v.render("{a}", Face::Real).unwrap_err().to_string().contains("circle"));
+        assert!(v.render("{a}", TextForm::Real).unwrap_err().to_string().contains("cycle"));
         v.set_list("l", vec!["{m}".into()]);
         v.set_list("m", vec!["x".into(), "{l}".into()]);
         v.set_list("self", vec!["{self}".into()]);
         for name in ["{l}", "{self}"] {
-            let error = v.render_args(&[name.into()], Face::Real).unwrap_err().to_string();
-            assert!(error.contains("circle"), "{error}");
+            let error = v.render_args(&[name.into()], TextForm::Real).unwrap_err().to_string();
+            assert!(error.contains("cycle"), "{error}");
         }
     }
 }

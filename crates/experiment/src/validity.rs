@@ -17,7 +17,7 @@ pub fn faults(plan: &Plan, rounds: &[RoundRecord]) -> Vec<String> {
             faults.extend(out_of_bounds(plan, arm).map(|why| format!("{}: {why}", place())));
         }
     }
-    faults.extend(unseen(plan, rounds));
+    faults.extend(missing_connections(plan, rounds));
     faults
 }
 
@@ -30,30 +30,32 @@ fn place(round: &RoundRecord, arm: &ArmRecord) -> String {
 pub fn out_of_bounds(plan: &Plan, arm: &ArmRecord) -> Option<String> {
     let bounds = &plan.validity;
     let exempt = plan.arm.iter().any(|a| a.name == arm.name && a.measures_lateness);
-    let late = if exempt { None } else { late(bounds, arm) };
-    if let Some(why) = late.or_else(|| pressed(bounds, arm)) {
+    let late = if exempt { None } else { lateness_message(bounds, arm) };
+    if let Some(why) = late.or_else(|| pressure_message(bounds, arm)) {
         return Some(why);
     }
     let wanted = arm.wanted_congestion.as_ref()?;
     let other = arm.sockets.congestion_control.iter().find(|c| *c != wanted)?;
-    Some(format!("a connection used {other}, the plan says {wanted}"))
+    Some(format!(
+        "a connection used the congestion control {other}, but the plan requires {wanted}"
+    ))
 }
 
-fn late(bounds: &Validity, arm: &ArmRecord) -> Option<String> {
+fn lateness_message(bounds: &Validity, arm: &ArmRecord) -> Option<String> {
     let (late, bound) = (arm.lateness_p99_us?, bounds.lateness_p99?);
     let broken = u128::from(late) > bound.as_micros();
-    broken.then(|| format!("packets were {late} µs late at p99, the bound is {bound:?}"))
+    broken.then(|| format!("packets were {late} µs late at p99, above the bound of {bound:?}"))
 }
 
-fn pressed(bounds: &Validity, arm: &ArmRecord) -> Option<String> {
+fn pressure_message(bounds: &Validity, arm: &ArmRecord) -> Option<String> {
     let (pressure, bound) = (arm.cpu_pressure?, bounds.cpu_pressure?);
     let (percent, most) = (pressure * 100.0, bound * 100.0);
     let broken = pressure > bound;
-    broken.then(|| format!("CPU pressure was {percent:.0} %, the bound is {most:.0} %"))
+    broken.then(|| format!("CPU pressure was {percent:.0} %, above the bound of {most:.0} %"))
 }
 
 /// Messages about arms without any observed connection, if the plan requires a congestion control.
-fn unseen(plan: &Plan, rounds: &[RoundRecord]) -> Vec<String> {
+fn missing_connections(plan: &Plan, rounds: &[RoundRecord]) -> Vec<String> {
     if plan.validity.congestion_control.is_none() {
         return vec![];
     }
@@ -62,8 +64,9 @@ fn unseen(plan: &Plan, rounds: &[RoundRecord]) -> Vec<String> {
         let mut own = rounds.iter().filter_map(|r| r.arm(&arm.name)).filter(done).peekable();
         own.peek().is_some() && own.all(|a| a.sockets.seen == 0)
     };
-    let why =
-        |arm: &Arm| format!("{}: its congestion control is unknown, no socket seen", arm.name);
+    let why = |arm: &Arm| {
+        format!("{}: its congestion control is unknown, because no socket was observed", arm.name)
+    };
     plan.arm.iter().filter(never).map(why).collect()
 }
 

@@ -24,11 +24,19 @@ impl Counts {
     pub fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("thalweg_files");
         registry.register("requests", "Requests for files", self.requests.clone());
-        registry.register("failed", "Failures that were answered", self.failed.clone());
-        registry.register("busy", "Channels beyond the most at a time", self.busy.clone());
-        registry.register("sent_bytes", "Bytes to other members", self.sent.clone());
+        registry.register(
+            "failed",
+            "Files and requests answered with a failure",
+            self.failed.clone(),
+        );
+        registry.register(
+            "busy",
+            "Requests refused because all channels were in use",
+            self.busy.clone(),
+        );
+        registry.register("sent_bytes", "Bytes sent to other members", self.sent.clone());
         registry.register("received_bytes", "Bytes of files received", self.received.clone());
-        registry.register("stored", "Files received whole", self.stored.clone());
+        registry.register("stored", "Files received completely", self.stored.clone());
     }
 
     /// The counters as JSON, for `thalweg status`.

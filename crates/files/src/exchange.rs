@@ -1,10 +1,10 @@
 //! Requests about relayed data: tickets and the spool.
 
 use super::{
-    Reader,
-    fetch::Order,
-    lending::{Lending, Redeemed},
-    read::{Reading, full_path},
+    Requester,
+    fetch::FetchOrder,
+    lending::{Lending, RedeemedTicket},
+    read::{FileReading, full_path},
     session::{Session, peer_key},
 };
 use std::{io, pin::pin, sync::Arc, time::Duration};
@@ -22,7 +22,7 @@ impl Session {
     /// The channel's errors; `InvalidData` for a request of another kind.
     pub(super) async fn exchange(&mut self, request: Request) -> io::Result<()> {
         let Some(lending) = self.shared.lending.get().cloned() else {
-            let why = "this node passes no data on".to_owned();
+            let why = "this node does not forward data".to_owned();
             return self.reply(&Reply::Failed(Failure::System(why))).await;
         };
         let owner = self.peer.key();
@@ -39,7 +39,7 @@ impl Session {
                 self.reply(&Reply::Checks(checks)).await
             }
             Request::Fetch { id, from, tickets, bytes, then, note } => {
-                self.fetch(&lending, Order { id, from, tickets, bytes, then, note }).await
+                self.fetch(&lending, FetchOrder { id, from, tickets, bytes, then, note }).await
             }
             Request::Holdings { job, after } => {
                 let spool = lending.spool().clone();
@@ -49,7 +49,7 @@ impl Session {
             Request::Spooled(id) => match lending.spooled(&self.peer, id) {
                 Ok(reading) => {
                     self.reply(&Reply::Parts(reading.parts().len() as u32)).await?;
-                    self.pour(reading).await.map(drop)
+                    self.send_source(reading).await.map(drop)
                 }
                 Err(why) => self.reply(&Reply::Failed(why)).await,
             },
@@ -63,7 +63,7 @@ impl Session {
                 self.wait_for(spawn_blocking(move || spool.forget_job(owner, job))).await?;
                 self.reply(&Reply::Dropped).await
             }
-            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "a request of another kind")),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidData, "unexpected kind of request")),
         }
     }
 
@@ -74,12 +74,12 @@ impl Session {
         lending: Lending,
         grants: Vec<Grant>,
     ) -> io::Result<Vec<Result<Ticket, Denied>>> {
-        let gone = || io::Error::other("the peer is no member any more");
-        let (reader, peer) = (self.reader().ok_or_else(gone)?, self.peer.clone());
-        let peer_key = peer_key(&reader.member);
+        let gone = || io::Error::other("the peer is no longer a member");
+        let (requester, peer) = (self.requester().ok_or_else(gone)?, self.peer.clone());
+        let peer_key = peer_key(&requester.member);
         let granting = move || {
             let may = |read: &ReadRequest| {
-                reader.offers().readable(&reader.member, &full_path(&read.file)).map(drop)
+                requester.offers().readable(&requester.member, &full_path(&read.file)).map(drop)
             };
             lending.grant(&peer, grants, may)
         };
@@ -89,18 +89,18 @@ impl Session {
     async fn redeem(&mut self, lending: &Lending, ticket: Ticket) -> io::Result<()> {
         match lending.redeem(&self.peer, ticket) {
             Err(why) => self.reply(&Reply::Failed(why)).await,
-            Ok(Redeemed::Spooled(reading)) => {
+            Ok(RedeemedTicket::Spooled(reading)) => {
                 self.reply(&Reply::Parts(reading.parts().len() as u32)).await?;
-                self.pour(*reading).await?;
+                self.send_source(*reading).await?;
                 // No checks are kept: the source's hash proves spooled data, not this node's.
                 lending.forget(ticket);
                 Ok(())
             }
-            Ok(Redeemed::Files(owner, reads)) => {
+            Ok(RedeemedTicket::Files(owner, reads)) => {
                 let shared = Arc::clone(&self.shared);
-                let reader = Reader { shared, member: Arc::new(owner.member().clone()) };
+                let requester = Requester { shared, member: Arc::new(owner.member().clone()) };
                 self.reply(&Reply::Parts(reads.len() as u32)).await?;
-                let reading = self.pour(Reading::new(reader, reads.to_vec())).await?;
+                let reading = self.send_source(FileReading::new(requester, reads.to_vec())).await?;
                 lending.sent(ticket, reading.results.into_iter().map(Result::ok).collect());
                 Ok(())
             }
@@ -109,7 +109,7 @@ impl Session {
 
     /// Fetches into the spool and reports progress. A peer that left is noticed when `Wait` cannot be sent; the fetch
     /// is dropped then, and nothing is kept.
-    async fn fetch(&mut self, lending: &Lending, order: Order) -> io::Result<()> {
+    async fn fetch(&mut self, lending: &Lending, order: FetchOrder) -> io::Result<()> {
         let peer = self.peer.clone();
         let mut work = pin!(lending.fetch(&peer, order));
         let reply = loop {

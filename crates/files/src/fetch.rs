@@ -1,6 +1,6 @@
 //! Fetches data for another member: redeems its tickets at a third node and puts the data into the spool.
 
-use super::{lending::Lending, spool::Filling, ticket::Lent};
+use super::{lending::Lending, spool::Filling, ticket::TicketTarget};
 use crate::remote::{Remote, RemoteError};
 use std::time::Duration;
 use thalweg_mesh::MeshPeer;
@@ -16,7 +16,7 @@ const PART_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A member's request to fetch data; [`Request::Fetch`].
 #[derive(Clone, Debug)]
-pub struct Order {
+pub struct FetchOrder {
     /// The id of the spool entry to create.
     pub id: SpoolId,
     /// The node that has the data.
@@ -32,7 +32,7 @@ pub struct Order {
 }
 
 /// A failed attempt to redeem tickets.
-enum Broken {
+enum FetchFailure {
     /// Nothing was received yet; a new connection may succeed.
     Early(Failure),
     /// A retry is of no use.
@@ -44,7 +44,7 @@ impl Lending {
     ///
     /// # Errors
     /// [`Failure`]; no entry is created then.
-    pub async fn fetch(&self, owner: &MeshPeer, mut order: Order) -> Result<Reply, Failure> {
+    pub async fn fetch(&self, owner: &MeshPeer, mut order: FetchOrder) -> Result<Reply, Failure> {
         let began = Instant::now();
         let note = std::mem::take(&mut order.note);
         let mut filling = self.spool.begin(owner.key(), order.id, order.bytes, note)?;
@@ -52,27 +52,33 @@ impl Lending {
         let fresh = self.spares.take(&order.from, true).await;
         let mut fresh = fresh.map_err(|e| upstream(e.to_string()))?;
         let mut result = redeem(&mut fresh.remote, &order, &mut filling).await;
-        if let (Err(Broken::Early(_)), true) = (&result, fresh.spare) {
+        if let (Err(FetchFailure::Early(_)), true) = (&result, fresh.spare) {
             // The spare was closed while it was idle; a new connection is not affected.
             let opened = Remote::open(self.spares.dialer(), &order.from, &[]).await;
             fresh.remote = opened.map_err(|e| upstream(e.to_string()))?;
             result = redeem(&mut fresh.remote, &order, &mut filling).await;
         }
-        result.map_err(|(Broken::Early(why) | Broken::Late(why))| why)?;
+        result.map_err(|(FetchFailure::Early(why) | FetchFailure::Late(why))| why)?;
         tokio::spawn(fresh.remote.close());
         let parts = filling.finish().await?;
         let ticket = match order.then {
-            Some(to) => Some(self.tickets.issue(owner.key(), to, Lent::Spooled(order.id))?),
+            Some(to) => {
+                Some(self.tickets.issue(owner.key(), to, TicketTarget::Spooled(order.id))?)
+            }
             None => None,
         };
         let micros = began.elapsed().as_micros() as u64;
-        let most = self.spool.most(owner.key(), order.id.job);
+        let most = self.spool.peak(owner.key(), order.id.job);
         Ok(Reply::Fetched { parts, micros, most, ticket })
     }
 }
 
 /// Redeems all tickets and adds their parts to the entry.
-async fn redeem(remote: &mut Remote, order: &Order, filling: &mut Filling) -> Result<(), Broken> {
+async fn redeem(
+    remote: &mut Remote,
+    order: &FetchOrder,
+    filling: &mut Filling,
+) -> Result<(), FetchFailure> {
     let node = remote.node().clone();
     let failed = |why: RemoteError| {
         let why = match why {
@@ -81,8 +87,8 @@ async fn redeem(remote: &mut Remote, order: &Order, filling: &mut Filling) -> Re
         };
         Failure::Upstream { node: node.clone(), why }
     };
-    let early = |why| Broken::Early(failed(why));
-    let late = |why| Broken::Late(failed(why));
+    let early = |why| FetchFailure::Early(failed(why));
+    let late = |why| FetchFailure::Late(failed(why));
     for ticket in &order.tickets {
         remote.ask(&Request::Redeem(*ticket)).await.map_err(early)?;
     }
@@ -96,11 +102,11 @@ async fn redeem(remote: &mut Remote, order: &Order, filling: &mut Filling) -> Re
         room -= i64::from(parts);
         if room < 0 {
             let why = Failure::System(format!("an entry has at most {MAX_PARTS} parts"));
-            return Err(Broken::Late(why));
+            return Err(FetchFailure::Late(why));
         }
         for _ in 0..parts {
             let result = with_timeout(&node, remote.part(&mut part)).await?.map_err(late)?;
-            filling.push(&part, result).await.map_err(Broken::Late)?;
+            filling.push(&part, result).await.map_err(FetchFailure::Late)?;
         }
         remote.end_parts().await.map_err(late)?;
     }
@@ -108,9 +114,9 @@ async fn redeem(remote: &mut Remote, order: &Order, filling: &mut Filling) -> Re
 }
 
 /// Waits for a step of the other node, at most [`PART_TIMEOUT`].
-async fn with_timeout<T>(node: &Name, step: impl Future<Output = T>) -> Result<T, Broken> {
+async fn with_timeout<T>(node: &Name, step: impl Future<Output = T>) -> Result<T, FetchFailure> {
     timeout(PART_TIMEOUT, step).await.map_err(|_| {
-        let why = format!("it has sent nothing whole for {PART_TIMEOUT:?}");
-        Broken::Late(Failure::Upstream { node: node.clone(), why })
+        let why = format!("it has sent no complete part for {PART_TIMEOUT:?}");
+        FetchFailure::Late(Failure::Upstream { node: node.clone(), why })
     })
 }

@@ -21,7 +21,7 @@ const MIN_REST: Duration = Duration::from_secs(4);
 
 /// A range of bytes of a file with this content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Part {
+pub(super) struct FilePart {
     pub snapshot: Snapshot,
     pub from: u64,
     pub bytes: u64,
@@ -29,14 +29,14 @@ pub(super) struct Part {
 
 /// The cache for all offered files; cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Hashes(Arc<Mutex<State>>);
+pub(super) struct Hashes(Arc<Mutex<HashState>>);
 
 #[derive(Debug, Default)]
-struct State {
-    known: HashMap<Part, Check>,
+struct HashState {
+    known: HashMap<FilePart, Check>,
     /// The keys of `known`, the oldest first.
-    order: VecDeque<Part>,
-    running: HashSet<(PeerKey, Part)>,
+    order: VecDeque<FilePart>,
+    running: HashSet<(PeerKey, FilePart)>,
 }
 
 /// The state of a requested hash.
@@ -45,23 +45,23 @@ pub(super) enum Lookup {
     /// The hash is cached.
     Known(Check),
     /// The caller must compute it.
-    Own(Claim),
+    Own(HashClaim),
     /// Another request of the same peer computes it.
     Running,
 }
 
 /// The right to compute a hash. If it is dropped before the result, another request may compute the hash.
 #[derive(Debug)]
-pub(super) struct Claim {
+pub(super) struct HashClaim {
     hashes: Hashes,
     peer: PeerKey,
-    part: Part,
+    part: FilePart,
     is_rested: bool,
 }
 
 impl Hashes {
     /// Looks up a range whose file was just found to have this content; `peer` is the requesting peer.
-    pub fn ask(&self, part: Part, peer: PeerKey, now: SystemTime) -> Lookup {
+    pub fn ask(&self, part: FilePart, peer: PeerKey, now: SystemTime) -> Lookup {
         let mut state = self.lock();
         if let Some(check) = state.known.get(&part) {
             return Lookup::Known(*check);
@@ -70,11 +70,11 @@ impl Hashes {
             return Lookup::Running;
         }
         let is_rested = has_rested(part.snapshot, now);
-        Lookup::Own(Claim { hashes: self.clone(), peer, part, is_rested })
+        Lookup::Own(HashClaim { hashes: self.clone(), peer, part, is_rested })
     }
 
     /// Entries stay consistent even if a thread panicked while it held the lock.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, HashState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -86,9 +86,9 @@ fn has_rested(snapshot: Snapshot, now: SystemTime) -> bool {
     now.saturating_sub(changed) > MIN_REST.as_nanos()
 }
 
-impl Claim {
+impl HashClaim {
     /// Stores the hash of bytes that were read while the file did not change.
-    pub fn computed(self, check: Check) {
+    pub fn finish(self, check: Check) {
         if !self.is_rested {
             return;
         }
@@ -104,7 +104,7 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for HashClaim {
     fn drop(&mut self) {
         self.hashes.lock().running.remove(&(self.peer, self.part));
     }
@@ -119,13 +119,13 @@ mod tests {
     const ONE: PeerKey = PeerKey::Address(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)));
     const OTHER: PeerKey = PeerKey::Address(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)));
 
-    fn part(inode: u64, changed: Duration) -> Part {
+    fn part(inode: u64, changed: Duration) -> FilePart {
         let changed_ns = changed.as_nanos() as i64;
         let snapshot = Snapshot { device: 1, inode, size: 10, modified_ns: 0, changed_ns };
-        Part { snapshot, from: 0, bytes: 10 }
+        FilePart { snapshot, from: 0, bytes: 10 }
     }
 
-    fn ask(hashes: &Hashes, part: Part) -> Lookup {
+    fn ask(hashes: &Hashes, part: FilePart) -> Lookup {
         hashes.ask(part, ONE, UNIX_EPOCH + NOW)
     }
 
@@ -139,9 +139,9 @@ mod tests {
         // The computing request was dropped.
         drop(claim);
         let Lookup::Own(claim) = ask(&hashes, part) else { panic!("nobody computes it") };
-        claim.computed(Check([7; 32]));
+        claim.finish(Check([7; 32]));
         assert!(matches!(ask(&hashes, part), Lookup::Known(Check(hash)) if hash == [7; 32]));
-        assert!(matches!(ask(&hashes, Part { from: 1, ..part }), Lookup::Own(_)));
+        assert!(matches!(ask(&hashes, FilePart { from: 1, ..part }), Lookup::Own(_)));
     }
 
     #[test]
@@ -150,7 +150,7 @@ mod tests {
         for (age, is_kept) in [(MIN_REST, false), (MIN_REST * 2, true), (Duration::ZERO, false)] {
             let part = part(1, NOW - age);
             let Lookup::Own(claim) = ask(&hashes, part) else { panic!("it was never kept") };
-            claim.computed(Check([7; 32]));
+            claim.finish(Check([7; 32]));
             assert_eq!(matches!(ask(&hashes, part), Lookup::Known(_)), is_kept, "{age:?}");
         }
     }
@@ -160,7 +160,7 @@ mod tests {
         let hashes = Hashes::default();
         for inode in 0..MAX_CACHED as u64 + 10 {
             let Lookup::Own(claim) = ask(&hashes, part(inode, Duration::ZERO)) else { panic!() };
-            claim.computed(Check([7; 32]));
+            claim.finish(Check([7; 32]));
         }
         let state = hashes.lock();
         assert_eq!(

@@ -9,7 +9,7 @@ pub struct FileNo(pub u32);
 
 /// A file that is missing here, wholly or in part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct MissingFile {
     /// The source: an index into the participants (`thalweg_paths::overlay::Overlay`).
     pub source: u32,
     /// The file as the source listed it.
@@ -23,7 +23,7 @@ pub struct Wanted {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
     /// The files, indexed by [`FileNo`].
-    pub files: Vec<Wanted>,
+    pub files: Vec<MissingFile>,
 }
 
 /// A range of one file that is requested at once.
@@ -44,7 +44,7 @@ impl Piece {
 
 impl Inventory {
     /// The file's entry.
-    pub fn get(&self, file: FileNo) -> Option<&Wanted> {
+    pub fn get(&self, file: FileNo) -> Option<&MissingFile> {
         self.files.get(file.0 as usize)
     }
 

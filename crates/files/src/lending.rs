@@ -1,8 +1,8 @@
 //! What this node does for data that is relayed between members: tickets, the spool, and fetches for others.
 
 use super::{
-    spool::{Reading, Spool},
-    ticket::{Lent, Tickets},
+    spool::{Spool, SpoolReading},
+    ticket::{TicketTarget, Tickets},
 };
 use crate::remote::Spares;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ pub struct Lending {
 
 /// What a redeemed ticket entitles to.
 #[derive(Debug)]
-pub enum Redeemed {
+pub enum RedeemedTicket {
     /// Parts of files, and the member that issued the ticket, with whose rights they are read.
     Files(MeshPeer, Arc<[ReadRequest]>),
     /// An entry of the spool.
-    Spooled(Box<Reading>),
+    Spooled(Box<SpoolReading>),
 }
 
 impl Lending {
@@ -52,7 +52,7 @@ impl Lending {
         let one = |grant: Grant| {
             let denied = |(read, why)| Denied { read, why };
             check(&grant.reads, &may).map_err(denied)?;
-            let lent = Lent::Files(grant.reads.into_iter().map(plain).collect());
+            let lent = TicketTarget::Files(grant.reads.into_iter().map(plain).collect());
             let issued = self.tickets.issue(owner.key(), grant.to, lent);
             issued.map_err(|why| denied((0, why)))
         };
@@ -63,14 +63,16 @@ impl Lending {
     ///
     /// # Errors
     /// [`Failure`].
-    pub fn redeem(&self, member: &MeshPeer, ticket: Ticket) -> Result<Redeemed, Failure> {
+    pub fn redeem(&self, member: &MeshPeer, ticket: Ticket) -> Result<RedeemedTicket, Failure> {
         let (owner, lent) = self.tickets.redeem(ticket, &member.member().name)?;
         match lent {
-            Lent::Files(reads) => {
+            TicketTarget::Files(reads) => {
                 let owner = self.membership.peer(&owner, self.membership.now());
-                Ok(Redeemed::Files(owner.ok_or(Failure::Ticket)?, reads))
+                Ok(RedeemedTicket::Files(owner.ok_or(Failure::Ticket)?, reads))
             }
-            Lent::Spooled(id) => Ok(Redeemed::Spooled(Box::new(self.spool.read(owner, id)?))),
+            TicketTarget::Spooled(id) => {
+                Ok(RedeemedTicket::Spooled(Box::new(self.spool.read(owner, id)?)))
+            }
         }
     }
 
@@ -93,7 +95,7 @@ impl Lending {
     ///
     /// # Errors
     /// [`Failure`].
-    pub fn spooled(&self, owner: &MeshPeer, id: SpoolId) -> Result<Reading, Failure> {
+    pub fn spooled(&self, owner: &MeshPeer, id: SpoolId) -> Result<SpoolReading, Failure> {
         self.spool.read(owner.key(), id)
     }
 }

@@ -4,7 +4,7 @@
 //! offers and the members that may read them; by default it offers none.
 //!
 //! ```text
-//! serving:  door ─► Files ─► a session for each channel ─┬ list, read ─► beneath: only below offered directories
+//! serving:  door ─► Files ─► a session for each channel ─┬ list, read ─► root: only below offered directories
 //!                                                        ├ store      ─► partially received files
 //!                                                        ├ delivery   ─► batches of small files
 //!                                                        └ exchange   ─► tickets, spool
@@ -13,7 +13,6 @@
 //!
 //! Collections and `send` are in `thalweg_gather`, which uses the fetching end.
 
-mod beneath;
 mod counts;
 mod delivery;
 mod exchange;
@@ -23,12 +22,13 @@ mod lending;
 mod list;
 mod offer;
 mod pattern;
-mod places;
-mod pour;
 mod quota;
 mod read;
+mod root;
+mod sender;
 mod session;
 mod settings;
+mod slots;
 mod store;
 mod turns;
 
@@ -43,14 +43,14 @@ pub use lending::Lending;
 pub use offer::OfferError;
 pub use pattern::{Excludes, check_excludes};
 pub use quota::Limits;
-pub use settings::{AcceptPlace, Place, Settings};
+pub use settings::{AcceptingDirectory, OfferedDirectory, Settings};
 
 use counts::Counts;
 use futures_util::future::BoxFuture;
 use hashes::Hashes;
 use offer::Offers;
-use places::Slots;
 use prometheus_client::registry::Registry;
+use slots::Slots;
 use std::{
     net::SocketAddr,
     path::Path,
@@ -67,11 +67,11 @@ use turns::Turns;
 
 /// The service that offers and accepts files; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Files(Arc<Shared>);
+pub struct Files(Arc<ServiceState>);
 
 /// State shared by all sessions.
 #[derive(Debug)]
-struct Shared {
+struct ServiceState {
     membership: Membership,
     offers: Offers,
     inbox: Inbox,
@@ -87,12 +87,12 @@ struct Shared {
 
 /// The requesting member, with its rights from the current roster.
 #[derive(Clone, Debug)]
-struct Reader {
-    shared: Arc<Shared>,
+struct Requester {
+    shared: Arc<ServiceState>,
     member: Arc<Member>,
 }
 
-impl Reader {
+impl Requester {
     fn offers(&self) -> &Offers {
         &self.shared.offers
     }
@@ -113,10 +113,10 @@ impl Files {
         let offers = Offers::new(settings, state)?;
         let slots = Slots::new(settings.max_channels);
         let lending = OnceLock::new();
-        Ok(Self(Arc::new(Shared {
+        Ok(Self(Arc::new(ServiceState {
             membership,
             offers,
-            inbox: Inbox::of(node),
+            inbox: Inbox::new(node),
             counts: Counts::default(),
             slots,
             hashes: Hashes::default(),

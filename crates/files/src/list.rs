@@ -2,10 +2,10 @@
 //! entries in several replies.
 
 use super::{
-    Reader,
-    beneath::{Root, failure, look_in, modified, snapshot},
+    Requester,
     pattern::{Excludes, MatchState, Pattern},
-    pour::{Buffer, Source, Until},
+    root::{Root, failure, modified, snapshot, stat_in},
+    sender::{Buffer, DataSource, FillDeadline},
     session::peer_key,
 };
 use rustix::{
@@ -49,7 +49,7 @@ const MAX_FAILED_PATH: usize = 8192;
 /// The answer to a [`ListRequest`].
 #[derive(Debug)]
 pub(super) struct Listing {
-    reader: Reader,
+    requester: Requester,
     /// Adds optional fields to entries; `None` if none are requested.
     describer: Option<Describer>,
     roots: std::vec::IntoIter<Vec<u8>>,
@@ -80,7 +80,7 @@ struct Walk {
     above: Vec<u8>,
     pattern: Option<Pattern>,
     /// Directories still to be read; the last one is read next.
-    pending: Vec<Pending>,
+    pending: Vec<PendingDirectory>,
     open: Option<OpenDirectory>,
     /// The last directory above a match that was reported; the directories above it were reported too.
     reported: Vec<u8>,
@@ -88,7 +88,7 @@ struct Walk {
 }
 
 #[derive(Debug)]
-struct Pending {
+struct PendingDirectory {
     path: Vec<u8>,
     /// How far the path has matched the pattern; `None` if everything below is listed.
     state: Option<MatchState>,
@@ -96,7 +96,7 @@ struct Pending {
 
 #[derive(Debug)]
 struct OpenDirectory {
-    at: Pending,
+    at: PendingDirectory,
     directory: OwnedFd,
     entries: Dir,
 }
@@ -104,9 +104,13 @@ struct OpenDirectory {
 impl Listing {
     /// Lists these paths, with the metadata that `keep` requests. Rights are checked first, so no pattern is compiled
     /// for a peer that may read none of the paths.
-    pub fn new(reader: Reader, request: ListRequest, keep: Option<Keep>) -> Result<Self, Failure> {
+    pub fn new(
+        requester: Requester,
+        request: ListRequest,
+        keep: Option<Keep>,
+    ) -> Result<Self, Failure> {
         let may = |requested: &Vec<u8>| {
-            reader.offers().readable(&reader.member, object::base(requested)).is_ok()
+            requester.offers().readable(&requester.member, object::base(requested)).is_ok()
         };
         let excludes = match request.roots.iter().any(may) {
             true => Excludes::new(&request.exclude)?,
@@ -115,7 +119,7 @@ impl Listing {
         let (entries, failures) = (Vec::new(), Vec::new());
         let roots = request.roots.into_iter();
         Ok(Self {
-            reader,
+            requester,
             describer: keep.map(Describer::new),
             roots,
             number: 0,
@@ -134,14 +138,14 @@ impl Listing {
     /// Begins a root: adds the entry of the requested path itself. `None` if it is not a directory, or excluded.
     fn begin(&mut self, requested: Vec<u8>) -> Result<Option<Walk>, Failure> {
         let base = object::base(&requested).to_vec();
-        let (place, below) = self.reader.offers().readable(&self.reader.member, &base)?;
+        let (place, below) = self.requester.offers().readable(&self.requester.member, &base)?;
         let (offered, below) = (Root::open(&place.path)?, below.to_vec());
         let below = &below[..];
         let pattern = object::pattern(&requested).map(|parts| Pattern::new(&parts)).transpose()?;
         let number = self.number;
         let failed = |e| failure(&base, e);
         if pattern.is_none() && !requested.ends_with(b"/") && !below.is_empty() {
-            let found = offered.look(below).map_err(failed)?;
+            let found = offered.stat(below).map_err(failed)?;
             let name = base.rsplit(|b| *b == b'/').next().unwrap_or_default();
             if self.excludes.leaves_out(name, is_directory(&found)) {
                 return Ok(None);
@@ -156,7 +160,7 @@ impl Listing {
         }
         let root = offered.directory(below).map_err(failed)?;
         if pattern.is_none() && (requested.ends_with(b"/") || below.is_empty()) {
-            let found = root.look(b"").map_err(failed)?;
+            let found = root.stat(b"").map_err(failed)?;
             let mut entry = entry(number, Vec::new(), &found, no_link).map_err(failed)?;
             self.describe(&root, b"", &base, &found, &mut entry);
             self.entries.push(entry);
@@ -166,7 +170,7 @@ impl Listing {
             false => above(&base),
         };
         let state = pattern.as_ref().map(Pattern::start);
-        let pending = vec![Pending { path: Vec::new(), state }];
+        let pending = vec![PendingDirectory { path: Vec::new(), state }];
         let (open, reported, found) = (None, Vec::new(), pattern.is_none());
         Ok(Some(Walk { number, requested, root, above, pattern, pending, open, reported, found }))
     }
@@ -252,11 +256,14 @@ impl Listing {
             return false;
         }
         let Some(describer) = &mut self.describer else {
-            buffer.reply(&Reply::Entries(part));
+            buffer.append_reply(&Reply::Entries(part));
             return true;
         };
-        describer.new_owners().into_iter().for_each(|owners| buffer.reply(&Reply::Owners(owners)));
-        buffer.reply(&Reply::Described(part.into_iter().map(Described).collect()));
+        describer
+            .new_owners()
+            .into_iter()
+            .for_each(|owners| buffer.append_reply(&Reply::Owners(owners)));
+        buffer.append_reply(&Reply::Described(part.into_iter().map(Described).collect()));
         true
     }
 
@@ -265,17 +272,17 @@ impl Listing {
             let why = Failure::System(format!("and {} more like these", self.unnamed));
             self.failures.push((Vec::new(), why));
         }
-        buffer.reply(&Reply::Listed(mem::take(&mut self.failures)));
+        buffer.append_reply(&Reply::Listed(mem::take(&mut self.failures)));
     }
 }
 
-impl Source for Listing {
+impl DataSource for Listing {
     /// Listing costs more than reading: it walks whole disks and compares each path with all patterns.
-    fn costs(&self) -> Option<PeerKey> {
-        Some(peer_key(&self.reader.member))
+    fn charged_peer(&self) -> Option<PeerKey> {
+        Some(peer_key(&self.requester.member))
     }
 
-    fn fill(&mut self, buffer: &mut Buffer, until: &Until) -> bool {
+    fn fill(&mut self, buffer: &mut Buffer, until: &FillDeadline) -> bool {
         while buffer.room() > 0 {
             // One step can find as many entries as a path has components.
             if self.is_due() {
@@ -295,7 +302,7 @@ impl Source for Listing {
         }
         if buffer.is_empty() && self.last_message.elapsed() > MAX_SILENCE {
             self.report_entries(buffer);
-            buffer.reply(&Reply::Wait);
+            buffer.append_reply(&Reply::Wait);
         }
         if !buffer.is_empty() {
             self.last_message = Instant::now();
@@ -324,7 +331,7 @@ impl Walk {
                 let name = next.file_name();
                 let looked = match name.to_bytes() {
                     b"." | b".." => Ok(()),
-                    _ => self.look(&open, name, excludes, describer, entries),
+                    _ => self.visit(&open, name, excludes, describer, entries),
                 };
                 self.open = Some(open);
                 looked
@@ -332,7 +339,7 @@ impl Walk {
         }
     }
 
-    fn open_directory(&self, at: Pending) -> Result<OpenDirectory, (Vec<u8>, Errno)> {
+    fn open_directory(&self, at: PendingDirectory) -> Result<OpenDirectory, (Vec<u8>, Errno)> {
         let opened = self.root.entries(&at.path).and_then(|directory| {
             let entries = Dir::read_from(directory.as_fd())?;
             Ok((directory, entries))
@@ -343,7 +350,7 @@ impl Walk {
         }
     }
 
-    fn look(
+    fn visit(
         &mut self,
         open: &OpenDirectory,
         name: &std::ffi::CStr,
@@ -360,7 +367,7 @@ impl Walk {
             _ => None,
         };
         let path = joined(&open.at.path, bytes);
-        let found = match look_in(&open.directory, name) {
+        let found = match stat_in(&open.directory, name) {
             // It was removed since its directory was read.
             Err(Errno::NOENT) => return Ok(()),
             found => found.map_err(|e| (path.clone(), e))?,
@@ -389,7 +396,7 @@ impl Walk {
             result = described.map_err(|e| (path.clone(), e));
         }
         if is_directory {
-            self.pending.push(Pending { path, state: state.filter(|_| !is_met) });
+            self.pending.push(PendingDirectory { path, state: state.filter(|_| !is_met) });
         }
         result
     }
@@ -408,7 +415,7 @@ impl Walk {
                 continue;
             }
             // The peer creates a directory without an entry with default attributes.
-            let found = self.root.look(above).ok();
+            let found = self.root.stat(above).ok();
             let found = found.and_then(|f| entry(self.number, above.to_vec(), &f, no_link).ok());
             entries.extend(found);
             self.reported = above.to_vec();
@@ -425,7 +432,7 @@ fn describe(
     entry: &mut Entry,
 ) -> Result<(), Errno> {
     let read = || root.file(path).ok().map(|(file, _)| file);
-    entry.more = describer.describe(found.into(), read, || root.itself(path))?;
+    entry.more = describer.describe(found.into(), read, || root.open_item(path))?;
     Ok(())
 }
 

@@ -1,8 +1,8 @@
 //! The directories that this node offers and accepts files in, and the members that may use them.
 
-use super::beneath;
+use super::root;
 use crate::{
-    AcceptPlace, Settings,
+    AcceptingDirectory, Settings,
     quota::{Limits, Quota},
 };
 use std::{
@@ -22,7 +22,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum OfferError {
     /// A directory does not exist or cannot be opened.
-    #[error("`[files]` names {}: {source}", path.display())]
+    #[error("cannot open {}, which `[files]` names: {source}", path.display())]
     Open {
         /// The directory as configured.
         path: PathBuf,
@@ -30,11 +30,11 @@ pub enum OfferError {
         source: io::Error,
     },
     /// A directory vanished while the settings were read.
-    #[error("a directory of `[files] accept` is gone: {0}")]
+    #[error("a directory of `[files] accept` no longer exists: {0}")]
     Count(#[source] io::Error),
     /// A directory contains the node's keys.
     #[error(
-        "`[files]` names {}, and this node's own keys are below it in {}; name directories beside",
+        "`[files]` names {}, which contains this node's own keys in {}; name directories that do not contain them",
         path.display(), state.display()
     )]
     Keys {
@@ -51,14 +51,14 @@ pub(super) struct SharedDirectory {
     /// Absolute, without a last `/`; the root is empty.
     pub path: Vec<u8>,
     members: Vec<MemberPattern>,
-    pub may: May,
+    pub may: StoreRights,
     /// The bounds on what members may store there.
     pub quota: Arc<Quota>,
 }
 
 /// The further rights of members that may store files in a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct May {
+pub(super) struct StoreRights {
     /// Replace existing files.
     pub replace: bool,
     /// Remove existing files and directories.
@@ -72,7 +72,7 @@ pub(super) struct May {
     pub is_protected: bool,
 }
 
-impl May {
+impl StoreRights {
     /// Whether existing files are replaced: the sender requests it and the settings allow it.
     pub fn replaces(self, rules: Rules) -> bool {
         rules.has(Rules::REPLACE) && self.replace && !self.is_protected
@@ -94,15 +94,15 @@ impl Offers {
         let offered =
             settings.offer.iter().map(|o| SharedDirectory::new(&o.path, &o.members, state, true));
         let accepting = settings.accept.iter().map(|a| {
-            let AcceptPlace { replace, remove, owners, links, .. } = *a;
-            let may = May { replace, remove, owners, links, is_protected: false };
+            let AcceptingDirectory { replace, remove, owners, links, .. } = *a;
+            let may = StoreRights { replace, remove, owners, links, is_protected: false };
             let place = SharedDirectory::new(&a.path, &a.members, state, false)?;
             Ok(SharedDirectory { may, ..place })
         });
         let mut accepting = accepting.collect::<Result<Vec<_>, _>>()?;
         let lines = accepting.iter().zip(&settings.accept);
         let lines: Vec<_> = lines.map(|(place, a)| (place.path.clone(), a.limits)).collect();
-        let quotas = Quota::of_all(&lines).map_err(OfferError::Count)?;
+        let quotas = Quota::open_all(&lines).map_err(OfferError::Count)?;
         for (place, quota) in accepting.iter_mut().zip(quotas) {
             place.quota = Arc::new(quota);
         }
@@ -166,7 +166,7 @@ fn innermost<'a>(
     let innermost = holding.max_by_key(|(place, _)| place.path.len());
     let is_sound = |rest: &[u8]| thalweg_wire::object::FilePath::new(rest.to_vec()).is_ok();
     let innermost = innermost.filter(|(_, rest)| is_sound(rest));
-    innermost.ok_or_else(|| Failure::NotOffered(beneath::shown(path)))
+    innermost.ok_or_else(|| Failure::NotOffered(root::display_path(path)))
 }
 
 /// Returns `path` relative to `above`; `None` if it is neither `above` nor below it.
@@ -201,7 +201,12 @@ impl SharedDirectory {
         let bytes = path.as_os_str().as_bytes();
         let bytes = bytes.strip_suffix(b"/").unwrap_or(bytes);
         let quota = Arc::new(Quota::new(bytes.to_vec(), Limits::default()));
-        Ok(Self { path: bytes.to_vec(), members: members.to_vec(), may: May::default(), quota })
+        Ok(Self {
+            path: bytes.to_vec(),
+            members: members.to_vec(),
+            may: StoreRights::default(),
+            quota,
+        })
     }
 }
 

@@ -1,10 +1,10 @@
 //! Reading offered files: their bytes and hashes, with the proof that a file is still the listed one.
 
 use super::{
-    Reader,
-    beneath::{Root, failure, snapshot},
-    hashes::{Claim, Lookup, Part},
-    pour::{Buffer, CHUNK, Source, Until},
+    Requester,
+    hashes::{FilePart, HashClaim, Lookup},
+    root::{Root, failure, snapshot},
+    sender::{Buffer, CHUNK, DataSource, FillDeadline},
     session::peer_key,
 };
 use rustix::{fs::fstat, io::pread};
@@ -24,8 +24,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The answer to a read request: parts of files in order, with their bytes or only their hashes.
 #[derive(Debug)]
-pub(super) struct Reading {
-    reader: Reader,
+pub(super) struct FileReading {
+    requester: Requester,
     parts: std::vec::IntoIter<ReadRequest>,
     open: Option<Open>,
     /// The last offered directory that was read from.
@@ -48,37 +48,37 @@ struct Open {
     hasher: blake3::Hasher,
     broken: Option<Failure>,
     /// Set while only its hash is computed.
-    claim: Option<Claim>,
+    claim: Option<HashClaim>,
 }
 
-impl Reading {
-    /// Reads these parts. A part that `reader` may not read is answered with a failure.
-    pub fn new(reader: Reader, parts: Vec<ReadRequest>) -> Self {
+impl FileReading {
+    /// Reads these parts. A part that `requester` may not read is answered with a failure.
+    pub fn new(requester: Requester, parts: Vec<ReadRequest>) -> Self {
         let results = Vec::with_capacity(parts.len());
         let parts = parts.into_iter();
         let sent = Instant::now();
-        Self { reader, parts, open: None, root: None, hashes_only: false, sent, results }
+        Self { requester, parts, open: None, root: None, hashes_only: false, sent, results }
     }
 
     /// Reads these whole files.
-    pub fn whole(reader: Reader, files: Vec<FileRef>) -> Self {
+    pub fn whole(requester: Requester, files: Vec<FileRef>) -> Self {
         let whole = |file: FileRef| ReadRequest { from: 0, bytes: file.snapshot.size, file };
-        Self::new(reader, files.into_iter().map(whole).collect())
+        Self::new(requester, files.into_iter().map(whole).collect())
     }
 
     /// Hashes these whole files without sending their bytes.
-    pub fn hashes(reader: Reader, files: Vec<FileRef>) -> Self {
-        Self { hashes_only: true, ..Self::whole(reader, files) }
+    pub fn hashes(requester: Requester, files: Vec<FileRef>) -> Self {
+        Self { hashes_only: true, ..Self::whole(requester, files) }
     }
 
     /// Hashes these parts without sending their bytes.
-    pub fn hashes_of(reader: Reader, parts: Vec<ReadRequest>) -> Self {
-        Self { hashes_only: true, ..Self::new(reader, parts) }
+    pub fn hashes_of(requester: Requester, parts: Vec<ReadRequest>) -> Self {
+        Self { hashes_only: true, ..Self::new(requester, parts) }
     }
 
     fn begin(&mut self, part: ReadRequest) -> Result<Open, Failure> {
         let path = full_path(&part.file);
-        let (place, below) = self.reader.offers().readable(&self.reader.member, &path)?;
+        let (place, below) = self.requester.offers().readable(&self.requester.member, &path)?;
         if self.root.as_ref().is_none_or(|(at, _)| *at != place.path) {
             self.root = Some((place.path.clone(), Root::open(&place.path)?));
         }
@@ -94,7 +94,7 @@ impl Reading {
     }
 
     fn end(&mut self, result: Result<Check, Failure>, buffer: &mut Buffer) {
-        buffer.reply(&match &result {
+        buffer.append_reply(&match &result {
             Ok(check) => Reply::Sent(*check),
             Err(why) => Reply::Failed(why.clone()),
         });
@@ -102,12 +102,12 @@ impl Reading {
     }
 
     /// Continues to hash the open part. `None` if there is more to hash, or if another request computes the hash.
-    fn hash(&self, open: &mut Open, until: &Until) -> Option<Result<Check, Failure>> {
+    fn hash(&self, open: &mut Open, until: &FillDeadline) -> Option<Result<Check, Failure>> {
         if open.claim.is_none() {
-            let part = Part { snapshot: open.listed, from: open.at, bytes: open.left };
-            match self.reader.shared.hashes.ask(
+            let part = FilePart { snapshot: open.listed, from: open.at, bytes: open.left };
+            match self.requester.shared.hashes.ask(
                 part,
-                peer_key(&self.reader.member),
+                peer_key(&self.requester.member),
                 SystemTime::now(),
             ) {
                 Lookup::Known(check) => return Some(Ok(check)),
@@ -131,7 +131,7 @@ impl Reading {
     }
 
     /// Puts hashes into the buffer until it is full or the turn ends. Returns whether there is more to send.
-    fn fill_hashes(&mut self, buffer: &mut Buffer, until: &Until) -> bool {
+    fn fill_hashes(&mut self, buffer: &mut Buffer, until: &FillDeadline) -> bool {
         while buffer.room() > 0 && !until.is_over() {
             let opened = match self.open.take() {
                 Some(open) => Ok(open),
@@ -152,7 +152,7 @@ impl Reading {
             }
         }
         if buffer.is_empty() && self.sent.elapsed() > MAX_SILENCE {
-            buffer.reply(&Reply::Wait);
+            buffer.append_reply(&Reply::Wait);
         }
         if !buffer.is_empty() {
             self.sent = Instant::now();
@@ -161,13 +161,13 @@ impl Reading {
     }
 }
 
-impl Source for Reading {
+impl DataSource for FileReading {
     /// Hashing costs more than reading, and because its answer is short, the network does not slow it down.
-    fn costs(&self) -> Option<PeerKey> {
-        self.hashes_only.then(|| peer_key(&self.reader.member))
+    fn charged_peer(&self) -> Option<PeerKey> {
+        self.hashes_only.then(|| peer_key(&self.requester.member))
     }
 
-    fn fill(&mut self, buffer: &mut Buffer, until: &Until) -> bool {
+    fn fill(&mut self, buffer: &mut Buffer, until: &FillDeadline) -> bool {
         if self.hashes_only {
             return self.fill_hashes(buffer, until);
         }
@@ -177,7 +177,7 @@ impl Source for Reading {
                 match self.begin(part) {
                     Err(why) => self.end(Err(why), buffer),
                     Ok(open) => {
-                        buffer.reply(&Reply::Bytes(open.left));
+                        buffer.append_reply(&Reply::Bytes(open.left));
                         self.open = Some(open);
                     }
                 }
@@ -200,11 +200,11 @@ impl Open {
     fn send(&mut self, buffer: &mut Buffer) {
         let most = self.left.min(buffer.room() as u64) as usize;
         if self.broken.is_some() {
-            buffer.zeros(most);
+            buffer.append_zeros(most);
             self.left -= most as u64;
             return;
         }
-        let read = self.read(buffer.place(most));
+        let read = self.read(buffer.reserve(most));
         buffer.advance(read);
     }
 
@@ -239,7 +239,7 @@ impl Open {
         }
         let check = Check(*self.hasher.finalize().as_bytes());
         if let Some(claim) = self.claim.take() {
-            claim.computed(check);
+            claim.finish(check);
         }
         Ok(check)
     }

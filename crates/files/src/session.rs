@@ -1,13 +1,13 @@
 //! One member's channel: reads requests and answers them one after the other.
 
 use super::{
-    Reader, Shared, delivery,
+    Requester, ServiceState, delivery,
     list::Listing,
-    places::Slot,
-    pour::{Buffers, Source, left, message, pour},
-    read::Reading,
+    read::FileReading,
+    sender::{self, Buffers, DataSource, message, wait_until_closed},
+    slots::Slot,
     spool::Visit,
-    store::{PartialFile, Piece},
+    store::{PartialFile, ReceivedPiece},
 };
 use std::{
     io,
@@ -19,8 +19,8 @@ use std::{
 use thalweg_base::{
     budget::PeerKey,
     costly,
-    intake::{self, Body, Charge},
     log::Event,
+    request_memory::{self, Body, Charge},
     timeout,
 };
 use thalweg_mesh::MeshPeer;
@@ -65,7 +65,7 @@ const MAX_DECODED_INLINE: usize = 16 << 10;
 /// The state of one channel.
 #[derive(Debug)]
 pub(super) struct Session {
-    pub shared: Arc<Shared>,
+    pub shared: Arc<ServiceState>,
     pub channel: Channel<TcpStream>,
     pub peer: MeshPeer,
     /// Present after the first request about spooled data.
@@ -81,7 +81,7 @@ pub(super) struct Session {
 
 /// Serves one channel to its end. The channel is cut at once when the peer is revoked.
 pub(super) async fn serve(
-    shared: Arc<Shared>,
+    shared: Arc<ServiceState>,
     channel: Channel<TcpStream>,
     peer: MeshPeer,
     from: SocketAddr,
@@ -143,61 +143,66 @@ impl Session {
     }
 
     async fn answer(&mut self, request: Request) -> io::Result<()> {
-        let Some(reader) = self.reader() else {
-            return Err(io::Error::other("the peer is no member any more"));
+        let Some(requester) = self.requester() else {
+            return Err(io::Error::other("the peer is no longer a member"));
         };
         match request {
-            Request::List(request) => self.list(reader, request, None).await,
-            Request::Describe(request, keep) => self.list(reader, request, Some(keep)).await,
-            Request::Read(part) => self.read(Reading::new(reader, vec![part])).await,
-            Request::ReadParts(parts) => self.read(Reading::new(reader, parts)).await,
-            Request::ReadAll(files) => self.read(Reading::whole(reader, files)).await,
-            Request::Check(files) => self.read(Reading::hashes(reader, files)).await,
-            Request::CheckParts(parts) => self.read(Reading::hashes_of(reader, parts)).await,
+            Request::List(request) => self.list(requester, request, None).await,
+            Request::Describe(request, keep) => self.list(requester, request, Some(keep)).await,
+            Request::Read(part) => self.read(FileReading::new(requester, vec![part])).await,
+            Request::ReadParts(parts) => self.read(FileReading::new(requester, parts)).await,
+            Request::ReadAll(files) => self.read(FileReading::whole(requester, files)).await,
+            Request::Check(files) => self.read(FileReading::hashes(requester, files)).await,
+            Request::CheckParts(parts) => self.read(FileReading::hashes_of(requester, parts)).await,
             Request::Store { into, entry, from, bytes, check } => {
-                let Some(body) = self.read_bytes(&reader, &into, bytes).await? else {
+                let Some(body) = self.read_bytes(&requester, &into, bytes).await? else {
                     return Ok(());
                 };
                 let Body { bytes, charge: _charge } = body;
                 let rules = Rules::default();
-                let piece = Piece { into, entry, rules, from, bytes, check };
-                self.store(reader, piece, Owners::default()).await
+                let piece = ReceivedPiece { into, entry, rules, from, bytes, check };
+                self.store(requester, piece, Owners::default()).await
             }
             Request::StorePart { into, entry, rules, owners, from, bytes, check } => {
-                let Some(body) = self.read_bytes(&reader, &into, bytes).await? else {
+                let Some(body) = self.read_bytes(&requester, &into, bytes).await? else {
                     return Ok(());
                 };
                 let Body { bytes, charge: _charge } = body;
                 let entry = entry.0;
-                self.store(reader, Piece { into, entry, rules, from, bytes, check }, owners).await
+                self.store(
+                    requester,
+                    ReceivedPiece { into, entry, rules, from, bytes, check },
+                    owners,
+                )
+                .await
             }
             Request::Held { into, entry } => {
-                let held = move || reader.shared.inbox.held(&reader, &into, &entry);
+                let held = move || requester.shared.inbox.stored_ranges(&requester, &into, &entry);
                 let held = self.wait_for(spawn_blocking(held)).await?;
                 self.reply(&held.map_or_else(Reply::Failed, Reply::Held)).await
             }
-            Request::Compare(delivery, checks) => self.compare(reader, delivery, checks).await,
+            Request::Compare(delivery, checks) => self.compare(requester, delivery, checks).await,
             Request::Put { delivery, bytes, check } => {
-                self.put(reader, delivery, bytes, check).await
+                self.put(requester, delivery, bytes, check).await
             }
             Request::Dress(mut delivery) => {
-                let dressing = move || {
-                    delivery::localize(&reader, &mut delivery)?;
-                    delivery::dress(&reader.shared.inbox, &reader, &delivery)
+                let applying = move || {
+                    delivery::localize(&requester, &mut delivery)?;
+                    delivery::apply_metadata(&requester.shared.inbox, &requester, &delivery)
                 };
-                let dressed = self.wait_for(spawn_blocking(dressing)).await?;
+                let dressed = self.wait_for(spawn_blocking(applying)).await?;
                 let dressed = dressed.map(|(undone, wider)| Reply::Dressed { undone, wider });
                 self.reply(&dressed.unwrap_or_else(Reply::Failed)).await
             }
             Request::Clear(surplus) => {
                 let stop = CancellationToken::new();
                 let _stopped = stop.clone().drop_guard();
-                let clearing = move || delivery::clear(&reader, &surplus, &stop);
+                let clearing = move || delivery::clear(&requester, &surplus, &stop);
                 let cleared = self.wait_for(spawn_blocking(clearing)).await?;
                 self.reply(&cleared.map_or_else(Reply::Failed, Reply::Cleared)).await
             }
             Request::Link(links) => {
-                let linking = move || delivery::link(&reader.shared.inbox, &reader, &links);
+                let linking = move || delivery::link(&requester.shared.inbox, &requester, &links);
                 let linked = self.wait_for(spawn_blocking(linking)).await?;
                 let linked = linked.map(|(present, undone)| Reply::Linked { present, undone });
                 self.reply(&linked.unwrap_or_else(Reply::Failed)).await
@@ -209,34 +214,34 @@ impl Session {
     /// Answers a listing. Patterns are compiled off the async runtime, in a turn of the peer.
     async fn list(
         &mut self,
-        reader: Reader,
+        requester: Requester,
         request: ListRequest,
         keep: Option<Keep>,
     ) -> io::Result<()> {
-        let peer_key = peer_key(&reader.member);
-        let compiling = costly::run(peer_key, move || Listing::new(reader, request, keep));
+        let peer_key = peer_key(&requester.member);
+        let compiling = costly::run(peer_key, move || Listing::new(requester, request, keep));
         match self.wait_for(compiling).await? {
-            Ok(listing) => self.pour(listing).await.map(drop),
+            Ok(listing) => self.send_source(listing).await.map(drop),
             Err(why) => self.reply(&Reply::Failed(why)).await,
         }
     }
 
-    async fn read(&mut self, reading: Reading) -> io::Result<()> {
-        let reading = self.pour(reading).await?;
+    async fn read(&mut self, reading: FileReading) -> io::Result<()> {
+        let reading = self.send_source(reading).await?;
         self.count_failed(reading.results.iter().filter(|result| result.is_err()).count());
         Ok(())
     }
 
     async fn store(
         &mut self,
-        reader: Reader,
-        mut piece: Piece,
+        requester: Requester,
+        mut piece: ReceivedPiece,
         mut owners: Owners,
     ) -> io::Result<()> {
         let storing = move || {
-            let Piece { into, entry, rules, .. } = &mut piece;
-            delivery::localize_one(&reader, into, *rules, &mut owners, entry)?;
-            reader.shared.inbox.store(&reader, &piece)
+            let ReceivedPiece { into, entry, rules, .. } = &mut piece;
+            delivery::localize_one(&requester, into, *rules, &mut owners, entry)?;
+            requester.shared.inbox.store(&requester, &piece)
         };
         let reply = match self.wait_for(spawn_blocking(storing)).await? {
             Ok(partial_file) => {
@@ -253,14 +258,14 @@ impl Session {
 
     async fn compare(
         &mut self,
-        reader: Reader,
+        requester: Requester,
         mut delivery: Delivery,
         Checks(checks): Checks,
     ) -> io::Result<()> {
         let stop = CancellationToken::new();
         let _stopped = stop.clone().drop_guard();
         let is_long = delivery.rules.has(Rules::WHOLE) && !checks.is_empty();
-        let turn = is_long.then(|| self.shared.hashing.of(&reader.member.name));
+        let turn = is_long.then(|| self.shared.hashing.for_member(&requester.member.name));
         let comparing = async move {
             let turn = match turn {
                 Some(turn) => Some(turn.lock_owned().await),
@@ -268,8 +273,8 @@ impl Session {
             };
             let compare = move || {
                 let _turn = turn;
-                delivery::localize(&reader, &mut delivery)?;
-                delivery::compare(&reader.shared.inbox, &reader, &delivery, &checks, &stop)
+                delivery::localize(&requester, &mut delivery)?;
+                delivery::compare(&requester.shared.inbox, &requester, &delivery, &checks, &stop)
             };
             spawn_blocking(compare).await
         };
@@ -279,12 +284,12 @@ impl Session {
 
     async fn put(
         &mut self,
-        reader: Reader,
+        requester: Requester,
         mut delivery: Delivery,
         bytes: u64,
         check: Check,
     ) -> io::Result<()> {
-        let Some(body) = self.read_bytes(&reader, &delivery.into, bytes).await? else {
+        let Some(body) = self.read_bytes(&requester, &delivery.into, bytes).await? else {
             return Ok(());
         };
         let Body { bytes, charge: _charge } = body;
@@ -294,8 +299,8 @@ impl Session {
                     "the bytes do not match their hash; send them again".into(),
                 ));
             }
-            delivery::localize(&reader, &mut delivery)?;
-            delivery::put(&reader.shared.inbox, &reader, &delivery, &bytes)
+            delivery::localize(&requester, &mut delivery)?;
+            delivery::put(&requester.shared.inbox, &requester, &delivery, &bytes)
         };
         let reply = match self.wait_for(spawn_blocking(putting)).await? {
             Ok((stored, undone)) => {
@@ -319,7 +324,7 @@ impl Session {
             tokio::select! {
                 biased;
                 done = &mut work => return done.map_err(io::Error::other),
-                () = left(self.channel.get_ref()) => return Err(io::ErrorKind::BrokenPipe.into()),
+                () = wait_until_closed(self.channel.get_ref()) => return Err(io::ErrorKind::BrokenPipe.into()),
                 () = sleep(WAIT_INTERVAL) => self.reply(&Reply::Wait).await?,
             }
         }
@@ -357,18 +362,18 @@ impl Session {
     /// so. Rights are checked first, so that a peer without rights takes no memory.
     async fn read_bytes(
         &mut self,
-        reader: &Reader,
+        requester: &Requester,
         into: &[u8],
         count: u64,
     ) -> io::Result<Option<Body>> {
         check_length(count)?;
-        if let Err(why) = reader.offers().writable(&reader.member, into) {
+        if let Err(why) = requester.offers().writable(&requester.member, into) {
             self.drain(count).await?;
             self.reply(&Reply::Failed(why)).await?;
             return Ok(None);
         }
-        let peer_key = peer_key(&reader.member);
-        let begun = within(intake::begin(&mut self.channel, count as usize)).await?;
+        let peer_key = peer_key(&requester.member);
+        let begun = within(request_memory::begin(&mut self.channel, count as usize)).await?;
         let charge = self.wait_for_memory(begun.charge_bytes(peer_key)).await?;
         let body = within(begun.finish(&mut self.channel, charge)).await?;
         self.received += count;
@@ -382,10 +387,10 @@ impl Session {
     }
 
     /// The peer with its current rights; `None` if it is no longer a member.
-    pub fn reader(&self) -> Option<Reader> {
+    pub fn requester(&self) -> Option<Requester> {
         let roster = self.shared.membership.current()?;
         let member = roster.by_key(&self.peer.key())?.clone();
-        Some(Reader { shared: Arc::clone(&self.shared), member: Arc::new(member) })
+        Some(Requester { shared: Arc::clone(&self.shared), member: Arc::new(member) })
     }
 
     /// The length of the next request; `None` if the peer ends the channel.
@@ -402,7 +407,7 @@ impl Session {
     /// Reads a request of this length.
     async fn request(&mut self, length: usize) -> io::Result<(Request, Option<Charge>)> {
         let peer_key = peer_key(self.peer.member());
-        let beginning = intake::begin(&mut self.channel, length);
+        let beginning = request_memory::begin(&mut self.channel, length);
         let begun = timeout::within(REQUEST_TIMEOUT, "end of a request", beginning).await?;
         let charge = self.wait_for_memory(begun.charge_request(peer_key)).await?;
         let reading = begun.finish(&mut self.channel, charge);
@@ -443,7 +448,7 @@ impl Session {
         self.count_failed(usize::from(matches!(reply, Reply::Failed(_))));
         let mut message = message(reply);
         if message.len() > 4 + MAX_REPLY {
-            let why = "the answer is too long: ask for less at a time".to_owned();
+            let why = "the answer is too long: request less at a time".to_owned();
             message = object::encode(&Reply::Failed(Failure::System(why)));
         }
         within(self.channel.write_all(&message)).await?;
@@ -454,8 +459,9 @@ impl Session {
     ///
     /// # Errors
     /// The channel's errors.
-    pub async fn pour<S: Source>(&mut self, source: S) -> io::Result<S> {
-        let (source, sent) = pour(&mut self.channel, source, &mut self.buffers).await?;
+    pub async fn send_source<S: DataSource>(&mut self, source: S) -> io::Result<S> {
+        let (source, sent) =
+            sender::send_source(&mut self.channel, source, &mut self.buffers).await?;
         self.sent += sent;
         self.shared.counts.sent.inc_by(sent);
         Ok(source)
@@ -488,7 +494,7 @@ pub(super) fn peer_key(member: &Member) -> PeerKey {
 
 fn check_length(count: u64) -> io::Result<()> {
     if count > MAX_STORE {
-        let why = format!("{count} bytes at once are more than {MAX_STORE}");
+        let why = format!("{count} bytes at once exceed the limit of {MAX_STORE}");
         return Err(io::Error::new(io::ErrorKind::InvalidData, why));
     }
     Ok(())
@@ -499,7 +505,7 @@ pub(super) async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::
     match tokio::time::timeout(IDLE_TIMEOUT, step).await {
         Ok(done) => done,
         Err(_) => {
-            Err(io::Error::new(io::ErrorKind::TimedOut, format!("nothing for {IDLE_TIMEOUT:?}")))
+            Err(io::Error::new(io::ErrorKind::TimedOut, format!("no data for {IDLE_TIMEOUT:?}")))
         }
     }
 }

@@ -9,9 +9,9 @@ use thalweg_wire::mesh::MemberPattern;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Directories that members may read.
-    pub offer: Vec<Place>,
+    pub offer: Vec<OfferedDirectory>,
     /// Directories that members may write new files into.
-    pub accept: Vec<AcceptPlace>,
+    pub accept: Vec<AcceptingDirectory>,
     /// Inboxes of casts and directories of drop boxes. Deliveries remove neither these directories nor anything in
     /// them.
     pub protected: Vec<PathBuf>,
@@ -27,7 +27,7 @@ pub struct Settings {
 
 /// A directory with everything below it, and the members that may use it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct OfferedDirectory {
     /// Absolute.
     pub path: PathBuf,
     /// The members that may read in it, or write to it.
@@ -36,7 +36,7 @@ pub struct Place {
 
 /// A directory with everything below it that members may store files in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AcceptPlace {
+pub struct AcceptingDirectory {
     /// Absolute.
     pub path: PathBuf,
     /// The members that may write to it.

@@ -5,14 +5,14 @@
 //! of both ends; a sender asks which bytes are held, and continues.
 
 use super::{
-    Reader,
-    beneath::{Root, failure, modified, shown},
+    Requester,
     delivery::{
-        self, Claims, DirectoryId, Keys, Obstacle, PathKey, Protected, TemporaryNames, depth_of,
-        directory_id, dress_of, is_protected, open_up, xattr_bytes,
+        self, DirectoryId, Keys, Obstacle, PathClaims, PathKey, Protected, TemporaryNames,
+        depth_of, directory_id, is_protected, metadata_of, open_up, xattr_bytes,
     },
-    offer::May,
-    quota::{Charge, Quota},
+    offer::StoreRights,
+    quota::{Quota, QuotaCharge},
+    root::{Root, display_path, failure, modified},
 };
 use rustix::{fs::Stat, io::Errno};
 use std::{
@@ -47,13 +47,13 @@ pub(super) struct Inbox {
     /// Files that are being stored in parts, by their directories and names.
     partial_file: Mutex<BTreeMap<PathKey, Weak<PartialFile>>>,
     /// The paths that deliveries are storing to.
-    pub claims: Claims,
+    pub claims: PathClaims,
     /// The temporary names of deliveries.
     pub names: TemporaryNames,
     /// When this process started to accept files.
     pub since: SystemTime,
     /// The last files that replaced others, the newest first.
-    recent: Mutex<VecDeque<Replaced>>,
+    recent: Mutex<VecDeque<ReplacedFile>>,
 }
 
 /// A file that is being stored, held by the sessions that write it.
@@ -69,20 +69,20 @@ enum Stage {
     /// Nothing is open yet.
     New,
     /// The partial file is open.
-    Open(Box<Work>),
+    Open(Box<OpenPart>),
     /// The file is complete and has its final name.
     Done,
 }
 
 /// A partial file, and the open directory by which its paths are resolved.
-struct Work {
+struct OpenPart {
     part: Part,
     _parent: Root,
 }
 
 /// Received bytes of a file.
 #[derive(Debug)]
-pub(super) struct Piece {
+pub(super) struct ReceivedPiece {
     pub into: Vec<u8>,
     pub entry: Entry,
     pub rules: Rules,
@@ -99,7 +99,7 @@ impl fmt::Debug for PartialFile {
 
 /// A file that has replaced another file.
 #[derive(Debug)]
-struct Replaced {
+struct ReplacedFile {
     path: Vec<u8>,
     key: PartKey,
     /// The identity of the published file; it changes when the file is changed or replaced.
@@ -117,7 +117,7 @@ struct Target {
     /// The identity of the path, which is the same for all paths to it.
     id: PathKey,
     snapshot: Snapshot,
-    may: May,
+    may: StoreRights,
     quota: Arc<Quota>,
     /// Whether an existing file with this name is replaced.
     replaces: bool,
@@ -125,7 +125,7 @@ struct Target {
 
 impl Inbox {
     /// Creates the inbox of the node with this key.
-    pub fn of(node: NodeId) -> Self {
+    pub fn new(node: NodeId) -> Self {
         let (partial_file, claims, recent) = Default::default();
         let names = TemporaryNames::of(node);
         Self { partial_file, claims, names, since: SystemTime::now(), recent }
@@ -134,17 +134,17 @@ impl Inbox {
     /// Writes a piece. Returns the file as long as it is not complete. Waits for the disk.
     pub fn store(
         &self,
-        reader: &Reader,
-        piece: &Piece,
+        requester: &Requester,
+        piece: &ReceivedPiece,
     ) -> Result<Option<Arc<PartialFile>>, Failure> {
         if *blake3::hash(&piece.bytes).as_bytes() != piece.check.0 {
             let why = "the bytes do not match their hash; send them again";
             return Err(Failure::System(why.into()));
         }
-        let mut target = Target::of(reader, &piece.into, &piece.entry, Some(piece.rules))?;
+        let mut target = Target::of(requester, &piece.into, &piece.entry, Some(piece.rules))?;
         target.replaces &= piece.rules.has(Rules::REPLACE);
         let was_there = match target.replaces {
-            true => self.replaced_just_now(&target, &key(reader, &target.snapshot))?,
+            true => self.replaced_just_now(&target, &key(requester, &target.snapshot))?,
             false => target.is_there(&piece.entry)?,
         };
         if was_there {
@@ -153,18 +153,18 @@ impl Inbox {
         let replaces = target.replaces;
         let may = target.may;
         let quota = Arc::clone(&target.quota);
-        let charge = self.charge(reader, &quota, &target, piece)?;
-        let partial_file = self.partial_file(reader, target, piece)?;
-        let is_complete = partial_file.write(reader, piece, may)?;
+        let charge = self.charge(requester, &quota, &target, piece)?;
+        let partial_file = self.partial_file(requester, target, piece)?;
+        let is_complete = partial_file.write(requester, piece, may)?;
         charge.keep();
         if replaces && is_complete {
-            quota.removed();
-            let target = Target::of(reader, &piece.into, &piece.entry, None)?;
+            quota.record_removal();
+            let target = Target::of(requester, &piece.into, &piece.entry, None)?;
             if let Some(seen) = target.identity()? {
-                let key = key(reader, &target.snapshot);
+                let key = key(requester, &target.snapshot);
                 let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
                 recent.truncate(MAX_RECENT - 1);
-                recent.push_front(Replaced { path: target.path, key, seen });
+                recent.push_front(ReplacedFile { path: target.path, key, seen });
             }
         }
         Ok((!is_complete).then_some(partial_file))
@@ -174,14 +174,14 @@ impl Inbox {
     /// first piece. The kept bytes of an interrupted file are in the count already.
     fn charge<'q>(
         &self,
-        reader: &Reader,
+        requester: &Requester,
         quota: &'q Quota,
         target: &Target,
-        piece: &Piece,
-    ) -> Result<Charge<'q>, Failure> {
+        piece: &ReceivedPiece,
+    ) -> Result<QuotaCharge<'q>, Failure> {
         let is_live = self.lock().get(&target.id).is_some_and(|known| known.strong_count() > 0);
         // This fails if a directory has this name; opening the part reports other errors.
-        let kept = self.missing(reader, target).unwrap_or_default();
+        let kept = self.missing(requester, target).unwrap_or_default();
         let is_sparse = piece.entry.more.as_ref().is_some_and(|more| more.holes.is_some());
         let is_begun = is_live || kept.is_some();
         let is_new = !is_begun && target.identity()?.is_none();
@@ -204,7 +204,7 @@ impl Inbox {
         let Some(now) = target.identity()? else { return Ok(false) };
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         let is_it =
-            |file: &Replaced| file.path == target.path && file.key == *key && file.seen == now;
+            |file: &ReplacedFile| file.path == target.path && file.key == *key && file.seen == now;
         Ok(recent.iter().any(is_it))
     }
 
@@ -230,36 +230,40 @@ impl Inbox {
     }
 
     /// The kept bytes of an incomplete file, whatever item has its final name.
-    pub fn begun(
+    pub fn incomplete_ranges(
         &self,
-        reader: &Reader,
+        requester: &Requester,
         into: &[u8],
         entry: &Entry,
     ) -> Result<Vec<(u64, u64)>, Failure> {
-        let target = Target::of(reader, into, entry, None)?;
-        self.kept(reader, &target)
+        let target = Target::of(requester, into, entry, None)?;
+        self.kept_ranges(requester, &target)
     }
 
     /// The bytes of a file that are stored: all of them if the file exists, otherwise those of its incomplete state.
-    pub fn held(
+    pub fn stored_ranges(
         &self,
-        reader: &Reader,
+        requester: &Requester,
         into: &[u8],
         entry: &Entry,
     ) -> Result<Vec<(u64, u64)>, Failure> {
-        let target = match Target::of(reader, into, entry, None) {
+        let target = match Target::of(requester, into, entry, None) {
             Err(Failure::System(_)) => return Ok(Vec::new()),
             target => target?,
         };
         if target.is_there(entry)? {
             return Ok(vec![(0, target.snapshot.size)]);
         }
-        self.kept(reader, &target)
+        self.kept_ranges(requester, &target)
     }
 
-    fn kept(&self, reader: &Reader, target: &Target) -> Result<Vec<(u64, u64)>, Failure> {
+    fn kept_ranges(
+        &self,
+        requester: &Requester,
+        target: &Target,
+    ) -> Result<Vec<(u64, u64)>, Failure> {
         let size = target.snapshot.size;
-        let missing = self.missing(reader, target)?.unwrap_or_else(|| whole(size));
+        let missing = self.missing(requester, target)?.unwrap_or_else(|| whole(size));
         let mut held = Vec::new();
         let mut at = 0;
         for gap in missing {
@@ -277,32 +281,32 @@ impl Inbox {
     /// The bytes that are not kept yet; `None` if nothing is kept.
     fn missing(
         &self,
-        reader: &Reader,
+        requester: &Requester,
         target: &Target,
     ) -> Result<Option<Vec<Range<u64>>>, Failure> {
-        let key = key(reader, &target.snapshot);
+        let key = key(requester, &target.snapshot);
         let known = self.lock().get(&target.id).and_then(Weak::upgrade);
         let known = known.filter(|partial_file| partial_file.key == key);
         if let Some(missing) = known.and_then(|partial_file| partial_file.missing()) {
             return Ok(Some(missing));
         }
-        let kept = Part::kept(&target.on_disk(), &key).map_err(refused)?;
+        let kept = Part::journaled_ranges(&target.on_disk(), &key).map_err(refused)?;
         Ok(kept.map(|kept| kept.missing(target.snapshot.size)))
     }
 
     /// Opens the file that a piece belongs to. Only sessions that store the same file wait while it is opened.
     fn partial_file(
         &self,
-        reader: &Reader,
+        requester: &Requester,
         target: Target,
-        piece: &Piece,
+        piece: &ReceivedPiece,
     ) -> Result<Arc<PartialFile>, Failure> {
-        let partial_file = self.known(&target, key(reader, &target.snapshot))?;
+        let partial_file = self.find_or_add(&target, key(requester, &target.snapshot))?;
         let mut stage = partial_file.lock();
         if matches!(*stage, Stage::New) {
-            target.make_way(reader, piece.rules)?;
-            let part = open(reader, &partial_file.key, &target, piece)?;
-            *stage = Stage::Open(Box::new(Work { part, _parent: target.parent }));
+            target.make_way(requester, piece.rules)?;
+            let part = open(requester, &partial_file.key, &target, piece)?;
+            *stage = Stage::Open(Box::new(OpenPart { part, _parent: target.parent }));
         }
         drop(stage);
         Ok(partial_file)
@@ -312,7 +316,7 @@ impl Inbox {
     ///
     /// # Errors
     /// If another file is being stored at this path.
-    fn known(&self, target: &Target, key: PartKey) -> Result<Arc<PartialFile>, Failure> {
+    fn find_or_add(&self, target: &Target, key: PartKey) -> Result<Arc<PartialFile>, Failure> {
         let above = Keys::up_to(b"").of(&target.path).map(|key| key.directory).collect();
         let mut all = self.lock();
         if let Some(known) = all.get(&target.id).and_then(Weak::upgrade) {
@@ -340,19 +344,24 @@ fn whole(size: u64) -> Vec<Range<u64>> {
 
 fn another(path: &[u8]) -> Failure {
     Failure::System(format!(
-        "{}: another file of this name is being stored; wait, or take another name",
-        shown(path)
+        "{}: another file with this name is being stored; wait, or choose another name",
+        display_path(path)
     ))
 }
 
-fn open(reader: &Reader, key: &PartKey, target: &Target, piece: &Piece) -> Result<Part, Failure> {
-    let attributes = dress_of(&piece.entry, piece.rules, target.may).attributes;
+fn open(
+    requester: &Requester,
+    key: &PartKey,
+    target: &Target,
+    piece: &ReceivedPiece,
+) -> Result<Part, Failure> {
+    let attributes = metadata_of(&piece.entry, piece.rules, target.may).attributes;
     let holes = piece.entry.more.as_ref().and_then(|more| more.holes.as_ref());
     let path = target.on_disk();
     let mut tries = 0;
     loop {
-        let (source, shown) = (reader.member.name.to_string(), shown(&target.path));
-        let job = Job::begin(JobKind::Send, source, shown);
+        let (source, shown_path) = (requester.member.name.to_string(), display_path(&target.path));
+        let job = Job::begin(JobKind::Send, source, shown_path);
         let (batch, holes) = (Batch::default(), holes.cloned());
         let opened = Part::open_sparse(&path, key.clone(), job, batch, Some(attributes), holes);
         match opened {
@@ -368,16 +377,22 @@ fn open(reader: &Reader, key: &PartKey, target: &Target, piece: &Piece) -> Resul
 
 impl PartialFile {
     /// Writes a piece. Returns true if the file is now complete and has its final name.
-    fn write(&self, reader: &Reader, piece: &Piece, may: May) -> Result<bool, Failure> {
+    fn write(
+        &self,
+        requester: &Requester,
+        piece: &ReceivedPiece,
+        may: StoreRights,
+    ) -> Result<bool, Failure> {
         let mut stage = self.lock();
         let Stage::Open(work) = &mut *stage else { return Ok(true) };
         let part = &mut work.part;
-        part.write_from(reader.member.name.as_str(), piece.from, &piece.bytes).map_err(refused)?;
+        part.write_from(requester.member.name.as_str(), piece.from, &piece.bytes)
+            .map_err(refused)?;
         if !part.missing().is_empty() {
             return Ok(false);
         }
         let Stage::Open(work) = mem::replace(&mut *stage, Stage::Done) else { return Ok(true) };
-        let xattrs = dress_of(&piece.entry, piece.rules, may).put_xattrs(&work.part);
+        let xattrs = metadata_of(&piece.entry, piece.rules, may).put_xattrs(&work.part);
         work.part.publish(0).map_err(refused)?;
         xattrs.map(|()| true).map_err(|e| Failure::System(xattr_error(e)))
     }
@@ -396,7 +411,7 @@ impl PartialFile {
     }
 }
 
-impl Work {
+impl OpenPart {
     fn close(self) {
         // Best effort: bytes that are lost here are requested again.
         _ = self.part.close();
@@ -416,10 +431,10 @@ impl Drop for PartialFile {
 }
 
 impl Target {
-    /// Opens the directory of `entry`, where `reader` must have the right to write. With `make`, missing directories
+    /// Opens the directory of `entry`, where `requester` must have the right to write. With `make`, missing directories
     /// above it are created, and those of the delivery are made writable, by these rules.
     fn of(
-        reader: &Reader,
+        requester: &Requester,
         into: &[u8],
         entry: &Entry,
         make: Option<Rules>,
@@ -430,13 +445,13 @@ impl Target {
         let below = entry.path.as_bytes();
         let into = into.strip_suffix(b"/").unwrap_or(into);
         let path = [into, b"/", below].concat();
-        let (place, inside) = reader.offers().writable(&reader.member, &path)?;
+        let (place, inside) = requester.offers().writable(&requester.member, &path)?;
         let (parents, name) = match inside.iter().rposition(|letter| *letter == b'/') {
             Some(end) => (&inside[..end], &inside[end + 1..]),
             None => (&b""[..], inside),
         };
         if name.is_empty() || is_ours(name) {
-            let why = format!("{}: a file cannot have this name here", shown(&path));
+            let why = format!("{}: a file cannot have this name here", display_path(&path));
             return Err(Failure::System(why));
         }
         let root = Root::open(&place.path)?;
@@ -445,8 +460,8 @@ impl Target {
         let first = |rules: Rules| if rules.has(Rules::ROOT) { above.max(1) } else { above + 1 };
         let parent = directory(&root, parents, make.map(first), (&place.quota, &path))?;
         let quota = Arc::clone(&place.quota);
-        let is_protected = is_protected(reader, parent.as_fd(), depth_of(parents));
-        let may = May { is_protected, ..place.may };
+        let is_protected = is_protected(requester, parent.as_fd(), depth_of(parents));
+        let may = StoreRights { is_protected, ..place.may };
         let replaces = may.replaces(Rules::REPLACE);
         let id = PathKey::in_directory(parent.as_fd(), name);
         let id = id.ok_or_else(|| failure(&path, Errno::NOENT))?;
@@ -456,7 +471,7 @@ impl Target {
 
     /// The identity of the existing file; `None` if there is none.
     fn identity(&self) -> Result<Option<Identity>, Failure> {
-        match self.parent.look(&self.name) {
+        match self.parent.stat(&self.name) {
             Err(Errno::NOENT) => Ok(None),
             found => {
                 let found = found.map_err(|e| failure(&self.path, e))?;
@@ -472,7 +487,7 @@ impl Target {
     /// # Errors
     /// If another item has its name.
     fn is_there(&self, entry: &Entry) -> Result<bool, Failure> {
-        let found: Stat = match self.parent.look(&self.name) {
+        let found: Stat = match self.parent.stat(&self.name) {
             Err(Errno::NOENT) => return Ok(false),
             found => found.map_err(|e| failure(&self.path, e))?,
         };
@@ -481,19 +496,19 @@ impl Target {
         let (device, time) = (found.st_dev, modified(&found));
         let same = found.st_size == self.snapshot.size as i64
             && is_file
-            && StoredTimes::looking().are_same(parent, device, entry.modified, time);
+            && StoredTimes::read_only().are_same(parent, device, entry.modified, time);
         match same {
             true => Ok(true),
             false => Err(Failure::System(format!(
-                "{} is there already, with other content; it is not replaced: remove it there, or \
-                 choose another name",
-                shown(&self.path)
+                "{} exists there already with other content; it is not replaced: remove it there, \
+                 or choose another name",
+                display_path(&self.path)
             ))),
         }
     }
 
     /// Removes a directory or special file that a part cannot replace, if the rules allow it.
-    fn make_way(&self, reader: &Reader, rules: Rules) -> Result<(), Failure> {
+    fn make_way(&self, requester: &Requester, rules: Rules) -> Result<(), Failure> {
         let parent = self.parent.as_fd();
         let found = Obstacle::find(parent, &self.name).map_err(|e| failure(&self.path, e))?;
         let Some(obstacle) = found.filter(|found| !found.is_replaced_by_parts()) else {
@@ -501,8 +516,8 @@ impl Target {
         };
         obstacle.check_in(rules, self.may, &self.path)?;
         let end = self.path.len() - self.name.len() - 1;
-        let removed = obstacle.remove(&Protected::of(reader), rules, &self.path[..end]);
-        self.quota.removed();
+        let removed = obstacle.remove(&Protected::of(requester), rules, &self.path[..end]);
+        self.quota.record_removal();
         removed
     }
 
@@ -525,10 +540,10 @@ fn directory(
     for (part, depth) in
         path.split(|letter| *letter == b'/').filter(|part| !part.is_empty()).zip(1..)
     {
-        at = match Root::plain(&at, part) {
+        at = match Root::open_subdirectory(&at, part) {
             Err(Errno::NOENT) if make.is_some() => {
                 delivery::make(&at, part, 0o777, (quota, depth_of(path)))?;
-                Root::plain(&at, part)
+                Root::open_subdirectory(&at, part)
             }
             opened => opened,
         }
@@ -546,8 +561,8 @@ pub(super) fn xattr_error(e: Errno) -> String {
     format!("stored without its extended attributes or access control list: {e}")
 }
 
-fn key(reader: &Reader, snapshot: &Snapshot) -> PartKey {
-    PartKey::Listed { node: reader.member.name.to_string(), snapshot: *snapshot }
+fn key(requester: &Requester, snapshot: &Snapshot) -> PartKey {
+    PartKey::Listed { node: requester.member.name.to_string(), snapshot: *snapshot }
 }
 
 /// The failure for the sender. It does not contain paths, since those by this process's descriptors mean nothing to it.
@@ -563,7 +578,7 @@ fn refused(error: PartError) -> Failure {
         }
         PartError::Io { what, source, .. } => format!("cannot {what} it there: {source}"),
         PartError::Busy(_) => "another program there is writing this file".into(),
-        PartError::PastEnd(_) => "bytes past the end of the file".into(),
+        PartError::PastEnd(_) => "data past the end of the file was received".into(),
         other => other.to_string(),
     })
 }

@@ -31,15 +31,15 @@ const TICKET_OVERHEAD: usize = 256;
 
 /// What a ticket gives access to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lent {
+pub enum TicketTarget {
     /// Parts of files.
     Files(Arc<[ReadRequest]>),
     /// An entry of the spool.
     Spooled(SpoolId),
 }
 
-impl Lent {
-    /// The bytes of memory that it takes: at least as many as the record of what was sent ([`State::Sent`]).
+impl TicketTarget {
+    /// The bytes of memory that it takes: at least as many as the record of what was sent ([`TicketState::Sent`]).
     fn weight(&self) -> usize {
         match self {
             Self::Files(reads) => TICKET_OVERHEAD + reads.iter().map(weight).sum::<usize>(),
@@ -54,18 +54,18 @@ fn weight(read: &ReadRequest) -> usize {
 
 /// An issued ticket.
 #[derive(Debug)]
-struct Issued {
+struct IssuedTicket {
     owner: NodeId,
     to: Name,
     until: Instant,
     weight: usize,
-    state: State,
+    state: TicketState,
 }
 
 #[derive(Debug)]
-enum State {
+enum TicketState {
     /// It is not redeemed.
-    Valid(Lent),
+    Valid(TicketTarget),
     /// It is redeemed: the data is being sent, or sending broke off.
     Spent,
     /// The hashes of the parts that were sent; `None` for a part that was not sent.
@@ -74,11 +74,11 @@ enum State {
 
 /// All tickets that this node has issued and that have not expired.
 #[derive(Debug, Default)]
-pub struct Tickets(Mutex<Book>);
+pub struct Tickets(Mutex<TicketTable>);
 
 #[derive(Debug, Default)]
-struct Book {
-    issued: BTreeMap<Ticket, Issued>,
+struct TicketTable {
+    issued: BTreeMap<Ticket, IssuedTicket>,
     /// The tickets in the order of their expiry.
     ends: std::collections::VecDeque<(Instant, Ticket)>,
     weight: usize,
@@ -90,10 +90,10 @@ impl Tickets {
     ///
     /// # Errors
     /// [`Failure::Busy`] if issued tickets take too much memory, [`Failure::System`] if there are no random numbers.
-    pub fn issue(&self, owner: NodeId, to: Name, lent: Lent) -> Result<Ticket, Failure> {
+    pub fn issue(&self, owner: NodeId, to: Name, lent: TicketTarget) -> Result<Ticket, Failure> {
         let mut secret = [0; 16];
         let random = getrandom::fill(&mut secret);
-        random.map_err(|e| Failure::System(format!("no random numbers: {e}")))?;
+        random.map_err(|e| Failure::System(format!("cannot get random numbers: {e}")))?;
         let ticket = Ticket(secret);
         let (until, weight) = (Instant::now() + LIFETIME, lent.weight());
         let mut book = self.lock();
@@ -105,7 +105,7 @@ impl Tickets {
         book.weight += weight;
         *book.by_owner.entry(owner).or_default() += weight;
         book.ends.push_back((until, ticket));
-        let issued = Issued { owner, to, until, weight, state: State::Valid(lent) };
+        let issued = IssuedTicket { owner, to, until, weight, state: TicketState::Valid(lent) };
         book.issued.insert(ticket, issued);
         Ok(ticket)
     }
@@ -114,13 +114,13 @@ impl Tickets {
     ///
     /// # Errors
     /// [`Failure::Ticket`].
-    pub fn redeem(&self, ticket: Ticket, member: &Name) -> Result<(NodeId, Lent), Failure> {
+    pub fn redeem(&self, ticket: Ticket, member: &Name) -> Result<(NodeId, TicketTarget), Failure> {
         let mut book = self.lock();
         book.expire();
         let issued = book.issued.get_mut(&ticket).filter(|issued| issued.to == *member);
         let issued = issued.ok_or(Failure::Ticket)?;
-        match std::mem::replace(&mut issued.state, State::Spent) {
-            State::Valid(lent) => Ok((issued.owner, lent)),
+        match std::mem::replace(&mut issued.state, TicketState::Spent) {
+            TicketState::Valid(lent) => Ok((issued.owner, lent)),
             other => {
                 issued.state = other;
                 Err(Failure::Ticket)
@@ -131,7 +131,7 @@ impl Tickets {
     /// Records the hashes of the parts that were sent for a ticket.
     pub fn sent(&self, ticket: Ticket, checks: Vec<Option<Check>>) {
         if let Some(issued) = self.lock().issued.get_mut(&ticket) {
-            issued.state = State::Sent(checks);
+            issued.state = TicketState::Sent(checks);
         }
     }
 
@@ -152,19 +152,19 @@ impl Tickets {
     }
 
     /// Every change is complete, even if a thread panicked while it held the lock.
-    fn lock(&self) -> MutexGuard<'_, Book> {
+    fn lock(&self) -> MutexGuard<'_, TicketTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Book {
+impl TicketTable {
     fn take_checks(&mut self, owner: NodeId, ticket: Ticket) -> Option<Vec<Option<Check>>> {
         let issued = self.issued.get(&ticket)?;
-        if issued.owner != owner || !matches!(issued.state, State::Sent(_)) {
+        if issued.owner != owner || !matches!(issued.state, TicketState::Sent(_)) {
             return None;
         }
         match self.remove(ticket)?.state {
-            State::Sent(checks) => Some(checks),
+            TicketState::Sent(checks) => Some(checks),
             _ => None,
         }
     }
@@ -181,7 +181,7 @@ impl Book {
         }
     }
 
-    fn remove(&mut self, ticket: Ticket) -> Option<Issued> {
+    fn remove(&mut self, ticket: Ticket) -> Option<IssuedTicket> {
         let issued = self.issued.remove(&ticket)?;
         self.weight -= issued.weight;
         if let Some(weight) = self.by_owner.get_mut(&issued.owner) {
@@ -205,8 +205,8 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn lent(number: u64) -> Lent {
-        Lent::Spooled(SpoolId { job: JobId([0; 16]), number })
+    fn lent(number: u64) -> TicketTarget {
+        TicketTarget::Spooled(SpoolId { job: JobId([0; 16]), number })
     }
 
     #[tokio::test]
@@ -270,7 +270,7 @@ mod tests {
             snapshot,
         };
         let reads: Arc<[ReadRequest]> = [ReadRequest { file, from: 0, bytes: 1 }].into();
-        let issue = || tickets.issue(OWNER, name("fra"), Lent::Files(Arc::clone(&reads)));
+        let issue = || tickets.issue(OWNER, name("fra"), TicketTarget::Files(Arc::clone(&reads)));
         let out = std::iter::repeat_with(issue).take_while(Result::is_ok).count();
         assert_eq!(out, MAX_BYTES_PER_OWNER / 1_000_000);
     }

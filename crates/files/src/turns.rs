@@ -12,7 +12,7 @@ pub(super) struct Turns(Mutex<BTreeMap<Name, Weak<tokio::sync::Mutex<()>>>>);
 
 impl Turns {
     /// The lock for a member's work.
-    pub fn of(&self, member: &Name) -> Arc<tokio::sync::Mutex<()>> {
+    pub fn for_member(&self, member: &Name) -> Arc<tokio::sync::Mutex<()>> {
         // Each change of the map is complete, even if a thread panicked.
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, turn| turn.strong_count() > 0);
@@ -32,10 +32,12 @@ mod tests {
     #[test]
     fn a_member_has_one_turn_at_a_time() {
         let turns = Turns::default();
-        let [one, other] = ["a", "b"].map(|name| turns.of(&name.parse().unwrap()));
+        let [one, other] = ["a", "b"].map(|name| turns.for_member(&name.parse().unwrap()));
         let held = one.try_lock_owned().unwrap();
-        assert!(turns.of(&"a".parse().unwrap()).try_lock().is_err() && other.try_lock().is_ok());
+        assert!(
+            turns.for_member(&"a".parse().unwrap()).try_lock().is_err() && other.try_lock().is_ok()
+        );
         drop(held);
-        assert!(turns.of(&"a".parse().unwrap()).try_lock().is_ok());
+        assert!(turns.for_member(&"a".parse().unwrap()).try_lock().is_ok());
     }
 }

@@ -25,34 +25,34 @@ pub struct EmissionSettings {
     /// The number of open blocks; at least 1.
     pub width: usize,
     /// This sender's part of the repair symbols.
-    pub share: Share,
+    pub share: SenderShare,
 }
 
 impl Default for EmissionSettings {
     /// Four open blocks, and a single sender.
     fn default() -> Self {
-        Self { width: 4, share: Share::default() }
+        Self { width: 4, share: SenderShare::default() }
     }
 }
 
 /// Identifies one of several senders of the same object. Each sends another range of the repair symbols, and begins at
 /// another source symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
+pub struct SenderShare {
     /// The number of this sender, below `of`.
     pub index: u32,
     /// The number of senders; at least 1.
     pub of: u32,
 }
 
-impl Default for Share {
+impl Default for SenderShare {
     /// A single sender.
     fn default() -> Self {
         Self { index: 0, of: 1 }
     }
 }
 
-impl Share {
+impl SenderShare {
     /// This sender's part of `n` items, as a range.
     pub fn part(self, n: u32) -> std::ops::Range<u32> {
         self.bound(n, self.index)..self.bound(n, self.index.saturating_add(1))
@@ -67,7 +67,7 @@ impl Share {
 
 /// The symbols that a block still sends after its source symbols.
 #[derive(Clone, Debug, Default)]
-struct Late {
+struct LateSymbols {
     /// Repair symbols of the share that were sent, or must not be sent.
     repaired: u32,
     /// Repair symbols to send now.
@@ -86,7 +86,7 @@ pub struct Emission {
     done: HaveSet,
     /// The number of source symbols of each block that were sent for the first time.
     sent: Vec<u32>,
-    late: BTreeMap<u32, Late>,
+    late: BTreeMap<u32, LateSymbols>,
     /// Blocks with symbols to send that were passed over, or that got further symbols to send.
     ready: BTreeSet<u32>,
     /// Where the search in `ready` continues.
@@ -106,7 +106,7 @@ impl Emission {
         Self {
             geometry,
             settings,
-            done: HaveSet::over(u64::from(geometry.blocks()), 512),
+            done: HaveSet::with_block_size(u64::from(geometry.blocks()), 512),
             sent: vec![0; geometry.blocks() as usize],
             late: BTreeMap::new(),
             ready: BTreeSet::new(),
@@ -120,7 +120,7 @@ impl Emission {
 
     /// Creates the emission of a forwarding node: it sends only symbols that children still lack, of blocks that it
     /// holds ([`Self::hold`]).
-    pub fn behind(geometry: Geometry, settings: EmissionSettings) -> Self {
+    pub fn for_forwarder(geometry: Geometry, settings: EmissionSettings) -> Self {
         let mut emission = Self::new(geometry, settings);
         let all = |(block, sent): (u32, &mut u32)| *sent = geometry.source_symbols_of(block);
         (0..).zip(&mut emission.sent).for_each(all);
@@ -141,7 +141,7 @@ impl Emission {
     }
 
     /// Records that all children have this block.
-    pub fn done(&mut self, block: u32) {
+    pub fn finish(&mut self, block: u32) {
         self.done.insert(u64::from(block));
         self.late.remove(&block);
         self.ready.remove(&block);
@@ -149,7 +149,7 @@ impl Emission {
     }
 
     /// Records that a child without any symbols has joined, so that no block is done any more.
-    pub fn joined(&mut self) {
+    pub fn reopen_blocks(&mut self) {
         let blocks: Vec<u64> = self.done.runs().flatten().collect();
         self.done.remove_range(0..u64::MAX);
         for block in blocks.into_iter().map(|block| block as u32) {
@@ -192,7 +192,7 @@ impl Emission {
     }
 
     /// Records that this sender can send no (more) repair symbols of a block, because there is no proof of them.
-    pub fn no_repair(&mut self, block: u32) {
+    pub fn skip_repair(&mut self, block: u32) {
         let share = self.repair().len() as u32;
         if let Some(late) = self.late.get_mut(&block) {
             (late.repaired, late.repair) = (share, 0);

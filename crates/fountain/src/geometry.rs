@@ -54,32 +54,34 @@ pub struct SymbolId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum GeometryError {
     /// The object is too long.
-    #[error("an object of {0} bytes: at most {MAX_LENGTH} can be cast")]
+    #[error("an object of {0} bytes is too large: at most {MAX_LENGTH} bytes can be cast")]
     Length(u64),
     /// The symbol size is not a power of two, too small or too large.
     #[error(
-        "symbols of {0} bytes: a power of two from {MIN_SYMBOL_BYTES} to {MAX_SYMBOL_BYTES} is needed"
+        "symbols of {0} bytes are not possible: the size must be a power of two from {MIN_SYMBOL_BYTES} to \
+         {MAX_SYMBOL_BYTES}"
     )]
     SymbolBytes(u32),
     /// A block is not a whole number of chunks, is empty, or is too large.
     #[error(
-        "blocks of {0} symbols: a block must be whole MiB, at most {most} MiB and \
-         {MAX_BLOCK_SYMBOLS} symbols",
+        "blocks of {0} symbols are not possible: a block must be a whole number of MiB, at most {most} MiB \
+         and {MAX_BLOCK_SYMBOLS} symbols",
         most = MAX_BLOCK_BYTES >> 20
     )]
     BlockSymbols(u32),
     /// Like [`Self::BlockSymbols`], for a requested block size in bytes.
     #[error(
-        "blocks of {size}: a block must be whole MiB, {most} MiB at most; write it like 4MiB",
+        "blocks of {size} are not possible: a block must be a whole number of MiB, at most {most} MiB, \
+         e.g. 4MiB",
         size = ByteSize::from_bytes(*.0),
         most = MAX_BLOCK_BYTES >> 20
     )]
     BlockBytes(u64),
     /// There are too many repair symbols.
-    #[error("{0} repair symbols a block: at most {MAX_REPAIR_SYMBOLS} are possible")]
+    #[error("{0} repair symbols per block are too many: at most {MAX_REPAIR_SYMBOLS} are possible")]
     RepairSymbols(u32),
     /// The symbols are too small for the length of the object.
-    #[error("{0} symbols: at most {MAX_SYMBOLS} are possible; take larger ones")]
+    #[error("{0} symbols are too many: at most {MAX_SYMBOLS} are possible; use larger symbols")]
     Symbols(u64),
 }
 

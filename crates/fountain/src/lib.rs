@@ -7,8 +7,8 @@
 //! an object ─► Geometry: blocks, symbols ─► codec: repair symbols; digest: their proofs
 //!
 //! source    Emission: which symbol next ─► Ring ─► children, each at its own pace
-//! source    Reveal: which symbols are announced to which receiver ─┐
-//! receiver  Pull: which symbols to ask of which parent ◄───────────┘
+//! source    AnnouncementScheduler: which symbols for which receiver ─┐
+//! receiver  Pull: which symbols to ask of which parent ◄──────────────┘
 //!           symbols ─► HaveSet ─► codec: solves each block ─► the object
 //! ```
 //!
@@ -19,23 +19,23 @@
 //!
 //! A relay without a store forwards through a [`Ring`] (ROMA §IV-C); the source fills its ring in the order of its
 //! [`Emission`]. A receiver with several parents that keep their symbols requests them through a [`Pull`]; the source
-//! announces different symbols to such receivers first ([`Reveal`]).
+//! announces different symbols to such receivers first ([`AnnouncementScheduler`]).
 
+mod announcements;
 pub mod codec;
 pub mod digest;
 mod emission;
 mod geometry;
 mod have;
 mod pull;
-mod reveal;
 mod ring;
 
-pub use emission::{Emission, EmissionSettings, Share};
+pub use announcements::{AnnouncementScheduler, ChildConnectionId};
+pub use emission::{Emission, EmissionSettings, SenderShare};
 pub use geometry::{
     CHUNK_BYTES, Geometry, GeometryError, MAX_BLOCK_BYTES, MAX_BLOCK_SYMBOLS, MAX_LENGTH,
     MAX_REPAIR_SYMBOLS, MAX_SYMBOL_BYTES, MAX_SYMBOLS, MIN_SYMBOL_BYTES, SymbolId,
 };
 pub use have::{HaveSet, RangeError};
-pub use pull::{Arrived, ParentId, ParentStatus, Pull, PullProgress, PullSettings};
-pub use reveal::{Reveal, SeatId};
-pub use ring::{ChildId, ChildStatus, RING_BYTES, Ring, RingError, Shared, pages_known};
+pub use pull::{ParentId, ParentStatus, Pull, PullProgress, PullSettings, ReceiptOutcome};
+pub use ring::{ChildId, ChildStatus, RING_BYTES, Ring, RingError, SharedBytes, pages_known};

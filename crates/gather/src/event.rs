@@ -244,7 +244,7 @@ pub struct Totals {
     /// The totals of each source.
     pub sources: Vec<SourceTotals>,
     /// The most that each other node held on the way; nodes that held nothing are left out.
-    pub storage: Vec<Stored>,
+    pub storage: Vec<NodeStorage>,
     /// Messages to other nodes that only synchronise the transfers of a timetable.
     pub messages: u64,
     /// Bytes that came by other paths than those of the timetable.
@@ -254,7 +254,7 @@ pub struct Totals {
     /// How often the rates differed from the planned ones in three consecutive observations.
     pub drifts: u32,
     /// Sets of legs that were observed to slow each other.
-    pub shared: Vec<Shared>,
+    pub shared: Vec<SharedBottleneck>,
     /// The synchronisation time of all transfers of a timetable.
     pub overhead_seconds: f64,
     /// Why it ended, unless all is well.
@@ -282,7 +282,7 @@ impl Changes {
 
 /// Legs that share a bottleneck.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Shared {
+pub struct SharedBottleneck {
     /// The legs, as pairs of sender and receiver.
     pub legs: Vec<(Name, Name)>,
     /// Their common rate.
@@ -302,7 +302,7 @@ pub struct SourceTotals {
 
 /// Data of others that a node held.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Stored {
+pub struct NodeStorage {
     /// The node.
     pub node: Name,
     /// The maximum number of bytes at a time.

@@ -12,13 +12,13 @@
 //!                                          └─────────┘
 //! ```
 
-mod errand;
+mod collect_context;
 mod event;
 mod failures;
 pub mod fluid;
 mod forecast;
-mod greeted;
 mod grid;
+mod idle_remotes;
 pub mod landing;
 mod method;
 mod method_name;
@@ -29,15 +29,15 @@ pub mod send;
 pub mod slotted;
 mod work;
 
-pub use errand::Errand;
+pub use collect_context::CollectContext;
 
 pub use event::{
-    Changes, Event, EventSink, FileListed, Outcome, Progress, Shared, SourceProgress, SourceTotals,
-    Stored, Totals,
+    Changes, Event, EventSink, FileListed, NodeStorage, Outcome, Progress, SharedBottleneck,
+    SourceProgress, SourceTotals, Totals,
 };
-pub use forecast::{Forecast, ForecastError, Outset, Plan, PlannedPath, PricePoint};
-pub use greeted::Greeted;
+pub use forecast::{Forecast, ForecastError, ForecastInput, Plan, PlannedPath, PricePoint};
 pub use grid::choose as choose_grid;
+pub use idle_remotes::IdleRemotes;
 
 pub use method::Method;
 pub use method_name::{MethodName, MethodNameError};

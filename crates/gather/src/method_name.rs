@@ -28,12 +28,12 @@ pub enum MethodName {
 pub enum MethodNameError {
     /// An unknown name.
     #[error(
-        "`{0}` is no method: fluid, path-sync[=PERCENT], path-delay[=TIME], best-path, \
-         all-at-once[=CONNECTIONS], one-by-one, spread-in-time=G,TIME or concurrent=G"
+        "`{0}` is not a method; the methods are fluid, path-sync[=PERCENT], path-delay[=TIME], \
+         best-path, all-at-once[=CONNECTIONS], one-by-one, spread-in-time=G,TIME and concurrent=G"
     )]
     Name(String),
     /// A known name with an invalid value.
-    #[error("`{text}`: it is written {form}")]
+    #[error("`{text}` is invalid: write {form}")]
     Value {
         /// The whole text.
         text: String,
@@ -110,15 +110,15 @@ impl FromStr for MethodName {
 /// Describes the syntax of the method with this name.
 fn form(name: &str) -> Option<&'static str> {
     Some(match name {
-        "fluid" => "fluid, and takes no value",
-        "best-path" => "best-path, and takes no value",
-        "one-by-one" => "one-by-one, and takes no value",
+        "fluid" => "fluid, without a value",
+        "best-path" => "best-path, without a value",
+        "one-by-one" => "one-by-one, without a value",
         "path-sync" => "path-sync or path-sync=PERCENT, from 0 to 100",
-        "path-delay" => "path-delay or path-delay=TIME, e.g. path-delay=2s, longer than nothing",
+        "path-delay" => "path-delay or path-delay=TIME with a TIME above 0, e.g. path-delay=2s",
         "all-at-once" => "all-at-once or all-at-once=CONNECTIONS, from 1 to 64",
-        "concurrent" => "concurrent=G: so many sources at a time, one at least",
+        "concurrent" => "concurrent=G, where G is the number of sources at a time, at least 1",
         "spread-in-time" => {
-            "spread-in-time=G,TIME: so many sources begin each TIME, e.g. spread-in-time=2,30s"
+            "spread-in-time=G,TIME, where G sources begin in each TIME, e.g. spread-in-time=2,30s"
         }
         _ => return None,
     })
@@ -201,7 +201,7 @@ mod tests {
         };
         says("", "spread-in-time=G,TIME");
         says("best", "spread-in-time=G,TIME");
-        says("concurrent=0", "one at least");
+        says("concurrent=0", "at least 1");
         says("all-at-once=65", "from 1 to 64");
         for text in [
             "fluid=1",
@@ -216,7 +216,7 @@ mod tests {
             "spread-in-time=2",
             "spread-in-time=0,3s",
         ] {
-            says(text, "it is written");
+            says(text, "is invalid: write");
         }
     }
 }

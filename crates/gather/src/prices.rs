@@ -25,8 +25,8 @@ pub struct PriceList {
 
 /// The error for a file without prices.
 const EMPTY: TableError = TableError::Empty(
-    "no price in it: write a table with the head `from,to,per_gb`, or `[[price]]` sections \
-     with from, to and per_gb; `*` is any node",
+    "it contains no prices: write a table with the header `from,to,per_gb`, or `[[price]]` \
+     sections with from, to and per_gb; `*` stands for any node",
 );
 
 #[derive(Deserialize)]
@@ -75,7 +75,7 @@ impl PriceList {
         match lines.next() {
             Some((_, head)) if cells(head) == ["from", "to", "per_gb"] => {}
             Some((line, head)) => {
-                let why = format!("`{head}`: the first line is from,to,per_gb");
+                let why = format!("`{head}`: the first line must be from,to,per_gb");
                 return Err(TableError::Line { line, why });
             }
             None => return Err(EMPTY),
@@ -86,7 +86,7 @@ impl PriceList {
             let [from, to, price] = &cells[..] else {
                 return Err(fault(format!("{} columns instead of 3", cells.len())));
             };
-            let price = price.parse().map_err(|_| fault(format!("`{price}` is no number")))?;
+            let price = price.parse().map_err(|_| fault(format!("`{price}` is not a number")))?;
             list.add(from, to, price).map_err(fault)?;
         }
         Ok(list)
@@ -98,7 +98,7 @@ impl PriceList {
             name => name.parse::<Name>().map(Some).map_err(|e| e.to_string()),
         };
         if !per_gb.is_finite() || per_gb < 0.0 {
-            return Err(format!("`{per_gb}` is no price from 0 on"));
+            return Err(format!("`{per_gb}` is not a price: a price is a number, 0 or more"));
         }
         self.per_gb.insert((end(from)?, end(to)?), per_gb);
         Ok(())
@@ -180,13 +180,13 @@ mod tests {
     #[test]
     fn errors_name_the_line() {
         for (text, says) in [
-            ("", "no price in it"),
-            ("from,to,per_gb\n", "no price in it"),
+            ("", "contains no prices"),
+            ("from,to,per_gb\n", "contains no prices"),
             ("a,b,1\n", "line 1"),
             ("from,to,per_gb\na,b\n", "line 2: 2 columns"),
-            ("from,to,per_gb\na,b,-1\n", "line 2: `-1` is no price"),
-            ("from,to,per_gb\na,b,x\n", "line 2: `x` is no number"),
-            ("from,to,per_gb\nA,b,1\n", "`A` is no name"),
+            ("from,to,per_gb\na,b,-1\n", "line 2: `-1` is not a price"),
+            ("from,to,per_gb\na,b,x\n", "line 2: `x` is not a number"),
+            ("from,to,per_gb\nA,b,1\n", "`A` is not a valid name"),
             ("[[prize]]\n", "unknown field"),
         ] {
             let error = PriceList::parse(text).unwrap_err().to_string();

@@ -39,7 +39,7 @@ pub(super) fn request(inventory: &Inventory, pieces: &[Piece]) -> Request {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_files::inventory::Wanted;
+    use thalweg_files::inventory::MissingFile;
     use thalweg_wire::object::{FilePath, MAX_REQUEST, Snapshot, encode};
 
     fn inventory(names: &[usize]) -> Inventory {
@@ -56,7 +56,7 @@ mod tests {
                 (0..*length).map(|n| if n % 200 == 100 { '/' } else { 'x' }).collect();
             let path = FilePath::new(text.into_bytes()).unwrap();
             let file = FileRef { root: b"/data".to_vec(), path, snapshot };
-            Wanted { source: 0, file, missing: std::iter::once(0..u64::MAX).collect() }
+            MissingFile { source: 0, file, missing: std::iter::once(0..u64::MAX).collect() }
         };
         Inventory { files: names.iter().map(wanted).collect() }
     }

@@ -14,12 +14,12 @@ pub struct Work {
     /// Pieces to fetch, by source.
     waiting: BTreeMap<u32, VecDeque<Piece>>,
     /// Bytes waiting and bytes handed out, by source.
-    counts: BTreeMap<u32, Count>,
+    counts: BTreeMap<u32, SourceCount>,
     source: BTreeMap<FileNo, u32>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Count {
+struct SourceCount {
     waiting: u64,
     out: u64,
 }
@@ -141,7 +141,7 @@ impl Work {
 
     /// Whether nothing waits and nothing is out.
     pub fn is_finished(&self) -> bool {
-        self.counts.values().all(|count| *count == Count::default())
+        self.counts.values().all(|count| *count == SourceCount::default())
     }
 
     fn put_back(&mut self, source: u32, piece: Piece, first: bool) {
@@ -155,14 +155,14 @@ impl Work {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use thalweg_files::inventory::Wanted;
+    use thalweg_files::inventory::MissingFile;
     use thalweg_wire::object::{FilePath, FileRef, Snapshot};
 
-    fn wanted(source: u32, size: u64) -> Wanted {
+    fn wanted(source: u32, size: u64) -> MissingFile {
         let snapshot = Snapshot { device: 1, inode: 1, size, modified_ns: 0, changed_ns: 0 };
         let path = FilePath::new(b"a".to_vec()).unwrap();
         let file = FileRef { root: b"/data".to_vec(), path, snapshot };
-        Wanted { source, file, missing: std::iter::once(0..size).collect() }
+        MissingFile { source, file, missing: std::iter::once(0..size).collect() }
     }
 
     proptest! {

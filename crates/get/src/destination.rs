@@ -1,10 +1,10 @@
 //! The destination of a download: the file's name, its part, the output.
 
 use super::{
-    GetError, Halt, Target,
-    flow::Identity,
+    AttemptError, GetError, Target,
+    metadata::Metadata,
+    output::ObjectIdentity,
     run::{Run, blocking},
-    said::Said,
     store::Store,
 };
 use std::{
@@ -28,13 +28,17 @@ impl Run<'_> {
     ///
     /// # Errors
     /// If the server gives no file name and the URL contains none.
-    pub(super) fn target(&self, said: &Said, url: &HttpUrl) -> Result<Option<PathBuf>, Halt> {
+    pub(super) fn target(
+        &self,
+        metadata: &Metadata,
+        url: &HttpUrl,
+    ) -> Result<Option<PathBuf>, AttemptError> {
         match &self.request.target {
             Target::File(file) => Ok(Some(file.clone())),
             Target::Output(_) => Ok(None),
             Target::In(directory) => {
-                let name = said.name.clone().map_or_else(|| url.file_name(), Ok);
-                let name = name.map_err(|e| Halt::Failed(e.into()))?;
+                let name = metadata.name.clone().map_or_else(|| url.file_name(), Ok);
+                let name = name.map_err(|e| AttemptError::Failed(e.into()))?;
                 Ok(Some(directory.join(name)))
             }
         }
@@ -42,18 +46,18 @@ impl Run<'_> {
 
     /// The likely target file, before the server was asked.
     pub(super) fn likely_target(&self) -> Option<PathBuf> {
-        self.target(&Said::default(), &self.request.url).ok().flatten()
+        self.target(&Metadata::default(), &self.request.url).ok().flatten()
     }
 
     /// Checks the length of the object against the expected length.
     ///
     /// # Errors
     /// [`GetError::Length`].
-    pub(super) fn expect_length(&self, found: u64) -> Result<(), Halt> {
+    pub(super) fn expect_length(&self, found: u64) -> Result<(), AttemptError> {
         match self.request.expected_length {
             Some(expected) if expected != found => {
                 let file = self.request.file();
-                Err(Halt::Failed(GetError::Length { file, expected, found }))
+                Err(AttemptError::Failed(GetError::Length { file, expected, found }))
             }
             _ => Ok(()),
         }
@@ -67,7 +71,7 @@ impl Run<'_> {
         &mut self,
         target: Option<&PathBuf>,
         key: &PartKey,
-    ) -> Result<bool, Halt> {
+    ) -> Result<bool, AttemptError> {
         let Some(target) = target.filter(|target| exists(target)).cloned() else {
             return Ok(false);
         };
@@ -92,12 +96,13 @@ impl Run<'_> {
         &mut self,
         target: Option<PathBuf>,
         key: PartKey,
-    ) -> Result<Part, Halt> {
+    ) -> Result<Part, AttemptError> {
         let chosen = matches!(self.request.target, Target::In(_));
         // If the object is only sent whole, the rest of a file cannot be requested.
         let adopt = self.request.adopt && key.length().is_some();
         if self.request.adopt && !adopt && self.attempts == 1 {
-            let why = "the server offers no ranges, so what is there cannot be gone on with";
+            let why =
+                "the server does not support ranges, so the existing file cannot be continued";
             self.sink.event(&Event::Restarted { why: why.to_owned() });
         }
         let batch = self.request.batch;
@@ -122,7 +127,7 @@ impl Run<'_> {
             let _turn = timeout(PATIENCE, CREATING.acquire()).await;
             opened.await?
         };
-        let opened = opened.map_err(|file| Halt::Failed(GetError::Exists(file)));
+        let opened = opened.map_err(|file| AttemptError::Failed(GetError::Exists(file)));
         let (part, adopted) = opened?;
         self.resumed.get_or_insert(part.resumed() + adopted);
         self.kept = part.durable();
@@ -139,14 +144,14 @@ impl Run<'_> {
         &mut self,
         part: Part,
         names: Vec<String>,
-        of: Identity,
-    ) -> Result<Store, Halt> {
+        of: ObjectIdentity,
+    ) -> Result<Store, AttemptError> {
         let Some(flow) = &self.flow else { return Store::new(part, names) };
         if !part.key().digests().is_empty() || self.request.pieces.is_some() {
             // With digests, nothing is written to the output before the whole is verified.
             return Store::new(part, names);
         }
-        let reader = part.reader().map_err(|e| Halt::Failed(e.into()))?;
+        let reader = part.reader().map_err(|e| AttemptError::Failed(e.into()))?;
         let (store, prefix) = Store::followed(part, names)?;
         self.running = Some(flow.start(reader, prefix, of)?);
         Ok(store)

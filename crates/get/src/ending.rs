@@ -1,8 +1,8 @@
 //! The end of a download: its bytes are kept, or verified, repaired if necessary, and published.
 
 use super::{
-    GetError, Halt, Outcome, PathError, Stop, Target,
-    flow::Identity,
+    AttemptError, GetError, Outcome, PathError, Stop, Target,
+    output::ObjectIdentity,
     repair,
     resource::Resource,
     run::{Run, blocking},
@@ -23,7 +23,7 @@ use tokio::sync::watch;
 
 impl Run<'_> {
     /// Makes the received bytes durable and closes the part.
-    pub(super) async fn close(&mut self, mut part: Part) -> Result<(), Halt> {
+    pub(super) async fn close(&mut self, mut part: Part) -> Result<(), AttemptError> {
         self.kept = blocking(move || {
             part.checkpoint()?;
             let kept = part.durable();
@@ -34,10 +34,10 @@ impl Run<'_> {
     }
 
     /// Waits until all bytes are written. A write error takes precedence over any other error.
-    pub(super) async fn finish(&mut self, store: Store) -> Result<Part, Halt> {
+    pub(super) async fn finish(&mut self, store: Store) -> Result<Part, AttemptError> {
         let (part, durable) = store.finish().await;
         self.kept = durable;
-        part.map_err(|e| Halt::Failed(e.into()))
+        part.map_err(|e| AttemptError::Failed(e.into()))
     }
 
     /// Publishes the file whose bytes are all in `store`. See [`publish`](Self::publish).
@@ -50,10 +50,10 @@ impl Run<'_> {
         length: u64,
         mends: Option<&Arc<Resource>>,
         stop: &mut Stop,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), AttemptError> {
         let held = match store {
             // The part is not read again, so the held bytes are written where the file is published.
-            Store::Held(held) if !held.has_digests() && self.request.pieces.is_none() => *held,
+            Store::Buffered(held) if !held.has_digests() && self.request.pieces.is_none() => *held,
             store => {
                 let part = self.finish(store).await?;
                 return self.publish(part, length, mends, stop).await;
@@ -69,7 +69,7 @@ impl Run<'_> {
         };
         let target = self.request.publisher.finish(part, write, length).await;
         self.kept = kept.load(Ordering::Relaxed);
-        self.published = Some((target.map_err(|e| Halt::Failed(e.into()))?, length));
+        self.published = Some((target.map_err(|e| AttemptError::Failed(e.into()))?, length));
         Ok(())
     }
 
@@ -84,13 +84,13 @@ impl Run<'_> {
         length: u64,
         mends: Option<&Arc<Resource>>,
         stop: &mut Stop,
-    ) -> Result<(), Halt> {
+    ) -> Result<(), AttemptError> {
         if !part.key().digests().is_empty() {
             let (verified, found) = verify(part, length).await?;
             part = match (verified, mends) {
                 (Ok(()), _) => found,
                 (Err(wrong), Some(resource)) => {
-                    repair::mend(self, found, resource, wrong, stop).await?
+                    repair::repair_file(self, found, resource, wrong, stop).await?
                 }
                 (Err(wrong), None) => return Err(self.discard(found, wrong.into()).await),
             };
@@ -107,27 +107,27 @@ impl Run<'_> {
             return self.pour(part, length, stop).await;
         }
         let target = self.request.publisher.publish(part, length).await;
-        let target = target.map_err(|e| Halt::Failed(e.into()))?;
+        let target = target.map_err(|e| AttemptError::Failed(e.into()))?;
         self.published = Some((target, length));
         Ok(())
     }
 
     /// Discards the part. Returns `why`, or the error of the discard.
-    pub(super) async fn discard(&mut self, part: Part, why: GetError) -> Halt {
+    pub(super) async fn discard(&mut self, part: Part, why: GetError) -> AttemptError {
         self.kept = 0;
         match blocking(move || part.discard()).await {
-            Ok(()) => Halt::Failed(why),
+            Ok(()) => AttemptError::Failed(why),
             Err(halt) => halt,
         }
     }
 
     /// Waits until the output has received all bytes.
-    async fn pour(&mut self, part: Part, length: u64, stop: &mut Stop) -> Result<(), Halt> {
+    async fn pour(&mut self, part: Part, length: u64, stop: &mut Stop) -> Result<(), AttemptError> {
         let running = match (self.running.take(), &self.flow) {
             (None, Some(flow)) => {
                 // With a digest, nothing has been written to the output yet.
-                let reader = part.reader().map_err(|e| Halt::Failed(e.into()))?;
-                let of = Identity { length: Some(length), validator: None };
+                let reader = part.reader().map_err(|e| AttemptError::Failed(e.into()))?;
+                let of = ObjectIdentity { length: Some(length), validator: None };
                 let (_, prefix) = watch::channel(length);
                 Some(flow.start(reader, prefix, of)?)
             }
@@ -139,7 +139,7 @@ impl Run<'_> {
         let shown = self.flow.as_ref().map_or(length, |flow| flow.shown());
         if shown < length {
             // The flow reports the reason.
-            return Err(Halt::Failed(GetError::Interrupted));
+            return Err(AttemptError::Failed(GetError::Interrupted));
         }
         let name = match &self.request.target {
             Target::Output(output) => output.path(),
@@ -199,7 +199,7 @@ impl Run<'_> {
 pub(super) async fn verify(
     mut part: Part,
     length: u64,
-) -> Result<(Result<(), PartError>, Part), Halt> {
+) -> Result<(Result<(), PartError>, Part), AttemptError> {
     blocking(move || match part.verify(length) {
         Err(wrong @ PartError::Digest { .. }) => Ok((Err(wrong), part)),
         done => done.map(|()| (Ok(()), part)),

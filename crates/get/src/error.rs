@@ -26,19 +26,19 @@ pub enum PathError {
     #[error("the server's answer is not HTTP: {0}")]
     NotHttp(NotHttp),
     /// The chunked body cannot be parsed.
-    #[error("the server's chunks cannot be read: {}", chain(.0))]
+    #[error("the server's chunked body is malformed: {}", chain(.0))]
     Chunks(#[source] hyper::Error),
     /// The `Content-Length` is invalid.
-    #[error("the server states a length that no file has: `Content-Length: {0}`")]
+    #[error("the server sent an invalid length: `Content-Length: {0}`")]
     BadLength(String),
     /// The TLS connection failed.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The URL is `https`, but [`super::Web::tls`] is `None`.
-    #[error("TLS was not set up, so https cannot be fetched")]
+    /// The URL is `https`, but [`super::HttpSettings::tls`] is `None`.
+    #[error("TLS is not set up, so https URLs cannot be fetched")]
     NoTls,
     /// Bytes were altered on the way, as TLS detected.
-    #[error("bytes were altered on the way (TLS noticed; nothing of them was used)")]
+    #[error("bytes were altered on the way (TLS detected it; none of them were used)")]
     Altered,
     /// The server sent too many interim answers (1xx) without a final one.
     #[error("the server sent more than {0} interim answers and no final one")]
@@ -47,10 +47,10 @@ pub enum PathError {
     #[error("the answer ended {0} early")]
     Early(ByteSize),
     /// The answer is longer than it promised.
-    #[error("the answer is longer than it said")]
+    #[error("the answer is longer than announced")]
     TooLong,
     /// No byte was received for this long.
-    #[error("no byte came for {}", format_duration(rounded(*.0)))]
+    #[error("no bytes received for {}", format_duration(rounded(*.0)))]
     Silent(Duration),
     /// The server answered with an error status.
     #[error("the server answered {0}{advice}", advice = advice(*.0))]
@@ -70,7 +70,7 @@ pub enum PathError {
     #[error("the server redirected more than {0} times")]
     TooManyRedirects(usize),
     /// A redirect leads to a URL that cannot be fetched.
-    #[error("the server redirected: {0}")]
+    #[error("cannot follow the server's redirect: {0}")]
     Redirect(#[source] UrlError),
     /// A redirect has no `Location`.
     #[error("the server answered {0}, a redirect without a Location")]
@@ -79,22 +79,24 @@ pub enum PathError {
     #[error("the server sent the whole file instead of a range")]
     NotPartial,
     /// The answer has a transfer coding that was not requested and is not decoded.
-    #[error("the server sent it in the transfer coding {0}, which was not asked for")]
+    #[error("the server used the transfer coding {0}, which was not requested")]
     TransferCoding(String),
     /// A 206 does not contain the length of the object.
     #[error("the server does not say how long the file is")]
     NoTotal,
     /// The total length equals the end of the requested range, so it may be the length of the part.
-    #[error("the file would end just where the range asked for does")]
+    #[error(
+        "the stated file length equals the end of the requested range, so it may be the length of that part only"
+    )]
     DoubtfulEnd,
     /// The server sent less than requested, as RFC 9110 §15.3.7 allows, and too little to go on with ranges.
-    #[error("the server sends no more than {} in an answer", ByteSize::from_bytes(*.0))]
+    #[error("the server sends at most {} in one answer", ByteSize::from_bytes(*.0))]
     Clamped(u64),
     /// The `Content-Range` is missing or cannot be parsed.
-    #[error("the Content-Range field is missing or cannot be read: `{0}`")]
+    #[error("the Content-Range field is missing or invalid: `{0}`")]
     ContentRange(String),
     /// The answer contains another range than requested.
-    #[error("asked for bytes {} to {}, the answer says `{got}`", .asked.start, .asked.end - 1)]
+    #[error("requested bytes {} to {}, but the answer's Content-Range is `{got}`", .asked.start, .asked.end - 1)]
     Range {
         /// The requested range, end exclusive.
         asked: Range<u64>,
@@ -102,7 +104,7 @@ pub enum PathError {
         got: String,
     },
     /// The length fields contradict each other.
-    #[error("the answer should hold {expected} bytes and says {got}")]
+    #[error("the answer should contain {expected} bytes, but its Content-Length is {got}")]
     Length {
         /// The length according to the range.
         expected: u64,
@@ -110,7 +112,7 @@ pub enum PathError {
         got: u64,
     },
     /// The answer is a web page instead of the file, most likely a login page.
-    #[error("a web page came instead of the file; is there a login page in between?")]
+    #[error("the server sent a web page instead of the file; is there a login page in between?")]
     Page,
     /// The answer has neither a length nor chunks, and a relay may have cut it.
     #[error("the answer does not mark its end, so a file that this relay cut would look complete")]
@@ -122,13 +124,15 @@ pub enum PathError {
     #[error("the file changed on the server ({0})")]
     Resized(String),
     /// The path leads to another object than the other paths.
-    #[error("it leads to another file: {0}")]
+    #[error("the path leads to another file: {0}")]
     Disagrees(String),
     /// There is no validator, so nothing proves that bytes of two paths belong to the same file.
-    #[error("the server names no version of the file, so only one path is used")]
+    #[error(
+        "the server sends no usable ETag or Last-Modified for the file, so only one path is used"
+    )]
     NoValidator,
     /// The relay only sends the whole file, and nothing confirms it.
-    #[error("only this relay answered, and only with a whole file that nothing confirms")]
+    #[error("only this relay answered, and nothing confirms the whole file that it sent")]
     Unconfirmed,
 }
 
@@ -242,7 +246,7 @@ impl fmt::Display for NotHttp {
         write!(f, "it begins with `{}` ({})", self.began.escape_ascii(), self.why)?;
         // The record of a TLS alert or handshake (RFC 8446 §5.1).
         if matches!(self.began[..], [0x15 | 0x16, 3, ..]) {
-            write!(f, "; that is TLS: try https")?;
+            write!(f, "; this is TLS: try https")?;
         }
         Ok(())
     }
@@ -273,17 +277,19 @@ pub enum GetError {
     #[error("{}", paths_failed(.0))]
     Paths(Vec<(String, PathError)>),
     /// The file changed again after the one restart.
-    #[error("the file on the server keeps changing ({0}); try again when it is at rest")]
+    #[error("the file on the server keeps changing ({0}); try again when it no longer changes")]
     KeepsChanging(String),
     /// Only one relay answered, and its answer alone does not justify discarding the bytes of an earlier session or
     /// failing for lack of disk space.
     #[error(
-        "only the relay {0} answered, and what it says of the file would discard what is kept or does not fit on the disk; try again when the direct path works"
+        "only the relay {0} answered; its answer alone is not trusted to discard the kept bytes or to report that the \
+         file does not fit on the disk; try again when the direct path works"
     )]
     OneRelay(String),
     /// Two requests of one call have the same target file.
     #[error(
-        "{} is made by download {first} of this call already; download {second} ({url}) needs another name", target.display()
+        "{} is already the target of download {first} of this call; download {second} ({url}) needs another name",
+        target.display()
     )]
     SameTarget {
         /// The file.
@@ -296,7 +302,10 @@ pub enum GetError {
         url: String,
     },
     /// The server chose the name of a file that already exists; such a file is not replaced.
-    #[error("{} exists already, and a name that the server chose replaces nothing; move it away, or say the name with -o", .0.display())]
+    #[error(
+        "{} already exists, and no file is replaced under a name that the server chose; move the file away, or give a \
+         name with -o", .0.display()
+    )]
     Exists(std::path::PathBuf),
     /// The bytes do not match the digest, even after the bytes from relays and mirrors were fetched again.
     #[error("{wrong}; {tried}")]
@@ -308,7 +317,7 @@ pub enum GetError {
         tried: String,
     },
     /// The file has another length than expected. Nothing of it is kept.
-    #[error("{} should have {expected} bytes and has {found}: another file, or a cut one", file.display())]
+    #[error("{} should have {expected} bytes but has {found}: it is another file or truncated", file.display())]
     Length {
         /// The file.
         file: std::path::PathBuf,
@@ -318,7 +327,7 @@ pub enum GetError {
         found: u64,
     },
     /// The output accepts no more bytes: its reader is gone, or it is full.
-    #[error("the output takes no more bytes: {0}")]
+    #[error("cannot write to the output: {0}")]
     Output(#[source] std::io::Error),
     /// Nothing proves that the remaining bytes belong to the same object as the bytes already written to the output.
     #[error(
@@ -329,7 +338,7 @@ pub enum GetError {
     #[error("interrupted")]
     Interrupted,
     /// A thread could not be started, or panicked.
-    #[error("the system refused: {0}")]
+    #[error("a worker thread failed: {0}")]
     System(#[source] std::io::Error),
 }
 
@@ -354,28 +363,32 @@ fn wait_for(wait: &Option<Duration>) -> String {
         return text;
     }
     format!(
-        "{text}, which is longer than get waits ({}): try again then",
+        "{text}, which is longer than the {} that get waits: try again after that",
         format_duration(MAX_WAIT)
     )
 }
 
 /// Formats the authentication schemes that a server accepts.
 fn wanted(schemes: &[String]) -> String {
-    if schemes.is_empty() { String::new() } else { format!(" (it takes {})", schemes.join(", ")) }
+    if schemes.is_empty() {
+        String::new()
+    } else {
+        format!(" (accepted schemes: {})", schemes.join(", "))
+    }
 }
 
 /// Advice for a status, if its meaning is not obvious.
 fn advice(status: StatusCode) -> &'static str {
     match status.as_u16() {
         403 => {
-            "; it may want a user name, or another user agent (-A 'Mozilla/5.0'), or the URL may have expired: get a \
-             fresh one"
+            "; it may require a user name or another user agent (-A 'Mozilla/5.0'), or the URL may have expired: get a \
+             new one"
         }
         404 | 410 => "; the file is not there: check the URL",
-        407 => "; a proxy in between wants a user name and password",
+        407 => "; a proxy in between requires a user name and password",
         408 | 425 | 429 => "; try again later, or with fewer paths",
-        451 => "; it is not shown here for legal reasons",
-        500..=599 => "; the server is in trouble: try again later",
+        451 => "; the file is not available here for legal reasons",
+        500..=599 => "; the server failed: try again later",
         _ => "",
     }
 }
@@ -391,7 +404,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 fn paths_failed(paths: &[(String, PathError)]) -> String {
     let texts: Vec<String> = paths.iter().map(|(_, e)| e.to_string()).collect();
     match &texts[..] {
-        [] => "no path".to_owned(),
+        [] => "no path is available".to_owned(),
         [first, others @ ..] if others.iter().all(|t| t == first) => {
             let name = paths.first().map_or("", |(name, _)| name);
             if others.is_empty() {

@@ -26,21 +26,23 @@
 //! answers with another object is dropped and named. If ranges or versions cannot be used, the whole object is fetched
 //! with one plain `GET` (`run::Mode`, decision 0090).
 
+mod call_memory;
 mod cookies;
 mod destination;
 mod digest_login;
 mod discovery;
 mod ending;
 mod error;
-mod flow;
 mod http;
-mod kept;
-mod known;
+mod http_settings;
+mod idle_connections;
 mod many;
+mod metadata;
 mod meter;
 mod multipart;
 pub mod netrc;
 mod outcome;
+mod output;
 mod paths;
 mod ranged;
 mod repair;
@@ -48,29 +50,27 @@ mod request;
 mod resource;
 mod retry_after;
 mod run;
-mod said;
 mod server;
 mod store;
 mod targets;
 mod version;
-mod web;
-mod whole;
+mod whole_object;
 mod worker;
 
 pub use error::{GetError, GetFailed, NotHttp, PathError};
-pub use kept::Kept;
+pub use idle_connections::IdleConnections;
 
-pub use many::{Many, ManySink, Tally, many};
+pub use many::{ManyOptions, ManySink, Tally, many};
 pub use outcome::{Outcome, Phases};
-pub use request::{Dear, Output, Request, Target, Thrift};
+pub use request::{CostDeadline, Output, PricedPath, Request, Target};
 pub use retry_after::MAX_WAIT;
 
-pub use web::{Credentials, HttpVersion, Web};
+pub use http_settings::{Credentials, HttpSettings, HttpVersion};
 
 use cookies::Cookies;
 use digest_login::DigestLogins;
 use hyper::HeaderMap;
-use run::{Halt, Run};
+use run::{AttemptError, Run};
 use server::ServerTraits;
 use std::{sync::Arc, time::Duration};
 use thalweg_base::job::{Event, EventSink};
@@ -89,7 +89,7 @@ impl Stop {
     }
 
     /// Creates a stop signal that is set when the value of `receiver` becomes true.
-    pub const fn of(receiver: watch::Receiver<bool>) -> Self {
+    pub const fn from_receiver(receiver: watch::Receiver<bool>) -> Self {
         Self(receiver)
     }
 

@@ -5,9 +5,9 @@
 
 use super::{
     Advice, GetError, GetFailed, Outcome, Request, Stop, Target, advised,
+    call_memory::{CorruptPaths, DIRECT, Origins, SmallFileTimes},
     cookies::Cookies,
     digest_login::DigestLogins,
-    known::{Corrupt, DIRECT, Origins, Pace},
     server::Servers,
     targets::Targets,
 };
@@ -22,7 +22,7 @@ use thalweg_paths::history::History;
 use thalweg_units::{ByteSize, WallTime};
 
 /// Settings for several downloads.
-pub struct Many<'a> {
+pub struct ManyOptions<'a> {
     /// The most downloads at the same time.
     pub parallel: NonZeroUsize,
     /// Starts no further download after a failure. Running ones continue.
@@ -44,9 +44,9 @@ pub trait ManySink: Send + Sync {
 }
 
 /// The event sink of one download.
-struct Of<'a>(usize, &'a dyn ManySink);
+struct DownloadSink<'a>(usize, &'a dyn ManySink);
 
-impl EventSink for Of<'_> {
+impl EventSink for DownloadSink<'_> {
     fn event(&self, event: &Event) {
         self.1.event(self.0, event);
     }
@@ -71,7 +71,7 @@ pub struct Tally {
 /// target file: the later one is refused.
 ///
 /// On `stop`, no further download starts, and running ones keep the bytes received so far.
-pub async fn many<I>(requests: I, how: &Many<'_>, sink: &dyn ManySink, stop: Stop) -> Tally
+pub async fn many<I>(requests: I, how: &ManyOptions<'_>, sink: &dyn ManySink, stop: Stop) -> Tally
 where
     I: IntoIterator<Item = Result<Request, (String, GetFailed)>>,
 {
@@ -93,56 +93,56 @@ where
     }
 }
 
-type Next = (usize, Result<Request, (String, GetFailed)>);
+type NextRequest = (usize, Result<Request, (String, GetFailed)>);
 
 /// A download that may start.
-struct Ready {
+struct ReadyDownload {
     number: usize,
     request: Request,
     advice: Advice,
 }
 
 /// A download that has ended.
-struct Ended {
+struct EndedDownload {
     number: usize,
     url: String,
     origins: Origins,
     result: Result<Outcome, GetFailed>,
 }
 
-async fn run(ready: Ready, sink: &dyn ManySink, stop: Stop) -> Ended {
-    let Ready { number, request, advice } = ready;
+async fn run(ready: ReadyDownload, sink: &dyn ManySink, stop: Stop) -> EndedDownload {
+    let ReadyDownload { number, request, advice } = ready;
     let url = request.url.to_string();
     let origins = Origins::new(request.url.origin(), &request.paths);
-    let result = advised(request, advice, &Of(number, sink), stop).await;
-    Ended { number, url, origins, result }
+    let result = advised(request, advice, &DownloadSink(number, sink), stop).await;
+    EndedDownload { number, url, origins, result }
 }
 
 /// The state of the whole call.
 struct Call<'a> {
-    how: &'a Many<'a>,
+    how: &'a ManyOptions<'a>,
     sink: &'a dyn ManySink,
     targets: Targets,
-    pace: Pace,
-    corrupt: Corrupt,
+    pace: SmallFileTimes,
+    corrupt: CorruptPaths,
     servers: Servers,
     cookies: Arc<Cookies>,
     logins: Arc<DigestLogins>,
     /// A request for the output, which another download still uses.
-    waiting: Option<Next>,
+    waiting: Option<NextRequest>,
     done: u64,
     bytes: ByteSize,
     failed: Vec<(usize, String, GetFailed)>,
 }
 
 impl<'a> Call<'a> {
-    fn new(how: &'a Many<'a>, sink: &'a dyn ManySink) -> Self {
+    fn new(how: &'a ManyOptions<'a>, sink: &'a dyn ManySink) -> Self {
         Self {
             how,
             sink,
             targets: Targets::default(),
-            pace: Pace::default(),
-            corrupt: Corrupt::default(),
+            pace: SmallFileTimes::default(),
+            corrupt: CorruptPaths::default(),
             servers: Servers::default(),
             cookies: Arc::default(),
             logins: Arc::default(),
@@ -164,7 +164,7 @@ impl<'a> Call<'a> {
         number: usize,
         request: Result<Request, (String, GetFailed)>,
         idle: bool,
-    ) -> Option<Ready> {
+    ) -> Option<ReadyDownload> {
         let mut request = match request {
             Ok(request) => request,
             Err((url, failed)) => {
@@ -183,10 +183,10 @@ impl<'a> Call<'a> {
         let origins = Origins::new(request.url.origin(), &request.paths);
         self.corrupt.leave_out(&origins, &mut request.paths, &mut request.priors);
         let head_start = self.pace.head_start(origins.own());
-        let (server, cookies) = (self.servers.of(origins.own()), Arc::clone(&self.cookies));
+        let (server, cookies) = (self.servers.traits_of(origins.own()), Arc::clone(&self.cookies));
         let logins = Arc::clone(&self.logins);
         let advice = Advice { head_start, server, cookies, logins };
-        Some(Ready { number, request, advice })
+        Some(ReadyDownload { number, request, advice })
     }
 
     fn refuse(&mut self, number: usize, request: &Request, first: usize) {
@@ -202,18 +202,18 @@ impl<'a> Call<'a> {
         self.failed.push((number, request.url.to_string(), failed));
     }
 
-    fn note(&mut self, ended: Ended) {
-        let Ended { number, url, origins, result } = ended;
+    fn note(&mut self, ended: EndedDownload) {
+        let EndedDownload { number, url, origins, result } = ended;
         match result {
             Ok(outcome) => {
                 self.learn(&origins, &outcome);
-                self.blame(&outcome.corrupt, &origins);
+                self.note_altered_paths(&outcome.corrupt, &origins);
                 self.done += 1;
                 self.bytes += outcome.length;
                 self.sink.done(number, &outcome);
             }
             Err(failed) => {
-                self.blame(&failed.corrupt, &origins);
+                self.note_altered_paths(&failed.corrupt, &origins);
                 self.failed.push((number, url, failed));
             }
         }
@@ -227,11 +227,11 @@ impl<'a> Call<'a> {
     }
 
     /// Excludes relays that altered bytes from now on, whether or not the download was repaired.
-    fn blame(&mut self, corrupt: &[(String, String)], origins: &Origins) {
+    fn note_altered_paths(&mut self, corrupt: &[(String, String)], origins: &Origins) {
         self.corrupt.learn(corrupt, origins);
         let Some(mut history) = self.history() else { return };
         for (path, why) in corrupt {
-            let blame = Corrupt::blame(path, origins);
+            let blame = CorruptPaths::blamed_relay(path, origins);
             if blame.relay != DIRECT {
                 history.quarantine(blame.relay, blame.origin, why, wall_time());
             }
@@ -271,7 +271,8 @@ mod tests {
     fn a_failed_download_still_records_who_altered_bytes() {
         let dir = tempfile::tempdir().unwrap();
         let history = Mutex::new(History::open(&dir.path().join("history.json")));
-        let how = Many { parallel: NonZeroUsize::MIN, fail_early: false, history: Some(&history) };
+        let how =
+            ManyOptions { parallel: NonZeroUsize::MIN, fail_early: false, history: Some(&history) };
         let mut call = Call::new(&how, &NoSink);
         let blame = |path: &str| (path.to_owned(), "why".to_owned());
         let failed = GetFailed {
@@ -280,7 +281,7 @@ mod tests {
             corrupt: Box::new([blame("fra%eth1"), blame("direct")]),
         };
         let origins = Origins::new("https://a.example:443".to_owned(), &[]);
-        call.note(Ended { number: 0, url: "x".to_owned(), origins, result: Err(failed) });
+        call.note(EndedDownload { number: 0, url: "x".to_owned(), origins, result: Err(failed) });
         let history = history.lock().unwrap();
         let out = |relay, origin| history.is_quarantined(relay, Some(origin), wall_time());
         assert!(out("fra", "https://a.example:443") && !out("fra", "https://b.test:443"));

@@ -14,7 +14,7 @@ pub(super) const INTERVAL: Duration = Duration::from_millis(250);
 
 /// Counts bytes by path, and reports them.
 pub(super) struct Meter {
-    lanes: Vec<Lane>,
+    lanes: Vec<PathCounts>,
     since: Instant,
     done: u64,
     total: Option<u64>,
@@ -23,7 +23,7 @@ pub(super) struct Meter {
 }
 
 /// One path's counts.
-struct Lane {
+struct PathCounts {
     name: String,
     scope: Scope,
     /// Bytes of the file, total.
@@ -43,11 +43,11 @@ struct Lane {
 impl Meter {
     /// Creates a meter for these paths and a file of which `done` bytes are already there.
     pub(super) fn new(paths: &[Candidate], done: u64, total: Option<u64>) -> Self {
-        let lanes = paths.iter().map(Lane::new).collect();
+        let lanes = paths.iter().map(PathCounts::new).collect();
         Self { lanes, since: Instant::now(), done, total, fetched: 0 }
     }
 
-    fn lane(&mut self, path: PathId) -> Option<&mut Lane> {
+    fn lane(&mut self, path: PathId) -> Option<&mut PathCounts> {
         self.lanes.get_mut(path.0 as usize)
     }
 
@@ -111,7 +111,7 @@ impl Meter {
         let took = self.since.elapsed();
         self.since = Instant::now();
         let bps = |n: u64| Rate::over(ByteSize::from_bytes(n), took).as_bps();
-        let rate = |l: &Lane| PathRate {
+        let rate = |l: &PathCounts| PathRate {
             path: l.name.clone(),
             rate_bps: bps(l.came),
             bytes: l.useful + l.held,
@@ -153,7 +153,7 @@ impl Meter {
     }
 }
 
-impl Lane {
+impl PathCounts {
     fn new(path: &Candidate) -> Self {
         Self {
             name: path.name.clone(),
@@ -175,9 +175,9 @@ mod tests {
     use thalweg_net::Route;
 
     #[derive(Default)]
-    struct Told(Mutex<Vec<Event>>);
+    struct RecordedEvents(Mutex<Vec<Event>>);
 
-    impl EventSink for Told {
+    impl EventSink for RecordedEvents {
         fn event(&self, event: &Event) {
             self.0.lock().unwrap().push(event.clone());
         }
@@ -187,7 +187,7 @@ mod tests {
     fn every_byte_is_counted_once_by_its_cause() {
         let path = Candidate { name: "a".into(), route: Route::direct(), mirror: None };
         let mut meter = Meter::new(&[path], 0, None);
-        let (budget, told, a) = (Budget::new(), Told::default(), PathId(0));
+        let (budget, told, a) = (Budget::new(), RecordedEvents::default(), PathId(0));
         meter.took(a, 100, 20, false);
         meter.held(a, 50);
         meter.took(a, 10, 5, true);

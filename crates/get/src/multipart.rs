@@ -39,7 +39,7 @@ pub(super) struct Multipart {
 
 impl Multipart {
     /// Creates the parser for a body with this `Content-Type`; `None` if it is another type or has no boundary.
-    pub(super) fn of(content_type: &str) -> Option<Self> {
+    pub(super) fn from_content_type(content_type: &str) -> Option<Self> {
         let (kind, parameters) = content_type.split_once(';')?;
         if !kind.trim().eq_ignore_ascii_case("multipart/byteranges") {
             return None;
@@ -166,7 +166,7 @@ mod tests {
 
     /// The parts of `body` read in pieces of `step` bytes, and whether the body was closed.
     fn decode(body: &[u8], step: usize) -> Result<(Parts, bool), Malformed> {
-        let mut reader = Multipart::of(TYPE).unwrap();
+        let mut reader = Multipart::from_content_type(TYPE).unwrap();
         let (mut parts, mut closed) = (Parts::new(), false);
         for chunk in body.chunks(step) {
             let mut input = Bytes::copy_from_slice(chunk);
@@ -188,7 +188,7 @@ mod tests {
             "Multipart/ByteRanges;boundary=\"x y\"",
             "multipart/byteranges; charset=x; BOUNDARY=00000000000000000001",
         ] {
-            assert!(Multipart::of(good).is_some(), "{good}");
+            assert!(Multipart::from_content_type(good).is_some(), "{good}");
         }
         for bad in [
             "",
@@ -197,7 +197,7 @@ mod tests {
             "multipart/byteranges; boundary=",
             "multipart/byteranges; x=y",
         ] {
-            assert!(Multipart::of(bad).is_none(), "{bad}");
+            assert!(Multipart::from_content_type(bad).is_none(), "{bad}");
         }
     }
 

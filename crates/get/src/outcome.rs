@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 use thalweg_base::job::Event;
-use thalweg_paths::history::Observed;
+use thalweg_paths::history::PathObservation;
 use thalweg_units::{ByteSize, Rate};
 
 /// The outcome of a completed download.
@@ -23,7 +23,7 @@ pub struct Outcome {
     /// The rates of the two phases.
     pub phases: Phases,
     /// Observations of the paths, for [`thalweg_paths::history`].
-    pub observed: Vec<Observed>,
+    pub observed: Vec<PathObservation>,
     /// Paths that delivered other bytes than the object's, each with a description.
     pub corrupt: Vec<(String, String)>,
 }

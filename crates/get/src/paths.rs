@@ -2,7 +2,7 @@
 
 use super::{
     resource::Resource,
-    worker::{Line, Message, Order, Report, Shared, Start, Worker},
+    worker::{DownloadState, Message, Order, PathConnection, Report, Start, Worker},
 };
 use std::{
     num::NonZeroU32,
@@ -23,7 +23,7 @@ pub(super) type Source = usize;
 
 /// Starts and stops the paths' tasks and gives them orders. Dropping it ends them all.
 pub(super) struct Paths {
-    shared: Arc<Shared>,
+    shared: Arc<DownloadState>,
     slots: Vec<Slot>,
     /// The URL of each source.
     urls: Vec<HttpUrl>,
@@ -36,7 +36,7 @@ struct Slot {
     source: Source,
     session: u32,
     task: Option<(AbortHandle, mpsc::Sender<Order>)>,
-    stage: Stage,
+    stage: PathStage,
     /// Ordered bytes that were not received yet.
     owed: u64,
     /// The time of the task's last report.
@@ -45,7 +45,7 @@ struct Slot {
 
 /// The stage of a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum PathStage {
     Dialling,
     /// Connected at this time, after dialling for this long; no request sent yet.
     Ready(Instant, Duration),
@@ -58,7 +58,11 @@ enum Stage {
 impl Paths {
     /// Starts all paths. The first path begins as `first` says; each mirror's first path asks what the mirror's object
     /// is; the others connect.
-    pub(super) fn start(shared: Arc<Shared>, candidates: &[Candidate], first: Start) -> Self {
+    pub(super) fn start(
+        shared: Arc<DownloadState>,
+        candidates: &[Candidate],
+        first: Start,
+    ) -> Self {
         let (sender, reports) = mpsc::channel(REPORTS);
         let mut urls = vec![shared.url.clone()];
         let slots = candidates.iter().map(|c| Slot::new(c, &mut urls)).collect();
@@ -151,14 +155,14 @@ impl Paths {
     /// Since when the path has been connected and idle, and how long connecting took.
     pub(super) fn ready(&self, path: PathId) -> Option<(Instant, Duration)> {
         match self.slot(path)?.stage {
-            Stage::Ready(since, took) => Some((since, took)),
+            PathStage::Ready(since, took) => Some((since, took)),
             _ => None,
         }
     }
 
     /// Whether the path's own request for the object has been sent and not answered.
     pub(super) fn is_asking(&self, path: PathId) -> bool {
-        self.slot(path).is_some_and(|s| s.stage == Stage::Asking)
+        self.slot(path).is_some_and(|s| s.stage == PathStage::Asking)
     }
 
     /// The time since the path's last report.
@@ -190,7 +194,7 @@ impl Paths {
         let Some(slot) = self.slots.get_mut(path.0 as usize) else { return };
         let orders = slot.task.as_ref().map(|(_, orders)| orders);
         if orders.is_some_and(|o| o.try_send(Order::Probe).is_ok()) {
-            slot.stage = Stage::Asking;
+            slot.stage = PathStage::Asking;
         }
     }
 
@@ -208,7 +212,7 @@ impl Paths {
             // The queue of a new task has room.
             _ = orders.try_send(order());
         }
-        slot.stage = Stage::Known;
+        slot.stage = PathStage::Known;
         slot.owed = ranges.iter().map(|r| r.end - r.start).sum();
     }
 
@@ -225,7 +229,7 @@ impl Paths {
     /// Ends all tasks. Tasks with no request in progress leave their connections to later downloads.
     pub(super) fn release(mut self) {
         for slot in &mut self.slots {
-            let still = matches!(slot.stage, Stage::Ready(..) | Stage::Known);
+            let still = matches!(slot.stage, PathStage::Ready(..) | PathStage::Known);
             if still && slot.owed == 0 {
                 // Without its order queue the task ends by itself, at the latest when it has read the rest of a body.
                 slot.task = None;
@@ -243,12 +247,12 @@ impl Paths {
             route: slot.candidate.route.clone(),
             url,
             reports: self.sender.clone(),
-            line: Line::default(),
+            line: PathConnection::default(),
         };
         slot.stage = match start {
-            Start::Bytes(_) | Start::Whole | Start::Probe => Stage::Asking,
-            Start::Connect => Stage::Dialling,
-            Start::Wait => Stage::Known,
+            Start::Bytes(_) | Start::Whole | Start::Probe => PathStage::Asking,
+            Start::Connect => PathStage::Dialling,
+            Start::Wait => PathStage::Known,
         };
         // A path has at most one order at a time, so the queue is never full.
         let (sender, orders) = mpsc::channel(1);
@@ -271,7 +275,7 @@ impl Slot {
             source,
             session: 0,
             task: None,
-            stage: Stage::Dialling,
+            stage: PathStage::Dialling,
             owed: 0,
             heard: Instant::now(),
         }
@@ -281,10 +285,10 @@ impl Slot {
     fn note(&mut self, report: &Report) {
         self.heard = Instant::now();
         match report {
-            Report::Connected(took) if self.stage == Stage::Dialling => {
-                self.stage = Stage::Ready(Instant::now(), *took);
+            Report::Connected(took) if self.stage == PathStage::Dialling => {
+                self.stage = PathStage::Ready(Instant::now(), *took);
             }
-            Report::Answered(..) => self.stage = Stage::Known,
+            Report::Answered(..) => self.stage = PathStage::Known,
             Report::Data(_, data) | Report::Verified(_, data) => {
                 self.owed = self.owed.saturating_sub(data.len() as u64);
             }

@@ -5,7 +5,7 @@
 //! witness's bytes replace them, and the whole file is verified again. Each byte is fetched again at most once.
 
 use super::{
-    GetError, Halt, PathError, Stop,
+    AttemptError, GetError, PathError, Stop,
     ending::verify,
     paths::Paths,
     resource::Resource,
@@ -32,7 +32,7 @@ struct Suspect {
 }
 
 /// The result of comparing one suspect's bytes.
-struct Found {
+struct Comparison {
     name: String,
     path: bool,
     /// The number of bytes that differ.
@@ -45,13 +45,13 @@ struct Found {
 /// # Errors
 /// [`GetError::Mismatch`] if it still does not match, in which case nothing is kept; `wrong` if no bytes are doubtful;
 /// or an interruption, in which case the bytes are kept.
-pub(super) async fn mend(
+pub(super) async fn repair_file(
     run: &mut Run<'_>,
     part: Part,
     resource: &Arc<Resource>,
     wrong: PartError,
     stop: &mut Stop,
-) -> Result<Part, Halt> {
+) -> Result<Part, AttemptError> {
     let suspects = suspects(run, &part, resource);
     if suspects.is_empty() {
         return Err(run.discard(part, wrong.into()).await);
@@ -60,7 +60,7 @@ pub(super) async fn mend(
         Repair { run, resource, part: Some(part), found: Vec::new(), fetched: 0, unseen: 0 };
     let done = tokio::select! {
         done = repair.work(suspects) => done,
-        () = stop.requested() => Err(Halt::Failed(GetError::Interrupted)),
+        () = stop.requested() => Err(AttemptError::Failed(GetError::Interrupted)),
     };
     let Repair { run, part, found, fetched, unseen, .. } = repair;
     // The part is only absent while the disk works on it, and lost if that work failed.
@@ -108,7 +108,7 @@ fn suspects(run: &Run<'_>, part: &Part, resource: &Resource) -> Vec<Suspect> {
     suspects
 }
 
-fn tried(found: &[Found], fetched: u64, unseen: u64) -> String {
+fn tried(found: &[Comparison], fetched: u64, unseen: u64) -> String {
     let n = ByteSize::from_bytes(fetched);
     let not_all = ByteSize::from_bytes(unseen);
     let Some(list) = found
@@ -118,25 +118,29 @@ fn tried(found: &[Found], fetched: u64, unseen: u64) -> String {
     else {
         if unseen > 0 {
             return format!(
-                "{not_all} that came by relays or from mirrors could not be fetched by another path to be compared, so who is wrong is not known: try again"
+                "{not_all} received through relays or from mirrors could not be fetched over another path for \
+                 comparison, so the source of the wrong bytes is unknown: try again"
             );
         }
         return format!(
-            "{n} that came by relays or from mirrors were fetched again and are the same, so it is the file on the server, or the digest that was given, that is wrong"
+            "{n} received through relays or from mirrors were fetched again and are identical, so the file on the \
+             server or the given digest is wrong"
         );
     };
-    format!("bytes of {list} were wrong and replaced, {n} were fetched again, and still it differs")
+    format!(
+        "wrong bytes from {list} were replaced, {n} were fetched again, and the file still does not match"
+    )
 }
 
-fn lost() -> Halt {
-    Halt::Failed(GetError::System(std::io::Error::other("the file was lost to a dead thread")))
+fn lost() -> AttemptError {
+    AttemptError::Failed(GetError::System(std::io::Error::other("the file that it held was lost")))
 }
 
 struct Repair<'a, 'r> {
     run: &'a mut Run<'r>,
     resource: &'a Arc<Resource>,
     part: Option<Part>,
-    found: Vec<Found>,
+    found: Vec<Comparison>,
     fetched: u64,
     /// Bytes that no other path could fetch for comparison.
     unseen: u64,
@@ -144,10 +148,10 @@ struct Repair<'a, 'r> {
 
 impl Repair<'_, '_> {
     /// Compares the suspects one by one. Returns whether the part finally matches its digests.
-    async fn work(&mut self, suspects: Vec<Suspect>) -> Result<bool, Halt> {
+    async fn work(&mut self, suspects: Vec<Suspect>) -> Result<bool, AttemptError> {
         for suspect in suspects {
             let mut found =
-                Found { name: suspect.name.clone(), path: suspect.path, bytes: 0, first: 0 };
+                Comparison { name: suspect.name.clone(), path: suspect.path, bytes: 0, first: 0 };
             self.compare(&suspect, &mut found).await?;
             if found.bytes == 0 {
                 continue;
@@ -160,7 +164,7 @@ impl Repair<'_, '_> {
         Ok(false)
     }
 
-    async fn passes(&mut self) -> Result<bool, Halt> {
+    async fn passes(&mut self) -> Result<bool, AttemptError> {
         let part = self.part.take().ok_or_else(lost)?;
         let (verified, part) = verify(part, self.resource.length).await?;
         self.part = Some(part);
@@ -168,13 +172,17 @@ impl Repair<'_, '_> {
     }
 
     /// Fetches the suspect's bytes from one witness after the other until all are compared.
-    async fn compare(&mut self, suspect: &Suspect, found: &mut Found) -> Result<(), Halt> {
+    async fn compare(
+        &mut self,
+        suspect: &Suspect,
+        found: &mut Comparison,
+    ) -> Result<(), AttemptError> {
         let mut left = suspect.ranges.clone();
         for witness in self.witnesses(suspect) {
             match self.ask(&witness, &mut left, found).await {
                 Ok(()) => return Ok(()),
-                Err(Ask::Halt(halt)) => return Err(halt),
-                Err(Ask::Path(error)) => {
+                Err(WitnessError::Attempt(halt)) => return Err(halt),
+                Err(WitnessError::Path(error)) => {
                     let (path, why) = (witness.name.clone(), error.to_string());
                     self.run.sink.event(&thalweg_base::job::Event::PathFailed { path, why });
                 }
@@ -199,8 +207,8 @@ impl Repair<'_, '_> {
         &mut self,
         witness: &Candidate,
         left: &mut Ranges,
-        found: &mut Found,
-    ) -> Result<(), Ask> {
+        found: &mut Comparison,
+    ) -> Result<(), WitnessError> {
         let path = PathId(0);
         let ranges: Vec<Range<u64>> = left.iter().cloned().collect();
         let mut paths = Paths::start(self.run.shared(), std::slice::from_ref(witness), Start::Wait);
@@ -208,15 +216,16 @@ impl Repair<'_, '_> {
         let patience = self.run.request.patience;
         while !left.is_empty() {
             let report = timeout(patience, paths.next()).await;
-            let (message, _) = report.map_err(|_| Ask::Path(PathError::Silent(patience)))?;
+            let (message, _) =
+                report.map_err(|_| WitnessError::Path(PathError::Silent(patience)))?;
             match message.report {
                 Report::Data(at, data) | Report::Verified(at, data) => {
                     let end = at + data.len() as u64;
                     self.charge(witness, data.len() as u64).await;
-                    self.take(witness, at, data, found).await.map_err(Ask::Halt)?;
+                    self.take(witness, at, data, found).await.map_err(WitnessError::Attempt)?;
                     left.remove(&(at..end));
                 }
-                Report::Failed(error) => return Err(Ask::Path(error)),
+                Report::Failed(error) => return Err(WitnessError::Path(error)),
                 _ => {}
             }
         }
@@ -242,8 +251,8 @@ impl Repair<'_, '_> {
         witness: &Candidate,
         at: u64,
         data: Bytes,
-        found: &mut Found,
-    ) -> Result<(), Halt> {
+        found: &mut Comparison,
+    ) -> Result<(), AttemptError> {
         let mut part = self.part.take().ok_or_else(lost)?;
         let from = witness.name.clone();
         let compared = blocking(move || {
@@ -268,7 +277,7 @@ impl Repair<'_, '_> {
 }
 
 /// Why a witness did not deliver all bytes.
-enum Ask {
+enum WitnessError {
     Path(PathError),
-    Halt(Halt),
+    Attempt(AttemptError),
 }

@@ -1,6 +1,6 @@
 //! The request for a download.
 
-use super::{Kept, Web};
+use super::{HttpSettings, IdleConnections};
 use hyper::HeaderMap;
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_base::budget::Budget;
-use thalweg_base::rate_limit::Limit;
+use thalweg_base::rate_limit::RateLimit;
 use thalweg_part::{Batch, Digest, PieceDigests, Publisher};
 use thalweg_paths::candidates::Candidate;
 use thalweg_paths::url::HttpUrl;
@@ -36,9 +36,9 @@ pub struct Request {
     /// Expectations of the paths from earlier transfers, in the order of `paths`; may be shorter.
     pub priors: Vec<Option<Prior>>,
     /// How connections are made.
-    pub web: Web,
+    pub web: HttpSettings,
     /// The rate limit, shared by all downloads that have the same one.
-    pub limit: Option<Arc<Limit>>,
+    pub limit: Option<Arc<RateLimit>>,
     /// When bytes are made durable.
     pub batch: Batch,
     /// Whether to continue a file that another program left under the final name. Needs a digest; see
@@ -49,11 +49,11 @@ pub struct Request {
     /// Publishes the file under its name.
     pub publisher: Arc<Publisher>,
     /// Idle connections of earlier downloads of the call, by path.
-    pub kept: Arc<Kept>,
+    pub kept: Arc<IdleConnections>,
     /// The budget that received bytes are charged to, useful or not.
     pub budget: Arc<Budget>,
     /// The paths that cost money, and the deadline; `None`: all paths are used alike.
-    pub thrift: Option<Thrift>,
+    pub thrift: Option<CostDeadline>,
     /// How long a path may take until its first answer. 30 s suits servers that first fetch from tape or another
     /// server.
     pub patience: Duration,
@@ -61,16 +61,16 @@ pub struct Request {
 
 /// A deadline to meet at the least cost (DBAS's deadline mode).
 #[derive(Clone, Debug)]
-pub struct Thrift {
+pub struct CostDeadline {
     /// The deadline.
     pub until: Instant,
     /// The paths that cost money, by their index in [`Request::paths`].
-    pub dear: BTreeMap<u32, Dear>,
+    pub dear: BTreeMap<u32, PricedPath>,
 }
 
 /// A path that costs money.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Dear {
+pub struct PricedPath {
     /// The price of a byte, in any unit.
     pub price: f64,
     /// Its expected rate; zero: not known.

@@ -2,10 +2,10 @@
 
 use super::{
     PathError,
+    metadata::Metadata,
     multipart::Multipart,
     retry_after::retry_after,
-    said::Said,
-    version::{Names, Version, read_validator},
+    version::{Version, VersionNames, read_validator},
 };
 use hyper::{
     HeaderMap, StatusCode,
@@ -31,9 +31,9 @@ pub(super) struct Resource {
     /// Its complete length in bytes.
     pub(super) length: u64,
     pub(super) validator: Option<Validator>,
-    pub(super) names: Names,
+    pub(super) names: VersionNames,
     /// Not part of the identity: two servers may give one object two names.
-    pub(super) said: Said,
+    pub(super) metadata: Metadata,
 }
 
 impl Resource {
@@ -45,7 +45,7 @@ impl Resource {
 
 /// An object that the server only sends whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Whole {
+pub(super) struct WholeObject {
     pub(super) url: HttpUrl,
     /// Its length, if the server states it. Otherwise it ends with its last chunk, or with the connection.
     pub(super) length: Option<u64>,
@@ -53,12 +53,12 @@ pub(super) struct Whole {
     /// makes it look complete.
     pub(super) is_open_ended: bool,
     pub(super) validator: Option<Validator>,
-    pub(super) names: Names,
-    /// As [`Resource::said`].
-    pub(super) said: Said,
+    pub(super) names: VersionNames,
+    /// As [`Resource::metadata`].
+    pub(super) metadata: Metadata,
 }
 
-impl Whole {
+impl WholeObject {
     /// As [`Resource::version`].
     pub(super) fn version(&self) -> Version<'_> {
         Version { validator: &self.validator, names: &self.names }
@@ -69,7 +69,13 @@ impl Whole {
     pub(super) fn to_resource(&self) -> Option<Resource> {
         let length = self.length.filter(|n| *n > 0)?;
         let (validator, names) = (self.validator.clone(), self.names.clone());
-        Some(Resource { url: self.url.clone(), length, validator, names, said: self.said.clone() })
+        Some(Resource {
+            url: self.url.clone(),
+            length,
+            validator,
+            names,
+            metadata: self.metadata.clone(),
+        })
     }
 }
 
@@ -79,7 +85,7 @@ pub(super) enum Answer {
     /// The server offers ranges.
     Ranged(Resource),
     /// The server ignores ranges; the body of this answer is the object.
-    Whole(Whole),
+    Whole(WholeObject),
     /// A redirect to this URL.
     Redirect(HttpUrl),
 }
@@ -88,8 +94,8 @@ impl Answer {
     /// Whether its media type is that of a web page.
     pub(super) fn is_page(&self) -> bool {
         match self {
-            Self::Ranged(resource) => resource.said.is_page,
-            Self::Whole(whole) => whole.said.is_page,
+            Self::Ranged(resource) => resource.metadata.is_page,
+            Self::Whole(whole) => whole.metadata.is_page,
             Self::Redirect(_) => false,
         }
     }
@@ -101,7 +107,7 @@ impl Answer {
             Self::Whole(whole) => (&mut whole.validator, &mut whole.names),
             Self::Redirect(_) => return,
         };
-        (*validator, *names) = (None, Names::default());
+        (*validator, *names) = (None, VersionNames::default());
     }
 }
 
@@ -147,10 +153,10 @@ pub(super) fn read_answer(
 }
 
 /// The object of a 204: empty, whatever the fields say (RFC 9112 §6.3), as in curl.
-fn empty(head: &Parts, url: &HttpUrl) -> Result<Whole, PathError> {
-    let (validator, names) = (read_validator(&head.headers), Names::read(&head.headers));
-    let (url, said) = (url.clone(), Said::read(&head.headers));
-    Ok(Whole { url, length: Some(0), is_open_ended: false, validator, names, said })
+fn empty(head: &Parts, url: &HttpUrl) -> Result<WholeObject, PathError> {
+    let (validator, names) = (read_validator(&head.headers), VersionNames::read(&head.headers));
+    let (url, metadata) = (url.clone(), Metadata::read(&head.headers));
+    Ok(WholeObject { url, length: Some(0), is_open_ended: false, validator, names, metadata })
 }
 
 fn is_without_content(status: StatusCode) -> bool {
@@ -192,7 +198,7 @@ fn weigh(held: &Range<u64>, asked: &Range<u64>, length: u64) -> Result<(), PathE
 
 /// The object of a 206 to a plain request: some servers know no other status. It is taken unless it states to be a
 /// part.
-fn unasked_part(head: &Parts, url: &HttpUrl) -> Result<Whole, PathError> {
+fn unasked_part(head: &Parts, url: &HttpUrl) -> Result<WholeObject, PathError> {
     let whole = whole(head, url)?;
     let Ok(got) = content_range(&head.headers) else { return Ok(whole) };
     match got {
@@ -206,9 +212,9 @@ fn unasked_part(head: &Parts, url: &HttpUrl) -> Result<Whole, PathError> {
 }
 
 fn ranged(head: &Parts, url: &HttpUrl, length: u64) -> Answer {
-    let (validator, names) = (read_validator(&head.headers), Names::read(&head.headers));
-    let said = Said::read(&head.headers);
-    Answer::Ranged(Resource { url: url.clone(), length, validator, names, said })
+    let (validator, names) = (read_validator(&head.headers), VersionNames::read(&head.headers));
+    let metadata = Metadata::read(&head.headers);
+    Answer::Ranged(Resource { url: url.clone(), length, validator, names, metadata })
 }
 
 fn redirect(head: &Parts, url: &HttpUrl) -> Result<Answer, PathError> {
@@ -223,15 +229,15 @@ fn redirect(head: &Parts, url: &HttpUrl) -> Result<Answer, PathError> {
     }
 }
 
-fn whole(head: &Parts, url: &HttpUrl) -> Result<Whole, PathError> {
+fn whole(head: &Parts, url: &HttpUrl) -> Result<WholeObject, PathError> {
     refuse_transfer_coding(&head.headers)?;
     let length = length(&head.headers)?;
     // HTTP/2 marks every end (RFC 9113 §8.1).
     let is_open_ended =
         length.is_none() && !is_chunked(&head.headers) && head.version < hyper::Version::HTTP_2;
-    let (validator, names) = (read_validator(&head.headers), Names::read(&head.headers));
-    let (url, said) = (url.clone(), Said::read(&head.headers));
-    Ok(Whole { url, length, is_open_ended, validator, names, said })
+    let (validator, names) = (read_validator(&head.headers), VersionNames::read(&head.headers));
+    let (url, metadata) = (url.clone(), Metadata::read(&head.headers));
+    Ok(WholeObject { url, length, is_open_ended, validator, names, metadata })
 }
 
 /// Whether the first bytes of an object look like a web page.
@@ -312,7 +318,7 @@ pub(super) fn check_joined(
     if !by_hash {
         resource.version().check(&head.headers)?;
     }
-    Ok(one(&head.headers, &CONTENT_TYPE).and_then(Multipart::of))
+    Ok(one(&head.headers, &CONTENT_TYPE).and_then(Multipart::from_content_type))
 }
 
 /// The error for a status without content.
@@ -487,8 +493,8 @@ mod tests {
     }
 
     fn resource(validator: Option<Validator>, fields: &[(&str, &str)]) -> Resource {
-        let names = Names::read(&head(206, fields).headers);
-        Resource { url: url(), length: 1000, validator, names, said: Said::default() }
+        let names = VersionNames::read(&head(206, fields).headers);
+        Resource { url: url(), length: 1000, validator, names, metadata: Metadata::default() }
     }
 
     const GZIPPED: (&str, &str) = ("transfer-encoding", "gzip, chunked");
@@ -622,7 +628,7 @@ mod tests {
                 panic!("{status} {fields:?}")
             };
             assert_eq!((whole.length, whole.is_open_ended), (length, is_open_ended), "{fields:?}");
-            assert_eq!(whole.said.is_page, fields.contains(&html));
+            assert_eq!(whole.metadata.is_page, fields.contains(&html));
         }
         let half =
             read_answer(&head(206, &[nine, ("content-range", "bytes 0-8/99")]), &url(), None);

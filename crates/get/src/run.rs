@@ -2,14 +2,14 @@
 
 use super::{
     Advice, GetError, PathError, Phases, Request, Stop, Target,
-    discovery::{Discovery, Found, Trust},
-    flow::{Flow, Running},
+    discovery::{DiscoveredObject, Discovery, Trust},
+    metadata::Metadata,
+    output::{OutputWriter, WriterThread},
     paths::Paths,
     ranged,
     resource::Resource,
-    said::Said,
-    whole,
-    worker::{HEAD, Shared, Start},
+    whole_object,
+    worker::{DownloadState, HEAD, Start},
 };
 use std::{
     collections::BTreeMap,
@@ -18,12 +18,12 @@ use std::{
 };
 use thalweg_base::job::{Event, EventSink};
 use thalweg_part::{Digest, Part, PartError, PartKey};
-use thalweg_paths::{candidates::Candidate, history::Observed};
+use thalweg_paths::{candidates::Candidate, history::PathObservation};
 use thalweg_units::Rate;
 use tokio::{task::spawn_blocking, time::Instant};
 
 /// Why an attempt ended without the file.
-pub(super) enum Halt {
+pub(super) enum AttemptError {
     /// The download has failed.
     Failed(GetError),
     /// The object has changed. The flag is set if its length is the same; then perhaps only the server's name for the
@@ -37,7 +37,7 @@ pub(super) enum Halt {
     Broke(String, Box<PathError>, u64),
 }
 
-impl Halt {
+impl AttemptError {
     pub(super) fn paths(failures: Vec<(String, PathError)>) -> Self {
         Self::Failed(GetError::Paths(failures))
     }
@@ -70,13 +70,13 @@ pub(super) struct Run<'a> {
     pub(super) kept: u64,
     pub(super) direct_estimate: Option<Rate>,
     pub(super) phases: Phases,
-    pub(super) observed: Vec<Observed>,
+    pub(super) observed: Vec<PathObservation>,
     pub(super) published: Option<(PathBuf, u64)>,
     /// Paths that altered bytes, each with a description.
     pub(super) corrupt: Vec<(String, String)>,
     /// The output, if there is one, and the thread that writes to it in this attempt.
-    pub(super) flow: Option<Flow>,
-    pub(super) running: Option<Running>,
+    pub(super) flow: Option<OutputWriter>,
+    pub(super) running: Option<WriterThread>,
 }
 
 impl<'a> Run<'a> {
@@ -113,7 +113,7 @@ impl<'a> Run<'a> {
     pub(super) async fn until_done(&mut self, stop: &mut Stop) -> Result<(), GetError> {
         let (hand, mut inner) = Stop::new();
         if let Target::Output(output) = &self.request.target {
-            self.flow = Some(Flow::new(Arc::clone(output), hand.clone()));
+            self.flow = Some(OutputWriter::new(Arc::clone(output), hand.clone()));
         }
         let wish = async {
             stop.requested().await;
@@ -124,7 +124,7 @@ impl<'a> Run<'a> {
             done = self.attempts(&mut inner) => done,
             () = wish => Ok(()),
         };
-        let refusal = self.flow.as_ref().and_then(Flow::refusal);
+        let refusal = self.flow.as_ref().and_then(OutputWriter::refusal);
         refusal.map_or(done, Err)
     }
 
@@ -136,38 +136,39 @@ impl<'a> Run<'a> {
             self.running = None;
             let why = match done {
                 Ok(()) => return Ok(()),
-                Err(Halt::Failed(error)) => {
+                Err(AttemptError::Failed(error)) => {
                     self.note_failures(&error);
                     return Err(error);
                 }
-                Err(Halt::Broke(path, error, at)) => {
+                Err(AttemptError::Broke(path, error, at)) => {
                     // Twice at the same position: the network is not the cause.
                     let again = broke_at.replace(at) == Some(at);
-                    if broke == whole::RETRIES || again {
+                    if broke == whole_object::RETRIES || again {
                         return Err(GetError::Paths(vec![(path, *error)]));
                     }
                     broke += 1;
-                    let why = format!("{path}: {error}; it can only be had from the start");
+                    let why =
+                        format!("{path}: {error}; the file can only be fetched from the start");
                     self.sink.event(&Event::Restarted { why });
-                    whole::pause(broke, stop).await?;
+                    whole_object::pause(broke, stop).await?;
                     continue;
                 }
-                Err(Halt::Changed(why, is_as_long)) => {
+                Err(AttemptError::Changed(why, is_as_long)) => {
                     self.after_change(is_as_long, changed);
                     changed = true;
                     why
                 }
-                Err(Halt::Plain(why)) => {
+                Err(AttemptError::Plain(why)) => {
                     self.mode = Mode::Plain;
-                    format!("{why}; it is fetched in one piece")
+                    format!("{why}; the file is fetched in one piece")
                 }
-                Err(Halt::TrustDirect) if trust == Trust::Direct => {
-                    let why = "the paths disagree about it".to_owned();
+                Err(AttemptError::TrustDirect) if trust == Trust::Direct => {
+                    let why = "the paths disagree about the file".to_owned();
                     return Err(GetError::KeepsChanging(why));
                 }
-                Err(Halt::TrustDirect) => {
+                Err(AttemptError::TrustDirect) => {
                     trust = Trust::Direct;
-                    "a relay spoke of another file than the direct path does".to_owned()
+                    "a relay led to another file than the direct path".to_owned()
                 }
             };
             self.sink.event(&Event::Restarted { why });
@@ -188,7 +189,11 @@ impl<'a> Run<'a> {
         };
     }
 
-    pub(super) async fn attempt(&mut self, trust: Trust, stop: &mut Stop) -> Result<(), Halt> {
+    pub(super) async fn attempt(
+        &mut self,
+        trust: Trust,
+        stop: &mut Stop,
+    ) -> Result<(), AttemptError> {
         self.attempts += 1;
         let first = self.first_question().await?;
         let is_plain = self.mode == Mode::Plain;
@@ -198,17 +203,17 @@ impl<'a> Run<'a> {
         let mut discovery = Discovery::new(&paths, trust, is_verifiable, is_plain);
         let found = tokio::select! {
             found = self.discover(&mut discovery, &mut paths) => found?,
-            () = stop.requested() => return Err(Halt::Failed(GetError::Interrupted)),
+            () = stop.requested() => return Err(AttemptError::Failed(GetError::Interrupted)),
         };
         match found {
-            Found::Ranged(by, resource) => {
+            DiscoveredObject::Ranged(by, resource) => {
                 ranged::download(self, paths, by, resource, discovery, stop).await
             }
-            Found::Whole(by, whole, body) => {
+            DiscoveredObject::Whole(by, whole, body) => {
                 let path = candidates[by.0 as usize].clone();
                 // This drops the bodies and connections of the other paths too.
                 drop((discovery, paths));
-                whole::download(self, path, whole, body, stop).await
+                whole_object::download(self, path, whole, body, stop).await
             }
         }
     }
@@ -230,13 +235,13 @@ impl<'a> Run<'a> {
     }
 
     /// The state that all paths share.
-    pub(super) fn shared(&self) -> Arc<Shared> {
-        Arc::new(Shared {
+    pub(super) fn shared(&self) -> Arc<DownloadState> {
+        Arc::new(DownloadState {
             web: self.request.web.clone(),
             url: self.request.url.clone(),
             fields: self.request.fields.clone(),
             patience: self.request.patience,
-            plain_patience: whole::plain_patience(self.request),
+            plain_patience: whole_object::plain_patience(self.request),
             one_by_one: AtomicBool::new(false),
             kept: Arc::clone(&self.request.kept),
             head_start: self.advice.head_start,
@@ -260,7 +265,7 @@ impl<'a> Run<'a> {
     ///
     /// Several paths share the rest after the first bytes. A single path requests everything, like any other client:
     /// this also fetches a link that answers only once, and does not depend on ranges while the answer flows.
-    async fn first_question(&self) -> Result<Start, Halt> {
+    async fn first_question(&self) -> Result<Start, AttemptError> {
         let is_alone = self.request.paths.len() == 1;
         let from_the_start = if is_alone { Start::Whole } else { Start::Bytes(0..HEAD) };
         if self.mode == Mode::Plain || self.attempts > 1 {
@@ -289,24 +294,24 @@ impl<'a> Run<'a> {
         &self,
         discovery: &mut Discovery,
         paths: &mut Paths,
-    ) -> Result<Found, Halt> {
+    ) -> Result<DiscoveredObject, AttemptError> {
         loop {
             let mut found = discovery.run(paths, self.sink).await?;
             found.doubt(paths);
-            let Found::Ranged(by, resource) = &found else { return Ok(found) };
+            let DiscoveredObject::Ranged(by, resource) = &found else { return Ok(found) };
             if discovery.is_confirmed(*by, resource, paths) {
                 return Ok(found);
             }
-            let Some(target) = self.target(&resource.said, &resource.url)? else {
+            let Some(target) = self.target(&resource.metadata, &resource.url)? else {
                 return Ok(found);
             };
             let key = self.key(resource);
-            let harmless = blocking(move || Part::is_harmless(&target, &key)).await?;
+            let harmless = blocking(move || Part::can_continue(&target, &key)).await?;
             if harmless {
                 return Ok(found);
             }
             if !discovery.awaits_direct(paths) {
-                return Err(Halt::Failed(GetError::OneRelay(paths.name(*by).to_owned())));
+                return Err(AttemptError::Failed(GetError::OneRelay(paths.name(*by).to_owned())));
             }
             discovery.insist();
         }
@@ -317,21 +322,27 @@ impl<'a> Run<'a> {
             url: resource.url.to_string(),
             length: Some(resource.length),
             validator: resource.validator.clone(),
-            digests: self.digests(&resource.said),
+            digests: self.digests(&resource.metadata),
         }
     }
 
     /// The digests of the whole file: the user's, or else the server's.
-    pub(super) fn digests(&self, said: &Said) -> Vec<Digest> {
+    pub(super) fn digests(&self, metadata: &Metadata) -> Vec<Digest> {
         let given = &self.request.digests;
-        if given.is_empty() { said.digest.into_iter().collect() } else { given.clone() }
+        if given.is_empty() { metadata.digest.into_iter().collect() } else { given.clone() }
     }
 
     pub(super) fn names(&self) -> Vec<String> {
         self.request.paths.iter().map(|p| p.name.clone()).collect()
     }
 
-    pub(super) fn started(&self, part: &Part, url: String, said: &Said, total_bytes: Option<u64>) {
+    pub(super) fn started(
+        &self,
+        part: &Part,
+        url: String,
+        metadata: &Metadata,
+        total_bytes: Option<u64>,
+    ) {
         let job = part.job().id;
         let target = match &self.request.target {
             Target::Output(output) => output.path().unwrap_or(part.target()),
@@ -340,9 +351,9 @@ impl<'a> Run<'a> {
         let target = target.display().to_string();
         let paths = self.names();
         self.sink.event(&Event::Started { job, url, target, total_bytes, paths });
-        if let Some(coding) = &said.compression {
+        if let Some(coding) = &metadata.compression {
             let text = format!(
-                "the server sent the file compressed ({coding}), though asked not to; it is saved as it comes"
+                "the server sent the file compressed ({coding}) although asked not to; it is saved as received"
             );
             self.sink.event(&Event::Note { text });
         }
@@ -355,19 +366,21 @@ impl<'a> Run<'a> {
         }
         // On a restart the user has already been told.
         if part.discarded() && self.attempts == 1 {
-            let why = "what was there is not provably of this version of the file".to_owned();
+            let why =
+                "nothing proves that the kept bytes belong to this version of the file".to_owned();
             self.sink.event(&Event::Restarted { why });
         }
     }
 }
 
 /// Runs disk work outside of the network's threads.
-pub(super) async fn blocking<T, F>(work: F) -> Result<T, Halt>
+pub(super) async fn blocking<T, F>(work: F) -> Result<T, AttemptError>
 where
     T: Send + 'static,
     F: FnOnce() -> Result<T, PartError> + Send + 'static,
 {
     let done = spawn_blocking(work).await;
-    let done = done.map_err(|e| Halt::Failed(GetError::System(std::io::Error::other(e))))?;
-    done.map_err(|e| Halt::Failed(e.into()))
+    let done =
+        done.map_err(|e| AttemptError::Failed(GetError::System(std::io::Error::other(e))))?;
+    done.map_err(|e| AttemptError::Failed(e.into()))
 }

@@ -123,7 +123,7 @@ pub(super) struct Servers(BTreeMap<String, Arc<ServerTraits>>);
 
 impl Servers {
     /// The record of the server of `origin`.
-    pub(super) fn of(&mut self, origin: &str) -> Arc<ServerTraits> {
+    pub(super) fn traits_of(&mut self, origin: &str) -> Arc<ServerTraits> {
         if self.0.len() >= MAX_ORIGINS && !self.0.contains_key(origin) {
             return Arc::default();
         }
@@ -138,26 +138,27 @@ mod tests {
     #[test]
     fn ranges_are_given_up_after_two_failures_in_a_row() {
         let mut servers = Servers::default();
-        let a = servers.of("http://a:80");
+        let a = servers.traits_of("http://a:80");
         a.ranges_failed();
         assert!(!a.is_asked_plainly());
         a.ranges_hold();
         a.ranges_failed();
         assert!(!a.is_asked_plainly(), "not in a row");
         a.ranges_failed();
-        assert!(servers.of("http://a:80").is_asked_plainly());
-        assert!(!servers.of("http://b:80").is_asked_plainly());
+        assert!(servers.traits_of("http://a:80").is_asked_plainly());
+        assert!(!servers.traits_of("http://b:80").is_asked_plainly());
     }
 
     #[test]
     fn the_number_of_origins_is_bounded() {
         let mut servers = Servers::default();
-        (0..2 * MAX_ORIGINS).for_each(|i| servers.of(&format!("http://h{i}:80")).versions_failed());
+        (0..2 * MAX_ORIGINS)
+            .for_each(|i| servers.traits_of(&format!("http://h{i}:80")).versions_failed());
         assert_eq!(servers.0.len(), MAX_ORIGINS);
-        let first = servers.of("http://h0:80");
+        let first = servers.traits_of("http://h0:80");
         assert!(first.has_unsteady_versions() && !first.is_never_steady());
         first.versions_failed();
         assert!(first.is_never_steady());
-        assert!(!servers.of("http://h2000:80").has_unsteady_versions());
+        assert!(!servers.traits_of("http://h2000:80").has_unsteady_versions());
     }
 }

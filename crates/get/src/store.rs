@@ -1,6 +1,6 @@
 //! Passes a download's bytes to its part.
 
-use super::{GetError, Halt};
+use super::{AttemptError, GetError};
 use bytes::Bytes;
 use std::time::Duration;
 use thalweg_part::{Part, PartError, WriteFailed, Writer};
@@ -17,14 +17,14 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Writes to a part: with a writer that has a thread of its own, or, for small files that arrive quickly, through
 /// memory, because the thread costs more than the file.
 pub(super) enum Store {
-    Held(Box<Held>),
+    Buffered(Box<BufferedPart>),
     Writer(Writer),
     /// A writer could not be started; `finish` returns the reason.
     Broken(std::io::Error, u64),
 }
 
 /// Bytes in memory.
-pub(super) struct Held {
+pub(super) struct BufferedPart {
     part: Part,
     pieces: Pieces,
     since: Instant,
@@ -41,11 +41,11 @@ impl Store {
     ///
     /// # Errors
     /// If the system allows no further thread.
-    pub(super) fn new(part: Part, names: Vec<String>) -> Result<Self, Halt> {
+    pub(super) fn new(part: Part, names: Vec<String>) -> Result<Self, AttemptError> {
         let missing: u64 = part.missing().iter().map(|r| r.end - r.start).sum();
         if part.key().length().is_some() && missing <= HELD {
             let (since, pieces) = (Instant::now(), Pieces { names, bytes: Vec::new() });
-            return Ok(Self::Held(Box::new(Held { part, pieces, since })));
+            return Ok(Self::Buffered(Box::new(BufferedPart { part, pieces, since })));
         }
         Self::followed(part, names).map(|(store, _)| store)
     }
@@ -54,8 +54,9 @@ impl Store {
     pub(super) fn followed(
         part: Part,
         names: Vec<String>,
-    ) -> Result<(Self, watch::Receiver<u64>), Halt> {
-        let writer = Writer::spawn(part, names).map_err(|e| Halt::Failed(GetError::System(e)))?;
+    ) -> Result<(Self, watch::Receiver<u64>), AttemptError> {
+        let writer =
+            Writer::spawn(part, names).map_err(|e| AttemptError::Failed(GetError::System(e)))?;
         let prefix = writer.prefix();
         Ok((Self::Writer(writer), prefix))
     }
@@ -70,7 +71,7 @@ impl Store {
         offset: u64,
         data: Bytes,
     ) -> Result<(), WriteFailed> {
-        if let Self::Held(held) = self {
+        if let Self::Buffered(held) = self {
             held.pieces.bytes.push((from, offset, data));
             return if held.since.elapsed() < PATIENCE { Ok(()) } else { self.spill().await };
         }
@@ -83,7 +84,7 @@ impl Store {
     /// Starts a writer and gives it the held bytes.
     async fn spill(&mut self) -> Result<(), WriteFailed> {
         let empty = Self::Broken(std::io::ErrorKind::Other.into(), 0);
-        let Self::Held(held) = std::mem::replace(self, empty) else { return Err(WriteFailed) };
+        let Self::Buffered(held) = std::mem::replace(self, empty) else { return Err(WriteFailed) };
         let durable = held.part.durable();
         let writer = match Writer::spawn(held.part, held.pieces.names) {
             Ok(writer) => writer,
@@ -104,7 +105,7 @@ impl Store {
     pub(super) async fn tick(&mut self) {
         match self {
             Self::Writer(writer) => writer.tick(),
-            Self::Held(held) if held.since.elapsed() >= PATIENCE => _ = self.spill().await,
+            Self::Buffered(held) if held.since.elapsed() >= PATIENCE => _ = self.spill().await,
             _ => {}
         }
     }
@@ -115,7 +116,7 @@ impl Store {
         match self {
             Self::Writer(writer) => writer.finish().await,
             Self::Broken(error, durable) => (Err(system(error)), durable),
-            Self::Held(held) => {
+            Self::Buffered(held) => {
                 let durable = held.part.durable();
                 let written = spawn_blocking(move || held.pieces.write(held.part)).await;
                 written.unwrap_or_else(|e| (Err(system(std::io::Error::other(e))), durable))
@@ -124,7 +125,7 @@ impl Store {
     }
 }
 
-impl Held {
+impl BufferedPart {
     /// Whether the part has digests, so that it will be read again.
     pub(super) fn has_digests(&self) -> bool {
         !self.part.key().digests().is_empty()

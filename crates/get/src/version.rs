@@ -1,8 +1,8 @@
 //! Determines which version of the object an answer belongs to (RFC 9110 §8.8).
 //!
 //! There are two criteria. The [validator](read_validator) proves that bytes of two sessions or paths are of one
-//! version. The [`Names`] are everything that the answer calls its version, as raw text: if they are equal they prove
-//! nothing, but if they differ the object may have changed.
+//! version. The [`VersionNames`] are everything that the answer calls its version, as raw text: if they are equal they
+//! prove nothing, but if they differ the object may have changed.
 
 use super::{PathError, resource::one};
 use hyper::{
@@ -16,9 +16,9 @@ use thalweg_wire::retry_after::http_date;
 
 /// The names that an answer gives its version: a strong entity tag alone, or else all tags and dates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Names(Vec<String>);
+pub(super) struct VersionNames(Vec<String>);
 
-impl Names {
+impl VersionNames {
     /// Reads the fields of an answer.
     pub(super) fn read(fields: &HeaderMap) -> Self {
         let mut names = tags(fields);
@@ -39,7 +39,7 @@ impl Names {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Version<'a> {
     pub(super) validator: &'a Option<Validator>,
-    pub(super) names: &'a Names,
+    pub(super) names: &'a VersionNames,
 }
 
 impl Version<'_> {
@@ -68,7 +68,7 @@ impl Version<'_> {
     /// # Errors
     /// [`PathError::Changed`] if it is of another version.
     pub(super) fn check(self, fields: &HeaderMap) -> Result<(), PathError> {
-        let (validator, names) = (read_validator(fields), Names::read(fields));
+        let (validator, names) = (read_validator(fields), VersionNames::read(fields));
         let other = Version { validator: &validator, names: &names };
         self.difference(other).map_or(Ok(()), |how| Err(PathError::Changed(how)))
     }
@@ -193,7 +193,7 @@ mod tests {
     fn any_difference_in_the_names_is_a_change() {
         let changed = |pinned: &[(HeaderName, &str)], answer: &[(HeaderName, &str)]| {
             let pinned = fields(pinned);
-            let (validator, names) = (read_validator(&pinned), Names::read(&pinned));
+            let (validator, names) = (read_validator(&pinned), VersionNames::read(&pinned));
             Version { validator: &validator, names: &names }.check(&fields(answer)).is_err()
         };
         let (one, two) = ((ETAG, "W/\"1\""), (ETAG, "W/\"2\""));

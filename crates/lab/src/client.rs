@@ -32,15 +32,15 @@ pub enum LabError {
     Lab(String),
     /// The program `thalweg-lab` was not found.
     #[error(
-        "the program thalweg-lab is not beside this one; build it \
-         (`cargo build --bins`) or name it in THALWEG_LAB_PROGRAM"
+        "cannot find the program thalweg-lab in the directory of this program; build it \
+         (`cargo build --bins`) or set THALWEG_LAB_PROGRAM to its path"
     )]
     NoProgram,
     /// No shared lab is running.
     #[error("no lab is running; start one with `thalweg-bench lab up TOPO.toml`")]
     NoneRunning,
     /// No lab of this name is running.
-    #[error("no lab `{0}` is running; `thalweg-bench lab list` shows those that are")]
+    #[error("no lab `{0}` is running; list the running labs with `thalweg-bench lab list`")]
     NotRunning(String),
     /// Several labs are running, and none was named.
     #[error("several labs are running ({}); name one of them", .0.join(", "))]
@@ -80,7 +80,7 @@ impl Lab {
             .spawn()?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let (Some(mut stdin), Some(stdout)) = (stdin, stdout) else {
-            return Err(LabError::Lab("no pipes to the lab's process".into()));
+            return Err(LabError::Lab("cannot open pipes to the lab's process".into()));
         };
         let text = topology.to_toml()?;
         writeln!(stdin, "{}", serde_json::to_string(&text).map_err(io::Error::from)?)?;
@@ -94,7 +94,7 @@ impl Lab {
         child.wait()?;
         Err(LabError::Lab(match started {
             Ok(Started::Error(message)) => message,
-            _ => "the lab ended before its network stood".into(),
+            _ => "the lab ended before its network was set up".into(),
         }))
     }
 
@@ -272,7 +272,7 @@ fn converse(
 }
 
 fn unexpected(reply: &Reply) -> LabError {
-    LabError::Lab(format!("an answer to another question: {reply:?}"))
+    LabError::Lab(format!("unexpected answer of the lab: {reply:?}"))
 }
 
 impl Drop for Lab {

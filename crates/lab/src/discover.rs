@@ -60,7 +60,8 @@ fn check_owner(dir: PathBuf, uid: u32) -> Result<PathBuf, LabError> {
     if meta.is_dir() && (meta.uid() == uid || meta.uid() == 0) && meta.mode() & 0o077 == 0 {
         return Ok(dir);
     }
-    let why = "it belongs to somebody else or is open to others; remove it or set XDG_RUNTIME_DIR";
+    let why =
+        "it belongs to another user or other users can access it; remove it or set XDG_RUNTIME_DIR";
     Err(fail(io::Error::new(io::ErrorKind::PermissionDenied, why)))
 }
 

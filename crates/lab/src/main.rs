@@ -32,7 +32,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Start a network, run a command, and remove the network, whatever happens
+    /// Start a network, run a command, and remove the network in any case
     Run(commands::run::Args),
     /// Start a network and leave it running
     Up(commands::up::Args),
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
         Command::Pcap(args) => commands::pcap::run(args),
         Command::Show(args) => commands::show::run(args),
         // The front end `thalweg-bench` runs it as an experiment.
-        Command::Check => Err(anyhow::anyhow!("this is done by `thalweg-bench lab check`")),
+        Command::Check => Err(anyhow::anyhow!("use `thalweg-bench lab check` instead")),
         Command::Tool(args) => tool::run(args),
         Command::Probe(args) => probe::run(args),
         Command::Serve(args) => commands::serve::run(args),

@@ -96,7 +96,7 @@ pub fn send<T: Serialize>(
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
-        return Err(io::Error::other("too many descriptors for one message"));
+        return Err(io::Error::other("too many file descriptors for one message"));
     }
     let mut sent = sendmsg(stream, &[IoSlice::new(&line)], &mut ancillary, SendFlags::NOSIGNAL)?;
     let mut none = SendAncillaryBuffer::default();
@@ -119,7 +119,10 @@ pub fn receive<T: DeserializeOwned>(
     while line.last() != Some(&b'\n') {
         let n = receive_some(stream, &mut buffer, &mut fds)?;
         if n == 0 || line.len() + n > max {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the lab hung up"));
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the lab closed the connection",
+            ));
         }
         line.extend_from_slice(&buffer[..n]);
     }

@@ -86,7 +86,7 @@ fn input_output_and_exit_codes_are_passed_through() {
     assert!(words.contains("no-such-program") && words.contains("`a`"), "{words}");
     let nowhere = output(&mut lab.command("c", "true"));
     let words = String::from_utf8_lossy(&nowhere.stderr).into_owned();
-    assert!(words.contains("no host `c`; there are: a, b"), "{words}");
+    assert!(words.contains("there is no host `c`; available: a, b"), "{words}");
 }
 
 #[test]

@@ -80,10 +80,10 @@ pub struct Estimate {
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
 pub enum EstimateError {
     /// The value or the spread is negative, infinite or not a number.
-    #[error("a value of {0} is not a finite number from 0 up")]
+    #[error("the value {0} is not a finite number of at least 0")]
     Value(f64),
     /// The loss is above 1.
-    #[error("a loss of {0} is more than all")]
+    #[error("the loss {0} is more than 1 (100 %)")]
     Loss(f64),
 }
 

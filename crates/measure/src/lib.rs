@@ -17,21 +17,21 @@
 //!
 //! Nodes and interfaces are dense indices; the owner of a table maps them to identities.
 
+mod available_rate;
 mod bound;
 pub mod bulk;
 mod estimate;
 pub mod estimators;
 pub mod overlay;
-#[cfg(test)]
-mod path;
 pub mod riders;
-mod spare;
+#[cfg(test)]
+mod simulated_path;
 mod subject;
 mod table;
 pub mod train;
 
+pub use available_rate::{AvailableRate, MAX_SPARE_AGE, planned_rate};
 pub use bound::{Bound, LimitedTime};
 pub use estimate::{Estimate, EstimateError, Method, Metric};
-pub use spare::{MAX_SPARE_AGE, Spare, planned};
 pub use subject::{Interface, NodeIndex, SharedSetIndex, Subject};
 pub use table::{Table, TableError};

@@ -19,7 +19,7 @@ type Topic = (Subject, Metric, Bound);
 type Key = (Topic, Option<(Method, NodeIndex)>);
 
 /// When a measurement ended, ns on this process's clock; negative: before its epoch.
-type Born = i128;
+type BirthTime = i128;
 
 /// The newest estimates of `n` nodes' legs, paths and interfaces; bounded.
 ///
@@ -28,8 +28,8 @@ type Born = i128;
 pub struct Table {
     nodes: u32,
     capacity: usize,
-    entries: BTreeMap<Key, (Born, Estimate)>,
-    by_age: BTreeSet<(Born, Key)>,
+    entries: BTreeMap<Key, (BirthTime, Estimate)>,
+    by_age: BTreeSet<(BirthTime, Key)>,
 }
 
 /// An estimate that the table did not accept.
@@ -155,7 +155,7 @@ fn nanos(d: Duration) -> i128 {
     i128::try_from(d.as_nanos()).unwrap_or(i128::MAX / 2)
 }
 
-fn aged(born: Born, e: &Estimate, now: Time) -> Estimate {
+fn aged(born: BirthTime, e: &Estimate, now: Time) -> Estimate {
     let age = (i128::from(now.as_nanos()) - born).max(0);
     Estimate { age: Duration::from_nanos(u64::try_from(age).unwrap_or(u64::MAX)), ..e.clone() }
 }

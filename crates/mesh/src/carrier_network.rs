@@ -4,7 +4,7 @@ use std::{
     io,
     net::{IpAddr, Ipv6Addr, SocketAddr},
 };
-use thalweg_net::{Rides, source_for};
+use thalweg_net::{RideNetwork, source_for};
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::PORT;
 
@@ -55,18 +55,18 @@ impl Network {
 }
 
 /// What a host without a carrier lacks.
-const NONE: &str = "this host has no carrier: that takes `[carrier] enabled = true` in the settings of its node, and the \
-                    node running, with CAP_NET_ADMIN (`thalweg carrier status`)";
+const NONE: &str = "this host has no carrier: set `[carrier] enabled = true` in its node's \
+                    settings, and run the node with CAP_NET_ADMIN (see `thalweg carrier status`)";
 
 /// Connections of routes that ride explicitly (`%ride`): TCP to members' overlay addresses.
 ///
 /// Any process of a host whose node has a carrier can make them.
 #[derive(Clone, Copy, Debug)]
-pub struct CarriedLegs {
+pub struct OverlayLegs {
     network: Network,
 }
 
-impl CarriedLegs {
+impl OverlayLegs {
     /// Connections in the mesh with this key.
     pub fn of(mesh: &NodeId) -> Self {
         Self { network: Network::of(mesh) }
@@ -90,8 +90,8 @@ impl CarriedLegs {
     }
 }
 
-impl Rides for CarriedLegs {
-    fn at(&self, node: NodeId) -> io::Result<SocketAddr> {
+impl RideNetwork for OverlayLegs {
+    fn address(&self, node: NodeId) -> io::Result<SocketAddr> {
         self.check()?;
         Ok((self.network.address(&node), PORT).into())
     }

@@ -24,7 +24,7 @@ use thiserror::Error;
 
 /// What the joining host asks for.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct JoinOptions {
     /// Its name; `None`: the host's.
     pub name: Option<Name>,
     /// The addresses of its daemon's port; required for relays.
@@ -35,7 +35,7 @@ pub struct Wish {
 
 /// The result of joining.
 #[derive(Clone, Debug)]
-pub struct Joined {
+pub struct JoinResult {
     /// What this host knows of its mesh.
     pub mesh: MeshFile,
     /// The roster that it joined with.
@@ -59,7 +59,7 @@ pub enum JoinError {
         dir: PathBuf,
     },
     /// The host's own name is no valid member's name.
-    #[error("this host's name cannot be a member's name; give one with --name")]
+    #[error("this host's name is not a valid member name; give one with --name")]
     NoName,
     /// The state directory cannot be used.
     #[error(transparent)]
@@ -71,7 +71,7 @@ pub enum JoinError {
     #[error("the oracle's roster is not accepted: {0}")]
     Roster(#[from] RosterError),
     /// The oracle's answer contradicts itself.
-    #[error("the oracle let this host in, but {0}; join again with the same token")]
+    #[error("the oracle admitted this host, but {0}; join again with the same token")]
     Answer(&'static str),
     /// The system cannot use the key.
     #[error("cannot use the key: {0}")]
@@ -87,9 +87,9 @@ pub enum JoinError {
 pub async fn join(
     state: &State,
     token: &Token,
-    wish: &Wish,
+    wish: &JoinOptions,
     clock: WallClock,
-) -> Result<Joined, JoinError> {
+) -> Result<JoinResult, JoinError> {
     let _lock = state.lock()?;
     refuse_other_mesh(state, token)?;
     let name = wish.name.clone().or_else(host_name).ok_or(JoinError::NoName)?;
@@ -99,11 +99,11 @@ pub async fn join(
     let client = client.map_err(JoinError::Key)?;
     let reply = client.join(&keys.request(token, name, wish, &clock)).await?;
     let roster = HEXLOWER_PERMISSIVE.decode(reply.roster.as_bytes());
-    let roster = roster.map_err(|_| JoinError::Answer("its roster is not readable"))?;
+    let roster = roster.map_err(|_| JoinError::Answer("its roster cannot be read"))?;
     let roster = keep(state, token, &roster, &keys.joining().id(), clock)?;
     let mesh = MeshFile { mesh: token.mesh, name: reply.name, oracles: oracles(token, &roster) };
     state.set_mesh(&mesh)?;
-    Ok(Joined { mesh, roster, skew: client.skew() })
+    Ok(JoinResult { mesh, roster, skew: client.skew() })
 }
 
 fn refuse_other_mesh(state: &State, token: &Token) -> Result<(), JoinError> {
@@ -157,7 +157,13 @@ impl Keys {
         self.node.as_ref().unwrap_or(&self.client)
     }
 
-    fn request(&self, token: &Token, name: Name, wish: &Wish, clock: &WallClock) -> JoinRequest {
+    fn request(
+        &self,
+        token: &Token,
+        name: Name,
+        wish: &JoinOptions,
+        clock: &WallClock,
+    ) -> JoinRequest {
         let node = self.node.as_ref().map(|key| key.id());
         let binding = ClientBinding { mesh: token.mesh, node, token: token.secret.hash() };
         JoinRequest {

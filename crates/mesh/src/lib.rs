@@ -9,13 +9,13 @@
 //! door   ─► MeshPeer         ─► service::MemberService, until the member is revoked
 //! ```
 
-mod guard;
+mod expiry_timer;
 mod join;
-mod kept;
 mod membership;
 mod oracle_client;
 mod peer;
 mod roster_error;
+mod roster_writer;
 mod routes;
 mod state;
 mod sync;
@@ -24,12 +24,12 @@ pub mod carrier_network;
 pub mod member_dialer;
 pub mod service;
 
-pub use join::{JoinError, Joined, Wish, join, member_name};
-pub use kept::{Damage, Keeper};
-pub use membership::{Membership, Offered};
+pub use join::{JoinError, JoinOptions, JoinResult, join, member_name};
+pub use membership::{Membership, OfferOutcome};
 pub use oracle_client::{Attempt, ClockSkew, OracleClient, OracleError};
 pub use peer::{MeshPeer, Revoked};
 pub use roster_error::RosterError;
+pub use roster_writer::{RosterDamage, RosterWriter};
 pub use routes::{BOND, MAX_BOND_ROUTES, Names, RIDE, RouteNameError, routes_in};
 pub use state::{MeshFile, Oracle, State, StateError, StateLock};
 pub use sync::{Reporter, RosterSync, SyncEvent};

@@ -1,9 +1,9 @@
 //! Opens channels to other members by name, directly or through relays.
 
-use crate::{Membership, Names, RouteNameError, carrier_network::CarriedLegs};
+use crate::{Membership, Names, RouteNameError, carrier_network::OverlayLegs};
 use std::{io, sync::Arc};
 use thalweg_net::{
-    Carrier, DialError, DialOptions, Dialer, Medium, Rides, Route, Stream,
+    Carrier, DialError, DialOptions, Dialer, Medium, RideNetwork, Route, Stream,
     channel::{Channel, Connector, Protocol},
 };
 use thalweg_wire::mesh::{LegKind, Name, Role, Roster, Terms};
@@ -38,20 +38,20 @@ impl MemberDialer {
 
     /// Lets this carrier carry first legs.
     #[must_use]
-    pub fn carried_by(self, carrier: Arc<dyn Carrier>) -> Self {
-        Self { dialer: self.dialer.carried_by(carrier), ..self }
+    pub fn with_carrier(self, carrier: Arc<dyn Carrier>) -> Self {
+        Self { dialer: self.dialer.with_carrier(carrier), ..self }
     }
 
     /// Uses no carrier: each channel is one connection.
     #[must_use]
-    pub fn uncarried(self) -> Self {
-        Self { dialer: self.dialer.uncarried(), ..self }
+    pub fn without_carrier(self) -> Self {
+        Self { dialer: self.dialer.without_carrier(), ..self }
     }
 
     /// Lets first legs ride where `rides` chooses that.
     #[must_use]
-    pub fn riding_by(self, rides: Arc<dyn Rides>) -> Self {
-        Self { dialer: self.dialer.riding_by(rides), ..self }
+    pub fn with_ride_network(self, rides: Arc<dyn RideNetwork>) -> Self {
+        Self { dialer: self.dialer.with_ride_network(rides), ..self }
     }
 
     /// Makes all first legs ride: those to the first relay, or to the node itself. They use no other way.
@@ -59,9 +59,9 @@ impl MemberDialer {
     /// # Errors
     /// This host has no carrier; the error says what it takes to have one.
     pub fn riding(self) -> io::Result<Self> {
-        let legs = CarriedLegs::of(&self.membership.mesh());
+        let legs = OverlayLegs::of(&self.membership.mesh());
         legs.check()?;
-        Ok(Self { rides: true, ..self.riding_by(Arc::new(legs)) })
+        Ok(Self { rides: true, ..self.with_ride_network(Arc::new(legs)) })
     }
 
     /// This host's name.
@@ -139,8 +139,8 @@ pub enum DialMemberError {
     Name(#[from] RouteNameError),
     /// Relays connect only to other relays and to oracles.
     #[error(
-        "node {0} cannot be reached through relays: it has neither of the roles relay and oracle in \
-         the roster; go directly"
+        "node {0} cannot be reached through relays, because they connect only to members with the \
+         role relay or oracle; connect to it directly"
     )]
     Unrelayed(Name),
     /// No channel could be opened.

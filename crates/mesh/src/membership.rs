@@ -2,8 +2,8 @@
 
 use super::{
     MeshPeer, RosterError,
-    guard::Guard,
-    kept::{self, Damage},
+    expiry_timer::ExpiryTimer,
+    roster_writer::{self, RosterDamage},
 };
 use std::{
     collections::BTreeSet,
@@ -35,15 +35,15 @@ pub(super) struct Inner {
     clock: WallClock,
     current: watch::Sender<Option<Arc<Roster>>>,
     /// Held while offers are compared, never while waiting for the disk.
-    newest: Mutex<Newest>,
+    newest: Mutex<StoredRoster>,
     /// What was wrong with the stored file.
-    damage: Option<Damage>,
-    pub(super) guard: Guard,
+    damage: Option<RosterDamage>,
+    pub(super) guard: ExpiryTimer,
 }
 
 /// The newest roster, as it was signed.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Newest {
+pub(super) struct StoredRoster {
     pub(super) signed: Option<Arc<[u8]>>,
     /// Whether the file has it.
     pub(super) kept: bool,
@@ -51,7 +51,7 @@ pub(super) struct Newest {
 
 /// What happened to an offered roster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offered {
+pub enum OfferOutcome {
     /// It is newer, and is the current one now.
     Accepted,
     /// It is the current one already.
@@ -67,7 +67,7 @@ impl Membership {
     /// As [`Membership::new`], with another clock.
     pub fn with_clock(mesh: NodeId, file: Option<PathBuf>, clock: WallClock) -> Self {
         let (current, newest) = (watch::Sender::new(None), Mutex::default());
-        let guard = Guard::default();
+        let guard = ExpiryTimer::default();
         let own = OnceLock::new();
         Self(Arc::new(Inner { mesh, file, own, clock, current, newest, damage: None, guard }))
     }
@@ -91,13 +91,13 @@ impl Membership {
         file: PathBuf,
         clock: WallClock,
     ) -> Result<Self, RosterError> {
-        let found = kept::read(&mesh, &file);
+        let found = roster_writer::read(&mesh, &file);
         let damage = match &found {
-            Err(RosterError::Signed(why)) => Some(kept::set_aside(&file, why)?),
+            Err(RosterError::Signed(why)) => Some(roster_writer::set_aside(&file, why)?),
             _ => None,
         };
         let (current, newest) = (watch::Sender::new(None), Mutex::default());
-        let guard = Guard::default();
+        let guard = ExpiryTimer::default();
         let own = OnceLock::new();
         let inner = Inner { mesh, file: Some(file), own, clock, current, newest, damage, guard };
         match found {
@@ -109,7 +109,7 @@ impl Membership {
     }
 
     /// What was wrong with the stored file when it was loaded, for the operator.
-    pub fn damage(&self) -> Option<&Damage> {
+    pub fn damage(&self) -> Option<&RosterDamage> {
         self.0.damage.as_ref()
     }
 
@@ -139,7 +139,7 @@ impl Membership {
     }
 
     /// A receiver that is notified at least once a second while the roster is not valid. Needs a tokio runtime.
-    pub(super) fn lapses(&self) -> watch::Receiver<()> {
+    pub(super) fn expiry_ticks(&self) -> watch::Receiver<()> {
         self.0.guard.watch(&self.0)
     }
 
@@ -159,14 +159,14 @@ impl Membership {
     }
 
     /// Takes a signed roster (`Signed::<Roster>::encode`d) and stores it in the file, if it is newer; waits for the
-    /// disk. [`super::Keeper::take`] does not.
+    /// disk. [`super::RosterWriter::take`] does not.
     ///
     /// Its dates do not matter here: a member that it leaves out is revoked even if the roster has expired.
     ///
     /// # Errors
     /// [`RosterError`]. After [`RosterError::Keep`] the roster is the current one, but not in the file: a revocation
     /// does not wait for a full disk. The next offer tries again.
-    pub fn offer(&self, signed: &[u8]) -> Result<Offered, RosterError> {
+    pub fn offer(&self, signed: &[u8]) -> Result<OfferOutcome, RosterError> {
         let turn = self.0.turn();
         // Another process of the host may have stored a newer roster meanwhile.
         let found = self.0.catch_up();
@@ -179,38 +179,41 @@ impl Membership {
     ///
     /// # Errors
     /// [`RosterError`], except [`RosterError::Keep`].
-    pub(super) fn publish(&self, signed: &[u8]) -> Result<Offered, RosterError> {
+    pub(super) fn publish(&self, signed: &[u8]) -> Result<OfferOutcome, RosterError> {
         let inner = &*self.0;
-        let roster = kept::verify(&inner.mesh, signed)?;
+        let roster = roster_writer::verify(&inner.mesh, signed)?;
         let mut newest = inner.lock();
         if newest.signed.as_deref() == Some(signed) {
-            return Ok(Offered::Same);
+            return Ok(OfferOutcome::Same);
         }
         inner.is_newer(roster.version)?;
         inner.put(&mut newest, roster, signed, false);
-        Ok(Offered::Accepted)
+        Ok(OfferOutcome::Accepted)
     }
 
     /// Ends when the roster lacks this key or is not valid; never otherwise.
     ///
     /// For sessions *to* that member: a session through a relay ends when the relay is revoked. Needs a tokio runtime.
-    pub fn left(&self, key: NodeId) -> impl Future<Output = ()> + Send + use<> {
-        self.left_any(vec![key])
+    pub fn wait_for_removal(&self, key: NodeId) -> impl Future<Output = ()> + Send + use<> {
+        self.wait_for_removal_of_any(vec![key])
     }
 
     /// Ends when the roster lacks any of these keys or is not valid; never otherwise.
-    pub fn left_any(&self, keys: Vec<NodeId>) -> impl Future<Output = ()> + Send + use<> {
+    pub fn wait_for_removal_of_any(
+        &self,
+        keys: Vec<NodeId>,
+    ) -> impl Future<Output = ()> + Send + use<> {
         let membership = self.clone();
         async move {
             let left = |roster: &Roster| keys.iter().any(|key| roster.by_key(key).is_none());
-            membership.until(left).await;
+            membership.wait_until(left).await;
         }
     }
 
     /// Ends when there is no valid roster, or when `ended` is true for it.
-    pub(super) async fn until(&self, ended: impl Fn(&Roster) -> bool + Send) {
+    pub(super) async fn wait_until(&self, ended: impl Fn(&Roster) -> bool + Send) {
         // The senders are held here: `changed` does not fail.
-        let (mut rosters, mut lapses) = (self.subscribe(), self.lapses());
+        let (mut rosters, mut expiry_ticks) = (self.subscribe(), self.expiry_ticks());
         loop {
             if rosters.borrow_and_update().as_ref().is_none_or(|r| ended(r)) {
                 return;
@@ -221,14 +224,14 @@ impl Membership {
                 }
                 tokio::select! {
                     _ = rosters.changed() => break,
-                    _ = lapses.changed() => {}
+                    _ = expiry_ticks.changed() => {}
                 }
             }
         }
     }
 
     /// Whether this host's own key has been set and is not in the roster.
-    pub(super) fn disowned(&self, roster: &Roster) -> bool {
+    pub(super) fn lacks_own_key(&self, roster: &Roster) -> bool {
         self.0.own.get().is_some_and(|own| roster.by_key(own).is_none())
     }
 
@@ -260,13 +263,13 @@ impl Inner {
         Some(Duration::from_nanos(roster.expiry.as_unix_nanos() - now.as_unix_nanos()))
     }
 
-    pub(super) fn lock(&self) -> std::sync::MutexGuard<'_, Newest> {
+    pub(super) fn lock(&self) -> std::sync::MutexGuard<'_, StoredRoster> {
         // A panic while the lock was held left whole values.
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn put(&self, newest: &mut Newest, roster: Roster, signed: &[u8], kept: bool) {
-        *newest = Newest { signed: Some(signed.into()), kept };
+    pub(super) fn put(&self, newest: &mut StoredRoster, roster: Roster, signed: &[u8], kept: bool) {
+        *newest = StoredRoster { signed: Some(signed.into()), kept };
         self.current.send_replace(Some(Arc::new(roster)));
     }
 

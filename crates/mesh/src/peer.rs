@@ -27,7 +27,7 @@ impl MeshPeer {
     ///
     /// # Errors
     /// The channel's.
-    pub fn on<IO>(mut self, channel: &Channel<IO>) -> io::Result<Self> {
+    pub fn with_channel<IO>(mut self, channel: &Channel<IO>) -> io::Result<Self> {
         let mut secret = [0; 32];
         channel.exporter_secret(EXPORTER_LABEL, self.membership.mesh().as_bytes(), &mut secret)?;
         self.secret = Some(secret);
@@ -57,8 +57,8 @@ impl MeshPeer {
     pub fn revoked(&self) -> impl Future<Output = ()> + Send + use<> {
         let (key, membership) = (self.key, self.membership.clone());
         async move {
-            let ended = |r: &Roster| r.by_key(&key).is_none() || membership.disowned(r);
-            membership.until(ended).await;
+            let ended = |r: &Roster| r.by_key(&key).is_none() || membership.lacks_own_key(r);
+            membership.wait_until(ended).await;
         }
     }
 
@@ -104,7 +104,7 @@ impl Peer for MeshPeer {
     }
 
     /// Derived with keyed BLAKE3 from one exported secret, so that it outlives the TLS session, which an open leg
-    /// leaves. `Unsupported` without [`MeshPeer::on`].
+    /// leaves. `Unsupported` without [`MeshPeer::with_channel`].
     fn exporter_secret(&self, label: &[u8], context: &[u8], secret: &mut [u8]) -> io::Result<()> {
         let master = self.secret.ok_or(io::ErrorKind::Unsupported)?;
         let mut hasher = blake3::Hasher::new_keyed(&master);

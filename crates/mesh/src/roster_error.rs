@@ -18,8 +18,8 @@ pub enum RosterError {
     },
     /// Another roster has the same version: the mesh's key signs in two places.
     #[error(
-        "another roster with version {0} exists, and the one that came first is kept; \
-         does an oracle run from a copy or a backup of the mesh's key?"
+        "two different rosters have version {0}; the one received first is kept. Does another \
+         oracle run with a copy or a backup of the mesh's key?"
     )]
     Forked(u64),
     /// It is not signed by the mesh's key.
@@ -32,8 +32,8 @@ pub enum RosterError {
     },
     /// The stored roster belongs to another mesh.
     #[error(
-        "{} is the roster of another mesh, signed by {signer:?}; it is left alone: move it \
-         away if this host is in the mesh {mesh:?}", file.display()
+        "{} is the roster of another mesh, signed by {signer:?}; it was not changed. Move it away \
+         if this host is in the mesh {mesh:?}", file.display()
     )]
     Foreign {
         /// The file.
@@ -47,7 +47,7 @@ pub enum RosterError {
     #[error(transparent)]
     Signed(#[from] SignedError),
     /// It is in force, but only until this process ends, because it cannot be stored.
-    #[error("cannot keep the roster in {}: {source}; is the disk full?", file.display())]
+    #[error("cannot save the roster to {}: {source}; is the disk full?", file.display())]
     Keep {
         /// The file.
         file: PathBuf,
@@ -55,7 +55,7 @@ pub enum RosterError {
         source: io::Error,
     },
     /// The stored roster cannot be read.
-    #[error("cannot read the kept roster {}: {source}", file.display())]
+    #[error("cannot read the saved roster {}: {source}", file.display())]
     Read {
         /// The file.
         file: PathBuf,

@@ -20,7 +20,7 @@ pub const MAX_BOND_ROUTES: usize = 8;
 /// The texts of all routes in a text: the route itself, and those of its bond's links.
 ///
 /// # Errors
-/// [`RouteNameError::Words`] if anything else follows the route.
+/// [`RouteNameError::Suffix`] if anything else follows the route.
 pub fn routes_in(text: &str) -> Result<Vec<&str>, RouteNameError> {
     if let Some((route, links)) = bond_in(text) {
         return Ok(std::iter::once(route).chain(links).collect());
@@ -28,7 +28,7 @@ pub fn routes_in(text: &str) -> Result<Vec<&str>, RouteNameError> {
     let route = text.strip_suffix(RIDE).unwrap_or(text);
     match route.split_once('%') {
         None => Ok(vec![route]),
-        Some(_) => Err(RouteNameError::Words(text.to_owned())),
+        Some(_) => Err(RouteNameError::Suffix(text.to_owned())),
     }
 }
 
@@ -54,7 +54,9 @@ pub struct Names<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RouteNameError {
     /// There is no roster in which to look up the name.
-    #[error("`{name}` names a node, and {why}; a relay without a mesh is written HOST:PORT")]
+    #[error(
+        "`{name}` is the name of a node, but {why}; a relay outside the mesh is written HOST:PORT"
+    )]
     NoRoster {
         /// The name.
         name: Name,
@@ -70,29 +72,31 @@ pub enum RouteNameError {
         nearest: Option<Name>,
     },
     /// The member is no relay.
-    #[error("member `{0}` does not relay; `thalweg mesh members` shows who does")]
+    #[error("member `{0}` does not relay; `thalweg mesh members` shows which members do")]
     NoRelay(Name),
     /// The relay has no address in the roster.
     #[error(
-        "relay `{0}` has no address in the roster; it has to join again with --address \
-             HOST:PORT"
+        "relay `{0}` has no address in the roster; it must join again with --address HOST:PORT"
     )]
     NoAddress(Name),
     /// The member runs no daemon.
-    #[error("member `{0}` runs no node (`thalweg node` on it, then it can be reached)")]
+    #[error(
+        "member `{0}` joined without a node (`thalweg mesh join --no-daemon`), so it cannot be \
+         reached"
+    )]
     NoNode(Name),
     /// The node has no address in the roster.
     #[error(
         "node `{0}` has no address in the roster: only relays have one. Revoke it (`thalweg mesh \
-         revoke {0}`), and let it join again with a new state directory, `--address HOST:PORT` \
-         and a token from `thalweg mesh token --role relay`"
+         revoke {0}`), then join again on that host with a new state directory, `--address \
+         HOST:PORT` and a token from `thalweg mesh token --role relay`"
     )]
-    Nowhere(Name),
+    NoNodeAddress(Name),
     /// It is this host.
     #[error("`{0}` is this host itself; leave it out")]
-    Myself(Name),
+    OwnName(Name),
     /// The relay has a tag that is to be avoided.
-    #[error("relay `{name}` is tagged `{tag}`, which is to be avoided")]
+    #[error("relay `{name}` has the tag `{tag}`, which must be avoided")]
     Avoided {
         /// The relay.
         name: Name,
@@ -102,10 +106,10 @@ pub enum RouteNameError {
     /// The end of the route has no meaning.
     #[error(
         "`{0}`: a route may end in `{BOND}` and the routes of the bond's links \
-         (`fra{BOND}%direct%nyc`), or in `{RIDE}`, but not in both; an interface has an option \
-         of its own"
+         (`fra{BOND}%direct%nyc`), or in `{RIDE}`, but not in both; an interface is not part of a \
+         route"
     )]
-    Words(String),
+    Suffix(String),
     /// The first relay of a riding route is no member of the mesh.
     #[error(
         "`{0}{RIDE}`: the first relay must be a member of the mesh, because the leg to it \
@@ -198,7 +202,7 @@ impl Names<'_> {
         let mut by = Vec::new();
         for link in links {
             if *link == &RIDE[1..] && !self.is_node_named(link) {
-                return Err(RouteNameError::Words(format!("{text}{BOND}%{}", links.join("%"))));
+                return Err(RouteNameError::Suffix(format!("{text}{BOND}%{}", links.join("%"))));
             }
             let way = self.route(link, &terms)?;
             if way.hops().iter().any(|hop| hop.key() == Some(far)) {
@@ -242,9 +246,10 @@ impl Names<'_> {
         let member = roster.by_name(name).ok_or_else(unknown)?;
         let key = member.node.ok_or_else(|| RouteNameError::NoNode(name.clone()))?;
         let addresses = member.addresses.split_first();
-        let (first, others) = addresses.ok_or_else(|| RouteNameError::Nowhere(name.clone()))?;
+        let (first, others) =
+            addresses.ok_or_else(|| RouteNameError::NoNodeAddress(name.clone()))?;
         let hop = Hop::mesh(first.clone(), key, Terms::default());
-        Ok(hop.or_at(others.to_vec()).named(name.clone()))
+        Ok(hop.with_other_addresses(others.to_vec()).named(name.clone()))
     }
 
     fn is_node_named(&self, text: &str) -> bool {
@@ -273,7 +278,7 @@ impl Names<'_> {
     fn member_hop(&self, member: &Member, terms: &Terms) -> Result<Hop, RouteNameError> {
         let name = || member.name.clone();
         if self.me == Some(&member.name) {
-            return Err(RouteNameError::Myself(name()));
+            return Err(RouteNameError::OwnName(name()));
         }
         let Some(key) = member.node.filter(|_| member.is(Role::Relay)) else {
             return Err(RouteNameError::NoRelay(name()));
@@ -284,7 +289,7 @@ impl Names<'_> {
         let addresses = member.addresses.split_first();
         let (first, others) = addresses.ok_or_else(|| RouteNameError::NoAddress(name()))?;
         let hop = Hop::mesh(first.clone(), key, terms.clone());
-        Ok(hop.or_at(others.to_vec()).named(name()))
+        Ok(hop.with_other_addresses(others.to_vec()).named(name()))
     }
 }
 
@@ -301,7 +306,7 @@ fn nearest(name: &Name, roster: &Roster) -> Option<Name> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_net::{Medium, Speech};
+    use thalweg_net::{Medium, RelayProtocol};
     use thalweg_units::{NodeId, WallTime};
     use thalweg_wire::mesh::Rule;
 
@@ -347,9 +352,9 @@ mod tests {
         let route = with(&roster, "home", |n| n.route("fra+10.9.9.9:1080+nyc", &terms(&["x"])));
         let route = route.unwrap();
         let key = |n| NodeId::from_bytes([n; 32]);
-        let mesh = |n| Speech::Mesh { key: key(n), terms: terms(&["x"]) };
+        let mesh = |n| RelayProtocol::Mesh { key: key(n), terms: terms(&["x"]) };
         let speech: Vec<_> = route.hops().iter().map(|h| h.speech.clone()).collect();
-        assert_eq!(speech, [mesh(1), Speech::Socks, mesh(4)]);
+        assert_eq!(speech, [mesh(1), RelayProtocol::Socks, mesh(4)]);
         assert_eq!(route.to_string(), "via 10.0.0.1:7373 then 10.9.9.9:1080 then 10.0.0.4:7373");
         assert!(with(&roster, "home", |n| n.route("direct", &terms(&[]))).unwrap().is_direct());
     }
@@ -363,13 +368,13 @@ mod tests {
         let bonded = route("fra%bond%direct%nyc+laptop").unwrap();
         assert_eq!(bonded.to_string(), "via 10.0.0.1:7373 by a bond over direct, nyc+laptop");
         let links = bonded.all_hops().skip(1);
-        let is_open = |hop: &Hop| matches!(&hop.speech, Speech::Mesh { terms, .. } if terms.leg == LegKind::Open);
+        let is_open = |hop: &Hop| matches!(&hop.speech, RelayProtocol::Mesh { terms, .. } if terms.leg == LegKind::Open);
         assert!({ links }.all(is_open), "what is sealed twice makes no link");
         assert!(route("fra%bond").unwrap().hops()[0].by.is_empty());
         for (text, says) in [
             ("fra%bond%fra", "cannot pass through the node"),
             ("fra%bond%nyc%nyc", "two links over `nyc`"),
-            ("fra%bond%", "is no name"),
+            ("fra%bond%", "is not a valid name"),
             ("fra%bonds", "may end in `%bond`"),
             ("direct%bond%nyc", "must be a member"),
             ("fra%bond%1%2%3%4%5%6%7%8%9", "at most 8 routes"),
@@ -393,7 +398,7 @@ mod tests {
         assert!(route.is_carried() && !route.is_bonded());
         for (text, says) in [
             ("fra%rides", "may end in `%bond`"),
-            ("fra%eth0", "an interface has an option of its own"),
+            ("fra%eth0", "an interface is not part of a route"),
             ("fra%ride%bond", "but not in both"),
             ("fra%ride%nyc", "may end in `%bond`"),
             ("fra%bond%ride", "but not in both"),
@@ -428,14 +433,14 @@ mod tests {
             ("zzz", "`thalweg mesh members` lists them"),
             ("laptop", "does not relay"),
             ("home", "is this host itself"),
-            ("nyc", "tagged `country=us`"),
-            ("fra+nyc", "tagged `country=us`"),
+            ("nyc", "has the tag `country=us`"),
+            ("fra+nyc", "has the tag `country=us`"),
             ("fra+fra", "occurs twice"),
             ("a+b+c+d", "at most 3 relays"),
             ("fra:0", "needs a port"),
-            ("Fra", "is no name"),
-            ("", "is no name"),
-            ("fra+", "is no name"),
+            ("Fra", "is not a valid name"),
+            ("", "is not a valid name"),
+            ("fra+", "is not a valid name"),
         ] {
             let route = with(&roster, "home", |n| n.route(text, &terms(&["country=us"])));
             let error = route.unwrap_err().to_string();

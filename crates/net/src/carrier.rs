@@ -5,7 +5,7 @@ use std::{fmt, future::Future, io, num::NonZeroU32, pin::Pin, sync::Arc, time::D
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// A stream that does not run over a single TCP connection.
-pub trait Carried: AsyncRead + AsyncWrite + fmt::Debug + Send + Sync + Unpin {
+pub trait CarriedStream: AsyncRead + AsyncWrite + fmt::Debug + Send + Sync + Unpin {
     /// Aborts both directions, so that neither end mistakes the bytes it has received for the whole stream.
     fn reset(&mut self);
 
@@ -14,7 +14,7 @@ pub trait Carried: AsyncRead + AsyncWrite + fmt::Debug + Send + Sync + Unpin {
 }
 
 /// A stream that is being opened.
-pub type Opening = Pin<Box<dyn Future<Output = io::Result<Box<dyn Carried>>> + Send>>;
+pub type OpeningStream = Pin<Box<dyn Future<Output = io::Result<Box<dyn CarriedStream>>> + Send>>;
 
 /// Carries streams to members' own ports.
 ///
@@ -25,20 +25,20 @@ pub trait Carrier: fmt::Debug + Send + Sync {
     /// With `waits` the carrier is required: it is set up first if necessary, and the stream reports why that failed.
     /// Otherwise `None` means that it is not ready, or that the node has none: the dialer then uses a plain connection
     /// without waiting, and the carrier may be set up meanwhile.
-    fn open(&self, to: &Hop, waits: bool) -> Option<Opening>;
+    fn open(&self, to: &Hop, waits: bool) -> Option<OpeningStream>;
 
     /// The interface by which a plain connection to `to` leaves this host; `None` leaves the choice to the kernel.
     ///
     /// # Errors
     /// If no interface may be used for it.
-    fn leaves_by(&self, _to: &Hop) -> io::Result<Option<Leaving>> {
+    fn egress(&self, _to: &Hop) -> io::Result<Option<EgressChoice>> {
         Ok(None)
     }
 }
 
 /// How a connection leaves this host.
 #[derive(Clone, Debug)]
-pub struct Leaving {
+pub struct EgressChoice {
     /// The interface.
     pub interface: NonZeroU32,
     /// The interface's bookkeeper.

@@ -64,7 +64,12 @@ pub fn encrypt_to(to: &[u8; 32], info: &[u8], message: &[u8]) -> io::Result<([u8
     let sealed = SUITE.seal(info, &[], message, &HpkePublicKey(to.to_vec()));
     let (encapsulated, encrypted) = sealed.map_err(io::Error::other)?;
     let encapsulated = encapsulated.0.try_into();
-    let encapsulated = encapsulated.map_err(|_| io::Error::other("HPKE gives another length"))?;
+    let encapsulated = encapsulated.map_err(|_| {
+        io::Error::other(
+            "HPKE returned an encapsulated \
+        key of the wrong length",
+        )
+    })?;
     Ok((encapsulated, encrypted))
 }
 

@@ -21,7 +21,7 @@ pub enum KeyError {
         source: io::Error,
     },
     /// Other users may read the file.
-    #[error("{file} can be read by others (mode {mode:03o}): `chmod 600 {file}`")]
+    #[error("{file} is accessible to other users (mode {mode:03o}); run `chmod 600 {file}`")]
     Mode {
         /// The file.
         file: String,
@@ -29,7 +29,9 @@ pub enum KeyError {
         mode: u32,
     },
     /// The file contains no key.
-    #[error("{0} holds no key: 64 hexadecimal digits are expected; restore it or join anew")]
+    #[error(
+        "{0} does not hold a key: 64 hexadecimal digits are expected; restore it or join again"
+    )]
     Content(String),
 }
 

@@ -28,23 +28,23 @@ const MIN_BYTES: u64 = 256 * 1024;
 /// Observes both legs of a connection.
 pub trait LegWatcher: Debug + Sync {
     /// Receives the kernel's present counters.
-    fn saw(&self, client: &TcpInfo, destination: &TcpInfo);
+    fn record_counters(&self, client: &TcpInfo, destination: &TcpInfo);
 
     /// Receives the destination's counters just before its connection is closed.
-    fn ends(&self, _destination: &TcpInfo) {}
+    fn record_end(&self, _destination: &TcpInfo) {}
 
-    /// Whether [`begins`](Self::begins) is called for each direction.
+    /// Whether [`record_beginning`](Self::record_beginning) is called for each direction.
     fn wants_beginnings(&self) -> bool {
         false
     }
 
     /// Receives the first bytes of a direction: those that arrived together, three to twelve.
-    fn begins(&self, _: Sender, _: &[u8]) {}
+    fn record_beginning(&self, _: LegEnd, _: &[u8]) {}
 }
 
 /// An end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sender {
+pub enum LegEnd {
     /// The end that requested the connection.
     Client,
     /// The end to which the connection leads.
@@ -78,7 +78,7 @@ struct LegObservations {
 
 /// An estimate of one leg from this node.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SeenLeg {
+pub struct LegEstimate {
     /// The member at its end.
     pub to: Name,
     /// The rate, bit/s.
@@ -93,13 +93,14 @@ pub struct SeenLeg {
 
 impl Legs {
     /// Watches a connection between these ends. An end that is no member is not watched.
-    pub fn watch(&self, client: Option<Name>, destination: Option<Name>) -> Watched {
-        let leg = |to: Option<Name>| to.and_then(|to| Leg::new(self.clone(), to)).map(Mutex::new);
-        Watched { client: leg(client), destination: leg(destination) }
+    pub fn watch(&self, client: Option<Name>, destination: Option<Name>) -> ConnectionObserver {
+        let leg =
+            |to: Option<Name>| to.and_then(|to| ObservedLeg::new(self.clone(), to)).map(Mutex::new);
+        ConnectionObserver { client: leg(client), destination: leg(destination) }
     }
 
     /// Takes the estimates since the last call.
-    pub fn take(&self) -> Vec<SeenLeg> {
+    pub fn take(&self) -> Vec<LegEstimate> {
         let sums = &mut self.lock().sums;
         let seen = sums.iter_mut().filter_map(|(to, sum)| sum.take(to)).collect();
         sums.retain(|_, sum| sum.live > 0);
@@ -137,12 +138,12 @@ impl LegObservations {
         self.newest = Some(now);
     }
 
-    fn take(&mut self, to: &Name) -> Option<SeenLeg> {
+    fn take(&mut self, to: &Name) -> Option<LegEstimate> {
         let newest = self.newest?;
         let own = if self.own.1 > 0.0 { self.own.0 / self.own.1 } else { 0.0 };
         // A lower bound above the mean is more informative than the mean.
         let at_least = self.at_least > own;
-        let seen = SeenLeg {
+        let seen = LegEstimate {
             to: to.clone(),
             bps: own.max(self.at_least),
             at_least,
@@ -156,17 +157,17 @@ impl LegObservations {
 
 /// The observer of one connection.
 #[derive(Debug)]
-pub struct Watched {
-    client: Option<Mutex<Leg>>,
-    destination: Option<Mutex<Leg>>,
+pub struct ConnectionObserver {
+    client: Option<Mutex<ObservedLeg>>,
+    destination: Option<Mutex<ObservedLeg>>,
 }
 
-impl LegWatcher for Watched {
-    fn saw(&self, client: &TcpInfo, destination: &TcpInfo) {
+impl LegWatcher for ConnectionObserver {
+    fn record_counters(&self, client: &TcpInfo, destination: &TcpInfo) {
         let now = Instant::now();
         for (leg, info) in [(&self.client, client), (&self.destination, destination)] {
             if let Some(leg) = leg {
-                leg.lock().unwrap_or_else(PoisonError::into_inner).saw(info, now);
+                leg.lock().unwrap_or_else(PoisonError::into_inner).observe(info, now);
             }
         }
     }
@@ -174,7 +175,7 @@ impl LegWatcher for Watched {
 
 /// One leg of one connection.
 #[derive(Debug)]
-struct Leg {
+struct ObservedLeg {
     legs: Legs,
     to: Name,
     last: Option<(Instant, TcpInfo)>,
@@ -184,7 +185,7 @@ struct Leg {
     begun: bool,
 }
 
-impl Leg {
+impl ObservedLeg {
     fn new(legs: Legs, to: Name) -> Option<Self> {
         let mut all = legs.lock();
         if all.sums.len() >= MAX_LEGS && !all.sums.contains_key(&to) {
@@ -195,7 +196,7 @@ impl Leg {
         Some(Self { legs, to, last: None, counted: 0, begun: false })
     }
 
-    fn saw(&mut self, info: &TcpInfo, now: Instant) {
+    fn observe(&mut self, info: &TcpInfo, now: Instant) {
         let Some((then, before)) = self.last else {
             (self.last, self.counted) = (Some((now, *info)), info.acknowledged);
             return;
@@ -230,7 +231,7 @@ impl Leg {
     }
 }
 
-impl Drop for Leg {
+impl Drop for ObservedLeg {
     fn drop(&mut self) {
         if let Some(sum) = self.legs.lock().sums.get_mut(&self.to) {
             sum.live = sum.live.saturating_sub(1);
@@ -270,18 +271,18 @@ mod tests {
         let legs = Legs::default();
         let watched = legs.watch(Some(name("lap")), None);
         let idle = TcpInfo::default();
-        watched.saw(&info(0, 0), &idle);
+        watched.record_counters(&info(0, 0), &idle);
         advance(5 * SECOND).await;
-        watched.saw(&info(2, 5), &idle);
+        watched.record_counters(&info(2, 5), &idle);
         let first = legs.take();
         assert_eq!((first[0].bps, first[0].at_least, first[0].bytes), (3.2e6, true, 2_000_000));
         advance(5 * SECOND).await;
-        watched.saw(&info(12, 10), &idle);
+        watched.record_counters(&info(12, 10), &idle);
         advance(5 * SECOND).await;
-        watched.saw(&info(22, 15), &idle);
+        watched.record_counters(&info(22, 15), &idle);
         advance(2 * SECOND).await;
         let second = legs.take();
-        let seen = SeenLeg {
+        let seen = LegEstimate {
             to: name("lap"),
             bps: 16e6,
             at_least: false,
@@ -298,13 +299,13 @@ mod tests {
         let watched = legs.watch(None, Some(name("nyc")));
         let idle = TcpInfo::default();
         for (megabytes, busy) in [(0, 0), (10, 5), (20, 9)] {
-            watched.saw(&idle, &info(megabytes, busy));
+            watched.record_counters(&idle, &info(megabytes, busy));
             advance(5 * SECOND).await;
         }
         // For a fifth of the second sample's time there was nothing to send.
         assert!(legs.take()[0].at_least);
         let beside = legs.watch(Some(name("nyc")), None);
-        watched.saw(&idle, &info(30, 14));
+        watched.record_counters(&idle, &info(30, 14));
         assert!(legs.take()[0].at_least, "two share the leg");
         drop((watched, beside));
         assert_eq!(legs.take(), []);
@@ -316,12 +317,12 @@ mod tests {
         let legs = Legs::default();
         let watched = legs.watch(Some(name("a")), Some(name("b")));
         let idle = TcpInfo::default();
-        watched.saw(&idle, &idle);
+        watched.record_counters(&idle, &idle);
         advance(SECOND / 2).await;
-        watched.saw(&info(5, 1), &info(5, 1));
+        watched.record_counters(&info(5, 1), &info(5, 1));
         advance(SECOND).await;
         let little = TcpInfo { acknowledged: 1000, ..idle };
-        watched.saw(&little, &little);
+        watched.record_counters(&little, &little);
         assert_eq!(legs.take(), []);
     }
 
@@ -333,13 +334,13 @@ mod tests {
         // Bytes acknowledged before the first observation belong to the handshake.
         let acknowledged = |acknowledged| TcpInfo { acknowledged, ..idle };
         for bytes in [500, 900, 1700] {
-            watched.saw(&acknowledged(bytes), &idle);
+            watched.record_counters(&acknowledged(bytes), &idle);
             advance(SECOND / 4).await;
         }
         assert_eq!(legs.moved(), [(name("a"), 1200)].into());
         assert_eq!(legs.moved(), [].into(), "once");
         assert_eq!(legs.take(), [], "it shows nothing of the path");
-        watched.saw(&acknowledged(1800), &idle);
+        watched.record_counters(&acknowledged(1800), &idle);
         drop(watched);
         assert_eq!(legs.moved(), [(name("a"), 100)].into(), "also of connections that are gone");
     }

@@ -14,7 +14,7 @@
 //! All crates that move bytes between hosts use these streams, so that deadlines, socket options and error messages are
 //! the same everywhere.
 
-mod books;
+mod accounting;
 mod carrier;
 mod closed_on_drop;
 mod dial;
@@ -24,7 +24,7 @@ mod interfaces;
 mod netlink;
 mod peer;
 mod resolve;
-mod rides;
+mod ride_network;
 mod route;
 mod sock_diag;
 mod stream;
@@ -44,8 +44,8 @@ pub mod splice;
 pub mod tcp;
 pub mod tls;
 
-pub use books::{Account, Bookkeeper, Entry, Way};
-pub use carrier::{Carried, Carrier, Leaving, Opening};
+pub use accounting::{Account, AccountEntry, Bookkeeper, ByteDirection};
+pub use carrier::{CarriedStream, Carrier, EgressChoice, OpeningStream};
 pub use closed_on_drop::ClosedOnDrop;
 pub use dial::{
     Cause, DialError, DialOptions, Dialer, MAX_ADDRESSES, SocketOptions, Step, connect,
@@ -54,13 +54,13 @@ pub use dial::{
 pub use hpke::{DecryptionKey, HPKE_TAG, encrypt_to};
 pub use identity::{Ed25519, KeyError, PrivateKey};
 pub use interfaces::{
-    Changes, Interface, Lack, Leads, Survey, Wish, interface_for, interface_for_the_world,
-    interfaces, into_the_world, leads, own_addresses, source_for, survey,
+    Changes, Interface, InterfaceWish, RouteAnswer, Survey, UnusableReason, interface_for,
+    interfaces, internet_interface, internet_interfaces, leads, own_addresses, source_for, survey,
 };
 pub use peer::Peer;
 pub use resolve::{NameSources, resolve};
-pub use rides::Rides;
-pub use route::{Hop, MAX_HOPS, Medium, Route, RouteError, Speech};
+pub use ride_network::RideNetwork;
+pub use route::{Hop, MAX_HOPS, Medium, RelayProtocol, Route, RouteError};
 pub use sock_diag::{socket_inode, socket_user};
 pub use stream::{Monitor, Stream};
 pub use sys::retransmits_within;

@@ -49,7 +49,7 @@ impl fmt::Display for Verdict {
 
 /// The state of one leg at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Leg {
+pub struct LegSample {
     /// Bytes received plus bytes acknowledged, which grows with any progress.
     pub progress: u64,
     /// Data was sent and is not acknowledged.
@@ -60,7 +60,7 @@ pub struct Leg {
     pub since_ack: Duration,
 }
 
-impl From<TcpInfo> for Leg {
+impl From<TcpInfo> for LegSample {
     fn from(info: TcpInfo) -> Self {
         let in_flight = info.unacknowledged > 0;
         Self {
@@ -74,14 +74,14 @@ impl From<TcpInfo> for Leg {
 
 /// The history of a leg's samples.
 #[derive(Clone, Copy, Debug)]
-struct Watched {
+struct LegHistory {
     progress: u64,
     /// Since when a non-empty send queue has made no progress.
     stuck_since: Instant,
 }
 
-impl Watched {
-    fn update(&mut self, leg: &Leg, now: Instant) -> bool {
+impl LegHistory {
+    fn update(&mut self, leg: &LegSample, now: Instant) -> bool {
         let moved = leg.progress != self.progress;
         if moved || !leg.queued {
             self.stuck_since = now;
@@ -94,7 +94,7 @@ impl Watched {
     ///
     /// Both conditions are necessary: after a long pause `since_ack` alone is large, and a live reader with a shut
     /// window makes no progress either.
-    fn gone(&self, leg: &Leg, now: Instant, black_hole: Duration) -> bool {
+    fn gone(&self, leg: &LegSample, now: Instant, black_hole: Duration) -> bool {
         let limit = if leg.in_flight { black_hole } else { black_hole.max(PROBE_MAX) };
         leg.queued && leg.since_ack >= limit && now.duration_since(self.stuck_since) >= limit
     }
@@ -104,15 +104,15 @@ impl Watched {
 #[derive(Clone, Debug)]
 pub struct Liveness {
     limits: Limits,
-    client: Watched,
-    destination: Watched,
+    client: LegHistory,
+    destination: LegHistory,
     last_progress: Instant,
 }
 
 impl Liveness {
     /// The state of a connection opened at `now`.
     pub fn new(limits: Limits, now: Instant) -> Self {
-        let fresh = Watched { progress: 0, stuck_since: now };
+        let fresh = LegHistory { progress: 0, stuck_since: now };
         Self { limits, client: fresh, destination: fresh, last_progress: now }
     }
 
@@ -131,8 +131,8 @@ impl Liveness {
     /// Judges the connection by a sample of both legs. `now` never decreases.
     pub fn check(
         &mut self,
-        client: &Leg,
-        destination: &Leg,
+        client: &LegSample,
+        destination: &LegSample,
         half_closed: bool,
         now: Instant,
     ) -> Option<Verdict> {
@@ -161,14 +161,14 @@ impl Liveness {
 mod tests {
     use super::*;
 
-    const QUIET: Leg =
-        Leg { progress: 1, in_flight: false, queued: false, since_ack: Duration::ZERO };
+    const QUIET: LegSample =
+        LegSample { progress: 1, in_flight: false, queued: false, since_ack: Duration::ZERO };
     const HOUR: Duration = Duration::from_secs(3600);
 
     /// Checks every second with the result of `sample`. Returns the verdict and its second.
     fn run(
         half_closed: bool,
-        sample: impl Fn(u64) -> (Leg, Leg),
+        sample: impl Fn(u64) -> (LegSample, LegSample),
     ) -> (Option<Verdict>, Option<u64>) {
         let start = Instant::now();
         let limits = Limits {
@@ -196,9 +196,9 @@ mod tests {
     #[test]
     fn any_byte_in_either_direction_restarts_the_limit() {
         // One byte arrives at 50 s and one at 100 s, then none.
-        let trickle = |s: u64| (QUIET, Leg { progress: 1 + s.min(100) / 50, ..QUIET });
+        let trickle = |s: u64| (QUIET, LegSample { progress: 1 + s.min(100) / 50, ..QUIET });
         assert_eq!(run(true, trickle), (Some(Verdict::Lingered), Some(160)));
-        let steady = |s: u64| (Leg { progress: s / 59, ..QUIET }, QUIET);
+        let steady = |s: u64| (LegSample { progress: s / 59, ..QUIET }, QUIET);
         assert_eq!(run(true, steady), (None, None));
     }
 
@@ -207,7 +207,7 @@ mod tests {
         // The reader's window is shut; every probe is acknowledged, and they are up to 120 s apart.
         let shut = |s: u64| {
             let since_ack = Duration::from_secs(s % 120);
-            (Leg { queued: true, since_ack, ..QUIET }, QUIET)
+            (LegSample { queued: true, since_ack, ..QUIET }, QUIET)
         };
         assert_eq!(run(false, shut), (None, None));
         assert_eq!(run(true, shut), (None, None));
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_peer_that_acknowledges_nothing_is_gone() {
-        let silent = |s: u64| Leg {
+        let silent = |s: u64| LegSample {
             in_flight: s >= 100,
             queued: s >= 100,
             since_ack: HOUR + Duration::from_secs(s),
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn unanswered_probes_of_a_shut_window_end_the_connection() {
-        let shut = |s: u64| Leg { queued: true, since_ack: Duration::from_secs(s), ..QUIET };
+        let shut = |s: u64| LegSample { queued: true, since_ack: Duration::from_secs(s), ..QUIET };
         assert_eq!(run(false, |s| (shut(s), QUIET)), (Some(Verdict::ClientGone), Some(250)));
     }
 }

@@ -24,8 +24,8 @@ pub enum Medium {
     /// to no interface. A bond's own legs are `Underlay`; otherwise the bond would carry itself.
     Bond,
     /// One TCP connection to the node's overlay address, whose packets ride in probe trains or are sent as ordinary
-    /// datagrams (the dialer's [`crate::Rides`]). As with a bond, only the leg to the first hop can use it, and only if
-    /// it is bound to no interface.
+    /// datagrams (the dialer's [`crate::RideNetwork`]). As with a bond, only the leg to the first hop can use it, and
+    /// only if it is bound to no interface.
     Ride,
 }
 
@@ -43,12 +43,12 @@ pub struct Hop {
     /// The routes of the carrier's connections, if the medium has several; none: directly.
     pub by: Vec<Route>,
     /// The protocol of the relay.
-    pub speech: Speech,
+    pub speech: RelayProtocol,
 }
 
 /// The protocol of a relay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Speech {
+pub enum RelayProtocol {
     /// SOCKS5 without authentication, for relays that admit this host by its address.
     #[default]
     Socks,
@@ -64,15 +64,15 @@ pub enum Speech {
 impl Hop {
     /// Creates a plain SOCKS5 relay, on the underlay.
     pub const fn socks(relay: Destination) -> Self {
-        Self::new(relay, Speech::Socks)
+        Self::new(relay, RelayProtocol::Socks)
     }
 
     /// Creates the hop of the node with `key` at `relay`, with these terms, on the underlay.
     pub const fn mesh(relay: Destination, key: NodeId, terms: Terms) -> Self {
-        Self::new(relay, Speech::Mesh { key, terms })
+        Self::new(relay, RelayProtocol::Mesh { key, terms })
     }
 
-    const fn new(relay: Destination, speech: Speech) -> Self {
+    const fn new(relay: Destination, speech: RelayProtocol) -> Self {
         let medium = Medium::Underlay;
         Self { relay, others: Vec::new(), name: None, medium, by: Vec::new(), speech }
     }
@@ -86,7 +86,7 @@ impl Hop {
 
     /// Sets the other addresses.
     #[must_use]
-    pub fn or_at(mut self, others: Vec<Destination>) -> Self {
+    pub fn with_other_addresses(mut self, others: Vec<Destination>) -> Self {
         self.others = others;
         self
     }
@@ -104,8 +104,8 @@ impl Hop {
     /// The key of a node of the mesh; `None` for plain relays.
     pub const fn key(&self) -> Option<NodeId> {
         match self.speech {
-            Speech::Socks => None,
-            Speech::Mesh { key, .. } => Some(key),
+            RelayProtocol::Socks => None,
+            RelayProtocol::Mesh { key, .. } => Some(key),
         }
     }
 }

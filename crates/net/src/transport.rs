@@ -1,6 +1,6 @@
 //! The transport of a dialed stream: a TCP connection, or layers over one.
 
-use crate::{Account, Carried, TcpInfo, Way, channel::Channel, tcp};
+use crate::{Account, ByteDirection, CarriedStream, TcpInfo, channel::Channel, tcp};
 use socket2::SockRef;
 use std::{
     io,
@@ -18,20 +18,20 @@ use tokio::{
 #[derive(Debug)]
 pub(crate) enum Transport {
     /// The TCP connection itself.
-    Tcp(Leg),
+    Tcp(TcpLeg),
     /// A sealed channel over the transport beneath.
     Sealed(Box<Channel<Transport>>),
     /// The transport beneath, preceded by bytes that were already read from it.
-    After(Box<After>),
+    Prefixed(Box<Prefixed>),
     /// A stream over several connections instead of one.
-    Carried(Box<dyn Carried>),
+    Carried(Box<dyn CarriedStream>),
 }
 
 /// A TCP connection whose counters monitors may read.
 ///
 /// Its only other owners are monitors, for the moment of a reading.
 #[derive(Debug)]
-pub(crate) struct Leg {
+pub(crate) struct TcpLeg {
     tcp: Arc<TcpStream>,
     account: Option<Box<dyn Account>>,
 }
@@ -41,7 +41,7 @@ const PAID_AT_ONCE: usize = 64 << 10;
 
 /// Clear bytes that arrived together with a channel's last record, followed by `beneath`.
 #[derive(Debug)]
-pub(crate) struct After {
+pub(crate) struct Prefixed {
     first: Vec<u8>,
     given: usize,
     beneath: Transport,
@@ -49,10 +49,10 @@ pub(crate) struct After {
 
 impl Transport {
     /// The transport beneath an open leg, preceded by `first`, which was already read from it.
-    pub fn after(first: Vec<u8>, beneath: Self) -> Self {
+    pub fn prefixed(first: Vec<u8>, beneath: Self) -> Self {
         match first.is_empty() {
             true => beneath,
-            false => Self::After(Box::new(After { first, given: 0, beneath })),
+            false => Self::Prefixed(Box::new(Prefixed { first, given: 0, beneath })),
         }
     }
 
@@ -61,17 +61,17 @@ impl Transport {
         match self {
             Self::Tcp(leg) => Some(&leg.tcp),
             Self::Sealed(channel) => channel.get_ref().tcp(),
-            Self::After(after) => after.beneath.tcp(),
+            Self::Prefixed(after) => after.beneath.tcp(),
             Self::Carried(_) => None,
         }
     }
 
     /// The carried stream beneath all layers; `None` for a TCP connection.
-    pub fn carried(&self) -> Option<&dyn Carried> {
+    pub fn carried(&self) -> Option<&dyn CarriedStream> {
         match self {
             Self::Tcp(_) => None,
             Self::Sealed(channel) => channel.get_ref().carried(),
-            Self::After(after) => after.beneath.carried(),
+            Self::Prefixed(after) => after.beneath.carried(),
             Self::Carried(carried) => Some(&**carried),
         }
     }
@@ -81,7 +81,7 @@ impl Transport {
         match self {
             Self::Tcp(leg) => leg.account.take(),
             Self::Sealed(channel) => channel.get_mut().take_account(),
-            Self::After(after) => after.beneath.take_account(),
+            Self::Prefixed(after) => after.beneath.take_account(),
             Self::Carried(_) => None,
         }
     }
@@ -92,7 +92,7 @@ impl Transport {
             // An error means that the connection is already gone.
             Self::Tcp(leg) => _ = SockRef::from(&*leg.tcp).set_linger(Some(Duration::ZERO)),
             Self::Sealed(channel) => channel.get_mut().reset(),
-            Self::After(after) => after.beneath.reset(),
+            Self::Prefixed(after) => after.beneath.reset(),
             Self::Carried(carried) => carried.reset(),
         }
     }
@@ -104,7 +104,7 @@ macro_rules! outermost {
         match $self.get_mut() {
             Transport::Tcp($layer) => $call,
             Transport::Sealed($layer) => $call,
-            Transport::After($layer) => $call,
+            Transport::Prefixed($layer) => $call,
             Transport::Carried($layer) => $call,
         }
     };
@@ -141,7 +141,7 @@ impl AsyncWrite for Transport {
         match self {
             Self::Tcp(leg) => leg.is_write_vectored(),
             Self::Sealed(channel) => channel.is_write_vectored(),
-            Self::After(after) => after.beneath.is_write_vectored(),
+            Self::Prefixed(after) => after.beneath.is_write_vectored(),
             Self::Carried(carried) => carried.is_write_vectored(),
         }
     }
@@ -155,7 +155,7 @@ impl AsyncWrite for Transport {
     }
 }
 
-impl Leg {
+impl TcpLeg {
     /// Wraps a connection, with its account if it has one.
     pub fn new(tcp: TcpStream, account: Option<Box<dyn Account>>) -> Self {
         Self { tcp: Arc::new(tcp), account }
@@ -171,8 +171,14 @@ impl Leg {
         Arc::try_unwrap(tcp).map_err(|tcp| Self { tcp, account: None })
     }
 
-    fn poll_may(&mut self, way: Way, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.account.as_mut().map_or(Poll::Ready(Ok(())), |account| account.poll_may(way, cx))
+    fn poll_permission(
+        &mut self,
+        way: ByteDirection,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.account
+            .as_mut()
+            .map_or(Poll::Ready(Ok(())), |account| account.poll_permission(way, cx))
     }
 
     fn moved(&mut self, bytes: usize) {
@@ -182,14 +188,14 @@ impl Leg {
     }
 }
 
-impl AsyncRead for Leg {
+impl AsyncRead for TcpLeg {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        ready!(this.poll_may(Way::Down, cx))?;
+        ready!(this.poll_permission(ByteDirection::Down, cx))?;
         let before = buf.filled().len();
         let read = ready!(tcp::poll_read(&this.tcp, cx, buf));
         this.moved(buf.filled().len() - before);
@@ -197,14 +203,14 @@ impl AsyncRead for Leg {
     }
 }
 
-impl AsyncWrite for Leg {
+impl AsyncWrite for TcpLeg {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        ready!(this.poll_may(Way::Up, cx))?;
+        ready!(this.poll_permission(ByteDirection::Up, cx))?;
         let most = if this.account.is_some() { PAID_AT_ONCE } else { usize::MAX };
         let buf = &buf[..buf.len().min(most)];
         let wrote = ready!(tcp::poll_write_by(&this.tcp, cx, |tcp| tcp.try_write(buf)));
@@ -238,15 +244,15 @@ impl AsyncWrite for Leg {
     }
 }
 
-impl Drop for Leg {
+impl Drop for TcpLeg {
     fn drop(&mut self) {
         if let Some(account) = &mut self.account {
-            account.ends(TcpInfo::of(&*self.tcp).ok().as_ref());
+            account.close(TcpInfo::of(&*self.tcp).ok().as_ref());
         }
     }
 }
 
-impl AsyncRead for After {
+impl AsyncRead for Prefixed {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -267,7 +273,7 @@ impl AsyncRead for After {
     }
 }
 
-impl AsyncWrite for After {
+impl AsyncWrite for Prefixed {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -101,7 +101,7 @@ async fn a_refusal_names_the_relay_the_destination_and_the_reason() {
 async fn a_server_that_is_no_relay_is_reported_as_such() {
     let cases: [(&[&[u8]], &str); 4] = [
         (&[b"HTTP/1.1 400 Bad Request\r\n\r\n"], "is it a SOCKS5 relay?"),
-        (&[b"\x05\xff"], "kind of authentication that is not supported"),
+        (&[b"\x05\xff"], "an authentication method that is not supported"),
         (&[b"\x05"], "closed the connection without an answer"),
         (&[b"\x05\x00", b"\x05\x00\x00\x07\x00"], "unknown address type 0x07"),
     ];

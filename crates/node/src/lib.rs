@@ -5,8 +5,8 @@
 //!
 //! ```text
 //! settings file ─► config ─► Settings of each service
-//! TCP, one port ─► daemon::door: which member? which protocol? ─► relay, probe, files, cast,
-//!                                                                 bond, dropbox, oracle
+//! TCP, one port ─► daemon::mesh_port: which member? which protocol? ─► relay, probe, files, cast,
+//!                                                                      bond, dropbox, oracle
 //! local socket  ─► daemon::local_api ─► status, control
 //! ```
 

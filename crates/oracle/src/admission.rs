@@ -4,7 +4,7 @@ use crate::{
     Caller, Database, Event, OracleError, Refusal,
     error::about,
     limits::{JoinGate, OPEN_TOKENS},
-    registry::{Access, Actor, Newest, Registry, later},
+    registry::{Access, Actor, Registry, SignedRoster, later},
     store::{TokenRow, Write},
 };
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
@@ -67,7 +67,7 @@ impl Admission {
         let maker = actor.0.as_ref().map(Member::principal);
         let row = TokenRow { roles, tags, name, expires, maker, void: false, used_by: None };
         self.keep_token(&token.secret, &row, actor.label()).await?;
-        self.registry.tell(&Event::TokenMade { by: actor.label().to_owned() });
+        self.registry.emit(&Event::TokenMade { by: actor.label().to_owned() });
         Ok(TokenReply { token: token.to_string(), expires })
     }
 
@@ -80,8 +80,9 @@ impl Admission {
         let mut write = self.registry.begin().await?;
         let now = self.registry.now();
         if write.open_tokens(now).await? >= OPEN_TOKENS {
-            let why =
-                format!("{OPEN_TOKENS} tokens are open, the most there can be; let some expire");
+            let why = format!(
+                "{OPEN_TOKENS} tokens are open, which is the limit; wait until some expire"
+            );
             return Err(Refusal::Full(why).into());
         }
         let members = write.members().await?;
@@ -106,10 +107,10 @@ impl Admission {
         caller: &Caller,
         request: JoinRequest,
     ) -> Result<JoinReply, OracleError> {
-        let key = caller.key().ok_or(Refusal::Keys("to join needs a key"))?;
+        let key = caller.key().ok_or(Refusal::Keys("a key is needed to join"))?;
         let done = self.try_join(caller, key, &request).await;
         if let Err(error) = &done {
-            self.registry.tell(&Event::JoinRefused { key, code: error.code() });
+            self.registry.emit(&Event::JoinRefused { key, code: error.code() });
         }
         done
     }
@@ -124,17 +125,17 @@ impl Admission {
         let hash = request.secret.hash();
         // Read first without the write lock, which strangers should rarely take.
         let token = self.registry.store.token(&hash).await?;
-        let Verdict::Free(token) = self.judge(token, key, request)? else {
-            return self.answer_again(key, client, request).await;
+        let TokenVerdict::Free(token) = self.judge(token, key, request)? else {
+            return self.repeat_reply(key, client, request).await;
         };
         let member = self.entry(&token, client, request);
         admissible(&member, Some(caller))?;
-        self.enter(key, member, &token, request).await
+        self.add_member(key, member, &token, request).await
     }
 
     /// Verifies the client key's signature, by which the key belongs to the node and uses this token.
     fn bound_client(&self, key: NodeId, request: &JoinRequest) -> Result<NodeId, Refusal> {
-        let unreadable = Refusal::Keys("the client key's signature is not readable or not valid");
+        let unreadable = Refusal::Keys("the client key's signature cannot be read or is not valid");
         let bytes = HEXLOWER_PERMISSIVE.decode(request.client.as_bytes());
         let bytes = bytes.map_err(|_| unreadable.clone())?;
         let signed = Signed::<ClientBinding>::open(&bytes, &Ed25519).map_err(|_| unreadable)?;
@@ -145,13 +146,15 @@ impl Admission {
             token: request.secret.hash(),
         };
         if *signed.value() != bound {
-            return Err(Refusal::Keys("the client key has signed for another mesh, node or token"));
+            return Err(Refusal::Keys(
+                "the client key's signature is for another mesh, node or token",
+            ));
         }
         if key != request.node.unwrap_or(client) {
             return Err(Refusal::Keys("the connection is not authenticated with the joining key"));
         }
         if request.node == Some(client) {
-            return Err(Refusal::Keys("node and client need two keys"));
+            return Err(Refusal::Keys("the node and the client need different keys"));
         }
         Ok(client)
     }
@@ -161,10 +164,10 @@ impl Admission {
         token: Option<TokenRow>,
         key: NodeId,
         request: &JoinRequest,
-    ) -> Result<Verdict, Refusal> {
+    ) -> Result<TokenVerdict, Refusal> {
         let token = token.ok_or(Refusal::TokenUnknown)?;
         match token.used_by {
-            Some(by) if by == key => return Ok(Verdict::Again),
+            Some(by) if by == key => return Ok(TokenVerdict::Again),
             Some(_) => return Err(Refusal::TokenUsed),
             None if token.void => return Err(Refusal::TokenVoid),
             None => {}
@@ -174,7 +177,7 @@ impl Admission {
             let ago = since(now, token.expires);
             return Err(Refusal::TokenExpired { ago, skew: skew(now, request.time) });
         }
-        Ok(Verdict::Free(token))
+        Ok(TokenVerdict::Free(token))
     }
 
     /// The member entry that the token and the request produce.
@@ -183,7 +186,7 @@ impl Admission {
         roles.insert(Role::Client);
         let reached = roles.contains(&Role::Relay) || roles.contains(&Role::Oracle);
         if !reached && !request.addresses.is_empty() {
-            self.registry.tell(&Event::AddressesDropped { name: request.name.clone() });
+            self.registry.emit(&Event::AddressesDropped { name: request.name.clone() });
         }
         // Relays connect to listed addresses of any class: the admin who granted the role vouches for them.
         let addresses = if reached { request.addresses.clone() } else { Vec::new() };
@@ -198,7 +201,7 @@ impl Admission {
     }
 
     /// Admits the host in one transaction, which repeats all earlier checks.
-    async fn enter(
+    async fn add_member(
         &self,
         key: NodeId,
         member: Member,
@@ -212,18 +215,18 @@ impl Admission {
             let token = write.token(&hash).await?;
             drop(write);
             self.judge(token, key, request)?;
-            return self.answer_again(key, member.client, request).await;
+            return self.repeat_reply(key, member.client, request).await;
         }
-        fits(&mut write, &member, token).await?;
+        check_conflicts(&mut write, &member, token).await?;
         write.add(&member, now).await?;
         write.note("joined", member.name.as_str(), &key.to_string(), now).await?;
         let newest = self.registry.publish(write).await?;
-        self.registry.tell(&Event::Joined { name: member.name.clone(), key });
+        self.registry.emit(&Event::Joined { name: member.name.clone(), key });
         Ok(self.reply(&newest, member))
     }
 
     /// Answers a host that has already joined with this token.
-    async fn answer_again(
+    async fn repeat_reply(
         &self,
         key: NodeId,
         client: NodeId,
@@ -243,7 +246,7 @@ impl Admission {
         Ok(self.reply(&newest, member))
     }
 
-    fn reply(&self, newest: &Newest, member: Member) -> JoinReply {
+    fn reply(&self, newest: &SignedRoster, member: Member) -> JoinReply {
         let roster = HEXLOWER.encode(&newest.bytes);
         JoinReply { name: member.name, roster, time: self.registry.now() }
     }
@@ -269,7 +272,7 @@ impl Admission {
         write.note("revoked", member.name.as_str(), actor.label(), now).await?;
         let newest = self.registry.publish(write).await?;
         let (name, by) = (member.name.clone(), actor.label().to_owned());
-        self.registry.tell(&Event::Revoked { name: name.clone(), by });
+        self.registry.emit(&Event::Revoked { name: name.clone(), by });
         Ok(RevokeReply { name, version: newest.roster.version })
     }
 }
@@ -281,7 +284,7 @@ fn check_token_request(request: &TokenRequest, database: &Database) -> Result<()
     if request.valid.is_zero() || request.valid > LONGEST {
         let longest = format_duration(LONGEST);
         return Err(Refusal::Bad(format!(
-            "a token is valid for more than 0 s and up to {longest}"
+            "a token's validity must be more than 0 s and at most {longest}"
         )));
     }
     if let (true, Database::File) = (request.roles.contains(&Role::Oracle), database) {
@@ -299,7 +302,7 @@ fn random() -> Result<Secret, OracleError> {
 }
 
 /// What a token allows the requesting host.
-enum Verdict {
+enum TokenVerdict {
     /// To join with this unused token.
     Free(TokenRow),
     /// To get the same answer as before.
@@ -307,7 +310,11 @@ enum Verdict {
 }
 
 /// Checks that the name and the keys are free and that the mesh is not full.
-async fn fits(write: &mut Write<'_>, member: &Member, token: &TokenRow) -> Result<(), OracleError> {
+async fn check_conflicts(
+    write: &mut Write<'_>,
+    member: &Member,
+    token: &TokenRow,
+) -> Result<(), OracleError> {
     if let Some(name) = token.name.as_ref().filter(|name| **name != member.name) {
         return Err(Refusal::TokenName(name.clone()).into());
     }
@@ -329,7 +336,7 @@ async fn fits(write: &mut Write<'_>, member: &Member, token: &TokenRow) -> Resul
     if members.len() >= Roster::MAX_MEMBERS {
         let most = Roster::MAX_MEMBERS;
         return Err(
-            Refusal::Full(format!("the mesh has {most} members, the most there can be")).into()
+            Refusal::Full(format!("the mesh has {most} members, which is the limit")).into()
         );
     }
     Ok(())
@@ -349,7 +356,7 @@ pub(crate) fn admissible(member: &Member, caller: Option<&Caller>) -> Result<(),
             return Err(Refusal::Role { role, what: "a node key" });
         }
         if member.addresses.is_empty() {
-            let what = "an address at which others reach it: `--address HOST:PORT`";
+            let what = "an address at which other hosts reach it: `--address HOST:PORT`";
             return Err(Refusal::Role { role, what });
         }
     }
@@ -363,10 +370,10 @@ fn plausible(addresses: &[Destination], caller: Option<&Caller>) -> Result<(), R
     for destination in addresses {
         let wrong = |why| Refusal::Address { address: destination.to_string(), why };
         if !seen.insert(destination) {
-            return Err(wrong("given twice"));
+            return Err(wrong("it is given twice"));
         }
         if destination.port == SMTP {
-            return Err(wrong("port 25 is never relayed to"));
+            return Err(wrong("relays never connect to port 25"));
         }
         if let Some(why) = implausible(&destination.host, caller) {
             return Err(wrong(why));
@@ -377,21 +384,29 @@ fn plausible(addresses: &[Destination], caller: Option<&Caller>) -> Result<(), R
 
 fn implausible(host: &Host, caller: Option<&Caller>) -> Option<&'static str> {
     let Host::Ip(ip) = host else { return None };
-    let (ip, here) = (ip.to_canonical(), is_here(caller));
+    let (ip, here) = (ip.to_canonical(), is_local(caller));
     // A translator connects to the address embedded in this one.
     let inner = address_class::embedded(ip).map(IpAddr::from);
     iter::once(ip).chain(inner).find_map(|ip| match address_class::classify(ip)? {
-        Class::Metadata => Some("a cloud's metadata service, and no host"),
-        Class::Unspecified => Some("no host is there; give one that others reach"),
-        Class::Multicast => Some("not one host's"),
-        Class::LinkLocal => Some("only valid on one link; give one that others reach"),
-        Class::Loopback if !here => Some("only this host reaches it; give another"),
+        Class::Metadata => Some("this is a cloud's metadata service, not a host"),
+        Class::Unspecified => Some(
+            "this is the unspecified address; give one that other hosts can \
+                                    reach",
+        ),
+        Class::Multicast => Some("this is a multicast address; give the address of one host"),
+        Class::LinkLocal => {
+            Some("this is a link-local address; give one that other hosts can reach")
+        }
+        Class::Loopback if !here => Some(
+            "only this host can reach it; give one that other hosts \
+                                          can reach",
+        ),
         _ => None,
     })
 }
 
 /// Whether the caller is on the oracle's own host: a mesh on one machine uses loopback.
-fn is_here(caller: Option<&Caller>) -> bool {
+fn is_local(caller: Option<&Caller>) -> bool {
     match caller {
         None | Some(Caller::Local) => true,
         Some(Caller::Peer { address, .. }) => address.is_loopback(),

@@ -2,8 +2,8 @@
 
 use crate::{
     Caller, OracleError, Refusal,
+    connection_limit::ConnectionPermit,
     limits::{BODY, FIRST_TIME, GRACE, HEAD_TIME, STRANGER_TIME},
-    places::ConnectionPermit,
 };
 use axum::{
     Extension, Router,
@@ -33,7 +33,7 @@ const HEAD: usize = 8 * 1024;
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// The routes that a connection is served, and its time limits.
-pub(crate) struct Terms {
+pub(crate) struct ConnectionTerms {
     router: Router,
     /// `None` for a local process.
     place: Option<Arc<ConnectionPermit>>,
@@ -42,20 +42,20 @@ pub(crate) struct Terms {
     keep_alive: bool,
 }
 
-impl Terms {
+impl ConnectionTerms {
     /// The terms for a member or a local process.
-    pub(crate) fn lasting(router: Router, place: Option<Arc<ConnectionPermit>>) -> Self {
+    pub(crate) fn persistent(router: Router, place: Option<Arc<ConnectionPermit>>) -> Self {
         Self { router, place, head: HEAD_TIME, longest: LONGEST, keep_alive: true }
     }
 
     /// The terms for a connection with one request.
-    pub(crate) fn once(router: Router, place: ConnectionPermit) -> Self {
+    pub(crate) fn single_request(router: Router, place: ConnectionPermit) -> Self {
         let (head, longest) = (FIRST_TIME, STRANGER_TIME);
         Self { router, place: Some(Arc::new(place)), head, longest, keep_alive: false }
     }
 
     /// Serves the connection until it ends.
-    pub(crate) async fn conduct<IO>(self, stream: IO, caller: Caller) -> io::Result<()>
+    pub(crate) async fn serve<IO>(self, stream: IO, caller: Caller) -> io::Result<()>
     where
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -64,8 +64,8 @@ impl Terms {
         let service = service_fn(move |request: Request<Incoming>| {
             let (place, routes) = (place.clone(), routes.clone());
             async move {
-                let request = match place.as_ref().is_some_and(|place| place.once()) {
-                    true => match whole(request).await {
+                let request = match place.as_ref().is_some_and(|place| place.is_single_request()) {
+                    true => match read_whole(request).await {
                         Ok(request) => request,
                         Err(refused) => return Ok(OracleError::from(refused).into_response()),
                     },
@@ -102,7 +102,7 @@ impl Terms {
 }
 
 /// Reads the request with its body. Until it is complete, the connection counts as idle and may be evicted.
-async fn whole(request: Request<Incoming>) -> Result<Request<Body>, Refusal> {
+async fn read_whole(request: Request<Incoming>) -> Result<Request<Body>, Refusal> {
     let (head, body) = request.into_parts();
     let read = timeout(FIRST_TIME, to_bytes(Body::new(body), BODY)).await;
     let read = read.map_err(|_| Refusal::Slow(FIRST_TIME))?;
@@ -115,9 +115,13 @@ async fn whole(request: Request<Incoming>) -> Result<Request<Body>, Refusal> {
 async fn evicted(place: Option<&ConnectionPermit>) -> bool {
     let Some(place) = place else { return pending().await };
     place.evicted().await;
-    place.once()
+    place.is_single_request()
 }
 
 fn crowded_out() -> io::Error {
-    io::Error::new(io::ErrorKind::QuotaExceeded, "idle while others wanted its place")
+    io::Error::new(
+        io::ErrorKind::QuotaExceeded,
+        "the connection was idle, and another one needed \
+                                                  its place",
+    )
 }

@@ -28,7 +28,7 @@ const RENEWALS_PER_VALIDITY: u32 = 3;
 
 /// Which oracle schedules, as far as this oracle knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum ElectionState {
     /// None, or not known.
     #[default]
     Unknown,
@@ -46,7 +46,7 @@ pub(crate) enum Standing {
 #[derive(Debug)]
 pub(crate) struct Election {
     registry: Arc<Registry>,
-    known: Mutex<Option<(Standing, Instant)>>,
+    known: Mutex<Option<(ElectionState, Instant)>>,
 }
 
 impl Election {
@@ -54,25 +54,25 @@ impl Election {
         Self { registry, known: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<(Standing, Instant)>> {
+    fn lock(&self) -> MutexGuard<'_, Option<(ElectionState, Instant)>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Which oracle schedules now. An elected oracle whose lease has expired by its own monotonic clock no longer
     /// counts as elected, even if it cannot reach the database.
-    pub fn standing(&self) -> Standing {
+    pub fn state(&self) -> ElectionState {
         let known = self.lock().filter(|(_, until)| Instant::now() < *until);
-        known.map_or(Standing::Unknown, |(standing, _)| standing)
+        known.map_or(ElectionState::Unknown, |(standing, _)| standing)
     }
 
     /// Stores the standing. Returns the previous one, even if it has expired.
-    fn set(&self, standing: Standing, until: Instant) -> Option<Standing> {
+    fn set(&self, standing: ElectionState, until: Instant) -> Option<ElectionState> {
         self.lock().replace((standing, until)).map(|(before, _)| before)
     }
 
     fn term(&self) -> Option<u64> {
         match *self.lock() {
-            Some((Standing::Elected { term }, _)) => Some(term),
+            Some((ElectionState::Elected { term }, _)) => Some(term),
             _ => None,
         }
     }
@@ -97,14 +97,14 @@ impl Election {
     }
 
     /// Renews the lease, or takes it if it is free.
-    pub(crate) async fn campaign(&self) -> Result<Standing, OracleError> {
+    pub(crate) async fn campaign(&self) -> Result<ElectionState, OracleError> {
         // Counted from before the request, so that the lease ends here no later than in the database.
         let (asked, valid) = (Instant::now(), self.lease_validity());
         let standing = match self.renewed(valid).await? {
-            Some(term) => (Standing::Elected { term }, asked + valid),
+            Some(term) => (ElectionState::Elected { term }, asked + valid),
             None => match self.registry.store.lease(&self.registry.node, valid).await? {
-                Ballot::Won(term) => (Standing::Elected { term }, asked + valid),
-                Ballot::Held(by) => (Standing::Another(by.holder), Instant::now() + by.left),
+                Ballot::Won(term) => (ElectionState::Elected { term }, asked + valid),
+                Ballot::Held(by) => (ElectionState::Another(by.holder), Instant::now() + by.left),
             },
         };
         self.settle(standing);
@@ -118,12 +118,12 @@ impl Election {
         Ok(held.then_some(term))
     }
 
-    fn settle(&self, (standing, until): (Standing, Instant)) {
+    fn settle(&self, (standing, until): (ElectionState, Instant)) {
         let before = self.set(standing, until);
         match (before, standing) {
             (before, now) if before == Some(now) => {}
-            (_, Standing::Elected { term }) => self.registry.tell(&Event::Elected(term)),
-            (Some(Standing::Elected { term }), _) => self.registry.tell(&Event::Deposed(term)),
+            (_, ElectionState::Elected { term }) => self.registry.emit(&Event::Elected(term)),
+            (Some(ElectionState::Elected { term }), _) => self.registry.emit(&Event::Deposed(term)),
             _ => {}
         }
     }
@@ -131,7 +131,7 @@ impl Election {
     /// Releases the lease, so that another oracle need not wait. Without effect if the database is unreachable.
     pub(crate) async fn step_down(&self) {
         let Some(term) = self.term() else { return };
-        self.set(Standing::Unknown, Instant::now());
+        self.set(ElectionState::Unknown, Instant::now());
         let released = self.registry.store.release_lease(&self.registry.node, term);
         let _ = timeout(Duration::from_secs(1), released).await;
     }

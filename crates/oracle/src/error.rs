@@ -1,6 +1,6 @@
 //! Errors of the oracle, for people and programs.
 
-use crate::{Place, StoreError, UrlError};
+use crate::{DatabaseName, StoreError, UrlError};
 use std::{io, path::PathBuf, time::Duration};
 use thalweg_net::KeyError;
 use thalweg_units::NodeId;
@@ -11,19 +11,19 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum OracleError {
     /// The directory already holds an oracle.
-    #[error("{0} holds an oracle already; it is not replaced")]
+    #[error("{0} already holds an oracle, which was not replaced")]
     Exists(PathBuf),
     /// The directory holds no oracle.
     #[error(
-        "{0} holds no oracle: found a mesh with `thalweg mesh init`, or restore a backup; on one more \
-         host of a shared database it needs mesh.key of the first (docs/oracle.md)"
+        "{0} holds no oracle: create a mesh with `thalweg mesh init`, or restore a backup; a \
+         further oracle of a shared database needs mesh.key of the first one (docs/oracle.md)"
     )]
     Missing(PathBuf),
     /// The mesh's key cannot be read or written.
-    #[error("the mesh's key: {0}")]
+    #[error("cannot use the mesh's key: {0}")]
     Key(#[from] KeyError),
     /// A file cannot be read or written.
-    #[error("{file}: {source}")]
+    #[error("cannot read or write {file}: {source}")]
     File {
         /// Its path.
         file: PathBuf,
@@ -32,31 +32,32 @@ pub enum OracleError {
     },
     /// The database belongs to another mesh.
     #[error(
-        "{place} belongs to mesh {found}, the oracle's mesh.key to another: restore both \
-         together, or give the database that belongs to the key"
+        "{place} belongs to mesh {found}, but the oracle's mesh.key belongs to another mesh: \
+         restore both from one backup, or give the database that belongs to the key"
     )]
     OtherMesh {
         /// The database.
-        place: Place,
+        place: DatabaseName,
         /// The mesh that the database belongs to.
         found: String,
     },
     /// The database already holds a mesh.
     #[error(
-        "{0} holds a mesh already; it is not replaced. To found another give an empty database; to \
-         let this host be another oracle of that mesh, join it: see docs/oracle.md"
+        "{0} already holds a mesh, which was not replaced. To create another mesh, give an empty \
+         database; to make this host a further oracle of that mesh, join the mesh: see \
+         docs/oracle.md"
     )]
-    Taken(Place),
+    Taken(DatabaseName),
     /// The database holds no mesh.
     #[error(
-        "{0} holds no mesh: found one with `thalweg mesh init` under these settings, or give the URL of \
-         the database that has it. To move an oracle's state there, see docs/oracle.md"
+        "{0} holds no mesh: create one with `thalweg mesh init` and these settings, or give the \
+         URL of the database that holds it. To move an oracle's state there, see docs/oracle.md"
     )]
-    Empty(Place),
+    Empty(DatabaseName),
     /// The state is in a server's database, and the settings name none.
     #[error(
-        "the oracle of {dir} keeps its state in {place}, and the settings have no `database` in \
-         [oracle]: give its URL there (`--config FILE`). To go back to a file for good, with the \
+        "the oracle of {dir} keeps its state in {place}, but the settings have no `database` in \
+         [oracle]: set its URL there (`--config FILE`). To return to a file permanently, with the \
          members of the newest roster, remove {marker} first"
     )]
     Elsewhere {
@@ -79,7 +80,7 @@ pub enum OracleError {
         node: NodeId,
     },
     /// The resulting roster would be rejected by members.
-    #[error("no roster can be made of it: {0}")]
+    #[error("the resulting roster would not be valid: {0}")]
     Roster(#[from] thalweg_wire::SignedError),
     /// The database failed.
     #[error(transparent)]
@@ -91,7 +92,7 @@ pub enum OracleError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The system provides no random bytes.
-    #[error("no random bytes: {0}")]
+    #[error("the system provides no random bytes: {0}")]
     Random(#[source] io::Error),
 }
 
@@ -116,38 +117,41 @@ pub enum Refusal {
     #[error("the request's body is longer than {0} bytes")]
     TooLarge(usize),
     /// The body did not arrive in time.
-    #[error("the request's body did not come within {}", about(*.0))]
+    #[error("the request's body did not arrive within {}", about(*.0))]
     Slow(Duration),
     /// There is no such route.
-    #[error("there is no such request; see the oracle's version")]
+    #[error("the oracle does not know this request; compare its version with this one")]
     NoRoute,
     /// The route has another method.
-    #[error("not with this method")]
+    #[error("the request has the wrong HTTP method")]
     Method,
     /// The caller is a stranger or a revoked member.
-    #[error("only members may ask this: join first, or this host was revoked")]
+    #[error("only members may make this request: this host has not joined, or it was revoked")]
     NotMember,
     /// The caller has not the role admin.
-    #[error("only members with the role admin may ask this; ask one of them: {0}")]
+    #[error("only members with the role admin may make this request; ask one of them: {0}")]
     NotAdmin(String),
     /// Too many requests to join.
     #[error("too many requests to join; try again in {}", about(*.0))]
     RateLimited(Duration),
     /// Too many waiting requests.
-    #[error("too many requests of {0} are waiting for a roster; try again")]
+    #[error("too many requests of {0} are waiting; try again")]
     Waiting(&'static str),
     /// Too many connections.
     #[error("too many connections at once; try again")]
     Crowded,
     /// The keys in a request to join do not match.
-    #[error("the keys do not fit: {0}")]
+    #[error("the request's keys are not valid: {0}")]
     Keys(&'static str),
     /// The token does not exist.
-    #[error("this oracle has no such token: it was made by another mesh's, or long ago")]
+    #[error(
+        "this oracle does not know the token: it is from another mesh, or expired long ago; ask \
+         for another"
+    )]
     TokenUnknown,
     /// Another host used the token.
     #[error(
-        "the token was used by another host or key; a token lets one host join, ask for another"
+        "the token was used by another host or key; each token lets one host join: ask for another"
     )]
     TokenUsed,
     /// The token expired.
@@ -160,8 +164,8 @@ pub enum Refusal {
     },
     /// The token's maker is no longer an admin.
     #[error(
-        "the token is void, since whoever made it is no admin of the mesh any more; ask an admin \
-         for another"
+        "the token is void, because the member that made it is no longer an admin of the mesh; ask \
+         an admin for another"
     )]
     TokenVoid,
     /// The token is for another name.
@@ -171,10 +175,13 @@ pub enum Refusal {
     #[error("the name {0} is taken; choose another with `--name`")]
     NameTaken(Name),
     /// A member already has the key.
-    #[error("this host's key is that of member {0} already")]
+    #[error("this host's key already belongs to member {0}")]
     KeyTaken(Name),
     /// The key belonged to a revoked member.
-    #[error("this host's key was revoked as {0}: move its key files away to join with new ones")]
+    #[error(
+        "this host's key was revoked as {0}: move node.key and client.key away to join with new \
+         keys"
+    )]
     KeyRevoked(Name),
     /// An address cannot be the host's.
     #[error("address {address}: {why}")]
@@ -207,11 +214,12 @@ pub enum Refusal {
         ago: Duration,
     },
     /// A member cannot revoke itself.
-    #[error("{0} cannot revoke itself; let another admin do it")]
+    #[error("{0} cannot revoke itself; another admin must do it")]
     Yourself(Name),
     /// The last member with the role cannot be revoked.
     #[error(
-        "{name} is the last {role} of the mesh: without one nobody could ever be added or revoked"
+        "{name} is the last {role} of the mesh: without one, no member could be added or revoked \
+         again"
     )]
     Last {
         /// The member.
@@ -223,7 +231,9 @@ pub enum Refusal {
     #[error("this oracle's key {0:?} belongs to no member: no host could join with its tokens")]
     NotListed(NodeId),
     /// Another oracle of the mesh schedules measurements.
-    #[error("this oracle does not schedule measurements: {0} is elected to; contact that one")]
+    #[error(
+        "this oracle does not schedule measurements: the elected oracle is {0}; contact that one"
+    )]
     NotElected(String),
     /// The oracle is stopping.
     #[error("the oracle is stopping; try again")]

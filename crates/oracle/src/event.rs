@@ -85,24 +85,30 @@ impl fmt::Display for Event {
             Self::JoinRefused { key, code } => write!(f, "key {key:?} may not join: {code}"),
             Self::AddressesDropped { name } => write!(
                 f,
-                "the addresses of {name} are not listed: its token has not the role relay"
+                "the addresses of {name} are not listed, because its token does not have the role \
+                 relay"
             ),
             Self::Revoked { name, by } => write!(f, "{name} revoked by {by}"),
             Self::TokenMade { by } => write!(f, "join token made by {by}"),
             Self::Restored { database, copy } => write!(
                 f,
-                "the database (version {database}) is behind the signed roster (version {copy}): \
-                 its members are taken from that, open tokens are void"
+                "the database (version {database}) is older than the signed roster (version \
+                 {copy}): the members are taken from the roster, and open tokens are void"
             ),
             Self::CopyIgnored(why) => write!(f, "the copy of the roster is not used: {why}"),
-            Self::Trouble(why) => write!(f, "{why}; the last roster is served on"),
+            Self::Trouble(why) => write!(f, "{why}; the last roster is still served"),
             Self::Elected(term) => write!(f, "elected to schedule, term {term}"),
-            Self::Deposed(term) => write!(f, "schedules no more, term {term} is over"),
+            Self::Deposed(term) => write!(
+                f,
+                "no longer schedules measurements, term {term} has \
+                                              ended"
+            ),
             Self::Measuring(event) => event.fmt(f),
             Self::Ahead { name, has, ours } => write!(
                 f,
-                "{name} has roster version {has}, ours is {ours}: this oracle's state was \
-                 rolled back; copy that member's `roster` file beside oracle.db and start again"
+                "{name} has roster version {has}, but this oracle has {ours}: this oracle's state \
+                 was rolled back; copy that member's `roster` file to the directory of oracle.db \
+                 and restart the oracle"
             ),
         }
     }

@@ -3,8 +3,8 @@
 use crate::{
     Config, Database, OracleError, Refusal, Server,
     admission::admissible,
-    copy,
-    registry::{Marker, Newest, file, file_error, sign_next},
+    registry::{DatabaseMarker, SignedRoster, file, file_error, sign_next},
+    roster_copy,
     store::{Store, Write},
 };
 use std::{
@@ -89,8 +89,8 @@ async fn fill_server(
     let mut write = store.write().await?;
     let newest = write_first_roster(&mut write, founder, key, config).await?;
     let path = fresh.join(file::COPY);
-    copy::write(&path, &newest.bytes).map_err(file_error(&path))?;
-    Marker::read(fresh, &config.database)?.write()?;
+    roster_copy::write(&path, &newest.bytes).map_err(file_error(&path))?;
+    DatabaseMarker::read(fresh, &config.database)?.write()?;
     move_into_place(fresh, dir)?;
     write.commit().await?;
     store.close().await;
@@ -103,7 +103,7 @@ async fn write_first_roster(
     founder: &Member,
     key: &PrivateKey,
     config: &Config,
-) -> Result<Newest, OracleError> {
+) -> Result<SignedRoster, OracleError> {
     let now = config.clock.now();
     write.found(key.id()).await?;
     write.add(founder, now).await?;

@@ -1,6 +1,6 @@
 //! Limits on the work that callers can cause at a time.
 
-use crate::{JoinLimits, Refusal, places::Bounds};
+use crate::{JoinLimits, Refusal, connection_limit::ConnectionBounds};
 use governor::{
     Quota, RateLimiter,
     clock::{Clock as _, DefaultClock},
@@ -32,12 +32,13 @@ pub(crate) const WAITING: usize = 13_400;
 pub(crate) const WAITING_EACH: u8 = 8;
 /// Connections for joining: enough for a rack that joins at once, even from behind one address, since each takes
 /// milliseconds.
-pub(crate) const STRANGERS: Bounds = Bounds { all: 64, each: 8, once: true };
+pub(crate) const STRANGERS: ConnectionBounds = ConnectionBounds { all: 64, each: 8, once: true };
 /// Connections beyond [`STRANGERS`] that are answered with a refusal: the same number again.
-pub(crate) const TURNED_AWAY: Bounds = STRANGERS;
+pub(crate) const TURNED_AWAY: ConnectionBounds = STRANGERS;
 /// Connections of members. Each member may have its daemon's, its commands', and some that broke unnoticed, of about 20
 /// kB each. The total is that times the most members, so no member can take another's.
-pub(crate) const MEMBERS: Bounds = Bounds { all: 16 * Roster::MAX_MEMBERS, each: 16, once: false };
+pub(crate) const MEMBERS: ConnectionBounds =
+    ConnectionBounds { all: 16 * Roster::MAX_MEMBERS, each: 16, once: false };
 /// The time limit for the head of a request on a connection for joining, and for its body.
 pub(crate) const FIRST_TIME: Duration = Duration::from_secs(5);
 /// How long an evicted connection may take to write its last answer.
@@ -144,9 +145,9 @@ impl RequestRate {
 
 /// Counts concurrent requests for each key. The limit on all requests bounds its size.
 #[derive(Debug, Default)]
-pub(crate) struct PerKey(Mutex<HashMap<NodeId, u8>>);
+pub(crate) struct KeyCounts(Mutex<HashMap<NodeId, u8>>);
 
-impl PerKey {
+impl KeyCounts {
     fn lock(&self) -> MutexGuard<'_, HashMap<NodeId, u8>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -55,18 +55,31 @@ impl Collector for OracleMetrics {
 }
 
 fn encode(to: &mut DescriptorEncoder<'_>, now: &MeasureCounts, is_elected: bool) -> fmt::Result {
-    let elected = ("thalweg_oracle_elected", "1: this oracle schedules");
+    let elected = ("thalweg_oracle_elected", "1 if this oracle schedules measurements");
     ConstGauge::new(i64::from(is_elected)).encode(to.encode_descriptor(
         elected.0,
         elected.1,
         None,
         MetricType::Gauge,
     )?)?;
-    counter(to, ("thalweg_oracle_orders", "Measurements that were ordered"), now.ordered)?;
+    counter(to, ("thalweg_oracle_orders", "Measurements ordered"), now.ordered)?;
     let lost = [("expired", now.expired), ("failed", now.failed)];
-    family(to, ("thalweg_oracle_orders_lost", "Orders that failed"), "why", &lost)?;
+    family(
+        to,
+        (
+            "thalweg_oracle_orders_lost",
+            "Ordered measurements that expired or failed, by \
+                                               reason",
+        ),
+        "why",
+        &lost,
+    )?;
     let verdicts = [("agreed", now.agreed), ("disputed", now.disputed), ("sole", now.sole)];
-    let descriptor = ("thalweg_oracle_measurements", "Measurements, by verdict");
+    let descriptor = (
+        "thalweg_oracle_measurements",
+        "Measurements by verdict: both ends agreed, \
+                                                      both ends disagreed, only one end reported",
+    );
     family(to, descriptor, "verdict", &verdicts)?;
     let least = ("thalweg_oracle_lower_bounds", "Measurements that are lower bounds");
     counter(to, least, now.at_least)?;
@@ -76,15 +89,20 @@ fn encode(to: &mut DescriptorEncoder<'_>, now: &MeasureCounts, is_elected: bool)
         ("repeated", now.repeated),
         ("refused", now.refused),
     ];
-    family(to, ("thalweg_oracle_reports", "Other reports"), "kind", &reports)?;
-    counter(to, ("thalweg_oracle_measured_bytes", "Bytes that measurements moved"), now.bytes)?;
+    family(
+        to,
+        ("thalweg_oracle_reports", "Reports other than ordered measurements, by kind"),
+        "kind",
+        &reports,
+    )?;
+    counter(to, ("thalweg_oracle_measured_bytes", "Bytes moved by measurements"), now.bytes)?;
     gauge(to, ("thalweg_oracle_estimates", "Estimates in the table"), now.estimates as f64)?;
-    gauge(to, ("thalweg_oracle_legs", "Legs of the last ranking"), now.legs as f64)?;
-    let took = ("thalweg_oracle_rank_seconds", "How long the last ranking took");
+    gauge(to, ("thalweg_oracle_legs", "Legs in the last ranking"), now.legs as f64)?;
+    let took = ("thalweg_oracle_rank_seconds", "Duration of the last ranking");
     gauge(to, took, now.rank_took.as_secs_f64())?;
     match now.rank_age {
         Some(age) => {
-            let descriptor = ("thalweg_oracle_rank_age_seconds", "How old the last ranking is");
+            let descriptor = ("thalweg_oracle_rank_age_seconds", "Age of the last ranking");
             gauge(to, descriptor, age.as_secs_f64())
         }
         None => Ok(()),

@@ -4,12 +4,12 @@ use crate::{
     Caller, Config, Event, MeasureCounts, OracleError, SeedLeg,
     admission::Admission,
     api,
-    connection::Terms,
-    election::{Election, Standing},
+    connection::ConnectionTerms,
+    connection_limit::{ConnectionLimit, Party},
+    election::{Election, ElectionState},
     founding,
-    limits::{self, PerKey, RequestRate},
-    measure::{Measuring, Scheduler},
-    places::{ConnectionLimit, Party},
+    limits::{self, KeyCounts, RequestRate},
+    measure::{MeasuringService, Scheduler},
     registry::Registry,
     streams::Streams,
 };
@@ -44,7 +44,7 @@ pub(crate) struct Inner {
     pub streams: Arc<Streams>,
     /// Limits requests that wait for a roster.
     pub waiting: Semaphore,
-    pub waits_each: PerKey,
+    pub waits_each: KeyCounts,
     /// Spaces the requests of each member.
     pub requests: RequestRate,
     /// Connections of members.
@@ -84,7 +84,7 @@ impl Oracle {
     pub async fn open(dir: &Path, node: NodeId, config: Config) -> Result<Self, OracleError> {
         let registry = Arc::new(Registry::open(dir, node, config).await?);
         let (measure, clock) = (registry.config.measure.clone(), registry.config.clock.clone());
-        let measuring = Measuring::new(measure, clock).map_err(OracleError::Random)?;
+        let measuring = MeasuringService::new(measure, clock).map_err(OracleError::Random)?;
         let measuring = Arc::new(measuring);
         let election = Arc::new(Election::new(registry.clone()));
         let streams = Streams::new(registry.clone(), election.clone(), measuring.clone());
@@ -95,7 +95,7 @@ impl Oracle {
             registry,
             election,
             waiting: Semaphore::new(limits::WAITING),
-            waits_each: PerKey::default(),
+            waits_each: KeyCounts::default(),
             requests: RequestRate::default(),
             members: ConnectionLimit::new(limits::MEMBERS),
             strangers: ConnectionLimit::new(limits::STRANGERS),
@@ -139,7 +139,7 @@ impl Oracle {
     async fn tick_and_tell(&self, last: &mut Option<String>) {
         let failure = self.tick().await.err().map(|error| error.to_string());
         if let Some(why) = failure.as_ref().filter(|why| last.as_ref() != Some(why)) {
-            self.registry().tell(&Event::Trouble(why.clone()));
+            self.registry().emit(&Event::Trouble(why.clone()));
         }
         *last = failure;
     }
@@ -153,7 +153,7 @@ impl Oracle {
     pub async fn tick(&self) -> Result<(), OracleError> {
         let registry = self.registry();
         registry.refresh().await?;
-        let another = matches!(self.inner.election.standing(), Standing::Another(_));
+        let another = matches!(self.inner.election.state(), ElectionState::Another(_));
         if registry.is_due() && !another { registry.renew().await } else { Ok(()) }
     }
 }
@@ -181,7 +181,7 @@ impl Oracle {
 
     /// Whether this oracle schedules now.
     pub fn is_elected(&self) -> bool {
-        matches!(self.inner.election.standing(), Standing::Elected { .. })
+        matches!(self.inner.election.state(), ElectionState::Elected { .. })
     }
 
     /// The number of requests that wait for a newer roster.
@@ -289,7 +289,7 @@ impl Oracle {
             return self.turn_away(stream, caller).await;
         }
         let place = place.flatten().map(Arc::new);
-        Terms::lasting(self.router(), place).conduct(stream, caller).await
+        ConnectionTerms::persistent(self.router(), place).serve(stream, caller).await
     }
 
     /// Answers one request to join, with any key; other requests get 404. The request must arrive within 5 s, and the
@@ -312,7 +312,9 @@ impl Oracle {
         IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         match self.inner.strangers.enter(Party::network(&caller)) {
-            Some(place) => Terms::once(router, place).conduct(stream, caller).await,
+            Some(place) => {
+                ConnectionTerms::single_request(router, place).serve(stream, caller).await
+            }
             None => self.turn_away(stream, caller).await,
         }
     }
@@ -324,7 +326,7 @@ impl Oracle {
     {
         let full = || io::Error::new(io::ErrorKind::QuotaExceeded, "too many connections at once");
         let place = self.inner.turned_away.enter(Party::network(&caller)).ok_or_else(full)?;
-        Terms::once(api::crowded_router(), place).conduct(stream, caller).await
+        ConnectionTerms::single_request(api::crowded_router(), place).serve(stream, caller).await
     }
 }
 

@@ -4,9 +4,9 @@
 //! then copied. A database that is behind the newest signed roster first receives that roster's members.
 
 use crate::{
-    Caller, Config, Database, Event, OracleError, Place, Refusal,
+    Caller, Config, Database, DatabaseName, Event, OracleError, Refusal,
     admission::admissible,
-    copy,
+    roster_copy,
     sightings::Sightings,
     store::{MeshRow, Store, StoreError, Write},
 };
@@ -45,7 +45,7 @@ pub(crate) mod file {
 
 /// The newest roster, parsed and as signed bytes.
 #[derive(Debug)]
-pub(crate) struct Newest {
+pub(crate) struct SignedRoster {
     pub roster: Roster,
     pub bytes: Arc<[u8]>,
 }
@@ -85,7 +85,7 @@ pub(crate) struct Registry {
     dir: PathBuf,
     pub store: Store,
     pub config: Config,
-    pub newest: watch::Sender<Arc<Newest>>,
+    pub newest: watch::Sender<Arc<SignedRoster>>,
     pub bytes: watch::Sender<Arc<[u8]>>,
     /// The version of the copy beside the database. The lock is held while the copy is written.
     copied: Mutex<u64>,
@@ -114,7 +114,7 @@ impl Registry {
             cached.map(|file| read_copy(file, &key, &config)).transpose()?.flatten(),
         );
         let store = database(dir, &key, copy.is_some(), &config).await?;
-        let marker = Marker::read(dir, &config.database)?;
+        let marker = DatabaseMarker::read(dir, &config.database)?;
         let kept = initial_roster(&store, &key, copy, marker.fills, &config).await?;
         marker.write()?;
         if !kept.roster.members.iter().any(|m| m.node == Some(node)) {
@@ -140,7 +140,7 @@ impl Registry {
         self.key.id()
     }
 
-    pub(crate) fn newest(&self) -> Arc<Newest> {
+    pub(crate) fn newest(&self) -> Arc<SignedRoster> {
         self.newest.borrow().clone()
     }
 
@@ -148,7 +148,7 @@ impl Registry {
         self.config.clock.now()
     }
 
-    pub(crate) fn tell(&self, event: &Event) {
+    pub(crate) fn emit(&self, event: &Event) {
         (self.config.events)(event);
     }
 
@@ -185,7 +185,7 @@ impl Registry {
         match self.renew().await {
             // A locked or unreachable database can be written later; a damaged one cannot.
             Err(OracleError::Store(error)) if error.may_pass() => {
-                self.tell(&Event::Trouble(error.to_string()));
+                self.emit(&Event::Trouble(error.to_string()));
                 Ok(())
             }
             done => done,
@@ -199,7 +199,7 @@ impl Registry {
         let (database, newest) = (self.version_in(&mut write).await?, self.newest());
         if database < newest.roster.version {
             restore(&mut write, &newest, self.now()).await?;
-            self.tell(&Event::Restored { database, copy: newest.roster.version });
+            self.emit(&Event::Restored { database, copy: newest.roster.version });
         }
         Ok(write)
     }
@@ -214,11 +214,11 @@ impl Registry {
                 let found = format!("{:?}", mesh.mesh);
                 Err(OracleError::OtherMesh { place, found })
             }
-            (None, Place::File(_)) => Err(StoreError::empty(&place).into()),
-            (None, Place::Server(_)) if !self.fills.load(Ordering::Relaxed) => {
+            (None, DatabaseName::File(_)) => Err(StoreError::empty(&place).into()),
+            (None, DatabaseName::Server(_)) if !self.fills.load(Ordering::Relaxed) => {
                 Err(OracleError::Empty(place))
             }
-            (None, Place::Server(_)) => {
+            (None, DatabaseName::Server(_)) => {
                 write.found(self.mesh()).await?;
                 Ok(0)
             }
@@ -227,7 +227,10 @@ impl Registry {
 
     /// Signs, commits and publishes, in this order, so that nobody sees a version that could be assigned to another
     /// roster after a crash.
-    pub(crate) async fn publish(&self, mut write: Write<'_>) -> Result<Arc<Newest>, OracleError> {
+    pub(crate) async fn publish(
+        &self,
+        mut write: Write<'_>,
+    ) -> Result<Arc<SignedRoster>, OracleError> {
         let newest = sign_next(&mut write, &self.key, &self.config).await?;
         write.commit().await?;
         self.set_due(false);
@@ -238,7 +241,7 @@ impl Registry {
     }
 
     /// Gives the roster to all waiting requests if it is newer than the announced one.
-    pub(crate) fn announce(&self, newest: &Arc<Newest>) {
+    pub(crate) fn announce(&self, newest: &Arc<SignedRoster>) {
         let changed = self.newest.send_if_modified(|current| {
             let newer = newest.roster.version > current.roster.version;
             if newer {
@@ -249,7 +252,7 @@ impl Registry {
         if changed {
             self.announce_bytes();
             self.sightings.retain(&newest.roster);
-            self.tell(&Event::Published {
+            self.emit(&Event::Published {
                 version: newest.roster.version,
                 members: newest.roster.members.len(),
                 expiry: newest.roster.expiry,
@@ -266,7 +269,7 @@ impl Registry {
     pub(crate) async fn set_rules(&self, rules: Vec<Rule>) -> Result<(), OracleError> {
         if rules.len() > Roster::MAX_RULES {
             let most = Roster::MAX_RULES;
-            return Err(Refusal::Full(format!("more than {most} rules")).into());
+            return Err(Refusal::Full(format!("a roster has at most {most} rules")).into());
         }
         let mut write = self.begin().await?;
         if write.mesh().await?.is_some_and(|mesh| mesh.rules == rules) {
@@ -311,16 +314,20 @@ impl Registry {
 
     /// Writes the copy unless a newer one exists. The database already has the roster, so a failure is only reported as
     /// an event.
-    pub(crate) async fn keep_copy(&self, newest: &Arc<Newest>) {
+    pub(crate) async fn keep_copy(&self, newest: &Arc<SignedRoster>) {
         let mut copied = self.copied.lock().await;
         if *copied >= newest.roster.version {
             return;
         }
         let (path, kept) = (self.path(file::COPY), newest.clone());
-        let done = tokio::task::spawn_blocking(move || copy::write(&path, &kept.bytes)).await;
+        let done =
+            tokio::task::spawn_blocking(move || roster_copy::write(&path, &kept.bytes)).await;
         match done.map_err(std::io::Error::other).and_then(|done| done) {
             Ok(()) => *copied = newest.roster.version,
-            Err(error) => self.tell(&Event::Trouble(format!("no copy of the roster: {error}"))),
+            Err(error) => self.emit(&Event::Trouble(format!(
+                "cannot save the copy of the roster: \
+                                                             {error}"
+            ))),
         }
     }
 
@@ -353,13 +360,13 @@ impl Registry {
         let last = self.sightings.note(member, version);
         let ours = newest.roster.version;
         if version > ours && last != Some(version) {
-            self.tell(&Event::Ahead { name: member.name.clone(), has: version, ours });
+            self.emit(&Event::Ahead { name: member.name.clone(), has: version, ours });
         }
     }
 
     /// See [`crate::Oracle::status`].
     pub(crate) fn status(&self) -> StatusReply {
-        let Newest { roster, .. } = &*self.newest();
+        let SignedRoster { roster, .. } = &*self.newest();
         StatusReply {
             mesh: self.mesh(),
             version: roster.version,
@@ -403,7 +410,7 @@ pub(crate) async fn sign_next(
     write: &mut Write<'_>,
     key: &PrivateKey,
     config: &Config,
-) -> Result<Newest, OracleError> {
+) -> Result<SignedRoster, OracleError> {
     let now = config.clock.now();
     let mesh = write.mesh().await?.ok_or_else(|| StoreError::empty(write.place()))?;
     let roster = Roster {
@@ -417,23 +424,27 @@ pub(crate) async fn sign_next(
     // Verify that members can read it before it is stored.
     let roster = Signed::<Roster>::open(&bytes, &Ed25519)?.into_value();
     write.keep(roster.version, &bytes).await?;
-    Ok(Newest { roster, bytes: bytes.into() })
+    Ok(SignedRoster { roster, bytes: bytes.into() })
 }
 
 /// Parses a roster and checks that this mesh's key signed it.
-pub(crate) fn read_signed(bytes: Vec<u8>, key: &PrivateKey) -> Result<Newest, OracleError> {
+pub(crate) fn read_signed(bytes: Vec<u8>, key: &PrivateKey) -> Result<SignedRoster, OracleError> {
     use thalweg_wire::{SignedError, Signer as _};
     let signed = Signed::<Roster>::open(&bytes, &Ed25519)?;
     if signed.signer() != key.id() {
         let (domain, signer) = ("roster 1", signed.signer());
         return Err(SignedError::Signature { domain, signer }.into());
     }
-    Ok(Newest { roster: signed.into_value(), bytes: bytes.into() })
+    Ok(SignedRoster { roster: signed.into_value(), bytes: bytes.into() })
 }
 
 /// Replaces the database's members with the roster's. A member missing from the roster was revoked after the backup.
 /// Open tokens become void, because they may have been used since.
-async fn restore(write: &mut Write<'_>, newest: &Newest, now: WallTime) -> Result<(), OracleError> {
+async fn restore(
+    write: &mut Write<'_>,
+    newest: &SignedRoster,
+    now: WallTime,
+) -> Result<(), OracleError> {
     for member in write.members().await? {
         if newest.roster.by_name(&member.name) != Some(&member) {
             write.remove(&member.name, now).await?;
@@ -455,7 +466,7 @@ pub(crate) fn file_error(file: &Path) -> impl Fn(std::io::Error) -> OracleError 
     move |source| OracleError::File { file: file.into(), source }
 }
 
-fn newer(a: Option<Arc<Newest>>, b: Option<Arc<Newest>>) -> Option<Arc<Newest>> {
+fn newer(a: Option<Arc<SignedRoster>>, b: Option<Arc<SignedRoster>>) -> Option<Arc<SignedRoster>> {
     a.into_iter().chain(b).max_by_key(|newest| newest.roster.version)
 }
 
@@ -464,8 +475,8 @@ fn read_copy(
     path: &Path,
     key: &PrivateKey,
     config: &Config,
-) -> Result<Option<Arc<Newest>>, OracleError> {
-    let Some(bytes) = copy::read(path).map_err(file_error(path))? else { return Ok(None) };
+) -> Result<Option<Arc<SignedRoster>>, OracleError> {
+    let Some(bytes) = roster_copy::read(path).map_err(file_error(path))? else { return Ok(None) };
     match read_signed(bytes, key) {
         Ok(newest) => Ok(Some(Arc::new(newest))),
         Err(error) => {
@@ -499,7 +510,7 @@ async fn file_database(
     config: &Config,
 ) -> Result<Store, OracleError> {
     let (path, marker) = (dir.join(file::DATABASE), dir.join(file::ELSEWHERE));
-    if let Some(place) = Marker::read(dir, &config.database)?.known {
+    if let Some(place) = DatabaseMarker::read(dir, &config.database)?.known {
         return Err(OracleError::Elsewhere { dir: dir.into(), place, marker });
     }
     if path.exists() {
@@ -518,7 +529,7 @@ async fn file_database(
 }
 
 /// Records in a file which server's database holds the state.
-pub(crate) struct Marker {
+pub(crate) struct DatabaseMarker {
     file: PathBuf,
     known: Option<String>,
     here: Option<String>,
@@ -527,10 +538,10 @@ pub(crate) struct Marker {
     pub fills: bool,
 }
 
-impl Marker {
+impl DatabaseMarker {
     pub fn read(dir: &Path, database: &Database) -> Result<Self, OracleError> {
         let file = dir.join(file::ELSEWHERE);
-        let known = copy::read(&file).map_err(file_error(&file))?;
+        let known = roster_copy::read(&file).map_err(file_error(&file))?;
         let known = known.map(|known| String::from_utf8_lossy(&known).trim().to_owned());
         let here = match database {
             Database::File => None,
@@ -546,7 +557,7 @@ impl Marker {
         match &self.here {
             Some(here) if self.known.as_ref() != Some(here) => {
                 let text = format!("{here}\n");
-                copy::write(&self.file, text.as_bytes()).map_err(file_error(&self.file))
+                roster_copy::write(&self.file, text.as_bytes()).map_err(file_error(&self.file))
             }
             _ => Ok(()),
         }
@@ -558,10 +569,10 @@ impl Marker {
 async fn initial_roster(
     store: &Store,
     key: &PrivateKey,
-    copy: Option<Arc<Newest>>,
+    copy: Option<Arc<SignedRoster>>,
     fills: bool,
     config: &Config,
-) -> Result<Arc<Newest>, OracleError> {
+) -> Result<Arc<SignedRoster>, OracleError> {
     match (mesh_row(store, key).await, copy) {
         (Ok(Some(mesh)), copy) => newest_of(store, &mesh, key, copy),
         (Ok(None), Some(copy)) if fills => Ok(copy),
@@ -583,7 +594,7 @@ async fn mesh_row(store: &Store, key: &PrivateKey) -> Result<Option<MeshRow>, Or
             let found = format!("{:?}", mesh.mesh);
             Err(OracleError::OtherMesh { place: place.clone(), found })
         }
-        (None, Place::File(_)) => Err(StoreError::empty(place).into()),
+        (None, DatabaseName::File(_)) => Err(StoreError::empty(place).into()),
         (found, _) => Ok(found),
     }
 }
@@ -593,8 +604,8 @@ fn newest_of(
     store: &Store,
     mesh: &MeshRow,
     key: &PrivateKey,
-    copy: Option<Arc<Newest>>,
-) -> Result<Arc<Newest>, OracleError> {
+    copy: Option<Arc<SignedRoster>>,
+) -> Result<Arc<SignedRoster>, OracleError> {
     if let Some(copy) = copy.filter(|copy| copy.roster.version > mesh.version) {
         return Ok(copy);
     }

@@ -1,7 +1,7 @@
 //! Access control lists in the kernel's format (linux/posix_acl_xattr.h, version 2): a version, then for each entry a
 //! tag, permissions and an id. All integers are little-endian.
 
-use crate::names::Numbers;
+use crate::names::IdMap;
 
 const VERSION: [u8; 4] = [2, 0, 0, 0];
 
@@ -14,7 +14,7 @@ const GROUP: u16 = 0x08;
 
 /// The user or group that an entry names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum AclSubject {
     /// A user id.
     User(u32),
     /// A group id.
@@ -33,10 +33,10 @@ fn parse(list: &[u8]) -> Option<impl Iterator<Item = (u16, [u8; 2], u32)> + '_> 
 }
 
 /// Returns the users and groups that a list names.
-pub fn named(list: &[u8]) -> impl Iterator<Item = Who> + '_ {
+pub fn named_subjects(list: &[u8]) -> impl Iterator<Item = AclSubject> + '_ {
     parse(list).into_iter().flatten().filter_map(|(tag, _, id)| match tag {
-        USER => Some(Who::User(id)),
-        GROUP => Some(Who::Group(id)),
+        USER => Some(AclSubject::User(id)),
+        GROUP => Some(AclSubject::Group(id)),
         _ => None,
     })
 }
@@ -44,7 +44,7 @@ pub fn named(list: &[u8]) -> impl Iterator<Item = Who> + '_ {
 /// Translates the ids of another host's list to this host's. Entries of one tag are sorted by id, as acl(3) writes
 /// them. If two ids map to the same one, only the first entry is kept, because the kernel rejects duplicates. Anything
 /// that is not a list of this version is returned unchanged.
-pub fn here(list: &[u8], numbers: &Numbers) -> Vec<u8> {
+pub fn localize(list: &[u8], numbers: &IdMap) -> Vec<u8> {
     let Some(entries) = parse(list) else { return list.to_vec() };
     let mapped = entries.map(|(tag, permissions, id)| match tag {
         USER => (tag, permissions, numbers.user(id)),
@@ -105,17 +105,17 @@ mod tests {
             (16, 7, UNDEFINED),
             (32, 0, UNDEFINED),
         ]);
-        assert_eq!(here(&there, &Numbers::of(&owners)), wanted);
+        assert_eq!(localize(&there, &IdMap::from_owners(&owners)), wanted);
         assert_eq!(
-            here(&there, &Numbers::default())[..12],
+            localize(&there, &IdMap::default())[..12],
             there[..12],
             "unknown names keep their ids"
         );
-        let entries: Vec<Who> = named(&there).collect();
-        assert_eq!(entries, [Who::User(4711), Who::User(9), Who::Group(4712)]);
+        let entries: Vec<AclSubject> = named_subjects(&there).collect();
+        assert_eq!(entries, [AclSubject::User(4711), AclSubject::User(9), AclSubject::Group(4712)]);
         let two = list(&[(USER, 5, 4711), (USER, 1, 0)]);
         assert_eq!(
-            here(&two, &Numbers::of(&owners)),
+            localize(&two, &IdMap::from_owners(&owners)),
             list(&[(USER, 5, 0)]),
             "duplicates are dropped"
         );
@@ -124,8 +124,8 @@ mod tests {
     #[test]
     fn malformed_lists_are_returned_unchanged() {
         for odd in [&b""[..], b"\x01\0\0\0", b"\x02\0\0\0\x01"] {
-            assert_eq!(here(odd, &Numbers::default()), odd);
-            assert_eq!(named(odd).count(), 0);
+            assert_eq!(localize(odd, &IdMap::default()), odd);
+            assert_eq!(named_subjects(odd).count(), 0);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Metadata of files: mode, owner, group and time as `rsync -a` keeps them, and extended attributes and access control
 //! lists as `-X` and `-A` do.
 
-use crate::xattr::{self, Word};
+use crate::xattr::{self, AttributeOrigin};
 use rustix::{
     fs::{
         AtFlags, CWD, Gid, Mode, Stat, Timespec, Timestamps, UTIME_OMIT, Uid, chmodat, chownat,
@@ -27,12 +27,12 @@ const UNCHANGED: u32 = u32::MAX;
 
 impl Owner {
     /// Whether both ids are given.
-    pub fn is_whole(self) -> bool {
+    pub fn is_complete(self) -> bool {
         self.user.is_some() && self.group.is_some()
     }
 
     /// Whether a file with these ids matches; an id that is not given matches any.
-    pub fn is_met(self, (user, group): (u32, u32)) -> bool {
+    pub fn matches(self, (user, group): (u32, u32)) -> bool {
         self.user.is_none_or(|wanted| wanted == user)
             && self.group.is_none_or(|wanted| wanted == group)
     }
@@ -115,7 +115,7 @@ impl Attributes {
 
 /// All metadata to set on a file.
 #[derive(Clone, Copy, Debug)]
-pub struct Dress<'a> {
+pub struct FileMetadata<'a> {
     /// Mode, owner, group and time.
     pub attributes: Attributes,
     /// Extended attributes and access control lists.
@@ -123,10 +123,10 @@ pub struct Dress<'a> {
     /// Which of `xattrs` to set.
     pub keep: Keep,
     /// Whose request it is; limits which extended attributes are set.
-    pub by: Word,
+    pub origin: AttributeOrigin,
 }
 
-impl Dress<'_> {
+impl FileMetadata<'_> {
     /// Sets all metadata on an open file. The inner result is that of the extended attributes and access control
     /// lists, because a file without them is still complete.
     ///
@@ -145,7 +145,7 @@ impl Dress<'_> {
         if self.keep == Keep::default() {
             return Ok(());
         }
-        xattr::put(file, self.xattrs, self.keep, self.by)
+        xattr::put(file, self.xattrs, self.keep, self.origin)
     }
 
     /// Sets all metadata on a file opened with `O_PATH`, whose mode may deny its owner reading and writing.
@@ -153,7 +153,7 @@ impl Dress<'_> {
     /// # Errors
     /// The system's error.
     pub fn put_by_path(&self, file: impl AsFd) -> Result<(), Errno> {
-        if self.has_others(&file) {
+        if self.differs_from(&file) {
             // Reading and setting extended attributes needs read and write permission.
             let mode = Mode::from_raw_mode(u32::from(self.attributes.mode) & 0o777 | 0o600);
             chmodat(CWD, path_of(&file), mode, AtFlags::empty())?;
@@ -166,14 +166,14 @@ impl Dress<'_> {
     }
 
     /// Whether the kept extended attributes or access control lists of the file differ from these.
-    pub fn has_others(&self, file: impl AsFd) -> bool {
-        self.keep != Keep::default() && xattr::differ(file, self.xattrs, self.keep, self.by)
+    pub fn differs_from(&self, file: impl AsFd) -> bool {
+        self.keep != Keep::default() && xattr::differ(file, self.xattrs, self.keep, self.origin)
     }
 
     /// Whether the file already has this mode, compared in `bits`, and this owner and group.
-    pub fn is_on(&self, found: &Stat, bits: u32) -> bool {
+    pub fn matches(&self, found: &Stat, bits: u32) -> bool {
         let mode = found.st_mode & bits == u32::from(self.attributes.mode) & bits;
-        mode && self.attributes.owner.is_met((found.st_uid, found.st_gid))
+        mode && self.attributes.owner.matches((found.st_uid, found.st_gid))
     }
 }
 
@@ -193,8 +193,8 @@ mod tests {
     #[test]
     fn an_owner_matches_in_the_ids_that_are_given() {
         let owner = |user, group| Owner { user, group };
-        assert!(owner(None, None).is_met((1, 2)) && owner(Some(1), None).is_met((1, 2)));
-        assert!(!owner(Some(1), Some(3)).is_met((1, 2)) && owner(Some(1), Some(2)).is_whole());
+        assert!(owner(None, None).matches((1, 2)) && owner(Some(1), None).matches((1, 2)));
+        assert!(!owner(Some(1), Some(3)).matches((1, 2)) && owner(Some(1), Some(2)).is_complete());
         // A peer that sends the "do not change" id has no effect.
         assert_eq!(owner(Some(UNCHANGED), Some(UNCHANGED)).ids(), (None, None));
     }

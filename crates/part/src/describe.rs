@@ -1,7 +1,7 @@
 //! Optional fields of an entry: extended attributes, access control lists, holes, and the names of users and groups.
 
 use crate::{
-    acl::{self, Who},
+    acl::{self, AclSubject},
     holes, names, xattr,
 };
 use rustix::{
@@ -111,10 +111,10 @@ impl Describer {
             return;
         }
         for list in more.xattrs.iter().filter(|xattr| xattr::is_list(&xattr.name)) {
-            for who in acl::named(&list.value) {
+            for who in acl::named_subjects(&list.value) {
                 match who {
-                    Who::User(id) => self.look_up_user(id),
-                    Who::Group(id) => self.look_up_group(id),
+                    AclSubject::User(id) => self.look_up_user(id),
+                    AclSubject::Group(id) => self.look_up_group(id),
                 }
             }
         }

@@ -32,7 +32,7 @@ pub enum Digest {
 /// The text is not a digest.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "a digest is sha256: or blake3: and 64 hexadecimal digits, sha512: and 128, sha1: and 40, or md5: and 32"
+    "a digest is sha256: or blake3: with 64 hexadecimal digits, sha512: with 128, sha1: with 40, or md5: with 32"
 )]
 pub struct DigestError;
 

@@ -32,7 +32,8 @@ pub enum PartError {
         free: Option<ByteSize>,
     },
     /// The filesystem has no free inodes, although it may have room.
-    #[error("no inodes are left: the file system takes no more files{}, so {} cannot be made; remove files there and run the same command again", though_free(.free), .path.display())]
+    #[error("no inodes are left: the file system takes no more files{}, so {} cannot be created; \
+             remove files there and run the same command again", though_free(.free), .path.display())]
     NoInodes {
         /// The file that cannot be made.
         path: PathBuf,
@@ -61,7 +62,7 @@ pub enum PartError {
     #[error("bytes past the end of {} were refused", .0.display())]
     PastEnd(PathBuf),
     /// All bytes have arrived, but their digest is wrong.
-    #[error("{} is not what was expected: {expected} was asked for and {found} arrived", .path.display())]
+    #[error("{} does not match the expected hash: expected {expected}, received {found}", .path.display())]
     Digest {
         /// The file.
         path: PathBuf,
@@ -72,7 +73,7 @@ pub enum PartError {
     },
     /// All bytes have arrived, but some differ.
     #[error(
-        "{} has a wrong hash: piece {number} should be {expected} and is {found}", .path.display()
+        "{} has a wrong hash: piece {number} should be {expected} but is {found}", .path.display()
     )]
     Piece {
         /// The file.
@@ -85,8 +86,8 @@ pub enum PartError {
         found: Box<str>,
     },
     /// The existing file is another program's, and nothing can verify its bytes.
-    #[error("{} can only be continued if the hash of the whole file is given and the server says \
-             its length: give --sha256 or --blake3", .0.display())]
+    #[error("{} can only be continued if the hash of the whole file is given and the server \
+             reports its length: give --sha256 or --blake3", .0.display())]
     Unproven(PathBuf),
     /// An earlier sync failed. The disk's content is unknown, and a later success of the same call would prove nothing.
     #[error("{} could not be synced earlier in this run; run the same command again", .0.display())]
@@ -103,7 +104,7 @@ impl PartError {
     pub(super) fn write(path: &Path, needed: u64) -> impl FnOnce(io::Error) -> Self {
         move |source| match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                let space = super::place::space_beside(path);
+                let space = super::part_files::space_beside(path);
                 let free = space.bytes.map(ByteSize::from_bytes);
                 let has_room = space.bytes.is_none_or(|bytes| bytes >= needed.max(SMALL_FILE));
                 if space.files == Some(0) && has_room {

@@ -25,7 +25,7 @@ pub struct Fidelity {
 impl Fidelity {
     /// The optional fields to request from the source. `gives_away` says whether the receiving end may be able to
     /// change owners: otherwise the names of owners are not needed.
-    pub fn asked(self, gives_away: bool) -> Keep {
+    pub fn requested_fields(self, gives_away: bool) -> Keep {
         let owners = gives_away && (self.owner || self.group);
         let names = (owners || self.acls) && !self.numeric_ids;
         Keep::HOLES.and(Keep::NAMES.only_if(names)).and(self.attributes())
@@ -69,7 +69,7 @@ mod tests {
             (acls, false, true),
             (Fidelity { numeric_ids: true, ..acls }, true, false),
         ] {
-            let asked = fidelity.asked(gives_away);
+            let asked = fidelity.requested_fields(gives_away);
             assert_eq!(asked.has(Keep::NAMES), names, "{fidelity:?}");
             assert!(asked.has(Keep::HOLES));
         }

@@ -8,19 +8,19 @@ use std::{ffi::OsStr, os::fd::AsFd};
 
 /// A name in an open directory.
 #[derive(Clone, Copy, Debug)]
-pub struct Name<'a, D: AsFd> {
+pub struct EntryName<'a, D: AsFd> {
     /// The directory.
     pub directory: &'a D,
     /// The name.
     pub name: &'a OsStr,
 }
 
-impl<D: AsFd> Name<'_, D> {
+impl<D: AsFd> EntryName<'_, D> {
     /// Returns the status of the file with this name; symbolic links are not followed. `None` if there is no file.
     ///
     /// # Errors
     /// Any error of stat(2) except `ENOENT`.
-    pub fn look(&self) -> Result<Option<Stat>, Errno> {
+    pub fn stat(&self) -> Result<Option<Stat>, Errno> {
         match statat(self.directory, self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => Ok(Some(found)),
             Err(Errno::NOENT) => Ok(None),
@@ -30,7 +30,7 @@ impl<D: AsFd> Name<'_, D> {
 }
 
 /// Whether both are the same file.
-pub fn is_one(one: &Stat, other: &Stat) -> bool {
+pub fn is_same_file(one: &Stat, other: &Stat) -> bool {
     (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
@@ -39,14 +39,14 @@ pub fn is_one(one: &Stat, other: &Stat) -> bool {
 ///
 /// # Errors
 /// Any system error; `EISDIR` if `to` is a directory, `EAGAIN` if `first` is no longer `file`.
-pub fn put<D: AsFd>(
-    first: Name<'_, D>,
+pub fn create<D: AsFd>(
+    first: EntryName<'_, D>,
     file: &Stat,
-    to: Name<'_, D>,
+    to: EntryName<'_, D>,
     temporary: &OsStr,
 ) -> Result<bool, Errno> {
-    match to.look()? {
-        Some(found) if is_one(&found, file) => return Ok(false),
+    match to.stat()? {
+        Some(found) if is_same_file(&found, file) => return Ok(false),
         Some(found) if FileType::from_raw_mode(found.st_mode).is_dir() => return Err(Errno::ISDIR),
         _ => {}
     }
@@ -60,7 +60,7 @@ pub fn put<D: AsFd>(
         linked => linked?,
     }
     let linked = statat(to.directory, temporary, AtFlags::SYMLINK_NOFOLLOW);
-    let named = linked.and_then(|linked| match is_one(&linked, file) {
+    let named = linked.and_then(|linked| match is_same_file(&linked, file) {
         true => renameat(to.directory, temporary, to.directory, to.name),
         false => Err(Errno::AGAIN),
     });

@@ -59,7 +59,7 @@ struct RecordLine {
 }
 
 /// The valid content of a journal.
-pub(super) struct Contents {
+pub(super) struct JournalContents {
     pub(super) job: Job,
     pub(super) key: PartKey,
     pub(super) records: Vec<Record>,
@@ -87,7 +87,7 @@ impl Journal {
     ) -> Result<Self, PartError> {
         let new = new_name(path);
         // The header may contain a signed URL, so only the owner may read it.
-        super::place::remove(&new)?;
+        super::part_files::remove(&new)?;
         let mut options = OpenOptions::new();
         options.create_new(true).write(true).mode(0o600);
         let file = options.open(&new).map_err(PartError::write(&new, 0))?;
@@ -99,14 +99,14 @@ impl Journal {
         journal.lines(&mut text, records)?;
         journal.put(&text)?;
         std::fs::rename(&new, path).map_err(PartError::io("rename", &new))?;
-        super::place::sync_directory(path)?;
+        super::part_files::sync_directory(path)?;
         Ok(Self { path: path.to_owned(), ..journal })
     }
 
     /// Opens the journal that was read as `contents`, which must be whole, for appending.
-    pub(super) fn append_to(path: &Path, contents: &Contents) -> Result<Self, PartError> {
+    pub(super) fn append_to(path: &Path, contents: &JournalContents) -> Result<Self, PartError> {
         let Leftover::Ours(file) = leftover::open(path, OpenOptions::new().append(true))? else {
-            let what = "not the journal that was just read";
+            let what = "another file than the journal that was just read";
             return Err(PartError::NotAFile { path: path.to_owned(), what });
         };
         Ok(Self { file, path: path.to_owned(), check: contents.check })
@@ -120,7 +120,7 @@ impl Journal {
     /// Opens the journal whose last line has this check for appending.
     pub(super) fn reopen(path: &Path, check: [u8; 8]) -> Result<Self, PartError> {
         let Leftover::Ours(file) = leftover::open(path, OpenOptions::new().append(true))? else {
-            let what = "not the journal that was just written";
+            let what = "another file than the journal that was just written";
             return Err(PartError::NotAFile { path: path.to_owned(), what });
         };
         Ok(Self { file, path: path.to_owned(), check })
@@ -128,8 +128,8 @@ impl Journal {
 
     /// Removes the journal from `path`, unless another process has put its own there.
     pub(super) fn remove(&self, path: &Path) -> Result<(), PartError> {
-        if super::place::is_name_of(path, &self.file)? {
-            super::place::remove(path)
+        if super::part_files::is_name_of(path, &self.file)? {
+            super::part_files::remove(path)
         } else {
             Ok(())
         }
@@ -181,7 +181,7 @@ fn chain(previous: [u8; 8], json: &str) -> [u8; 8] {
 ///
 /// # Errors
 /// If it is this user's and cannot be read.
-pub(super) fn read(path: &Path) -> Result<Option<Contents>, PartError> {
+pub(super) fn read(path: &Path) -> Result<Option<JournalContents>, PartError> {
     let Leftover::Ours(file) = leftover::open(path, OpenOptions::new().read(true))? else {
         return Ok(None);
     };
@@ -190,7 +190,7 @@ pub(super) fn read(path: &Path) -> Result<Option<Contents>, PartError> {
     Ok(parse(&bytes))
 }
 
-fn parse(bytes: &[u8]) -> Option<Contents> {
+fn parse(bytes: &[u8]) -> Option<JournalContents> {
     let mut lines = bytes.split_inclusive(|b| *b == b'\n');
     let (check, json) = good_line(lines.next()?, ROOT)?;
     let header: Header = serde_json::from_str(json).ok()?;
@@ -198,7 +198,7 @@ fn parse(bytes: &[u8]) -> Option<Contents> {
         return None;
     }
     let (job, key) = (header.job, header.key);
-    let mut contents = Contents { job, key, records: Vec::new(), whole: true, check };
+    let mut contents = JournalContents { job, key, records: Vec::new(), whole: true, check };
     for line in lines {
         let Some((check, record)) = good_record(line, contents.check) else {
             contents.whole = false;

@@ -31,7 +31,7 @@ pub(super) enum Leftover {
 pub(super) fn open(path: &Path, options: &mut OpenOptions) -> Result<Leftover, PartError> {
     match options.custom_flags(SAFE_FLAGS.bits() as i32).open(path) {
         Ok(file) => {
-            let found = file.metadata().map_err(PartError::io("look at", path))?;
+            let found = file.metadata().map_err(PartError::io("stat", path))?;
             Ok(if is_ours(&found) { Leftover::Ours(file) } else { Leftover::Planted(Some(file)) })
         }
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Leftover::Nothing),

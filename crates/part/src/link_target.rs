@@ -1,17 +1,17 @@
 //! Checks that symbolic links from another member stay inside the inbox.
 
-/// Checks the target of a link in a directory that is `depth` directories below the inbox `place`.
+/// Checks the target of a link in a directory that is `depth` directories below the inbox `inbox`.
 ///
 /// All links there were either checked by this rule or made by the host's own users, and the path of a link's directory
-/// contains no link. So a target stays inside if it first goes up, at most to `place`, and then only down: behind a
-/// name, which may be a link, `..` could lead anywhere. An absolute target must name something below `place`.
+/// contains no link. So a target stays inside if it first goes up, at most to `inbox`, and then only down: behind a
+/// name, which may be a link, `..` could lead anywhere. An absolute target must name something below `inbox`.
 ///
 /// # Errors
 /// Why the link must not have this target.
-pub fn check(target: &[u8], place: &[u8], depth: usize) -> Result<(), &'static str> {
+pub fn check(target: &[u8], inbox: &[u8], depth: usize) -> Result<(), &'static str> {
     let below = match target {
-        [] => return Err("a link to nothing"),
-        [b'/', ..] => below(target, place).ok_or("a link that leads out of the inbox")?,
+        [] => return Err("a link with an empty target"),
+        [b'/', ..] => below(target, inbox).ok_or("a link that leads out of the inbox")?,
         relative => relative,
     };
     let parts =
@@ -22,14 +22,14 @@ pub fn check(target: &[u8], place: &[u8], depth: usize) -> Result<(), &'static s
         return Err("a link that leads out of the inbox");
     }
     if parts().skip(up).any(|part| part == b"..") {
-        return Err("a link with `..` behind a name, which may lead out of the inbox");
+        return Err("a link with `..` after a name, which may lead out of the inbox");
     }
     Ok(())
 }
 
-/// The path relative to `place`, if it is `place` or below.
-fn below<'a>(path: &'a [u8], place: &[u8]) -> Option<&'a [u8]> {
-    let rest = path.strip_prefix(place)?;
+/// The path relative to `inbox`, if it is `inbox` or below.
+fn below<'a>(path: &'a [u8], inbox: &[u8]) -> Option<&'a [u8]> {
+    let rest = path.strip_prefix(inbox)?;
     (rest.is_empty() || rest.starts_with(b"/")).then_some(rest)
 }
 

@@ -24,7 +24,7 @@ const MAX_SIZE: usize = 4096;
 
 /// The content of the attribute.
 #[derive(PartialEq, Eq, Serialize, Deserialize)]
-struct Source {
+struct SourceMark {
     url: String,
     validator: Validator,
     length: u64,
@@ -32,7 +32,7 @@ struct Source {
     modified: (i64, i64),
 }
 
-impl Source {
+impl SourceMark {
     /// `None` if there is no validator, or the URL has a query, which may be a secret, while the URL without it is
     /// ambiguous.
     fn of(key: &PartKey, file: &Metadata) -> Option<Self> {
@@ -55,13 +55,13 @@ fn without_user(url: &str) -> String {
 
 /// Marks `file`, which is complete, with its source. Best effort, because not every filesystem has attributes.
 pub(super) fn put(file: &File, key: &PartKey) {
-    let source = file.metadata().ok().and_then(|m| Source::of(key, &m));
+    let source = file.metadata().ok().and_then(|m| SourceMark::of(key, &m));
     if let Some(text) = source.and_then(|s| serde_json::to_string(&s).ok()) {
         _ = fsetxattr(file, NAME, text.as_bytes(), XattrFlags::empty());
     }
 }
 
-fn get(file: &File) -> Option<Source> {
+fn get(file: &File) -> Option<SourceMark> {
     let mut text = [0; MAX_SIZE];
     let n = fgetxattr(file, NAME, &mut text).ok()?;
     serde_json::from_slice(text.get(..n)?).ok()
@@ -81,12 +81,12 @@ pub fn is_published_as(target: &Path, key: &PartKey) -> Result<bool, PartError> 
         Err(e) if is_absent(&e) => return Ok(false),
         opened => opened.map_err(PartError::io("open", target))?,
     };
-    let found = file.metadata().map_err(PartError::io("look at", target))?;
+    let found = file.metadata().map_err(PartError::io("stat", target))?;
     if !found.is_file() || key.length().is_some_and(|n| n != found.len()) {
         return Ok(false);
     }
     if key.digests().is_empty() {
-        let expected = Source::of(key, &found);
+        let expected = SourceMark::of(key, &found);
         return Ok(expected.is_some() && expected == get(&file));
     }
     let mut hashers: Vec<_> = key.digests().iter().map(|d| d.hasher()).collect();

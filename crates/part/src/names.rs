@@ -21,21 +21,21 @@ pub fn group(number: u32) -> Option<Vec<u8>> {
 /// Translates another host's ids to this host's by name, like rsync: root stays root, and an unknown user or group
 /// keeps its id.
 #[derive(Clone, Debug, Default)]
-pub struct Numbers {
+pub struct IdMap {
     users: BTreeMap<u32, u32>,
     groups: BTreeMap<u32, u32>,
 }
 
-impl Numbers {
+impl IdMap {
     /// Maps these names to ids with this host's tables of users and groups.
-    pub fn of(owners: &Owners) -> Self {
+    pub fn from_owners(owners: &Owners) -> Self {
         let user = |name: &str| User::from_name(name).ok()?.map(|user| user.uid.as_raw());
         let group = |name: &str| Group::from_name(name).ok()?.map(|group| group.gid.as_raw());
-        Self::by(owners, user, group)
+        Self::from_lookups(owners, user, group)
     }
 
     /// Maps these names to ids with the lookups `user` and `group`.
-    pub fn by(
+    pub fn from_lookups(
         owners: &Owners,
         user: impl Fn(&str) -> Option<u32>,
         group: impl Fn(&str) -> Option<u32>,
@@ -54,9 +54,9 @@ impl Numbers {
     }
 
     /// Translates the user and group ids in access control lists.
-    pub fn xattrs_here(&self, xattrs: &mut [Xattr]) {
+    pub fn localize_xattrs(&self, xattrs: &mut [Xattr]) {
         for xattr in xattrs.iter_mut().filter(|xattr| xattr::is_list(&xattr.name)) {
-            xattr.value = acl::here(&xattr.value, self);
+            xattr.value = acl::localize(&xattr.value, self);
         }
     }
 }
@@ -84,13 +84,13 @@ mod tests {
             ],
             groups: vec![(4712, b"root".to_vec()), (6, vec![0xff]), (7, b"a\0b".to_vec())],
         };
-        let numbers = Numbers::of(&owners);
+        let numbers = IdMap::from_owners(&owners);
         assert_eq!(user(0).as_deref(), Some(&b"root"[..]), "this host has a root");
-        let here = |numbers: &Numbers, user, group| (numbers.user(user), numbers.group(group));
+        let here = |numbers: &IdMap, user, group| (numbers.user(user), numbers.group(group));
         assert_eq!(here(&numbers, 4711, 4712), (0, 0));
         assert_eq!(here(&numbers, 0, 6), (0, 6), "root is root");
         assert_eq!(here(&numbers, 5, 7), (5, 7));
-        assert_eq!(here(&Numbers::default(), 4711, 4712), (4711, 4712));
+        assert_eq!(here(&IdMap::default(), 4711, 4712), (4711, 4712));
     }
 
     /// A table of users or groups.
@@ -121,11 +121,13 @@ mod tests {
             ("--numeric-ids: a name of both hosts", &numeric, 1000, 1000),
             ("--numeric-ids: an id that is another user's here", &numeric, 1001, 1001),
         ] {
-            let numbers = Numbers::by(owners, |name| find(HERE, name), |name| find(HERE, name));
+            let numbers =
+                IdMap::from_lookups(owners, |name| find(HERE, name), |name| find(HERE, name));
             assert_eq!((numbers.user(there), numbers.group(there)), (here, here), "{what}");
         }
         let users_only = Owners { groups: Vec::new(), ..by_name };
-        let numbers = Numbers::by(&users_only, |name| find(HERE, name), |name| find(HERE, name));
+        let numbers =
+            IdMap::from_lookups(&users_only, |name| find(HERE, name), |name| find(HERE, name));
         assert_eq!(
             (numbers.user(1000), numbers.group(1000)),
             (2000, 1000),

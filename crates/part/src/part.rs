@@ -5,16 +5,15 @@ mod tests;
 
 use crate::{
     Attributes, PartError, PartKey, PartReader, Ranges,
-    behind::Behind,
-    digest, holes,
-    journal::{self, Contents, Journal, Record, new_name},
+    background::BackgroundCheckpoint,
+    digest, final_name, holes,
+    journal::{self, Journal, JournalContents, Record, new_name},
     mark, mode,
-    park::{Parked, Seen},
-    place::{self, Place},
+    parked::{FileState, ParkedPart},
+    part_files::{self, PartFiles},
     reader,
-    runs::{Runs, Sources},
-    show,
-    whole::Whole,
+    runs::{DeliveredBytes, Runs},
+    whole_digests::WholeDigests,
 };
 use rustix::{fs::copy_file_range, io::Errno};
 use std::{
@@ -30,7 +29,7 @@ use std::{
     thread::Builder,
     time::{Duration, Instant},
 };
-use thalweg_base::job::Job;
+use thalweg_base::{job::Job, locked_file::LockedFile};
 use thalweg_units::ByteSize;
 
 /// A file up to this length gets its length by being written, which saves a system call.
@@ -65,8 +64,7 @@ impl Default for Batch {
 /// Dropping it is like a crash: bytes since the last checkpoint are lost. Use [`close`](Self::close) or
 /// [`publish`](Self::publish).
 pub struct Part {
-    pub(super) place: Place,
-    pub(super) file: File,
+    pub(super) files: PartFiles,
     pub(super) opened: Instant,
     job: Job,
     key: PartKey,
@@ -74,7 +72,7 @@ pub struct Part {
     /// Created by the first checkpoint; a file that is complete before needs none.
     journal: Option<Journal>,
     /// A running checkpoint, which has the journal meanwhile.
-    behind: Option<Behind>,
+    checkpoint_thread: Option<BackgroundCheckpoint>,
     /// The records in the journal.
     records: Vec<Record>,
     runs: Runs,
@@ -84,11 +82,11 @@ pub struct Part {
     durable: Ranges,
     /// All bytes written.
     present: Ranges,
-    sources: Sources,
+    sources: DeliveredBytes,
     /// Paths that delivered wrong bytes; none of their bytes are journaled any more.
     distrusted: Vec<String>,
     /// The expected digests, as far as they are computed.
-    whole: Whole,
+    whole: WholeDigests,
     /// The length that was verified since the last write.
     verified: Option<u64>,
     resumed: u64,
@@ -99,6 +97,8 @@ pub struct Part {
     attributes: Option<Attributes>,
     /// `Some` for a sparse file: zeros become holes, and these holes count as present without being written.
     holes: Option<Vec<(u64, u64)>>,
+    /// Dropped last: what runs in the background needs the lock.
+    pub(super) file: LockedFile,
 }
 
 impl Part {
@@ -111,7 +111,7 @@ impl Part {
     /// [`PartError::Busy`] if another process has locked it, [`PartError::NotAFile`], [`PartError::DiskFull`] if the
     /// missing bytes cannot fit, or the system's error.
     pub fn open(target: &Path, key: PartKey, job: Job, batch: Batch) -> Result<Self, PartError> {
-        Self::open_in(Place::of(target)?, key, job, batch)
+        Self::open_in(PartFiles::resolve(target)?, key, job, batch)
     }
 
     /// Like [`open`](Self::open), but a target that is a link is replaced itself, not its destination; and the
@@ -142,18 +142,18 @@ impl Part {
         attributes: Option<Attributes>,
         holes: Option<Vec<(u64, u64)>>,
     ) -> Result<Self, PartError> {
-        let part = Self::begin_in(Place::exactly(target)?, key, job, batch)?;
-        Self { attributes, holes, ..part }.begun()
+        let part = Self::begin_in(PartFiles::without_following(target)?, key, job, batch)?;
+        Self { attributes, holes, ..part }.finish_opening()
     }
 
-    fn open_in(place: Place, key: PartKey, job: Job, batch: Batch) -> Result<Self, PartError> {
-        Self::begin_in(place, key, job, batch)?.begun()
+    fn open_in(files: PartFiles, key: PartKey, job: Job, batch: Batch) -> Result<Self, PartError> {
+        Self::begin_in(files, key, job, batch)?.finish_opening()
     }
 
-    fn begin_in(place: Place, key: PartKey, job: Job, batch: Batch) -> Result<Self, PartError> {
-        let file = place.lock()?;
-        let mut part = Self::empty(place, file, key, job, batch);
-        match journal::read(&part.place.journal)? {
+    fn begin_in(files: PartFiles, key: PartKey, job: Job, batch: Batch) -> Result<Self, PartError> {
+        let file = files.lock()?;
+        let mut part = Self::empty(files, file, key, job, batch);
+        match journal::read(&part.files.journal)? {
             Some(contents) if part.key.continues(&contents.key) => {
                 part.drop_unfinished_journal()?;
                 part.resume(contents)?;
@@ -166,7 +166,7 @@ impl Part {
         Ok(part)
     }
 
-    fn begun(mut self) -> Result<Self, PartError> {
+    fn finish_opening(mut self) -> Result<Self, PartError> {
         self.take_holes();
         self.make_room()?;
         Ok(self)
@@ -186,16 +186,16 @@ impl Part {
     /// # Errors
     /// [`PartError::DiskFull`] if the length is known and cannot fit, or the system's error.
     pub fn unnamed(directory: Option<&Path>, key: PartKey, job: Job) -> Result<Self, PartError> {
-        let (place, file) = Place::unnamed(directory)?;
-        let mut part = Self::empty(place, file, key, job, Batch::default());
+        let (files, file) = PartFiles::unnamed(directory)?;
+        let mut part = Self::empty(files, LockedFile::new(file), key, job, Batch::default());
         part.make_room()?;
         Ok(part)
     }
 
-    fn empty(place: Place, file: File, key: PartKey, job: Job, batch: Batch) -> Self {
-        let whole = Whole::of(key.digests());
+    fn empty(files: PartFiles, file: LockedFile, key: PartKey, job: Job, batch: Batch) -> Self {
+        let whole = WholeDigests::new(key.digests());
         Self {
-            place,
+            files,
             file,
             whole,
             opened: Instant::now(),
@@ -203,14 +203,14 @@ impl Part {
             key,
             batch,
             journal: None,
-            behind: None,
+            checkpoint_thread: None,
             records: Vec::new(),
             runs: Runs::default(),
             unsynced: 0,
             last_checkpoint: Instant::now(),
             durable: Ranges::default(),
             present: Ranges::default(),
-            sources: Sources::default(),
+            sources: DeliveredBytes::default(),
             distrusted: Vec::new(),
             verified: None,
             resumed: 0,
@@ -226,9 +226,9 @@ impl Part {
     ///
     /// # Errors
     /// [`PartError::NotAFile`], or a journal that cannot be read.
-    pub fn is_harmless(target: &Path, key: &PartKey) -> Result<bool, PartError> {
-        let place = Place::of(target)?;
-        let kept = match journal::read(&place.journal)? {
+    pub fn can_continue(target: &Path, key: &PartKey) -> Result<bool, PartError> {
+        let files = PartFiles::resolve(target)?;
+        let kept = match journal::read(&files.journal)? {
             Some(contents) if !key.continues(&contents.key) => {
                 return Ok(contents.records.is_empty());
             }
@@ -239,7 +239,7 @@ impl Part {
             None => 0,
         };
         let needed = key.length().unwrap_or(0).saturating_sub(kept);
-        Ok(place.free().is_none_or(|free| free >= needed))
+        Ok(files.free_bytes().is_none_or(|free| free >= needed))
     }
 
     /// The bytes of `key` that a journal beside `target` claims, where [`open_exactly`](Self::open_exactly) would look
@@ -247,8 +247,8 @@ impl Part {
     ///
     /// # Errors
     /// [`PartError::NotAFile`], or a journal that cannot be read.
-    pub fn kept(target: &Path, key: &PartKey) -> Result<Option<Ranges>, PartError> {
-        let contents = journal::read(&Place::exactly(target)?.journal)?;
+    pub fn journaled_ranges(target: &Path, key: &PartKey) -> Result<Option<Ranges>, PartError> {
+        let contents = journal::read(&PartFiles::without_following(target)?.journal)?;
         Ok(contents.map(|contents| {
             let mut kept = Ranges::default();
             let records = if key.continues(&contents.key) { contents.records } else { Vec::new() };
@@ -258,9 +258,9 @@ impl Part {
     }
 
     /// Takes over the records whose bytes are unchanged.
-    fn resume(&mut self, contents: Contents) -> Result<(), PartError> {
+    fn resume(&mut self, contents: JournalContents) -> Result<(), PartError> {
         let length = self.key.length().unwrap_or(0);
-        let size = self.file.metadata().map_err(PartError::io("look at", &self.place.part))?.len();
+        let size = self.file.metadata().map_err(PartError::io("stat", &self.files.part))?.len();
         let intact = |r: &&Record| {
             r.range.end <= size.min(length)
                 && digest::blake3_of(&self.file, r.range.clone()).is_ok_and(|h| h == r.blake3)
@@ -275,7 +275,7 @@ impl Part {
         self.present = self.durable.clone();
         self.resumed = self.durable.total();
         self.job = contents.job.clone();
-        let path = &self.place.journal;
+        let path = &self.files.journal;
         self.journal = Some(if contents.whole && good.len() == contents.records.len() {
             Journal::append_to(path, &contents)?
         } else {
@@ -289,11 +289,11 @@ impl Part {
     /// are gone.
     fn start_over(&mut self) -> Result<(), PartError> {
         // Unlike removing, looking takes no lock of the directory.
-        if std::fs::symlink_metadata(&self.place.journal).is_ok() {
-            place::remove(&self.place.journal)?;
+        if std::fs::symlink_metadata(&self.files.journal).is_ok() {
+            part_files::remove(&self.files.journal)?;
         }
-        let path = &self.place.part;
-        let found = self.file.metadata().map_err(PartError::io("look at", path))?;
+        let path = &self.files.part;
+        let found = self.file.metadata().map_err(PartError::io("stat", path))?;
         if found.len() == 0 {
             return Ok(());
         }
@@ -303,9 +303,9 @@ impl Part {
 
     /// Removes the new journal of a session that was killed while it wrote it.
     fn drop_unfinished_journal(&self) -> Result<(), PartError> {
-        let new = journal::new_name(&self.place.journal);
+        let new = journal::new_name(&self.files.journal);
         // As above, there usually is none.
-        if std::fs::symlink_metadata(&new).is_ok() { place::remove(&new) } else { Ok(()) }
+        if std::fs::symlink_metadata(&new).is_ok() { part_files::remove(&new) } else { Ok(()) }
     }
 
     /// Sets the file's length, sparse, and fails now rather than later if it cannot fit.
@@ -315,16 +315,16 @@ impl Part {
     fn make_room(&mut self) -> Result<(), PartError> {
         let Some(length) = self.key.length() else { return Ok(()) };
         let needed = length - self.present.total();
-        if self.place.free().is_some_and(|free| free < needed) {
-            self.leave_nothing_useless();
-            return Err(PartError::write(&self.place.part, needed)(
+        if self.files.free_bytes().is_some_and(|free| free < needed) {
+            self.remove_if_useless();
+            return Err(PartError::write(&self.files.part, needed)(
                 std::io::ErrorKind::StorageFull.into(),
             ));
         }
         if length <= SHORT && self.present.is_empty() && self.holes.is_none() {
             return Ok(());
         }
-        self.file.set_len(length).map_err(PartError::write(&self.place.part, needed))
+        self.file.set_len(length).map_err(PartError::write(&self.files.part, needed))
     }
 
     /// The key with which the part was opened.
@@ -339,7 +339,7 @@ impl Part {
 
     /// Where the part will be published; for a part without a name, a description of it.
     pub fn target(&self) -> &Path {
-        &self.place.target
+        &self.files.target
     }
 
     /// The number of bytes taken over from an earlier session.
@@ -375,7 +375,7 @@ impl Part {
 
     /// The bytes delivered by the path named `from`, in this session and, if they were taken over, in earlier ones.
     pub fn delivered_by(&self, from: &str) -> Ranges {
-        self.sources.of(from)
+        self.sources.delivered_by(from)
     }
 
     /// Reads bytes that are present.
@@ -383,7 +383,7 @@ impl Part {
     /// # Errors
     /// The system's error.
     pub fn read(&self, range: Range<u64>) -> Result<Vec<u8>, PartError> {
-        reader::read(&self.file, range, &self.place.part)
+        reader::read(&self.file, range, &self.files.part)
     }
 
     /// Creates a reader that works while this part is written, e.g. up to the [prefix](crate::Writer::prefix).
@@ -391,7 +391,7 @@ impl Part {
     /// # Errors
     /// If the system has no further file descriptor.
     pub fn reader(&self) -> Result<PartReader, PartError> {
-        PartReader::of(&self.file, &self.place.part)
+        PartReader::of(&self.file, &self.files.part)
     }
 }
 
@@ -439,7 +439,7 @@ impl Part {
     fn admit(&self, offset: u64, data: &[u8]) -> Result<Range<u64>, PartError> {
         let range = offset..offset.saturating_add(data.len() as u64);
         if self.key.length().is_some_and(|length| range.end > length) {
-            return Err(PartError::PastEnd(self.place.target.clone()));
+            return Err(PartError::PastEnd(self.files.target.clone()));
         }
         Ok(range)
     }
@@ -452,7 +452,7 @@ impl Part {
             Some(_) => holes::write(&self.file, range.start, data),
             None => self.file.write_all_at(data, range.start),
         };
-        written.map_err(PartError::write(&self.place.part, needed))?;
+        written.map_err(PartError::write(&self.files.part, needed))?;
         if self.is_journaled() && !self.distrusted.iter().any(|name| name == from) {
             self.runs.extend(from, range.start, data);
         }
@@ -465,7 +465,7 @@ impl Part {
 
     /// Whether bytes are journaled: a stream, or an object of unknown length, cannot be resumed.
     fn is_journaled(&self) -> bool {
-        self.place.named && self.key.length().is_some()
+        self.files.named && self.key.length().is_some()
     }
 
     /// Removes `range`, first from the journal, together with all bytes of other paths than `from` that delivered part
@@ -483,7 +483,7 @@ impl Part {
         let before = self.records.len();
         self.records.retain(|r| keep(&r.by, &r.range));
         self.present.remove(range);
-        self.whole.begin_again();
+        self.whole.stop_following();
         if self.records.len() < before { self.rewrite_journal() } else { Ok(()) }
     }
 
@@ -497,8 +497,8 @@ impl Part {
     fn rewrite_journal(&mut self) -> Result<(), PartError> {
         self.durable = crate::Ranges::default();
         self.records.iter().for_each(|r| self.durable.insert(r.range.clone()));
-        self.guarded(|part| {
-            let path = &part.place.journal;
+        self.poison_on_error(|part| {
+            let path = &part.files.journal;
             let journal = Journal::create(path, &part.job, &part.key, &part.records)?;
             part.journal = Some(journal);
             Ok(())
@@ -521,16 +521,18 @@ impl Part {
     }
 
     pub(crate) fn sync(&mut self, how: fn(&File) -> std::io::Result<()>) -> Result<(), PartError> {
-        self.guarded(|part| how(&part.file).map_err(PartError::io("sync", &part.place.part)))
+        self.poison_on_error(|part| {
+            how(&part.file).map_err(PartError::io("sync", &part.files.part))
+        })
     }
 
     /// Does work that must succeed for anything later to be trusted.
-    pub(crate) fn guarded(
+    pub(crate) fn poison_on_error(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<(), PartError>,
     ) -> Result<(), PartError> {
         if self.poisoned {
-            return Err(PartError::Unsynced(self.place.target.clone()));
+            return Err(PartError::Unsynced(self.files.target.clone()));
         }
         self.poisoned = true;
         work(self)?;
@@ -542,10 +544,10 @@ impl Part {
     pub(crate) fn record(&mut self) -> Result<(), PartError> {
         let records = self.runs.records();
         // A record cut short by a failure would hide all later ones.
-        self.guarded(|part| match &mut part.journal {
+        self.poison_on_error(|part| match &mut part.journal {
             Some(journal) => journal.append(&records),
             None => {
-                let path = &part.place.journal;
+                let path = &part.files.journal;
                 part.journal = Some(Journal::create(path, &part.job, &part.key, &records)?);
                 Ok(())
             }
@@ -565,11 +567,11 @@ impl Part {
     /// As [`Part::checkpoint`].
     pub fn close(mut self) -> Result<(), PartError> {
         let done = self.checkpoint();
-        self.leave_nothing_useless();
+        self.remove_if_useless();
         done
     }
 
-    pub(crate) fn leave_nothing_useless(&self) {
+    pub(crate) fn remove_if_useless(&self) {
         if self.durable.total() == 0 {
             // Best effort, because the next session would empty the files anyway.
             _ = self.remove();
@@ -593,13 +595,13 @@ impl Part {
         }
         let missing: u64 = self.present.missing(length).iter().map(|r| r.end - r.start).sum();
         if missing > 0 {
-            let path = self.place.target.clone();
+            let path = self.files.target.clone();
             return Err(PartError::Incomplete { path, missing: ByteSize::from_bytes(missing) });
         }
-        let read = PartError::io("read", &self.place.part);
+        let read = PartError::io("read", &self.files.part);
         let found = self.whole.finish(&self.file, length).map_err(read)?;
         let mut pairs = self.key.digests().iter().zip(found);
-        pairs.try_for_each(|(digest, found)| digest.expect(found, &self.place.target))?;
+        pairs.try_for_each(|(digest, found)| digest.expect(found, &self.files.target))?;
         self.verified = Some(length);
         Ok(())
     }
@@ -613,7 +615,7 @@ impl Part {
         pieces: &digest::PieceDigests,
         length: u64,
     ) -> Result<(), PartError> {
-        pieces.expect(&self.file, length, &self.place.target)
+        pieces.expect(&self.file, length, &self.files.target)
     }
 
     /// Removes the part and its journal.
@@ -628,9 +630,9 @@ impl Part {
 
     /// Removes the files beside the target if they still are this part's.
     pub(crate) fn remove(&self) -> Result<(), PartError> {
-        self.place.remove(&self.file)?;
+        self.files.remove(&self.file)?;
         match &self.journal {
-            Some(journal) if self.place.named => journal.remove(&self.place.journal),
+            Some(journal) if self.files.named => journal.remove(&self.files.journal),
             _ => Ok(()),
         }
     }
@@ -643,23 +645,24 @@ impl Part {
     /// [`PartError::Incomplete`]; [`PartError::Digest`], after which nothing is kept; or the system's error, after
     /// which everything is kept. The target is then unchanged, unless only the directory could not be synced.
     pub fn publish(mut self, length: u64) -> Result<PathBuf, PartError> {
-        self.prove(length)?;
+        self.verify_to_publish(length)?;
         self.sync(File::sync_all)?;
-        self.show()?;
-        place::sync_directory(&self.place.target)?;
-        self.forget_journal()
+        self.give_final_name()?;
+        part_files::sync_directory(&self.files.target)?;
+        self.remove_journal()
     }
 
-    /// Whether [`prove`](Self::prove) neither reads the file nor waits.
+    /// Whether [`verify_to_publish`](Self::verify_to_publish) neither reads the file nor waits.
     pub(crate) fn is_quickly_proven(&self) -> bool {
-        self.behind.is_none() && (self.key.digests().is_empty() || self.verified.is_some())
+        self.checkpoint_thread.is_none()
+            && (self.key.digests().is_empty() || self.verified.is_some())
     }
 
     /// Does the first step of publication: proves that all bytes are right. A part with a wrong digest is removed.
-    pub(crate) fn prove(&mut self, length: u64) -> Result<(), PartError> {
-        if !self.place.named {
+    pub(crate) fn verify_to_publish(&mut self, length: u64) -> Result<(), PartError> {
+        if !self.files.named {
             let why = io::Error::new(io::ErrorKind::Unsupported, "it has no name");
-            return Err(PartError::io("publish", &self.place.target)(why));
+            return Err(PartError::io("publish", &self.files.target)(why));
         }
         self.settle()?;
         match self.verify(length) {
@@ -667,7 +670,7 @@ impl Part {
             Err(other) => Err(other),
             Ok(()) => {
                 if self.attributes.is_none() {
-                    mode::put(&self.file, &self.place.target);
+                    mode::put(&self.file, &self.files.target);
                 }
                 mark::put(&self.file, &self.key);
                 Ok(())
@@ -676,21 +679,26 @@ impl Part {
     }
 
     /// Gives the synced file its final name. If that fails, the bytes are journaled.
-    pub(crate) fn show(&mut self) -> Result<(), PartError> {
-        let shown = show::show(&self.place, &self.file, &self.key, self.attributes.as_ref());
+    pub(crate) fn give_final_name(&mut self) -> Result<(), PartError> {
+        let shown = final_name::rename_to_target(
+            &self.files,
+            &self.file,
+            &self.key,
+            self.attributes.as_ref(),
+        );
         let Err(error) = shown else { return Ok(()) };
         // The journal may be another process's too, like the part.
-        let ours = place::is_name_of(&self.place.part, &self.file)?;
+        let ours = part_files::is_name_of(&self.files.part, &self.file)?;
         Err(if ours { self.record().err().unwrap_or(error) } else { error })
     }
 
     /// Does the last step, once the name is durable: removes the journal.
-    pub(crate) fn forget_journal(self) -> Result<PathBuf, PartError> {
+    pub(crate) fn remove_journal(self) -> Result<PathBuf, PartError> {
         // Each lookup of the journal takes the directory's lock.
         if let Some(journal) = &self.journal {
-            journal.remove(&self.place.journal)?;
+            journal.remove(&self.files.journal)?;
         }
-        Ok(self.place.target)
+        Ok(self.files.target)
     }
 }
 
@@ -700,9 +708,9 @@ impl Part {
     ///
     /// # Errors
     /// As [`Part::publish`].
-    pub fn complete(mut self, length: u64) -> Result<Complete, PartError> {
-        self.prove(length)?;
-        Ok(Complete(self))
+    pub fn complete(mut self, length: u64) -> Result<CompletePart, PartError> {
+        self.verify_to_publish(length)?;
+        Ok(CompletePart(self))
     }
 }
 
@@ -710,14 +718,14 @@ impl Part {
 impl Part {
     /// Whether two quick lookups find no sign of an earlier session. If so, [`gap`](Self::gap) would return `None`.
     pub fn is_untouched(target: &Path) -> bool {
-        Place::is_untouched(target)
+        PartFiles::is_untouched(target)
     }
 
     /// The first bytes that an earlier session for `target` did not get, at which a first request should begin. Empty
     /// if it got all bytes; `None` if there is no such session, its bytes cannot be used, or it cannot be read. Only a
     /// hint: it takes no lock, and compares no byte with its hash.
     pub fn gap(target: &Path) -> Option<Range<u64>> {
-        let contents = journal::read(&Place::of(target).ok()?.journal).ok()??;
+        let contents = journal::read(&PartFiles::resolve(target).ok()?.journal).ok()??;
         let length = contents.key.length()?;
         if let PartKey::Url { validator: None, digests, .. } = &contents.key
             && digests.is_empty()
@@ -743,7 +751,7 @@ impl Part {
     /// # Errors
     /// [`PartError::Unproven`] without an expected digest or a length; [`PartError::DiskFull`]; or the system's error.
     pub fn adopt(&mut self) -> Result<u64, PartError> {
-        let target = self.place.target.clone();
+        let target = self.files.target.clone();
         let Some(length) = self.key.length().filter(|_| !self.key.digests().is_empty()) else {
             return Err(PartError::Unproven(target));
         };
@@ -751,7 +759,7 @@ impl Part {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(0),
             opened => opened.map_err(PartError::io("open", &target))?,
         };
-        let found = existing.metadata().map_err(PartError::io("look at", &target))?;
+        let found = existing.metadata().map_err(PartError::io("stat", &target))?;
         if !found.is_file() || found.len() > length {
             return Ok(0);
         }
@@ -764,7 +772,7 @@ impl Part {
 
     fn take_over(&mut self, existing: &File, gap: Range<u64>) -> Result<(), PartError> {
         self.verified = None;
-        copy(existing, &self.file, gap.clone(), &self.place.part)?;
+        copy(existing, &self.file, gap.clone(), &self.files.part)?;
         self.distrust(ADOPTED);
         self.sources.insert(ADOPTED, gap.clone());
         self.present.insert(gap);
@@ -779,11 +787,11 @@ impl Part {
     ///
     /// # Errors
     /// As [`Part::checkpoint`].
-    pub fn park(mut self) -> Result<Parked, PartError> {
+    pub fn park(mut self) -> Result<ParkedPart, PartError> {
         self.checkpoint()?;
-        let seen = self.file.metadata().map_err(PartError::io("look at", &self.place.part))?;
-        Ok(Parked {
-            seen: Seen::of(&seen),
+        let seen = self.file.metadata().map_err(PartError::io("stat", &self.files.part))?;
+        Ok(ParkedPart {
+            seen: FileState::from_metadata(&seen),
             journal: self.journal.as_ref().map(Journal::check),
             job: self.job,
             key: self.key,
@@ -797,9 +805,13 @@ impl Part {
     }
 
     /// Restores a parked part, with the same `file`.
-    pub(super) fn unpark(place: Place, file: File, parked: Parked) -> Result<Self, PartError> {
-        let mut part = Self::empty(place, file, parked.key, parked.job, parked.batch);
-        let reopen = |check| Journal::reopen(&part.place.journal, check);
+    pub(super) fn unpark(
+        files: PartFiles,
+        file: LockedFile,
+        parked: ParkedPart,
+    ) -> Result<Self, PartError> {
+        let mut part = Self::empty(files, file, parked.key, parked.job, parked.batch);
+        let reopen = |check| Journal::reopen(&part.files.journal, check);
         part.journal = parked.journal.map(reopen).transpose()?;
         part.attributes = parked.attributes;
         part.present = parked.durable.clone();
@@ -816,14 +828,14 @@ impl Part {
     ///
     /// # Errors
     /// [`PartError::Busy`] if another process has locked it, or the system's error.
-    pub fn tidy(target: &Path) -> Result<(), PartError> {
-        let place = Place::exactly(target)?;
-        let journals = [place.journal.clone(), new_name(&place.journal)];
+    pub fn remove_leftovers(target: &Path) -> Result<(), PartError> {
+        let files = PartFiles::without_following(target)?;
+        let journals = [files.journal.clone(), new_name(&files.journal)];
         if journals.iter().all(|journal| std::fs::symlink_metadata(journal).is_err()) {
             return Ok(());
         }
-        let file = place.lock()?;
-        place.remove(&file)
+        let file = files.lock()?;
+        files.remove(&file)
     }
 }
 
@@ -834,23 +846,23 @@ impl Part {
     /// # Errors
     /// [`PartError::Busy`] if another process has locked the part, a journal that cannot be read, or the system's
     /// error.
-    pub fn forget_if(
+    pub fn remove_if(
         directory: &Path,
         name: &OsStr,
         idle: impl FnOnce(&Job, &PartKey) -> bool,
     ) -> Result<bool, PartError> {
-        let Some(place) = Place::of_journal(directory, name) else { return Ok(false) };
-        let contents = journal::read(&place.journal)?;
+        let Some(files) = PartFiles::from_journal_name(directory, name) else { return Ok(false) };
+        let contents = journal::read(&files.journal)?;
         if !contents.is_some_and(|contents| idle(&contents.job, &contents.key)) {
             return Ok(false);
         }
-        let file = place.lock()?;
-        place.remove(&file)?;
+        let file = files.lock()?;
+        files.remove(&file)?;
         Ok(true)
     }
 }
 
-/// Checkpoints in the background; the module `behind` explains why.
+/// Checkpoints in the background; the module `background` explains why.
 impl Part {
     /// Begins a checkpoint in the background if the batch's bytes or time are reached. While one is running the next
     /// batch gathers; if that is full, the writer waits: a disk that is slower than the network must slow it down.
@@ -858,8 +870,8 @@ impl Part {
     /// # Errors
     /// As [`Part::checkpoint`], for this one or the last.
     pub fn checkpoint_if_due(&mut self) -> Result<(), PartError> {
-        match &self.behind {
-            Some(behind) if behind.is_over() => self.settle()?,
+        match &self.checkpoint_thread {
+            Some(checkpoint_thread) if checkpoint_thread.is_finished() => self.settle()?,
             Some(_) if self.unsynced >= self.batch.bytes => self.settle()?,
             Some(_) => return Ok(()),
             None => {}
@@ -869,22 +881,22 @@ impl Part {
             return Ok(());
         }
         if self.poisoned {
-            return Err(PartError::Unsynced(self.place.target.clone()));
+            return Err(PartError::Unsynced(self.files.target.clone()));
         }
-        self.begin_behind()
+        self.begin_background_checkpoint()
     }
 
-    fn begin_behind(&mut self) -> Result<(), PartError> {
-        let path = &self.place.part;
+    fn begin_background_checkpoint(&mut self) -> Result<(), PartError> {
+        let path = &self.files.part;
         let file = self.file.try_clone().map_err(PartError::io("sync", path))?;
         let (records, mut journal) = (self.runs.records(), self.journal.take());
-        let (known, job, key, place) =
-            (records.clone(), self.job.clone(), self.key.clone(), self.place.clone());
+        let (known, job, key, files) =
+            (records.clone(), self.job.clone(), self.key.clone(), self.files.clone());
         let work = move || {
-            file.sync_data().map_err(PartError::io("sync", &place.part))?;
+            file.sync_data().map_err(PartError::io("sync", &files.part))?;
             match journal.take() {
                 Some(mut journal) => journal.append(&known).map(|()| journal),
-                None => Journal::create(&place.journal, &job, &key, &known),
+                None => Journal::create(&files.journal, &job, &key, &known),
             }
         };
         // Nothing may be trusted until the checkpoint is settled.
@@ -892,7 +904,7 @@ impl Part {
         let thread = Builder::new().name("part-sync".into()).spawn(work);
         let thread = Some(thread.map_err(PartError::io("sync", path))?);
         self.poisoned = false;
-        self.behind = Some(Behind { records, thread });
+        self.checkpoint_thread = Some(BackgroundCheckpoint { records, thread });
         self.last_checkpoint = std::time::Instant::now();
         self.runs.clear();
         self.unsynced = 0;
@@ -901,12 +913,12 @@ impl Part {
 
     /// Waits for the running checkpoint, if there is one, and records its result.
     pub(crate) fn settle(&mut self) -> Result<(), PartError> {
-        let Some(mut behind) = self.behind.take() else { return Ok(()) };
-        self.guarded(|part| {
-            part.journal = Some(behind.wait()?);
+        let Some(mut checkpoint_thread) = self.checkpoint_thread.take() else { return Ok(()) };
+        self.poison_on_error(|part| {
+            part.journal = Some(checkpoint_thread.wait()?);
             Ok(())
         })?;
-        let records = std::mem::take(&mut behind.records);
+        let records = std::mem::take(&mut checkpoint_thread.records);
         records.iter().for_each(|r| self.durable.insert(r.range.clone()));
         self.records.extend(records);
         Ok(())
@@ -915,18 +927,18 @@ impl Part {
 
 /// A part whose bytes are complete and proven. Dropping it is like a crash: a later session resumes its journaled
 /// bytes.
-pub struct Complete(Part);
+pub struct CompletePart(Part);
 
-impl std::fmt::Debug for Complete {
+impl std::fmt::Debug for CompletePart {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Complete").field(&self.0.target()).finish()
+        f.debug_tuple("CompletePart").field(&self.0.target()).finish()
     }
 }
 
 /// A part that has its final name.
-pub struct Shown(Part);
+pub struct NamedPart(Part);
 
-impl Complete {
+impl CompletePart {
     /// Syncs only this part, if no `syncfs` did.
     ///
     /// # Errors
@@ -940,9 +952,9 @@ impl Complete {
     ///
     /// # Errors
     /// If the system refuses; everything is kept.
-    pub fn show(mut self) -> Result<Shown, PartError> {
-        self.0.show()?;
-        Ok(Shown(self.0))
+    pub fn give_final_name(mut self) -> Result<NamedPart, PartError> {
+        self.0.give_final_name()?;
+        Ok(NamedPart(self.0))
     }
 
     /// Closes the part without showing it. A later session finds it complete.
@@ -960,19 +972,19 @@ impl AsFd for Part {
     }
 }
 
-impl AsFd for Complete {
+impl AsFd for CompletePart {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.file.as_fd()
     }
 }
 
-impl Shown {
+impl NamedPart {
     /// Does the last step, once the name is durable: removes the journal.
     ///
     /// # Errors
     /// If the system refuses.
-    pub fn forget(self) -> Result<(), PartError> {
-        self.0.forget_journal().map(drop)
+    pub fn remove_journal(self) -> Result<(), PartError> {
+        self.0.remove_journal().map(drop)
     }
 }
 

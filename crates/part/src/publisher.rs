@@ -1,6 +1,6 @@
 //! Makes many parts durable together: one `syncfs`, then the renames.
 
-use super::{Part, PartError, place};
+use super::{Part, PartError, part_files};
 use std::{
     collections::VecDeque,
     fs::File,
@@ -18,30 +18,30 @@ const MAX_GROUP: usize = 256;
 /// filesystem, so it does not pay for few parts.
 const SYNCFS_FROM: usize = 3;
 
-type Published = Result<PathBuf, PartError>;
+type PublishResult = Result<PathBuf, PartError>;
 
 /// The remaining work before a part is complete: writing the bytes that are still in memory.
 type Work = Box<dyn FnOnce(Part) -> Result<Part, PartError> + Send>;
 
 /// A part to be published.
-struct Begun {
+struct UnpublishedPart {
     part: Part,
     work: Option<Work>,
     length: u64,
-    report: Report,
+    report: ResultSender,
 }
 
 /// A complete part, and the channel to the task that waits for its publication.
-struct Waiting {
+struct ProvenPart {
     part: Part,
-    report: Report,
+    report: ResultSender,
 }
 
-type Report = oneshot::Sender<Published>;
+type ResultSender = oneshot::Sender<PublishResult>;
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<Begun>,
+    waiting: VecDeque<UnpublishedPart>,
     /// A thread is publishing and will check the queue again.
     busy: bool,
 }
@@ -68,12 +68,14 @@ impl Publisher {
     /// # Errors
     /// As [`Part::publish`]. If the sync of a group fails, all its parts fail, because the system does not report whose
     /// bytes were lost.
-    pub async fn publish(&self, mut part: Part, length: u64) -> Published {
+    pub async fn publish(&self, mut part: Part, length: u64) -> PublishResult {
         let lost = part.target().to_owned();
-        let lost = || PartError::io("publish", &lost)(io::Error::other("the thread died"));
+        let lost =
+            || PartError::io("publish", &lost)(io::Error::other("the publishing thread died"));
         if !part.is_quickly_proven() {
             // Other parts should not wait while this one is read.
-            let proven = spawn_blocking(move || part.prove(length).map(|()| part)).await;
+            let proven =
+                spawn_blocking(move || part.verify_to_publish(length).map(|()| part)).await;
             part = proven.unwrap_or_else(|_| Err(lost()))?;
         }
         self.queued(part, None, length).await
@@ -90,23 +92,24 @@ impl Publisher {
         part: Part,
         work: impl FnOnce(Part) -> Result<Part, PartError> + Send + 'static,
         length: u64,
-    ) -> Published {
+    ) -> PublishResult {
         self.queued(part, Some(Box::new(work)), length).await
     }
 
-    async fn queued(&self, part: Part, work: Option<Work>, length: u64) -> Published {
+    async fn queued(&self, part: Part, work: Option<Work>, length: u64) -> PublishResult {
         let lost = part.target().to_owned();
         let (report, published) = oneshot::channel();
-        if self.enqueue(Begun { part, work, length, report }) {
+        if self.enqueue(UnpublishedPart { part, work, length, report }) {
             let queue = Arc::clone(&self.queue);
             spawn_blocking(move || publish_all(&queue));
         }
-        let lost = || PartError::io("publish", &lost)(io::Error::other("the thread died"));
+        let lost =
+            || PartError::io("publish", &lost)(io::Error::other("the publishing thread died"));
         published.await.unwrap_or_else(|_| Err(lost()))
     }
 
     /// Appends to the queue. Returns true if no thread is working on it.
-    fn enqueue(&self, begun: Begun) -> bool {
+    fn enqueue(&self, begun: UnpublishedPart) -> bool {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         queue.waiting.push_back(begun);
         !std::mem::replace(&mut queue.busy, true)
@@ -118,13 +121,14 @@ impl Publisher {
 fn publish_all(queue: &Mutex<Queue>) {
     let mut named = Vec::new();
     while let Some(group) = next_group(queue, named.is_empty()) {
-        let mut ready: Vec<Waiting> = group.into_iter().filter_map(Begun::prove).collect();
+        let mut ready: Vec<ProvenPart> =
+            group.into_iter().filter_map(UnpublishedPart::prove).collect();
         let mut renamed = Vec::new();
         while let Some(first) = ready.first() {
             let device = device(&first.part);
-            let of = |w: &mut Waiting| self::device(&w.part) == device;
-            let these: Vec<Waiting> = ready.extract_if(.., of).collect();
-            let before: Vec<Waiting> = named.extract_if(.., of).collect();
+            let of = |w: &mut ProvenPart| self::device(&w.part) == device;
+            let these: Vec<ProvenPart> = ready.extract_if(.., of).collect();
+            let before: Vec<ProvenPart> = named.extract_if(.., of).collect();
             renamed.extend(publish_together(these, before));
         }
         sync_names(named);
@@ -134,17 +138,17 @@ fn publish_all(queue: &Mutex<Queue>) {
 
 /// The next group from the queue, empty if it has none and is not `idle`, because names are still to be made durable.
 /// `None` if there is nothing left to do; the thread then ends.
-fn next_group(queue: &Mutex<Queue>, idle: bool) -> Option<Vec<Begun>> {
+fn next_group(queue: &Mutex<Queue>, idle: bool) -> Option<Vec<UnpublishedPart>> {
     let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
     let n = queue.waiting.len().min(MAX_GROUP);
     queue.busy = n > 0 || !idle;
     queue.busy.then(|| queue.waiting.drain(..n).collect())
 }
 
-impl Begun {
+impl UnpublishedPart {
     /// Does the remaining work and proves the part. A part that is already proven needs only a check of its ranges and
     /// the attribute.
-    fn prove(self) -> Option<Waiting> {
+    fn prove(self) -> Option<ProvenPart> {
         let Self { part, work, length, report } = self;
         let worked = match work {
             Some(work) => work(part),
@@ -157,14 +161,14 @@ impl Begun {
                 return None;
             }
         };
-        let mut waiting = Waiting { part, report };
-        let done = waiting.part.prove(length);
+        let mut waiting = ProvenPart { part, report };
+        let done = waiting.part.verify_to_publish(length);
         step(waiting, done)
     }
 }
 
 /// Reports the failure of a step; otherwise the part continues.
-fn step(waiting: Waiting, done: Result<(), PartError>) -> Option<Waiting> {
+fn step(waiting: ProvenPart, done: Result<(), PartError>) -> Option<ProvenPart> {
     let Err(error) = done else { return Some(waiting) };
     // The waiting task may be gone; the part is kept all the same.
     _ = waiting.report.send(Err(error));
@@ -177,7 +181,7 @@ fn device(part: &Part) -> Option<u64> {
 
 /// Syncs parts of one filesystem and gives them their names. Returns the parts that have them. The sync also completes
 /// the parts that got their names `before`.
-fn publish_together(mut group: Vec<Waiting>, before: Vec<Waiting>) -> Vec<Waiting> {
+fn publish_together(mut group: Vec<ProvenPart>, before: Vec<ProvenPart>) -> Vec<ProvenPart> {
     let known = group.first().is_some_and(|w| syncs_as_a_whole(&w.part.file));
     let alone = group.len() + before.len() < SYNCFS_FROM || !known;
     let synced = if alone { Ok(()) } else { sync_filesystem(&mut group) };
@@ -188,28 +192,28 @@ fn publish_together(mut group: Vec<Waiting>, before: Vec<Waiting>) -> Vec<Waitin
     let shown = group.into_iter().filter_map(|mut waiting| {
         let part = &mut waiting.part;
         let done = match &synced {
-            Err(error) => Err(PartError::io("sync", &part.place.part)(again(error))),
+            Err(error) => Err(PartError::io("sync", &part.files.part)(again(error))),
             Ok(()) if alone => part.sync(File::sync_all),
             Ok(()) => Ok(()),
         };
-        let done = done.and_then(|()| part.show());
+        let done = done.and_then(|()| part.give_final_name());
         step(waiting, done)
     });
     shown.collect()
 }
 
 /// Makes names durable by syncing their directories.
-fn sync_names(named: Vec<Waiting>) {
+fn sync_names(named: Vec<ProvenPart>) {
     let mut directories: Vec<(PathBuf, Result<(), PartError>)> = Vec::new();
     for waiting in named {
-        let synced = sync_directory_once(&mut directories, &waiting.part.place.target);
+        let synced = sync_directory_once(&mut directories, &waiting.part.files.target);
         step(waiting, synced).into_iter().for_each(done);
     }
 }
 
 /// Reports a part that is completely durable.
-fn done(waiting: Waiting) {
-    _ = waiting.report.send(waiting.part.forget_journal());
+fn done(waiting: ProvenPart) {
+    _ = waiting.report.send(waiting.part.remove_journal());
 }
 
 /// Whether the `syncfs` of a file's filesystem is known to write everything to the disk and to report failures. That of
@@ -223,7 +227,7 @@ pub fn syncs_as_a_whole(file: impl AsFd) -> bool {
 /// Makes one `syncfs` for all parts. From Linux 5.8 on it reports every write-back that failed since its file was
 /// opened (syncfs(2)), so it is called on the file that was opened first. Earlier kernels report none; there only the
 /// kernel's log does.
-fn sync_filesystem(group: &mut [Waiting]) -> io::Result<()> {
+fn sync_filesystem(group: &mut [ProvenPart]) -> io::Result<()> {
     let Some(first) = group.iter().min_by_key(|w| w.part.opened) else { return Ok(()) };
     let done = rustix::fs::syncfs(&first.part.file).map_err(io::Error::from);
     if done.is_err() {
@@ -239,7 +243,7 @@ fn sync_directory_once(
 ) -> Result<(), PartError> {
     let parent = path.parent().unwrap_or(Path::new("")).to_owned();
     if !done.iter().any(|(directory, _)| *directory == parent) {
-        done.push((parent.clone(), place::sync_directory(path)));
+        done.push((parent.clone(), part_files::sync_directory(path)));
     }
     let known = done.iter().find(|(directory, _)| *directory == parent);
     match known {

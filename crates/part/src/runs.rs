@@ -54,9 +54,9 @@ impl Runs {
 
 /// The bytes that each path has delivered.
 #[derive(Default)]
-pub(super) struct Sources(Vec<(String, Ranges)>);
+pub(super) struct DeliveredBytes(Vec<(String, Ranges)>);
 
-impl Sources {
+impl DeliveredBytes {
     /// Adds bytes that were not present before.
     pub(super) fn insert(&mut self, by: &str, range: Range<u64>) {
         match self.0.iter_mut().find(|(name, _)| name == by) {
@@ -79,7 +79,7 @@ impl Sources {
         .collect()
     }
 
-    pub(super) fn of(&self, by: &str) -> Ranges {
+    pub(super) fn delivered_by(&self, by: &str) -> Ranges {
         let known = self.0.iter().find(|(name, _)| name == by);
         known.map(|(_, ranges)| ranges.clone()).unwrap_or_default()
     }

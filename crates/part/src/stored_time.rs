@@ -35,13 +35,13 @@ pub struct StoredTimes {
     /// `None`: no file can be created there.
     probes: BTreeMap<u64, Option<OwnedFd>>,
     /// No file with a name may be created, however short its life.
-    only_looks: bool,
+    is_read_only: bool,
 }
 
 impl StoredTimes {
     /// Creates an instance for callers that must change nothing. It guesses if no file without a name can be created.
-    pub fn looking() -> Self {
-        Self { only_looks: true, ..Self::default() }
+    pub fn read_only() -> Self {
+        Self { is_read_only: true, ..Self::default() }
     }
 
     /// Whether `found` is the time that the file system of this open directory stores for `wanted`.
@@ -55,9 +55,9 @@ impl StoredTimes {
         if wanted == found {
             return true;
         }
-        let only_looks = self.only_looks;
+        let is_read_only = self.is_read_only;
         could_be(wanted, found) && {
-            let made = || nameless(directory, !only_looks).ok();
+            let made = || nameless(directory, !is_read_only).ok();
             match self.probes.entry(device).or_insert_with(made) {
                 Some(probe) => stored(probe, wanted).is_ok_and(|stored| stored == found),
                 None => guess(directory, wanted, found),

@@ -22,7 +22,7 @@ const QUEUE_BYTES: usize = 8 << 20;
 /// of the transfer waits as well.
 const QUEUE_PIECES: usize = 1024;
 
-enum Order {
+enum WriteCommand {
     /// The permits are the share of the queue for these bytes, and are returned once the bytes are written.
     Write {
         from: PathId,
@@ -35,7 +35,7 @@ enum Order {
 
 /// Writes to a [`Part`] from asynchronous code.
 pub struct Writer {
-    orders: mpsc::Sender<Order>,
+    orders: mpsc::Sender<WriteCommand>,
     /// The bytes that may still be queued.
     room: Arc<Semaphore>,
     result: oneshot::Receiver<Result<Part, PartError>>,
@@ -44,13 +44,13 @@ pub struct Writer {
 }
 
 /// The thread's reports while it works.
-struct Progress {
+struct WriterProgress {
     durable: Arc<AtomicU64>,
     prefix: watch::Sender<u64>,
 }
 
-impl Progress {
-    fn of(&self, part: &Part) {
+impl WriterProgress {
+    fn publish(&self, part: &Part) {
         self.durable.store(part.durable(), Ordering::Relaxed);
         self.prefix.send_if_modified(|known| {
             let before = std::mem::replace(known, part.prefix());
@@ -74,7 +74,7 @@ impl Writer {
         let (report, result) = oneshot::channel();
         let durable = Arc::new(AtomicU64::new(part.durable()));
         let (tell, prefix) = watch::channel(part.prefix());
-        let progress = Progress { durable: Arc::clone(&durable), prefix: tell };
+        let progress = WriterProgress { durable: Arc::clone(&durable), prefix: tell };
         let work = move || _ = report.send(work(part, &names, queue, &progress));
         std::thread::Builder::new().name("part-writer".into()).spawn(work)?;
         Ok(Self { orders, room: Arc::new(Semaphore::new(QUEUE_BYTES)), result, durable, prefix })
@@ -89,14 +89,14 @@ impl Writer {
         let share = data.len().min(QUEUE_BYTES) as u32;
         let room = Arc::clone(&self.room).acquire_many_owned(share).await;
         let room = room.map_err(|_| WriteFailed)?;
-        let order = Order::Write { from, offset, data, _room: room };
+        let order = WriteCommand::Write { from, offset, data, _room: room };
         self.orders.send(order).await.map_err(|_| WriteFailed)
     }
 
     /// Lets the writer make a checkpoint by time although no bytes arrive.
     pub fn tick(&self) {
         // A full queue contains writes, each of which checks the time too.
-        _ = self.orders.try_send(Order::Tick);
+        _ = self.orders.try_send(WriteCommand::Tick);
     }
 
     /// Follows the number of bytes from the file's start that are present without a gap, written but not necessarily
@@ -126,25 +126,25 @@ impl Writer {
 fn work(
     mut part: Part,
     names: &[String],
-    mut queue: mpsc::Receiver<Order>,
-    progress: &Progress,
+    mut queue: mpsc::Receiver<WriteCommand>,
+    progress: &WriterProgress,
 ) -> Result<Part, PartError> {
     while let Some(order) = queue.blocking_recv() {
         let done = match order {
-            Order::Write { from, offset, data, _room } => {
+            WriteCommand::Write { from, offset, data, _room } => {
                 let name = names.get(from.0 as usize).map_or("", String::as_str);
                 part.write_from(name, offset, &data)
             }
-            Order::Tick => part.checkpoint_if_due(),
+            WriteCommand::Tick => part.checkpoint_if_due(),
         };
         if let Err(error) = done {
             // The bytes before the failure are good, and the first error is the one to report.
             _ = part.checkpoint();
-            progress.of(&part);
+            progress.publish(&part);
             _ = part.close();
             return Err(error);
         }
-        progress.of(&part);
+        progress.publish(&part);
     }
     Ok(part)
 }

@@ -34,7 +34,7 @@ pub const CAPABILITY: &[u8] = b"security.capability";
 
 /// The origin of a request to set attributes, which decides what is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum AttributeOrigin {
     /// This host's user asks for it; root may set all attributes.
     User,
     /// Another host sends it; it may set `user.*`, and nothing that gives rights to programs.
@@ -42,11 +42,11 @@ pub enum Word {
 }
 
 /// Whether the attribute of this name is kept.
-fn is_kept(name: &[u8], keep: Keep, by: Word) -> bool {
+fn is_kept(name: &[u8], keep: Keep, origin: AttributeOrigin) -> bool {
     if is_list(name) {
         return keep.has(Keep::ACLS);
     }
-    let has_all = by == Word::User && rustix::process::geteuid().is_root();
+    let has_all = origin == AttributeOrigin::User && rustix::process::geteuid().is_root();
     let is_allowed =
         name.starts_with(b"user.") || has_all && !name.starts_with(b"system.") && name != LABEL;
     keep.has(Keep::XATTRS) && is_allowed && !name.starts_with(OWN_PREFIX)
@@ -57,10 +57,10 @@ fn is_kept(name: &[u8], keep: Keep, by: Word) -> bool {
 /// # Errors
 /// The system's error; `E2BIG` if they take more than [`MAX_XATTRS`].
 pub fn read(file: impl AsFd, keep: Keep) -> Result<Vec<Xattr>, Errno> {
-    read_as(file, keep, Word::User)
+    read_as(file, keep, AttributeOrigin::User)
 }
 
-fn read_as(file: impl AsFd, keep: Keep, by: Word) -> Result<Vec<Xattr>, Errno> {
+fn read_as(file: impl AsFd, keep: Keep, origin: AttributeOrigin) -> Result<Vec<Xattr>, Errno> {
     let path = path_of(&file);
     let mut names = vec![0_u8; MAX_LENGTH];
     let length = match listxattr(&path, &mut names[..]) {
@@ -68,7 +68,7 @@ fn read_as(file: impl AsFd, keep: Keep, by: Word) -> Result<Vec<Xattr>, Errno> {
         listed => listed?,
     };
     let names = names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty());
-    let names = names.filter(|name| is_kept(name, keep, by));
+    let names = names.filter(|name| is_kept(name, keep, origin));
     let mut found = Vec::new();
     let mut value = Vec::new();
     for name in names {
@@ -90,9 +90,9 @@ fn read_as(file: impl AsFd, keep: Keep, by: Word) -> Result<Vec<Xattr>, Errno> {
 }
 
 /// Whether the kept attributes of `file` differ from these.
-pub fn differ(file: impl AsFd, wanted: &[Xattr], keep: Keep, by: Word) -> bool {
-    let wanted = wanted.iter().filter(|xattr| is_kept(&xattr.name, keep, by));
-    read_as(file, keep, by).is_ok_and(|found| !found.iter().eq(wanted))
+pub fn differ(file: impl AsFd, wanted: &[Xattr], keep: Keep, origin: AttributeOrigin) -> bool {
+    let wanted = wanted.iter().filter(|xattr| is_kept(&xattr.name, keep, origin));
+    read_as(file, keep, origin).is_ok_and(|found| !found.iter().eq(wanted))
 }
 
 /// Sets these attributes on `file` and removes others, as far as they are kept. The process must be allowed to read and
@@ -100,12 +100,17 @@ pub fn differ(file: impl AsFd, wanted: &[Xattr], keep: Keep, by: Word) -> bool {
 ///
 /// # Errors
 /// The system's error; the other attributes are set.
-pub fn put(file: impl AsFd, wanted: &[Xattr], keep: Keep, by: Word) -> Result<(), Errno> {
+pub fn put(
+    file: impl AsFd,
+    wanted: &[Xattr],
+    keep: Keep,
+    origin: AttributeOrigin,
+) -> Result<(), Errno> {
     let path = path_of(&file);
-    let is_meant = |name: &[u8]| is_kept(name, keep, by);
+    let is_meant = |name: &[u8]| is_kept(name, keep, origin);
     let meant: BTreeMap<&[u8], &[u8]> =
         wanted.iter().map(|x| (&x.name[..], &x.value[..])).filter(|(n, _)| is_meant(n)).collect();
-    let found = read_as(&file, keep, by)?;
+    let found = read_as(&file, keep, origin)?;
     let mut done = Ok(());
     for known in found.iter().filter(|x| is_meant(&x.name) && !meant.contains_key(&x.name[..])) {
         done = done.and(removexattr(&path, &known.name[..]));
@@ -143,11 +148,11 @@ mod tests {
         let clone = one.try_clone().unwrap();
         assert_eq!(read(clone, Keep::XATTRS).unwrap(), wanted, "an owned descriptor stays open");
         assert!(read(&one, Keep::ACLS).unwrap().is_empty());
-        assert!(differ(&other, &wanted, Keep::XATTRS, Word::Guest));
-        put(&other, &wanted, Keep::XATTRS, Word::User).unwrap();
+        assert!(differ(&other, &wanted, Keep::XATTRS, AttributeOrigin::Guest));
+        put(&other, &wanted, Keep::XATTRS, AttributeOrigin::User).unwrap();
         assert_eq!(read(&other, Keep::XATTRS).unwrap(), wanted);
-        assert!(!differ(&other, &wanted, Keep::XATTRS, Word::Guest));
-        put(&other, &[], Keep::ACLS, Word::User).unwrap();
+        assert!(!differ(&other, &wanted, Keep::XATTRS, AttributeOrigin::Guest));
+        put(&other, &[], Keep::ACLS, AttributeOrigin::User).unwrap();
         assert_eq!(read(&other, Keep::XATTRS).unwrap(), wanted, "not asked for");
     }
 
@@ -169,11 +174,11 @@ mod tests {
             list.extend(id.to_le_bytes());
         }
         let wanted = [Xattr { name: LISTS[0].to_vec(), value: list }];
-        if put(&file, &wanted, Keep::ACLS, Word::Guest).is_err() {
+        if put(&file, &wanted, Keep::ACLS, AttributeOrigin::Guest).is_err() {
             return eprintln!("SKIPPED: {} has no access control lists", dir.path().display());
         }
         assert_eq!(read(&file, Keep::ACLS).unwrap(), wanted);
-        put(&file, &[], Keep::ACLS, Word::Guest).unwrap();
+        put(&file, &[], Keep::ACLS, AttributeOrigin::Guest).unwrap();
         assert!(read(&file, Keep::ACLS).unwrap().is_empty(), "and taken away");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::url::HttpUrl;
 use std::{cmp::Reverse, num::NonZeroU32};
-use thalweg_net::{Host, Interface, Route, interface_for, interface_for_the_world};
+use thalweg_net::{Host, Interface, Route, interface_for, internet_interface};
 use thalweg_units::Rate;
 
 /// One path to the server.
@@ -70,7 +70,7 @@ pub fn own_interface(url: &HttpUrl) -> Option<NonZeroU32> {
         Host::Ip(ip) if !ip.is_loopback() => interface_for(*ip).ok(),
         _ => None,
     };
-    known.or_else(interface_for_the_world)
+    known.or_else(internet_interface)
 }
 
 /// The interfaces that unbound paths do not use.

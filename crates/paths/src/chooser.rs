@@ -1,7 +1,7 @@
 //! The interface between the proxy and a chooser of paths: which ways a connection tries.
 
 use crate::candidates::Candidate;
-use crate::{history::Observed, url::HttpUrl};
+use crate::{history::PathObservation, url::HttpUrl};
 use std::{num::NonZeroU32, time::Duration};
 use thalweg_net::Route;
 use thalweg_plan::selection::Prior;
@@ -34,78 +34,78 @@ impl Content {
     }
 }
 
-/// One way to a destination.
+/// One path that is tried for a connection to a destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct PathAttempt {
     /// Its name for users: `direct`, a relay, a chain.
     pub name: String,
     /// How to dial.
     pub route: Route,
-    /// When its attempt begins after the first way's; at once if an earlier one failed.
+    /// When its attempt begins after the first one's; at once if an earlier one failed.
     pub after: Duration,
     /// How many bytes the far end may send before they are read; `None`: the dialler's default.
     pub ahead: Option<usize>,
 }
 
-impl Way {
-    /// The direct way, which begins at once.
+impl PathAttempt {
+    /// The direct path, which begins at once.
     pub fn direct() -> Self {
         Self { name: DIRECT.to_owned(), route: Route::direct(), after: Duration::ZERO, ahead: None }
     }
 }
 
-/// The ways that are raced, in the order in which they begin.
+/// The paths that are raced for a connection, in the order in which their attempts begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice(Vec<Way>);
+pub struct PathRace(Vec<PathAttempt>);
 
-impl Choice {
-    /// The direct way alone.
+impl PathRace {
+    /// The direct path alone.
     pub fn direct() -> Self {
-        Self(vec![Way::direct()])
+        Self(vec![PathAttempt::direct()])
     }
 
-    /// Creates a choice of these ways, sorted by when they begin. If the direct way is not among them, it is added as
+    /// Creates a race of these paths, sorted by when they begin. If the direct path is not among them, it is added as
     /// the last one, `LATER` after the one before, so that a destination that works directly does not fail.
-    pub fn of(mut ways: Vec<Way>) -> Self {
+    pub fn with_direct(mut ways: Vec<PathAttempt>) -> Self {
         ways.sort_by_key(|way| way.after);
         if !ways.iter().any(|way| way.route.is_direct()) {
             let after = ways.last().map_or(Duration::ZERO, |way| way.after + LATER);
-            ways.push(Way { after, ..Way::direct() });
+            ways.push(PathAttempt { after, ..PathAttempt::direct() });
         }
         Self(ways)
     }
 
-    /// Creates a choice of these ways only, sorted by when they begin.
-    pub fn only(mut ways: Vec<Way>) -> Self {
+    /// Creates a race of these paths only, sorted by when they begin.
+    pub fn only(mut ways: Vec<PathAttempt>) -> Self {
         ways.sort_by_key(|way| way.after);
         Self(ways)
     }
 
-    /// The ways.
-    pub fn ways(&self) -> &[Way] {
+    /// The attempts.
+    pub fn attempts(&self) -> &[PathAttempt] {
         &self.0
     }
 
     /// Removes the detour of this name.
     #[must_use]
-    pub fn without(self, name: Option<&str>) -> Self {
-        let kept = |way: &Way| way.route.is_direct() || Some(&*way.name) != name;
+    pub fn remove_detour(self, name: Option<&str>) -> Self {
+        let kept = |way: &PathAttempt| way.route.is_direct() || Some(&*way.name) != name;
         Self(self.0.into_iter().filter(kept).collect())
     }
 
     /// Binds the ways through relays to this interface, except carried ones and bonds, which use their own interfaces.
     #[must_use]
-    pub fn relayed_by(mut self, interface: Option<NonZeroU32>) -> Self {
+    pub fn bind_detours(mut self, interface: Option<NonZeroU32>) -> Self {
         let Some(interface) = interface else { return self };
-        let relayed = |way: &&mut Way| !way.route.is_direct() && !way.route.is_carried();
+        let relayed = |way: &&mut PathAttempt| !way.route.is_direct() && !way.route.is_carried();
         for way in self.0.iter_mut().filter(relayed) {
             way.route = way.route.clone().by_interface(interface);
         }
         self
     }
 
-    /// The ways, in the order in which they begin.
-    pub fn into_ways(self) -> Vec<Way> {
+    /// The attempts, in the order in which they begin.
+    pub fn into_attempts(self) -> Vec<PathAttempt> {
         self.0
     }
 }
@@ -119,11 +119,11 @@ pub struct Candidates {
     pub priors: Vec<Option<Prior>>,
 }
 
-/// What a transfer observed of one way.
+/// What a transfer observed of one path.
 #[derive(Clone, Copy, Debug)]
-pub enum Seen<'a> {
+pub enum PathReport<'a> {
     /// It carried data. The rate is a lower bound unless `observed.bound` is exact.
-    Carried(&'a Observed),
+    Carried(&'a PathObservation),
     /// No connection could be made over it, or nothing was received.
     Failed(&'a str),
     /// It delivered altered bytes.
@@ -138,13 +138,13 @@ pub enum Seen<'a> {
 /// Chooses paths. Called for each new connection, so it must return at once.
 pub trait PathChooser: Send + Sync {
     /// The ways to try for a connection to `to`.
-    fn choose(&self, to: &Destination, content: Content) -> Choice;
+    fn choose(&self, to: &Destination, content: Content) -> PathRace;
 
     /// The paths for a large object at `url`.
     fn candidates(&self, url: &HttpUrl) -> Candidates;
 
     /// Learns from what a transfer to `to` observed.
-    fn learn(&self, to: &Destination, content: Content, seen: Seen<'_>);
+    fn learn(&self, to: &Destination, content: Content, seen: PathReport<'_>);
 
     /// Whether connections over this route may continue: none of its relays was revoked.
     fn may_go_on(&self, _: &Route) -> bool {
@@ -156,18 +156,18 @@ pub trait PathChooser: Send + Sync {
 mod tests {
     use super::*;
 
-    fn way(name: &str, after: u64) -> Way {
+    fn way(name: &str, after: u64) -> PathAttempt {
         let route = Route::through([format!("{name}.example:1080").parse().unwrap()]).unwrap();
         let after = Duration::from_millis(after);
-        Way { name: name.to_owned(), route, after, ahead: None }
+        PathAttempt { name: name.to_owned(), route, after, ahead: None }
     }
 
     #[test]
     fn the_direct_way_is_added_if_it_is_missing() {
-        let choice = Choice::of(vec![way("b", 100), way("a", 0)]);
-        let names: Vec<_> = choice.ways().iter().map(|w| w.name.as_str()).collect();
+        let choice = PathRace::with_direct(vec![way("b", 100), way("a", 0)]);
+        let names: Vec<_> = choice.attempts().iter().map(|w| w.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "direct"]);
-        assert_eq!(choice.ways()[2].after, Duration::from_millis(100) + LATER);
-        assert_eq!(Choice::of(Vec::new()), Choice::direct());
+        assert_eq!(choice.attempts()[2].after, Duration::from_millis(100) + LATER);
+        assert_eq!(PathRace::with_direct(Vec::new()), PathRace::direct());
     }
 }

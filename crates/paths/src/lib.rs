@@ -9,13 +9,13 @@
 //! oracle    ─► estimates rates and round trips of legs   ─┘   Overlay ─► plans of collections, casts
 //! ```
 
-pub mod by_history;
 pub mod candidates;
 pub mod chooser;
 pub mod detours;
 pub mod estimates;
 pub mod history;
-pub mod inward;
+pub mod history_chooser;
+pub mod inward_redirect;
 pub mod overlay;
 pub mod table;
 pub mod url;

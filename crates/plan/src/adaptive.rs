@@ -29,7 +29,7 @@ pub enum Draw {
 
 /// One relay of the list L.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Known {
+pub struct KnownRelay {
     /// Its name.
     pub relay: String,
     /// Its score: the oracle's, then the mean of itself and each new d_l(i,j). From 0 to [`MOST_GAIN`].
@@ -43,38 +43,38 @@ pub struct Known {
 /// It is read from files that others may have changed: scores out of range are clipped, duplicates are dropped, and a
 /// test detour that is not in the list is cleared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(from = "Stored")]
-pub struct Adaptive {
-    known: Vec<Known>,
+#[serde(from = "StoredRelays")]
+pub struct AdaptiveRelays {
+    known: Vec<KnownRelay>,
     test: Option<String>,
 }
 
-/// An [`Adaptive`] as read from a file, before it is validated.
+/// An [`AdaptiveRelays`] as read from a file, before it is validated.
 #[derive(Deserialize)]
-struct Stored {
+struct StoredRelays {
     #[serde(default)]
-    known: Vec<Known>,
+    known: Vec<KnownRelay>,
     #[serde(default)]
     test: Option<String>,
 }
 
-impl From<Stored> for Adaptive {
-    fn from(stored: Stored) -> Self {
+impl From<StoredRelays> for AdaptiveRelays {
+    fn from(stored: StoredRelays) -> Self {
         let mut adaptive = Self { known: stored.known, test: stored.test };
         adaptive.tidy();
         adaptive
     }
 }
 
-impl Adaptive {
+impl AdaptiveRelays {
     /// Takes over the oracle's list. New relays get the oracle's scores, relays that it no longer lists are removed,
     /// and what was learnt of the others stays. A relay that was never tried gets the oracle's newest score. Beyond
     /// [`MOST_KNOWN`] relays, those with the lowest scores are left out.
     pub fn follow(&mut self, ranked: &[(String, f64)]) {
         let learnt = self.known.drain(..).filter(|k| k.tried > 0).map(|k| (k.relay.clone(), k));
-        let mut learnt: BTreeMap<String, Known> = learnt.collect();
+        let mut learnt: BTreeMap<String, KnownRelay> = learnt.collect();
         let entry = |(relay, score): &(String, f64)| {
-            let new = || Known { relay: relay.clone(), score: *score, tried: 0 };
+            let new = || KnownRelay { relay: relay.clone(), score: *score, tried: 0 };
             learnt.remove(relay).unwrap_or_else(new)
         };
         self.known = ranked.iter().map(entry).collect();
@@ -99,7 +99,7 @@ impl Adaptive {
     }
 
     /// The list, the highest score first.
-    pub fn known(&self) -> &[Known] {
+    pub fn known(&self) -> &[KnownRelay] {
         &self.known
     }
 
@@ -123,8 +123,8 @@ impl Adaptive {
         self.candidates_among(s, draw, |_| true, random)
     }
 
-    /// As [`Adaptive::candidates`], but only from the relays that are `usable` in this download: terms, rules or a
-    /// quarantine may forbid others. A test detour that is not usable is redrawn.
+    /// As [`AdaptiveRelays::candidates`], but only from the relays that are `usable` in this download: terms, rules or
+    /// a quarantine may forbid others. A test detour that is not usable is redrawn.
     pub fn candidates_among(
         &mut self,
         s: usize,
@@ -164,7 +164,7 @@ impl Adaptive {
             least if least > 0.0 => least,
             _ => 1.0,
         };
-        let weight = |k: &Known| if taken.contains(&k.relay) { 0.0 } else { k.score + least };
+        let weight = |k: &KnownRelay| if taken.contains(&k.relay) { 0.0 } else { k.score + least };
         let weights: Vec<f64> = self.known.iter().map(weight).collect();
         let at = draw::weighted(&weights, random)?;
         self.known.get(at).map(|k| k.relay.clone())

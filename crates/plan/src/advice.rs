@@ -21,7 +21,7 @@ pub const GOOD_MORE: Rate = Rate::from_bps(1_000_000);
 
 /// What a relay at the place of one node would bring, or what the relay there brings now.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Site {
+pub struct RelaySite {
     /// The node's index.
     pub node: usize,
     /// Whether it relays now.
@@ -39,8 +39,8 @@ pub struct Site {
     pub evidence: u64,
 }
 
-impl Site {
-    /// [`Site::adds`] or [`Site::gives`]: the worth of a relay at this node.
+impl RelaySite {
+    /// [`RelaySite::adds`] or [`RelaySite::gives`]: the worth of a relay at this node.
     pub fn worth(&self) -> f64 {
         if self.is_relay { self.gives } else { self.adds }
     }
@@ -48,7 +48,7 @@ impl Site {
 
 /// A measured pair for which no present relay is a good detour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Poor {
+pub struct PoorPair {
     /// The sender's index.
     pub from: usize,
     /// The receiver's index.
@@ -72,9 +72,9 @@ pub struct Advice {
     pub gain: f64,
     /// All nodes. Nodes that do not relay come first, sorted by what they would add, then the relays, sorted by what
     /// they give. Ties go to the lower index.
-    pub sites: Vec<Site>,
+    pub sites: Vec<RelaySite>,
     /// Pairs without a good detour, the slowest direct path first.
-    pub poor: Vec<Poor>,
+    pub poor: Vec<PoorPair>,
 }
 
 /// Nodes that have something in common, e.g. a tag.
@@ -84,7 +84,7 @@ pub struct Neighbourhood {
     pub name: String,
     /// The nodes' indices.
     pub nodes: Vec<usize>,
-    /// The mean of [`Site::worth`] there.
+    /// The mean of [`RelaySite::worth`] there.
     pub worth: f64,
 }
 
@@ -93,10 +93,10 @@ pub struct Neighbourhood {
 /// `is_relay(l)` says whether node l relays now. At most `most` poor pairs are listed. O(Σ d) over all measured pairs
 /// for d legs at a node: n³ in a full mesh.
 pub fn advise(graph: &Graph, is_relay: impl Fn(usize) -> bool, most: usize) -> Advice {
-    let mut tally = Tally::new(graph.nodes());
+    let mut tally = MeshTally::new(graph.nodes());
     let mut poor = Vec::new();
     for ((i, j), direct) in graph.legs() {
-        let pair = Pair::of(graph, (i, j), direct, &is_relay);
+        let pair = MeasuredPair::of(graph, (i, j), direct, &is_relay);
         tally.add(graph, &pair, &is_relay);
         poor.extend(pair.poor(graph, &is_relay));
     }
@@ -126,14 +126,14 @@ pub fn neighbourhoods(advice: &Advice, tags: &BTreeMap<String, Vec<usize>>) -> V
 }
 
 /// One measured pair with its two best present relays.
-struct Pair {
+struct MeasuredPair {
     ends: (usize, usize),
     direct: Rate,
     best: Option<(usize, Rate)>,
     second: Rate,
 }
 
-impl Pair {
+impl MeasuredPair {
     fn of(
         graph: &Graph,
         ends: (usize, usize),
@@ -167,7 +167,7 @@ impl Pair {
         self.gain(rate) >= GOOD_GAIN && more >= GOOD_MORE.as_bps()
     }
 
-    fn poor(&self, graph: &Graph, is_relay: &impl Fn(usize) -> bool) -> Option<Poor> {
+    fn poor(&self, graph: &Graph, is_relay: &impl Fn(usize) -> bool) -> Option<PoorPair> {
         if self.is_good(self.now()) {
             return None;
         }
@@ -176,23 +176,23 @@ impl Pair {
             graph.detours(from, to).filter(|(l, rate)| !is_relay(*l) && self.is_good(*rate));
         let cure = others.reduce(|best, next| if next.1 > best.1 { next } else { best });
         let detour = self.best.map(|(_, rate)| rate);
-        Some(Poor { from, to, direct: self.direct, detour, cure })
+        Some(PoorPair { from, to, direct: self.direct, detour, cure })
     }
 }
 
 /// Running sums over all pairs and for each node.
-struct Tally {
+struct MeshTally {
     pairs: u64,
     good: u64,
     gain: f64,
     /// The number of measured pairs with an end at the node.
     own: Vec<u64>,
-    sites: Vec<Site>,
+    sites: Vec<RelaySite>,
 }
 
-impl Tally {
+impl MeshTally {
     fn new(nodes: usize) -> Self {
-        let site = |node| Site {
+        let site = |node| RelaySite {
             node,
             is_relay: false,
             adds: 0.0,
@@ -205,7 +205,7 @@ impl Tally {
         Self { pairs: 0, good: 0, gain: 0.0, own: vec![0; nodes], sites }
     }
 
-    fn add(&mut self, graph: &Graph, pair: &Pair, is_relay: &impl Fn(usize) -> bool) {
+    fn add(&mut self, graph: &Graph, pair: &MeasuredPair, is_relay: &impl Fn(usize) -> bool) {
         let now = pair.gain(pair.now());
         let good = pair.is_good(pair.now());
         self.pairs += 1;
@@ -228,14 +228,14 @@ impl Tally {
         }
     }
 
-    fn advice(mut self, is_relay: &impl Fn(usize) -> bool, poor: Vec<Poor>) -> Advice {
+    fn advice(mut self, is_relay: &impl Fn(usize) -> bool, poor: Vec<PoorPair>) -> Advice {
         for (site, own) in self.sites.iter_mut().zip(&self.own) {
             let pairs = (self.pairs - own).max(1) as f64;
             site.is_relay = is_relay(site.node);
             site.adds /= pairs;
             site.gives /= pairs;
         }
-        let order = |s: &Site| (s.is_relay, s.node);
+        let order = |s: &RelaySite| (s.is_relay, s.node);
         self.sites.sort_by(|a, b| {
             let worth = b.worth().total_cmp(&a.worth());
             a.is_relay.cmp(&b.is_relay).then(worth).then(order(a).cmp(&order(b)))

@@ -1,7 +1,8 @@
 //! Answers that the proxy makes itself.
 
 use super::{
-    body::Reply, heads::LineError, shared::NoWay, target::TargetError, upstream::NoAnswer,
+    body::Reply, request_scanner::LineError, state::ConnectError, target::TargetError,
+    upstream::UpstreamError,
 };
 use bytes::Bytes;
 use http_body_util::Full;
@@ -35,33 +36,33 @@ pub fn denied(status: StatusCode, why: &str) -> Response<Reply> {
 
 /// Why a request is not forwarded.
 #[derive(Debug, thiserror::Error)]
-pub enum No {
+pub enum ForwardError {
     /// Its target is invalid.
     #[error(transparent)]
     Target(#[from] TargetError),
     /// `Host` is absent, or there are several (RFC 9112 §3.2).
-    #[error("an HTTP/1.1 request has exactly one Host field")]
+    #[error("an HTTP/1.1 request must have exactly one Host field")]
     Host,
     /// A transfer coding that this proxy cannot remove (RFC 9112 §6.1).
-    #[error("the transfer coding `{0}` is not known here")]
+    #[error("the request's transfer coding `{0}` is not supported")]
     Coding(String),
     /// It has been through this proxy before.
-    #[error("the request has been through this proxy before: two proxies send it in a circle")]
+    #[error("the request has passed through this proxy before: proxies forward it in a loop")]
     Loop,
     /// `Max-Forwards` is used up (RFC 9110 §7.6.2).
-    #[error("Max-Forwards is 0: this proxy is where the request ends")]
-    Forwards,
+    #[error("Max-Forwards is 0, so this proxy does not forward the request")]
+    MaxForwards,
     /// The origin did not answer.
     #[error("{0}")]
-    Answer(#[from] NoAnswer),
+    Answer(#[from] UpstreamError),
     /// The program's content has an invalid chunk, or ended too early.
-    #[error("the request's content is broken: a chunk is none, or it ended too early")]
+    #[error("the request's content has an invalid chunk or ended too early")]
     Content,
     /// The origin answered 101 without being asked (RFC 9110 §15.2.2).
-    #[error("the origin answered 101 and speaks another protocol now, which nobody asked for")]
+    #[error("the origin answered 101 (Switching Protocols), which was not requested")]
     Unasked,
     /// The answer has a transfer coding that nobody asked for.
-    #[error("the origin's answer has the transfer coding `{0}`, which nobody asked for")]
+    #[error("the origin's answer has the transfer coding `{0}`, which was not requested")]
     AnswerCoding(String),
 }
 
@@ -69,13 +70,13 @@ pub enum No {
 pub fn refusal(status: StatusCode) -> Vec<u8> {
     let why = match status {
         StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
-            "the request has too many fields, or too long ones"
+            "the request has too many fields, or its fields are too long"
         }
         StatusCode::URI_TOO_LONG => "the request's target is too long",
-        StatusCode::REQUEST_TIMEOUT => "the request's head did not come",
+        StatusCode::REQUEST_TIMEOUT => "the request's header was not received in time",
         _ => {
-            "the request's head is none: a field's name or value has bytes that it must not have, or the \
-             lengths of the content contradict each other"
+            "the request's header is invalid: a field's name or value contains forbidden bytes, or the content \
+             lengths contradict each other"
         }
     };
     let (code, reason) = (status.as_u16(), status.canonical_reason().unwrap_or_default());
@@ -88,7 +89,7 @@ pub fn refusal(status: StatusCode) -> Vec<u8> {
     .into_bytes()
 }
 
-impl No {
+impl ForwardError {
     /// The answer to the program.
     pub fn response(&self) -> Response<Reply> {
         let (status, error) = match self {
@@ -107,12 +108,12 @@ impl No {
                 (StatusCode::NOT_IMPLEMENTED, "http_request_error")
             }
             Self::Loop => (StatusCode::LOOP_DETECTED, "proxy_loop_detected"),
-            Self::Forwards => (StatusCode::METHOD_NOT_ALLOWED, "http_request_denied"),
-            Self::Answer(NoAnswer::NoWay(no)) => no_way(no),
-            Self::Answer(NoAnswer::Http { is_garbled: true, .. }) => {
+            Self::MaxForwards => (StatusCode::METHOD_NOT_ALLOWED, "http_request_denied"),
+            Self::Answer(UpstreamError::Connect(no)) => no_way(no),
+            Self::Answer(UpstreamError::Http { is_garbled: true, .. }) => {
                 (StatusCode::BAD_GATEWAY, "http_protocol_error")
             }
-            Self::Answer(NoAnswer::Http { .. }) => {
+            Self::Answer(UpstreamError::Http { .. }) => {
                 (StatusCode::BAD_GATEWAY, "http_response_incomplete")
             }
             Self::Unasked => (StatusCode::BAD_GATEWAY, "http_protocol_error"),
@@ -131,12 +132,12 @@ impl No {
     }
 }
 
-fn no_way(no: &NoWay) -> (StatusCode, &'static str) {
+fn no_way(no: &ConnectError) -> (StatusCode, &'static str) {
     let cause = match no {
-        NoWay::Own => return (StatusCode::LOOP_DETECTED, "proxy_loop_detected"),
-        NoWay::Rebound => return (StatusCode::FORBIDDEN, "destination_ip_prohibited"),
-        NoWay::Interfaces => return (StatusCode::BAD_GATEWAY, "destination_unavailable"),
-        NoWay::Dial(DialError { cause, .. }) => cause,
+        ConnectError::Own => return (StatusCode::LOOP_DETECTED, "proxy_loop_detected"),
+        ConnectError::Rebound => return (StatusCode::FORBIDDEN, "destination_ip_prohibited"),
+        ConnectError::Interfaces => return (StatusCode::BAD_GATEWAY, "destination_unavailable"),
+        ConnectError::Dial(DialError { cause, .. }) => cause,
     };
     match cause {
         Cause::Resolve(_) | Cause::NoAddress => (StatusCode::BAD_GATEWAY, "dns_error"),

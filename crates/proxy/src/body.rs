@@ -1,8 +1,8 @@
 //! The content of requests and answers on its way through the proxy.
 
 use super::{
-    client_io::Wire, linger, pool::Lease, record::Record, rest::Rest, shared::Shared,
-    split::SplitBody, upstream::Answered,
+    answer_rest::AnswerRest, client_io::Wire, linger, pool::Lease, record::Record,
+    split::SplitBody, state::ProxyState, upstream::UpstreamAnswer,
 };
 use bytes::Bytes;
 use http_body_util::Full;
@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_paths::chooser::Content;
-use thalweg_paths::history::{Bound, Observed};
+use thalweg_paths::history::{Bound, PathObservation};
 use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::Destination;
 use thiserror::Error;
@@ -28,12 +28,12 @@ const TELLING: u64 = 1 << 20;
 
 /// Why an answer breaks off. The program's connection is then closed in the middle of it.
 #[derive(Debug, Error)]
-pub enum Broken {
+pub enum BodyError {
     /// The connection to the origin failed.
     #[error("{0}")]
     Http(#[from] hyper::Error),
     /// The paths of a split object did not bring all of it.
-    #[error("the paths brought {got} of {length} bytes")]
+    #[error("the paths delivered {got} of {length} bytes")]
     Short {
         /// Bytes that arrived.
         got: u64,
@@ -42,13 +42,14 @@ pub enum Broken {
     },
 }
 
-type Opening = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// Completes when the content may be sent.
+pub type SendPermission = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The content of a request. With `Expect: 100-continue` nothing is taken from the program before the origin allows it,
 /// because taking it makes hyper send `100 Continue` to the program.
 pub struct Outgoing {
     body: Option<Incoming>,
-    gate: Option<Opening>,
+    gate: Option<SendPermission>,
     record: Arc<Record>,
 }
 
@@ -59,7 +60,7 @@ impl Outgoing {
     }
 
     /// The content of a program's request, which is taken once `gate` has completed.
-    pub fn new(body: Incoming, gate: Option<Opening>, record: Arc<Record>) -> Self {
+    pub fn new(body: Incoming, gate: Option<SendPermission>, record: Arc<Record>) -> Self {
         Self { body: Some(body), gate, record }
     }
 }
@@ -137,15 +138,15 @@ impl Reply {
 
 impl Body for Reply {
     type Data = Bytes;
-    type Error = Broken;
+    type Error = BodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self.get_mut() {
             Self::Own(text) => Pin::new(text).poll_frame(cx).map_err(|never| match never {}),
-            Self::Origin(body) => body.poll(cx).map_err(Broken::from),
+            Self::Origin(body) => body.poll(cx).map_err(BodyError::from),
             Self::Split(body) => body.poll(cx),
         }
     }
@@ -175,22 +176,22 @@ pub struct OriginBody {
     /// The program's connection, if only its end marks the end of the answer.
     ends_wire: Option<Weak<Wire>>,
     began: Instant,
-    way: Way,
+    way: AnswerPath,
     record: Arc<Record>,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
     lease: Option<Lease>,
     /// Bytes that were passed on.
     got: u64,
     /// Fetches the rest if the answer breaks off.
-    rest: Option<Rest>,
+    rest: Option<AnswerRest>,
     /// Why the answer broke off, while the rest is being asked for.
     broke: Option<hyper::Error>,
 }
 
-type Came = Result<Frame<Bytes>, hyper::Error>;
+type FrameResult = Result<Frame<Bytes>, hyper::Error>;
 
 /// The path of an answer.
-pub struct Way {
+pub struct AnswerPath {
     /// The origin.
     pub to: Destination,
     /// The path's name.
@@ -204,9 +205,9 @@ impl OriginBody {
     pub fn new(
         incoming: Incoming,
         lease: Lease,
-        way: Way,
+        way: AnswerPath,
         record: Arc<Record>,
-        shared: Arc<Shared>,
+        shared: Arc<ProxyState>,
     ) -> Self {
         let (began, lease) = (Instant::now(), Some(lease));
         let (ended, ends_wire, got, rest, broke) = (false, None, 0, None, None);
@@ -214,7 +215,7 @@ impl OriginBody {
     }
 
     /// If the answer breaks off or falls silent, `rest` fetches what is missing.
-    pub fn resting_on(mut self, rest: Option<Rest>) -> Self {
+    pub fn with_rest(mut self, rest: Option<AnswerRest>) -> Self {
         self.rest = rest;
         self
     }
@@ -226,7 +227,7 @@ impl OriginBody {
         self
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Came>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<FrameResult>> {
         loop {
             let came = match self.broke {
                 Some(_) => Poll::Pending,
@@ -235,7 +236,7 @@ impl OriginBody {
             match came {
                 Poll::Ready(Some(Err(why))) if self.asks_for_rest() => self.broke = Some(why),
                 Poll::Ready(frame) => {
-                    self.rest.iter_mut().for_each(Rest::heard);
+                    self.rest.iter_mut().for_each(AnswerRest::note_progress);
                     return Poll::Ready(self.passed(frame));
                 }
                 Poll::Pending => {
@@ -256,10 +257,10 @@ impl OriginBody {
     }
 
     /// Continues with this answer, which brings the rest.
-    fn go_on(&mut self, answered: Answered) {
-        let Answered { response, lease, path, setup, .. } = answered;
+    fn go_on(&mut self, answered: UpstreamAnswer) {
+        let UpstreamAnswer { response, lease, path, setup, .. } = answered;
         self.incoming = response.into_body();
-        self.record.goes_by(&path);
+        self.record.set_path(&path);
         (self.way.path, self.way.setup) = (path, setup);
         // Nothing more is wanted of the old connection.
         if let Some(old) = self.lease.replace(lease) {
@@ -267,7 +268,7 @@ impl OriginBody {
         }
     }
 
-    fn passed(&mut self, frame: Option<Came>) -> Option<Came> {
+    fn passed(&mut self, frame: Option<FrameResult>) -> Option<FrameResult> {
         count(&frame, &self.record.down);
         let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
         self.got += data.map_or(0, |data| data.len() as u64);
@@ -296,12 +297,12 @@ impl Drop for OriginBody {
             return;
         }
         // The program may have been the slower side: the path could do more.
-        let observed = Observed {
+        let observed = PathObservation {
             path: self.way.path.clone(),
             rate: Rate::over(ByteSize::from_bytes(down), self.began.elapsed()),
             setup: self.way.setup,
             bound: Bound::AtLeast,
         };
-        self.shared.carried(&self.way.to, Content::Clear, &observed);
+        self.shared.report_carried(&self.way.to, Content::Clear, &observed);
     }
 }

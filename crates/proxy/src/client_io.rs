@@ -1,15 +1,14 @@
 //! The program's connection as hyper sees it: targets of requests are taken out, and interim answers are put in.
 //!
-//! Targets are taken out of the request lines that arrive, see [`heads`](super::heads).
+//! Targets are taken out of the request lines that arrive, see [`request_scanner`](super::request_scanner).
 //!
 //! hyper's server sends no interim answers (1xx) except its own `100 Continue`, but a proxy must pass them on (RFC 9110
 //! §15.2). hyper flushes its connection whenever it has written all that it holds. At that moment, as long as the final
 //! answer has not begun, an interim answer can be put in.
 
 use super::{
-    answer,
-    heads::{Content, Heads, Line},
-    linger,
+    answer, linger,
+    request_scanner::{ContentFraming, RequestScanner, RequestTarget},
 };
 use hyper::{HeaderMap, StatusCode};
 use socket2::SockRef;
@@ -41,7 +40,7 @@ const MAX_WAITING: usize = 64 << 10;
 
 /// Interim answers that wait to be sent to the program.
 #[derive(Clone, Debug, Default)]
-pub struct Interim(Arc<Mutex<Queue>>);
+pub struct InterimAnswers(Arc<Mutex<Queue>>);
 
 #[derive(Debug, Default)]
 struct Queue {
@@ -51,7 +50,7 @@ struct Queue {
     begun: usize,
 }
 
-impl Interim {
+impl InterimAnswers {
     /// A request begins: interim answers belong to it from now on.
     pub fn open(&self) {
         self.lock().open = true;
@@ -125,8 +124,8 @@ fn written(status: StatusCode, fields: &HeaderMap) -> Vec<u8> {
 pub struct ClientIo {
     /// `None` once the connection was taken over.
     wire: Option<Arc<Wire>>,
-    interim: Interim,
-    heads: Heads,
+    interim: InterimAnswers,
+    heads: RequestScanner,
     /// Bytes that arrived and were not looked at yet: requests after the one that is being read.
     behind: Vec<u8>,
     /// Bytes that hyper reads next.
@@ -150,21 +149,21 @@ pub struct Wire {
     /// The program has sent a request.
     asked: AtomicBool,
     /// Shared by the part that takes targets out and the part that answers requests.
-    request: Mutex<Asked>,
+    request: Mutex<PendingRequest>,
 }
 
 /// What is known of the request whose head hyper reads.
 #[derive(Debug, Default)]
-struct Asked {
-    line: Option<Line>,
-    content: Option<Content>,
+struct PendingRequest {
+    line: Option<RequestTarget>,
+    content: Option<ContentFraming>,
 }
 
 impl ClientIo {
     /// Returns the connection for hyper, its queue of interim answers, and a receiver of the connection once hyper is
     /// done with it, if part of a request is unread.
-    pub fn new(tcp: TcpStream) -> (Self, Interim, oneshot::Receiver<Arc<Wire>>) {
-        let interim = Interim::default();
+    pub fn new(tcp: TcpStream) -> (Self, InterimAnswers, oneshot::Receiver<Arc<Wire>>) {
+        let interim = InterimAnswers::default();
         let wire = Arc::new(Wire {
             tcp,
             written: AtomicU64::new(0),
@@ -176,7 +175,7 @@ impl ClientIo {
         let io = Self {
             wire: Some(wire),
             interim: interim.clone(),
-            heads: Heads::default(),
+            heads: RequestScanner::default(),
             behind: Vec::new(),
             seen: Vec::new(),
             is_flushed: true,
@@ -186,8 +185,8 @@ impl ClientIo {
         (io, interim, rest)
     }
 
-    /// A weak reference, for [`Wire::left`] and [`Wire::break_off`].
-    pub fn watched(&self) -> Weak<Wire> {
+    /// A weak reference, for [`Wire::wait_until_left`] and [`Wire::break_off`].
+    pub fn weak_wire(&self) -> Weak<Wire> {
         self.wire.as_ref().map(Arc::downgrade).unwrap_or_default()
     }
 
@@ -225,7 +224,7 @@ impl ClientIo {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(tcp::poll_read(&self.wire()?.tcp, cx, buf))?;
-        let passing = self.heads.passes(&buf.filled()[before..]);
+        let passing = self.heads.take_content(&buf.filled()[before..]);
         self.behind.extend_from_slice(&buf.filled()[before + passing..]);
         buf.set_filled(before + passing);
         Poll::Ready(Ok(()))
@@ -243,13 +242,13 @@ impl ClientIo {
 
     /// Passes on what has arrived, as far as hyper may see it.
     fn look(&mut self) -> io::Result<()> {
-        let was_in_head = self.heads.in_head();
+        let was_in_head = self.heads.is_in_head();
         let (taken, line) = self.heads.take(&self.behind, &mut self.seen);
         self.behind.drain(..taken);
         if let Some(line) = line {
             self.wire()?.request().line = Some(line);
         }
-        if self.heads.in_head() && !was_in_head {
+        if self.heads.is_in_head() && !was_in_head {
             self.is_refusal = self.is_flushed;
         }
         Ok(())
@@ -259,7 +258,7 @@ impl ClientIo {
     fn catch_up(&mut self) -> io::Result<()> {
         let content = self.wire()?.request().content.take();
         if let Some(content) = content {
-            self.heads.follows(content);
+            self.heads.expect_content(content);
         }
         Ok(())
     }
@@ -299,7 +298,7 @@ impl Drop for ClientIo {
     fn drop(&mut self) {
         // It fails if the connection was taken over.
         _ = self.catch_up();
-        let is_read = self.seen.is_empty() && self.behind.is_empty() && self.heads.is_between();
+        let is_read = self.seen.is_empty() && self.behind.is_empty() && self.heads.is_idle();
         if let (Some(left), Some(wire)) = (self.left.take(), self.wire.take().filter(|_| !is_read))
         {
             // Nobody receives it if the proxy has cut the connection.
@@ -318,7 +317,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 impl Wire {
     /// Completes when the program has left while nothing is being written to it (hyper would notice only a failed
     /// write): its connection is reset, or half-closed and idle for [`PATIENCE`].
-    pub async fn left(wire: Weak<Self>) {
+    pub async fn wait_until_left(wire: Weak<Self>) {
         let mut idle = (0, Instant::now());
         loop {
             sleep(LOOK).await;
@@ -337,7 +336,7 @@ impl Wire {
 
     /// hyper has read the head of a request, and this content follows. Returns the request line, which is expected to
     /// be there.
-    pub fn asked(&self, content: Content) -> Option<Line> {
+    pub fn take_request_line(&self, content: ContentFraming) -> Option<RequestTarget> {
         self.asked.store(true, Relaxed);
         let mut request = self.request();
         request.content = Some(content);
@@ -345,7 +344,7 @@ impl Wire {
     }
 
     /// Ignores poisoning: each change is one value.
-    fn request(&self) -> MutexGuard<'_, Asked> {
+    fn request(&self) -> MutexGuard<'_, PendingRequest> {
         self.request.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -358,7 +357,7 @@ impl Wire {
     }
 
     /// Completes after `patience` if no head has arrived by then.
-    pub async fn slow(wire: Weak<Self>, patience: Duration) {
+    pub async fn first_head_timeout(wire: Weak<Self>, patience: Duration) {
         sleep(patience).await;
         if wire.upgrade().is_none_or(|wire| wire.asked.load(Relaxed)) {
             std::future::pending().await
@@ -374,14 +373,14 @@ impl Wire {
     }
 
     /// The state of the connection as known from the kernel.
-    fn look(&self) -> Look {
+    fn look(&self) -> SocketState {
         let asked = pin!(self.tcp.ready(Interest::READABLE | Interest::ERROR));
         match asked.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Ok(ready)) => {
-                Look { reset: ready.is_error(), half_closed: ready.is_read_closed() }
+                SocketState { reset: ready.is_error(), half_closed: ready.is_read_closed() }
             }
-            Poll::Ready(Err(_)) => Look { reset: true, half_closed: true },
-            Poll::Pending => Look { reset: false, half_closed: false },
+            Poll::Ready(Err(_)) => SocketState { reset: true, half_closed: true },
+            Poll::Pending => SocketState { reset: false, half_closed: false },
         }
     }
 
@@ -396,7 +395,7 @@ impl Wire {
     }
 }
 
-struct Look {
+struct SocketState {
     reset: bool,
     half_closed: bool,
 }
@@ -420,7 +419,7 @@ impl AsyncRead for ClientIo {
                 if this.heads.is_over() {
                     return Poll::Ready(Ok(()));
                 }
-                if this.heads.in_content() {
+                if this.heads.is_in_content() {
                     return this.poll_content(cx, buf);
                 }
                 if ready!(this.poll_more(cx))? {
@@ -495,10 +494,12 @@ mod tests {
     async fn only_a_connection_without_a_first_head_times_out() {
         let ((_slow, slow), (_quick, quick)) = (pair().await, pair().await);
         let (slow, quick) = (ClientIo::new(slow).0, ClientIo::new(quick).0);
-        quick.wire().unwrap().asked(Content::Length(0));
+        quick.wire().unwrap().take_request_line(ContentFraming::Length(0));
         tokio::time::pause();
         let (patience, long) = (Duration::from_secs(30), Duration::from_secs(300));
-        assert!(timeout(long, Wire::slow(slow.watched(), patience)).await.is_ok());
-        assert!(timeout(long, Wire::slow(quick.watched(), patience)).await.is_err());
+        assert!(timeout(long, Wire::first_head_timeout(slow.weak_wire(), patience)).await.is_ok());
+        assert!(
+            timeout(long, Wire::first_head_timeout(quick.weak_wire(), patience)).await.is_err()
+        );
     }
 }

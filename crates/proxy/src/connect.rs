@@ -1,13 +1,13 @@
 //! `CONNECT` (RFC 9110 §9.3.6).
 
 use super::{
-    answer::No,
+    answer::ForwardError,
     body::Reply,
     client_io::ClientIo,
-    event::Kind,
-    http::Place,
+    event::TunnelKind,
+    http::ClientContext,
     tunnel::{self, Tunnel},
-    upstream::NoAnswer,
+    upstream::UpstreamError,
 };
 use bytes::Bytes;
 use hyper::{Request, Response, body::Incoming, upgrade::Upgraded};
@@ -18,23 +18,26 @@ use tokio::net::TcpStream;
 
 /// Connects, and answers once the connection is established; the tunnel begins after the answer.
 pub async fn connect(
-    place: &Place,
+    context: &ClientContext,
     to: Destination,
     mut request: Request<Incoming>,
 ) -> Response<Reply> {
     // Programs tunnel TLS on any port. They also tunnel plain WebSockets, which cannot be told apart yet.
     let content = Content::Encrypted;
-    let dialled = match place.shared.reach(&place.program, &to, content).await {
+    let dialled = match context.shared.connect(&context.program, &to, content).await {
         Ok(dialled) => dialled,
-        Err(no) => return place.refuse(to.to_string(), &No::Answer(NoAnswer::NoWay(no))),
+        Err(no) => {
+            return context
+                .refuse(to.to_string(), &ForwardError::Answer(UpstreamError::Connect(no)));
+        }
     };
-    let (shared, client) = (place.shared.clone(), place.client);
+    let (shared, client) = (context.shared.clone(), context.client);
     let upgrade = hyper::upgrade::on(&mut request);
-    place.shared.tracker.spawn(async move {
+    context.shared.tracker.spawn(async move {
         // It fails if the program leaves before the answer.
         let Ok(upgraded) = upgrade.await else { return };
         let Some((tcp, early)) = program(upgraded).await else { return };
-        let (kind, late) = (Kind::Connect, Bytes::new());
+        let (kind, late) = (TunnelKind::Connect, Bytes::new());
         tunnel::run(&shared, Tunnel { client, kind, tcp, early, dialled, late, to, content }).await;
     });
     Response::new(Reply::empty())

@@ -9,14 +9,14 @@ use std::{
     time::{Duration, Instant as Clock},
 };
 use thalweg_net::{Cause, DialError, Dialer, Stream};
-use thalweg_paths::chooser::{Choice, Way};
+use thalweg_paths::chooser::{PathAttempt, PathRace};
 use thalweg_uplinks::interfaces::Passage;
 use thalweg_wire::Destination;
 use tokio::time::{Instant, sleep_until};
 
 /// A connection, and the way that was taken.
 #[derive(Debug)]
-pub struct Dialled {
+pub struct DialledConnection {
     /// The connection.
     pub stream: Stream,
     /// The way's name.
@@ -29,9 +29,9 @@ pub struct Dialled {
 
 /// The result of a race, and the detours that failed in it.
 #[derive(Debug)]
-pub struct Raced {
+pub struct RaceResult {
     /// The winner; otherwise the failure of the direct way.
-    pub won: Result<Dialled, DialError>,
+    pub won: Result<DialledConnection, DialError>,
     /// The names of detours that failed.
     pub failed: Vec<String>,
     /// The interfaces by which no route leads to the destination.
@@ -44,10 +44,10 @@ pub struct Raced {
 ///
 /// If the destination itself refuses, or its name cannot be resolved, no further detour is begun: it would fail as
 /// well, only later, and the program waits.
-pub async fn race(dialer: &Dialer, to: &Destination, choice: Choice) -> Raced {
-    let mut waiting: VecDeque<Way> = choice.into_ways().into();
+pub async fn race(dialer: &Dialer, to: &Destination, choice: PathRace) -> RaceResult {
+    let mut waiting: VecDeque<PathAttempt> = choice.into_attempts().into();
     let mut asked = Vec::new();
-    let start = |way: Way, asked: &mut Vec<NonZeroU32>| {
+    let start = |way: PathAttempt, asked: &mut Vec<NonZeroU32>| {
         asked.extend(way.route.interface().filter(|_| way.route.is_direct()));
         attempt(dialer, to, way)
     };
@@ -60,7 +60,7 @@ pub async fn race(dialer: &Dialer, to: &Destination, choice: Choice) -> Raced {
         tokio::select! {
             biased;
             Some((way, tried)) = running.next(), if !running.is_empty() => match tried {
-                Ok(won) => return Raced { won: Ok(won), failed, routeless, tried: asked },
+                Ok(won) => return RaceResult { won: Ok(won), failed, routeless, tried: asked },
                 Err(error) if way.route.is_direct() => {
                     if is_final(&error) {
                         // Another network of this host may give another answer.
@@ -86,20 +86,24 @@ pub async fn race(dialer: &Dialer, to: &Destination, choice: Choice) -> Raced {
     let won = match direct.or(last) {
         Some(error) => Err(error),
         // A choice has at least one way, whose attempt left an error.
-        None => attempt(dialer, to, Way::direct()).await.1,
+        None => attempt(dialer, to, PathAttempt::direct()).await.1,
     };
-    Raced { won, failed, routeless, tried: asked }
+    RaceResult { won, failed, routeless, tried: asked }
 }
 
-async fn attempt(dialer: &Dialer, to: &Destination, way: Way) -> (Way, Result<Dialled, DialError>) {
+async fn attempt(
+    dialer: &Dialer,
+    to: &Destination,
+    way: PathAttempt,
+) -> (PathAttempt, Result<DialledConnection, DialError>) {
     let began = Clock::now();
     let dialled = match way.ahead {
-        Some(ahead) => dialer.clone().receiving(ahead).dial(&way.route, to).await,
+        Some(ahead) => dialer.clone().with_receive_limit(ahead).dial(&way.route, to).await,
         None => dialer.dial(&way.route, to).await,
     };
     let path = way.name.clone();
     let setup = began.elapsed();
-    (way, dialled.map(|stream| Dialled { stream, path, setup, passage: None }))
+    (way, dialled.map(|stream| DialledConnection { stream, path, setup, passage: None }))
 }
 
 /// Whether no other way would do better.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 /// How a tunnel was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum TunnelKind {
     /// `CONNECT`.
     Connect,
     /// SOCKS5.
@@ -50,7 +50,7 @@ pub enum ProxyEvent {
         /// The program.
         client: SocketAddr,
         /// What asked for it.
-        kind: Kind,
+        kind: TunnelKind,
         /// The destination, `HOST:PORT`.
         to: String,
         /// The path.

@@ -67,7 +67,7 @@ pub fn strange_coding(fields: &HeaderMap) -> Option<String> {
 
 /// Replaces a length that is repeated, "5, 5" (RFC 9110 §8.6), by a single one, so that no later recipient reads it
 /// differently. Lengths that differ were refused before.
-pub fn one_length(fields: &mut HeaderMap) {
+pub fn merge_lengths(fields: &mut HeaderMap) {
     let mut lengths = tokens(fields, &header::CONTENT_LENGTH);
     let Some(first) = lengths.next().and_then(|first| first.parse::<u64>().ok()) else { return };
     if lengths.next().is_some() {
@@ -115,7 +115,7 @@ pub fn add_via(fields: &mut HeaderMap, version: Version, name: &str) {
 }
 
 /// Whether the message has passed this proxy before.
-pub fn went_by(fields: &HeaderMap, name: &str) -> bool {
+pub fn has_passed(fields: &HeaderMap, name: &str) -> bool {
     tokens(fields, &header::VIA).any(|via| via.split_whitespace().nth(1) == Some(name))
 }
 
@@ -179,11 +179,13 @@ mod tests {
     #[test]
     fn via_grows_and_shows_loops() {
         let mut all = fields(&[("via", "1.0 fred, 1.1 p.example (x)")]);
-        assert!(!went_by(&all, "thalweg-1"));
+        assert!(!has_passed(&all, "thalweg-1"));
         add_via(&mut all, Version::HTTP_10, "thalweg-1");
         let lines: Vec<_> = all.get_all("via").iter().map(|v| v.to_str().unwrap()).collect();
         assert_eq!(lines, ["1.0 fred, 1.1 p.example (x)", "1.0 thalweg-1"]);
-        assert!(went_by(&all, "thalweg-1") && went_by(&all, "fred") && !went_by(&all, "1.1"));
+        assert!(
+            has_passed(&all, "thalweg-1") && has_passed(&all, "fred") && !has_passed(&all, "1.1")
+        );
     }
 
     #[test]

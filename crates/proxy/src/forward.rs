@@ -1,21 +1,21 @@
 //! Forwards a request in absolute form to its origin, and passes the answer back.
 
 use super::{
-    answer::No,
-    body::{OriginBody, Outgoing, Reply, Way},
+    answer::ForwardError,
+    answer_rest::AnswerRest,
+    body::{AnswerPath, OriginBody, Outgoing, Reply, SendPermission},
     connect::program,
-    counted::Counted,
-    dial::Dialled,
-    event::Kind,
+    counted_stream::CountedStream,
+    dial::DialledConnection,
+    event::TunnelKind,
     fields,
-    http::Place,
+    http::ClientContext,
     record::Record,
     request_line::OriginForm,
-    rest::Rest,
     split,
     target::Forward,
     tunnel::{self, Tunnel},
-    upstream::{Again, Answered, NoAnswer, exchange},
+    upstream::{RepeatableRequest, UpstreamAnswer, UpstreamError, exchange},
 };
 use hyper::{
     Method, Request, Response, StatusCode, Version,
@@ -42,74 +42,82 @@ use tokio::{
 const CONTINUE: Duration = Duration::from_secs(1);
 
 /// Forwards one request.
-pub async fn forward(place: &Place, to: Forward, request: Request<Incoming>) -> Response<Reply> {
+pub async fn forward(
+    context: &ClientContext,
+    to: Forward,
+    request: Request<Incoming>,
+) -> Response<Reply> {
     let name = to.to.to_string();
-    match forwarded(place, to, request).await {
+    match forwarded(context, to, request).await {
         Ok(response) => response,
-        Err(no) => place.refuse(name, &no),
+        Err(no) => context.refuse(name, &no),
     }
 }
 
 async fn forwarded(
-    place: &Place,
+    context: &ClientContext,
     to: Forward,
     mut request: Request<Incoming>,
-) -> Result<Response<Reply>, No> {
+) -> Result<Response<Reply>, ForwardError> {
     let upgrade = hyper::upgrade::on(&mut request);
     let (mut parts, body) = request.into_parts();
     let (version, method) = (parts.version, parts.method.clone());
-    check(&parts, &place.shared.name)?;
-    fields::one_length(&mut parts.headers);
+    check(&parts, &context.shared.name)?;
+    fields::merge_lengths(&mut parts.headers);
     count_forwards(&mut parts)?;
     let asks_upgrade = fields::upgrade(&parts.headers, version).is_some();
-    readdress(&mut parts, &to, &place.shared.name);
-    let record =
-        Record::begin(&place.shared.books, place.client, method.to_string(), to.to.to_string());
+    readdress(&mut parts, &to, &context.shared.name);
+    let record = Record::begin(
+        &context.shared.recorder,
+        context.client,
+        method.to_string(),
+        to.to.to_string(),
+    );
     let again = repeatable(&parts, &body, asks_upgrade, &record);
-    let trip = Trip { place, to: &to, version, record: &record };
+    let forwarded = ForwardedRequest { context, to: &to, version, record: &record };
     let answered = match &again {
-        Some(again) => trip.ask(again.request(), None, Some(again)).await?,
+        Some(again) => forwarded.ask(again.request(), None, Some(again)).await?,
         None => {
             let (opens, gate) = continues(&mut parts, version, Arc::clone(&record));
             let body = Outgoing::new(body, gate, Arc::clone(&record));
-            trip.ask(Request::from_parts(parts, body), opens, None).await?
+            forwarded.ask(Request::from_parts(parts, body), opens, None).await?
         }
     };
     if answered.response.status() == StatusCode::SWITCHING_PROTOCOLS {
         if !asks_upgrade {
             answered.lease.close();
-            return Err(No::Unasked);
+            return Err(ForwardError::Unasked);
         }
-        return Ok(trip.switch(answered, upgrade));
+        return Ok(forwarded.switch(answered, upgrade));
     }
     match again {
         // Ranges would use other connections, on which the origin does not know the user.
-        Some(_) if answered.lease.is_proven() => trip.pass(answered, None),
-        Some(again) if method == Method::GET => trip.split_or_pass(answered, again).await,
-        _ => trip.pass(answered, None),
+        Some(_) if answered.lease.is_proven() => forwarded.pass(answered, None),
+        Some(again) if method == Method::GET => forwarded.split_or_pass(answered, again).await,
+        _ => forwarded.pass(answered, None),
     }
 }
 
 /// Refuses what no request may contain.
-fn check(parts: &Parts, name: &str) -> Result<(), No> {
+fn check(parts: &Parts, name: &str) -> Result<(), ForwardError> {
     let hosts = parts.headers.get_all(header::HOST).iter().count();
     if hosts > 1 || (hosts == 0 && parts.version >= Version::HTTP_11) {
-        return Err(No::Host);
+        return Err(ForwardError::Host);
     }
     if let Some(coding) = fields::strange_coding(&parts.headers) {
-        return Err(No::Coding(coding));
+        return Err(ForwardError::Coding(coding));
     }
-    if fields::went_by(&parts.headers, name) { Err(No::Loop) } else { Ok(()) }
+    if fields::has_passed(&parts.headers, name) { Err(ForwardError::Loop) } else { Ok(()) }
 }
 
 /// Decrements `Max-Forwards`, which counts only for these methods (RFC 9110 §7.6.2).
-fn count_forwards(parts: &mut Parts) -> Result<(), No> {
+fn count_forwards(parts: &mut Parts) -> Result<(), ForwardError> {
     if !matches!(parts.method, Method::TRACE | Method::OPTIONS) {
         return Ok(());
     }
     let value = parts.headers.get("max-forwards").and_then(|v| v.to_str().ok());
     let Some(left) = value.and_then(|v| v.trim().parse::<u64>().ok()) else { return Ok(()) };
-    let left = left.checked_sub(1).ok_or(No::Forwards)?;
+    let left = left.checked_sub(1).ok_or(ForwardError::MaxForwards)?;
     parts.headers.insert("max-forwards", HeaderValue::from(left));
     Ok(())
 }
@@ -140,12 +148,10 @@ fn repeatable(
     body: &Incoming,
     asks_upgrade: bool,
     record: &Arc<Record>,
-) -> Option<Again> {
+) -> Option<RepeatableRequest> {
     let may = body.is_end_stream() && parts.method.is_safe() && !asks_upgrade;
-    may.then(|| Again { parts: parts.clone(), record: Arc::clone(record) })
+    may.then(|| RepeatableRequest { parts: parts.clone(), record: Arc::clone(record) })
 }
-
-type Gate = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// For a request that expects `100 Continue`: a sender that reports its arrival, and a future that waits for it.
 /// HTTP/1.0 has no such expectation (RFC 9110 §10.1.1).
@@ -153,7 +159,7 @@ fn continues(
     parts: &mut Parts,
     version: Version,
     record: Arc<Record>,
-) -> (Option<watch::Sender<bool>>, Option<Gate>) {
+) -> (Option<watch::Sender<bool>>, Option<SendPermission>) {
     if !fields::has_token(&parts.headers, &header::EXPECT, "100-continue") {
         return (None, None);
     }
@@ -175,43 +181,43 @@ fn continues(
 }
 
 /// One request under way.
-struct Trip<'a> {
-    place: &'a Place,
+struct ForwardedRequest<'a> {
+    context: &'a ClientContext,
     to: &'a Forward,
     /// The version of the program's request.
     version: Version,
     record: &'a Arc<Record>,
 }
 
-impl Trip<'_> {
-    /// As [`Trip::asked`], but reports if the program's own content is at fault.
+impl ForwardedRequest<'_> {
+    /// As [`ForwardedRequest::send_request`], but reports if the program's own content is at fault.
     async fn ask(
         &self,
         request: Request<Outgoing>,
         opens: Option<watch::Sender<bool>>,
-        again: Option<&Again>,
-    ) -> Result<Answered, No> {
-        let mut answered = self.asked(request, opens, again).await;
+        again: Option<&RepeatableRequest>,
+    ) -> Result<UpstreamAnswer, ForwardError> {
+        let mut answered = self.send_request(request, opens, again).await;
         if let Ok(answered) = &mut answered
             && answered.response.status() == StatusCode::NETWORK_AUTHENTICATION_REQUIRED
         {
             answered.lease.is_misled();
         }
         answered.map_err(|no| match self.record.malformed.load(Relaxed) {
-            true => No::Content,
-            false => No::Answer(no),
+            true => ForwardError::Content,
+            false => ForwardError::Answer(no),
         })
     }
 
     /// Asks the origin, and passes interim answers to the program meanwhile.
-    async fn asked(
+    async fn send_request(
         &self,
         mut request: Request<Outgoing>,
         opens: Option<watch::Sender<bool>>,
-        again: Option<&Again>,
-    ) -> Result<Answered, NoAnswer> {
+        again: Option<&RepeatableRequest>,
+    ) -> Result<UpstreamAnswer, UpstreamError> {
         let came = Arc::new(Notify::new());
-        let (interim, tell) = (self.place.interim.clone(), Arc::clone(&came));
+        let (interim, tell) = (self.context.interim.clone(), Arc::clone(&came));
         let understands = self.version >= Version::HTTP_11;
         on_informational(&mut request, move |answer| {
             if answer.status() == StatusCode::CONTINUE {
@@ -224,9 +230,9 @@ impl Trip<'_> {
                 tell.notify_one();
             }
         });
-        self.place.interim.open();
-        let place = self.place;
-        let asking = exchange(&place.shared, &place.program, &self.to.to, request, again);
+        self.context.interim.open();
+        let context = self.context;
+        let asking = exchange(&context.shared, &context.program, &self.to.to, request, again);
         let mut asking = std::pin::pin!(asking);
         let answered = loop {
             tokio::select! {
@@ -236,37 +242,47 @@ impl Trip<'_> {
                 answered = &mut asking => break answered,
             }
         };
-        self.place.interim.close();
+        self.context.interim.close();
         answered
     }
 
     /// Passes the answer on as it arrives. If the request may be sent again and the object can be fetched in ranges,
     /// another interface brings the rest when this one fails.
-    fn pass(&self, answered: Answered, again: Option<Again>) -> Result<Response<Reply>, No> {
+    fn pass(
+        &self,
+        answered: UpstreamAnswer,
+        again: Option<RepeatableRequest>,
+    ) -> Result<Response<Reply>, ForwardError> {
         let rest = again.and_then(|again| self.rest(&answered, again));
-        let Answered { response, lease, path, setup, .. } = answered;
+        let UpstreamAnswer { response, lease, path, setup, .. } = answered;
         let (mut parts, incoming) = response.into_parts();
         if let Some(coding) = fields::strange_coding(&parts.headers) {
             lease.close();
-            return Err(No::AnswerCoding(coding));
+            return Err(ForwardError::AnswerCoding(coding));
         }
-        self.record.goes_by(&path);
+        self.record.set_path(&path);
         self.record.status.store(parts.status.as_u16(), Relaxed);
         self.ready(&mut parts);
-        let way = Way { to: self.to.to.clone(), path, setup };
-        let (record, shared) = (Arc::clone(self.record), Arc::clone(&self.place.shared));
-        let mut body = OriginBody::new(incoming, lease, way, record, shared).resting_on(rest);
+        let way = AnswerPath { to: self.to.to.clone(), path, setup };
+        let (record, shared) = (Arc::clone(self.record), Arc::clone(&self.context.shared));
+        let mut body = OriginBody::new(incoming, lease, way, record, shared).with_rest(rest);
         if self.version < Version::HTTP_11 && !parts.headers.contains_key(header::CONTENT_LENGTH) {
-            body = body.ending_with(self.place.wire.clone());
+            body = body.ending_with(self.context.wire.clone());
         }
         Ok(Response::from_parts(parts, Reply::Origin(Box::new(body))))
     }
 
-    fn rest(&self, answered: &Answered, again: Again) -> Option<Rest> {
-        let object = split::Object::of(&again.parts, &answered.response, self.to)?;
-        let place = self.place;
+    fn rest(&self, answered: &UpstreamAnswer, again: RepeatableRequest) -> Option<AnswerRest> {
+        let object = split::Object::from_response(&again.parts, &answered.response, self.to)?;
+        let context = self.context;
         let of = (again, object);
-        Rest::of(&place.shared, &place.program, &self.to.to, of, answered.interface)
+        AnswerRest::for_answer(
+            &context.shared,
+            &context.program,
+            &self.to.to,
+            of,
+            answered.interface,
+        )
     }
 
     /// Adapts the head of an answer to this hop.
@@ -275,26 +291,30 @@ impl Trip<'_> {
         if parts.headers.contains_key(header::TRANSFER_ENCODING) {
             parts.headers.remove(header::CONTENT_LENGTH);
         }
-        fields::one_length(&mut parts.headers);
+        fields::merge_lengths(&mut parts.headers);
         fields::strip_hop_by_hop(&mut parts.headers);
-        fields::add_via(&mut parts.headers, parts.version, &self.place.shared.name);
+        fields::add_via(&mut parts.headers, parts.version, &self.context.shared.name);
         parts.version = Version::HTTP_11;
     }
 
     /// Fetches a large object over several paths, if that is possible; otherwise passes on the answer that is there.
-    async fn split_or_pass(&self, answered: Answered, again: Again) -> Result<Response<Reply>, No> {
-        let found = split::Object::of(&again.parts, &answered.response, self.to);
-        let place = found.and_then(|object| split::Place::find(&self.place.shared, object));
-        let Some(place) = place else { return self.pass(answered, Some(again)) };
-        let Answered { response, lease, .. } = answered;
+    async fn split_or_pass(
+        &self,
+        answered: UpstreamAnswer,
+        again: RepeatableRequest,
+    ) -> Result<Response<Reply>, ForwardError> {
+        let found = split::Object::from_response(&again.parts, &answered.response, self.to);
+        let plan = found.and_then(|object| split::SplitPlan::find(&self.context.shared, object));
+        let Some(plan) = plan else { return self.pass(answered, Some(again)) };
+        let UpstreamAnswer { response, lease, .. } = answered;
         let mut parts = response.into_parts().0;
         // The content comes by the paths; what is under way on this link is dropped.
         lease.close();
         let fields = again.parts.headers.clone();
-        match split::fetch(&self.place.shared, place, fields, self.record).await {
+        match split::fetch(&self.context.shared, plan, fields, self.record).await {
             Some(body) => {
                 self.record.split.store(true, Relaxed);
-                self.place.shared.books.tally.split.fetch_add(1, Relaxed);
+                self.context.shared.recorder.tally.split.fetch_add(1, Relaxed);
                 self.record.status.store(parts.status.as_u16(), Relaxed);
                 self.ready(&mut parts);
                 Ok(Response::from_parts(parts, Reply::Split(body)))
@@ -307,8 +327,8 @@ impl Trip<'_> {
     }
 
     /// Both sides speak another protocol from here on (RFC 9110 §15.2.2).
-    fn switch(&self, answered: Answered, program_side: OnUpgrade) -> Response<Reply> {
-        let Answered { mut response, lease, path, setup, .. } = answered;
+    fn switch(&self, answered: UpstreamAnswer, program_side: OnUpgrade) -> Response<Reply> {
+        let UpstreamAnswer { mut response, lease, path, setup, .. } = answered;
         let origin_side = hyper::upgrade::on(&mut response);
         let passage = lease.forget();
         let mut parts = response.into_parts().0;
@@ -317,16 +337,16 @@ impl Trip<'_> {
         if let Some(protocol) = protocol {
             fields::set_upgrade(&mut parts.headers, protocol);
         }
-        let (shared, client) = (Arc::clone(&self.place.shared), self.place.client);
+        let (shared, client) = (Arc::clone(&self.context.shared), self.context.client);
         let to = self.to.to.clone();
-        self.place.shared.tracker.spawn(async move {
+        self.context.shared.tracker.spawn(async move {
             // Either fails if its side leaves.
             let (Ok(ours), Ok(theirs)) = tokio::join!(program_side, origin_side) else { return };
             let Some((tcp, early)) = program(ours).await else { return };
-            let Ok(theirs) = theirs.downcast::<TokioIo<Counted>>() else { return };
+            let Ok(theirs) = theirs.downcast::<TokioIo<CountedStream>>() else { return };
             let (stream, late) = (theirs.io.into_inner().stream, theirs.read_buf);
-            let dialled = Dialled { stream, path, setup, passage };
-            let (kind, content) = (Kind::Upgrade, Content::Clear);
+            let dialled = DialledConnection { stream, path, setup, passage };
+            let (kind, content) = (TunnelKind::Upgrade, Content::Clear);
             let tunnel = Tunnel { client, kind, tcp, early, dialled, late, to, content };
             tunnel::run(&shared, tunnel).await;
         });

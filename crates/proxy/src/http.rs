@@ -1,14 +1,14 @@
 //! Serves a program's connection that speaks HTTP.
 
 use super::{
-    answer::No,
+    answer::ForwardError,
     body::Reply,
-    client_io::{ClientIo, Interim, Wire},
-    connect, forward,
-    heads::{Content, Line, LineError},
-    linger, own,
+    client_io::{ClientIo, InterimAnswers, Wire},
+    connect, forward, linger,
     pool::OwnLinks,
-    shared::Shared,
+    proxy_pages,
+    request_scanner::{ContentFraming, LineError, RequestTarget},
+    state::ProxyState,
     target::{self, Target, TargetError},
     upstream::MAX_FIELDS,
 };
@@ -38,37 +38,41 @@ pub const FIRST_HEAD: Duration = Duration::from_secs(30);
 
 /// What serving one connection needs.
 #[derive(Clone)]
-pub struct Place {
+pub struct ClientContext {
     /// The proxy.
-    pub shared: Arc<Shared>,
+    pub shared: Arc<ProxyState>,
     /// The program's address.
     pub client: SocketAddr,
     /// The program.
     pub program: Arc<Client>,
     /// The queue of interim answers.
-    pub interim: Interim,
+    pub interim: InterimAnswers,
     /// The program's connection, while it lives.
     pub wire: Weak<Wire>,
 }
 
 /// Serves until the program leaves, a tunnel takes the connection over, or the proxy drains.
-pub async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
+pub async fn serve(shared: Arc<ProxyState>, tcp: TcpStream, client: SocketAddr) {
     let stop = shared.stop.clone();
     let program = Arc::new(Client::at(client, tcp.local_addr().ok()));
     let _own = OwnLinks { pool: Arc::clone(&shared.pool), number: program.number() };
     let (io, interim, rest) = ClientIo::new(tcp);
-    let wire = io.watched();
+    let wire = io.weak_wire();
     let left = {
-        let (left, slow) = (Wire::left(wire.clone()), Wire::slow(wire.clone(), FIRST_HEAD));
+        let (left, slow) = (
+            Wire::wait_until_left(wire.clone()),
+            Wire::first_head_timeout(wire.clone(), FIRST_HEAD),
+        );
         async move {
             tokio::select! { () = left => {}, () = slow => {} }
         }
     };
-    let place = Place { shared, client, program, interim, wire };
+    let context = ClientContext { shared, client, program, interim, wire };
     let service = service_fn(move |request| {
         // Told at once, because the connection passes nothing on before.
-        let line = place.wire.upgrade().and_then(|wire| wire.asked(content(&request)));
-        answer(place.clone(), line, request)
+        let line =
+            context.wire.upgrade().and_then(|wire| wire.take_request_line(content(&request)));
+        answer(context.clone(), line, request)
     });
     let connection = http1::Builder::new()
         .half_close(true)
@@ -99,34 +103,36 @@ pub async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
 }
 
 /// The content that follows a head, as hyper found it.
-fn content(request: &Request<Incoming>) -> Content {
+fn content(request: &Request<Incoming>) -> ContentFraming {
     let body = request.body();
     match body.size_hint().exact() {
-        _ if body.is_end_stream() => Content::Length(0),
-        Some(length) => Content::Length(length),
-        None => Content::Chunked,
+        _ if body.is_end_stream() => ContentFraming::Length(0),
+        Some(length) => ContentFraming::Length(length),
+        None => ContentFraming::Chunked,
     }
 }
 
 async fn answer(
-    place: Place,
-    line: Option<Line>,
+    context: ClientContext,
+    line: Option<RequestTarget>,
     request: Request<Incoming>,
 ) -> Result<Response<Reply>, Infallible> {
     let line = line.unwrap_or(Err(LineError::NotHttp));
     let target = line.map_err(TargetError::from);
     Ok(match target.and_then(|target| target::read(request.method(), &target)) {
-        Ok(Target::Tunnel(to)) => connect::connect(&place, to, request).await,
-        Ok(Target::Forward(to)) => forward::forward(&place, to, request).await,
-        Ok(Target::Own(path)) => own::answer(&path, &request.into_parts().0, &place.shared),
-        Err(error) => place.refuse(String::new(), &No::Target(error)),
+        Ok(Target::Tunnel(to)) => connect::connect(&context, to, request).await,
+        Ok(Target::Forward(to)) => forward::forward(&context, to, request).await,
+        Ok(Target::Own(path)) => {
+            proxy_pages::answer(&path, &request.into_parts().0, &context.shared)
+        }
+        Err(error) => context.refuse(String::new(), &ForwardError::Target(error)),
     })
 }
 
-impl Place {
+impl ClientContext {
     /// Records the refusal, and returns the answer for the program.
-    pub fn refuse(&self, to: String, no: &No) -> Response<Reply> {
-        self.shared.books.refused(self.client, to, no.to_string());
+    pub fn refuse(&self, to: String, no: &ForwardError) -> Response<Reply> {
+        self.shared.recorder.record_refusal(self.client, to, no.to_string());
         no.response()
     }
 }

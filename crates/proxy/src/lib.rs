@@ -15,45 +15,45 @@
 //!
 //! - It is a correct proxy first (RFC 9110, RFC 9112): a request that works directly also works through it, and no byte
 //!   differs from those that the origin sent.
-//! - hyper parses and frames HTTP, except for the targets of requests, which pass unchanged (`heads`, `request_line`);
-//!   `fields` handles the hop-by-hop fields.
-//! - A `PathChooser` chooses the path of each connection; `ByHistory` is the one that uses the results of earlier
+//! - hyper parses and frames HTTP, except for the targets of requests, which pass unchanged (`request_scanner`,
+//!   `request_line`); `fields` handles the hop-by-hop fields.
+//! - A `PathChooser` chooses the path of each connection; `HistoryChooser` is the one that uses the results of earlier
 //!   transfers.
 //! - Connections, idle links and split streams are bounded; a slow reader slows its sender.
 
 mod answer;
-mod assigning;
+mod answer_rest;
+mod assignment;
 mod body;
 mod client_io;
 mod connect;
-mod counted;
+mod counted_stream;
 mod dial;
 mod event;
 mod fields;
 mod forward;
-mod heads;
 mod http;
 mod linger;
 mod metrics;
-mod own;
-mod pace;
 mod pool;
+mod proxy_pages;
 mod rebinding;
 mod record;
 mod request_line;
-mod rest;
+mod request_scanner;
 mod review;
 mod server;
-mod shared;
 mod silence;
 mod socks;
 mod split;
+mod state;
 mod target;
 mod transparent;
 mod tunnel;
+mod tunnel_rate;
 mod upstream;
 
-pub use event::{Kind, ProxyEvent, ProxySink};
+pub use event::{ProxyEvent, ProxySink, TunnelKind};
 pub use review::Reviewer;
-pub use server::{Led, Over, Proxy, ProxyConfig, ProxyError, Summary};
-pub use transparent::{MARK, Meant, Redirected};
+pub use server::{HostInterfaces, Proxy, ProxyConfig, ProxyError, RedirectSource, Summary};
+pub use transparent::{MARK, RedirectDestinations, RedirectPorts};

@@ -1,6 +1,6 @@
 //! OpenMetrics of the proxy.
 
-use super::{record::Tally, server::Over};
+use super::{record::Tally, server::HostInterfaces};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric as _, text::encode},
@@ -17,25 +17,25 @@ use thalweg_uplinks::{
 };
 
 #[derive(Debug)]
-struct Counts(Arc<Tally>);
+struct TallyCollector(Arc<Tally>);
 
 /// A counter's name, help text, and where it is kept.
 type Column = (&'static str, &'static str, fn(&Tally) -> &AtomicU64);
 
 const COLUMNS: [Column; 8] = [
-    ("thalweg_proxy_connections", "Programs' connections", |t| &t.connections),
-    ("thalweg_proxy_requests", "Requests that an origin answered", |t| &t.requests),
+    ("thalweg_proxy_connections", "Connections from programs", |t| &t.connections),
+    ("thalweg_proxy_requests", "Requests answered by an origin", |t| &t.requests),
     ("thalweg_proxy_tunnels", "Tunnels that have ended", |t| &t.tunnels),
-    ("thalweg_proxy_detoured", "Of both, those by another path than the direct one", |t| {
+    ("thalweg_proxy_detoured", "Requests and tunnels on a path other than the direct one", |t| {
         &t.detoured
     }),
-    ("thalweg_proxy_split", "Requests that came in ranges over several paths", |t| &t.split),
-    ("thalweg_proxy_refused", "Requests and tunnels that came to nothing", |t| &t.refused),
-    ("thalweg_proxy_up_bytes", "Content from programs", |t| &t.up),
-    ("thalweg_proxy_down_bytes", "Content to programs", |t| &t.down),
+    ("thalweg_proxy_split", "Requests fetched in ranges over several paths", |t| &t.split),
+    ("thalweg_proxy_refused", "Requests and tunnels that failed", |t| &t.refused),
+    ("thalweg_proxy_up_bytes", "Bytes of content from programs", |t| &t.up),
+    ("thalweg_proxy_down_bytes", "Bytes of content to programs", |t| &t.down),
 ];
 
-impl Collector for Counts {
+impl Collector for TallyCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         for (name, help, value) in COLUMNS {
             let counter = ConstCounter::new(value(&self.0).load(Relaxed));
@@ -51,10 +51,10 @@ impl Collector for Counts {
 }
 
 /// A registry of the proxy's counters and, if there are any, of interfaces and bonds.
-pub(super) fn registry(tally: &Arc<Tally>, over: Option<&Over>) -> Registry {
+pub(super) fn registry(tally: &Arc<Tally>, over: Option<&HostInterfaces>) -> Registry {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Counts(Arc::clone(tally))));
-    if let Some(Over { uplinks, bonds }) = over {
+    registry.register_collector(Box::new(TallyCollector(Arc::clone(tally))));
+    if let Some(HostInterfaces { uplinks, bonds }) = over {
         registry.register_collector(Box::new(InterfaceMetrics(uplinks.clone())));
         let bonds = bonds.clone();
         let shown = move || bonds.as_ref().map(Bonding::shown).unwrap_or_default();

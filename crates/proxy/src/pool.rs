@@ -41,7 +41,7 @@ pub enum Owner {
 
 impl Owner {
     /// The owner of a link that is opened for this program. If the program's user is unknown, the link is not shared.
-    pub async fn of(client: &Client) -> Self {
+    pub async fn of_client(client: &Client) -> Self {
         client.user().await.map_or(Self::Connection(client.number()), Self::User)
     }
 }
@@ -123,7 +123,7 @@ impl Pool {
         to: &Destination,
         fits: impl Fn(&Route) -> bool,
     ) -> Option<Link> {
-        let shared = Owner::of(client).await;
+        let shared = Owner::of_client(client).await;
         let own = Owner::Connection(client.number());
         self.take_of(own, to, &fits).or_else(|| self.take_of(shared, to, &fits))
     }
@@ -144,14 +144,14 @@ impl Pool {
             let (_, link, _) = idle.remove(i)?;
             // hyper may not know yet that the link has ended, and a request with content is sent only once.
             if link.send.is_ready() && !link.monitor.has_ended() {
-                link.passage.iter().for_each(|passage| passage.rests(false));
+                link.passage.iter().for_each(|passage| passage.set_resting(false));
                 return Some(link);
             }
         }
     }
 
     fn give(&self, to: Destination, link: Link) {
-        link.passage.iter().for_each(|passage| passage.rests(true));
+        link.passage.iter().for_each(|passage| passage.set_resting(true));
         let mut idle = self.lock();
         drop_old(&mut idle);
         let same = |(i, (origin, ..)): (usize, &(Destination, _, _))| (*origin == to).then_some(i);
@@ -207,7 +207,7 @@ impl Lease {
     pub fn is_misled(&mut self) {
         self.is_misled = true;
         if let Some(passage) = self.link.as_ref().and_then(|link| link.passage.as_ref()) {
-            passage.answered_falsely();
+            passage.record_impostor();
         }
     }
 

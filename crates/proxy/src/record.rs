@@ -1,6 +1,6 @@
 //! Counts and events: of one request or tunnel, and totals.
 
-use super::event::{Kind, ProxyEvent, ProxySink};
+use super::event::{ProxyEvent, ProxySink, TunnelKind};
 use std::{
     net::SocketAddr,
     sync::{
@@ -26,20 +26,20 @@ pub struct Tally {
 
 /// Where events and counts go.
 #[derive(Clone)]
-pub struct Books {
+pub struct Recorder {
     pub(super) tally: Arc<Tally>,
     pub(super) sink: Arc<dyn ProxySink>,
 }
 
-impl Books {
+impl Recorder {
     /// Records that a request or tunnel of `client` failed.
-    pub(super) fn refused(&self, client: SocketAddr, to: String, why: String) {
+    pub(super) fn record_refusal(&self, client: SocketAddr, to: String, why: String) {
         self.tally.refused.fetch_add(1, Relaxed);
         self.sink.event(&ProxyEvent::Refused { client, to, why });
     }
 
     /// Records a tunnel that has ended.
-    pub(super) fn tunnel(&self, of: Ended<'_>) {
+    pub(super) fn tunnel(&self, of: EndedTunnel<'_>) {
         let (up_bytes, down_bytes) = of.moved;
         self.tally.tunnels.fetch_add(1, Relaxed);
         self.count(up_bytes, down_bytes, of.path);
@@ -65,9 +65,9 @@ impl Books {
 }
 
 /// A tunnel that has ended.
-pub struct Ended<'a> {
+pub struct EndedTunnel<'a> {
     pub(super) client: SocketAddr,
-    pub(super) kind: Kind,
+    pub(super) kind: TunnelKind,
     pub(super) to: String,
     pub(super) path: &'a str,
     pub(super) moved: (u64, u64),
@@ -91,12 +91,12 @@ pub struct Record {
     /// The origin answered before it asked for the content, so it does not get it.
     pub(super) withheld: AtomicBool,
     pub(super) began: Instant,
-    pub(super) books: Books,
+    pub(super) recorder: Recorder,
 }
 
 impl Record {
     pub(super) fn begin(
-        books: &Books,
+        recorder: &Recorder,
         client: SocketAddr,
         method: String,
         to: String,
@@ -114,11 +114,11 @@ impl Record {
             malformed: AtomicBool::new(false),
             withheld: AtomicBool::new(false),
             began: Instant::now(),
-            books: books.clone(),
+            recorder: recorder.clone(),
         })
     }
 
-    pub(super) fn goes_by(&self, path: &str) {
+    pub(super) fn set_path(&self, path: &str) {
         path.clone_into(&mut self.path.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
@@ -132,9 +132,9 @@ impl Drop for Record {
         }
         let path = std::mem::take(self.path.get_mut().unwrap_or_else(PoisonError::into_inner));
         let (up_bytes, down_bytes) = (self.up.load(Relaxed), self.down.load(Relaxed));
-        self.books.tally.requests.fetch_add(1, Relaxed);
-        self.books.count(up_bytes, down_bytes, &path);
-        self.books.sink.event(&ProxyEvent::Request {
+        self.recorder.tally.requests.fetch_add(1, Relaxed);
+        self.recorder.count(up_bytes, down_bytes, &path);
+        self.recorder.sink.event(&ProxyEvent::Request {
             client: self.client,
             method: std::mem::take(&mut self.method),
             to: std::mem::take(&mut self.to),

@@ -1,8 +1,8 @@
 //! Puts the target of a request into the request line that hyper writes to an origin, byte for byte.
 //!
-//! `http::Uri` cannot hold a target with odd bytes (see `heads`). So hyper writes a placeholder, and the connection
-//! below hyper replaces it by the target. Each link has its own placeholder, which is random and never sent, so nobody
-//! can put it into content.
+//! `http::Uri` cannot hold a target with odd bytes (see `request_scanner`). So hyper writes a placeholder, and the
+//! connection below hyper replaces it by the target. Each link has its own placeholder, which is random and never sent,
+//! so nobody can put it into content.
 
 use bytes::Bytes;
 use hyper::{Request, Uri};

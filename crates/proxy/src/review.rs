@@ -1,12 +1,12 @@
 //! Closes connections by relays that were revoked meanwhile.
 
-use super::shared::Shared;
+use super::state::ProxyState;
 use std::{future::pending, sync::Arc};
 use thalweg_net::Route;
 use tokio::sync::watch;
 
 /// Why a tunnel was cut.
-pub const REVOKED: &str = "a relay of its path is no member of the mesh any more";
+pub const REVOKED: &str = "a relay on its path is no longer a member of the mesh";
 
 /// Makes the proxy check whether the relays of its connections are still what they were.
 ///
@@ -27,9 +27,9 @@ impl Reviewer {
     }
 }
 
-impl Shared {
+impl ProxyState {
     /// Completes when connections by this route must be closed; never for the direct route.
-    pub(super) async fn let_go(&self, route: &Route) {
+    pub(super) async fn wait_for_revocation(&self, route: &Route) {
         if route.is_direct() {
             return pending().await;
         }

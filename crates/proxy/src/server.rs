@@ -4,11 +4,11 @@ use super::{
     event::ProxySink,
     http, metrics,
     pool::Pool,
-    record::{Books, Tally},
+    record::{Recorder, Tally},
     review::Reviewer,
-    shared::Shared,
     socks,
-    transparent::{Listeners, Meant, Redirected},
+    state::ProxyState,
+    transparent::{Listeners, RedirectDestinations, RedirectPorts},
 };
 use std::{
     io,
@@ -51,19 +51,19 @@ pub struct ProxyConfig {
     /// How long connections may take to end once the proxy is told to.
     pub drain: Duration,
     /// What else redirects connections to the proxy, of programs that know of no proxy; the proxy has ports for them.
-    pub led: Led,
+    pub redirect_source: RedirectSource,
 }
 
 /// What redirects connections of programs that do not know of the proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Led {
+pub enum RedirectSource {
     /// Nothing.
     #[default]
-    Nowhere,
+    None,
     /// The kernel, by rules that exempt connections with [`super::MARK`]; it tells the destinations.
-    ByRules,
-    /// A supervisor of the programs, which tells the destinations by [`Proxy::meant`].
-    BySupervisor,
+    Rules,
+    /// A supervisor of the programs, which tells the destinations by [`Proxy::redirect_destinations`].
+    Supervisor,
 }
 
 impl ProxyConfig {
@@ -81,7 +81,7 @@ impl ProxyConfig {
             max_connections,
             split_from,
             drain: Duration::from_secs(10),
-            led: Led::Nowhere,
+            redirect_source: RedirectSource::None,
         }
     }
 }
@@ -91,8 +91,8 @@ impl ProxyConfig {
 pub enum ProxyError {
     /// Others could use it in this user's name.
     #[error(
-        "{0} is no loopback address: whoever reaches the proxy acts in your name, and it asks \
-         nobody for a password"
+        "{0} is not a loopback address: anyone who reaches the proxy would act in your name, \
+         because it asks for no password"
     )]
     Open(SocketAddr),
     /// No connection could be served.
@@ -135,12 +135,12 @@ pub struct Summary {
 pub struct Proxy {
     listener: TcpListener,
     redirected: Listeners,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
 }
 
 /// The interfaces of direct connections, and the bonds of legs to members.
 #[derive(Clone, Debug)]
-pub struct Over {
+pub struct HostInterfaces {
     /// This host's interfaces.
     pub uplinks: Uplinks,
     /// Its bonds, where it is in a mesh.
@@ -161,17 +161,17 @@ impl Proxy {
         chooser: Arc<dyn PathChooser>,
         sink: Arc<dyn ProxySink>,
     ) -> Result<Self, ProxyError> {
-        Self::bind_over(config, dialer, None, chooser, sink).await
+        Self::bind_with_interfaces(config, dialer, None, chooser, sink).await
     }
 
     /// As [`Self::bind`], with direct connections assigned to this host's interfaces.
     ///
     /// # Errors
     /// [`ProxyError`].
-    pub async fn bind_over(
+    pub async fn bind_with_interfaces(
         config: ProxyConfig,
         dialer: Dialer,
-        over: Option<Over>,
+        over: Option<HostInterfaces>,
         chooser: Arc<dyn PathChooser>,
         sink: Arc<dyn ProxySink>,
     ) -> Result<Self, ProxyError> {
@@ -185,19 +185,21 @@ impl Proxy {
         let failed = |source| ProxyError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let own = listener.local_addr().map_err(failed)?;
-        let redirected = match config.led {
-            Led::Nowhere => Listeners::default(),
-            Led::ByRules | Led::BySupervisor => Listeners::bind().await.map_err(failed)?,
+        let redirected = match config.redirect_source {
+            RedirectSource::None => Listeners::default(),
+            RedirectSource::Rules | RedirectSource::Supervisor => {
+                Listeners::bind().await.map_err(failed)?
+            }
         };
         let tally = Arc::new(Tally::default());
         let registry = metrics::registry(&tally, over.as_ref());
         let uplinks = over.map(|over| over.uplinks);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ProxyState {
             config,
             dialer,
             uplinks,
             chooser,
-            books: Books { tally, sink },
+            recorder: Recorder { tally, sink },
             registry,
             pool: Arc::new(Pool::default()),
             name: name(own),
@@ -207,7 +209,7 @@ impl Proxy {
             cut: CancellationToken::new(),
             splits: Arc::new(Semaphore::new(SPLITS)),
             reviewer: Reviewer::default(),
-            meant: Meant::default(),
+            meant: RedirectDestinations::default(),
         });
         Ok(Self { listener, redirected, shared })
     }
@@ -218,12 +220,13 @@ impl Proxy {
     }
 
     /// The ports for redirected connections; `None`: it has no such ports.
-    pub fn redirected(&self) -> Option<Redirected> {
+    pub fn redirect_ports(&self) -> Option<RedirectPorts> {
         self.redirected.ports()
     }
 
-    /// Where a supervisor tells the destinations of the connections that it redirects here ([`Led::BySupervisor`]).
-    pub fn meant(&self) -> Meant {
+    /// Where a supervisor tells the destinations of the connections that it redirects here
+    /// ([`RedirectSource::Supervisor`]).
+    pub fn redirect_destinations(&self) -> RedirectDestinations {
         self.shared.meant.clone()
     }
 
@@ -262,17 +265,17 @@ impl Proxy {
         }
         drop(listener);
         drain(&shared).await;
-        summary(&shared.books.tally)
+        summary(&shared.recorder.tally)
     }
 }
 
 fn take(
-    shared: &Arc<Shared>,
+    shared: &Arc<ProxyState>,
     tcp: TcpStream,
     client: SocketAddr,
     place: Option<OwnedSemaphorePermit>,
 ) {
-    shared.books.tally.connections.fetch_add(1, Relaxed);
+    shared.recorder.tally.connections.fetch_add(1, Relaxed);
     let served = Arc::clone(shared);
     shared.tracker.spawn(async move {
         serve(served, tcp, client).await;
@@ -280,7 +283,7 @@ fn take(
     });
 }
 
-async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
+async fn serve(shared: Arc<ProxyState>, tcp: TcpStream, client: SocketAddr) {
     // It fails if the program has left already, which its reads will tell.
     _ = tcp.set_nodelay(true);
     let mut first = [0];
@@ -302,7 +305,7 @@ async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
 }
 
 /// Lets what is under way end, for a while.
-async fn drain(shared: &Shared) {
+async fn drain(shared: &ProxyState) {
     shared.stop.cancel();
     shared.pool.clear();
     shared.tracker.close();
@@ -313,7 +316,7 @@ async fn drain(shared: &Shared) {
         () = sleep(shared.config.drain) => true,
     };
     if is_cut {
-        shared.books.tally.cut.store(shared.tracker.len() as u64, Relaxed);
+        shared.recorder.tally.cut.store(shared.tracker.len() as u64, Relaxed);
         shared.cut.cancel();
         shared.tracker.wait().await;
     }

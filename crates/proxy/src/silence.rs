@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_secs(2);
 ///
 /// `TCP_USER_TIMEOUT` would have the kernel do the same, but also ends connections with a shut window. If nothing was
 /// sent, TCP's keepalive finds a dead relay in 35 s.
-pub async fn fell_silent(monitor: Option<Monitor>) {
+pub async fn wait_for_silence(monitor: Option<Monitor>) {
     let Some(monitor) = monitor else { return pending().await };
     let mut heard = (0, Instant::now());
     loop {

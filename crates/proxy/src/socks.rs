@@ -1,8 +1,8 @@
 //! Serves a program's connection that speaks SOCKS5 (RFC 1928): CONNECT, without authentication.
 
 use super::{
-    event::Kind,
-    shared::{NoWay, Shared},
+    event::TunnelKind,
+    state::{ConnectError, ProxyState},
     tunnel::{self, Tunnel},
 };
 use bytes::Bytes;
@@ -42,7 +42,7 @@ const REFUSAL: Duration = Duration::from_secs(2);
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// Reads the request, connects, replies, and carries bytes.
-pub async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
+pub async fn serve(shared: Arc<ProxyState>, tcp: TcpStream, client: SocketAddr) {
     let begun = tokio::select! {
         () = shared.cut.cancelled() => None,
         begun = begin(&shared, tcp, client) => begun,
@@ -54,16 +54,16 @@ pub async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
 }
 
 /// Tells a program that it speaks the wrong version; otherwise it would wait for a reply.
-pub async fn refuse_4(shared: &Shared, mut tcp: TcpStream, client: SocketAddr) {
-    let why = "SOCKS4 is not spoken here, SOCKS5 is (socks5://, socks5h://)";
-    shared.books.refused(client, String::new(), why.to_owned());
+pub async fn refuse_4(shared: &ProxyState, mut tcp: TcpStream, client: SocketAddr) {
+    let why = "SOCKS4 is not supported; use SOCKS5 (socks5://, socks5h://)";
+    shared.recorder.record_refusal(client, String::new(), why.to_owned());
     let told = timeout(REFUSAL, deliver(&mut tcp, &REJECTED_4));
     // A program that is gone does not miss the reply.
     tokio::select! { _ = told => {}, () = shared.cut.cancelled() => {} }
 }
 
 /// A tunnel, if the program asks for one and there is a way.
-async fn begin(shared: &Shared, mut tcp: TcpStream, client: SocketAddr) -> Option<Tunnel> {
+async fn begin(shared: &ProxyState, mut tcp: TcpStream, client: SocketAddr) -> Option<Tunnel> {
     let read = timeout(HANDSHAKE, read(&mut tcp)).await.unwrap_or(Err(Refusal::Slow));
     let to = match read {
         Ok(to) => to,
@@ -74,7 +74,7 @@ async fn begin(shared: &Shared, mut tcp: TcpStream, client: SocketAddr) -> Optio
     };
     let content = Content::of_port(to.port);
     let program = Client::at(client, tcp.local_addr().ok());
-    let dialled = match shared.reach(&program, &to, content).await {
+    let dialled = match shared.connect(&program, &to, content).await {
         Ok(dialled) => dialled,
         Err(no) => {
             tell(shared, tcp, client, to, no).await;
@@ -87,7 +87,7 @@ async fn begin(shared: &Shared, mut tcp: TcpStream, client: SocketAddr) -> Optio
         false => NOWHERE,
     };
     tcp.write_all(&socks5::encode_reply(Reply::Succeeded, bound)).await.ok()?;
-    let (kind, early, late) = (Kind::Socks, Vec::new(), Bytes::new());
+    let (kind, early, late) = (TunnelKind::Socks, Vec::new(), Bytes::new());
     Some(Tunnel { client, kind, tcp, early, dialled, late, to, content })
 }
 
@@ -102,16 +102,22 @@ async fn read(tcp: &mut TcpStream) -> Result<Destination, Refusal> {
 }
 
 /// Tells the program why there is no connection, by the codes of the RFC.
-async fn tell(shared: &Shared, mut tcp: TcpStream, client: SocketAddr, to: Destination, no: NoWay) {
+async fn tell(
+    shared: &ProxyState,
+    mut tcp: TcpStream,
+    client: SocketAddr,
+    to: Destination,
+    no: ConnectError,
+) {
     let why = no.to_string();
     let reply = match no {
-        NoWay::Own | NoWay::Rebound | NoWay::Interfaces => Reply::NotAllowed,
-        NoWay::Dial(DialError { cause: Cause::Refused(reply), .. }) => reply,
-        NoWay::Dial(DialError { cause, .. }) => {
+        ConnectError::Own | ConnectError::Rebound | ConnectError::Interfaces => Reply::NotAllowed,
+        ConnectError::Dial(DialError { cause: Cause::Refused(reply), .. }) => reply,
+        ConnectError::Dial(DialError { cause, .. }) => {
             return refuse(shared, tcp, client, to.to_string(), &Refusal::NoLeg(cause)).await;
         }
     };
-    shared.books.refused(client, to.to_string(), why);
+    shared.recorder.record_refusal(client, to.to_string(), why);
     // A program that is gone does not miss the reply.
     _ = timeout(REFUSAL, deliver(&mut tcp, &socks5::encode_reply(reply, NOWHERE))).await;
 }
@@ -127,12 +133,12 @@ async fn deliver(tcp: &mut TcpStream, message: &[u8]) -> io::Result<()> {
 }
 
 async fn refuse(
-    shared: &Shared,
+    shared: &ProxyState,
     mut tcp: TcpStream,
     client: SocketAddr,
     to: String,
     why: &Refusal,
 ) {
-    shared.books.refused(client, to, why.to_string());
+    shared.recorder.record_refusal(client, to, why.to_string());
     why.tell(&mut tcp, Vec::new()).await;
 }

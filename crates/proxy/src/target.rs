@@ -3,7 +3,7 @@
 //! Only scheme, host and port are parsed. Path and query are for the origin and pass byte for byte, even where RFC 3986
 //! requires percent-encoding: origins accept such bytes, and would get them without a proxy.
 
-use super::heads::LineError;
+use super::request_scanner::LineError;
 use bytes::Bytes;
 use hyper::Method;
 use thalweg_wire::Destination;
@@ -38,15 +38,15 @@ pub enum TargetError {
     #[error(transparent)]
     Line(#[from] LineError),
     /// `CONNECT` without `host:port`, or with an invalid host.
-    #[error("`{0}` does not say host and port")]
+    #[error("`{0}` is not a valid host and port")]
     Authority(String),
     /// Neither a path nor an absolute URL.
-    #[error("`{0}` is no URL: a program gives the proxy a whole one, as in http://host/path")]
+    #[error("`{0}` is not an absolute URL; a proxy needs one, as in http://host/path")]
     Form(String),
     /// A scheme that the proxy does not forward.
     #[error(
-        "this proxy forwards http:// URLs; for {0}:// a program asks it for a tunnel (CONNECT), \
-         or goes directly"
+        "this proxy forwards only http:// URLs; for {0}://, request a tunnel (CONNECT) or connect \
+         directly"
     )]
     Scheme(String),
 }
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn errors_show_a_target_safely_and_without_secrets() {
         let told = |target: &[u8]| read_text("GET", target).unwrap_err().to_string();
-        assert_eq!(told(b"http://me:pw@b<d/x?key=1"), "`b<d` does not say host and port");
+        assert_eq!(told(b"http://me:pw@b<d/x?key=1"), "`b<d` is not a valid host and port");
         assert!(!told(b"x?key=1").contains("key"), "{}", told(b"x?key=1"));
         assert!(told(&[0xe9; 5000]).len() < 500);
     }

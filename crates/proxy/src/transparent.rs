@@ -2,13 +2,13 @@
 //!
 //! Packet rules of the host (`nftables`' `redirect`) redirect a connection to one of these ports, and the kernel tells
 //! its original destination (`SO_ORIGINAL_DST`). The proxy's own connections carry [`MARK`], which the rules exempt. Or
-//! a supervisor of a program connects the program's sockets to these ports, and tells the destination by [`Meant`].
-//! Either way the connection becomes a tunnel like any other.
+//! a supervisor of a program connects the program's sockets to these ports, and tells the destination by
+//! [`RedirectDestinations`]. Either way the connection becomes a tunnel like any other.
 
 use super::{
-    event::Kind,
-    server::Led,
-    shared::Shared,
+    event::TunnelKind,
+    server::RedirectSource,
+    state::ProxyState,
     tunnel::{self, Tunnel},
 };
 use bytes::Bytes;
@@ -38,7 +38,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The ports for redirected connections, by family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Redirected {
+pub struct RedirectPorts {
     /// On 127.0.0.1.
     pub v4: u16,
     /// On ::1, if there is IPv6.
@@ -51,9 +51,9 @@ const MAX_MEANT: usize = 65_536;
 
 /// The destinations of redirected connections, by the addresses that they come from.
 #[derive(Clone, Debug, Default)]
-pub struct Meant(Arc<Mutex<HashMap<SocketAddr, SocketAddr>>>);
+pub struct RedirectDestinations(Arc<Mutex<HashMap<SocketAddr, SocketAddr>>>);
 
-impl Meant {
+impl RedirectDestinations {
     /// A connection to `to` will come from `from`. Returns `false` if it cannot be remembered, because too many are.
     #[must_use]
     pub fn expect(&self, from: SocketAddr, to: SocketAddr) -> bool {
@@ -89,14 +89,14 @@ impl Listeners {
         Ok(Self { v4: Some(v4), v6: TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).await.ok() })
     }
 
-    pub(super) fn ports(&self) -> Option<Redirected> {
+    pub(super) fn ports(&self) -> Option<RedirectPorts> {
         let port = |listener: &TcpListener| listener.local_addr().ok().map(|at| at.port());
         let v4 = self.v4.as_ref().and_then(port)?;
-        Some(Redirected { v4, v6: self.v6.as_ref().and_then(port) })
+        Some(RedirectPorts { v4, v6: self.v6.as_ref().and_then(port) })
     }
 
     /// Accepts connections until the proxy is told to stop.
-    pub(super) fn run(self, shared: &Arc<Shared>, places: &Arc<Semaphore>) {
+    pub(super) fn run(self, shared: &Arc<ProxyState>, places: &Arc<Semaphore>) {
         for listener in [self.v4, self.v6].into_iter().flatten() {
             let (its, places) = (Arc::clone(shared), Arc::clone(places));
             shared.tracker.spawn(accept_all(its, listener, places));
@@ -104,7 +104,7 @@ impl Listeners {
     }
 }
 
-async fn accept_all(shared: Arc<Shared>, listener: TcpListener, places: Arc<Semaphore>) {
+async fn accept_all(shared: Arc<ProxyState>, listener: TcpListener, places: Arc<Semaphore>) {
     loop {
         let (place, accepted) = tokio::select! {
             () = shared.stop.cancelled() => return,
@@ -113,7 +113,7 @@ async fn accept_all(shared: Arc<Shared>, listener: TcpListener, places: Arc<Sema
         };
         match accepted {
             Ok((tcp, client)) => {
-                shared.books.tally.connections.fetch_add(1, Relaxed);
+                shared.recorder.tally.connections.fetch_add(1, Relaxed);
                 let its = Arc::clone(&shared);
                 shared.tracker.spawn(async move {
                     serve(its, tcp, client).await;
@@ -126,7 +126,7 @@ async fn accept_all(shared: Arc<Shared>, listener: TcpListener, places: Arc<Sema
 }
 
 /// Connects to the original destination, and carries bytes.
-async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
+async fn serve(shared: Arc<ProxyState>, tcp: TcpStream, client: SocketAddr) {
     // It fails if the program has left already, which its reads will tell.
     _ = tcp.set_nodelay(true);
     let begun = tokio::select! {
@@ -138,25 +138,25 @@ async fn serve(shared: Arc<Shared>, tcp: TcpStream, client: SocketAddr) {
     }
 }
 
-async fn begin(shared: &Shared, tcp: TcpStream, client: SocketAddr) -> Option<Tunnel> {
-    let meant = match shared.config.led {
-        Led::BySupervisor => shared.meant.take(client),
-        Led::ByRules | Led::Nowhere => meant(&tcp),
+async fn begin(shared: &ProxyState, tcp: TcpStream, client: SocketAddr) -> Option<Tunnel> {
+    let meant = match shared.config.redirect_source {
+        RedirectSource::Supervisor => shared.meant.take(client),
+        RedirectSource::Rules | RedirectSource::None => meant(&tcp),
     };
     let Some(meant) = meant else {
-        let why = "it came to the port for redirected connections by itself";
+        let why = "the connection was not redirected, but made directly to the port for redirected connections";
         return refuse(shared, &tcp, client, String::new(), why);
     };
     let to = Destination { host: Host::Ip(meant.ip()), port: meant.port() };
     let content = Content::of_port(to.port);
     // Rules change where packets go, not the peer address of the program's socket.
-    let far = match shared.config.led {
-        Led::BySupervisor => tcp.local_addr().ok(),
-        Led::ByRules | Led::Nowhere => Some(meant),
+    let far = match shared.config.redirect_source {
+        RedirectSource::Supervisor => tcp.local_addr().ok(),
+        RedirectSource::Rules | RedirectSource::None => Some(meant),
     };
-    match shared.reach(&Client::at(client, far), &to, content).await {
+    match shared.connect(&Client::at(client, far), &to, content).await {
         Ok(dialled) => {
-            let (kind, early, late) = (Kind::Redirected, Vec::new(), Bytes::new());
+            let (kind, early, late) = (TunnelKind::Redirected, Vec::new(), Bytes::new());
             Some(Tunnel { client, kind, tcp, early, dialled, late, to, content })
         }
         Err(no) => refuse(shared, &tcp, client, to.to_string(), &no.to_string()),
@@ -177,13 +177,13 @@ fn meant(tcp: &TcpStream) -> Option<SocketAddr> {
 
 /// Resets the program's connection, which the program already takes for established.
 fn refuse(
-    shared: &Shared,
+    shared: &ProxyState,
     tcp: &TcpStream,
     client: SocketAddr,
     to: String,
     why: &str,
 ) -> Option<Tunnel> {
-    shared.books.refused(client, to, why.to_owned());
+    shared.recorder.record_refusal(client, to, why.to_owned());
     _ = SockRef::from(tcp).set_linger(Some(Duration::ZERO));
     None
 }

@@ -1,12 +1,12 @@
 //! Carries bytes in both directions without looking at them, after `CONNECT`, a SOCKS5 reply, or an upgrade.
 
 use super::{
-    dial::Dialled,
-    event::Kind,
-    pace::{LOOK, Pace},
-    record::Ended,
+    dial::DialledConnection,
+    event::TunnelKind,
+    record::EndedTunnel,
     review::REVOKED,
-    shared::Shared,
+    state::ProxyState,
+    tunnel_rate::{LOOK, TunnelRate},
 };
 use bytes::Bytes;
 use std::{
@@ -17,12 +17,12 @@ use std::{
 use thalweg_net::{
     legs::LegWatcher,
     liveness::Limits,
-    pump::{self, Moved, Resetting, Stopped, Throttle},
+    pump::{self, Moved, ResetOnDrop, Stopped, Throttle},
 };
-use thalweg_paths::chooser::{Content, DIRECT, Seen};
-use thalweg_paths::history::{Bound, Observed};
+use thalweg_paths::chooser::{Content, DIRECT, PathReport};
+use thalweg_paths::history::{Bound, PathObservation};
 use thalweg_units::Rate;
-use thalweg_uplinks::interfaces::{NoMore, Passage, Toll};
+use thalweg_uplinks::interfaces::{CapError, Passage, PassageThrottle};
 use thalweg_wire::Destination;
 use tokio::{
     io::AsyncWriteExt as _,
@@ -46,13 +46,13 @@ pub struct Tunnel {
     /// The program's address.
     pub client: SocketAddr,
     /// What asked for it.
-    pub kind: Kind,
+    pub kind: TunnelKind,
     /// The program's connection.
     pub tcp: TcpStream,
     /// Bytes that the program has already sent.
     pub early: Vec<u8>,
     /// The destination's connection.
-    pub dialled: Dialled,
+    pub dialled: DialledConnection,
     /// Bytes that the destination has already sent.
     pub late: Bytes,
     /// The destination.
@@ -63,25 +63,26 @@ pub struct Tunnel {
 
 /// Carries bytes until both sides have ended, and records the tunnel. Both legs are reset unless both directions end
 /// regularly.
-pub async fn run(shared: &Shared, tunnel: Tunnel) {
+pub async fn run(shared: &ProxyState, tunnel: Tunnel) {
     let Tunnel { client, kind, tcp, early, dialled, late, to, content } = tunnel;
-    let (began, moved, pace) = (Instant::now(), Moved::default(), Mutex::new(Pace::default()));
-    let Dialled { stream, path, setup, passage } = dialled;
+    let (began, moved, pace) =
+        (Instant::now(), Moved::default(), Mutex::new(TunnelRate::default()));
+    let DialledConnection { stream, path, setup, passage } = dialled;
     let route = stream.route().clone();
     let mut terms = pump::Terms::new(limits(route.is_direct()), &moved);
     terms.watcher = passage.as_deref().map(|passage| passage as &dyn LegWatcher);
-    let tolled = passage.as_deref().filter(|passage| passage.is_tolled());
-    let toll = tolled.map(|passage| Toll::new(passage, &moved, route.interface()));
+    let tolled = passage.as_deref().filter(|passage| passage.is_limited());
+    let toll = tolled.map(|passage| PassageThrottle::new(passage, &moved, route.interface()));
     terms.throttle = toll.as_ref().map(|toll| toll as &dyn Throttle);
     let cut_for = OnceLock::new();
     let cut = Box::pin(async {
         tokio::select! {
             () = shared.cut.cancelled() => {}
-            () = shared.let_go(&route) => drop(cut_for.set(REVOKED.to_owned())),
+            () = shared.wait_for_revocation(&route) => drop(cut_for.set(REVOKED.to_owned())),
             why = watch(&moved, &pace, passage.as_deref()) => drop(cut_for.set(why.to_string())),
         }
     });
-    let done = carry(Resetting::new(tcp), early, stream, late, terms, cut).await;
+    let done = carry(ResetOnDrop::new(tcp), early, stream, late, terms, cut).await;
     let counts = (moved.up.load(Relaxed), moved.down.load(Relaxed));
     if let Some(passage) = passage {
         passage.counts(&moved);
@@ -93,18 +94,18 @@ pub async fn run(shared: &Shared, tunnel: Tunnel) {
     seen.tell(shared, &to, content);
     let broken = done.err().map(|stopped| cut_for.into_inner().unwrap_or(stopped.to_string()));
     let (to, path) = (to.to_string(), path.as_str());
-    shared.books.tunnel(Ended { client, kind, to, path, moved: counts, began, broken });
+    shared.recorder.tunnel(EndedTunnel { client, kind, to, path, moved: counts, began, broken });
 }
 
 async fn carry(
-    mut client: Resetting,
+    mut client: ResetOnDrop,
     early: Vec<u8>,
     stream: thalweg_net::Stream,
     late: Bytes,
     terms: pump::Terms<'_>,
     cut: impl Future<Output = ()>,
 ) -> Result<(), Stopped> {
-    let stream = stream.into_tcp().map(Resetting::new).map_err(Resetting::new);
+    let stream = stream.into_tcp().map(ResetOnDrop::new).map_err(ResetOnDrop::new);
     client.write_all(&late).await.map_err(Stopped::Broken)?;
     match stream {
         Ok(tcp) => pump::clear(client, early, tcp, terms, cut).await,
@@ -126,13 +127,13 @@ fn limits(is_direct: bool) -> Limits {
 }
 
 /// Measures how fast bytes come. Returns once a cap that was set after the tunnel began is used up.
-async fn watch(moved: &Moved, pace: &Mutex<Pace>, passage: Option<&Passage>) -> NoMore {
+async fn watch(moved: &Moved, pace: &Mutex<TunnelRate>, passage: Option<&Passage>) -> CapError {
     let (mut ticks, began) = (interval(LOOK), Instant::now());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let (at, bytes) = (began.elapsed(), moved.down.load(Relaxed));
-        pace.lock().unwrap_or_else(PoisonError::into_inner).look(at, bytes);
+        pace.lock().unwrap_or_else(PoisonError::into_inner).observe(at, bytes);
         if let Some(passage) = passage {
             passage.counts(moved);
         }
@@ -153,15 +154,15 @@ struct Observation<'a> {
 }
 
 impl Observation<'_> {
-    fn tell(&self, shared: &Shared, to: &Destination, content: Content) {
+    fn tell(&self, shared: &ProxyState, to: &Destination, content: Content) {
         let (up, down) = self.counts;
         if up > 0 && down == 0 && self.path != DIRECT && self.began.elapsed() > MUTE {
-            return shared.chooser.learn(to, content, Seen::Failed(self.path));
+            return shared.chooser.learn(to, content, PathReport::Failed(self.path));
         }
         let Some(rate) = self.rate else { return };
         // The program or the server may have been the slower side.
         let (bound, setup) = (Bound::AtLeast, self.setup);
         let path = self.path.to_owned();
-        shared.carried(to, content, &Observed { path, rate, setup, bound });
+        shared.report_carried(to, content, &PathObservation { path, rate, setup, bound });
     }
 }

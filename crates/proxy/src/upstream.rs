@@ -1,15 +1,15 @@
 //! Sends a request to an origin and gets its answer, on an idle link or a new one.
 
 use super::{
-    assigning::{self, beside, fits},
+    assignment::{self, fits, without_interface},
     body::Outgoing,
-    counted::Counted,
+    counted_stream::CountedStream,
     fields,
     pool::{Lease, Link, Owner},
     record::Record,
     request_line::RequestLine,
-    shared::{NoWay, Shared},
-    silence::fell_silent,
+    silence::wait_for_silence,
+    state::{ConnectError, ProxyState},
 };
 use hyper::{Request, Response, body::Incoming, client::conn::http1, http::request::Parts};
 use hyper_util::rt::TokioIo;
@@ -20,7 +20,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use thalweg_paths::chooser::{Content, DIRECT, Seen};
+use thalweg_paths::chooser::{Content, DIRECT, PathReport};
 use thalweg_uplinks::interfaces::{Client, Lanes};
 use thalweg_wire::Destination;
 use thiserror::Error;
@@ -31,7 +31,7 @@ use tokio::time::sleep;
 pub const MAX_FIELDS: usize = 512;
 
 /// The head of an answer, and the link on which the rest comes.
-pub struct Answered {
+pub struct UpstreamAnswer {
     /// The head; its content is still to come.
     pub response: Response<Incoming>,
     /// The link.
@@ -46,10 +46,10 @@ pub struct Answered {
 
 /// Why there is no answer.
 #[derive(Debug, Error)]
-pub enum NoAnswer {
+pub enum UpstreamError {
     /// There is no connection.
     #[error(transparent)]
-    NoWay(#[from] NoWay),
+    Connect(#[from] ConnectError),
     /// The origin closed the connection, or what it sent is not HTTP.
     #[error("{to}, by {path}: {why}")]
     Http {
@@ -65,14 +65,14 @@ pub enum NoAnswer {
 }
 
 /// A request that may be sent twice: a safe method, no content (RFC 9110 §9.2.2).
-pub struct Again {
+pub struct RepeatableRequest {
     /// Its head, ready to be sent.
     pub parts: Parts,
     /// Where it is counted.
     pub record: Arc<Record>,
 }
 
-impl Again {
+impl RepeatableRequest {
     /// The request.
     pub fn request(&self) -> Request<Outgoing> {
         Request::from_parts(self.parts.clone(), Outgoing::empty(Arc::clone(&self.record)))
@@ -91,16 +91,16 @@ const LATE_TIMES: u32 = 2;
 /// then sent by another way as well.
 ///
 /// # Errors
-/// [`NoAnswer`].
+/// [`UpstreamError`].
 pub async fn exchange(
-    shared: &Arc<Shared>,
+    shared: &Arc<ProxyState>,
     client: &Client,
     to: &Destination,
     mut request: Request<Outgoing>,
-    again: Option<&Again>,
-) -> Result<Answered, NoAnswer> {
+    again: Option<&RepeatableRequest>,
+) -> Result<UpstreamAnswer, UpstreamError> {
     loop {
-        let lanes = shared.assigned(client, to).await?;
+        let lanes = shared.assign_interfaces(client, to).await?;
         let mut link = match shared.pool.take(client, to, |route| fits(route, &lanes)).await {
             Some(link) => link,
             None => open(shared, client, to, (lanes, None)).await?,
@@ -117,7 +117,7 @@ pub async fn exchange(
                 done = &mut sent => done,
                 answered = ask_elsewhere(shared, client, to, again, &link) => {
                     link.task.abort();
-                    shared.chooser.learn(to, Content::Clear, Seen::Failed(&link.path));
+                    shared.chooser.learn(to, Content::Clear, PathReport::Failed(&link.path));
                     return Ok(answered);
                 }
             },
@@ -133,19 +133,19 @@ pub async fn exchange(
             _ => {
                 let (why, is_garbled) = (error_text(error.error()), error.error().is_parse());
                 let (to, path) = (to.clone(), link.path.clone());
-                return Err(NoAnswer::Http { to, path, why, is_garbled });
+                return Err(UpstreamError::Http { to, path, why, is_garbled });
             }
         };
     }
 }
 
 fn answered(
-    shared: &Arc<Shared>,
+    shared: &Arc<ProxyState>,
     (client, to): (&Client, &Destination),
     mut link: Link,
     response: Response<Incoming>,
     asked: Instant,
-) -> Answered {
+) -> UpstreamAnswer {
     link.usual = asked.elapsed();
     if fields::proves_connection(response.headers()) {
         link.prove(client);
@@ -153,19 +153,19 @@ fn answered(
     let (path, setup) = (link.path.clone(), link.setup);
     let interface = link.route.interface();
     let lease = Lease::new(link, Arc::clone(&shared.pool), to.clone());
-    Answered { response, lease, path, setup, interface }
+    UpstreamAnswer { response, lease, path, setup, interface }
 }
 
 /// An answer by another way, once `doubted` is late; never returns if there is none.
 async fn ask_elsewhere(
-    shared: &Arc<Shared>,
+    shared: &Arc<ProxyState>,
     client: &Client,
     to: &Destination,
-    again: &Again,
+    again: &RepeatableRequest,
     doubted: &Link,
-) -> Answered {
+) -> UpstreamAnswer {
     sleep(LATE.max(LATE_TIMES * doubted.usual)).await;
-    let Ok(lanes) = shared.assigned(client, to).await else { return pending().await };
+    let Ok(lanes) = shared.assign_interfaces(client, to).await else { return pending().await };
     let opened = open(shared, client, to, (lanes, Some(&doubted.path))).await;
     let Ok(mut link) = opened else { return pending().await };
     let (asked, mut request) = (Instant::now(), again.request());
@@ -177,14 +177,14 @@ async fn ask_elsewhere(
 }
 
 /// An answer over a new link by another interface than `avoided`. `None`: there is no such interface, or no answer.
-pub async fn open_beside(
-    shared: &Arc<Shared>,
+pub async fn request_by_another_interface(
+    shared: &Arc<ProxyState>,
     client: &Client,
     to: &Destination,
     mut request: Request<Outgoing>,
     avoided: Option<NonZeroU32>,
-) -> Option<Answered> {
-    let lanes = beside(shared.assigned(client, to).await.ok()?, avoided?)?;
+) -> Option<UpstreamAnswer> {
+    let lanes = without_interface(shared.assign_interfaces(client, to).await.ok()?, avoided?)?;
     let mut link = open(shared, client, to, (lanes, None)).await.ok()?;
     let asked = Instant::now();
     link.line.set(&mut request);
@@ -208,18 +208,22 @@ fn error_text(error: &hyper::Error) -> String {
 
 /// Opens a link by the assigned interfaces, but not by the way named `avoided`.
 async fn open(
-    shared: &Arc<Shared>,
+    shared: &Arc<ProxyState>,
     client: &Client,
     to: &Destination,
     (lanes, avoided): (Lanes, Option<&str>),
-) -> Result<Link, NoAnswer> {
-    let dialled = shared.reach_by(lanes, client, to, Content::Clear, avoided).await?;
+) -> Result<Link, UpstreamError> {
+    let dialled = shared.connect_over(lanes, client, to, Content::Clear, avoided).await?;
     let (path, setup, passage) = (dialled.path, dialled.setup, dialled.passage);
     let monitor = dialled.stream.monitor();
-    let unmade =
-        |why: String| NoAnswer::Http { to: to.clone(), path: path.clone(), why, is_garbled: false };
+    let unmade = |why: String| UpstreamError::Http {
+        to: to.clone(),
+        path: path.clone(),
+        why,
+        is_garbled: false,
+    };
     let line = RequestLine::new().map_err(|error| unmade(error.to_string()))?;
-    let stream = Counted::new(dialled.stream, line.clone(), passage.as_ref());
+    let stream = CountedStream::new(dialled.stream, line.clone(), passage.as_ref());
     let moved = stream.moved();
     let route = stream.stream.route().clone();
     let relayed = (!route.is_direct()).then(|| monitor.clone());
@@ -236,17 +240,17 @@ async fn open(
     let work = tokio::spawn(async move {
         // Failures of the connection show in the answers that they spoil.
         tokio::select! {
-            () = assigning::watch(counted.as_deref(), &moved, monitor) => {}
+            () = assignment::watch(counted.as_deref(), &moved, monitor) => {}
             () = lives.cut.cancelled() => {}
-            () = lives.let_go(&route) => {}
-            () = fell_silent(relayed) => {}
+            () = lives.wait_for_revocation(&route) => {}
+            () = wait_for_silence(relayed) => {}
             _ = connection.with_upgrades() => {}
         }
         counted.inspect(|passage| passage.counts(&moved));
     });
     let (usual, task) = (Duration::ZERO, work.abort_handle());
     Ok(Link {
-        owner: Owner::of(client).await,
+        owner: Owner::of_client(client).await,
         is_proven: false,
         send,
         line,

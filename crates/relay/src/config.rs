@@ -47,13 +47,13 @@ pub enum ConfigError {
     #[error("{0} is reachable from other hosts, and no clients are named")]
     OpenListener(SocketAddr),
     /// `max_connections` is zero.
-    #[error("with no connection at a time nobody is served")]
+    #[error("at least one connection must be allowed")]
     NoConnections,
 }
 
 /// The text is not a network.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{0}` is no network: write `10.0.0.0/8`, `fd54::/16`, or one address")]
+#[error("`{0}` is not a network: write `10.0.0.0/8`, `fd54::/16`, or one address")]
 pub struct CidrError(String);
 
 /// Parses a network in CIDR form, or a single address as the network that contains only it.
@@ -106,7 +106,7 @@ impl RelayConfig {
 
     /// The most connections of one member if no quota says otherwise: a quarter, so that one member leaves room for
     /// others, but at least 16 if there are as many.
-    pub fn share(&self) -> u32 {
+    pub fn connections_per_member(&self) -> u32 {
         let share = (self.max_connections / 4).max(16).min(self.max_connections);
         u32::try_from(share).unwrap_or(u32::MAX)
     }

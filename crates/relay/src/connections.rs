@@ -43,7 +43,7 @@ impl Connections {
     }
 
     /// Waits until a connection ends; for ever while there is none. Cancel-safe.
-    pub async fn one_ended(&mut self) {
+    pub async fn wait_for_end(&mut self) {
         if self.sessions.join_next().await.is_none() {
             pending().await
         }

@@ -34,33 +34,35 @@ pub enum Denial {
     #[error("{0} is in {1}, which a rule of the mesh denies to this client")]
     RuleNetwork(IpAddr, IpNet),
     /// A rule of the roster has a list of ports that does not contain this one.
-    #[error("a rule of the mesh does not allow this client port {0}")]
+    #[error("a rule of the mesh does not allow this client to use port {0}")]
     RulePort(u16),
     /// The client avoids a tag of this relay, or a rule does so for it.
-    #[error("this relay carries tag {0}, which is to be avoided")]
+    #[error("this relay has tag {0}, which the client avoids")]
     AvoidsUs(Tag),
     /// The destination is a member with a tag that is to be avoided.
-    #[error("the destination is member {0}, which carries tag {1}, which is to be avoided")]
+    #[error("the destination is member {0} with tag {1}, which the client avoids")]
     Avoids(Name, Tag),
     /// The destination is this node itself.
     #[error("the destination is this relay itself: a loop")]
     Itself,
     /// The chain has too many relays.
     #[error(
-        "{0} relays before the next one are more than {MAX_DEPTH}: a chain too long, or a loop"
+        "{0} relays before the next hop exceed the limit of {MAX_DEPTH}: the chain is too long or loops"
     )]
     TooDeep(u8),
     /// The destination is a member's port, and the client did not name that member as its next hop.
-    #[error("the destination is the port of member {0}: a chain names its next hop")]
+    #[error(
+        "the destination is the port of member {0}, but the client did not announce it as its next hop"
+    )]
     Unannounced(Name),
     /// The client has left the roster since its channel was opened.
-    #[error("the client is no member any more")]
+    #[error("the client is no longer a member")]
     NotMember,
     /// This node does not have the role relay in the roster, or has lost it.
-    #[error("this node has not the role relay in the mesh's roster")]
+    #[error("this node does not have the role relay in the mesh's roster")]
     NotRelay,
     /// The name of a member that is to be avoided could not be resolved.
-    #[error("member {0} is to be avoided, and its name {1} could not be resolved: try again")]
+    #[error("the client avoids member {0}, but its name {1} could not be resolved: try again")]
     AvoidsUnknown(Name, Destination),
 }
 

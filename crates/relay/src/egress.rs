@@ -62,7 +62,7 @@ impl EgressPolicy {
     ///
     /// # Errors
     /// If the kernel does not list the addresses.
-    pub fn guarded(self, listens: impl IntoIterator<Item = SocketAddr>) -> io::Result<Self> {
+    pub fn deny_this_host(self, listens: impl IntoIterator<Item = SocketAddr>) -> io::Result<Self> {
         let policy = match self.own {
             Some(_) => self,
             None => self.with_own(&OwnAddresses::of_this_host()?),
@@ -94,7 +94,7 @@ impl EgressPolicy {
     /// # Errors
     /// The reason why it is denied.
     pub fn check(&self, to: SocketAddr) -> Result<(), Denial> {
-        self.check_never(to)?;
+        self.check_always_denied(to)?;
         self.check_port(to.port())?;
         self.check_ip(to.ip())
     }
@@ -103,11 +103,11 @@ impl EgressPolicy {
     ///
     /// # Errors
     /// The reason why it is denied.
-    pub fn check_never(&self, to: SocketAddr) -> Result<(), Denial> {
+    pub fn check_always_denied(&self, to: SocketAddr) -> Result<(), Denial> {
         if to.port() == SMTP {
             return Err(Denial::Smtp);
         }
-        within(to.ip()).try_for_each(|ip| {
+        with_embedded(to.ip()).try_for_each(|ip| {
             if let Some(net) = self.deny.iter().find(|net| net.contains(&ip)) {
                 return Err(Denial::Listed(ip, *net));
             }
@@ -141,7 +141,7 @@ impl EgressPolicy {
     ///
     /// # Errors
     /// [`Denial::Own`].
-    pub fn check_made(&self, tcp: &TcpStream) -> Result<(), Denial> {
+    pub fn check_connected(&self, tcp: &TcpStream) -> Result<(), Denial> {
         // A socket without addresses is broken, which its first use will report.
         let (Ok(local), Ok(peer)) = (tcp.local_addr(), tcp.peer_addr()) else { return Ok(()) };
         let ip = peer.ip().to_canonical();
@@ -193,7 +193,7 @@ impl EgressPolicy {
 }
 
 /// The address, and the addresses embedded in it.
-pub fn within(ip: IpAddr) -> impl Iterator<Item = IpAddr> {
+pub fn with_embedded(ip: IpAddr) -> impl Iterator<Item = IpAddr> {
     std::iter::once(ip).chain(address_class::embedded(ip).map(IpAddr::from))
 }
 
@@ -343,9 +343,9 @@ mod tests {
         // The policy has no list of own addresses, as if no interface had the address.
         let unknowing = policy(&["0.0.0.0/0"], &["1-65535"]);
         assert!(unknowing.check(tcp.peer_addr().unwrap()).is_ok());
-        assert_eq!(unknowing.check_made(&tcp), Err(Denial::Own(ip)));
+        assert_eq!(unknowing.check_connected(&tcp), Err(Denial::Own(ip)));
         let named = format!("{ip}/32");
-        assert_eq!(policy(&[named.as_str()], &[]).check_made(&tcp), Ok(()));
+        assert_eq!(policy(&[named.as_str()], &[]).check_connected(&tcp), Ok(()));
     }
 
     proptest! {

@@ -33,7 +33,7 @@ pub struct MemberRequest {
 
 /// The methods in a client's first message that a relay supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Methods {
+pub struct OfferedMethods {
     /// "No authentication": CONNECT follows.
     pub plain: bool,
     /// [`METHOD`]: terms follow, and then CONNECT at once.
@@ -44,11 +44,11 @@ pub struct Methods {
 ///
 /// # Errors
 /// As [`socks5::decode_methods`].
-pub fn decode_methods(bytes: &[u8]) -> Result<Decoded<Methods>, Socks5Error> {
+pub fn decode_methods(bytes: &[u8]) -> Result<Decoded<OfferedMethods>, Socks5Error> {
     Ok(match socks5::decode_methods(bytes)? {
         Decoded::Message(plain, end) => {
             let terms = bytes.get(2..end).is_some_and(|all| all.contains(&METHOD));
-            Decoded::Message(Methods { plain, terms }, end)
+            Decoded::Message(OfferedMethods { plain, terms }, end)
         }
         Decoded::Needs(n) => Decoded::Needs(n),
     })
@@ -74,11 +74,11 @@ where
 
 /// The state of a member's handshake, which determines the form of the answer.
 #[derive(Debug, Default)]
-pub struct Greeting {
+pub struct Handshake {
     terms: Option<Terms>,
 }
 
-impl Greeting {
+impl Handshake {
     /// The bytes before the reply: the choice of [`METHOD`], which is sent together with it.
     pub fn prefix(&self) -> Vec<u8> {
         self.terms.as_ref().map(|_| socks5::encode_method(METHOD).to_vec()).unwrap_or_default()
@@ -104,13 +104,15 @@ impl Greeting {
         let messages = async {
             let methods = read_message(client, decode_methods).await?;
             match methods {
-                Methods { terms: true, .. } => {
+                OfferedMethods { terms: true, .. } => {
                     let ask = read_ask(client).await?;
                     self.terms = Some(ask.terms.clone());
                     let to = read_message(client, socks5::decode_request).await?;
                     Ok((ask, to))
                 }
-                Methods { plain: true, .. } => Ok((Ask::default(), choose_plain(client).await?)),
+                OfferedMethods { plain: true, .. } => {
+                    Ok((Ask::default(), choose_plain(client).await?))
+                }
                 _ => Err(Refusal::NoMethod),
             }
         };

@@ -41,15 +41,15 @@ pub use config::{CidrError, ConfigError, RelayConfig, parse_cidr};
 pub use denial::Denial;
 
 pub use egress::{EgressPolicy, SMTP};
-pub use handshake::{Greeting, read_request};
+pub use handshake::{Handshake, read_request};
 pub use ipnet::IpNet;
 
-pub use mesh::{Admitted, Gate, MeshRelay};
+pub use mesh::{AllowedAddress, Gate, MeshRelay};
 pub use metrics::RelayMetrics;
 pub use own_addresses::OwnAddresses;
 pub use quota::today;
 pub use refusal::Refusal;
-pub use resolver::{Answer, Resolver, SharedResolver, SystemResolver, TooManyNames};
+pub use resolver::{ResolveFuture, Resolver, SharedResolver, SystemResolver, TooManyNames};
 use thalweg_base::log::Log;
 pub use thalweg_wire::mesh::{PortRange, PortRangeError};
 
@@ -108,7 +108,7 @@ impl Relay {
         let bound = TcpListener::bind(address).await;
         let listener = bound.map_err(|source| BindError::Listen { address, source })?;
         let listens = listener.local_addr().unwrap_or(address);
-        config.egress = config.egress.guarded([listens]).map_err(BindError::OwnAddresses)?;
+        config.egress = config.egress.deny_this_host([listens]).map_err(BindError::OwnAddresses)?;
         Ok(Self { listener, config: Arc::new(config), log })
     }
 
@@ -133,7 +133,7 @@ impl Relay {
         loop {
             tokio::select! {
                 () = &mut shutdown => break,
-                () = connections.one_ended() => {}
+                () = connections.wait_for_end() => {}
                 (permit, accepted) = accept::next(&slots, &listener) => {
                     connections.take(permit, accepted).await;
                 }

@@ -29,7 +29,7 @@ type Label = [(&'static str, &'static str); 1];
 const HANDSHAKE_BUCKETS: [f64; 10] = [0.001, 0.0025, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
 
 /// How the client's leg is carried, as a label and in the log.
-pub const fn word(leg: LegKind) -> &'static str {
+pub const fn leg_label(leg: LegKind) -> &'static str {
     match leg {
         LegKind::Sealed => "sealed",
         LegKind::Open => "open",
@@ -58,7 +58,7 @@ impl Outcome {
         [Self::Closed, Self::Refused, Self::Broken, Self::Quota, Self::Revoked, Self::Cut];
 
     /// The label's value, and the log line's name.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Closed => "closed",
             Self::Refused => "refused",
@@ -93,7 +93,7 @@ impl Default for RelayMetrics {
         };
         // Created at zero, so that the first connection is seen as an increase.
         for outcome in Outcome::ALL {
-            drop(new.ended.get_or_create(&[("outcome", outcome.word())]));
+            drop(new.ended.get_or_create(&[("outcome", outcome.label())]));
         }
         new
     }
@@ -105,9 +105,9 @@ impl RelayMetrics {
         let new = Self::default();
         let at = registry.sub_registry_with_prefix("thalweg_relay");
         at.register("connections_open", "Connections being served", new.open.clone());
-        at.register("connections", "Connections by how they ended", new.ended.clone());
+        at.register("connections", "Ended connections by outcome", new.ended.clone());
         at.register("refusals", "Refused connections by reason", new.refusals.clone());
-        let seconds = "From the request's channel to its reply";
+        let seconds = "Time from opening the request's channel to the reply";
         at.register("handshake_seconds", seconds, new.handshakes.clone());
         registry.register_collector(Box::new(new.flows.clone()));
         new
@@ -136,9 +136,9 @@ impl RelayMetrics {
 
     /// The open connections, and the ended ones by outcome, for `thalweg status`.
     pub fn report(&self) -> serde_json::Value {
-        let ended = |o: Outcome| self.ended.get_or_create(&[("outcome", o.word())]).get();
+        let ended = |o: Outcome| self.ended.get_or_create(&[("outcome", o.label())]).get();
         let ended: serde_json::Map<_, _> =
-            Outcome::ALL.into_iter().map(|o| (o.word().into(), ended(o).into())).collect();
+            Outcome::ALL.into_iter().map(|o| (o.label().into(), ended(o).into())).collect();
         let bytes = self.bytes();
         serde_json::json!({ "open": self.open.get(), "ended": ended, "bytes": bytes })
     }
@@ -159,7 +159,7 @@ impl RelayMetrics {
     }
 }
 
-/// The guard of [`RelayMetrics::connection`]. If it is dropped without [`OpenGuard::ended`], it counts a cut.
+/// The guard of [`RelayMetrics::connection`]. If it is dropped without [`OpenGuard::finish`], it counts a cut.
 #[derive(Debug)]
 pub struct OpenGuard {
     metrics: RelayMetrics,
@@ -168,7 +168,7 @@ pub struct OpenGuard {
 
 impl OpenGuard {
     /// Records how the connection ended.
-    pub fn ended(mut self, outcome: Outcome) {
+    pub fn finish(mut self, outcome: Outcome) {
         self.outcome = outcome;
     }
 }
@@ -176,16 +176,16 @@ impl OpenGuard {
 impl Drop for OpenGuard {
     fn drop(&mut self) {
         self.metrics.open.dec();
-        self.metrics.ended.get_or_create(&[("outcome", self.outcome.word())]).inc();
+        self.metrics.ended.get_or_create(&[("outcome", self.outcome.label())]).inc();
     }
 }
 
 /// The bytes of ended and live connections. Live counts are read on demand, so that no byte updates a second atomic.
 #[derive(Clone, Debug, Default)]
-struct Flows(Arc<Mutex<Ledger>>);
+struct Flows(Arc<Mutex<FlowCounts>>);
 
 #[derive(Debug, Default)]
-struct Ledger {
+struct FlowCounts {
     /// Bytes up and down of ended connections.
     ended: BTreeMap<LegKind, [u64; 2]>,
     live: BTreeMap<u64, (LegKind, Arc<Moved>)>,
@@ -202,7 +202,7 @@ fn add(totals: &mut BTreeMap<LegKind, [u64; 2]>, leg: LegKind, [up, down]: [u64;
 }
 
 impl Flows {
-    fn lock(&self) -> MutexGuard<'_, Ledger> {
+    fn lock(&self) -> MutexGuard<'_, FlowCounts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -231,13 +231,13 @@ impl Collector for Flows {
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (leg, moved) in self.totals() {
             for (direction, bytes) in ["up", "down"].into_iter().zip(moved) {
-                let labels = [("direction", direction), ("leg", word(leg))];
+                let labels = [("direction", direction), ("leg", leg_label(leg))];
                 ConstCounter::new(bytes).encode(family.encode_family(&labels)?)?;
             }
         }
         let pipes = PipePool::of_process().open();
         let pipes = ConstGauge::new(i64::try_from(pipes).unwrap_or(i64::MAX));
-        let help = "Pipes for splicing that are open";
+        let help = "Open pipes for splicing";
         let name = "thalweg_relay_pipes_open";
         pipes.encode(encoder.encode_descriptor(name, help, None, pipes.metric_type())?)
     }
@@ -298,7 +298,7 @@ mod tests {
         let mut registry = Registry::default();
         let metrics = RelayMetrics::register(&mut registry);
         let open = metrics.connection();
-        metrics.connection().ended(Outcome::Quota);
+        metrics.connection().finish(Outcome::Quota);
         metrics.refused("avoid");
         metrics.handshake(Duration::from_millis(3));
         let text = page(&registry);

@@ -20,14 +20,14 @@ const NOTICE_BUFFER: usize = 64;
 /// The kernel sends a notice of every change (rtnetlink), so a query costs one system call, and the list is fetched
 /// only after a change. Loopback is not included: it is a class of its own ([`super::Class::Loopback`]).
 #[derive(Clone)]
-pub struct OwnAddresses(Arc<Source>);
+pub struct OwnAddresses(Arc<AddressSource>);
 
-enum Source {
-    Kernel(Mutex<Watched>),
+enum AddressSource {
+    Kernel(Mutex<KernelAddresses>),
     Fixed(BTreeSet<IpAddr>),
 }
 
-struct Watched {
+struct KernelAddresses {
     notices: Socket,
     /// Whether something changed since `known` was fetched.
     stale: bool,
@@ -40,12 +40,12 @@ impl OwnAddresses {
     /// # Errors
     /// If the kernel gives no rtnetlink socket or no list.
     pub fn of_this_host() -> io::Result<Self> {
-        Ok(Self(Arc::new(Source::Kernel(Mutex::new(Watched::start()?)))))
+        Ok(Self(Arc::new(AddressSource::Kernel(Mutex::new(KernelAddresses::start()?)))))
     }
 
     /// Creates a fixed list, for tests and for hosts that configure their addresses.
     pub fn fixed(addresses: impl IntoIterator<Item = IpAddr>) -> Self {
-        Self(Arc::new(Source::Fixed(addresses.into_iter().collect())))
+        Self(Arc::new(AddressSource::Fixed(addresses.into_iter().collect())))
     }
 
     /// Whether `ip` is an own address now.
@@ -54,8 +54,8 @@ impl OwnAddresses {
     /// asked again the next time.
     pub fn contains(&self, ip: IpAddr) -> bool {
         match &*self.0 {
-            Source::Fixed(known) => known.contains(&ip),
-            Source::Kernel(watched) => {
+            AddressSource::Fixed(known) => known.contains(&ip),
+            AddressSource::Kernel(watched) => {
                 let mut watched = watched.lock().unwrap_or_else(PoisonError::into_inner);
                 watched.update();
                 watched.known.contains(&ip)
@@ -67,13 +67,13 @@ impl OwnAddresses {
 impl fmt::Debug for OwnAddresses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
-            Source::Fixed(known) => f.debug_set().entries(known).finish(),
-            Source::Kernel(_) => f.write_str("OwnAddresses(of this host)"),
+            AddressSource::Fixed(known) => f.debug_set().entries(known).finish(),
+            AddressSource::Kernel(_) => f.write_str("OwnAddresses(of this host)"),
         }
     }
 }
 
-impl Watched {
+impl KernelAddresses {
     /// Subscribes to notices first and then fetches the list, so that no change is missed.
     fn start() -> io::Result<Self> {
         let mut notices = Socket::new(NETLINK_ROUTE)?;

@@ -13,7 +13,7 @@ use std::{
 use thalweg_base::budget::{Budget, OverBudget, PeerKey, Purpose, Scope};
 use thalweg_base::token_bucket::Bucket;
 use thalweg_net::pump::THROTTLED_TURN;
-use thalweg_net::pump::{Moved, Taken, Throttle};
+use thalweg_net::pump::{Moved, Throttle, ThrottleFuture};
 use thalweg_units::{ByteSize, NodeId};
 use thalweg_wire::mesh::{Member, Quota, Roster};
 use thiserror::Error;
@@ -22,10 +22,10 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum OverQuota {
     /// The peer has as many connections as it may.
-    #[error("{0} connections at a time are this client's most; try again when one has ended")]
+    #[error("this client may have at most {0} connections at a time; try again when one has ended")]
     Connections(u32),
     /// The day's bytes are used up.
-    #[error("{limit} a day are this client's most, and used up; try again in {retry:.0?}")]
+    #[error("this client's limit of {limit} a day is used up; try again in {retry:.0?}")]
     Bytes {
         /// The limit.
         limit: ByteSize,
@@ -65,7 +65,7 @@ impl Quotas {
     }
 
     /// Forgets peers that are no longer in the roster and have no connection, the first time that a roster is given.
-    pub fn keep(&self, roster: &Roster) {
+    pub fn forget_former(&self, roster: &Roster) {
         let mut peers = self.lock();
         if peers.version < roster.version {
             peers.version = roster.version;
@@ -87,19 +87,19 @@ impl Quotas {
     ///
     /// # Errors
     /// [`OverQuota`].
-    pub fn enter(
+    pub fn admit(
         &self,
         peer: NodeId,
         quota: Quota,
         moved: Arc<Moved>,
-    ) -> Result<Ticket, OverQuota> {
+    ) -> Result<AdmittedConnection, OverQuota> {
         let mut peers = self.lock();
         let new = || Arc::new(Allowance::new(peer, Arc::clone(&self.budget)));
         let allowance = Arc::clone(peers.allowances.entry(peer).or_insert_with(new));
         drop(peers);
-        allowance.enter(quota, today())?;
+        allowance.admit(quota, today())?;
         let throttled = quota.rate.is_some() || quota.bytes_per_day.is_some();
-        Ok(Ticket { throttled, allowance, moved })
+        Ok(AdmittedConnection { throttled, allowance, moved })
     }
 }
 
@@ -108,11 +108,11 @@ impl Quotas {
 pub struct Allowance {
     scope: Scope,
     budget: Arc<Budget>,
-    state: Mutex<State>,
+    state: Mutex<Usage>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct Usage {
     connections: u32,
     day: u64,
     bucket: Option<Bucket>,
@@ -124,7 +124,7 @@ impl Allowance {
         Self { scope, budget, state: Mutex::default() }
     }
 
-    fn enter(&self, quota: Quota, (day, rest): (u64, Duration)) -> Result<(), OverQuota> {
+    fn admit(&self, quota: Quota, (day, rest): (u64, Duration)) -> Result<(), OverQuota> {
         let mut state = self.lock();
         if let Some(most) = quota.connections.filter(|most| state.connections >= *most) {
             return Err(OverQuota::Connections(most));
@@ -145,7 +145,7 @@ impl Allowance {
     }
 
     /// Renews the bytes if this is a new day.
-    fn begin(&self, state: &mut State, day: u64) {
+    fn begin(&self, state: &mut Usage, day: u64) {
         if day > state.day {
             state.day = day;
             self.budget.renew(self.scope);
@@ -161,19 +161,19 @@ impl Allowance {
     }
 
     /// Every change is complete, even if a thread panicked while it held the lock.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Usage> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// One admitted connection, until it is dropped.
-pub struct Ticket {
+pub struct AdmittedConnection {
     allowance: Arc<Allowance>,
     throttled: bool,
     moved: Arc<Moved>,
 }
 
-impl Ticket {
+impl AdmittedConnection {
     /// The throttle for the pump; `None` if the peer has neither a rate nor a daily number of bytes.
     pub fn throttle(&self) -> Option<&dyn Throttle> {
         self.throttled.then_some(self as &dyn Throttle)
@@ -189,14 +189,14 @@ impl Ticket {
     }
 }
 
-impl fmt::Debug for Ticket {
+impl fmt::Debug for AdmittedConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Ticket({})", self.allowance.scope)
+        write!(f, "AdmittedConnection({})", self.allowance.scope)
     }
 }
 
-impl Throttle for Ticket {
-    fn take(&self, bytes: usize) -> Taken<'_> {
+impl Throttle for AdmittedConnection {
+    fn take(&self, bytes: usize) -> ThrottleFuture<'_> {
         let paid = self.allowance.settle(bytes, today().0, Instant::now());
         Box::pin(async move {
             let wait = paid?;
@@ -208,7 +208,7 @@ impl Throttle for Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for AdmittedConnection {
     fn drop(&mut self) {
         self.account();
         self.allowance.lock().connections -= 1;
@@ -233,13 +233,13 @@ mod tests {
     fn connections_are_counted_for_each_peer_and_given_back() {
         let quotas = Quotas::new(Arc::default());
         let two = Quota { connections: Some(2), ..Quota::default() };
-        let first = quotas.enter(PEER, two, Arc::default()).unwrap();
-        let _second = quotas.enter(PEER, two, Arc::default()).unwrap();
-        assert_eq!(quotas.enter(PEER, two, Arc::default()).unwrap_err(), OverQuota::Connections(2));
-        assert!(quotas.enter(NodeId::from_bytes([8; 32]), two, Arc::default()).is_ok());
+        let first = quotas.admit(PEER, two, Arc::default()).unwrap();
+        let _second = quotas.admit(PEER, two, Arc::default()).unwrap();
+        assert_eq!(quotas.admit(PEER, two, Arc::default()).unwrap_err(), OverQuota::Connections(2));
+        assert!(quotas.admit(NodeId::from_bytes([8; 32]), two, Arc::default()).is_ok());
         assert!(first.throttle().is_none(), "connections alone slow nobody down");
         drop(first);
-        assert!(quotas.enter(PEER, two, Arc::default()).is_ok());
+        assert!(quotas.admit(PEER, two, Arc::default()).is_ok());
     }
 
     #[test]
@@ -247,17 +247,17 @@ mod tests {
         let allowance = Allowance::new(PEER, Arc::default());
         let quota = Quota { bytes_per_day: Some(ByteSize::from_bytes(100)), ..Quota::default() };
         let (now, rest) = (Instant::now(), Duration::from_secs(60));
-        allowance.enter(quota, (10, rest)).unwrap();
+        allowance.admit(quota, (10, rest)).unwrap();
         assert_eq!(allowance.settle(100, 10, now), Ok(Duration::ZERO));
         let over = allowance.settle(1, 10, now).unwrap_err();
         assert_eq!((over.limit.as_bytes(), over.spent.as_bytes()), (100, 101));
-        let refused = allowance.enter(quota, (10, rest)).unwrap_err();
+        let refused = allowance.admit(quota, (10, rest)).unwrap_err();
         let limit = ByteSize::from_bytes(100);
         assert_eq!(refused, OverQuota::Bytes { limit, retry: rest });
         assert!(refused.to_string().contains("try again in 60s"), "{refused}");
         // A clock that is set back does not start a new day.
-        assert!(allowance.enter(quota, (9, rest)).is_err());
-        allowance.enter(quota, (11, rest)).unwrap();
+        assert!(allowance.admit(quota, (9, rest)).is_err());
+        allowance.admit(quota, (11, rest)).unwrap();
         assert_eq!(allowance.settle(100, 11, now), Ok(Duration::ZERO));
     }
 
@@ -265,8 +265,8 @@ mod tests {
     fn a_rate_is_shared_by_all_connections_of_a_peer() {
         let allowance = Allowance::new(PEER, Arc::default());
         let quota = Quota { rate: Some(Rate::from_bps(8_000_000)), ..Quota::default() };
-        allowance.enter(quota, (1, Duration::ZERO)).unwrap();
-        allowance.enter(quota, (1, Duration::ZERO)).unwrap();
+        allowance.admit(quota, (1, Duration::ZERO)).unwrap();
+        allowance.admit(quota, (1, Duration::ZERO)).unwrap();
         let now = Instant::now();
         // At a megabyte per second, four payments of a megabyte each wait a second longer than the one before, except
         // for the burst.
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn only_a_rate_or_daily_bytes_throttle_the_pump() {
         let quotas = Quotas::new(Arc::default());
-        let asked = |quota| quotas.enter(PEER, quota, Arc::default()).unwrap().throttle().is_some();
+        let asked = |quota| quotas.admit(PEER, quota, Arc::default()).unwrap().throttle().is_some();
         assert!(asked(Quota { rate: Some(Rate::from_bps(8)), ..Quota::default() }));
         let bytes_per_day = Some(ByteSize::from_bytes(8));
         assert!(asked(Quota { bytes_per_day, ..Quota::default() }));
@@ -289,7 +289,7 @@ mod tests {
         let budget = Arc::new(Budget::new());
         let quotas = Quotas::new(Arc::clone(&budget));
         let moved: Arc<Moved> = Arc::default();
-        let ticket = quotas.enter(PEER, Quota::default(), Arc::clone(&moved)).unwrap();
+        let ticket = quotas.admit(PEER, Quota::default(), Arc::clone(&moved)).unwrap();
         moved.up.store(40, Ordering::Relaxed);
         moved.down.store(2, Ordering::Relaxed);
         drop(ticket);
@@ -308,11 +308,11 @@ mod tests {
             members: Vec::new(),
             rules: Vec::new(),
         };
-        let ticket = quotas.enter(PEER, Quota::default(), Arc::default()).unwrap();
-        quotas.keep(&empty(1));
+        let ticket = quotas.admit(PEER, Quota::default(), Arc::default()).unwrap();
+        quotas.forget_former(&empty(1));
         assert_eq!(quotas.lock().allowances.len(), 1);
         drop(ticket);
-        quotas.keep(&empty(2));
+        quotas.forget_former(&empty(2));
         assert!(quotas.lock().allowances.is_empty());
     }
 }

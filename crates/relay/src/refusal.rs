@@ -26,13 +26,13 @@ pub enum Refusal {
     #[error("handshake took longer than allowed")]
     Slow,
     /// The client left during the handshake.
-    #[error("client left within the handshake: {0}")]
+    #[error("client disconnected during the handshake: {0}")]
     Left(#[source] io::Error),
     /// The client does not speak SOCKS5. It gets no byte, or a reply where the RFC defines one.
     #[error("{0}")]
     NotSocks(#[source] Socks5Error),
     /// The client offers no supported method.
-    #[error("client offers no method that is spoken here")]
+    #[error("client offers no supported authentication method")]
     NoMethod,
     /// The client's terms are invalid.
     #[error(transparent)]
@@ -44,13 +44,13 @@ pub enum Refusal {
     #[error("over quota: {0}")]
     Quota(#[from] OverQuota),
     /// The relay serves as many connections as it may.
-    #[error("this relay serves as many connections as it may")]
+    #[error("this relay has reached its limit of connections")]
     Full,
     /// The relay also has as many connections to refuse as it may, so this one is closed without a byte.
-    #[error("this relay serves and refuses as many connections as it may")]
+    #[error("this relay has reached its limits of served and of refused connections")]
     Crowded,
     /// The client has as many name look-ups as it may.
-    #[error("too many names at once: {0}")]
+    #[error("too many name look-ups at once: {0}")]
     Names(#[from] TooManyNames),
     /// The second leg could not be established.
     #[error("{0}")]

@@ -22,7 +22,8 @@ const MAX_LOOKUPS: usize = 32;
 const MAX_PER_MEMBER: usize = 8;
 
 /// The answer to [`Resolver::resolve`].
-pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<Vec<SocketAddr>, Cause>> + Send + 'a>>;
+pub type ResolveFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<Vec<SocketAddr>, Cause>> + Send + 'a>>;
 
 /// Turns a destination into addresses.
 ///
@@ -30,7 +31,7 @@ pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<Vec<SocketAddr>, Cause>
 /// addresses. So a different answer to a later query (DNS rebinding) has no effect.
 pub trait Resolver: Send + Sync + fmt::Debug {
     /// Returns all addresses of `host`, at least one. An address resolves to itself.
-    fn resolve<'a>(&'a self, host: &'a Destination) -> Answer<'a>;
+    fn resolve<'a>(&'a self, host: &'a Destination) -> ResolveFuture<'a>;
 }
 
 /// The system's resolver: `/etc/hosts`, then its name servers.
@@ -38,7 +39,7 @@ pub trait Resolver: Send + Sync + fmt::Debug {
 pub struct SystemResolver;
 
 impl Resolver for SystemResolver {
-    fn resolve<'a>(&'a self, host: &'a Destination) -> Answer<'a> {
+    fn resolve<'a>(&'a self, host: &'a Destination) -> ResolveFuture<'a> {
         Box::pin(thalweg_net::resolve(host))
     }
 }
@@ -57,7 +58,9 @@ pub struct SharedResolver {
 
 /// The member has too many look-ups, so another one is not started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{MAX_PER_MEMBER} names at a time are a member's most; try again when one is resolved")]
+#[error(
+    "a member may resolve at most {MAX_PER_MEMBER} names at a time; try again when one is resolved"
+)]
 pub struct TooManyNames;
 
 impl SharedResolver {
@@ -116,7 +119,7 @@ impl SharedResolver {
 
 /// Resolves without a member's share, for names that the roster contains.
 impl Resolver for SharedResolver {
-    fn resolve<'a>(&'a self, host: &'a Destination) -> Answer<'a> {
+    fn resolve<'a>(&'a self, host: &'a Destination) -> ResolveFuture<'a> {
         match &host.host {
             Host::Ip(_) => self.inner.resolve(host),
             Host::Name(_) => Box::pin(self.ask(host, None)),
@@ -144,7 +147,7 @@ mod tests {
     }
 
     impl Resolver for Hanging {
-        fn resolve<'a>(&'a self, host: &'a Destination) -> Answer<'a> {
+        fn resolve<'a>(&'a self, host: &'a Destination) -> ResolveFuture<'a> {
             Box::pin(async move {
                 if host.host.to_string().starts_with("hangs") {
                     self.begun.fetch_add(1, Ordering::SeqCst);

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_base::log::Event;
-use thalweg_net::pump::{self, Moved, Resetting, Stopped};
+use thalweg_net::pump::{self, Moved, ResetOnDrop, Stopped};
 use thalweg_net::{Cause, DialOptions, SocketOptions};
 use thalweg_wire::{
     Destination,
@@ -21,7 +21,7 @@ use thalweg_wire::{
 use tokio::{io::AsyncWriteExt, net::TcpStream, time::timeout};
 
 /// How a session ended, if not by the ends of both directions.
-enum Ended {
+enum SessionEnd {
     /// It was refused before the second leg was established.
     Refused(Refusal),
     /// It broke after the second leg was established.
@@ -40,10 +40,10 @@ struct SessionRecord {
 pub async fn serve(client: TcpStream, from: SocketAddr, config: &RelayConfig) -> Event {
     let started = Instant::now();
     let mut record = SessionRecord::default();
-    let event = match run(Resetting::new(client), config, &mut record).await {
+    let event = match run(ResetOnDrop::new(client), config, &mut record).await {
         Ok(()) => Event::new("closed"),
-        Err(Ended::Refused(why)) => Event::new("refused").with("why", why),
-        Err(Ended::Broken(why)) => Event::new("broken").with("why", why),
+        Err(SessionEnd::Refused(why)) => Event::new("refused").with("why", why),
+        Err(SessionEnd::Broken(why)) => Event::new("broken").with("why", why),
     };
     let event = record.add_to(event.with("client", from));
     event.with_number("took_ms", started.elapsed().as_millis())
@@ -64,18 +64,18 @@ impl SessionRecord {
 }
 
 async fn run(
-    mut client: Resetting,
+    mut client: ResetOnDrop,
     config: &RelayConfig,
     record: &mut SessionRecord,
-) -> Result<(), Ended> {
+) -> Result<(), SessionEnd> {
     match open(&mut client, config, record).await {
         Ok(destination) => {
-            carry(client, destination, config, &record.moved).await.map_err(Ended::Broken)
+            carry(client, destination, config, &record.moved).await.map_err(SessionEnd::Broken)
         }
         Err(why) => {
             why.tell(&mut *client, Vec::new()).await;
             client.close();
-            Err(Ended::Refused(why))
+            Err(SessionEnd::Refused(why))
         }
     }
 }
@@ -85,7 +85,7 @@ async fn open(
     client: &mut TcpStream,
     config: &RelayConfig,
     record: &mut SessionRecord,
-) -> Result<Resetting, Refusal> {
+) -> Result<ResetOnDrop, Refusal> {
     let to = record.to.insert(handshake::read_request(client, config.handshake).await?);
     let destination = second_leg(to, config).await?;
     record.address = destination.peer_addr().ok();
@@ -93,15 +93,15 @@ async fn open(
 }
 
 /// Resolves the destination, checks its addresses, and connects to those that passed.
-async fn second_leg(to: &Destination, config: &RelayConfig) -> Result<Resetting, Refusal> {
+async fn second_leg(to: &Destination, config: &RelayConfig) -> Result<ResetOnDrop, Refusal> {
     config.egress.check_port(to.port)?;
     let connecting = async {
         let addresses = config.resolver.resolve(to).await.map_err(Refusal::NoLeg)?;
         let addresses = config.egress.admit(&addresses)?;
         let options = DialOptions { socket: leg_options(), ..DialOptions::default() };
         let made = thalweg_net::connect(&addresses, None, &options).await;
-        let destination = made.map(Resetting::new).map_err(Refusal::NoLeg)?;
-        config.egress.check_made(&destination)?;
+        let destination = made.map(ResetOnDrop::new).map_err(Refusal::NoLeg)?;
+        config.egress.check_connected(&destination)?;
         Ok(destination)
     };
     let connected = timeout(config.connect, connecting).await;
@@ -112,8 +112,8 @@ async fn second_leg(to: &Destination, config: &RelayConfig) -> Result<Resetting,
 ///
 /// On an error both legs are dropped, which resets them.
 async fn carry(
-    mut client: Resetting,
-    destination: Resetting,
+    mut client: ResetOnDrop,
+    destination: ResetOnDrop,
     config: &RelayConfig,
     moved: &Moved,
 ) -> Result<(), Stopped> {

@@ -132,7 +132,10 @@ fn main() -> ExitCode {
         }
     };
     if let Some((old, new)) = RENAMED.iter().find(|(old, _)| *old == word) {
-        note!("thalweg: `{old}` is now `thalweg {new}`; the old name goes with the next release");
+        note!(
+            "thalweg: `{old}` is now `thalweg {new}`; the old name will be removed in the next \
+               release"
+        );
     }
     let result = match command {
         Command::Get(args) => commands::get::run(*args),

@@ -170,7 +170,11 @@ fn a_submission_that_cannot_begin_leaves_nothing_behind() {
 fn without_a_settings_file_the_defaults_apply() {
     let output = thalweg(["config", "check"]);
     let said = text(&output.stdout);
-    assert_eq!(said, "there is no /nonexistent/config/thalweg/config.toml: the defaults hold\n");
+    assert_eq!(
+        said,
+        "/nonexistent/config/thalweg/config.toml does not exist: the defaults \
+                      apply\n"
+    );
     assert!(output.status.success());
 }
 

@@ -112,7 +112,7 @@ fn mistakes_are_explained() {
     let fra = Host::founder();
     fra.keep_paths();
     assert!(fra.fails(&["paths", "--to", "nyk"]).contains("did you mean `nyc`?"));
-    assert!(fra.fails(&["paths", "a b"]).contains("is no URL and no HOST[:PORT]"));
+    assert!(fra.fails(&["paths", "a b"]).contains("is neither a URL nor HOST[:PORT]"));
     let two = fra.run(&["paths", "--advise", "--to", "nyc"]);
     assert_eq!(two.status.code(), Some(2), "{}", text(&two.stderr));
     let elsewhere = fra.dir.path().join("elsewhere").display().to_string();

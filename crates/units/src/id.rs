@@ -13,7 +13,7 @@ pub struct NodeId([u8; 32]);
 
 /// The text is not 64 hexadecimal digits; contains its length in bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("a node id is 64 hexadecimal digits; this has {0} characters or others among them")]
+#[error("invalid node ID of {0} bytes: expected 64 hexadecimal digits")]
 pub struct NodeIdError(usize);
 
 impl NodeId {

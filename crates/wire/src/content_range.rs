@@ -18,7 +18,7 @@ pub struct ByteRange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RangeError {
     /// It is not one range of bytes in the syntax of the RFC.
-    #[error("not one range of bytes in the form of RFC 9110 §14")]
+    #[error("not a single byte range in the form of RFC 9110 §14")]
     Syntax,
     /// A number is above 2^64 - 1.
     #[error("a position in the range does not fit in 64 bits")]

@@ -119,7 +119,7 @@ impl Manifest {
             return Err(DecodeError::TooLarge { length, max });
         }
         if given != chunks {
-            return Err(DecodeError::Invalid("not as many digests as the length has chunks"));
+            return Err(DecodeError::Invalid("the number of digests does not match the length"));
         }
         Ok(Self { object: ObjectId(root(&digests)), length, digests })
     }
@@ -258,7 +258,7 @@ impl Signable for Manifest {
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         if reader.array()? != [VERSION] {
-            return Err(DecodeError::Invalid("unknown version of the manifest's layout"));
+            return Err(DecodeError::Invalid("the version of the manifest's layout is not known"));
         }
         let length = u64::from_be_bytes(reader.array()?);
         let object = ObjectId::from_bytes(reader.array()?);
@@ -273,7 +273,9 @@ impl Signable for Manifest {
         let digests: Vec<ChainingValue> =
             digests.chunks_exact(32).filter_map(|d| d.try_into().ok()).collect();
         if root(&digests) != object.0 {
-            return Err(DecodeError::Invalid("the chunks do not add up to the object's name"));
+            return Err(DecodeError::Invalid(
+                "the chunks' digests do not add up to the object's hash",
+            ));
         }
         Ok(Self { object, length, digests })
     }

@@ -88,7 +88,7 @@ pub enum MetalinkError {
     #[error("it has {0} bytes; a Metalink has at most {MAX_BYTES}")]
     TooLong(usize),
     /// The document is neither UTF-8 nor UTF-16, and is not declared to be ISO-8859-1.
-    #[error("it is neither UTF-8 nor UTF-16 nor, by its declaration, ISO-8859-1")]
+    #[error("its encoding is not UTF-8, UTF-16 or (as declared) ISO-8859-1")]
     Encoding,
     /// The document is not well-formed XML.
     #[error("it is not XML (at byte {at}): {why}")]
@@ -102,19 +102,19 @@ pub enum MetalinkError {
     #[error("its document type has declarations (<!DOCTYPE … […]>), which are not supported")]
     DocType,
     /// The document uses an entity that XML does not predefine.
-    #[error("it refers to the entity `&{0};`, which is not read")]
+    #[error("it uses the entity `&{0};`, which is not supported")]
     Entity(String),
     /// The root element is not a Metalink's.
-    #[error("its root is no <metalink xmlns=\"{NAMESPACE}\">")]
+    #[error("its root element is not <metalink xmlns=\"{NAMESPACE}\">")]
     Root,
     /// The document has more than [`MAX_FILES`] files.
-    #[error("it names more than {MAX_FILES} files")]
+    #[error("it lists more than {MAX_FILES} files")]
     TooManyFiles,
     /// A file has no name.
     #[error("one of its files has no name")]
     Nameless,
     /// A field is invalid.
-    #[error("of the file `{file}` the {what} `{text}` cannot be read")]
+    #[error("for the file `{file}`, the {what} `{text}` cannot be read")]
     Field {
         /// The file's name.
         file: String,
@@ -124,10 +124,10 @@ pub enum MetalinkError {
         text: String,
     },
     /// A file has two hashes of one type that differ.
-    #[error("of the file `{0}` it gives two different {1}")]
+    #[error("for the file `{0}`, it gives two different {1}")]
     TwoHashes(String, &'static str),
     /// The document has no file.
-    #[error("it names no file")]
+    #[error("it lists no file")]
     Empty,
 }
 
@@ -469,7 +469,7 @@ impl Parser {
 
     fn finish(self, at: u64) -> Result<Vec<File>, MetalinkError> {
         if !self.open.is_empty() {
-            return Err(MetalinkError::Syntax { at, why: "it ends in the middle".to_owned() });
+            return Err(MetalinkError::Syntax { at, why: "the document is incomplete".to_owned() });
         }
         match (self.seen_root, self.files.is_empty()) {
             (false, _) => Err(MetalinkError::Root),

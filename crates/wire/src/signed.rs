@@ -64,10 +64,10 @@ pub enum DecodeError {
     #[error("{0} bytes are missing at the end")]
     Truncated(usize),
     /// Bytes follow the value; contains their number.
-    #[error("{0} bytes too many at the end")]
+    #[error("{0} extra bytes are at the end")]
     TooLong(usize),
     /// The length exceeds the maximum.
-    #[error("{length} bytes are more than the {max} that are accepted")]
+    #[error("{length} bytes are more than the limit of {max}")]
     TooLarge {
         /// The encoded length.
         length: u64,

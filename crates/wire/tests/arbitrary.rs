@@ -114,7 +114,7 @@ fn probe_holds(bytes: &[u8]) {
     if let Ok(ask) = object::decode::<probe::Ask>(bytes) {
         assert_eq!(object::decode(&object::encode(&ask)[4..]), Ok(ask));
     }
-    if let Ok(tell) = object::decode::<probe::Tell>(bytes) {
+    if let Ok(tell) = object::decode::<probe::NodeReply>(bytes) {
         assert_eq!(object::decode(&object::encode(&tell)[4..]), Ok(tell));
     }
 }
@@ -351,7 +351,7 @@ fn the_corpus_has_probes_riders_and_every_word_about_them() {
         assert!(object::decode::<probe::Ask>(&file(name)).is_ok(), "{name}");
     }
     for name in ["tell-opened", "tell-arrivals", "tell-sent", "tell-refused"] {
-        assert!(object::decode::<probe::Tell>(&file(name)).is_ok(), "{name}");
+        assert!(object::decode::<probe::NodeReply>(&file(name)).is_ok(), "{name}");
     }
     assert!(object::decode::<probe::Ask>(&file("ask-send-count-huge")).is_err());
 }

@@ -73,7 +73,7 @@ fn equal_chunks_at_different_positions_have_different_digests() {
 #[test]
 fn inconsistent_manifests_are_refused() {
     let good = encoded(&manifest_in_pieces(&object(3 * MIB), MIB));
-    let sum = DecodeError::Invalid("the chunks do not add up to the object's name");
+    let sum = DecodeError::Invalid("the chunks' digests do not add up to the object's hash");
     let mut swapped = good.clone();
     swapped[41..105].rotate_left(32);
     assert_eq!(Manifest::decode(&swapped), Err(sum.clone()));

@@ -96,8 +96,8 @@ fn an_unsupported_command_is_refused_before_its_address_is_decoded() {
         }
     }
     let told = |command| Socks5Error::Command(command).to_string();
-    assert_eq!(told(3), "command UDP ASSOCIATE is not served, only CONNECT is");
-    assert_eq!(told(9), "command 0x09 is not served, only CONNECT is");
+    assert_eq!(told(3), "command UDP ASSOCIATE is not supported; only CONNECT is");
+    assert_eq!(told(9), "command 0x09 is not supported; only CONNECT is");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use thalweg_console::note;
-use thalweg_experiment::run::stop::Stop;
+use thalweg_experiment::run::stop::StopFlag;
 use thalweg_lab::client::Lab;
 
 /// The host that founds the mesh: the oracle, and a relay like the others.
@@ -33,7 +33,7 @@ pub struct Hosts<'a> {
     /// Holds the state directory of each host and the settings of all hosts.
     pub scratch: &'a Scratch,
     /// Set by Ctrl-C.
-    pub stop: &'a Stop,
+    pub stop: &'a StopFlag,
 }
 
 impl Hosts<'_> {
@@ -50,7 +50,7 @@ impl Hosts<'_> {
     /// Runs the command to its end and returns its output.
     fn ask(&self, host: &str, args: &[&str]) -> anyhow::Result<String> {
         let running = Running::start(self.thalweg(host, args), self.scratch, "command")?;
-        let what = || format!("thalweg {} on {host}", args[..args.len().min(2)].join(" "));
+        let what = || format!("`thalweg {}` on {host}", args[..args.len().min(2)].join(" "));
         running.finish(self.scratch, self.stop).with_context(what)
     }
 
@@ -74,7 +74,7 @@ impl Node {
         let command = hosts.thalweg(name, &["node", "--json"]);
         let running = Running::start(command, hosts.scratch, name)?;
         let ready = running.first_line(hosts.scratch, hosts.stop);
-        ready.with_context(|| format!("thalweg node on {name}"))?;
+        ready.with_context(|| format!("`thalweg node` on {name}"))?;
         Ok(Self { running, name })
     }
 
@@ -161,8 +161,10 @@ impl<'a> Mesh<'a> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let status = self.hosts.ask(ORACLE, &["status", "--json"])?;
-            let status: Value = serde_json::from_str(&status).context("thalweg status")?;
-            let newest = status["roster"]["version"].as_u64().context("it tells no roster")?;
+            let status: Value =
+                serde_json::from_str(&status).context("cannot parse `thalweg status`")?;
+            let newest =
+                status["roster"]["version"].as_u64().context("`thalweg status` shows no roster")?;
             let members = status["oracle"]["members"].as_array();
             let versions = members.into_iter().flatten().map(|m| m["version"].as_u64());
             let have = versions.filter(|version| *version == Some(newest)).count();

@@ -24,8 +24,8 @@ use report::{Report, Row};
 use scratch::Scratch;
 use std::process::ExitCode;
 use thalweg_console::{INTERRUPTED, note, say};
-use thalweg_experiment::run::installed;
-use thalweg_experiment::run::stop::Stop;
+use thalweg_experiment::run::installed_programs;
+use thalweg_experiment::run::stop::StopFlag;
 use thalweg_lab::client::Lab;
 use thalweg_units::ByteSize;
 use web::Web;
@@ -47,7 +47,7 @@ pub struct Args {
 /// # Errors
 /// When the lab cannot be started or a program in it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let stop = Stop::on_signals()?;
+    let stop = StopFlag::on_signals()?;
     let report = match show(args.size.as_bytes(), &stop) {
         // A signal also reaches the programs, whose failure may be noticed first.
         Err(_) if stop.check().is_err() => {
@@ -64,8 +64,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if report.good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn show(size: u64, stop: &Stop) -> anyhow::Result<Report> {
-    note!("making a file of {} MB and a network of 8 hosts", size as f64 / 1e6);
+fn show(size: u64, stop: &StopFlag) -> anyhow::Result<Report> {
+    note!("creating a file of {} MB and a network of 8 hosts", size as f64 / 1e6);
     let scratch = Scratch::create(size, stop)?;
     let lab = Lab::start(&network::topology()?).context("cannot start the lab")?;
     let web = Web::start(&lab, &scratch, stop)?;
@@ -110,7 +110,7 @@ fn alone(stage: &Stage<'_>) -> anyhow::Result<Vec<Row>> {
 }
 
 fn curl(stage: &Stage<'_>) -> anyhow::Result<Result<Outcome, String>> {
-    match installed::find("curl") {
+    match installed_programs::find("curl") {
         Some(_) => Ok(Ok(stage.curl("curl direct")?)),
         None => Ok(Err("curl is not installed".into())),
     }
@@ -142,7 +142,7 @@ fn revoked(stage: &Stage<'_>, mesh: &Mesh<'_>, rows: &[Row]) -> anyhow::Result<R
     let best = RELAYS.into_iter().max_by_key(|relay| rate(relay)).unwrap_or(ORACLE);
     let course = network::course(stage.hosts.lab.resolved(), Some(best));
     let cut = stage.revoked("get, revoked", best, mesh)?;
-    let cut = cut.ok_or_else(|| "the file came first; take a greater --size".to_owned());
+    let cut = cut.ok_or_else(|| "the download finished first; use a larger --size".to_owned());
     Ok(row("get, revoked", cut, course))
 }
 

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
-use thalweg_experiment::run::stop::Stop;
+use thalweg_experiment::run::stop::StopFlag;
 
 /// The most lines that wait for their reader. `get` prints some tens per second and is read every [`TICK`]; lines that
 /// are never read, such as a node's later ones, are dropped beyond this number.
@@ -34,7 +34,7 @@ impl Running {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
         let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
         let (sender, lines) = sync_channel(LINES);
-        let output = child.stdout.take().context("no standard output")?;
+        let output = child.stdout.take().context("cannot read the program's standard output")?;
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 let _full_or_unread = sender.try_send(line);
@@ -47,7 +47,7 @@ impl Running {
     ///
     /// # Errors
     /// When it ends or stays silent for ten seconds; the message contains the end of its log. On Ctrl-C.
-    pub fn first_line(&self, scratch: &Scratch, stop: &Stop) -> anyhow::Result<String> {
+    pub fn first_line(&self, scratch: &Scratch, stop: &StopFlag) -> anyhow::Result<String> {
         let deadline = Instant::now() + Duration::from_secs(10);
         while Instant::now() < deadline {
             stop.check()?;
@@ -57,25 +57,29 @@ impl Running {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        bail!("it did not come up: {}", scratch.log_tail(&self.log))
+        bail!("the program did not start: {}", scratch.log_tail(&self.log))
     }
 
     /// Waits for the program's end and returns its output: at most 1,024 lines, without the last line feed.
     ///
     /// # Errors
     /// When it fails or takes more than half a minute; the message contains the end of its log. On Ctrl-C.
-    pub fn finish(mut self, scratch: &Scratch, stop: &Stop) -> anyhow::Result<String> {
+    pub fn finish(mut self, scratch: &Scratch, stop: &StopFlag) -> anyhow::Result<String> {
         let deadline = Instant::now() + Duration::from_secs(30);
         while self.ended()?.is_none() {
             stop.check()?;
             if Instant::now() > deadline {
-                bail!("it does not end: {}", scratch.log_tail(&self.log));
+                bail!("the program did not end in time: {}", scratch.log_tail(&self.log));
             }
             std::thread::sleep(TICK);
         }
         match self.child.wait()?.code() {
             Some(0) => {}
-            code => bail!("it failed ({}): {}", code.unwrap_or(-1), scratch.log_tail(&self.log)),
+            code => bail!(
+                "the program failed ({}): {}",
+                code.unwrap_or(-1),
+                scratch.log_tail(&self.log)
+            ),
         }
         let lines: Vec<String> = self.lines.iter().collect();
         Ok(lines.join("\n"))

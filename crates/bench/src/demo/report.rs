@@ -75,10 +75,10 @@ impl Report {
     fn notes(&self) -> String {
         format!(
             "\n{} MB from {}. Relays are nodes of a mesh, reached by TLS 1.3 with keys that its \
-             roster names;\nalone they are stopped after {} s. The limit is the narrowest link of \
-             the path, headers included;\nfor get, which samples them all, what all paths \
-             together let through. RTT: of each leg, without queues.\nA lossy leg stays far below \
-             its limit: TCP takes loss for congestion.\nEmulator late by {} µs at the 99th \
+             roster names;\ndownloads through one relay are stopped after {} s. The limit is the narrowest link \
+             of the path, headers included;\nfor get, which samples all paths, it is the rate that they \
+             carry together. RTT: of each leg, without queues.\nA lossy leg stays far below \
+             its limit, because TCP treats loss as congestion.\nThe emulator was {} µs late at the 99th \
              percentile{}.\n",
             self.size as f64 / 1e6,
             self.server,
@@ -87,7 +87,7 @@ impl Report {
             if self.on_time() {
                 ""
             } else {
-                ": the rates may be this machine's, not the network's"
+                ", so this machine and not the network may limit the rates"
             },
         )
     }
@@ -184,11 +184,11 @@ fn epilogue(revoked: &Revoked) -> String {
     let Revoked { at, last_byte, confirmed: (have, of), why } = revoked;
     let ending = match why {
         Some(why) => format!("`thalweg get` ended:\n  {why}"),
-        None => "`thalweg get` was stopped while it tried again.".to_owned(),
+        None => "`thalweg get` was stopped while it was retrying.".to_owned(),
     };
     format!(
-        "\n`thalweg mesh revoke {CLIENT}`, {:.1} MB into its download: the last byte came {:.2} s later \
-         at most;\n{have} of {of} nodes have confirmed the new roster. {ending}\n",
+        "\n`thalweg mesh revoke {CLIENT}`, {:.1} MB into its download: the last byte arrived at most {:.2} s \
+         later;\n{have} of {of} nodes have confirmed the new roster. {ending}\n",
         *at as f64 / 1e6,
         last_byte.as_secs_f64(),
     )
@@ -265,7 +265,8 @@ mod tests {
             table.contains("3.0 MB, right; cut off 0.4 s after `thalweg mesh revoke`\n"),
             "{table}"
         );
-        let expected = "2.0 MB into its download: the last byte came 0.42 s later at most;\n6 of 6";
+        let expected =
+            "2.0 MB into its download: the last byte arrived at most 0.42 s later;\n6 of 6";
         assert!(table.contains(expected), "{table}");
         assert!(table.contains("  the relay does not admit this host's key\n"), "{table}");
         let revoked = &report.json()["rows"][0]["revoked"];

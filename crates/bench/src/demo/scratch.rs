@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
-use thalweg_experiment::run::stop::Stop;
+use thalweg_experiment::run::stop::StopFlag;
 
 /// Bytes generated at a time.
 const BLOCK: usize = 1 << 20;
@@ -42,17 +42,17 @@ impl Scratch {
     ///
     /// # Errors
     /// When a file cannot be written; on Ctrl-C.
-    pub fn create(size: u64, stop: &Stop) -> anyhow::Result<Self> {
+    pub fn create(size: u64, stop: &StopFlag) -> anyhow::Result<Self> {
         let directory = tempfile::Builder::new()
             .prefix("thalweg-demo-")
             .tempdir()
-            .context("cannot make a scratch directory; set TMPDIR to one that can be written")?;
+            .context("cannot create a scratch directory; set TMPDIR to a writable directory")?;
         let scratch = Self { directory, size };
         std::fs::create_dir(scratch.www())?;
         let served = scratch.served();
         write_random(&served, size, stop).with_context(|| {
             format!(
-                "cannot write {size} bytes to {}; TMPDIR may name a directory with room \
+                "cannot write {size} bytes to {}; set TMPDIR to a directory with room \
                      for twice as much",
                 served.display()
             )
@@ -117,7 +117,7 @@ impl Scratch {
     }
 }
 
-fn write_random(path: &Path, size: u64, stop: &Stop) -> anyhow::Result<()> {
+fn write_random(path: &Path, size: u64, stop: &StopFlag) -> anyhow::Result<()> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(SEED);
     let mut file = File::create(path)?;
     let mut block = vec![0; BLOCK];
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_finished_file_is_whole_only_if_all_bytes_match() {
-        let scratch = Scratch::create(SIZE as u64, &Stop::default()).unwrap();
+        let scratch = Scratch::create(SIZE as u64, &StopFlag::default()).unwrap();
         let served = std::fs::read(scratch.served()).unwrap();
         let whole = |bytes: &[u8]| verdict(&scratch, "file.bin", bytes).1;
         assert_eq!(whole(&served), Verdict::Whole);
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn present_bytes_of_an_unfinished_file_are_compared_and_counted() {
-        let scratch = Scratch::create(SIZE as u64, &Stop::default()).unwrap();
+        let scratch = Scratch::create(SIZE as u64, &StopFlag::default()).unwrap();
         let served = std::fs::read(scratch.served()).unwrap();
         let part = |bytes: &[u8]| verdict(&scratch, ".file.bin.thalweg-part", bytes);
         let mut holes = vec![0; SIZE];
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn the_directory_is_removed_on_drop() {
-        let scratch = Scratch::create(1, &Stop::default()).unwrap();
+        let scratch = Scratch::create(1, &StopFlag::default()).unwrap();
         let path = scratch.path("");
         assert!(path.exists());
         drop(scratch);

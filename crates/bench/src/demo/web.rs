@@ -5,8 +5,8 @@ use super::process::{Running, TICK};
 use super::scratch::Scratch;
 use anyhow::{Context, bail};
 use std::time::{Duration, Instant};
-use thalweg_experiment::run::installed;
-use thalweg_experiment::run::stop::Stop;
+use thalweg_experiment::run::installed_programs;
+use thalweg_experiment::run::stop::StopFlag;
 use thalweg_lab::client::Lab;
 
 /// The port of the web server.
@@ -24,8 +24,8 @@ impl Web {
     ///
     /// # Errors
     /// When it does not start; on Ctrl-C.
-    pub fn start(lab: &Lab, scratch: &Scratch, stop: &Stop) -> anyhow::Result<Self> {
-        if let Some(nginx) = installed::find("nginx") {
+    pub fn start(lab: &Lab, scratch: &Scratch, stop: &StopFlag) -> anyhow::Result<Self> {
+        if let Some(nginx) = installed_programs::find("nginx") {
             let config = scratch.path("nginx.conf");
             std::fs::write(&config, nginx_config(scratch))?;
             let mut command = lab.command(SERVER, nginx);
@@ -69,12 +69,16 @@ fn nginx_config(scratch: &Scratch) -> String {
 }
 
 /// Waits for nginx's pid file, which it writes after its sockets listen.
-fn wait_for_pid_file(nginx: &mut Running, scratch: &Scratch, stop: &Stop) -> anyhow::Result<()> {
+fn wait_for_pid_file(
+    nginx: &mut Running,
+    scratch: &Scratch,
+    stop: &StopFlag,
+) -> anyhow::Result<()> {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !scratch.path("nginx.pid").exists() {
         stop.check()?;
         if nginx.ended()?.is_some() || Instant::now() > deadline {
-            bail!("it did not come up: {}", scratch.log_tail(nginx.log()));
+            bail!("the web server did not start: {}", scratch.log_tail(nginx.log()));
         }
         std::thread::sleep(TICK);
     }

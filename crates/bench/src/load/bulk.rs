@@ -28,16 +28,16 @@ use tokio::{
 pub struct Args {
     #[command(flatten)]
     way: WayArgs,
-    /// How many connections at once
+    /// Number of concurrent connections
     #[arg(long, default_value_t = 1)]
     connections: usize,
-    /// Which way the bytes flow
+    /// Direction of the transfer
     #[arg(long, value_enum, default_value = "download")]
     direction: Direction,
-    /// Not measured at first
+    /// Time at the start that is not measured
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_duration)]
     warmup: Duration,
-    /// Then measured
+    /// Measured time
     #[arg(long = "for", value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     span: Duration,
 }
@@ -105,7 +105,7 @@ async fn receive(mut c: Connection, pattern: &Pattern, count: &AtomicU64) -> any
     let mut position = 0;
     loop {
         let n = c.read(&mut buffer).await?;
-        ensure!(n > 0, "the server's bytes ended after {position}");
+        ensure!(n > 0, "the server's data ended after {position} bytes");
         pattern.check(position, &buffer[..n])?;
         position += n as u64;
         count.store(position, Ordering::Relaxed);
@@ -126,7 +126,7 @@ async fn pass(time: Duration, flows: &mut JoinSet<anyhow::Result<()>>) -> anyhow
     tokio::select! {
         () = tokio::time::sleep(time) => Ok(()),
         Some(ended) = flows.join_next() => {
-            ended.context("a flow's task died")?.context("a connection broke")?;
+            ended.context("a flow's task panicked")?.context("a connection broke")?;
             anyhow::bail!("a connection ended")
         }
     }

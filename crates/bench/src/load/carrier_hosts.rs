@@ -165,7 +165,7 @@ fn wait_for<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> anyhow::Resul
         if let Some(found) = poll() {
             return Ok(found);
         }
-        ensure!(since.elapsed() < TIMEOUT, "waited {TIMEOUT:?} in vain for {what}");
+        ensure!(since.elapsed() < TIMEOUT, "timed out after {TIMEOUT:?} waiting for {what}");
         thread::sleep(POLL_INTERVAL);
     }
 }

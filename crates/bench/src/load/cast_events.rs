@@ -161,7 +161,7 @@ pub struct Ended {
 /// # Errors
 /// When it is not an event or lacks a field that is used here.
 pub fn read(line: &str) -> anyhow::Result<CastEvent> {
-    serde_json::from_str(line).with_context(|| format!("the cast told something else: {line}"))
+    serde_json::from_str(line).with_context(|| format!("unexpected output of the cast: {line}"))
 }
 
 #[cfg(test)]
@@ -169,8 +169,8 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
     use thalweg_cast::source::{
-        Event, Outcome, ParentBytes, Planned as Place, ReceiverProgress, RelayProgress, Standing,
-        Totals,
+        Event, Outcome, ParentBytes, PlannedReceiver as Place, ReceiverProgress, ReceiverState,
+        RelayProgress, Totals,
     };
     use thalweg_wire::{cast::Fault, mesh::Name};
 
@@ -181,7 +181,7 @@ mod tests {
     fn progress() -> Event {
         let one = ReceiverProgress {
             name: name("a"),
-            state: Standing::Receiving,
+            state: ReceiverState::Receiving,
             held_bytes: 5,
             rate_bps: 6,
             min_hop_bps: None,

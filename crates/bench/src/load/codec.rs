@@ -18,7 +18,9 @@ use std::{
 };
 use thalweg_fountain::{
     Geometry, SymbolId,
-    codec::{Arrival, Assembly, BlockEncoder, Outcome, Plan, Plans, SymbolStore},
+    codec::{
+        AcceptOutcome, Assembly, BlockEncoder, EncodingPlan, PlanCache, SolveOutcome, SymbolStore,
+    },
     digest::{ObjectHasher, SourcePage},
 };
 use thalweg_units::parse_duration;
@@ -38,13 +40,13 @@ pub struct Args {
     /// Source symbols of a block (K): whole MiB
     #[arg(long, default_value_t = 512)]
     block_symbols: u32,
-    /// How many of a hundred source symbols are lost
+    /// Percentage of source symbols that are lost
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100))]
     lost: u32,
-    /// How long each of the measurements takes
+    /// Duration of each measurement
     #[arg(long = "for", value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     span: Duration,
-    /// Of the block's random bytes
+    /// Seed of the block's random bytes
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -54,7 +56,7 @@ struct Block {
     geometry: Geometry,
     bytes: Vec<u8>,
     page: SourcePage,
-    plan: Plan,
+    plan: EncodingPlan,
     /// All source symbols.
     source: Vec<(SymbolId, Vec<u8>)>,
     /// The received symbols: source symbols that were not lost, and repair symbols in place of the others.
@@ -127,10 +129,11 @@ impl Block {
         let geometry = Geometry::new(length, size, k, k + BEYOND)?;
         let mut bytes = vec![0; usize::try_from(length)?];
         Xoshiro256PlusPlus::seed_from_u64(args.seed).fill_bytes(&mut bytes);
-        let plan = Plans::new().of(k).context("no code for so many symbols")?;
+        let plan =
+            PlanCache::new().get(k).context("there is no code for this number of symbols")?;
         let source = bytes.chunks(size as usize).map(<[u8]>::to_vec);
         let source: Vec<_> = (0..).map(|esi| SymbolId { block: 0, esi }).zip(source).collect();
-        let page = page(geometry, &bytes).context("no page")?;
+        let page = page(geometry, &bytes).context("cannot compute the page of hashes")?;
         // The bytes are not zero, so that their pages are allocated.
         let symbols = vec![1; bytes.len() + geometry.repair_symbols() as usize * size as usize];
         let store = RefCell::new(Flat { size: size as usize, symbols });
@@ -156,16 +159,16 @@ impl Block {
         let (mut assembly, store) = (Assembly::new(self.geometry), &mut *self.store.borrow_mut());
         let mut solves = 0;
         for (id, bytes) in symbols {
-            if assembly.accept(*id, bytes, store)? != Arrival::Ready {
+            if assembly.accept(*id, bytes, store)? != AcceptOutcome::Ready {
                 continue;
             }
-            let solve = assembly.solve(id.block).context("not ready")?;
+            let solve = assembly.solve(id.block).context("the decoder is not ready to solve")?;
             let outcome = solve.run(store, page)?;
-            assembly.solved(&solve, outcome, store)?;
+            assembly.record_solve(&solve, outcome, store)?;
             solves += 1;
         }
-        ensure!(assembly.is_complete(), "the block was not solved");
-        ensure!(store.symbols.starts_with(&self.bytes), "the block was solved to other bytes");
+        ensure!(assembly.is_complete(), "the block could not be solved");
+        ensure!(store.symbols.starts_with(&self.bytes), "the solved block has wrong bytes");
         Ok(solves)
     }
 
@@ -175,14 +178,14 @@ impl Block {
         for (id, bytes) in &self.arrives {
             assembly.accept(*id, bytes, store)?;
         }
-        let solve = assembly.solve(0).context("not ready")?;
+        let solve = assembly.solve(0).context("the decoder is not ready to solve")?;
         if fs::write("/proc/self/clear_refs", "5").is_err() {
             return Ok(f64::NAN);
         }
         let before = memory("VmRSS:")?;
         match solve.run(store, Some(&self.page))? {
-            Outcome::Recovered(_) => Ok(memory("VmHWM:")? - before),
-            Outcome::TooFew => bail!("this block needs more symbols: take another seed"),
+            SolveOutcome::Recovered(_) => Ok(memory("VmHWM:")? - before),
+            SolveOutcome::TooFew => bail!("this block needs more symbols; use another --seed"),
         }
     }
 
@@ -219,7 +222,10 @@ impl Block {
             // First as many symbols as our receiver begins to solve with, then the rest.
             let first = decoder.decode(self.arrives[..k].iter().map(packet));
             let solved = first.or_else(|| decoder.decode(self.arrives[k..].iter().map(packet)));
-            ensure!(solved.is_some_and(|block| block == self.bytes), "the crate solves otherwise");
+            ensure!(
+                solved.is_some_and(|block| block == self.bytes),
+                "the crate's solved block differs"
+            );
             Ok(())
         };
         self.report_pair("decode", span, ours, alone, report)?;
@@ -293,8 +299,10 @@ fn page(geometry: Geometry, bytes: &[u8]) -> Option<SourcePage> {
 
 /// A line of the process's status, MiB.
 fn memory(name: &str) -> anyhow::Result<f64> {
-    let status = fs::read_to_string("/proc/self/status").context("cannot read the memory used")?;
+    let status = fs::read_to_string("/proc/self/status").context("cannot read the memory usage")?;
     let line = status.lines().find_map(|line| line.strip_prefix(name));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).context("no such line")?;
-    Ok(kib.parse::<f64>().context("no number")? / 1024.0)
+    let kib = line
+        .and_then(|line| line.trim().strip_suffix(" kB"))
+        .context("the kernel does not report this value")?;
+    Ok(kib.parse::<f64>().context("the kernel's value is not a number")? / 1024.0)
 }

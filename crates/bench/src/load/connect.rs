@@ -20,13 +20,13 @@ use tokio::{
 pub struct Args {
     #[command(flatten)]
     way: WayArgs,
-    /// How many at a time
+    /// Number of concurrent connections
     #[arg(long, default_value_t = 32)]
     at_once: usize,
-    /// Not measured at first
+    /// Time at the start that is not measured
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_duration)]
     warmup: Duration,
-    /// Then measured
+    /// Measured time
     #[arg(long = "for", value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     span: Duration,
 }
@@ -69,9 +69,9 @@ async fn rounds(way: &Arc<Way>, at_once: usize, time: Duration) -> anyhow::Resul
     }
     let mut all = Vec::new();
     while let Some(lane) = lanes.join_next().await {
-        all.extend(lane.context("a lane's task died")??);
+        all.extend(lane.context("a connection's task panicked")??);
     }
-    ensure!(!all.is_empty(), "no connection came about");
+    ensure!(!all.is_empty(), "no connection was made");
     Ok(all)
 }
 

@@ -43,16 +43,16 @@ pub struct Args {
     /// The state directory whose client key is used, and whose roster names the relays
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
-    /// How the legs are carried
+    /// Encryption of the legs
     #[arg(long, value_enum, default_value = "sealed")]
     leg: Leg,
-    /// Wait until the roster names so many relays
+    /// Number of relays in the roster to wait for
     #[arg(long, default_value_t = 1)]
     relays: usize,
-    /// A file that, at the end, holds when the member was revoked: seconds since 1970
+    /// A file that at the end contains the time of the revocation, in seconds since 1970
     #[arg(long, value_name = "FILE")]
     since: PathBuf,
-    /// Connections that still run after this were not cut: an error
+    /// Time after which connections that are still open are an error
     #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     span: Duration,
 }
@@ -100,7 +100,7 @@ async fn known_routes(args: &Args) -> anyhow::Result<(Dialer, Vec<(String, Route
         if routes.len() >= args.relays {
             return Ok((dialer, routes));
         }
-        ensure!(Instant::now() < until, "the roster names {} relays only", routes.len());
+        ensure!(Instant::now() < until, "the roster lists only {} relays", routes.len());
         sleep(LOOK).await;
     }
 }
@@ -124,13 +124,14 @@ async fn begin_all(
         let (dialer, to, pattern) = (dialer.clone(), to.clone(), Arc::clone(pattern));
         beginning.spawn(async move {
             let begun = begin(&dialer, &route, &to, &pattern).await;
-            let (stream, position) = begun.with_context(|| format!("through {relay}"))?;
+            let (stream, position) =
+                begun.with_context(|| format!("cannot download through {relay}"))?;
             anyhow::Ok(Flow { relay, stream, position })
         });
     }
     let mut flows = Vec::new();
     while let Some(flow) = beginning.join_next().await {
-        flows.push(flow.context("a task died")??);
+        flows.push(flow.context("a task panicked")??);
     }
     Ok(flows)
 }
@@ -146,8 +147,8 @@ async fn begin(
     stream.write_all(&[server::DOWNLOAD]).await?;
     stream.flush().await?;
     let mut buffer = vec![0; CHUNK];
-    let n = timeout(PATIENCE, stream.read(&mut buffer)).await.context("no byte came")??;
-    ensure!(n > 0, "the connection ended at once");
+    let n = timeout(PATIENCE, stream.read(&mut buffer)).await.context("no byte arrived")??;
+    ensure!(n > 0, "the connection ended immediately");
     pattern.check(0, &buffer[..n])?;
     Ok((stream, n as u64))
 }
@@ -174,7 +175,7 @@ async fn collect(
     loop {
         tokio::select! {
             ended = flows.join_next() => match ended {
-                Some(cut) => cuts.push(cut.context("a flow's task died")??),
+                Some(cut) => cuts.push(cut.context("a flow's task panicked")??),
                 None => return Ok(cuts),
             },
             () = sleep_until(until) => {
@@ -185,7 +186,7 @@ async fn collect(
 }
 
 fn read_time(file: &Path) -> anyhow::Result<SystemTime> {
-    let read = || format!("reading {}", file.display());
+    let read = || format!("cannot read a time from {}", file.display());
     let text = fs::read_to_string(file).with_context(read)?;
     let seconds: f64 = text.trim().parse().with_context(read)?;
     Ok(SystemTime::UNIX_EPOCH + Duration::try_from_secs_f64(seconds).with_context(read)?)
@@ -195,7 +196,7 @@ fn read_time(file: &Path) -> anyhow::Result<SystemTime> {
 fn report(cuts: &[Cut], since: SystemTime) -> anyhow::Result<Report> {
     let (mut report, mut all) = (Report::default(), Vec::new());
     for Cut { relay, last_byte, end, bytes } in cuts {
-        ensure!(*end >= since, "{relay} ended before the revocation");
+        ensure!(*end >= since, "the download through {relay} ended before the revocation");
         // Zero if no byte arrived after the revocation.
         let after = last_byte.duration_since(since).unwrap_or_default();
         report.add(format!("cut_{relay}"), "s", after.as_secs_f64());

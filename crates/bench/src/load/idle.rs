@@ -19,16 +19,16 @@ use tokio::{
 pub struct Args {
     #[command(flatten)]
     way: WayArgs,
-    /// How many connections
+    /// Number of connections
     #[arg(long, default_value_t = 8000)]
     connections: usize,
-    /// How many are opened at a time
+    /// Number of connections that are opened at the same time
     #[arg(long, default_value_t = 32)]
     at_once: usize,
-    /// Blocks of 16 kB that each carries both ways before it rests
+    /// Blocks of 16 kB that each connection carries in both directions before it is idle
     #[arg(long, default_value_t = 4)]
     blocks: usize,
-    /// How long they rest before the look
+    /// Time for which the connections are idle before the measurement
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     rest: Duration,
 }
@@ -38,7 +38,10 @@ pub struct Args {
 /// # Errors
 /// When a connection fails or is dead at the end.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
-    let port = args.way.watch.context("--watch is missing: whose memory?")?;
+    let port = args
+        .way
+        .watch
+        .context("--watch is required: it selects the process whose memory is measured")?;
     let relay = Watched::listening(port)?;
     let way = Arc::new(args.way.way()?);
     let before = relay.anonymous_bytes()?;
@@ -46,7 +49,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     tokio::time::sleep(args.rest).await;
     let after = relay.anonymous_bytes()?;
     for connection in &mut resting {
-        exchange(connection, b".").await.context("a connection died at rest")?;
+        exchange(connection, b".").await.context("an idle connection broke")?;
     }
     let mut report = Report::default();
     let each = after.saturating_sub(before) as f64 / args.connections as f64;
@@ -62,12 +65,12 @@ async fn open_all(args: &Args, way: &Arc<Way>) -> anyhow::Result<Vec<Connection>
         if opening.len() >= args.at_once
             && let Some(done) = opening.join_next().await
         {
-            opened.push(done.context("a task died")??);
+            opened.push(done.context("a task panicked")??);
         }
         opening.spawn(open(Arc::clone(way), args.blocks));
     }
     while let Some(done) = opening.join_next().await {
-        opened.push(done.context("a task died")??);
+        opened.push(done.context("a task panicked")??);
     }
     Ok(opened)
 }

@@ -20,10 +20,10 @@ const WARMUP: usize = 50;
 pub struct Args {
     #[command(flatten)]
     way: WayArgs,
-    /// Bytes of a request, and of its answer
+    /// Bytes of a request and of its answer
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=16384))]
     bytes: u16,
-    /// How long: one half over established connections, the other with one connection each
+    /// Duration: the first half over established connections, the second with one connection per request
     #[arg(long = "for", value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     span: Duration,
 }

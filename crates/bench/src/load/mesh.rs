@@ -38,7 +38,7 @@ pub fn routes(state: &Path, open: bool) -> anyhow::Result<(Dialer, Vec<(String, 
 
 fn member(state: &Path) -> anyhow::Result<(Connector, Arc<Roster>)> {
     let state = State::open(state)?;
-    let roster = state.membership()?.current().context("there is no roster yet")?;
+    let roster = state.membership()?.current().context("this host has no roster yet")?;
     Ok((Connector::new(&state.client_key()?)?, roster))
 }
 
@@ -50,6 +50,6 @@ fn terms(open: bool) -> Terms {
 fn hop(roster: &Roster, relay: Destination, terms: Terms) -> anyhow::Result<Hop> {
     let there = roster.members.iter().find(|member| member.addresses.contains(&relay));
     let key = there.and_then(|member| member.node);
-    let key = key.ok_or_else(|| anyhow!("no node of the roster has the address {relay}"))?;
+    let key = key.ok_or_else(|| anyhow!("the roster has no node with the address {relay}"))?;
     Ok(Hop::mesh(relay, key, terms))
 }

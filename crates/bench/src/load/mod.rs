@@ -83,11 +83,11 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Work {
-    /// The server: sends, receives and answers
+    /// Run the server, which sends, receives and answers
     Server(server::Args),
     /// Transfer bytes for some time, over one connection or several
     Bulk(bulk::Args),
-    /// Open connections, with one request each
+    /// Open connections with one request each, and measure rate and latency
     Connect(connect::Args),
     /// Hold idle connections and measure what they cost the relay
     Idle(idle::Args),
@@ -95,7 +95,7 @@ enum Work {
     Latency(latency::Args),
     /// Download through all relays until each connection is cut
     Cut(cut::Args),
-    /// Let many connections stall, half-close and break, and measure what the relay keeps
+    /// Let many connections stall, half-close and break, and measure the relay's memory
     Soak(soak::Args),
     /// Download under faults and check that the file never has a wrong byte
     GetFaults(get_faults::Args),
@@ -103,17 +103,17 @@ enum Work {
     Servers(Box<servers::Args>),
     /// Copy trees of files of every kind, and count what differs from the original
     Trees(Box<trees::Args>),
-    /// Collect in the lab's network and compare with what was possible
+    /// Collect in the lab's network and compare with the optimum
     Gather(gather::Args),
     /// Cast in a lab and compare each receiver's rate with that of its slowest hop
     Cast(cast::Args),
     /// Rank a synthetic mesh and query its oracle
     Oracle(oracle::Args),
-    /// Kill the elected one of several oracles and measure when another takes over
+    /// Kill the elected oracle of several, and measure when another one takes over
     Takeover(takeover::Args),
     /// Encode and decode blocks on one core, and compare with the bare raptorq crate
     Codec(codec::Args),
-    /// Cast among hundreds of nodes of this machine, or through one on a core of its own
+    /// Cast among hundreds of nodes on this machine, or through one node on its own core
     Crowd(crowd::Args),
     /// Submit to drop boxes just before a deadline
     Bistro(bistro::Args),
@@ -121,11 +121,11 @@ enum Work {
     Bond(bond::Args),
     /// Compare a TCP connection over the carrier with a direct one and with WireGuard
     Carrier(carrier::Args),
-    /// Probe a bottleneck while a source rides in the probes, and measure source and cross traffic
+    /// Probe a bottleneck while a source's packets ride in the probes, and measure source and cross traffic
     Mgrp(Box<mgrp::Args>),
     /// Stream live media over a bottleneck beside other traffic, and count the frames that can be decoded
     Stream(Box<stream::Args>),
-    /// Congest and cut the path of a stream, and measure when it comes by another one
+    /// Congest and cut the path of a stream, and measure when it arrives over another one
     StreamReroute(stream::reroute::Args),
     /// Publish to many subscribers, of which some stall or have narrow links, and count the others' frames
     StreamFanout(stream::fanout::Args),
@@ -133,7 +133,7 @@ enum Work {
     StreamPeers(stream::peers::Args),
     /// Compare measurements by probe trains with the emulator's own record
     Probe(probe::Args),
-    /// Attack a node as a member without rights and as strangers, and measure what others see
+    /// Attack a node as a member without rights and as a stranger, and measure the effect on others
     Hostile(Box<hostile::Args>),
     /// Connect to a mesh without permission and record what its port answers
     Strangers(strangers::Args),

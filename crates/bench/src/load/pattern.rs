@@ -39,7 +39,7 @@ impl Pattern {
     pub fn check_whole(&self, position: u64, bytes: &[u8]) -> anyhow::Result<()> {
         ensure!(
             &self.at(position)[..bytes.len()] == bytes,
-            "WRONG BYTES after {position} right ones"
+            "WRONG BYTES after {position} correct ones"
         );
         Ok(())
     }
@@ -56,7 +56,7 @@ impl Pattern {
         let wanted = &self.at(position)[..bytes.len()];
         let (head, tail) = (bytes.len().min(SAMPLE), bytes.len().saturating_sub(SAMPLE));
         let same = wanted[..head] == bytes[..head] && wanted[tail..] == bytes[tail..];
-        ensure!(same, "WRONG BYTES after {position} right ones");
+        ensure!(same, "WRONG BYTES after {position} correct ones");
         Ok(())
     }
 }

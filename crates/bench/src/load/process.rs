@@ -8,8 +8,9 @@ use std::fs;
 /// # Errors
 /// When the process does not exist.
 pub fn cpu_seconds(pid: u32) -> anyhow::Result<f64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).context("the process is gone")?;
-    let ticks = ticks(&text).context("the kernel tells no times")?;
+    let text =
+        fs::read_to_string(format!("/proc/{pid}/stat")).context("the process no longer exists")?;
+    let ticks = ticks(&text).context("the kernel does not report CPU times")?;
     Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
@@ -42,10 +43,11 @@ fn ticks(stat: &str) -> Option<u64> {
 /// # Errors
 /// When the process does not exist.
 pub fn memory_mib(pid: u32, line: &str) -> anyhow::Result<f64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).context("the process is gone")?;
+    let text = fs::read_to_string(format!("/proc/{pid}/status"))
+        .context("the process no longer exists")?;
     let found = text.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'));
     let kb = found.and_then(|text| text.trim().strip_suffix("kB"));
-    Ok(kb.context("the kernel tells no such line")?.trim().parse::<f64>()? / 1024.0)
+    Ok(kb.context("the kernel does not report this value")?.trim().parse::<f64>()? / 1024.0)
 }
 
 /// Resident memory of this process, kB; 0 if the kernel does not report it.

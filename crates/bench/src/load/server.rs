@@ -59,7 +59,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
 pub async fn accept(listener: TcpListener, congestion: Option<String>) -> anyhow::Result<()> {
     let pattern = Arc::new(Pattern::new());
     loop {
-        let (stream, _) = listener.accept().await.context("cannot accept")?;
+        let (stream, _) = listener.accept().await.context("cannot accept connections")?;
         stream.set_nodelay(true)?;
         if let Some(name) = &congestion {
             socket2::SockRef::from(&stream).set_tcp_congestion(name.as_bytes())?;

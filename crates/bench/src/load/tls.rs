@@ -32,7 +32,7 @@ pub fn connector(file: &Path) -> anyhow::Result<TlsConnector> {
 fn provider() -> anyhow::Result<CryptoProvider> {
     let mut provider = aws_lc_rs::default_provider();
     provider.cipher_suites.retain(|suite| suite.suite() == SUITE);
-    ensure!(!provider.cipher_suites.is_empty(), "TLS has no {SUITE:?} here");
+    ensure!(!provider.cipher_suites.is_empty(), "this TLS library does not support {SUITE:?}");
     Ok(provider)
 }
 
@@ -42,7 +42,7 @@ fn roots(file: &Path) -> anyhow::Result<RootCertStore> {
     for certificate in CertificateDer::pem_file_iter(file).with_context(read)? {
         roots.add(certificate.with_context(read)?).with_context(read)?;
     }
-    ensure!(!roots.is_empty(), "{} holds no certificate", file.display());
+    ensure!(!roots.is_empty(), "{} contains no certificate", file.display());
     Ok(roots)
 }
 

@@ -36,19 +36,19 @@ const SHOWN: usize = 8;
 /// Arguments of `thalweg-bench load trees`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// How it is copied
+    /// The program that copies
     #[arg(long, value_enum)]
     how: How,
-    /// The round; each uses the next --count seeds, beginning with 1
+    /// Number of the round; each round uses the next --count seeds, beginning with 1
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     round: u64,
     /// The number of seeds in a round
     #[arg(long, value_name = "N", default_value_t = 200)]
     count: u64,
-    /// Where to work, which both hosts see; this is created
+    /// Working directory, visible to both hosts; it is created
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
-    /// Where the other host takes files in: its `accept` of `send`, its `inbox` of `cast`
+    /// Directory in which the other host accepts files: `accept` for `send`, `inbox` for `cast`
     #[arg(long, value_name = "DIR")]
     inbox: Option<PathBuf>,
     /// The other host
@@ -57,7 +57,7 @@ pub struct Args {
     /// This host's state directory
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Classes in which a copy may differ
+    /// Classes of differences that are allowed
     #[arg(long, value_name = "CLASS,…", value_delimiter = ',')]
     intended: Vec<String>,
     /// Let some entries belong to other users
@@ -69,7 +69,7 @@ pub struct Args {
     /// Alter the tree after the first copy, and copy again
     #[arg(long)]
     again: bool,
-    /// Flags with which the second copy removes and replaces files, like `rsync --delete`
+    /// Flags that let the second copy remove and replace files, as `rsync --delete` does
     #[arg(long, value_name = "FLAG,…", value_delimiter = ',', allow_hyphen_values = true)]
     delete_by: Vec<String>,
     /// Further arguments of the command
@@ -108,11 +108,13 @@ struct Sums {
 /// # Errors
 /// When a tree cannot be created or read, or rsync fails; a failure of the product is counted.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    fs::create_dir_all(&args.dir).with_context(|| format!("cannot make {}", args.dir.display()))?;
+    fs::create_dir_all(&args.dir)
+        .with_context(|| format!("cannot create {}", args.dir.display()))?;
     let mut sums = Sums::default();
     let first = (args.round - 1) * args.count + 1;
     for seed in first..first + args.count {
-        one(args, seed, &mut sums).with_context(|| format!("the tree of seed {seed}"))?;
+        one(args, seed, &mut sums)
+            .with_context(|| format!("cannot test the tree of seed {seed}"))?;
     }
     let mut report = Report::default();
     sums.report(&mut report, args.how);
@@ -235,7 +237,7 @@ fn product(
     sums: &mut Sums,
 ) -> anyhow::Result<(PathBuf, i32)> {
     let node = args.node.as_deref().context("--node is needed")?;
-    let name = source.file_name().context("a tree's name")?;
+    let name = source.file_name().context("the tree's path has no file name")?;
     let inbox = || args.inbox.clone().context("--inbox is needed");
     let mut command = Command::new(program::product()?);
     let copy = match args.how {
@@ -259,7 +261,7 @@ fn product(
             command.args(["cast", "--quiet"]).arg(source).args(["--to", node]);
             inbox()?.join(name)
         }
-        How::Rsync => bail!("rsync alone has no copy of the product's"),
+        How::Rsync => bail!("rsync alone makes no copy with the product"),
     };
     command.args(further).args(&args.further);
     if let Some(state) = &args.state {

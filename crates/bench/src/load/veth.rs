@@ -45,7 +45,7 @@ impl Far {
     pub fn join_by(pairs: u8) -> anyhow::Result<Self> {
         let mut idle = Command::new("unshare");
         idle.args(["--net", "sleep", "infinity"]).stdin(Stdio::null()).stdout(Stdio::null());
-        let far = Self(idle.spawn().context("`unshare` is missing")?);
+        let far = Self(idle.spawn().context("cannot run `unshare`")?);
         far.wait()?;
         ip(&["link", "set", "lo", "up"])?;
         far.ip(&["link", "set", "lo", "up"])?;
@@ -75,7 +75,7 @@ impl Far {
         let its = format!("/proc/{}/ns/net", self.id());
         // Until `unshare` has created the namespace, the process is in this one.
         while fs::read_link(&its).ok() == fs::read_link("/proc/self/ns/net").ok() {
-            ensure!(since.elapsed() < COMES, "no new network namespace: it takes root");
+            ensure!(since.elapsed() < COMES, "cannot create a network namespace; run as root");
             thread::sleep(LOOK);
         }
         Ok(())

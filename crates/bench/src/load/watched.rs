@@ -48,7 +48,7 @@ impl Watched {
         };
         let listeners: Vec<u32> = processes().filter(holds).collect();
         if listeners.is_empty() {
-            bail!("no process listens on port {port}, or it is another user's");
+            bail!("no process listens on port {port}, or it belongs to another user");
         }
         Ok(Self { listeners })
     }
@@ -134,7 +134,7 @@ impl Watched {
 /// # Errors
 /// When /proc/stat cannot be read.
 pub fn machine() -> anyhow::Result<Spent> {
-    let text = fs::read_to_string("/proc/stat").context("reading /proc/stat")?;
+    let text = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
     let line = text.lines().find_map(|line| line.strip_prefix("cpu ")).unwrap_or_default();
     // user nice system idle iowait irq softirq steal …; guest time is part of user time.
     let ticks: Vec<f64> = line.split_whitespace().filter_map(|n| n.parse().ok()).collect();
@@ -179,7 +179,7 @@ fn listening_inodes(port: u16) -> anyhow::Result<BTreeSet<String>> {
         inodes.extend(listeners_in(&table, port).map(str::to_owned));
     }
     if inodes.is_empty() {
-        bail!("nothing listens on port {port}");
+        bail!("no process listens on port {port}");
     }
     Ok(inodes)
 }

@@ -21,7 +21,7 @@ pub enum By {
     Forward,
     /// TLS with X.509 to a relay that knows the server
     Tls,
-    /// SOCKS5 in the clear
+    /// SOCKS5 without encryption
     Socks5,
     /// A node of our mesh, TLS throughout
     Sealed,
@@ -35,7 +35,7 @@ pub struct WayArgs {
     /// The server
     #[arg(long, value_name = "ADDR:PORT")]
     to: Destination,
-    /// What is spoken on the way
+    /// The protocol
     #[arg(long, value_enum, default_value = "direct")]
     by: By,
     /// The relay
@@ -46,10 +46,10 @@ pub struct WayArgs {
     /// The relay's certificate, PEM
     #[arg(long, value_name = "FILE", required_if_eq("by", "tls"))]
     certificate: Option<PathBuf>,
-    /// The state directory whose client key is used, and whose roster knows the relay
+    /// The state directory with the client key and a roster that contains the relay
     #[arg(long, value_name = "DIR", required_if_eq_any = [("by", "sealed"), ("by", "open")])]
     state: Option<PathBuf>,
-    /// Count what the processes spend that listen on this port, and their children
+    /// Measure the processes that listen on this port, and their children
     #[arg(long, value_name = "PORT")]
     pub watch: Option<u16>,
 }
@@ -88,12 +88,12 @@ impl WayArgs {
             By::Direct => plain,
             By::Forward => Way { to: relay, ..plain },
             By::Tls => {
-                let file = self.certificate.as_deref().context("--certificate is missing")?;
+                let file = self.certificate.as_deref().context("--certificate is required")?;
                 Way { to: relay, tls: Some(tls::connector(file)?), ..plain }
             }
             By::Socks5 => Way { route: Route::through([relay])?, ..plain },
             By::Sealed | By::Open => {
-                let state = self.state.as_deref().context("--state is missing")?;
+                let state = self.state.as_deref().context("--state is required")?;
                 let (dialer, route) = mesh::route(state, relay, self.by == By::Open, options)?;
                 Way { dialer, route, ..plain }
             }
@@ -117,7 +117,7 @@ impl Way {
         let stream = self.dialer.dial(&self.route, &self.to).await?;
         let Some(tls) = &self.tls else { return Ok(Box::new(stream)) };
         let handshake = tokio::time::timeout(PATIENCE, tls.connect(tls::name()?, stream));
-        let stream = handshake.await.context("TLS: no answer in time")?;
-        Ok(Box::new(stream.with_context(|| format!("TLS with {}", self.to))?))
+        let stream = handshake.await.context("TLS handshake: no answer in time")?;
+        Ok(Box::new(stream.with_context(|| format!("TLS handshake with {}", self.to))?))
     }
 }

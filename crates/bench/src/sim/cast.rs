@@ -18,34 +18,34 @@ use thalweg_units::{ByteSize, Rate};
 /// Arguments of `thalweg-bench sim cast`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// How it gets to them
+    /// The way of delivery
     #[arg(long, value_enum, default_value_t = Way::Bounded)]
     by: Way,
-    /// How many
+    /// Number of receivers
     #[arg(long, default_value_t = 300, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     receivers: u32,
-    /// Legs to each that are known, beside the source's
+    /// Number of known legs to each receiver, besides the source's
     #[arg(long, default_value_t = 24, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1000))]
     legs: u32,
-    /// The object
+    /// Size of the object
     #[arg(long, default_value = "1 GiB", value_name = "SIZE")]
     size: ByteSize,
-    /// What the source's access sends
+    /// Rate of the source's access link
     #[arg(long, default_value = "1 Gbit/s", value_name = "RATE")]
     egress: Rate,
-    /// Receivers forward by rings of this size; without, they store
+    /// Receivers forward through rings of this size (default: they store the object)
     #[arg(long, value_name = "SIZE")]
     ring: Option<ByteSize>,
-    /// The share that a ring loses at each hop of equal rates, 0 to 1 (the paper's 0.08)
+    /// The share that a ring loses at each hop of equal rates, 0 to 1 (0.08 in the paper)
     #[arg(long, default_value_t = 0.0, value_name = "SHARE", requires = "ring")]
     loss: f64,
-    /// This share of the receivers joins when half of the time is over, 0 to 1
+    /// Share of the receivers that join after half of the time, 0 to 1
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     late: f64,
-    /// How long the planner looks, in legs looked at
+    /// Effort of the planner, in legs examined
     #[arg(long, default_value_t = EFFORT, value_name = "N")]
     effort: u64,
-    /// Of the hosts and legs; several: medians over them
+    /// Seed of the hosts and legs; with several, medians over them are shown
     #[arg(long, default_value = "1", value_name = "N")]
     seed: Vec<u64>,
     /// Print one JSON object instead of a table
@@ -55,11 +55,11 @@ pub struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Way {
-    /// Down a tree that knows what hosts can send
+    /// Through a tree planned with the hosts' sending rates
     Bounded,
-    /// Down the widest-path tree, ties broken by lot (ROMA §VI-C)
+    /// Through the widest-path tree, with ties broken at random (ROMA §VI-C)
     Widest,
-    /// From the source to each
+    /// From the source to each receiver
     Unicast,
 }
 
@@ -90,11 +90,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn check(args: &Args) -> anyhow::Result<()> {
-    ensure!((0.0..1.0).contains(&args.loss), "--loss is a share from 0 to less than 1");
-    ensure!((0.0..=1.0).contains(&args.late), "--late is a share from 0 to 1");
-    ensure!(args.size.as_bytes() > 0, "an object has at least a byte");
-    ensure!(args.egress > Rate::ZERO, "a source that sends nothing casts nothing");
-    ensure!(args.ring.is_none_or(|ring| ring.as_bytes() > 0), "a ring has at least a byte");
+    ensure!((0.0..1.0).contains(&args.loss), "--loss must be at least 0 and less than 1");
+    ensure!((0.0..=1.0).contains(&args.late), "--late must be from 0 to 1");
+    ensure!(args.size.as_bytes() > 0, "--size must be at least one byte");
+    ensure!(args.egress > Rate::ZERO, "--egress must be above 0");
+    ensure!(args.ring.is_none_or(|ring| ring.as_bytes() > 0), "--ring must be at least one byte");
     Ok(())
 }
 

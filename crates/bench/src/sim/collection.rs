@@ -14,34 +14,34 @@ use thalweg_units::ByteSize;
 /// Arguments of `thalweg-bench sim collection`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Background flows; the paper has 0, 24, 72 and 120
+    /// Number of background flows; the paper uses 0, 24, 72 and 120
     #[arg(long, default_value_t = 120, value_name = "N", value_parser = clap::value_parser!(u32).range(..=10_000))]
     flows: u32,
-    /// How the flows divide over the two peering points
+    /// Ratio of the flows at the two peering points
     #[arg(long, default_value = "1:3", value_name = "A:B")]
     ratio: Division,
-    /// All data, on seven hosts
+    /// Size of all data, on seven hosts
     #[arg(long, default_value = "350 MB", value_name = "SIZE")]
     size: ByteSize,
     /// The plan's time unit, s
     #[arg(long, default_value_t = 8.0, value_name = "SECONDS")]
     slot: f64,
-    /// The plan's data unit; several: each by itself, its name behind the numbers'
+    /// The plan's data unit; with several, each is planned separately and marks its metrics' names
     #[arg(long, default_value = "64 KiB", value_name = "SIZE")]
     unit: Vec<ByteSize>,
-    /// Capacities are estimated wrong by up to this share, 0 to 1
+    /// Largest relative error of the estimated capacities, 0 to 1
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     wrong_by: f64,
-    /// Legs lead at most so many hosts on in their order: longer paths
+    /// Maximum distance of a leg in the order of hosts; smaller values give longer paths
     #[arg(long, value_name = "HOSTS", value_parser = clap::value_parser!(u8).range(1..=7))]
     reach: Option<u8>,
-    /// Plan with the access that all legs to the destination share; the paper does not know it
+    /// Plan with the access link that all legs to the destination share; the paper does not use it
     #[arg(long)]
     access_known: bool,
     /// Only this method; may be repeated (default: all)
     #[arg(long, value_name = "NAME")]
     method: Vec<String>,
-    /// Of all random choices; several: medians over them
+    /// Seed of all random choices; with several, medians over them are shown
     #[arg(long, default_value = "1", value_name = "N")]
     seed: Vec<u64>,
     /// Print one JSON object instead of a table
@@ -57,10 +57,10 @@ impl FromStr for Division {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> anyhow::Result<Self> {
-        let (a, b) = text.split_once(':').context("a ratio is written as 1:3")?;
+        let (a, b) = text.split_once(':').context("a ratio must have the form 1:3")?;
         let [a, b] = [a, b].map(str::parse::<u16>);
         let ratio = (u32::from(a?), u32::from(b?));
-        ensure!(ratio.0 + ratio.1 > 0, "a ratio needs a number above 0");
+        ensure!(ratio.0 + ratio.1 > 0, "a ratio must have a number above 0");
         Ok(Self(ratio))
     }
 }
@@ -92,12 +92,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn check(args: &Args) -> anyhow::Result<()> {
     if let Some(name) = args.method.iter().find(|name| !METHODS.contains(&name.as_str())) {
-        anyhow::bail!("there is no method {name}; there are: {}", METHODS.join(", "));
+        anyhow::bail!("there is no method {name}; available: {}", METHODS.join(", "));
     }
-    ensure!((0.001..=1e6).contains(&args.slot), "a slot of {} s is out of range", args.slot);
-    ensure!((0.0..=1.0).contains(&args.wrong_by), "--wrong-by is a share from 0 to 1");
-    ensure!(args.unit.iter().all(|unit| unit.as_bytes() > 0), "a data unit has at least a byte");
-    ensure!(args.size.as_bytes() >= 7, "seven hosts need a byte each");
+    ensure!((0.001..=1e6).contains(&args.slot), "--slot: {} s is out of range", args.slot);
+    ensure!((0.0..=1.0).contains(&args.wrong_by), "--wrong-by must be from 0 to 1");
+    ensure!(args.unit.iter().all(|unit| unit.as_bytes() > 0), "--unit must be at least one byte");
+    ensure!(args.size.as_bytes() >= 7, "--size must be at least 7 bytes, one for each host");
     Ok(())
 }
 

@@ -67,7 +67,9 @@ impl Figure {
     ) -> anyhow::Result<Report> {
         let takes_only = matches!(self, Self::Fig8 | Self::Fig9 | Self::Population);
         if let Some(name) = only.filter(|_| !takes_only) {
-            bail!("--only {name} is for fig-8, fig-9 and population; {self} has no such parts");
+            bail!(
+                "--only {name} can be used only with fig-8, fig-9 and population, not with {self}"
+            );
         }
         let strategies = || strategies(only);
         Ok(match self {

@@ -53,7 +53,7 @@ fn parse(text: &str, columns: &Columns) -> anyhow::Result<[Matrix; 3]> {
     let places_of = columns_of(&names, columns)?;
     let rows: Vec<Row> = lines
         .map(|(number, line)| {
-            row(line, names.len(), &places_of).with_context(|| format!("line {number}"))
+            row(line, names.len(), &places_of).with_context(|| format!("cannot read line {number}"))
         })
         .collect::<anyhow::Result<_>>()?;
     let mut places = BTreeMap::new();
@@ -65,7 +65,7 @@ fn parse(text: &str, columns: &Columns) -> anyhow::Result<[Matrix; 3]> {
     }
     ensure!(
         (FEWEST_PLACES..=MOST_PLACES).contains(&places.len()),
-        "{} places: the figures need {FEWEST_PLACES} to {MOST_PLACES}",
+        "the file has {} places, but the figures need {FEWEST_PLACES} to {MOST_PLACES}",
         places.len()
     );
     let mut matrices = [(); 3].map(|()| Matrix::unknown(places.len()));
@@ -85,7 +85,8 @@ type At = Option<(usize, f64)>;
 fn columns_of(names: &[&str], columns: &Columns) -> anyhow::Result<([usize; 2], [At; 3])> {
     let find = |name: &str| names.iter().position(|other| *other == name);
     let need = |name: &str| {
-        find(name).with_context(|| format!("no column {name}; there are: {}", names.join(", ")))
+        find(name)
+            .with_context(|| format!("there is no column {name}; available: {}", names.join(", ")))
     };
     let judged = (need(columns.judged.0)?, columns.judged.1);
     let planned = find(columns.planned.0).map(|at| (at, columns.planned.1)).unwrap_or(judged);
@@ -100,7 +101,11 @@ struct Row {
 
 fn row(line: &str, width: usize, (ends, at): &([usize; 2], [At; 3])) -> anyhow::Result<Row> {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();
-    ensure!(fields.len() == width, "{} fields, but the header has {width}", fields.len());
+    ensure!(
+        fields.len() == width,
+        "the line has {} fields, but the header has {width}",
+        fields.len()
+    );
     let mut values = [None; 3];
     for (value, at) in values.iter_mut().zip(at) {
         if let Some((at, factor)) = at {
@@ -116,7 +121,7 @@ fn number(field: &str) -> anyhow::Result<Option<f64>> {
     }
     match field.parse::<f64>() {
         Ok(number) if number.is_finite() && number > 0.0 => Ok(Some(number)),
-        _ => bail!("\"{field}\" is no number above 0"),
+        _ => bail!("\"{field}\" is not a number above 0"),
     }
 }
 

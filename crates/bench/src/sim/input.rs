@@ -95,8 +95,8 @@ pub fn open(source: &Source, data: Option<&Path>) -> anyhow::Result<Network> {
 fn grid_file(source: &Source, data: Option<&Path>) -> anyhow::Result<PathBuf> {
     let data = data.with_context(|| {
         format!(
-            "skipped: the input {source} needs cloud-grid.csv, and neither --data nor \
-             THALWEG_DATA says where it is; the input cloud is a synthetic one like it"
+            "skipped: the input {source} needs cloud-grid.csv; give its directory with --data or \
+             THALWEG_DATA, or use the similar synthetic input cloud"
         )
     })?;
     Ok(data.join("cloud-grid.csv"))

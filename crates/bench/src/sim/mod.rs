@@ -43,7 +43,7 @@ pub struct Args {
     #[arg(value_enum, required = true)]
     figure: Option<Figure>,
     /// The network: planetlab, cloud (both synthetic), grid, grid-earlier-predicts-later, or a
-    /// CSV file with the columns src, dst, mbps and perhaps planned_mbps, rtt_ms
+    /// CSV file with the columns src, dst, mbps and optionally planned_mbps, rtt_ms
     #[arg(long, default_value = "planetlab", value_name = "NAME|FILE.csv")]
     input: Source,
     /// The directory of cloud-grid.csv (default: $THALWEG_DATA)
@@ -63,10 +63,10 @@ pub struct Args {
     json: bool,
 }
 
-/// What is not of UKAIRO.
+/// Computations that are not from UKAIRO.
 #[derive(clap::Subcommand)]
 enum Other {
-    /// Delivery of an object to many receivers: completion times, cost of the source, messages
+    /// Delivery of an object to many receivers: completion times, the source's cost, messages
     Cast(cast::Args),
     /// Data collection by all methods in a transit-stub network (Cheng et al., Fig. 5 to 7)
     Collection(collection::Args),
@@ -87,7 +87,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         (Some(Other::Planning(args)), _) => return planning::run(&args),
         (Some(Other::Streams(args)), _) => return streams::run(&args),
         (None, Some(figure)) => figure,
-        (None, None) => bail!("say what to compute"),
+        (None, None) => bail!("give a figure or a command"),
     };
     let data = args.data.or_else(|| std::env::var_os("THALWEG_DATA").map(PathBuf::from));
     let network = input::open(&args.input, data.as_deref())?;

@@ -12,16 +12,16 @@ use thalweg_sim::planning::collection;
 /// Arguments of `thalweg-bench sim planning`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Hosts, all pairs with a leg; the last is the destination
+    /// Number of hosts, with a leg between all pairs; the last one is the destination
     #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=2000))]
     hosts: u32,
-    /// About how many slots the plan has
+    /// Approximate number of slots of the plan
     #[arg(long, default_value_t = 150, value_name = "T", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     slots: u32,
     /// The kind of plan
     #[arg(long, value_enum, default_value_t = Kind::Timetable)]
     plan: Kind,
-    /// Of the random rates and amounts
+    /// Seed of the random rates and amounts
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
     /// Print one JSON object instead of a table
@@ -31,7 +31,7 @@ pub struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Kind {
-    /// The paper's: search for the smallest T, cheapest flow, decomposition
+    /// The paper's plan: search for the smallest T, cheapest flow, decomposition
     Timetable,
     /// Constant rates
     Fluid,

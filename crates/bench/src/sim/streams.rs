@@ -15,22 +15,22 @@ use thalweg_sim::{
 /// Arguments of `thalweg-bench sim streams`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Nodes, all pairs with a leg
+    /// Number of nodes, with a leg between all pairs
     #[arg(long, default_value_t = 200, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000))]
     nodes: u32,
-    /// Streams
+    /// Number of streams
     #[arg(long, default_value_t = 1000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     streams: u32,
-    /// Subscribers of a stream on average
+    /// Mean number of subscribers per stream
     #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     subscribers: u32,
-    /// How often reports change legs, after each of which all is planned again
+    /// Number of reports that change legs, each followed by a new plan
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     rounds: u64,
-    /// Instead compare so many small random problems with their exact optimum
+    /// Instead compare this many small random problems with their exact optimum
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     exact: Option<u64>,
-    /// Of all random numbers
+    /// Seed of all random numbers
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
     /// Print one JSON object instead of a table
@@ -67,7 +67,7 @@ fn planned(
     let planned = problem.plan(problem.moves(), random);
     let took = began.elapsed();
     let flows = Flows::checked(&problem, &planned.configuration)?;
-    anyhow::ensure!(flows == planned.flows, "the plan sends something else than it says");
+    anyhow::ensure!(flows == planned.flows, "the plan's flows differ from its routes");
     Ok((problem, planned, took))
 }
 
@@ -133,7 +133,10 @@ fn exact(seed: u64, cases: u64) -> anyhow::Result<Vec<Number>> {
         (least, sum, compared) = (least.min(share), sum + share, compared + 1);
         best += u32::from(share > 1.0 - 1e-9);
     }
-    anyhow::ensure!(compared > 0, "none of {cases} problems is small enough to try all of it");
+    anyhow::ensure!(
+        compared > 0,
+        "none of {cases} problems is small enough for an exhaustive search"
+    );
     Ok(vec![
         ("utility_least", "of the optimum", least),
         ("utility_mean", "of the optimum", sum / f64::from(compared)),

@@ -27,13 +27,14 @@ pub fn make(tree: &Tree, root: &Path) -> anyhow::Result<()> {
     let names = tree.entries.iter().filter(|(_, entry)| is_name(entry));
     for (path, entry) in firsts.chain(names) {
         let at = place(root, path);
-        create(entry, &at, root).with_context(|| format!("cannot make {}", at.display()))?;
+        create(entry, &at, root).with_context(|| format!("cannot create {}", at.display()))?;
     }
     // Other names share the attributes of the file.
     let own = tree.entries.iter().filter(|(_, entry)| !is_name(entry));
     for (path, entry) in own.rev() {
         let at = place(root, path);
-        describe(entry, &at).with_context(|| format!("cannot describe {}", at.display()))?;
+        describe(entry, &at)
+            .with_context(|| format!("cannot set the attributes of {}", at.display()))?;
     }
     Ok(())
 }

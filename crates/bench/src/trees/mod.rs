@@ -20,13 +20,13 @@ use thalweg_console::say_line;
 /// Arguments of `thalweg-bench make-tree`.
 #[derive(clap::Args)]
 pub struct MakeArgs {
-    /// The directory; it must not exist
+    /// The directory to create; it must not exist
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// The same seed makes the same tree
+    /// The seed; the same seed creates the same tree
     #[arg(long, value_name = "N")]
     seed: u64,
-    /// Let some entries belong to other users; only root can
+    /// Let some entries belong to other users; requires root
     #[arg(long)]
     owners: bool,
 }
@@ -41,9 +41,9 @@ pub fn run_make(args: &MakeArgs) -> anyhow::Result<ExitCode> {
 }
 
 const COMPARE_HELP: &str = "\
-Compared are: kind, length and bytes, texts of links, permissions, set-ID and sticky bits, owners,
+Compared are: kind, length and bytes, targets of links, permissions, set-ID and sticky bits, owners,
 modification times to the nanosecond (also of directories and links), extended attributes, ACLs,
-which names are one file, and whether holes are filled.
+hard links, and whether holes are filled.
 
 Exit codes: 0 the trees are equal; 1 one of them cannot be read; 2 they differ";
 

@@ -100,7 +100,7 @@ struct Walk {
 
 impl Walk {
     fn entry(&mut self, at: &Path, path: Vec<u8>) -> anyhow::Result<()> {
-        let failed = || format!("cannot look at {}", at.display());
+        let failed = || format!("cannot inspect {}", at.display());
         let about = fs::symlink_metadata(at).with_context(failed)?;
         let kind = kind(at, &about).with_context(failed)?;
         let is_directory = kind == Kind::Directory;

@@ -16,7 +16,7 @@ pub(super) fn next(links: &[Link], load: Load) -> Verdict {
         links.min_by(|a, b| at(a).total_cmp(&at(b)).then(a.id.cmp(&b.id))).copied()
     };
     let Some(best) = soonest(&mut links.iter().filter(|link| link.usable)) else {
-        return Verdict::Nobody;
+        return Verdict::NoLink;
     };
     if best.writable {
         return Verdict::Send(best.id);

@@ -86,7 +86,7 @@ pub enum Verdict {
     /// No link accepts the chunk now.
     Full,
     /// No link may be used.
-    Nobody,
+    NoLink,
 }
 
 impl Verdict {
@@ -96,7 +96,7 @@ impl Verdict {
         match self {
             Self::Wait => true,
             Self::Send(_) => false,
-            Self::Full | Self::Nobody => before,
+            Self::Full | Self::NoLink => before,
         }
     }
 }
@@ -139,7 +139,7 @@ impl StripeScheduler {
     /// it.
     pub fn next(&mut self, links: &[Link], load: Load) -> Verdict {
         if !links.iter().any(|link| link.usable) {
-            return Verdict::Nobody;
+            return Verdict::NoLink;
         }
         match &mut self.0 {
             Kind::RoundRobin(rotation) => rotation.next(links),
@@ -152,13 +152,13 @@ impl StripeScheduler {
 /// The data that all streams have to send. They take turns, so that each has its part of every link, and neither its
 /// end nor the end of its window comes as soon as if it were alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Crowd {
+pub struct StreamLoads {
     streams: u64,
     backlog: u64,
     window: u64,
 }
 
-impl Crowd {
+impl StreamLoads {
     /// Adds a stream with `backlog` bytes to send, and `window` bytes that the far end still accepts.
     pub fn add(&mut self, backlog: u64, window: u64) {
         self.streams += 1;

@@ -15,7 +15,7 @@ impl RoundRobin {
         let after = usable().filter(|link| self.last.is_none_or(|last| link.id > last));
         let next = after.min_by_key(|link| link.id).or_else(|| usable().min_by_key(|link| link.id));
         match next {
-            None => Verdict::Nobody,
+            None => Verdict::NoLink,
             Some(link) if !link.writable => Verdict::Wait,
             Some(link) => {
                 self.last = Some(link.id);
@@ -42,7 +42,7 @@ impl Weighted {
         };
         self.turn = link.map(|link| link.id);
         match link {
-            None => Verdict::Nobody,
+            None => Verdict::NoLink,
             Some(link) if !link.writable => Verdict::Wait,
             Some(link) => {
                 self.turn = None;

@@ -28,7 +28,7 @@ fn rotation_waits_for_the_link_whose_turn_it_is() {
     links[1].usable = false;
     assert_eq!(next(&links), Verdict::Send(LinkId(1)));
     links[0].usable = false;
-    assert_eq!(next(&links), Verdict::Nobody);
+    assert_eq!(next(&links), Verdict::NoLink);
 }
 
 #[test]
@@ -127,7 +127,7 @@ proptest! {
                 let best = links.iter().filter(|l| l.usable).map(|l| l.completion(chunk)).fold(f64::INFINITY, f64::min);
                 prop_assert!(best < ready);
             }
-            Verdict::Nobody => prop_assert!(links.iter().all(|link| !link.usable)),
+            Verdict::NoLink => prop_assert!(links.iter().all(|link| !link.usable)),
         }
     }
 }
@@ -141,7 +141,7 @@ fn a_stream_among_many_uses_the_far_link() {
     links[0].unsent = 16_000;
     let own = Load { window: 256_000, ..load(16_000, 64_000) };
     let next = |load| StripeScheduler::new(StripeMethod::EarliestCompletion).next(&links, load);
-    let mut crowd = Crowd::default();
+    let mut crowd = StreamLoads::default();
     crowd.add(own.backlog, own.window);
     assert_eq!((crowd.load(own), next(crowd.load(own))), (own, Verdict::Wait));
     (1..100).for_each(|_| crowd.add(own.backlog, own.window));
@@ -155,5 +155,5 @@ fn a_stream_among_many_uses_the_far_link() {
 #[test]
 fn a_crowd_never_lowers_the_load_of_a_stream() {
     let own = Load { window: 20, ..load(1, 10) };
-    assert_eq!(Crowd::default().load(own), own);
+    assert_eq!(StreamLoads::default().load(own), own);
 }

@@ -1,8 +1,8 @@
 //! Completes an existing copy of an object without changing the files that it has.
 
 use super::{
-    Policy,
-    files::Place,
+    InboxPolicy,
+    files::ObjectLocation,
     open::below,
     tree::{above, allow, is_name, is_same, look, make_directory, named},
 };
@@ -26,7 +26,7 @@ const PIECE: usize = 1 << 18;
 /// Whether the object's name belongs to a directory that may be an incomplete copy: it is empty or contains entries of
 /// the object, and each of them has the right kind and length, as far as this process may look. Content is not read.
 /// Copies are incomplete because a cast leaves out what its source cannot read.
-pub fn may_be_part(place: &Place, layout: &Layout, policy: &Policy) -> bool {
+pub fn may_be_part(place: &ObjectLocation, layout: &Layout, policy: &InboxPolicy) -> bool {
     let is_directory = layout.entries.first().is_some_and(|e| e.kind == LayoutKind::Directory);
     let mut present = 0;
     let mut fits = |entry: &LayoutEntry| {
@@ -49,7 +49,7 @@ pub fn may_be_part(place: &Place, layout: &Layout, policy: &Policy) -> bool {
 }
 
 /// Whether an entry's path exists with the entry's kind and length.
-fn is_there(place: &Place, layout: &Layout, entry: &LayoutEntry) -> io::Result<bool> {
+fn is_there(place: &ObjectLocation, layout: &Layout, entry: &LayoutEntry) -> io::Result<bool> {
     match entry.same_as() {
         None => is_same(place, entry, None),
         Some(_) => {
@@ -59,7 +59,7 @@ fn is_there(place: &Place, layout: &Layout, entry: &LayoutEntry) -> io::Result<b
     }
 }
 
-fn is_empty(place: &Place) -> bool {
+fn is_empty(place: &ObjectLocation) -> bool {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let opened = below(&place.directory, &place.name, flags).and_then(rustix::fs::Dir::new);
     opened.is_ok_and(|entries| {
@@ -73,16 +73,21 @@ fn is_empty(place: &Place) -> bool {
 ///
 /// # Errors
 /// I/O errors, with the path.
-pub fn complete(from: &Place, to: &Place, layout: &Layout, policy: &Policy) -> io::Result<bool> {
+pub fn complete(
+    from: &ObjectLocation,
+    to: &ObjectLocation,
+    layout: &Layout,
+    policy: &InboxPolicy,
+) -> io::Result<bool> {
     if !may_be_part(to, layout, policy) {
         return Ok(false);
     }
-    let mut opened = Opened { place: to, directories: Vec::new() };
+    let mut opened = WritableDirectories { place: to, directories: Vec::new() };
     opened.open_all(layout)?;
     if !may_be_part(to, layout, policy) {
         return Ok(false);
     }
-    let Some(lacking) = lacking(from, to, layout)? else { return Ok(false) };
+    let Some(lacking) = missing_files(from, to, layout)? else { return Ok(false) };
     for entry in &layout.entries {
         let path = to.path(entry.path.as_bytes());
         let made = match entry.kind {
@@ -103,13 +108,13 @@ fn has_content(entry: &LayoutEntry) -> bool {
 }
 
 /// Directories to which this process gained access. Dropping this restores their modes.
-struct Opened<'a> {
-    place: &'a Place,
+struct WritableDirectories<'a> {
+    place: &'a ObjectLocation,
     /// Paths and earlier modes.
     directories: Vec<(Vec<u8>, Mode)>,
 }
 
-impl Opened<'_> {
+impl WritableDirectories<'_> {
     /// Gives this process all rights to the existing directories of `layout`.
     fn open_all(&mut self, layout: &Layout) -> io::Result<()> {
         let place = self.place;
@@ -131,7 +136,7 @@ impl Opened<'_> {
     }
 }
 
-impl Drop for Opened<'_> {
+impl Drop for WritableDirectories<'_> {
     fn drop(&mut self) {
         let opened = self.directories.iter().rev();
         opened.for_each(|(path, mode)| close(self.place, path, *mode));
@@ -139,46 +144,50 @@ impl Drop for Opened<'_> {
 }
 
 /// Restores a directory's mode. If that fails, its owner keeps more rights than before.
-fn close(place: &Place, path: &[u8], mode: Mode) {
+fn close(place: &ObjectLocation, path: &[u8], mode: Mode) {
     let opened = below(&place.directory, path, OFlags::PATH | OFlags::DIRECTORY);
     _ = opened.and_then(|found| chmodat(CWD, path_of(&found), mode, AtFlags::empty()));
 }
 
 /// The paths of files that are missing at `to`; `None` if an existing file differs.
-fn lacking<'a>(
-    from: &Place,
-    to: &Place,
+fn missing_files<'a>(
+    from: &ObjectLocation,
+    to: &ObjectLocation,
     layout: &'a Layout,
 ) -> io::Result<Option<BTreeSet<&'a [u8]>>> {
     let mut lacking = BTreeSet::new();
     for entry in layout.entries.iter().filter(|entry| has_content(entry)) {
-        match compared(from, to, entry)? {
-            Compared::Lacking => _ = lacking.insert(entry.path.as_bytes()),
-            Compared::Equal => {}
-            Compared::Other => return Ok(None),
+        match compare(from, to, entry)? {
+            Comparison::Lacking => _ = lacking.insert(entry.path.as_bytes()),
+            Comparison::Equal => {}
+            Comparison::Other => return Ok(None),
         }
     }
     Ok(Some(lacking))
 }
 
 /// The result of comparing a file with the one at its destination.
-enum Compared {
+enum Comparison {
     Lacking,
     Equal,
     Other,
 }
 
-fn compared(from: &Place, to: &Place, entry: &LayoutEntry) -> io::Result<Compared> {
-    let open = |place: &Place| {
+fn compare(
+    from: &ObjectLocation,
+    to: &ObjectLocation,
+    entry: &LayoutEntry,
+) -> io::Result<Comparison> {
+    let open = |place: &ObjectLocation| {
         let path = place.path(entry.path.as_bytes());
         let opened = below(&place.directory, &path, OFlags::RDONLY | OFlags::NONBLOCK);
         opened.map(File::from).map_err(|e| named(&path, &e.into()))
     };
     match open(to) {
-        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Compared::Lacking),
+        Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(Comparison::Lacking),
         there => match is_equal(open(from)?, there?)? {
-            true => Ok(Compared::Equal),
-            false => Ok(Compared::Other),
+            true => Ok(Comparison::Equal),
+            false => Ok(Comparison::Other),
         },
     }
 }
@@ -201,7 +210,7 @@ fn is_equal(mut one: File, mut other: File) -> io::Result<bool> {
 
 /// Moves a file that was missing. If a file has appeared there meanwhile, this fails and leaves it in place, because it
 /// was not compared.
-fn move_new(from: &Place, to: &Place, entry: &LayoutEntry) -> io::Result<()> {
+fn move_new(from: &ObjectLocation, to: &ObjectLocation, entry: &LayoutEntry) -> io::Result<()> {
     let [old, new] = [from, to].map(|place| place.path(entry.path.as_bytes()));
     let ((old_above, old), (new_above, new)) = (above(from, &old)?, above(to, &new)?);
     let (old, new) = (OsStr::from_bytes(old), OsStr::from_bytes(new));

@@ -2,7 +2,7 @@
 
 use super::{
     open::below,
-    spans::{Piece, Spans},
+    spans::{FilePart, Spans},
 };
 use rustix::{
     fs::OFlags,
@@ -37,13 +37,13 @@ const PIECE: usize = 1 << 20;
 
 /// The location of an object: an open directory, and the object's name in it.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ObjectLocation {
     pub directory: Arc<OwnedFd>,
     /// The object's name in the directory: one path component.
     pub name: Vec<u8>,
 }
 
-impl Place {
+impl ObjectLocation {
     /// The path of an entry below the directory.
     pub fn path(&self, below: &[u8]) -> Vec<u8> {
         path_in(&self.name, below)
@@ -68,7 +68,7 @@ pub struct ObjectFiles {
 
 #[derive(Debug)]
 struct Inner {
-    place: Place,
+    place: ObjectLocation,
     stage: Stage,
     open: VecDeque<(u32, Arc<File>)>,
     /// Entries written since the last sync.
@@ -90,21 +90,21 @@ enum Stage {
 
 impl ObjectFiles {
     /// Files that match the layout and must stay unchanged.
-    pub fn present(layout: Arc<Layout>, place: Place) -> Self {
+    pub fn present(layout: Arc<Layout>, place: ObjectLocation) -> Self {
         Self::new(layout, place, Stage::Present)
     }
 
     /// Files that are being written.
-    pub fn in_making(layout: Arc<Layout>, place: Place) -> Self {
+    pub fn in_making(layout: Arc<Layout>, place: ObjectLocation) -> Self {
         Self::new(layout, place, Stage::Making)
     }
 
     /// Existing files of the user, which may match the layout.
-    pub fn found(layout: Arc<Layout>, place: Place) -> Self {
+    pub fn unverified(layout: Arc<Layout>, place: ObjectLocation) -> Self {
         Self::new(layout, place, Stage::Found)
     }
 
-    fn new(layout: Arc<Layout>, place: Place, stage: Stage) -> Self {
+    fn new(layout: Arc<Layout>, place: ObjectLocation, stage: Stage) -> Self {
         let (open, dirty, times) = (VecDeque::new(), BTreeSet::new(), StoredTimes::default());
         let inner = Inner { place, stage, open, dirty, times };
         Self { spans: Spans::new(&layout), layout, inner: Mutex::new(inner) }
@@ -116,7 +116,7 @@ impl ObjectFiles {
     }
 
     /// Marks the files as complete, at their final place.
-    pub fn moved(&self, place: Place) {
+    pub fn mark_present(&self, place: ObjectLocation) {
         let mut inner = self.lock();
         inner.place = place;
         inner.stage = Stage::Present;
@@ -141,7 +141,7 @@ impl ObjectFiles {
         if filled == buffer.len() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 
-    fn read_piece(&self, piece: &Piece, buffer: &mut [u8]) -> io::Result<()> {
+    fn read_piece(&self, piece: &FilePart, buffer: &mut [u8]) -> io::Result<()> {
         let (file, stage) = self.file(piece.entry)?;
         let read = file.read_exact_at(buffer, piece.range.start);
         if stage == Stage::Present {
@@ -160,7 +160,7 @@ impl ObjectFiles {
             let mut read = starts.map(|at| {
                 let range = at..end.min(at + PIECE as u64);
                 let length = (range.end - range.start) as usize;
-                self.read_piece(&Piece { entry: whole.entry, range }, &mut buffer[..length])
+                self.read_piece(&FilePart { entry: whole.entry, range }, &mut buffer[..length])
             });
             if let Some(why) = read.find_map(Result::err) {
                 failed.push((whole.entry, why));
@@ -216,7 +216,7 @@ impl ObjectFiles {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn copy_from(&self, place: &Place) -> io::Result<()> {
+    pub fn copy_from(&self, place: &ObjectLocation) -> io::Result<()> {
         for (number, entry) in (0..).zip(&self.layout.entries) {
             let LayoutKind::File { length: length @ 1.. } = entry.kind else { continue };
             let path = place.path(entry.path.as_bytes());
@@ -295,7 +295,11 @@ impl ObjectFiles {
         let is_same = told.kind == (LayoutKind::File { length: found.size() })
             && times.are_same(place.directory.as_fd(), found.dev(), told.modified, modified);
         drop(inner);
-        if is_same { Ok(()) } else { Err(self.named(entry, &io::Error::other("it has changed"))) }
+        if is_same {
+            Ok(())
+        } else {
+            Err(self.named(entry, &io::Error::other("the file has changed")))
+        }
     }
 
     fn named(&self, entry: u32, why: &io::Error) -> io::Error {
@@ -350,7 +354,7 @@ mod tests {
             rest = later;
         }
         let directory = Arc::new(OwnedFd::from(File::open(dir).unwrap()));
-        let place = Place { directory, name: b"o".to_vec() };
+        let place = ObjectLocation { directory, name: b"o".to_vec() };
         (ObjectFiles::in_making(Arc::new(Layout::new(entries)), place), object)
     }
 

@@ -3,7 +3,7 @@
 //! Every write to a file updates its time of last status change (ctime, inode(7)), which no system call can set back.
 //! The modification time can be set to any value (utimensat(2)).
 
-use super::{files::Place, tree::above};
+use super::{files::ObjectLocation, tree::above};
 use rustix::fs::{AtFlags, statat};
 use std::{
     ffi::OsStr,
@@ -32,7 +32,7 @@ pub struct Fingerprint {
 ///
 /// # Errors
 /// I/O errors.
-pub fn fingerprint(place: &Place, layout: &Layout) -> io::Result<Fingerprint> {
+pub fn fingerprint(place: &ObjectLocation, layout: &Layout) -> io::Result<Fingerprint> {
     let mut hasher = blake3::Hasher::new();
     let mut tick = TICK;
     let is_file = |kind: &LayoutKind| matches!(kind, LayoutKind::File { .. });
@@ -83,7 +83,7 @@ mod tests {
         };
         let layout = Layout::new(vec![entry("a", 5), entry("d/b", 5)]);
         let directory = Arc::new(open_directory(dir).unwrap());
-        let place = Place { directory, name: b"o".to_vec() };
+        let place = ObjectLocation { directory, name: b"o".to_vec() };
         let found = fingerprint(&place, &layout).ok()?;
         // Waits for the next clock tick, so that the next change has another time.
         sleep(found.tick);

@@ -8,10 +8,10 @@ mod spans;
 mod tree;
 
 pub use complete::{complete, may_be_part};
-pub use files::{ObjectFiles, Place};
+pub use files::{ObjectFiles, ObjectLocation};
 pub use fingerprint::fingerprint;
 pub use open::open_directory;
 pub use tree::{
-    OwnerPolicy, Policy, count_ignored_owners, is_as_made, make, may_be, refused_links, seal,
+    InboxPolicy, OwnerPolicy, count_ignored_owners, is_as_made, make, may_be, refused_links, seal,
     settle,
 };

@@ -19,7 +19,7 @@ struct Span {
 
 /// A part of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct FilePart {
     /// The index of the layout's entry.
     pub entry: u32,
     /// Its bytes, counted from the file's beginning.
@@ -41,13 +41,13 @@ impl Spans {
     }
 
     /// The parts of files that contain this range of the object. Bytes beyond the object's end are ignored.
-    pub fn pieces(&self, range: Range<u64>) -> impl Iterator<Item = Piece> {
+    pub fn pieces(&self, range: Range<u64>) -> impl Iterator<Item = FilePart> {
         let first = self.0.partition_point(|span| span.start + span.length <= range.start);
         let within = self.0[first..].iter().take_while(move |span| span.start < range.end);
         within.map(move |span| {
             let from = range.start.max(span.start) - span.start;
             let to = range.end.min(span.start + span.length) - span.start;
-            Piece { entry: span.entry, range: from..to }
+            FilePart { entry: span.entry, range: from..to }
         })
     }
 }

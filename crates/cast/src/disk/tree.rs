@@ -4,7 +4,7 @@
 //! not writable to another parent, because its `..` changes.
 
 use super::{
-    files::{Place, path_in},
+    files::{ObjectLocation, path_in},
     open::below,
 };
 use rustix::{
@@ -25,7 +25,8 @@ use std::{
 };
 use thalweg_base::descriptors::path_of;
 use thalweg_part::{
-    Attributes, Dress, Owner, StoredTimes, gives_away, link_target, names::Numbers, xattr::Word,
+    Attributes, FileMetadata, Owner, StoredTimes, gives_away, link_target, names::IdMap,
+    xattr::AttributeOrigin,
 };
 use thalweg_wire::{
     cast::{InboxRules, Layout, LayoutEntry, LayoutKind, LinkRule},
@@ -41,7 +42,7 @@ const MAX_SINGLE_SYNCS: usize = 16;
 ///
 /// # Errors
 /// I/O errors, with the path.
-pub fn make(place: &Place, layout: &Layout) -> io::Result<()> {
+pub fn make(place: &ObjectLocation, layout: &Layout) -> io::Result<()> {
     for entry in &layout.entries {
         let path = place.path(entry.path.as_bytes());
         let made = match entry.kind {
@@ -55,7 +56,7 @@ pub fn make(place: &Place, layout: &Layout) -> io::Result<()> {
     Ok(())
 }
 
-pub(super) fn make_directory(place: &Place, path: &[u8]) -> io::Result<()> {
+pub(super) fn make_directory(place: &ObjectLocation, path: &[u8]) -> io::Result<()> {
     let (above, name) = above(place, path)?;
     match mkdirat(above.as_fd(), OsStr::from_bytes(name), Mode::RWXU) {
         Ok(()) => Ok(()),
@@ -64,7 +65,7 @@ pub(super) fn make_directory(place: &Place, path: &[u8]) -> io::Result<()> {
     }
 }
 
-fn make_file(place: &Place, path: &[u8], length: u64) -> io::Result<()> {
+fn make_file(place: &ObjectLocation, path: &[u8], length: u64) -> io::Result<()> {
     let open = || below(&place.directory, path, OFlags::RDWR | OFlags::CREATE);
     let opened = match open() {
         Err(Errno::ACCESS) => {
@@ -77,7 +78,7 @@ fn make_file(place: &Place, path: &[u8], length: u64) -> io::Result<()> {
 }
 
 /// Gives the owner of an entry all rights to it, if it has the expected kind.
-pub(super) fn allow(place: &Place, path: &[u8], kind: FileType) -> io::Result<()> {
+pub(super) fn allow(place: &ObjectLocation, path: &[u8], kind: FileType) -> io::Result<()> {
     let found = below(&place.directory, path, OFlags::PATH)?;
     let seen = fstat(&found)?;
     if FileType::from_raw_mode(seen.st_mode) != kind {
@@ -93,7 +94,7 @@ pub(super) fn allow(place: &Place, path: &[u8], kind: FileType) -> io::Result<()
 }
 
 /// The parent directory of a path, opened, and the last component.
-pub(super) fn above<'a>(place: &Place, path: &'a [u8]) -> io::Result<(OwnedFd, &'a [u8])> {
+pub(super) fn above<'a>(place: &ObjectLocation, path: &'a [u8]) -> io::Result<(OwnedFd, &'a [u8])> {
     let (above, name) = match path.iter().rposition(|b| *b == b'/') {
         Some(at) => (&path[..at], &path[at + 1..]),
         None => (&b"."[..], path),
@@ -107,15 +108,15 @@ pub(super) fn above<'a>(place: &Place, path: &'a [u8]) -> io::Result<(OwnedFd, &
 ///
 /// # Errors
 /// I/O errors, with the path.
-pub fn settle(place: &Place, layout: &Layout, policy: &Policy) -> io::Result<()> {
-    let dresser = Dresser::of(layout, policy.owners);
+pub fn settle(place: &ObjectLocation, layout: &Layout, policy: &InboxPolicy) -> io::Result<()> {
+    let metadata = MetadataWriter::new(layout, policy.owners);
     each(place, layout, |entry, path, sync| match &entry.kind {
         _ if policy.check_link(entry, path).is_err() => Ok(()),
-        LayoutKind::Symlink { target } => make_link(place, &dresser, entry, path, target),
+        LayoutKind::Symlink { target } => make_link(place, &metadata, entry, path, target),
         LayoutKind::File { .. } if entry.same_as().is_some() => {
             make_name(place, path, &place.path(layout.first_of(entry).path.as_bytes()))
         }
-        LayoutKind::File { .. } => dresser.put(place, entry, path, OFlags::RDONLY, sync),
+        LayoutKind::File { .. } => metadata.put(place, entry, path, OFlags::RDONLY, sync),
         LayoutKind::Directory => Ok(()),
     })
 }
@@ -125,12 +126,12 @@ pub fn settle(place: &Place, layout: &Layout, policy: &Policy) -> io::Result<()>
 ///
 /// # Errors
 /// I/O errors, with the path.
-pub fn seal(place: &Place, layout: &Layout, owners: OwnerPolicy) -> io::Result<()> {
-    let dresser = Dresser::of(layout, owners);
+pub fn seal(place: &ObjectLocation, layout: &Layout, owners: OwnerPolicy) -> io::Result<()> {
+    let metadata = MetadataWriter::new(layout, owners);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let seal = || {
         each(place, layout, |entry, path, sync| match entry.kind {
-            LayoutKind::Directory => dresser.put(place, entry, path, flags, sync),
+            LayoutKind::Directory => metadata.put(place, entry, path, flags, sync),
             _ => Ok(()),
         })
     };
@@ -150,7 +151,7 @@ pub fn seal(place: &Place, layout: &Layout, owners: OwnerPolicy) -> io::Result<(
 
 /// Visits all entries in reverse order, so that a directory follows its content.
 fn each(
-    place: &Place,
+    place: &ObjectLocation,
     layout: &Layout,
     step: impl Fn(&LayoutEntry, &[u8], bool) -> io::Result<()>,
 ) -> io::Result<()> {
@@ -166,7 +167,7 @@ fn each(
 }
 
 /// Creates a hard link.
-fn make_name(place: &Place, path: &[u8], first: &[u8]) -> io::Result<()> {
+fn make_name(place: &ObjectLocation, path: &[u8], first: &[u8]) -> io::Result<()> {
     let (from, first) = above(place, first)?;
     let (to, name) = above(place, path)?;
     let (first, name) = (OsStr::from_bytes(first), OsStr::from_bytes(name));
@@ -182,8 +183,8 @@ fn make_name(place: &Place, path: &[u8], first: &[u8]) -> io::Result<()> {
 }
 
 fn make_link(
-    place: &Place,
-    dresser: &Dresser,
+    place: &ObjectLocation,
+    metadata: &MetadataWriter,
     entry: &LayoutEntry,
     path: &[u8],
     target: &[u8],
@@ -194,7 +195,7 @@ fn make_link(
         Ok(()) | Err(Errno::EXIST) => {}
         Err(e) => return Err(e.into()),
     }
-    dresser.attributes(entry).put_on_link(&above, name);
+    metadata.attributes(entry).put_on_link(&above, name);
     Ok(())
 }
 
@@ -209,14 +210,14 @@ pub enum OwnerPolicy {
 
 /// What the source of a cast may set in an inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct InboxPolicy {
     /// Owners and groups of files.
     pub owners: OwnerPolicy,
     /// The inbox, without a final `/`, that symbolic links must not point out of; `None`: links may point anywhere.
     pub links_within: Option<Vec<u8>>,
 }
 
-impl Policy {
+impl InboxPolicy {
     /// The rules that sources are told.
     pub fn rules(&self) -> InboxRules {
         let hash = |inbox: &Vec<u8>| *blake3::hash(inbox).as_bytes();
@@ -266,7 +267,7 @@ fn inbox_in_targets(hash: &[u8; 32], layout: &Layout) -> Option<Vec<u8>> {
 }
 
 /// The links that the policy refuses for an object with this name: their number, and a description of the first.
-pub fn refused_links(name: &[u8], layout: &Layout, policy: &Policy) -> Option<(u64, String)> {
+pub fn refused_links(name: &[u8], layout: &Layout, policy: &InboxPolicy) -> Option<(u64, String)> {
     let check = |entry: &LayoutEntry| {
         let path = path_in(name, entry.path.as_bytes());
         let why = policy.check_link(entry, &path).err()?;
@@ -288,16 +289,16 @@ pub fn count_ignored_owners(layout: &Layout, owners: OwnerPolicy) -> u64 {
 }
 
 /// Sets the metadata of entries.
-struct Dresser {
-    numbers: Numbers,
+struct MetadataWriter {
+    numbers: IdMap,
     /// Whether owners and groups are set.
     sets_owners: bool,
 }
 
-impl Dresser {
-    fn of(layout: &Layout, owners: OwnerPolicy) -> Self {
+impl MetadataWriter {
+    fn new(layout: &Layout, owners: OwnerPolicy) -> Self {
         let sets_owners = owners == OwnerPolicy::Apply && gives_away();
-        Self { numbers: Numbers::of(&layout.owners), sets_owners }
+        Self { numbers: IdMap::from_owners(&layout.owners), sets_owners }
     }
 
     fn attributes(&self, entry: &LayoutEntry) -> Attributes {
@@ -311,7 +312,7 @@ impl Dresser {
 
     fn put(
         &self,
-        place: &Place,
+        place: &ObjectLocation,
         entry: &LayoutEntry,
         path: &[u8],
         flags: OFlags,
@@ -319,12 +320,13 @@ impl Dresser {
     ) -> io::Result<()> {
         let made = below(&place.directory, path, flags)?;
         let mut xattrs = entry.xattrs().to_vec();
-        self.numbers.xattrs_here(&mut xattrs);
+        self.numbers.localize_xattrs(&mut xattrs);
         // If the source sends no extended attributes, an existing copy keeps its own.
         let all = Keep::XATTRS.and(Keep::ACLS);
         let keep = if xattrs.is_empty() { Keep::default() } else { all };
         let attributes = self.attributes(entry);
-        let dress = Dress { attributes, xattrs: &xattrs, keep, by: Word::Guest };
+        let dress =
+            FileMetadata { attributes, xattrs: &xattrs, keep, origin: AttributeOrigin::Guest };
         match dress.put(&made)? {
             // The file system has no extended attributes, or this process may not set them.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::PERM) => {}
@@ -336,17 +338,22 @@ impl Dresser {
 
 /// Whether all entries are as [`settle`] leaves them: kinds, lengths and times of files, targets of links. Content is
 /// not read.
-pub fn is_as_made(place: &Place, layout: &Layout, policy: &Policy) -> bool {
+pub fn is_as_made(place: &ObjectLocation, layout: &Layout, policy: &InboxPolicy) -> bool {
     has_shape(place, layout, policy, true)
 }
 
 /// Like [`is_as_made`], but ignores modification times and missing links: an earlier cast may have left links out, and
 /// [`settle`] creates them.
-pub fn may_be(place: &Place, layout: &Layout, policy: &Policy) -> bool {
+pub fn may_be(place: &ObjectLocation, layout: &Layout, policy: &InboxPolicy) -> bool {
     has_shape(place, layout, policy, false)
 }
 
-fn has_shape(place: &Place, layout: &Layout, policy: &Policy, with_times: bool) -> bool {
+fn has_shape(
+    place: &ObjectLocation,
+    layout: &Layout,
+    policy: &InboxPolicy,
+    with_times: bool,
+) -> bool {
     let mut times = with_times.then(StoredTimes::default);
     let is_same = |entry: &LayoutEntry| match entry.same_as() {
         // Refused links are not created.
@@ -361,14 +368,18 @@ fn has_shape(place: &Place, layout: &Layout, policy: &Policy, with_times: bool) 
 }
 
 /// Whether both entries are names of the same file.
-pub(super) fn is_name(place: &Place, entry: &LayoutEntry, first: &LayoutEntry) -> io::Result<bool> {
+pub(super) fn is_name(
+    place: &ObjectLocation,
+    entry: &LayoutEntry,
+    first: &LayoutEntry,
+) -> io::Result<bool> {
     let found = [entry, first].map(|entry| look(place, entry).map(|(_, found)| found));
     let [one, other] = found;
     let (one, other) = (one?, other?);
     Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
 }
 
-pub(super) fn look(place: &Place, entry: &LayoutEntry) -> io::Result<(OwnedFd, Stat)> {
+pub(super) fn look(place: &ObjectLocation, entry: &LayoutEntry) -> io::Result<(OwnedFd, Stat)> {
     let path = place.path(entry.path.as_bytes());
     let (above, name) = above(place, &path)?;
     let found = statat(&above, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?;
@@ -376,7 +387,7 @@ pub(super) fn look(place: &Place, entry: &LayoutEntry) -> io::Result<(OwnedFd, S
 }
 
 pub(super) fn is_same(
-    place: &Place,
+    place: &ObjectLocation,
     entry: &LayoutEntry,
     times: Option<&mut StoredTimes>,
 ) -> io::Result<bool> {

@@ -2,10 +2,10 @@
 
 use super::{
     Leg, SymbolScheduler,
-    io::{Hear, Say, invalid},
+    io::{LegReader, LegWriter, invalid},
 };
 use crate::{
-    ring::{NodeRing, Piece, ToDisk},
+    ring::{DiskMessage, NodeRing, ReceivedSymbol},
     store::Store,
 };
 use std::{
@@ -17,7 +17,7 @@ use std::{
     },
     time::Duration,
 };
-use thalweg_fountain::{Arrived, ParentId, SymbolId, digest::SourcePage};
+use thalweg_fountain::{ParentId, ReceiptOutcome, SymbolId, digest::SourcePage};
 use thalweg_units::Rate;
 use thalweg_wire::cast::{
     FRAME_HEAD, Fault, Frame, MAX_RANGES, MAX_SAID, Said, SymbolHead, Wish, are_sound,
@@ -61,7 +61,7 @@ impl ReceivedBytes {
 
 /// What a leg to a parent needs.
 #[derive(Clone, Debug)]
-pub struct Child {
+pub struct PullContext {
     /// The object.
     pub store: Arc<Store>,
     /// The node's ring, from which received symbols are forwarded.
@@ -69,18 +69,18 @@ pub struct Child {
     /// Decides which symbols are requested from which parent.
     pub scheduler: Arc<SymbolScheduler>,
     /// Received symbols, for the disk.
-    pub disk: mpsc::Sender<ToDisk>,
+    pub disk: mpsc::Sender<DiskMessage>,
     /// Counters of received bytes.
     pub got: Arc<ReceivedBytes>,
     /// The expected rate of the parent; zero if unknown.
     pub expected: Rate,
 }
 
-impl Child {
+impl PullContext {
     /// Ends the reception because this node's own disk failed; the parent is not at fault.
     async fn broken(&self, why: io::Error) -> LegEnd {
         // If sending fails, the disk's thread, and so the reception, has already ended.
-        _ = self.disk.send(ToDisk::Broken(why)).await;
+        _ = self.disk.send(DiskMessage::Broken(why)).await;
         LegEnd::Done
     }
 }
@@ -92,13 +92,13 @@ pub enum LegEnd {
     #[error("{0}")]
     Corrupt(String),
     /// The parent owes symbols and sends nothing.
-    #[error("nothing came for too long, and {0} symbols are owed")]
+    #[error("no new symbols from the parent for too long ({0} requested ones are outstanding)")]
     Silent(u64),
     /// The connection failed.
     #[error("{0}")]
     Lost(#[from] io::Error),
     /// Everything has arrived.
-    #[error("all is here")]
+    #[error("the object is complete")]
     Done,
 }
 
@@ -114,9 +114,9 @@ impl LegEnd {
     }
 }
 
-struct Pulling {
-    child: Child,
-    no: ParentId,
+struct PullLeg {
+    context: PullContext,
+    parent: ParentId,
     /// Blocks whose pages were requested on this leg.
     pages: Mutex<BTreeSet<u32>>,
     came: Notify,
@@ -134,37 +134,37 @@ impl Drop for Registration {
 }
 
 /// Pulls from one parent until everything is present or the parent must be left.
-pub async fn pull(child: Child, leg: Leg) -> LegEnd {
-    let no = child.scheduler.join(child.expected, leg.round_trip().unwrap_or_default());
-    let _registration = Registration(Arc::clone(&child.scheduler), no);
-    let pulling = Pulling {
-        child,
-        no,
+pub async fn pull(context: PullContext, leg: Leg) -> LegEnd {
+    let parent = context.scheduler.join(context.expected, leg.round_trip().unwrap_or_default());
+    let _registration = Registration(Arc::clone(&context.scheduler), parent);
+    let pulling = PullLeg {
+        context,
+        parent,
         pages: Mutex::default(),
         came: Notify::new(),
         unasked: AtomicU64::new(0),
     };
-    let Leg { hear, mut say, .. } = leg;
+    let Leg { reader, mut writer, .. } = leg;
     let left = tokio::select! {
-        left = pulling.hear(hear) => left,
-        left = pulling.ask(&mut say) => left,
+        left = pulling.receive(reader) => left,
+        left = pulling.ask(&mut writer) => left,
     };
     if matches!(left, LegEnd::Done) {
         // If sending fails, the parent notices the end of the connection.
-        _ = say.message(&Wish::Bye).await;
+        _ = writer.write_message(&Wish::Bye).await;
     }
-    say.close().await;
+    writer.close().await;
     left
 }
 
-impl Pulling {
-    async fn hear(&self, mut hear: Hear) -> LegEnd {
+impl PullLeg {
+    async fn receive(&self, mut reader: LegReader) -> LegEnd {
         loop {
-            let heard = match timeout(LOOK, hear.ready()).await {
-                Ok(Ok(())) => self.frame(&mut hear).await,
+            let heard = match timeout(LOOK, reader.wait_readable()).await {
+                Ok(Ok(())) => self.read_frame(&mut reader).await,
                 Ok(Err(lost)) => Err(lost.into()),
-                Err(_) if self.child.scheduler.is_silent(self.no) => {
-                    let status = self.child.scheduler.status(self.no);
+                Err(_) if self.context.scheduler.is_silent(self.parent) => {
+                    let status = self.context.scheduler.status(self.parent);
                     Err(LegEnd::Silent(status.map_or(0, |status| status.outstanding)))
                 }
                 Err(_) => continue,
@@ -175,25 +175,27 @@ impl Pulling {
         }
     }
 
-    async fn frame(&self, hear: &mut Hear) -> Result<(), LegEnd> {
-        match within(hear.frame()).await? {
+    async fn read_frame(&self, reader: &mut LegReader) -> Result<(), LegEnd> {
+        match within(reader.read_head()).await? {
             Frame::Symbol(head) => {
-                let frame = within(hear.framed(head)).await?;
-                self.symbol(head, frame).await
+                let frame = within(reader.read_symbol(head)).await?;
+                self.accept_symbol(head, frame).await
             }
             Frame::Message(length) if length <= MAX_SAID => {
-                let said = within(hear.body(length)).await?;
-                self.said(said).await
+                let said = within(reader.read_body(length)).await?;
+                self.handle_message(said).await
             }
-            Frame::Message(_) => Err(invalid("a message that is too long").into()),
+            Frame::Message(_) => Err(invalid("the parent sent a message that is too long").into()),
         }
     }
 
-    async fn symbol(&self, head: SymbolHead, frame: Vec<u8>) -> Result<(), LegEnd> {
-        let store = &self.child.store;
+    async fn accept_symbol(&self, head: SymbolHead, frame: Vec<u8>) -> Result<(), LegEnd> {
+        let store = &self.context.store;
         let id = SymbolId { block: head.block, esi: head.esi };
         let index = store.known.geometry.index(id);
-        let index = index.ok_or_else(|| LegEnd::Corrupt(format!("{id:?} is no source symbol")))?;
+        let index = index.ok_or_else(|| {
+            LegEnd::Corrupt(format!("{id:?} from the parent is not a source symbol"))
+        })?;
         let page = match store.pages.cached(id.block) {
             Some(page) => page,
             None => self.page(id.block).await?,
@@ -203,74 +205,87 @@ impl Pulling {
             return Err(LegEnd::Corrupt(wrong.to_string()));
         }
         let length = bytes.len() as u64;
-        self.child.got.bytes.fetch_add(length, Relaxed);
-        let arrived = self.child.scheduler.arrived(self.no, index);
+        self.context.got.bytes.fetch_add(length, Relaxed);
+        let arrived = self.context.scheduler.receive(self.parent, index);
         self.came.notify_one();
-        if arrived != Arrived::Fresh {
-            self.child.got.beyond.fetch_add(length, Relaxed);
-            return self.of_no_use(arrived);
+        if arrived != ReceiptOutcome::Fresh {
+            self.context.got.beyond.fetch_add(length, Relaxed);
+            return self.count_useless(arrived);
         }
         let frame = Arc::new(frame);
-        if self.child.node.ring.has_children() {
-            self.child.node.hand_on(id, &frame, &self.child.node.proof_of(&page));
+        if self.context.node.ring.has_children() {
+            self.context.node.forward(id, &frame, &self.context.node.proof_of(&page));
         }
-        let piece = Piece { id, frame, got: Arc::clone(&self.child.got) };
-        let sent = self.child.disk.send(ToDisk::Symbol(piece)).await;
+        let piece = ReceivedSymbol { id, frame, got: Arc::clone(&self.context.got) };
+        let sent = self.context.disk.send(DiskMessage::Symbol(piece)).await;
         sent.map_err(|_: SendError<_>| LegEnd::Done)
     }
 
     /// Tolerates duplicates, which are expected for symbols requested from two parents, and a few unrequested symbols.
-    fn of_no_use(&self, arrived: Arrived) -> Result<(), LegEnd> {
+    fn count_useless(&self, arrived: ReceiptOutcome) -> Result<(), LegEnd> {
         let unasked = match arrived {
-            Arrived::Unasked => self.unasked.fetch_add(1, Relaxed) + 1,
+            ReceiptOutcome::Unrequested => self.unasked.fetch_add(1, Relaxed) + 1,
             _ => 0,
         };
         match unasked > MAX_UNASKED {
-            true => Err(LegEnd::Corrupt("it sends again and again what is not asked of it".into())),
+            true => Err(LegEnd::Corrupt(
+                "the parent keeps sending symbols that were not requested".into(),
+            )),
             false => Ok(()),
         }
     }
 
     /// The page of a block, which must have been received earlier.
     async fn page(&self, block: u32) -> Result<Arc<SourcePage>, LegEnd> {
-        let store = Arc::clone(&self.child.store);
+        let store = Arc::clone(&self.context.store);
         let read = tokio::task::spawn_blocking(move || store.page(block));
         let page = match read.await.map_err(io::Error::other)? {
             Ok(page) => page,
-            Err(why) => return Err(self.child.broken(why).await),
+            Err(why) => return Err(self.context.broken(why).await),
         };
-        page.ok_or_else(|| LegEnd::Corrupt(format!("a symbol of block {block} before its page")))
+        page.ok_or_else(|| {
+            LegEnd::Corrupt(format!(
+                "the parent sent a symbol of block {block} before the digests of the block"
+            ))
+        })
     }
 
-    async fn said(&self, said: Said) -> Result<(), LegEnd> {
-        let store = &self.child.store;
+    async fn handle_message(&self, said: Said) -> Result<(), LegEnd> {
+        let store = &self.context.store;
         match said {
             Said::Have(runs) => {
                 self.check(&runs)?;
-                self.child.scheduler.holds(self.no, &runs);
+                self.context.scheduler.record_held(self.parent, &runs);
                 self.came.notify_one();
             }
             Said::Gone(runs) => {
                 self.check(&runs)?;
-                self.child.scheduler.gone(self.no, &runs);
+                self.context.scheduler.withdraw(self.parent, &runs);
             }
             Said::Page { block, digests } => {
                 let (digests, rest) = digests.as_chunks::<32>();
                 if !rest.is_empty() {
-                    return Err(LegEnd::Corrupt("a page of broken digests".into()));
+                    return Err(LegEnd::Corrupt(
+                        "the parent sent a page with a truncated digest".into(),
+                    ));
                 }
                 let page = SourcePage { block, digests: digests.to_vec() };
                 match store.pages.learn(&store.known, page) {
                     Ok(learnt) => learnt.map_err(|wrong| LegEnd::Corrupt(wrong.to_string()))?,
-                    Err(why) => return Err(self.child.broken(why).await),
+                    Err(why) => return Err(self.context.broken(why).await),
                 }
             }
             Said::Bye(why) => {
                 let why: String = why.chars().filter(|c| !c.is_control()).take(500).collect();
-                return Err(io::Error::other(format!("it says: {why}")).into());
+                return Err(
+                    io::Error::other(format!("the parent ended the connection: {why}")).into()
+                );
             }
             Said::NoPage(block) => {
-                return Err(invalid(format!("it has symbols of block {block} and no page")).into());
+                return Err(invalid(format!(
+                    "the parent has symbols of block {block} but not the digests of the block"
+                ))
+                .into());
             }
             // Used on stream legs only.
             Said::RepairPage { .. } | Said::Spent(_) => {}
@@ -279,24 +294,27 @@ impl Pulling {
     }
 
     fn check(&self, runs: &[(u64, u64)]) -> Result<(), LegEnd> {
-        match are_sound(runs, self.child.store.known.geometry.symbols()) {
+        match are_sound(runs, self.context.store.known.geometry.symbols()) {
             true => Ok(()),
-            false => Err(invalid("symbols that do not exist, or not in order").into()),
+            false => {
+                Err(invalid("the parent listed symbols that do not exist or are out of order")
+                    .into())
+            }
         }
     }
 
-    async fn ask(&self, say: &mut Say) -> LegEnd {
-        if let Err(lost) = self.hold(say).await {
+    async fn ask(&self, writer: &mut LegWriter) -> LegEnd {
+        if let Err(lost) = self.report_held(writer).await {
             return lost.into();
         }
-        let (mut said, mut news) = (Instant::now(), self.child.store.news());
+        let (mut said, mut changes) = (Instant::now(), self.context.store.changes());
         loop {
-            let changed = self.child.scheduler.changed.notified();
-            if self.child.store.have().is_complete() {
+            let changed = self.context.scheduler.changed.notified();
+            if self.context.store.have().is_complete() {
                 return LegEnd::Done;
             }
             let is_quiet = said.elapsed() > SIGN_OF_LIFE;
-            match self.ask_now(say, is_quiet).await {
+            match self.ask_now(writer, is_quiet).await {
                 Ok(true) => said = Instant::now(),
                 Ok(false) => {}
                 Err(lost) => return lost.into(),
@@ -305,52 +323,52 @@ impl Pulling {
                 () = changed => {}
                 () = self.came.notified() => {}
                 // The last symbol is written some time after it arrived, and nothing else wakes this task then.
-                () = self.child.store.completed(&mut news) => {}
+                () = self.context.store.completed(&mut changes) => {}
                 () = tokio::time::sleep(LOOK) => {}
             }
         }
     }
 
     /// Tells the parent which symbols are already present.
-    async fn hold(&self, say: &mut Say) -> io::Result<()> {
+    async fn report_held(&self, writer: &mut LegWriter) -> io::Result<()> {
         let held: Vec<(u64, u64)> = {
-            let have = self.child.store.have();
+            let have = self.context.store.have();
             have.runs().take(MAX_RANGES).map(|run| (run.start, run.end)).collect()
         };
         if !held.is_empty() {
-            say.message(&Wish::Hold(held)).await?;
+            writer.write_message(&Wish::Hold(held)).await?;
         }
         Ok(())
     }
 
     /// Requests what may be requested now; with `must`, sends a message in any case. Returns whether one was sent.
-    async fn ask_now(&self, say: &mut Say, must: bool) -> io::Result<bool> {
-        let asks = self.child.scheduler.asks(self.no);
+    async fn ask_now(&self, writer: &mut LegWriter, must: bool) -> io::Result<bool> {
+        let asks = self.context.scheduler.next_requests(self.parent);
         if asks.is_empty() && must {
-            say.message(&Wish::Ask(Vec::new())).await?;
+            writer.write_message(&Wish::Ask(Vec::new())).await?;
         }
         for asks in asks.chunks(MAX_RANGES) {
             for block in self.unknown_pages(asks) {
-                say.message(&Wish::Page(block)).await?;
+                writer.write_message(&Wish::Page(block)).await?;
             }
-            say.message(&Wish::Ask(asks.to_vec())).await?;
+            writer.write_message(&Wish::Ask(asks.to_vec())).await?;
         }
         Ok(must || !asks.is_empty())
     }
 
     /// Blocks of these symbols whose pages are neither known nor requested on this leg.
     fn unknown_pages(&self, asks: &[(u64, u64)]) -> Vec<u32> {
-        let per = u64::from(self.child.store.known.geometry.block_symbols());
+        let per = u64::from(self.context.store.known.geometry.block_symbols());
         let mut asked = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
         let blocks = asks.iter().flat_map(|(from, to)| from / per..=(to - 1) / per);
         let blocks = blocks.map(|block| block as u32);
         let is_new = |block: &u32| asked.insert(*block);
         let new: Vec<u32> = blocks.filter(is_new).collect();
-        new.into_iter().filter(|block| self.child.store.pages.cached(*block).is_none()).collect()
+        new.into_iter().filter(|block| self.context.store.pages.cached(*block).is_none()).collect()
     }
 }
 
 /// Reads the rest of a frame whose head has arrived, with a timeout.
 async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    thalweg_base::timeout::within(MESSAGE_TIMEOUT, "rest of a message", step).await
+    thalweg_base::timeout::within(MESSAGE_TIMEOUT, "complete message", step).await
 }

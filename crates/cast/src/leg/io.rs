@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 use thalweg_base::timeout::within;
-use thalweg_fountain::Shared;
+use thalweg_fountain::SharedBytes;
 use thalweg_net::{Stream, TcpInfo, channel::Channel, cut_over};
 use thalweg_wire::{
     cast::{
@@ -37,21 +37,21 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 const BUFFER: usize = 256 * 1024;
 
 /// The receiving direction of a channel.
-pub struct Hear(BufReader<Box<dyn AsyncRead + Send + Unpin>>);
+pub struct LegReader(BufReader<Box<dyn AsyncRead + Send + Unpin>>);
 
 /// The sending direction of a channel.
-pub struct Say(Box<dyn AsyncWrite + Send + Unpin>);
+pub struct LegWriter(Box<dyn AsyncWrite + Send + Unpin>);
 
 /// A channel after its opening.
 pub struct Leg {
-    pub hear: Hear,
-    pub say: Say,
-    beneath: Beneath,
+    pub reader: LegReader,
+    pub writer: LegWriter,
+    transport: Transport,
 }
 
 /// The transport below a leg, from which its round trip is known.
 #[derive(Debug)]
-enum Beneath {
+enum Transport {
     /// A TCP connection; the kernel measures the round trip.
     Socket(OwnedFd),
     /// A bond, with its round trip when the leg began.
@@ -60,45 +60,57 @@ enum Beneath {
 
 impl std::fmt::Debug for Leg {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Leg({:?})", self.beneath)
+        write!(f, "Leg({:?})", self.transport)
     }
 }
 
 impl Leg {
-    fn sealed<IO>(channel: Channel<IO>, beneath: Beneath) -> Self
+    fn sealed<IO>(channel: Channel<IO>, transport: Transport) -> Self
     where
         IO: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let (hear, say) = split(channel);
-        Self { hear: Hear::of(Box::new(hear)), say: Say(Box::new(say)), beneath }
+        let (reader, writer) = split(channel);
+        Self {
+            reader: LegReader::new(Box::new(reader)),
+            writer: LegWriter(Box::new(writer)),
+            transport,
+        }
     }
 
     /// An open leg; `early` are the bytes already read from the connection.
-    fn clear(tcp: TcpStream, early: Vec<u8>, beneath: Beneath) -> Self {
-        let (hear, say) = tcp.into_split();
-        let hear = Cursor::new(early).chain(hear);
-        Self { hear: Hear::of(Box::new(hear)), say: Say(Box::new(say)), beneath }
+    fn clear(tcp: TcpStream, early: Vec<u8>, transport: Transport) -> Self {
+        let (reader, writer) = tcp.into_split();
+        let reader = Cursor::new(early).chain(reader);
+        Self {
+            reader: LegReader::new(Box::new(reader)),
+            writer: LegWriter(Box::new(writer)),
+            transport,
+        }
     }
 
     /// Like [`Self::clear`], for a stream that is not a TCP connection.
-    fn carried(stream: Stream, early: Vec<u8>, beneath: Beneath) -> Self {
-        let (hear, say) = split(stream);
-        let hear = Cursor::new(early).chain(hear);
-        Self { hear: Hear::of(Box::new(hear)), say: Say(Box::new(say)), beneath }
+    fn carried(stream: Stream, early: Vec<u8>, transport: Transport) -> Self {
+        let (reader, writer) = split(stream);
+        let reader = Cursor::new(early).chain(reader);
+        Self {
+            reader: LegReader::new(Box::new(reader)),
+            writer: LegWriter(Box::new(writer)),
+            transport,
+        }
     }
 
     /// The smallest round trip that the kernel has measured, or that of a bond's best link; `None` if unknown.
     pub fn round_trip(&self) -> Option<Duration> {
-        let known = match &self.beneath {
-            Beneath::Socket(socket) => TcpInfo::of(socket).ok()?.min_rtt,
-            Beneath::Bond(known) => (*known)?,
+        let known = match &self.transport {
+            Transport::Socket(socket) => TcpInfo::of(socket).ok()?.min_rtt,
+            Transport::Bond(known) => (*known)?,
         };
         Some(known).filter(|known| !known.is_zero() && *known < Duration::MAX)
     }
 }
 
-impl Hear {
-    fn of(read: Box<dyn AsyncRead + Send + Unpin>) -> Self {
+impl LegReader {
+    fn new(read: Box<dyn AsyncRead + Send + Unpin>) -> Self {
         Self(BufReader::with_capacity(BUFFER, read))
     }
 
@@ -106,26 +118,26 @@ impl Hear {
     ///
     /// # Errors
     /// I/O errors of the connection; `InvalidData` if the bytes are no message.
-    pub async fn message<T: DeserializeOwned>(&mut self, most: usize) -> io::Result<T> {
+    pub async fn read_message<T: DeserializeOwned>(&mut self, most: usize) -> io::Result<T> {
         let mut head = [0; 4];
         self.0.read_exact(&mut head).await?;
         let length = length(head, most).map_err(invalid)?;
-        self.body(length).await
+        self.read_body(length).await
     }
 
     /// Reads a message whose length has been read.
     ///
     /// # Errors
-    /// As [`Hear::message`].
-    pub async fn body<T: DeserializeOwned>(&mut self, length: usize) -> io::Result<T> {
-        decode(&self.bytes(length).await?).map_err(invalid)
+    /// As [`LegReader::read_message`].
+    pub async fn read_body<T: DeserializeOwned>(&mut self, length: usize) -> io::Result<T> {
+        decode(&self.read_bytes(length).await?).map_err(invalid)
     }
 
     /// Waits until a byte can be read. Cancel-safe.
     ///
     /// # Errors
     /// I/O errors of the connection; `UnexpectedEof` at its end.
-    pub async fn ready(&mut self) -> io::Result<()> {
+    pub async fn wait_readable(&mut self) -> io::Result<()> {
         match self.0.fill_buf().await? {
             [] => Err(io::ErrorKind::UnexpectedEof.into()),
             _ => Ok(()),
@@ -135,8 +147,8 @@ impl Hear {
     /// Reads the head of the next frame.
     ///
     /// # Errors
-    /// As [`Hear::message`].
-    pub async fn frame(&mut self) -> io::Result<Frame> {
+    /// As [`LegReader::read_message`].
+    pub async fn read_head(&mut self) -> io::Result<Frame> {
         let mut head = [0; FRAME_HEAD];
         self.0.read_exact(&mut head).await?;
         Frame::decode(head).map_err(invalid)
@@ -146,7 +158,7 @@ impl Hear {
     ///
     /// # Errors
     /// I/O errors of the connection.
-    pub async fn bytes(&mut self, length: usize) -> io::Result<Vec<u8>> {
+    pub async fn read_bytes(&mut self, length: usize) -> io::Result<Vec<u8>> {
         // Allocates as bytes arrive, because the peer chooses the length.
         let mut bytes = Vec::with_capacity(length.min(1 << 20));
         (&mut self.0).take(length as u64).read_to_end(&mut bytes).await?;
@@ -154,12 +166,12 @@ impl Hear {
     }
 }
 
-impl Hear {
+impl LegReader {
     /// Reads a symbol after its frame's head. Returns the whole frame, ready to be forwarded.
     ///
     /// # Errors
     /// I/O errors of the connection.
-    pub async fn framed(&mut self, head: SymbolHead) -> io::Result<Vec<u8>> {
+    pub async fn read_symbol(&mut self, head: SymbolHead) -> io::Result<Vec<u8>> {
         // At most 64 KiB: `Frame::decode`.
         let mut frame = Vec::with_capacity(FRAME_HEAD + head.length as usize);
         frame.extend(Frame::Symbol(head).encode());
@@ -169,7 +181,7 @@ impl Hear {
     }
 }
 
-impl Say {
+impl LegWriter {
     /// Whether several buffers can be written with one system call.
     pub fn takes_several(&self) -> bool {
         self.0.is_write_vectored()
@@ -180,10 +192,10 @@ impl Say {
     /// called, and then `took` with the number of bytes taken, without an await point in between.
     ///
     /// # Errors
-    /// As [`Say::message`].
-    pub async fn offered(
+    /// As [`LegWriter::write_message`].
+    pub async fn write_offered(
         &mut self,
-        mut offer: impl FnMut() -> Vec<(Shared, usize)>,
+        mut offer: impl FnMut() -> Vec<(SharedBytes, usize)>,
         mut took: impl FnMut(usize),
     ) -> io::Result<Option<usize>> {
         let writing = poll_fn(|cx| {
@@ -197,7 +209,7 @@ impl Say {
             took(if let Poll::Ready(Ok(n)) = &written { *n } else { 0 });
             written.map_ok(Some)
         });
-        match within(WRITE_TIMEOUT, "room for what is to be sent", writing).await? {
+        match within(WRITE_TIMEOUT, "progress in sending", writing).await? {
             Some(0) => Err(io::ErrorKind::WriteZero.into()),
             taken => Ok(taken),
         }
@@ -206,9 +218,9 @@ impl Say {
     /// Writes the beginning of `bytes`, as much as the connection takes at once. Returns the number of bytes.
     ///
     /// # Errors
-    /// As [`Say::message`].
-    pub async fn some(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match within(WRITE_TIMEOUT, "room for what is to be sent", self.0.write(bytes)).await? {
+    /// As [`LegWriter::write_message`].
+    pub async fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match within(WRITE_TIMEOUT, "progress in sending", self.0.write(bytes)).await? {
             0 => Err(io::ErrorKind::WriteZero.into()),
             n => Ok(n),
         }
@@ -217,27 +229,27 @@ impl Say {
     /// Flushes buffers of this process.
     ///
     /// # Errors
-    /// As [`Say::message`].
+    /// As [`LegWriter::write_message`].
     pub async fn flush(&mut self) -> io::Result<()> {
-        within(WRITE_TIMEOUT, "room for what is to be sent", self.0.flush()).await
+        within(WRITE_TIMEOUT, "progress in sending", self.0.flush()).await
     }
 
     /// Sends a message.
     ///
     /// # Errors
     /// I/O errors of the connection; a timeout if it takes nothing for a minute.
-    pub async fn message(&mut self, message: &impl Serialize) -> io::Result<()> {
-        self.bytes(&encode(message)).await
+    pub async fn write_message(&mut self, message: &impl Serialize) -> io::Result<()> {
+        self.write_bytes(&encode(message)).await
     }
 
     /// Sends bytes.
     ///
     /// # Errors
-    /// As [`Say::message`].
-    pub async fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// As [`LegWriter::write_message`].
+    pub async fn write_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let taken = self.some(rest).await?;
+            let taken = self.write_some(rest).await?;
             rest = rest.get(taken..).unwrap_or_default();
         }
         self.flush().await
@@ -263,9 +275,9 @@ pub async fn open(
     opening: &Opening,
 ) -> io::Result<Result<Leg, Refusal>> {
     let stream = channel.get_ref();
-    let beneath = match stream.tcp() {
-        Some(tcp) => Beneath::Socket(tcp.as_fd().try_clone_to_owned()?),
-        None => Beneath::Bond(stream.round_trip()),
+    let transport = match stream.tcp() {
+        Some(tcp) => Transport::Socket(tcp.as_fd().try_clone_to_owned()?),
+        None => Transport::Bond(stream.round_trip()),
     };
     let greeting = async {
         channel.write_all(&encode(opening)).await?;
@@ -274,13 +286,13 @@ pub async fn open(
     };
     match within(STEP_TIMEOUT, "answer", greeting).await?.cut() {
         Answer::Refused(why) => Ok(Err(why)),
-        Answer::Accepted { open: false } => Ok(Ok(Leg::sealed(channel, beneath))),
+        Answer::Accepted { open: false } => Ok(Ok(Leg::sealed(channel, transport))),
         Answer::Accepted { open: true } => {
             let cutting = async { cut_over(channel).await.map_err(io::Error::other) };
             let (stream, early) = within(STEP_TIMEOUT, "GO", cutting).await?;
             Ok(Ok(match stream.into_tcp() {
-                Ok(tcp) => Leg::clear(tcp, early, beneath),
-                Err(stream) => Leg::carried(stream, early, beneath),
+                Ok(tcp) => Leg::clear(tcp, early, transport),
+                Err(stream) => Leg::carried(stream, early, transport),
             }))
         }
     }
@@ -290,7 +302,7 @@ pub async fn open(
 ///
 /// # Errors
 /// I/O errors of the connection.
-pub async fn opening(channel: &mut Channel<TcpStream>) -> io::Result<Opening> {
+pub async fn read_opening(channel: &mut Channel<TcpStream>) -> io::Result<Opening> {
     within(STEP_TIMEOUT, "opening", read(channel, MAX_OPENING)).await
 }
 
@@ -299,7 +311,7 @@ pub async fn opening(channel: &mut Channel<TcpStream>) -> io::Result<Opening> {
 /// # Errors
 /// I/O errors of the connection, or a peer that violates the protocol.
 pub async fn accept(mut channel: Channel<TcpStream>, as_open: bool) -> io::Result<Leg> {
-    let beneath = Beneath::Socket(channel.get_ref().as_fd().try_clone_to_owned()?);
+    let transport = Transport::Socket(channel.get_ref().as_fd().try_clone_to_owned()?);
     let mut answer = encode(&Answer::Accepted { open: as_open });
     answer.extend(as_open.then_some(GO));
     let agreeing = within(STEP_TIMEOUT, "GO-ACK", async {
@@ -310,10 +322,10 @@ pub async fn accept(mut channel: Channel<TcpStream>, as_open: bool) -> io::Resul
     match agreeing.await? {
         GO_ACK if as_open => {
             let (tcp, early) = channel.into_clear()?;
-            Ok(Leg::clear(tcp, early, beneath))
+            Ok(Leg::clear(tcp, early, transport))
         }
-        GO_ACK => Ok(Leg::sealed(channel, beneath)),
-        _ => Err(invalid("another byte than GO-ACK")),
+        GO_ACK => Ok(Leg::sealed(channel, transport)),
+        _ => Err(invalid("the peer did not send GO-ACK but another byte")),
     }
 }
 
@@ -322,7 +334,7 @@ pub async fn accept(mut channel: Channel<TcpStream>, as_open: bool) -> io::Resul
 /// # Errors
 /// I/O errors of the connection.
 pub async fn refuse(mut channel: Channel<TcpStream>, why: Refusal) -> io::Result<()> {
-    within(STEP_TIMEOUT, "room for an answer", async {
+    within(STEP_TIMEOUT, "progress in sending the refusal", async {
         channel.write_all(&encode(&Answer::Refused(why.cut()))).await?;
         channel.shutdown().await
     })
@@ -350,23 +362,23 @@ mod tests {
     #[tokio::test]
     async fn pieces_are_offered_again_when_there_is_room() {
         let (ours, mut theirs) = duplex(10);
-        let (mut say, mut told) = (Say(Box::new(ours)), Vec::new());
+        let (mut writer, mut told) = (LegWriter(Box::new(ours)), Vec::new());
         let piece = |text: &str| Arc::new(text.as_bytes().to_vec());
-        assert!(say.takes_several());
+        assert!(writer.takes_several());
         let two = || vec![(piece("--ab"), 2), (piece("cdefghijklm"), 0)];
-        let taken = say.offered(two, |n| told.push(n)).await.unwrap();
+        let taken = writer.write_offered(two, |n| told.push(n)).await.unwrap();
         assert_eq!((taken, &told[..]), (Some(10), &[10][..]));
         // No room: these pieces are not taken, and others are offered once there is room.
         let mut words = ["old", "new"].into_iter();
         let next = || words.next().map(|word| (piece(word), 0)).into_iter().collect();
         let mut got = [0; 10];
         let (taken, read) =
-            tokio::join!(say.offered(next, |n| told.push(n)), theirs.read_exact(&mut got));
+            tokio::join!(writer.write_offered(next, |n| told.push(n)), theirs.read_exact(&mut got));
         assert_eq!((taken.unwrap(), read.unwrap(), &got), (Some(3), 10, b"abcdefghij"));
         assert_eq!(told, [10, 0, 3]);
         let mut got = [0; 3];
         theirs.read_exact(&mut got).await.unwrap();
         assert_eq!(&got, b"new");
-        assert_eq!(say.offered(Vec::new, |_| unreachable!()).await.unwrap(), None);
+        assert_eq!(writer.write_offered(Vec::new, |_| unreachable!()).await.unwrap(), None);
     }
 }

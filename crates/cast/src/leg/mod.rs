@@ -1,16 +1,16 @@
 //! Data legs and control channels: messages and symbols on a channel to another member.
 
+mod announcements;
+mod announcer;
 pub mod child;
 mod io;
-mod news;
 pub mod parent;
 mod scheduler;
-mod seat;
 
-pub use io::{Hear, Leg, Say, accept, invalid, open, opening, refuse};
-use news::News;
+pub use announcements::{Announcements, ChildAnnouncements};
+use announcer::Announcer;
+pub use io::{Leg, LegReader, LegWriter, accept, invalid, open, read_opening, refuse};
 pub use scheduler::SymbolScheduler;
-pub use seat::{Audience, Seat};
 
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_wire::cast::Want;
@@ -20,9 +20,9 @@ use thalweg_wire::cast::Want;
 /// A stream child takes symbols when it can and misses the others; that bounds what a node holds and shows which
 /// children are slow. A bond buffers megabytes ahead of the child on each side, so the ring would count buffered
 /// symbols as taken and hold them as well. On a pull leg, the child's requests bound what is sent.
-pub fn carried_for(want: Want, dialer: MemberDialer) -> MemberDialer {
+pub fn dialer_for(want: Want, dialer: MemberDialer) -> MemberDialer {
     match want {
         Want::Pull => dialer,
-        Want::Stream => dialer.uncarried(),
+        Want::Stream => dialer.without_carrier(),
     }
 }

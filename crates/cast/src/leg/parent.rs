@@ -1,8 +1,8 @@
 //! The parent's end of a pull leg: announces symbols and sends the requested ones.
 
 use super::{
-    Leg, News, Seat,
-    io::{Hear, Say, invalid},
+    Announcer, ChildAnnouncements, Leg,
+    io::{LegReader, LegWriter, invalid},
 };
 use crate::store::Store;
 use std::{
@@ -31,27 +31,27 @@ const IDLE: Duration = Duration::from_secs(120);
 /// Requests of a child, in order.
 #[derive(Debug, Default)]
 struct Queue {
-    wishes: VecDeque<Request>,
+    wishes: VecDeque<ChildRequest>,
     symbols: u64,
 }
 
 #[derive(Debug)]
-enum Request {
+enum ChildRequest {
     Page(u32),
     Symbols(Range<u64>),
 }
 
-struct Serving {
+struct PullServer {
     store: Arc<Store>,
     queue: Mutex<Queue>,
     wished: Notify,
-    /// The child's seat, if symbols are announced to it in parts.
-    seat: Option<Arc<Seat>>,
+    /// The child's announcements, if symbols are announced to it in parts.
+    announcements: Option<Arc<ChildAnnouncements>>,
 }
 
 /// Why a leg to a child ended.
 #[derive(Debug, Error)]
-pub enum Unserved {
+pub enum ServeError {
     /// The connection failed, or the child violated the protocol.
     #[error("{0}")]
     Leg(#[from] io::Error),
@@ -60,119 +60,128 @@ pub enum Unserved {
     Disk(io::Error),
 }
 
-/// Serves one child until it says goodbye or is gone. With a seat, symbols are announced in parts as
-/// [`thalweg_fountain::Reveal`] decides; otherwise all present symbols are.
+/// Serves one child until it says goodbye or is gone. With announcements, symbols are announced in parts as
+/// [`thalweg_fountain::AnnouncementScheduler`] decides; otherwise all present symbols are.
 ///
 /// # Errors
-/// [`Unserved`].
-pub async fn serve(store: Arc<Store>, leg: Leg, seat: Option<Seat>) -> Result<(), Unserved> {
-    let seat = seat.map(Arc::new);
-    let serving = Serving { store, queue: Mutex::default(), wished: Notify::new(), seat };
-    let Leg { hear, mut say, .. } = leg;
+/// [`ServeError`].
+pub async fn serve(
+    store: Arc<Store>,
+    leg: Leg,
+    announcements: Option<ChildAnnouncements>,
+) -> Result<(), ServeError> {
+    let announcements = announcements.map(Arc::new);
+    let serving =
+        PullServer { store, queue: Mutex::default(), wished: Notify::new(), announcements };
+    let Leg { reader, mut writer, .. } = leg;
     let ended = tokio::select! {
-        heard = serving.hear(hear) => heard.map_err(Unserved::Leg),
-        said = serving.pour(&mut say) => said,
+        heard = serving.receive(reader) => heard.map_err(ServeError::Leg),
+        said = serving.send(&mut writer) => said,
     };
     if let Err(why) = &ended {
         // Tells the child the reason, if it still listens.
         let bye = Frame::message(&Said::Bye(why.to_string().chars().take(500).collect()));
-        _ = timeout(Duration::from_millis(100), say.bytes(&bye)).await;
+        _ = timeout(Duration::from_millis(100), writer.write_bytes(&bye)).await;
     }
-    say.close().await;
+    writer.close().await;
     ended
 }
 
-impl Serving {
+impl PullServer {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn hear(&self, mut hear: Hear) -> io::Result<()> {
+    async fn receive(&self, mut reader: LegReader) -> io::Result<()> {
         loop {
-            let heard = timeout(IDLE, hear.message::<Wish>(MAX_WISH)).await;
+            let heard = timeout(IDLE, reader.read_message::<Wish>(MAX_WISH)).await;
             let wish =
-                heard.map_err(|_| io::Error::other("the child wants nothing any more"))??;
+                heard.map_err(|_| io::Error::other("no message from the child for too long"))??;
             if matches!(wish, Wish::Bye) {
                 return Ok(());
             }
-            self.wish(wish)?;
+            self.enqueue(wish)?;
             self.wished.notify_one();
         }
     }
 
-    fn wish(&self, wish: Wish) -> io::Result<()> {
+    fn enqueue(&self, wish: Wish) -> io::Result<()> {
         let geometry = &self.store.known.geometry;
         let mut queue = self.queue();
         match wish {
             Wish::Ask(runs) => {
                 check(&runs, geometry.symbols())?;
-                if let Some(seat) = &self.seat {
-                    seat.asked(&runs);
+                if let Some(announcements) = &self.announcements {
+                    announcements.record_request(&runs);
                 }
                 for (from, to) in runs {
                     queue.symbols += to - from;
-                    queue.wishes.push_back(Request::Symbols(from..to));
+                    queue.wishes.push_back(ChildRequest::Symbols(from..to));
                 }
             }
             Wish::Hold(runs) => {
                 check(&runs, geometry.symbols())?;
-                if let Some(seat) = &self.seat {
-                    seat.holds(&runs);
+                if let Some(announcements) = &self.announcements {
+                    announcements.record_held(&runs);
                 }
             }
             Wish::Page(block) if block < geometry.blocks() => {
-                queue.wishes.push_back(Request::Page(block));
+                queue.wishes.push_back(ChildRequest::Page(block));
             }
-            Wish::Page(_) => return Err(invalid("a page of no block")),
+            Wish::Page(_) => {
+                return Err(invalid(
+                    "the child requested the digests of a block that does not exist",
+                ));
+            }
             // Used on stream legs only.
             Wish::RepairPage(_) | Wish::Done(_) | Wish::Lack { .. } | Wish::Anew | Wish::Bye => {}
         }
         let ahead = queue.symbols * u64::from(geometry.symbol_bytes());
         match ahead > MAX_AHEAD || queue.wishes.len() > 4 * MAX_RANGES {
-            true => Err(invalid("the child asks for too much ahead")),
+            true => Err(invalid("the child has too many outstanding requests")),
             false => Ok(()),
         }
     }
 
-    async fn pour(&self, say: &mut Say) -> Result<(), Unserved> {
-        let mut news = News::new(&self.store, self.seat.clone());
+    async fn send(&self, writer: &mut LegWriter) -> Result<(), ServeError> {
+        let mut announcer = Announcer::new(&self.store, self.announcements.clone());
         let mut buffer = Vec::new();
         loop {
-            news.tell(say).await?;
-            let wanted = self.queue().next(self.most());
+            announcer.announce(writer).await?;
+            let wanted = self.queue().next(self.symbols_per_read());
             match wanted {
-                Some(Request::Page(block)) => self.give_page(say, block).await?,
-                Some(Request::Symbols(range)) => {
-                    buffer = self.give(say, range, buffer).await?;
+                Some(ChildRequest::Page(block)) => self.send_page(writer, block).await?,
+                Some(ChildRequest::Symbols(range)) => {
+                    buffer = self.send_symbols(writer, range, buffer).await?;
                 }
-                None => news.wait(&self.wished).await?,
+                None => announcer.wait(&self.wished).await?,
             }
         }
     }
 
     /// The number of symbols read at once.
-    fn most(&self) -> u64 {
+    fn symbols_per_read(&self) -> u64 {
         (PIECE as u64 / u64::from(self.store.known.geometry.symbol_bytes())).max(1)
     }
 
-    async fn give_page(&self, say: &mut Say, block: u32) -> Result<(), Unserved> {
+    async fn send_page(&self, writer: &mut LegWriter, block: u32) -> Result<(), ServeError> {
         let store = Arc::clone(&self.store);
         let page = spawn_blocking(move || store.page(block)).await.map_err(io::Error::other)?;
-        let page = page.map_err(Unserved::Disk)?;
+        let page = page.map_err(ServeError::Disk)?;
         let said = match page {
             Some(page) => Said::Page { block, digests: page.digests.as_flattened().to_vec() },
             None => Said::NoPage(block),
         };
-        Ok(say.bytes(&Frame::message(&said)).await?)
+        Ok(writer.write_bytes(&Frame::message(&said)).await?)
     }
 
     /// Sends those of these symbols that are present. Returns the buffer for reuse.
-    async fn give(
+    async fn send_symbols(
         &self,
-        say: &mut Say,
+        writer: &mut LegWriter,
         range: Range<u64>,
         buffer: Vec<u8>,
-    ) -> Result<Vec<u8>, Unserved> {
+    ) -> Result<Vec<u8>, ServeError> {
         let held: Vec<Range<u64>> = {
             let have = self.store.have();
             let runs = have.runs_from(range.start).take_while(|run| run.start < range.end);
@@ -186,16 +195,16 @@ impl Serving {
         }
         gone.extend((at < range.end).then_some((at, range.end)));
         if !gone.is_empty() {
-            say.bytes(&Frame::message(&Said::Gone(gone))).await?;
+            writer.write_bytes(&Frame::message(&Said::Gone(gone))).await?;
         }
         let mut buffer = buffer;
         for run in held {
             let store = Arc::clone(&self.store);
             let fill = move || fill(&store, run, buffer);
             let filled = spawn_blocking(fill).await.map_err(io::Error::other)?;
-            let Filled { room, frames, symbols } = filled.map_err(Unserved::Disk)?;
+            let EncodedFrames { room, frames, symbols } = filled.map_err(ServeError::Disk)?;
             buffer = room;
-            say.bytes(buffer.get(..frames).unwrap_or_default()).await?;
+            writer.write_bytes(buffer.get(..frames).unwrap_or_default()).await?;
             self.store.count_served(symbols);
         }
         Ok(buffer)
@@ -203,7 +212,7 @@ impl Serving {
 }
 
 /// Encoded frames, and the buffer that contains them, for reuse.
-struct Filled {
+struct EncodedFrames {
     room: Vec<u8>,
     /// Length of the frames, from the beginning of the buffer.
     frames: usize,
@@ -212,9 +221,9 @@ struct Filled {
 }
 
 /// Encodes the frames of these symbols. Each symbol is read from the disk directly to its place in the frame.
-fn fill(store: &Store, run: Range<u64>, mut room: Vec<u8>) -> io::Result<Filled> {
+fn fill(store: &Store, run: Range<u64>, mut room: Vec<u8>) -> io::Result<EncodedFrames> {
     let geometry = &store.known.geometry;
-    let absent = || invalid("a symbol that does not exist");
+    let absent = || invalid("a requested symbol does not exist");
     let first = geometry.bytes_at(run.start).ok_or_else(absent)?.start;
     let last = geometry.bytes_at(run.end.saturating_sub(1)).ok_or_else(absent)?.end;
     let size = geometry.symbol_bytes() as usize;
@@ -229,27 +238,27 @@ fn fill(store: &Store, run: Range<u64>, mut room: Vec<u8>) -> io::Result<Filled>
         places.push(symbol);
     }
     store.files.read_into(first, &mut places)?;
-    Ok(Filled { room, frames, symbols: last - first })
+    Ok(EncodedFrames { room, frames, symbols: last - first })
 }
 
 fn check(runs: &[(u64, u64)], symbols: u64) -> io::Result<()> {
     match are_within(runs, symbols) {
         true => Ok(()),
-        false => Err(invalid("the child asks for symbols that do not exist")),
+        false => Err(invalid("the child listed symbols that do not exist")),
     }
 }
 
 impl Queue {
     /// The next request to serve: a page, or at most `most` symbols.
-    fn next(&mut self, most: u64) -> Option<Request> {
+    fn next(&mut self, most: u64) -> Option<ChildRequest> {
         match self.wishes.pop_front()? {
-            Request::Symbols(range) => {
+            ChildRequest::Symbols(range) => {
                 let end = range.end.min(range.start + most);
                 if end < range.end {
-                    self.wishes.push_front(Request::Symbols(end..range.end));
+                    self.wishes.push_front(ChildRequest::Symbols(end..range.end));
                 }
                 self.symbols -= end - range.start;
-                Some(Request::Symbols(range.start..end))
+                Some(ChildRequest::Symbols(range.start..end))
             }
             page => Some(page),
         }

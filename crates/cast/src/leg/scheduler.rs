@@ -6,7 +6,9 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
-use thalweg_fountain::{Arrived, Geometry, HaveSet, ParentId, ParentStatus, Pull, PullSettings};
+use thalweg_fountain::{
+    Geometry, HaveSet, ParentId, ParentStatus, Pull, PullSettings, ReceiptOutcome,
+};
 use thalweg_units::{Rate, Time};
 use tokio::sync::Notify;
 
@@ -61,28 +63,28 @@ impl SymbolScheduler {
     }
 
     /// Adds symbols that a parent has.
-    pub fn holds(&self, id: ParentId, runs: &[(u64, u64)]) {
+    pub fn record_held(&self, id: ParentId, runs: &[(u64, u64)]) {
         let mut inner = self.lock();
-        runs.iter().for_each(|(from, to)| inner.pull.holds(id, *from..*to));
+        runs.iter().for_each(|(from, to)| inner.pull.record_held(id, *from..*to));
     }
 
     /// Removes symbols that a parent no longer has.
-    pub fn gone(&self, id: ParentId, runs: &[(u64, u64)]) {
+    pub fn withdraw(&self, id: ParentId, runs: &[(u64, u64)]) {
         let (now, mut inner) = (self.now(), self.lock());
-        runs.iter().for_each(|(from, to)| inner.pull.gone(id, *from..*to, now));
+        runs.iter().for_each(|(from, to)| inner.pull.withdraw(id, *from..*to, now));
         drop(inner);
         self.changed.notify_waiters();
     }
 
     /// Records a verified symbol from a parent.
-    pub fn arrived(&self, id: ParentId, index: u64) -> Arrived {
+    pub fn receive(&self, id: ParentId, index: u64) -> ReceiptOutcome {
         let (now, mut inner) = (self.now(), self.lock());
-        inner.pull.arrived(id, index, now)
+        inner.pull.receive(id, index, now)
     }
 
     /// Records verified symbols that came otherwise, so that they are not requested any more.
-    pub fn obtained(&self, symbols: Range<u64>) {
-        self.lock().pull.obtained(symbols);
+    pub fn record_obtained(&self, symbols: Range<u64>) {
+        self.lock().pull.record_obtained(symbols);
     }
 
     /// The state of a parent.
@@ -93,14 +95,14 @@ impl SymbolScheduler {
     /// Whether a parent owes symbols and has sent nothing for too long.
     pub fn is_silent(&self, id: ParentId) -> bool {
         let now = self.now();
-        self.lock().pull.silent(now).contains(&id)
+        self.lock().pull.silent_parents(now).contains(&id)
     }
 
     /// The symbols to request from a parent now.
-    pub fn asks(&self, id: ParentId) -> Vec<(u64, u64)> {
+    pub fn next_requests(&self, id: ParentId) -> Vec<(u64, u64)> {
         let now = self.now();
         let inner = &mut *self.lock();
-        let asks = inner.pull.asks(id, now, &mut inner.random);
+        let asks = inner.pull.next_requests(id, now, &mut inner.random);
         asks.into_iter().map(|run| (run.start, run.end)).collect()
     }
 }

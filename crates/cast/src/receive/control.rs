@@ -1,9 +1,9 @@
 //! A receiver's end of its control channel to the source.
 
-use super::reception::{Parents, Reception, State, encoded};
+use super::reception::{Parents, Reception, State, encode_parents};
 use crate::{
     disk::{count_ignored_owners, refused_links},
-    leg::{Hear, Leg, Say},
+    leg::{Leg, LegReader, LegWriter},
 };
 use std::{io, sync::Arc, time::Duration};
 use thalweg_wire::{
@@ -28,7 +28,7 @@ const MAX_REPORTS: usize = 64;
 
 /// Why the conversation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Parting {
+pub enum ControlEnd {
     /// The source disconnected.
     Gone,
     /// The source abandoned the cast.
@@ -41,7 +41,7 @@ pub enum Parting {
 /// # Errors
 /// I/O errors of the connection.
 pub async fn forget(
-    say: &mut Say,
+    writer: &mut LegWriter,
     forgetting: impl Future<Output = Result<(), Refusal>>,
 ) -> io::Result<()> {
     let mut ticks = interval_at(Instant::now() + SIGN_OF_LIFE, SIGN_OF_LIFE);
@@ -49,14 +49,16 @@ pub async fn forget(
     let forgotten = loop {
         tokio::select! {
             forgotten = &mut forgetting => break forgotten,
-            _ = ticks.tick() => say.message(&Report::Account(Account::default())).await?,
+            _ = ticks.tick() => writer.write_message(&Report::Account(Account::default())).await?,
         }
     };
     match forgotten {
         Ok(()) => Ok(()),
         Err(why) => {
-            say.message(&Report::Ended(Ended::Failed(why), Account::default()).cut()).await?;
-            say.close().await;
+            writer
+                .write_message(&Report::Ended(Ended::Failed(why), Account::default()).cut())
+                .await?;
+            writer.close().await;
             Ok(())
         }
     }
@@ -71,52 +73,52 @@ pub async fn talk(
     reception: &Arc<Reception>,
     leg: &mut Leg,
     describe: impl Fn(),
-) -> io::Result<Parting> {
-    let Leg { hear, say, .. } = leg;
+) -> io::Result<ControlEnd> {
+    let Leg { reader, writer, .. } = leg;
     let (reports, outgoing) = mpsc::channel(MAX_REPORTS);
     let lacks = reception.described().is_none();
     let needs = Report::Needs { manifest: lacks, layout: lacks };
-    say.message(&needs).await?;
+    writer.write_message(&needs).await?;
     reception.attach(reports);
     tokio::select! {
-        parted = listen(reception, hear, &describe) => parted,
-        failed = report(reception, say, outgoing) => failed.map(|()| Parting::Gone),
+        parted = listen(reception, reader, &describe) => parted,
+        failed = report(reception, writer, outgoing) => failed.map(|()| ControlEnd::Gone),
     }
 }
 
 /// Sends reports as they arise, and the final report whenever the reception has ended.
 async fn report(
     reception: &Reception,
-    say: &mut Say,
+    writer: &mut LegWriter,
     mut reports: mpsc::Receiver<Report>,
 ) -> io::Result<()> {
     let mut states = reception.states();
     let mut ticks = interval_at(Instant::now() + SIGN_OF_LIFE, SIGN_OF_LIFE);
     loop {
         let ended = matches!(*states.borrow_and_update(), State::Complete(..) | State::Failed(_));
-        if let Some(end) = reception.ended().filter(|_| ended) {
+        if let Some(end) = reception.outcome().filter(|_| ended) {
             // Earlier reports go first, because the source reads nothing after the final one.
             while let Ok(report) = reports.try_recv() {
-                say.message(&report).await?;
+                writer.write_message(&report).await?;
             }
             let is_complete = matches!(end, Ended::Complete { .. });
             let (owners, links) = if is_complete { left_out(reception).await? } else { (0, None) };
             let (before, behind) = last_words(end, reception.account(true), owners, links);
             for report in before {
-                say.message(&report.cut()).await?;
+                writer.write_message(&report.cut()).await?;
             }
             // The source may have closed the connection.
-            _ = say.message(&behind.cut()).await;
+            _ = writer.write_message(&behind.cut()).await;
         }
         tokio::select! {
             changed = states.changed() => changed.map_err(io::Error::other)?,
             report = reports.recv() => match report {
-                Some(report) => say.message(&report).await?,
+                Some(report) => writer.write_message(&report).await?,
                 // The source has opened a new control channel.
                 None => return Ok(()),
             },
             // Keep-alive: during the final check there are no other reports.
-            _ = ticks.tick() => say.message(&Report::Account(reception.account(false)).cut()).await?,
+            _ = ticks.tick() => writer.write_message(&Report::Account(reception.account(false)).cut()).await?,
         }
     }
 }
@@ -150,32 +152,34 @@ fn last_words(
 
 async fn listen(
     reception: &Arc<Reception>,
-    hear: &mut Hear,
+    reader: &mut LegReader,
     describe: &impl Fn(),
-) -> io::Result<Parting> {
+) -> io::Result<ControlEnd> {
     let (mut manifest, mut layout) = (None, None);
     loop {
-        let heard = timeout(SOURCE_TIMEOUT, hear.message::<Word>(MAX_WORD)).await;
-        let word = heard.map_err(|_| io::Error::other(format!("silent for {SOURCE_TIMEOUT:?}")))?;
+        let heard = timeout(SOURCE_TIMEOUT, reader.read_message::<Word>(MAX_WORD)).await;
+        let word = heard.map_err(|_| {
+            io::Error::other(format!("no message from the source for {SOURCE_TIMEOUT:?}"))
+        })?;
         let word = match word {
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(Parting::Gone),
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(ControlEnd::Gone),
             word => word?,
         };
-        reception.heard();
+        reception.record_heard();
         let offer = reception.offer().into_value();
         match word {
             Word::Manifest => {
-                let bytes = slowly(hear.bytes(offer.manifest_bytes() as usize)).await?;
+                let bytes = slowly(reader.read_bytes(offer.manifest_bytes() as usize)).await?;
                 let read = Manifest::decode(&bytes).map_err(invalid)?;
                 if read.object() != offer.object || read.length() != offer.length {
-                    return Err(invalid("the manifest is another object's"));
+                    return Err(invalid("the manifest does not match the offered object"));
                 }
                 manifest = Some(read);
             }
             Word::Layout => {
-                let bytes = slowly(hear.bytes(offer.layout_bytes as usize)).await?;
+                let bytes = slowly(reader.read_bytes(offer.layout_bytes as usize)).await?;
                 if *blake3::hash(&bytes).as_bytes() != offer.layout {
-                    return Err(invalid("the layout is another one than was offered"));
+                    return Err(invalid("the layout does not match the offer"));
                 }
                 layout = Some(Layout::decode(&bytes, offer.length).map_err(invalid)?);
             }
@@ -183,16 +187,18 @@ async fn listen(
                 let at_once = (at_once as usize).clamp(1, MAX_CANDIDATES);
                 keep_parents(reception, Parents { candidates, at_once }).await?;
             }
-            Word::Parents { .. } => return Err(invalid("too many parents")),
+            Word::Parents { .. } => return Err(invalid("the source listed too many parents")),
             Word::Expected(expected) if expected.way.len() <= MAX_WAY => {
                 let (home, record) = (reception.home.clone(), reception.expect(expected));
                 let keep = move || home.keep_record(&record);
                 spawn_blocking(keep).await.map_err(io::Error::other)??;
             }
-            Word::Expected(_) => return Err(invalid("too long a way")),
+            Word::Expected(_) => return Err(invalid("the path from the source has too many hops")),
             Word::Ring(terms) if terms.are_sound() => reception.set_ring(terms),
-            Word::Ring(_) => return Err(invalid("too large a ring")),
-            Word::Forget => return Ok(Parting::Forget),
+            Word::Ring(_) => {
+                return Err(invalid("the source requested a ring buffer that is too large"));
+            }
+            Word::Forget => return Ok(ControlEnd::Forget),
             Word::Here => {}
         }
         match (manifest.take(), layout.take()) {
@@ -206,7 +212,7 @@ async fn listen(
 }
 
 async fn keep_parents(reception: &Arc<Reception>, parents: Parents) -> io::Result<()> {
-    let (home, word) = (reception.home.clone(), encoded(&parents));
+    let (home, word) = (reception.home.clone(), encode_parents(&parents));
     reception.set_parents(parents);
     spawn_blocking(move || home.keep_parents(&word)).await.map_err(io::Error::other)?
 }
@@ -232,7 +238,7 @@ async fn keep_described(
 pub async fn slowly<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     thalweg_base::timeout::within(
         Duration::from_secs(1200),
-        "end of the object's description",
+        "complete description of the object",
         step,
     )
     .await

@@ -24,17 +24,17 @@ pub fn finish(reception: &Reception, store: &Store) -> Result<bool, Refusal> {
     }
     store.files.sync().map_err(refusal)?;
     let name = store.known.offer.name.as_bytes();
-    let made = reception.home.made(name).map_err(refusal)?;
+    let made = reception.home.unfinished_location(name).map_err(refusal)?;
     disk::settle(&made, store.files.layout(), &reception.home.policy).map_err(refusal)?;
     reception.home.mark_landing().map_err(refusal)?;
-    let landed = reception.home.landed(name).map_err(refusal)?;
+    let landed = reception.home.final_location(name).map_err(refusal)?;
     let name = OsStr::from_bytes(name);
     match renameat_with(&*made.directory, name, &*landed.directory, name, RenameFlags::NOREPLACE) {
         Err(Errno::EXIST) => complete_copy(reception, store, &made, &landed)?,
         renamed => renamed.map_err(|e| refusal(e.into()))?,
     }
     fsync(&*landed.directory).map_err(|e| refusal(e.into()))?;
-    store.files.moved(landed.clone());
+    store.files.mark_present(landed.clone());
     seal(reception, store, &landed).map_err(refusal)?;
     prove(reception, store, &landed).map_err(refusal)?;
     Ok(true)
@@ -44,8 +44,8 @@ pub fn finish(reception: &Reception, store: &Store) -> Result<bool, Refusal> {
 fn complete_copy(
     reception: &Reception,
     store: &Store,
-    made: &disk::Place,
-    landed: &disk::Place,
+    made: &disk::ObjectLocation,
+    landed: &disk::ObjectLocation,
 ) -> Result<(), Refusal> {
     let (layout, policy) = (store.files.layout(), &reception.home.policy);
     if !disk::complete(made, landed, layout, policy).map_err(refusal)? {
@@ -60,16 +60,20 @@ fn complete_copy(
 ///
 /// # Errors
 /// I/O errors.
-pub fn take_over(store: &Store, landed: &disk::Place) -> io::Result<()> {
+pub fn take_over(store: &Store, landed: &disk::ObjectLocation) -> io::Result<()> {
     store.files.copy_from(landed)?;
-    each_page(store, |page| store.found(page).map(|_| true)).map(drop)
+    each_page(store, |page| store.add_block(page).map(|_| true)).map(drop)
 }
 
 /// Stores a fingerprint of the delivered files just after they were read. While it matches they need not be read again.
 ///
 /// # Errors
 /// I/O errors.
-pub fn prove(reception: &Reception, store: &Store, landed: &disk::Place) -> io::Result<()> {
+pub fn prove(
+    reception: &Reception,
+    store: &Store,
+    landed: &disk::ObjectLocation,
+) -> io::Result<()> {
     let found = disk::fingerprint(landed, store.files.layout())?;
     // Waits for the clock tick, so that a later change has a time other than the stored ones.
     thread::sleep(found.tick);
@@ -77,7 +81,7 @@ pub fn prove(reception: &Reception, store: &Store, landed: &disk::Place) -> io::
 }
 
 /// Whether the delivered files are unchanged since they were read.
-pub fn is_proven(reception: &Reception, landed: &disk::Place, layout: &Layout) -> bool {
+pub fn is_proven(reception: &Reception, landed: &disk::ObjectLocation, layout: &Layout) -> bool {
     let proof = reception.home.proof();
     let found = || disk::fingerprint(landed, layout).ok().map(|found| found.hash);
     proof.is_some() && proof == found()
@@ -89,7 +93,7 @@ pub fn is_proven(reception: &Reception, landed: &disk::Place, layout: &Layout) -
 /// # Errors
 /// I/O errors.
 pub fn read_through(store: &Store) -> io::Result<bool> {
-    let is_right = each_page(store, |page| Ok(store.found(page)?.is_ok()))?;
+    let is_right = each_page(store, |page| Ok(store.add_block(page)?.is_ok()))?;
     if is_right { store.pages.sync().map(|()| true) } else { Ok(false) }
 }
 
@@ -126,7 +130,7 @@ fn each_page(
 ///
 /// # Errors
 /// I/O errors.
-pub fn seal(reception: &Reception, store: &Store, landed: &disk::Place) -> io::Result<()> {
+pub fn seal(reception: &Reception, store: &Store, landed: &disk::ObjectLocation) -> io::Result<()> {
     disk::seal(landed, store.files.layout(), reception.home.policy.owners)?;
     reception.home.mark_done()
 }

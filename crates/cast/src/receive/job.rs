@@ -10,7 +10,7 @@ use thalweg_wire::{
 
 /// The stored record, besides symbols and digests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct ReceptionRecord {
     /// The job, from `SOURCE:NAME` to a path in the inbox.
     pub job: Job,
     /// The source's name when the cast was first offered.
@@ -19,7 +19,7 @@ pub struct Record {
     pub expected: Option<Expected>,
 }
 
-impl Record {
+impl ReceptionRecord {
     /// The record of a cast that was just offered.
     pub fn begin(id: CastId, from: &Name, offer: &Offer, inbox: &Path) -> Self {
         let target = inbox.join(offer.name.to_string());

@@ -1,20 +1,20 @@
 //! The receiving side: stores casts of other members, and serves them to further receivers.
 
-mod conduct;
+mod cast_directory;
+mod conductor;
 mod control;
+mod disk_space;
 mod finish;
-mod home;
-mod incoming;
+mod inboxes;
+mod incoming_legs;
 mod job;
-mod policy;
+mod leg_limiter;
+mod parent_selector;
 mod reception;
 mod relay;
 mod report;
-mod room;
 mod run;
-mod score;
 mod serve;
-mod served;
 
-pub use policy::InboxError;
-pub use serve::Casts;
+pub use inboxes::InboxError;
+pub use serve::CastService;

@@ -1,14 +1,14 @@
 //! The state of one cast at one receiver, shared by all its tasks.
 
 use super::{
-    home::{Described, Home, StoredCast},
-    incoming::Incoming,
-    job::Record,
-    room,
+    cast_directory::{CastDirectory, ObjectDescription, StoredCast},
+    disk_space,
+    incoming_legs::IncomingLegs,
+    job::ReceptionRecord,
 };
 use crate::{
     leg::child::ReceivedBytes,
-    ring::{NodeRing, PageBook, Repairs, Start},
+    ring::{FeedRole, NodeRing, ProofCache, RepairEncoder},
     store::Store,
 };
 use std::{
@@ -93,28 +93,28 @@ struct Counters {
 #[derive(Debug)]
 pub struct Reception {
     /// The cast's directory.
-    pub home: Home,
+    pub home: CastDirectory,
     /// The source's name when the cast was first offered.
     pub source: Name,
     offer: Mutex<(Signed<Offer>, Vec<u8>)>,
     state: watch::Sender<State>,
     parents: watch::Sender<Arc<Parents>>,
-    described: Mutex<Option<Described>>,
-    control: Mutex<Option<Control>>,
+    described: Mutex<Option<ObjectDescription>>,
+    control: Mutex<Option<ControlChannel>>,
     /// Legs that the source opens.
-    pub incoming: Incoming,
+    pub incoming: IncomingLegs,
     counted: Mutex<Counters>,
     ring: Mutex<(RingTerms, Option<Arc<NodeRing>>)>,
     /// The number of blocks solved in this session.
     pub solved: Arc<AtomicU64>,
-    record: Mutex<Record>,
+    record: Mutex<ReceptionRecord>,
     /// The members served from here, with their numbers of legs.
     children: Mutex<BTreeMap<Name, usize>>,
 }
 
 /// The control channel to the source.
 #[derive(Debug)]
-struct Control {
+struct ControlChannel {
     to: mpsc::Sender<Report>,
     /// When the source was last heard.
     heard: Instant,
@@ -144,9 +144,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Reception {
     /// Creates a reception from new or stored state.
-    pub fn new(home: Home, source: Name, kept: StoredCast) -> Arc<Self> {
-        let word = kept.parents.and_then(|word| decoded(&word));
-        let begin = || Record::begin(home.id, &source, kept.offer.value(), &home.inbox);
+    pub fn new(home: CastDirectory, source: Name, kept: StoredCast) -> Arc<Self> {
+        let word = kept.parents.and_then(|word| decode_parents(&word));
+        let begin = || ReceptionRecord::begin(home.id, &source, kept.offer.value(), &home.inbox);
         let record = Mutex::new(kept.record.unwrap_or_else(begin));
         Arc::new(Self {
             home,
@@ -156,7 +156,7 @@ impl Reception {
             parents: watch::Sender::new(Arc::new(word.unwrap_or_else(Parents::source))),
             described: Mutex::new(kept.described),
             control: Mutex::default(),
-            incoming: Incoming::default(),
+            incoming: IncomingLegs::default(),
             counted: Mutex::default(),
             ring: Mutex::new((RING_TERMS, None)),
             solved: Arc::default(),
@@ -166,19 +166,19 @@ impl Reception {
     }
 
     /// The job, and what the source expects.
-    pub fn record(&self) -> Record {
+    pub fn record(&self) -> ReceptionRecord {
         lock(&self.record).clone()
     }
 
     /// Sets the source's expectation. Returns the record to store.
-    pub fn expect(&self, expected: Expected) -> Record {
+    pub fn expect(&self, expected: Expected) -> ReceptionRecord {
         let mut record = lock(&self.record);
         record.expected = Some(expected);
         record.clone()
     }
 
     /// Adds a leg on which this child is served.
-    pub fn serving(self: &Arc<Self>, child: Name) -> ServedChild {
+    pub fn add_child(self: &Arc<Self>, child: Name) -> ServedChild {
         *lock(&self.children).entry(child.clone()).or_default() += 1;
         ServedChild(Arc::clone(self), child)
     }
@@ -210,9 +210,10 @@ impl Reception {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let sheets = options.open(self.home.path().join("sheets"))?;
-        let book = Arc::new(PageBook::new(&store.known.geometry));
-        let repairs = Repairs::of_receiver(self.offer().signer(), Some(sheets), Arc::clone(&book));
-        let made = NodeRing::new(Arc::clone(store), repairs, book, *terms, Start::Receiver)?;
+        let proofs = Arc::new(ProofCache::new(&store.known.geometry));
+        let repairs =
+            RepairEncoder::for_receiver(self.offer().signer(), Some(sheets), Arc::clone(&proofs));
+        let made = NodeRing::new(Arc::clone(store), repairs, proofs, *terms, FeedRole::Receiver)?;
         *ring = Some(Arc::clone(&made));
         Ok(made)
     }
@@ -258,7 +259,7 @@ impl Reception {
     }
 
     /// Waits until this store is no longer the current one. Children served from it must then reconnect.
-    pub async fn left(&self, store: &Arc<Store>) {
+    pub async fn wait_replaced(&self, store: &Arc<Store>) {
         let is_kept = |state: &State| match state {
             State::Fetching(now) | State::Checking(now) | State::Complete(now, _) => {
                 Arc::ptr_eq(now, store)
@@ -276,18 +277,18 @@ impl Reception {
     }
 
     fn entries(&self) -> u64 {
-        lock(&self.described).as_ref().map_or(0, |(_, layout)| room::entries(layout))
+        lock(&self.described).as_ref().map_or(0, |(_, layout)| disk_space::entries(layout))
     }
 
     /// All bytes that the cast takes on disk.
     pub fn takes(&self) -> u64 {
-        self.bytes().saturating_add(room::beside(lock(&self.offer).0.value()))
+        self.bytes().saturating_add(disk_space::overhead(lock(&self.offer).0.value()))
     }
 
     /// Bytes that are still to be stored, including the proportional share of digests.
     pub fn lacks(&self) -> u64 {
         let length = lock(&self.offer).0.value().length;
-        let beside = room::beside(lock(&self.offer).0.value());
+        let beside = disk_space::overhead(lock(&self.offer).0.value());
         match &*self.state.borrow() {
             State::New => self.takes(),
             // Entries are created first; digests arrive with the symbols they prove.
@@ -301,7 +302,7 @@ impl Reception {
     }
 
     /// Manifest and layout, if they are known.
-    pub fn described(&self) -> MutexGuard<'_, Option<Described>> {
+    pub fn described(&self) -> MutexGuard<'_, Option<ObjectDescription>> {
         lock(&self.described)
     }
 
@@ -317,11 +318,11 @@ impl Reception {
 
     /// Sets the control channel for reports; replaces an earlier one.
     pub fn attach(&self, to: mpsc::Sender<Report>) {
-        *lock(&self.control) = Some(Control { to, heard: Instant::now() });
+        *lock(&self.control) = Some(ControlChannel { to, heard: Instant::now() });
     }
 
     /// Records that the source was heard.
-    pub fn heard(&self) {
+    pub fn record_heard(&self) {
         if let Some(control) = &mut *lock(&self.control) {
             control.heard = Instant::now();
         }
@@ -339,7 +340,7 @@ impl Reception {
     }
 
     /// Counts one more leg to a parent. Returns the counters for received bytes.
-    pub fn opened(&self, who: &ParentName) -> Arc<ReceivedBytes> {
+    pub fn begin_leg(&self, who: &ParentName) -> Arc<ReceivedBytes> {
         let mut counted = lock(&self.counted);
         let seen = counted.parents.entry(who.clone()).or_default();
         seen.legs += 1;
@@ -347,7 +348,7 @@ impl Reception {
     }
 
     /// Counts one leg less.
-    pub fn closed(&self, who: &ParentName) {
+    pub fn end_leg(&self, who: &ParentName) {
         if let Some(seen) = lock(&self.counted).parents.get_mut(who) {
             seen.legs = seen.legs.saturating_sub(1);
         }
@@ -399,7 +400,7 @@ impl Reception {
     }
 
     /// The result, if the reception has ended.
-    pub fn ended(&self) -> Option<Ended> {
+    pub fn outcome(&self) -> Option<Ended> {
         match &*self.state.borrow() {
             State::Complete(_, micros) => Some(Ended::Complete { micros: *micros }),
             State::Failed(why) => Some(Ended::Failed(why.clone())),
@@ -420,13 +421,13 @@ pub fn geometry(offer: &Offer) -> Result<Geometry, Refusal> {
 }
 
 /// Decodes a stored list of parents.
-pub fn decoded(word: &[u8]) -> Option<Parents> {
+pub fn decode_parents(word: &[u8]) -> Option<Parents> {
     let (candidates, at_once): (Vec<Candidate>, u32) =
         thalweg_wire::cast::decode(word.get(4..)?).ok()?;
     Some(Parents { candidates, at_once: at_once as usize })
 }
 
 /// Encodes a list of parents for storage.
-pub fn encoded(parents: &Parents) -> Vec<u8> {
+pub fn encode_parents(parents: &Parents) -> Vec<u8> {
     thalweg_wire::cast::encode(&(&parents.candidates, parents.at_once as u32))
 }

@@ -1,31 +1,30 @@
 //! Relays casts of which this node is not a receiver: keeps a ring and digests, and stores nothing.
 
-mod places;
+mod table;
 
-pub use places::RelaySlot;
+pub use table::RelaySlot;
 
 use super::{
-    conduct::{End, Participant, leave_parent, leg_to, note_end},
+    conductor::{ParentEnd, Participant, leave_parent, leg_to, note_end},
     control::slowly,
-    incoming::Incoming,
+    incoming_legs::IncomingLegs,
+    parent_selector::ParentSelector,
     reception::{ParentName, Parents, RING_TERMS, geometry},
-    score::Score,
 };
 use crate::Settings;
 use crate::{
     leg::{
-        Hear, Leg, Say,
+        Leg, LegReader, LegWriter,
         child::{LegEnd, ReceivedBytes},
         invalid,
     },
     ring::{
-        PageBook, Repairs, SharedRing, Sink, Up,
-        serve::{self, Sheets},
+        ProofCache, RepairEncoder, SharedRing, Sink, UpstreamQueue,
+        serve::{self, SheetProvider},
         stream,
     },
-    store::Known,
+    store::KnownObject,
 };
-use places::RelayTable;
 use std::{
     collections::BTreeMap,
     io,
@@ -35,6 +34,7 @@ use std::{
     },
     time::Duration,
 };
+use table::RelayTable;
 use thalweg_fountain::ChildId;
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_wire::{
@@ -62,9 +62,9 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// All casts that this node relays.
 #[derive(Debug)]
-pub struct Relays {
-    places: RelayTable,
-    reach: MemberDialer,
+pub struct RelayService {
+    table: RelayTable,
+    dialer: MemberDialer,
 }
 
 /// One relayed cast.
@@ -78,24 +78,24 @@ pub struct Relay {
     /// Terms for the ring, which is created once the object is described.
     terms: Mutex<RingTerms>,
     /// The number of open or pending control channels.
-    seats: AtomicUsize,
+    connections: AtomicUsize,
     parents: watch::Sender<Arc<Parents>>,
-    body: OnceLock<Body>,
+    body: OnceLock<RelayState>,
     control: Mutex<Option<mpsc::Sender<Report>>>,
     /// Legs that the source opens.
-    pub incoming: Incoming,
+    pub incoming: IncomingLegs,
     got: Mutex<BTreeMap<ParentName, Arc<ReceivedBytes>>>,
     now: Mutex<Option<ParentName>>,
 }
 
 /// What exists once the object is described.
 #[derive(Clone, Debug)]
-struct Body {
-    known: Arc<Known>,
+struct RelayState {
+    known: Arc<KnownObject>,
     ring: Arc<SharedRing>,
-    book: Arc<PageBook>,
-    repairs: Arc<Repairs>,
-    up: Arc<Up>,
+    proofs: Arc<ProofCache>,
+    repairs: Arc<RepairEncoder>,
+    upstream: Arc<UpstreamQueue>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -103,15 +103,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Relays {
+impl RelayService {
     /// Creates an empty set.
-    pub fn new(settings: &Settings, reach: MemberDialer) -> Self {
-        Self { places: RelayTable::new(settings), reach }
+    pub fn new(settings: &Settings, dialer: MemberDialer) -> Self {
+        Self { table: RelayTable::new(settings), dialer }
     }
 
     /// A relayed cast by its ID.
     pub fn get(&self, id: CastId) -> Option<Arc<Relay>> {
-        lock(&self.places.all).get(&id).cloned()
+        lock(&self.table.all).get(&id).cloned()
     }
 
     /// Admits a cast if the limits allow it.
@@ -119,7 +119,7 @@ impl Relays {
     /// # Errors
     /// The reason for a refusal.
     pub fn admit(&self, offer: Signed<Offer>, pass: Vec<u8>) -> Result<RelaySlot, Refusal> {
-        self.places.take(offer, pass)
+        self.table.take(offer, pass)
     }
 
     /// Checks whether [`Self::admit`] would succeed, without changing anything.
@@ -127,78 +127,83 @@ impl Relays {
     /// # Errors
     /// The reason for a refusal.
     pub fn would_admit(&self, offer: &Signed<Offer>) -> Result<(), Refusal> {
-        self.places.would_take(offer)
+        self.table.would_take(offer)
     }
 
     /// Talks with the source until it disconnects. Relaying continues as long as there is a source or a child.
     ///
     /// # Errors
     /// I/O errors of the connection, or a source that violates the protocol.
-    pub async fn talk(&self, seat: RelaySlot, leg: Leg) -> io::Result<()> {
-        let relay = &seat.relay;
+    pub async fn talk(&self, slot: RelaySlot, leg: Leg) -> io::Result<()> {
+        let relay = &slot.relay;
         let (reports, outgoing) = mpsc::channel(MAX_REPORTS);
         *lock(&relay.control) = Some(reports);
-        let Leg { mut hear, mut say, .. } = leg;
+        let Leg { mut reader, mut writer, .. } = leg;
         let lacks = relay.body.get().is_none();
-        say.message(&Report::Needs { manifest: lacks, layout: false }).await?;
+        writer.write_message(&Report::Needs { manifest: lacks, layout: false }).await?;
         let ended = tokio::select! {
-            heard = self.listen(relay, &mut hear) => heard,
-            failed = report(relay, &mut say, outgoing) => failed,
+            heard = self.listen(relay, &mut reader) => heard,
+            failed = report(relay, &mut writer, outgoing) => failed,
         };
         // A newer channel may be the control channel by now.
         _ = lock(&relay.control).take_if(|to| to.is_closed());
         ended
     }
 
-    async fn listen(&self, relay: &Arc<Relay>, hear: &mut Hear) -> io::Result<()> {
+    async fn listen(&self, relay: &Arc<Relay>, reader: &mut LegReader) -> io::Result<()> {
         loop {
-            let heard = timeout(SOURCE_TIMEOUT, hear.message::<Word>(MAX_WORD)).await;
-            let word =
-                heard.map_err(|_| io::Error::other(format!("silent for {SOURCE_TIMEOUT:?}")))?;
+            let heard = timeout(SOURCE_TIMEOUT, reader.read_message::<Word>(MAX_WORD)).await;
+            let word = heard.map_err(|_| {
+                io::Error::other(format!("no message from the source for {SOURCE_TIMEOUT:?}"))
+            })?;
             match word {
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
                 Err(e) => return Err(e),
-                Ok(Word::Ring(terms)) if terms.are_sound() => self.places.set_ring(relay, terms),
-                Ok(Word::Ring(_)) => return Err(invalid("too large a ring")),
+                Ok(Word::Ring(terms)) if terms.are_sound() => self.table.set_ring(relay, terms),
+                Ok(Word::Ring(_)) => {
+                    return Err(invalid("the source requested a ring buffer that is too large"));
+                }
                 Ok(Word::Parents { candidates, .. }) if candidates.len() <= MAX_CANDIDATES => {
                     relay.parents.send_replace(Arc::new(Parents { candidates, at_once: 1 }));
                 }
                 Ok(Word::Manifest) if relay.body.get().is_some() => {
-                    return Err(invalid("the manifest is here already"));
+                    return Err(invalid("the source sent a manifest that this relay already has"));
                 }
                 Ok(Word::Manifest) => {
                     let offer = relay.offer.value();
-                    let bytes = slowly(hear.bytes(offer.manifest_bytes() as usize)).await?;
+                    let bytes = slowly(reader.read_bytes(offer.manifest_bytes() as usize)).await?;
                     let read = Manifest::decode(&bytes).map_err(invalid)?;
                     if read.object() != offer.object || read.length() != offer.length {
-                        return Err(invalid("the manifest is another object's"));
+                        return Err(invalid("the manifest does not match the offered object"));
                     }
                     if relay.describe(read)? {
                         self.work(relay);
                     }
                 }
                 Ok(Word::Forget) => {
-                    lock(&self.places.all).remove(&relay.id);
+                    lock(&self.table.all).remove(&relay.id);
                     return Ok(());
                 }
                 Ok(Word::Here | Word::Expected(_)) => {}
-                Ok(Word::Parents { .. } | Word::Layout) => return Err(invalid("not for a relay")),
+                Ok(Word::Parents { .. } | Word::Layout) => {
+                    return Err(invalid("relays do not accept this message"));
+                }
             }
         }
     }
 
     fn work(&self, relay: &Arc<Relay>) {
-        let (reach, relay) = (self.reach.clone(), Arc::clone(relay));
-        let all = Arc::clone(&self.places.all);
+        let (dialer, relay) = (self.dialer.clone(), Arc::clone(relay));
+        let all = Arc::clone(&self.table.all);
         tokio::spawn(async move {
             let is_known = || lock(&all).get(&relay.id).is_some_and(|r| Arc::ptr_eq(r, &relay));
-            relay.conduct(&reach, is_known).await;
+            relay.conduct(&dialer, is_known).await;
         });
     }
 
     /// Reports all relayed casts for `thalweg cast status`.
     pub fn report(&self) -> Vec<serde_json::Value> {
-        let all = lock(&self.places.all);
+        let all = lock(&self.table.all);
         let one = |relay: &Arc<Relay>| {
             let account = relay.account();
             serde_json::json!({
@@ -217,15 +222,15 @@ impl Relays {
 
 async fn report(
     relay: &Relay,
-    say: &mut Say,
+    writer: &mut LegWriter,
     mut reports: mpsc::Receiver<Report>,
 ) -> io::Result<()> {
     let mut ticks = interval(2 * LOOK);
     loop {
         tokio::select! {
-            _ = ticks.tick() => say.message(&Report::Account(relay.account())).await?,
+            _ = ticks.tick() => writer.write_message(&Report::Account(relay.account())).await?,
             report = reports.recv() => match report {
-                Some(report) => say.message(&report).await?,
+                Some(report) => writer.write_message(&report).await?,
                 // The source has opened a new control channel.
                 None => return Ok(()),
             },
@@ -241,11 +246,11 @@ impl Relay {
             pass,
             beside,
             terms: Mutex::new(RING_TERMS),
-            seats: AtomicUsize::new(0),
+            connections: AtomicUsize::new(0),
             parents: watch::Sender::new(Arc::default()),
             body: OnceLock::new(),
             control: Mutex::default(),
-            incoming: Incoming::default(),
+            incoming: IncomingLegs::default(),
             got: Mutex::default(),
             now: Mutex::default(),
         }
@@ -277,48 +282,49 @@ impl Relay {
     fn describe(&self, manifest: Manifest) -> io::Result<bool> {
         let offer = self.offer.value().clone();
         let geometry = geometry(&offer).map_err(io::Error::other)?;
-        let book = Arc::new(PageBook::new(&geometry));
-        let up = Arc::new(Up::default());
+        let proofs = Arc::new(ProofCache::new(&geometry));
+        let upstream = Arc::new(UpstreamQueue::default());
         let bytes = lock(&self.terms).bytes;
-        let ring = SharedRing::new(&geometry, bytes, Some(Arc::clone(&up)))?;
-        let repairs = Repairs::of_receiver(self.offer.signer(), None, Arc::clone(&book));
-        let known = Arc::new(Known { id: self.id, offer, geometry, manifest: Arc::new(manifest) });
-        let body = Body { known, ring, book, repairs: Arc::new(repairs), up };
+        let ring = SharedRing::new(&geometry, bytes, Some(Arc::clone(&upstream)))?;
+        let repairs = RepairEncoder::for_receiver(self.offer.signer(), None, Arc::clone(&proofs));
+        let known =
+            Arc::new(KnownObject { id: self.id, offer, geometry, manifest: Arc::new(manifest) });
+        let body = RelayState { known, ring, proofs, repairs: Arc::new(repairs), upstream };
         Ok(self.body.set(body).is_ok())
     }
 
     /// Keeps one parent as long as there are children.
-    async fn conduct(self: &Arc<Self>, reach: &MemberDialer, is_known: impl Fn() -> bool) {
+    async fn conduct(self: &Arc<Self>, dialer: &MemberDialer, is_known: impl Fn() -> bool) {
         let Some(body) = self.body.get() else { return };
-        let mut legs: JoinSet<(ParentName, End)> = JoinSet::new();
-        let (mut score, mut parents) = (Score::default(), self.parents.subscribe());
+        let mut legs: JoinSet<(ParentName, ParentEnd)> = JoinSet::new();
+        let (mut selector, mut parents) = (ParentSelector::default(), self.parents.subscribe());
         let mut looks = interval(LOOK);
         while is_known() {
             if body.ring.has_children() {
                 let wanted = Arc::clone(&parents.borrow_and_update());
-                for (who, fault) in score.review(&wanted) {
-                    leave_parent(&**self, &mut score, who, fault);
+                for (who, fault) in selector.review(&wanted) {
+                    leave_parent(&**self, &mut selector, who, fault);
                 }
-                for candidate in score.next(&wanted) {
+                for candidate in selector.next(&wanted) {
                     let got =
                         Arc::clone(lock(&self.got).entry(candidate.name.clone()).or_default());
                     let end = CancellationToken::new();
-                    score.begin(&candidate, Arc::clone(&got), end.clone());
-                    let (relay, reach) = (Arc::clone(self), reach.clone());
+                    selector.begin(&candidate, Arc::clone(&got), end.clone());
+                    let (relay, dialer) = (Arc::clone(self), dialer.clone());
                     let (body, who) = (body.clone(), candidate.name);
                     legs.spawn(async move {
                         tokio::select! {
-                            ended = relay.take_from(&reach, &body, &who, got) => (who, ended),
-                            () = end.cancelled() => (who, End::Left(LegEnd::Done)),
+                            ended = relay.take_from(&dialer, &body, &who, got) => (who, ended),
+                            () = end.cancelled() => (who, ParentEnd::Left(LegEnd::Done)),
                         }
                     });
                 }
             }
             tokio::select! {
                 Some(ended) = legs.join_next() => match ended {
-                    Ok((who, end)) => note_end(&**self, &mut score, who, end),
+                    Ok((who, end)) => note_end(&**self, &mut selector, who, end),
                     // A leg's task does not panic; if one did, forgetting the state lets its parent be tried again.
-                    Err(_) => score.forget(),
+                    Err(_) => selector.forget(),
                 },
                 () = body.ring.moved.notified(), if legs.is_empty() => {}
                 _ = parents.changed() => {}
@@ -330,21 +336,21 @@ impl Relay {
 
     async fn take_from(
         &self,
-        reach: &MemberDialer,
-        body: &Body,
+        dialer: &MemberDialer,
+        body: &RelayState,
         who: &ParentName,
         got: Arc<ReceivedBytes>,
-    ) -> End {
+    ) -> ParentEnd {
         let want = thalweg_wire::cast::Want::Stream;
-        let leg = match leg_to(reach, self, who, want).await {
+        let leg = match leg_to(dialer, self, who, want).await {
             Ok(leg) => leg,
             Err(end) => return end,
         };
         *lock(&self.now) = Some(who.clone());
-        let Body { known, ring, book, repairs, up } = body.clone();
-        let left = stream(Sink::Relay { known, ring, book, repairs, up }, got, leg).await;
+        let RelayState { known, ring, proofs, repairs, upstream } = body.clone();
+        let left = stream(Sink::Relay { known, ring, proofs, repairs, upstream }, got, leg).await;
         *lock(&self.now) = None;
-        End::Left(left)
+        ParentEnd::Left(left)
     }
 
     fn account(&self) -> Account {
@@ -374,18 +380,18 @@ impl Participant for Relay {
         lock(&self.control).as_ref().is_some_and(|to| to.try_send(report).is_ok())
     }
 
-    fn incoming(&self) -> &Incoming {
+    fn incoming(&self) -> &IncomingLegs {
         &self.incoming
     }
 }
 
-impl Sheets for Body {
-    fn needed(&self, child: ChildId, block: u32) {
+impl SheetProvider for RelayState {
+    fn provide(&self, child: ChildId, block: u32) {
         match self.repairs.known(&self.known, block) {
             Some(proof) => self.ring.give_page(child, &proof),
             None => {
                 if self.ring.wait_for_page(child, block) {
-                    self.up.page(block);
+                    self.upstream.request_page(block);
                 }
             }
         }

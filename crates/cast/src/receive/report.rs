@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use thalweg_wire::cast::FromParent;
 
 /// The current report as JSON.
-pub fn of(reception: &Reception) -> Value {
+pub fn to_json(reception: &Reception) -> Value {
     let offer = reception.offer().into_value();
     let account = reception.account(false);
     let record = reception.record();

@@ -1,16 +1,16 @@
 //! Runs a reception from its description to its name in the inbox.
 
 use super::{
-    conduct::{Conductor, Session},
+    cast_directory::CastDirectory,
+    conductor::{Conductor, Session},
     finish,
-    home::Home,
     reception::{Reception, State, geometry},
 };
 use crate::{
-    disk::{self, ObjectFiles, Place, make, may_be, may_be_part},
+    disk::{self, ObjectFiles, ObjectLocation, make, may_be, may_be_part},
     leg::SymbolScheduler,
     ring::Intake,
-    store::{Known, Pages, Store, journal, recover},
+    store::{KnownObject, Pages, Store, journal, recover},
 };
 use std::{
     ffi::OsStr,
@@ -79,7 +79,8 @@ pub async fn run(
             return Ok(());
         }
     }
-    let why = "what was written is read back as something else, again and again: see to the disk";
+    let why =
+        "data read back from the disk repeatedly differs from what was written; check the disk";
     Err(Refusal::System(why.to_owned()))
 }
 
@@ -92,8 +93,8 @@ fn adopt(reception: &Reception) -> Result<Option<Arc<Store>>, Refusal> {
     if !is_there(&reception.home, &name) {
         return Ok(None);
     }
-    let landed = reception.home.landed(name.as_bytes()).map_err(refusal)?;
-    let store = landed_store(reception, ObjectFiles::found, HaveSet::empty)?;
+    let landed = reception.home.final_location(name.as_bytes()).map_err(refusal)?;
+    let store = landed_store(reception, ObjectFiles::unverified, HaveSet::empty)?;
     let layout = store.files.layout();
     let other = || Refusal::Exists(name.to_string());
     if !may_be(&landed, layout, &reception.home.policy) {
@@ -105,7 +106,7 @@ fn adopt(reception: &Reception) -> Result<Option<Arc<Store>>, Refusal> {
         return Err(other());
     }
     disk::settle(&landed, layout, &reception.home.policy).map_err(refusal)?;
-    store.files.moved(landed.clone());
+    store.files.mark_present(landed.clone());
     finish::seal(reception, &store, &landed).map_err(refusal)?;
     finish::prove(reception, &store, &landed).map_err(refusal)?;
     Ok(Some(store))
@@ -116,23 +117,24 @@ fn open(reception: &Reception) -> Result<Arc<Store>, Refusal> {
     let offer = reception.offer().into_value();
     let geometry = geometry(&offer)?;
     let described = reception.described().clone();
-    let (manifest, layout) =
-        described.ok_or_else(|| Refusal::Invalid("the object is not described".to_owned()))?;
+    let (manifest, layout) = described.ok_or_else(|| {
+        Refusal::Invalid("the manifest and layout of the object are missing".to_owned())
+    })?;
     let home = &reception.home;
     let open = || {
         home.unmark()?;
-        let made = home.made(offer.name.as_bytes())?;
+        let made = home.unfinished_location(offer.name.as_bytes())?;
         make(&made, &layout)?;
         let have = journal::read(&home.journal(), &geometry)?;
         Ok((ObjectFiles::in_making(Arc::clone(&layout), made), Pages::new(home.pages()?), have))
     };
     let (files, pages, have): (ObjectFiles, Pages, HaveSet) = open().map_err(refusal)?;
-    let known = Known { id: home.id, offer, geometry, manifest };
+    let known = KnownObject { id: home.id, offer, geometry, manifest };
     let store = Store::new(known, files, pages, have);
     recover(&store).map_err(refusal)?;
     if store.have().count() == 0 && is_there(home, &store.known.offer.name) {
         reception.set(State::Checking(Arc::clone(&store)));
-        let landed = home.landed(store.known.offer.name.as_bytes());
+        let landed = home.final_location(store.known.offer.name.as_bytes());
         landed.and_then(|landed| finish::take_over(&store, &landed)).map_err(refusal)?;
     }
     Ok(store)
@@ -146,7 +148,7 @@ fn open(reception: &Reception) -> Result<Arc<Store>, Refusal> {
 pub fn reopen(reception: &Reception, now: WallTime) -> Result<Option<Arc<Store>>, Refusal> {
     let store = landed_store(reception, ObjectFiles::present, HaveSet::all)?;
     let offer = reception.offer().into_value();
-    let landed = reception.home.landed(offer.name.as_bytes()).map_err(refusal)?;
+    let landed = reception.home.final_location(offer.name.as_bytes()).map_err(refusal)?;
     let is_asked_for = offer.expiry > now && is_there(&reception.home, &offer.name);
     if is_asked_for && !finish::is_proven(reception, &landed, store.files.layout()) {
         return Ok(None);
@@ -157,24 +159,25 @@ pub fn reopen(reception: &Reception, now: WallTime) -> Result<Option<Arc<Store>>
     Ok(Some(store))
 }
 
-fn is_there(home: &Home, name: &FilePath) -> bool {
+fn is_there(home: &CastDirectory, name: &FilePath) -> bool {
     home.inbox.join(OsStr::from_bytes(name.as_bytes())).symlink_metadata().is_ok()
 }
 
 fn landed_store(
     reception: &Reception,
-    files: impl FnOnce(Arc<Layout>, Place) -> ObjectFiles,
+    files: impl FnOnce(Arc<Layout>, ObjectLocation) -> ObjectFiles,
     have: impl FnOnce(&Geometry) -> HaveSet,
 ) -> Result<Arc<Store>, Refusal> {
     let offer = reception.offer().into_value();
     let geometry = geometry(&offer)?;
     let described = reception.described().clone();
-    let (manifest, layout) =
-        described.ok_or_else(|| Refusal::Invalid("the object is not described".to_owned()))?;
-    let landed = reception.home.landed(offer.name.as_bytes()).map_err(refusal)?;
+    let (manifest, layout) = described.ok_or_else(|| {
+        Refusal::Invalid("the manifest and layout of the object are missing".to_owned())
+    })?;
+    let landed = reception.home.final_location(offer.name.as_bytes()).map_err(refusal)?;
     let files = files(layout, landed);
     let pages = Pages::new(reception.home.pages().map_err(refusal)?);
-    let known = Known { id: reception.home.id, offer, geometry, manifest };
+    let known = KnownObject { id: reception.home.id, offer, geometry, manifest };
     Ok(Store::new(known, files, pages, have(&geometry)))
 }
 
@@ -182,7 +185,7 @@ fn landed_store(
 pub fn refusal(why: io::Error) -> Refusal {
     let what = match why.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "; what came is kept: make room there, and cast again"
+            "; received data is kept: free some space there and run the same command again"
         }
         _ => "",
     };
@@ -229,7 +232,7 @@ fn seed(reception: &Reception) -> u64 {
 fn ended(written: Result<io::Result<()>, tokio::task::JoinError>) -> Refusal {
     match written {
         Ok(Err(why)) => refusal(why),
-        Ok(Ok(())) => Refusal::System("the disk's thread ended early".to_owned()),
+        Ok(Ok(())) => Refusal::System("the disk writer ended unexpectedly".to_owned()),
         Err(why) => Refusal::System(why.to_string()),
     }
 }
@@ -238,14 +241,14 @@ fn ended(written: Result<io::Result<()>, tokio::task::JoinError>) -> Refusal {
 async fn keep_journal(reception: &Arc<Reception>, store: &Arc<Store>) -> Refusal {
     let mut ticks = interval(SYNC_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut news = store.news();
-    news.mark_unchanged();
+    let mut changes = store.changes();
+    changes.mark_unchanged();
     loop {
         ticks.tick().await;
-        if !news.has_changed().unwrap_or(false) {
+        if !changes.has_changed().unwrap_or(false) {
             continue;
         }
-        news.mark_unchanged();
+        changes.mark_unchanged();
         let (store, journal) = (Arc::clone(store), reception.home.journal());
         let kept = spawn_blocking(move || keep(&store, &journal)).await;
         match kept {

@@ -5,12 +5,12 @@ mod answer;
 mod clear;
 
 use super::{
-    conduct::Conductor,
-    policy::{InboxError, Inboxes},
+    conductor::Conductor,
+    inboxes::{InboxError, Inboxes},
+    leg_limiter::LegLimiter,
     reception::{Reception, State},
-    relay::Relays,
+    relay::RelayService,
     run,
-    served::Served,
 };
 use crate::Settings;
 use futures_util::future::BoxFuture;
@@ -40,20 +40,20 @@ const MAX_LIFETIME: Duration = Duration::from_secs(31 * 24 * 3600);
 
 /// Receives casts and forwards them; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Casts(Arc<Shared>);
+pub struct CastService(Arc<ServiceState>);
 
 #[derive(Debug)]
-struct Shared {
+struct ServiceState {
     me: Name,
     membership: Membership,
     inboxes: Inboxes,
     max_casts: usize,
     conductor: Conductor,
-    relays: Relays,
+    relays: RelayService,
     receptions: Mutex<BTreeMap<CastId, Entry>>,
     /// Held while a cast is admitted.
     admission: Mutex<()>,
-    served: Arc<Served>,
+    served: Arc<LegLimiter>,
     end: CancellationToken,
     log: Log,
 }
@@ -86,7 +86,7 @@ impl Entry {
     }
 }
 
-impl Casts {
+impl CastService {
     /// Creates the service. `state` is the directory with this node's keys; `dialer` dials other receivers in the
     /// node's name.
     ///
@@ -100,12 +100,12 @@ impl Casts {
         log: Log,
     ) -> Result<Self, InboxError> {
         let inboxes = Inboxes::new(settings, state)?;
-        Ok(Self(Arc::new(Shared {
+        Ok(Self(Arc::new(ServiceState {
             me: dialer.me().clone(),
             membership,
             inboxes,
             max_casts: settings.max_casts,
-            relays: Relays::new(settings, dialer.clone()),
+            relays: RelayService::new(settings, dialer.clone()),
             conductor: Conductor { dialer },
             receptions: Mutex::default(),
             admission: Mutex::default(),
@@ -129,7 +129,7 @@ impl Casts {
 
     async fn resume(&self) {
         let shared = Arc::clone(&self.0);
-        let found = spawn_blocking(move || shared.found()).await.unwrap_or_default();
+        let found = spawn_blocking(move || shared.load_stored()).await.unwrap_or_default();
         for (reception, is_done) in found {
             let id = reception.home.id;
             if is_done {
@@ -152,17 +152,17 @@ impl Casts {
     }
 }
 
-impl Shared {
+impl ServiceState {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<CastId, Entry>> {
         // A panic cannot leave partly changed entries.
         self.receptions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Casts whose directories are in the inboxes.
-    fn found(&self) -> Vec<(Arc<Reception>, bool)> {
+    fn load_stored(&self) -> Vec<(Arc<Reception>, bool)> {
         let mut found = Vec::new();
         for home in self.inboxes.homes() {
-            match home.kept() {
+            match home.load() {
                 Ok(Some(kept)) => {
                     let is_done = kept.is_done;
                     let known = kept.record.as_ref().map(|record| record.from.clone());
@@ -189,7 +189,7 @@ impl Shared {
     }
 
     /// Clears an earlier failure, because the cast was offered again.
-    fn begin_anew(&self, id: CastId, reception: &Reception) {
+    fn clear_failure(&self, id: CastId, reception: &Reception) {
         let mut receptions = self.lock();
         if let Some(entry) = receptions.get_mut(&id) {
             entry.is_renewed = entry.is_running;
@@ -200,7 +200,7 @@ impl Shared {
     }
 
     /// Whether the current settings still accept the cast.
-    fn may_still(&self, reception: &Reception) -> Result<(), Refusal> {
+    fn check_still_allowed(&self, reception: &Reception) -> Result<(), Refusal> {
         let (offer, roster) = (reception.offer(), self.membership.current());
         let member = roster.as_ref().and_then(|roster| roster.by_key(&offer.signer()));
         // If the current roster does not have the member, the earlier check stands.
@@ -218,7 +218,7 @@ impl Shared {
         if entry.is_running || entry.is_leaving || !is_ready || is_over {
             return;
         }
-        if let Err(why) = self.may_still(&entry.reception) {
+        if let Err(why) = self.check_still_allowed(&entry.reception) {
             return entry.reception.set(State::Failed(why));
         }
         (entry.is_running, entry.is_renewed) = (true, false);
@@ -234,16 +234,16 @@ impl Shared {
                 () = stop.cancelled() => Ok(()),
                 ended = run::run(&reception, &conductor, has_room) => ended,
             };
-            if shared.stopped(id, &reception, ended) {
+            if shared.record_end(id, &reception, ended) {
                 return shared.work(id);
             }
-            shared.tell_end(&reception);
+            shared.report_end(&reception);
         });
     }
 
     /// Records the end of a cast's task. Returns whether to try again: it failed, and was offered in the meantime. A
     /// peer that is told of the failure may offer the object at once and must find that the task can start.
-    fn stopped(&self, id: CastId, reception: &Reception, ended: Result<(), Refusal>) -> bool {
+    fn record_end(&self, id: CastId, reception: &Reception, ended: Result<(), Refusal>) -> bool {
         let mut receptions = self.lock();
         let is_renewed = receptions.get_mut(&id).is_some_and(|entry| {
             entry.is_running = false;
@@ -262,7 +262,7 @@ impl Shared {
         }
     }
 
-    fn tell_end(&self, reception: &Reception) {
+    fn report_end(&self, reception: &Reception) {
         let event = Event::new("cast").with("cast", reception.home.id);
         let event = event.with("from", &reception.source);
         let offer = reception.offer().into_value();
@@ -274,7 +274,7 @@ impl Shared {
     }
 }
 
-impl MemberService for Casts {
+impl MemberService for CastService {
     fn serve(
         &self,
         channel: Channel<TcpStream>,
@@ -294,7 +294,7 @@ impl MemberService for Casts {
 
     fn report(&self) -> serde_json::Value {
         let receptions = self.0.lock();
-        let all = receptions.values().map(|entry| super::report::of(&entry.reception));
+        let all = receptions.values().map(|entry| super::report::to_json(&entry.reception));
         serde_json::json!({
             "inboxes": self.0.inboxes.len(),
             "casts": all.collect::<Vec<_>>(),

@@ -1,14 +1,14 @@
 //! Fills a ring from stored blocks: the source sends every block, a receiver only symbols that its children lack.
 
 use super::{
-    book::{PageBook, Proof},
-    repairs::{Repairs, frame_of},
+    proof_cache::{Proof, ProofCache},
+    repairs::{RepairEncoder, frame_of},
     shared::{SharedRing, esis},
 };
 use crate::store::Store;
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
 use std::{io, ops::Range, sync::Arc, time::Duration};
-use thalweg_fountain::{Emission, EmissionSettings, Share, Shared, SymbolId};
+use thalweg_fountain::{Emission, EmissionSettings, SenderShare, SharedBytes, SymbolId};
 use tokio::{sync::watch, task::spawn_blocking, time::sleep};
 
 /// The minimum interval between a receiver's checks for newly held blocks.
@@ -21,10 +21,10 @@ const QUESTIONS_PER_BATCH: usize = 64;
 pub struct Feed {
     store: Arc<Store>,
     ring: Arc<SharedRing>,
-    repairs: Arc<Repairs>,
-    book: Arc<PageBook>,
+    repairs: Arc<RepairEncoder>,
+    proofs: Arc<ProofCache>,
     emission: Emission,
-    share: Share,
+    share: SenderShare,
     random: Xoshiro256PlusPlus,
     /// At a receiver: the blocks that were held at the last check.
     held: Option<HeldBlocks>,
@@ -35,7 +35,7 @@ pub struct Feed {
 
 struct HeldBlocks {
     blocks: Vec<bool>,
-    news: watch::Receiver<u64>,
+    changes: watch::Receiver<u64>,
 }
 
 impl Feed {
@@ -44,9 +44,9 @@ impl Feed {
     pub fn new(
         store: Arc<Store>,
         ring: Arc<SharedRing>,
-        repairs: Arc<Repairs>,
-        book: Arc<PageBook>,
-        share: Share,
+        repairs: Arc<RepairEncoder>,
+        proofs: Arc<ProofCache>,
+        share: SenderShare,
         is_source: bool,
     ) -> Self {
         let geometry = store.known.geometry;
@@ -55,14 +55,14 @@ impl Feed {
         let (emission, held) = match is_source {
             true => (Emission::new(geometry, settings), None),
             false => {
-                let mut news = store.news();
-                news.mark_changed();
-                (Emission::behind(geometry, settings), Some(HeldBlocks { blocks, news }))
+                let mut changes = store.changes();
+                changes.mark_changed();
+                (Emission::for_forwarder(geometry, settings), Some(HeldBlocks { blocks, changes }))
             }
         };
         let seed = u64::from_be_bytes(store.known.id.as_bytes()[..8].try_into().unwrap_or([0; 8]));
         let random = Xoshiro256PlusPlus::seed_from_u64(seed ^ u64::from(share.index));
-        Self { store, ring, repairs, book, emission, share, random, held, joined: 0, turn: 0 }
+        Self { store, ring, repairs, proofs, emission, share, random, held, joined: 0, turn: 0 }
     }
 
     /// Runs until a disk error, which it returns.
@@ -95,10 +95,10 @@ impl Feed {
             None => moved.await,
             Some(held) => tokio::select! {
                 () = moved => {}
-                changed = held.news.changed() => {
+                changed = held.changes.changed() => {
                     // The store, and with it the sender, lives as long as this feed.
                     changed.unwrap_or(());
-                    held.news.mark_changed();
+                    held.changes.mark_changed();
                     sleep(LOOK).await;
                 }
             },
@@ -107,11 +107,11 @@ impl Feed {
 
     /// Finds blocks that have become complete since the last check.
     fn look(&mut self) {
-        let Some(HeldBlocks { blocks, news }) = &mut self.held else { return };
-        if !news.has_changed().unwrap_or(false) {
+        let Some(HeldBlocks { blocks, changes }) = &mut self.held else { return };
+        if !changes.has_changed().unwrap_or(false) {
             return;
         }
-        news.mark_unchanged();
+        changes.mark_unchanged();
         let have = self.store.have();
         for (block, was_held) in (0..).zip(blocks) {
             if have.holds_block(block) && !std::mem::replace(was_held, true) {
@@ -126,11 +126,11 @@ impl Feed {
         let mut inner = self.ring.lock();
         if inner.joined != self.joined {
             self.joined = inner.joined;
-            self.emission.joined();
+            self.emission.reopen_blocks();
         }
         while let Some(block) = inner.done.pop_front() {
             if inner.ring.done_by_all(block) {
-                self.emission.done(block);
+                self.emission.finish(block);
             }
         }
         let geometry = &self.store.known.geometry;
@@ -168,23 +168,24 @@ impl Feed {
             };
             match found {
                 Some((frame, proof)) => _ = self.ring.push(*id, &frame, &proof),
-                None => self.emission.no_repair(id.block),
+                None => self.emission.skip_repair(id.block),
             }
         }
         Ok(())
     }
 
-    fn source_symbol(&self, id: SymbolId) -> io::Result<Option<(Shared, Proof)>> {
+    fn source_symbol(&self, id: SymbolId) -> io::Result<Option<(SharedBytes, Proof)>> {
         let geometry = &self.store.known.geometry;
         let range = geometry.index(id).and_then(|index| geometry.bytes_at(index));
         let Some(range) = range else { return Ok(None) };
-        let proof = match self.book.get(id.block, true) {
+        let proof = match self.proofs.get(id.block, true) {
             Some(proof) => proof,
             None => {
                 let page = self.store.page(id.block)?;
-                let page = page.ok_or_else(|| io::Error::other("the digests are gone"))?;
+                let page =
+                    page.ok_or_else(|| io::Error::other("the digests of a block are missing"))?;
                 let proof = Proof::source(&page);
-                self.book.put(proof.clone());
+                self.proofs.put(proof.clone());
                 proof
             }
         };

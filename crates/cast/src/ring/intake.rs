@@ -1,8 +1,8 @@
 //! A receiver's intake: writes arriving symbols to disk, and solves blocks in parallel.
 
 use super::{
-    spool::{OnDisk, Spool},
-    up::{Lack, Up},
+    spool::{Spool, SpooledStore},
+    upstream_queue::{MissingSymbols, UpstreamQueue},
 };
 use crate::{
     leg::{SymbolScheduler, child::ReceivedBytes},
@@ -21,8 +21,8 @@ use std::{
     time::Duration,
 };
 use thalweg_fountain::{
-    Shared, SymbolId,
-    codec::{AcceptError, Arrival, Assembly, Solve, SolveError},
+    SharedBytes, SymbolId,
+    codec::{AcceptError, AcceptOutcome, Assembly, BlockSolver, SolveError},
 };
 use thalweg_wire::cast::{FRAME_HEAD, MAX_RANGES};
 use tokio::{
@@ -43,16 +43,16 @@ const GATHER: Duration = Duration::from_micros(250);
 
 /// A verified symbol on its way to the disk, as the frame in which it arrived.
 #[derive(Clone, Debug)]
-pub struct Piece {
+pub struct ReceivedSymbol {
     /// The symbol.
     pub id: SymbolId,
     /// The frame's head, then the symbol's bytes.
-    pub frame: Shared,
+    pub frame: SharedBytes,
     /// Counters of the leg it came from; its bytes are added there if they are of no use.
     pub got: Arc<ReceivedBytes>,
 }
 
-impl Piece {
+impl ReceivedSymbol {
     fn bytes(&self) -> &[u8] {
         self.frame.get(FRAME_HEAD..).unwrap_or_default()
     }
@@ -60,11 +60,11 @@ impl Piece {
 
 /// Messages to the disk's thread, in order of arrival.
 #[derive(Debug)]
-pub enum ToDisk {
+pub enum DiskMessage {
     /// A verified symbol.
-    Symbol(Piece),
+    Symbol(ReceivedSymbol),
     /// A parent asks which symbols of a block are missing, after all symbols that it sent before.
-    Spent(u32, Arc<Up>),
+    Spent(u32, Arc<UpstreamQueue>),
     /// Local data cannot be read or written. No parent is at fault.
     Broken(io::Error),
 }
@@ -72,13 +72,13 @@ pub enum ToDisk {
 /// All symbols of an object that a receiver holds, repair symbols included.
 #[derive(Debug)]
 pub struct Intake {
-    disk: OnDisk,
+    disk: SpooledStore,
     scheduler: Arc<SymbolScheduler>,
     assembly: Mutex<Assembly>,
     /// Streaming parents, which are told about each complete block.
-    ups: Mutex<Vec<Weak<Up>>>,
+    upstreams: Mutex<Vec<Weak<UpstreamQueue>>>,
     /// Parents that asked about blocks which are being solved.
-    waiting: Mutex<BTreeMap<u32, Weak<Up>>>,
+    waiting: Mutex<BTreeMap<u32, Weak<UpstreamQueue>>>,
     solved: Arc<AtomicU64>,
 }
 
@@ -100,44 +100,44 @@ impl Intake {
         solved: Arc<AtomicU64>,
     ) -> io::Result<Arc<Self>> {
         let geometry = store.known.geometry;
-        let spool = Arc::new(Spool::within(directory, geometry.symbol_bytes())?);
+        let spool = Arc::new(Spool::create(directory, geometry.symbol_bytes())?);
         let assembly = Assembly::resume(geometry, store.have().clone(), []);
         Ok(Arc::new(Self {
-            disk: OnDisk { store: Arc::clone(store), spool },
+            disk: SpooledStore { store: Arc::clone(store), spool },
             scheduler,
             assembly: Mutex::new(assembly),
-            ups: Mutex::default(),
+            upstreams: Mutex::default(),
             waiting: Mutex::default(),
             solved,
         }))
     }
 
     /// Adds a streaming parent. The result contains the first messages to it: which blocks are done or partly received.
-    pub fn attach(&self) -> Arc<Up> {
-        let up = Arc::new(Up::default());
+    pub fn attach(&self) -> Arc<UpstreamQueue> {
+        let upstream = Arc::new(UpstreamQueue::default());
         let assembly = lock(&self.assembly);
         let mut open = 0;
         for block in 0..assembly.geometry().blocks() {
             if assembly.have().holds_block(block) {
-                up.done(block);
+                upstream.finish(block);
             } else if assembly.lacks(block) < assembly.geometry().source_symbols_of(block)
                 && open < MAX_REPORTED_BLOCKS
             {
                 open += 1;
-                up.lack(block, &lack(&assembly, block));
+                upstream.report_missing(block, &lack(&assembly, block));
             }
         }
-        let mut ups = lock(&self.ups);
-        ups.retain(|up| up.strong_count() > 0);
-        ups.push(Arc::downgrade(&up));
-        up
+        let mut upstreams = lock(&self.upstreams);
+        upstreams.retain(|upstream| upstream.strong_count() > 0);
+        upstreams.push(Arc::downgrade(&upstream));
+        upstream
     }
 
     /// Writes symbols until all senders are dropped, and solves blocks in parallel.
     ///
     /// # Errors
     /// I/O errors of the disk.
-    pub async fn run(self: Arc<Self>, arrivals: mpsc::Receiver<ToDisk>) -> io::Result<()> {
+    pub async fn run(self: Arc<Self>, arrivals: mpsc::Receiver<DiskMessage>) -> io::Result<()> {
         // Capacity 1: one pending wake-up covers all blocks that are ready.
         let (solves, jobs) = threads::sync_channel(1);
         let (writer, solver) = (Arc::clone(&self), Arc::clone(&self));
@@ -151,7 +151,7 @@ impl Intake {
 
     fn write(
         &self,
-        mut arrivals: mpsc::Receiver<ToDisk>,
+        mut arrivals: mpsc::Receiver<DiskMessage>,
         solves: &threads::SyncSender<()>,
     ) -> io::Result<()> {
         let mut batch = Vec::with_capacity(BATCH);
@@ -162,9 +162,9 @@ impl Intake {
             }
             for told in batch.drain(..) {
                 match told {
-                    ToDisk::Symbol(piece) => self.take(&piece, solves)?,
-                    ToDisk::Spent(block, up) => self.answer(block, &up),
-                    ToDisk::Broken(why) => return Err(why),
+                    DiskMessage::Symbol(piece) => self.take(&piece, solves)?,
+                    DiskMessage::Spent(block, upstream) => self.answer(block, &upstream),
+                    DiskMessage::Broken(why) => return Err(why),
                 }
             }
             if came < BATCH {
@@ -173,16 +173,16 @@ impl Intake {
         }
     }
 
-    fn take(&self, piece: &Piece, solves: &threads::SyncSender<()>) -> io::Result<()> {
+    fn take(&self, piece: &ReceivedSymbol, solves: &threads::SyncSender<()>) -> io::Result<()> {
         let arrival = lock(&self.assembly).accept(piece.id, piece.bytes(), &mut self.disk.clone());
         match arrival {
-            Ok(Arrival::Fresh) => {}
-            Ok(Arrival::Duplicate | Arrival::Unneeded) => {
+            Ok(AcceptOutcome::Fresh) => {}
+            Ok(AcceptOutcome::Duplicate | AcceptOutcome::Unneeded) => {
                 piece.got.beyond.fetch_add(piece.bytes().len() as u64, Relaxed);
             }
-            Ok(Arrival::Complete) => self.complete(piece.id.block),
+            Ok(AcceptOutcome::Complete) => self.complete(piece.id.block),
             // If the solver has ended, its error is reported by `run`.
-            Ok(Arrival::Ready) => _ = solves.try_send(()),
+            Ok(AcceptOutcome::Ready) => _ = solves.try_send(()),
             Err(AcceptError::Store(why)) => return Err(why),
             Err(wrong) => return Err(io::Error::other(wrong.to_string())),
         }
@@ -191,21 +191,24 @@ impl Intake {
 
     fn complete(&self, block: u32) {
         lock(&self.waiting).remove(&block);
-        lock(&self.ups).iter().filter_map(Weak::upgrade).for_each(|up| up.done(block));
+        lock(&self.upstreams)
+            .iter()
+            .filter_map(Weak::upgrade)
+            .for_each(|upstream| upstream.finish(block));
     }
 
     /// Tells a parent which symbols of a block are missing; if the block is being solved, after that.
-    fn answer(&self, block: u32, up: &Arc<Up>) {
+    fn answer(&self, block: u32, upstream: &Arc<UpstreamQueue>) {
         let assembly = lock(&self.assembly);
         if assembly.have().holds_block(block) {
-            return up.done(block);
+            return upstream.finish(block);
         }
         let lack = lack(&assembly, block);
         if lack.need == 0 {
-            lock(&self.waiting).insert(block, Arc::downgrade(up));
+            lock(&self.waiting).insert(block, Arc::downgrade(upstream));
         } else {
             drop(assembly);
-            up.lack(block, &lack);
+            upstream.report_missing(block, &lack);
         }
     }
 
@@ -226,8 +229,8 @@ impl Intake {
         let found = solve.run(&mut self.disk.clone(), page.as_deref());
         if !self.note(&solve, found)? {
             let asked = lock(&self.waiting).remove(&block);
-            if let Some(up) = asked.and_then(|up| up.upgrade()) {
-                self.answer(block, &up);
+            if let Some(upstream) = asked.and_then(|upstream| upstream.upgrade()) {
+                self.answer(block, &upstream);
             }
         }
         Ok(())
@@ -236,18 +239,18 @@ impl Intake {
     /// Records the result of a solve. Returns whether the block is complete now.
     fn note(
         &self,
-        solve: &Solve,
-        found: Result<thalweg_fountain::codec::Outcome, SolveError<io::Error>>,
+        solve: &BlockSolver,
+        found: Result<thalweg_fountain::codec::SolveOutcome, SolveError<io::Error>>,
     ) -> io::Result<bool> {
         let block = solve.block();
         let mut assembly = lock(&self.assembly);
         match found {
             Ok(outcome) => {
-                let is_complete = assembly.solved(solve, outcome, &mut self.disk.clone())?;
+                let is_complete = assembly.record_solve(solve, outcome, &mut self.disk.clone())?;
                 let symbols = assembly.geometry().symbols_of(block);
                 drop(assembly);
                 if is_complete {
-                    self.scheduler.obtained(symbols);
+                    self.scheduler.record_obtained(symbols);
                     self.solved.fetch_add(1, Relaxed);
                     self.complete(block);
                 }
@@ -270,12 +273,12 @@ async fn ended(work: JoinHandle<io::Result<()>>) -> io::Result<()> {
     work.await.map_err(io::Error::other)?
 }
 
-fn lack(assembly: &Assembly, block: u32) -> Lack {
+fn lack(assembly: &Assembly, block: u32) -> MissingSymbols {
     let symbols = assembly.geometry().symbols_of(block);
     let missing = assembly.have().missing_from(symbols.start);
     let missing = missing.take_while(|run| run.start < symbols.end).take(MAX_RANGES);
     let runs = missing.map(|run| (run.start, run.end.min(symbols.end))).collect();
-    Lack { need: assembly.lacks(block), runs }
+    MissingSymbols { need: assembly.lacks(block), runs }
 }
 
 #[cfg(test)]
@@ -283,8 +286,8 @@ mod tests {
     use super::*;
     use crate::store::testing::empty;
     use thalweg_fountain::{
-        Arrived,
-        codec::{BlockEncoder, Plans},
+        ReceiptOutcome,
+        codec::{BlockEncoder, PlanCache},
     };
     use thalweg_units::Rate;
 
@@ -305,29 +308,32 @@ mod tests {
         let first = geometry.bytes_of(0);
         let first = &content[first.start as usize..first.end as usize];
         let k = geometry.source_symbols_of(0);
-        let plan = Plans::new().of(k).unwrap();
+        let plan = PlanCache::new().get(k).unwrap();
         let repair = BlockEncoder::new(&geometry, 0, first, &plan).unwrap().repair(k..k + 3);
         let source = first.chunks(geometry.symbol_bytes() as usize).map(<[u8]>::to_vec);
         let all = (2..k).zip(source.skip(2)).chain((k..).zip(repair));
         for (esi, bytes) in all {
             let id = SymbolId { block: 0, esi };
             if let Some(index) = geometry.index(id) {
-                scheduler.obtained(index..index + 1);
+                scheduler.record_obtained(index..index + 1);
             }
             let frame = Arc::new([vec![0; FRAME_HEAD], bytes].concat());
-            disk.send(ToDisk::Symbol(Piece { id, frame, got: Arc::default() })).await.unwrap();
+            disk.send(DiskMessage::Symbol(ReceivedSymbol { id, frame, got: Arc::default() }))
+                .await
+                .unwrap();
         }
         drop(disk);
         working.await.unwrap().unwrap();
         assert!(store.have().holds_block(0));
 
         let parent = scheduler.join(Rate::from_mbps(1000.0), Duration::from_millis(1));
-        scheduler.holds(parent, &[(0, geometry.symbols())]);
+        scheduler.record_held(parent, &[(0, geometry.symbols())]);
         let mut asked = Vec::new();
-        while let asks @ [_, ..] = &scheduler.asks(parent)[..] {
+        while let asks @ [_, ..] = &scheduler.next_requests(parent)[..] {
             for &(from, to) in asks {
                 asked.push(from..to);
-                let arrive = |index| assert_eq!(scheduler.arrived(parent, index), Arrived::Fresh);
+                let arrive =
+                    |index| assert_eq!(scheduler.receive(parent, index), ReceiptOutcome::Fresh);
                 (from..to).for_each(arrive);
             }
         }

@@ -11,22 +11,22 @@
 //! A child tells its parent which blocks it is done with. When all symbols of a block have been sent, the parent asks,
 //! behind the last symbol in the same connection, which symbols the child still lacks, and sends only those.
 
-mod book;
 mod feed;
 mod intake;
 mod node;
+mod proof_cache;
 mod repairs;
-mod seen;
+mod replay_detector;
 pub mod serve;
 mod shared;
 mod spool;
 mod stream;
-mod up;
+mod upstream_queue;
 
-pub use book::PageBook;
-pub use intake::{Intake, Piece, ToDisk};
-pub use node::{NodeRing, Start};
-pub use repairs::Repairs;
+pub use intake::{DiskMessage, Intake, ReceivedSymbol};
+pub use node::{FeedRole, NodeRing};
+pub use proof_cache::ProofCache;
+pub use repairs::RepairEncoder;
 pub use shared::SharedRing;
 pub use stream::{Sink, stream};
-pub use up::Up;
+pub use upstream_queue::UpstreamQueue;

@@ -1,15 +1,15 @@
 //! The ring of a source or receiver for one cast, with its digests and the feed that fills it.
 
 use super::{
-    book::{PageBook, Proof},
     feed::Feed,
-    repairs::Repairs,
-    serve::{self, Sheets},
+    proof_cache::{Proof, ProofCache},
+    repairs::RepairEncoder,
+    serve::{self, SheetProvider},
     shared::SharedRing,
-    up::Up,
+    upstream_queue::UpstreamQueue,
 };
 use crate::{
-    leg::{Leg, parent::Unserved},
+    leg::{Leg, parent::ServeError},
     store::Store,
 };
 use std::{
@@ -17,7 +17,7 @@ use std::{
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
-use thalweg_fountain::{ChildId, Share, Shared, SymbolId, digest::SourcePage};
+use thalweg_fountain::{ChildId, SenderShare, SharedBytes, SymbolId, digest::SourcePage};
 use thalweg_wire::cast::RingTerms;
 use tokio::{
     sync::watch,
@@ -26,7 +26,7 @@ use tokio::{
 
 /// What the node's feed sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum FeedRole {
     /// The source: the whole object.
     Source,
     /// A receiver: symbols that children lack of blocks that it holds. Besides these, it forwards arriving symbols.
@@ -41,12 +41,12 @@ pub struct NodeRing {
     /// The ring, from which children are served.
     pub ring: Arc<SharedRing>,
     /// Digests of blocks in transit.
-    pub book: Arc<PageBook>,
+    pub proofs: Arc<ProofCache>,
     /// Makes repair symbols.
-    pub repairs: Arc<Repairs>,
-    share: Share,
-    start: Start,
-    above: Mutex<Upstream>,
+    pub repairs: Arc<RepairEncoder>,
+    share: SenderShare,
+    role: FeedRole,
+    streaming_parent: Mutex<StreamingParent>,
     feeding: Mutex<Option<JoinHandle<()>>>,
     broken: watch::Sender<Option<String>>,
 }
@@ -54,8 +54,8 @@ pub struct NodeRing {
 /// The parent that streams to this node, the blocks whose sheets were requested from it, and those of them whose sheets
 /// have not come yet.
 #[derive(Debug, Default)]
-struct Upstream {
-    up: Weak<Up>,
+struct StreamingParent {
+    upstream: Weak<UpstreamQueue>,
     asked: BTreeSet<u32>,
     owed: BTreeSet<u32>,
 }
@@ -74,22 +74,22 @@ impl NodeRing {
     /// No ring can hold a symbol of this geometry.
     pub fn new(
         store: Arc<Store>,
-        repairs: Repairs,
-        book: Arc<PageBook>,
+        repairs: RepairEncoder,
+        proofs: Arc<ProofCache>,
         terms: RingTerms,
-        start: Start,
+        role: FeedRole,
     ) -> io::Result<Arc<Self>> {
         let ring = SharedRing::new(&store.known.geometry, terms.bytes, None)?;
         let of = terms.parts.max(1);
-        let share = Share { index: terms.part.min(of - 1), of };
+        let share = SenderShare { index: terms.part.min(of - 1), of };
         Ok(Arc::new(Self {
             store,
             ring,
-            book,
+            proofs,
             repairs: Arc::new(repairs),
             share,
-            start,
-            above: Mutex::default(),
+            role,
+            streaming_parent: Mutex::default(),
             feeding: Mutex::default(),
             broken: watch::Sender::new(None),
         }))
@@ -98,15 +98,15 @@ impl NodeRing {
     /// Serves one child of the ring until its leg ends.
     ///
     /// # Errors
-    /// [`Unserved`].
-    pub async fn serve(self: &Arc<Self>, leg: Leg) -> Result<(), Unserved> {
+    /// [`ServeError`].
+    pub async fn serve(self: &Arc<Self>, leg: Leg) -> Result<(), ServeError> {
         self.feed();
         let mut broken = self.broken.subscribe();
         tokio::select! {
             served = serve::serve(&self.ring, self, leg) => Ok(served?),
             why = broken.wait_for(Option::is_some) => {
                 let why = why.ok().and_then(|why| why.clone()).unwrap_or_default();
-                Err(Unserved::Disk(io::Error::other(why)))
+                Err(ServeError::Disk(io::Error::other(why)))
             }
         }
     }
@@ -120,9 +120,9 @@ impl NodeRing {
         // Data that could not be read before may be readable now.
         self.broken.send_replace(None);
         let (store, ring) = (Arc::clone(&self.store), Arc::clone(&self.ring));
-        let (repairs, book) = (Arc::clone(&self.repairs), Arc::clone(&self.book));
-        let is_source = self.start == Start::Source;
-        let feed = Feed::new(store, ring, repairs, book, self.share, is_source);
+        let (repairs, proofs) = (Arc::clone(&self.repairs), Arc::clone(&self.proofs));
+        let is_source = self.role == FeedRole::Source;
+        let feed = Feed::new(store, ring, repairs, proofs, self.share, is_source);
         let broken = self.broken.clone();
         *feeding = Some(tokio::spawn(async move {
             let why = feed.run().await;
@@ -132,68 +132,69 @@ impl NodeRing {
 
     /// Forwards a verified symbol from a parent. If a child misses a symbol thereby, requests the sheet of that
     /// symbol's block, with which this node can make repair symbols later.
-    pub fn hand_on(&self, id: SymbolId, frame: &Shared, proof: &Proof) {
+    pub fn forward(&self, id: SymbolId, frame: &SharedBytes, proof: &Proof) {
         let missed = self.ring.push(id, frame, proof);
-        if let Some(block) = missed.filter(|block| self.book.get(*block, false).is_none()) {
-            self.ask_above(block);
+        if let Some(block) = missed.filter(|block| self.proofs.get(*block, false).is_none()) {
+            self.request_sheet(block);
         }
     }
 
     /// The page of source symbols as a message for children.
     pub fn proof_of(&self, page: &Arc<SourcePage>) -> Proof {
-        self.book.get(page.block, true).unwrap_or_else(|| {
+        self.proofs.get(page.block, true).unwrap_or_else(|| {
             let proof = Proof::source(page);
-            self.book.put(proof.clone());
+            self.proofs.put(proof.clone());
             proof
         })
     }
 
     /// Sets the parent that streams to this node from now on; sheets are requested from it.
-    pub fn attach(&self, up: &Arc<Up>) {
-        *self.above() = Upstream { up: Arc::downgrade(up), ..Upstream::default() };
+    pub fn attach(&self, upstream: &Arc<UpstreamQueue>) {
+        *self.streaming_parent() =
+            StreamingParent { upstream: Arc::downgrade(upstream), ..StreamingParent::default() };
     }
 
-    fn above(&self) -> MutexGuard<'_, Upstream> {
-        self.above.lock().unwrap_or_else(PoisonError::into_inner)
+    fn streaming_parent(&self) -> MutexGuard<'_, StreamingParent> {
+        self.streaming_parent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ask_above(&self, block: u32) {
-        let mut above = self.above();
-        if let Some(up) = above.up.upgrade()
-            && above.asked.insert(block)
+    fn request_sheet(&self, block: u32) {
+        let mut streaming_parent = self.streaming_parent();
+        if let Some(upstream) = streaming_parent.upstream.upgrade()
+            && streaming_parent.asked.insert(block)
         {
-            above.owed.insert(block);
-            up.page(block);
+            streaming_parent.owed.insert(block);
+            upstream.request_page(block);
         }
     }
 
     /// Whether requested sheets are still missing while there are children.
     pub fn awaits_sheets(&self) -> bool {
-        self.ring.has_children() && !self.above().owed.is_empty()
+        self.ring.has_children() && !self.streaming_parent().owed.is_empty()
     }
 
     /// Adds a sheet from the parent.
     ///
     /// # Errors
     /// Why the sheet is invalid.
-    pub fn sheet_came(&self, sheet: Vec<u8>) -> Result<(), String> {
+    pub fn receive_sheet(&self, sheet: Vec<u8>) -> Result<(), String> {
         let proof = self.repairs.learn(&self.store.known, sheet)?;
-        self.above().owed.remove(&proof.block());
-        self.ring.page_came(&proof);
+        self.streaming_parent().owed.remove(&proof.block());
+        self.ring.deliver_page(&proof);
         Ok(())
     }
 }
 
-impl Sheets for Arc<NodeRing> {
-    fn needed(&self, child: ChildId, block: u32) {
+impl SheetProvider for Arc<NodeRing> {
+    fn provide(&self, child: ChildId, block: u32) {
         if !self.ring.wait_for_page(child, block) {
             return;
         }
         let node = Self::clone(self);
         spawn_blocking(move || match node.repairs.proof(&node.store, block) {
-            Ok(Some(proof)) => node.ring.page_came(&proof),
+            Ok(Some(proof)) => node.ring.deliver_page(&proof),
             // The parent must send it; without it, no repair symbols are used.
-            Ok(None) | Err(_) => node.ask_above(block),
+            Ok(None) | Err(_) => node.request_sheet(block),
         });
     }
 }

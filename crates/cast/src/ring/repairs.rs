@@ -3,8 +3,8 @@
 //! The source makes and signs a sheet when one is first needed. Other nodes keep received sheets in a file. With the
 //! block they can make the same symbols themselves, because encoding is deterministic.
 
-use super::book::{PageBook, Proof};
-use crate::store::{Known, Store};
+use super::proof_cache::{Proof, ProofCache};
+use crate::store::{KnownObject, Store};
 use std::{
     collections::VecDeque,
     fs::File,
@@ -14,8 +14,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use thalweg_fountain::{
-    Geometry, Shared, SymbolId,
-    codec::{BlockEncoder, Plans},
+    Geometry, SharedBytes, SymbolId,
+    codec::{BlockEncoder, PlanCache},
     digest::RepairPage,
 };
 use thalweg_net::PrivateKey;
@@ -33,40 +33,40 @@ const SHEET: u64 = 100 + 24;
 
 /// Makes repair symbols of blocks, with their proofs.
 #[derive(Debug)]
-pub struct Repairs {
+pub struct RepairEncoder {
     source: NodeId,
     key: Option<Arc<PrivateKey>>,
     /// Received sheets, at an offset given by the block's number.
     file: Option<File>,
-    book: Arc<PageBook>,
+    proofs: Arc<ProofCache>,
     inner: Mutex<Inner>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
-    plans: Plans,
+    plans: PlanCache,
     /// The repair symbols of the last blocks.
-    made: VecDeque<Made>,
+    made: VecDeque<RepairSymbols>,
 }
 
 /// The repair symbols of one block.
 #[derive(Clone, Debug)]
-struct Made {
+struct RepairSymbols {
     block: u32,
     /// The range of symbols made.
     esis: Range<u32>,
     symbols: Arc<Vec<Vec<u8>>>,
 }
 
-impl Repairs {
+impl RepairEncoder {
     /// For the source, which signs sheets with `key`.
-    pub fn of_source(key: Arc<PrivateKey>, source: NodeId, book: Arc<PageBook>) -> Self {
-        Self { source, key: Some(key), file: None, book, inner: Mutex::default() }
+    pub fn for_source(key: Arc<PrivateKey>, source: NodeId, proofs: Arc<ProofCache>) -> Self {
+        Self { source, key: Some(key), file: None, proofs, inner: Mutex::default() }
     }
 
     /// For other nodes, which keep received sheets in `file`.
-    pub fn of_receiver(source: NodeId, file: Option<File>, book: Arc<PageBook>) -> Self {
-        Self { source, key: None, file, book, inner: Mutex::default() }
+    pub fn for_receiver(source: NodeId, file: Option<File>, proofs: Arc<ProofCache>) -> Self {
+        Self { source, key: None, file, proofs, inner: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -77,25 +77,25 @@ impl Repairs {
     ///
     /// # Errors
     /// Why the sheet is invalid.
-    pub fn learn(&self, known: &Known, sheet: Vec<u8>) -> Result<Proof, String> {
+    pub fn learn(&self, known: &KnownObject, sheet: Vec<u8>) -> Result<Proof, String> {
         let proof = Proof::repair(known, &self.source, sheet.clone())?;
         if let Some(file) = &self.file {
             // If writing fails the sheet may have to be sent again; without one, no repair symbols are made here.
             _ = file.write_all_at(&sheet, place(&known.geometry, proof.block()));
         }
-        self.book.put(proof.clone());
+        self.proofs.put(proof.clone());
         Ok(proof)
     }
 
     /// The proof of a block's repair symbols, if it is cached or in the file.
-    pub fn known(&self, known: &Known, block: u32) -> Option<Proof> {
-        if let Some(proof) = self.book.get(block, false) {
+    pub fn known(&self, known: &KnownObject, block: u32) -> Option<Proof> {
+        if let Some(proof) = self.proofs.get(block, false) {
             return Some(proof);
         }
         let mut sheet = vec![0; (SHEET + 32 * u64::from(known.geometry.repair_symbols())) as usize];
         self.file.as_ref()?.read_exact_at(&mut sheet, place(&known.geometry, block)).ok()?;
         let proof = Proof::repair(known, &self.source, sheet).ok()?;
-        self.book.put(proof.clone());
+        self.proofs.put(proof.clone());
         (proof.block() == block).then_some(proof)
     }
 
@@ -110,13 +110,13 @@ impl Repairs {
         let Some(key) = &self.key else { return Ok(None) };
         let geometry = &store.known.geometry;
         let first = geometry.source_symbols_of(block);
-        let made = self.made(store, block, first..first + geometry.repair_symbols())?;
+        let made = self.encode(store, block, first..first + geometry.repair_symbols())?;
         let symbols = made.symbols.iter().map(Vec::as_slice);
-        let page = RepairPage::of(geometry, store.known.id.as_bytes(), block, symbols);
+        let page = RepairPage::compute(geometry, store.known.id.as_bytes(), block, symbols);
         let sheet = RepairSheet { cast: store.known.id, block, digests: page.digests };
         let sheet = Signed::sign(sheet, &**key).encode();
         let proof = Proof::repair(&store.known, &self.source, sheet).map_err(io::Error::other)?;
-        self.book.put(proof.clone());
+        self.proofs.put(proof.clone());
         Ok(Some(proof))
     }
 
@@ -130,9 +130,9 @@ impl Repairs {
         store: &Store,
         id: SymbolId,
         share: Range<u32>,
-    ) -> io::Result<Option<(Shared, Proof)>> {
+    ) -> io::Result<Option<(SharedBytes, Proof)>> {
         let Some(proof) = self.proof(store, id.block)? else { return Ok(None) };
-        let made = self.made(store, id.block, share)?;
+        let made = self.encode(store, id.block, share)?;
         let at = id.esi.checked_sub(made.esis.start);
         let Some(symbol) = at.and_then(|at| made.symbols.get(at as usize)) else { return Ok(None) };
         // A mismatch means that the data on disk has changed.
@@ -140,16 +140,18 @@ impl Repairs {
         Ok(is_right.then(|| (frame(id, symbol), proof)))
     }
 
-    fn made(&self, store: &Store, block: u32, esis: Range<u32>) -> io::Result<Made> {
-        let covers = |made: &&Made| {
+    fn encode(&self, store: &Store, block: u32, esis: Range<u32>) -> io::Result<RepairSymbols> {
+        let covers = |made: &&RepairSymbols| {
             made.block == block && made.esis.start <= esis.start && made.esis.end >= esis.end
         };
         if let Some(made) = self.lock().made.iter().find(covers) {
             return Ok(made.clone());
         }
         let geometry = &store.known.geometry;
-        let plan = self.lock().plans.of(geometry.source_symbols_of(block));
-        let plan = plan.ok_or_else(|| io::Error::other("a block that has no code"))?;
+        let plan = self.lock().plans.get(geometry.source_symbols_of(block));
+        let plan = plan.ok_or_else(|| {
+            io::Error::other("the number of symbols of the block is not supported")
+        })?;
         let range = geometry.bytes_of(block);
         let mut bytes = vec![0; (range.end - range.start) as usize];
         store.files.read(range.start, &mut bytes)?;
@@ -157,7 +159,7 @@ impl Repairs {
             BlockEncoder::new(geometry, block, &bytes, &plan).map_err(io::Error::other)?;
         drop(bytes);
         let symbols = Arc::new(encoder.repair(esis.clone()));
-        let made = Made { block, esis, symbols };
+        let made = RepairSymbols { block, esis, symbols };
         let mut inner = self.lock();
         inner.made.retain(|known| known.block != block);
         inner.made.push_front(made.clone());
@@ -167,7 +169,7 @@ impl Repairs {
 }
 
 /// Encodes a symbol as a frame.
-fn frame(id: SymbolId, symbol: &[u8]) -> Shared {
+fn frame(id: SymbolId, symbol: &[u8]) -> SharedBytes {
     let head = SymbolHead { block: id.block, esi: id.esi, length: symbol.len() as u32 };
     let head = Frame::Symbol(head).encode();
     let mut frame = Vec::with_capacity(head.len() + symbol.len());
@@ -184,7 +186,7 @@ pub fn frame_of(
     id: SymbolId,
     length: usize,
     fill: impl FnOnce(&mut [u8]) -> io::Result<()>,
-) -> io::Result<Shared> {
+) -> io::Result<SharedBytes> {
     let head = SymbolHead { block: id.block, esi: id.esi, length: length as u32 };
     let mut frame = vec![0; FRAME_HEAD + length];
     let (its, symbol) = frame.split_at_mut(FRAME_HEAD);

@@ -1,7 +1,7 @@
 //! The parent's end of a stream leg: serves one child of the ring.
 
 use super::shared::SharedRing;
-use crate::leg::{Hear, Leg, Say, invalid};
+use crate::leg::{Leg, LegReader, LegWriter, invalid};
 use std::{io, sync::Arc, time::Duration};
 use thalweg_fountain::ChildId;
 use thalweg_wire::cast::{Frame, MAX_RANGES, MAX_WISH, Said, Wish};
@@ -26,45 +26,50 @@ const WRITE_BYTES: usize = 256 * 1024;
 const SIGN_OF_LIFE: Duration = Duration::from_secs(5);
 
 /// A provider of the digests of repair symbols.
-pub trait Sheets {
+pub trait SheetProvider {
     /// A child needs the digests of a block's repair symbols: sends them now or when they are known.
-    fn needed(&self, child: ChildId, block: u32);
+    fn provide(&self, child: ChildId, block: u32);
 }
 
 /// Serves one child until it says goodbye or is gone.
 ///
 /// # Errors
 /// I/O errors of the connection, or a child that violates the protocol.
-pub async fn serve(ring: &Arc<SharedRing>, sheets: &impl Sheets, leg: Leg) -> io::Result<()> {
-    let Leg { mut hear, mut say, .. } = leg;
+pub async fn serve(
+    ring: &Arc<SharedRing>,
+    sheets: &impl SheetProvider,
+    leg: Leg,
+) -> io::Result<()> {
+    let Leg { mut reader, mut writer, .. } = leg;
     // The child first tells what it has.
-    let first = timeout(PREFACE_TIMEOUT, preface(&mut hear)).await;
-    let first = first.map_err(|_| io::Error::other("the child does not say what it has"))??;
+    let first = timeout(PREFACE_TIMEOUT, preface(&mut reader)).await;
+    let first =
+        first.map_err(|_| io::Error::other("the child did not report which symbols it has"))??;
     let joined = ring.join();
     for wish in first {
-        if let Some(block) = ring.wish(joined.id, wish)? {
-            sheets.needed(joined.id, block);
+        if let Some(block) = ring.handle_wish(joined.id, wish)? {
+            sheets.provide(joined.id, block);
         }
     }
     let ended = tokio::select! {
-        heard = listen(ring, joined.id, sheets, hear) => heard,
-        poured = pour(ring, joined.id, &mut say) => poured,
+        heard = listen(ring, joined.id, sheets, reader) => heard,
+        poured = send_frames(ring, joined.id, &mut writer) => poured,
     };
     drop(joined);
-    say.close().await;
+    writer.close().await;
     ended
 }
 
 /// Reads the child's first messages, which end with an empty request.
-async fn preface(hear: &mut Hear) -> io::Result<Vec<Wish>> {
+async fn preface(reader: &mut LegReader) -> io::Result<Vec<Wish>> {
     let (mut wishes, mut runs) = (Vec::new(), 0);
     while wishes.len() < MAX_FIRST_MESSAGES && runs <= MAX_FIRST_RUNS {
-        let mut wish = hear.message::<Wish>(MAX_WISH).await?;
+        let mut wish = reader.read_message::<Wish>(MAX_WISH).await?;
         match &mut wish {
             Wish::Ask(runs) if runs.is_empty() => return Ok(wishes),
             Wish::Ask(its) | Wish::Done(its) | Wish::Hold(its) | Wish::Lack { runs: its, .. } => {
                 if its.len() > MAX_RANGES {
-                    return Err(invalid("the child says too much at once"));
+                    return Err(invalid("the child listed too many ranges in a message"));
                 }
                 // The decoded vector may have spare capacity.
                 its.shrink_to_fit();
@@ -74,47 +79,49 @@ async fn preface(hear: &mut Hear) -> io::Result<Vec<Wish>> {
         }
         wishes.push(wish);
     }
-    Err(invalid("the child says too much before it begins"))
+    Err(invalid("the child sent too many messages before its first request"))
 }
 
 async fn listen(
     ring: &SharedRing,
     id: ChildId,
-    sheets: &impl Sheets,
-    mut hear: Hear,
+    sheets: &impl SheetProvider,
+    mut reader: LegReader,
 ) -> io::Result<()> {
     loop {
-        let heard = timeout(CHILD_TIMEOUT, hear.message::<Wish>(MAX_WISH)).await;
-        let wish = heard.map_err(|_| io::Error::other("the child is silent"))??;
+        let heard = timeout(CHILD_TIMEOUT, reader.read_message::<Wish>(MAX_WISH)).await;
+        let wish =
+            heard.map_err(|_| io::Error::other("no message from the child for too long"))??;
         if wish == Wish::Bye {
             return Ok(());
         }
-        if let Some(block) = ring.wish(id, wish)? {
-            sheets.needed(id, block);
+        if let Some(block) = ring.handle_wish(id, wish)? {
+            sheets.provide(id, block);
         }
     }
 }
 
 /// Sends what the child's connection takes. Only the connection is waited for, never another child.
-async fn pour(ring: &SharedRing, id: ChildId, say: &mut Say) -> io::Result<()> {
+async fn send_frames(ring: &SharedRing, id: ChildId, writer: &mut LegWriter) -> io::Result<()> {
     let mut is_flushed = true;
     loop {
         let fresh = ring.fresh.notified();
-        let most = if say.takes_several() { WRITE_BYTES } else { 0 };
-        let taken = say.offered(|| ring.offer(id, most), |n| ring.took(id, n)).await?;
+        let most = if writer.takes_several() { WRITE_BYTES } else { 0 };
+        let taken =
+            writer.write_offered(|| ring.offer(id, most), |n| ring.record_taken(id, n)).await?;
         if taken.is_some() {
             is_flushed = false;
             continue;
         }
         if !is_flushed {
-            say.flush().await?;
+            writer.flush().await?;
             is_flushed = true;
             continue;
         }
         tokio::select! {
             () = fresh => {}
             () = sleep(SIGN_OF_LIFE) => {
-                say.bytes(&Frame::message(&Said::Have(Vec::new()))).await?;
+                writer.write_bytes(&Frame::message(&Said::Have(Vec::new()))).await?;
             }
         }
     }

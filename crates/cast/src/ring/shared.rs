@@ -1,8 +1,8 @@
 //! A node's ring for one cast, shared behind a lock, with the state of its children's messages.
 
 use super::{
-    book::Proof,
-    up::{Lack, Up},
+    proof_cache::Proof,
+    upstream_queue::{MissingSymbols, UpstreamQueue},
 };
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -12,7 +12,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
-use thalweg_fountain::{ChildId, Geometry, Ring, Shared, SymbolId};
+use thalweg_fountain::{ChildId, Geometry, Ring, SharedBytes, SymbolId};
 use thalweg_wire::cast::{FRAME_HEAD, Frame, Said, Wish, are_sound};
 use tokio::sync::Notify;
 
@@ -35,7 +35,7 @@ const MAX_MESSAGES: usize = 1024;
 #[derive(Debug)]
 pub struct SharedRing {
     geometry: Geometry,
-    inner: Mutex<Inner>,
+    inner: Mutex<RingState>,
     has_children: AtomicBool,
     missed: AtomicU64,
     served: AtomicU64,
@@ -47,14 +47,14 @@ pub struct SharedRing {
 
 /// The ring, and messages of children that the feed has not processed.
 #[derive(Debug)]
-pub struct Inner {
+pub struct RingState {
     pub ring: Ring,
     /// How often a child joined.
     pub joined: u64,
     /// Blocks that all children are done with.
     pub done: VecDeque<u32>,
     /// Symbols that children lack.
-    pub lacks: BTreeMap<(ChildId, u32), Lack>,
+    pub lacks: BTreeMap<(ChildId, u32), MissingSymbols>,
     asked: BTreeMap<ChildId, BTreeSet<u32>>,
     /// Children that wait for the digests of a block's repair symbols.
     waiting: BTreeMap<u32, BTreeSet<ChildId>>,
@@ -62,32 +62,37 @@ pub struct Inner {
     sheets: BTreeMap<ChildId, u32>,
     next: u64,
     /// At a relay: where its children's messages are passed on.
-    up: Option<Arc<Up>>,
+    upstream: Option<Arc<UpstreamQueue>>,
 }
 
 /// A registered child; dropping this removes it.
 #[derive(Debug)]
-pub struct Joined {
+pub struct RegisteredChild {
     ring: Arc<SharedRing>,
     pub id: ChildId,
 }
 
-impl Drop for Joined {
+impl Drop for RegisteredChild {
     fn drop(&mut self) {
         self.ring.leave(self.id);
     }
 }
 
 impl SharedRing {
-    /// Creates a ring of at most `bytes` bytes, but for at least one symbol. `up` is set at a relay without a store.
+    /// Creates a ring of at most `bytes` bytes, but for at least one symbol. `upstream` is set at a relay without a
+    /// store.
     ///
     /// # Errors
     /// No ring can hold a symbol of this geometry.
-    pub fn new(geometry: &Geometry, bytes: u64, up: Option<Arc<Up>>) -> io::Result<Arc<Self>> {
+    pub fn new(
+        geometry: &Geometry,
+        bytes: u64,
+        upstream: Option<Arc<UpstreamQueue>>,
+    ) -> io::Result<Arc<Self>> {
         let least = FRAME_HEAD + geometry.symbol_bytes() as usize;
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).max(least);
         let ring = Ring::new(geometry, bytes, FRAME_HEAD).map_err(io::Error::other)?;
-        let inner = Inner {
+        let inner = RingState {
             ring,
             joined: 0,
             done: VecDeque::new(),
@@ -96,7 +101,7 @@ impl SharedRing {
             waiting: BTreeMap::new(),
             sheets: BTreeMap::new(),
             next: 0,
-            up,
+            upstream,
         };
         Ok(Arc::new(Self {
             geometry: *geometry,
@@ -110,7 +115,7 @@ impl SharedRing {
     }
 
     /// Locks the ring. The guard must not be held across an await point.
-    pub fn lock(&self) -> MutexGuard<'_, Inner> {
+    pub fn lock(&self) -> MutexGuard<'_, RingState> {
         // The ring does not panic, so the lock is never poisoned.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -136,7 +141,7 @@ impl SharedRing {
     }
 
     /// Adds a child, which has nothing.
-    pub fn join(self: &Arc<Self>) -> Joined {
+    pub fn join(self: &Arc<Self>) -> RegisteredChild {
         let mut inner = self.lock();
         let id = ChildId(inner.next);
         inner.next += 1;
@@ -144,7 +149,7 @@ impl SharedRing {
         drop(inner);
         self.has_children.store(true, Relaxed);
         self.moved.notify_one();
-        Joined { ring: Arc::clone(self), id }
+        RegisteredChild { ring: Arc::clone(self), id }
     }
 
     fn leave(&self, id: ChildId) {
@@ -169,13 +174,13 @@ impl SharedRing {
 
     /// Puts a verified symbol into the ring, unless there are no children. If children missed symbols thereby, returns
     /// the block of the last of these.
-    pub fn push(&self, id: SymbolId, frame: &Shared, proof: &Proof) -> Option<u32> {
+    pub fn push(&self, id: SymbolId, frame: &SharedBytes, proof: &Proof) -> Option<u32> {
         if !self.has_children() {
             return None;
         }
         // Cannot fail: the ring was made for this geometry.
         let mut inner = self.lock();
-        let pushed = inner.ring.push(id, Shared::clone(frame), &proof.message);
+        let pushed = inner.ring.push(id, SharedBytes::clone(frame), &proof.message);
         let (missed, block) = pushed.unwrap_or((0, 0));
         // Counted before the lock is released, because `took` may subtract it again.
         self.missed.fetch_add(missed as u64, Relaxed);
@@ -185,13 +190,13 @@ impl SharedRing {
     }
 
     /// The buffers that a child's connection may take now, at most `most` bytes; see [`Ring::offer`].
-    pub fn offer(&self, id: ChildId, most: usize) -> Vec<(Shared, usize)> {
+    pub fn offer(&self, id: ChildId, most: usize) -> Vec<(SharedBytes, usize)> {
         self.counting(id, |ring| ring.offer(id, most))
     }
 
     /// Records that the connection took `n` bytes of the offer, possibly none.
-    pub fn took(&self, id: ChildId, n: usize) {
-        let saved = self.counting(id, |ring| ring.took(id, n));
+    pub fn record_taken(&self, id: ChildId, n: usize) {
+        let saved = self.counting(id, |ring| ring.record_taken(id, n));
         self.missed.fetch_sub(saved as u64, Relaxed);
         if n > 0 {
             self.moved.notify_one();
@@ -228,8 +233,9 @@ impl SharedRing {
     ///
     /// # Errors
     /// A message that violates the protocol.
-    pub fn wish(&self, id: ChildId, wish: Wish) -> io::Result<Option<u32>> {
-        let wrong = || io::Error::new(io::ErrorKind::InvalidData, "a wish of what does not exist");
+    pub fn handle_wish(&self, id: ChildId, wish: Wish) -> io::Result<Option<u32>> {
+        let wrong =
+            || io::Error::new(io::ErrorKind::InvalidData, "the child sent an invalid request");
         let blocks = self.geometry.blocks();
         match wish {
             Wish::Done(runs) if are_sound(&runs, blocks.into()) => {
@@ -239,7 +245,7 @@ impl SharedRing {
                 all.for_each(|block| inner.finish(id, block));
             }
             Wish::Lack { block, need, runs } => {
-                let lack = Lack { need, runs };
+                let lack = MissingSymbols { need, runs };
                 self.check(block, &lack).ok_or_else(wrong)?;
                 self.lock().lack(id, block, lack, &self.geometry);
             }
@@ -265,7 +271,7 @@ impl SharedRing {
         Ok(None)
     }
 
-    fn check(&self, block: u32, lack: &Lack) -> Option<()> {
+    fn check(&self, block: u32, lack: &MissingSymbols) -> Option<()> {
         let symbols = self.geometry.symbols_of(block);
         let is_within = lack.runs.first().is_none_or(|run| run.0 >= symbols.start);
         let is_sound = are_sound(&lack.runs, symbols.end) && is_within;
@@ -281,10 +287,10 @@ impl SharedRing {
     }
 
     /// Sends digests that have become known to the children that wait for them.
-    pub fn page_came(&self, proof: &Proof) {
+    pub fn deliver_page(&self, proof: &Proof) {
         let mut inner = self.lock();
         for id in inner.waiting.remove(&proof.block()).unwrap_or_default() {
-            inner.ring.say(id, Shared::clone(&proof.message));
+            inner.ring.say(id, SharedBytes::clone(&proof.message));
         }
         drop(inner);
         self.fresh.notify_waiters();
@@ -292,17 +298,17 @@ impl SharedRing {
 
     /// Sends digests to a child.
     pub fn give_page(&self, id: ChildId, proof: &Proof) {
-        self.lock().ring.say(id, Shared::clone(&proof.message));
+        self.lock().ring.say(id, SharedBytes::clone(&proof.message));
         self.fresh.notify_waiters();
     }
 }
 
-impl Inner {
+impl RingState {
     fn join(&mut self, id: ChildId) {
         self.ring.join(id);
         self.joined += 1;
-        if let Some(up) = &self.up {
-            up.anew();
+        if let Some(upstream) = &self.upstream {
+            upstream.restart();
         }
     }
 
@@ -312,19 +318,19 @@ impl Inner {
         }
         self.lacks.remove(&(id, block));
         let is_new = !self.ring.is_done(id, block);
-        if self.ring.done(id, block) && is_new {
+        if self.ring.finish(id, block) && is_new {
             self.all_done(block);
         }
     }
 
     fn all_done(&mut self, block: u32) {
-        match &self.up {
-            Some(up) => up.done(block),
+        match &self.upstream {
+            Some(upstream) => upstream.finish(block),
             None => self.done.push_back(block),
         }
     }
 
-    fn lack(&mut self, id: ChildId, block: u32, lack: Lack, geometry: &Geometry) {
+    fn lack(&mut self, id: ChildId, block: u32, lack: MissingSymbols, geometry: &Geometry) {
         let was_asked = self.asked.get_mut(&id).is_some_and(|asked| asked.remove(&block));
         let said = self.lacks.range((id, 0)..=(id, u32::MAX)).count();
         if self.ring.is_done(id, block) || (!was_asked && said >= MAX_UNASKED_LACKS) {
@@ -332,10 +338,10 @@ impl Inner {
         }
         // A relay passes on its children's lacks one after the other, so further ones may follow.
         self.ring.lacks(id, block, lack.need, esis(&lack, block, geometry), !was_asked);
-        match &self.up {
-            Some(up) => up.lack(block, &lack),
+        match &self.upstream {
+            Some(upstream) => upstream.report_missing(block, &lack),
             None if was_asked => _ = self.lacks.insert((id, block), lack),
-            None => self.lacks.entry((id, block)).or_default().join(&lack),
+            None => self.lacks.entry((id, block)).or_default().merge(&lack),
         }
     }
 
@@ -367,7 +373,11 @@ impl Inner {
 }
 
 /// The ESIs of the missing source symbols.
-pub fn esis(lack: &Lack, block: u32, geometry: &Geometry) -> impl Iterator<Item = u32> + use<> {
+pub fn esis(
+    lack: &MissingSymbols,
+    block: u32,
+    geometry: &Geometry,
+) -> impl Iterator<Item = u32> + use<> {
     let first = geometry.symbols_of(block).start;
     // Fits: the runs lie in the block.
     let runs = lack.runs.clone().into_iter();
@@ -385,19 +395,19 @@ mod tests {
         let ring = SharedRing::new(&geometry, 1 << 20, None).unwrap();
         let joined = ring.join();
         let proof = Proof::source(&Arc::new(SourcePage { block: 0, digests: vec![[0; 32]; 1024] }));
-        let frame: Shared = Arc::new(vec![7; FRAME_HEAD + 1024]);
+        let frame: SharedBytes = Arc::new(vec![7; FRAME_HEAD + 1024]);
         ring.push(SymbolId { block: 0, esi: 0 }, &frame, &proof);
         let next = || ring.offer(joined.id, 0);
-        assert_eq!(next(), [(Shared::clone(&proof.message), 0)]);
-        ring.took(joined.id, proof.message.len());
-        assert_eq!(next(), [(Shared::clone(&frame), 0)]);
-        ring.took(joined.id, 100);
-        assert_eq!(ring.wish(joined.id, Wish::Anew).unwrap(), None);
-        assert_eq!(next(), [(Shared::clone(&frame), 100)]);
-        ring.took(joined.id, frame.len() - 100);
+        assert_eq!(next(), [(SharedBytes::clone(&proof.message), 0)]);
+        ring.record_taken(joined.id, proof.message.len());
+        assert_eq!(next(), [(SharedBytes::clone(&frame), 0)]);
+        ring.record_taken(joined.id, 100);
+        assert_eq!(ring.handle_wish(joined.id, Wish::Anew).unwrap(), None);
+        assert_eq!(next(), [(SharedBytes::clone(&frame), 100)]);
+        ring.record_taken(joined.id, frame.len() - 100);
         // Then everything again, the page first.
-        assert_eq!(next(), [(Shared::clone(&proof.message), 0)]);
-        ring.took(joined.id, proof.message.len());
+        assert_eq!(next(), [(SharedBytes::clone(&proof.message), 0)]);
+        ring.record_taken(joined.id, proof.message.len());
         assert_eq!(next(), [(frame, 0)]);
     }
 }

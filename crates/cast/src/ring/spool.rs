@@ -17,11 +17,11 @@ use thalweg_fountain::{SymbolId, codec::SymbolStore};
 pub struct Spool {
     file: File,
     symbol_bytes: u64,
-    places: Mutex<Places>,
+    places: Mutex<Slots>,
 }
 
 #[derive(Debug, Default)]
-struct Places {
+struct Slots {
     taken: BTreeMap<SymbolId, u64>,
     free: Vec<u64>,
     /// The first slot that was never used.
@@ -33,7 +33,7 @@ impl Spool {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn within(directory: &Path, symbol_bytes: u32) -> io::Result<Self> {
+    pub fn create(directory: &Path, symbol_bytes: u32) -> io::Result<Self> {
         let path = directory.join("spool");
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true).mode(0o600);
@@ -77,12 +77,12 @@ impl Spool {
 
 /// An object's store, with a spool for its repair symbols.
 #[derive(Clone, Debug)]
-pub struct OnDisk {
+pub struct SpooledStore {
     pub store: Arc<Store>,
     pub spool: Arc<Spool>,
 }
 
-impl OnDisk {
+impl SpooledStore {
     fn read_from(&self, id: SymbolId, from: u64, bytes: &mut [u8]) -> io::Result<()> {
         let geometry = &self.store.known.geometry;
         match geometry.index(id).and_then(|index| geometry.bytes_at(index)) {
@@ -92,7 +92,7 @@ impl OnDisk {
     }
 }
 
-impl SymbolStore for OnDisk {
+impl SymbolStore for SpooledStore {
     type Error = io::Error;
 
     fn write(&mut self, id: SymbolId, bytes: &[u8]) -> io::Result<()> {
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn freed_slots_are_reused() {
         let dir = tempfile::tempdir().unwrap();
-        let spool = Spool::within(dir.path(), 4).unwrap();
+        let spool = Spool::create(dir.path(), 4).unwrap();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         let id = |block, esi| SymbolId { block, esi };
         for (n, at) in [id(1, 70), id(2, 70), id(1, 71)].into_iter().enumerate() {

@@ -1,21 +1,21 @@
 //! The child's end of a stream leg: verifies symbols, forwards them, and stores them.
 
 use super::{
-    book::{PageBook, Proof},
-    intake::{Intake, Piece, ToDisk},
+    intake::{DiskMessage, Intake, ReceivedSymbol},
     node::NodeRing,
-    repairs::Repairs,
-    seen::Seen,
+    proof_cache::{Proof, ProofCache},
+    repairs::RepairEncoder,
+    replay_detector::ReplayDetector,
     shared::SharedRing,
-    up::Up,
+    upstream_queue::UpstreamQueue,
 };
 use crate::{
     leg::{
-        Hear, Leg, Say, SymbolScheduler,
+        Leg, LegReader, LegWriter, SymbolScheduler,
         child::{LegEnd, ReceivedBytes},
         invalid,
     },
-    store::{Known, Store},
+    store::{KnownObject, Store},
 };
 use std::{
     io,
@@ -60,34 +60,34 @@ pub enum Sink {
         /// Decides which symbols are requested; those that arrive by this stream are not.
         scheduler: Arc<SymbolScheduler>,
         /// Symbols for the disk.
-        disk: mpsc::Sender<ToDisk>,
+        disk: mpsc::Sender<DiskMessage>,
     },
     /// At a relay: to children through the ring.
     Relay {
         /// The object's offer and digests.
-        known: Arc<Known>,
+        known: Arc<KnownObject>,
         ring: Arc<SharedRing>,
         /// Cached digests.
-        book: Arc<PageBook>,
+        proofs: Arc<ProofCache>,
         /// Received sheets.
-        repairs: Arc<Repairs>,
+        repairs: Arc<RepairEncoder>,
         /// Messages of the relay's children, for its parent.
-        up: Arc<Up>,
+        upstream: Arc<UpstreamQueue>,
     },
 }
 
 impl Sink {
-    fn known(&self) -> &Known {
+    fn known(&self) -> &KnownObject {
         match self {
             Self::Store { node, .. } => &node.store.known,
             Self::Relay { known, .. } => known,
         }
     }
 
-    fn book(&self) -> &PageBook {
+    fn proofs(&self) -> &ProofCache {
         match self {
-            Self::Store { node, .. } => &node.book,
-            Self::Relay { book, .. } => book,
+            Self::Store { node, .. } => &node.proofs,
+            Self::Relay { proofs, .. } => proofs,
         }
     }
 
@@ -123,53 +123,55 @@ impl Sink {
 }
 
 /// The state of one leg.
-struct Streaming {
+struct StreamLeg {
     sink: Sink,
-    up: Arc<Up>,
+    upstream: Arc<UpstreamQueue>,
     got: Arc<ReceivedBytes>,
-    seen: Arc<Mutex<Seen>>,
+    replays: Arc<Mutex<ReplayDetector>>,
     /// When the last useful symbol came.
     fed: Instant,
 }
 
 /// Receives what a parent streams until nothing more is of use, or the parent must be left.
 pub async fn stream(sink: Sink, got: Arc<ReceivedBytes>, leg: Leg) -> LegEnd {
-    let up = match &sink {
+    let upstream = match &sink {
         Sink::Store { intake, node, .. } => {
-            let up = intake.attach();
-            node.attach(&up);
-            up
+            let upstream = intake.attach();
+            node.attach(&upstream);
+            upstream
         }
-        Sink::Relay { up, ring, known, .. } => {
-            up.reset();
+        Sink::Relay { upstream, ring, known, .. } => {
+            upstream.reset();
             let blocks = 0..known.geometry.blocks();
             let inner = ring.lock();
-            blocks.filter(|b| inner.ring.done_by_all(*b)).for_each(|block| up.done(block));
-            Arc::clone(up)
+            blocks.filter(|b| inner.ring.done_by_all(*b)).for_each(|block| upstream.finish(block));
+            Arc::clone(upstream)
         }
     };
-    let Leg { hear, mut say, .. } = leg;
-    let (over, seen) =
-        (sink.clone(), Arc::new(Mutex::new(Seen::new(sink.known().geometry.block_symbols()))));
-    let (its, fed) = (Arc::clone(&seen), Instant::now());
-    let mut streaming = Streaming { sink, up: Arc::clone(&up), got, seen: its, fed };
+    let Leg { reader, mut writer, .. } = leg;
+    let (over, replays) = (
+        sink.clone(),
+        Arc::new(Mutex::new(ReplayDetector::new(sink.known().geometry.block_symbols()))),
+    );
+    let (its, fed) = (Arc::clone(&replays), Instant::now());
+    let mut streaming = StreamLeg { sink, upstream: Arc::clone(&upstream), got, replays: its, fed };
     let left = tokio::select! {
-        left = streaming.hear(hear) => left,
-        left = speak(&up, &seen, &mut say) => left.into(),
+        left = streaming.receive(reader) => left,
+        left = speak(&upstream, &replays, &mut writer) => left.into(),
         () = until_over(&over) => LegEnd::Done,
     };
     if matches!(left, LegEnd::Done) {
         // If sending fails, the parent notices the end of the connection.
-        _ = say.message(&Wish::Bye).await;
+        _ = writer.write_message(&Wish::Bye).await;
     }
-    say.close().await;
+    writer.close().await;
     left
 }
 
 async fn until_over(sink: &Sink) {
     match sink.store() {
         // The store owns the sender, so this ends only with the last symbol.
-        Some(store) => _ = store.news().wait_for(|_| store.have().is_complete()).await,
+        Some(store) => _ = store.changes().wait_for(|_| store.have().is_complete()).await,
         None => {
             while !sink.is_over() {
                 sleep(LOOK).await;
@@ -185,26 +187,30 @@ async fn until_over(sink: &Sink) {
 }
 
 /// Sends the first messages and the empty request that ends them, then messages as they arise.
-async fn speak(up: &Up, seen: &Mutex<Seen>, say: &mut Say) -> io::Error {
+async fn speak(
+    upstream: &UpstreamQueue,
+    replays: &Mutex<ReplayDetector>,
+    writer: &mut LegWriter,
+) -> io::Error {
     let mut is_due = true;
     loop {
-        let mut wishes = up.take();
+        let mut wishes = upstream.take();
         wishes.extend(is_due.then(|| Wish::Ask(Vec::new())));
         for wish in wishes {
-            lock(seen).note(&wish);
-            if let Err(why) = say.message(&wish).await {
+            lock(replays).record_message(&wish);
+            if let Err(why) = writer.write_message(&wish).await {
                 return why;
             }
         }
-        is_due = timeout(SIGN_OF_LIFE, up.changed.notified()).await.is_err();
+        is_due = timeout(SIGN_OF_LIFE, upstream.changed.notified()).await.is_err();
     }
 }
 
-impl Streaming {
-    async fn hear(&mut self, mut hear: Hear) -> LegEnd {
+impl StreamLeg {
+    async fn receive(&mut self, mut reader: LegReader) -> LegEnd {
         loop {
-            let heard = match timeout(SILENCE, hear.ready()).await {
-                Ok(Ok(())) if self.fed.elapsed() < STARVATION => self.frame(&mut hear).await,
+            let heard = match timeout(SILENCE, reader.wait_readable()).await {
+                Ok(Ok(())) if self.fed.elapsed() < STARVATION => self.read_frame(&mut reader).await,
                 Ok(Ok(())) => Err(LegEnd::Silent(0)),
                 Ok(Err(lost)) => Err(lost.into()),
                 Err(_) => Err(LegEnd::Silent(0)),
@@ -215,25 +221,25 @@ impl Streaming {
         }
     }
 
-    async fn frame(&mut self, hear: &mut Hear) -> Result<(), LegEnd> {
-        match within(hear.frame()).await? {
+    async fn read_frame(&mut self, reader: &mut LegReader) -> Result<(), LegEnd> {
+        match within(reader.read_head()).await? {
             Frame::Symbol(head) => {
-                let frame = within(hear.framed(head)).await?;
-                self.symbol(head, frame).await
+                let frame = within(reader.read_symbol(head)).await?;
+                self.accept_symbol(head, frame).await
             }
             Frame::Message(length) if length <= MAX_SAID => {
-                let said = within(hear.body(length)).await?;
-                self.said(said).await
+                let said = within(reader.read_body(length)).await?;
+                self.handle_message(said).await
             }
-            Frame::Message(_) => Err(invalid("a message that is too long").into()),
+            Frame::Message(_) => Err(invalid("the parent sent a message that is too long").into()),
         }
     }
 
-    async fn symbol(&mut self, head: SymbolHead, frame: Vec<u8>) -> Result<(), LegEnd> {
+    async fn accept_symbol(&mut self, head: SymbolHead, frame: Vec<u8>) -> Result<(), LegEnd> {
         let id = SymbolId { block: head.block, esi: head.esi };
         let known = self.sink.known();
         if !known.geometry.has(id) {
-            return Err(LegEnd::Corrupt(format!("{id:?} does not exist")));
+            return Err(LegEnd::Corrupt(format!("{id:?} from the parent does not exist")));
         }
         let proof = self.proof(id).await?;
         let bytes = frame.get(FRAME_HEAD..).unwrap_or_default();
@@ -244,13 +250,15 @@ impl Streaming {
         self.got.bytes.fetch_add(length, Relaxed);
         let is_done = self.sink.is_done(id.block);
         let (is_replay, is_on_purpose) = {
-            let mut seen = lock(&self.seen);
-            (seen.is_replay(id, is_done), seen.is_on_purpose())
+            let mut replays = lock(&self.replays);
+            (replays.is_replay(id, is_done), replays.is_on_purpose())
         };
         if is_replay {
             self.got.beyond.fetch_add(length, Relaxed);
             return match is_on_purpose {
-                true => Err(LegEnd::Corrupt("it sends again and again what came already".into())),
+                true => Err(LegEnd::Corrupt(
+                    "the parent keeps sending symbols that have already arrived".into(),
+                )),
                 false => Ok(()),
             };
         }
@@ -261,12 +269,12 @@ impl Streaming {
     async fn keep(&self, id: SymbolId, frame: Arc<Vec<u8>>, proof: &Proof) -> Result<(), LegEnd> {
         match &self.sink {
             Sink::Store { node, scheduler, disk, .. } => {
-                node.hand_on(id, &frame, proof);
+                node.forward(id, &frame, proof);
                 if let Some(index) = node.store.known.geometry.index(id) {
-                    scheduler.obtained(index..index + 1);
+                    scheduler.record_obtained(index..index + 1);
                 }
-                let piece = Piece { id, frame, got: Arc::clone(&self.got) };
-                disk.send(ToDisk::Symbol(piece)).await.map_err(|_| LegEnd::Done)
+                let piece = ReceivedSymbol { id, frame, got: Arc::clone(&self.got) };
+                disk.send(DiskMessage::Symbol(piece)).await.map_err(|_| LegEnd::Done)
             }
             Sink::Relay { ring, .. } => {
                 _ = ring.push(id, &frame, proof);
@@ -278,7 +286,7 @@ impl Streaming {
     /// The proof of a symbol. It must have arrived before the symbol.
     async fn proof(&self, id: SymbolId) -> Result<Proof, LegEnd> {
         let is_source = self.sink.known().geometry.is_source(id);
-        if let Some(proof) = self.sink.book().get(id.block, is_source) {
+        if let Some(proof) = self.sink.proofs().get(id.block, is_source) {
             return Ok(proof);
         }
         let found = match self.sink.store().filter(|_| is_source) {
@@ -292,29 +300,31 @@ impl Streaming {
                 }
             }
         };
-        let page = found.ok_or_else(|| LegEnd::Corrupt(format!("{id:?} came before its page")))?;
+        let page = found.ok_or_else(|| {
+            LegEnd::Corrupt(format!("{id:?} arrived before the digests of its block"))
+        })?;
         let proof = Proof::source(&page);
-        self.sink.book().put(proof.clone());
+        self.sink.proofs().put(proof.clone());
         Ok(proof)
     }
 
-    async fn said(&mut self, said: Said) -> Result<(), LegEnd> {
+    async fn handle_message(&mut self, said: Said) -> Result<(), LegEnd> {
         match said {
-            Said::Page { block, digests } => self.page(block, &digests).await,
+            Said::Page { block, digests } => self.accept_page(block, &digests).await,
             Said::RepairPage { page, .. } => match &self.sink {
-                Sink::Store { node, .. } => node.sheet_came(page).map_err(LegEnd::Corrupt),
+                Sink::Store { node, .. } => node.receive_sheet(page).map_err(LegEnd::Corrupt),
                 Sink::Relay { known, repairs, ring, .. } => {
                     let proof = repairs.learn(known, page).map_err(LegEnd::Corrupt)?;
-                    ring.page_came(&proof);
+                    ring.deliver_page(&proof);
                     Ok(())
                 }
             },
             Said::Spent(block) if block >= self.sink.known().geometry.blocks() => {
-                Err(invalid("it asks about a block that does not exist").into())
+                Err(invalid("the parent asked about a block that does not exist").into())
             }
             Said::Spent(block) => match &self.sink {
                 Sink::Store { disk, .. } => {
-                    let asked = ToDisk::Spent(block, Arc::clone(&self.up));
+                    let asked = DiskMessage::Spent(block, Arc::clone(&self.upstream));
                     disk.send(asked).await.map_err(|_| LegEnd::Done)
                 }
                 Sink::Relay { ring, .. } => {
@@ -324,7 +334,7 @@ impl Streaming {
             },
             Said::Bye(why) => {
                 let why: String = why.chars().filter(|c| !c.is_control()).take(500).collect();
-                Err(io::Error::other(format!("it says: {why}")).into())
+                Err(io::Error::other(format!("the parent ended the connection: {why}")).into())
             }
             // Without meaning on a stream leg: the parent sends whatever it has.
             Said::Have(_) | Said::Gone(_) | Said::NoPage(_) => Ok(()),
@@ -335,15 +345,15 @@ impl Streaming {
     async fn broken(&self, why: io::Error) -> LegEnd {
         if let Sink::Store { disk, .. } = &self.sink {
             // If sending fails, the disk's thread, and so the reception, has already ended.
-            _ = disk.send(ToDisk::Broken(why)).await;
+            _ = disk.send(DiskMessage::Broken(why)).await;
         }
         LegEnd::Done
     }
 
-    async fn page(&self, block: u32, digests: &[u8]) -> Result<(), LegEnd> {
+    async fn accept_page(&self, block: u32, digests: &[u8]) -> Result<(), LegEnd> {
         let (digests, rest) = digests.as_chunks::<32>();
         if !rest.is_empty() {
-            return Err(LegEnd::Corrupt("a page of broken digests".into()));
+            return Err(LegEnd::Corrupt("the parent sent a page with a truncated digest".into()));
         }
         let page = SourcePage { block, digests: digests.to_vec() };
         let known = self.sink.known();
@@ -358,17 +368,17 @@ impl Streaming {
         if let Some(wrong) = wrong {
             return Err(LegEnd::Corrupt(wrong.to_string()));
         }
-        self.sink.book().put(proof);
+        self.sink.proofs().put(proof);
         Ok(())
     }
 }
 
-fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+fn lock(replays: &Mutex<ReplayDetector>) -> MutexGuard<'_, ReplayDetector> {
     // A panic cannot leave partly changed values.
-    seen.lock().unwrap_or_else(PoisonError::into_inner)
+    replays.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Reads the rest of a frame whose head has arrived, with a timeout.
 async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    thalweg_base::timeout::within(MESSAGE_TIMEOUT, "rest of a message", step).await
+    thalweg_base::timeout::within(MESSAGE_TIMEOUT, "complete message", step).await
 }

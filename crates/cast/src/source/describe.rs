@@ -6,7 +6,7 @@
 use super::survey::Survey;
 use crate::{
     disk::ObjectFiles,
-    store::{Known, Pages, Store, read_page},
+    store::{KnownObject, Pages, Store, read_page},
 };
 use std::{
     fs::{self, File, FileTimes, OpenOptions},
@@ -72,7 +72,7 @@ impl DescribeError {
 
 /// Properties of the offer besides the object.
 #[derive(Clone, Debug)]
-pub struct Terms {
+pub struct OfferTerms {
     /// The object's name in the inboxes.
     pub name: FilePath,
     /// Whether legs may be open.
@@ -88,20 +88,20 @@ pub struct Terms {
 pub fn describe(
     survey: &Survey,
     geometry: Geometry,
-    terms: Terms,
+    terms: OfferTerms,
     signer: &impl Signer,
     kept_in: &Path,
     passed: impl Fn(u64),
 ) -> Result<Arc<Store>, DescribeError> {
     let files = ObjectFiles::present(Arc::clone(&survey.layout), survey.place.clone());
-    let kept = DigestCache::of(kept_in, survey, &geometry);
+    let kept = DigestCache::new(kept_in, survey, &geometry);
     let (manifest, pages) = match kept.read(survey, &geometry) {
         Some(found) => found,
         None => hash(&files, &geometry, &kept, survey, passed)?,
     };
     let pages = Pages::new(pages);
     let layout = survey.layout.encode();
-    let too_long = |_| DescribeError::Large("more files than a layout holds".to_owned());
+    let too_long = |_| DescribeError::Large("the list of files is too long to be cast".to_owned());
     let offer = Offer {
         name: terms.name,
         object: manifest.object(),
@@ -118,7 +118,7 @@ pub fn describe(
         expiry: terms.valid.1,
     };
     let id = offer.id(&signer.id());
-    let known = Known { id, offer, geometry, manifest: Arc::new(manifest) };
+    let known = KnownObject { id, offer, geometry, manifest: Arc::new(manifest) };
     Ok(Store::new(known, files, pages, HaveSet::all(&geometry)))
 }
 
@@ -160,7 +160,9 @@ fn hash(
     let manifest = manifest.map_err(|e| DescribeError::Large(e.to_string()))?;
     if manifest.object() != ObjectId::from_bytes(summary.object) {
         // Cannot happen: both hashes are computed from the same digests.
-        return Err(DescribeError::Read(io::Error::other("its digests do not add up")));
+        return Err(DescribeError::Read(io::Error::other(
+            "internal error: the digests do not match the hash",
+        )));
     }
     // `ID.known` is written only after the pages are on disk, so that it never refers to pages that a power loss
     // destroyed.
@@ -176,7 +178,7 @@ struct DigestCache {
 }
 
 impl DigestCache {
-    fn of(directory: &Path, survey: &Survey, geometry: &Geometry) -> Self {
+    fn new(directory: &Path, survey: &Survey, geometry: &Geometry) -> Self {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&survey.snapshot);
         for number in [geometry.symbol_bytes(), geometry.block_symbols()] {

@@ -2,7 +2,7 @@
 //!
 //! In JSON, one object per line; the field `event` is its name. Rates are in bit/s, sizes in bytes.
 
-use super::predict::Predicted;
+use super::predict::PredictedRates;
 use serde::Serialize;
 use thalweg_wire::{cast::Fault, mesh::Name};
 
@@ -19,7 +19,7 @@ impl EventSink for () {
 /// The state of a receiver as the source knows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum ReceiverState {
     /// Not reached yet.
     #[default]
     Waiting,
@@ -35,7 +35,7 @@ pub enum Standing {
 
 /// A receiver's place in the plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Planned {
+pub struct PlannedReceiver {
     /// The receiver.
     pub name: Name,
     /// Its parents, the best first; the source by its own name.
@@ -48,7 +48,7 @@ pub struct Planned {
     pub expected_bps: Option<u64>,
     /// Rates predicted by the formulas for its path in the plan; absent if too little is known of the legs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub predicted: Option<Predicted>,
+    pub predicted: Option<PredictedRates>,
 }
 
 /// The progress of a receiver.
@@ -57,7 +57,7 @@ pub struct ReceiverProgress {
     /// The receiver.
     pub name: Name,
     /// Its state.
-    pub state: Standing,
+    pub state: ReceiverState,
     /// Bytes of the object that it holds.
     pub held_bytes: u64,
     /// The rate over about the last second; for a complete receiver, its last rate.
@@ -225,7 +225,7 @@ pub enum Event {
     /// The plan: each receiver's parents.
     Planned {
         /// The receivers' parts of the plan.
-        receivers: Vec<Planned>,
+        receivers: Vec<PlannedReceiver>,
     },
     /// A receiver has accepted the cast.
     Accepted {

@@ -1,6 +1,6 @@
 //! Abandons a cast: tells receivers to remove the data that they received.
 
-use super::job::{self, End, Held, JobError, Listed, Record};
+use super::job::{self, CastEnd, CastRecord, JobError, ListedCast, LockedRecord};
 use crate::leg;
 use serde::Serialize;
 use std::{
@@ -34,16 +34,18 @@ const MIN_DIGITS: usize = 4;
 #[derive(Debug, Error)]
 pub enum ForgetError {
     /// No cast matches.
-    #[error("this host casts nothing of the name or number `{0}`: see `thalweg cast status`")]
+    #[error(
+        "no cast from this host has the name or number `{0}`; `thalweg cast status` lists casts"
+    )]
     Unknown(String),
     /// Several casts match.
-    #[error("several casts are called `{0}`: give the number of one, {1}")]
+    #[error("several casts match `{0}`; give the number of one: {1}")]
     Ambiguous(String, String),
     /// The record cannot be read or written.
     #[error("{0}")]
     Job(#[from] JobError),
     /// A process is working on the cast.
-    #[error("it is running: end that `thalweg cast` first")]
+    #[error("the cast is running; stop its `thalweg cast` command first")]
     Running,
     /// The record is damaged.
     #[error("the record of this cast is damaged")]
@@ -52,7 +54,7 @@ pub enum ForgetError {
 
 /// Whether one receiver was told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Told {
+pub struct ReceiverNotice {
     /// The receiver.
     pub receiver: Name,
     /// Why it was not told; absent: it was told, or has no data of the cast.
@@ -65,7 +67,7 @@ pub struct Told {
 
 /// The result of abandoning a cast.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Forgotten {
+pub struct ForgetReport {
     /// The cast's ID.
     pub cast: String,
     /// Its name in the inboxes.
@@ -73,7 +75,7 @@ pub struct Forgotten {
     /// Receivers that have the object; they keep it.
     pub complete: Vec<Name>,
     /// The other receivers.
-    pub told: Vec<Told>,
+    pub told: Vec<ReceiverNotice>,
 }
 
 /// Abandons a cast of this host, given by its name or the first digits of its ID. Receivers that cannot be reached are
@@ -86,11 +88,11 @@ pub async fn forget(
     what: &str,
     dialer: &MemberDialer,
     key: &PrivateKey,
-) -> Result<Forgotten, ForgetError> {
+) -> Result<ForgetReport, ForgetError> {
     let found = find(job::list(directory), what)?;
-    let mut held: Vec<Held> = Vec::new();
+    let mut held: Vec<LockedRecord> = Vec::new();
     for one in &found {
-        held.push(Held::take(one).map_err(|why| match why {
+        held.push(LockedRecord::take(one).map_err(|why| match why {
             JobError::Running => ForgetError::Running,
             other => other.into(),
         })?);
@@ -98,16 +100,16 @@ pub async fn forget(
     let record = held.first().map(|held| held.record.clone()).ok_or(ForgetError::Damaged)?;
     let offer = record.offer().ok_or(ForgetError::Damaged)?.into_value();
     for held in &mut held {
-        held.record.end = Some(End::GivenUp);
+        held.record.end = Some(CastEnd::GivenUp);
         held.keep()?;
     }
     let (complete, rest) = receivers(&held);
-    let told = tell_all(rest, offer, dialer, key).await;
-    Ok(Forgotten { cast: record.cast, name: record.name, complete, told })
+    let told = notify_all(rest, offer, dialer, key).await;
+    Ok(ForgetReport { cast: record.cast, name: record.name, complete, told })
 }
 
 /// The receivers of all jobs that have the object, and those that do not.
-fn receivers(held: &[Held]) -> (Vec<Name>, Vec<Name>) {
+fn receivers(held: &[LockedRecord]) -> (Vec<Name>, Vec<Name>) {
     let mut all: BTreeMap<&Name, bool> = BTreeMap::new();
     for (name, receiver) in held.iter().flat_map(|held| &held.record.receivers) {
         *all.entry(name).or_default() |= receiver.is_complete;
@@ -120,11 +122,11 @@ fn receivers(held: &[Held]) -> (Vec<Name>, Vec<Name>) {
 }
 
 /// The jobs of one cast: there is one for each set of receivers.
-fn find(all: Vec<Listed>, what: &str) -> Result<Vec<Listed>, ForgetError> {
-    let is_it = |record: &Record| {
+fn find(all: Vec<ListedCast>, what: &str) -> Result<Vec<ListedCast>, ForgetError> {
+    let is_it = |record: &CastRecord| {
         record.name == what || (what.len() >= MIN_DIGITS && record.cast.starts_with(what))
     };
-    let found: Vec<Listed> = all.into_iter().filter(|found| is_it(&found.record)).collect();
+    let found: Vec<ListedCast> = all.into_iter().filter(|found| is_it(&found.record)).collect();
     let mut casts: Vec<&str> = found.iter().map(|found| found.record.cast.as_str()).collect();
     casts.sort_unstable();
     casts.dedup();
@@ -135,12 +137,12 @@ fn find(all: Vec<Listed>, what: &str) -> Result<Vec<Listed>, ForgetError> {
     }
 }
 
-async fn tell_all(
+async fn notify_all(
     receivers: Vec<Name>,
     mut offer: Offer,
     dialer: &MemberDialer,
     key: &PrivateKey,
-) -> Vec<Told> {
+) -> Vec<ReceiverNotice> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let at = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     offer.created = WallTime::from_unix_nanos(at(now));
@@ -155,9 +157,9 @@ async fn tell_all(
         let opening = Opening::Offer { offer: offer.clone(), pass };
         let dialer = dialer.clone();
         telling.spawn(async move {
-            let told = tell(&dialer, &receiver, &opening).await;
-            let is_gone = matches!(told, Err(TellError::Gone(_)));
-            Told { receiver, why: told.err().map(|why| why.to_string()), is_gone }
+            let told = notify(&dialer, &receiver, &opening).await;
+            let is_gone = matches!(told, Err(NoticeError::Gone(_)));
+            ReceiverNotice { receiver, why: told.err().map(|why| why.to_string()), is_gone }
         });
     }
     let mut told = Vec::new();
@@ -171,49 +173,57 @@ async fn tell_all(
 
 /// Why a receiver was not told.
 #[derive(Debug, Error)]
-enum TellError {
+enum NoticeError {
     #[error("{0}")]
     Gone(RouteNameError),
     #[error("{0}")]
     Unreached(DialMemberError),
-    #[error("it says: {0}")]
+    #[error("it answered: {0}")]
     Refused(Refusal),
     #[error("{0}")]
     Lost(#[from] io::Error),
 }
 
-async fn tell(dialer: &MemberDialer, receiver: &Name, opening: &Opening) -> Result<(), TellError> {
+async fn notify(
+    dialer: &MemberDialer,
+    receiver: &Name,
+    opening: &Opening,
+) -> Result<(), NoticeError> {
     let channel = dialer.channel(receiver, &[], Protocol::Cast).await;
     let channel = channel.map_err(|why| match why {
-        DialMemberError::Name(why) if is_for_good(&why) => TellError::Gone(why),
-        why => TellError::Unreached(why),
+        DialMemberError::Name(why) if is_for_good(&why) => NoticeError::Gone(why),
+        why => NoticeError::Unreached(why),
     })?;
     let mut leg = match leg::open(channel, opening).await? {
         Err(why) if why.holds_nothing() => return Ok(()),
-        leg => leg.map_err(TellError::Refused)?,
+        leg => leg.map_err(NoticeError::Refused)?,
     };
-    leg.say.message(&Word::Forget).await?;
+    leg.writer.write_message(&Word::Forget).await?;
     // The receiver closes the channel once the data is removed, and reports a failure before.
     loop {
-        let heard = timeout(REPORT_TIMEOUT, leg.hear.message::<Report>(MAX_REPORT)).await;
+        let heard = timeout(REPORT_TIMEOUT, leg.reader.read_message::<Report>(MAX_REPORT)).await;
         match heard
-            .map_err(|_| io::Error::other(format!("silent for {REPORT_TIMEOUT:?}")))?
+            .map_err(|_| {
+                io::Error::other(format!("no report from the receiver for {REPORT_TIMEOUT:?}"))
+            })?
             .map(Report::cut)
         {
             Ok(Report::Ended(Ended::Failed(why @ Refusal::Unremoved(_)), _)) => {
-                return Err(TellError::Refused(why));
+                return Err(NoticeError::Refused(why));
             }
             Ok(_) => {}
             Err(_) => break,
         }
     }
-    leg.say.close().await;
+    leg.writer.close().await;
     Ok(())
 }
 
 fn is_for_good(why: &RouteNameError) -> bool {
     matches!(
         why,
-        RouteNameError::Unknown { .. } | RouteNameError::NoNode(_) | RouteNameError::Nowhere(_)
+        RouteNameError::Unknown { .. }
+            | RouteNameError::NoNode(_)
+            | RouteNameError::NoNodeAddress(_)
     )
 }

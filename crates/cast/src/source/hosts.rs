@@ -4,7 +4,7 @@ use super::rings::Forwarding;
 use thalweg_paths::estimates::Estimates;
 use thalweg_plan::{
     Graph,
-    tree::{Access, Host, Keeps, Role},
+    tree::{Access, Host, Role, Storage},
 };
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::Name;
@@ -20,7 +20,7 @@ pub fn hosts(
     estimates: &Estimates,
     forwarding: &Forwarding,
 ) -> Vec<Host> {
-    let ring = Keeps::Ring(ByteSize::from_bytes(forwarding.ring_bytes));
+    let ring = Storage::Ring(ByteSize::from_bytes(forwarding.ring_bytes));
     let is_relay = |at: usize| at > receivers;
     let host = |(at, name): (usize, &&Name)| {
         let role = match at {
@@ -28,7 +28,7 @@ pub fn hosts(
             at if is_relay(at) => Role::Relay,
             _ => Role::Receiver,
         };
-        let keeps = if forwarding.by_rings || is_relay(at) { ring } else { Keeps::Store };
+        let keeps = if forwarding.by_rings || is_relay(at) { ring } else { Storage::Store };
         let access = Access::estimate(graph, at, estimates.access(name), Access::default());
         let host = Host { role, keeps, access, ..Host::RECEIVER };
         match forwarding.leaf_below {

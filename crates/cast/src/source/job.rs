@@ -10,13 +10,13 @@
 //! A separate thread writes the files, so that a cast does not wait for this disk.
 
 mod clear;
-mod keeper;
 mod lock;
+mod recorder;
 
 pub use clear::clear;
-pub use keeper::Keeper;
+pub use recorder::JobRecorder;
 
-use super::{plan::Part, predict::Predicted};
+use super::{plan::ReceiverPlan, predict::PredictedRates};
 use lock::Lock;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -60,7 +60,7 @@ pub enum JobError {
 /// The result of a cast at its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum End {
+pub enum CastEnd {
     /// All receivers have the object.
     Complete,
     /// Some receivers have the object.
@@ -97,12 +97,12 @@ pub struct Receiver {
     pub expected_bps: Option<u64>,
     /// Rates predicted by the formulas for its path in the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub predicted: Option<Predicted>,
+    pub predicted: Option<PredictedRates>,
 }
 
 /// A cast at its source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct CastRecord {
     /// The job: from a path to the receivers.
     pub job: Job,
     /// The cast, as 32 hexadecimal digits.
@@ -120,7 +120,7 @@ pub struct Record {
     /// The receivers.
     pub receivers: BTreeMap<Name, Receiver>,
     /// The result; absent while the cast runs, or if its process was killed.
-    pub end: Option<End>,
+    pub end: Option<CastEnd>,
     /// Why the object could not be served any longer, if so.
     pub why: Option<String>,
 }
@@ -129,16 +129,16 @@ pub struct Record {
 ///
 /// # Errors
 /// [`JobError::Running`].
-pub fn check_idle(directory: &Path, record: &Record) -> Result<(), JobError> {
+pub fn check_idle(directory: &Path, record: &CastRecord) -> Result<(), JobError> {
     if Lock::is_held(&record.stem(directory)) { Err(JobError::Running) } else { Ok(()) }
 }
 
 /// A record found on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Listed {
+pub struct ListedCast {
     /// The record.
     #[serde(flatten)]
-    pub record: Record,
+    pub record: CastRecord,
     /// Whether a process works on it.
     pub is_running: bool,
     /// The progress, in the format of the event `progress`; only while a process works on it.
@@ -147,23 +147,23 @@ pub struct Listed {
     stem: PathBuf,
 }
 
-impl Listed {
+impl ListedCast {
     /// The entry of a running cast with this progress.
-    pub fn of(record: Record, progress: Option<Value>) -> Self {
+    pub fn running(record: CastRecord, progress: Option<Value>) -> Self {
         Self { record, is_running: true, progress, stem: PathBuf::new() }
     }
 }
 
-impl Record {
+impl CastRecord {
     /// The record of a cast that starts.
     pub fn begin(
         path: &Path,
         source: &Name,
         offer: &Signed<Offer>,
-        parts: &BTreeMap<Name, Part>,
+        parts: &BTreeMap<Name, ReceiverPlan>,
     ) -> Self {
         let value = offer.value();
-        let receiver = |(name, part): (&Name, &Part)| {
+        let receiver = |(name, part): (&Name, &ReceiverPlan)| {
             let parent = |of: &Option<Name>| of.clone().unwrap_or_else(|| source.clone());
             let parents = part.candidates.iter().map(|c| parent(&c.name)).collect();
             let receiver = Receiver {
@@ -215,7 +215,7 @@ impl Record {
 
     /// Takes over the state that an earlier process has recorded.
     fn resume(&mut self, earlier: Self) {
-        if earlier.end == Some(End::GivenUp) {
+        if earlier.end == Some(CastEnd::GivenUp) {
             return;
         }
         self.job = earlier.job;
@@ -240,30 +240,31 @@ impl Record {
 }
 
 /// All casts of this host, the newest last. Unreadable records are left out.
-pub fn list(directory: &Path) -> Vec<Listed> {
-    let mut found: Vec<Listed> = stems(directory, "job").filter_map(|stem| listed(&stem)).collect();
+pub fn list(directory: &Path) -> Vec<ListedCast> {
+    let mut found: Vec<ListedCast> =
+        stems(directory, "job").filter_map(|stem| read_listed(&stem)).collect();
     found.sort_by_key(|found| found.record.job.created);
     found
 }
 
-fn listed(stem: &Path) -> Option<Listed> {
-    let record = Record::read(stem).ok()??;
+fn read_listed(stem: &Path) -> Option<ListedCast> {
+    let record = CastRecord::read(stem).ok()??;
     let is_running = Lock::is_held(stem);
     let progress = durable::read(&ending(stem, "progress"), MAX_RECORD_BYTES).ok().flatten();
     let progress = progress.filter(|_| is_running).and_then(|p| serde_json::from_slice(&p).ok());
-    Some(Listed { record, is_running, progress, stem: stem.to_owned() })
+    Some(ListedCast { record, is_running, progress, stem: stem.to_owned() })
 }
 
 /// An exclusively locked record of a cast on which no process works, to be changed and written.
-pub(super) struct Held {
-    pub(super) record: Record,
+pub(super) struct LockedRecord {
+    pub(super) record: CastRecord,
     stem: PathBuf,
     _lock: Lock,
 }
 
-impl Held {
+impl LockedRecord {
     /// Takes a listed job.
-    pub(super) fn take(found: &Listed) -> Result<Self, JobError> {
+    pub(super) fn take(found: &ListedCast) -> Result<Self, JobError> {
         let lock = Lock::take(&found.stem)?;
         Ok(Self { record: found.record.clone(), stem: found.stem.clone(), _lock: lock })
     }

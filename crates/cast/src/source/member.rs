@@ -1,15 +1,15 @@
 //! The source's side of one receiver: the control channel, and the data legs that the receiver calls for.
 
 use super::{
-    doubt::Doubt,
-    event::{Event, EventSink, ParentBytes, Standing},
-    plan::Part,
+    event::{Event, EventSink, ParentBytes, ReceiverState},
+    plan::ReceiverPlan,
+    recheck::ObjectRecheck,
     rings::Rings,
 };
 use crate::{
     leg::{
-        self, Audience, Hear, Leg, Say,
-        parent::{self, Unserved},
+        self, Announcements, Leg, LegReader, LegWriter,
+        parent::{self, ServeError},
     },
     ring::NodeRing,
     store::Store,
@@ -48,7 +48,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 const MAX_LEGS: usize = 4;
 
 /// State shared by the tasks of all receivers.
-pub struct Casting {
+pub struct CastContext {
     /// The object.
     pub store: Arc<Store>,
     /// The encoded `Signed<Offer>`.
@@ -74,12 +74,12 @@ pub struct Casting {
     /// The source's ring, and the terms for the other nodes' rings.
     pub rings: Rings,
     /// Receivers with several parents, to which different symbols are announced first.
-    pub audience: Arc<Audience>,
+    pub announcements: Arc<Announcements>,
     /// Checks whether the object is still what was described.
-    pub doubt: Doubt,
+    pub recheck: ObjectRecheck,
 }
 
-impl Casting {
+impl CastContext {
     /// Bytes of symbols that the source itself has sent.
     pub fn served(&self) -> u64 {
         self.store.served() + self.rings.node.ring.served()
@@ -88,9 +88,9 @@ impl Casting {
 
 /// What the source knows of a receiver.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct ReceiverStatus {
     /// Its state.
-    pub standing: Standing,
+    pub standing: ReceiverState,
     /// It had the object before this process offered it.
     pub already: bool,
     /// The number of links that it left out because they could lead out of its inbox.
@@ -104,10 +104,10 @@ pub struct Member {
     /// Its name.
     pub name: Name,
     /// Its part in the plan.
-    pub part: Part,
+    pub part: ReceiverPlan,
     /// Its encoded `Signed<Pass>`.
     pub pass: Vec<u8>,
-    known: Mutex<Known>,
+    known: Mutex<ReceiverStatus>,
 }
 
 /// How one conversation with a receiver ended.
@@ -121,21 +121,21 @@ enum ConversationEnd {
 
 impl Member {
     /// A member that has not been reached yet.
-    pub fn new(name: Name, part: Part, pass: Vec<u8>) -> Self {
+    pub fn new(name: Name, part: ReceiverPlan, pass: Vec<u8>) -> Self {
         Self { name, part, pass, known: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, ReceiverStatus> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The current state and progress.
-    pub fn known(&self) -> Known {
+    pub fn known(&self) -> ReceiverStatus {
         self.lock().clone()
     }
 
     /// Serves the receiver until it has the object or is given up. Returns whether it has the object.
-    pub async fn serve(&self, casting: &Casting) -> bool {
+    pub async fn serve(&self, casting: &CastContext) -> bool {
         let (mut wait, mut heard) = (FIRST_WAIT, Instant::now());
         let mut said = None;
         loop {
@@ -152,12 +152,13 @@ impl Member {
             let receiver = self.name.clone();
             match parted {
                 ConversationEnd::Complete => {
-                    self.lock().standing = Standing::Complete;
+                    self.lock().standing = ReceiverState::Complete;
                     return true;
                 }
                 ConversationEnd::Failed(why) => {
                     let again = why.is_passing() && may_wait;
-                    self.lock().standing = if again { Standing::Waiting } else { Standing::Failed };
+                    self.lock().standing =
+                        if again { ReceiverState::Waiting } else { ReceiverState::Failed };
                     let why = why.to_string();
                     // The same message is not repeated.
                     if !again || said.as_ref() != Some(&why) {
@@ -169,7 +170,8 @@ impl Member {
                     }
                 }
                 ConversationEnd::Lost(why) => {
-                    self.lock().standing = if may_wait { Standing::Lost } else { Standing::Failed };
+                    self.lock().standing =
+                        if may_wait { ReceiverState::Lost } else { ReceiverState::Failed };
                     if !may_wait || said.as_ref() != Some(&why) {
                         said = Some(why.clone());
                         casting.events.event(&Event::Unreached { receiver, why });
@@ -185,8 +187,8 @@ impl Member {
     }
 
     /// One connection to the receiver, from dialling to its end.
-    async fn converse(&self, casting: &Casting) -> ConversationEnd {
-        let dialer = casting.dialer.clone().uncarried();
+    async fn converse(&self, casting: &CastContext) -> ConversationEnd {
+        let dialer = casting.dialer.clone().without_carrier();
         let channel = dialer.channel(&self.name, &[], Protocol::Cast).await;
         let channel = match channel {
             Ok(channel) => channel,
@@ -202,28 +204,29 @@ impl Member {
             Ok(Err(why)) => return ConversationEnd::Failed(why),
             Err(why) => return ConversationEnd::Lost(why.to_string()),
         };
-        let Leg { mut hear, mut say, .. } = leg;
+        let Leg { mut reader, mut writer, .. } = leg;
         let (words, outgoing) = mpsc::channel(4);
         let parted = tokio::select! {
-            heard = self.listen(casting, &mut hear, words) => heard,
-            failed = self.speak(casting, &mut say, outgoing) => failed,
+            heard = self.listen(casting, &mut reader, words) => heard,
+            failed = self.speak(casting, &mut writer, outgoing) => failed,
         };
-        say.close().await;
+        writer.close().await;
         parted.unwrap_or_else(|why| ConversationEnd::Lost(why.to_string()))
     }
 
     async fn listen(
         &self,
-        casting: &Casting,
-        hear: &mut Hear,
+        casting: &CastContext,
+        reader: &mut LegReader,
         words: mpsc::Sender<Word>,
     ) -> io::Result<ConversationEnd> {
         let mut legs = JoinSet::new();
         let (mut is_first, mut is_described) = (true, false);
         loop {
-            let heard = timeout(RECEIVER_TIMEOUT, hear.message::<Report>(MAX_REPORT)).await;
-            let heard =
-                heard.map_err(|_| io::Error::other(format!("silent for {RECEIVER_TIMEOUT:?}")))?;
+            let heard = timeout(RECEIVER_TIMEOUT, reader.read_message::<Report>(MAX_REPORT)).await;
+            let heard = heard.map_err(|_| {
+                io::Error::other(format!("no message from the receiver for {RECEIVER_TIMEOUT:?}"))
+            })?;
             while legs.try_join_next().is_some() {}
             match heard?.cut() {
                 Report::Needs { manifest, layout } => {
@@ -233,11 +236,11 @@ impl Member {
                         let Some(word) = word else { continue };
                         words.send(word).await.map_err(io::Error::other)?;
                     }
-                    self.lock().standing = Standing::Receiving;
+                    self.lock().standing = ReceiverState::Receiving;
                 }
                 Report::Call(how) if legs.len() < MAX_LEGS => {
                     let (dialer, name) = (casting.dialer.clone(), self.name.clone());
-                    legs.spawn(self.giving(casting).serve(dialer, how, name));
+                    legs.spawn(self.leg_server(casting).serve(dialer, how, name));
                 }
                 Report::Call(_) => {}
                 Report::Account(account) => {
@@ -250,7 +253,7 @@ impl Member {
                 }
                 Report::Left { name, fault, why } => {
                     if name.is_none() && fault == Fault::Corrupt {
-                        casting.doubt.raise(&casting.store, &casting.broken);
+                        casting.recheck.start(&casting.store, &casting.broken);
                     }
                     let parent = name.unwrap_or_else(|| casting.dialer.me().clone());
                     let receiver = self.name.clone();
@@ -258,7 +261,7 @@ impl Member {
                 }
                 Report::Ended(Ended::Complete { micros }, account) => {
                     self.complete(casting, micros, account, is_first && is_described);
-                    self.hear_out(casting, hear).await;
+                    self.read_left_out(casting, reader).await;
                     return Ok(ConversationEnd::Complete);
                 }
                 Report::Ended(Ended::Failed(why), account) => {
@@ -266,7 +269,7 @@ impl Member {
                     return Ok(ConversationEnd::Failed(why));
                 }
                 report @ (Report::OwnersIgnored(_) | Report::LinksRefused { .. }) => {
-                    self.left_out(casting, report);
+                    self.report_left_out(casting, report);
                 }
                 // Sent only in answer to a dry run.
                 Report::Uncompared | Report::InboxRules(_) => {}
@@ -275,19 +278,19 @@ impl Member {
     }
 
     /// Reads which links the receiver has left out, if it may leave out any: that report follows the end.
-    async fn hear_out(&self, casting: &Casting, hear: &mut Hear) {
+    async fn read_left_out(&self, casting: &CastContext, reader: &mut LegReader) {
         if !casting.has_links_upwards {
             return;
         }
         // Receivers of earlier versions report their progress instead, or nothing.
-        let heard = timeout(2 * SIGN_OF_LIFE, hear.message::<Report>(MAX_REPORT)).await;
+        let heard = timeout(2 * SIGN_OF_LIFE, reader.read_message::<Report>(MAX_REPORT)).await;
         if let Ok(Ok(report)) = heard {
-            self.left_out(casting, report.cut());
+            self.report_left_out(casting, report.cut());
         }
     }
 
     /// Reports what the receiver does not keep.
-    fn left_out(&self, casting: &Casting, report: Report) {
+    fn report_left_out(&self, casting: &CastContext, report: Report) {
         let receiver = self.name.clone();
         let event = match report {
             Report::OwnersIgnored(count) => Event::OwnersIgnored { receiver, count },
@@ -301,21 +304,21 @@ impl Member {
     }
 
     /// The resources that serve a leg of this receiver.
-    fn giving(&self, casting: &Casting) -> LegServer {
+    fn leg_server(&self, casting: &CastContext) -> LegServer {
         let node = Arc::clone(&casting.rings.node);
-        let audience = (self.part.at_once > 1).then(|| Arc::clone(&casting.audience));
-        LegServer { node, audience, broken: casting.broken.clone() }
+        let announcements = (self.part.at_once > 1).then(|| Arc::clone(&casting.announcements));
+        LegServer { node, announcements, broken: casting.broken.clone() }
     }
 
     /// Records that the receiver has the object. `is_known`: it reported so before it requested anything.
-    fn complete(&self, casting: &Casting, micros: u64, account: Account, is_known: bool) {
+    fn complete(&self, casting: &CastContext, micros: u64, account: Account, is_known: bool) {
         // A receiver that had to read its copy first has reported its progress before.
         let has_bytes = casting.store.known.offer.length > 0;
         let was_there = has_bytes && micros == 0 && account.received == 0;
         let already = is_known || was_there;
         // Set before the event, so that observers of the event see it.
         let mut known = self.lock();
-        known.standing = Standing::Complete;
+        known.standing = ReceiverState::Complete;
         known.already = already;
         drop(known);
         self.tell_complete(casting, micros, &account, already);
@@ -323,7 +326,7 @@ impl Member {
     }
 
     /// `already`: the receiver had the object before it was offered.
-    fn tell_complete(&self, casting: &Casting, micros: u64, account: &Account, already: bool) {
+    fn tell_complete(&self, casting: &CastContext, micros: u64, account: &Account, already: bool) {
         let seconds = micros as f64 / 1e6;
         let new = account.received.saturating_sub(account.beyond);
         let rate_bps = if micros > 0 { (new as f64 * 8.0 / seconds) as u64 } else { 0 };
@@ -342,37 +345,37 @@ impl Member {
 
     async fn speak(
         &self,
-        casting: &Casting,
-        say: &mut Say,
+        casting: &CastContext,
+        writer: &mut LegWriter,
         mut words: mpsc::Receiver<Word>,
     ) -> io::Result<ConversationEnd> {
         let candidates = self.part.candidates.clone();
         if let Some(terms) = casting.rings.terms.get(&self.name) {
-            say.message(&Word::Ring(*terms)).await?;
+            writer.write_message(&Word::Ring(*terms)).await?;
         }
-        say.message(&Word::Parents { candidates, at_once: self.part.at_once }).await?;
-        say.message(&Word::Expected(self.part.expected(casting.receivers))).await?;
+        writer.write_message(&Word::Parents { candidates, at_once: self.part.at_once }).await?;
+        writer.write_message(&Word::Expected(self.part.expected(casting.receivers))).await?;
         let mut ticks = interval(SIGN_OF_LIFE);
         loop {
             let word = tokio::select! {
                 Some(word) = words.recv() => word,
                 _ = ticks.tick() => Word::Here,
             };
-            say.message(&word).await?;
+            writer.write_message(&word).await?;
             match word {
                 Word::Manifest => {
                     let mut bytes = Vec::new();
                     casting.store.known.manifest.encode(&mut bytes);
-                    say.bytes(&bytes).await?;
+                    writer.write_bytes(&bytes).await?;
                 }
-                Word::Layout => say.bytes(&casting.layout).await?,
+                Word::Layout => writer.write_bytes(&casting.layout).await?,
                 _ => {}
             }
         }
     }
 }
 
-fn parent_bytes(casting: &Casting, from: &FromParent) -> ParentBytes {
+fn parent_bytes(casting: &CastContext, from: &FromParent) -> ParentBytes {
     let name = from.name.clone().unwrap_or_else(|| casting.dialer.me().clone());
     ParentBytes { name, bytes: from.bytes }
 }
@@ -380,31 +383,32 @@ fn parent_bytes(casting: &Casting, from: &FromParent) -> ParentBytes {
 /// What a data leg is served from.
 struct LegServer {
     node: Arc<NodeRing>,
-    /// The audience that the receiver belongs to, if it has other parents, too.
-    audience: Option<Arc<Audience>>,
+    /// The announcements of this cast, if the receiver has other parents, too.
+    announcements: Option<Arc<Announcements>>,
     broken: watch::Sender<Option<String>>,
 }
 
 impl LegServer {
     /// Opens and serves a data leg that the receiver called for. If that fails, the receiver calls again.
     async fn serve(self, dialer: MemberDialer, how: Want, name: Name) {
-        let dialer = leg::carried_for(how, dialer);
+        let dialer = leg::dialer_for(how, dialer);
         let Ok(channel) = dialer.channel(&name, &[], Protocol::Cast).await else { return };
         let opening = Opening::Serve { cast: self.node.store.known.id, how };
         if let Ok(Ok(leg)) = leg::open(channel, &opening).await {
             // Other failures of the leg are reported by the receiver on its control channel.
-            if let Err(Unserved::Disk(why)) = self.give(leg, how).await {
+            if let Err(ServeError::Disk(why)) = self.give(leg, how).await {
                 self.broken.send_replace(Some(why.to_string()));
             }
         }
     }
 
-    async fn give(&self, leg: Leg, how: Want) -> Result<(), Unserved> {
+    async fn give(&self, leg: Leg, how: Want) -> Result<(), ServeError> {
         if how == Want::Stream {
             return self.node.serve(leg).await;
         }
         let round_trip = leg.round_trip().unwrap_or_default();
-        let seat = self.audience.as_ref().map(|audience| audience.seat(round_trip));
-        parent::serve(Arc::clone(&self.node.store), leg, seat).await
+        let own =
+            self.announcements.as_ref().map(|announcements| announcements.add_child(round_trip));
+        parent::serve(Arc::clone(&self.node.store), leg, own).await
     }
 }

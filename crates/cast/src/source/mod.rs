@@ -1,8 +1,7 @@
 //! The source: describes an object, offers it to receivers, and serves it until all of them have it.
 
-mod ask;
 mod describe;
-mod doubt;
+mod dry_run;
 mod event;
 mod forget;
 mod hosts;
@@ -11,6 +10,7 @@ mod member;
 mod plan;
 mod predict;
 mod progress;
+mod recheck;
 mod rings;
 mod run;
 mod share;
@@ -18,12 +18,12 @@ mod survey;
 
 pub use describe::DescribeError;
 pub use event::{
-    Event, EventSink, Outcome, ParentBytes, Planned, ReceiverProgress, RelayProgress, Standing,
-    Totals,
+    Event, EventSink, Outcome, ParentBytes, PlannedReceiver, ReceiverProgress, ReceiverState,
+    RelayProgress, Totals,
 };
-pub use forget::{ForgetError, Forgotten, Told, forget};
-pub use job::{End, JobError, Listed, Receiver, Record, list};
-pub use predict::Predicted;
+pub use forget::{ForgetError, ForgetReport, ReceiverNotice, forget};
+pub use job::{CastEnd, CastRecord, JobError, ListedCast, Receiver, list};
+pub use predict::PredictedRates;
 pub use rings::Forwarding;
 pub use run::{CastError, Request, cast};
 pub use survey::SurveyError;

@@ -2,9 +2,9 @@
 
 use super::{
     hosts::hosts,
-    predict::{Predicted, predicted},
+    predict::{PredictedRates, predict},
     rings::Forwarding,
-    share::shares,
+    share::choose_parents,
 };
 use std::collections::BTreeMap;
 use thalweg_paths::estimates::Estimates;
@@ -20,7 +20,7 @@ use thalweg_wire::{
 
 /// One receiver's part in the plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Part {
+pub struct ReceiverPlan {
     /// Its parents, the best first.
     pub candidates: Vec<Candidate>,
     /// The number of parents to use at a time.
@@ -32,10 +32,10 @@ pub struct Part {
     /// The members between the source and the receiver in the plan, from the source on.
     pub way: Vec<Name>,
     /// Rates predicted by the formulas for that path, if enough is known of its legs.
-    pub predicted: Option<Predicted>,
+    pub predicted: Option<PredictedRates>,
 }
 
-impl Part {
+impl ReceiverPlan {
     /// The expectation as it is sent to the receiver.
     pub fn expected(&self, receivers: usize) -> Expected {
         Expected {
@@ -58,7 +58,7 @@ pub fn plan(
     estimates: &Estimates,
     at_once: u32,
     forwarding: &Forwarding,
-) -> BTreeMap<Name, Part> {
+) -> BTreeMap<Name, ReceiverPlan> {
     let names: Vec<&Name> = std::iter::once(here).chain(to).chain(&forwarding.via).collect();
     let mut graph = Graph::new(names.len());
     for (i, from) in names.iter().enumerate() {
@@ -71,7 +71,7 @@ pub fn plan(
     let planned = overlay.bounded(&forwarding.loss(), EFFORT);
     // A stream carries the whole object, so a receiver has one parent, as in a tree.
     let at_a_time = if forwarding.streams() { 1 } else { at_once as usize };
-    let shares = shares(&overlay, &planned, at_a_time);
+    let shares = choose_parents(&overlay, &planned, at_a_time);
     let part = |node: usize| {
         let of = |at: usize| Some(at).filter(|at| *at != 0).map(|at| names[at].clone());
         let share = |share: &thalweg_plan::tree::Share| Candidate {
@@ -90,14 +90,20 @@ pub fn plan(
         let known = |rate: Rate| Some(rate.as_bps()).filter(|bps| *bps > 0);
         let min_hop_bps = planned.ceilings.get(node).copied().and_then(known);
         let (expected_bps, at_once) = (known(its.rate), at_once.max(its.at_once as u32));
-        let part = Part { candidates, at_once, min_hop_bps, expected_bps, ..Part::default() };
+        let part = ReceiverPlan {
+            candidates,
+            at_once,
+            min_hop_bps,
+            expected_bps,
+            ..ReceiverPlan::default()
+        };
         (names[node].clone(), part)
     };
-    let mut parts: BTreeMap<Name, Part> = (1..names.len()).map(part).collect();
+    let mut parts: BTreeMap<Name, ReceiverPlan> = (1..names.len()).map(part).collect();
     forwarding.decide(&mut parts);
     let ways: Vec<Vec<Name>> = parts.keys().map(|name| way(here, &parts, name)).collect();
     for ((name, part), way) in parts.iter_mut().zip(ways) {
-        part.predicted = predicted(&way, name, estimates);
+        part.predicted = predict(&way, name, estimates);
         part.way = way;
     }
     parts
@@ -105,7 +111,7 @@ pub fn plan(
 
 /// The chain of first parents from the source to the parent of `to`; only the source if the chain is a cycle, which is
 /// possible if receivers have several parents.
-fn way(here: &Name, parts: &BTreeMap<Name, Part>, to: &Name) -> Vec<Name> {
+fn way(here: &Name, parts: &BTreeMap<Name, ReceiverPlan>, to: &Name) -> Vec<Name> {
     let mut way = Vec::new();
     let mut at = to;
     while way.len() + 1 < MAX_WAY.min(parts.len() + 1) {
@@ -137,7 +143,7 @@ mod tests {
         texts.iter().map(|text| text.parse().unwrap()).collect()
     }
 
-    fn order(part: &Part) -> Vec<String> {
+    fn order(part: &ReceiverPlan) -> Vec<String> {
         let name = |c: &Candidate| c.name.as_ref().map_or("source".to_owned(), Name::to_string);
         part.candidates.iter().map(name).collect()
     }
@@ -167,11 +173,11 @@ mod tests {
         (all[0].clone(), all[1..].to_vec(), Estimates::parse(&text).unwrap())
     }
 
-    fn deepest(parts: &BTreeMap<Name, Part>) -> usize {
+    fn deepest(parts: &BTreeMap<Name, ReceiverPlan>) -> usize {
         parts.values().map(|part| part.way.len()).max().unwrap()
     }
 
-    fn slowest(parts: &BTreeMap<Name, Part>) -> u64 {
+    fn slowest(parts: &BTreeMap<Name, ReceiverPlan>) -> u64 {
         parts.values().filter_map(|part| part.expected_bps).min().unwrap()
     }
 
@@ -206,7 +212,7 @@ mod tests {
         let (here, to, estimates) = alike("50 Mbit/s", SENDS);
         let parts = plan(&here, &to, &estimates, 1, &Forwarding::default());
         let children = |name: &str| {
-            let its = |part: &&Part| order(part)[0] == name;
+            let its = |part: &&ReceiverPlan| order(part)[0] == name;
             parts.values().filter(its).count()
         };
         assert_eq!(slowest(&parts), 50_000_000);

@@ -11,7 +11,7 @@ const SEGMENT: ByteSize = ByteSize::from_bytes(1448);
 
 /// Predicted rates of one path, with Eq. (1) for each hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Predicted {
+pub struct PredictedRates {
     /// Eq. (2), bit/s: the rate of the slowest hop.
     pub eq2_bps: u64,
     /// Eq. (3), bit/s: one connection over the whole path. It underestimates (§V-B).
@@ -24,7 +24,7 @@ pub struct Predicted {
 /// (1), as in §VI-B, so that its rate in Eq. (2) is the measured one. Returns `None` if a hop's round trip is unknown,
 /// or both its loss and its rate are; if no hop has any loss, so that the rate is unbounded; and if the path is too
 /// long to be reported whole.
-pub fn predicted(way: &[Name], to: &Name, estimates: &Estimates) -> Option<Predicted> {
+pub fn predict(way: &[Name], to: &Name, estimates: &Estimates) -> Option<PredictedRates> {
     if way.len() >= MAX_WAY {
         return None;
     }
@@ -34,7 +34,7 @@ pub fn predicted(way: &[Name], to: &Name, estimates: &Estimates) -> Option<Predi
     let bounded = |rate: Rate| Some(rate.as_bps()).filter(|bps| *bps < u64::MAX);
     let eq2_bps = bounded(Formula::Full.chain(SEGMENT, &hops))?;
     let eq3_bps = bounded(Formula::Full.aggregate(SEGMENT, &hops))?;
-    Some(Predicted { eq2_bps, eq3_bps })
+    Some(PredictedRates { eq2_bps, eq3_bps })
 }
 
 fn hop(from: &Name, to: &Name, estimates: &Estimates) -> Option<Hop> {
@@ -50,11 +50,11 @@ fn hop(from: &Name, to: &Name, estimates: &Estimates) -> Option<Hop> {
 mod tests {
     use super::*;
 
-    fn of(legs: &str, way: &[&str]) -> Option<Predicted> {
+    fn of(legs: &str, way: &[&str]) -> Option<PredictedRates> {
         let text = format!("from,to,rate,rtt,loss\n{legs}");
         let names: Vec<Name> = way.iter().map(|name| name.parse().unwrap()).collect();
         let (to, way) = names.split_last().unwrap();
-        predicted(way, to, &Estimates::parse(&text).unwrap())
+        predict(way, to, &Estimates::parse(&text).unwrap())
     }
 
     /// Fig. 6: 20 ms and 0.05 %, 20 ms and 0.1 %. By hand, s = 1448 B: √(2p/3) + 12·√(3p/8)·p·(1 + 32p²) is 0.018257 +

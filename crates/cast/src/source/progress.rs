@@ -1,13 +1,13 @@
 //! Reports the progress of all receivers, once a second.
 
 use super::{
-    event::{Event, ParentRate, ReceiverProgress, RelayProgress, Standing},
-    member::{Casting, Member},
+    event::{Event, ParentRate, ReceiverProgress, ReceiverState, RelayProgress},
+    member::{CastContext, Member},
 };
 use std::sync::Arc;
 
 /// Sends the event [`Event::Progress`].
-pub fn tell(casting: &Casting, members: &[Arc<Member>], relays: &[Arc<Member>]) {
+pub fn report(casting: &CastContext, members: &[Arc<Member>], relays: &[Arc<Member>]) {
     casting.events.event(&Event::Progress {
         seconds: casting.began.elapsed().as_secs_f64(),
         total_bytes: casting.store.known.offer.length,
@@ -27,10 +27,10 @@ fn relay_progress(relay: &Member) -> RelayProgress {
     }
 }
 
-fn progress(casting: &Casting, member: &Member) -> ReceiverProgress {
+fn progress(casting: &CastContext, member: &Member) -> ReceiverProgress {
     let known = member.known();
     let left = casting.store.known.offer.length.saturating_sub(known.account.held);
-    let is_moving = known.standing == Standing::Receiving && known.account.bps > 0;
+    let is_moving = known.standing == ReceiverState::Receiving && known.account.bps > 0;
     let parent = |from: &thalweg_wire::cast::FromParent| ParentRate {
         name: from.name.clone().unwrap_or_else(|| casting.dialer.me().clone()),
         rate_bps: from.bps,

@@ -1,8 +1,8 @@
 //! Decides which nodes forward through rings, and how they share the repair symbols.
 
-use super::plan::Part;
+use super::plan::ReceiverPlan;
 use crate::{
-    ring::{NodeRing, PageBook, Repairs, Start},
+    ring::{FeedRole, NodeRing, ProofCache, RepairEncoder},
     store::Store,
 };
 use std::{
@@ -70,7 +70,7 @@ impl Forwarding {
 
     /// Decides for each parent whether it streams or is asked for symbols. Relays stream, and with [`Self::by_rings`]
     /// all nodes do. A node takes everything from a streaming parent, so it has no second parent beside it.
-    pub fn decide(&self, parts: &mut BTreeMap<Name, Part>) {
+    pub fn decide(&self, parts: &mut BTreeMap<Name, ReceiverPlan>) {
         for (name, part) in parts {
             let is_relay = self.via.contains(name);
             for candidate in &mut part.candidates {
@@ -95,10 +95,11 @@ impl Forwarding {
     pub fn rings(
         &self,
         store: &Arc<Store>,
-        parts: &BTreeMap<Name, Part>,
+        parts: &BTreeMap<Name, ReceiverPlan>,
         key: &Arc<PrivateKey>,
     ) -> io::Result<Rings> {
-        let first = |part: &Part| part.candidates.first().and_then(|first| first.name.clone());
+        let first =
+            |part: &ReceiverPlan| part.candidates.first().and_then(|first| first.name.clone());
         let givers: BTreeSet<Name> = parts.values().filter_map(first).collect();
         let giving = givers.iter().filter(|giver| !self.via.contains(giver));
         // Fits: at most 7.
@@ -108,11 +109,11 @@ impl Forwarding {
         // Planned parents come first, so that neighbours in the order get different parts.
         let rest = parts.keys().filter(|name| !givers.contains(*name));
         let order = givers.iter().chain(rest);
-        let book = Arc::new(PageBook::new(&store.known.geometry));
-        let repairs = Repairs::of_source(Arc::clone(key), key.id(), Arc::clone(&book));
+        let proofs = Arc::new(ProofCache::new(&store.known.geometry));
+        let repairs = RepairEncoder::for_source(Arc::clone(key), key.id(), Arc::clone(&proofs));
         let own = RingTerms { part: 0, ..terms(0) };
         Ok(Rings {
-            node: NodeRing::new(Arc::clone(store), repairs, book, own, Start::Source)?,
+            node: NodeRing::new(Arc::clone(store), repairs, proofs, own, FeedRole::Source)?,
             terms: (0..).zip(order).map(of).collect(),
             relays: self.via.iter().cloned().collect(),
         })
@@ -124,16 +125,16 @@ mod tests {
     use super::*;
     use thalweg_wire::cast::Candidate;
 
-    fn part(names: &[&str]) -> Part {
+    fn part(names: &[&str]) -> ReceiverPlan {
         let candidate = |name: &&str| {
             let name = (*name != "source").then(|| name.parse().unwrap());
             Candidate { name, bps: None, want: Want::Pull }
         };
         let candidates = names.iter().map(candidate).collect();
-        Part { candidates, at_once: 2, ..Part::default() }
+        ReceiverPlan { candidates, at_once: 2, ..ReceiverPlan::default() }
     }
 
-    fn wants(part: &Part) -> Vec<(String, Want)> {
+    fn wants(part: &ReceiverPlan) -> Vec<(String, Want)> {
         let name = |c: &Candidate| c.name.as_ref().map_or("source".to_owned(), Name::to_string);
         part.candidates.iter().map(|c| (name(c), c.want)).collect()
     }
@@ -142,7 +143,7 @@ mod tests {
     fn a_streaming_parent_is_the_only_parent() {
         let via = vec!["r".parse().unwrap()];
         let forwarding = Forwarding { via, ..Forwarding::default() };
-        let mut parts: BTreeMap<Name, Part> = [
+        let mut parts: BTreeMap<Name, ReceiverPlan> = [
             ("a".parse().unwrap(), part(&["r", "source", "b"])),
             ("b".parse().unwrap(), part(&["source", "r", "a"])),
             ("r".parse().unwrap(), part(&["source", "a"])),

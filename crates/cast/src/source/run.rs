@@ -1,18 +1,18 @@
 //! A whole cast, from a path to the last receiver's report.
 
 use super::{
-    ask::Questions,
     describe::{self, DescribeError},
-    doubt::Doubt,
-    event::{Event, EventSink, Outcome, Planned, Standing, Totals},
-    job::{JobError, Keeper, Record},
-    member::{Casting, Member},
-    plan::{self, Part},
+    dry_run::DryRun,
+    event::{Event, EventSink, Outcome, PlannedReceiver, ReceiverState, Totals},
+    job::{CastRecord, JobError, JobRecorder},
+    member::{CastContext, Member},
+    plan::{self, ReceiverPlan},
     progress,
+    recheck::ObjectRecheck,
     rings::Forwarding,
     survey::{self, Survey, SurveyError},
 };
-use crate::{leg::Audience, store::Store};
+use crate::{leg::Announcements, store::Store};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
@@ -97,25 +97,27 @@ pub enum CastError {
     #[error("{0}")]
     Shape(#[from] GeometryError),
     /// Inboxes do not accept the name.
-    #[error("`{0}` is no name that an inbox takes: give one with --name")]
+    #[error("`{0}` is not a valid name in an inbox; give another one with --name")]
     Name(String),
     /// A receiver is not a member with a node.
-    #[error("`{0}` is no member of this mesh that runs a node")]
+    #[error("`{0}` is not a member of this mesh that runs a node")]
     Member(Name),
     /// A receiver is the source itself.
-    #[error("`{0}` is this host, which has it; leave it out")]
+    #[error("`{0}` is this host, which already has the object; remove it from the receivers")]
     Here(Name),
     /// There are no receivers.
-    #[error("there is nobody to cast to")]
+    #[error("there are no receivers: none was given with --to or found with --to-all")]
     Nobody,
     /// A relay is a receiver, or this host.
-    #[error("`{0}` cannot keep nothing of it: it is one of those it is cast to, or this host")]
+    #[error(
+        "`{0}` is given with --via but is a receiver or this host; a relay must be another member"
+    )]
     Via(Name),
     /// A rate was given for a host that is neither source nor receiver nor relay.
-    #[error("`{0}` has no part in this cast: what it sends does not matter")]
+    #[error("`{0}` is neither source, receiver nor relay of this cast; remove it from --egress")]
     NoPart(Name),
     /// The source's ring cannot be created.
-    #[error("no ring for it: {0}")]
+    #[error("cannot create the ring buffer: {0}")]
     Ring(std::io::Error),
     /// There is no roster.
     #[error("{0}")]
@@ -124,7 +126,7 @@ pub enum CastError {
     #[error("{0}")]
     Job(#[from] JobError),
     /// A bug: a thread has panicked.
-    #[error("a thread of this program broke off")]
+    #[error("internal error: a thread of this program panicked")]
     Broken,
 }
 
@@ -134,27 +136,27 @@ pub enum CastError {
 /// [`CastError`]. Failures of receivers are reported as events.
 pub async fn cast(
     request: Request,
-    reach: MemberDialer,
+    dialer: MemberDialer,
     key: PrivateKey,
     events: Arc<dyn EventSink>,
     stop: CancellationToken,
 ) -> Result<Totals, CastError> {
-    let to = receivers(&request, &reach)?;
-    relays(&request.forwarding, &to, &reach)?;
+    let to = receivers(&request, &dialer)?;
+    check_relays(&request.forwarding, &to, &dialer)?;
     let Some(described) = read(&request, key, &events, &stop).await? else {
-        return Ok(interrupted(to.len()));
+        return Ok(interrupted_totals(to.len()));
     };
-    started(&described.store, &to, &*events);
+    report_started(&described.store, &to, &*events);
     let forwarding = &request.forwarding;
-    let parts = plan::plan(reach.me(), &to, &request.estimates, request.parents, forwarding);
-    planned(&parts, reach.me(), &*events);
+    let parts = plan::plan(dialer.me(), &to, &request.estimates, request.parents, forwarding);
+    report_plan(&parts, dialer.me(), &*events);
     if request.dry_run {
-        let receiving = receiving(&parts, forwarding);
-        let record = record(&request, &described.offer, reach.me(), &receiving);
+        let receiving = receiving_plans(&parts, forwarding);
+        let record = record(&request, &described.offer, dialer.me(), &receiving);
         super::job::check_idle(&request.kept_in, &record)?;
-        return Ok(questions(described, &parts, forwarding, reach).run(events).await);
+        return Ok(dry_run(described, &parts, forwarding, dialer).run(events).await);
     }
-    deliver(request, described, parts, reach, events, stop).await
+    deliver(request, described, parts, dialer, events, stop).await
 }
 
 /// Reads the object and describes it; `None` if stopped before.
@@ -163,7 +165,7 @@ async fn read(
     key: PrivateKey,
     events: &Arc<dyn EventSink>,
     stop: &CancellationToken,
-) -> Result<Option<Described>, CastError> {
+) -> Result<Option<DescribedObject>, CastError> {
     let (request, events) = (request.clone(), Arc::clone(events));
     let describing = spawn_blocking(move || describe(&request, key, &*events));
     tokio::select! {
@@ -175,25 +177,25 @@ async fn read(
 /// Offers the object to the members of the plan and serves it.
 async fn deliver(
     request: Request,
-    described: Described,
-    parts: BTreeMap<Name, Part>,
-    reach: MemberDialer,
+    described: DescribedObject,
+    parts: BTreeMap<Name, ReceiverPlan>,
+    dialer: MemberDialer,
     events: Arc<dyn EventSink>,
     stop: CancellationToken,
 ) -> Result<Totals, CastError> {
-    let Described { store, offer, key, failed_files } = described;
+    let DescribedObject { store, offer, key, failed_files } = described;
     let (forwarding, key) = (&request.forwarding, Arc::new(key));
     let rings = forwarding.rings(&store, &parts, &key).map_err(CastError::Ring)?;
-    let (relays, parts): (BTreeMap<Name, Part>, _) =
+    let (relays, parts): (BTreeMap<Name, ReceiverPlan>, _) =
         parts.into_iter().partition(|(name, _)| forwarding.via.contains(name));
-    let keeper = Arc::new(keeper(&request, &offer, (reach.me(), &parts), events)?);
-    let casting = Casting {
+    let keeper = Arc::new(job_recorder(&request, &offer, (dialer.me(), &parts), events)?);
+    let casting = CastContext {
         offer: offer.encode(),
         layout: store.files.layout().encode(),
         has_links_upwards: store.files.layout().has_links_upwards(),
-        audience: Audience::new(&store.known.geometry),
+        announcements: Announcements::new(&store.known.geometry),
         store,
-        dialer: reach,
+        dialer,
         events: Arc::clone(&keeper) as Arc<dyn EventSink>,
         began: Instant::now(),
         broken: watch::Sender::new(None),
@@ -201,7 +203,7 @@ async fn deliver(
         receivers: parts.len(),
         failed_files,
         rings,
-        doubt: Doubt::default(),
+        recheck: ObjectRecheck::default(),
     };
     let (members, relays) = (members(&casting, parts, &key), members(&casting, relays, &key));
     let totals = serve(Arc::new(casting), members, relays, stop).await;
@@ -211,9 +213,13 @@ async fn deliver(
 }
 
 /// The members with their parts of the plan, each with a pass for this cast.
-fn members(casting: &Casting, parts: BTreeMap<Name, Part>, key: &PrivateKey) -> Vec<Arc<Member>> {
+fn members(
+    casting: &CastContext,
+    parts: BTreeMap<Name, ReceiverPlan>,
+    key: &PrivateKey,
+) -> Vec<Arc<Member>> {
     let (id, expiry) = (casting.store.known.id, casting.store.known.offer.expiry);
-    let member = |(name, part): (Name, Part)| {
+    let member = |(name, part): (Name, ReceiverPlan)| {
         let pass = Pass { cast: id, to: name.clone(), expiry };
         Arc::new(Member::new(name, part, Signed::sign(pass, key).encode()))
     };
@@ -221,55 +227,58 @@ fn members(casting: &Casting, parts: BTreeMap<Name, Part>, key: &PrivateKey) -> 
 }
 
 /// Creates the job's record, or continues an existing one.
-fn keeper(
+fn job_recorder(
     request: &Request,
     offer: &Signed<Offer>,
-    (here, parts): (&Name, &BTreeMap<Name, Part>),
+    (here, parts): (&Name, &BTreeMap<Name, ReceiverPlan>),
     events: Arc<dyn EventSink>,
-) -> Result<Keeper, JobError> {
-    Keeper::open(&request.kept_in, record(request, offer, here, parts), events)
+) -> Result<JobRecorder, JobError> {
+    JobRecorder::open(&request.kept_in, record(request, offer, here, parts), events)
 }
 
 fn record(
     request: &Request,
     offer: &Signed<Offer>,
     here: &Name,
-    parts: &BTreeMap<Name, Part>,
-) -> Record {
+    parts: &BTreeMap<Name, ReceiverPlan>,
+) -> CastRecord {
     let path = std::path::absolute(&request.path).unwrap_or_else(|_| request.path.clone());
-    Record::begin(&path, here, offer, parts)
+    CastRecord::begin(&path, here, offer, parts)
 }
 
 /// The members of the plan that store the object: all but relays.
-fn receiving(parts: &BTreeMap<Name, Part>, forwarding: &Forwarding) -> BTreeMap<Name, Part> {
-    let keeps = |(name, _): &(&Name, &Part)| !forwarding.via.contains(name);
+fn receiving_plans(
+    parts: &BTreeMap<Name, ReceiverPlan>,
+    forwarding: &Forwarding,
+) -> BTreeMap<Name, ReceiverPlan> {
+    let keeps = |(name, _): &(&Name, &ReceiverPlan)| !forwarding.via.contains(name);
     parts.iter().filter(keeps).map(|(name, part)| (name.clone(), part.clone())).collect()
 }
 
-fn questions(
-    described: Described,
-    parts: &BTreeMap<Name, Part>,
+fn dry_run(
+    described: DescribedObject,
+    parts: &BTreeMap<Name, ReceiverPlan>,
     forwarding: &Forwarding,
-    reach: MemberDialer,
-) -> Questions {
-    let Described { store, offer, key, failed_files } = described;
+    dialer: MemberDialer,
+) -> DryRun {
+    let DescribedObject { store, offer, key, failed_files } = described;
     let relays = forwarding.via.iter().cloned().collect();
     let (cast, expiry) = (store.known.id, store.known.offer.expiry);
     let pass = |to: &Name| Signed::sign(Pass { cast, to: to.clone(), expiry }, &key).encode();
     let passes = parts.keys().map(|name| (name.clone(), pass(name))).collect();
-    Questions { offer: offer.encode(), passes, relays, store, failed_files, reach }
+    DryRun { offer: offer.encode(), passes, relays, store, failed_files, dialer }
 }
 
-fn interrupted(receivers: usize) -> Totals {
+fn interrupted_totals(receivers: usize) -> Totals {
     Totals { outcome: Outcome::Interrupted, receivers, ..Totals::default() }
 }
 
 /// The named receivers, without duplicates. This host must not be among them.
-fn receivers(request: &Request, reach: &MemberDialer) -> Result<Vec<Name>, CastError> {
-    let roster = reach.roster().map_err(CastError::Roster)?;
+fn receivers(request: &Request, dialer: &MemberDialer) -> Result<Vec<Name>, CastError> {
+    let roster = dialer.roster().map_err(CastError::Roster)?;
     let to: BTreeSet<&Name> = request.to.iter().collect();
     for name in &to {
-        if *name == reach.me() {
+        if *name == dialer.me() {
             return Err(CastError::Here((*name).clone()));
         }
         let has_node = roster.by_name(name).is_some_and(|member| member.node.is_some());
@@ -281,20 +290,24 @@ fn receivers(request: &Request, reach: &MemberDialer) -> Result<Vec<Name>, CastE
 }
 
 /// Checks that all relays are members with a node, and not receivers.
-fn relays(forwarding: &Forwarding, to: &[Name], reach: &MemberDialer) -> Result<(), CastError> {
-    let roster = reach.roster().map_err(CastError::Roster)?;
+fn check_relays(
+    forwarding: &Forwarding,
+    to: &[Name],
+    dialer: &MemberDialer,
+) -> Result<(), CastError> {
+    let roster = dialer.roster().map_err(CastError::Roster)?;
     for name in &forwarding.via {
         if roster.by_name(name).is_none_or(|member| member.node.is_none()) {
             return Err(CastError::Member(name.clone()));
         }
-        if to.contains(name) || name == reach.me() {
+        if to.contains(name) || name == dialer.me() {
             return Err(CastError::Via(name.clone()));
         }
     }
     Ok(())
 }
 
-struct Described {
+struct DescribedObject {
     store: Arc<Store>,
     offer: Signed<Offer>,
     key: PrivateKey,
@@ -305,17 +318,20 @@ fn describe(
     request: &Request,
     key: PrivateKey,
     events: &dyn EventSink,
-) -> Result<Described, CastError> {
+) -> Result<DescribedObject, CastError> {
     super::job::clear(&request.kept_in);
     let mut survey = survey::survey(&request.path, request.fidelity)?;
-    left_out(&survey, events);
+    report_left_out(&survey, events);
     let name = name(request, &survey)?;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let at = |time: Duration| {
         WallTime::from_unix_nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
     };
-    let terms =
-        describe::Terms { name, open: request.open, valid: (at(now), at(now + OFFER_LIFETIME)) };
+    let terms = describe::OfferTerms {
+        name,
+        open: request.open,
+        valid: (at(now), at(now + OFFER_LIFETIME)),
+    };
     let mut passes = 1;
     let store = loop {
         let geometry = geometry(request, survey.length)?;
@@ -331,31 +347,31 @@ fn describe(
                 passes += 1;
                 let before = survey.unread.len();
                 survey.leave_out(failed);
-                failed_files(&survey.unread[before..], events);
+                report_failed_files(&survey.unread[before..], events);
             }
             done => break done.map_err(|why| why.below(&survey.place.name, &request.path))?,
         }
     };
     let offer = Signed::sign(store.known.offer.clone(), &key);
-    Ok(Described { store, offer, key, failed_files: survey.unread.len() as u64 })
+    Ok(DescribedObject { store, offer, key, failed_files: survey.unread.len() as u64 })
 }
 
 /// Reports what receivers will not get.
-fn left_out(survey: &Survey, events: &dyn EventSink) {
+fn report_left_out(survey: &Survey, events: &dyn EventSink) {
     for path in survey.passed_over.iter().take(MAX_NAMED) {
         events.event(&Event::PassedOver { path: path.display().to_string() });
     }
     if let Some(count @ 1..) = survey.passed_over.len().checked_sub(MAX_NAMED) {
         events.event(&Event::MorePassedOver { count: count as u64 });
     }
-    failed_files(&survey.unread, events);
+    report_failed_files(&survey.unread, events);
     let special_bits = survey.count_special_bits();
     if special_bits > 0 {
         events.event(&Event::SpecialBits { count: special_bits });
     }
 }
 
-fn failed_files(unread: &[(PathBuf, std::io::Error)], events: &dyn EventSink) {
+fn report_failed_files(unread: &[(PathBuf, std::io::Error)], events: &dyn EventSink) {
     for (path, why) in unread.iter().take(MAX_NAMED) {
         let file = path.display().to_string();
         events.event(&Event::FileFailed { file, why: why.to_string() });
@@ -385,7 +401,7 @@ fn geometry(request: &Request, length: u64) -> Result<Geometry, GeometryError> {
     Geometry::new(length, symbol, symbols, (symbols / 4).max(8))
 }
 
-fn started(store: &Store, to: &[Name], events: &dyn EventSink) {
+fn report_started(store: &Store, to: &[Name], events: &dyn EventSink) {
     let known = &store.known;
     events.event(&Event::Started {
         cast: known.id.to_string(),
@@ -398,9 +414,9 @@ fn started(store: &Store, to: &[Name], events: &dyn EventSink) {
     });
 }
 
-fn planned(parts: &BTreeMap<Name, Part>, here: &Name, events: &dyn EventSink) {
+fn report_plan(parts: &BTreeMap<Name, ReceiverPlan>, here: &Name, events: &dyn EventSink) {
     let name = |c: &Candidate| c.name.clone().unwrap_or_else(|| here.clone());
-    let receiver = |(of, part): (&Name, &Part)| Planned {
+    let receiver = |(of, part): (&Name, &ReceiverPlan)| PlannedReceiver {
         name: of.clone(),
         parents: part.candidates.iter().map(name).collect(),
         min_hop_bps: part.min_hop_bps,
@@ -412,7 +428,7 @@ fn planned(parts: &BTreeMap<Name, Part>, here: &Name, events: &dyn EventSink) {
 
 /// Serves all members until each has the object or is given up.
 async fn serve(
-    casting: Arc<Casting>,
+    casting: Arc<CastContext>,
     members: Vec<Arc<Member>>,
     relays: Vec<Arc<Member>>,
     stop: CancellationToken,
@@ -425,7 +441,7 @@ async fn serve(
     let is_stopped = loop {
         tokio::select! {
             ended = serving.join_next() => if ended.is_none() { break false },
-            _ = ticks.tick() => progress::tell(&casting, &members, &relays),
+            _ = ticks.tick() => progress::report(&casting, &members, &relays),
             () = stop.cancelled() => break true,
             why = broken.wait_for(Option::is_some) => {
                 let why = why.ok().and_then(|why| why.clone()).unwrap_or_default();
@@ -435,7 +451,7 @@ async fn serve(
         }
     };
     serving.shutdown().await;
-    progress::tell(&casting, &members, &relays);
+    progress::report(&casting, &members, &relays);
     let totals = totals(&casting, &members, is_stopped);
     casting.events.event(&Event::Ended(totals.clone()));
     relaying.shutdown().await;
@@ -443,7 +459,7 @@ async fn serve(
 }
 
 /// Serves each of these members in a task of its own.
-fn serve_each(casting: &Arc<Casting>, members: &[Arc<Member>]) -> JoinSet<bool> {
+fn serve_each(casting: &Arc<CastContext>, members: &[Arc<Member>]) -> JoinSet<bool> {
     let mut serving = JoinSet::new();
     for member in members {
         let (member, casting) = (Arc::clone(member), Arc::clone(casting));
@@ -453,8 +469,8 @@ fn serve_each(casting: &Arc<Casting>, members: &[Arc<Member>]) -> JoinSet<bool> 
 }
 
 /// The result of a cast that has ended. `is_stopped`: the user stopped it.
-fn totals(casting: &Casting, members: &[Arc<Member>], is_stopped: bool) -> Totals {
-    let is_complete = |member: &&Arc<Member>| member.known().standing == Standing::Complete;
+fn totals(casting: &CastContext, members: &[Arc<Member>], is_stopped: bool) -> Totals {
+    let is_complete = |member: &&Arc<Member>| member.known().standing == ReceiverState::Complete;
     let complete = members.iter().filter(is_complete).count();
     let already = members.iter().filter(is_complete).filter(|m| m.known().already).count();
     let refused_links = members.iter().map(|member| member.known().refused_links).sum();

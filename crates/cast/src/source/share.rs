@@ -1,7 +1,7 @@
 //! Chooses each receiver's parents: those of the planned tree, or several at once where their rates add up (ROMA
 //! §IV-D).
 
-use thalweg_plan::tree::{Overlay, Planned, Share};
+use thalweg_plan::tree::{Overlay, PlannedTree, Share};
 use thalweg_units::Rate;
 use thalweg_wire::cast::MAX_CANDIDATES;
 
@@ -26,7 +26,7 @@ const MIN_GAIN: f64 = 1.05;
 
 /// The planned parents of one receiver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Shares {
+pub struct PlannedParents {
     /// The first `at_once` are used at a time, the others as replacements.
     pub parents: Vec<Share>,
     /// The number of parents to use at a time.
@@ -37,10 +37,15 @@ pub struct Shares {
 
 /// The shares of all nodes. `at_once` is the requested number of parents at a time; with one the result is always a
 /// tree.
-pub fn shares(overlay: &Overlay<'_>, planned: &Planned, at_once: usize) -> Vec<Shares> {
+pub fn choose_parents(
+    overlay: &Overlay<'_>,
+    planned: &PlannedTree,
+    at_once: usize,
+) -> Vec<PlannedParents> {
     let tree = overlay.candidates(planned, MAX_CANDIDATES);
-    let of_tree = |(parents, rate): (Vec<Share>, &Rate)| Shares { parents, at_once, rate: *rate };
-    let tree: Vec<Shares> = tree.into_iter().zip(&planned.rates).map(of_tree).collect();
+    let of_tree =
+        |(parents, rate): (Vec<Share>, &Rate)| PlannedParents { parents, at_once, rate: *rate };
+    let tree: Vec<PlannedParents> = tree.into_iter().zip(&planned.rates).map(of_tree).collect();
     let keep = MAX_LEGS / overlay.nodes().max(1);
     if at_once < 2 || keep < MIN_LEGS_PER_RECEIVER {
         return tree;
@@ -53,7 +58,7 @@ pub fn shares(overlay: &Overlay<'_>, planned: &Planned, at_once: usize) -> Vec<S
     if !is_more(slowest.0, slowest.1) && !is_more(all(&best.rates), all(&planned.rates)) {
         return tree;
     }
-    let several = |(node, tree): (usize, Shares)| {
+    let several = |(node, tree): (usize, PlannedParents)| {
         let mut parents: Vec<Share> =
             best.parents[node].iter().filter(|share| share.rate > Rate::ZERO).copied().collect();
         parents.truncate(MAX_PARENTS);
@@ -63,7 +68,7 @@ pub fn shares(overlay: &Overlay<'_>, planned: &Planned, at_once: usize) -> Vec<S
         parents.extend(others);
         parents.truncate(MAX_CANDIDATES);
         let at_once = at_once.min(parents.len());
-        Shares { parents, at_once, rate: best.rates[node] }
+        PlannedParents { parents, at_once, rate: best.rates[node] }
     };
     tree.into_iter().enumerate().map(several).collect()
 }
@@ -77,7 +82,7 @@ mod tests {
     };
 
     /// The source reaches two receivers at 20 and 8 Mbit/s; between them the rate is 12 Mbit/s.
-    fn plan(at_once: usize) -> Vec<Shares> {
+    fn plan(at_once: usize) -> Vec<PlannedParents> {
         let mbps = |x: f64| Some(Rate::from_mbps(x));
         let mut graph = Graph::new(3);
         for (from, to, rate) in [(0, 1, 20.0), (0, 2, 8.0), (1, 2, 12.0), (2, 1, 12.0)] {
@@ -85,7 +90,7 @@ mod tests {
         }
         let hosts = [Host::RECEIVER; 3];
         let overlay = Overlay { graph: &graph, source: 0, hosts: &hosts };
-        shares(&overlay, &overlay.bounded(&ChainLoss::NONE, EFFORT), at_once)
+        choose_parents(&overlay, &overlay.bounded(&ChainLoss::NONE, EFFORT), at_once)
     }
 
     #[test]

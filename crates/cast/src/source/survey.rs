@@ -1,6 +1,6 @@
 //! Examines what is to be cast: a file, or a directory with everything below it.
 
-use crate::disk::{Place, open_directory};
+use crate::disk::{ObjectLocation, open_directory};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use std::{
     collections::BTreeMap,
@@ -35,10 +35,10 @@ pub enum SurveyError {
     #[error("{}: it is neither a file nor a directory", .0.display())]
     Special(PathBuf),
     /// The path has no name that receivers could use.
-    #[error("{}: it has no name that receivers could use; give one with --name", .0.display())]
+    #[error("{}: it has no name that receivers could use; cast something below it", .0.display())]
     Name(PathBuf),
     /// The directory has too many entries.
-    #[error("{}: more than {MAX_ENTRIES} files, directories and links", .0.display())]
+    #[error("{}: more than {MAX_ENTRIES} files, directories and links; cast parts of it", .0.display())]
     Many(PathBuf),
 }
 
@@ -46,7 +46,7 @@ pub enum SurveyError {
 #[derive(Debug)]
 pub struct Survey {
     /// The object's place.
-    pub place: Place,
+    pub place: ObjectLocation,
     /// The object's path.
     pub root: PathBuf,
     /// The object's layout.
@@ -127,9 +127,9 @@ pub fn survey(path: &Path, fidelity: Fidelity) -> Result<Survey, SurveyError> {
     let name = real.file_name().ok_or_else(|| SurveyError::Name(path.to_owned()))?;
     let above = real.parent().ok_or_else(|| SurveyError::Name(path.to_owned()))?;
     let directory = Arc::new(open_directory(above).map_err(failed(above))?);
-    let place = Place { directory, name: name.as_bytes().to_vec() };
+    let place = ObjectLocation { directory, name: name.as_bytes().to_vec() };
     // Each receiver decides whether it sets owners.
-    let describer = Describer::new(fidelity.asked(true).without(Keep::HOLES));
+    let describer = Describer::new(fidelity.requested_fields(true).without(Keep::HOLES));
     let (found, passed_over, unread) = Default::default();
     let mut walk = Walk { root: real.clone(), fidelity, describer, found, passed_over, unread };
     walk.look(&real)?;

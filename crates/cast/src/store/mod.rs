@@ -30,7 +30,7 @@ use tokio::sync::watch;
 
 /// What a node needs to verify an object: its offer, geometry and digests.
 #[derive(Debug)]
-pub struct Known {
+pub struct KnownObject {
     /// The cast.
     pub id: CastId,
     /// The source's offer.
@@ -45,22 +45,22 @@ pub struct Known {
 #[derive(Debug)]
 pub struct Store {
     /// The offer and the digests of chunks.
-    pub known: Known,
+    pub known: KnownObject,
     /// The files with the object's bytes.
     pub files: ObjectFiles,
     /// The digests of symbols, as far as they are known.
     pub pages: Pages,
     have: Mutex<HaveSet>,
-    news: watch::Sender<u64>,
+    changes: watch::Sender<u64>,
     served: AtomicU64,
 }
 
 impl Store {
     /// Creates the store of an object; the symbols in `have` are already present.
-    pub fn new(known: Known, files: ObjectFiles, pages: Pages, have: HaveSet) -> Arc<Self> {
-        let news = watch::Sender::new(0);
+    pub fn new(known: KnownObject, files: ObjectFiles, pages: Pages, have: HaveSet) -> Arc<Self> {
+        let changes = watch::Sender::new(0);
         let (have, served) = (Mutex::new(have), AtomicU64::new(0));
-        Arc::new(Self { known, files, pages, have, news, served })
+        Arc::new(Self { known, files, pages, have, changes, served })
     }
 
     /// The symbols that are present. The guard must not be held across an await point.
@@ -84,14 +84,14 @@ impl Store {
     }
 
     /// Notifies of every change of the set of symbols.
-    pub fn news(&self) -> watch::Receiver<u64> {
-        self.news.subscribe()
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
-    /// Waits until the last symbol is present; `news` is a receiver of [`Self::news`].
-    pub async fn completed(&self, news: &mut watch::Receiver<u64>) {
+    /// Waits until the last symbol is present; `changes` is a receiver of [`Self::changes`].
+    pub async fn completed(&self, changes: &mut watch::Receiver<u64>) {
         // The sender is a field of this store, so it cannot be dropped meanwhile.
-        _ = news.wait_for(|_| self.have().is_complete()).await;
+        _ = changes.wait_for(|_| self.have().is_complete()).await;
     }
 
     /// Writes a verified symbol. Returns whether it was missing.
@@ -105,7 +105,7 @@ impl Store {
         }
         self.files.write(from, bytes)?;
         let is_new = self.have().insert(index);
-        self.news.send_modify(|count| *count += 1);
+        self.changes.send_modify(|count| *count += 1);
         Ok(is_new)
     }
 
@@ -113,21 +113,21 @@ impl Store {
     ///
     /// # Errors
     /// I/O errors; the inner result says why the page is invalid.
-    pub fn found(&self, page: SourcePage) -> io::Result<Result<(), PageError>> {
+    pub fn add_block(&self, page: SourcePage) -> io::Result<Result<(), PageError>> {
         let symbols = self.known.geometry.symbols_of(page.block);
         if let Err(wrong) = self.pages.learn(&self.known, page)? {
             return Ok(Err(wrong));
         }
         // Cannot fail: a block's symbols are within the object.
         _ = self.have().insert_range(symbols);
-        self.news.send_modify(|count| *count += 1);
+        self.changes.send_modify(|count| *count += 1);
         Ok(Ok(()))
     }
 
     /// Removes symbols whose bytes on disk turned out to be wrong.
     pub fn forget(&self, symbols: Range<u64>) {
         self.have().remove_range(symbols);
-        self.news.send_modify(|count| *count += 1);
+        self.changes.send_modify(|count| *count += 1);
     }
 
     /// The page of a block, if it is known.

@@ -1,6 +1,6 @@
 //! The digests of all symbols, in a file: 32 bytes per symbol.
 
-use super::Known;
+use super::KnownObject;
 use std::{
     collections::VecDeque,
     fs::File,
@@ -48,7 +48,11 @@ impl Pages {
     ///
     /// # Errors
     /// I/O errors; the inner result says why the page is invalid.
-    pub fn learn(&self, known: &Known, page: SourcePage) -> io::Result<Result<(), PageError>> {
+    pub fn learn(
+        &self,
+        known: &KnownObject,
+        page: SourcePage,
+    ) -> io::Result<Result<(), PageError>> {
         if let Err(wrong) = known.check(&page) {
             return Ok(Err(wrong));
         }
@@ -61,7 +65,7 @@ impl Pages {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn get(&self, known: &Known, block: u32) -> io::Result<Option<Arc<SourcePage>>> {
+    pub fn get(&self, known: &KnownObject, block: u32) -> io::Result<Option<Arc<SourcePage>>> {
         if let Some(page) = self.cached(block) {
             return Ok(Some(page));
         }
@@ -128,7 +132,7 @@ fn place(geometry: &Geometry, block: u32) -> u64 {
     u64::from(block) * u64::from(geometry.block_symbols()) * 32
 }
 
-impl Known {
+impl KnownObject {
     /// Checks a page against the manifest.
     ///
     /// # Errors

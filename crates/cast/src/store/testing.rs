@@ -1,7 +1,7 @@
 //! Stores for tests.
 
-use super::{Known, Pages, Store};
-use crate::disk::{ObjectFiles, Place, open_directory};
+use super::{KnownObject, Pages, Store};
+use crate::disk::{ObjectFiles, ObjectLocation, open_directory};
 use std::{path::Path, sync::Arc};
 use thalweg_fountain::{Geometry, HaveSet, digest::ObjectHasher};
 use thalweg_units::WallTime;
@@ -33,7 +33,7 @@ pub fn empty(dir: &Path, content: &[u8]) -> Arc<Store> {
     let entries =
         vec![LayoutEntry { path, kind, mode: 0o600, modified: FileTime::default(), more: None }];
     let directory = Arc::new(open_directory(dir).unwrap());
-    let place = Place { directory, name: b"made".to_vec() };
+    let place = ObjectLocation { directory, name: b"made".to_vec() };
     let files = ObjectFiles::in_making(Arc::new(Layout::new(entries)), place);
     let offer = Offer {
         name: FilePath::new(b"made".to_vec()).unwrap(),
@@ -51,6 +51,6 @@ pub fn empty(dir: &Path, content: &[u8]) -> Arc<Store> {
         expiry: WallTime::from_unix_nanos(1),
     };
     let manifest = Arc::new(manifest);
-    let known = Known { id: CastId::from_bytes([0; 16]), offer, geometry, manifest };
+    let known = KnownObject { id: CastId::from_bytes([0; 16]), offer, geometry, manifest };
     Store::new(known, files, pages, HaveSet::empty(&geometry))
 }

@@ -1,6 +1,6 @@
 //! Chooses the node that gets the data.
 
-use crate::{Line, LineError, Port};
+use crate::{NodeAddress, NodeChannel, NodeChannelError};
 use futures_util::future::join_all;
 use std::time::Duration;
 use thalweg_net::channel::Connector;
@@ -21,18 +21,18 @@ const ALIKE: f64 = 1.5;
 
 /// A node that has answered and can take data.
 #[derive(Debug)]
-pub struct Offer {
+pub struct NodeOffer {
     /// The node.
     pub node: SheetNode,
     /// The channel to it.
-    pub line: Line,
+    pub line: NodeChannel,
     /// Its reported load.
     pub load: Load,
     /// The duration of that answer: about one round trip.
     pub rtt: Duration,
 }
 
-impl Offer {
+impl NodeOffer {
     /// The cost of the node: a round trip times the number of clients that share it.
     ///
     /// The rates of the node and of the path are unknown before data flows; the number of its pushes is what a node
@@ -50,15 +50,15 @@ fn cost(rtt: Duration, load: Load) -> f64 {
 ///
 /// `draw` is a random number from 0 to 1 that selects among nodes of about the same cost, so that many clients arriving
 /// together do not all use the same node.
-pub async fn nearest(
+pub async fn find_nodes(
     connector: &Connector,
     sheet: &Sheet,
     bytes: u64,
     draw: f64,
-) -> (Vec<Offer>, Vec<(Name, String)>) {
+) -> (Vec<NodeOffer>, Vec<(Name, String)>) {
     let asking = sheet.nodes.iter().map(|node| async move {
         let offered = timeout(PATIENCE, offer(connector, node, &sheet.drop_box)).await;
-        let late = |_| Err(format!("no answer in {PATIENCE:?}"));
+        let late = |_| Err(format!("no answer within {PATIENCE:?}"));
         let offered = offered.unwrap_or_else(late);
         offered.map_err(|why| (node.name.clone(), why))
     });
@@ -74,7 +74,7 @@ pub async fn nearest(
         }
     }
     offers.sort_by(|a, b| a.cost().total_cmp(&b.cost()));
-    let costs: Vec<f64> = offers.iter().map(Offer::cost).collect();
+    let costs: Vec<f64> = offers.iter().map(NodeOffer::cost).collect();
     let first = drawn(&costs, draw);
     if first < offers.len() {
         let chosen = offers.remove(first);
@@ -90,14 +90,17 @@ fn drawn(costs: &[f64], draw: f64) -> usize {
     ((draw * alike as f64) as usize).min(alike.saturating_sub(1))
 }
 
-async fn offer(connector: &Connector, node: &SheetNode, name: &Name) -> Result<Offer, String> {
-    let told = |e: LineError| e.to_string();
-    let mut line = Line::open(connector, &Port::on(node)).await.map_err(told)?;
+async fn offer(connector: &Connector, node: &SheetNode, name: &Name) -> Result<NodeOffer, String> {
+    let told = |e: NodeChannelError| e.to_string();
+    let mut line =
+        NodeChannel::open(connector, &NodeAddress::from_sheet(node)).await.map_err(told)?;
     let asked = Instant::now();
     match line.ask(&Ask::Load(name.clone())).await.map_err(told)? {
-        Answer::Load(load) => Ok(Offer { node: node.clone(), line, load, rtt: asked.elapsed() }),
+        Answer::Load(load) => {
+            Ok(NodeOffer { node: node.clone(), line, load, rtt: asked.elapsed() })
+        }
         Answer::Refused(refusal) => Err(refusal.to_string()),
-        _ => Err("it answers something else".into()),
+        _ => Err("its answer does not match the request".into()),
     }
 }
 

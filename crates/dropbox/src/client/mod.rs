@@ -1,18 +1,18 @@
 //! The client: commits, chooses a node, pushes the data, and stores stamps and receipts.
 
 mod choose;
-mod keep;
-mod place;
+mod evidence;
 mod push;
+mod receipt_path;
 
-pub use choose::{Offer, nearest};
-pub use keep::{
+pub use choose::{NodeOffer, find_nodes};
+pub use evidence::{
     begin_evidence, load_evidence, new_draw, new_nonce, save_evidence, save_evidence_in_turn,
 };
-pub use place::{beside, open_data};
 pub use push::{PushError, push};
+pub use receipt_path::{open_data, path_beside};
 
-use super::{Line, LineError, Port};
+use super::{NodeAddress, NodeChannel, NodeChannelError};
 use thalweg_net::Ed25519;
 use thalweg_units::NodeId;
 use thalweg_wire::{
@@ -31,7 +31,7 @@ pub struct Target {
     /// The name of the box.
     pub drop_box: Name,
     /// The destination's node.
-    pub port: Port,
+    pub port: NodeAddress,
 }
 
 /// The destination could not be asked, or its answer is invalid.
@@ -39,7 +39,7 @@ pub struct Target {
 pub enum ClientError {
     /// No answer.
     #[error(transparent)]
-    Line(#[from] LineError),
+    Channel(#[from] NodeChannelError),
     /// The destination refuses.
     #[error("{0}")]
     Refused(#[from] Refusal),
@@ -59,7 +59,7 @@ impl Target {
     /// Returns [`ClientError`]. A repeated request with the same commitments gets the same stamps.
     pub async fn commit(
         &self,
-        line: &mut Line,
+        line: &mut NodeChannel,
         client: NodeId,
         intents: &[Intent],
     ) -> Result<Vec<Result<Signed<Stamp>, Refusal>>, ClientError> {
@@ -71,7 +71,7 @@ impl Target {
             let stamps = match line.ask(&ask).await? {
                 Answer::Stamps(stamps) if stamps.len() == some.len() => stamps,
                 Answer::Refused(refusal) => return Err(refusal.into()),
-                _ => return Err(wrong("it is none to a commitment")),
+                _ => return Err(wrong("it does not answer a commitment")),
             };
             for (stamp, intent) in stamps.into_iter().zip(some) {
                 all.push(match stamp {
@@ -97,12 +97,14 @@ impl Target {
         let stamp: Signed<Stamp> = Signed::open(bytes, &Ed25519).map_err(wrong)?;
         let said = stamp.value();
         match () {
-            () if stamp.signer() != self.port.key => Err(wrong("another key has signed the stamp")),
+            () if stamp.signer() != self.port.key => {
+                Err(wrong("the stamp is signed with another key"))
+            }
             () if said.drop_box != self.drop_box || said.client != client => {
-                Err(wrong("the stamp is of another box or key"))
+                Err(wrong("the stamp is for another box or another client key"))
             }
             () if said.commitment != intent.commitment => {
-                Err(wrong("the stamp is of another commitment"))
+                Err(wrong("the stamp is for another commitment"))
             }
             () => Ok(stamp),
         }
@@ -112,7 +114,7 @@ impl Target {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub async fn sheet(&self, line: &mut Line) -> Result<Signed<Sheet>, ClientError> {
+    pub async fn sheet(&self, line: &mut NodeChannel) -> Result<Signed<Sheet>, ClientError> {
         let bytes = match line.ask(&Ask::Sheet(self.drop_box.clone())).await? {
             Answer::Sheet(bytes) => bytes,
             Answer::Refused(refusal) => return Err(refusal.into()),
@@ -121,7 +123,7 @@ impl Target {
         let sheet: Signed<Sheet> = Signed::open(&bytes, &Ed25519).map_err(wrong)?;
         match sheet.signer() == self.port.key && sheet.value().drop_box == self.drop_box {
             true => Ok(sheet),
-            false => Err(wrong("the sheet is of another box, or another key has signed it")),
+            false => Err(wrong("the sheet describes another box, or is signed with another key")),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Step 2: sends the data to a node, and gets its receipt.
 
-use crate::{Line, LineError};
+use crate::{NodeChannel, NodeChannelError};
 use std::io::{self, Read, Seek, SeekFrom};
 use thalweg_net::Ed25519;
 use thalweg_wire::{
@@ -14,9 +14,9 @@ use thiserror::Error;
 pub enum PushError {
     /// The connection failed; another attempt resumes where it broke.
     #[error(transparent)]
-    Line(#[from] LineError),
+    Channel(#[from] NodeChannelError),
     /// The node refuses.
-    #[error("it refuses: {0}")]
+    #[error("the node refuses the data: {0}")]
     Refused(Refusal),
     /// The destination has refused the node's receipt, and signed the refusal; so no other node may have the data
     /// either.
@@ -26,7 +26,7 @@ pub enum PushError {
     #[error("cannot read the file: {0}")]
     File(io::Error),
     /// The receipt is not for this data, or the refusal is not the destination's.
-    #[error("its answer cannot be used: {0}")]
+    #[error("the node's answer cannot be used: {0}")]
     Wrong(String),
 }
 
@@ -35,7 +35,7 @@ pub enum PushError {
 /// # Errors
 /// [`PushError`].
 pub async fn push(
-    (line, node): (&mut Line, &SheetNode),
+    (line, node): (&mut NodeChannel, &SheetNode),
     stamp: &Signed<Stamp>,
     nonce: Nonce,
     data: &mut (impl Read + Seek),
@@ -59,12 +59,12 @@ pub async fn push(
             let read = Denial::read(&denial, &stamp.signer(), &StampId::of(stamp).0, &Ed25519);
             Err(read.map_or_else(PushError::Wrong, PushError::Denied))
         }
-        _ => Err(PushError::Wrong("it is an answer to something else".into())),
+        _ => Err(PushError::Wrong("it does not match the request".into())),
     }
 }
 
 async fn send(
-    line: &mut Line,
+    line: &mut NodeChannel,
     data: &mut (impl Read + Seek),
     from: u64,
     bytes: u64,
@@ -75,7 +75,7 @@ async fn send(
         let most = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         match data.read(&mut buffer[..most]) {
             Ok(0) if left > 0 => {
-                failed = Some(io::Error::other("it is shorter than it was"));
+                failed = Some(io::Error::other("it became shorter"));
                 Err(io::ErrorKind::UnexpectedEof.into())
             }
             Ok(n) => {
@@ -104,9 +104,13 @@ fn checked(
     let receipt: Signed<Receipt> =
         Signed::open(bytes, &Ed25519).map_err(|e| PushError::Wrong(e.to_string()))?;
     match () {
-        () if receipt.signer() != node.key => wrong("another key than the node's has signed it"),
-        () if receipt.value().node != node.name => wrong("it names another node"),
-        () if receipt.value().stamp != StampId::of(stamp) => wrong("it is for another stamp"),
+        () if receipt.signer() != node.key => {
+            wrong("the receipt is not signed with the node's key")
+        }
+        () if receipt.value().node != node.name => wrong("the receipt names another node"),
+        () if receipt.value().stamp != StampId::of(stamp) => {
+            wrong("the receipt is for another stamp")
+        }
         () => Ok(receipt),
     }
 }

@@ -7,11 +7,11 @@
 //! Before a receipt is given, its data, the data's name and the receipt itself are durable: the journal syncs the
 //! data's filesystem before each group of receipts.
 
-mod arriving;
-mod parts;
+mod admission;
+mod client_reader;
+mod incomplete;
 mod push;
 mod record;
-mod room;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -20,7 +20,7 @@ pub(super) use push::{Push, push};
 pub(super) use record::Record;
 pub use state::SpoolCounts;
 
-use parts::Parts;
+use incomplete::IncompleteData;
 use state::State;
 
 use super::{
@@ -88,9 +88,9 @@ impl Spool {
             journal::rewrite(&files.held(), head.as_bytes(), &state.records())?;
         }
         let (journal, _) = Journal::open(&files.held(), head.as_bytes(), Some(files.data()))?;
-        state.parts = Parts::find(&files)?;
+        state.incomplete = IncompleteData::find(&files)?;
         let (state, news) = (Mutex::new(state), Notify::new());
-        Ok(Self { files, key, me, max_total, free: room::free, journal, state, news })
+        Ok(Self { files, key, me, max_total, free: admission::free, journal, state, news })
     }
 
     /// A thread that panicked while holding the lock left complete entries.
@@ -109,7 +109,11 @@ impl Spool {
     }
 
     /// Signs and records the receipt of data that is complete under its name.
-    pub async fn receive(&self, mut delivery: Delivery, bytes: u64) -> Result<Vec<u8>, Refusal> {
+    pub async fn sign_receipt(
+        &self,
+        mut delivery: Delivery,
+        bytes: u64,
+    ) -> Result<Vec<u8>, Refusal> {
         let id = StampId::of_bytes(&delivery.stamp);
         let time = thalweg_base::clock::WallClock::default().now();
         let receipt = Receipt { stamp: id, node: self.me.clone(), time };
@@ -123,13 +127,13 @@ impl Spool {
     /// Makes a record durable, and applies it.
     async fn write(&self, record: Record) -> Result<(), Refusal> {
         let written = self.journal.append(vec![record.encode()]).await;
-        written.map_err(|e| Refusal::Unable(format!("write what it has: {e}")))?;
+        written.map_err(|e| Refusal::Unable(format!("write its records: {e}")))?;
         self.lock().apply(record);
         Ok(())
     }
 
     /// Receipts that the destination does not have, limited in number and size.
-    pub fn untold(&self, count: usize, bytes: usize) -> Vec<(StampId, Delivery)> {
+    pub fn undelivered_receipts(&self, count: usize, bytes: usize) -> Vec<(StampId, Delivery)> {
         let state = self.lock();
         let mut left = bytes;
         let size = |d: &Delivery| d.stamp.len() + d.receipt.len() + d.path.len() + 64;
@@ -144,13 +148,13 @@ impl Spool {
     }
 
     /// Records that the destination has these receipts.
-    pub async fn told(&self, ids: Vec<StampId>) -> Result<(), Refusal> {
+    pub async fn record_delivered(&self, ids: Vec<StampId>) -> Result<(), Refusal> {
         self.write(Record::Told(ids)).await
     }
 
     /// Records that the destination has refused these receipts. They are not sent again; the signed refusals are passed
     /// to the clients.
-    pub async fn denied(&self, all: Vec<(StampId, Vec<u8>)>) -> Result<(), Refusal> {
+    pub async fn record_denials(&self, all: Vec<(StampId, Vec<u8>)>) -> Result<(), Refusal> {
         self.write(Record::Denied(all)).await
     }
 
@@ -162,7 +166,7 @@ impl Spool {
     /// Deletes data that the destination has collected. Returns the number of deleted submissions.
     ///
     /// Data that cannot be deleted stays listed, and the destination asks again.
-    pub async fn forget(&self, ids: Vec<StampId>) -> Result<u32, Refusal> {
+    pub async fn delete(&self, ids: Vec<StampId>) -> Result<u32, Refusal> {
         let here: Vec<_> = {
             let state = self.lock();
             let here = |id: &StampId| state.held.contains_key(id);

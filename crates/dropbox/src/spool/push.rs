@@ -1,6 +1,6 @@
 //! Receives data from a client into the spool.
 
-use super::{Spool, arriving::Arriving, room::Turn};
+use super::{Spool, admission::PushPermit, client_reader::ClientReader};
 use std::{
     fs::{File, OpenOptions},
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
@@ -11,7 +11,7 @@ use thalweg_base::message;
 use thalweg_base::timeout::within;
 use thalweg_wire::{
     Signed,
-    bistro::{Answer, Committing, Delivery, Nonce, Refusal, Stamp, StampId},
+    bistro::{Answer, CommitmentHasher, Delivery, Nonce, Refusal, Stamp, StampId},
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite},
@@ -35,7 +35,7 @@ pub(crate) struct Push {
 /// The file and the hash of a client's data.
 struct Sink {
     file: File,
-    committing: Committing,
+    committing: CommitmentHasher,
 }
 
 /// Receives the data of a stamp, and answers.
@@ -55,20 +55,20 @@ where
     if let Some(receipt) = spool.receipt(&id) {
         return message::write(channel, &Answer::Receipt(receipt)).await;
     }
-    let opened = match spool.begin(id, client, size) {
-        Ok(turn) => open(spool, id, &push)
+    let opened = match spool.admit(id, client, size) {
+        Ok(permit) => open(spool, id, &push)
             .await
-            .map(|sink| (turn, sink))
+            .map(|sink| (permit, sink))
             .map_err(|e| unable(spool, &id, size, &e)),
         Err(refusal) => Err(refusal),
     };
-    let (turn, sink) = match opened {
+    let (permit, sink) = match opened {
         Ok(opened) => opened,
         Err(refusal) => return message::write(channel, &Answer::Refused(refusal)).await,
     };
     let from = sink.committing.size();
     message::write(channel, &Answer::From(from)).await?;
-    let sink = match copy(channel, &turn, sink, size).await? {
+    let sink = match copy(channel, &permit, sink, size).await? {
         Ok(sink) => sink,
         Err((e, left)) => {
             message::write(channel, &Answer::Refused(unable(spool, &id, size, &e))).await?;
@@ -100,7 +100,7 @@ async fn drain(channel: &mut (impl AsyncRead + Unpin), left: u64) -> io::Result<
 async fn open(spool: &Spool, id: StampId, push: &Push) -> io::Result<Sink> {
     let (part, whole) = (spool.files.part_of(&id), spool.files.of(&id));
     let commitment = push.stamp.value().commitment;
-    let mut committing = Committing::new(&push.nonce, &push.stamp.value().client);
+    let mut committing = CommitmentHasher::new(&push.nonce, &push.stamp.value().client);
     let work = move || {
         // The data is complete if the node ended before it could give the receipt.
         match std::fs::rename(&whole, &part) {
@@ -131,15 +131,15 @@ async fn open(spool: &Spool, id: StampId, push: &Push) -> io::Result<Sink> {
 /// yet.
 async fn copy(
     channel: &mut (impl AsyncRead + Unpin),
-    turn: &Turn<'_>,
+    permit: &PushPermit<'_>,
     mut sink: Sink,
     size: u64,
 ) -> io::Result<Result<Sink, (io::Error, u64)>> {
-    let (mut buffer, mut arriving) = (Vec::new(), Arriving::default());
+    let (mut buffer, mut reader) = (Vec::new(), ClientReader::default());
     while sink.committing.size() < size {
         let left = size - sink.committing.size();
         buffer.resize(left.min(CHUNK as u64) as usize, 0);
-        let (came, ended) = arriving.fill(channel, &mut buffer).await;
+        let (came, ended) = reader.fill(channel, &mut buffer).await;
         buffer.truncate(came);
         // Received data is kept whatever ended the connection.
         let bytes = std::mem::take(&mut buffer);
@@ -153,7 +153,7 @@ async fn copy(
             Ok(done) => (sink, buffer) = done,
             Err(e) => return Ok(Err((e, left - came as u64))),
         }
-        turn.wrote(came as u64);
+        permit.record_written(came as u64);
         if sink.committing.size() < size {
             ended?;
         }
@@ -171,7 +171,7 @@ async fn finish(spool: &Spool, id: StampId, push: &Push) -> Result<Vec<u8>, Refu
         nonce: push.nonce,
         path: path.into_os_string().into_encoded_bytes(),
     };
-    spool.receive(delivery, size).await
+    spool.sign_receipt(delivery, size).await
 }
 
 /// The refusal for a disk error; on a full disk the part is deleted.

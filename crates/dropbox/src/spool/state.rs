@@ -1,6 +1,6 @@
 //! The state recorded in a node's journal.
 
-use super::{Record, parts::Parts, room::Receiving};
+use super::{Record, admission::ActivePush, incomplete::IncompleteData};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use thalweg_wire::bistro::{Delivery, StampId};
 
@@ -18,15 +18,15 @@ const IDS: usize = 1000;
 #[derive(Debug, Default)]
 pub(super) struct State {
     /// The submissions stored here.
-    pub held: BTreeMap<StampId, Held>,
+    pub held: BTreeMap<StampId, StoredSubmission>,
     /// Those whose receipts the destination does not have yet.
     pub untold: BTreeSet<StampId>,
     /// Bytes of stored data, plus those that pushes under way may still bring.
     pub bytes: u64,
     /// Pushes under way.
-    pub receiving: BTreeMap<StampId, Receiving>,
+    pub active_pushes: BTreeMap<StampId, ActivePush>,
     /// Incomplete data of interrupted pushes.
-    pub parts: Parts,
+    pub incomplete: IncompleteData,
     /// Receipts of collected submissions.
     past: BTreeMap<StampId, Vec<u8>>,
     /// The ids in `past`, the oldest first.
@@ -39,7 +39,7 @@ pub(super) struct State {
 
 /// A stored submission.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct StoredSubmission {
     /// The message for the destination.
     pub delivery: Delivery,
     /// The size of the data, bytes.
@@ -70,18 +70,20 @@ impl State {
     /// Applies one record.
     pub fn apply(&mut self, record: Record) {
         match record {
-            Record::Held { id, bytes, delivery } => self.hold(id, Held { delivery, bytes }),
+            Record::Held { id, bytes, delivery } => {
+                self.insert(id, StoredSubmission { delivery, bytes })
+            }
             Record::Told(ids) => ids.iter().for_each(|id| _ = self.untold.remove(id)),
-            Record::Gone(ids) => ids.iter().for_each(|id| self.give_away(id)),
+            Record::Gone(ids) => ids.iter().for_each(|id| self.mark_collected(id)),
             Record::Past(all) => {
-                all.into_iter().for_each(|(id, receipt)| self.remember(id, receipt));
+                all.into_iter().for_each(|(id, receipt)| self.keep_receipt(id, receipt));
             }
             Record::Forgotten(count) => self.gone += count,
             Record::Denied(all) => all.into_iter().for_each(|(id, denial)| self.deny(id, denial)),
         }
     }
 
-    fn hold(&mut self, id: StampId, held: Held) {
+    fn insert(&mut self, id: StampId, held: StoredSubmission) {
         if !self.held.contains_key(&id) && !self.past.contains_key(&id) {
             self.bytes += held.bytes;
             self.held.insert(id, held);
@@ -91,15 +93,15 @@ impl State {
         }
     }
 
-    fn give_away(&mut self, id: &StampId) {
+    fn mark_collected(&mut self, id: &StampId) {
         self.untold.remove(id);
         if let Some(held) = self.held.remove(id) {
             self.bytes -= held.bytes;
-            self.remember(*id, held.delivery.receipt);
+            self.keep_receipt(*id, held.delivery.receipt);
         }
     }
 
-    fn remember(&mut self, id: StampId, receipt: Vec<u8>) {
+    fn keep_receipt(&mut self, id: StampId, receipt: Vec<u8>) {
         self.gone += 1;
         self.past.insert(id, receipt);
         self.order.push_back(id);
@@ -146,7 +148,7 @@ impl State {
         let receipt = |id: &StampId| Some((*id, self.past.get(id)?.clone()));
         let past: Vec<_> = self.order.iter().filter_map(receipt).collect();
         all.extend(past.chunks(IDS).map(|some| Record::Past(some.to_vec())));
-        let held = |(id, held): (&StampId, &Held)| Record::Held {
+        let held = |(id, held): (&StampId, &StoredSubmission)| Record::Held {
             id: *id,
             bytes: held.bytes,
             delivery: held.delivery.clone(),

@@ -9,7 +9,7 @@ use thalweg_net::PrivateKey;
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Signed, Signer as _,
-    bistro::{Answer, Committing, Delivery, MAX_ANSWER, Nonce, Refusal, Stamp, StampId},
+    bistro::{Answer, CommitmentHasher, Delivery, MAX_ANSWER, Nonce, Refusal, Stamp, StampId},
 };
 use tokio::{
     io::{AsyncWriteExt as _, DuplexStream, duplex},
@@ -42,7 +42,7 @@ impl Scene {
 
     /// A stamp as the destination would give it.
     pub fn stamp(&self, data: &[u8]) -> Signed<Stamp> {
-        let mut committing = Committing::new(&nonce(), &self.key.id());
+        let mut committing = CommitmentHasher::new(&nonce(), &self.key.id());
         committing.update(data);
         let date = WallTime::from_unix_nanos(1);
         let stamp = Stamp {
@@ -170,16 +170,16 @@ async fn parts_occupy_space_that_only_their_push_may_use() {
     let check = |spool: &Spool| {
         let others = MAX_TOTAL - 30_000;
         assert_eq!(
-            spool.begin(id(1), client(1), others + 1).unwrap_err(),
+            spool.admit(id(1), client(1), others + 1).unwrap_err(),
             Refusal::NoRoom(others + 1)
         );
-        drop(spool.begin(id(1), client(1), others).unwrap());
+        drop(spool.admit(id(1), client(1), others).unwrap());
         let own = StampId::of(&stamp);
         assert_eq!(
-            spool.begin(own, client(1), MAX_TOTAL + 1).unwrap_err(),
+            spool.admit(own, client(1), MAX_TOTAL + 1).unwrap_err(),
             Refusal::NoRoom(MAX_TOTAL + 1)
         );
-        drop(spool.begin(own, client(1), MAX_TOTAL).unwrap());
+        drop(spool.admit(own, client(1), MAX_TOTAL).unwrap());
         assert_eq!(spool.load().room, MAX_TOTAL, "for whoever comes back");
     };
     check(&scene.spool);
@@ -201,7 +201,7 @@ fn two_pushes_never_take_the_same_room() {
     for round in 0..100 {
         let begin = |n: u8| {
             barrier.wait();
-            let turn = scene.spool.begin(id(n), client(n), MAX_TOTAL / 2 + 1);
+            let turn = scene.spool.admit(id(n), client(n), MAX_TOTAL / 2 + 1);
             // No push ends before all have begun.
             barrier.wait();
             turn.is_ok()
@@ -219,13 +219,13 @@ fn disk_space_is_reserved_once() {
     let mut scene = Scene::new();
     Arc::get_mut(&mut scene.spool).unwrap().free = |_| 1000;
     let spool = &scene.spool;
-    let first = spool.begin(id(1), client(1), 600).unwrap();
+    let first = spool.admit(id(1), client(1), 600).unwrap();
     // The disk still reports 1000 free bytes, because nothing of the first push is written.
-    assert_eq!(spool.begin(id(2), client(2), 600).unwrap_err(), Refusal::NoRoom(600));
-    drop(spool.begin(id(2), client(2), 400).unwrap());
+    assert_eq!(spool.admit(id(2), client(2), 600).unwrap_err(), Refusal::NoRoom(600));
+    drop(spool.admit(id(2), client(2), 400).unwrap());
     // Written data is already included in the disk's report.
-    first.wrote(600);
-    drop(spool.begin(id(2), client(2), 600).unwrap());
+    first.record_written(600);
+    drop(spool.admit(id(2), client(2), 600).unwrap());
 }
 
 #[tokio::test]
@@ -236,15 +236,15 @@ async fn data_that_cannot_be_deleted_stays_listed_and_is_retried() {
     for n in [1, 2] {
         let delivery =
             Delivery { stamp: vec![n], receipt: Vec::new(), nonce: nonce(), path: Vec::new() };
-        spool.receive(delivery, 10).await.unwrap();
+        spool.sign_receipt(delivery, 10).await.unwrap();
         ids.push(id(n));
     }
     // A directory in place of the file makes the deletion fail.
     std::fs::create_dir_all(spool.files.of(&ids[0])).unwrap();
-    let refused = spool.forget(ids.clone()).await.unwrap_err();
+    let refused = spool.delete(ids.clone()).await.unwrap_err();
     assert!(matches!(&refused, Refusal::Unable(why) if why.contains("remove")), "{refused}");
     assert_eq!((spool.counts().held, spool.counts().gone), (1, 1));
     std::fs::remove_dir(spool.files.of(&ids[0])).unwrap();
-    assert_eq!(spool.forget(ids).await, Ok(1));
+    assert_eq!(spool.delete(ids).await, Ok(1));
     assert_eq!((spool.counts().held, spool.counts().gone), (0, 2));
 }

@@ -3,7 +3,7 @@
 use super::OneOrMany;
 use crate::{
     error::Result,
-    template::{Face, Values},
+    template::{TextForm, Values},
 };
 use serde::Deserialize;
 use std::{collections::BTreeMap, time::Duration};
@@ -207,7 +207,7 @@ pub(super) fn expand(arms: Vec<Arm>) -> Result<Vec<Arm>> {
             for (name, value) in &choice {
                 values.set(name, value);
             }
-            copy.name = values.render(&arm.name, Face::Real)?;
+            copy.name = values.render(&arm.name, TextForm::Real)?;
             copy.each = choice.into_iter().map(|(k, v)| (k, vec![v])).collect();
             out.push(copy);
         }

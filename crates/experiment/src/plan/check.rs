@@ -3,7 +3,7 @@
 use super::OneOrMany;
 use crate::{
     error::Result,
-    template::{Face, Values},
+    template::{TextForm, Values},
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -228,13 +228,13 @@ pub(super) fn expand(checks: Vec<Check>) -> Result<Vec<Check>> {
             let mut values = Values::default();
             choice.iter().for_each(|(name, value)| values.set(name, value));
             let mut copy = check.clone();
-            copy.name = values.render(&check.name, Face::Real)?;
-            copy.metric = values.render(&check.metric, Face::Real)?;
+            copy.name = values.render(&check.name, TextForm::Real)?;
+            copy.metric = values.render(&check.metric, TextForm::Real)?;
             for selector in [Some(&mut copy.of), copy.over.as_mut()].into_iter().flatten() {
                 rename(selector, &choice);
             }
             for cell in copy.cells.iter_mut().flatten() {
-                *cell = values.render(cell, Face::Real)?;
+                *cell = values.render(cell, TextForm::Real)?;
             }
             out.push(copy);
         }

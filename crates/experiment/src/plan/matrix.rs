@@ -63,10 +63,12 @@ impl Draw {
             (Some([low, high]), None) => {
                 let ((low, unit), (high, other)) = match (quantity(low), quantity(high)) {
                     (Some(low), Some(high)) => (low, high),
-                    _ => return Err(fault("`between` takes two quantities")),
+                    _ => return Err(fault("`between` must be two quantities")),
                 };
                 if unit != other || low > high || (self.log && low <= 0.0) {
-                    return Err(fault("`between` takes two quantities of one unit, in order"));
+                    return Err(fault(
+                        "`between` must be two quantities of the same unit, the smaller one first",
+                    ));
                 }
                 let share = uniform(&mut rng);
                 let value = if self.log {

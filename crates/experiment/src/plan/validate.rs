@@ -39,7 +39,7 @@ fn names(plan: &Plan) -> Checked {
     {
         return Err(format!("`rows_by` must name an axis of [[vary]], not `{axis}`"));
     }
-    if plan.arm.is_empty() { Err("it has no arm".into()) } else { Ok(()) }
+    if plan.arm.is_empty() { Err("the plan has no arm".into()) } else { Ok(()) }
 }
 
 fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Checked {
@@ -47,10 +47,12 @@ fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Checked {
     for name in names {
         // `{}` are for placeholders, `|` for tables, `*` for patterns.
         if name.is_empty() || name.contains(['{', '}', '|', '*', '\n']) {
-            return Err(format!("`{name}` is no name for a {what}: it is empty or has {{ }} | *"));
+            return Err(format!(
+                "`{name}` is not a valid name for a {what}: it is empty or contains {{ }} | *"
+            ));
         }
         if !seen.insert(name) {
-            return Err(format!("two of the {what}s are called `{name}`"));
+            return Err(format!("two {what}s have the name `{name}`"));
         }
     }
     Ok(())
@@ -63,9 +65,9 @@ fn concurrent_rounds(plan: &Plan) -> Checked {
     let apart = is_lab && plan.validity.lateness_p99.is_some();
     match plan.abreast {
         1 => Ok(()),
-        0 => Err("`abreast` is 1 or more".into()),
+        0 => Err("`abreast` must be at least 1".into()),
         _ if !apart => {
-            Err("`abreast` needs labs, without `ports` or services of this host, and validity.lateness_p99".into())
+            Err("`abreast` needs labs without `ports` or services of this host, and validity.lateness_p99".into())
         }
         _ => Ok(()),
     }
@@ -75,13 +77,15 @@ fn concurrent_rounds(plan: &Plan) -> Checked {
 fn topology_and_hosts(plan: &Plan) -> Checked {
     let lab = plan.kind == Kind::Lab;
     if lab != plan.topology.is_some() {
-        return Err("`topology` belongs to kind = \"lab\", and is needed there".into());
+        return Err("`topology` is required with kind = \"lab\", and not allowed otherwise".into());
     }
     let arms = plan.arm.iter().map(|a| (&a.name, a.host.list().is_empty()));
     let services = plan.service.iter().map(|s| (&s.name, s.host.list().is_empty()));
     match arms.chain(services).find(|(_, hostless)| *hostless == lab) {
-        Some((name, true)) => Err(format!("{name} has no `host`")),
-        Some((name, false)) => Err(format!("{name} has a `host`; in kind = \"host\" none has")),
+        Some((name, true)) => Err(format!("{name} has no `host`, which kind = \"lab\" requires")),
+        Some((name, false)) => {
+            Err(format!("{name} has a `host`, which is not allowed with kind = \"host\""))
+        }
         None => Ok(()),
     }
 }
@@ -151,17 +155,22 @@ fn arm(plan: &Plan, arm: &Arm) -> Checked {
     if let Some(file) = &arm.verify
         && !plan.file.iter().any(|f| f.name == *file && f.size.is_some())
     {
-        return fault(format!("`verify` names `{file}`, which is no random file of the plan"));
+        return fault(format!("`verify` names `{file}`, which is not a random file of the plan"));
     }
     for f in &arm.fault {
         let whens =
             [&f.when.at, &f.when.line, &f.when.bytes].iter().filter(|w| w.is_some()).count();
         let acts = [f.kill.is_some(), f.link.is_some(), f.run.is_some()];
         if whens != 1 || acts.iter().filter(|a| **a).count() != 1 {
-            return fault("a fault has one of at, line, bytes and one of kill, link, run".into());
+            return fault(
+                "a fault needs exactly one of at, line, bytes, and exactly one of kill, link, run"
+                    .into(),
+            );
         }
         if plan.network == Scope::Round {
-            return fault("faults need network = \"arm\", or they would meet the next arm".into());
+            return fault(
+                "faults need network = \"arm\", because otherwise they affect the next arm".into(),
+            );
         }
     }
     Ok(())
@@ -181,7 +190,8 @@ fn check(plan: &Plan, check: &Check) -> Checked {
     let fault = |why: String| Err(format!("check {}: {why}", check.name));
     if (check.aggregate == Aggregate::Fraction) != check.condition.is_some() {
         return fault(
-            "`condition` belongs to aggregate = \"fraction\", and is needed there".into(),
+            "`condition` is required with aggregate = \"fraction\", and not allowed otherwise"
+                .into(),
         );
     }
     if check.aggregate == Aggregate::RatioOfMeans && check.over.is_none() {
@@ -231,7 +241,7 @@ fn quick(plan: &Plan) -> Checked {
         }
     }
     if let Some(lost) = plan.quick.params.keys().find(|k| !plan.params.contains_key(*k)) {
-        return Err(format!("quick.params: `{lost}` is not among the plan's params"));
+        return Err(format!("quick.params: the plan has no param `{lost}`"));
     }
     Ok(())
 }

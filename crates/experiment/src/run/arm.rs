@@ -1,22 +1,22 @@
 //! Runs an arm once.
 
 use super::{
-    bench::Bench,
+    arm_environment::ArmEnvironment,
     capture::WHOLE_MAX,
-    fault::Faults,
-    fixture::{self, Made},
+    fault::PendingFaults,
+    fixture::{self, FixtureDigest},
     network::Network,
     output,
-    process::{Ended, Process, describe},
+    process::{Process, ProcessEnd, describe},
     sampler, service,
-    stop::Stop,
+    stop::StopFlag,
 };
 use crate::{
     error::{ExperimentError, Result},
     plan::{Arm, Plan},
     record::{ArmRecord, Outcome, Sample, Sockets},
     summary,
-    template::{Face, Values},
+    template::{TextForm, Values},
 };
 use std::{
     collections::BTreeMap,
@@ -39,9 +39,9 @@ pub struct Context<'a> {
     /// The plan.
     pub plan: &'a Plan,
     /// Size and hash of the random files.
-    pub made: &'a BTreeMap<String, Made>,
+    pub made: &'a BTreeMap<String, FixtureDigest>,
     /// The stop request.
-    pub stop: &'a Stop,
+    pub stop: &'a StopFlag,
     /// The version that the arm's program reported.
     pub version: Option<String>,
     /// An empty directory for the arm's output, which the caller removes.
@@ -49,14 +49,14 @@ pub struct Context<'a> {
 }
 
 /// The arm's program on one of its hosts.
-struct Client {
+struct ArmProgram {
     host: Option<String>,
     values: Values,
     out: PathBuf,
 }
 
 /// The observations while the arm ran.
-struct Observed {
+struct ArmObservation {
     /// When each program ended; `None`: it was killed after the timeout.
     ends: Vec<Option<Instant>>,
     sockets: Sockets,
@@ -66,10 +66,11 @@ struct Observed {
 ///
 /// # Errors
 /// If the arm cannot be run. A failure of the arm itself is in the record.
-pub fn run(arm: &Arm, bench: &mut Bench, context: &Context<'_>) -> Result<ArmRecord> {
+pub fn run(arm: &Arm, bench: &mut ArmEnvironment, context: &Context<'_>) -> Result<ArmRecord> {
     let clients = clients(arm, bench, context)?;
-    let shown =
-        clients.first().map_or(Ok(vec![]), |c| c.values.render_args(&arm.command, Face::Shown))?;
+    let shown = clients
+        .first()
+        .map_or(Ok(vec![]), |c| c.values.render_args(&arm.command, TextForm::Shown))?;
     bench.network.reset()?;
     let pressure = Pressure::start();
     let mut processes = spawn_all(arm, &clients, bench)?;
@@ -80,7 +81,7 @@ pub fn run(arm: &Arm, bench: &mut Bench, context: &Context<'_>) -> Result<ArmRec
     record.sockets = observed.sockets;
     let wanted = context.plan.validity.congestion_control.as_deref();
     record.wanted_congestion =
-        wanted.map(|text| bench.values.render(text, Face::Real)).transpose()?;
+        wanted.map(|text| bench.values.render(text, TextForm::Real)).transpose()?;
     record.cpu_pressure = cpu_pressure;
     record.lateness_p99_us = bench.network.lateness()?;
     record.attempts = 1;
@@ -98,10 +99,10 @@ pub fn run(arm: &Arm, bench: &mut Bench, context: &Context<'_>) -> Result<ArmRec
     Ok(record)
 }
 
-fn clients(arm: &Arm, bench: &Bench, context: &Context<'_>) -> Result<Vec<Client>> {
+fn clients(arm: &Arm, bench: &ArmEnvironment, context: &Context<'_>) -> Result<Vec<ArmProgram>> {
     let hosts: Vec<Option<String>> = match arm.host.list() {
         [] => vec![None],
-        hosts => bench.values.render_args(hosts, Face::Real)?.into_iter().map(Some).collect(),
+        hosts => bench.values.render_args(hosts, TextForm::Real)?.into_iter().map(Some).collect(),
     };
     let client = |host: Option<String>| {
         let mut values = bench.values.clone();
@@ -113,17 +114,17 @@ fn clients(arm: &Arm, bench: &Bench, context: &Context<'_>) -> Result<Vec<Client
         values.set("arm", &arm.name);
         values.set("host", host.as_deref().unwrap_or("localhost"));
         values.set_path("out", &out, format!("SCRATCH/out/{file}"));
-        Client { host, values, out }
+        ArmProgram { host, values, out }
     };
     Ok(hosts.into_iter().map(client).collect())
 }
 
-fn spawn_all(arm: &Arm, clients: &[Client], bench: &Bench) -> Result<Vec<Process>> {
-    let spawn = |client: &Client| {
-        let argv = client.values.render_args(&arm.command, Face::Real)?;
+fn spawn_all(arm: &Arm, clients: &[ArmProgram], bench: &ArmEnvironment) -> Result<Vec<Process>> {
+    let spawn = |client: &ArmProgram| {
+        let argv = client.values.render_args(&arm.command, TextForm::Real)?;
         let mut command = bench.network.command(client.host.as_deref(), &argv);
         for (name, value) in &arm.env {
-            command.env(name, client.values.render(value, Face::Real)?);
+            command.env(name, client.values.render(value, TextForm::Real)?);
         }
         let fault = |e| ExperimentError::Other(format!("arm {}: {e}", arm.name));
         Process::spawn(command, WHOLE_MAX).map_err(fault)
@@ -134,17 +135,17 @@ fn spawn_all(arm: &Arm, clients: &[Client], bench: &Bench) -> Result<Vec<Process
 /// Waits for the ends of the programs, while injecting faults and sampling sockets.
 fn observe(
     arm: &Arm,
-    clients: &[Client],
+    clients: &[ArmProgram],
     processes: &mut [Process],
-    bench: &mut Bench,
+    bench: &mut ArmEnvironment,
     context: &Context<'_>,
-) -> Result<Observed> {
+) -> Result<ArmObservation> {
     let roots: Vec<u32> = processes.iter().map(Process::id).collect();
     let Some(first) = clients.first() else {
-        return Err(ExperimentError::Other(format!("arm {} runs nowhere", arm.name)));
+        return Err(ExperimentError::Other(format!("arm {} has no host to run on", arm.name)));
     };
     let hosts = sampled_hosts(arm, context.plan, &first.values)?;
-    let mut faults = Faults::of(arm, &first.values, &first.out)?;
+    let mut faults = PendingFaults::from_arm(arm, &first.values, &first.out)?;
     let (network, services) = (&bench.network, &mut bench.services);
     thread::scope(|scope| {
         // Nothing is ever sent: closing the channel stops the sampler.
@@ -154,20 +155,20 @@ fn observe(
             sampler::watch(network, &hosts, &roots, &stopped)
         });
         let mut strike = |elapsed, processes: &[Process]| {
-            faults.strike(elapsed, processes, network, services, &first.values)?;
-            Ok(faults.done())
+            faults.inject_due(elapsed, processes, network, services, &first.values)?;
+            Ok(faults.is_empty())
         };
         let ends = wait_all(arm, processes, context.stop, &mut strike);
         drop(stop_sampling);
         // A sampler that panicked counts as without samples.
-        Ok(Observed { sockets: sampling.join().unwrap_or_default(), ends: ends? })
+        Ok(ArmObservation { sockets: sampling.join().unwrap_or_default(), ends: ends? })
     })
 }
 
 fn wait_all(
     arm: &Arm,
     processes: &mut [Process],
-    stop: &Stop,
+    stop: &StopFlag,
     strike: &mut dyn FnMut(Duration, &[Process]) -> Result<bool>,
 ) -> Result<Vec<Option<Instant>>> {
     // Each process sends one message.
@@ -197,9 +198,9 @@ fn wait_all(
 /// The hosts whose sockets are sampled while the arm runs.
 fn sampled_hosts(arm: &Arm, plan: &Plan, values: &Values) -> Result<Vec<String>> {
     if let Some(hosts) = &arm.sample {
-        return values.render_args(hosts, Face::Real);
+        return values.render_args(hosts, TextForm::Real);
     }
-    let mut hosts = values.render_args(arm.host.list(), Face::Real)?;
+    let mut hosts = values.render_args(arm.host.list(), TextForm::Real)?;
     for host in service::hosts(plan, arm) {
         if !hosts.contains(&host) {
             hosts.push(host);
@@ -214,7 +215,7 @@ fn sampled_hosts(arm: &Arm, plan: &Plan, values: &Values) -> Result<Vec<String>>
 /// The first failure, as a message.
 fn judge(
     arm: &Arm,
-    clients: &[Client],
+    clients: &[ArmProgram],
     processes: &mut [Process],
     ends: &[Option<Instant>],
     context: &Context<'_>,
@@ -224,7 +225,7 @@ fn judge(
     for ((client, process), end) in clients.iter().zip(processes).zip(ends) {
         let end = end.ok_or_else(|| format!("not finished after {:?}", arm.timeout))?;
         process.drain();
-        let ended = process.ended().ok_or("its end was not seen")?;
+        let ended = process.ended().ok_or("its end was not observed")?;
         succeeded(arm, &ended, process)?;
         let metrics = metrics(arm, client, process, ended, end, context, record)?;
         for (name, sample) in metrics {
@@ -244,7 +245,7 @@ fn judge(
     Ok(())
 }
 
-fn succeeded(arm: &Arm, ended: &Ended, process: &Process) -> Result<(), String> {
+fn succeeded(arm: &Arm, ended: &ProcessEnd, process: &Process) -> Result<(), String> {
     if ended.status.code().is_some_and(|code| arm.exit.contains(&code)) {
         return Ok(());
     }
@@ -258,9 +259,9 @@ fn succeeded(arm: &Arm, ended: &Ended, process: &Process) -> Result<(), String> 
 /// The metrics of a client: `elapsed`, `cpu`, with `verify` also `goodput`, and those that the arm printed.
 fn metrics(
     arm: &Arm,
-    client: &Client,
+    client: &ArmProgram,
     process: &Process,
-    ended: Ended,
+    ended: ProcessEnd,
     end: Instant,
     context: &Context<'_>,
     record: &mut ArmRecord,
@@ -273,11 +274,11 @@ fn metrics(
     add("elapsed", "s", elapsed);
     add("cpu", "s", ended.cpu_s);
     if let Some(wanted) = &arm.verify {
-        let made = context.made.get(wanted).ok_or_else(|| format!("`{wanted}` was not made"))?;
+        let made = context.made.get(wanted).ok_or_else(|| format!("`{wanted}` was not created"))?;
         verify(&client.out, made)?;
         add("goodput", "Mbit/s", made.bytes as f64 * 8.0 / 1e6 / elapsed.max(1e-9));
     }
-    if process.stdout.dropped() && arm.output != crate::plan::Output::Ignored {
+    if process.stdout.has_dropped() && arm.output != crate::plan::Output::Ignored {
         return Err(format!("its output is longer than {WHOLE_MAX} bytes"));
     }
     let printed = output::read(arm, &process.stdout.text())?;
@@ -302,8 +303,12 @@ fn add_truth(arm: &Arm, network: &Network, record: &mut ArmRecord) -> Result<()>
     for (name, source) in &arm.metrics {
         let Some(link) = &source.link else { continue };
         let truth = network.truth(link)?;
-        let lost =
-            || ExperimentError::value(name, format!("no number at {} of {link}", source.pointer));
+        let lost = || {
+            ExperimentError::value(
+                name,
+                format!("there is no number at {} of {link}", source.pointer),
+            )
+        };
         let number = truth.pointer(&source.pointer).and_then(|v| v.as_f64()).ok_or_else(lost)?;
         let sample = Sample { unit: source.unit.clone(), value: number * source.scale };
         record.metrics.insert(name.clone(), sample);
@@ -312,13 +317,14 @@ fn add_truth(arm: &Arm, network: &Network, record: &mut ArmRecord) -> Result<()>
 }
 
 /// Checks that the arm's output file is correct; otherwise the arm has failed.
-fn verify(out: &std::path::Path, wanted: &Made) -> Result<(), String> {
+fn verify(out: &std::path::Path, wanted: &FixtureDigest) -> Result<(), String> {
     match fixture::measure(out) {
         Ok(got) if got == *wanted => Ok(()),
-        Ok(got) if got.bytes != wanted.bytes => {
-            Err(format!("WRONG BYTES: its file has {} bytes, not {}", got.bytes, wanted.bytes))
-        }
-        Ok(_) => Err("WRONG BYTES: its file has the right size and another hash".into()),
+        Ok(got) if got.bytes != wanted.bytes => Err(format!(
+            "WRONG BYTES: its file has {} bytes instead of {}",
+            got.bytes, wanted.bytes
+        )),
+        Ok(_) => Err("WRONG BYTES: its file has the right size but a different hash".into()),
         Err(e) => Err(format!("its file cannot be read: {e}")),
     }
 }

@@ -26,7 +26,7 @@ struct Tail {
 
 impl Capture {
     /// Reads `stream` to its end on a separate thread, and keeps its last `max` bytes.
-    pub fn of(mut stream: impl Read + Send + 'static, max: usize) -> Self {
+    pub fn start(mut stream: impl Read + Send + 'static, max: usize) -> Self {
         let shared = Arc::new((Mutex::new(Tail::default()), Condvar::new()));
         let capture = Self(Arc::clone(&shared));
         thread::spawn(move || {
@@ -62,7 +62,7 @@ impl Capture {
     }
 
     /// Whether the output was too long to be kept completely.
-    pub fn dropped(&self) -> bool {
+    pub fn has_dropped(&self) -> bool {
         lock(&self.0.0).dropped
     }
 
@@ -100,10 +100,10 @@ mod tests {
 
     #[test]
     fn the_end_of_a_long_output_is_kept() {
-        let capture = Capture::of(&b"first line\n\nlast line\n"[..], 12);
+        let capture = Capture::start(&b"first line\n\nlast line\n"[..], 12);
         capture.wait_end(Duration::from_secs(10));
         assert_eq!(capture.text(), "\n\nlast line\n");
-        assert!(capture.dropped() && capture.contains("last"));
+        assert!(capture.has_dropped() && capture.contains("last"));
         assert!(!capture.contains("first") && !capture.contains(""));
         assert_eq!(capture.last_lines(3), "last line");
     }

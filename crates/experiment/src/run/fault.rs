@@ -5,7 +5,7 @@ use crate::{
     error::{ExperimentError, Result},
     pattern,
     plan::{Arm, Fault, FaultSignal},
-    template::{Face, Values},
+    template::{TextForm, Values},
 };
 use rustix::process::Signal;
 use std::{
@@ -18,7 +18,7 @@ use thalweg_units::{ByteSize, parse_duration};
 
 /// The trigger of a fault.
 #[derive(Debug)]
-enum When {
+enum FaultTrigger {
     At(Duration),
     Line(String),
     Bytes(u64, PathBuf),
@@ -26,20 +26,20 @@ enum When {
 
 /// The faults of an arm that have not occurred yet.
 #[derive(Debug)]
-pub struct Faults<'a>(Vec<(When, &'a Fault)>);
+pub struct PendingFaults<'a>(Vec<(FaultTrigger, &'a Fault)>);
 
-impl<'a> Faults<'a> {
+impl<'a> PendingFaults<'a> {
     /// Reads the faults of an arm; `out` is its output file.
     ///
     /// # Errors
     /// If a trigger is not a valid duration or size.
-    pub fn of(arm: &'a Arm, values: &Values, out: &Path) -> Result<Self> {
+    pub fn from_arm(arm: &'a Arm, values: &Values, out: &Path) -> Result<Self> {
         let read = |fault: &'a Fault| Ok((when(arm, fault, values, out)?, fault));
         Ok(Self(arm.fault.iter().map(read).collect::<Result<_>>()?))
     }
 
     /// Whether no fault is left.
-    pub fn done(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
@@ -47,7 +47,7 @@ impl<'a> Faults<'a> {
     ///
     /// # Errors
     /// If a fault cannot be injected, because the arm would then not run as the plan says.
-    pub fn strike(
+    pub fn inject_due(
         &mut self,
         elapsed: Duration,
         processes: &[Process],
@@ -68,34 +68,35 @@ impl<'a> Faults<'a> {
     }
 }
 
-fn when(arm: &Arm, fault: &Fault, values: &Values, out: &Path) -> Result<When> {
+fn when(arm: &Arm, fault: &Fault, values: &Values, out: &Path) -> Result<FaultTrigger> {
     let bad = |e: &dyn ToString| {
         ExperimentError::value(format!("arm {}: fault", arm.name), e.to_string())
     };
     let trigger = &fault.when;
     if let Some(at) = &trigger.at {
-        let at = values.render(at, Face::Real)?;
-        return Ok(When::At(parse_duration(&at).map_err(|e| bad(&e))?));
+        let at = values.render(at, TextForm::Real)?;
+        return Ok(FaultTrigger::At(parse_duration(&at).map_err(|e| bad(&e))?));
     }
     if let Some(bytes) = &trigger.bytes {
-        let bytes: ByteSize = values.render(bytes, Face::Real)?.parse().map_err(|e| bad(&e))?;
-        let watched = trigger.watch.as_ref().map(|w| values.render(w, Face::Real)).transpose()?;
-        return Ok(When::Bytes(
+        let bytes: ByteSize = values.render(bytes, TextForm::Real)?.parse().map_err(|e| bad(&e))?;
+        let watched =
+            trigger.watch.as_ref().map(|w| values.render(w, TextForm::Real)).transpose()?;
+        return Ok(FaultTrigger::Bytes(
             bytes.as_bytes(),
             watched.map_or_else(|| out.to_owned(), Into::into),
         ));
     }
     let line = trigger.line.as_deref().unwrap_or_default();
-    Ok(When::Line(values.render(line, Face::Real)?))
+    Ok(FaultTrigger::Line(values.render(line, TextForm::Real)?))
 }
 
-fn is_due(when: &When, elapsed: Duration, processes: &[Process]) -> bool {
+fn is_due(when: &FaultTrigger, elapsed: Duration, processes: &[Process]) -> bool {
     match when {
-        When::At(at) => elapsed >= *at,
-        When::Line(text) => {
+        FaultTrigger::At(at) => elapsed >= *at,
+        FaultTrigger::Line(text) => {
             processes.iter().any(|p| p.stdout.contains(text) || p.stderr.contains(text))
         }
-        When::Bytes(bytes, file) => largest(file) >= *bytes,
+        FaultTrigger::Bytes(bytes, file) => largest(file) >= *bytes,
     }
 }
 
@@ -110,16 +111,16 @@ fn largest(file: &Path) -> u64 {
 
 fn apply(fault: &Fault, network: &Network, services: &mut Services, values: &Values) -> Result<()> {
     if let Some(wanted) = &fault.kill {
-        let wanted = values.render(wanted, Face::Real)?;
+        let wanted = values.render(wanted, TextForm::Real)?;
         return services.signal(&wanted, signal(fault.signal));
     }
     if let Some(link) = &fault.link {
         let mut change = toml::Value::Table(fault.set.clone());
         values.render_toml(&mut change)?;
         let change = change.as_table().cloned().unwrap_or_default();
-        return network.set(&values.render(link, Face::Real)?, &change);
+        return network.set(&values.render(link, TextForm::Real)?, &change);
     }
-    let argv = values.render_args(fault.run.as_deref().unwrap_or_default(), Face::Real)?;
+    let argv = values.render_args(fault.run.as_deref().unwrap_or_default(), TextForm::Real)?;
     let mut command = network.command(fault.host.as_deref(), &argv);
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     match status {

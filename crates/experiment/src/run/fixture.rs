@@ -3,7 +3,7 @@
 use crate::{
     error::{ExperimentError, Result},
     plan::{Fixture, Plan, generator},
-    template::{Face, Values},
+    template::{TextForm, Values},
 };
 use rand_core::Rng;
 use std::{
@@ -21,7 +21,7 @@ const BLOCK: usize = 64 << 10;
 
 /// Size and hash of a random file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Made {
+pub struct FixtureDigest {
     /// Its size.
     pub bytes: u64,
     /// Its hash.
@@ -37,12 +37,12 @@ pub fn make_random(
     plan: &Plan,
     scratch: &Path,
     values: &Values,
-    made: &mut BTreeMap<String, Made>,
+    made: &mut BTreeMap<String, FixtureDigest>,
 ) -> Result<()> {
     for file in &plan.file {
         let Some(size) = &file.size else { continue };
         let at = || format!("file {}", file.name);
-        let size = values.render(size, Face::Real)?;
+        let size = values.render(size, TextForm::Real)?;
         let size: ByteSize = size.parse().map_err(|e| ExperimentError::value(at(), e))?;
         if made.get(&file.name).is_some_and(|made| made.bytes == size.as_bytes()) {
             continue;
@@ -62,7 +62,7 @@ pub fn write_texts(plan: &Plan, scratch: &Path, values: &Values) -> Result<()> {
     for file in &plan.file {
         if let Some(content) = &file.content {
             let path = path_of(file, scratch)?;
-            let text = values.render(content, Face::Real)?;
+            let text = values.render(content, TextForm::Real)?;
             fs::write(&path, text).map_err(ExperimentError::file("write", &path))?;
         }
     }
@@ -70,7 +70,12 @@ pub fn write_texts(plan: &Plan, scratch: &Path, values: &Values) -> Result<()> {
 }
 
 /// Sets `{name}` of all fixtures, and `{name.bytes}` and `{name.blake3}` of random ones.
-pub fn set_values(plan: &Plan, scratch: &Path, made: &BTreeMap<String, Made>, values: &mut Values) {
+pub fn set_values(
+    plan: &Plan,
+    scratch: &Path,
+    made: &BTreeMap<String, FixtureDigest>,
+    values: &mut Values,
+) {
     for file in &plan.file {
         let shown = format!("SCRATCH/{}", file.path);
         values.set_path(&file.name, &scratch.join(&file.path), shown);
@@ -88,7 +93,7 @@ fn path_of(file: &Fixture, scratch: &Path) -> Result<std::path::PathBuf> {
     if file.path.is_empty() || !plain {
         return Err(ExperimentError::value(
             format!("file {}", file.name),
-            "its path leaves the scratch directory",
+            "its path must lie inside the scratch directory",
         ));
     }
     let path = scratch.join(relative);
@@ -99,7 +104,7 @@ fn path_of(file: &Fixture, scratch: &Path) -> Result<std::path::PathBuf> {
 }
 
 /// Writes incompressible bytes, so that no program on the path can gain from compression.
-fn write_random(path: &Path, bytes: u64) -> std::io::Result<Made> {
+fn write_random(path: &Path, bytes: u64) -> std::io::Result<FixtureDigest> {
     let mut rng = generator("fixture", SEED);
     let mut hash = blake3::Hasher::new();
     let mut file = BufWriter::new(File::create(path)?);
@@ -113,21 +118,21 @@ fn write_random(path: &Path, bytes: u64) -> std::io::Result<Made> {
         left -= n as u64;
     }
     file.flush()?;
-    Ok(Made { bytes, blake3: hash.finalize().to_hex().to_string() })
+    Ok(FixtureDigest { bytes, blake3: hash.finalize().to_hex().to_string() })
 }
 
 /// Computes size and hash of a file.
 ///
 /// # Errors
 /// If it cannot be read.
-pub fn measure(path: &Path) -> std::io::Result<Made> {
+pub fn measure(path: &Path) -> std::io::Result<FixtureDigest> {
     let mut file = BufReader::new(File::open(path)?);
     let mut hash = blake3::Hasher::new();
     let mut block = vec![0; BLOCK];
     let mut bytes = 0;
     loop {
         match file.read(&mut block)? {
-            0 => return Ok(Made { bytes, blake3: hash.finalize().to_hex().to_string() }),
+            0 => return Ok(FixtureDigest { bytes, blake3: hash.finalize().to_hex().to_string() }),
             n => {
                 hash.update(&block[..n]);
                 bytes += n as u64;

@@ -1,17 +1,17 @@
 //! Runs a plan: round by round, all arms in turn, with several concurrent rounds if the plan says so.
 
 mod arm;
-mod bench;
+mod arm_environment;
 mod capture;
 mod fault;
 mod fixture;
-pub mod installed;
-mod lane;
+pub mod installed_programs;
 mod network;
 mod output;
 mod process;
 mod programs;
 mod progress;
+mod round_runner;
 mod sampler;
 mod service;
 mod sockets;
@@ -19,30 +19,30 @@ pub mod stop;
 
 use crate::{
     error::{ExperimentError, Result},
-    journal::{Identity, Journal, Opened},
+    journal::{Identity, Journal, JournalOpening},
     library, machine,
     plan::{Arm, Plan},
     plot,
     record::RoundRecord,
     report::{self, Report, Verdict},
     schedule::{self, Options, Round},
-    template::{Face, Values},
+    template::{TextForm, Values},
     validity,
 };
 use programs::Programs;
 use progress::announce;
-pub use progress::minutes;
+pub use progress::elapsed_text;
 use std::{
     collections::BTreeMap,
     env,
     path::{Path, PathBuf},
 };
-use stop::Stop;
+use stop::StopFlag;
 use thalweg_console::note;
 
 /// The options of a run.
 #[derive(Clone, Debug, Default)]
-pub struct Request {
+pub struct RunRequest {
     /// Selects rounds and arms.
     pub options: Options,
     /// A topology that replaces the plan's.
@@ -57,7 +57,7 @@ pub struct Request {
 
 /// The result of a finished run.
 #[derive(Debug)]
-pub struct Finished {
+pub struct RunResult {
     /// The report.
     pub report: Report,
     /// The verdict.
@@ -72,7 +72,7 @@ pub struct Finished {
 ///
 /// # Errors
 /// If it cannot be run or is interrupted. Finished rounds are kept, and the next run resumes from them.
-pub fn run(plan: &Plan, text: &str, directory: &Path, request: &Request) -> Result<Finished> {
+pub fn run(plan: &Plan, text: &str, directory: &Path, request: &RunRequest) -> Result<RunResult> {
     let commit = library::sources(text, directory);
     if request.for_commit {
         machine::require_clean(&commit)?;
@@ -83,7 +83,7 @@ pub fn run(plan: &Plan, text: &str, directory: &Path, request: &Request) -> Resu
     let mut journal = runner.open_journal(text, commit.clone())?;
     let done = |round: &&Round| journal.rounds().iter().any(|r| r.is_of(round));
     let left = rounds.iter().filter(|round| !done(round)).collect();
-    lane::run(&runner, left, rounds.len(), |record| journal.append(record))?;
+    round_runner::run(&runner, left, rounds.len(), |record| journal.append(record))?;
     journal.finish()?;
     runner.finish(&journal, &rounds, commit)
 }
@@ -92,20 +92,20 @@ pub fn run(plan: &Plan, text: &str, directory: &Path, request: &Request) -> Resu
 struct Runner<'a> {
     plan: &'a Plan,
     directory: &'a Path,
-    request: &'a Request,
+    request: &'a RunRequest,
     arms: Vec<&'a Arm>,
     versions: BTreeMap<String, String>,
     topology: Option<toml::Table>,
     scratch: tempfile::TempDir,
     programs: Programs,
-    stop: Stop,
+    stop: StopFlag,
 }
 
 impl<'a> Runner<'a> {
-    fn prepare(plan: &'a Plan, directory: &'a Path, request: &'a Request) -> Result<Self> {
+    fn prepare(plan: &'a Plan, directory: &'a Path, request: &'a RunRequest) -> Result<Self> {
         let arms = schedule::chosen_arms(plan, &request.options)?;
         let topology = request.topology.as_deref().map(network::read_table).transpose()?;
-        let stop = Stop::on_signals()?;
+        let stop = StopFlag::on_signals()?;
         let scratch = tempfile::Builder::new().prefix("thalweg-experiment-").tempdir();
         let scratch = scratch.map_err(ExperimentError::file("create", env::temp_dir()))?;
         let programs = Programs::copy_to(scratch.path())?;
@@ -116,8 +116,8 @@ impl<'a> Runner<'a> {
         let values = runner.values(&round, runner.scratch.path())?;
         for arm in &runner.arms {
             let asked =
-                arm.version.as_ref().map(|v| values.render_args(v, Face::Real)).transpose()?;
-            if let Some(version) = asked.as_deref().and_then(installed::version) {
+                arm.version.as_ref().map(|v| values.render_args(v, TextForm::Real)).transpose()?;
+            if let Some(version) = asked.as_deref().and_then(installed_programs::version) {
                 runner.versions.insert(arm.name.clone(), version);
             }
         }
@@ -155,23 +155,25 @@ impl<'a> Runner<'a> {
         let file = self.base().join(if *quick { "quick.jsonl" } else { "rounds.jsonl" });
         let (journal, opened) = Journal::open(&file, &identity, self.request.fresh)?;
         match opened {
-            Opened::New => {}
-            Opened::Resumed(n) => {
-                note!("going on after {n} finished round(s) in {}", file.display())
+            JournalOpening::New => {}
+            JournalOpening::Resumed(n) => {
+                note!("resuming after {n} finished round(s) in {}", file.display())
             }
-            Opened::Cut(n) => note!(
-                "going on after {n} finished round(s) in {}: what follows them there is torn or \
-                 was altered, those rounds run again",
+            JournalOpening::Cut(n) => note!(
+                "resuming after {n} finished round(s) in {}: the rest of the file is incomplete or was \
+                 altered, so those rounds run again",
                 file.display()
             ),
-            Opened::PutAside(why) => {
-                note!("starting fresh, because {why}; the old rounds are kept beside")
+            JournalOpening::PutAside(why) => {
+                note!(
+                    "starting fresh, because {why}; the old rounds are kept in a file ending in .old"
+                )
             }
         }
         Ok(journal)
     }
 
-    fn finish(&self, journal: &Journal, rounds: &[Round], commit: String) -> Result<Finished> {
+    fn finish(&self, journal: &Journal, rounds: &[Round], commit: String) -> Result<RunResult> {
         // In the order of the plan: lanes finish rounds in any order.
         let of = |round: &Round| journal.rounds().iter().find(|r| r.is_of(round)).cloned();
         let records: Vec<RoundRecord> = rounds.iter().filter_map(of).collect();
@@ -180,6 +182,6 @@ impl<'a> Runner<'a> {
         let partial = quick || report::is_partial(self.plan, &self.request.options.arms);
         let plots = plot::draw_all(self.plan, quick, &records, &self.base())?;
         let verdict = report.verdict(partial);
-        Ok(Finished { verdict, faults: validity::faults(self.plan, &records), report, plots })
+        Ok(RunResult { verdict, faults: validity::faults(self.plan, &records), report, plots })
     }
 }

@@ -1,6 +1,6 @@
 //! The network in which programs run: a lab, or the loopback of this machine.
 
-use super::installed;
+use super::installed_programs;
 use crate::{
     error::{ExperimentError, Result},
     plan::{Kind, Limit, Plan},
@@ -40,8 +40,8 @@ fn warn_without_realtime(lab: &Lab) {
     if lab.stats(false).is_ok_and(|stats| !stats.realtime) {
         WARNED.call_once(|| {
             note!(
-                "the emulator runs at ordinary priority: on a busy machine packets are late, and rounds \
-                 run again for it. Run as root, outside of a control group whose cpu.rt_runtime_us is 0"
+                "the emulator runs at ordinary priority: on a busy machine packets are late, and rounds are \
+                 repeated. Run as root, outside of a control group whose cpu.rt_runtime_us is 0"
             );
         });
     }
@@ -67,7 +67,10 @@ pub fn topology(
         (_, None, Some(toml::Value::String(file))) => read_table(&directory.join(file))?,
         (_, None, Some(toml::Value::Table(table))) => table.clone(),
         (_, None, Some(_)) => {
-            return Err(ExperimentError::value("topology", "must be a table or a file's name"));
+            return Err(ExperimentError::value(
+                "topology",
+                "must be a table or the name of a file",
+            ));
         }
     };
     if instead.is_none() {
@@ -101,7 +104,8 @@ pub fn read_table(file: &Path) -> Result<toml::Table> {
 
 /// Sets the value at a path like `link.a.rate`. Missing tables are created; a number is the index into an array.
 fn set_at(table: &mut toml::Table, path: &str, value: &toml::Value) -> Result<()> {
-    let fault = || ExperimentError::value(format!("topology.{path}"), "does not exist there");
+    let fault =
+        || ExperimentError::value(format!("topology.{path}"), "does not exist in the topology");
     let mut parts: Vec<&str> = path.split('.').collect();
     let last = parts.pop().ok_or_else(fault)?;
     let mut at: &mut toml::Table = table;
@@ -141,7 +145,7 @@ impl Network {
     pub fn command(&self, host: Option<&str>, argv: &[String]) -> Command {
         let (program, args) = argv.split_first().map_or(("", argv), |(p, rest)| (p.as_str(), rest));
         // Servers may not be in an ordinary user's PATH; records show the name as written.
-        let program = installed::find(program).unwrap_or_else(|| program.into());
+        let program = installed_programs::find(program).unwrap_or_else(|| program.into());
         let mut command = match (self, host) {
             (Self::Lab(lab), Some(host)) => lab.command(host, program),
             _ => Command::new(program),
@@ -172,7 +176,7 @@ impl Network {
     /// If there is no lab, no such link, or the change is invalid.
     pub fn set(&self, link: &str, change: &toml::Table) -> Result<()> {
         let Self::Lab(lab) = self else {
-            return Err(ExperimentError::Other("there are no links in kind = \"host\"".into()));
+            return Err(ExperimentError::Other("a plan of kind = \"host\" has no links".into()));
         };
         let change: LinkChange = change
             .clone()
@@ -210,7 +214,7 @@ impl Network {
     pub fn truth(&self, link: &str) -> Result<serde_json::Value> {
         let none = || {
             ExperimentError::Other(format!(
-                "a metric names the link `{link}`, there is none in this topology"
+                "a metric names the link `{link}`, which this topology does not have"
             ))
         };
         let Self::Lab(lab) = self else { return Err(none()) };

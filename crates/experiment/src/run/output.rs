@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// The contents of an arm's output.
 #[derive(Debug, Default, PartialEq)]
-pub struct Printed {
+pub struct ArmOutput {
     /// Metrics by name.
     pub metrics: BTreeMap<String, Sample>,
     /// Labels by name.
@@ -35,14 +35,15 @@ struct Metrics {
 ///
 /// # Errors
 /// A message, if the output is not JSON, a pointer leads to no number, or a metric is not finite.
-pub fn read(arm: &Arm, text: &str) -> Result<Printed, String> {
-    let mut printed = Printed::default();
+pub fn read(arm: &Arm, text: &str) -> Result<ArmOutput, String> {
+    let mut printed = ArmOutput::default();
     if arm.output == Output::Ignored {
         return Ok(printed);
     }
     let value = json(text)?;
     if arm.output == Output::Metrics {
-        let own = Metrics::deserialize(&value).map_err(|e| format!("its metrics: {e}"))?;
+        let own =
+            Metrics::deserialize(&value).map_err(|e| format!("cannot read its metrics: {e}"))?;
         printed.metrics = own.metrics;
         printed.series = own.series;
         printed.sockets.congestion_control.extend(own.congestion_control);
@@ -97,7 +98,7 @@ fn json(text: &str) -> Result<Value, String> {
     whole.or_else(|e| {
         let last = text.lines().rev().find(|l| !l.trim().is_empty());
         last.and_then(|l| serde_json::from_str(l).ok())
-            .ok_or_else(|| format!("its output is no JSON: {e}"))
+            .ok_or_else(|| format!("its output is not valid JSON: {e}"))
     })
 }
 
@@ -122,7 +123,7 @@ mod tests {
         assert!(read(&arm(plan), "{\"a\":[1]}").unwrap().labels.is_empty());
         let optional = plan.replace("scale=1e-6", "optional=true");
         assert!(read(&arm(&optional), "{}").unwrap().metrics.is_empty());
-        assert!(read(&arm(plan), "no").unwrap_err().contains("no JSON"));
+        assert!(read(&arm(plan), "no").unwrap_err().contains("not valid JSON"));
     }
 
     #[test]
@@ -132,6 +133,6 @@ mod tests {
         assert_eq!(printed.metrics["x"].value, 1.5);
         assert_eq!(printed.series["r"], [[0.0, 1.0], [1.0, 2.0]]);
         assert!(printed.sockets.congestion_control.contains("cubic"));
-        assert_eq!(read(&arm(""), "whatever").unwrap(), Printed::default());
+        assert_eq!(read(&arm(""), "whatever").unwrap(), ArmOutput::default());
     }
 }

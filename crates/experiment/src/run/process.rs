@@ -42,12 +42,12 @@ pub struct Process {
     pub stdout: Capture,
     /// Its standard error.
     pub stderr: Capture,
-    ended: Option<Ended>,
+    ended: Option<ProcessEnd>,
 }
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Ended {
+pub struct ProcessEnd {
     /// Its exit code or signal.
     pub status: ExitStatus,
     /// User and system time of the program and its waited-for children, seconds (resolution 10 ms).
@@ -71,9 +71,9 @@ impl Process {
             io::Error::new(e.kind(), format!("cannot start {program}: {e}"))
         })?;
         let pidfd = Arc::new(pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?);
-        let lost = || io::Error::other("no pipe to the program");
-        let stdout = Capture::of(child.stdout.take().ok_or_else(lost)?, stdout_max);
-        let stderr = Capture::of(child.stderr.take().ok_or_else(lost)?, TAIL_MAX);
+        let lost = || io::Error::other("cannot open a pipe to the program");
+        let stdout = Capture::start(child.stdout.take().ok_or_else(lost)?, stdout_max);
+        let stderr = Capture::start(child.stderr.take().ok_or_else(lost)?, TAIL_MAX);
         Ok(Self { child, pidfd, started, stdout, stderr, ended: None })
     }
 
@@ -94,12 +94,12 @@ impl Process {
     }
 
     /// How the program ended; `None` if it is still running. Does not wait.
-    pub fn ended(&mut self) -> Option<Ended> {
+    pub fn ended(&mut self) -> Option<ProcessEnd> {
         if self.ended.is_none() && self.has_exited() {
             // Read while it is a zombie, because reaping removes its /proc entry.
             let cpu_s = cpu_seconds(self.child.id()).unwrap_or(0.0);
             let status = self.child.wait().ok()?;
-            self.ended = Some(Ended { status, cpu_s });
+            self.ended = Some(ProcessEnd { status, cpu_s });
         }
         self.ended
     }
@@ -135,7 +135,7 @@ impl Process {
         let cpu_s = cpu_seconds(self.child.id()).unwrap_or(0.0);
         let killed = ExitStatus::from_raw(Signal::KILL.as_raw());
         let status = self.child.wait().unwrap_or(killed);
-        self.ended = Some(Ended { status, cpu_s });
+        self.ended = Some(ProcessEnd { status, cpu_s });
     }
 }
 
@@ -172,7 +172,7 @@ mod tests {
         Process::spawn(command, TAIL_MAX).unwrap()
     }
 
-    fn finish(process: &mut Process) -> Ended {
+    fn finish(process: &mut Process) -> ProcessEnd {
         let (to, from) = mpsc::sync_channel(1);
         process.notify(7, to);
         let (tag, when) = from.recv().unwrap();

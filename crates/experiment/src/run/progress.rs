@@ -30,7 +30,7 @@ pub fn announce(plan: &Plan, options: &Options, arms: &[&Arm], rounds: &[Round])
 const METRICS_MAX: usize = 3;
 
 /// Prints the progress message of an arm's run.
-pub fn say(plan: &Plan, round: &Round, of: usize, record: &ArmRecord) {
+pub fn report_arm(plan: &Plan, round: &Round, of: usize, record: &ArmRecord) {
     let what = match &record.outcome {
         Done => {
             let shown =
@@ -52,7 +52,7 @@ pub fn say(plan: &Plan, round: &Round, of: usize, record: &ArmRecord) {
 }
 
 /// The time since `since` as text, for the last progress message.
-pub fn minutes(since: Instant) -> String {
+pub fn elapsed_text(since: Instant) -> String {
     let took: Duration = since.elapsed();
     format!("{} min {} s", took.as_secs() / 60, took.as_secs() % 60)
 }

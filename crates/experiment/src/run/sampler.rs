@@ -37,7 +37,7 @@ pub fn watch(network: &Network, hosts: &[String], roots: &[u32], stop: &Receiver
                     sockets.merge(&sample(ss.arg("-tinmH"), leaves_host));
                 }
             }
-            Network::Host => sockets.merge(&of_processes(roots)),
+            Network::Host => sockets.merge(&sample_processes(roots)),
         }
         wait *= BACKOFF_FACTOR;
     }
@@ -52,7 +52,7 @@ fn sample(ss: &mut Command, wanted: impl Fn(&str) -> bool) -> Sockets {
     }
 }
 
-fn of_processes(roots: &[u32]) -> Sockets {
+fn sample_processes(roots: &[u32]) -> Sockets {
     let pids = descendants(roots);
     let own = namespace("self");
     let mut sockets = sample(Command::new("ss").arg("-tinmHp"), |line| belongs_to(line, &pids));

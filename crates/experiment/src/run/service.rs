@@ -2,17 +2,17 @@
 
 use super::{
     capture::TAIL_MAX,
-    installed,
+    installed_programs,
     network::Network,
     process::{Process, describe},
-    stop::Stop,
+    stop::StopFlag,
 };
 use crate::{
     error::{ExperimentError, Result},
     pattern,
     plan::{Arm, Plan, Service},
     schedule,
-    template::{Face, Values},
+    template::{TextForm, Values},
 };
 use rustix::process::Signal;
 use std::{
@@ -58,7 +58,7 @@ fn wanted<'a>(plan: &'a Plan, arm: Option<&Arm>) -> impl Iterator<Item = &'a Ser
 /// The reason why an arm cannot run, if a service that it needs is not installed and has no substitute.
 pub fn missing(plan: &Plan, arm: &Arm) -> Option<String> {
     let without = wanted(plan, Some(arm)).filter(|s| s.otherwise.is_none());
-    without.filter_map(|s| installed::missing(&s.requires)).next()
+    without.filter_map(|s| installed_programs::missing(&s.requires)).next()
 }
 
 /// The hosts of the services that run with `arm`.
@@ -76,7 +76,7 @@ impl Services {
         arm: Option<&Arm>,
         network: &Network,
         values: &Values,
-        stop: &Stop,
+        stop: &StopFlag,
     ) -> Result<Self> {
         let mut services = Self::default();
         for service in wanted(plan, arm) {
@@ -92,7 +92,7 @@ impl Services {
         service: &Service,
         network: &Network,
         values: &Values,
-        stop: &Stop,
+        stop: &StopFlag,
     ) -> Result<()> {
         let first = self.0.len();
         let hosts: Vec<Option<&str>> = match service.host.list() {
@@ -124,12 +124,15 @@ impl Services {
             }
             let gone = |e| ExperimentError::Service {
                 service: instance.id.clone(),
-                why: format!("cannot be signalled: {e}"),
+                why: format!("cannot send it a signal: {e}"),
             };
             instance.process.signal(signal).map_err(gone)?;
         }
-        let none =
-            || ExperimentError::Other(format!("a fault names `{wanted}`, no such service runs"));
+        let none = || {
+            ExperimentError::Other(format!(
+                "a fault names `{wanted}`, but no such service is running"
+            ))
+        };
         if any { Ok(()) } else { Err(none()) }
     }
 
@@ -160,12 +163,12 @@ fn spawn(
     let fault = |why: String| ExperimentError::Service { service: id.clone(), why };
     let mut values = values.clone();
     values.set("host", host.unwrap_or(THIS_MACHINE));
-    let argv = match (installed::missing(&service.requires), &service.otherwise) {
+    let argv = match (installed_programs::missing(&service.requires), &service.otherwise) {
         (None, _) => &service.command,
         (Some(_), Some(otherwise)) => otherwise,
         (Some(why), None) => return Err(fault(why)),
     };
-    let argv = values.render_args(argv, Face::Real)?;
+    let argv = values.render_args(argv, TextForm::Real)?;
     let process = Process::spawn(network.command(host, &argv), TAIL_MAX);
     Ok(Instance {
         process: process.map_err(|e| fault(e.to_string()))?,
@@ -181,7 +184,7 @@ fn ready(
     host: Option<&str>,
     network: &Network,
     values: &Values,
-    stop: &Stop,
+    stop: &StopFlag,
 ) -> Result<()> {
     let port = match &service.ready.port {
         Some(port) => Some(port_number(service, port, values)?),
@@ -217,7 +220,7 @@ fn ready(
 
 fn port_number(service: &Service, port: &toml::Value, values: &Values) -> Result<u16> {
     let text = port.as_str().map_or_else(|| port.to_string(), str::to_owned);
-    let text = values.render(&text, Face::Real)?;
+    let text = values.render(&text, TextForm::Real)?;
     let at = || format!("service {}: ready.port", service.name);
     text.parse().map_err(|e| ExperimentError::value(at(), format!("`{text}`: {e}")))
 }
@@ -227,6 +230,6 @@ fn output_end(process: &Process) -> String {
     match (stderr.is_empty(), stdout.is_empty()) {
         (false, _) => stderr,
         (true, false) => stdout,
-        (true, true) => "it said nothing".into(),
+        (true, true) => "it printed nothing".into(),
     }
 }

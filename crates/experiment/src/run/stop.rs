@@ -8,9 +8,9 @@ use std::sync::{
 
 /// A flag that a signal sets and every loop checks.
 #[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct StopFlag(Arc<AtomicBool>);
 
-impl Stop {
+impl StopFlag {
     /// Creates a flag that SIGINT, SIGTERM and SIGHUP set from now on. A second signal has no effect: `timeout` sends
     /// two, and cleaning up must not be interrupted.
     ///
@@ -21,14 +21,14 @@ impl Stop {
         for signal in
             [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
         {
-            let fault = |e| ExperimentError::Other(format!("no handler for signal {signal}: {e}"));
+            let fault = |e| ExperimentError::Other(format!("cannot handle signal {signal}: {e}"));
             signal_hook::flag::register(signal, Arc::clone(&stop.0)).map_err(fault)?;
         }
         Ok(stop)
     }
 
     /// Requests a stop.
-    pub fn now(&self) {
+    pub fn request(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 

@@ -8,22 +8,22 @@ use std::{
 
 /// All claimed paths.
 #[derive(Debug, Default)]
-pub(crate) struct Claims {
+pub(crate) struct PathClaims {
     keys: Mutex<BTreeSet<PathKey>>,
     freed: Condvar,
 }
 
 /// A claim on some paths, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Claim<'a> {
-    claims: &'a Claims,
+pub(super) struct PathClaim<'a> {
+    claims: &'a PathClaims,
     keys: Vec<PathKey>,
 }
 
-impl Claims {
+impl PathClaims {
     /// Waits until none of these paths in the accepting directory `place` is claimed, and claims them all at once, so
     /// that deliveries cannot deadlock. Blocks while other deliveries wait for the disk.
-    pub(super) fn wait(&self, place: &[u8], paths: &[Vec<u8>]) -> Claim<'_> {
+    pub(super) fn wait(&self, place: &[u8], paths: &[Vec<u8>]) -> PathClaim<'_> {
         let mut keys = Keys::up_to(place);
         let keys: Vec<PathKey> =
             paths.iter().flat_map(|path| keys.of(path).collect::<Vec<_>>()).collect();
@@ -33,7 +33,7 @@ impl Claims {
         }
         claimed.extend(keys.iter().cloned());
         drop(claimed);
-        Claim { claims: self, keys }
+        PathClaim { claims: self, keys }
     }
 
     /// Returns the claimed names in a directory.
@@ -73,7 +73,7 @@ impl Claims {
     }
 }
 
-impl Drop for Claim<'_> {
+impl Drop for PathClaim<'_> {
     fn drop(&mut self) {
         let mut claimed = self.claims.lock();
         self.keys.iter().for_each(|key| _ = claimed.remove(key));
@@ -102,7 +102,7 @@ mod tests {
         fs::create_dir(dir.path().join("inbox")).unwrap();
         symlink("inbox", dir.path().join("alias")).unwrap();
         let [inbox, alias] = ["inbox", "alias"].map(|name| dir.path().join(name));
-        let claims = Claims::default();
+        let claims = PathClaims::default();
         let file = |place: &Path| bytes(&place.join("new/file"));
         let first = claims.wait(&bytes(&inbox), &[file(&inbox)]);
         fs::create_dir(dir.path().join("inbox/new")).unwrap();

@@ -1,7 +1,7 @@
 //! Removal of surplus files: names that do not exist at the source, where the settings allow removals.
 
 use super::{Destination, check_removal, protected::Protected, read_only};
-use crate::{Excludes, Reader, beneath::failure};
+use crate::{Excludes, Requester, root::failure};
 use rustix::{
     fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, openat, statat, unlinkat},
     io::Errno,
@@ -30,13 +30,13 @@ const MAX_DEPTH: usize = 256;
 /// # Errors
 /// [`Failure`]: nothing was removed.
 pub(crate) fn clear(
-    reader: &Reader,
+    requester: &Requester,
     surplus: &Surplus,
     stop: &CancellationToken,
 ) -> Result<Removed, Failure> {
-    let mut destination = Destination::of(reader, &surplus.into)?;
+    let mut destination = Destination::new(requester, &surplus.into)?;
     let below = surplus.directory.as_bytes();
-    destination.parts(below)?;
+    destination.split_path(below)?;
     let excludes = Excludes::new(&surplus.exclude)?;
     // A missing directory has no surplus names.
     let found = match destination.directory(below, false) {
@@ -53,7 +53,7 @@ pub(crate) fn clear(
         let is_in = name > &surplus.after[..] && (surplus.to.is_empty() || name <= &surplus.to[..]);
         is_in && !keep.contains(name) && !is_ours(name)
     };
-    let (remove, protected) = (surplus.remove, &Protected::of(reader));
+    let (remove, protected) = (surplus.remove, &Protected::of(requester));
     let removal = Removal {
         protected,
         excludes: &excludes,
@@ -66,7 +66,7 @@ pub(crate) fn clear(
     let removed = removal.clear(&directory, goes);
     if remove && !removed.as_ref().is_ok_and(|removed| removed.count == 0) {
         // Also after an error: part of it may be gone.
-        directory.quota.removed();
+        directory.quota.record_removal();
     }
     removed.map_err(|e| failure(&directory.path, e))
 }
@@ -111,7 +111,7 @@ fn each_of_all(
     let mut removal = Removal { protected, excludes, stop, remove, above: path, sent, removed };
     removal.entry(directory.as_fd(), name, MAX_DEPTH);
     let Some((name, why)) = removal.removed.failed.pop() else { return Ok(()) };
-    Err(Failure::System(format!("{}: {why}", crate::beneath::shown(&name))))
+    Err(Failure::System(format!("{}: {why}", crate::root::display_path(&name))))
 }
 
 /// A removal of names in a directory, with everything below them.
@@ -219,7 +219,7 @@ impl Removal<'_> {
             }
             // Deliveries may be writing to it under names that do not exist yet.
             if self.protected.is_used_below(&join(self.above, path)) {
-                return Err(kept("a directory that something is being stored in"));
+                return Err(kept("a directory in which something is being stored"));
             }
             let removed = self.unlink(above, named, AtFlags::REMOVEDIR);
             match removed {
@@ -295,7 +295,7 @@ fn join(above: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 pub(super) fn kept_in_settings() -> Failure {
-    kept("a directory that the settings of its node name")
+    kept("a directory named in the settings of its node")
 }
 
 fn kept(what: &str) -> Failure {

@@ -1,13 +1,13 @@
 //! Compares a delivery with the existing files at its target. Changes nothing.
 
 use super::{
-    Blocked, Destination, Directory, Obstacle, dress::may_change, dress_of,
-    fidelity::declined_rules, maker, protected::is_of_other_service,
+    BlockingItem, Destination, Directory, Obstacle, creator, fidelity::declined_rules,
+    metadata::may_change, metadata_of, protected::is_of_other_service,
 };
 use crate::{
-    Reader,
-    beneath::{failure, modified},
-    offer::May,
+    Requester,
+    offer::StoreRights,
+    root::{failure, modified},
     sample,
     store::Inbox,
 };
@@ -52,13 +52,13 @@ struct Comparer<'a> {
 /// [`Failure::NotOffered`] if the member may not write to the target.
 pub(crate) fn compare(
     inbox: &Inbox,
-    reader: &Reader,
+    requester: &Requester,
     delivery: &Delivery,
     checks: &[Check],
     stop: &CancellationToken,
 ) -> Result<Compared, Failure> {
     let Delivery { into, rules, entries, .. } = delivery;
-    let destination = Destination::of(reader, into)?.following(*rules);
+    let destination = Destination::new(requester, into)?.with_rules(*rules);
     let declined = declined_rules(*rules, destination.may()?);
     let reply = Compared { declined, ..Compared::default() };
     let mut comparer = Comparer {
@@ -67,13 +67,13 @@ pub(crate) fn compare(
         rules: *rules,
         reply,
         ranges: MAX_RANGES,
-        times: StoredTimes::looking(),
+        times: StoredTimes::read_only(),
         stop,
         hashed: 0,
         checked: BTreeSet::new(),
     };
     for (number, Described(entry)) in entries.iter().enumerate() {
-        let found = comparer.look(entry, checks.get(number));
+        let found = comparer.examine(entry, checks.get(number));
         let found = found.unwrap_or_else(|why| comparer.reply.refuse(why));
         comparer.reply.found.push(found);
     }
@@ -83,26 +83,26 @@ pub(crate) fn compare(
 }
 
 impl<'a> Comparer<'a> {
-    fn look(&mut self, entry: &'a Entry, check: Option<&Check>) -> Result<Found, Failure> {
+    fn examine(&mut self, entry: &'a Entry, check: Option<&Check>) -> Result<Found, Failure> {
         let path = entry.path.as_bytes();
         if path.is_empty() {
-            return self.look_at_target(entry);
+            return self.examine_at_target(entry);
         }
-        let (above, name) = self.destination.parts(path)?;
+        let (above, name) = self.destination.split_path(path)?;
         let directory = match self.destination.directory(above, false) {
-            Err(why) => return self.look_behind_obstacle(entry, above, why),
-            Ok(None) => return self.look_at_missing(entry, above),
+            Err(why) => return self.examine_behind_obstacle(entry, above, why),
+            Ok(None) => return self.examine_at_missing(entry, above),
             Ok(Some(directory)) => directory,
         };
         may_be(entry, &directory)?;
-        let found = directory.look(name).map_err(|e| failure(name, e))?;
+        let found = directory.stat(name).map_err(|e| failure(name, e))?;
         let Some(found) = found else {
             directory.check_writable()?;
-            return Ok(self.begun(entry));
+            return Ok(self.find_incomplete(entry));
         };
         match (&entry.kind, FileType::from_raw_mode(found.st_mode)) {
             (Kind::Directory, FileType::Directory) => {
-                Ok(self.look_at_directory(entry, &directory, name, &found))
+                Ok(self.examine_at_directory(entry, &directory, name, &found))
             }
             (Kind::Symlink { target }, FileType::Symlink) => {
                 let known = readlinkat(&directory, OsStr::from_bytes(name), Vec::new());
@@ -113,7 +113,7 @@ impl<'a> Comparer<'a> {
                 }
             }
             (Kind::File { .. }, FileType::RegularFile) => {
-                self.look_at_file(entry, check, &directory, name, &found)
+                self.examine_at_file(entry, check, &directory, name, &found)
             }
             _ => self.conflict(entry, &directory, name, &found),
         }
@@ -121,21 +121,22 @@ impl<'a> Comparer<'a> {
 
     /// Compares an entry whose parent directory cannot be opened, for the reason `why`. If the reason is that another
     /// item has its name, the sent directory may replace that item.
-    fn look_behind_obstacle(
+    fn examine_behind_obstacle(
         &mut self,
         entry: &Entry,
         above: &[u8],
         why: Failure,
     ) -> Result<Found, Failure> {
-        let Some(Blocked { directory, name, found }) = self.destination.obstacle(above)? else {
+        let Some(BlockingItem { directory, name, found }) = self.destination.obstacle(above)?
+        else {
             return Err(why);
         };
         Obstacle::new(&directory, &name, found).check(self.rules)?;
-        self.look_below(entry, &directory)
+        self.examine_below(entry, &directory)
     }
 
     /// Compares an existing directory: [`Found::Undressed`] if it would get another mode or time.
-    fn look_at_directory(
+    fn examine_at_directory(
         &mut self,
         entry: &Entry,
         above: &Directory,
@@ -145,7 +146,7 @@ impl<'a> Comparer<'a> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let is_mine = || {
             let opened = openat(above, OsStr::from_bytes(name), flags, Mode::empty());
-            opened.is_ok_and(|opened| maker::may_finish(opened, self.destination.reader))
+            opened.is_ok_and(|opened| creator::may_finish(opened, self.destination.requester))
         };
         let (wanted, is) = (entry.modified, modified(found));
         let has_time = self.times.are_same(above.as_fd(), above.device, wanted, is);
@@ -156,30 +157,30 @@ impl<'a> Comparer<'a> {
     }
 
     /// The member's rights to a directory that is `found` in `above`.
-    fn may_at(&self, above: &Directory, found: &Stat) -> May {
+    fn may_at(&self, above: &Directory, found: &Stat) -> StoreRights {
         let is_protected =
-            above.may.is_protected || is_of_other_service(self.destination.reader, found);
-        May { is_protected, ..above.may }
+            above.may.is_protected || is_of_other_service(self.destination.requester, found);
+        StoreRights { is_protected, ..above.may }
     }
 
     /// Compares the target directory itself.
-    fn look_at_target(&mut self, entry: &Entry) -> Result<Found, Failure> {
+    fn examine_at_target(&mut self, entry: &Entry) -> Result<Found, Failure> {
         if entry.kind != Kind::Directory {
-            return Err(Failure::System("a file cannot be the directory that it goes to".into()));
+            return Err(Failure::System("a file cannot replace the target directory".into()));
         }
         if self.destination.directory(b"", false)?.is_some() {
             return Ok(Found::Same);
         }
-        self.look_at_missing(entry, b"")
+        self.examine_at_missing(entry, b"")
     }
 
-    fn look_at_missing(&mut self, entry: &Entry, above: &[u8]) -> Result<Found, Failure> {
+    fn examine_at_missing(&mut self, entry: &Entry, above: &[u8]) -> Result<Found, Failure> {
         let Some(near) = self.destination.nearest(above)? else { return Ok(Found::Nothing) };
-        self.look_below(entry, &near)
+        self.examine_below(entry, &near)
     }
 
     /// Checks an entry whose parent does not exist yet; `near` is its nearest existing ancestor.
-    fn look_below(&mut self, entry: &Entry, near: &Directory) -> Result<Found, Failure> {
+    fn examine_below(&mut self, entry: &Entry, near: &Directory) -> Result<Found, Failure> {
         let below = self.destination.path(entry.path.as_bytes());
         let parts = below.iter().filter(|letter| **letter == b'/').count();
         let known = near.path.iter().filter(|letter| **letter == b'/').count();
@@ -189,7 +190,7 @@ impl<'a> Comparer<'a> {
         Ok(Found::Nothing)
     }
 
-    fn look_at_file(
+    fn examine_at_file(
         &mut self,
         entry: &'a Entry,
         check: Option<&Check>,
@@ -214,13 +215,13 @@ impl<'a> Comparer<'a> {
         let file = openat(directory, OsStr::from_bytes(name), flags, Mode::empty());
         let file = File::from(file.map_err(|e| failure(name, e))?);
         let known = sample::digest_until(&file, snapshot.size, whole, || self.stop.is_cancelled());
-        let known =
-            known.map_err(|e| Failure::System(format!("cannot read what is there: {e}")))?;
+        let known = known
+            .map_err(|e| Failure::System(format!("cannot read the existing file there: {e}")))?;
         if known != *check {
             return self.conflict(entry, directory, name, found);
         }
-        let dress = dress_of(entry, self.rules, directory.may);
-        let dressed = same_time && dress.is_on(found, 0o777) && !dress.has_others(&file);
+        let metadata = metadata_of(entry, self.rules, directory.may);
+        let dressed = same_time && metadata.matches(found, 0o777) && !metadata.differs_from(&file);
         Ok(if dressed || !directory.may.replaces(self.rules) {
             Found::Same
         } else {
@@ -232,11 +233,11 @@ impl<'a> Comparer<'a> {
     fn admit(&mut self, path: &'a FilePath, bytes: u64) -> Result<(), Failure> {
         let refused = |why: &str| Err(Failure::System(why.to_owned()));
         if !self.checked.insert(path) {
-            return refused("a request names it twice");
+            return refused("the request contains it twice");
         }
         if self.hashed > 0 && self.hashed.saturating_add(bytes) > MAX_HASHED {
             return refused(
-                "its request has more bytes to hash than one may: ask for less at a time",
+                "the request needs more bytes to be hashed than allowed: request less at a time",
             );
         }
         self.hashed = self.hashed.saturating_add(bytes);
@@ -253,20 +254,20 @@ impl<'a> Comparer<'a> {
     ) -> Result<Found, Failure> {
         let obstacle = Obstacle::new(directory, name, *found);
         obstacle.check(self.rules)?;
-        obstacle.check_content(self.destination.reader)?;
+        obstacle.check_content(self.destination.requester)?;
         directory.check_writable()?;
-        Ok(self.begun(entry))
+        Ok(self.find_incomplete(entry))
     }
 
     /// Returns the kept bytes of a partially received large file.
-    fn begun(&mut self, entry: &Entry) -> Found {
+    fn find_incomplete(&mut self, entry: &Entry) -> Found {
         let Kind::File { snapshot } = &entry.kind else { return Found::Nothing };
         if snapshot.size < MIN_PARTED || self.ranges == 0 {
             return Found::Nothing;
         }
         let kept = self
             .inbox
-            .begun(self.destination.reader, &self.destination.into, entry)
+            .incomplete_ranges(self.destination.requester, &self.destination.into, entry)
             .unwrap_or_default();
         if kept.is_empty() || kept.len() > self.ranges {
             return Found::Nothing;
@@ -294,7 +295,7 @@ fn may_be_at(entry: &Entry, near: &Directory, depth: usize) -> Result<(), Failur
             );
             refused(&format!("{why}: it points to {to}"))
         }),
-        Kind::Special => refused("it is neither a file nor a directory nor a link"),
+        Kind::Special => refused("it is not a file, directory or symbolic link"),
         Kind::File { .. } | Kind::Directory => Ok(()),
     }
 }

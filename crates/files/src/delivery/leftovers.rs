@@ -1,6 +1,6 @@
 //! Temporary files of deliveries: their names, and the removal of files that a crash left behind.
 
-use super::{Claims, Directory};
+use super::{Directory, PathClaims};
 use rustix::fs::{AtFlags, Dir, unlinkat};
 use std::{
     collections::BTreeSet,
@@ -49,7 +49,7 @@ impl TemporaryNames {
 pub(super) fn remove(
     directory: &Directory,
     names: &TemporaryNames,
-    claims: &Claims,
+    claims: &PathClaims,
     since: SystemTime,
 ) {
     let Ok(entries) = Dir::read_from(directory) else { return };
@@ -64,7 +64,7 @@ pub(super) fn remove(
     let (own, others) = (seconds(since), seconds(long_ago));
     for name in found {
         let cutoff = if names.is_own(&name) { own } else { others };
-        let status = directory.look(&name).ok().flatten();
+        let status = directory.stat(&name).ok().flatten();
         let is_stale = status.is_some_and(|status| status.st_ctime < cutoff);
         let name = OsStr::from_bytes(&name);
         if is_stale && !claimed.contains(name) {
@@ -82,7 +82,7 @@ fn seconds(time: SystemTime) -> i64 {
 mod tests {
     use super::*;
     use crate::{
-        offer::May,
+        offer::StoreRights,
         quota::{Limits, Quota},
     };
     use std::{fs, os::fd::OwnedFd, sync::Arc};
@@ -96,13 +96,13 @@ mod tests {
             path: path.clone(),
             place: path.clone(),
             depth: 0,
-            may: May::default(),
+            may: StoreRights::default(),
             quota: Arc::new(Quota::new(path.clone(), Limits::default())),
             device: 0,
             is_plain: true,
             is_delivered: false,
         };
-        let claims = Claims::default();
+        let claims = PathClaims::default();
         let [own, other] = [1, 2].map(|n| TemporaryNames::of(NodeId::from_bytes([n; 32])));
         let names = [
             own.temporary(b"claimed"),

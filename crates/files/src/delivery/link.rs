@@ -1,7 +1,7 @@
 //! Creates hard links to delivered files.
 
 use super::{Destination, Directory, Obstacle, TemporaryNames, put::sync_names};
-use crate::{Reader, beneath::failure, sample, store::Inbox};
+use crate::{Requester, root::failure, sample, store::Inbox};
 use rustix::{
     fs::{FileType, Mode, OFlags, fstat, openat},
     io::Errno,
@@ -13,7 +13,7 @@ use std::{
     os::unix::ffi::OsStrExt as _,
     sync::Arc,
 };
-use thalweg_part::hard_link::{self, Name};
+use thalweg_part::hard_link::{self, EntryName};
 use thalweg_wire::object::{Failure, Link, Links, Rules, Undone};
 
 /// Creates hard links, or only reports which would fail. Returns how many exist already and which failed. Waits for
@@ -26,13 +26,13 @@ use thalweg_wire::object::{Failure, Link, Links, Rules, Undone};
 /// [`Failure::NotOffered`] if the member may not write to the directory.
 pub(crate) fn link(
     inbox: &Inbox,
-    reader: &Reader,
+    requester: &Requester,
     request: &Links,
 ) -> Result<(u64, Undone), Failure> {
     let Links { into, rules, links, make } = request;
-    let destination = Destination::of(reader, into)?.following(*rules);
+    let destination = Destination::new(requester, into)?.with_rules(*rules);
     let paths: Vec<_> = links.iter().map(|link| destination.path(link.name.as_bytes())).collect();
-    let _claim = inbox.claims.wait(destination.place()?, &paths);
+    let _claim = inbox.claims.wait(destination.accepting_path()?, &paths);
     let mut linker = Linker {
         destination,
         rules: *rules,
@@ -73,14 +73,14 @@ struct Linker<'a> {
 impl Linker<'_> {
     /// Creates a link. Returns false if it exists already.
     fn link(&mut self, link: &Link) -> Result<bool, Failure> {
-        let (above, name) = self.destination.parts(link.name.as_bytes())?;
+        let (above, name) = self.destination.split_path(link.name.as_bytes())?;
         let to = self.directory(above)?;
-        let (above_first, first) = self.destination.parts(link.first.as_bytes())?;
+        let (above_first, first) = self.destination.split_path(link.first.as_bytes())?;
         let from = self.directory(above_first)?;
         let Some(directory) = to else { return self.accept_missing() };
         let to = &*directory;
-        let new = Name { directory: to, name: OsStr::from_bytes(name) };
-        let existing = new.look().map_err(|e| failure(name, e))?;
+        let new = EntryName { directory: to, name: OsStr::from_bytes(name) };
+        let existing = new.stat().map_err(|e| failure(name, e))?;
         let missing = |linker: &Self| {
             existing.map_or(Ok(()), |found| Obstacle::new(to, name, found).check(linker.rules))?;
             linker.accept_missing()
@@ -103,27 +103,27 @@ impl Linker<'_> {
             return missing(self);
         }
         if !is_same {
-            let why = "the file to link to is not there with this content";
+            let why = "the file to link to is missing there or has other content";
             return Err(Failure::System(why.to_owned()));
         }
-        let known = Name { directory: from, name: OsStr::from_bytes(first) };
+        let known = EntryName { directory: from, name: OsStr::from_bytes(first) };
         if let Some(existing) = existing {
-            if hard_link::is_one(&existing, &found) {
+            if hard_link::is_same_file(&existing, &found) {
                 return Ok(false);
             }
             let obstacle = Obstacle::new(to, name, existing);
             obstacle.check(self.rules)?;
             if self.make {
-                obstacle.remove_directory(self.destination.reader, self.rules)?;
+                obstacle.remove_directory(self.destination.requester, self.rules)?;
             }
         }
         if self.make {
             let charge = to.room_for(existing.as_ref(), 0)?;
-            let put = hard_link::put(known, &found, new, &self.names.temporary(name));
+            let put = hard_link::create(known, &found, new, &self.names.temporary(name));
             put.map_err(|e| failure(name, e))?;
             charge.keep();
             if existing.is_some() {
-                to.quota.removed();
+                to.quota.record_removal();
             }
             self.changed.insert(above.to_vec());
             self.devices.entry(to.device).or_insert(Arc::clone(&directory));

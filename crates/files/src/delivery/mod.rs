@@ -1,11 +1,11 @@
 //! Deliveries: batches of files, directories and links that a member stores in an accepting directory.
 //!
 //! ```text
-//! Delivery ─► Destination: rights, open directories ─┬ compare ─► existing items at each path
-//!                                                    ├ put     ─► temporary files ─► one sync ─► names ─► synced
-//!                                                    ├ link    ─► hard links
-//!                                                    ├ dress   ─► modes and times of directories
-//!                                                    └ clear   ─► surplus files are removed
+//! Delivery ─► Destination: rights, open directories ─┬ compare  ─► existing items at each path
+//!                                                    ├ put      ─► temporary files ─► one sync ─► names ─► synced
+//!                                                    ├ link     ─► hard links
+//!                                                    ├ metadata ─► modes and times of directories
+//!                                                    └ clear    ─► surplus files are removed
 //! ```
 //!
 //! No path is followed through a symbolic link. A new directory has the mode [`UNFINISHED`] until it gets its final
@@ -14,33 +14,33 @@
 mod claims;
 mod clear;
 mod compare;
-mod dress;
+mod creator;
 mod fidelity;
 mod leftovers;
 mod link;
-mod maker;
+mod metadata;
 mod obstacle;
 mod path_key;
 mod protected;
 mod put;
 
-pub(super) use claims::Claims;
+pub(super) use claims::PathClaims;
 pub(super) use clear::clear;
 pub(super) use compare::compare;
-pub(super) use dress::dress;
-pub(super) use fidelity::{dress_of, localize, localize_one, xattr_bytes};
+pub(super) use fidelity::{localize, localize_one, metadata_of, xattr_bytes};
 pub(super) use leftovers::TemporaryNames;
 pub(super) use link::link;
+pub(super) use metadata::apply_metadata;
 pub(super) use obstacle::Obstacle;
 pub(super) use path_key::{DirectoryId, Keys, PathKey, directory_id};
 pub(super) use protected::{Protected, is_protected};
 pub(super) use put::put;
 
 use super::{
-    Reader,
-    beneath::{Root, failure, shown},
-    offer::May,
-    quota::{Charge, Quota},
+    Requester,
+    offer::StoreRights,
+    quota::{Quota, QuotaCharge},
+    root::{Root, display_path, failure},
 };
 use rustix::{
     fs::{Access, AtFlags, FileType, Mode, Stat, accessat, fgetxattr, fstat, mkdirat, openat},
@@ -65,9 +65,9 @@ const UNFINISHED: u32 = 0o1700;
 /// The most directories that a delivery keeps open. Beyond it, the least recently used one is closed.
 const MAX_OPEN: usize = 24;
 
-/// The target directory of a delivery, with the rights of `reader` in it.
+/// The target directory of a delivery, with the rights of `requester` in it.
 struct Destination<'a> {
-    reader: &'a Reader,
+    requester: &'a Requester,
     /// Absolute, without a last `/`.
     into: Vec<u8>,
     /// Whether `into` itself is part of the delivery.
@@ -84,7 +84,7 @@ struct Directory {
     /// The accepting directory, and how many directories below it this one is.
     place: Vec<u8>,
     depth: usize,
-    may: May,
+    may: StoreRights,
     quota: Arc<Quota>,
     device: u64,
     /// Whether new files in it get the requested mode and group: it has no default access control list and no set-group
@@ -96,7 +96,7 @@ struct Directory {
 }
 
 /// An existing item that is not a directory and has the name of one.
-struct Blocked {
+struct BlockingItem {
     /// Its parent directory.
     directory: Arc<Directory>,
     name: Vec<u8>,
@@ -112,34 +112,34 @@ impl AsFd for Directory {
 impl<'a> Destination<'a> {
     /// # Errors
     /// [`Failure::NotOffered`].
-    fn of(reader: &'a Reader, into: &[u8]) -> Result<Self, Failure> {
+    fn new(requester: &'a Requester, into: &[u8]) -> Result<Self, Failure> {
         let into = into.strip_suffix(b"/").unwrap_or(into).to_vec();
-        reader.offers().writable(&reader.member, &into)?;
-        Ok(Self { reader, into, sends_root: false, kept: Vec::new() })
+        requester.offers().writable(&requester.member, &into)?;
+        Ok(Self { requester, into, sends_root: false, kept: Vec::new() })
     }
 
     /// Applies the rules of a delivery.
-    fn following(self, rules: Rules) -> Self {
+    fn with_rules(self, rules: Rules) -> Self {
         Self { sends_root: rules.has(Rules::ROOT), ..self }
     }
 
     /// The member's further rights in the target directory.
-    fn may(&self) -> Result<May, Failure> {
-        Ok(self.reader.offers().writable(&self.reader.member, &self.into)?.0.may)
+    fn may(&self) -> Result<StoreRights, Failure> {
+        Ok(self.requester.offers().writable(&self.requester.member, &self.into)?.0.may)
     }
 
     /// The accepting directory's path.
-    fn place(&self) -> Result<&[u8], Failure> {
-        Ok(&self.reader.offers().writable(&self.reader.member, &self.into)?.0.path)
+    fn accepting_path(&self) -> Result<&[u8], Failure> {
+        Ok(&self.requester.offers().writable(&self.requester.member, &self.into)?.0.path)
     }
 
     /// Splits a path into its directory and its last name. For the empty path both are empty.
     ///
     /// # Errors
     /// If the path contains a name of Thalweg's own files.
-    fn parts<'p>(&self, path: &'p [u8]) -> Result<(&'p [u8], &'p [u8]), Failure> {
+    fn split_path<'p>(&self, path: &'p [u8]) -> Result<(&'p [u8], &'p [u8]), Failure> {
         if path.split(|letter| *letter == b'/').any(is_ours) {
-            let why = "a name of Thalweg's own files; nothing of this name is taken";
+            let why = "the name is reserved for Thalweg's own files and is not accepted";
             return Err(Failure::System(why.to_owned()));
         }
         Ok(match path.iter().rposition(|letter| *letter == b'/') {
@@ -165,7 +165,7 @@ impl<'a> Destination<'a> {
     }
 
     /// Opens a directory, and creates it if it does not exist.
-    fn made(&mut self, below: &[u8]) -> Result<Arc<Directory>, Failure> {
+    fn create_directory(&mut self, below: &[u8]) -> Result<Arc<Directory>, Failure> {
         let made = self.directory(below, true)?;
         made.ok_or_else(|| failure(below, Errno::NOENT))
     }
@@ -174,7 +174,7 @@ impl<'a> Destination<'a> {
     /// mode, those above it with mode 0777.
     fn open(&self, below: &[u8], made: Option<u32>) -> Result<Option<Directory>, Failure> {
         let path = self.path(below);
-        let (place, inside) = self.reader.offers().writable(&self.reader.member, &path)?;
+        let (place, inside) = self.requester.offers().writable(&self.requester.member, &path)?;
         let root = Root::open(&place.path)?;
         let failed = |e| failure(&path, e);
         let mut at = root.directory(b"").map_err(failed)?;
@@ -186,16 +186,16 @@ impl<'a> Destination<'a> {
         while let Some(part) = parts.next() {
             let mut is_new = false;
             let mode = if parts.peek().is_none() { made } else { made.map(|_| 0o777) };
-            at = match (at.plain(part), mode) {
+            at = match (at.open_subdirectory(part), mode) {
                 (Err(Errno::NOENT), None) => return Ok(None),
                 (Err(Errno::NOENT), Some(mode)) => {
                     is_new = make(&at, part, mode, (&place.quota, deepest))?;
-                    at.plain(part).map_err(failed)?
+                    at.open_subdirectory(part).map_err(failed)?
                 }
                 (opened, _) => opened.map_err(failed)?,
             };
             if is_new && mode == Some(UNFINISHED) {
-                maker::note(at.as_fd(), self.reader);
+                creator::record(at.as_fd(), self.requester);
             }
             depth += 1;
             let is_root = depth == above && self.sends_root;
@@ -207,8 +207,8 @@ impl<'a> Destination<'a> {
         let found = fstat(&descriptor).map_err(failed)?;
         let inherits = fgetxattr(&descriptor, "system.posix_acl_default", &mut [0_u8; 0]).is_ok();
         let is_plain = found.st_mode & 0o2000 == 0 && !inherits;
-        let is_protected = is_protected(self.reader, &descriptor, depth);
-        let (device, may) = (found.st_dev, May { is_protected, ..place.may });
+        let is_protected = is_protected(self.requester, &descriptor, depth);
+        let (device, may) = (found.st_dev, StoreRights { is_protected, ..place.may });
         let (place, quota) = (place.path.clone(), Arc::clone(&place.quota));
         // The accepting directory itself keeps its mode.
         let is_delivered = !below.is_empty() || self.sends_root && depth > 0;
@@ -231,18 +231,18 @@ impl<'a> Destination<'a> {
     }
 
     /// Finds the obstacle on the path to a directory below `into`: its first component that is not a directory.
-    fn obstacle(&mut self, below: &[u8]) -> Result<Option<Blocked>, Failure> {
+    fn obstacle(&mut self, below: &[u8]) -> Result<Option<BlockingItem>, Failure> {
         let ends =
             below.iter().enumerate().filter(|(_, letter)| **letter == b'/').map(|(at, _)| at);
         for end in ends.chain([below.len()]) {
-            let (above, name) = self.parts(&below[..end])?;
+            let (above, name) = self.split_path(&below[..end])?;
             let Some(directory) = self.directory(above, false)? else { return Ok(None) };
-            match directory.look(name).map_err(|e| failure(name, e))? {
+            match directory.stat(name).map_err(|e| failure(name, e))? {
                 None => return Ok(None),
                 Some(found) if FileType::from_raw_mode(found.st_mode).is_dir() => {}
                 Some(found) => {
                     let name = name.to_vec();
-                    return Ok(Some(Blocked { directory, name, found }));
+                    return Ok(Some(BlockingItem { directory, name, found }));
                 }
             }
         }
@@ -270,7 +270,7 @@ impl<'a> Destination<'a> {
         while let Some(end) = into.iter().rposition(|letter| *letter == b'/') {
             into = &into[..end];
             let (into, kept) = (into.to_vec(), Vec::new());
-            let above = Destination { reader: self.reader, into, sends_root: false, kept };
+            let above = Destination { requester: self.requester, into, sends_root: false, kept };
             match above.open(b"", None) {
                 Ok(Some(found)) => return Ok(Some(Arc::new(found))),
                 Ok(None) => {}
@@ -284,12 +284,12 @@ impl<'a> Destination<'a> {
 
 impl Directory {
     /// Charges the quota for a new item of this size in place of `existing`.
-    fn room_for(&self, existing: Option<&Stat>, bytes: u64) -> Result<Charge<'_>, Failure> {
+    fn room_for(&self, existing: Option<&Stat>, bytes: u64) -> Result<QuotaCharge<'_>, Failure> {
         self.quota.take(self, on_disk(bytes, 1), u64::from(existing.is_none()))
     }
 
     /// Returns the status of the item with this name; links are not followed. `None` if there is none.
-    fn look(&self, name: &[u8]) -> Result<Option<Stat>, Errno> {
+    fn stat(&self, name: &[u8]) -> Result<Option<Stat>, Errno> {
         match rustix::fs::statat(self, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => Ok(Some(found)),
             Err(Errno::NOENT) => Ok(None),
@@ -312,8 +312,9 @@ impl Directory {
 /// The error for a directory in which the node's user may not write.
 fn read_only(path: &[u8]) -> Failure {
     Failure::System(format!(
-        "{}: permission denied: its node may not write in this directory, which keeps its mode; change it there",
-        shown(path)
+        "{}: permission denied: the node may not write in this directory and does not change its \
+         mode; change the mode there",
+        display_path(path)
     ))
 }
 
@@ -373,7 +374,7 @@ fn readable(directory: &Root) -> Result<OwnedFd, Errno> {
 }
 
 /// Checks that this member may remove something in a directory.
-fn check_removal(directory: &[u8], may: May) -> Result<(), Failure> {
+fn check_removal(directory: &[u8], may: StoreRights) -> Result<(), Failure> {
     if may.is_protected {
         return Err(protected_from(directory, "removals"));
     }
@@ -384,7 +385,7 @@ fn check_removal(directory: &[u8], may: May) -> Result<(), Failure> {
 }
 
 /// Checks that this member may replace something in a directory; `what` names the replacements.
-fn check_replacement(directory: &[u8], what: &str, may: May) -> Result<(), Failure> {
+fn check_replacement(directory: &[u8], what: &str, may: StoreRights) -> Result<(), Failure> {
     if may.is_protected {
         return Err(protected_from(directory, what));
     }
@@ -397,15 +398,16 @@ fn check_replacement(directory: &[u8], what: &str, may: May) -> Result<(), Failu
 /// The error for a change in a directory of another service.
 fn protected_from(directory: &[u8], what: &str) -> Failure {
     Failure::System(format!(
-        "{} takes no {what}: it is in an inbox of casts or in a drop box of its node; change it there",
-        shown(directory)
+        "{} accepts no {what}: it is in an inbox of casts or in a drop box of its node; change it there",
+        display_path(directory)
     ))
 }
 
 /// The error for a change that the settings do not allow.
 fn not_allowed(directory: &[u8], what: &str, setting: &str) -> Failure {
     Failure::System(format!(
-        "{} takes no {what}: its node's settings have no `{setting} = true` beside that directory in `[files] accept`",
-        shown(directory)
+        "{} accepts no {what}: its node's settings do not set `{setting} = true` for that \
+         directory in `[files] accept`",
+        display_path(directory)
     ))
 }

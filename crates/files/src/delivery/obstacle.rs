@@ -6,7 +6,7 @@ use super::{
     Directory, Protected, check_removal, check_replacement,
     clear::{check_all, kept_in_settings, remove_all},
 };
-use crate::{Reader, beneath::failure, offer::May};
+use crate::{Requester, offer::StoreRights, root::failure};
 use rustix::{
     fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat, unlinkat},
     io::Errno,
@@ -32,32 +32,36 @@ impl<'a> Obstacle<'a, Directory> {
     }
 
     /// Checks that nothing in it is protected. Changes nothing.
-    pub(super) fn check_content(&self, reader: &Reader) -> Result<(), Failure> {
+    pub(super) fn check_content(&self, requester: &Requester) -> Result<(), Failure> {
         if !self.is_directory() {
             return Ok(());
         }
-        check_all(&Protected::of(reader), self.directory, &self.directory.path, self.name)
+        check_all(&Protected::of(requester), self.directory, &self.directory.path, self.name)
     }
 
     /// Checks and removes it, for a replacement that is not made by rename.
-    pub(super) fn give_way(&self, reader: &Reader, rules: Rules) -> Result<(), Failure> {
+    pub(super) fn make_way(&self, requester: &Requester, rules: Rules) -> Result<(), Failure> {
         self.check(rules)?;
-        self.remove_counted(reader, rules)
+        self.remove_counted(requester, rules)
     }
 
     /// Removes it if it is a directory, because renaming a file does not replace one. The content is removed if the
     /// rules allow it.
-    pub(super) fn remove_directory(&self, reader: &Reader, rules: Rules) -> Result<(), Failure> {
+    pub(super) fn remove_directory(
+        &self,
+        requester: &Requester,
+        rules: Rules,
+    ) -> Result<(), Failure> {
         if !self.is_directory() {
             return Ok(());
         }
-        self.remove_counted(reader, rules)
+        self.remove_counted(requester, rules)
     }
 
     /// Removes it and tells the quota, also after an error: part of a directory's content may be gone.
-    fn remove_counted(&self, reader: &Reader, rules: Rules) -> Result<(), Failure> {
-        let removed = self.remove(&Protected::of(reader), rules, &self.directory.path);
-        self.directory.quota.removed();
+    fn remove_counted(&self, requester: &Requester, rules: Rules) -> Result<(), Failure> {
+        let removed = self.remove(&Protected::of(requester), rules, &self.directory.path);
+        self.directory.quota.record_removal();
         removed
     }
 }
@@ -89,7 +93,12 @@ impl<'a, D: AsFd> Obstacle<'a, D> {
     }
 
     /// Checks it with the rights `may` in the directory at `path`.
-    pub(crate) fn check_in(&self, rules: Rules, may: May, path: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn check_in(
+        &self,
+        rules: Rules,
+        may: StoreRights,
+        path: &[u8],
+    ) -> Result<(), Failure> {
         let system = |why: String| Err(Failure::System(why));
         if !rules.has(Rules::REPLACE) {
             return system(format!(
@@ -102,7 +111,8 @@ impl<'a, D: AsFd> Obstacle<'a, D> {
             return Ok(());
         }
         if !rules.has(Rules::REMOVE) {
-            let why = "a directory that is not empty has this name there: remove it there, or use `--delete` without `--exclude`";
+            let why = "a directory with this name exists there and is not empty: remove it there, \
+                       or use `--delete` without `--exclude`";
             return system(why.to_owned());
         }
         check_removal(path, may)
@@ -145,7 +155,9 @@ impl<'a, D: AsFd> Obstacle<'a, D> {
     fn described(&self) -> &'static str {
         match self.kind() {
             FileType::Directory => "a directory with this name exists there",
-            FileType::RegularFile | FileType::Symlink => "is there already, with other content",
+            FileType::RegularFile | FileType::Symlink => {
+                "a file or link with this name and other content exists there"
+            }
             _ => "a device, socket or pipe with this name exists there",
         }
     }

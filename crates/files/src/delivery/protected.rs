@@ -1,6 +1,6 @@
 //! Items that are never removed: configured directories, and files that other requests are storing.
 
-use crate::{Reader, beneath::Root, store::Inbox};
+use crate::{Requester, root::Root, store::Inbox};
 use rustix::fs::{Mode, OFlags, Stat, fstat, openat, stat};
 use std::os::fd::AsFd;
 
@@ -12,12 +12,12 @@ pub(crate) struct Protected<'a> {
 }
 
 impl<'a> Protected<'a> {
-    pub(crate) fn of(reader: &'a Reader) -> Self {
-        let opened = reader.offers().paths().filter_map(|path| Root::open(path).ok());
+    pub(crate) fn of(requester: &'a Requester) -> Self {
+        let opened = requester.offers().paths().filter_map(|path| Root::open(path).ok());
         let found = opened.filter_map(|root| fstat(root.as_fd()).ok());
         let mut places: Vec<_> = found.map(|found| (found.st_dev, found.st_ino)).collect();
-        places.extend(others(reader));
-        Self { inbox: &reader.shared.inbox, places }
+        places.extend(others(requester));
+        Self { inbox: &requester.shared.inbox, places }
     }
 
     /// Whether an open directory is named in the settings.
@@ -37,21 +37,21 @@ impl<'a> Protected<'a> {
 }
 
 /// Whether a directory is an inbox of casts or a drop box's directory.
-pub(super) fn is_of_other_service(reader: &Reader, found: &Stat) -> bool {
-    others(reader).any(|other| other == (found.st_dev, found.st_ino))
+pub(super) fn is_of_other_service(requester: &Requester, found: &Stat) -> bool {
+    others(requester).any(|other| other == (found.st_dev, found.st_ino))
 }
 
 /// Device and inode of each directory of other services.
-fn others(reader: &Reader) -> impl Iterator<Item = (u64, u64)> {
-    let found = reader.offers().protected().iter().filter_map(|path| stat(path).ok());
+fn others(requester: &Requester) -> impl Iterator<Item = (u64, u64)> {
+    let found = requester.offers().protected().iter().filter_map(|path| stat(path).ok());
     found.map(|found| (found.st_dev, found.st_ino))
 }
 
 /// Whether a directory is, or is in, a directory of another service that is below the accepting directory; `depth` is
 /// the number of levels between the two. A directory that an operator names in `[files] accept` itself is not protected
 /// from the rights that are given there.
-pub(crate) fn is_protected(reader: &Reader, directory: impl AsFd, depth: usize) -> bool {
-    let others: Vec<(u64, u64)> = others(reader).collect();
+pub(crate) fn is_protected(requester: &Requester, directory: impl AsFd, depth: usize) -> bool {
+    let others: Vec<(u64, u64)> = others(requester).collect();
     if others.is_empty() {
         return false;
     }

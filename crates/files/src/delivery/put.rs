@@ -4,13 +4,13 @@
 use super::{
     Destination, Directory, Obstacle, TemporaryNames, UNFINISHED,
     compare::{may_be, room},
-    dress_of,
+    creator,
     fidelity::{is_sparse, xattr_bytes},
-    maker,
+    metadata_of,
 };
 use crate::{
-    Reader,
-    beneath::{failure, modified},
+    Requester,
+    root::{failure, modified},
     store::{Inbox, xattr_error},
 };
 use rustix::{
@@ -29,7 +29,7 @@ use std::{
     sync::{Arc, LazyLock, Mutex, PoisonError},
 };
 use thalweg_base::space::on_disk;
-use thalweg_part::{Dress, Owner, StoredTimes, holes, syncs_as_a_whole};
+use thalweg_part::{FileMetadata, Owner, StoredTimes, holes, syncs_as_a_whole};
 use thalweg_units::ByteSize;
 use thalweg_wire::object::{Delivery, Described, Entry, Failure, Keep, Kind, Rules, Undone};
 
@@ -53,7 +53,7 @@ const SMALL_FILE: u64 = 64 << 10;
 static SYNCING: Mutex<()> = Mutex::new(());
 
 /// A file under its temporary name.
-struct Written<'d> {
+struct TemporaryFile<'d> {
     number: u32,
     entry: &'d Entry,
     bytes: &'d [u8],
@@ -61,12 +61,12 @@ struct Written<'d> {
     replaces: bool,
 }
 
-struct Putter<'a, 'd> {
+struct BatchWriter<'a, 'd> {
     destination: Destination<'a>,
     rules: Rules,
     names: &'a TemporaryNames,
     undone: Undone,
-    written: Vec<Written<'d>>,
+    written: Vec<TemporaryFile<'d>>,
     /// Directories below `into` in which names were created.
     named: BTreeSet<Vec<u8>>,
     /// The first directory of each file system, opened before anything was written there (syncfs(2)).
@@ -86,22 +86,24 @@ struct Putter<'a, 'd> {
 /// stored.
 pub(crate) fn put(
     inbox: &Inbox,
-    reader: &Reader,
+    requester: &Requester,
     delivery: &Delivery,
     bytes: &[u8],
 ) -> Result<(u64, Undone), Failure> {
     let Delivery { into, rules, entries, .. } = delivery;
-    let destination = Destination::of(reader, into)?.following(*rules);
+    let destination = Destination::new(requester, into)?.with_rules(*rules);
     let files = entries.iter().filter(|Described(entry)| size(entry).is_some()).count();
     let sum = entries.iter().filter_map(|Described(entry)| size(entry));
     if sum.fold(0, u64::saturating_add) != bytes.len() as u64 {
-        return Err(Failure::System("the files' lengths and the bytes that came differ".into()));
+        return Err(Failure::System(
+            "the lengths of the files do not match the received bytes".into(),
+        ));
     }
     let paths = entries.iter().filter(|Described(entry)| entry.kind != Kind::Directory);
     let paths: Vec<_> =
         paths.map(|Described(entry)| destination.path(entry.path.as_bytes())).collect();
-    let _claim = inbox.claims.wait(destination.place()?, &paths);
-    let mut putter = Putter {
+    let _claim = inbox.claims.wait(destination.accepting_path()?, &paths);
+    let mut writer = BatchWriter {
         destination,
         rules: *rules,
         names: &inbox.names,
@@ -117,12 +119,12 @@ pub(crate) fn put(
     for (number, Described(entry)) in (0..).zip(entries) {
         let content;
         (content, rest) = rest.split_at(size(entry).unwrap_or(0) as usize);
-        let made = inbox.check_idle(&putter.destination.path(entry.path.as_bytes()));
-        let made = made.and_then(|()| putter.make(number, entry, content));
-        made.unwrap_or_else(|why| putter.undone.add(number, why));
+        let made = inbox.check_idle(&writer.destination.path(entry.path.as_bytes()));
+        let made = made.and_then(|()| writer.make(number, entry, content));
+        made.unwrap_or_else(|why| writer.undone.add(number, why));
     }
-    putter.finish();
-    Ok((putter.stored.len() as u64, putter.undone))
+    writer.finish();
+    Ok((writer.stored.len() as u64, writer.undone))
 }
 
 /// The size of a file entry; `None` for other kinds.
@@ -133,21 +135,21 @@ fn size(entry: &Entry) -> Option<u64> {
     }
 }
 
-impl<'d> Putter<'_, 'd> {
+impl<'d> BatchWriter<'_, 'd> {
     fn make(&mut self, number: u32, entry: &'d Entry, bytes: &'d [u8]) -> Result<(), Failure> {
         let path = entry.path.as_bytes();
         if path.is_empty() && entry.kind == Kind::Directory {
             return self.destination.open(b"", Some(UNFINISHED)).map(drop);
         }
-        let (above, name) = self.destination.parts(path)?;
+        let (above, name) = self.destination.split_path(path)?;
         if name.is_empty() {
-            return Err(Failure::System("a file without a name".into()));
+            return Err(Failure::System("the file has no name".into()));
         }
-        let directory = self.destination.made(above)?;
+        let directory = self.destination.create_directory(above)?;
         may_be(entry, &directory)?;
         match &entry.kind {
             Kind::Directory => {
-                make_directory(self.destination.reader, &directory, name, self.rules)?;
+                make_directory(self.destination.requester, &directory, name, self.rules)?;
                 self.named.insert(above.to_vec());
             }
             Kind::Symlink { target } => {
@@ -155,7 +157,11 @@ impl<'d> Putter<'_, 'd> {
                     self.named.insert(above.to_vec());
                 }
             }
-            _ => self.write(Written { number, entry, bytes, replaces: false }, &directory, name)?,
+            _ => self.write(
+                TemporaryFile { number, entry, bytes, replaces: false },
+                &directory,
+                name,
+            )?,
         }
         self.devices.entry(directory.device).or_insert(directory);
         Ok(())
@@ -171,9 +177,9 @@ impl<'d> Putter<'_, 'd> {
     ) -> Result<bool, Failure> {
         let failed = |e| failure(name, e);
         let (target, named) = (OsStr::from_bytes(target), OsStr::from_bytes(name));
-        let attributes = dress_of(entry, self.rules, directory.may).attributes;
-        let dress = |name: &OsStr| attributes.put_on_link(directory, name);
-        let found = directory.look(name).map_err(failed)?;
+        let attributes = metadata_of(entry, self.rules, directory.may).attributes;
+        let set_attributes = |name: &OsStr| attributes.put_on_link(directory, name);
+        let found = directory.stat(name).map_err(failed)?;
         let known = found.as_ref().map(|_| readlinkat(directory, named, Vec::new()));
         if known.is_some_and(|known| known.is_ok_and(|known| known.as_bytes() == target.as_bytes()))
         {
@@ -183,7 +189,7 @@ impl<'d> Putter<'_, 'd> {
         match symlinkat(target, directory, named) {
             Ok(()) => {
                 charge.keep();
-                dress(named);
+                set_attributes(named);
                 return Ok(true);
             }
             Err(Errno::EXIST) => {}
@@ -193,7 +199,7 @@ impl<'d> Putter<'_, 'd> {
         if known.is_ok_and(|known| known.as_bytes() == target.as_bytes()) {
             return Ok(false);
         }
-        let Some(found) = directory.look(name).map_err(failed)? else {
+        let Some(found) = directory.stat(name).map_err(failed)? else {
             return Err(failed(Errno::AGAIN));
         };
         let obstacle = Obstacle::new(directory, name, found);
@@ -201,8 +207,8 @@ impl<'d> Putter<'_, 'd> {
         let temporary = &*self.names.temporary(name);
         _ = unlinkat(directory, temporary, AtFlags::empty());
         symlinkat(target, directory, temporary).map_err(failed)?;
-        dress(temporary);
-        let renamed = obstacle.remove_directory(self.destination.reader, self.rules);
+        set_attributes(temporary);
+        let renamed = obstacle.remove_directory(self.destination.requester, self.rules);
         let renamed =
             renamed.and_then(|()| renameat(directory, temporary, directory, named).map_err(failed));
         if let Err(e) = renamed {
@@ -210,18 +216,18 @@ impl<'d> Putter<'_, 'd> {
             return Err(e);
         }
         charge.keep();
-        directory.quota.removed();
+        directory.quota.record_removal();
         Ok(true)
     }
 
     /// Writes a file under its temporary name, unless the same file exists already.
     fn write(
         &mut self,
-        file: Written<'d>,
+        file: TemporaryFile<'d>,
         directory: &Arc<Directory>,
         name: &[u8],
     ) -> Result<(), Failure> {
-        let found = directory.look(name).map_err(|e| failure(name, e))?;
+        let found = directory.stat(name).map_err(|e| failure(name, e))?;
         if let Some(found) = found {
             if self.is_there(&file, directory, name, &found) {
                 return Ok(());
@@ -236,21 +242,22 @@ impl<'d> Putter<'_, 'd> {
             && syncs_as_a_whole(directory);
         // The directory must be open before anything is written on its file system (syncfs(2)).
         self.devices.entry(directory.device).or_insert_with(|| Arc::clone(directory));
-        let dress = dress_of(file.entry, self.rules, directory.may);
-        if let Err(e) = make_file(&file, directory, &self.names.temporary(name), dress, !together)?
+        let metadata = metadata_of(file.entry, self.rules, directory.may);
+        if let Err(e) =
+            make_file(&file, directory, &self.names.temporary(name), metadata, !together)?
         {
             self.undone.add(file.number, Failure::System(xattr_error(e)));
         }
         charge.keep();
         let replaces = found.is_some();
-        self.written.push(Written { replaces, ..file });
+        self.written.push(TemporaryFile { replaces, ..file });
         Ok(())
     }
 
     /// Whether a file with the same time and content exists.
     fn is_there(
         &mut self,
-        file: &Written<'_>,
+        file: &TemporaryFile<'_>,
         directory: &Directory,
         name: &[u8],
         found: &Stat,
@@ -306,18 +313,20 @@ impl<'d> Putter<'_, 'd> {
         }
     }
 
-    fn forget(&mut self, file: &Written<'_>) {
-        let Ok((above, name)) = self.destination.parts(file.entry.path.as_bytes()) else { return };
+    fn forget(&mut self, file: &TemporaryFile<'_>) {
+        let Ok((above, name)) = self.destination.split_path(file.entry.path.as_bytes()) else {
+            return;
+        };
         if let Ok(Some(directory)) = self.destination.directory(above, false) {
             _ = unlinkat(&directory, self.names.temporary(name), AtFlags::empty());
-            directory.quota.removed();
+            directory.quota.record_removal();
         }
     }
 
     /// Gives a file its name.
-    fn name(&mut self, file: &Written<'_>) -> Result<(), Failure> {
-        let (above, name) = self.destination.parts(file.entry.path.as_bytes())?;
-        let directory = self.destination.made(above)?;
+    fn name(&mut self, file: &TemporaryFile<'_>) -> Result<(), Failure> {
+        let (above, name) = self.destination.split_path(file.entry.path.as_bytes())?;
+        let directory = self.destination.create_directory(above)?;
         let (temporary, named) = (&*self.names.temporary(name), OsStr::from_bytes(name));
         let rename = || match directory.may.replaces(self.rules) {
             true => renameat(&directory, temporary, &directory, named),
@@ -329,9 +338,9 @@ impl<'d> Putter<'_, 'd> {
             e => Err(e),
         });
         if let Err(e) = done {
-            let found = directory.look(name).ok().flatten();
+            let found = directory.stat(name).ok().flatten();
             _ = unlinkat(&directory, temporary, AtFlags::empty());
-            directory.quota.removed();
+            directory.quota.record_removal();
             return match found {
                 Some(found) if self.is_there(file, &directory, name, &found) => Ok(()),
                 Some(found) if matches!(e, Errno::EXIST | Errno::ISDIR) => {
@@ -342,7 +351,7 @@ impl<'d> Putter<'_, 'd> {
             };
         }
         if file.replaces {
-            directory.quota.removed();
+            directory.quota.record_removal();
         }
         self.named.insert(above.to_vec());
         Ok(())
@@ -350,10 +359,10 @@ impl<'d> Putter<'_, 'd> {
 
     /// Removes a directory that has the name of a file, if the rules allow it. Returns whether it did.
     fn remove_directory(&self, directory: &Directory, name: &[u8]) -> bool {
-        let found = directory.look(name).ok().flatten();
+        let found = directory.stat(name).ok().flatten();
         found.is_some_and(|found| {
             Obstacle::new(directory, name, found)
-                .give_way(self.destination.reader, self.rules)
+                .make_way(self.destination.requester, self.rules)
                 .is_ok()
         })
     }
@@ -389,14 +398,14 @@ fn sync_all_of(directory: &Arc<Directory>) -> Result<(), Errno> {
 }
 
 fn make_directory(
-    reader: &Reader,
+    requester: &Requester,
     above: &Directory,
     name: &[u8],
     rules: Rules,
 ) -> Result<(), Failure> {
     let failed = |e| failure(name, e);
     let is_directory = |found: &Stat| FileType::from_raw_mode(found.st_mode).is_dir();
-    let found = above.look(name).map_err(failed)?;
+    let found = above.stat(name).map_err(failed)?;
     if found.as_ref().is_some_and(is_directory) {
         return Ok(());
     }
@@ -405,17 +414,17 @@ fn make_directory(
     let make = || {
         mkdirat(above, OsStr::from_bytes(name), Mode::from_raw_mode(UNFINISHED))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        maker::note(openat(above, OsStr::from_bytes(name), flags, Mode::empty())?, reader);
+        creator::record(openat(above, OsStr::from_bytes(name), flags, Mode::empty())?, requester);
         Ok(())
     };
     match make() {
         Err(Errno::EXIST) => {}
         made => return made.map(|()| charge.keep()).map_err(failed),
     }
-    match above.look(name).map_err(failed)? {
+    match above.stat(name).map_err(failed)? {
         Some(found) if is_directory(&found) => Ok(()),
         Some(found) => {
-            Obstacle::new(above, name, found).give_way(reader, rules)?;
+            Obstacle::new(above, name, found).make_way(requester, rules)?;
             make().map(|()| charge.keep()).map_err(failed)
         }
         None => Err(failed(Errno::AGAIN)),
@@ -425,14 +434,15 @@ fn make_directory(
 /// Writes a whole file with its metadata under a temporary name. The inner result is that of the extended attributes
 /// and access control lists, because a file without them is still complete.
 fn make_file(
-    file: &Written<'_>,
+    file: &TemporaryFile<'_>,
     directory: &Directory,
     name: &OsStr,
-    dress: Dress<'_>,
+    metadata: FileMetadata<'_>,
     sync: bool,
 ) -> Result<Result<(), Errno>, Failure> {
-    let mode = u32::from(dress.attributes.mode);
-    let is_simple = dress.keep == Keep::default() && dress.attributes.owner == Owner::default();
+    let mode = u32::from(metadata.attributes.mode);
+    let is_simple =
+        metadata.keep == Keep::default() && metadata.attributes.owner == Owner::default();
     let as_made = is_simple && directory.is_plain && mode & *UMASK == 0 && mode & 0o200 != 0;
     let first = if as_made { mode } else { 0o600 };
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
@@ -446,8 +456,8 @@ fn make_file(
     let written = holes::write_new(&made, file.bytes, is_sparse(file.entry));
     let done = written.map_err(|e| errno(&e)).and_then(|()| {
         let xattrs = match as_made {
-            true => futimens(&made, &dress.attributes.times()).map(Ok)?,
-            false => dress.put(&made)?,
+            true => futimens(&made, &metadata.attributes.times()).map(Ok)?,
+            false => metadata.put(&made)?,
         };
         if sync { fsync(&made).map(|()| xattrs) } else { Ok(xattrs) }
     });
@@ -496,7 +506,7 @@ fn refused(what: &str, e: Errno) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AcceptPlace, Files, Settings, delivery::clear, store::Piece};
+    use crate::{AcceptingDirectory, Files, Settings, delivery::clear, store::ReceivedPiece};
     use std::fs;
     use thalweg_base::log::Log;
     use thalweg_mesh::Membership;
@@ -524,7 +534,8 @@ mod tests {
         [&inbox, &state].into_iter().for_each(|path| fs::create_dir(path).unwrap());
         let members = vec![MemberPattern::All];
         let (replace, remove, path) = (true, true, inbox.clone());
-        let accept = AcceptPlace { path, members, replace, remove, ..AcceptPlace::default() };
+        let accept =
+            AcceptingDirectory { path, members, replace, remove, ..AcceptingDirectory::default() };
         let settings = Settings { accept: vec![accept], ..Settings::default() };
         let id = NodeId::from_bytes([1; 32]);
         let (membership, log) = (Membership::new(id, None), Log::to_queue().0);
@@ -537,22 +548,23 @@ mod tests {
             roles: [].into(),
             tags: [].into(),
         };
-        let reader = Reader { shared: Arc::clone(&shared), member: Arc::new(member) };
+        let requester = Requester { shared: Arc::clone(&shared), member: Arc::new(member) };
         let into = inbox.as_os_str().as_bytes().to_vec();
-        let quota = Arc::clone(&reader.offers().writable(&reader.member, &into).unwrap().0.quota);
+        let quota =
+            Arc::clone(&requester.offers().writable(&requester.member, &into).unwrap().0.quota);
         let put = |kind: Kind, bytes: &[u8]| {
             let (rules, entries) = (Rules::REPLACE, vec![Described(entry(kind))]);
             let delivery =
                 Delivery { into: into.clone(), rules, entries, owners: Default::default() };
-            let (_, undone) = put(&shared.inbox, &reader, &delivery, bytes).unwrap();
+            let (_, undone) = put(&shared.inbox, &requester, &delivery, bytes).unwrap();
             assert_eq!(undone.by_number().count(), 0, "{undone:?}");
             quota.take_removed()
         };
         let store = |bytes: &[u8]| {
             let (entry, check) = (entry(of_size(bytes.len() as u64)), blake3::hash(bytes));
             let (into, bytes, check) = (into.clone(), bytes.to_vec(), Check(*check.as_bytes()));
-            let piece = Piece { into, entry, rules: Rules::REPLACE, from: 0, bytes, check };
-            assert!(shared.inbox.store(&reader, &piece).unwrap().is_none());
+            let piece = ReceivedPiece { into, entry, rules: Rules::REPLACE, from: 0, bytes, check };
+            assert!(shared.inbox.store(&requester, &piece).unwrap().is_none());
             quota.take_removed()
         };
         let link = || Kind::Symlink { target: b"a".to_vec() };
@@ -571,9 +583,9 @@ mod tests {
             remove: true,
         };
         let stop = tokio_util::sync::CancellationToken::new();
-        assert_eq!(clear(&reader, &surplus, &stop).unwrap().count, 1);
+        assert_eq!(clear(&requester, &surplus, &stop).unwrap().count, 1);
         assert!(quota.take_removed());
-        clear(&reader, &surplus, &stop).unwrap();
+        clear(&requester, &surplus, &stop).unwrap();
         assert!(!quota.take_removed(), "nothing was left");
     }
 }

@@ -72,7 +72,7 @@ impl Excludes {
         let bytes: usize = patterns.iter().map(Vec::len).sum();
         if patterns.len() > MAX_PATTERNS || bytes > MAX_BYTES {
             return Err(Failure::System(format!(
-                "more than {MAX_PATTERNS} patterns to be left out, or {} KiB of them",
+                "there are more than {MAX_PATTERNS} patterns to exclude, or more than {} KiB of them",
                 MAX_BYTES >> 10
             )));
         }
@@ -84,7 +84,7 @@ impl Excludes {
                 b"- " | b"+ " => {
                     let shown = pattern.escape_ascii();
                     return Err(Failure::System(format!(
-                        "pattern `{shown}`: nothing is behind it"
+                        "pattern `{shown}`: nothing follows the prefix"
                     )));
                 }
                 pattern => rules.push(Rule::new(pattern)),
@@ -232,6 +232,6 @@ mod tests {
         assert!(check_excludes(&vec![b"a".to_vec(); MAX_PATTERNS]).is_ok());
         assert!(check_excludes(&vec![b"a".to_vec(); MAX_PATTERNS + 1]).is_err());
         assert!(check_excludes(&[vec![b'a'; MAX_BYTES + 1]]).is_err());
-        assert!(check_excludes(&[b"- ".to_vec()]).unwrap_err().contains("nothing is behind"));
+        assert!(check_excludes(&[b"- ".to_vec()]).unwrap_err().contains("nothing follows"));
     }
 }

@@ -21,10 +21,10 @@ pub(super) struct MatchState(u64);
 /// A pattern for paths below a directory. `*`, `?` and `[…]` match bytes of a name, `**` matches any number of
 /// components. As in a shell none of them matches a leading `.`, and a `[` without `]` is an ordinary character.
 #[derive(Clone, Debug)]
-pub(super) struct Pattern(Vec<Part>);
+pub(super) struct Pattern(Vec<PatternPart>);
 
 #[derive(Clone, Debug)]
-enum Part {
+enum PatternPart {
     /// `**`.
     Any,
     Name {
@@ -38,12 +38,14 @@ impl Pattern {
         if parts.len() > 63 || parts.iter().any(|part| part.len() > MAX_COMPONENT) {
             let shown = parts.join(&b'/').escape_ascii().to_string();
             let why =
-                format!("it has more than 63 parts, or one of more than {MAX_COMPONENT} bytes");
+                format!("it has more than 63 parts, or a part of more than {MAX_COMPONENT} bytes");
             return Err(Failure::System(format!("pattern `{shown}`: {why}")));
         }
         let part = |part: &&[u8]| match *part {
-            b"**" => Part::Any,
-            name => Part::Name { wild: Wild::of_shell(name), hidden: name.starts_with(b".") },
+            b"**" => PatternPart::Any,
+            name => {
+                PatternPart::Name { wild: Wild::of_shell(name), hidden: name.starts_with(b".") }
+            }
         };
         Ok(Self(parts.iter().map(part).collect()))
     }
@@ -58,8 +60,8 @@ impl Pattern {
         let mut next = 0;
         for (i, part) in self.0.iter().enumerate().filter(|(i, _)| from & (1 << i) != 0) {
             next |= match part {
-                Part::Any if !name.starts_with(b".") => 1 << i,
-                Part::Name { wild, hidden }
+                PatternPart::Any if !name.starts_with(b".") => 1 << i,
+                PatternPart::Name { wild, hidden }
                     if (*hidden || !name.starts_with(b"."))
                         && wild.is_match(&[name], From::Start) =>
                 {
@@ -79,7 +81,7 @@ impl Pattern {
     /// Adds the components behind each reached `**`, which may match nothing.
     fn skip(&self, mut at: u64) -> MatchState {
         for (i, part) in self.0.iter().enumerate() {
-            if at & (1 << i) != 0 && matches!(part, Part::Any) {
+            if at & (1 << i) != 0 && matches!(part, PatternPart::Any) {
                 at |= 2 << i;
             }
         }

@@ -10,7 +10,7 @@
 
 mod tally;
 
-use crate::beneath::shown;
+use crate::root::display_path;
 use rustix::fs::{StatVfs, fstat, fstatvfs};
 use std::{
     ffi::OsStr,
@@ -23,8 +23,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
-use tally::{Bounds, Room, Tally};
-use thalweg_base::space::{KeepFree, Lack, on_disk};
+use tally::{Bounds, DiskSpace, Tally};
+use thalweg_base::space::{KeepFree, Shortage, on_disk};
 use thalweg_units::ByteSize;
 use thalweg_wire::object::Failure;
 
@@ -67,9 +67,9 @@ pub(super) struct Quota {
 /// Room charged to the quota; given back on drop unless it is kept.
 #[derive(Debug)]
 #[must_use]
-pub(super) struct Charge<'a> {
+pub(super) struct QuotaCharge<'a> {
     charged: &'a [(Bounds, Arc<Tally>)],
-    room: Room,
+    room: DiskSpace,
 }
 
 impl Quota {
@@ -78,7 +78,7 @@ impl Quota {
     ///
     /// # Errors
     /// If a directory cannot be opened.
-    pub fn of_all(lines: &[(Vec<u8>, Limits)]) -> io::Result<Vec<Self>> {
+    pub fn open_all(lines: &[(Vec<u8>, Limits)]) -> io::Result<Vec<Self>> {
         let sites = lines.iter().map(|(path, _)| Site::of(path)).collect::<io::Result<Vec<_>>>()?;
         let mut directories: Vec<(&Site, &[u8], Bounds)> = Vec::new();
         for ((place, limits), site) in lines.iter().zip(&sites) {
@@ -115,7 +115,12 @@ impl Quota {
     ///
     /// # Errors
     /// Names the bound that would be exceeded and the directory, and says that earlier content stays.
-    pub fn take(&self, open: impl AsFd, bytes: u64, entries: u64) -> Result<Charge<'_>, Failure> {
+    pub fn take(
+        &self,
+        open: impl AsFd,
+        bytes: u64,
+        entries: u64,
+    ) -> Result<QuotaCharge<'_>, Failure> {
         self.take_at(open, bytes, entries, Instant::now())
     }
 
@@ -125,15 +130,15 @@ impl Quota {
         bytes: u64,
         entries: u64,
         now: Instant,
-    ) -> Result<Charge<'_>, Failure> {
-        let room = Room { bytes: on_disk(bytes, entries), entries };
-        let mut charge = Charge { charged: &[], room };
-        if room == Room::default() {
+    ) -> Result<QuotaCharge<'_>, Failure> {
+        let room = DiskSpace { bytes: on_disk(bytes, entries), entries };
+        let mut charge = QuotaCharge { charged: &[], room };
+        if room == DiskSpace::default() {
             return Ok(charge);
         }
         if let Some(lack) = self.lack(open, room, now) {
             return Err(self.refused(&format!(
-                "the disk there is full up to what its node keeps free: {lack} (`keep_free`)"
+                "the disk there is full up to the space that its node keeps free: {lack} (`keep_free`)"
             )));
         }
         for (number, (bounds, tally)) in self.tallies.iter().enumerate() {
@@ -144,7 +149,7 @@ impl Quota {
     }
 
     /// What the file system of `open` lacks for this much content.
-    fn lack(&self, open: impl AsFd, room: Room, now: Instant) -> Option<Lack> {
+    fn lack(&self, open: impl AsFd, room: DiskSpace, now: Instant) -> Option<Shortage> {
         let keep_free = self.limits.keep_free;
         let device = fstat(&open).ok()?.st_dev;
         let is_recent = |disk: &&mut Disk| disk.device == device && disk.is_recent(now);
@@ -154,7 +159,7 @@ impl Quota {
         }
         // Not under the lock: a network file system may not answer.
         let found = fstatvfs(&open).ok()?;
-        let mut disk = Disk { device, found, asked: now, taken: Room::default() };
+        let mut disk = Disk { device, found, asked: now, taken: DiskSpace::default() };
         let lack = disk.lack(keep_free, room);
         *self.disk() = Some(disk);
         lack
@@ -179,11 +184,11 @@ impl Quota {
     }
 
     /// Records that an entry was removed or replaced, so that a used-up quota is counted again sooner.
-    pub fn removed(&self) {
-        self.tallies.iter().for_each(|(_, tally)| tally.removed());
+    pub fn record_removal(&self) {
+        self.tallies.iter().for_each(|(_, tally)| tally.record_removal());
     }
 
-    /// Whether [`Self::removed`] was called since the last call.
+    /// Whether [`Self::record_removal`] was called since the last call.
     #[cfg(test)]
     pub fn take_removed(&self) -> bool {
         std::mem::take(&mut self.tallies[0].1.lock().is_less)
@@ -196,13 +201,13 @@ impl Quota {
 
 fn refused(place: &[u8], why: &str) -> Failure {
     Failure::System(format!(
-        "{} takes no more: {why}; what is stored there stays; free some there, or change the setting in \
-         `[files]` of its node, for all or beside that directory in `accept`",
-        shown(place)
+        "{} accepts no more: {why}; the stored data is kept; free some space there, or change the \
+         setting in `[files]` of its node, globally or for that directory in `accept`",
+        display_path(place)
     ))
 }
 
-impl Charge<'_> {
+impl QuotaCharge<'_> {
     /// Keeps the charge: the entry was created.
     pub fn keep(mut self) {
         let charged = std::mem::take(&mut self.charged);
@@ -210,7 +215,7 @@ impl Charge<'_> {
     }
 }
 
-impl Drop for Charge<'_> {
+impl Drop for QuotaCharge<'_> {
     fn drop(&mut self) {
         self.charged.iter().for_each(|(_, tally)| tally.give_back(self.room));
     }
@@ -249,7 +254,7 @@ struct Disk {
     device: u64,
     found: StatVfs,
     asked: Instant,
-    taken: Room,
+    taken: DiskSpace,
 }
 
 impl fmt::Debug for Disk {
@@ -264,9 +269,9 @@ impl Disk {
     }
 
     /// What it lacks for this much more content; `None`: the content is added.
-    fn lack(&mut self, keep_free: KeepFree, room: Room) -> Option<Lack> {
+    fn lack(&mut self, keep_free: KeepFree, room: DiskSpace) -> Option<Shortage> {
         let taken = self.taken.plus(room);
-        let lack = keep_free.lack_of(&self.found, taken.bytes, taken.entries);
+        let lack = keep_free.shortage_in(&self.found, taken.bytes, taken.entries);
         if lack.is_none() {
             self.taken = taken;
         }
@@ -279,7 +284,7 @@ mod tests {
     use super::*;
     use rustix::fs::{Mode, OFlags, openat};
     use std::fs::File;
-    use tally::{LONGEST_PAUSE, PAUSE, PAUSE_IF_LESS, Used};
+    use tally::{LONGEST_PAUSE, PAUSE, PAUSE_IF_LESS, Usage};
     use thalweg_base::space::BLOCK;
 
     fn quota(place: &Path, limits: Limits) -> Quota {
@@ -292,16 +297,16 @@ mod tests {
         open: &File,
         bytes: u64,
         entries: u64,
-    ) -> Result<Charge<'q>, Failure> {
+    ) -> Result<QuotaCharge<'q>, Failure> {
         static NOW: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
         quota.take_at(open, bytes, entries, *NOW)
     }
 
-    fn used(quota: &Quota) -> MutexGuard<'_, Used> {
+    fn used(quota: &Quota) -> MutexGuard<'_, Usage> {
         quota.tallies[0].1.lock()
     }
 
-    fn why(refused: Result<Charge<'_>, Failure>) -> String {
+    fn why(refused: Result<QuotaCharge<'_>, Failure>) -> String {
         refused.map(drop).unwrap_err().to_string()
     }
 
@@ -345,7 +350,7 @@ mod tests {
         used(&quota).cost = cost;
         let later = counted + cost * PAUSE_IF_LESS;
         assert!(quota.take_at(&open, 0, 1, later).is_err());
-        quota.removed();
+        quota.record_removal();
         quota.take_at(&open, 0, 1, later).unwrap().keep();
         // The pause is bounded, however long a count takes.
         used(&quota).cost = Duration::from_secs(300);
@@ -433,7 +438,7 @@ mod tests {
         let most = |max_entries| Limits { max_entries, ..Limits::default() };
         let outer = dir.path().as_os_str().as_bytes().to_vec();
         let lines = [(outer, most(6)), (path("inner"), most(2)), (path("same"), most(9))];
-        let [outer, inner, same] = Quota::of_all(&lines).unwrap().try_into().unwrap();
+        let [outer, inner, same] = Quota::open_all(&lines).unwrap().try_into().unwrap();
         let open = File::open(dir.path()).unwrap();
         let full = |quota: &Quota| {
             let said = why(take(quota, &open, 0, 1));
@@ -447,7 +452,7 @@ mod tests {
         take(&outer, &open, 0, 1).unwrap().keep();
         take(&same, &open, 0, 1).unwrap().keep();
         assert!(full(&same).contains("6 are allowed"));
-        assert_eq!(used(&same).open, Room::default(), "a refused charge is given back");
+        assert_eq!(used(&same).open, DiskSpace::default(), "a refused charge is given back");
         assert!(full(&outer).contains("6 are allowed"));
         fs::remove_file(dir.path().join("same")).unwrap();
     }

@@ -1,7 +1,7 @@
 //! The content of an accepting directory: counted on disk, with deliveries added to the count.
 
 use super::{Limits, real_path, refused};
-use crate::beneath::shown;
+use crate::root::display_path;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, openat, statat};
 use std::{
     collections::BTreeSet,
@@ -28,12 +28,12 @@ pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Room for content on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Room {
+pub(super) struct DiskSpace {
     pub bytes: u64,
     pub entries: u64,
 }
 
-impl Room {
+impl DiskSpace {
     pub fn plus(self, other: Self) -> Self {
         let bytes = self.bytes.saturating_add(other.bytes);
         Self { bytes, entries: self.entries.saturating_add(other.entries) }
@@ -64,7 +64,7 @@ impl Bounds {
     }
 
     /// Which bound a directory with this content exceeds if this much more comes.
-    fn exceeded(&self, has: Room, more: Room) -> Option<String> {
+    fn exceeded(&self, has: DiskSpace, more: DiskSpace) -> Option<String> {
         let (all, most) = (has.plus(more), self.max_entries);
         if more.entries > 0 && all.entries > most {
             return Some(format!(
@@ -77,7 +77,7 @@ impl Bounds {
         let (has, more) = (ByteSize::from_bytes(has.bytes), more.bytes);
         is_over.then(|| {
             format!(
-                "it has {has}, {more} bytes more were to come, and {most} are allowed (`max_bytes`)"
+                "it has {has}, {more} more bytes were to be stored, and {most} are allowed (`max_bytes`)"
             )
         })
     }
@@ -90,18 +90,18 @@ pub(super) struct Tally {
     place: Vec<u8>,
     /// More entries are not counted.
     most: u64,
-    used: Mutex<Used>,
+    used: Mutex<Usage>,
     /// Held while the directory is counted. Deliveries within the last count's bounds go on meanwhile.
     pub counting: Mutex<()>,
 }
 
 /// The counted content of a directory.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Used {
+pub(super) struct Usage {
     /// What was counted, and what was made since.
-    pub settled: Room,
+    pub settled: DiskSpace,
     /// What is about to be made; a count may not find it yet.
-    pub open: Room,
+    pub open: DiskSpace,
     counted: Option<Instant>,
     /// How long the last count took.
     pub cost: Duration,
@@ -109,7 +109,7 @@ pub(super) struct Used {
     pub is_less: bool,
 }
 
-impl Used {
+impl Usage {
     /// Whether another count may begin.
     fn may_be_counted(&self, now: Instant) -> bool {
         let pause = self.cost * if self.is_less { PAUSE_IF_LESS } else { PAUSE };
@@ -131,9 +131,9 @@ impl Tally {
     ///
     /// # Errors
     /// Names the bound that would be exceeded and the directory.
-    pub fn take(&self, room: Room, bounds: &Bounds, now: Instant) -> Result<(), Failure> {
-        let exceeded = |used: &Used| bounds.exceeded(used.settled.plus(used.open), room);
-        let is_counted = |used: &Used| used.counted.is_some() && exceeded(used).is_none();
+    pub fn take(&self, room: DiskSpace, bounds: &Bounds, now: Instant) -> Result<(), Failure> {
+        let exceeded = |used: &Usage| bounds.exceeded(used.settled.plus(used.open), room);
+        let is_counted = |used: &Usage| used.counted.is_some() && exceeded(used).is_none();
         let mut used = self.lock();
         if !is_counted(&used) {
             drop(used);
@@ -148,20 +148,20 @@ impl Tally {
     }
 
     /// Keeps a charge: the content was made.
-    pub fn keep(&self, room: Room) {
+    pub fn keep(&self, room: DiskSpace) {
         let mut used = self.lock();
         used.open = used.open.less(room);
         used.settled = used.settled.plus(room);
     }
 
     /// Gives a charge back.
-    pub fn give_back(&self, room: Room) {
+    pub fn give_back(&self, room: DiskSpace) {
         let mut used = self.lock();
         used.open = used.open.less(room);
     }
 
     /// Records that something was removed or replaced.
-    pub fn removed(&self) {
+    pub fn record_removal(&self) {
         self.lock().is_less = true;
     }
 
@@ -178,7 +178,7 @@ impl Tally {
         };
         let began = Instant::now();
         let found = count_below(real_path(&self.place), self.most).map_err(|e| {
-            let place = shown(&self.place);
+            let place = display_path(&self.place);
             Failure::System(format!(
                 "cannot count what is in {place}: {e}; nothing more is stored there"
             ))
@@ -191,14 +191,14 @@ impl Tally {
     }
 
     /// Counts stay consistent even if a thread panicked while it held the lock.
-    pub fn lock(&self) -> MutexGuard<'_, Used> {
+    pub fn lock(&self) -> MutexGuard<'_, Usage> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Counts at most `most` entries below a directory. Does not follow links. Skips entries that vanish or cannot be read.
-fn count_below(place: &Path, most: u64) -> io::Result<Room> {
-    let mut used = Room::default();
+fn count_below(place: &Path, most: u64) -> io::Result<DiskSpace> {
+    let mut used = DiskSpace::default();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open(place, flags, Mode::empty())?;
     let device = fstat(&root)?.st_dev;

@@ -19,7 +19,7 @@ pub enum RemoteError {
         why: Failure,
     },
     /// The received bytes do not match the other node's hash; the channel remains usable.
-    #[error("node {node}: the bytes that came do not match their hash; they are fetched again")]
+    #[error("node {node}: the received bytes do not match their hash; they are fetched again")]
     Damaged {
         /// The other node.
         node: Name,

@@ -54,8 +54,8 @@ impl Remote {
         mut part: impl FnMut(Vec<Entry>, u64) -> Result<(), String>,
     ) -> Result<Vec<(Vec<u8>, Failure)>, RemoteError> {
         let part = |listed, bytes| match listed {
-            Listed::Entries(entries) => part(entries, bytes),
-            Listed::Owners(_) => Ok(()),
+            ListingPart::Entries(entries) => part(entries, bytes),
+            ListingPart::Owners(_) => Ok(()),
         };
         self.listed(&Request::List(request), part).await
     }
@@ -69,7 +69,7 @@ impl Remote {
         &mut self,
         request: ListRequest,
         keep: Keep,
-        part: impl FnMut(Listed, u64) -> Result<(), String>,
+        part: impl FnMut(ListingPart, u64) -> Result<(), String>,
     ) -> Result<Vec<(Vec<u8>, Failure)>, RemoteError> {
         self.listed(&Request::Describe(request, keep), part).await
     }
@@ -77,7 +77,7 @@ impl Remote {
     async fn listed(
         &mut self,
         request: &Request,
-        mut part: impl FnMut(Listed, u64) -> Result<(), String>,
+        mut part: impl FnMut(ListingPart, u64) -> Result<(), String>,
     ) -> Result<Vec<(Vec<u8>, Failure)>, RemoteError> {
         self.ask(request).await?;
         let listed = self.exchange(async |remote| {
@@ -85,16 +85,16 @@ impl Remote {
                 match remote.message().await? {
                     Reply::Entries(entries) => {
                         let bytes = entries.iter().map(memory).sum();
-                        part(Listed::Entries(entries), bytes).map_err(invalid)?;
+                        part(ListingPart::Entries(entries), bytes).map_err(invalid)?;
                     }
                     Reply::Described(entries) => {
                         let entries: Vec<_> = entries.into_iter().map(|Described(e)| e).collect();
                         let bytes = entries.iter().map(memory).sum();
-                        part(Listed::Entries(entries), bytes).map_err(invalid)?;
+                        part(ListingPart::Entries(entries), bytes).map_err(invalid)?;
                     }
                     Reply::Owners(owners) => {
                         let bytes = names(&owners.users) + names(&owners.groups);
-                        part(Listed::Owners(owners), bytes).map_err(invalid)?;
+                        part(ListingPart::Owners(owners), bytes).map_err(invalid)?;
                     }
                     Reply::Listed(unread) => break Ok(unread),
                     Reply::Failed(why) => break Err(why),
@@ -111,7 +111,7 @@ impl Remote {
 
 /// A part of a listing.
 #[derive(Clone, Debug)]
-pub enum Listed {
+pub enum ListingPart {
     /// Entries of files, directories and other items.
     Entries(Vec<Entry>),
     /// Names of users and groups that own entries.
@@ -134,8 +134,5 @@ fn memory(entry: &Entry) -> u64 {
 }
 
 fn too_long(most: u64) -> String {
-    format!(
-        "what it lists takes more than {} MiB of memory: collect it in several calls",
-        most >> 20
-    )
+    format!("its listing takes more than {} MiB of memory: collect it in several calls", most >> 20)
 }

@@ -4,24 +4,24 @@
 //! other. Several reads can be sent ahead ([`Remote::ask`]), so that there is no round trip between them; their bytes
 //! arrive in the order of the requests.
 
-mod asked;
 mod error;
 mod listing;
 mod parts;
+mod pending_request;
 mod reading;
 mod sink;
 mod spares;
 mod storing;
 
 pub use error::RemoteError;
-pub use listing::{Listed, MOST_LISTED};
+pub use listing::{ListingPart, MOST_LISTED};
 
-pub use sink::{Sink, ToLand};
-pub use spares::{Fresh, Spares};
+pub use sink::{LandSink, Sink};
+pub use spares::{FreshRemote, Spares};
 pub use storing::AHEAD as DELIVERIES_AHEAD;
 
-use asked::PendingRequest;
 use bytes::Bytes;
+use pending_request::PendingRequest;
 use std::{collections::VecDeque, io, time::Duration};
 use thalweg_mesh::member_dialer::{DialMemberError, MemberDialer};
 use thalweg_net::{
@@ -61,7 +61,7 @@ pub struct Remote {
     /// Requests that were not sent yet, with the bytes that follow them.
     waiting: VecDeque<(PendingRequest, Vec<u8>, Bytes)>,
     /// An exchange has begun and has not ended.
-    torn: bool,
+    is_broken: bool,
 }
 
 impl Remote {
@@ -81,7 +81,7 @@ impl Remote {
 
     fn new(channel: Channel<Stream>, node: Name) -> Self {
         let (sent, waiting) = (VecDeque::new(), VecDeque::new());
-        Self { channel, node, sent, waiting, torn: false }
+        Self { channel, node, sent, waiting, is_broken: false }
     }
 
     /// The node whose files these are.
@@ -95,8 +95,8 @@ impl Remote {
     }
 
     /// Whether the channel can still be used.
-    pub fn is_whole(&self) -> bool {
-        !self.torn
+    pub fn is_usable(&self) -> bool {
+        !self.is_broken
     }
 
     /// The number of requests without a complete answer.
@@ -157,13 +157,13 @@ impl Remote {
         &mut self,
         part: impl AsyncFnOnce(&mut Self) -> io::Result<T>,
     ) -> Result<T, RemoteError> {
-        if self.torn {
-            let why = io::Error::other("an earlier transfer on this connection broke off");
+        if self.is_broken {
+            let why = io::Error::other("an earlier transfer on this connection was interrupted");
             return Err(self.lost(why));
         }
-        self.torn = true;
+        self.is_broken = true;
         let done = part(self).await;
-        self.torn = done.is_err();
+        self.is_broken = done.is_err();
         done.map_err(|why| self.lost(why))
     }
 
@@ -197,13 +197,13 @@ impl Remote {
 
     /// Receives the next message other than `Wait`. `Wait` messages are limited by number and time.
     async fn message(&mut self) -> io::Result<Reply> {
-        let patience = self.sent.front().map_or(asked::PATIENCE, |asked| asked.patience);
+        let patience = self.sent.front().map_or(pending_request::PATIENCE, |asked| asked.patience);
         let (began, mut left) =
-            (Instant::now(), patience.as_secs() / asked::MIN_WAIT_INTERVAL.as_secs());
+            (Instant::now(), patience.as_secs() / pending_request::MIN_WAIT_INTERVAL.as_secs());
         loop {
             match self.any_message().await? {
                 Reply::Wait if left == 0 || began.elapsed() > patience => {
-                    return Err(asked::never(patience));
+                    return Err(pending_request::wait_timeout(patience));
                 }
                 Reply::Wait => left -= 1,
                 reply => return Ok(reply),
@@ -227,7 +227,7 @@ async fn within<T>(step: impl Future<Output = io::Result<T>>) -> io::Result<T> {
         Ok(done) => done,
         Err(_) => Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            format!("it has said nothing for {SILENCE:?}"),
+            format!("it has sent nothing for {SILENCE:?}"),
         )),
     }
 }
@@ -237,5 +237,5 @@ fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Erro
 }
 
 fn unexpected() -> io::Error {
-    invalid("another answer came than was asked for; do both hosts run the same version?")
+    invalid("the answer does not match the request; do both hosts run the same version?")
 }

@@ -53,7 +53,9 @@ impl Remote {
             let computed = Check(*blake3::hash(into).as_bytes());
             match remote.message().await? {
                 Reply::Sent(announced) if announced == computed => Ok(Ok(computed)),
-                Reply::Sent(_) => Err(invalid("what came has another hash than it says")),
+                Reply::Sent(_) => {
+                    Err(invalid("the received data does not match the announced hash"))
+                }
                 Reply::Failed(why) => Ok(Err(why)),
                 _ => Err(unexpected()),
             }

@@ -14,7 +14,7 @@ pub const MAX_CHUNK: usize = 256 * 1024;
 const MAX_DELAY: Duration = Duration::from_millis(50);
 
 /// The result of one part.
-enum Ended {
+enum PartResult {
     Sent(Check),
     Refused(Failure),
     Damaged,
@@ -95,11 +95,11 @@ impl Remote {
     }
 
     /// Receives the replies and bytes of each part; fewer results if nothing more can be written.
-    async fn each(&mut self, starts: &[u64], sink: &mut dyn Sink) -> io::Result<Vec<Ended>> {
+    async fn each(&mut self, starts: &[u64], sink: &mut dyn Sink) -> io::Result<Vec<PartResult>> {
         let mut all = Vec::with_capacity(starts.len());
         for (index, from) in starts.iter().enumerate() {
             let ended = self.one(index, *from, sink).await?;
-            let is_over = matches!(ended, Ended::Unkept(LandError::All { .. }));
+            let is_over = matches!(ended, PartResult::Unkept(LandError::All { .. }));
             all.push(ended);
             if is_over {
                 return Ok(all);
@@ -111,57 +111,64 @@ impl Remote {
 
     fn judge_all(
         &mut self,
-        all: Vec<Ended>,
+        all: Vec<PartResult>,
     ) -> Result<Vec<Result<Check, RemoteError>>, RemoteError> {
-        let mut judged = Vec::with_capacity(all.len());
+        let mut results = Vec::with_capacity(all.len());
         for ended in all {
             match self.judge(ended) {
                 Err(RemoteError::Land(why @ LandError::All { .. })) => return Err(why.into()),
-                other => judged.push(other),
+                other => results.push(other),
             }
         }
-        Ok(judged)
+        Ok(results)
     }
 
-    fn judge(&mut self, ended: Ended) -> Result<Check, RemoteError> {
+    fn judge(&mut self, ended: PartResult) -> Result<Check, RemoteError> {
         match ended {
-            Ended::Sent(check) => Ok(check),
-            Ended::Refused(why) => Err(RemoteError::Refused { node: self.node.clone(), why }),
-            Ended::Damaged => Err(RemoteError::Damaged { node: self.node.clone() }),
-            Ended::Unkept(why) => {
-                self.torn |= matches!(why, LandError::All { .. });
+            PartResult::Sent(check) => Ok(check),
+            PartResult::Refused(why) => Err(RemoteError::Refused { node: self.node.clone(), why }),
+            PartResult::Damaged => Err(RemoteError::Damaged { node: self.node.clone() }),
+            PartResult::Unkept(why) => {
+                self.is_broken |= matches!(why, LandError::All { .. });
                 Err(why.into())
             }
         }
     }
 
     /// Receives the replies and bytes of one part.
-    async fn one(&mut self, index: usize, from: u64, sink: &mut dyn Sink) -> io::Result<Ended> {
+    async fn one(
+        &mut self,
+        index: usize,
+        from: u64,
+        sink: &mut dyn Sink,
+    ) -> io::Result<PartResult> {
         let bytes = match self.message().await? {
             Reply::Bytes(bytes) => {
                 // Checked before any byte is taken, since the sink assumes that all bytes are of this part.
-                self.sent.front().map_or(Err(unexpected()), |asked| asked.is(index, bytes))?;
+                self.sent
+                    .front()
+                    .map_or(Err(unexpected()), |asked| asked.check_length(index, bytes))?;
                 bytes
             }
-            Reply::Failed(why) => return Ok(Ended::Refused(why)),
+            Reply::Failed(why) => return Ok(PartResult::Refused(why)),
             _ => return Err(unexpected()),
         };
         let mut hasher = blake3::Hasher::new();
         let unkept = self.bytes(bytes, &mut hasher, (index, from), sink).await?;
         if let Some(why @ LandError::All { .. }) = unkept {
-            return Ok(Ended::Unkept(why));
+            return Ok(PartResult::Unkept(why));
         }
         let ended = match (self.message().await?, unkept) {
-            (Reply::Failed(why), _) => Ended::Refused(why),
-            (Reply::Sent(_), Some(why)) => Ended::Unkept(why),
+            (Reply::Failed(why), _) => PartResult::Refused(why),
+            (Reply::Sent(_), Some(why)) => PartResult::Unkept(why),
             (Reply::Sent(check), None) if check.0 == *hasher.finalize().as_bytes() => {
-                Ended::Sent(check)
+                PartResult::Sent(check)
             }
-            (Reply::Sent(_), None) => Ended::Damaged,
+            (Reply::Sent(_), None) => PartResult::Damaged,
             _ => return Err(unexpected()),
         };
-        let judged = sink.judged(index, matches!(ended, Ended::Sent(_))).await;
-        Ok(judged.map_or_else(Ended::Unkept, |()| ended))
+        let result = sink.end_part(index, matches!(ended, PartResult::Sent(_))).await;
+        Ok(result.map_or_else(PartResult::Unkept, |()| ended))
     }
 
     /// Passes this many bytes to the sink. Returns the sink's first failure, after which it gets no more bytes.

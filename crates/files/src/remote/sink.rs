@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 /// Takes bytes of one request as they arrive. While it waits, the sender is slowed down by backpressure.
 ///
-/// The bytes are verified only when the whole part has ended well ([`Sink::judged`]). Until then, and if it fails, they
-/// may be anything.
+/// The bytes are verified only when the whole part has ended well ([`Sink::end_part`]). Until then, and if it fails,
+/// they may be anything.
 pub trait Sink: Send {
     /// Takes bytes of the request's file with this index (0 if it requests one), at the offset `at` of that file. At
     /// most 256 KiB at a time.
@@ -20,7 +20,7 @@ pub trait Sink: Send {
 
     /// Ends the bytes of the file with this index. `good`: all bytes arrived, and as the source sent them; otherwise
     /// they must be discarded.
-    fn judged(&mut self, index: usize, good: bool) -> BoxFuture<'_, Result<(), LandError>> {
+    fn end_part(&mut self, index: usize, good: bool) -> BoxFuture<'_, Result<(), LandError>> {
         _ = (index, good);
         Box::pin(async { Ok(()) })
     }
@@ -32,20 +32,20 @@ pub trait Sink: Send {
 /// last byte says so. If they were on the disk already, they would be published, or kept after a crash. So a request
 /// for a part should be for a few MiB at most.
 #[derive(Debug)]
-pub struct ToLand<'a> {
+pub struct LandSink<'a> {
     land: &'a Arc<dyn Land>,
     files: &'a [FileNo],
     held: Vec<(u64, Bytes)>,
 }
 
-impl<'a> ToLand<'a> {
+impl<'a> LandSink<'a> {
     /// Creates the sink of a request for these files, in the request's order.
     pub fn new(land: &'a Arc<dyn Land>, files: &'a [FileNo]) -> Self {
         Self { land, files, held: Vec::new() }
     }
 }
 
-impl Sink for ToLand<'_> {
+impl Sink for LandSink<'_> {
     fn take(
         &mut self,
         index: usize,
@@ -59,7 +59,7 @@ impl Sink for ToLand<'_> {
         Box::pin(async { Ok(()) })
     }
 
-    fn judged(&mut self, index: usize, good: bool) -> BoxFuture<'_, Result<(), LandError>> {
+    fn end_part(&mut self, index: usize, good: bool) -> BoxFuture<'_, Result<(), LandError>> {
         let held = std::mem::take(&mut self.held);
         let file = self.files.get(index).copied().filter(|_| good);
         Box::pin(async move {

@@ -42,7 +42,7 @@ struct NodeSpares {
 
 /// A remote over which no data has passed.
 #[derive(Debug)]
-pub struct Fresh {
+pub struct FreshRemote {
     /// The remote.
     pub remote: Remote,
     /// Whether it was opened before as a spare: the other end may have closed it.
@@ -64,11 +64,13 @@ impl Spares {
     ///
     /// # Errors
     /// [`DialMemberError`].
-    pub async fn take(&self, node: &Name, next: bool) -> Result<Fresh, DialMemberError> {
+    pub async fn take(&self, node: &Name, next: bool) -> Result<FreshRemote, DialMemberError> {
         let spare = self.spare(node);
         let fresh = match spare {
-            Some(remote) => Fresh { remote, spare: true },
-            None => Fresh { remote: Remote::open(&self.dialer, node, &[]).await?, spare: false },
+            Some(remote) => FreshRemote { remote, spare: true },
+            None => {
+                FreshRemote { remote: Remote::open(&self.dialer, node, &[]).await?, spare: false }
+            }
         };
         if next {
             self.prepare(node);

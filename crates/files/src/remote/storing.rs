@@ -29,7 +29,7 @@ impl Remote {
         bytes: &[u8],
     ) -> Result<(), RemoteError> {
         self.ask_store(into, entry, from, Bytes::copy_from_slice(bytes)).await?;
-        self.stored().await
+        self.receive_stored().await
     }
 
     /// Sends a part without waiting until it is stored, so that the next one can follow at once.
@@ -84,7 +84,7 @@ impl Remote {
     ///
     /// # Errors
     /// [`RemoteError`].
-    pub async fn compared(&mut self, entries: usize) -> Result<Compared, RemoteError> {
+    pub async fn receive_comparison(&mut self, entries: usize) -> Result<Compared, RemoteError> {
         match self.reply().await? {
             Reply::Compared(compared) if is_of(&compared, entries) => Ok(compared),
             _ => Err(self.tear()),
@@ -106,7 +106,7 @@ impl Remote {
     ///
     /// # Errors
     /// [`RemoteError`].
-    pub async fn delivered(&mut self) -> Result<Undone, RemoteError> {
+    pub async fn receive_delivery_result(&mut self) -> Result<Undone, RemoteError> {
         match self.reply().await? {
             Reply::Delivered(undone) => Ok(undone),
             _ => Err(self.tear()),
@@ -117,7 +117,10 @@ impl Remote {
     ///
     /// # Errors
     /// [`RemoteError`].
-    pub async fn dress(&mut self, delivery: Delivery) -> Result<(Undone, Undone), RemoteError> {
+    pub async fn set_metadata(
+        &mut self,
+        delivery: Delivery,
+    ) -> Result<(Undone, Undone), RemoteError> {
         match self.request(&Request::Dress(delivery)).await? {
             Reply::Dressed { undone, wider } => Ok((undone, wider)),
             _ => Err(self.tear()),
@@ -150,7 +153,7 @@ impl Remote {
     ///
     /// # Errors
     /// [`RemoteError`].
-    pub async fn stored(&mut self) -> Result<(), RemoteError> {
+    pub async fn receive_stored(&mut self) -> Result<(), RemoteError> {
         match self.reply().await? {
             Reply::Stored => Ok(()),
             _ => Err(self.tear()),
@@ -167,7 +170,7 @@ impl Remote {
         entry: &Entry,
     ) -> Result<Vec<Range<u64>>, RemoteError> {
         self.ask_held(into, entry).await?;
-        self.holds().await
+        self.receive_held().await
     }
 
     /// Sends the request of [`Remote::held`] without waiting for the answer, so that several can be sent at once.
@@ -182,7 +185,7 @@ impl Remote {
     ///
     /// # Errors
     /// [`RemoteError`].
-    pub async fn holds(&mut self) -> Result<Vec<Range<u64>>, RemoteError> {
+    pub async fn receive_held(&mut self) -> Result<Vec<Range<u64>>, RemoteError> {
         match self.reply().await? {
             Reply::Held(ranges) => Ok(ranges.into_iter().map(|(from, to)| from..to).collect()),
             _ => Err(self.tear()),
@@ -237,7 +240,7 @@ impl Remote {
     }
 
     fn tear(&mut self) -> RemoteError {
-        self.torn = true;
+        self.is_broken = true;
         self.lost(unexpected())
     }
 }

@@ -18,7 +18,7 @@ use thalweg_wire::object::{Check, Failure, SpoolId, decode, encode};
 
 /// A part of an entry, as it was received.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
+pub struct SpooledPart {
     /// The length in bytes; 0 if the part was not received.
     pub bytes: u64,
     /// The hash of the bytes, or why the part was not received.
@@ -35,7 +35,7 @@ pub(super) struct Label {
     /// When it was requested.
     pub since: WallTime,
     /// Its parts, in the order of their data.
-    pub parts: Vec<Part>,
+    pub parts: Vec<SpooledPart>,
     /// The owner's note, which only the owner reads.
     pub note: Vec<u8>,
 }
@@ -90,11 +90,11 @@ impl Label {
 }
 
 /// The failure for an error of the spool's disk, for the requesting peer.
-pub(super) fn in_words(what: &str, e: &io::Error) -> Failure {
+pub(super) fn failure_of(what: &str, e: &io::Error) -> Failure {
     let full = [Errno::NOSPC, Errno::DQUOT].map(|errno| Some(errno.raw_os_error()));
     Failure::System(match full.contains(&e.raw_os_error()) {
         true => format!(
-            "the disk of the spool is full ({what}: {e}); free some, or lower `[files] spool_bytes`"
+            "the disk of the spool is full ({what}: {e}); free some space, or lower `[files] spool_bytes`"
         ),
         false => format!("the spool cannot be used ({what}: {e})"),
     })

@@ -2,7 +2,7 @@
 
 use super::{
     Spool,
-    entry::{Label, Part, in_words},
+    entry::{Label, SpooledPart, failure_of},
 };
 use std::{fs::File, os::unix::fs::FileExt as _, path::PathBuf, sync::Arc};
 use thalweg_wire::object::{Check, Failure, MAX_WHY};
@@ -72,9 +72,9 @@ impl Filling {
             why
         });
         let words = received.as_ref().err().map_or(0, Failure::text_len);
-        self.spool.received(&self.label, size, PART_OVERHEAD + words as u64)?;
+        self.spool.record_received(&self.label, size, PART_OVERHEAD + words as u64)?;
         self.received += size;
-        self.label.parts.push(Part { bytes: size, check: received });
+        self.label.parts.push(SpooledPart { bytes: size, check: received });
         self.buffer.extend_from_slice(bytes);
         if self.buffer.len() >= BUFFER_SIZE { self.flush().await } else { Ok(()) }
     }
@@ -89,9 +89,9 @@ impl Filling {
         let written = tokio::task::spawn_blocking(move || label.write(&file)).await;
         let length = blocking(written)?;
         let shown = self.path.with_extension("");
-        std::fs::rename(&self.path, shown).map_err(|e| in_words("rename", &e))?;
+        std::fs::rename(&self.path, shown).map_err(|e| failure_of("rename", &e))?;
         self.finished = true;
-        self.spool.finished(&self.label, length);
+        self.spool.record_finished(&self.label, length);
         Ok(self.label.parts.iter().map(|part| part.check.clone()).collect())
     }
 
@@ -112,7 +112,7 @@ pub(super) fn blocking<T>(
     done: Result<std::io::Result<T>, tokio::task::JoinError>,
 ) -> Result<T, Failure> {
     let done = done.map_err(|e| Failure::System(format!("the spool cannot be used ({e})")))?;
-    done.map_err(|e| in_words("write", &e))
+    done.map_err(|e| failure_of("write", &e))
 }
 
 impl Drop for Filling {
@@ -120,7 +120,7 @@ impl Drop for Filling {
         if !self.finished {
             // A file that cannot be removed now is removed when the node starts again.
             _ = std::fs::remove_file(&self.path);
-            self.spool.abandoned(&self.label);
+            self.spool.record_abandoned(&self.label);
         }
     }
 }

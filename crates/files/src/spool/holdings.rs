@@ -16,7 +16,7 @@ impl Spool {
     /// Returns the next complete entries of a job of `owner`, those with numbers above `after`, in ascending order and
     /// with the owner's notes; as many as fit into a reply. Reads the disk.
     pub fn holdings(&self, owner: NodeId, job: JobId, after: Option<u64>) -> Vec<Holding> {
-        let ids = self.lock().of_job(owner, job);
+        let ids = self.lock().entries_of_job(owner, job);
         let (mut page, mut bytes) = (Vec::new(), 0);
         for id in ids.into_iter().filter(|id| after.is_none_or(|after| id.number > after)) {
             // An entry that was removed meanwhile, or cannot be read, is of no use to its owner.

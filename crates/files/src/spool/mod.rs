@@ -13,11 +13,11 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use entry::Part;
+pub use entry::SpooledPart;
 pub use filling::Filling;
-pub use reading::Reading;
+pub use reading::SpoolReading;
 
-use entry::{Label, in_words};
+use entry::{Label, failure_of};
 use prometheus_client::registry::Registry;
 use state::Index;
 use std::{
@@ -74,7 +74,7 @@ impl Spool {
             let label = label(&path);
             match label {
                 Some((label, length)) if held.is_young(label.since, clock.now()) => {
-                    held.found(&label, length);
+                    held.add_existing(&label, length);
                 }
                 _ => std::fs::remove_file(&path)?,
             }
@@ -111,8 +111,8 @@ impl Spool {
         match options.open(&path) {
             Ok(file) => Ok(Filling::new(self.clone(), file, path, label, bytes)),
             Err(e) => {
-                self.abandoned(&label);
-                Err(in_words("create", &e))
+                self.record_abandoned(&label);
+                Err(failure_of("create", &e))
             }
         }
     }
@@ -121,13 +121,13 @@ impl Spool {
     ///
     /// # Errors
     /// [`Failure::NoSpool`], [`Failure::System`].
-    pub fn read(&self, owner: NodeId, id: SpoolId) -> Result<Reading, Failure> {
+    pub fn read(&self, owner: NodeId, id: SpoolId) -> Result<SpoolReading, Failure> {
         if !self.lock().is_whole(owner, id) {
             return Err(Failure::NoSpool);
         }
-        let file = File::open(self.path(owner, id)).map_err(|e| in_words("open", &e))?;
-        let label = Label::read(&file).map_err(|e| in_words("read", &e))?;
-        Ok(Reading::new(file, label.parts))
+        let file = File::open(self.path(owner, id)).map_err(|e| failure_of("open", &e))?;
+        let label = Label::read(&file).map_err(|e| failure_of("read", &e))?;
+        Ok(SpoolReading::new(file, label.parts))
     }
 
     /// Removes entries of `owner`.
@@ -142,9 +142,9 @@ impl Spool {
 
     /// Removes all complete entries of a job of `owner`, and resets its peak.
     pub fn forget_job(&self, owner: NodeId, job: JobId) {
-        let ids = self.lock().of_job(owner, job);
+        let ids = self.lock().entries_of_job(owner, job);
         self.forget(owner, &ids);
-        self.lock().forget_most(owner, job);
+        self.lock().reset_peak(owner, job);
     }
 
     /// Records that a channel of this member is open, until the visit is dropped.
@@ -159,7 +159,7 @@ impl Spool {
     }
 
     /// Removes expired entries every minute. Runs until the future is dropped.
-    pub async fn keep(self) {
+    pub async fn sweep_periodically(self) {
         loop {
             tokio::time::sleep(SWEEP_INTERVAL).await;
             self.sweep();
@@ -173,7 +173,7 @@ impl Spool {
 
     /// Removes expired entries, and those whose owner is absent.
     fn sweep(&self) {
-        let old = self.lock().too_old(self.0.clock.now());
+        let old = self.lock().take_expired(self.0.clock.now());
         for (owner, id) in old {
             self.forget(owner, &[id]);
         }
@@ -187,35 +187,35 @@ impl Spool {
     }
 
     /// Takes room for a part: `bytes` of data, and `beside` for its place in the label.
-    fn received(&self, label: &Label, bytes: u64, beside: u64) -> Result<(), Failure> {
+    fn record_received(&self, label: &Label, bytes: u64, beside: u64) -> Result<(), Failure> {
         self.check_disk(bytes, 0)?;
         let mut held = self.lock();
         if !held.take(label, bytes.saturating_add(beside), self.0.bound) {
             return Err(Failure::Full(bytes));
         }
-        held.received(label, bytes);
+        held.record_received(label, bytes);
         Ok(())
     }
 
     /// Checks the free space on the disk: other programs write to it too, perhaps the oracle's database.
     fn check_disk(&self, bytes: u64, files: u64) -> Result<(), Failure> {
-        match self.0.keep_free.lack_at(&self.0.dir, bytes, files) {
+        match self.0.keep_free.shortage_at(&self.0.dir, bytes, files) {
             Some(_) => Err(Failure::Full(bytes)),
             None => Ok(()),
         }
     }
 
-    fn finished(&self, label: &Label, length: u64) {
-        self.lock().finished(label, length);
+    fn record_finished(&self, label: &Label, length: u64) {
+        self.lock().record_finished(label, length);
     }
 
-    fn abandoned(&self, label: &Label) {
+    fn record_abandoned(&self, label: &Label) {
         self.lock().remove(label.owner, label.id);
     }
 
     /// The peak of a job: the most bytes that the spool held for it at a time.
-    pub fn most(&self, owner: NodeId, job: JobId) -> u64 {
-        self.lock().most(owner, job)
+    pub fn peak(&self, owner: NodeId, job: JobId) -> u64 {
+        self.lock().peak(owner, job)
     }
 
     /// Every change is complete, even if a thread panicked while it held the lock.

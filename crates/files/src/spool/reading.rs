@@ -1,15 +1,15 @@
 //! Sending an entry of the spool.
 
-use super::{Part, entry::in_words};
-use crate::pour::{Buffer, Source, Until};
+use super::{SpooledPart, entry::failure_of};
+use crate::sender::{Buffer, DataSource, FillDeadline};
 use std::{fs::File, os::unix::fs::FileExt as _};
 use thalweg_wire::object::{Check, Failure, Reply};
 
 /// An entry that is being sent: its parts with their hashes, as they were received.
 #[derive(Debug)]
-pub struct Reading {
+pub struct SpoolReading {
     file: File,
-    parts: Vec<Part>,
+    parts: Vec<SpooledPart>,
     /// The index of the current part, and the number of its bytes that were sent.
     part: usize,
     sent: u64,
@@ -19,27 +19,27 @@ pub struct Reading {
     hasher: blake3::Hasher,
 }
 
-impl Reading {
-    pub(super) fn new(file: File, parts: Vec<Part>) -> Self {
+impl SpoolReading {
+    pub(super) fn new(file: File, parts: Vec<SpooledPart>) -> Self {
         let (hasher, begun, broken) = (blake3::Hasher::new(), false, None);
         Self { file, parts, part: 0, sent: 0, begun, at: 0, broken, hasher }
     }
 
     /// The entry's parts, in order.
-    pub fn parts(&self) -> &[Part] {
+    pub fn parts(&self) -> &[SpooledPart] {
         &self.parts
     }
 
     /// Sends some bytes of a part; zeros after a read error.
     fn send(&mut self, left: u64, buffer: &mut Buffer) {
         let most = left.min(buffer.room() as u64) as usize;
-        let place = buffer.place(most);
+        let place = buffer.reserve(most);
         let read = match self.broken {
             Some(_) => Ok(()),
             None => self.file.read_exact_at(place, self.at),
         };
         if let Err(e) = read {
-            self.broken = Some(in_words("read", &e));
+            self.broken = Some(failure_of("read", &e));
         }
         if self.broken.is_some() {
             place.fill(0);
@@ -62,27 +62,27 @@ impl Reading {
             (Ok(_), Some(why)) => Reply::Failed(why),
             (Ok(check), None) if *check == computed => Reply::Sent(computed),
             (Ok(_), None) => {
-                let why = "the spool's disk gives other bytes than were written".to_owned();
+                let why = "the spool's disk returned other bytes than were written".to_owned();
                 Reply::Failed(Failure::System(why))
             }
         }
     }
 }
 
-impl Source for Reading {
-    fn fill(&mut self, buffer: &mut Buffer, until: &Until) -> bool {
+impl DataSource for SpoolReading {
+    fn fill(&mut self, buffer: &mut Buffer, until: &FillDeadline) -> bool {
         while buffer.room() > 0 && !until.is_over() {
             let Some(part) = self.parts.get(self.part) else { return false };
             let left = part.bytes - self.sent;
             match (part.check.is_ok(), self.begun) {
                 (true, false) => {
                     self.begun = true;
-                    buffer.reply(&Reply::Bytes(left));
+                    buffer.append_reply(&Reply::Bytes(left));
                 }
                 (true, true) if left > 0 => self.send(left, buffer),
                 _ => {
                     let reply = self.end();
-                    buffer.reply(&reply);
+                    buffer.append_reply(&reply);
                 }
             }
         }
@@ -92,7 +92,7 @@ impl Source for Reading {
 
 /// The whole data of an entry, for tests.
 #[cfg(test)]
-pub(super) fn all(reading: &mut Reading) -> Vec<u8> {
+pub(super) fn all(reading: &mut SpoolReading) -> Vec<u8> {
     use std::os::unix::fs::MetadataExt as _;
     let label: u64 = reading.parts.iter().map(|part| part.bytes).sum();
     assert!(reading.file.metadata().unwrap().size() > label);

@@ -17,7 +17,7 @@ const MAX_ABSENCE: Duration = Duration::from_secs(600);
 
 /// The sizes and the age of an entry.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(super) struct IndexEntry {
     /// The disk space reserved for it, bytes.
     reserved: u64,
     /// The bytes of data that have arrived.
@@ -43,7 +43,7 @@ struct Presence {
 /// All entries, with sums by job and by owner.
 #[derive(Debug)]
 pub(super) struct Index {
-    entries: BTreeMap<(NodeId, SpoolId), Entry>,
+    entries: BTreeMap<(NodeId, SpoolId), IndexEntry>,
     sums: BTreeMap<(NodeId, JobId), Sum>,
     owners: BTreeMap<NodeId, Presence>,
     /// The disk space reserved for all entries, bytes.
@@ -67,8 +67,8 @@ impl Index {
     }
 
     /// Adds a complete entry of this length that was found on disk.
-    pub fn found(&mut self, label: &Label, length: u64) {
-        let entry = Entry {
+    pub fn add_existing(&mut self, label: &Label, length: u64) {
+        let entry = IndexEntry {
             reserved: length + ENTRY_OVERHEAD,
             received: 0,
             since: label.since,
@@ -76,7 +76,7 @@ impl Index {
         };
         self.add(label.owner, entry.reserved);
         self.entries.insert((label.owner, label.id), entry);
-        self.received(label, label.bytes());
+        self.record_received(label, label.bytes());
     }
 
     /// Begins an entry. Returns false if there is no room for all of its bytes now. Room is only taken as bytes arrive
@@ -87,14 +87,14 @@ impl Index {
     pub fn begin(&mut self, label: &Label, bytes: u64, bound: u64) -> Result<bool, Failure> {
         let key = (label.owner, label.id);
         if self.entries.contains_key(&key) {
-            return Err(Failure::System("the spool has an entry of this name already".to_owned()));
+            return Err(Failure::System("the spool already has an entry with this id".to_owned()));
         }
         let reserved = ENTRY_OVERHEAD + label.note.len() as u64;
         if !self.has_room(label.owner, bytes.saturating_add(reserved), bound) {
             return Ok(false);
         }
         self.add(label.owner, reserved);
-        let entry = Entry { reserved, received: 0, since: label.since, whole: false };
+        let entry = IndexEntry { reserved, received: 0, since: label.since, whole: false };
         self.entries.insert(key, entry);
         Ok(true)
     }
@@ -133,7 +133,7 @@ impl Index {
     }
 
     /// Adds data that has arrived for an entry.
-    pub fn received(&mut self, label: &Label, bytes: u64) {
+    pub fn record_received(&mut self, label: &Label, bytes: u64) {
         if let Some(entry) = self.entries.get_mut(&(label.owner, label.id)) {
             entry.received += bytes;
         }
@@ -143,7 +143,7 @@ impl Index {
     }
 
     /// Marks an entry as complete; its file has this length.
-    pub fn finished(&mut self, label: &Label, length: u64) {
+    pub fn record_finished(&mut self, label: &Label, length: u64) {
         if let Some(entry) = self.entries.get_mut(&(label.owner, label.id)) {
             let reserved = std::mem::replace(&mut entry.reserved, length + ENTRY_OVERHEAD);
             entry.whole = true;
@@ -178,12 +178,12 @@ impl Index {
     }
 
     /// The peak of a job: the most bytes held for it at a time.
-    pub fn most(&self, owner: NodeId, job: JobId) -> u64 {
+    pub fn peak(&self, owner: NodeId, job: JobId) -> u64 {
         self.sums.get(&(owner, job)).map_or(0, |sum| sum.most)
     }
 
     /// Resets the peak of a job.
-    pub fn forget_most(&mut self, owner: NodeId, job: JobId) {
+    pub fn reset_peak(&mut self, owner: NodeId, job: JobId) {
         if let Some(sum) = self.sums.get_mut(&(owner, job)) {
             sum.most = sum.now;
             if sum.now == 0 {
@@ -193,7 +193,7 @@ impl Index {
     }
 
     /// The complete entries of a job.
-    pub fn of_job(&self, owner: NodeId, job: JobId) -> Vec<SpoolId> {
+    pub fn entries_of_job(&self, owner: NodeId, job: JobId) -> Vec<SpoolId> {
         let ends = [0, u64::MAX].map(|number| (owner, SpoolId { job, number }));
         let found = self.entries.range(ends[0]..=ends[1]);
         found.filter(|(_, entry)| entry.whole).map(|((_, id), _)| *id).collect()
@@ -215,14 +215,14 @@ impl Index {
 
     /// Returns the complete entries that are expired or whose owner is absent. Forgets absent owners without entries,
     /// and sums without bytes of such owners.
-    pub fn too_old(&mut self, now: WallTime) -> Vec<(NodeId, SpoolId)> {
+    pub fn take_expired(&mut self, now: WallTime) -> Vec<(NodeId, SpoolId)> {
         let start = self.start;
         let gone = |owner: &NodeId| match self.owners.get(owner) {
             Some(presence) => presence.channels == 0 && elapsed(presence.left, now) > MAX_ABSENCE,
             None => elapsed(start, now) > MAX_ABSENCE,
         };
-        let old = |entry: &Entry| elapsed(entry.since, now) >= MAX_AGE;
-        let is_old = |((owner, _), entry): &(&(NodeId, SpoolId), &Entry)| {
+        let old = |entry: &IndexEntry| elapsed(entry.since, now) >= MAX_AGE;
+        let is_old = |((owner, _), entry): &(&(NodeId, SpoolId), &IndexEntry)| {
             entry.whole && (old(entry) || gone(owner))
         };
         let found = self.entries.iter().filter(is_old).map(|(key, _)| *key).collect();

@@ -63,13 +63,13 @@ async fn only_the_owner_reads_an_entry() {
     assert_eq!(parts, [Ok(check(b"one")), Err(Failure::Changed), Ok(check(b"three"))]);
     assert_eq!(content(&spool, OWNER, 1), b"onethree");
     assert_eq!(spool.read(OTHER, id(1)).unwrap_err(), Failure::NoSpool);
-    assert_eq!(spool.most(OWNER, JOB), 8);
+    assert_eq!(spool.peak(OWNER, JOB), 8);
     fill(&spool, OTHER, 1, &[&large]).await;
     assert_eq!(content(&spool, OTHER, 1), large);
     spool.forget(OWNER, &[id(1), id(2)]);
     assert_eq!(spool.read(OWNER, id(1)).unwrap_err(), Failure::NoSpool);
     spool.forget_job(OTHER, JOB);
-    assert_eq!((spool.used(), files(&dir), spool.most(OTHER, JOB)), (0, 0, 0));
+    assert_eq!((spool.used(), files(&dir), spool.peak(OTHER, JOB)), (0, 0, 0));
 }
 
 #[tokio::test]
@@ -140,7 +140,7 @@ async fn only_complete_entries_survive_a_crash() {
     assert_eq!(content(&again, OWNER, 1), b"keptas well");
     let length = std::fs::metadata(again.path(OWNER, id(1))).unwrap().len();
     assert_eq!(again.used(), length + 4096);
-    assert_eq!(again.most(OWNER, JOB), 11);
+    assert_eq!(again.peak(OWNER, JOB), 11);
 }
 
 #[tokio::test]

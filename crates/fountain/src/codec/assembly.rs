@@ -1,7 +1,7 @@
 //! A receiver's symbols of an object, and which blocks can be solved.
 
 use super::{
-    solve::{Outcome, Solve},
+    solve::{BlockSolver, SolveOutcome},
     store::SymbolStore,
 };
 use crate::{
@@ -13,7 +13,7 @@ use thiserror::Error;
 
 /// The result of an accepted symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrival {
+pub enum AcceptOutcome {
     /// It is new and was stored.
     Fresh,
     /// It is new, and its block can be solved now: [`Assembly::solve`].
@@ -49,7 +49,7 @@ pub enum AcceptError<E> {
 
 /// The progress of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct AssemblyProgress {
     /// Complete blocks.
     pub blocks_done: u32,
     /// Blocks of the object.
@@ -64,7 +64,7 @@ pub struct Progress {
 
 /// The repair symbols of an incomplete block.
 #[derive(Clone, Debug)]
-struct Spooled {
+struct SpooledBlock {
     repair: BTreeSet<u32>,
     /// The number of symbols, source or repair, that the next solve needs.
     needed: u32,
@@ -80,7 +80,7 @@ struct Spooled {
 pub struct Assembly {
     geometry: Geometry,
     have: HaveSet,
-    spooled: BTreeMap<u32, Spooled>,
+    spooled: BTreeMap<u32, SpooledBlock>,
 }
 
 impl Assembly {
@@ -137,7 +137,7 @@ impl Assembly {
         id: SymbolId,
         bytes: &[u8],
         store: &mut S,
-    ) -> Result<Arrival, AcceptError<S::Error>> {
+    ) -> Result<AcceptOutcome, AcceptError<S::Error>> {
         let expected = self.geometry.bytes_in(id).ok_or(AcceptError::Absent(id))?;
         if bytes.len() != expected {
             return Err(AcceptError::Length { id, got: bytes.len(), expected });
@@ -155,9 +155,9 @@ impl Assembly {
         index: u64,
         bytes: &[u8],
         store: &mut S,
-    ) -> Result<Arrival, S::Error> {
+    ) -> Result<AcceptOutcome, S::Error> {
         if self.have.contains(index) {
-            return Ok(Arrival::Duplicate);
+            return Ok(AcceptOutcome::Duplicate);
         }
         store.write(id, bytes)?;
         self.have.insert(index);
@@ -169,7 +169,7 @@ impl Assembly {
         id: SymbolId,
         bytes: &[u8],
         store: &mut S,
-    ) -> Result<Arrival, S::Error> {
+    ) -> Result<AcceptOutcome, S::Error> {
         if let Some(useless) = self.judge_repair(id) {
             return Ok(useless);
         }
@@ -179,15 +179,15 @@ impl Assembly {
     }
 
     /// Why a repair symbol is of no use, if so.
-    fn judge_repair(&self, id: SymbolId) -> Option<Arrival> {
+    fn judge_repair(&self, id: SymbolId) -> Option<AcceptOutcome> {
         if self.have.holds_block(id.block) {
-            return Some(Arrival::Unneeded);
+            return Some(AcceptOutcome::Unneeded);
         }
         let spooled = self.spooled.get(&id.block)?;
         if spooled.repair.contains(&id.esi) {
-            return Some(Arrival::Duplicate);
+            return Some(AcceptOutcome::Duplicate);
         }
-        (self.held_of(id.block) >= spooled.needed).then_some(Arrival::Unneeded)
+        (self.held_of(id.block) >= spooled.needed).then_some(AcceptOutcome::Unneeded)
     }
 
     /// Updates a block after a symbol was added.
@@ -195,16 +195,16 @@ impl Assembly {
         &mut self,
         block: u32,
         store: &mut S,
-    ) -> Result<Arrival, S::Error> {
+    ) -> Result<AcceptOutcome, S::Error> {
         if self.have.holds_block(block) {
             // A running solve still reads the repair symbols: they are discarded at its end.
             if self.spooled.get(&block).is_some_and(|spooled| !spooled.solving) {
                 self.spooled.remove(&block);
                 store.discard(block)?;
             }
-            return Ok(Arrival::Complete);
+            return Ok(AcceptOutcome::Complete);
         }
-        Ok(if self.is_ready(block) { Arrival::Ready } else { Arrival::Fresh })
+        Ok(if self.is_ready(block) { AcceptOutcome::Ready } else { AcceptOutcome::Fresh })
     }
 
     /// The number of held symbols of a block, source and repair.
@@ -218,9 +218,9 @@ impl Assembly {
         spooled.is_some_and(|s| !s.solving && self.held_of(block) >= s.needed)
     }
 
-    fn spooled_of(&mut self, block: u32) -> &mut Spooled {
+    fn spooled_of(&mut self, block: u32) -> &mut SpooledBlock {
         let needed = self.geometry.source_symbols_of(block);
-        let new = || Spooled { repair: BTreeSet::new(), needed, solving: false };
+        let new = || SpooledBlock { repair: BTreeSet::new(), needed, solving: false };
         self.spooled.entry(block).or_insert_with(new)
     }
 
@@ -229,9 +229,9 @@ impl Assembly {
         self.spooled.keys().copied().filter(|block| self.is_ready(*block))
     }
 
-    /// Starts the solve of a block; `None` if it cannot be solved. It ends with [`Self::solved`] or [`Self::abandon`];
-    /// until then the block is not ready again.
-    pub fn solve(&mut self, block: u32) -> Option<Solve> {
+    /// Starts the solve of a block; `None` if it cannot be solved. It ends with [`Self::record_solve`] or
+    /// [`Self::abandon`]; until then the block is not ready again.
+    pub fn solve(&mut self, block: u32) -> Option<BlockSolver> {
         if !self.is_ready(block) {
             return None;
         }
@@ -243,20 +243,20 @@ impl Assembly {
         let source = symbols.clone().filter(|index| have.contains(*index));
         let source = source.map(|index| (index - symbols.start) as u32);
         let held = source.chain(spooled.repair.iter().copied()).collect();
-        Some(Solve { geometry: self.geometry, block, held })
+        Some(BlockSolver { geometry: self.geometry, block, held })
     }
 
     /// Records the outcome of a solve: the block is complete, or needs one more symbol. Returns whether it is complete.
     ///
     /// # Errors
     /// Errors of the store when it discards the block's repair symbols; the block is complete nevertheless.
-    pub fn solved<S: SymbolStore>(
+    pub fn record_solve<S: SymbolStore>(
         &mut self,
-        solve: &Solve,
-        outcome: Outcome,
+        solve: &BlockSolver,
+        outcome: SolveOutcome,
         store: &mut S,
     ) -> Result<bool, S::Error> {
-        if outcome == Outcome::TooFew && !self.have.holds_block(solve.block) {
+        if outcome == SolveOutcome::TooFew && !self.have.holds_block(solve.block) {
             if let Some(spooled) = self.spooled.get_mut(&solve.block) {
                 spooled.solving = false;
                 spooled.needed = solve.symbols() + 1;
@@ -273,7 +273,7 @@ impl Assembly {
     }
 
     /// Records that a solve failed; the block may be solved again.
-    pub fn abandon(&mut self, solve: &Solve) {
+    pub fn abandon(&mut self, solve: &BlockSolver) {
         if let Some(spooled) = self.spooled.get_mut(&solve.block) {
             spooled.solving = false;
         }
@@ -296,10 +296,10 @@ impl Assembly {
     }
 
     /// The progress. Takes time in proportion to the blocks that have repair symbols.
-    pub fn progress(&self) -> Progress {
+    pub fn progress(&self) -> AssemblyProgress {
         let bytes_held = self.bytes_held();
         let spooled: u64 = self.spooled.iter().map(|(block, s)| self.worth(*block, s)).sum();
-        Progress {
+        AssemblyProgress {
             blocks_done: self.have.full_blocks(),
             blocks: self.geometry.blocks(),
             bytes_held,
@@ -310,7 +310,7 @@ impl Assembly {
 
     /// The number of missing bytes of a block that its spooled symbols stand for. Each stands for one symbol; the last
     /// symbol of the object may be short.
-    fn worth(&self, block: u32, spooled: &Spooled) -> u64 {
+    fn worth(&self, block: u32, spooled: &SpooledBlock) -> u64 {
         let size = u64::from(self.geometry.symbol_bytes());
         let missing = self.geometry.source_symbols_of(block) - self.have.count_of(block);
         let lacks_last = block + 1 == self.geometry.blocks() && !self.holds_last();

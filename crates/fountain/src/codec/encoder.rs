@@ -1,7 +1,7 @@
 //! Repair symbols of a block.
 
 use super::{
-    plans::Plan,
+    plans::EncodingPlan,
     stripes::{ENCODE_BYTES, description, stripes},
 };
 use crate::geometry::{Geometry, MAX_REPAIR_SYMBOLS};
@@ -52,7 +52,7 @@ impl BlockEncoder {
         geometry: &Geometry,
         block: u32,
         bytes: &[u8],
-        plan: &Plan,
+        plan: &EncodingPlan,
     ) -> Result<Self, EncodeError> {
         let range = geometry.bytes_of(block);
         let (got, expected) = (bytes.len() as u64, range.end - range.start);
@@ -121,7 +121,7 @@ fn encode_stripe(
     block: &[u8],
     symbol_bytes: usize,
     part: Range<usize>,
-    plan: &Plan,
+    plan: &EncodingPlan,
 ) -> SourceBlockEncoder {
     let config = description(plan.source_symbols(), part.len());
     if part.len() == symbol_bytes {

@@ -13,10 +13,10 @@ mod solve;
 mod store;
 mod stripes;
 
-pub use assembly::{AcceptError, Arrival, Assembly, Progress};
+pub use assembly::{AcceptError, AcceptOutcome, Assembly, AssemblyProgress};
 pub use encoder::{BlockEncoder, EncodeError};
-pub use plans::{Plan, Plans};
-pub use solve::{Outcome, Solve, SolveError};
+pub use plans::{EncodingPlan, PlanCache};
+pub use solve::{BlockSolver, SolveError, SolveOutcome};
 pub use store::{MemoryStore, SymbolStore};
 
 /// Solving one block takes at most this many times the block's bytes, plus [`DECODE_MEMORY_EXTRA`]: the received

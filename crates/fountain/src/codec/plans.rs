@@ -8,12 +8,12 @@ const KEPT: usize = 8;
 
 /// The operations that turn the source symbols of a block into its intermediate symbols.
 #[derive(Clone)]
-pub struct Plan {
+pub struct EncodingPlan {
     source_symbols: u32,
     operations: Arc<SourceBlockEncodingPlan>,
 }
 
-impl Plan {
+impl EncodingPlan {
     /// Creates a plan for blocks of this many source symbols; at most 56,403 (RFC 6330 §4.4.1.2).
     pub(super) fn new(source_symbols: u32) -> Option<Self> {
         let fits = (1..=56_403).contains(&source_symbols);
@@ -32,7 +32,7 @@ impl Plan {
     }
 }
 
-impl fmt::Debug for Plan {
+impl fmt::Debug for EncodingPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Plan({} symbols)", self.source_symbols)
     }
@@ -40,11 +40,11 @@ impl fmt::Debug for Plan {
 
 /// A cache of the last plans, since each takes time to compute and memory to keep.
 #[derive(Clone, Debug, Default)]
-pub struct Plans {
-    kept: VecDeque<Plan>,
+pub struct PlanCache {
+    kept: VecDeque<EncodingPlan>,
 }
 
-impl Plans {
+impl PlanCache {
     /// Creates an empty cache.
     pub fn new() -> Self {
         Self::default()
@@ -52,11 +52,11 @@ impl Plans {
 
     /// The plan for blocks of K source symbols, computed if it is not cached. `None` if K is 0 or too large for the
     /// code.
-    pub fn of(&mut self, source_symbols: u32) -> Option<Plan> {
+    pub fn get(&mut self, source_symbols: u32) -> Option<EncodingPlan> {
         let kept = self.kept.iter().position(|plan| plan.source_symbols == source_symbols);
         let plan = match kept.and_then(|at| self.kept.remove(at)) {
             Some(plan) => plan,
-            None => Plan::new(source_symbols)?,
+            None => EncodingPlan::new(source_symbols)?,
         };
         self.kept.truncate(KEPT - 1);
         self.kept.push_front(plan.clone());

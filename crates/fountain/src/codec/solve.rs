@@ -14,7 +14,7 @@ use thiserror::Error;
 
 /// The outcome of a solve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum SolveOutcome {
     /// This many missing source symbols were recovered and written.
     Recovered(u32),
     /// The symbols do not determine the block: one more is needed. With K symbols this happens in about 1 % of cases
@@ -30,7 +30,7 @@ pub enum SolveError<E> {
     Store(E),
     /// A recovered symbol does not match the block's page: the signer of the repair page signed wrong symbols of this
     /// block.
-    #[error("block {} was solved to other bytes than its page says", .0.block())]
+    #[error("the decoded content of block {} does not match its digests", .0.block())]
     Forged(SymbolError),
 }
 
@@ -46,7 +46,7 @@ impl SymbolError {
 /// One block to solve, created by [`super::Assembly::solve`]. It may run on another thread while symbols keep arriving.
 /// Memory: [`super::DECODE_MEMORY_FACTOR`].
 #[derive(Clone, Debug)]
-pub struct Solve {
+pub struct BlockSolver {
     pub(super) geometry: Geometry,
     pub(super) block: u32,
     /// The ESIs of held source symbols, then of held repair symbols.
@@ -60,13 +60,13 @@ struct Stripe {
 }
 
 impl Stripe {
-    fn of(&self, esi: u32) -> &[u8] {
+    fn symbol(&self, esi: u32) -> &[u8] {
         let from = esi as usize * self.width;
         &self.columns[from..from + self.width]
     }
 }
 
-impl Solve {
+impl BlockSolver {
     /// The block.
     pub fn block(&self) -> u32 {
         self.block
@@ -86,10 +86,10 @@ impl Solve {
         &self,
         store: &mut S,
         page: Option<&SourcePage>,
-    ) -> Result<Outcome, SolveError<S::Error>> {
+    ) -> Result<SolveOutcome, SolveError<S::Error>> {
         match self.decode(store).map_err(SolveError::Store)? {
             Some(solved) => self.write(store, page, &solved),
-            None => Ok(Outcome::TooFew),
+            None => Ok(SolveOutcome::TooFew),
         }
     }
 
@@ -143,16 +143,16 @@ impl Solve {
         store: &mut S,
         page: Option<&SourcePage>,
         solved: &[Stripe],
-    ) -> Result<Outcome, SolveError<S::Error>> {
+    ) -> Result<SolveOutcome, SolveError<S::Error>> {
         let mut recovered = 0;
         // Symbols are assembled one at a time, which stays in the nearest cache.
         let mut whole = Vec::with_capacity(self.geometry.symbol_bytes() as usize);
         for esi in self.missing() {
             let symbol = match solved {
-                [only] => only.of(esi),
+                [only] => only.symbol(esi),
                 stripes => {
                     whole.clear();
-                    stripes.iter().for_each(|stripe| whole.extend_from_slice(stripe.of(esi)));
+                    stripes.iter().for_each(|stripe| whole.extend_from_slice(stripe.symbol(esi)));
                     &whole
                 }
             };
@@ -164,7 +164,7 @@ impl Solve {
             store.write(id, symbol).map_err(SolveError::Store)?;
             recovered += 1;
         }
-        Ok(Outcome::Recovered(recovered))
+        Ok(SolveOutcome::Recovered(recovered))
     }
 
     /// The source symbols of the block that are not held.

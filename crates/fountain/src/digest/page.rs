@@ -8,7 +8,7 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PageError {
     /// The block does not exist.
-    #[error("a page of block {0}, which does not exist")]
+    #[error("the page is for block {0}, which does not exist")]
     Block(u32),
     /// There are too few or too many digests.
     #[error("the page of block {block} has {got} digests instead of {expected}")]
@@ -21,7 +21,7 @@ pub enum PageError {
         expected: usize,
     },
     /// The digests do not combine to a chunk digest of the manifest.
-    #[error("the page of block {block} does not add up to chunk {chunk} of the manifest")]
+    #[error("the digests of block {block} do not match chunk {chunk} of the manifest")]
     Chunk {
         /// The block.
         block: u32,
@@ -117,7 +117,7 @@ pub struct RepairPage {
 
 impl RepairPage {
     /// Computes the page of these repair symbols, which begin with ESI K.
-    pub fn of<'a>(
+    pub fn compute<'a>(
         geometry: &Geometry,
         cast: &[u8; 16],
         block: u32,

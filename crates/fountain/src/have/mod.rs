@@ -3,13 +3,13 @@
 mod partial;
 
 use crate::geometry::Geometry;
-use partial::Partial;
+use partial::PartialBlock;
 use std::{collections::BTreeMap, ops::Range};
 use thiserror::Error;
 
 /// A range outside the set.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("symbols {}..{} of an object that has {symbols}", range.start, range.end)]
+#[error("symbols {}..{} are out of range: the object has {symbols}", range.start, range.end)]
 pub struct RangeError {
     /// The range.
     pub range: Range<u64>,
@@ -29,13 +29,13 @@ pub struct HaveSet {
     held: u64,
     /// One bit per block: whether it is full. Partly held blocks are in `partial`; all others are empty.
     full: Vec<u64>,
-    partial: BTreeMap<u32, Partial>,
+    partial: BTreeMap<u32, PartialBlock>,
 }
 
 impl HaveSet {
     /// Creates an empty set.
     pub fn empty(geometry: &Geometry) -> Self {
-        Self::over(geometry.symbols(), geometry.block_symbols())
+        Self::with_block_size(geometry.symbols(), geometry.block_symbols())
     }
 
     /// Creates the set of all symbols.
@@ -46,7 +46,7 @@ impl HaveSet {
     }
 
     /// Creates an empty set of numbers below `symbols`, kept in blocks of `per_block`.
-    pub(crate) fn over(symbols: u64, per_block: u32) -> Self {
+    pub(crate) fn with_block_size(symbols: u64, per_block: u32) -> Self {
         let per_block = per_block.max(1);
         let blocks = symbols.div_ceil(u64::from(per_block));
         let full = vec![0; blocks.div_ceil(64) as usize];
@@ -132,7 +132,7 @@ impl HaveSet {
             let (size, full) = (self.size_of(block), self.is_full(block));
             if full {
                 self.set_full(block, false);
-                self.partial.insert(block, Partial::full(size));
+                self.partial.insert(block, PartialBlock::full(size));
             }
             let Some(partial) = self.partial.get_mut(&block) else { continue };
             self.held -= u64::from(partial.clear(bits));
@@ -151,7 +151,7 @@ impl HaveSet {
                 continue;
             }
             let size = self.size_of(block);
-            let partial = self.partial.entry(block).or_insert_with(|| Partial::empty(size));
+            let partial = self.partial.entry(block).or_insert_with(|| PartialBlock::empty(size));
             self.held += u64::from(partial.set(bits));
             if partial.count() == size {
                 self.partial.remove(&block);
@@ -204,7 +204,7 @@ impl HaveSet {
 
     /// Like [`Self::runs`], from `from` on.
     pub fn runs_from(&self, from: u64) -> impl Iterator<Item = Range<u64>> {
-        merged(Steps { at: from, end: self.symbols, step: move |at| self.run_at(at) })
+        merged(MatchingRuns { at: from, end: self.symbols, step: move |at| self.run_at(at) })
     }
 
     /// The symbols that are not in the set, as ascending runs that do not touch.
@@ -218,11 +218,11 @@ impl HaveSet {
             let (held, end) = self.run_at(at);
             (!held, end)
         };
-        merged(Steps { at: from, end: self.symbols, step })
+        merged(MatchingRuns { at: from, end: self.symbols, step })
     }
 
     /// The symbols in this set and not in `other`, from `from` on, as ascending runs.
-    pub fn beyond<'a>(
+    pub fn difference<'a>(
         &'a self,
         other: &'a Self,
         from: u64,
@@ -232,7 +232,7 @@ impl HaveSet {
             let (known, until) = if held { other.run_at(at) } else { (false, end) };
             (held && !known, end.min(until))
         };
-        merged(Steps { at: from, end: self.symbols, step })
+        merged(MatchingRuns { at: from, end: self.symbols, step })
     }
 
     /// The number of symbols of a range in the set.
@@ -282,13 +282,13 @@ impl HaveSet {
 }
 
 /// Walks a set in steps; `step` returns whether a position is wanted, and up to where.
-struct Steps<F> {
+struct MatchingRuns<F> {
     at: u64,
     end: u64,
     step: F,
 }
 
-impl<F: Fn(u64) -> (bool, u64)> Iterator for Steps<F> {
+impl<F: Fn(u64) -> (bool, u64)> Iterator for MatchingRuns<F> {
     type Item = Range<u64>;
 
     fn next(&mut self) -> Option<Range<u64>> {

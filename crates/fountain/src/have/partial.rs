@@ -4,12 +4,12 @@ use std::ops::Range;
 
 /// The bits of a block, and the number of set ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Partial {
+pub(super) struct PartialBlock {
     words: Box<[u64]>,
     count: u32,
 }
 
-impl Partial {
+impl PartialBlock {
     /// Creates `size` clear bits.
     pub(super) fn empty(size: u32) -> Self {
         Self { words: vec![0; size.div_ceil(64) as usize].into_boxed_slice(), count: 0 }

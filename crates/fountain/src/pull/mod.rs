@@ -52,13 +52,13 @@ impl Default for PullSettings {
 
 /// The result of an arrived symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arrived {
+pub enum ReceiptOutcome {
     /// It was missing.
     Fresh,
     /// It was already held: it was requested from two parents, or arrived otherwise meanwhile.
     Duplicate,
     /// It is not, or no longer, requested from this parent, and is not accepted.
-    Unasked,
+    Unrequested,
     /// It does not exist, or the parent is unknown.
     Unknown,
 }
@@ -137,7 +137,7 @@ impl Pull {
     }
 
     /// Adds symbols that a parent holds. Symbols that do not exist are ignored.
-    pub fn holds(&mut self, id: ParentId, range: Range<u64>) {
+    pub fn record_held(&mut self, id: ParentId, range: Range<u64>) {
         let end = range.end.min(self.geometry.symbols());
         if let Some(parent) = self.parents.get_mut(&id) {
             // Cannot fail after clipping, unless the range is reversed; a peer may send anything, so that is ignored.
@@ -146,13 +146,13 @@ impl Pull {
     }
 
     /// Records that a parent no longer holds these symbols. Those that it owes are requested from others.
-    pub fn gone(&mut self, id: ParentId, range: Range<u64>, now: Time) {
+    pub fn withdraw(&mut self, id: ParentId, range: Range<u64>, now: Time) {
         let Some(parent) = self.parents.get_mut(&id) else { return };
         parent.has.remove_range(range.clone());
         let end = range.end.max(range.start);
         let owed: Vec<u64> =
             parent.outstanding.range(range.start..end).map(|(index, _)| *index).collect();
-        owed.into_iter().for_each(|index| self.refused(id, index, now));
+        owed.into_iter().for_each(|index| self.reject(id, index, now));
     }
 
     /// Removes a parent, which is gone or given up. What it owes is requested from others. Returns its last state.
@@ -167,35 +167,35 @@ impl Pull {
     }
 
     /// Records a verified symbol from a parent.
-    pub fn arrived(&mut self, id: ParentId, index: u64, now: Time) -> Arrived {
+    pub fn receive(&mut self, id: ParentId, index: u64, now: Time) -> ReceiptOutcome {
         let bytes = self.geometry.bytes_at(index).map(|range| range.end - range.start);
         let (Some(parent), Some(bytes)) = (self.parents.get_mut(&id), bytes) else {
-            return Arrived::Unknown;
+            return ReceiptOutcome::Unknown;
         };
-        let asked = parent.arrived(index, bytes, now);
+        let asked = parent.record_arrival(index, bytes, now);
         let fresh = asked && !self.held.contains(index);
         parent.count(bytes, fresh);
         if !asked {
-            return Arrived::Unasked;
+            return ReceiptOutcome::Unrequested;
         }
         self.settle(index, id);
         if fresh {
             self.hold_symbol(index);
-            return Arrived::Fresh;
+            return ReceiptOutcome::Fresh;
         }
         self.duplicates += 1;
-        Arrived::Duplicate
+        ReceiptOutcome::Duplicate
     }
 
     /// Records that a parent refused a symbol, or sent a wrong one. The symbol is requested again.
-    pub fn refused(&mut self, id: ParentId, index: u64, now: Time) {
-        if self.parents.get_mut(&id).is_some_and(|parent| parent.refused(index, now)) {
+    pub fn reject(&mut self, id: ParentId, index: u64, now: Time) {
+        if self.parents.get_mut(&id).is_some_and(|parent| parent.record_refusal(index, now)) {
             self.release(index, id);
         }
     }
 
     /// Records symbols that came otherwise, by decoding or from a ring. Symbols that do not exist are ignored.
-    pub fn obtained(&mut self, range: Range<u64>) {
+    pub fn record_obtained(&mut self, range: Range<u64>) {
         for index in range.start..range.end.min(self.geometry.symbols()) {
             if !self.held.contains(index) {
                 self.hold_symbol(index);
@@ -204,7 +204,7 @@ impl Pull {
     }
 
     /// Parents that owe symbols and have sent nothing for too long. They should be left.
-    pub fn silent(&self, now: Time) -> Vec<ParentId> {
+    pub fn silent_parents(&self, now: Time) -> Vec<ParentId> {
         let size = u64::from(self.geometry.symbol_bytes());
         let silent = |parent: &Parent| parent.is_silent(now, self.settings.silence, size);
         self.parents.iter().filter(|(_, parent)| silent(parent)).map(|(id, _)| *id).collect()
@@ -279,7 +279,12 @@ impl Pull {
     ///
     /// Works by chunks of 1 MiB: of the first few chunks that are missing here and held there, it takes the one that
     /// the fewest parents hold, at random among equals.
-    pub fn asks(&mut self, id: ParentId, now: Time, rng: &mut impl Rng) -> Vec<Range<u64>> {
+    pub fn next_requests(
+        &mut self,
+        id: ParentId,
+        now: Time,
+        rng: &mut impl Rng,
+    ) -> Vec<Range<u64>> {
         let mut room = self.room(id);
         let mut asks = Vec::new();
         while room > 0 {
@@ -329,7 +334,7 @@ impl Pull {
 
     fn run_in(&self, parent: &Parent, unit: u64) -> Option<Range<u64>> {
         let size = self.unit_symbols();
-        let run = parent.has.beyond(&self.taken, unit * size).next()?;
+        let run = parent.has.difference(&self.taken, unit * size).next()?;
         let end = (unit + 1) * size;
         (run.start < end).then(|| run.start..run.end.min(end))
     }
@@ -351,7 +356,7 @@ impl Pull {
         let size = self.unit_symbols();
         let from = self.taken.missing().next().map_or(u64::MAX, |run| run.start);
         let mut found: Vec<u64> = Vec::new();
-        for run in parent.has.beyond(&self.taken, from) {
+        for run in parent.has.difference(&self.taken, from) {
             let mut at = run.start;
             while at < run.end {
                 if found.len() >= self.settings.spread.max(1) {
@@ -368,7 +373,7 @@ impl Pull {
 
     fn ask(&mut self, id: ParentId, run: Range<u64>, now: Time) {
         if let Some(parent) = self.parents.get_mut(&id) {
-            parent.asked(run.clone(), now);
+            parent.record_requests(run.clone(), now);
         }
         self.taken.insert_range(run.clone()).unwrap_or(0);
         for index in run {
@@ -403,10 +408,10 @@ impl Pull {
     fn late_symbol(&self, id: ParentId, now: Time) -> Option<u64> {
         let size = u64::from(self.geometry.symbol_bytes());
         let own = self.parents.get(&id)?;
-        let mine = own.finishes(size, size, now);
+        let mine = own.finish_time(size, size, now);
         let mut others: Vec<(Duration, ParentId)> = Vec::new();
         for (other, parent) in self.parents.iter().filter(|(other, _)| **other != id) {
-            let theirs = parent.finishes(0, size, now);
+            let theirs = parent.finish_time(0, size, now);
             if !parent.outstanding.is_empty() && theirs > mine.saturating_mul(2) {
                 others.push((theirs, *other));
             }

@@ -51,7 +51,7 @@ impl Parent {
     }
 
     /// Records requests to the parent.
-    pub(super) fn asked(&mut self, symbols: impl Iterator<Item = u64>, now: Time) {
+    pub(super) fn record_requests(&mut self, symbols: impl Iterator<Item = u64>, now: Time) {
         if self.outstanding.is_empty() {
             self.heard = now;
         }
@@ -60,7 +60,7 @@ impl Parent {
     }
 
     /// Records a symbol from the parent. Returns whether it was requested.
-    pub(super) fn arrived(&mut self, index: u64, bytes: u64, now: Time) -> bool {
+    pub(super) fn record_arrival(&mut self, index: u64, bytes: u64, now: Time) -> bool {
         let Some(at) = self.outstanding.remove(&index) else { return false };
         // Only requested symbols are signs of life; otherwise a parent could send one symbol forever.
         self.heard = now;
@@ -71,7 +71,7 @@ impl Parent {
     }
 
     /// Records that the parent refused a symbol, or sent a wrong one. Returns whether it was requested.
-    pub(super) fn refused(&mut self, index: u64, now: Time) -> bool {
+    pub(super) fn record_refusal(&mut self, index: u64, now: Time) -> bool {
         let asked = self.outstanding.remove(&index).is_some();
         if asked {
             self.heard = now;
@@ -115,7 +115,7 @@ impl Parent {
 
     /// The time until it will have sent what it owes and `more` bytes: by its rate, or by the time it has been silent
     /// if that is lower.
-    pub(super) fn finishes(&self, more: u64, symbol_bytes: u64, now: Time) -> Duration {
+    pub(super) fn finish_time(&self, more: u64, symbol_bytes: u64, now: Time) -> Duration {
         let bytes = self.outstanding.len() as u64 * symbol_bytes + more;
         let size = ByteSize::from_bytes;
         let quiet = now.since(self.heard);

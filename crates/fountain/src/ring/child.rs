@@ -1,6 +1,6 @@
 //! One reader of a ring.
 
-use super::{ChildStatus, Offered, Shared};
+use super::{ChildStatus, Offered, SharedBytes};
 use crate::{geometry::SymbolId, have::HaveSet};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 pub(super) struct Entry {
     pub(super) id: SymbolId,
     pub(super) is_source: bool,
-    pub(super) frame: Shared,
-    pub(super) page: Shared,
+    pub(super) frame: SharedBytes,
+    pub(super) page: SharedBytes,
 }
 
 /// Identifies a page: the block, and whether it is the page of source symbols.
@@ -40,9 +40,9 @@ pub(super) struct Child {
     /// Pages that were sent to it last.
     known: VecDeque<PageKey>,
     /// Messages, each to be sent after the frames before its position.
-    messages: VecDeque<(u64, Shared)>,
+    messages: VecDeque<(u64, SharedBytes)>,
     /// The buffer that the socket has begun, and the number of bytes taken.
-    overflow: Option<(Shared, usize)>,
+    overflow: Option<(SharedBytes, usize)>,
     /// Frames offered to the socket, behind the begun buffer.
     pub(super) offered: VecDeque<Offered>,
 }
@@ -71,7 +71,7 @@ impl Child {
     }
 
     /// The begun buffer, which the socket must take first, and the offset of its rest.
-    pub(super) fn rest(&self) -> Option<(&Shared, usize)> {
+    pub(super) fn rest(&self) -> Option<(&SharedBytes, usize)> {
         self.overflow.as_ref().map(|(bytes, taken)| (bytes, *taken))
     }
 
@@ -98,17 +98,17 @@ impl Child {
         self.overflow.as_ref().map_or(0, |(bytes, taken)| bytes.len() - taken)
     }
 
-    pub(super) fn begin(&mut self, bytes: Shared) {
+    pub(super) fn begin(&mut self, bytes: SharedBytes) {
         self.overflow = Some((bytes, 0));
     }
 
     /// Queues a message behind the frames before position `after`.
-    pub(super) fn say(&mut self, after: u64, message: Shared) {
+    pub(super) fn say(&mut self, after: u64, message: SharedBytes) {
         self.messages.push_back((after, message));
     }
 
     /// Queues a question about a block behind the frames before position `after`.
-    pub(super) fn ask(&mut self, after: u64, block: u32, message: Shared) {
+    pub(super) fn ask(&mut self, after: u64, block: u32, message: SharedBytes) {
         self.say(after, message);
         self.asked.insert(block, after);
     }
@@ -129,7 +129,7 @@ impl Child {
     }
 
     /// Removes the message that must be sent now.
-    pub(super) fn next_message(&mut self) -> Option<Shared> {
+    pub(super) fn next_message(&mut self) -> Option<SharedBytes> {
         if self.has_message(self.next) {
             self.messages.pop_front().map(|(_, message)| message)
         } else {
@@ -198,7 +198,7 @@ impl Child {
         if !entry.is_source || self.strike(entry.id) {
             self.needs_one_less(entry.id.block);
         }
-        self.begin(Shared::clone(&entry.frame));
+        self.begin(SharedBytes::clone(&entry.frame));
         self.next += 1;
         self.counts.sent_symbols += 1;
         self.counts.sent_bytes += entry.frame.len().saturating_sub(header_bytes) as u64;

@@ -6,14 +6,14 @@
 //! that symbols stay whole. The page that proves a symbol is sent to each child before the first symbol of that page.
 
 mod child;
-mod held;
+mod held_bytes;
 
 use crate::{
     geometry::{Geometry, SymbolId},
     have::HaveSet,
 };
 use child::{Child, Entry};
-use held::Held;
+use held_bytes::HeldBytes;
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
@@ -28,7 +28,7 @@ pub const RING_BYTES: usize = 1_000_000;
 const KNOWN_BYTES: usize = 2 << 20;
 
 /// Shared bytes: a frame is in the ring and in overflows at the same time without copies.
-pub type Shared = Arc<Vec<u8>>;
+pub type SharedBytes = Arc<Vec<u8>>;
 
 /// The number of last sent pages that a child of a ring must remember: 2 MiB of pages, but between 8 and 128 pages.
 pub fn pages_known(geometry: &Geometry) -> usize {
@@ -43,7 +43,7 @@ pub struct ChildId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RingError {
     /// The ring is too small for a symbol.
-    #[error("a ring of {bytes} bytes holds no frame of {frame}")]
+    #[error("a ring of {bytes} bytes is too small for a frame of {frame} bytes")]
     TooSmall {
         /// The requested size of the ring.
         bytes: usize,
@@ -51,7 +51,7 @@ pub enum RingError {
         frame: usize,
     },
     /// The frame is empty, or longer than those the ring was made for.
-    #[error("a frame of {got} bytes in a ring made for up to {frame}")]
+    #[error("a frame of {got} bytes does not fit: the ring takes frames of 1 to {frame} bytes")]
     Frame {
         /// The length of the given frame.
         got: usize,
@@ -90,7 +90,7 @@ pub struct Ring {
     /// The sequence number of the next frame. The frames kept are those just below it.
     head: u64,
     children: BTreeMap<ChildId, Child>,
-    held: Held,
+    held: HeldBytes,
 }
 
 impl Ring {
@@ -113,7 +113,7 @@ impl Ring {
             entries: VecDeque::new(),
             head: 0,
             children: BTreeMap::new(),
-            held: Held::default(),
+            held: HeldBytes::default(),
         })
     }
 
@@ -125,7 +125,7 @@ impl Ring {
     /// Adds a child, which reads from the oldest frame on. An existing child starts again, after the buffer that its
     /// socket has begun.
     pub fn join(&mut self, id: ChildId) {
-        let done = HaveSet::over(u64::from(self.geometry.blocks()), 512);
+        let done = HaveSet::with_block_size(u64::from(self.geometry.blocks()), 512);
         let mut child = Child::new(self.oldest(), done);
         if let Some(before) = self.children.remove(&id) {
             child.go_on_from(before);
@@ -137,7 +137,7 @@ impl Ring {
     pub fn leave(&mut self, id: ChildId) -> Option<ChildStatus> {
         let status = self.status(id);
         let child = self.children.remove(&id);
-        self.held.ends(child.map_or(0, |child| child.begun_bytes()));
+        self.held.end_buffer(child.map_or(0, |child| child.begun_bytes()));
         status
     }
 
@@ -154,16 +154,16 @@ impl Ring {
     pub fn push(
         &mut self,
         id: SymbolId,
-        frame: Shared,
-        page: &Shared,
+        frame: SharedBytes,
+        page: &SharedBytes,
     ) -> Result<(usize, u32), RingError> {
         if frame.is_empty() || frame.len() > self.frame_bytes {
             return Err(RingError::Frame { got: frame.len(), frame: self.frame_bytes });
         }
         let missed = self.make_room(id.block);
         let is_source = self.geometry.is_source(id);
-        self.held.comes(frame.len(), self.lying_bytes());
-        self.entries.push_back(Entry { id, is_source, frame, page: Shared::clone(page) });
+        self.held.add_frame(frame.len(), self.overwritten_bytes());
+        self.entries.push_back(Entry { id, is_source, frame, page: SharedBytes::clone(page) });
         self.head += 1;
         self.settle_all();
         Ok(missed)
@@ -190,7 +190,7 @@ impl Ring {
         let Some(Entry { id, is_source, frame, .. }) = self.entries.pop_front() else {
             return (0, 0);
         };
-        self.held.goes(frame.len());
+        self.held.remove_frame(frame.len());
         let late = self.children.values_mut().filter(|child| child.next == oldest);
         (late.map(|child| child.miss(id, is_source)).count(), id.block)
     }
@@ -207,12 +207,12 @@ impl Ring {
             child.send(entry, self.header_bytes);
         } else {
             child.learn(key, self.pages_known);
-            child.begin(Shared::clone(&entry.page));
+            child.begin(SharedBytes::clone(&entry.page));
         }
     }
 
     /// Sends a child a message behind all frames that are in the ring now.
-    pub fn say(&mut self, id: ChildId, message: Shared) {
+    pub fn say(&mut self, id: ChildId, message: SharedBytes) {
         let head = self.head;
         if let Some(child) = self.children.get_mut(&id) {
             child.say(head, message);
@@ -221,7 +221,7 @@ impl Ring {
 
     /// Asks a child which symbols of a block it lacks, behind the frames that are in the ring. Until it answers it gets
     /// no further source symbols of the block: the frames that follow are for its siblings, and it may have them.
-    pub fn ask(&mut self, id: ChildId, block: u32, message: Shared) {
+    pub fn ask(&mut self, id: ChildId, block: u32, message: SharedBytes) {
         let head = self.head;
         if let Some(child) = self.children.get_mut(&id) {
             child.ask(head, block, message);
@@ -235,7 +235,7 @@ impl Ring {
 
     /// Records that a child is done with a block: it gets no more of it, except the rest of a begun symbol. Returns
     /// whether all children are done with the block.
-    pub fn done(&mut self, id: ChildId, block: u32) -> bool {
+    pub fn finish(&mut self, id: ChildId, block: u32) -> bool {
         if let Some(mut child) = self.children.remove(&id) {
             child.finish(block);
             self.settle(&mut child);
@@ -341,10 +341,10 @@ impl Ring {
     /// The buffers that a child's socket may take now, in order, each with the offset of its rest. First the rest of
     /// the begun buffer, or a new message or page; these are begun by being offered, and are finished whatever happens
     /// to the ring. Then the following frames, as long as the total is at most `most` bytes. A frame is begun only when
-    /// [`Ring::took`] reports that bytes of it were taken. The caller must report that at once, without an await point:
-    /// until then offered frames count as symbols of the ring even if they are overwritten, so that it holds fewer
-    /// others. They are at most a quarter of the ring per child and a half for all children.
-    pub fn offer(&mut self, id: ChildId, most: usize) -> Vec<(Shared, usize)> {
+    /// [`Ring::record_taken`] reports that bytes of it were taken. The caller must report that at once, without an
+    /// await point: until then offered frames count as symbols of the ring even if they are overwritten, so that it
+    /// holds fewer others. They are at most a quarter of the ring per child and a half for all children.
+    pub fn offer(&mut self, id: ChildId, most: usize) -> Vec<(SharedBytes, usize)> {
         let Some(mut child) = self.children.remove(&id) else { return Vec::new() };
         self.settle(&mut child);
         child.offered.clear();
@@ -352,12 +352,13 @@ impl Ring {
         let begins = child.rest().is_none() && !next.is_some_and(|next| child.takes(next));
         if begins {
             self.begin_next(&mut child);
-            self.held.begins(child.begun_bytes(), self.lying_bytes());
+            self.held.begin_buffer(child.begun_bytes(), self.overwritten_bytes());
         }
-        let rest = child.rest().map(|(bytes, at)| (Shared::clone(bytes), at));
+        let rest = child.rest().map(|(bytes, at)| (SharedBytes::clone(bytes), at));
         let begun = rest.as_ref().map_or(0, |(bytes, at)| bytes.len() - at);
         self.offer_frames(&mut child, begun, most);
-        let frames = child.offered.iter().map(|offered| (Shared::clone(&offered.entry.frame), 0));
+        let frames =
+            child.offered.iter().map(|offered| (SharedBytes::clone(&offered.entry.frame), 0));
         let all = rest.into_iter().chain(frames).collect();
         self.children.insert(id, child);
         all
@@ -385,7 +386,7 @@ impl Ring {
 
     /// Records that the child's socket took `n` bytes of the offer or of its begun buffer. Returns how many of the
     /// taken symbols had been overwritten meanwhile; they no longer count as missed.
-    pub fn took(&mut self, id: ChildId, n: usize) -> usize {
+    pub fn record_taken(&mut self, id: ChildId, n: usize) -> usize {
         let Some(mut child) = self.children.remove(&id) else { return 0 };
         let mut left = n - self.take(&mut child, n);
         let mut saved = 0;
@@ -395,7 +396,7 @@ impl Ring {
             }
             saved += usize::from(offered.was_missed);
             child.send_offered(&offered, self.header_bytes);
-            self.held.begins(child.begun_bytes(), self.lying_bytes());
+            self.held.begin_buffer(child.begun_bytes(), self.overwritten_bytes());
             left -= self.take(&mut child, left);
         }
         self.settle(&mut child);
@@ -406,24 +407,24 @@ impl Ring {
     /// Takes at most `most` bytes of the child's begun buffer. Returns the number of bytes.
     fn take(&mut self, child: &mut Child, most: usize) -> usize {
         let taken = most.min(child.rest_bytes());
-        self.held.ends(child.take_rest(taken));
+        self.held.end_buffer(child.take_rest(taken));
         taken
     }
 
     /// Bytes of overwritten frames that are still offered to sockets.
-    fn lying_bytes(&self) -> usize {
-        let (firsts, ghosts) = self.lying();
+    fn overwritten_bytes(&self) -> usize {
+        let (firsts, ghosts) = self.overwritten();
         firsts + ghosts.values().sum::<usize>()
     }
 
     /// The number of overwritten frames that are still offered to sockets, except one per child.
     fn ghosts(&self) -> usize {
-        self.lying().1.len()
+        self.overwritten().1.len()
     }
 
     /// The overwritten frames that are still offered to sockets. The first of a child without a begun buffer stands for
     /// its overflow: the total bytes of these. All others: their bytes by position.
-    fn lying(&self) -> (usize, BTreeMap<u64, usize>) {
+    fn overwritten(&self) -> (usize, BTreeMap<u64, usize>) {
         let (oldest, mut firsts, mut ghosts) = (self.oldest(), 0, BTreeMap::new());
         for child in self.children.values() {
             let mut gone = child.offered.iter().take_while(|offered| offered.seq < oldest);

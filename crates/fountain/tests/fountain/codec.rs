@@ -6,8 +6,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use thalweg_fountain::{
     Geometry, HaveSet, SymbolId,
     codec::{
-        AcceptError, Arrival, Assembly, BlockEncoder, EncodeError, MemoryStore, Outcome, Plans,
-        Solve, SolveError,
+        AcceptError, AcceptOutcome, Assembly, BlockEncoder, BlockSolver, EncodeError, MemoryStore,
+        PlanCache, SolveError, SolveOutcome,
     },
     digest::{ObjectHasher, SourcePage},
 };
@@ -34,7 +34,7 @@ fn pages(geometry: &Geometry, object: &[u8]) -> Vec<SourcePage> {
 fn symbols(geometry: &Geometry, object: &[u8], block: u32) -> Vec<(SymbolId, Vec<u8>)> {
     let range = geometry.bytes_of(block);
     let bytes = &object[range.start as usize..range.end as usize];
-    let plan = Plans::new().of(geometry.source_symbols_of(block)).expect("a plan");
+    let plan = PlanCache::new().get(geometry.source_symbols_of(block)).expect("a plan");
     let encoder = BlockEncoder::new(geometry, block, bytes, &plan).expect("its bytes");
     let source = bytes.chunks(geometry.symbol_bytes() as usize).map(<[u8]>::to_vec);
     let k = geometry.source_symbols_of(block);
@@ -49,9 +49,14 @@ fn shuffle<T>(items: &mut [T], rng: &mut impl Rng) {
 }
 
 /// Runs a solve on the store and reports its outcome to the assembly.
-fn run(assembly: &mut Assembly, solve: &Solve, store: &mut MemoryStore, page: &SourcePage) -> bool {
+fn run(
+    assembly: &mut Assembly,
+    solve: &BlockSolver,
+    store: &mut MemoryStore,
+    page: &SourcePage,
+) -> bool {
     let outcome = solve.run(store, Some(page)).expect("right bytes");
-    assembly.solved(solve, outcome, store).expect("a store in memory")
+    assembly.record_solve(solve, outcome, store).expect("a store in memory")
 }
 
 fn check_content(geometry: &Geometry, object: &[u8], store: &MemoryStore) {
@@ -77,9 +82,13 @@ fn cast(geometry: &Geometry, loss: f64, seed: u64) -> u64 {
     for (id, bytes) in sent {
         let wanted = assembly.wants(id);
         let arrival = assembly.accept(id, &bytes, &mut store).expect("a symbol");
-        assert_eq!(wanted, !matches!(arrival, Arrival::Duplicate | Arrival::Unneeded), "{id:?}");
+        assert_eq!(
+            wanted,
+            !matches!(arrival, AcceptOutcome::Duplicate | AcceptOutcome::Unneeded),
+            "{id:?}"
+        );
         kept += u64::from(wanted);
-        if arrival == Arrival::Ready {
+        if arrival == AcceptOutcome::Ready {
             let solve = assembly.solve(id.block).expect("ready");
             run(&mut assembly, &solve, &mut store, &pages[id.block as usize]);
         }
@@ -128,30 +137,30 @@ fn a_block_with_all_source_symbols_is_not_solved() {
     let (mut assembly, mut store) = (Assembly::new(geometry), MemoryStore::new());
     let (first, second) = (symbols(&geometry, &object, 0), symbols(&geometry, &object, 1));
     // A repair symbol arrives first, then all source symbols.
-    assert_eq!(assembly.accept(first[64].0, &first[64].1, &mut store), Ok(Arrival::Fresh));
+    assert_eq!(assembly.accept(first[64].0, &first[64].1, &mut store), Ok(AcceptOutcome::Fresh));
     assert_eq!(assembly.lacks(0), 63);
     for (id, bytes) in &first[..63] {
         let last = id.esi == 62;
-        let expected = if last { Arrival::Ready } else { Arrival::Fresh };
+        let expected = if last { AcceptOutcome::Ready } else { AcceptOutcome::Fresh };
         assert_eq!(assembly.accept(*id, bytes, &mut store), Ok(expected));
     }
     // The block is ready, but its last source symbol arrives before it is solved.
-    assert_eq!(assembly.accept(first[63].0, &first[63].1, &mut store), Ok(Arrival::Complete));
+    assert_eq!(assembly.accept(first[63].0, &first[63].1, &mut store), Ok(AcceptOutcome::Complete));
     assert!(assembly.solve(0).is_none());
     assert_eq!(store.discarded(), [0]);
     for (id, bytes) in &second[..64] {
         assembly.accept(*id, bytes, &mut store).expect("a symbol");
     }
     assert!(assembly.is_complete() && assembly.ready().next().is_none());
-    assert_eq!(assembly.accept(first[65].0, &first[65].1, &mut store), Ok(Arrival::Unneeded));
-    assert_eq!(assembly.accept(first[5].0, &first[5].1, &mut store), Ok(Arrival::Duplicate));
+    assert_eq!(assembly.accept(first[65].0, &first[65].1, &mut store), Ok(AcceptOutcome::Unneeded));
+    assert_eq!(assembly.accept(first[5].0, &first[5].1, &mut store), Ok(AcceptOutcome::Duplicate));
 }
 
 #[test]
 fn encoding_is_the_same_everywhere_and_in_parts() {
     let geometry = Geometry::new(3 << 19, 1 << 16, 16, 40).expect("a cut");
     let object = bytes_of(geometry.length(), &mut rng(3));
-    let plan = Plans::new().of(8).expect("a plan");
+    let plan = PlanCache::new().get(8).expect("a plan");
     let encoder = BlockEncoder::new(&geometry, 1, &object[1 << 20..], &plan).expect("its bytes");
     let whole: Vec<Vec<u8>> =
         symbols(&geometry, &object, 1).into_iter().skip(8).map(|(_, bytes)| bytes).collect();
@@ -165,7 +174,7 @@ fn encoding_is_the_same_everywhere_and_in_parts() {
     assert_eq!(BlockEncoder::new(&geometry, 0, &object[..1 << 20], &plan).err(), Some(other));
     let absent = EncodeError::Length { block: 2, got: 0, expected: 0 };
     assert_eq!(BlockEncoder::new(&geometry, 2, &[], &plan).err(), Some(absent));
-    assert!(Plans::new().of(0).is_none() && Plans::new().of(60_000).is_none());
+    assert!(PlanCache::new().get(0).is_none() && PlanCache::new().get(60_000).is_none());
 }
 
 #[test]
@@ -179,8 +188,8 @@ fn symbols_arrive_during_a_solve_and_a_restart_continues() {
     }
     let solve = assembly.solve(0).expect("ready");
     assert!(assembly.solve(0).is_none(), "solved twice at once");
-    assert_eq!(assembly.accept(all[70].0, &all[70].1, &mut store), Ok(Arrival::Unneeded));
-    assert_eq!(assembly.accept(all[0].0, &all[0].1, &mut store), Ok(Arrival::Fresh));
+    assert_eq!(assembly.accept(all[70].0, &all[70].1, &mut store), Ok(AcceptOutcome::Unneeded));
+    assert_eq!(assembly.accept(all[0].0, &all[0].1, &mut store), Ok(AcceptOutcome::Fresh));
     // The process ends before the solve: the journal contains what was held.
     let have = HaveSet::from_ranges(&geometry, assembly.have().runs()).expect("ranges");
     let repair = (64..68).map(|esi| SymbolId { block: 0, esi });
@@ -200,16 +209,16 @@ fn repair_symbols_are_kept_until_a_running_solve_ends() {
     let geometry = Geometry::new(1 << 20, 1 << 14, 64, 16).expect("a cut");
     let object = bytes_of(geometry.length(), &mut rng(7));
     let all = symbols(&geometry, &object, 0);
-    for outcome in [Outcome::Recovered(4), Outcome::TooFew] {
+    for outcome in [SolveOutcome::Recovered(4), SolveOutcome::TooFew] {
         let (mut assembly, mut store) = (Assembly::new(geometry), MemoryStore::new());
         for (id, bytes) in &all[4..68] {
             assembly.accept(*id, bytes, &mut store).expect("a symbol");
         }
         let solve = assembly.solve(0).expect("ready");
         let late = all[..4].iter().map(|(id, bytes)| assembly.accept(*id, bytes, &mut store));
-        assert_eq!(late.last(), Some(Ok(Arrival::Complete)));
+        assert_eq!(late.last(), Some(Ok(AcceptOutcome::Complete)));
         assert!(store.discarded().is_empty(), "what the solve reads is gone");
-        assert_eq!(assembly.solved(&solve, outcome, &mut store), Ok(true));
+        assert_eq!(assembly.record_solve(&solve, outcome, &mut store), Ok(true));
         assert_eq!((store.discarded(), assembly.ready().next()), (&[0][..], None));
     }
 }
@@ -224,9 +233,9 @@ fn a_failed_solve_waits_for_one_more_symbol() {
         assembly.accept(*id, bytes, &mut store).expect("a symbol");
     }
     let solve = assembly.solve(0).expect("ready");
-    assert_eq!(assembly.solved(&solve, Outcome::TooFew, &mut store), Ok(false));
+    assert_eq!(assembly.record_solve(&solve, SolveOutcome::TooFew, &mut store), Ok(false));
     assert_eq!((assembly.lacks(0), assembly.ready().next()), (1, None));
-    assert_eq!(assembly.accept(all[66].0, &all[66].1, &mut store), Ok(Arrival::Ready));
+    assert_eq!(assembly.accept(all[66].0, &all[66].1, &mut store), Ok(AcceptOutcome::Ready));
     assert_eq!(assembly.solve(0).expect("ready").symbols(), 65);
 }
 

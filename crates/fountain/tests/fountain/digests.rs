@@ -124,7 +124,7 @@ fn a_repair_symbol_is_valid_only_in_its_cast_block_and_place() {
     let geometry = Geometry::new(2 << 20, 1 << 14, 64, 2).expect("exists");
     let (first, second) = (object(1 << 14), vec![0; 1 << 14]);
     let symbols = [first.as_slice(), second.as_slice()];
-    let page = RepairPage::of(&geometry, &[1; 16], 1, symbols);
+    let page = RepairPage::compute(&geometry, &[1; 16], 1, symbols);
     assert_eq!(page.check(&geometry), Ok(()));
     let id = |block, esi| SymbolId { block, esi };
     assert_eq!(page.verify(&geometry, &[1; 16], id(1, 64), &first), Ok(()));
@@ -136,7 +136,7 @@ fn a_repair_symbol_is_valid_only_in_its_cast_block_and_place() {
         assert_eq!(wrong(&[1; 16], absent, &first), Err(SymbolError::Absent(absent)));
     }
     // The same symbol in another block has another digest.
-    let other = RepairPage::of(&geometry, &[1; 16], 0, symbols);
+    let other = RepairPage::compute(&geometry, &[1; 16], 0, symbols);
     assert_ne!(other.digests, page.digests);
     let page = RepairPage { block: 1, digests: vec![[0; 32]] };
     assert_eq!(page.check(&geometry), Err(PageError::Length { block: 1, got: 1, expected: 2 }));

@@ -4,7 +4,7 @@ use crate::stream::Cast;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeSet;
-use thalweg_fountain::{Emission, EmissionSettings, Geometry, Share, SymbolId};
+use thalweg_fountain::{Emission, EmissionSettings, Geometry, SenderShare, SymbolId};
 
 fn rng(seed: u64) -> Xoshiro256PlusPlus {
     Xoshiro256PlusPlus::seed_from_u64(seed)
@@ -45,7 +45,7 @@ fn spent_blocks_get_repair_symbols_and_then_the_missing_ones() {
     take(&mut emission, cut().symbols(), 1);
     assert_eq!(emission.spent().collect::<Vec<_>>(), (0..11).collect::<Vec<_>>());
     assert!(take(&mut emission, 5, 2).is_empty(), "nobody said that anything is lacking");
-    (0..11).filter(|block| *block != 5).for_each(|block| emission.done(block));
+    (0..11).filter(|block| *block != 5).for_each(|block| emission.finish(block));
     let esis = |ids: Vec<SymbolId>| ids.iter().map(|id| (id.block, id.esi)).collect::<Vec<_>>();
     // Of two answers, the larger need counts.
     emission.lacks(5, 2, [9, 3].into_iter());
@@ -59,9 +59,9 @@ fn spent_blocks_get_repair_symbols_and_then_the_missing_ones() {
     emission.lacks(5, 2, [9, 3, 64].into_iter());
     emission.lacks(5, 2, [3, 7].into_iter());
     assert_eq!(esis(take(&mut emission, 9, 4)), [(5, 9), (5, 3), (5, 7)]);
-    emission.done(5);
+    emission.finish(5);
     assert_eq!(emission.spent().count(), 0);
-    emission.joined();
+    emission.reopen_blocks();
     assert_eq!(emission.spent().count(), 11);
     emission.lacks(7, 64, 0..64);
     let ids = take(&mut emission, 99, 6);
@@ -71,8 +71,8 @@ fn spent_blocks_get_repair_symbols_and_then_the_missing_ones() {
 
 #[test]
 fn a_forwarding_node_sends_only_missing_symbols_of_blocks_it_holds() {
-    let share = Share { index: 1, of: 2 };
-    let mut emission = Emission::behind(cut(), EmissionSettings { width: 4, share });
+    let share = SenderShare { index: 1, of: 2 };
+    let mut emission = Emission::for_forwarder(cut(), EmissionSettings { width: 4, share });
     assert!(take(&mut emission, 5, 1).is_empty() && emission.spent().count() == 0);
     emission.hold(3);
     assert_eq!(emission.spent().collect::<Vec<_>>(), [3]);
@@ -80,7 +80,7 @@ fn a_forwarding_node_sends_only_missing_symbols_of_blocks_it_holds() {
     assert_eq!(take(&mut emission, 5, 1).iter().map(|id| id.esi).collect::<Vec<_>>(), [72, 73]);
     // There is no proof of the other repair symbols.
     emission.lacks(3, 2, [5, 6].into_iter());
-    emission.no_repair(3);
+    emission.skip_repair(3);
     assert_eq!(emission.spent().collect::<Vec<_>>(), [3]);
     emission.lacks(3, 2, [5, 6].into_iter());
     assert_eq!(take(&mut emission, 5, 1).iter().map(|id| id.esi).collect::<Vec<_>>(), [5, 6]);
@@ -102,7 +102,7 @@ fn symbols_that_nobody_can_take_now_are_sent_later() {
 fn senders_share_the_repair_symbols() {
     let mut seen = BTreeSet::new();
     for index in 0..3 {
-        let share = Share { index, of: 3 };
+        let share = SenderShare { index, of: 3 };
         let settings = EmissionSettings { width: 1, share };
         let geometry = Geometry::new(1 << 20, 1 << 14, 64, 16).expect("a cut");
         let mut emission = Emission::new(geometry, settings);

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{collections::BTreeMap, time::Duration};
-use thalweg_fountain::{Arrived, Geometry, HaveSet, ParentId, Pull, PullSettings};
+use thalweg_fountain::{Geometry, HaveSet, ParentId, Pull, PullSettings, ReceiptOutcome};
 use thalweg_units::{Rate, Time};
 
 fn rng(seed: u64) -> Xoshiro256PlusPlus {
@@ -72,8 +72,11 @@ fn siblings_request_different_chunks() {
     let asked = |seed| {
         let mut pull = Pull::new(cut(), HaveSet::empty(&cut()), PullSettings::default());
         pull.join(ParentId(0), Rate::from_mbps(100.0), Duration::from_millis(200), Time::ZERO);
-        pull.holds(ParentId(0), 0..u64::MAX);
-        pull.asks(ParentId(0), Time::ZERO, &mut rng(seed)).into_iter().flatten().collect::<Vec<_>>()
+        pull.record_held(ParentId(0), 0..u64::MAX);
+        pull.next_requests(ParentId(0), Time::ZERO, &mut rng(seed))
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
     };
     let (first, second) = (asked(1), asked(2));
     assert_eq!((first.len(), second.len()), (305, 305), "twice 100 Mbit/s times 200 ms");
@@ -110,11 +113,11 @@ impl Outside {
         self.pull.join(id, rate, Duration::from_millis(20), self.now);
         self.queues.insert(id, Vec::new());
         let start = self.pick(geometry.symbols());
-        self.pull.holds(id, start..start + 700);
+        self.pull.record_held(id, start..start + 700);
     }
 
     fn ask(&mut self, id: ParentId) {
-        let asks = self.pull.asks(id, self.now, &mut self.rng);
+        let asks = self.pull.next_requests(id, self.now, &mut self.rng);
         for index in asks.into_iter().flatten() {
             assert!(!self.held.contains(index), "{index} is held and asked");
             let queue = self.queues.get_mut(&id).expect("a parent");
@@ -132,13 +135,13 @@ impl Outside {
         let at = self.pick(length.min(3)) as usize;
         let index = self.queues.get_mut(&id).expect("a parent").remove(at);
         if rubbish {
-            self.pull.refused(id, index, self.now);
+            self.pull.reject(id, index, self.now);
             return;
         }
         let fresh = self.held.insert(index);
         self.duplicates += u64::from(!fresh);
-        let expected = if fresh { Arrived::Fresh } else { Arrived::Duplicate };
-        assert_eq!(self.pull.arrived(id, index, self.now), expected);
+        let expected = if fresh { ReceiptOutcome::Fresh } else { ReceiptOutcome::Duplicate };
+        assert_eq!(self.pull.receive(id, index, self.now), expected);
     }
 
     fn leave(&mut self, id: ParentId) {
@@ -177,7 +180,7 @@ proptest! {
         let last = ParentId(9);
         outside.pull.join(last, Rate::ZERO, Duration::ZERO, outside.now);
         outside.queues.insert(last, Vec::new());
-        outside.pull.holds(last, 0..geometry.symbols());
+        outside.pull.record_held(last, 0..geometry.symbols());
         for _ in 0..100_000 {
             outside.now += Duration::from_millis(1);
             outside.ask(last);
@@ -197,17 +200,17 @@ fn unrequested_symbols_are_no_sign_of_life_and_are_not_accepted() {
     let mut pull = Pull::new(cut(), HaveSet::empty(&cut()), PullSettings::default());
     let (parent, mut now) = (ParentId(1), Time::ZERO);
     pull.join(parent, Rate::from_mbps(80.0), Duration::from_millis(10), now);
-    pull.holds(parent, 0..1);
-    assert_eq!(pull.asks(parent, now, &mut rng(1)), std::slice::from_ref(&(0..1)));
-    assert_eq!(pull.arrived(parent, 0, now), Arrived::Fresh);
-    pull.holds(parent, 1..2);
-    assert_eq!(pull.asks(parent, now, &mut rng(1)), std::slice::from_ref(&(1..2)));
+    pull.record_held(parent, 0..1);
+    assert_eq!(pull.next_requests(parent, now, &mut rng(1)), std::slice::from_ref(&(0..1)));
+    assert_eq!(pull.receive(parent, 0, now), ReceiptOutcome::Fresh);
+    pull.record_held(parent, 1..2);
+    assert_eq!(pull.next_requests(parent, now, &mut rng(1)), std::slice::from_ref(&(1..2)));
     for _ in 0..100 {
         now += Duration::from_millis(100);
-        assert_eq!(pull.arrived(parent, 0, now), Arrived::Unasked);
-        assert_eq!(pull.arrived(parent, 7, now), Arrived::Unasked);
+        assert_eq!(pull.receive(parent, 0, now), ReceiptOutcome::Unrequested);
+        assert_eq!(pull.receive(parent, 7, now), ReceiptOutcome::Unrequested);
     }
-    assert_eq!(pull.silent(now), [parent]);
+    assert_eq!(pull.silent_parents(now), [parent]);
     assert_eq!((pull.progress().held, pull.progress().duplicates), (1, 0));
 }
 
@@ -215,27 +218,29 @@ fn unrequested_symbols_are_no_sign_of_life_and_are_not_accepted() {
 fn symbols_obtained_otherwise_are_not_requested_and_unknown_parents_are_ignored() {
     let mut pull = Pull::new(cut(), HaveSet::empty(&cut()), PullSettings::default());
     let (parent, now) = (ParentId(1), Time::ZERO);
-    assert_eq!(pull.arrived(parent, 0, now), Arrived::Unknown);
-    assert!(pull.asks(parent, now, &mut rng(1)).is_empty());
-    pull.obtained(16..u64::MAX);
+    assert_eq!(pull.receive(parent, 0, now), ReceiptOutcome::Unknown);
+    assert!(pull.next_requests(parent, now, &mut rng(1)).is_empty());
+    pull.record_obtained(16..u64::MAX);
     pull.join(parent, Rate::ZERO, Duration::ZERO, now);
     #[expect(clippy::reversed_empty_ranges, reason = "as a neighbour may send it")]
-    pull.holds(parent, 9..3);
-    pull.holds(parent, u64::MAX..u64::MAX);
-    assert!(pull.asks(parent, now, &mut rng(1)).is_empty(), "it holds nothing");
-    pull.holds(parent, 0..u64::MAX);
-    let asks: Vec<u64> = pull.asks(parent, now, &mut rng(1)).into_iter().flatten().collect();
+    pull.record_held(parent, 9..3);
+    pull.record_held(parent, u64::MAX..u64::MAX);
+    assert!(pull.next_requests(parent, now, &mut rng(1)).is_empty(), "it holds nothing");
+    pull.record_held(parent, 0..u64::MAX);
+    let asks: Vec<u64> =
+        pull.next_requests(parent, now, &mut rng(1)).into_iter().flatten().collect();
     assert_eq!(asks, (0..16).collect::<Vec<u64>>());
-    assert_eq!(pull.arrived(parent, u64::MAX, now), Arrived::Unknown);
-    pull.gone(parent, 8..u64::MAX, now);
+    assert_eq!(pull.receive(parent, u64::MAX, now), ReceiptOutcome::Unknown);
+    pull.withdraw(parent, 8..u64::MAX, now);
     assert_eq!(pull.status(parent).map(|s| (s.outstanding, s.holds)), Some((8, 8)));
-    assert!(pull.asks(parent, now, &mut rng(1)).is_empty(), "it holds no others");
-    pull.holds(parent, 8..16);
-    let again: Vec<u64> = pull.asks(parent, now, &mut rng(1)).into_iter().flatten().collect();
+    assert!(pull.next_requests(parent, now, &mut rng(1)).is_empty(), "it holds no others");
+    pull.record_held(parent, 8..16);
+    let again: Vec<u64> =
+        pull.next_requests(parent, now, &mut rng(1)).into_iter().flatten().collect();
     assert_eq!(again, (8..16).collect::<Vec<u64>>());
-    (0..16).for_each(|index| assert_eq!(pull.arrived(parent, index, now), Arrived::Fresh));
-    assert!(pull.is_complete() && pull.silent(Time::MAX).is_empty());
-    assert_eq!(pull.arrived(parent, 3, now), Arrived::Unasked);
+    (0..16).for_each(|index| assert_eq!(pull.receive(parent, index, now), ReceiptOutcome::Fresh));
+    assert!(pull.is_complete() && pull.silent_parents(Time::MAX).is_empty());
+    assert_eq!(pull.receive(parent, 3, now), ReceiptOutcome::Unrequested);
     let status = pull.status(parent).expect("a parent");
     assert_eq!((status.fresh_bytes, status.duplicate_bytes), (16 << 14, 1 << 14));
 }

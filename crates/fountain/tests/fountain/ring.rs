@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use std::sync::Arc;
-use thalweg_fountain::{ChildId, Geometry, RING_BYTES, Ring, RingError, Shared, SymbolId};
+use thalweg_fountain::{ChildId, Geometry, RING_BYTES, Ring, RingError, SharedBytes, SymbolId};
 
 /// Symbols of 1 KiB, blocks of 1024.
 pub fn cut() -> Geometry {
@@ -40,15 +40,15 @@ pub fn take(ring: &mut Ring, child: ChildId, n: usize, got: &mut Vec<u8>) -> usi
         let Some((bytes, at)) = ring.offer(child, 0).into_iter().next() else { break };
         let now = (bytes.len() - at).min(n - taken);
         got.extend_from_slice(&bytes[at..at + now]);
-        ring.took(child, now);
+        ring.record_taken(child, now);
         taken += now;
     }
     taken
 }
 
 /// An empty page: none is needed.
-pub fn empty() -> Shared {
-    Shared::default()
+pub fn empty() -> SharedBytes {
+    SharedBytes::default()
 }
 
 #[derive(Clone, Debug)]
@@ -90,7 +90,7 @@ proptest! {
                     take(&mut ring, ids[child], bytes, &mut got[child]);
                 }
                 Step::Done { child, block } => {
-                    let all = ring.done(ids[child], block);
+                    let all = ring.finish(ids[child], block);
                     done[child].push(block);
                     prop_assert_eq!(all, done.iter().all(|done| done.contains(&block)));
                 }
@@ -137,14 +137,14 @@ fn a_begun_symbol_is_finished_after_it_was_overwritten() {
     assert_eq!((1..=5).map(|n| push(&mut ring, n)).sum::<usize>(), 3);
     // Its block is done meanwhile: the rest of the frame is sent nevertheless, and nothing else.
     assert!(!ring.feasible(1, 0));
-    assert!(ring.done(child, 0) && ring.done_by_all(0));
+    assert!(ring.finish(child, 0) && ring.done_by_all(0));
     assert_eq!(take(&mut ring, child, usize::MAX, &mut got), 700);
     assert_eq!(numbers(&got), [0]);
     assert!(ring.feasible(1, 0) && !ring.feasible(0, 0));
     let status = ring.leave(child).expect("a child");
     assert_eq!((status.sent_symbols, status.missed_symbols, status.done_blocks), (1, 3, 1));
     assert!(ring.status(child).is_none() && ring.offer(child, 0).is_empty());
-    ring.took(child, 10);
+    ring.record_taken(child, 10);
     assert!(ring.done_by_all(7), "nobody is left");
 }
 

@@ -3,7 +3,7 @@
 use crate::ring::{cut, empty, frame, numbers, take};
 use proptest::prelude::*;
 use std::sync::Arc;
-use thalweg_fountain::{ChildId, Ring, Shared, SymbolId};
+use thalweg_fountain::{ChildId, Ring, SharedBytes, SymbolId};
 
 /// Bytes of a frame in these tests.
 const FRAME: usize = 1036;
@@ -11,7 +11,7 @@ const FRAME: usize = 1036;
 /// A child whose socket has an offer and has not reported yet what it took.
 struct Socket {
     id: ChildId,
-    offered: Vec<(Shared, usize)>,
+    offered: Vec<(SharedBytes, usize)>,
     got: Vec<u8>,
 }
 
@@ -32,7 +32,7 @@ impl Socket {
             self.got.extend_from_slice(&bytes[at..at + now]);
             left -= now;
         }
-        ring.took(self.id, n - left)
+        ring.record_taken(self.id, n - left)
     }
 
     /// Takes everything. Returns the numbers of the symbols that it got.
@@ -87,7 +87,7 @@ proptest! {
                 Step::Offer { child, most } => sockets[child].offer(&mut ring, most),
                 Step::Take { child, bytes } => saved += sockets[child].take(&mut ring, bytes),
                 Step::Done { child, block } => {
-                    ring.done(sockets[child].id, block);
+                    ring.finish(sockets[child].id, block);
                     done[child].push(block);
                 }
             }
@@ -190,7 +190,7 @@ fn overwritten_frames_in_offers_take_room_and_count_as_missed_where_wanted() {
     socket.offer(&mut ring, 9 * FRAME);
     assert_eq!(socket.offered.len(), 3);
     ring.join(other);
-    ring.done(other, 1);
+    ring.finish(other, 1);
     // The ninth frame overwrites the first, which only the other child still wants. The tenth overwrites the second,
     // third and fourth, because two of these are still offered; the other child wants only one of them.
     assert_eq!(push(&mut ring, 0, 8), 1);

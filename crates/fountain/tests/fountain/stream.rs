@@ -122,7 +122,7 @@ impl Cast {
             let Some((_, child, said)) = self.said.pop_front() else { return };
             let id = ChildId(child as u64);
             match said {
-                Said::Done(block) if self.ring.done(id, block) => self.emission.done(block),
+                Said::Done(block) if self.ring.finish(id, block) => self.emission.finish(block),
                 Said::Done(_) => {}
                 Said::Lacks(block, esis) => {
                     self.asked.remove(&(child, block));
@@ -180,7 +180,7 @@ impl Cast {
                     break;
                 };
                 let now = (piece.len() - from).min(budgets[at] as usize);
-                self.ring.took(ChildId(at as u64), now);
+                self.ring.record_taken(ChildId(at as u64), now);
                 bytes.extend_from_slice(&piece[from..from + now]);
                 budgets[at] -= now as u64;
             }

@@ -85,7 +85,7 @@ impl Swarm {
         for (at, parent) in parents.iter().enumerate() {
             let rtt = if parent.said == Rate::ZERO { Duration::ZERO } else { parent.rtt };
             pull.join(ParentId(at as u64), parent.said, rtt, Time::ZERO);
-            pull.holds(ParentId(at as u64), parent.holds.clone());
+            pull.record_held(ParentId(at as u64), parent.holds.clone());
         }
         let sent = vec![0; parents.len()];
         let end = End { seconds: 0.0, duplicates: 0, left: Vec::new(), sent };
@@ -115,14 +115,14 @@ impl Swarm {
     }
 
     fn arrive(&mut self, now: Time, at: usize, index: u64) {
-        self.pull.arrived(ParentId(at as u64), index, now);
+        self.pull.receive(ParentId(at as u64), index, now);
         self.end.sent[at] += 1;
         self.end.seconds = now.as_secs_f64();
         self.ask(now, at);
     }
 
     fn look_after(&mut self, now: Time) {
-        for id in self.pull.silent(now) {
+        for id in self.pull.silent_parents(now) {
             self.pull.leave(id);
             self.events.retain(|event| event.1 as u64 != id.0);
             self.end.left.push(id);
@@ -131,7 +131,7 @@ impl Swarm {
     }
 
     fn ask(&mut self, now: Time, at: usize) {
-        let asks = self.pull.asks(ParentId(at as u64), now, &mut self.rng);
+        let asks = self.pull.next_requests(ParentId(at as u64), now, &mut self.rng);
         for index in asks.into_iter().flatten() {
             let parent = &mut self.parents[at];
             let size = ByteSize::from_bytes(u64::from(self.geometry.symbol_bytes()));

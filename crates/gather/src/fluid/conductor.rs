@@ -1,10 +1,10 @@
 //! Opens and closes paths as the steering decides, and reports their bytes to it.
 
 use super::{
-    super::{Errand, Event},
-    Outcome, Settings,
-    meter::Meter,
-    worker::{End, Shared, Worker},
+    super::{CollectContext, Event},
+    FluidOutcome, Settings,
+    meter::PathMeter,
+    worker::{FluidState, Worker, WorkerError},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,9 +27,9 @@ const BREAKS: u32 = 4;
 const SOONEST: Duration = Duration::from_millis(200);
 
 /// A path's task.
-struct Running {
+struct RunningPath {
     way: Way,
-    meter: Arc<Meter>,
+    meter: Arc<PathMeter>,
     leave: CancellationToken,
     task: AbortHandle,
     /// The bytes at the last report to the steering.
@@ -38,7 +38,7 @@ struct Running {
 
 /// The health of a source.
 #[derive(Clone, Default)]
-struct Health {
+struct SourceHealth {
     breaks: u32,
     /// When the last byte arrived, or the start.
     since: Option<Instant>,
@@ -48,25 +48,25 @@ struct Health {
     left: Option<u64>,
 }
 
-pub(super) struct Conductor {
-    shared: Arc<Shared>,
+pub(super) struct PathConductor {
+    shared: Arc<FluidState>,
     settings: Settings,
     interval: Duration,
     steering: Steering,
-    tasks: JoinSet<Result<(), End>>,
-    running: BTreeMap<WayId, Running>,
+    tasks: JoinSet<Result<(), WorkerError>>,
+    running: BTreeMap<WayId, RunningPath>,
     names: BTreeMap<Id, WayId>,
     broken: Vec<WayId>,
-    health: Vec<Health>,
+    health: Vec<SourceHealth>,
     told: Instant,
-    outcome: Outcome,
+    outcome: FluidOutcome,
 }
 
-impl Conductor {
-    pub(super) fn new(errand: Errand, settings: Settings) -> Self {
-        let overlay = &errand.overlay;
-        let amounts = errand.inventory.amounts(overlay.names.len());
-        let relays = relays(&errand);
+impl PathConductor {
+    pub(super) fn new(context: CollectContext, settings: Settings) -> Self {
+        let overlay = &context.overlay;
+        let amounts = context.inventory.amounts(overlay.names.len());
+        let relays = relays(&context);
         let steer = |settings| {
             Steering::new(settings, overlay.destination(), &amounts, &overlay.rates, &relays)
         };
@@ -74,10 +74,10 @@ impl Conductor {
         let interval = settings.interval_for(expected);
         let steering =
             steer(thalweg_plan::collection::steering::Settings { interval, ..settings.steering });
-        let health = Health { since: Some(Instant::now()), ..Health::default() };
+        let health = SourceHealth { since: Some(Instant::now()), ..SourceHealth::default() };
         Self {
             health: vec![health; overlay.names.len()],
-            shared: Arc::new(Shared::new(errand)),
+            shared: Arc::new(FluidState::new(context)),
             settings,
             interval,
             steering,
@@ -86,13 +86,13 @@ impl Conductor {
             names: BTreeMap::new(),
             broken: Vec::new(),
             told: Instant::now(),
-            outcome: Outcome::default(),
+            outcome: FluidOutcome::default(),
         }
     }
 
     /// Runs until everything has arrived except the data of lost sources.
-    pub(super) async fn run(mut self) -> Result<Outcome, LandError> {
-        let stop = self.shared.errand.stop.clone();
+    pub(super) async fn run(mut self) -> Result<FluidOutcome, LandError> {
+        let stop = self.shared.context.stop.clone();
         let mut ticks = interval_at(Instant::now() + self.interval, self.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.follow();
@@ -106,17 +106,17 @@ impl Conductor {
             }
         }
         self.tasks.shutdown().await;
-        self.outcome.duplicate_bytes = self.shared.desk().twice();
+        self.outcome.duplicate_bytes = self.shared.scheduler().twice();
         self.outcome.drifts = self.steering.drifts();
         self.outcome.shared_sets = self.steering.shared_sets().to_vec();
         Ok(self.outcome)
     }
 
     fn is_waiting(&self) -> bool {
-        let desk = self.shared.desk();
+        let scheduler = self.shared.scheduler();
         let sources = (0..).zip(&self.health);
         let mut sources = sources.filter(|(_, health)| !health.lost);
-        sources.any(|(source, _)| desk.remaining(source) > 0)
+        sources.any(|(source, _)| scheduler.remaining(source) > 0)
     }
 
     /// Reports received bytes to the steering, and carries out its decisions.
@@ -128,7 +128,8 @@ impl Conductor {
         self.see_progress();
         self.give_up_lost();
         let hosts = 0..self.health.len() as u32;
-        let remaining = hosts.clone().map(|source| self.shared.desk().remaining(source)).collect();
+        let remaining =
+            hosts.clone().map(|source| self.shared.scheduler().remaining(source)).collect();
         let lost = hosts.filter(|source| self.health[*source as usize].lost).collect();
         let broken = std::mem::take(&mut self.broken);
         let drifts = self.steering.drifts();
@@ -143,9 +144,9 @@ impl Conductor {
     /// Only stored bytes count as progress: a source that always sends wrong data also delivers bytes.
     fn see_progress(&mut self) {
         for (source, health) in (0..).zip(&mut self.health) {
-            let left = self.shared.desk().remaining(source);
+            let left = self.shared.scheduler().remaining(source);
             if health.left != Some(left) {
-                *health = Health {
+                *health = SourceHealth {
                     breaks: 0,
                     since: Some(self.told),
                     left: Some(left),
@@ -158,10 +159,10 @@ impl Conductor {
     fn tell_of_drift(&self) {
         let left = self.steering.ends_in().map(|left| left.as_secs_f64());
         let why = match left {
-            Some(left) => format!("ways are not as fast as planned; {left:.0} s are left"),
-            None => "ways are not as fast as planned".to_owned(),
+            Some(left) => format!("paths are slower than planned; {left:.0} s are left"),
+            None => "paths are slower than planned".to_owned(),
         };
-        self.shared.errand.events.event(Event::Replanned { why, makespan_seconds: None });
+        self.shared.context.events.event(Event::Replanned { why, makespan_seconds: None });
     }
 
     /// Gives up sources whose paths all break.
@@ -174,8 +175,11 @@ impl Conductor {
             }
             health.lost = true;
             let why = health.why.clone();
-            let name = self.shared.errand.overlay.names[source].clone();
-            self.shared.errand.events.event(Event::SourceFailed { source: name, why: why.clone() });
+            let name = self.shared.context.overlay.names[source].clone();
+            self.shared
+                .context
+                .events
+                .event(Event::SourceFailed { source: name, why: why.clone() });
             self.outcome.failed.push((source as u32, why));
         }
     }
@@ -192,7 +196,7 @@ impl Conductor {
             }
         }
         for opening in open {
-            self.shared.desk().weigh(opening.id, opening.weight);
+            self.shared.scheduler().weigh(opening.id, opening.weight);
             let is_new = !self.running.contains_key(&opening.id);
             if is_new && !self.broken.contains(&opening.id) {
                 self.begin(opening);
@@ -204,9 +208,9 @@ impl Conductor {
 
     fn begin(&mut self, opening: Opening) {
         let Opening { id, way, weight, .. } = opening;
-        let meter = Arc::new(Meter::default());
+        let meter = Arc::new(PathMeter::default());
         let leave = CancellationToken::new();
-        self.shared.desk().join(id, way.source, weight, meter.clone());
+        self.shared.scheduler().join(id, way.source, weight, meter.clone());
         let worker = Worker {
             shared: self.shared.clone(),
             id,
@@ -216,28 +220,31 @@ impl Conductor {
         };
         let task = self.tasks.spawn(worker.run());
         self.names.insert(task.id(), id);
-        self.running.insert(id, Running { way, meter, leave, task, told: 0 });
+        self.running.insert(id, RunningPath { way, meter, leave, task, told: 0 });
         self.outcome.ways += 1;
     }
 
     /// Stops paths whose source has no data left: their copies need not complete.
     fn leave_finished(&mut self) {
-        let desk = self.shared.desk();
-        let finished = |running: &&Running| desk.remaining(running.way.source) == 0;
+        let scheduler = self.shared.scheduler();
+        let finished = |running: &&RunningPath| scheduler.remaining(running.way.source) == 0;
         self.running.values().filter(finished).for_each(|running| running.task.abort());
     }
 
-    fn ended(&mut self, ended: Result<(Id, Result<(), End>), JoinError>) -> Result<(), LandError> {
+    fn ended(
+        &mut self,
+        ended: Result<(Id, Result<(), WorkerError>), JoinError>,
+    ) -> Result<(), LandError> {
         let (task, why) = match ended {
             Ok((task, Ok(()))) => (task, None),
-            Ok((_, Err(End::Land(all)))) => return Err(all),
-            Ok((task, Err(End::Lost(why)))) => (task, Some(why)),
-            Err(panic) if panic.is_panic() => (panic.id(), Some("its task broke off".to_owned())),
+            Ok((_, Err(WorkerError::Land(all)))) => return Err(all),
+            Ok((task, Err(WorkerError::Lost(why)))) => (task, Some(why)),
+            Err(panic) if panic.is_panic() => (panic.id(), Some("its task panicked".to_owned())),
             Err(aborted) => (aborted.id(), None),
         };
         let Some(id) = self.names.remove(&task) else { return Ok(()) };
         let Some(running) = self.running.remove(&id) else { return Ok(()) };
-        self.shared.desk().leave(id);
+        self.shared.scheduler().leave(id);
         self.shared.changed.notify_waiters();
         self.tell_closed(&running.way, why.as_deref());
         if let Some(why) = why {
@@ -246,7 +253,7 @@ impl Conductor {
         Ok(())
     }
 
-    fn broke(&mut self, id: WayId, running: &Running, why: String) {
+    fn broke(&mut self, id: WayId, running: &RunningPath, why: String) {
         self.broken.push(id);
         let (source, is_direct) = (running.way.source, running.way.via.is_empty());
         // The failure of a relay says nothing about its source, which also has a direct path.
@@ -266,17 +273,17 @@ impl Conductor {
     }
 
     fn tell_closed(&self, way: &Way, why: Option<&str>) {
-        let errand = &self.shared.errand;
-        errand.events.event(Event::WayClosed {
-            source: errand.overlay.names[way.source as usize].clone(),
+        let context = &self.shared.context;
+        context.events.event(Event::WayClosed {
+            source: context.overlay.names[way.source as usize].clone(),
             via: self.shared.via(way),
-            why: why.unwrap_or("it is not needed any more").to_owned(),
+            why: why.unwrap_or("the path is no longer needed").to_owned(),
             failed: why.is_some(),
         });
     }
 }
 
-impl Running {
+impl RunningPath {
     /// The bytes since the last call; also updates the rate.
     fn since(&mut self, elapsed: Duration) -> u64 {
         let bytes = self.meter.bytes();
@@ -287,9 +294,9 @@ impl Running {
 }
 
 /// The participants that the roster lists as relays.
-fn relays(errand: &Errand) -> BTreeSet<u32> {
-    let Ok(roster) = errand.dialer.roster() else { return BTreeSet::new() };
-    let names = (0..).zip(&errand.overlay.names);
+fn relays(context: &CollectContext) -> BTreeSet<u32> {
+    let Ok(roster) = context.dialer.roster() else { return BTreeSet::new() };
+    let names = (0..).zip(&context.overlay.names);
     let is_relay = |name: &Name| roster.relays().any(|member| member.name == *name);
     names.filter(|(_, name)| is_relay(name)).map(|(index, _)| index).collect()
 }

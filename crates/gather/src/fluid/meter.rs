@@ -1,17 +1,17 @@
 //! Measures the bytes and the rate of a path.
 
-use super::worker::Awaited;
+use super::worker::AwaitedRequest;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use thalweg_files::{
     land::LandError,
-    remote::{Sink, ToLand},
+    remote::{LandSink, Sink},
 };
 
-/// The counters of one path. Its worker writes them; the conductor and the desk read them.
+/// The counters of one path. Its worker writes them; the conductor and the scheduler read them.
 #[derive(Debug, Default)]
-pub(super) struct Meter {
+pub(super) struct PathMeter {
     /// All bytes received.
     bytes: AtomicU64,
     /// Bytes received of the request that is being answered.
@@ -20,7 +20,7 @@ pub(super) struct Meter {
     rate: AtomicU64,
 }
 
-impl Meter {
+impl PathMeter {
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }
@@ -52,13 +52,13 @@ impl Meter {
 }
 
 /// Counts bytes as they arrive; they are written once their hash has been verified.
-pub(super) struct Metered<'a> {
-    pub(super) land: ToLand<'a>,
-    pub(super) meter: &'a Meter,
-    pub(super) parcel: Awaited<'a>,
+pub(super) struct MeteredSink<'a> {
+    pub(super) land: LandSink<'a>,
+    pub(super) meter: &'a PathMeter,
+    pub(super) request: AwaitedRequest<'a>,
 }
 
-impl Sink for Metered<'_> {
+impl Sink for MeteredSink<'_> {
     fn take(
         &mut self,
         index: usize,
@@ -71,11 +71,11 @@ impl Sink for Metered<'_> {
         self.land.take(index, at, bytes)
     }
 
-    fn judged(&mut self, index: usize, good: bool) -> BoxFuture<'_, Result<(), LandError>> {
+    fn end_part(&mut self, index: usize, good: bool) -> BoxFuture<'_, Result<(), LandError>> {
         // The landing accepts copies too, so that its input counter includes duplicates.
         if good {
-            self.parcel.count_copy(index);
+            self.request.count_copy(index);
         }
-        self.land.judged(index, good)
+        self.land.end_part(index, good)
     }
 }

@@ -2,35 +2,35 @@
 //!
 //! ```text
 //! steering (plan) ─ ways ─► conductor ─ a worker per way ─► source [► relays] ─► here ─► Land
-//!    ▲                          │            │ parcels
+//!    ▲                          │            │ requests
 //!    └── bytes per way, remaining bytes      ▼
-//!                                          desk: Work, and the outstanding requests
+//!                                          scheduler: Work, and the outstanding requests
 //! ```
 //!
 //! A path is a channel to the source through relays. An intermediate forwards bytes as they arrive, never holds more
 //! than its relay's buffers, and cannot read them. No path idles while its source has data: a worker that finishes
-//! takes the next parcel, and at the end a copy of a parcel that a slower path would deliver much later. Until the end,
-//! rates determine the shares; the remaining data is then shared by the steering's weights.
+//! takes the next request, and at the end a copy of a request that a slower path would deliver much later. Until the
+//! end, rates determine the shares; the remaining data is then shared by the steering's weights.
 
 mod conductor;
-mod desk;
-#[cfg(test)]
-mod desk_tests;
 mod meter;
+mod piece_scheduler;
+#[cfg(test)]
+mod piece_scheduler_tests;
 mod settings;
 mod sizes;
 mod worker;
 
 pub use settings::Settings;
 
-use super::Errand;
-use conductor::Conductor;
+use super::CollectContext;
+use conductor::PathConductor;
 use thalweg_files::land::LandError;
 use thalweg_plan::collection::steering::SharedSet;
 
 /// The result of a collection by the fluid plan.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Outcome {
+pub struct FluidOutcome {
     /// Sources that were given up, and why; the data of the others is here.
     pub failed: Vec<(u32, String)>,
     /// The number of paths opened.
@@ -45,11 +45,11 @@ pub struct Outcome {
 
 /// Carries out the collection. Files that cannot be fetched are given up at the landing, with the reason.
 ///
-/// Ends early, without an error, if the errand is stopped.
+/// Ends early, without an error, if the collection is stopped.
 ///
 /// # Errors
 ///
 /// [`LandError::All`]: nothing more can be stored.
-pub async fn run(errand: &Errand, settings: Settings) -> Result<Outcome, LandError> {
-    Conductor::new(errand.clone(), settings).run().await
+pub async fn run(context: &CollectContext, settings: Settings) -> Result<FluidOutcome, LandError> {
+    PathConductor::new(context.clone(), settings).run().await
 }

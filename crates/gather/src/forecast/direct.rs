@@ -1,10 +1,10 @@
 //! Forecasts of the direct methods.
 
-use super::{Outset, Plan, PlannedPath};
+use super::{ForecastInput, Plan, PlannedPath};
 use thalweg_plan::collection::Direct;
 use thalweg_units::Rate;
 
-impl Outset<'_> {
+impl ForecastInput<'_> {
     /// Adds the forecast: each source sends alone over its leg to this host; the ingress limit applies to all together.
     pub(super) fn direct(&self, plan: &mut Plan, direct: Direct) {
         let here = self.overlay.destination();

@@ -1,7 +1,7 @@
 //! The expected duration and traffic of a collection before it begins.
 
 mod direct;
-mod outset;
+mod planner;
 #[cfg(test)]
 mod tests;
 
@@ -15,7 +15,7 @@ use thiserror::Error;
 
 /// The input of the forecast.
 #[derive(Clone, Copy, Debug)]
-pub struct Outset<'a> {
+pub struct ForecastInput<'a> {
     /// The participants, and the known rates and round trips of the legs between them.
     pub overlay: &'a Overlay,
     /// Missing bytes by participant.
@@ -115,16 +115,16 @@ pub struct Plan {
 pub enum ForecastError {
     /// A timetable needs rates, and a source has none.
     #[error(
-        "no measured way leads from `{0}` to this host, or it takes less than a data unit a slot: \
-         `--method fluid` works without rates, `--rates FILE` gives some"
+        "no measured path leads from `{0}` to this host, or it carries less than one data unit \
+         per slot: use `--method fluid`, which needs no rates, or give rates with `--rates FILE`"
     )]
-    NoWay(Name),
+    NoPath(Name),
     /// An error of the planner.
     #[error("{0}")]
     Plan(PlanError),
     /// No plan fits the budget.
-    #[error("--max-cost {budget} is too little: {what} costs {least:.4}")]
-    TooDear {
+    #[error("--max-cost {budget} is too low: {what} costs {least:.4}")]
+    OverBudget {
         /// The budget.
         budget: f64,
         /// The plan that was tried.

@@ -37,7 +37,7 @@ fn priced(
     let limit = limit.map(Rate::from_mbps);
     let list = cost
         .map(|(per_gb, _)| PriceList::parse(&format!("from,to,per_gb\ns3,s1,{per_gb}\n")).unwrap());
-    let outset = Outset {
+    let outset = ForecastInput {
         overlay: &overlay,
         amounts: &amounts,
         method,
@@ -107,7 +107,7 @@ fn unmeasured_sources_are_reported_and_stop_only_timetables() {
     let forecast = plan(rates, Method::Direct(Direct::OneByOne), None).unwrap().forecast;
     assert_eq!(forecast.makespan_seconds, None);
     let refused = plan(rates, Method::PATH_SYNC_95, None).unwrap_err();
-    assert_eq!(refused, ForecastError::NoWay("s2".parse().unwrap()));
+    assert_eq!(refused, ForecastError::NoPath("s2".parse().unwrap()));
     assert!(plan(rates, Method::BestPath, None).is_err());
 }
 

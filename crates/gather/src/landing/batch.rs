@@ -5,10 +5,10 @@
 
 use super::{
     plan::temporary,
-    shared::{Shared, State, lock},
     small::put_xattrs,
-    tree::{Hold, Holds, rename},
-    trouble::Trouble,
+    state::{LandingState, TargetState, lock},
+    step_error::StepError,
+    tree::{DirectoryCache, OpenDirectory, rename},
 };
 use rustix::{
     fs::{AtFlags, Mode, OFlags, fsync, openat, syncfs, unlinkat},
@@ -23,7 +23,7 @@ use std::{
     thread::{Builder, JoinHandle},
     time::{Duration, Instant},
 };
-use thalweg_part::{Complete, Shown};
+use thalweg_part::{CompletePart, NamedPart};
 
 /// The maximum number of files in a batch. A crash costs this many; their sync takes some 100 ms on a current disk.
 const FILES: usize = 8192;
@@ -45,14 +45,14 @@ const TICK: Duration = Duration::from_millis(500);
 pub(super) struct Item {
     pub(super) number: u32,
     directory: u32,
-    part: Option<Box<Whole>>,
+    part: Option<Box<LargeFile>>,
 }
 
 /// A large file. Its names are relative to the directory, which stays open for them.
 #[derive(Debug)]
-struct Whole {
-    part: Complete,
-    _hold: Arc<Hold>,
+struct LargeFile {
+    part: CompletePart,
+    _hold: Arc<OpenDirectory>,
 }
 
 #[derive(Debug, Default)]
@@ -81,7 +81,7 @@ enum Message {
 /// Accepts complete files; shared by the writers.
 #[derive(Debug)]
 pub(super) struct Batches {
-    shared: Arc<Shared>,
+    shared: Arc<LandingState>,
     filling: Arc<Mutex<FillingBatch>>,
     /// One batch is being synced, one waits in this channel, and one fills.
     full: SyncSender<Message>,
@@ -90,7 +90,7 @@ pub(super) struct Batches {
 impl Batches {
     /// Starts the sync thread. It ends with [`end`](Self::end).
     pub(super) fn start(
-        shared: &Arc<Shared>,
+        shared: &Arc<LandingState>,
         tick: impl Fn() + Send + 'static,
     ) -> std::io::Result<(Self, JoinHandle<()>)> {
         let (full, queue) = sync_channel(1);
@@ -98,10 +98,10 @@ impl Batches {
         let committer = Committer {
             shared: Arc::clone(shared),
             filling: Arc::clone(&filling),
-            holds: Holds::of(&shared.tree),
+            holds: DirectoryCache::new(&shared.tree),
             syncs_as_a_whole: syncs_as_a_whole(shared),
             devices: BTreeSet::new(),
-            shown: Vec::new(),
+            named: Vec::new(),
         };
         let work = move || committer.run(&queue, tick);
         let thread = Builder::new().name("landing-sync".into()).spawn(work)?;
@@ -114,13 +114,13 @@ impl Batches {
     }
 
     /// Adds a complete large file.
-    pub(super) fn add_large(&self, number: u32, part: Complete, hold: Arc<Hold>) {
-        self.add(number, 0, Some(Box::new(Whole { part, _hold: hold })));
+    pub(super) fn add_large(&self, number: u32, part: CompletePart, hold: Arc<OpenDirectory>) {
+        self.add(number, 0, Some(Box::new(LargeFile { part, _hold: hold })));
     }
 
-    fn add(&self, number: u32, bytes: u64, part: Option<Box<Whole>>) {
+    fn add(&self, number: u32, bytes: u64, part: Option<Box<LargeFile>>) {
         let Some(target) = self.shared.target(number) else { return };
-        self.shared.turn(number, State::Waiting, State::Written);
+        self.shared.change_state(number, TargetState::Waiting, TargetState::Written);
         let mut filling = lock(&self.filling);
         filling.since.get_or_insert_with(Instant::now);
         filling.bytes += bytes;
@@ -142,21 +142,21 @@ impl Batches {
 
     fn send(&self, message: Message) {
         if self.full.send(message).is_err() {
-            let died = std::io::Error::other("the thread that syncs died");
+            let died = std::io::Error::other("the sync thread died");
             self.shared.stop(self.shared.plan.end_of_all("sync", &died));
         }
     }
 }
 
 struct Committer {
-    shared: Arc<Shared>,
+    shared: Arc<LandingState>,
     filling: Arc<Mutex<FillingBatch>>,
-    holds: Holds,
+    holds: DirectoryCache,
     syncs_as_a_whole: bool,
     /// Filesystems mounted below the directory that received files.
     devices: BTreeSet<(u64, u32)>,
     /// Large files whose names the next sync makes durable.
-    shown: Vec<(u32, Shown, Arc<Hold>)>,
+    named: Vec<(u32, NamedPart, Arc<OpenDirectory>)>,
 }
 
 impl Committer {
@@ -180,7 +180,7 @@ impl Committer {
             return;
         }
         batch.sort_by_key(|item| item.directory);
-        let given_up = |item: &mut Item| self.shared.state(item.number) != State::Written;
+        let given_up = |item: &mut Item| self.shared.state(item.number) != TargetState::Written;
         let gone: Vec<Item> = batch.extract_if(.., given_up).collect();
         gone.into_iter().for_each(|item| self.remove(item));
         if let Err(error) = self.sync(&mut batch) {
@@ -188,23 +188,23 @@ impl Committer {
             self.shared.stop(error);
             return batch.into_iter().for_each(|item| self.remove(item));
         }
-        self.forget_journals();
+        self.remove_journals();
         let directories: BTreeSet<u32> = batch.iter().map(|item| item.directory).collect();
         for item in batch {
             let number = item.number;
             // It may have been given up during the sync.
-            if self.shared.state(number) != State::Written {
+            if self.shared.state(number) != TargetState::Written {
                 self.remove(item);
                 continue;
             }
-            match self.show(item) {
-                Ok(()) => self.shared.shown(number),
-                Err(trouble) => self.shared.note(number, trouble),
+            match self.give_name(item) {
+                Ok(()) => self.shared.record_named(number),
+                Err(error) => self.shared.record_error(number, error),
             }
         }
         if !self.syncs_as_a_whole {
             directories.into_iter().for_each(|directory| self.sync_directory(directory));
-            self.forget_journals();
+            self.remove_journals();
         }
     }
 
@@ -268,25 +268,25 @@ impl Committer {
         }
     }
 
-    fn show(&mut self, item: Item) -> Result<(), Trouble> {
+    fn give_name(&mut self, item: Item) -> Result<(), StepError> {
         let shared = Arc::clone(&self.shared);
         if let Some(whole) = item.part {
-            let Whole { part, _hold: hold } = *whole;
+            let LargeFile { part, _hold: hold } = *whole;
             if let Some(target) = shared.target(item.number) {
                 put_xattrs(&shared, item.number, target, &part);
             }
-            let shown = part.show().map_err(|e| shared.plan.part_trouble(&e))?;
-            self.shown.push((item.number, shown, hold));
+            let shown = part.give_final_name().map_err(|e| shared.plan.classify_part_error(&e))?;
+            self.named.push((item.number, shown, hold));
             return Ok(());
         }
         let Some(target) = shared.target(item.number) else { return Ok(()) };
         let temporary = temporary(shared.tag, item.number);
         let hold = self.holds.get(&shared.plan, item.directory);
-        let hold = hold.map_err(|e| shared.plan.trouble("open the directory of", e))?;
+        let hold = hold.map_err(|e| shared.plan.classify_error("open the directory of", e))?;
         rename(&hold, temporary.as_ref(), &target.name).map_err(|e| {
             // Best effort: the first error is the one to report.
             _ = unlinkat(&hold, &temporary, AtFlags::empty());
-            shared.plan.trouble("give its name to", e)
+            shared.plan.classify_error("rename", e)
         })
     }
 
@@ -303,11 +303,11 @@ impl Committer {
     }
 
     /// Removes the journals of files whose names are durable.
-    fn forget_journals(&mut self) {
-        for (number, shown, _hold) in self.shown.drain(..) {
+    fn remove_journals(&mut self) {
+        for (number, shown, _hold) in self.named.drain(..) {
             // The file is in place, so a journal that remains does no harm.
-            if let Err(error) = shown.forget() {
-                self.shared.note(number, self.shared.plan.part_trouble(&error));
+            if let Err(error) = shown.remove_journal() {
+                self.shared.record_error(number, self.shared.plan.classify_part_error(&error));
             }
         }
     }
@@ -330,13 +330,13 @@ impl Committer {
         }
         let synced = if self.syncs_as_a_whole { self.sync(&mut []) } else { Ok(()) };
         match synced {
-            Ok(()) => self.forget_journals(),
+            Ok(()) => self.remove_journals(),
             Err(error) => self.shared.stop(self.shared.plan.end_of_all("sync", &error)),
         }
     }
 }
 
 /// Whether `syncfs` on the directory's filesystem is known to write everything and to report failures.
-fn syncs_as_a_whole(shared: &Shared) -> bool {
+fn syncs_as_a_whole(shared: &LandingState) -> bool {
     thalweg_part::syncs_as_a_whole(shared.tree.first())
 }

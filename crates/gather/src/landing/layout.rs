@@ -1,6 +1,6 @@
 //! Assigns each listed item its name below the directory, and detects collisions. Pure.
 
-use super::{Collision, Failed, Layout, Listed, PassedOver};
+use super::{Collision, FailedItem, Layout, Listing, PassedOver};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsStr,
@@ -22,10 +22,10 @@ pub(super) struct Origin {
 
 /// The names of all items.
 #[derive(Debug, Default)]
-pub(super) struct Laid {
+pub(super) struct NamedItems {
     /// Items by the path below the directory; parents come before their contents.
     pub(super) things: BTreeMap<Vec<u8>, Origin>,
-    pub(super) failed: Vec<Failed>,
+    pub(super) failed: Vec<FailedItem>,
     /// Items that are not collected on purpose, by source and path.
     pub(super) passed_over: BTreeSet<PassedOver>,
     collisions: Vec<Collision>,
@@ -34,38 +34,38 @@ pub(super) struct Laid {
 /// Why an entry gets no name here.
 enum Unnamed {
     PassedOver(PassedOver),
-    Failed(Failed),
+    Failed(FailedItem),
 }
 
-impl Laid {
+impl NamedItems {
     /// Assigns the names.
     ///
     /// # Errors
     ///
     /// Returns all collisions.
-    pub(super) fn of(listed: &[Listed], layout: Layout) -> Result<Self, Vec<Collision>> {
-        let mut laid = Self::default();
+    pub(super) fn assign_names(listed: &[Listing], layout: Layout) -> Result<Self, Vec<Collision>> {
+        let mut items = Self::default();
         for (number, of) in (0..).zip(listed) {
             let prefixes: Vec<_> = of.roots.iter().map(|root| prefix(of, root, layout)).collect();
             for (entry, found) in (0..).zip(&of.entries) {
                 let origin = Origin { listed: number, entry };
                 match name(of, &prefixes, found) {
-                    Ok(path) => laid.put(listed, path, origin),
-                    Err(Unnamed::Failed(failed)) => laid.failed.push(failed),
-                    Err(Unnamed::PassedOver(passed)) => _ = laid.passed_over.insert(passed),
+                    Ok(path) => items.put(listed, path, origin),
+                    Err(Unnamed::Failed(failed)) => items.failed.push(failed),
+                    Err(Unnamed::PassedOver(passed)) => _ = items.passed_over.insert(passed),
                 }
             }
-            laid.failed.extend(of.failed.iter().map(|(path, why)| Failed {
+            items.failed.extend(of.failed.iter().map(|(path, why)| FailedItem {
                 source: of.source,
                 path: to_path(path),
                 why: why.to_string(),
             }));
         }
-        laid.find_parent_collisions(listed);
-        if laid.collisions.is_empty() { Ok(laid) } else { Err(laid.collisions) }
+        items.find_parent_collisions(listed);
+        if items.collisions.is_empty() { Ok(items) } else { Err(items.collisions) }
     }
 
-    fn put(&mut self, listed: &[Listed], path: Vec<u8>, origin: Origin) {
+    fn put(&mut self, listed: &[Listing], path: Vec<u8>, origin: Origin) {
         match self.things.get(&path).copied() {
             Some(known) if are_compatible(listed, known, origin) => {}
             Some(known) => self.collide(listed, &path, known, origin),
@@ -74,7 +74,7 @@ impl Laid {
     }
 
     /// Finds items below a path that is not a directory.
-    fn find_parent_collisions(&mut self, listed: &[Listed]) {
+    fn find_parent_collisions(&mut self, listed: &[Listing]) {
         let mut met = Vec::new();
         let mut last: &[u8] = b"";
         for (path, origin) in &self.things {
@@ -91,14 +91,14 @@ impl Laid {
         met.into_iter().for_each(|(path, one, other)| self.collide(listed, &path, one, other));
     }
 
-    fn collide(&mut self, listed: &[Listed], path: &[u8], one: Origin, other: Origin) {
+    fn collide(&mut self, listed: &[Listing], path: &[u8], one: Origin, other: Origin) {
         let (one, other) = (said(listed, one), said(listed, other));
         self.collisions.push(Collision { path: to_path(path), one, other });
     }
 }
 
 /// The entry of an origin.
-pub(super) fn entry(listed: &[Listed], origin: Origin) -> Option<&Entry> {
+pub(super) fn entry(listed: &[Listing], origin: Origin) -> Option<&Entry> {
     listed.get(origin.listed as usize)?.entries.get(origin.entry as usize)
 }
 
@@ -120,13 +120,13 @@ pub(super) fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::successors(up(path), |path| up(path))
 }
 
-fn is_directory(listed: &[Listed], origin: Origin) -> bool {
+fn is_directory(listed: &[Listing], origin: Origin) -> bool {
     entry(listed, origin).is_some_and(|entry| entry.kind == Kind::Directory)
 }
 
 /// Whether two items under one name are compatible: directories are merged, and overlapping paths of one source list
 /// the same item twice.
-fn are_compatible(listed: &[Listed], a: Origin, b: Origin) -> bool {
+fn are_compatible(listed: &[Listing], a: Origin, b: Origin) -> bool {
     let source = |o: Origin| listed.get(o.listed as usize).map(|l| l.source);
     match (entry(listed, a), entry(listed, b)) {
         (Some(one), Some(other)) => {
@@ -138,7 +138,7 @@ fn are_compatible(listed: &[Listed], a: Origin, b: Origin) -> bool {
 }
 
 /// `NODE:PATH`, made printable.
-fn said(listed: &[Listed], origin: Origin) -> String {
+fn said(listed: &[Listing], origin: Origin) -> String {
     let Some(of) = listed.get(origin.listed as usize) else { return String::new() };
     let Some(entry) = of.entries.get(origin.entry as usize) else { return String::new() };
     let root = of.roots.get(entry.root as usize).map_or(&b""[..], Vec::as_slice);
@@ -147,7 +147,7 @@ fn said(listed: &[Listed], origin: Origin) -> String {
 }
 
 /// The prefix of the paths of a root's entries.
-fn prefix(of: &Listed, root: &[u8], layout: Layout) -> Vec<u8> {
+fn prefix(of: &Listing, root: &[u8], layout: Layout) -> Vec<u8> {
     let mut prefix = match layout {
         Layout::ByNode => of.node.as_str().as_bytes().to_vec(),
         Layout::Flat => Vec::new(),
@@ -185,24 +185,24 @@ fn push(path: &mut Vec<u8>, name: &[u8]) {
 }
 
 /// Returns the name of an entry, or why it is left out.
-fn name(of: &Listed, prefixes: &[Vec<u8>], entry: &Entry) -> Result<Vec<u8>, Unnamed> {
+fn name(of: &Listing, prefixes: &[Vec<u8>], entry: &Entry) -> Result<Vec<u8>, Unnamed> {
     let mut path = prefixes.get(entry.root as usize).cloned().unwrap_or_default();
     push(&mut path, entry.path.as_bytes());
     let refused = |why: &str, path: &[u8]| {
-        Err(Unnamed::Failed(Failed { source: of.source, path: to_path(path), why: why.into() }))
+        Err(Unnamed::Failed(FailedItem { source: of.source, path: to_path(path), why: why.into() }))
     };
     let passed_over = |path: &[u8], is_ours| {
         let path = to_path(path);
         Err(Unnamed::PassedOver(PassedOver { source: of.source, path, is_ours }))
     };
     if entry.root as usize >= prefixes.len() {
-        return refused("the listing names a path that was not asked for", &path);
+        return refused("the listing contains a path that was not requested", &path);
     }
     if entry.path.as_bytes().is_empty() && entry.kind != Kind::Directory {
         // `/data/` was requested and `/data` is a file.
         let root = of.roots.get(entry.root as usize).map_or(&b""[..], Vec::as_slice);
         if own_name(root).is_empty() {
-            return refused("it is asked for as a directory, and is none", root);
+            return refused("it was requested as a directory, but it is not a directory", root);
         }
     }
     if let Some(own) = own_part(&path) {
@@ -212,7 +212,7 @@ fn name(of: &Listed, prefixes: &[Vec<u8>], entry: &Entry) -> Result<Vec<u8>, Unn
         return passed_over(&path, false);
     }
     if path.split(|b| *b == b'/').count() > DEEPEST {
-        let why = format!("it is more than {DEEPEST} directories deep: left out");
+        let why = format!("it is more than {DEEPEST} directories deep and is left out");
         return refused(&why, &path);
     }
     Ok(path)
@@ -224,9 +224,9 @@ mod tests {
     use crate::landing::tests::{directory, file, link, listed};
     use thalweg_wire::object::FilePath;
 
-    fn names(listed: &[Listed], layout: Layout) -> Vec<String> {
-        let laid = Laid::of(listed, layout).unwrap();
-        laid.things.keys().map(|k| String::from_utf8(k.clone()).unwrap()).collect()
+    fn names(listed: &[Listing], layout: Layout) -> Vec<String> {
+        let items = NamedItems::assign_names(listed, layout).unwrap();
+        items.things.keys().map(|k| String::from_utf8(k.clone()).unwrap()).collect()
     }
 
     #[test]
@@ -248,12 +248,16 @@ mod tests {
     fn different_items_with_one_name_are_reported() {
         let of = |source, node, entries| listed(source, node, &["/data/"], entries);
         let both = [of(0, "a", vec![file("x", 1)]), of(1, "b", vec![file("x", 1)])];
-        let met = Laid::of(&both, Layout::Flat).unwrap_err();
+        let met = NamedItems::assign_names(&both, Layout::Flat).unwrap_err();
         let said = crate::landing::OpenError::Collisions(met).to_string();
         assert!(said.contains("x would be both a:/data/x and b:/data/x"), "{said}");
         assert_eq!(names(&both, Layout::ByNode), ["a/x", "b/x"]);
         let below = [of(0, "a", vec![link("x", "y")]), of(1, "b", vec![file("x/a", 1)])];
-        assert_eq!(Laid::of(&below, Layout::Flat).unwrap_err().len(), 1, "a file is no directory");
+        assert_eq!(
+            NamedItems::assign_names(&below, Layout::Flat).unwrap_err().len(),
+            1,
+            "a file is no directory"
+        );
         let merged = [of(0, "a", vec![directory("x")]), of(1, "b", vec![directory("x")])];
         assert_eq!(names(&merged, Layout::Flat), ["x"]);
     }
@@ -270,9 +274,10 @@ mod tests {
     fn too_deep_paths_are_reported_and_the_others_land() {
         let deep = |parts: usize| vec!["d"; parts].join("/");
         let entries = vec![file(&deep(DEEPEST), 1), file(&deep(2000), 1), file("a", 1)];
-        let laid = Laid::of(&[listed(0, "x", &["/d/"], entries)], Layout::Flat).unwrap();
-        assert_eq!(laid.things.len(), 2);
-        let [failed] = &laid.failed[..] else { panic!("{:?}", laid.failed) };
+        let items =
+            NamedItems::assign_names(&[listed(0, "x", &["/d/"], entries)], Layout::Flat).unwrap();
+        assert_eq!(items.things.len(), 2);
+        let [failed] = &items.failed[..] else { panic!("{:?}", items.failed) };
         assert_eq!(failed.path, to_path(deep(2000).as_bytes()));
         assert!(failed.why.contains("256 directories deep"), "{}", failed.why);
     }
@@ -285,10 +290,11 @@ mod tests {
         let mut entries: Vec<_> = ours.iter().map(|name| file(name, 1)).collect();
         entries.extend([special, file("a.thalweg-part", 1)]);
         entries.extend([directory(".thalweg-cast-1"), file(".thalweg-cast-1/journal", 9)]);
-        let laid = Laid::of(&[listed(0, "a", &["/d/"], entries)], Layout::Flat).unwrap();
-        assert_eq!(laid.failed, [], "nothing that is missed");
+        let items =
+            NamedItems::assign_names(&[listed(0, "a", &["/d/"], entries)], Layout::Flat).unwrap();
+        assert_eq!(items.failed, [], "nothing that is missed");
         let passed: Vec<_> =
-            laid.passed_over.iter().map(|p| (p.path.to_str(), p.is_ours)).collect();
+            items.passed_over.iter().map(|p| (p.path.to_str(), p.is_ours)).collect();
         let expected = [
             (".a.thalweg-part", true),
             (".thalweg-cast-1", true),
@@ -297,6 +303,6 @@ mod tests {
             ("fifo", false),
         ];
         assert_eq!(passed, expected.map(|(path, is)| (Some(path), is)));
-        assert_eq!(laid.things.len(), 1, "only ours begin with a dot");
+        assert_eq!(items.things.len(), 1, "only ours begin with a dot");
     }
 }

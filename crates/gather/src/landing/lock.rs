@@ -20,7 +20,7 @@ const MAX_RECORD: u64 = 16 << 20;
 
 /// The lock, held while this collection is at work.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(super) struct LandingLock {
     file: File,
     tree: Tree,
     /// The record of this collection, or of the one that it resumes.
@@ -29,7 +29,7 @@ pub(super) struct Lock {
     pub(super) was_cut_off: bool,
 }
 
-impl Lock {
+impl LandingLock {
     /// Takes the lock; an error if another collection holds it.
     pub(super) fn take(tree: &Tree, into: &Path, job: Job) -> Result<Self, OpenError> {
         let refused = |what| {
@@ -43,7 +43,7 @@ impl Lock {
                 done => done.map_err(refused("lock"))?,
             }
             // Its previous owner may have removed the file just before releasing the lock.
-            if is_there(tree, &file).map_err(refused("look at"))? {
+            if is_there(tree, &file).map_err(refused("stat"))? {
                 let earlier = read(&file);
                 let was_cut_off = earlier.is_some();
                 let goes_on = |old: &Job| {
@@ -65,7 +65,7 @@ impl Lock {
     }
 
     /// Checks whether the lock is free, without creating anything.
-    pub(super) fn look(tree: &Tree, into: &Path) -> Result<(), OpenError> {
+    pub(super) fn check(tree: &Tree, into: &Path) -> Result<(), OpenError> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let Ok(file) = openat(tree.first(), NAME, flags, Mode::empty()) else { return Ok(()) };
         match patiently(|| flock(&file, FlockOperation::NonBlockingLockShared)) {
@@ -81,7 +81,7 @@ impl Lock {
     }
 
     /// Removes the record, because nothing is left to resume.
-    pub(super) fn forget(&self) -> Result<(), Errno> {
+    pub(super) fn delete_record(&self) -> Result<(), Errno> {
         match unlinkat(self.tree.first(), NAME, AtFlags::empty()) {
             Err(Errno::NOENT) => Ok(()),
             done => done,

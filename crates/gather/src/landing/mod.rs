@@ -17,34 +17,37 @@
 //! directories, and refuses two different items under one name before anything is moved.
 
 mod batch;
-mod begun;
-mod crew;
-mod ending;
+mod execution;
+mod finish;
 mod hard_links;
 mod large;
 mod layout;
 mod lock;
-mod make;
 mod open;
 mod options;
 mod plan;
+mod preparation;
 mod report;
-mod shared;
+mod resumed_parts;
 mod small;
+mod state;
+mod step_error;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod tree;
-mod trouble;
-mod work;
 mod writer;
 
-pub use options::{Layout, Listed, Options, Sums, as_root};
+pub use options::{ChecksumSource, Layout, Listing, Options, as_root};
 pub(super) use report::printable;
-pub use report::{Collision, Failed, OpenError, Outlook, PassedOver, Progress, Report};
+pub use report::{
+    Collision, FailedItem, LandingProgress, OpenError, PassedOver, Report, RequiredWork,
+};
 pub use thalweg_part::Fidelity;
 
 use bytes::Bytes;
+use execution::LandingWork;
 use futures_util::future::BoxFuture;
 use std::{io, path::Path, sync::Arc};
 use thalweg_base::job::Job;
@@ -52,7 +55,6 @@ use thalweg_files::{
     inventory::{FileNo, Inventory},
     land::{Land, LandError},
 };
-use work::Work;
 
 /// A collection during its writing. Clones are handles of the same collection.
 ///
@@ -64,10 +66,10 @@ pub struct Landing {
 
 #[derive(Debug)]
 struct Inner {
-    outlook: Outlook,
+    required_work: RequiredWork,
     job: Job,
     /// `None` in a dry run.
-    work: Option<Arc<Work>>,
+    work: Option<Arc<LandingWork>>,
 }
 
 impl Landing {
@@ -75,31 +77,31 @@ impl Landing {
     /// against other collections. With [`Options::dry_run`] it changes nothing.
     ///
     /// Files of the inventory without missing ranges are already complete and only wait for their names. Blocks on the
-    /// disk and on [`Sums`], so it must not run on a thread of the async runtime.
+    /// disk and on [`ChecksumSource`], so it must not run on a thread of the async runtime.
     ///
     /// # Errors
     ///
     /// Returns [`OpenError`]; nothing was moved then.
     pub fn open(
         into: &Path,
-        listed: Vec<Listed>,
+        listed: Vec<Listing>,
         options: Options,
     ) -> Result<(Self, Inventory), OpenError> {
         open::open(into, &listed, options)
     }
 
-    fn looking(outlook: Outlook, job: Job) -> Self {
-        Self { inner: Arc::new(Inner { outlook, job, work: None }) }
+    fn for_dry_run(required_work: RequiredWork, job: Job) -> Self {
+        Self { inner: Arc::new(Inner { required_work, job, work: None }) }
     }
 
-    fn working(outlook: Outlook, work: Work) -> Self {
+    fn with_work(required_work: RequiredWork, work: LandingWork) -> Self {
         let job = work.shared().job.clone();
-        Self { inner: Arc::new(Inner { outlook, job, work: Some(Arc::new(work)) }) }
+        Self { inner: Arc::new(Inner { required_work, job, work: Some(Arc::new(work)) }) }
     }
 
     /// The result of [`open`](Self::open).
-    pub fn outlook(&self) -> &Outlook {
-        &self.inner.outlook
+    pub fn required_work(&self) -> &RequiredWork {
+        &self.inner.required_work
     }
 
     /// The durable record; the one of an earlier session if this landing resumes it.
@@ -108,7 +110,7 @@ impl Landing {
     }
 
     /// The progress of each source, by its index. Sources with nothing to fetch are included.
-    pub fn progress(&self) -> Vec<Progress> {
+    pub fn progress(&self) -> Vec<LandingProgress> {
         let Some(work) = &self.inner.work else { return Vec::new() };
         let known = work.shared().progress();
         let most = known.keys().last().map_or(0, |source| source + 1);
@@ -137,7 +139,7 @@ impl Land for Landing {
             match &self.inner.work {
                 Some(work) => work.write(file.0, at, bytes).await,
                 None => Err(LandError::All {
-                    why: "nothing is written when it is only looked".into(),
+                    why: "a dry run writes nothing".into(),
                     kind: io::ErrorKind::Unsupported,
                 }),
             }

@@ -2,18 +2,18 @@
 
 use super::{
     super::Changes,
-    Landing, Layout, Listed, OpenError, Options, Outlook, PassedOver,
-    begun::{Begun, Opener},
-    crew::{Crew, First},
-    layout::Laid,
-    lock::Lock,
-    make::{self, Leftovers, Made},
-    plan::Plan,
-    shared::{Counts, Shared, tag},
+    Landing, Layout, Listing, OpenError, Options, PassedOver, RequiredWork,
+    execution::{InitialState, LandingWork},
+    layout::NamedItems,
+    lock::LandingLock,
+    plan::TreePlan,
+    preparation::{self, Leftovers, PreparedTarget},
+    resumed_parts::{Opener, ResumedData},
     small,
-    survey::{Fate, Survey, reference},
-    tree::{Holds, Tree},
-    work::{Beginning, Work},
+    state::{Counts, LandingState, tag},
+    survey::{Survey, TargetAction, reference},
+    threads::{LandingThreads, SyncThread},
+    tree::{DirectoryCache, Tree},
 };
 use rustix::{
     fs::{Access, AtFlags, CWD, accessat},
@@ -27,134 +27,146 @@ use std::{
     sync::Arc,
 };
 use thalweg_base::space::Space;
-use thalweg_files::inventory::{Inventory, Wanted};
+use thalweg_files::inventory::{Inventory, MissingFile};
 
-type Opened = Result<(Landing, Inventory), OpenError>;
+type OpenResult = Result<(Landing, Inventory), OpenError>;
 
 /// See [`Landing::open`].
-pub(super) fn open(into: &Path, listed: &[Listed], options: Options) -> Opened {
+pub(super) fn open(into: &Path, listed: &[Listing], options: Options) -> OpenResult {
     let nodes: BTreeSet<_> = listed.iter().map(|of| &of.node).collect();
     let layout = options.layout.unwrap_or_else(|| Layout::of(nodes.len()));
-    let mut laid = Laid::of(listed, layout).map_err(OpenError::Collisions)?;
-    let (mut plan, left_out) = Plan::of(into.to_owned(), listed, &laid, options.fidelity);
-    laid.failed.extend(left_out);
+    let mut items = NamedItems::assign_names(listed, layout).map_err(OpenError::Collisions)?;
+    let (mut plan, left_out) = TreePlan::build(into.to_owned(), listed, &items, options.fidelity);
+    items.failed.extend(left_out);
     if options.dry_run {
-        return look(into, listed, plan, laid, options);
+        return look(into, listed, plan, items, options);
     }
     let (tree, was) = create(into)?;
-    let locked = Lock::take(&tree, into, options.job.clone());
+    let locked = LandingLock::take(&tree, into, options.job.clone());
     let lock = locked.inspect_err(|_| tree.close(was))?;
-    let passed_over = passed_over(&mut laid);
-    let mut survey = survey(&plan, listed, Some(&tree), laid, &options);
+    let passed_over = passed_over(&mut items);
+    let mut survey = survey(&plan, listed, Some(&tree), items, &options);
     survey.opened.extend(was.map(|mode| (0, mode)));
-    let space = Space::beside(tree.first());
+    let space = Space::of_file(tree.first());
     survey.make_room(&plan, space).inspect_err(|_| survey.undo(&plan, &tree))?;
     // A lack of inodes is only a warning here: files are stored until one does not fit, and a later session continues.
     let short_of_files = survey.check_files(&plan, space).err();
-    let short_of_files = short_of_files.map(|e| format!("not all will fit: {e}"));
+    let short_of_files = short_of_files.map(|e| format!("not all files will fit: {e}"));
     let remarks = short_of_files.into_iter().chain(survey.remarks()).collect();
-    plan.opened(&survey.opened);
+    plan.record_opened(&survey.opened);
     let leftovers = Leftovers {
         tag: lock.was_cut_off.then(|| tag(&tree)),
         job: &lock.job,
         unsure: unsure(listed),
     };
-    let made = make::make(plan, survey, &tree, &leftovers);
-    begin(listed, Made { passed_over, ..made }, tree, lock, &options, remarks)
+    let made = preparation::make(plan, survey, &tree, &leftovers);
+    begin(listed, PreparedTarget { passed_over, ..made }, tree, lock, &options, remarks)
 }
 
-fn passed_over(laid: &mut Laid) -> Vec<PassedOver> {
-    std::mem::take(&mut laid.passed_over).into_iter().collect()
+fn passed_over(items: &mut NamedItems) -> Vec<PassedOver> {
+    std::mem::take(&mut items.passed_over).into_iter().collect()
 }
 
 /// Nodes that could not list everything.
-fn unsure(listed: &[Listed]) -> BTreeSet<String> {
+fn unsure(listed: &[Listing]) -> BTreeSet<String> {
     let unsure = listed.iter().filter(|of| !of.failed.is_empty());
     unsure.map(|of| of.node.to_string()).collect()
 }
 
 fn survey(
-    plan: &Plan,
-    listed: &[Listed],
+    plan: &TreePlan,
+    listed: &[Listing],
     tree: Option<&Tree>,
-    laid: Laid,
+    items: NamedItems,
     options: &Options,
 ) -> Survey {
-    let mut survey = Survey::of(plan, listed, tree, options.sums.as_deref(), options.dry_run);
-    survey.failed.extend(laid.failed);
+    let mut survey = Survey::compare(plan, listed, tree, options.sums.as_deref(), options.dry_run);
+    survey.failed.extend(items.failed);
     survey
 }
 
 /// Opens a landing that only reports.
-fn look(into: &Path, listed: &[Listed], plan: Plan, mut laid: Laid, options: Options) -> Opened {
+fn look(
+    into: &Path,
+    listed: &[Listing],
+    plan: TreePlan,
+    mut items: NamedItems,
+    options: Options,
+) -> OpenResult {
     let tree = find(into)?;
-    let passed_over = passed_over(&mut laid);
+    let passed_over = passed_over(&mut items);
     let space = check_ground(into, tree.as_ref())?;
-    let mut survey = survey(&plan, listed, tree.as_ref(), laid, &options);
+    let mut survey = survey(&plan, listed, tree.as_ref(), items, &options);
     survey.make_room(&plan, space)?;
     survey.check_files(&plan, space)?;
     let remarks = survey.remarks();
-    let made = Made { passed_over, ..make::pretend(plan, survey) };
-    let missing = made.fates.iter().zip(&made.plan.targets).map(|(fate, target)| match fate {
-        Fate::GoOn { missing } => missing.clone(),
-        _ => target.data(),
-    });
+    let made = PreparedTarget { passed_over, ..preparation::pretend(plan, survey) };
+    let missing =
+        made.actions.iter().zip(&made.plan.targets).map(|(action, target)| match action {
+            TargetAction::Resume { missing } => missing.clone(),
+            _ => target.data(),
+        });
     let missing: Vec<_> = missing.take(made.fetched).collect();
-    let outlook = Outlook { remarks, ..outlook(&made, &missing) };
+    let required_work = RequiredWork { remarks, ..required_work(&made, &missing) };
     let inventory = inventory(listed, &made.plan, missing);
-    Ok((Landing::looking(outlook, options.job), inventory))
+    Ok((Landing::for_dry_run(required_work, options.job), inventory))
 }
 
 /// Starts the threads, and creates the items that need no data.
 fn begin(
-    listed: &[Listed],
-    mut made: Made,
+    listed: &[Listing],
+    mut made: PreparedTarget,
     tree: Tree,
-    lock: Lock,
+    lock: LandingLock,
     options: &Options,
     remarks: Vec<String>,
-) -> Opened {
+) -> OpenResult {
     let stopped = made.stopped.take();
     let opener = Opener { plan: &made.plan, job: &lock.job, checkpoint: options.checkpoint };
-    let mut begun = opener.go_on(&tree, &made.fates, made.fetched);
+    let mut begun = opener.resume(&tree, &made.actions, made.fetched);
     let missing = std::mem::take(&mut begun.missing);
-    let outlook = Outlook { resumed_bytes: begun.resumed, remarks, ..outlook(&made, &missing) };
+    let required_work =
+        RequiredWork { resumed_bytes: begun.resumed, remarks, ..required_work(&made, &missing) };
     let counts = counts(&made.plan, &missing);
     let inventory = inventory(listed, &made.plan, missing);
-    let Made { plan, fetched, present, changes, refused, .. } = made;
+    let PreparedTarget { plan, fetched, present, changes, refused, .. } = made;
     let (job, into) = (lock.job.clone(), plan.into.clone());
-    let shared = Arc::new(Shared::new(plan, tree, job, options.checkpoint, counts));
+    let shared = Arc::new(LandingState::new(plan, tree, job, options.checkpoint, counts));
     stopped.into_iter().for_each(|error| shared.stop(error));
-    let crew = start(&shared, begun, fetched).map_err(|source| {
+    let threads = start(&shared, begun, fetched).map_err(|source| {
         let what = "start a thread for";
         OpenError::Io { what, path: into, source }
     })?;
-    let failed = outlook.failed.clone();
-    let begun = Beginning { fetched, present, changes, refused, failed };
-    let work = Work::new(shared, crew, lock, begun);
-    Ok((Landing::working(outlook, work), inventory))
+    let failed = required_work.failed.clone();
+    let begun = InitialState { fetched, present, changes, refused, failed };
+    let work = LandingWork::new(shared, threads, lock, begun);
+    Ok((Landing::with_work(required_work, work), inventory))
 }
 
-fn start(shared: &Arc<Shared>, begun: Begun, fetched: usize) -> io::Result<Crew> {
-    let first = First::start(shared)?;
+fn start(
+    shared: &Arc<LandingState>,
+    begun: ResumedData,
+    fetched: usize,
+) -> io::Result<LandingThreads> {
+    let first = SyncThread::start(shared)?;
     begun.refused.into_iter().for_each(|(number, why)| shared.refuse(number, why));
     for (number, part, hold) in begun.whole {
         first.batches.add_large(number, part, hold);
     }
-    let mut holds = Holds::of(&shared.tree);
+    let mut holds = DirectoryCache::new(&shared.tree);
     for (number, target) in (0..).zip(&shared.plan.targets).skip(fetched) {
         let hold = holds.get(&shared.plan, target.directory);
-        let hold = hold.map_err(|e| shared.plan.trouble("open the directory of", e));
+        let hold = hold.map_err(|e| shared.plan.classify_error("open the directory of", e));
         match hold.and_then(|hold| small::make(shared, &hold, number, target)) {
             Ok(()) => first.batches.add_small(number, 0),
-            Err(trouble) => shared.note(number, trouble),
+            Err(error) => shared.record_error(number, error),
         }
     }
     first.join(begun.parked)
 }
 
 /// The expected counts by source; all sources are included.
-fn counts(plan: &Plan, missing: &[Vec<Range<u64>>]) -> BTreeMap<u32, Counts> {
+fn counts(plan: &TreePlan, missing: &[Vec<Range<u64>>]) -> BTreeMap<u32, Counts> {
     let mut counts: BTreeMap<u32, Counts> =
         plan.nodes.keys().map(|source| (*source, Counts::default())).collect();
     let made = std::iter::repeat(&[][..]);
@@ -169,7 +181,7 @@ fn bytes(ranges: &[Range<u64>]) -> u64 {
     ranges.iter().map(|range| range.end - range.start).sum()
 }
 
-fn outlook(made: &Made, missing: &[Vec<Range<u64>>]) -> Outlook {
+fn required_work(made: &PreparedTarget, missing: &[Vec<Range<u64>>]) -> RequiredWork {
     let wanted: u64 = missing.iter().map(|ranges| bytes(ranges)).sum();
     let whole: u64 = made.plan.targets.iter().take(made.fetched).map(|t| bytes(&t.data())).sum();
     let directories = made.plan.directories.iter().filter(|directory| directory.differs).count();
@@ -178,7 +190,7 @@ fn outlook(made: &Made, missing: &[Vec<Range<u64>>]) -> Outlook {
         attributes: made.changes.attributes + directories as u64,
         ..made.changes
     };
-    Outlook {
+    RequiredWork {
         changes,
         files: made.plan.targets.iter().filter(|target| target.is_file()).count() as u64,
         bytes: wanted,
@@ -211,12 +223,12 @@ fn check_ground(into: &Path, tree: Option<&Tree>) -> Result<Space, OpenError> {
     if space.is_read_only {
         return Err(refused(Errno::ROFS));
     }
-    tree.map_or(Ok(()), |tree| Lock::look(tree, into)).map(|()| space)
+    tree.map_or(Ok(()), |tree| LandingLock::check(tree, into)).map(|()| space)
 }
 
-fn inventory(listed: &[Listed], plan: &Plan, missing: Vec<Vec<Range<u64>>>) -> Inventory {
+fn inventory(listed: &[Listing], plan: &TreePlan, missing: Vec<Vec<Range<u64>>>) -> Inventory {
     let wanted = missing.into_iter().zip(&plan.targets).filter_map(|(missing, target)| {
-        Some(Wanted { source: target.source, file: reference(listed, target)?, missing })
+        Some(MissingFile { source: target.source, file: reference(listed, target)?, missing })
     });
     Inventory { files: wanted.collect() }
 }

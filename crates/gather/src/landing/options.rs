@@ -10,7 +10,7 @@ use thalweg_wire::{
 
 /// The listing of a source.
 #[derive(Clone, Debug)]
-pub struct Listed {
+pub struct Listing {
     /// Its index among the participants.
     pub source: u32,
     /// Its name.
@@ -42,7 +42,7 @@ impl Layout {
 }
 
 /// Asks a source for hashes of its files' content.
-pub trait Sums: Send + Sync + fmt::Debug {
+pub trait ChecksumSource: Send + Sync + fmt::Debug {
     /// Returns the hashes of these files of a source, in order. Blocks; takes at most 256 files.
     fn sums(&self, source: u32, files: &[FileRef]) -> Vec<Result<Check, Failure>>;
 }
@@ -55,7 +55,7 @@ pub struct Options {
     /// `None`: chosen by [`Layout::of`] from the number of nodes.
     pub layout: Option<Layout>,
     /// Compare the content of files of equal size instead of their times (`--checksum`).
-    pub sums: Option<Arc<dyn Sums>>,
+    pub sums: Option<Arc<dyn ChecksumSource>>,
     /// The metadata to keep.
     pub fidelity: Fidelity,
     /// Only report, without changes.

@@ -1,9 +1,9 @@
 //! The tree to create: directories, and their contents.
 
 use super::{
-    Failed, Listed,
+    FailedItem, Listing,
     hard_links::{HardLink, HardLinks},
-    layout::{Laid, Origin, ancestors, entry, parent, to_path},
+    layout::{NamedItems, Origin, ancestors, entry, parent, to_path},
 };
 use std::{
     collections::BTreeMap,
@@ -13,9 +13,9 @@ use std::{
     path::PathBuf,
 };
 use thalweg_part::{
-    Attributes, Dress, Fidelity, Owner, PartKey, Ranges, gives_away,
-    names::Numbers,
-    xattr::{CAPABILITY, Word},
+    Attributes, Fidelity, FileMetadata, Owner, PartKey, Ranges, gives_away,
+    names::IdMap,
+    xattr::{AttributeOrigin, CAPABILITY},
 };
 use thalweg_wire::object::{Entry, Keep, Kind, More, Snapshot};
 
@@ -49,7 +49,7 @@ pub(super) struct Directory {
 
 /// The content of a target.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum Content {
     File(Snapshot),
     Link(Vec<u8>),
 }
@@ -61,7 +61,7 @@ pub(super) struct Target {
     pub(super) source: u32,
     pub(super) directory: u32,
     pub(super) name: OsString,
-    pub(super) what: What,
+    pub(super) content: Content,
     pub(super) attributes: Attributes,
     /// Metadata that few items have.
     pub(super) more: Option<Box<More>>,
@@ -70,14 +70,14 @@ pub(super) struct Target {
 impl Target {
     /// Its size, bytes; 0 for a link.
     pub(super) fn size(&self) -> u64 {
-        match &self.what {
-            What::File(snapshot) => snapshot.size,
-            What::Link(_) => 0,
+        match &self.content {
+            Content::File(snapshot) => snapshot.size,
+            Content::Link(_) => 0,
         }
     }
 
     pub(super) fn is_file(&self) -> bool {
-        matches!(self.what, What::File(_))
+        matches!(self.content, Content::File(_))
     }
 
     pub(super) fn is_small(&self) -> bool {
@@ -85,8 +85,8 @@ impl Target {
     }
 
     /// The metadata to set on it.
-    pub(super) fn dress(&self, keep: Keep) -> Dress<'_> {
-        dress_of(self.attributes, self.more.as_deref(), keep)
+    pub(super) fn metadata(&self, keep: Keep) -> FileMetadata<'_> {
+        metadata_of(self.attributes, self.more.as_deref(), keep)
     }
 
     /// Whether the source reported that it has no permission to read it.
@@ -114,7 +114,7 @@ impl Target {
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct TreePlan {
     /// The target directory, as the user named it.
     pub(super) into: PathBuf,
     /// Parents before their contents.
@@ -128,14 +128,14 @@ pub(super) struct Plan {
     pub(super) keep: Keep,
 }
 
-impl Plan {
+impl TreePlan {
     /// Creates the plan of a layout; also returns the entries that were dropped, with the reasons.
-    pub(super) fn of(
+    pub(super) fn build(
         into: PathBuf,
-        listed: &[Listed],
-        laid: &Laid,
+        listed: &[Listing],
+        items: &NamedItems,
         fidelity: Fidelity,
-    ) -> (Self, Vec<Failed>) {
+    ) -> (Self, Vec<FailedItem>) {
         let nodes = listed.iter().map(|l| (l.source, l.node.to_string())).collect();
         let first = Directory {
             parent: 0,
@@ -155,7 +155,7 @@ impl Plan {
             links: Vec::new(),
             keep: fidelity.attributes(),
         };
-        let mut maker = Maker {
+        let mut builder = PlanBuilder {
             plan,
             known: [(&b""[..], 0)].into(),
             on_the_way: BTreeMap::new(),
@@ -165,12 +165,12 @@ impl Plan {
             fidelity,
             hard_links: fidelity.hard_links.then(HardLinks::default),
         };
-        laid.things.iter().for_each(|(path, origin)| maker.put(path, *origin));
-        (maker.plan, maker.failed)
+        items.things.iter().for_each(|(path, origin)| builder.put(path, *origin));
+        (builder.plan, builder.failed)
     }
 
     /// Records directories that got full owner rights, with their original modes.
-    pub(super) fn opened(&mut self, opened: &[(u32, u16)]) {
+    pub(super) fn record_opened(&mut self, opened: &[(u32, u16)]) {
         for (number, mode) in opened {
             if let Some(directory) = self.directories.get_mut(*number as usize) {
                 directory.was = Some(*mode);
@@ -197,33 +197,33 @@ impl Plan {
 
     /// The key that identifies the part of a large file.
     pub(super) fn key(&self, target: &Target) -> Option<PartKey> {
-        let What::File(snapshot) = target.what else { return None };
+        let Content::File(snapshot) = target.content else { return None };
         let node = self.nodes.get(&target.source).cloned().unwrap_or_default();
         Some(PartKey::Listed { node, snapshot })
     }
 }
 
-struct Maker<'a> {
-    plan: Plan,
+struct PlanBuilder<'a> {
+    plan: TreePlan,
     /// Directories by path; the layout holds the bytes of the paths.
     known: BTreeMap<&'a [u8], u32>,
     /// Unlisted parent directories by listing.
     on_the_way: BTreeMap<u32, usize>,
-    failed: Vec<Failed>,
-    listed: &'a [Listed],
+    failed: Vec<FailedItem>,
+    listed: &'a [Listing],
     /// Numeric owners by listing.
-    numbers: Vec<Numbers>,
+    numbers: Vec<IdMap>,
     fidelity: Fidelity,
     hard_links: Option<HardLinks>,
 }
 
-impl<'a> Maker<'a> {
+impl<'a> PlanBuilder<'a> {
     fn put(&mut self, path: &'a [u8], origin: Origin) {
         let Some(entry) = entry(self.listed, origin) else { return };
         let source = self.listed.get(origin.listed as usize).map_or(0, |l| l.source);
-        let what = match &entry.kind {
-            Kind::File { snapshot } => Some(What::File(*snapshot)),
-            Kind::Symlink { target } => Some(What::Link(target.clone())),
+        let content = match &entry.kind {
+            Kind::File { snapshot } => Some(Content::File(*snapshot)),
+            Kind::Symlink { target } => Some(Content::Link(target.clone())),
             Kind::Directory => None,
             Kind::Special => return,
         };
@@ -234,16 +234,16 @@ impl<'a> Maker<'a> {
         let attributes = attributes(entry, numbers, self.fidelity);
         let mut more = entry.more.clone();
         if let Some(more) = &mut more {
-            numbers.xattrs_here(&mut more.xattrs);
+            numbers.localize_xattrs(&mut more.xattrs);
             if !self.fidelity.set_id {
                 more.xattrs.retain(|xattr| xattr.name != CAPABILITY);
             }
         }
-        let Some(what) = what else {
+        let Some(content) = content else {
             return self.describe(path, directory, source, attributes, more);
         };
         let name = last(path);
-        let target = Target { origin, source, directory, name, what, attributes, more };
+        let target = Target { origin, source, directory, name, content, attributes, more };
         match self.hard_links.as_mut().and_then(|known| known.first_of(&target)) {
             Some(first) => {
                 self.plan.links.push(HardLink { source, directory, name: target.name, first })
@@ -254,10 +254,10 @@ impl<'a> Maker<'a> {
 
     fn leave_out(&mut self, path: &[u8], source: u32) {
         let why = format!(
-            "it is in a directory that was not listed, and there are more than {ON_THE_WAY} of \
-             those: collect it in several calls"
+            "its parent directory was not listed, and more than {ON_THE_WAY} such directories are \
+             missing from the listing: collect it in several calls"
         );
-        self.failed.push(Failed { source, path: to_path(path), why });
+        self.failed.push(FailedItem { source, path: to_path(path), why });
     }
 
     fn describe(
@@ -309,10 +309,10 @@ fn last(path: &[u8]) -> OsString {
 }
 
 /// The mapping of each listing's owners to numeric ids of this host.
-fn numbers(listed: &[Listed], fidelity: Fidelity) -> Vec<Numbers> {
-    let of = |of: &Listed| match fidelity.numeric_ids {
-        true => Numbers::default(),
-        false => Numbers::of(&of.owners),
+fn numbers(listed: &[Listing], fidelity: Fidelity) -> Vec<IdMap> {
+    let of = |of: &Listing| match fidelity.numeric_ids {
+        true => IdMap::default(),
+        false => IdMap::from_owners(&of.owners),
     };
     listed.iter().map(of).collect()
 }
@@ -320,22 +320,26 @@ fn numbers(listed: &[Listed], fidelity: Fidelity) -> Vec<Numbers> {
 /// Which attributes of an entry are kept. Set-id bits of files are dropped unless requested, because the source alone
 /// chooses them and a program with root's rights is more than a copy of a file. They are also dropped if the owner is
 /// not kept, since they would grant another user's rights than intended. (`rsync` keeps them.)
-fn attributes(entry: &Entry, numbers: &Numbers, fidelity: Fidelity) -> Attributes {
+fn attributes(entry: &Entry, numbers: &IdMap, fidelity: Fidelity) -> Attributes {
     let is_file = matches!(entry.kind, Kind::File { .. });
     let kept = |is_wanted: bool, id: u32| (is_wanted && gives_away()).then_some(id);
     let owner = Owner {
         user: kept(fidelity.owner, numbers.user(entry.owner)),
         group: kept(fidelity.group, numbers.group(entry.group)),
     };
-    let keeps_bits = !is_file || fidelity.set_id && owner.is_whole();
+    let keeps_bits = !is_file || fidelity.set_id && owner.is_complete();
     let mode = if keeps_bits { entry.mode & 0o7777 } else { entry.mode & 0o1777 };
     Attributes { mode, owner, modified: entry.modified }
 }
 
 /// The metadata to set for an entry.
-pub(super) fn dress_of(attributes: Attributes, more: Option<&More>, keep: Keep) -> Dress<'_> {
+pub(super) fn metadata_of(
+    attributes: Attributes,
+    more: Option<&More>,
+    keep: Keep,
+) -> FileMetadata<'_> {
     let xattrs = more.map_or(&[][..], |more| &more.xattrs);
-    Dress { attributes, xattrs, keep, by: Word::User }
+    FileMetadata { attributes, xattrs, keep, origin: AttributeOrigin::User }
 }
 
 /// The temporary name of a target: `tag` identifies the landing, `number` the target.

@@ -27,10 +27,10 @@ pub enum OpenError {
     #[error("{}", collisions(.0))]
     Collisions(Vec<Collision>),
     /// Another collection is writing here.
-    #[error("another collection is already landing in {}; wait for it or choose another directory", .0.display())]
+    #[error("another collection is already writing to {}; wait for it or choose another directory", .0.display())]
     Locked(PathBuf),
     /// The target exists and is not a directory.
-    #[error("{} is no directory", .0.display())]
+    #[error("{} is not a directory", .0.display())]
     NotADirectory(PathBuf),
     /// The filesystem has too little space.
     #[error("the disk is full: {} needs {needed} more, and {free} are free; free some space and run the same command again", .into.display())]
@@ -43,7 +43,8 @@ pub enum OpenError {
         free: ByteSize,
     },
     /// The filesystem has too few inodes.
-    #[error("the file system of {} takes {free} more files, directories and links (inodes), and {needed} are needed; remove files there and run the same command again", .into.display())]
+    #[error("the file system of {} has {free} free inodes, and {needed} are needed for files, \
+             directories and links; remove files there and run the same command again", .into.display())]
     NoInodes {
         /// The directory.
         into: PathBuf,
@@ -94,7 +95,7 @@ fn collisions(all: &[Collision]) -> String {
 
 /// The required work, as far as it is known at the beginning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outlook {
+pub struct RequiredWork {
     /// Files to fetch or to resume.
     pub files: u64,
     /// Bytes to fetch.
@@ -108,7 +109,7 @@ pub struct Outlook {
     /// Bytes of unfinished files that an earlier session left.
     pub resumed_bytes: u64,
     /// Files, symbolic links and directories that were left out, and the reasons.
-    pub failed: Vec<Failed>,
+    pub failed: Vec<FailedItem>,
     /// Warnings: too few inodes, and empty directories that will be replaced.
     pub remarks: Vec<String>,
     /// Items that are not collected on purpose.
@@ -117,7 +118,7 @@ pub struct Outlook {
 
 /// The progress of a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct LandingProgress {
     /// Bytes written in this session.
     pub bytes: u64,
     /// Bytes to write in this session.
@@ -130,7 +131,7 @@ pub struct Progress {
 
 /// An item that is missing here, or differs from that of its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failed {
+pub struct FailedItem {
     /// The source's index.
     pub source: u32,
     /// Its path here, below the directory; if it could not be listed, its path at the source.
@@ -166,7 +167,7 @@ pub struct Report {
     /// Other items created or changed.
     pub changes: Changes,
     /// Missing items and the reasons: not listed, given up, refused by this system, or not a file.
-    pub failed: Vec<Failed>,
+    pub failed: Vec<FailedItem>,
     /// Files neither completed nor given up when the session ended.
     pub unfinished: u64,
     /// Bytes of unfinished files that a later session reuses.

@@ -2,10 +2,10 @@
 
 use super::{
     batch::Batches,
-    plan::{Target, What, temporary},
-    shared::Shared,
-    tree::{Hold, Holds},
-    trouble::{Trouble, said},
+    plan::{Content, Target, temporary},
+    state::LandingState,
+    step_error::{StepError, error_text},
+    tree::{DirectoryCache, OpenDirectory},
 };
 use rustix::{
     fs::{AtFlags, Mode, OFlags, futimens, openat, symlinkat, unlinkat},
@@ -24,16 +24,16 @@ use thalweg_wire::object::Keep;
 static MASK: LazyLock<u32> = LazyLock::new(thalweg_part::umask);
 
 /// The small files of one thread.
-pub(super) struct Small {
-    shared: Arc<Shared>,
-    holds: Holds,
+pub(super) struct SmallFiles {
+    shared: Arc<LandingState>,
+    holds: DirectoryCache,
     /// Files that arrive in several pieces, with the ranges received.
     begun: BTreeMap<u32, Ranges>,
 }
 
-impl Small {
-    pub(super) fn new(shared: &Arc<Shared>) -> Self {
-        let holds = Holds::of(&shared.tree);
+impl SmallFiles {
+    pub(super) fn new(shared: &Arc<LandingState>) -> Self {
+        let holds = DirectoryCache::new(&shared.tree);
         Self { shared: Arc::clone(shared), holds, begun: BTreeMap::new() }
     }
 
@@ -44,13 +44,13 @@ impl Small {
         at: u64,
         bytes: &[u8],
         batches: &Batches,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), StepError> {
         let shared = Arc::clone(&self.shared);
         let Some(target) = shared.target(number) else { return Ok(()) };
         let size = target.size();
         let range = at..at.saturating_add(bytes.len() as u64);
         if range.end > size {
-            return Err(Trouble::One("bytes past its end came".into()));
+            return Err(StepError::One("data past its end was received".into()));
         }
         let new = match self.begun.get(&number) {
             None if range == (0..size) => {
@@ -60,7 +60,7 @@ impl Small {
             }
             _ => self.put(number, target, at, bytes)?,
         };
-        shared.wrote(number, new);
+        shared.record_written(number, new);
         let whole = self.begun.get(&number).is_none_or(|there| there.prefix() == size);
         if whole {
             self.begun.remove(&number);
@@ -70,7 +70,13 @@ impl Small {
     }
 
     /// Writes one of several pieces. Returns the number of new bytes.
-    fn put(&mut self, number: u32, target: &Target, at: u64, bytes: &[u8]) -> Result<u64, Trouble> {
+    fn put(
+        &mut self,
+        number: u32,
+        target: &Target,
+        at: u64,
+        bytes: &[u8],
+    ) -> Result<u64, StepError> {
         let shared = Arc::clone(&self.shared);
         let hold = self.hold(target)?;
         let is_begun = self.begun.contains_key(&number);
@@ -78,7 +84,7 @@ impl Small {
             true => reopen(&shared, &hold, number),
             false => create(&shared, &hold, number, Mode::RUSR | Mode::WUSR),
         };
-        let file = file.map_err(|e| shared.plan.trouble("create", e))?;
+        let file = file.map_err(|e| shared.plan.classify_error("create", e))?;
         let written = match target.holes() {
             Some(_) if !is_begun => file.set_len(target.size()),
             _ => Ok(()),
@@ -87,7 +93,7 @@ impl Small {
             Some(_) => holes::write(&file, at, bytes),
             None => file.write_all_at(bytes, at),
         };
-        written.and_then(write).map_err(|e| shared.plan.trouble("write", errno(&e)))?;
+        written.and_then(write).map_err(|e| shared.plan.classify_error("write", errno(&e)))?;
         let there = self.begun.entry(number).or_default();
         let before = there.total();
         there.insert(at..at + bytes.len() as u64);
@@ -96,14 +102,14 @@ impl Small {
             target
                 .attributes
                 .put(&file)
-                .map_err(|e| shared.plan.trouble("set mode and time of", e))?;
+                .map_err(|e| shared.plan.classify_error("set mode and time of", e))?;
         }
         Ok(there.total() - before)
     }
 
-    fn hold(&mut self, target: &Target) -> Result<Arc<Hold>, Trouble> {
+    fn hold(&mut self, target: &Target) -> Result<Arc<OpenDirectory>, StepError> {
         let hold = self.holds.get(&self.shared.plan, target.directory);
-        hold.map_err(|e| self.shared.plan.trouble("open the directory of", e))
+        hold.map_err(|e| self.shared.plan.classify_error("open the directory of", e))
     }
 
     /// Gives up a file that will not be completed.
@@ -131,17 +137,18 @@ impl Small {
 
 /// Writes a complete file under its temporary name.
 pub(super) fn make_file(
-    shared: &Shared,
-    hold: &Hold,
+    shared: &LandingState,
+    hold: &OpenDirectory,
     number: u32,
     target: &Target,
     bytes: &[u8],
-) -> Result<(), Trouble> {
+) -> Result<(), StepError> {
     let mode = u32::from(target.attributes.mode);
     let has_more = shared.plan.keep != Keep::default();
     // Setting attributes requires read and write permission.
     let first = if has_more { Mode::RUSR | Mode::WUSR } else { Mode::from_raw_mode(mode & 0o777) };
-    let file = create(shared, hold, number, first).map_err(|e| shared.plan.trouble("create", e))?;
+    let file =
+        create(shared, hold, number, first).map_err(|e| shared.plan.classify_error("create", e))?;
     let written = holes::write_new(&file, bytes, target.holes().is_some());
     let mut done = written.map_err(|e| errno(&e));
     if done.is_ok() {
@@ -156,40 +163,47 @@ pub(super) fn make_file(
     done.map_err(|e| {
         // Best effort: the first error is the one to report.
         _ = unlinkat(hold, temporary(shared.tag, number), AtFlags::empty());
-        shared.plan.trouble("write", e)
+        shared.plan.classify_error("write", e)
     })
 }
 
 /// Sets the kept extended attributes and access control lists. An error is recorded, but the file still counts as
 /// collected.
-pub(super) fn put_xattrs(shared: &Shared, number: u32, target: &Target, file: impl AsFd) {
-    if let Err(error) = target.dress(shared.plan.keep).put_xattrs(file) {
+pub(super) fn put_xattrs(shared: &LandingState, number: u32, target: &Target, file: impl AsFd) {
+    if let Err(error) = target.metadata(shared.plan.keep).put_xattrs(file) {
         let what = "set extended attributes or access control lists of";
-        shared.blemish(number, said(what, error));
+        shared.record_blemish(number, error_text(what, error));
     }
 }
 
 /// Creates a link or an empty file under its temporary name.
 pub(super) fn make(
-    shared: &Shared,
-    hold: &Hold,
+    shared: &LandingState,
+    hold: &OpenDirectory,
     number: u32,
     target: &Target,
-) -> Result<(), Trouble> {
-    let What::Link(to) = &target.what else { return make_file(shared, hold, number, target, b"") };
+) -> Result<(), StepError> {
+    let Content::Link(to) = &target.content else {
+        return make_file(shared, hold, number, target, b"");
+    };
     let name = temporary(shared.tag, number);
     let made = replacing_leftover(hold, shared, number, || symlinkat(to.as_slice(), hold, &name));
     made.map(|()| target.attributes.put_on_link(hold, &name))
-        .map_err(|e| shared.plan.trouble("create", e))
+        .map_err(|e| shared.plan.classify_error("create", e))
 }
 
 /// Whether a new file gets the right owner and group.
 fn is_own(target: &Target) -> bool {
     let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    target.attributes.owner.is_met(own)
+    target.attributes.owner.matches(own)
 }
 
-fn create(shared: &Shared, hold: &Hold, number: u32, mode: Mode) -> Result<File, Errno> {
+fn create(
+    shared: &LandingState,
+    hold: &OpenDirectory,
+    number: u32,
+    mode: Mode,
+) -> Result<File, Errno> {
     // Writing a sparse file reads the current content of partial blocks.
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let name = temporary(shared.tag, number);
@@ -198,8 +212,8 @@ fn create(shared: &Shared, hold: &Hold, number: u32, mode: Mode) -> Result<File,
 
 /// Retries after deleting an existing file of that name: it is a leftover, because this landing holds the lock.
 fn replacing_leftover<T>(
-    hold: &Hold,
-    shared: &Shared,
+    hold: &OpenDirectory,
+    shared: &LandingState,
     number: u32,
     mut make: impl FnMut() -> Result<T, Errno>,
 ) -> Result<T, Errno> {
@@ -212,7 +226,7 @@ fn replacing_leftover<T>(
     }
 }
 
-fn reopen(shared: &Shared, hold: &Hold, number: u32) -> Result<File, Errno> {
+fn reopen(shared: &LandingState, hold: &OpenDirectory, number: u32) -> Result<File, Errno> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(hold, temporary(shared.tag, number), flags, Mode::empty()).map(File::from)
 }

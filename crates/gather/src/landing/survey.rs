@@ -2,10 +2,10 @@
 //! get full owner rights until the end.
 
 use super::{
-    Failed, Listed, OpenError, Sums,
-    plan::{Directory, Plan, Target, What, dress_of},
-    tree::{Hold, Holds, Tree, allow, give},
-    trouble::{said, said_of_part},
+    ChecksumSource, FailedItem, Listing, OpenError,
+    plan::{Content, Directory, Target, TreePlan, metadata_of},
+    step_error::{error_text, part_error_text},
+    tree::{DirectoryCache, OpenDirectory, Tree, allow, give},
 };
 use rustix::{
     fs::{
@@ -27,7 +27,7 @@ const ASKED: usize = 256;
 
 /// The state of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum DirectoryState {
     Here,
     Absent,
     /// It cannot be read, or another item in its place cannot be replaced.
@@ -36,7 +36,7 @@ pub(super) enum Place {
 
 /// The action for a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum TargetAction {
     /// It is here; only mode, owner or time may need an update.
     Keep {
         differs: bool,
@@ -46,7 +46,7 @@ pub(super) enum Fate {
     /// Fetch all of it.
     Fetch,
     /// Resume a large file; `missing` is what the journal of an earlier session lacks.
-    GoOn {
+    Resume {
         missing: Vec<Range<u64>>,
     },
     /// The sizes are equal: the hash of the content decides.
@@ -60,9 +60,9 @@ const CLEARED: usize = 10;
 /// The result of the comparison, by the plan's indices.
 #[derive(Debug)]
 pub(super) struct Survey {
-    pub(super) places: Vec<Place>,
-    pub(super) fates: Vec<Fate>,
-    pub(super) failed: Vec<Failed>,
+    pub(super) directory_states: Vec<DirectoryState>,
+    pub(super) actions: Vec<TargetAction>,
+    pub(super) failed: Vec<FailedItem>,
     /// Existing files, links and empty directories that other items will replace.
     replaced: u64,
     /// The first of these empty directories.
@@ -75,22 +75,22 @@ pub(super) struct Survey {
 
 impl Survey {
     /// Compares everything; with `dry_run` without changing any mode. Without `tree` nothing exists yet.
-    pub(super) fn of(
-        plan: &Plan,
-        listed: &[Listed],
+    pub(super) fn compare(
+        plan: &TreePlan,
+        listed: &[Listing],
         tree: Option<&Tree>,
-        sums: Option<&dyn Sums>,
+        sums: Option<&dyn ChecksumSource>,
         dry_run: bool,
     ) -> Self {
         let Some(tree) = tree else { return Self::nothing(plan, dry_run) };
         let mut surveyor = Surveyor {
             plan,
-            holds: Holds::of(tree),
-            places: Vec::new(),
+            holds: DirectoryCache::new(tree),
+            directory_states: Vec::new(),
             failed: Vec::new(),
             opened: Vec::new(),
             differing: Vec::new(),
-            times: if dry_run { StoredTimes::looking() } else { StoredTimes::default() },
+            times: if dry_run { StoredTimes::read_only() } else { StoredTimes::default() },
             by_sum: sums.is_some(),
             may_write: vec![None; plan.directories.len()],
             replaced: 0,
@@ -98,28 +98,30 @@ impl Survey {
             dry_run,
         };
         plan.directories.iter().enumerate().for_each(|(i, _)| surveyor.directory(i));
-        let mut fates: Vec<Fate> = plan.targets.iter().map(|t| surveyor.target(t)).collect();
+        let mut actions: Vec<TargetAction> =
+            plan.targets.iter().map(|t| surveyor.target(t)).collect();
         if let Some(sums) = sums {
-            surveyor.compare(listed, &mut fates, sums);
+            surveyor.compare(listed, &mut actions, sums);
         }
-        let Surveyor { places, failed, replaced, cleared, opened, differing, .. } = surveyor;
-        Self { places, fates, failed, replaced, cleared, opened, differing }
+        let Surveyor { directory_states, failed, replaced, cleared, opened, differing, .. } =
+            surveyor;
+        Self { directory_states, actions, failed, replaced, cleared, opened, differing }
     }
 
-    fn nothing(plan: &Plan, dry_run: bool) -> Self {
-        let places = vec![Place::Absent; plan.directories.len()];
-        let fate = |target| if dry_run { predict(target, new(target)) } else { new(target) };
-        let (fates, failed, opened) =
-            (plan.targets.iter().map(fate).collect(), Vec::new(), Vec::new());
+    fn nothing(plan: &TreePlan, dry_run: bool) -> Self {
+        let directory_states = vec![DirectoryState::Absent; plan.directories.len()];
+        let action = |target| if dry_run { predict(target, new(target)) } else { new(target) };
+        let (actions, failed, opened) =
+            (plan.targets.iter().map(action).collect(), Vec::new(), Vec::new());
         let (cleared, differing) = (Vec::new(), Vec::new());
-        Self { places, fates, failed, replaced: 0, cleared, opened, differing }
+        Self { directory_states, actions, failed, replaced: 0, cleared, opened, differing }
     }
 
     /// Warnings about empty directories that will be replaced.
     pub(super) fn remarks(&self) -> Vec<String> {
         let text = |path: &PathBuf| {
             format!(
-                "{}: this empty directory will be replaced by the item with its name at the source",
+                "{}: this empty directory will be replaced by the source's item of the same name",
                 path.display()
             )
         };
@@ -127,7 +129,7 @@ impl Survey {
     }
 
     /// Gives directories their original modes back, because the landing will not start.
-    pub(super) fn undo(&self, plan: &Plan, tree: &Tree) {
+    pub(super) fn undo(&self, plan: &TreePlan, tree: &Tree) {
         for (number, mode) in self.opened.iter().rev() {
             let opened = tree.below(&plan.below(*number));
             // A directory that is gone meanwhile has no mode.
@@ -141,13 +143,13 @@ impl Survey {
     ///
     /// # Errors
     /// [`OpenError::DiskFull`].
-    pub(super) fn make_room(&mut self, plan: &Plan, space: Space) -> Result<(), OpenError> {
+    pub(super) fn make_room(&mut self, plan: &TreePlan, space: Space) -> Result<(), OpenError> {
         let Some(free) = space.bytes else { return Ok(()) };
         let mut needed: u64 = 0;
-        for (fate, target) in self.fates.iter_mut().zip(&plan.targets) {
-            let alone = needed_by(fate, target);
+        for (action, target) in self.actions.iter_mut().zip(&plan.targets) {
+            let alone = needed_by(action, target);
             if alone > free {
-                *fate = Fate::Refused(too_large(alone, free));
+                *action = TargetAction::Refused(too_large(alone, free));
             } else {
                 needed = needed.saturating_add(alone);
             }
@@ -163,11 +165,13 @@ impl Survey {
     ///
     /// # Errors
     /// [`OpenError::NoInodes`].
-    pub(super) fn check_files(&self, plan: &Plan, space: Space) -> Result<(), OpenError> {
+    pub(super) fn check_files(&self, plan: &TreePlan, space: Space) -> Result<(), OpenError> {
         let Some(free) = space.files else { return Ok(()) };
-        let is_new = |fate: &&Fate| matches!(fate, Fate::Fetch | Fate::Make);
-        let targets = self.fates.iter().filter(is_new).count() as u64;
-        let directories = self.places.iter().filter(|place| **place == Place::Absent).count();
+        let is_new =
+            |action: &&TargetAction| matches!(action, TargetAction::Fetch | TargetAction::Make);
+        let targets = self.actions.iter().filter(is_new).count() as u64;
+        let directories =
+            self.directory_states.iter().filter(|place| **place == DirectoryState::Absent).count();
         let needed = (targets + directories as u64).saturating_sub(self.replaced);
         match needed <= free {
             true => Ok(()),
@@ -177,13 +181,13 @@ impl Survey {
 }
 
 /// The space that the filesystem must have, bytes, in blocks of 4 KiB.
-fn needed_by(fate: &Fate, target: &Target) -> u64 {
-    match fate {
-        Fate::Fetch => {
+fn needed_by(action: &TargetAction, target: &Target) -> u64 {
+    match action {
+        TargetAction::Fetch => {
             let data: u64 = target.data().iter().map(|range| range.end - range.start).sum();
             data.checked_next_multiple_of(4096).unwrap_or(u64::MAX)
         }
-        Fate::GoOn { missing } => missing.iter().map(|r| r.end - r.start).sum(),
+        TargetAction::Resume { missing } => missing.iter().map(|r| r.end - r.start).sum(),
         _ => 0,
     }
 }
@@ -197,24 +201,25 @@ fn too_large(needed: u64, free: u64) -> String {
 }
 
 /// The action for a target that is not here.
-fn new(target: &Target) -> Fate {
-    if target.size() == 0 { Fate::Make } else { Fate::Fetch }
+fn new(target: &Target) -> TargetAction {
+    if target.size() == 0 { TargetAction::Make } else { TargetAction::Fetch }
 }
 
 /// The result that a dry run reports: a file that its source cannot read would fail.
-fn predict(target: &Target, fate: Fate) -> Fate {
-    let needs_source = matches!(fate, Fate::Fetch | Fate::GoOn { .. } | Fate::Ask);
+fn predict(target: &Target, action: TargetAction) -> TargetAction {
+    let needs_source =
+        matches!(action, TargetAction::Fetch | TargetAction::Resume { .. } | TargetAction::Ask);
     match needs_source && target.is_unreadable() {
-        true => Fate::Refused("its node has no permission to read it".into()),
-        false => fate,
+        true => TargetAction::Refused("the source node has no permission to read it".into()),
+        false => action,
     }
 }
 
 struct Surveyor<'a> {
-    plan: &'a Plan,
-    holds: Holds,
-    places: Vec<Place>,
-    failed: Vec<Failed>,
+    plan: &'a TreePlan,
+    holds: DirectoryCache,
+    directory_states: Vec<DirectoryState>,
+    failed: Vec<FailedItem>,
     opened: Vec<(u32, u16)>,
     differing: Vec<u32>,
     times: StoredTimes,
@@ -250,32 +255,33 @@ impl Surveyor<'_> {
             Err(why) => {
                 if let Some(directory) = self.plan.directories.get(number) {
                     let (source, path) = (directory.source, self.plan.below(number as u32));
-                    self.failed.push(Failed { source, path, why });
+                    self.failed.push(FailedItem { source, path, why });
                 }
-                Place::Refused
+                DirectoryState::Refused
             }
         };
-        self.places.push(place);
+        self.directory_states.push(place);
     }
 
-    fn look(&mut self, number: usize) -> Result<Place, String> {
+    fn look(&mut self, number: usize) -> Result<DirectoryState, String> {
         let Some(directory) = self.plan.directories.get(number).filter(|_| number > 0) else {
-            return Ok(Place::Here);
+            return Ok(DirectoryState::Here);
         };
-        match self.places.get(directory.parent as usize) {
-            Some(Place::Here) => {}
+        match self.directory_states.get(directory.parent as usize) {
+            Some(DirectoryState::Here) => {}
             // The failure of the parent directory has already been reported.
-            other => return Ok(other.copied().unwrap_or(Place::Refused)),
+            other => return Ok(other.copied().unwrap_or(DirectoryState::Refused)),
         }
-        let above = self.holds.get(self.plan, directory.parent).map_err(|e| said("open", e))?;
+        let above =
+            self.holds.get(self.plan, directory.parent).map_err(|e| error_text("open", e))?;
         match statat(&above, &directory.name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => match self.may_write(directory.parent) {
-                Ok(()) => Ok(Place::Absent),
-                Err(why) => Err(said("create", why)),
+                Ok(()) => Ok(DirectoryState::Absent),
+                Err(why) => Err(error_text("create", why)),
             },
             // A real run would make the parent accessible.
-            Err(Errno::ACCESS) if self.dry_run && is_own(&above) => Ok(Place::Absent),
-            Err(other) => Err(said("look at", other)),
+            Err(Errno::ACCESS) if self.dry_run && is_own(&above) => Ok(DirectoryState::Absent),
+            Err(other) => Err(error_text("stat", other)),
             Ok(found) => match FileType::from_raw_mode(found.st_mode) {
                 FileType::Directory => {
                     if self.has_other_attributes(&above, directory, &found) {
@@ -284,26 +290,31 @@ impl Surveyor<'_> {
                     if found.st_mode & 0o700 != 0o700 && !self.dry_run {
                         self.open_up(&above, number as u32);
                     }
-                    Ok(Place::Here)
+                    Ok(DirectoryState::Here)
                 }
                 // A directory replaces an item of another kind.
                 _ => match self.may_write(directory.parent) {
                     Ok(()) => {
                         self.replaced += 1;
-                        Ok(Place::Absent)
+                        Ok(DirectoryState::Absent)
                     }
-                    Err(why) => Err(said("replace", why)),
+                    Err(why) => Err(error_text("replace", why)),
                 },
             },
         }
     }
 
     /// Whether an existing directory differs from the listed one in mode, owner, time or kept extended attributes.
-    fn has_other_attributes(&mut self, above: &Hold, directory: &Directory, found: &Stat) -> bool {
+    fn has_other_attributes(
+        &mut self,
+        above: &OpenDirectory,
+        directory: &Directory,
+        found: &Stat,
+    ) -> bool {
         let Some(wanted) = directory.attributes else { return false };
-        let dress = dress_of(wanted, directory.more.as_deref(), self.plan.keep);
+        let metadata = metadata_of(wanted, directory.more.as_deref(), self.plan.keep);
         let here = modified(found);
-        if !dress.is_on(found, 0o7777)
+        if !metadata.matches(found, 0o7777)
             || !self.times.are_same(above.as_fd(), found.st_dev, wanted.modified, here)
         {
             return true;
@@ -311,12 +322,12 @@ impl Surveyor<'_> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
         self.plan.keep != Keep::default()
             && openat(above, &directory.name, flags, Mode::empty())
-                .is_ok_and(|itself| dress.has_others(itself))
+                .is_ok_and(|itself| metadata.differs_from(itself))
     }
 
     /// Gives the owner full rights to a directory that it may not write to or enter, e.g. as an earlier collection left
     /// it.
-    fn open_up(&mut self, above: &Hold, number: u32) {
+    fn open_up(&mut self, above: &OpenDirectory, number: u32) {
         let Some(directory) = self.plan.directories.get(number as usize) else { return };
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let itself = openat(above, &directory.name, flags, Mode::empty());
@@ -327,41 +338,44 @@ impl Surveyor<'_> {
     }
 
     /// Decides the action for a target, or the result that a dry run reports.
-    fn target(&mut self, target: &Target) -> Fate {
-        let fate = self.decide(target);
-        if self.dry_run { predict(target, fate) } else { fate }
+    fn target(&mut self, target: &Target) -> TargetAction {
+        let action = self.decide(target);
+        if self.dry_run { predict(target, action) } else { action }
     }
 
-    fn decide(&mut self, target: &Target) -> Fate {
-        match self.places.get(target.directory as usize) {
-            Some(Place::Here) => {}
-            Some(Place::Absent) => return new(target),
-            _ => return Fate::Refused("its directory cannot be used".into()),
+    fn decide(&mut self, target: &Target) -> TargetAction {
+        match self.directory_states.get(target.directory as usize) {
+            Some(DirectoryState::Here) => {}
+            Some(DirectoryState::Absent) => return new(target),
+            _ => return TargetAction::Refused("its directory cannot be used".into()),
         }
-        let fate = self.find(target).unwrap_or_else(Fate::Refused);
-        let is_made = matches!(fate, Fate::Make | Fate::Fetch | Fate::GoOn { .. });
+        let action = self.find(target).unwrap_or_else(TargetAction::Refused);
+        let is_made = matches!(
+            action,
+            TargetAction::Make | TargetAction::Fetch | TargetAction::Resume { .. }
+        );
         match self.may_write(target.directory) {
-            Err(why) if is_made => Fate::Refused(said("create", why)),
-            _ => fate,
+            Err(why) if is_made => TargetAction::Refused(error_text("create", why)),
+            _ => action,
         }
     }
 
-    fn find(&mut self, target: &Target) -> Result<Fate, String> {
+    fn find(&mut self, target: &Target) -> Result<TargetAction, String> {
         let hold = self
             .holds
             .get(self.plan, target.directory)
-            .map_err(|e| said("open the directory of", e))?;
+            .map_err(|e| error_text("open the directory of", e))?;
         let found = match statat(&hold, &target.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(found) => Some(found),
             Err(Errno::NOENT) => None,
             Err(Errno::ACCESS) if self.dry_run => return Ok(new(target)),
-            Err(other) => return Err(said("look at", other)),
+            Err(other) => return Err(error_text("stat", other)),
         };
         let kind = found.map(|found| FileType::from_raw_mode(found.st_mode));
-        let fate = self.compared(target, found, kind, &hold)?;
-        let is_new = matches!(fate, Fate::Make | Fate::Fetch);
+        let action = self.compared(target, found, kind, &hold)?;
+        let is_new = matches!(action, TargetAction::Make | TargetAction::Fetch);
         self.replaced += u64::from(found.is_some() && is_new);
-        Ok(fate)
+        Ok(action)
     }
 
     /// Decides the action for a target by the existing item with its name.
@@ -370,9 +384,9 @@ impl Surveyor<'_> {
         target: &Target,
         found: Option<Stat>,
         kind: Option<FileType>,
-        hold: &Hold,
-    ) -> Result<Fate, String> {
-        match (kind, &target.what) {
+        hold: &OpenDirectory,
+    ) -> Result<TargetAction, String> {
+        match (kind, &target.content) {
             (Some(FileType::Directory), _) => match is_empty(hold, &target.name) {
                 Ok(true) => {
                     if self.cleared.len() < CLEARED {
@@ -381,79 +395,89 @@ impl Surveyor<'_> {
                     Ok(new(target))
                 }
                 Ok(false) => Err(
-                    "it is a directory here that is not empty; move it away or choose another directory"
+                    "a directory that is not empty has its name here; move it away or choose another directory"
                         .into(),
                 ),
-                Err(e) => Err(said("look into the directory in place of", e)),
+                Err(e) => Err(error_text("read the directory in place of", e)),
             },
-            (Some(FileType::Symlink), What::Link(to)) => {
+            (Some(FileType::Symlink), Content::Link(to)) => {
                 let here =
-                    readlinkat(hold, &target.name, Vec::new()).map_err(|e| said("read", e))?;
+                    readlinkat(hold, &target.name, Vec::new()).map_err(|e| error_text("read", e))?;
                 let differs = found.is_some_and(|found| {
                     differs(target, &found, true) || !self.has_time(hold, target, &found)
                 });
-                Ok(if here.as_bytes() == to { Fate::Keep { differs } } else { Fate::Make })
+                Ok(if here.as_bytes() == to { TargetAction::Keep { differs } } else { TargetAction::Make })
             }
-            (Some(FileType::RegularFile), What::File(_)) => self.same(hold, target, found),
+            (Some(FileType::RegularFile), Content::File(_)) => self.same(hold, target, found),
             // A part is kept only beside a file or link.
-            (Some(FileType::RegularFile | FileType::Symlink) | None, _) => self.begun(target),
+            (Some(FileType::RegularFile | FileType::Symlink) | None, _) => self.fetch_or_resume(target),
             (Some(_), _) => Ok(new(target)),
         }
     }
 
     /// Decides the action for a file if a file has its name.
-    fn same(&mut self, hold: &Hold, target: &Target, found: Option<Stat>) -> Result<Fate, String> {
-        let Some(found) = found else { return self.begun(target) };
+    fn same(
+        &mut self,
+        hold: &OpenDirectory,
+        target: &Target,
+        found: Option<Stat>,
+    ) -> Result<TargetAction, String> {
+        let Some(found) = found else { return self.fetch_or_resume(target) };
         let same_size = u64::try_from(found.st_size) == Ok(target.size());
         match (same_size, self.by_sum && target.size() > 0) {
-            (true, true) => Ok(Fate::Ask),
+            (true, true) => Ok(TargetAction::Ask),
             (true, false) if self.has_time(hold, target, &found) => {
-                let differs = differs(target, &found, false) || self.has_others(hold, target);
-                Ok(Fate::Keep { differs })
+                let differs = differs(target, &found, false) || self.metadata_differs(hold, target);
+                Ok(TargetAction::Keep { differs })
             }
-            _ => self.begun(target),
+            _ => self.fetch_or_resume(target),
         }
     }
 
     /// Whether it has the listed time, as precisely as this filesystem stores times.
-    fn has_time(&mut self, hold: &Hold, target: &Target, found: &Stat) -> bool {
+    fn has_time(&mut self, hold: &OpenDirectory, target: &Target, found: &Stat) -> bool {
         let (wanted, found) = (target.attributes.modified, modified(found));
         self.times.are_same(hold.as_fd(), hold.device, wanted, found)
     }
 
     /// Whether its kept extended attributes differ.
-    fn has_others(&self, hold: &Hold, target: &Target) -> bool {
+    fn metadata_differs(&self, hold: &OpenDirectory, target: &Target) -> bool {
         if self.plan.keep == Keep::default() {
             return false;
         }
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(hold, &target.name, flags, Mode::empty());
-        file.is_ok_and(|file| target.dress(self.plan.keep).has_others(file))
+        file.is_ok_and(|file| target.metadata(self.plan.keep).differs_from(file))
     }
 
     /// The action for a target whose content is not here, except perhaps a part of it.
-    fn begun(&mut self, target: &Target) -> Result<Fate, String> {
+    fn fetch_or_resume(&mut self, target: &Target) -> Result<TargetAction, String> {
         if !target.is_file() || target.is_small() {
             return Ok(new(target));
         }
         let hold = self
             .holds
             .get(self.plan, target.directory)
-            .map_err(|e| said("open the directory of", e))?;
+            .map_err(|e| error_text("open the directory of", e))?;
         let Some(key) = self.plan.key(target) else { return Ok(new(target)) };
-        let kept = Part::kept(&hold.path(&target.name), &key);
-        let kept = kept.map_err(|e| said_of_part(&e))?;
+        let kept = Part::journaled_ranges(&hold.path(&target.name), &key);
+        let kept = kept.map_err(|e| part_error_text(&e))?;
         Ok(match kept {
-            None => Fate::Fetch,
-            Some(kept) => Fate::GoOn { missing: target.missing(kept) },
+            None => TargetAction::Fetch,
+            Some(kept) => TargetAction::Resume { missing: target.missing(kept) },
         })
     }
 
     /// Decides the targets whose hashes must be compared.
-    fn compare(&mut self, listed: &[Listed], fates: &mut [Fate], sums: &dyn Sums) {
+    fn compare(
+        &mut self,
+        listed: &[Listing],
+        actions: &mut [TargetAction],
+        sums: &dyn ChecksumSource,
+    ) {
         let mut asked: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
-        for (number, (fate, target)) in fates.iter().zip(&self.plan.targets).enumerate() {
-            if *fate == Fate::Ask {
+        for (number, (action, target)) in actions.iter().zip(&self.plan.targets).enumerate() {
+            if *action == TargetAction::Ask {
                 asked.entry(target.source).or_default().push(number);
             }
         }
@@ -463,14 +487,14 @@ impl Surveyor<'_> {
                     .iter()
                     .filter_map(|n| reference(listed, self.plan.targets.get(*n)?))
                     .collect();
-                let said = sums.sums(source, &files);
-                let mut said = said.into_iter();
+                let answers = sums.sums(source, &files);
+                let mut answers = answers.into_iter();
                 for number in numbers {
-                    let there = said.next().and_then(Result::ok).map(|check| check.0);
-                    if let (Some(fate), Some(target)) =
-                        (fates.get_mut(*number), self.plan.targets.get(*number))
+                    let there = answers.next().and_then(Result::ok).map(|check| check.0);
+                    if let (Some(action), Some(target)) =
+                        (actions.get_mut(*number), self.plan.targets.get(*number))
                     {
-                        *fate = self.judge(target, there);
+                        *action = self.judge(target, there);
                     }
                 }
             }
@@ -479,14 +503,16 @@ impl Surveyor<'_> {
 
     /// Decides by the hash. If the source does not report one, the file is fetched, and the source then reports why it
     /// fails.
-    fn judge(&mut self, target: &Target, there: Option<[u8; 32]>) -> Fate {
-        let Some(there) = there else { return self.begun(target).unwrap_or_else(Fate::Refused) };
+    fn judge(&mut self, target: &Target, there: Option<[u8; 32]>) -> TargetAction {
+        let Some(there) = there else {
+            return self.fetch_or_resume(target).unwrap_or_else(TargetAction::Refused);
+        };
         match self.sum(target) {
-            Ok(here) if here == there => Fate::Keep { differs: self.may_differ(target) },
-            Ok(_) => self.begun(target).unwrap_or_else(Fate::Refused),
+            Ok(here) if here == there => TargetAction::Keep { differs: self.may_differ(target) },
+            Ok(_) => self.fetch_or_resume(target).unwrap_or_else(TargetAction::Refused),
             // Its mode denies reading even to its owner, so a new file replaces it.
-            Err(why) if why.kind() == std::io::ErrorKind::PermissionDenied => Fate::Fetch,
-            Err(why) => Fate::Refused(format!("cannot read it: {why}")),
+            Err(why) if why.kind() == std::io::ErrorKind::PermissionDenied => TargetAction::Fetch,
+            Err(why) => TargetAction::Refused(format!("cannot read it: {why}")),
         }
     }
 
@@ -497,7 +523,7 @@ impl Surveyor<'_> {
         found.map_or(true, |found| {
             differs(target, &found, false)
                 || !self.has_time(&hold, target, &found)
-                || self.has_others(&hold, target)
+                || self.metadata_differs(&hold, target)
         })
     }
 
@@ -512,8 +538,8 @@ impl Surveyor<'_> {
 }
 
 /// The reference to a target at its source.
-pub(super) fn reference(listed: &[Listed], target: &Target) -> Option<FileRef> {
-    let What::File(snapshot) = target.what else { return None };
+pub(super) fn reference(listed: &[Listing], target: &Target) -> Option<FileRef> {
+    let Content::File(snapshot) = target.content else { return None };
     let of = listed.get(target.origin.listed as usize)?;
     let entry = of.entries.get(target.origin.entry as usize)?;
     let root = of.roots.get(entry.root as usize)?.clone();
@@ -528,15 +554,15 @@ pub(super) fn modified(found: &Stat) -> FileTime {
 /// Whether mode or owner differ. Links have no mode.
 pub(super) fn differs(target: &Target, found: &Stat, is_link: bool) -> bool {
     let bits = if is_link { 0 } else { 0o7777 };
-    !target.dress(Keep::default()).is_on(found, bits)
+    !target.metadata(Keep::default()).matches(found, bits)
 }
 
-fn is_own(hold: &Hold) -> bool {
+fn is_own(hold: &OpenDirectory) -> bool {
     fstat(hold).is_ok_and(|found| found.st_uid == rustix::process::geteuid().as_raw())
 }
 
 /// Whether a subdirectory is empty.
-fn is_empty(hold: &Hold, name: &OsStr) -> Result<bool, Errno> {
+fn is_empty(hold: &OpenDirectory, name: &OsStr) -> Result<bool, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     for entry in Dir::read_from(openat(hold, name, flags, Mode::empty())?)? {
         if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {

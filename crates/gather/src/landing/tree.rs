@@ -5,7 +5,7 @@
 //! it. Links that stay inside are not followed either, because two names for one directory would mix the contents of
 //! two.
 
-use super::plan::Plan;
+use super::plan::TreePlan;
 use rustix::{
     fs::{
         AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, chmodat, fgetxattr, fstat, openat,
@@ -29,14 +29,14 @@ const KEPT: usize = 24;
 
 /// An open directory.
 #[derive(Debug)]
-pub(super) struct Hold {
+pub(super) struct OpenDirectory {
     descriptor: OwnedFd,
     pub(super) device: u64,
     /// New files in it get the requested mode and the process's group: it has no default ACL and no set-group-ID bit.
     pub(super) is_plain: bool,
 }
 
-impl Hold {
+impl OpenDirectory {
     fn of(descriptor: OwnedFd) -> Result<Self, Errno> {
         let found = fstat(&descriptor)?;
         let inherits = fgetxattr(&descriptor, "system.posix_acl_default", &mut [0_u8; 0]);
@@ -46,16 +46,16 @@ impl Hold {
 
     /// A path to `name` in it, for functions that take paths. It is valid while this is open.
     pub(super) fn path(&self, name: &OsStr) -> PathBuf {
-        self.itself().join(name)
+        self.own_path().join(name)
     }
 
     /// Such a path to the directory itself.
-    pub(super) fn itself(&self) -> PathBuf {
+    pub(super) fn own_path(&self) -> PathBuf {
         path_of(&self.descriptor)
     }
 }
 
-impl AsFd for Hold {
+impl AsFd for OpenDirectory {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
@@ -69,7 +69,7 @@ const ENTERED: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOE
 /// The first directory.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
-    first: Arc<Hold>,
+    first: Arc<OpenDirectory>,
 }
 
 impl Tree {
@@ -80,7 +80,7 @@ impl Tree {
             Err(Errno::ACCESS) => open(ENTERED)?,
             opened => opened?,
         };
-        Ok(Self { first: Arc::new(Hold::of(descriptor)?) })
+        Ok(Self { first: Arc::new(OpenDirectory::of(descriptor)?) })
     }
 
     /// Opens it, and gives its owner all rights until the end. Also returns its original mode if that had fewer.
@@ -95,12 +95,12 @@ impl Tree {
         was.into_iter().for_each(|mode| _ = give(&*self.first, mode.into()));
     }
 
-    pub(super) fn first(&self) -> &Arc<Hold> {
+    pub(super) fn first(&self) -> &Arc<OpenDirectory> {
         &self.first
     }
 
     /// Opens the directory at a path below it.
-    pub(super) fn below(&self, path: &Path) -> Result<Arc<Hold>, Errno> {
+    pub(super) fn below(&self, path: &Path) -> Result<Arc<OpenDirectory>, Errno> {
         if path.as_os_str().is_empty() {
             return Ok(Arc::clone(&self.first));
         }
@@ -110,7 +110,7 @@ impl Tree {
             Err(Errno::ACCESS) => open(ENTERED)?,
             opened => opened?,
         };
-        Ok(Arc::new(Hold::of(opened)?))
+        Ok(Arc::new(OpenDirectory::of(opened)?))
     }
 }
 
@@ -135,7 +135,7 @@ pub(super) fn give(directory: impl AsFd, mode: u32) -> Result<(), Errno> {
 ///
 /// # Errors
 /// Any system error; `ENOTEMPTY` if a directory that is not empty has the name.
-pub(super) fn rename(hold: &Hold, from: &OsStr, to: &OsStr) -> Result<(), Errno> {
+pub(super) fn rename(hold: &OpenDirectory, from: &OsStr, to: &OsStr) -> Result<(), Errno> {
     let rename = || renameat(hold, from, hold, to);
     match rename() {
         Err(Errno::ISDIR) => {
@@ -148,7 +148,7 @@ pub(super) fn rename(hold: &Hold, from: &OsStr, to: &OsStr) -> Result<(), Errno>
 
 /// Removes an empty directory, device, socket or pipe, which a part cannot replace. If one remains, opening the part
 /// fails.
-pub(super) fn make_way(hold: &Hold, name: &OsStr) {
+pub(super) fn make_way(hold: &OpenDirectory, name: &OsStr) {
     let Ok(found) = statat(hold, name, AtFlags::SYMLINK_NOFOLLOW) else { return };
     match FileType::from_raw_mode(found.st_mode) {
         FileType::RegularFile | FileType::Symlink => {}
@@ -161,7 +161,7 @@ pub(super) fn make_way(hold: &Hold, name: &OsStr) {
 ///
 /// # Errors
 /// Any system error; `ENOTEMPTY` if it is not empty.
-pub(super) fn remove_directory(hold: &Hold, name: &OsStr) -> Result<(), Errno> {
+pub(super) fn remove_directory(hold: &OpenDirectory, name: &OsStr) -> Result<(), Errno> {
     match unlinkat(hold, name, AtFlags::REMOVEDIR) {
         Err(Errno::NOTDIR | Errno::NOENT) => Ok(()),
         removed => removed,
@@ -178,18 +178,22 @@ fn again<T>(mut open: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
 
 /// Directories of a plan that one thread has open.
 #[derive(Debug)]
-pub(super) struct Holds {
+pub(super) struct DirectoryCache {
     tree: Tree,
-    kept: VecDeque<(u32, Arc<Hold>)>,
+    kept: VecDeque<(u32, Arc<OpenDirectory>)>,
 }
 
-impl Holds {
-    pub(super) fn of(tree: &Tree) -> Self {
+impl DirectoryCache {
+    pub(super) fn new(tree: &Tree) -> Self {
         Self { tree: tree.clone(), kept: VecDeque::new() }
     }
 
     /// Opens the plan's directory of this number.
-    pub(super) fn get(&mut self, plan: &Plan, number: u32) -> Result<Arc<Hold>, Errno> {
+    pub(super) fn get(
+        &mut self,
+        plan: &TreePlan,
+        number: u32,
+    ) -> Result<Arc<OpenDirectory>, Errno> {
         if let Some(at) = self.kept.iter().position(|(known, _)| *known == number) {
             if at > 0 {
                 self.kept.swap(0, at);

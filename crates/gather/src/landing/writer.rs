@@ -2,9 +2,9 @@
 
 use super::{
     batch::Batches,
-    large::Large,
-    shared::{Shared, State},
-    small::Small,
+    large::LargeFiles,
+    small::SmallFiles,
+    state::{LandingState, TargetState},
 };
 use bytes::Bytes;
 use std::{
@@ -18,7 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 const QUEUE: usize = 2048;
 
 /// A command to a thread.
-pub(super) enum Order {
+pub(super) enum WriteCommand {
     /// Write a piece. The permits are its share of the byte queue, and are released once it is written.
     Write {
         number: u32,
@@ -34,9 +34,9 @@ pub(super) enum Order {
 /// The threads.
 #[derive(Debug)]
 pub(super) struct Writers {
-    orders: Vec<mpsc::Sender<Order>>,
+    orders: Vec<mpsc::Sender<WriteCommand>>,
     threads: Vec<JoinHandle<()>>,
-    shared: Arc<Shared>,
+    shared: Arc<LandingState>,
 }
 
 /// The number of threads, as far as they can work in parallel: the filesystem creates names one by one, but runs the
@@ -51,23 +51,24 @@ const NEIGHBOURS: u32 = 16;
 impl Writers {
     /// Starts the threads. Each gets those of its large files that an earlier session began.
     pub(super) fn start(
-        shared: &Arc<Shared>,
+        shared: &Arc<LandingState>,
         batches: &Arc<Batches>,
-        begun: Vec<(u32, thalweg_part::Parked)>,
+        begun: Vec<(u32, thalweg_part::ParkedPart)>,
     ) -> std::io::Result<Self> {
         let mut writers =
             Self { orders: Vec::new(), threads: Vec::new(), shared: Arc::clone(shared) };
         let number = number();
-        let mut larges: Vec<Large> = (0..number).map(|_| Large::new(shared, number)).collect();
+        let mut larges: Vec<LargeFiles> =
+            (0..number).map(|_| LargeFiles::new(shared, number)).collect();
         for (file, parked) in begun {
             if let Some(large) = larges.get_mut(place(file, number)) {
-                large.go_on(file, parked);
+                large.add_parked(file, parked);
             }
         }
         for large in larges {
             let (orders, queue) = mpsc::channel(QUEUE);
             let (shared, batches) = (Arc::clone(shared), Arc::clone(batches));
-            let writer = Writer { small: Small::new(&shared), large, shared, batches };
+            let writer = Writer { small: SmallFiles::new(&shared), large, shared, batches };
             let work = move || writer.run(queue);
             writers.threads.push(Builder::new().name("landing".into()).spawn(work)?);
             writers.orders.push(orders);
@@ -76,12 +77,12 @@ impl Writers {
     }
 
     /// The queue of the thread that owns this file.
-    pub(super) fn of(&self, number: u32) -> Option<mpsc::Sender<Order>> {
+    pub(super) fn queue_of(&self, number: u32) -> Option<mpsc::Sender<WriteCommand>> {
         self.orders.get(place(number, self.orders.len())).cloned()
     }
 
     /// Weak handles of all queues, which do not keep the threads running.
-    pub(super) fn weak(&self) -> Vec<mpsc::WeakSender<Order>> {
+    pub(super) fn weak_queues(&self) -> Vec<mpsc::WeakSender<WriteCommand>> {
         self.orders.iter().map(mpsc::Sender::downgrade).collect()
     }
 
@@ -89,7 +90,7 @@ impl Writers {
     pub(super) fn end(self) {
         self.shared.end();
         // A full queue wakes its thread anyway.
-        self.orders.iter().for_each(|orders| _ = orders.try_send(Order::Tick));
+        self.orders.iter().for_each(|orders| _ = orders.try_send(WriteCommand::Tick));
         // A thread that panicked has written what it could.
         self.threads.into_iter().for_each(|thread| _ = thread.join());
     }
@@ -100,22 +101,22 @@ fn place(number: u32, threads: usize) -> usize {
 }
 
 struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<LandingState>,
     batches: Arc<Batches>,
-    small: Small,
-    large: Large,
+    small: SmallFiles,
+    large: LargeFiles,
 }
 
 impl Writer {
-    fn run(mut self, mut queue: mpsc::Receiver<Order>) {
+    fn run(mut self, mut queue: mpsc::Receiver<WriteCommand>) {
         while let Some(order) = queue.blocking_recv() {
             if self.shared.is_abandoned() {
                 return;
             }
             match order {
-                Order::Write { number, at, bytes, _room } => self.write(number, at, &bytes),
-                Order::GiveUp(number) => self.forget(number),
-                Order::Tick => self.large.tick(),
+                WriteCommand::Write { number, at, bytes, _room } => self.write(number, at, &bytes),
+                WriteCommand::GiveUp(number) => self.forget(number),
+                WriteCommand::Tick => self.large.tick(),
             }
             if self.shared.is_ending() {
                 queue.close();
@@ -132,8 +133,8 @@ impl Writer {
         let Some(target) = self.shared.target(number) else { return };
         // For a large file that was given up, pieces received before are still stored.
         let wanted = match self.shared.state(number) {
-            State::Waiting => true,
-            State::GivenUp => !target.is_small(),
+            TargetState::Waiting => true,
+            TargetState::GivenUp => !target.is_small(),
             _ => false,
         };
         if !wanted || self.shared.stopped().is_some() {
@@ -144,9 +145,9 @@ impl Writer {
         } else {
             self.large.write(number, at, bytes, &self.batches)
         };
-        if let Err(trouble) = written {
-            self.shared.note(number, trouble);
-            if self.shared.state(number) == State::Failed {
+        if let Err(error) = written {
+            self.shared.record_error(number, error);
+            if self.shared.state(number) == TargetState::Failed {
                 self.forget(number);
             }
         }

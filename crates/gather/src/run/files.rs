@@ -13,7 +13,7 @@ use thalweg_wire::object::{FileRef, base};
 const PART: usize = 1000;
 
 /// Reports all files. Consecutive files of one source share events.
-pub(super) fn tell(inventory: &Inventory, overlay: &Overlay, events: &Arc<dyn EventSink>) {
+pub(super) fn report(inventory: &Inventory, overlay: &Overlay, events: &Arc<dyn EventSink>) {
     let parts = inventory.files.chunk_by(|a, b| a.source == b.source);
     for part in parts.flat_map(|of_source| of_source.chunks(PART)) {
         let first = part.first().and_then(|wanted| overlay.names.get(wanted.source as usize));
@@ -31,7 +31,11 @@ pub(super) fn tell(inventory: &Inventory, overlay: &Overlay, events: &Arc<dyn Ev
 const NAMED: usize = 10;
 
 /// Reports items that are left out on purpose, in one event per source.
-pub(super) fn tell_passed_over(all: &[PassedOver], overlay: &Overlay, events: &Arc<dyn EventSink>) {
+pub(super) fn report_passed_over(
+    all: &[PassedOver],
+    overlay: &Overlay,
+    events: &Arc<dyn EventSink>,
+) {
     for of_source in all.chunk_by(|a, b| a.source == b.source) {
         let first = of_source.first().and_then(|passed| overlay.names.get(passed.source as usize));
         let Some(source) = first.cloned() else { continue };

@@ -1,13 +1,14 @@
 //! Lists all sources concurrently.
 
 use super::{
-    super::{Event, EventSink, Greeted, landing::Listed},
-    GatherError, Request, participants,
-    room::{Room, Share},
-    waiting::{Heard, Waiting},
+    super::{Event, EventSink, IdleRemotes, landing::Listing},
+    GatherError, Request,
+    listing_memory::{ListingMemory, MemoryShare},
+    participants,
+    pending_sources::{ListingActivity, PendingSources},
 };
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
-use thalweg_files::remote::{Listed as Part, Remote, RemoteError};
+use thalweg_files::remote::{ListingPart, Remote, RemoteError};
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_part::gives_away;
 use thalweg_wire::{
@@ -33,7 +34,7 @@ const NAMED: usize = 5;
 
 /// The paths requested from a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct SourceRequest {
     /// The source.
     pub node: Name,
     /// Absolute paths there; may contain wildcards.
@@ -41,7 +42,7 @@ pub struct Asked {
 }
 
 /// The form used on the command line.
-impl fmt::Display for Asked {
+impl fmt::Display for SourceRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, path) in self.paths.iter().enumerate() {
             let space = if index > 0 { " " } else { "" };
@@ -54,13 +55,13 @@ impl fmt::Display for Asked {
 /// The listings of the sources.
 #[derive(Default)]
 pub(super) struct Listings {
-    pub listed: Vec<Listed>,
+    pub listed: Vec<Listing>,
     /// Indices of sources without a listing.
     pub failed: Vec<u32>,
     /// Round trips measured on the way.
     pub rtts: BTreeMap<Name, Duration>,
     /// The connections on which the listings came.
-    pub greeted: Greeted,
+    pub idle_remotes: IdleRemotes,
 }
 
 /// Lists all sources. Sources that cannot be asked, or that are not done in time, are reported. Until one source has
@@ -71,10 +72,10 @@ pub(super) struct Listings {
 /// [`GatherError::NoSource`].
 pub(super) async fn all(
     request: &Request,
-    reach: &MemberDialer,
+    dialer: &MemberDialer,
     events: &Arc<dyn EventSink>,
 ) -> Result<Listings, GatherError> {
-    let (mut asked, mut waiting) = begin(request, reach);
+    let (mut asked, mut waiting) = begin(request, dialer);
     let mut listings = Listings::default();
     let (mut advised, mut first) = (false, None::<Instant>);
     let interval = SILENT.min(request.listing_patience).max(SOONEST);
@@ -107,7 +108,7 @@ pub(super) async fn all(
                 listings.take(answer, events);
             }
             Err(why) => {
-                let why = why.told(reach.me(), !std::mem::replace(&mut advised, true));
+                let why = why.told(dialer.me(), !std::mem::replace(&mut advised, true));
                 listings.lose(request, source, why, events);
             }
         }
@@ -121,31 +122,34 @@ pub(super) async fn all(
 }
 
 /// The answers of all sources, with their indices.
-type Answers = JoinSet<(u32, Result<Answer, Silence>)>;
+type Answers = JoinSet<(u32, Result<SourceListing, ListingFailure>)>;
 
 /// Starts a task for each source.
-fn begin(request: &Request, reach: &MemberDialer) -> (Answers, Waiting) {
-    let others = participants::between(request, reach);
-    let room = Room::new(request.sources.len());
-    let (mut asked, mut waiting) = (JoinSet::new(), Waiting::default());
+fn begin(request: &Request, dialer: &MemberDialer) -> (Answers, PendingSources) {
+    let others = participants::between(request, dialer);
+    let room = ListingMemory::new(request.sources.len());
+    let (mut asked, mut waiting) = (JoinSet::new(), PendingSources::default());
     for (source, wanted) in (0..).zip(&request.sources) {
-        let (reach, wanted) = (reach.clone(), wanted.clone());
-        let wanted = Wanted {
+        let (dialer, wanted) = (dialer.clone(), wanted.clone());
+        let wanted = ListingRequest {
             asked: wanted,
             exclude: request.exclude.clone(),
-            keep: request.fidelity.asked(gives_away()).and(Keep::READABLE.only_if(request.dry_run)),
+            keep: request
+                .fidelity
+                .requested_fields(gives_away())
+                .and(Keep::READABLE.only_if(request.dry_run)),
         };
         let others = others.clone();
-        let (heard, share) = (Heard::now(), room.share());
+        let (heard, share) = (ListingActivity::now(), room.share());
         let noted = (Arc::clone(&heard), share);
-        let question = async move { ask(&reach, source, wanted, &others, noted).await };
+        let question = async move { ask(&dialer, source, wanted, &others, noted).await };
         let task = asked.spawn(async move { (source, question.await) });
         waiting.begin(source, heard, task);
     }
     (asked, waiting)
 }
 
-fn report_waiting(request: &Request, waiting: &Waiting, events: &Arc<dyn EventSink>) {
+fn report_waiting(request: &Request, waiting: &PendingSources, events: &Arc<dyn EventSink>) {
     let names = waiting.sources().filter_map(|at| request.sources.get(at as usize));
     let mut names: Vec<&str> = names.map(|source| source.node.as_str()).collect();
     if names.is_empty() {
@@ -154,24 +158,24 @@ fn report_waiting(request: &Request, waiting: &Waiting, events: &Arc<dyn EventSi
     let more = names.len().saturating_sub(NAMED);
     names.truncate(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let text = format!("waiting for what {}{more} will say they have", names.join(", "));
+    let text = format!("waiting for the listings of {}{more}", names.join(", "));
     events.event(Event::Note { text });
 }
 
 /// Why a source has no listing.
-enum Silence {
+enum ListingFailure {
     /// It offers nothing of the requested paths; this is one of them.
     NotOffered(String),
     Other(String),
 }
 
-impl From<String> for Silence {
+impl From<String> for ListingFailure {
     fn from(why: String) -> Self {
         Self::Other(why)
     }
 }
 
-impl Silence {
+impl ListingFailure {
     /// The message; with `advice` it includes settings that would offer the path.
     fn told(self, me: &Name, advice: bool) -> String {
         match self {
@@ -190,18 +194,18 @@ impl Listings {
         self.failed.push(source);
     }
 
-    fn take(&mut self, answer: Answer, events: &Arc<dyn EventSink>) {
-        let Answer { listed, remote, rtt, took, is_older } = answer;
+    fn take(&mut self, answer: SourceListing, events: &Arc<dyn EventSink>) {
+        let SourceListing { listed, remote, rtt, took, is_older } = answer;
         if is_older {
             let text = format!(
-                "{} runs an older version: extended attributes, access control lists, holes of files, names of owners \
-                 and years beyond 2262 do not come from it",
+                "{} runs an older version, which does not send extended attributes, access \
+                 control lists, holes of files, names of owners, and times after the year 2262",
                 listed.node
             );
             events.event(Event::Note { text });
         }
         if remote.stream().route().is_direct() {
-            self.greeted.keep(listed.source, remote);
+            self.idle_remotes.keep(listed.source, remote);
         }
         let sizes = listed.entries.iter().filter_map(|entry| match &entry.kind {
             Kind::File { snapshot } => Some(snapshot.size),
@@ -219,14 +223,14 @@ impl Listings {
 }
 
 /// What is requested from a source.
-struct Wanted {
-    asked: Asked,
+struct ListingRequest {
+    asked: SourceRequest,
     exclude: Vec<Vec<u8>>,
     keep: Keep,
 }
 
-struct Answer {
-    listed: Listed,
+struct SourceListing {
+    listed: Listing,
     remote: Remote,
     rtt: Option<Duration>,
     took: Duration,
@@ -235,63 +239,63 @@ struct Answer {
 }
 
 async fn ask(
-    reach: &MemberDialer,
+    dialer: &MemberDialer,
     source: u32,
-    Wanted { asked, exclude, keep }: Wanted,
+    ListingRequest { asked, exclude, keep }: ListingRequest,
     others: &[Name],
-    (heard, share): (Arc<Heard>, Share),
-) -> Result<Answer, Silence> {
+    (heard, share): (Arc<ListingActivity>, MemoryShare),
+) -> Result<SourceListing, ListingFailure> {
     let began = Instant::now();
-    let mut remote = open(reach, &asked.node, others).await?;
-    heard.again();
-    let mut said = Said::begin(heard, share);
+    let mut remote = open(dialer, &asked.node, others).await?;
+    heard.record();
+    let mut said = PartialListing::begin(heard, share);
     let request = ListRequest { roots: asked.paths.clone(), exclude };
     let take = |part, bytes| said.take(part, bytes);
     let mut ended = remote.describe_while(request.clone(), keep, take).await;
     // An older node closes the channel at a request that it does not know.
     let is_older = matches!(ended, Err(RemoteError::Lost { .. })) && !said.has_any;
     if is_older {
-        remote = open(reach, &asked.node, others).await?;
-        let take = |entries, bytes| said.take(Part::Entries(entries), bytes);
+        remote = open(dialer, &asked.node, others).await?;
+        let take = |entries, bytes| said.take(ListingPart::Entries(entries), bytes);
         ended = remote.list_while(request, take).await;
     }
     let failed = ended.map_err(|e| e.to_string())?;
-    let Said { entries, owners, share, .. } = said;
+    let PartialListing { entries, owners, share, .. } = said;
     share.keep();
     let rtt = remote.stream().round_trip();
     let rtt = rtt.filter(|rtt| remote.stream().route().is_direct() && !rtt.is_zero());
     if let Some(path) = refused_all(&entries, &failed) {
-        return Err(Silence::NotOffered(path));
+        return Err(ListingFailure::NotOffered(path));
     }
-    let listed = Listed { source, node: asked.node, roots: asked.paths, entries, failed, owners };
-    Ok(Answer { listed, remote, rtt, took: began.elapsed(), is_older })
+    let listed = Listing { source, node: asked.node, roots: asked.paths, entries, failed, owners };
+    Ok(SourceListing { listed, remote, rtt, took: began.elapsed(), is_older })
 }
 
 /// The listing of a source so far.
-struct Said {
-    heard: Arc<Heard>,
-    share: Share,
+struct PartialListing {
+    heard: Arc<ListingActivity>,
+    share: MemoryShare,
     entries: Vec<Entry>,
     owners: Owners,
     has_any: bool,
 }
 
-impl Said {
-    fn begin(heard: Arc<Heard>, share: Share) -> Self {
+impl PartialListing {
+    fn begin(heard: Arc<ListingActivity>, share: MemoryShare) -> Self {
         Self { heard, share, entries: Vec::new(), owners: Owners::default(), has_any: false }
     }
 
-    fn take(&mut self, part: Part, bytes: u64) -> Result<(), String> {
+    fn take(&mut self, part: ListingPart, bytes: u64) -> Result<(), String> {
         self.has_any = true;
         self.share.take(bytes)?;
         match part {
-            Part::Entries(more) => {
+            ListingPart::Entries(more) => {
                 if !more.is_empty() {
-                    self.heard.again();
+                    self.heard.record();
                 }
                 self.entries.extend(more);
             }
-            Part::Owners(more) => {
+            ListingPart::Owners(more) => {
                 self.owners.users.extend(more.users);
                 self.owners.groups.extend(more.groups);
             }
@@ -301,13 +305,13 @@ impl Said {
 }
 
 /// Connects directly, or through another host if that fails.
-async fn open(reach: &MemberDialer, node: &Name, others: &[Name]) -> Result<Remote, String> {
-    let why = match Remote::open(reach, node, &[]).await {
+async fn open(dialer: &MemberDialer, node: &Name, others: &[Name]) -> Result<Remote, String> {
+    let why = match Remote::open(dialer, node, &[]).await {
         Ok(remote) => return Ok(remote),
         Err(why) => why,
     };
     for other in others.iter().filter(|other| *other != node).take(DETOURS) {
-        if let Ok(remote) = Remote::open(reach, node, std::slice::from_ref(other)).await {
+        if let Ok(remote) = Remote::open(dialer, node, std::slice::from_ref(other)).await {
             return Ok(remote);
         }
     }
@@ -332,9 +336,9 @@ fn how_to_offer(path: &str, me: &Name) -> String {
     };
     let directory = if directory.is_empty() { "/" } else { directory };
     format!(
-        "it does not offer `{path}` to this host; its settings (`thalweg config`) would, with\n  \
-         [files]\n  offer = [{{ path = {directory:?}, to = [\"{me}\"] }}]\nand `thalweg node` started anew \
-         (of a single file, offer the directory above)"
+        "it does not offer `{path}` to this host; to offer it, add this to that node's settings \
+         (see `thalweg config`)\n  [files]\n  offer = [{{ path = {directory:?}, to = [\"{me}\"] \
+         }}]\nand restart `thalweg node` there (for a single file, offer its parent directory)"
     )
 }
 
@@ -344,14 +348,18 @@ mod tests {
 
     #[test]
     fn the_settings_that_would_offer_a_path_are_suggested_once() {
-        let asked = Asked { node: "fra".parse().unwrap(), paths: vec![b"/data/x*/y".to_vec()] };
+        let asked =
+            SourceRequest { node: "fra".parse().unwrap(), paths: vec![b"/data/x*/y".to_vec()] };
         assert_eq!(asked.to_string(), "fra:/data/x*/y");
         let no = |path: &str| (path.into(), Failure::NotOffered(path.into()));
         let me = "lap".parse().unwrap();
         let path = refused_all(&[], &[no("/data/x*/y")]).unwrap();
-        let why = Silence::NotOffered(path.clone()).told(&me, true);
+        let why = ListingFailure::NotOffered(path.clone()).told(&me, true);
         assert!(why.contains("offer = [{ path = \"/data\", to = [\"lap\"] }]"), "{why}");
-        assert!(!Silence::NotOffered(path).told(&me, false).contains("[files]"), "once is enough");
+        assert!(
+            !ListingFailure::NotOffered(path).told(&me, false).contains("[files]"),
+            "once is enough"
+        );
         assert!(how_to_offer("/srv/a/", &me).contains("path = \"/srv/a\""));
         assert!(how_to_offer("/*", &me).contains("path = \"/\""));
         let gone = (b"/x".to_vec(), Failure::System("no such file".into()));

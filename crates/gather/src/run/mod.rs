@@ -1,39 +1,41 @@
 //! Runs a complete collection, from listings to files, and emits its events.
 
-mod carry;
-mod ending;
+mod checksums;
+mod execution;
 mod files;
 mod listing;
+mod listing_memory;
+mod metered_landing;
 mod participants;
+mod pending_sources;
 mod planning;
-mod room;
-mod sums;
-mod waiting;
-mod watch;
-mod way_in;
+mod progress_reporter;
+mod totals;
 
-pub use listing::Asked;
+pub use listing::SourceRequest;
 pub use participants::Via;
-pub use waiting::LISTING_PATIENCE;
+pub use pending_sources::LISTING_PATIENCE;
 
 use super::{
-    Errand, Event, EventSink, Forecast, ForecastError, Greeted, Method, MethodName, Plan,
-    PriceList, Totals,
+    CollectContext, Event, EventSink, Forecast, ForecastError, IdleRemotes, Method, MethodName,
+    Plan, PriceList, Totals,
     landing::{Fidelity, Landing, Layout, OpenError, Options, as_root},
 };
-use carry::Carried;
+use checksums::RemoteSums;
+use execution::TransferOutcome;
 use listing::Listings;
+use metered_landing::MeteredLanding;
+use progress_reporter::ProgressReporter;
 use std::{
     num::NonZeroU64,
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
-use sums::RemoteSums;
 use thalweg_base::{
     budget::Budget,
     job::{Job, Kind},
-    rate_limit::Limit,
+    rate_limit::RateLimit,
 };
 use thalweg_files::{
     inventory::Inventory,
@@ -48,14 +50,12 @@ use thalweg_wire::mesh::{LegKind, Terms};
 use thiserror::Error;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
-use watch::Watch;
-use way_in::WayIn;
 
 /// The input of a collection.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The sources, in the order of the participants; each node appears once.
-    pub sources: Vec<Asked>,
+    pub sources: Vec<SourceRequest>,
     /// Patterns of paths to leave out at all sources.
     pub exclude: Vec<Vec<u8>>,
     /// Once another source has listed everything, a source that lists nothing new for this long is left out.
@@ -100,7 +100,7 @@ pub struct Request {
 
 impl Request {
     /// Creates a request for these sources and this directory, with the defaults of `thalweg gather`.
-    pub fn new(sources: Vec<Asked>, into: PathBuf) -> Self {
+    pub fn new(sources: Vec<SourceRequest>, into: PathBuf) -> Self {
         Self {
             sources,
             exclude: Vec::new(),
@@ -137,7 +137,7 @@ pub enum GatherError {
     #[error("{0}")]
     Roster(String),
     /// No source could be listed; each failure was reported as [`Event::SourceFailed`].
-    #[error("no source could be asked what it has; why is said of each above")]
+    #[error("no source could be listed; the reason for each is given above")]
     NoSource,
     /// The collection cannot land here.
     #[error(transparent)]
@@ -149,7 +149,7 @@ pub enum GatherError {
     #[error(transparent)]
     Forecast(#[from] ForecastError),
     /// A task panicked; its panic was printed.
-    #[error("a part of this program broke off")]
+    #[error("a task of this program panicked; the panic is printed above")]
     Broken,
 }
 
@@ -162,27 +162,27 @@ pub enum GatherError {
 /// Returns [`GatherError`] if nothing was moved.
 pub async fn gather(
     request: Request,
-    reach: MemberDialer,
+    dialer: MemberDialer,
     events: Arc<dyn EventSink>,
     stop: CancellationToken,
 ) -> Result<Totals, GatherError> {
-    let reach = reach.with_terms(request.terms.clone());
-    let run = Run { request, reach, events, stop, began: Instant::now() };
+    let dialer = dialer.with_terms(request.terms.clone());
+    let run = CollectionRun { request, dialer, events, stop, began: Instant::now() };
     let totals = run.run().await?;
     run.events.event(Event::Ended(totals.clone()));
     Ok(totals)
 }
 
-struct Run {
+struct CollectionRun {
     request: Request,
-    reach: MemberDialer,
+    dialer: MemberDialer,
     events: Arc<dyn EventSink>,
     stop: CancellationToken,
     began: Instant,
 }
 
 /// The state when bytes begin to flow.
-struct Ready {
+struct PreparedCollection {
     overlay: Arc<Overlay>,
     landing: Landing,
     /// Whether it resumes an earlier call.
@@ -191,41 +191,41 @@ struct Ready {
     plan: Plan,
     method: Method,
     grid: Grid,
-    greeted: Greeted,
+    idle_remotes: IdleRemotes,
     /// Sources that could not be listed.
     failed: Vec<u32>,
 }
 
-impl Run {
+impl CollectionRun {
     async fn run(&self) -> Result<Totals, GatherError> {
-        participants::check(&self.request, &self.reach)?;
+        participants::check(&self.request, &self.dialer)?;
         thalweg_files::check_excludes(&self.request.exclude).map_err(GatherError::Exclude)?;
         let listings = tokio::select! {
             biased;
             () = self.stop.cancelled() => return Ok(Totals::interrupted()),
-            listings = listing::all(&self.request, &self.reach, &self.events) => listings?,
+            listings = listing::all(&self.request, &self.dialer, &self.events) => listings?,
         };
         let ready = self.prepare(listings).await?;
         if self.request.dry_run {
-            self.tell_of_failures(&ready.overlay, &ready.landing.outlook().failed);
+            self.report_failures(&ready.overlay, &ready.landing.required_work().failed);
             return Ok(self.looked(&ready));
         }
         let began = Instant::now();
-        let watch = Watch::start(&ready, self.events.clone(), began);
-        let way_in = Arc::new(self.way_in(&ready, &watch));
-        let ended = self.execute(&ready, way_in.clone()).await;
+        let watch = ProgressReporter::start(&ready, self.events.clone(), began);
+        let metered = Arc::new(self.metered(&ready, &watch));
+        let ended = self.execute(&ready, metered.clone()).await;
         let report = ready.landing.finish().await;
         let duplicate_bytes = watch.counts().duplicates();
-        let lost_bytes = way_in.came_of(&ready.inventory, &report.lost);
+        let lost_bytes = metered.received_of(&ready.inventory, &report.lost);
         let sources = (watch.finish().await, lost_bytes);
         let totals = self.totals(&ready, ended, report, sources, began.elapsed());
         Ok(Totals { duplicate_bytes, ..totals })
     }
 
     /// Prepares overlay, landing and plan.
-    async fn prepare(&self, listings: Listings) -> Result<Ready, GatherError> {
-        let Listings { listed, failed, rtts, greeted } = listings;
-        let overlay = Arc::new(participants::overlay(&self.request, &self.reach, rtts));
+    async fn prepare(&self, listings: Listings) -> Result<PreparedCollection, GatherError> {
+        let Listings { listed, failed, rtts, idle_remotes } = listings;
+        let overlay = Arc::new(participants::overlay(&self.request, &self.dialer, rtts));
         // Plans that may be refused are made before anything is created here.
         let early = match self.may_be_refused() && !self.request.dry_run {
             true => Some(self.plan_early(&listed, &overlay).await?),
@@ -233,39 +233,49 @@ impl Run {
         };
         let (landing, inventory, resumed) =
             self.open(listed, &overlay, self.request.dry_run).await?;
-        let outlook = landing.outlook().clone();
+        let required_work = landing.required_work().clone();
         self.events.event(Event::Started {
             job: landing.job().id,
             into: self.request.into.display().to_string(),
-            files: outlook.files,
-            bytes: outlook.bytes,
-            present_files: outlook.present_files,
-            present_bytes: outlook.present_bytes,
-            changes: outlook.changes,
+            files: required_work.files,
+            bytes: required_work.bytes,
+            present_files: required_work.present_files,
+            present_bytes: required_work.present_bytes,
+            changes: required_work.changes,
         });
-        files::tell_passed_over(&outlook.passed_over, &overlay, &self.events);
-        if outlook.resumed_bytes > 0 {
-            let kept = ByteSize::from_bytes(outlook.resumed_bytes);
-            let text = format!("of unfinished files {kept} are here from an earlier call");
+        files::report_passed_over(&required_work.passed_over, &overlay, &self.events);
+        if required_work.resumed_bytes > 0 {
+            let kept = ByteSize::from_bytes(required_work.resumed_bytes);
+            let text = format!("{kept} of unfinished files are here from an earlier call");
             self.events.event(Event::Note { text });
         }
-        for text in outlook.remarks.clone() {
+        for text in required_work.remarks.clone() {
             self.events.event(Event::Note { text });
         }
         if self.request.list {
-            files::tell(&inventory, &overlay, &self.events);
+            files::report(&inventory, &overlay, &self.events);
         }
         let amounts = amounts(&inventory, &overlay);
         let (plan, method, grid) = match early.filter(|(known, _)| *known == amounts) {
             Some((_, planned)) => planned,
             None => self.plan(overlay.clone(), amounts).await?,
         };
-        self.tell_of_prices(&plan.forecast);
+        self.report_prices(&plan.forecast);
         self.events.event(Event::Planned(plan.forecast.clone()));
-        self.tell_of_unmeasured(&plan.forecast);
-        self.tell_of_deadline(&plan.forecast);
+        self.report_unmeasured(&plan.forecast);
+        self.report_deadline(&plan.forecast);
         let inventory = Arc::new(inventory);
-        Ok(Ready { overlay, landing, resumed, inventory, plan, method, grid, greeted, failed })
+        Ok(PreparedCollection {
+            overlay,
+            landing,
+            resumed,
+            inventory,
+            plan,
+            method,
+            grid,
+            idle_remotes,
+            failed,
+        })
     }
 
     /// Whether the plan may be refused: a timetable needs measured paths, and a budget may be too small.
@@ -280,7 +290,7 @@ impl Run {
     /// Makes the plan before anything is created here, from the missing data as far as it is visible then.
     async fn plan_early(
         &self,
-        listed: &[super::landing::Listed],
+        listed: &[super::landing::Listing],
         overlay: &Arc<Overlay>,
     ) -> Result<(Vec<ByteSize>, (Plan, Method, Grid)), GatherError> {
         let (_, inventory, _) = self.open(listed.to_vec(), overlay, true).await?;
@@ -292,7 +302,7 @@ impl Run {
     /// Opens the landing. Also returns whether it resumes an earlier call.
     async fn open(
         &self,
-        listed: Vec<super::landing::Listed>,
+        listed: Vec<super::landing::Listing>,
         overlay: &Overlay,
         dry_run: bool,
     ) -> Result<(Landing, Inventory, bool), GatherError> {
@@ -300,7 +310,7 @@ impl Run {
         let asked = sources.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let job = Job::begin(Kind::Gather, asked, into.display().to_string());
         let begun = job.id;
-        let sums = RemoteSums::new(self.reach.clone(), overlay.names.clone());
+        let sums = RemoteSums::new(self.dialer.clone(), overlay.names.clone());
         let options = Options {
             // By the number of requested sources, so that a source that is away now does not move the others' files.
             layout: Some(self.request.layout.unwrap_or(Layout::of(self.request.sources.len()))),
@@ -316,32 +326,36 @@ impl Run {
         Ok((landing, inventory, resumed))
     }
 
-    fn way_in(&self, ready: &Ready, watch: &Watch) -> WayIn {
+    fn metered(&self, ready: &PreparedCollection, watch: &ProgressReporter) -> MeteredLanding {
         let (landing, limit) = (Arc::new(ready.landing.clone()), self.request.limit);
         let (inventory, bytes) = (&ready.inventory, self.request.bytes.clone());
-        WayIn::new(landing, inventory, watch.counts(), limit.map(Limit::new), bytes)
+        MeteredLanding::new(landing, inventory, watch.counts(), limit.map(RateLimit::new), bytes)
     }
 
-    async fn execute(&self, ready: &Ready, land: Arc<dyn Land>) -> Result<Carried, LandError> {
-        let errand = Errand {
-            dialer: self.reach.clone(),
-            greeted: ready.greeted.clone(),
+    async fn execute(
+        &self,
+        ready: &PreparedCollection,
+        land: Arc<dyn Land>,
+    ) -> Result<TransferOutcome, LandError> {
+        let context = CollectContext {
+            dialer: self.dialer.clone(),
+            idle_remotes: ready.idle_remotes.clone(),
             overlay: ready.overlay.clone(),
             inventory: ready.inventory.clone(),
             land,
             events: self.events.clone(),
             stop: self.stop.clone(),
         };
-        carry::out(&errand, ready, &self.request).await
+        execution::execute(&context, ready, &self.request).await
     }
 
-    fn looked(&self, ready: &Ready) -> Totals {
-        let outlook = ready.landing.outlook();
+    fn looked(&self, ready: &PreparedCollection) -> Totals {
+        let required_work = ready.landing.required_work();
         let Forecast { makespan_seconds, bound_seconds, .. } = ready.plan.forecast;
         Totals {
             outcome: super::Outcome::Planned,
-            present_files: outlook.present_files,
-            failed_files: outlook.failed.len() as u64,
+            present_files: required_work.present_files,
+            failed_files: required_work.failed.len() as u64,
             failed_sources: ready.failed.len() as u64,
             planned_seconds: makespan_seconds,
             bound_seconds,

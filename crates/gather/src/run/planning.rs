@@ -1,8 +1,8 @@
 //! Makes the plan, and reports on it.
 
 use super::{
-    super::{Event, Forecast, ForecastError, Method, MethodName, Outset, Plan, choose_grid},
-    GatherError, Request, Run,
+    super::{Event, Forecast, ForecastError, ForecastInput, Method, MethodName, Plan, choose_grid},
+    CollectionRun, GatherError, Request,
 };
 use std::{sync::Arc, time::Duration};
 use thalweg_paths::overlay::Overlay;
@@ -10,7 +10,7 @@ use thalweg_plan::collection::Grid;
 use thalweg_units::{ByteSize, Rate, format_duration};
 use tokio::task::{JoinHandle, spawn_blocking};
 
-impl Run {
+impl CollectionRun {
     /// Returns the plan, the method with its slot length, and the grid.
     pub(super) async fn plan(
         &self,
@@ -26,7 +26,7 @@ impl Run {
         let least = limit.filter(|_| bytes > ByteSize::ZERO).map(|l| l.time_for(bytes));
         let name = self.method_within_budget(&overlay, &amounts);
         let planned = spawn_blocking(move || {
-            let outset = |method, grid| Outset {
+            let outset = |method, grid| ForecastInput {
                 overlay: &overlay,
                 amounts: &amounts,
                 method,
@@ -64,37 +64,39 @@ impl Run {
         if *method != MethodName::Fluid || prices.most(overlay, amounts) <= budget {
             return *method;
         }
-        let text = "--max-cost: a timetable (path-sync=95) keeps to what the plan says".to_owned();
+        let text =
+            "--max-cost: using a timetable (path-sync=95), because it keeps to the plan's cost"
+                .to_owned();
         self.events.event(Event::Note { text });
         MethodName::PathSync(95.0)
     }
 
     /// Reports what is known about the deadline before anything is moved.
-    pub(super) fn tell_of_deadline(&self, forecast: &Forecast) {
+    pub(super) fn report_deadline(&self, forecast: &Forecast) {
         let Some(deadline) = self.request.deadline else { return };
         let wanted = time(deadline.as_secs_f64());
         let what = self.bounded_by(forecast);
         let text = match (forecast.bound_seconds, forecast.makespan_seconds) {
             (Some(bound), _) if self.is_beyond(Some(bound)) => format!(
-                "the deadline of {wanted} cannot be held: {what} takes {} at least",
+                "the deadline of {wanted} cannot be met: {what} takes at least {}",
                 time(bound)
             ),
             (Some(bound), Some(plan)) if self.is_beyond(Some(plan)) => format!(
-                "the deadline of {wanted} will be missed by this method's plan of {}{}",
+                "the deadline of {wanted} will be missed: this method's plan takes {}{}",
                 time(plan),
                 if forecast.at_least {
-                    ", unless legs take more than was seen of them".to_owned()
+                    ", unless legs carry more than was measured".to_owned()
                 } else {
-                    format!("; the bound is {}, which `--method fluid` aims at", time(bound))
+                    format!("; the lower bound is {}, and `--method fluid` aims at it", time(bound))
                 }
             ),
             (None, Some(plan)) if self.is_beyond(Some(plan)) => format!(
-                "the deadline of {wanted} may be missed: by rates that are lower bounds it takes {}",
+                "the deadline of {wanted} may be missed: with rates that are lower bounds, the plan takes {}",
                 time(plan)
             ),
             (_, None) => format!(
-                "whether the deadline of {wanted} can be held is not known: not all legs that are \
-                 needed are measured"
+                "it is unknown whether the deadline of {wanted} can be met: some legs that are \
+                 needed are not measured"
             ),
             _ => return,
         };
@@ -105,17 +107,15 @@ impl Run {
     fn bounded_by(&self, forecast: &Forecast) -> &'static str {
         match (forecast.at_least || !forecast.unmeasured.is_empty(), self.request.budget) {
             (true, _) => "--bwlimit alone",
-            (false, Some(_)) => {
-                "any plan over the legs as they were measured that --max-cost allows"
-            }
-            (false, None) => "any schedule over the legs as they were measured",
+            (false, Some(_)) => "any plan over the measured legs that --max-cost allows",
+            (false, None) => "any schedule over the measured legs",
         }
     }
 
     /// Reports legs of the plan without a price.
-    pub(super) fn tell_of_prices(&self, forecast: &Forecast) {
+    pub(super) fn report_prices(&self, forecast: &Forecast) {
         let Some(prices) = &self.request.prices else { return };
-        let here = self.reach.me();
+        let here = self.dialer.me();
         let mut free: Vec<String> = Vec::new();
         for path in &forecast.paths {
             let from = std::iter::once(&path.source).chain(&path.via);
@@ -128,7 +128,7 @@ impl Run {
         }
         if !free.is_empty() {
             let text = format!(
-                "--prices says nothing of these legs, which count as free: {}",
+                "--prices has no price for these legs, which count as free: {}",
                 free.join(", ")
             );
             self.events.event(Event::Note { text });
@@ -136,14 +136,15 @@ impl Run {
     }
 
     /// Reports that no path to this host is measured.
-    pub(super) fn tell_of_unmeasured(&self, forecast: &Forecast) {
-        let here = self.reach.me();
+    pub(super) fn report_unmeasured(&self, forecast: &Forecast) {
+        let here = self.dialer.me();
         if forecast.unmeasured.is_empty() || self.request.estimates.is_measured_to(here) {
             return;
         }
         let text = format!(
-            "no leg to this host ({here}) was ever measured: the oracle measures where `thalweg node` \
-             runs; without that, --rates FILE says what is known. It is collected all the same"
+            "no leg to this host ({here}) was ever measured, so the collection starts without \
+             rates; the oracle measures hosts that run `thalweg node`, and --rates FILE gives \
+             rates without it"
         );
         self.events.event(Event::Note { text });
     }

@@ -47,7 +47,7 @@ pub enum LocalError {
 
 /// An item to send.
 #[derive(Debug)]
-pub(super) struct Local {
+pub(super) struct LocalItem {
     /// Its path on this host.
     pub here: PathBuf,
     /// Its name at the receiver, and its metadata.
@@ -65,7 +65,7 @@ impl LocalError {
     }
 }
 
-impl Local {
+impl LocalItem {
     /// Its size when it was listed, bytes.
     pub fn size(&self) -> u64 {
         match &self.entry.kind {
@@ -156,7 +156,7 @@ impl Local {
 
 /// Two different items with the same name at the receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Twice {
+pub struct NameClash {
     /// The name.
     pub path: FilePath,
     /// The first item.
@@ -167,9 +167,9 @@ pub struct Twice {
 
 /// The items to send.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct SearchResult {
     /// Files, directories and links by their paths at the receiver, parents before their contents.
-    pub items: Vec<Local>,
+    pub items: Vec<LocalItem>,
     /// Items that cannot be read; the others are sent.
     pub failed: Vec<LocalError>,
     /// Items below directories that are neither files, directories nor links; they are left out.
@@ -179,7 +179,7 @@ pub(super) struct Found {
     /// Names in directories that are neither sent nor removed at the receiver, by the directories' paths there.
     pub left: BTreeMap<Vec<u8>, Vec<Vec<u8>>>,
     /// Different items with the same name.
-    pub twice: Vec<Twice>,
+    pub clashes: Vec<NameClash>,
     /// Hard links to items: the item's index, and the path of the link.
     pub links: Vec<(usize, FilePath)>,
     /// The names of the users and groups whose ids are in the entries.
@@ -191,10 +191,10 @@ pub(super) struct Found {
 /// Finds everything at and below these paths, except excluded items. As with rsync, symbolic links are sent as links,
 /// including those among the arguments. A path that ends with `/`, `/.` or `..` stands for the directory's contents
 /// without its name, even if it leads through a link.
-pub(super) fn find(paths: &[PathBuf], excludes: &Excludes, fidelity: Fidelity) -> Found {
+pub(super) fn find(paths: &[PathBuf], excludes: &Excludes, fidelity: Fidelity) -> SearchResult {
     // The receiving node decides whether it sets owners.
-    let describer = Describer::new(fidelity.asked(true));
-    let mut search = Search { found: Found::default(), excludes, describer };
+    let describer = Describer::new(fidelity.requested_fields(true));
+    let mut search = Search { found: SearchResult::default(), excludes, describer };
     for path in paths {
         if let Err(why) = search.path(path) {
             search.found.failed.push(why);
@@ -209,10 +209,10 @@ pub(super) fn find(paths: &[PathBuf], excludes: &Excludes, fidelity: Fidelity) -
     found
 }
 
-impl Found {
+impl SearchResult {
     /// The number of files and directories with set-user-ID, set-group-ID or sticky bits, which inboxes do not keep.
     pub fn count_special_bits(&self) -> u64 {
-        let has = |item: &&Local| !item.is_link() && item.entry.mode & 0o7000 != 0;
+        let has = |item: &&LocalItem| !item.is_link() && item.entry.mode & 0o7000 != 0;
         self.items.iter().filter(has).count() as u64
     }
 
@@ -231,13 +231,13 @@ impl Found {
                 last.entry.mode &= item.entry.mode;
             } else if last.entry.kind != item.entry.kind {
                 let (path, one) = (item.entry.path, last.here.clone());
-                self.twice.push(Twice { path, one, other: item.here });
+                self.clashes.push(NameClash { path, one, other: item.here });
             }
         }
     }
 }
 
-impl Found {
+impl SearchResult {
     /// Moves all but the first path of each file from the items to the hard links.
     fn extract_links(&mut self) {
         let mut known = BTreeMap::new();
@@ -260,7 +260,7 @@ impl Found {
 }
 
 struct Search<'a> {
-    found: Found,
+    found: SearchResult,
     excludes: &'a Excludes,
     describer: Describer,
 }
@@ -316,7 +316,7 @@ impl Search<'_> {
     }
 
     /// Adds the requested optional fields to an entry.
-    fn describe(&mut self, path: &Path, metadata: &Metadata, item: &mut Local) {
+    fn describe(&mut self, path: &Path, metadata: &Metadata, item: &mut LocalItem) {
         if item.is_link() {
             // For links this only looks up the names of its owner and group.
             _ = self.describer.describe(metadata.into(), || None, || Err(Errno::INVAL));
@@ -366,7 +366,7 @@ fn last_name(path: &Path) -> Option<&[u8]> {
     (!matches!(last, b"" | b"." | b"..")).then_some(last)
 }
 
-fn local(path: &Path, name: Vec<u8>, metadata: &Metadata) -> Result<Local, LocalError> {
+fn local(path: &Path, name: Vec<u8>, metadata: &Metadata) -> Result<LocalItem, LocalError> {
     let name = FilePath::new(name)
         .map_err(|e: PathError| LocalError::Name { path: path.to_owned(), why: e.to_string() })?;
     let kind = if metadata.is_dir() {
@@ -387,7 +387,7 @@ fn local(path: &Path, name: Vec<u8>, metadata: &Metadata) -> Result<Local, Local
         modified: FileTime::of_stat(metadata.mtime(), metadata.mtime_nsec()),
         more: None,
     };
-    Ok(Local { here: path.to_owned(), entry })
+    Ok(LocalItem { here: path.to_owned(), entry })
 }
 
 fn snapshot(metadata: &Metadata) -> Snapshot {
@@ -409,11 +409,11 @@ fn failed(path: &Path, source: io::Error) -> LocalError {
 mod tests {
     use super::*;
 
-    fn all(paths: &[PathBuf]) -> Found {
+    fn all(paths: &[PathBuf]) -> SearchResult {
         find(paths, &Excludes::default(), Fidelity::default())
     }
 
-    fn names(found: &Found) -> Vec<String> {
+    fn names(found: &SearchResult) -> Vec<String> {
         found.items.iter().map(|item| item.entry.path.to_string()).collect()
     }
 
@@ -497,7 +497,7 @@ mod tests {
                 (wanted.iter().map(ToString::to_string).collect(), failed),
                 "{path}"
             );
-            let first_is_link = found.items.first().is_some_and(Local::is_link);
+            let first_is_link = found.items.first().is_some_and(LocalItem::is_link);
             assert_eq!(
                 (first_is_link, found.named_links.len()),
                 (is_link, usize::from(is_link)),
@@ -514,7 +514,7 @@ mod tests {
                 let there = to.path().join(name).symlink_metadata();
                 let there = there.unwrap_or_else(|_| panic!("{path}: rsync sends no {name}"));
                 let is = found.items.iter().find(|item| item.entry.path.to_string() == **name);
-                assert_eq!(is.map(Local::is_link), Some(there.is_symlink()), "{path}: {name}");
+                assert_eq!(is.map(LocalItem::is_link), Some(there.is_symlink()), "{path}: {name}");
             }
         }
     }
@@ -555,7 +555,7 @@ mod tests {
         make("3/set/x");
         make("4/set");
         let path = |below: &str| dir.path().join(below);
-        for (paths, twice, items) in [
+        for (paths, clashes, items) in [
             (vec![path("1/set"), path("2/set")], 0, 3),
             (vec![path("1/set"), path("1/set")], 0, 2),
             (vec![one.clone(), other.clone()], 0, 2),
@@ -566,7 +566,7 @@ mod tests {
             (vec![path("1/"), path("2/"), path("3/")], 1, 4),
         ] {
             let found = all(&paths);
-            assert_eq!((found.twice.len(), found.items.len()), (twice, items), "{paths:?}");
+            assert_eq!((found.clashes.len(), found.items.len()), (clashes, items), "{paths:?}");
         }
         use std::os::unix::fs::PermissionsExt as _;
         fs::set_permissions(path("2/set"), fs::Permissions::from_mode(0o700)).unwrap();

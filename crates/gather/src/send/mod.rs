@@ -1,32 +1,34 @@
 //! Sends files of this host to a directory of another node, over several paths if they are faster than one.
 //!
 //! ```text
-//! paths ─► local::find ─► survey: what is there? ─► directories ─► Queue ─► ways: direct, by relays ─► ending
-//!                                                                  small things many at a time: Put
-//!                                                                  large files in pieces: StorePart
+//! local::find ─► receiver_survey ─► directories ─► SendQueue ─► SendPath: direct, through relays ─► completion
+//!                                                   small items, many at a time: Put
+//!                                                   large files, in pieces: StorePart
 //! ```
 //!
 //! Every path takes the next piece as soon as it can. A piece holds about a second of the path's rate, so that shares
 //! follow rates without a plan. A relayed path is kept if it delivers a sufficient share of the total. When nothing
 //! waits any more, an idle path sends copies of pieces that are late on other paths.
 
-mod ending;
+mod completion;
 mod local;
 mod owners;
+mod path;
 mod queue;
-mod survey;
-mod way;
+mod receiver_survey;
 
-pub use local::{LocalError, Twice};
+pub use local::{LocalError, NameClash};
 
 use super::{
     Changes, Event, EventSink, FileListed, Outcome, Progress, SourceProgress, SourceTotals, Totals,
     failures, run::Via,
 };
-use ending::{LinkReport, Removal};
-use local::{Found, Local};
+use completion::{LinkReport, Removal};
+use local::{LocalItem, SearchResult};
 use owners::OwnerNames;
-use queue::Queue;
+use path::SendPath;
+use queue::SendQueue;
+use receiver_survey::ReceiverState;
 use std::{
     collections::BTreeMap,
     num::NonZeroU64,
@@ -38,8 +40,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use survey::Survey;
-use thalweg_base::{job::JobId, rate_limit::Limit};
+use thalweg_base::{job::JobId, rate_limit::RateLimit};
 use thalweg_files::{Excludes, remote::Remote};
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_mesh::{Names, RouteNameError};
@@ -56,7 +57,6 @@ use tokio::{
     time::interval,
 };
 use tokio_util::sync::CancellationToken;
-use way::Way;
 
 /// Less data than this goes over the direct path alone: it arrives before another path is open and past slow start.
 const WORTH_WAYS: u64 = 16 << 20;
@@ -151,18 +151,23 @@ pub enum SendError {
     #[error("--exclude: {0}")]
     Exclude(String),
     /// Two items would have the same name there.
-    #[error("{}; nothing was sent: rename one, or send them to two directories", words(.0))]
-    Twice(Vec<Twice>),
+    #[error("{}; nothing was sent: rename one, or send them to two directories", clash_text(.0))]
+    NameClash(Vec<NameClash>),
     /// `--no-target-directory` with several items.
-    #[error("--no-target-directory names one file there, and this is not a single file")]
+    #[error(
+        "--no-target-directory needs exactly one file to send, not a directory or several files"
+    )]
     NotOne,
     /// The node is too old for an option.
-    #[error("node {0} runs an older version, which knows no {1}; update it, or send without")]
+    #[error(
+        "node {0} runs an older version, which does not support {1}; update it, or omit that option"
+    )]
     Old(Name, &'static str),
     /// The node's settings do not accept files from this host.
     #[error(
-        "node {node} takes nothing into {into} from {me}; it would with this in its settings, and `thalweg \
-         node` started anew:\n  [files]\n  accept = [{{ path = {into:?}, from = [\"{me}\"] }}]"
+        "node {node} does not accept files from {me} into {into}; to accept them, add this to its \
+         settings and restart `thalweg node` there:\n  [files]\n  accept = [{{ path = {into:?}, \
+         from = [\"{me}\"] }}]"
     )]
     NotAccepted {
         /// The receiving node.
@@ -174,9 +179,9 @@ pub enum SendError {
     },
 }
 
-fn words(twice: &[Twice]) -> String {
-    let Some(Twice { path, one, other }) = twice.first() else { return String::new() };
-    let more = match twice.len() {
+fn clash_text(clashes: &[NameClash]) -> String {
+    let Some(NameClash { path, one, other }) = clashes.first() else { return String::new() };
+    let more = match clashes.len() {
         1 => String::new(),
         n => format!(" (and {} more names)", n - 1),
     };
@@ -192,31 +197,32 @@ fn words(twice: &[Twice]) -> String {
 /// [`SendError`].
 pub async fn send(
     request: SendRequest,
-    reach: MemberDialer,
+    dialer: MemberDialer,
     events: Arc<dyn EventSink>,
     stop: CancellationToken,
 ) -> Result<Totals, SendError> {
-    let reach = reach.with_terms(request.terms.clone());
-    let ways = ways(&request, &reach)?;
+    let dialer = dialer.with_terms(request.terms.clone());
+    let ways = ways(&request, &dialer)?;
     let excludes = Excludes::new(&request.exclude);
     let excludes = excludes.map_err(|why| SendError::Exclude(why.to_string()))?;
     let found = local::find(&request.files, &excludes, request.fidelity);
     let special_bits = found.count_special_bits();
-    let Found { items, mut failed, passed, ours, left, twice, links, owners, named_links } = found;
+    let SearchResult { items, mut failed, passed, ours, left, clashes, links, owners, named_links } =
+        found;
     if items.is_empty() && !failed.is_empty() {
         return Err(failed.swap_remove(0).into());
     }
-    if !twice.is_empty() {
-        return Err(SendError::Twice(twice));
+    if !clashes.is_empty() {
+        return Err(SendError::NameClash(clashes));
     }
-    tell_passed(reach.me(), &passed, &ours, &events);
-    tell_unkept(special_bits, &named_links, &events);
-    let limit = request.limit.map(Limit::new);
+    report_passed_over(dialer.me(), &passed, &ours, &events);
+    report_unkept(special_bits, &named_links, &events);
+    let limit = request.limit.map(RateLimit::new);
     let sends_root = items.iter().any(|i| i.is_directory() && i.entry.path.as_bytes().is_empty());
-    let mut shared = Shared {
+    let mut shared = SendState {
         rules: request.rules().and(Rules::ROOT.only_if(sends_root)),
         request,
-        reach,
+        dialer,
         items: Arc::new(items),
         links,
         owners: OwnerNames::of(owners),
@@ -226,13 +232,13 @@ pub async fn send(
         events,
         stop,
         limit,
-        queue: Mutex::new(Queue::default()),
+        queue: Mutex::new(SendQueue::default()),
         idle: Mutex::default(),
         is_old: AtomicBool::new(false),
         has_lost_connection: AtomicBool::new(false),
         began: Instant::now(),
     };
-    shared.name_target().await?;
+    shared.resolve_target().await?;
     let shared = Arc::new(shared);
     let totals = shared.clone().run(ways).await?;
     shared.events.event(Event::Ended(totals.clone()));
@@ -243,7 +249,12 @@ pub async fn send(
 const TOLD: usize = 20;
 
 /// Reports items that are not sent, so that the user learns of them here and not at the receiver.
-fn tell_passed(me: &Name, passed: &[PathBuf], ours: &[PathBuf], events: &Arc<dyn EventSink>) {
+fn report_passed_over(
+    me: &Name,
+    passed: &[PathBuf],
+    ours: &[PathBuf],
+    events: &Arc<dyn EventSink>,
+) {
     if passed.is_empty() && ours.is_empty() {
         return;
     }
@@ -254,7 +265,7 @@ fn tell_passed(me: &Name, passed: &[PathBuf], ours: &[PathBuf], events: &Arc<dyn
 }
 
 /// Notes about bits that are not kept, and about links among the arguments.
-fn tell_unkept(special_bits: u64, named_links: &[PathBuf], events: &Arc<dyn EventSink>) {
+fn report_unkept(special_bits: u64, named_links: &[PathBuf], events: &Arc<dyn EventSink>) {
     if let Some(text) = special_bits_note(special_bits) {
         events.event(Event::Note { text });
     }
@@ -286,11 +297,11 @@ fn directory_itself() -> Entry {
 }
 
 /// The relays that may be used, the best first.
-fn ways(request: &SendRequest, reach: &MemberDialer) -> Result<Vec<Name>, SendError> {
-    let roster = reach.roster().map_err(SendError::Roster)?;
-    let names = Names { roster: Ok(&roster), me: Some(reach.me()) };
+fn ways(request: &SendRequest, dialer: &MemberDialer) -> Result<Vec<Name>, SendError> {
+    let roster = dialer.roster().map_err(SendError::Roster)?;
+    let names = Names { roster: Ok(&roster), me: Some(dialer.me()) };
     names.node(&request.node)?;
-    let me = std::slice::from_ref(reach.me());
+    let me = std::slice::from_ref(dialer.me());
     let rank = |candidates: Vec<Name>, most| {
         request.estimates.intermediates(me, candidates, &request.node, most)
     };
@@ -308,11 +319,11 @@ fn ways(request: &SendRequest, reach: &MemberDialer) -> Result<Vec<Name>, SendEr
 
 /// State shared by all paths.
 #[derive(Debug)]
-struct Shared {
+struct SendState {
     request: SendRequest,
-    reach: MemberDialer,
+    dialer: MemberDialer,
     rules: Rules,
-    items: Arc<Vec<Local>>,
+    items: Arc<Vec<LocalItem>>,
     /// Names that are not sent, by their directories at the receiver.
     left: BTreeMap<Vec<u8>, Vec<Vec<u8>>>,
     /// Hard links to create: the index of the item, and the path of the link.
@@ -324,8 +335,8 @@ struct Shared {
     special_bits: u64,
     events: Arc<dyn EventSink>,
     stop: CancellationToken,
-    limit: Option<Limit>,
-    queue: Mutex<Queue>,
+    limit: Option<RateLimit>,
+    queue: Mutex<SendQueue>,
     /// An idle direct connection.
     idle: Mutex<Option<Remote>>,
     /// The node only accepts files one by one.
@@ -335,9 +346,9 @@ struct Shared {
     began: Instant,
 }
 
-impl Shared {
+impl SendState {
     /// The lock is held only briefly.
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, SendQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -357,7 +368,7 @@ impl Shared {
     }
 
     /// Records that the node is an older one; an error if a requested option needs a newer one.
-    fn is_old_from_now_on(&self, what_it_lacks: &str) -> Result<(), SendError> {
+    fn record_old_node(&self, what_it_lacks: &str) -> Result<(), SendError> {
         if self.is_old.swap(true, Relaxed) {
             return Ok(());
         }
@@ -399,7 +410,7 @@ impl Shared {
 
     fn not_accepted(&self) -> SendError {
         let into = String::from_utf8_lossy(&self.request.into).into_owned();
-        let (node, me) = (self.request.node.clone(), self.reach.me().clone());
+        let (node, me) = (self.request.node.clone(), self.dialer.me().clone());
         SendError::NotAccepted { node, into, me }
     }
 
@@ -416,12 +427,12 @@ impl Shared {
         format!("{}/{shown}", self.target().trim_end_matches('/'))
     }
 
-    fn there(&self, index: usize) -> String {
+    fn receiver_path(&self, index: usize) -> String {
         self.below(&[self.items[index].entry.path.as_bytes()])
     }
 
     /// Splits a target that names a single file into directory and name.
-    async fn name_target(&mut self) -> Result<(), SendError> {
+    async fn resolve_target(&mut self) -> Result<(), SendError> {
         let is_one =
             matches!(&self.items[..], [one] if !one.is_directory() && self.unread.is_empty());
         if self.request.as_name && !is_one {
@@ -435,9 +446,9 @@ impl Shared {
             return Ok(());
         }
         if !self.request.as_name {
-            let mut remote = survey::open(self).await?;
-            let is_name = survey::is_name(self, &mut remote).await?;
-            if remote.is_whole() {
+            let mut remote = receiver_survey::open(self).await?;
+            let is_name = receiver_survey::is_name(self, &mut remote).await?;
+            if remote.is_usable() {
                 self.idle().replace(remote);
             }
             if !is_name {
@@ -460,50 +471,50 @@ impl Shared {
         let survey = tokio::select! {
             biased;
             () = self.stop.cancelled() => return Ok(interrupted),
-            survey = survey::survey(&self) => survey?,
+            survey = receiver_survey::survey(&self) => survey?,
         };
         self.report_declined(&survey);
         if self.request.dry_run {
-            return Ok(self.pretend(survey).await);
+            return Ok(self.run_dry(survey).await);
         }
         let (missing, _) = self.left();
-        self.tell_start(&survey);
+        self.report_start(&survey);
         let began = Instant::now();
         let directories = tokio::select! {
             biased;
             () = self.stop.cancelled() => return Ok(interrupted),
-            made = survey::make_directories(&self, &survey) => made?,
+            made = receiver_survey::make_directories(&self, &survey) => made?,
         };
         let several = missing >= WORTH_WAYS;
         let relays = if several { relays } else { Vec::new() };
-        let why = self.clone().move_until_there(relays, several, began).await?;
+        let why = self.clone().send_until_complete(relays, several, began).await?;
         let (linked, attributes, late) = tokio::select! {
             biased;
             () = self.stop.cancelled() => Default::default(),
             ended = self.end(&survey) => ended,
         };
         let present = survey.present;
-        let end = End { missing, present, directories, attributes, linked, late };
+        let end = CallResult { missing, present, directories, attributes, linked, late };
         Ok(self.totals(end, began.elapsed(), why))
     }
 
     /// Performs the last steps once all files have arrived. Returns the hard links, the number of changed attributes,
     /// and the failures.
-    async fn end(&self, survey: &Survey) -> (LinkReport, u64, Vec<(String, String)>) {
+    async fn end(&self, survey: &ReceiverState) -> (LinkReport, u64, Vec<(String, String)>) {
         if !self.queue().is_finished() || self.is_old() {
             return Default::default();
         }
-        let mut linked = ending::link(self, true).await;
+        let mut linked = completion::link(self, true).await;
         let mut failed = std::mem::take(&mut linked.failed);
         failed.extend(self.remove(true).await.failed);
-        let undressed = ending::dress(self, &survey.undressed).await;
+        let undressed = completion::set_metadata(self, &survey.undressed).await;
         let attributes = survey.attributes().saturating_sub(undressed.len() as u64);
         failed.extend(undressed);
         (linked, attributes, failed)
     }
 
     /// Reports the rules that the node does not follow.
-    fn report_declined(&self, survey: &Survey) {
+    fn report_declined(&self, survey: &ReceiverState) {
         let Some((rules, why)) = &survey.declined else { return };
         let what = match (rules.has(Rules::OWNER), rules.has(Rules::GROUP)) {
             (true, true) => "owners and groups",
@@ -529,7 +540,7 @@ impl Shared {
             self.events.event(Event::Note { text });
             return Removal::default();
         }
-        let removal = ending::clear(self, remove).await;
+        let removal = completion::clear(self, remove).await;
         if removal.count > 0 {
             let what = if remove { "removed" } else { "would be removed" };
             let more = removal.count.saturating_sub(removal.names.len() as u64);
@@ -541,7 +552,7 @@ impl Shared {
     }
 
     /// Reports what would be sent, and what would fail.
-    async fn pretend(self: &Arc<Self>, survey: Survey) -> Totals {
+    async fn run_dry(self: &Arc<Self>, survey: ReceiverState) -> Totals {
         let shared = self.clone();
         let unopened = spawn_blocking(move || shared.unopened()).await.unwrap_or_default();
         for (index, why) in unopened {
@@ -549,16 +560,16 @@ impl Shared {
         }
         self.fill(survey.room, survey.directories.len() as u64);
         let (missing, _) = self.left();
-        self.tell_start(&survey);
+        self.report_start(&survey);
         if self.request.list {
-            self.tell_files();
+            self.report_files();
         }
         let mut late = match self.is_old() {
             true => Vec::new(),
-            false => ending::link(self, false).await.failed,
+            false => completion::link(self, false).await.failed,
         };
         late.extend(self.remove(false).await.failed);
-        let end = End { missing, present: survey.present, late, ..End::default() };
+        let end = CallResult { missing, present: survey.present, late, ..CallResult::default() };
         let totals = self.totals(end, Duration::ZERO, None);
         let outcome = match totals.failed_files {
             0 => Outcome::Planned,
@@ -609,7 +620,7 @@ impl Shared {
         }
     }
 
-    fn tell_files(&self) {
+    fn report_files(&self) {
         let wanted: Vec<usize> = self.queue().unfinished_files().collect();
         for some in wanted.chunks(1000) {
             let listed = |index: &usize| FileListed {
@@ -617,12 +628,12 @@ impl Shared {
                 bytes: self.items[*index].size(),
                 missing_bytes: self.items[*index].size(),
             };
-            let (source, files) = (self.reach.me().clone(), some.iter().map(listed).collect());
+            let (source, files) = (self.dialer.me().clone(), some.iter().map(listed).collect());
             self.events.event(Event::Files { source, files });
         }
     }
 
-    fn tell_start(&self, survey: &Survey) {
+    fn report_start(&self, survey: &ReceiverState) {
         let (missing, files) = self.left();
         let present = &survey.present;
         let links = {
@@ -634,7 +645,7 @@ impl Shared {
         let files = files - links;
 
         let target = match &self.items[..] {
-            [one] if one.has_another_name() => self.there(0),
+            [one] if one.has_another_name() => self.receiver_path(0),
             _ => self.target(),
         };
         self.events.event(Event::Started {
@@ -651,7 +662,7 @@ impl Shared {
     /// The job id; equal for equal calls. The receiver keeps the record of data that has arrived.
     fn job(&self, target: &str) -> JobId {
         let mut hasher = blake3::Hasher::new();
-        hasher.update(self.reach.me().as_str().as_bytes());
+        hasher.update(self.dialer.me().as_str().as_bytes());
         hasher.update(&[0]).update(target.as_bytes());
         for file in &self.request.files {
             let whole = std::path::absolute(file).unwrap_or_else(|_| file.clone());
@@ -662,20 +673,20 @@ impl Shared {
         JobId::from(id)
     }
 
-    /// Moves all data as [`Self::move_all`] does. If a connection broke, the node may have restarted and lost parts
+    /// Moves all data as [`Self::send_all`] does. If a connection broke, the node may have restarted and lost parts
     /// that it had confirmed but not written to its journal. So it is asked again which data it has, until no
     /// connection breaks meanwhile.
     ///
     /// # Errors
     /// [`SendError::Unreached`]: the node cannot be asked.
-    async fn move_until_there(
+    async fn send_until_complete(
         self: &Arc<Self>,
         relays: Vec<Name>,
         several: bool,
         began: Instant,
     ) -> Result<Option<String>, SendError> {
         loop {
-            let why = self.clone().move_all(relays.clone(), several, began).await;
+            let why = self.clone().send_all(relays.clone(), several, began).await;
             let is_sent = self.queue().is_finished() && !self.stop.is_cancelled();
             if !is_sent || !self.has_lost_connection.swap(false, Relaxed) {
                 return Ok(why);
@@ -683,7 +694,7 @@ impl Shared {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Ok(why),
-                asked = survey::ask_again(self) => asked?,
+                asked = receiver_survey::ask_again(self) => asked?,
             }
             if self.queue().is_finished() {
                 return Ok(why);
@@ -692,25 +703,25 @@ impl Shared {
     }
 
     /// Sends pieces over all paths until everything has arrived or no path is left; in the latter case returns why.
-    async fn move_all(
+    async fn send_all(
         self: Arc<Self>,
         relays: Vec<Name>,
         several: bool,
         began: Instant,
     ) -> Option<String> {
-        let mut ways = vec![Way::direct(several)];
-        ways.extend(relays.into_iter().map(Way::by));
-        let ways: Vec<Arc<Way>> = ways.into_iter().map(Arc::new).collect();
+        let mut ways = vec![SendPath::direct(several)];
+        ways.extend(relays.into_iter().map(SendPath::through_relay));
+        let ways: Vec<Arc<SendPath>> = ways.into_iter().map(Arc::new).collect();
         let mut workers = JoinSet::new();
         for way in &ways {
             for _ in 0..way.connections() {
                 let (shared, way) = (self.clone(), way.clone());
-                workers.spawn(async move { way.work(&shared).await });
+                workers.spawn(async move { way.run(&shared).await });
             }
         }
         let mut ticks = interval(EVERY);
         let mut why = None;
-        let mut board = Board::default();
+        let mut board = ProgressState::default();
         while !self.queue().is_finished() && !self.stop.is_cancelled() {
             tokio::select! {
                 biased;
@@ -722,7 +733,7 @@ impl Shared {
                 },
                 _ = ticks.tick() => {
                     board.tell(&self, began);
-                    way::leave_useless(&ways, &self, began);
+                    path::stop_useless_paths(&ways, &self, began);
                 }
             }
         }
@@ -732,8 +743,8 @@ impl Shared {
         why.filter(|_| !self.queue().is_finished())
     }
 
-    fn totals(&self, end: End, took: Duration, why: Option<String>) -> Totals {
-        let End { missing, present, directories, attributes, linked, late } = end;
+    fn totals(&self, end: CallResult, took: Duration, why: Option<String>) -> Totals {
+        let CallResult { missing, present, directories, attributes, linked, late } = end;
         let queue = self.queue();
         let (left, unfinished) = (queue.left(), queue.unfinished() as u64);
         let failed = (queue.failed().len() + self.unread.len() + late.len()) as u64;
@@ -744,29 +755,29 @@ impl Shared {
             (true, _) => Outcome::Partial,
             _ => Outcome::Failed,
         };
-        let me = self.reach.me();
+        let me = self.dialer.me();
         let unsent = queue.failed().iter().map(|(index, why)| {
             (me.clone(), self.items[*index].here.display().to_string(), why.clone())
         });
         let unread = self.unread.iter().map(LocalError::parts);
         let unread = unread.map(|(file, why)| (me.clone(), file.display().to_string(), why));
         let late = late.into_iter().map(|(file, why)| (me.clone(), file, why));
-        failures::tell(&*self.events, unsent.chain(unread).chain(late));
+        failures::report(&*self.events, unsent.chain(unread).chain(late));
         let missing_items = || queue.failed().keys().copied().chain(queue.unfinished_files());
         // The number of items of a kind that this call delivered.
-        let came = |is: fn(&Local) -> bool, present: u64| {
+        let came = |is: fn(&LocalItem) -> bool, present: u64| {
             let all = self.items.iter().filter(|item| is(item)).count() as u64;
             let missing = missing_items().filter(|index| is(&self.items[*index])).count() as u64;
             all.saturating_sub(present + missing)
         };
-        let links = if self.is_old() { 0 } else { came(Local::is_link, present.links) };
+        let links = if self.is_old() { 0 } else { came(LocalItem::is_link, present.links) };
         Totals {
             outcome,
-            files: came(Local::is_file, present.files) + linked.made,
+            files: came(LocalItem::is_file, present.files) + linked.made,
             changes: Changes { links, directories, attributes },
             special_bits: self.special_bits,
             bytes,
-            duplicate_bytes: queue.twice(),
+            duplicate_bytes: queue.duplicate_bytes(),
             present_files: present.files + linked.present,
             failed_files: failed,
             unfinished_files: unfinished,
@@ -774,7 +785,7 @@ impl Shared {
             seconds: took.as_secs_f64(),
             rate_bps: Rate::over(ByteSize::from_bytes(bytes), took).as_bps(),
             sources: vec![SourceTotals {
-                source: self.reach.me().clone(),
+                source: self.dialer.me().clone(),
                 bytes,
                 seconds: took.as_secs_f64(),
             }],
@@ -786,10 +797,10 @@ impl Shared {
 
 /// The intermediate results of a call.
 #[derive(Debug, Default)]
-struct End {
+struct CallResult {
     /// Bytes missing at the start.
     missing: u64,
-    present: Present,
+    present: ExistingCounts,
     /// Directories created.
     directories: u64,
     /// Existing items whose attributes changed.
@@ -801,7 +812,7 @@ struct End {
 
 /// Items that existed before.
 #[derive(Clone, Copy, Debug, Default)]
-struct Present {
+struct ExistingCounts {
     files: u64,
     links: u64,
     bytes: u64,
@@ -809,15 +820,15 @@ struct Present {
 
 /// The state of the progress reports.
 #[derive(Debug, Default)]
-struct Board {
+struct ProgressState {
     total: u64,
     before: u64,
     at: f64,
     rate: Option<f64>,
 }
 
-impl Board {
-    fn tell(&mut self, shared: &Shared, began: Instant) {
+impl ProgressState {
+    fn tell(&mut self, shared: &SendState, began: Instant) {
         let seconds = began.elapsed().as_secs_f64();
         let (left, unfinished) = shared.left();
         self.total = self.total.max(left);
@@ -828,7 +839,7 @@ impl Board {
         (self.before, self.at, self.rate) = (done, seconds, Some(late));
         let left_seconds = (late > 1.0).then(|| left as f64 / late);
         let source = SourceProgress {
-            source: shared.reach.me().clone(),
+            source: shared.dialer.me().clone(),
             done_bytes: done,
             total_bytes: self.total,
             rate_bps: (rate * 8.0) as u64,

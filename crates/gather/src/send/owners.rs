@@ -1,7 +1,7 @@
 //! Selects the names of users and groups that a request needs.
 
 use std::collections::{BTreeMap, BTreeSet};
-use thalweg_part::acl::{self, Who};
+use thalweg_part::acl::{self, AclSubject};
 use thalweg_part::xattr::is_list;
 use thalweg_wire::object::{Entry, MAX_NAMED, Owners, Rules};
 
@@ -38,10 +38,10 @@ impl OwnerNames {
             groups.extend(rules.has(Rules::GROUP).then_some(entry.group));
             let xattrs = entry.more.iter().flat_map(|more| &more.xattrs);
             for list in xattrs.filter(|xattr| is_list(&xattr.name)) {
-                for who in acl::named(&list.value) {
+                for who in acl::named_subjects(&list.value) {
                     match who {
-                        Who::User(id) => _ = users.insert(id),
-                        Who::Group(id) => _ = groups.insert(id),
+                        AclSubject::User(id) => _ = users.insert(id),
+                        AclSubject::Group(id) => _ = groups.insert(id),
                     }
                 }
             }

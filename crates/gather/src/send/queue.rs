@@ -14,7 +14,7 @@ const MOST_SAID: u64 = 900 << 10;
 
 /// A range of a file, or a whole small item.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct SendPiece {
     /// The index of the item.
     pub file: usize,
     /// The range; empty for empty files and links.
@@ -23,7 +23,7 @@ pub(super) struct Piece {
     pub whole: Option<u32>,
 }
 
-impl Piece {
+impl SendPiece {
     pub fn bytes(&self) -> u64 {
         self.range.end - self.range.start
     }
@@ -35,15 +35,15 @@ impl Piece {
 
 /// The contents of one request.
 #[derive(Clone, Copy, Debug, Default)]
-struct Load {
+struct RequestSize {
     things: usize,
     weight: u64,
     said: u64,
 }
 
-impl Load {
+impl RequestSize {
     /// Adds one more piece if it fits; the first one always does.
-    fn takes(&mut self, piece: &Piece, most: u64) -> bool {
+    fn add(&mut self, piece: &SendPiece, most: u64) -> bool {
         self.things += 1;
         self.said += u64::from(piece.whole.unwrap_or(0));
         self.weight += piece.bytes() + u64::from(piece.whole.unwrap_or(0));
@@ -54,20 +54,20 @@ impl Load {
 
 /// A piece that is out; a late one is sent again, so that two paths may have it.
 #[derive(Clone, Debug)]
-struct Out {
-    piece: Piece,
+struct OutstandingPiece {
+    piece: SendPiece,
     since: Duration,
     copies: u32,
 }
 
 /// Pieces that wait, and pieces that are out.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Queue {
+pub(super) struct SendQueue {
     /// Small items that are sent whole; they are sent first.
-    whole: VecDeque<Piece>,
-    waiting: VecDeque<Piece>,
+    whole: VecDeque<SendPiece>,
+    waiting: VecDeque<SendPiece>,
     /// By file and offset.
-    out: BTreeMap<(usize, u64), Out>,
+    out: BTreeMap<(usize, u64), OutstandingPiece>,
     left: u64,
     /// Files that have not arrived completely, with the number of their pieces that wait or are out.
     open: BTreeMap<usize, usize>,
@@ -78,18 +78,18 @@ pub(super) struct Queue {
     twice: u64,
 }
 
-impl Queue {
+impl SendQueue {
     /// Adds a missing range of a file.
     pub fn add(&mut self, file: usize, range: Range<u64>) {
-        self.put(Piece { file, range, whole: None });
+        self.put(SendPiece { file, range, whole: None });
     }
 
     /// Adds an item of `bytes` bytes that is sent whole, and that takes `cost` further bytes of a request.
     pub fn add_whole(&mut self, file: usize, bytes: u64, cost: u32) {
-        self.put(Piece { file, range: 0..bytes, whole: Some(cost) });
+        self.put(SendPiece { file, range: 0..bytes, whole: Some(cost) });
     }
 
-    fn put(&mut self, piece: Piece) {
+    fn put(&mut self, piece: SendPiece) {
         self.left += piece.bytes();
         *self.open.entry(piece.file).or_default() += 1;
         match piece.whole {
@@ -100,7 +100,7 @@ impl Queue {
 
     /// Takes the next pieces, of at most `most` bytes: many whole items, or one part. If nothing waits, takes pieces
     /// that have been out for longer than `patience` and were sent only once. Empty if there is nothing to send now.
-    pub fn take(&mut self, most: u64, now: Duration, patience: Duration) -> Vec<Piece> {
+    pub fn take(&mut self, most: u64, now: Duration, patience: Duration) -> Vec<SendPiece> {
         if !self.whole.is_empty() {
             return self.take_whole(most, now);
         }
@@ -109,30 +109,35 @@ impl Queue {
         };
         let end = piece.range.start.saturating_add(most.max(1));
         if end < piece.range.end {
-            let rest = Piece { file: piece.file, range: end..piece.range.end, whole: None };
+            let rest = SendPiece { file: piece.file, range: end..piece.range.end, whole: None };
             *self.open.entry(piece.file).or_default() += 1;
             self.waiting.push_front(rest);
             piece.range.end = end;
         }
-        self.out.insert(piece.key(), Out { piece: piece.clone(), since: now, copies: 1 });
+        self.out
+            .insert(piece.key(), OutstandingPiece { piece: piece.clone(), since: now, copies: 1 });
         vec![piece]
     }
 
-    fn take_whole(&mut self, most: u64, now: Duration) -> Vec<Piece> {
-        let (mut taken, mut load) = (Vec::new(), Load::default());
+    fn take_whole(&mut self, most: u64, now: Duration) -> Vec<SendPiece> {
+        let (mut taken, mut load) = (Vec::new(), RequestSize::default());
         while let Some(next) = self.whole.front() {
-            if !load.takes(next, most) {
+            if !load.add(next, most) {
                 break;
             }
             let Some(next) = self.whole.pop_front() else { break };
-            self.out.insert(next.key(), Out { piece: next.clone(), since: now, copies: 1 });
+            self.out.insert(
+                next.key(),
+                OutstandingPiece { piece: next.clone(), since: now, copies: 1 },
+            );
             taken.push(next);
         }
         taken
     }
 
-    fn take_again(&mut self, most: u64, now: Duration, patience: Duration) -> Vec<Piece> {
-        let is_late = |out: &Out| out.copies == 1 && now.saturating_sub(out.since) > patience;
+    fn take_again(&mut self, most: u64, now: Duration, patience: Duration) -> Vec<SendPiece> {
+        let is_late =
+            |out: &OutstandingPiece| out.copies == 1 && now.saturating_sub(out.since) > patience;
         let late = self.out.iter().filter(|(_, out)| is_late(out));
         let Some(key) = late.min_by_key(|(_, out)| out.since).map(|(key, _)| *key) else {
             return Vec::new();
@@ -141,11 +146,11 @@ impl Queue {
             out.copies += 1;
             out.piece.clone()
         });
-        let mut taken: Vec<Piece> = first.into_iter().collect();
-        let mut load = Load::default();
-        if taken.iter().all(|piece| load.takes(piece, most) && piece.whole.is_some()) {
+        let mut taken: Vec<SendPiece> = first.into_iter().collect();
+        let mut load = RequestSize::default();
+        if taken.iter().all(|piece| load.add(piece, most) && piece.whole.is_some()) {
             for out in self.out.values_mut().filter(|out| is_late(out)) {
-                if out.piece.whole.is_none() || !load.takes(&out.piece, most) {
+                if out.piece.whole.is_none() || !load.add(&out.piece, most) {
                     break;
                 }
                 out.copies += 1;
@@ -156,7 +161,7 @@ impl Queue {
     }
 
     /// Marks a piece as arrived. A copy that arrives later counts as a duplicate.
-    pub fn done(&mut self, piece: &Piece) {
+    pub fn done(&mut self, piece: &SendPiece) {
         let Some(out) = self.out.remove(&piece.key()) else {
             self.twice += piece.bytes();
             return;
@@ -171,7 +176,7 @@ impl Queue {
     }
 
     /// Returns a piece that did not arrive: it waits again, unless another path still has it.
-    pub fn give_back(&mut self, piece: Piece) {
+    pub fn give_back(&mut self, piece: SendPiece) {
         let Some(out) = self.out.get_mut(&piece.key()) else { return };
         out.copies -= 1;
         if out.copies == 0 {
@@ -193,14 +198,14 @@ impl Queue {
             return;
         }
         let before = self.left;
-        let of = |piece: &Piece| piece.file == file;
+        let of = |piece: &SendPiece| piece.file == file;
         let out: Vec<(usize, u64)> =
             self.out.range((file, 0)..=(file, u64::MAX)).map(|(key, _)| *key).collect();
         let out = out.iter().filter_map(|key| self.out.remove(key));
         let bytes: u64 = out.map(|out| out.piece.bytes()).sum();
         self.left -= bytes;
         for waiting in [&mut self.whole, &mut self.waiting] {
-            self.left -= waiting.iter().filter(|p| of(p)).map(Piece::bytes).sum::<u64>();
+            self.left -= waiting.iter().filter(|p| of(p)).map(SendPiece::bytes).sum::<u64>();
             waiting.retain(|piece| !of(piece));
         }
         self.given_up += before - self.left;
@@ -237,7 +242,7 @@ impl Queue {
     }
 
     /// Bytes that arrived a second time, because slow pieces were sent again.
-    pub fn twice(&self) -> u64 {
+    pub fn duplicate_bytes(&self) -> u64 {
         self.twice
     }
 
@@ -260,7 +265,7 @@ mod tests {
             sizes in prop::collection::vec((0_u64..40, any::<bool>()), 1..6),
             steps in prop::collection::vec((1_u64..20, any::<bool>()), 0..60),
         ) {
-            let mut queue = Queue::default();
+            let mut queue = SendQueue::default();
             for (file, (size, whole)) in sizes.iter().enumerate() {
                 match whole {
                     true => queue.add_whole(file, *size, 2),
@@ -270,7 +275,7 @@ mod tests {
             let mut there = vec![std::collections::BTreeSet::new(); sizes.len()];
             for (most, arrives) in steps.into_iter().chain((0..300).map(|_| (7, true))) {
                 let taken = queue.take(most, Duration::ZERO, NEVER);
-                let bytes: u64 = taken.iter().map(Piece::bytes).sum();
+                let bytes: u64 = taken.iter().map(SendPiece::bytes).sum();
                 prop_assert!(bytes <= most || taken.len() == 1);
                 for piece in taken {
                     if arrives {
@@ -291,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_late_piece_is_sent_again_once() {
-        let mut queue = Queue::default();
+        let mut queue = SendQueue::default();
         queue.add(0, 0..10);
         let second = Duration::from_secs(1);
         let piece = queue.take(10, Duration::ZERO, second).remove(0);
@@ -306,12 +311,12 @@ mod tests {
         // The copy changes nothing.
         queue.done(&piece);
         queue.give_back(piece);
-        assert_eq!((queue.left(), queue.is_finished(), queue.twice()), (0, true, 10));
+        assert_eq!((queue.left(), queue.is_finished(), queue.duplicate_bytes()), (0, true, 10));
     }
 
     #[test]
     fn a_failed_file_is_left_out() {
-        let mut queue = Queue::default();
+        let mut queue = SendQueue::default();
         queue.add(0, 0..10);
         queue.add(1, 0..5);
         let piece = queue.take(4, Duration::ZERO, NEVER).remove(0);
@@ -324,12 +329,12 @@ mod tests {
 
     #[test]
     fn small_items_are_sent_together_within_the_limits() {
-        let mut queue = Queue::default();
+        let mut queue = SendQueue::default();
         queue.add(0, 0..100);
         (1..=5000).for_each(|file| queue.add_whole(file, 1, 9));
         queue.add_whole(5001, 1000, 9);
         let second = Duration::from_secs(1);
-        let files = |taken: &[Piece]| taken.iter().map(|piece| piece.file).collect::<Vec<_>>();
+        let files = |taken: &[SendPiece]| taken.iter().map(|piece| piece.file).collect::<Vec<_>>();
         let first = queue.take(35, Duration::ZERO, second);
         assert_eq!(files(&first), [1, 2, 3]);
         let many = queue.take(u64::MAX, Duration::ZERO, second);

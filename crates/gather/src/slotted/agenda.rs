@@ -1,13 +1,13 @@
 //! Decides which transfers may begin, for each kind of schedule.
 
-use super::{Scheme, lanes::Lanes, single::Single};
+use super::{Scheme, lanes::Lanes, merged_streams::MergedStreams};
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_plan::collection::{DirectRelease, Release, Rule, Timetable, Transfer};
 
 /// A transfer that may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Start {
+pub struct TransferStart {
     /// The agenda's key of this transfer.
     pub key: usize,
     /// Its path, hop and slot in the timetable; `None` for direct methods.
@@ -17,7 +17,7 @@ pub struct Start {
     /// The receiving participant.
     pub to: u32,
     /// The amount of data.
-    pub load: Load,
+    pub load: TransferLoad,
 }
 
 /// A hop of a timetable.
@@ -33,7 +33,7 @@ pub struct Hop {
 
 /// The amount of data that a transfer carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Load {
+pub enum TransferLoad {
     /// This many data units.
     Units(u64),
     /// All data of a direct path, in data units: one connection carries all of it.
@@ -46,29 +46,29 @@ pub enum Load {
 #[derive(Debug)]
 pub enum Agenda {
     /// The transfers of a timetable.
-    Paths(Paths),
+    Paths(TimetableTransfers),
     /// The connections of a direct method.
-    Direct(Directly),
+    Direct(DirectTransfers),
 }
 
 /// The transfers of a timetable.
 #[derive(Debug)]
-pub struct Paths {
+pub struct TimetableTransfers {
     release: Release,
     timetable: Timetable,
     /// Paths that carry no data, or none any more.
-    void: Vec<bool>,
+    is_empty: Vec<bool>,
     /// Transfers that wait for a free place on their leg.
     lanes: Lanes,
     /// Best paths without an intermediate: the first parcel carries all of their data.
-    streams: Single,
+    streams: MergedStreams,
     /// The last slot of which a transfer has begun.
     slot: u32,
 }
 
 /// The sources' connections of a direct method.
 #[derive(Debug)]
-pub struct Directly {
+pub struct DirectTransfers {
     release: DirectRelease,
     random: Xoshiro256PlusPlus,
     over: u32,
@@ -81,8 +81,8 @@ impl Agenda {
     /// Creates an agenda of which nothing has begun. `sources` are the participants with data, `to` is the destination.
     pub fn new(scheme: Scheme, sources: Vec<u32>, to: u32, seed: u64) -> Self {
         match scheme {
-            Scheme::Paths(timetable, rule) => Self::Paths(Paths::new(timetable, rule)),
-            Scheme::Direct(method, over) => Self::Direct(Directly {
+            Scheme::Paths(timetable, rule) => Self::Paths(TimetableTransfers::new(timetable, rule)),
+            Scheme::Direct(method, over) => Self::Direct(DirectTransfers {
                 left: sources.iter().map(|source| (*source, over.max(1))).collect(),
                 release: DirectRelease::new(method, sources),
                 random: Xoshiro256PlusPlus::seed_from_u64(seed),
@@ -93,7 +93,7 @@ impl Agenda {
     }
 
     /// Returns the transfers that begin now; `now` is the time since the start.
-    pub fn due(&mut self, now: Duration) -> Vec<Start> {
+    pub fn due(&mut self, now: Duration) -> Vec<TransferStart> {
         match self {
             Self::Paths(paths) => paths.due(now),
             Self::Direct(direct) => direct.due(now),
@@ -101,10 +101,10 @@ impl Agenda {
     }
 
     /// Marks a transfer as over, whether it failed or not.
-    pub fn done(&mut self, key: usize) {
+    pub fn finish(&mut self, key: usize) {
         match self {
-            Self::Paths(paths) => paths.done(key),
-            Self::Direct(direct) => direct.done(key as u32),
+            Self::Paths(paths) => paths.finish(key),
+            Self::Direct(direct) => direct.finish(key as u32),
         }
     }
 
@@ -125,7 +125,7 @@ impl Agenda {
     }
 
     /// The timetable's part, if the schedule has one.
-    pub fn paths(&self) -> Option<&Paths> {
+    pub fn paths(&self) -> Option<&TimetableTransfers> {
         match self {
             Self::Paths(paths) => Some(paths),
             Self::Direct(_) => None,
@@ -133,27 +133,27 @@ impl Agenda {
     }
 
     /// Marks a path as empty: its transfers count as done when they are due.
-    pub fn void(&mut self, path: usize) {
+    pub fn mark_empty(&mut self, path: usize) {
         if let Self::Paths(paths) = self {
-            paths.void[path] = true;
+            paths.is_empty[path] = true;
         }
     }
 }
 
-impl Paths {
+impl TimetableTransfers {
     fn new(timetable: Timetable, rule: Rule) -> Self {
         // On its own best path a host waits for no other. `Delay` with zero time lets each parcel leave, and continue,
         // as soon as its leg has a free place.
         let (rule, lanes, streams) = match rule {
             Rule::Chain => {
-                (Rule::Delay(Duration::ZERO), Lanes::narrow(), Single::of_direct(&timetable))
+                (Rule::Delay(Duration::ZERO), Lanes::narrow(), MergedStreams::of_direct(&timetable))
             }
-            rule => (rule, Lanes::wide(), Single::default()),
+            rule => (rule, Lanes::wide(), MergedStreams::default()),
         };
-        let mut void = vec![false; timetable.paths.len()];
-        streams.absorbed().for_each(|path| void[path] = true);
+        let mut is_empty = vec![false; timetable.paths.len()];
+        streams.absorbed().for_each(|path| is_empty[path] = true);
         let release = Release::new(&timetable, rule);
-        Self { release, void, lanes, streams, timetable, slot: 0 }
+        Self { release, is_empty, lanes, streams, timetable, slot: 0 }
     }
 
     /// The timetable.
@@ -166,7 +166,7 @@ impl Paths {
         self.slot
     }
 
-    fn due(&mut self, now: Duration) -> Vec<Start> {
+    fn due(&mut self, now: Duration) -> Vec<TransferStart> {
         let mut starts = Vec::new();
         loop {
             for key in self.release.due(now) {
@@ -175,15 +175,15 @@ impl Paths {
             let Some(key) = self.lanes.next() else { return starts };
             let transfer = self.release.transfers()[key];
             self.slot = self.slot.max(transfer.slot);
-            if self.void[transfer.path] {
-                self.done(key);
+            if self.is_empty[transfer.path] {
+                self.finish(key);
             } else {
                 starts.push(self.start(key, transfer));
             }
         }
     }
 
-    fn done(&mut self, key: usize) {
+    fn finish(&mut self, key: usize) {
         self.lanes.leave(self.leg(key));
         self.release.done(key);
     }
@@ -194,29 +194,30 @@ impl Paths {
         (self.timetable.paths[path].source, from, to)
     }
 
-    fn start(&self, key: usize, transfer: Transfer) -> Start {
+    fn start(&self, key: usize, transfer: Transfer) -> TransferStart {
         let Transfer { path, slot, from, to, units } = transfer;
         let index = (slot - self.timetable.paths[path].start) as usize;
-        let load = self.streams.units(path).map_or(Load::Units(units), Load::Stream);
-        Start { key, hop: Some(Hop { path, index, slot }), from, to, load }
+        let load =
+            self.streams.units(path).map_or(TransferLoad::Units(units), TransferLoad::Stream);
+        TransferStart { key, hop: Some(Hop { path, index, slot }), from, to, load }
     }
 }
 
-impl Directly {
-    fn due(&mut self, now: Duration) -> Vec<Start> {
+impl DirectTransfers {
+    fn due(&mut self, now: Duration) -> Vec<TransferStart> {
         let (to, over) = (self.to, self.over);
         let due = self.release.due(now, &mut self.random);
         let start = |from: u32| {
-            let load = Load::Share(over);
+            let load = TransferLoad::Share(over);
             std::iter::repeat_n(
-                Start { key: from as usize, hop: None, from, to, load },
+                TransferStart { key: from as usize, hop: None, from, to, load },
                 over as usize,
             )
         };
         due.into_iter().flat_map(start).collect()
     }
 
-    fn done(&mut self, source: u32) {
+    fn finish(&mut self, source: u32) {
         let Some(left) = self.left.get_mut(&source).filter(|left| **left > 0) else { return };
         *left -= 1;
         if *left == 0 {

@@ -1,16 +1,16 @@
 //! Executes the schedule: begins each transfer that may begin, and updates the agenda when one ends.
 
 use super::{
-    Course, TransferTime,
-    agenda::{Agenda, Hop, Load, Start},
-    draw::{Moved, draw},
-    entry::Entry,
+    ScheduledRun, TransferTime,
+    agenda::{Agenda, Hop, TransferLoad, TransferStart},
+    connection_plan::ConnectionPlan,
+    entry::SpoolEntry,
     hop::fetch,
-    lend::prepare,
     parcel::{Parcel, parts},
-    scene::Scene,
+    schedule_state::ScheduleState,
+    source_transfer::{TransferResult, transfer},
+    tickets::prepare,
     verify::deliver,
-    warmth::Warmth,
 };
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -40,11 +40,11 @@ const OTHERS: usize = 2;
 const KEEP: Duration = Duration::from_secs(120);
 
 /// The execution of a schedule.
-pub struct Conductor {
-    scene: Arc<Scene>,
+pub struct ScheduleConductor {
+    state: Arc<ScheduleState>,
     agenda: Agenda,
-    warmth: Warmth,
-    tasks: JoinSet<Done>,
+    connection_plan: ConnectionPlan,
+    tasks: JoinSet<TaskResult>,
     /// By source: paths through intermediates whose data has not been taken yet, ordered by start.
     queues: BTreeMap<u32, VecDeque<usize>>,
     /// Sources whose parcels are being prepared.
@@ -52,30 +52,31 @@ pub struct Conductor {
     /// Parcels by path: ready at their source, or held by a node on their path.
     parcels: BTreeMap<usize, Parcel>,
     /// First transfers that are due while their parcel is not ready.
-    wanted: BTreeMap<usize, (Start, Instant)>,
+    wanted: BTreeMap<usize, (TransferStart, Instant)>,
     start: Instant,
 }
 
 /// The result of a task.
-enum Done {
+enum TaskResult {
     /// Prepared parcels of a source, by path.
     Ready(u32, Vec<(usize, Parcel)>),
     /// An ended transfer: when it was allowed to begin, and its parcel if that is still on its way.
-    Ended(Start, Instant, Option<Box<Parcel>>, Result<Moved, LandError>),
+    Ended(TransferStart, Instant, Option<Box<Parcel>>, Result<TransferResult, LandError>),
 }
 
-impl Conductor {
+impl ScheduleConductor {
     /// Creates the conductor and contacts the nodes that take part; unreachable ones are left out.
-    pub async fn new(scene: Arc<Scene>, course: Course) -> Self {
-        let (overlay, to) = (&scene.errand.overlay, scene.errand.overlay.destination());
-        let sources = (0..overlay.sources as u32).filter(|s| scene.waiting(*s) > 0).collect();
-        let agenda = Agenda::new(course.scheme, sources, to, course.seed);
-        let warmth = agenda.paths().map(|p| Warmth::of(p.timetable())).unwrap_or_default();
-        greet(&scene, &agenda, &warmth).await;
+    pub async fn new(state: Arc<ScheduleState>, schedule: ScheduledRun) -> Self {
+        let (overlay, to) = (&state.context.overlay, state.context.overlay.destination());
+        let sources = (0..overlay.sources as u32).filter(|s| state.waiting(*s) > 0).collect();
+        let agenda = Agenda::new(schedule.scheme, sources, to, schedule.seed);
+        let connection_plan =
+            agenda.paths().map(|p| ConnectionPlan::new(p.timetable())).unwrap_or_default();
+        greet(&state, &agenda, &connection_plan).await;
         let mut conductor = Self {
-            scene,
+            state,
             agenda,
-            warmth,
+            connection_plan,
             tasks: JoinSet::new(),
             queues: BTreeMap::new(),
             preparing: BTreeSet::new(),
@@ -108,13 +109,15 @@ impl Conductor {
             tokio::select! {
                 Some(done) = self.tasks.join_next() => {
                     // A panic has already been printed. Its pieces are never marked as done, and are reported.
-                    if let Ok(done) = done { self.take(done)? }
+                    if let Ok(done) = done { self.handle_result(done)? }
                 }
                 () = sleep_until(wakes.unwrap_or(self.start)), if wakes.is_some() => {}
-                _ = keep.tick() => drop(tokio::spawn(self.scene.clone().keep())),
+                _ = keep.tick() => drop(tokio::spawn(self.state.clone().keep_alive())),
             }
         }
-        std::mem::take(&mut self.parcels).into_values().for_each(|parcel| self.scene.leave(parcel));
+        std::mem::take(&mut self.parcels)
+            .into_values()
+            .for_each(|parcel| self.state.abandon_parcel(parcel));
         Ok(())
     }
 
@@ -135,13 +138,13 @@ impl Conductor {
     /// Has connections opened whose first transfer comes soon.
     fn warm(&mut self) {
         let Some(paths) = self.agenda.paths() else { return };
-        let here = self.scene.errand.overlay.destination();
-        for (from, to) in self.warmth.due(paths.slot().saturating_add(AHEAD)) {
+        let here = self.state.context.overlay.destination();
+        for (from, to) in self.connection_plan.due(paths.slot().saturating_add(AHEAD)) {
             if to == here {
-                let transfers = self.warmth.transfers((from, to));
-                self.scene.spares.prepare_for(self.scene.name(from), transfers);
-            } else if !self.scene.avoids_way(from, &[from, to, here]) {
-                tokio::spawn(self.scene.clone().warm(from, to));
+                let transfers = self.connection_plan.transfers((from, to));
+                self.state.spares.prepare_for(self.state.name(from), transfers);
+            } else if !self.state.avoids_way(from, &[from, to, here]) {
+                tokio::spawn(self.state.clone().prepare_connection(from, to));
             }
         }
     }
@@ -158,11 +161,11 @@ impl Conductor {
                 continue;
             }
             self.preparing.insert(source);
-            let scene = self.scene.clone();
+            let state = self.state.clone();
             self.tasks.spawn(async move {
                 let (paths, parcels): (Vec<usize>, Vec<(u32, Parcel)>) = batch.into_iter().unzip();
-                let ready = prepare(&scene, source, parcels).await;
-                Done::Ready(source, paths.into_iter().zip(ready).collect())
+                let ready = prepare(&state, source, parcels).await;
+                TaskResult::Ready(source, paths.into_iter().zip(ready).collect())
             });
         }
     }
@@ -180,19 +183,19 @@ impl Conductor {
                 break;
             };
             let hops: Vec<u32> = [&[timed.source], timed.via.as_slice()].concat();
-            let bytes = timed.units.saturating_mul(self.scene.unit);
-            let pieces = match self.scene.avoids_way(source, &hops) {
+            let bytes = timed.units.saturating_mul(self.state.unit);
+            let pieces = match self.state.avoids_way(source, &hops) {
                 true => Vec::new(),
-                false => self.scene.take(source, bytes),
+                false => self.state.take(source, bytes),
             };
             let (parts, more) = parts(pieces);
-            self.scene.give_back(more);
+            self.state.give_back(more);
             if parts.is_empty() {
-                self.void(path);
+                self.mark_empty(path);
                 continue;
             }
             reads = reads.saturating_sub(parts.len());
-            batch.push((path, (timed.via[0], Parcel::new(source, parts, self.scene.id()))));
+            batch.push((path, (timed.via[0], Parcel::new(source, parts, self.state.id()))));
             room = room.saturating_sub(1);
         }
         batch
@@ -221,18 +224,18 @@ impl Conductor {
         }
     }
 
-    fn start(&mut self, start: Start, at: Instant) {
-        let Some(hop) = start.hop else { return self.draw(start, at) };
+    fn start(&mut self, start: TransferStart, at: Instant) {
+        let Some(hop) = start.hop else { return self.start_source_transfer(start, at) };
         let Some((source, last)) = self.ends(hop) else { return };
         if start.from == source && start.to == last {
-            return self.draw(start, at);
+            return self.start_source_transfer(start, at);
         }
         match self.parcels.remove(&hop.path) {
             Some(parcel) if parcel.tickets.is_empty() => self.pass(start, hop, parcel),
-            Some(parcel) if self.scene.avoids_way(source, &self.rest_of(hop)) => {
+            Some(parcel) if self.state.avoids_way(source, &self.rest_of(hop)) => {
                 self.pass(start, hop, parcel);
             }
-            Some(parcel) if start.to == last => match Entry::of(parcel) {
+            Some(parcel) if start.to == last => match SpoolEntry::of(parcel) {
                 Some(entry) => self.deliver(start, at, entry),
                 None => self.pass_by(start, hop),
             },
@@ -256,67 +259,69 @@ impl Conductor {
     }
 
     /// Ends a transfer that carries no data because its parcel was left.
-    fn pass(&mut self, start: Start, hop: Hop, parcel: Parcel) {
-        self.scene.leave(parcel);
+    fn pass(&mut self, start: TransferStart, hop: Hop, parcel: Parcel) {
+        self.state.abandon_parcel(parcel);
         self.pass_by(start, hop);
     }
 
-    fn pass_by(&mut self, start: Start, hop: Hop) {
-        self.void(hop.path);
-        self.agenda.done(start.key);
+    fn pass_by(&mut self, start: TransferStart, hop: Hop) {
+        self.mark_empty(hop.path);
+        self.agenda.finish(start.key);
     }
 
     /// Marks a path as empty.
-    fn void(&mut self, path: usize) {
-        self.agenda.void(path);
+    fn mark_empty(&mut self, path: usize) {
+        self.agenda.mark_empty(path);
         if let Some((start, _)) = self.wanted.remove(&path) {
-            self.agenda.done(start.key);
+            self.agenda.finish(start.key);
         }
     }
 
-    fn draw(&mut self, start: Start, at: Instant) {
-        let scene = self.scene.clone();
+    fn start_source_transfer(&mut self, start: TransferStart, at: Instant) {
+        let state = self.state.clone();
         let most = match start.load {
-            Load::Units(units) | Load::Stream(units) => units.saturating_mul(scene.unit),
-            Load::Share(over) => {
-                let amounts = scene.errand.inventory.amounts(start.from as usize + 1);
+            TransferLoad::Units(units) | TransferLoad::Stream(units) => {
+                units.saturating_mul(state.unit)
+            }
+            TransferLoad::Share(over) => {
+                let amounts = state.context.inventory.amounts(start.from as usize + 1);
                 amounts[start.from as usize].div_ceil(u64::from(over))
             }
         };
-        let next = matches!(start.load, Load::Units(_));
+        let next = matches!(start.load, TransferLoad::Units(_));
         self.tasks.spawn(async move {
-            let moved = draw(&scene, start.from, most, next).await;
-            Done::Ended(start, at, None, moved)
+            let moved = transfer(&state, start.from, most, next).await;
+            TaskResult::Ended(start, at, None, moved)
         });
     }
 
-    fn fetch(&mut self, start: Start, at: Instant, hop: Hop, mut parcel: Parcel) {
-        let scene = self.scene.clone();
+    fn fetch(&mut self, start: TransferStart, at: Instant, hop: Hop, mut parcel: Parcel) {
+        let state = self.state.clone();
         let rest = self.rest_of(hop);
         // The destination is this host, which needs no ticket.
-        let last = scene.errand.overlay.destination();
+        let last = state.context.overlay.destination();
         let then = rest.get(2).copied().filter(|node| *node != last);
         self.tasks.spawn(async move {
-            let moved = fetch(&scene, &mut parcel, (start.from, start.to), then).await;
-            Done::Ended(start, at, Some(Box::new(parcel)), Ok(moved))
+            let moved = fetch(&state, &mut parcel, (start.from, start.to), then).await;
+            TaskResult::Ended(start, at, Some(Box::new(parcel)), Ok(moved))
         });
     }
 
-    fn deliver(&mut self, start: Start, at: Instant, entry: Entry) {
-        let scene = self.scene.clone();
+    fn deliver(&mut self, start: TransferStart, at: Instant, entry: SpoolEntry) {
+        let state = self.state.clone();
         self.tasks.spawn(async move {
-            let moved = deliver(&scene, entry).await;
-            Done::Ended(start, at, None, moved)
+            let moved = deliver(&state, entry).await;
+            TaskResult::Ended(start, at, None, moved)
         });
     }
 
-    fn take(&mut self, done: Done) -> Result<(), LandError> {
+    fn handle_result(&mut self, done: TaskResult) -> Result<(), LandError> {
         match done {
-            Done::Ready(source, parcels) => {
+            TaskResult::Ready(source, parcels) => {
                 self.preparing.remove(&source);
                 for (path, parcel) in parcels {
                     if parcel.tickets.is_empty() {
-                        self.void(path);
+                        self.mark_empty(path);
                         continue;
                     }
                     self.parcels.insert(path, parcel);
@@ -325,47 +330,55 @@ impl Conductor {
                     }
                 }
             }
-            Done::Ended(start, at, parcel, moved) => self.ended(start, at, parcel, moved?),
+            TaskResult::Ended(start, at, parcel, moved) => {
+                self.finish_transfer(start, at, parcel, moved?)
+            }
         }
         Ok(())
     }
 
-    fn ended(&mut self, start: Start, at: Instant, parcel: Option<Box<Parcel>>, moved: Moved) {
+    fn finish_transfer(
+        &mut self,
+        start: TransferStart,
+        at: Instant,
+        parcel: Option<Box<Parcel>>,
+        moved: TransferResult,
+    ) {
         if let Some(hop) = start.hop {
             match parcel.filter(|parcel| !parcel.parts.is_empty()) {
                 Some(parcel) => drop(self.parcels.insert(hop.path, *parcel)),
-                None => self.agenda.void(hop.path),
+                None => self.agenda.mark_empty(hop.path),
             }
         }
-        self.scene.ended(TransferTime {
+        self.state.record_transfer(TransferTime {
             path: start.hop.map(|hop| (hop.path, hop.slot)),
             from: start.from,
             to: start.to,
-            began: at.saturating_duration_since(self.scene.began),
+            began: at.saturating_duration_since(self.state.began),
             took: at.elapsed(),
             moving: moved.moving,
             bytes: moved.bytes,
             failed: moved.failed,
         });
-        self.agenda.done(start.key);
+        self.agenda.finish(start.key);
     }
 }
 
 /// Contacts all nodes that forward data, and opens the channels that orders will need.
-async fn greet(scene: &Arc<Scene>, agenda: &Agenda, warmth: &Warmth) {
+async fn greet(state: &Arc<ScheduleState>, agenda: &Agenda, connection_plan: &ConnectionPlan) {
     let Some(paths) = agenda.paths() else { return };
-    let last = scene.errand.overlay.destination();
+    let last = state.context.overlay.destination();
     let relayed = || paths.timetable().paths.iter().filter(|path| path.via.len() > 1);
     let via = relayed().flat_map(|path| &path.via);
     let nodes: BTreeSet<u32> = via.copied().filter(|node| *node != last).collect();
     let mut greeting = JoinSet::new();
     for node in nodes {
-        let (scene, orders) = (scene.clone(), warmth.orders(node));
+        let (state, orders) = (state.clone(), connection_plan.orders(node));
         greeting.spawn(async move {
-            if scene.greet(node).await {
+            if state.greet(node).await {
                 // The channels are opened while the first tickets are drawn.
                 let prepare = async move {
-                    scene.pool.prepare(scene.name(node), orders + OTHERS).await;
+                    state.pool.prepare(state.name(node), orders + OTHERS).await;
                 };
                 tokio::spawn(prepare);
             }
@@ -373,8 +386,8 @@ async fn greet(scene: &Arc<Scene>, agenda: &Agenda, warmth: &Warmth) {
     }
     // Sources are asked for tickets and for the hashes of sent data.
     for source in relayed().map(|path| path.source).collect::<BTreeSet<u32>>() {
-        let scene = scene.clone();
-        tokio::spawn(async move { scene.pool.prepare(scene.name(source), OTHERS).await });
+        let state = state.clone();
+        tokio::spawn(async move { state.pool.prepare(state.name(source), OTHERS).await });
     }
     greeting.join_all().await;
 }

@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 
 /// A part of an entry and its wanted pieces. Of an earlier session's part only some bytes may be wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Awaited {
+pub struct AwaitedPart {
     /// Its offset in its file.
     pub from: u64,
     /// Its length, bytes.
@@ -16,7 +16,7 @@ pub struct Awaited {
     pub wanted: Vec<Piece>,
 }
 
-impl Awaited {
+impl AwaitedPart {
     /// Creates a part that is wanted completely.
     pub fn all(part: Piece) -> Self {
         Self { from: part.range.start, bytes: part.bytes(), wanted: vec![part] }
@@ -36,7 +36,7 @@ impl Awaited {
 
 /// A complete entry.
 #[derive(Debug)]
-pub struct Entry {
+pub struct SpoolEntry {
     /// The source of the data.
     pub source: u32,
     /// The node that holds it.
@@ -44,7 +44,7 @@ pub struct Entry {
     /// Its id at the holder.
     pub id: SpoolId,
     /// Its parts in order.
-    pub parts: Vec<Awaited>,
+    pub parts: Vec<AwaitedPart>,
     /// The nodes that have held it, the present holder last, each with the hashes that it reported; empty for entries
     /// of an earlier session.
     pub held: Vec<(u32, Vec<Option<Check>>)>,
@@ -52,7 +52,7 @@ pub struct Entry {
     pub proof: Option<JoinHandle<Proof>>,
 }
 
-impl Entry {
+impl SpoolEntry {
     /// Converts a parcel to the entry at its holder; `None` if it is still at its source.
     pub fn of(mut parcel: Parcel) -> Option<Self> {
         let holder = parcel.holder()?;
@@ -60,7 +60,7 @@ impl Entry {
             source: parcel.source,
             holder,
             id: parcel.id,
-            parts: parcel.parts.drain(..).map(Awaited::all).collect(),
+            parts: parcel.parts.drain(..).map(AwaitedPart::all).collect(),
             held: std::mem::take(&mut parcel.held),
             proof: parcel.proof.take(),
         })

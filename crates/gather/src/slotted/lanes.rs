@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, VecDeque};
 const IN_FLIGHT: usize = 2;
 
 /// The source, and a leg of its data's path.
-type Leg = (u32, u32, u32);
+type SourceLeg = (u32, u32, u32);
 
 /// Transfers that may begin, queued by leg in order. Pure.
 #[derive(Debug)]
 pub struct Lanes {
     width: usize,
-    lanes: BTreeMap<Leg, Lane>,
+    lanes: BTreeMap<SourceLeg, Lane>,
 }
 
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl Lanes {
     }
 
     /// Queues a transfer that may begin on its leg.
-    pub fn wait(&mut self, leg: Leg, transfer: usize) {
+    pub fn wait(&mut self, leg: SourceLeg, transfer: usize) {
         self.lanes.entry(leg).or_default().waiting.push_back(transfer);
     }
 
@@ -49,7 +49,7 @@ impl Lanes {
     }
 
     /// Marks a transfer on this leg as over.
-    pub fn leave(&mut self, leg: Leg) {
+    pub fn leave(&mut self, leg: SourceLeg) {
         if let Some(lane) = self.lanes.get_mut(&leg) {
             lane.busy = lane.busy.saturating_sub(1);
         }

@@ -26,7 +26,7 @@ pub struct TransferTime {
 
 /// The result of a schedule.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Outcome {
+pub struct ScheduleOutcome {
     /// The time from the start to the last byte of the last file, including data left over by the schedule.
     pub makespan: Duration,
     /// The time until the schedule was over.
@@ -46,7 +46,7 @@ pub struct Outcome {
     pub failed: Vec<(u32, String)>,
 }
 
-impl Outcome {
+impl ScheduleOutcome {
     /// The synchronisation cost of all transfers: their durations minus the times during which bytes moved.
     pub fn overhead(&self) -> Duration {
         self.transfers.iter().map(|one| one.took.saturating_sub(one.moving)).sum()

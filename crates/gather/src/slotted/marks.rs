@@ -80,14 +80,14 @@ pub fn read(note: &[u8]) -> Vec<Mark> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use thalweg_files::inventory::Wanted;
+    use thalweg_files::inventory::MissingFile;
     use thalweg_wire::object::{FilePath, MAX_NOTE, MAX_PART, MAX_PARTS, Snapshot};
 
-    fn wanted(source: u32, path: &str, changed_ns: i64) -> Wanted {
+    fn wanted(source: u32, path: &str, changed_ns: i64) -> MissingFile {
         let snapshot = Snapshot { device: 1, inode: 2, size: 9, modified_ns: 3, changed_ns };
         let path = FilePath::new(path.as_bytes().to_vec()).unwrap();
         let file = FileRef { root: b"/data".to_vec(), path, snapshot };
-        Wanted { source, file, missing: std::iter::once(0..9).collect() }
+        MissingFile { source, file, missing: std::iter::once(0..9).collect() }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! lets the next transfers begin.
 //!
 //! ```text
-//! agenda: which transfers may begin ─► source → here          draw: reads, as they come
+//! agenda: which transfers may begin ─► source → here          source_transfer: reads, as they come
 //!   ▲  Release, DirectRelease          source → intermediate  parcel: tickets; Fetch
 //!   │                                  intermediate → next    Fetch, with the ticket of the hop before
 //!   └── done ◄─────────────────────────intermediate → here    Spooled: each part against the source's hash
@@ -15,7 +15,7 @@
 //! its source, as one entry of the spools on its path. Data that does not arrive is put back and carried by the
 //! source's later paths; data left after the schedule is fetched by any path that works. Data that a node holds
 //! completely is fetched from there after the schedule, if that node is reachable again, or by the next session if this
-//! one is killed (`adopt`). So it does not leave its source twice.
+//! one is killed (`stranded_data`). So it does not leave its source twice.
 //!
 //! The table counts the round trips that a step waits for, besides its data and its connections' slow start. D is this
 //! host; X fetches from S:
@@ -29,38 +29,38 @@
 //! These round trips are the paper's: the destination lets a step begin, and hears of its end. Nothing else is waited
 //! for. The connections of transfers are opened before (a TCP handshake and the channel's proof, 3 round trips; on a
 //! lossy leg also a second for a lost SYN): [`Spares`](thalweg_files::remote::Spares) keeps as many as begin at a time,
-//! and `warmth` has the connections of a leg opened two slots before its first use. The channels for orders are opened
-//! early, too. Tickets are drawn two slots ahead (1 DS). The source's hashes of sent data (`Sent`, 1 DS) arrive while
-//! the data moves on. Unneeded entries are dropped in batches, without waiting. On best paths ([`Rule::Chain`]) hosts
-//! wait for no other host: data goes directly to D on one connection, or as parcels of which two are on each leg
-//! (`lanes`).
+//! and `connection_plan` has the connections of a leg opened two slots before its first use. The channels for orders
+//! are opened early, too. Tickets are drawn two slots ahead (1 DS). The source's hashes of sent data (`Sent`, 1 DS)
+//! arrive while the data moves on. Unneeded entries are dropped in batches, without waiting. On best paths
+//! ([`Rule::Chain`]) hosts wait for no other host: data goes directly to D on one connection, or as parcels of which
+//! two are on each leg (`lanes`).
 
-mod adopt;
 mod agenda;
-mod blame;
 mod conductor;
-mod draw;
-mod drops;
+mod connection_plan;
 mod entry;
+mod failure_record;
 mod hop;
 mod lanes;
 mod ledger;
-mod lend;
+mod leftover_data;
 mod marks;
+mod merged_streams;
 mod parcel;
+mod pending_deletions;
 mod pool;
 mod recheck;
-mod rest;
-mod scene;
-mod single;
+mod schedule_state;
+mod source_transfer;
+mod stranded_data;
+mod tickets;
 mod verify;
-mod warmth;
 
-pub use ledger::{Outcome, TransferTime};
+pub use ledger::{ScheduleOutcome, TransferTime};
 
-use super::Errand;
-use conductor::Conductor;
-use scene::Scene;
+use super::CollectContext;
+use conductor::ScheduleConductor;
+use schedule_state::ScheduleState;
 use std::sync::Arc;
 use thalweg_files::land::LandError;
 use thalweg_plan::collection::{Direct, Rule, Timetable};
@@ -79,7 +79,7 @@ pub enum Scheme {
 
 /// A schedule and the parameters of its execution.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Course {
+pub struct ScheduledRun {
     /// The schedule.
     pub scheme: Scheme,
     /// The data unit of the timetable.
@@ -96,35 +96,38 @@ pub struct Course {
 /// Carries out a schedule, and fetches the data left over. The outcome lists sources that could not be reached; files
 /// that cannot be fetched are given up at the landing.
 ///
-/// Ends early, without an error, if the errand is stopped.
+/// Ends early, without an error, if the collection is stopped.
 ///
 /// # Errors
 ///
 /// [`LandError::All`]: nothing more can be stored.
-pub async fn run(errand: &Errand, course: Course) -> Result<Outcome, LandError> {
+pub async fn run(
+    context: &CollectContext,
+    schedule: ScheduledRun,
+) -> Result<ScheduleOutcome, LandError> {
     let began = Instant::now();
-    let scene = Arc::new(Scene::new(errand.clone(), &course, began));
+    let state = Arc::new(ScheduleState::new(context.clone(), &schedule, began));
     let ended = tokio::select! {
         biased;
-        () = errand.stop.cancelled() => Ok(()),
-        ended = whole(&scene, course) => ended,
+        () = context.stop.cancelled() => Ok(()),
+        ended = whole(&state, schedule) => ended,
     };
     // A stopped collection may be resumed and then use the held data.
-    if ended.is_ok() && !errand.stop.is_cancelled() {
-        scene.tidy().await;
+    if ended.is_ok() && !context.stop.is_cancelled() {
+        state.delete_all().await;
     }
-    ended.map(|()| scene.outcome())
+    ended.map(|()| state.outcome())
 }
 
-async fn whole(scene: &Arc<Scene>, course: Course) -> Result<(), LandError> {
-    let adopted = match course.resumed {
-        true => adopt::find(scene).await,
+async fn whole(state: &Arc<ScheduleState>, schedule: ScheduledRun) -> Result<(), LandError> {
+    let adopted = match schedule.resumed {
+        true => stranded_data::find(state).await,
         false => Vec::new(),
     };
-    let conductor = Conductor::new(scene.clone(), course).await;
-    tokio::try_join!(conductor.run(), adopt::take(scene, adopted))?;
-    scene.schedule_over();
-    tokio::try_join!(rest::fetch(scene), adopt::take_stranded(scene))?;
+    let conductor = ScheduleConductor::new(state.clone(), schedule).await;
+    tokio::try_join!(conductor.run(), stranded_data::fetch(state, adopted))?;
+    state.record_schedule_end();
+    tokio::try_join!(leftover_data::fetch(state), stranded_data::fetch_stranded(state))?;
     // The data that the stranded entries did not provide.
-    rest::fetch(scene).await
+    leftover_data::fetch(state).await
 }

@@ -21,24 +21,24 @@ const MOST: usize = 16;
 
 /// A failed request.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Fault {
+pub enum RequestError {
     /// The node refused it.
     #[error("{0}")]
     Refused(Failure),
     /// The node cannot be reached, or broke off.
     #[error("{0}")]
-    Gone(String),
+    Unreachable(String),
 }
 
 /// The channels.
 #[derive(Debug)]
-pub struct Pool {
+pub struct ChannelPool {
     dialer: MemberDialer,
     idle: Mutex<BTreeMap<Name, Vec<Remote>>>,
     messages: AtomicU64,
 }
 
-impl Pool {
+impl ChannelPool {
     /// Creates an empty pool.
     pub fn new(dialer: MemberDialer) -> Self {
         Self { dialer, idle: Mutex::default(), messages: AtomicU64::new(0) }
@@ -52,18 +52,18 @@ impl Pool {
     /// Sends a request and returns its one reply.
     ///
     /// # Errors
-    /// [`Fault`].
-    pub async fn request(&self, node: &Name, request: &Request) -> Result<Reply, Fault> {
+    /// [`RequestError`].
+    pub async fn request(&self, node: &Name, request: &Request) -> Result<Reply, RequestError> {
         self.messages.fetch_add(1, Ordering::Relaxed);
         if let Some(remote) = self.take(node) {
             match self.ask(remote, request).await {
                 // Usually the channel was closed while it was idle; a new one shows whether the node is gone.
-                Err(Fault::Gone(_)) => {}
+                Err(RequestError::Unreachable(_)) => {}
                 done => return done,
             }
         }
         let opened = Remote::open(&self.dialer, node, &[]).await;
-        self.ask(opened.map_err(|e| Fault::Gone(e.to_string()))?, request).await
+        self.ask(opened.map_err(|e| RequestError::Unreachable(e.to_string()))?, request).await
     }
 
     /// Opens channels until this many to the node are idle, so that concurrent requests wait for no connection.
@@ -75,11 +75,11 @@ impl Pool {
         opened.into_iter().flatten().for_each(|remote| self.put(remote));
     }
 
-    async fn ask(&self, mut remote: Remote, request: &Request) -> Result<Reply, Fault> {
+    async fn ask(&self, mut remote: Remote, request: &Request) -> Result<Reply, RequestError> {
         let reply = match remote.request(request).await {
             Ok(reply) => Ok(reply),
-            Err(RemoteError::Refused { why, .. }) => Err(Fault::Refused(why)),
-            Err(why) => return Err(Fault::Gone(why.to_string())),
+            Err(RemoteError::Refused { why, .. }) => Err(RequestError::Refused(why)),
+            Err(why) => return Err(RequestError::Unreachable(why.to_string())),
         };
         self.put(remote);
         reply

@@ -3,7 +3,7 @@
 //! The source reads and hashes them anew. This is needed if its first report is lost, because this host's or its own
 //! process restarted.
 
-use super::{entry::Awaited, parcel::REQUEST, scene::Scene};
+use super::{entry::AwaitedPart, parcel::REQUEST, schedule_state::ScheduleState};
 use crate::reads::{length, read};
 use thalweg_files::remote::{Remote, RemoteError};
 use thalweg_wire::object::{Check, ReadRequest};
@@ -14,16 +14,16 @@ use thalweg_wire::object::{Check, ReadRequest};
 /// # Errors
 /// Returns a message if the source cannot be asked.
 pub async fn ask(
-    scene: &Scene,
+    state: &ScheduleState,
     source: u32,
-    parts: impl Iterator<Item = &Awaited>,
+    parts: impl Iterator<Item = &AwaitedPart>,
 ) -> Result<Vec<Option<Check>>, String> {
-    let opened = Remote::open(&scene.errand.dialer, scene.name(source), &[]).await;
+    let opened = Remote::open(&state.context.dialer, state.name(source), &[]).await;
     let mut remote = opened.map_err(|why| why.to_string())?;
     let (mut checks, mut asked) = (Vec::new(), Vec::new());
     let mut room = REQUEST;
     for part in parts {
-        if let Some(read) = part.piece().and_then(|piece| read(&scene.errand.inventory, &piece)) {
+        if let Some(read) = part.piece().and_then(|piece| read(&state.context.inventory, &piece)) {
             let length = length(&read.file);
             if length > room {
                 some(&mut remote, &mut asked, &mut checks).await.map_err(|why| why.to_string())?;

@@ -1,12 +1,12 @@
 //! The last transfer of an entry, to this host: each part is verified against the source's hash before it is written.
 
 use super::{
-    blame::Suspect,
-    draw::Moved,
-    entry::{Awaited, Entry},
+    entry::{AwaitedPart, SpoolEntry},
+    failure_record::Suspect,
     parcel::Proof,
     recheck,
-    scene::Scene,
+    schedule_state::ScheduleState,
+    source_transfer::TransferResult,
 };
 use bytes::Bytes;
 use std::{collections::VecDeque, sync::Arc};
@@ -18,7 +18,7 @@ use thalweg_wire::object::{Check, Failure, Request};
 use tokio::time::Instant;
 
 /// Why no more of the entry arrives.
-enum End {
+enum VerifyError {
     Lost(String),
     /// The holder no longer has it, or refuses it.
     Refused(String),
@@ -29,7 +29,7 @@ enum End {
     Lied,
 }
 
-impl From<RemoteError> for End {
+impl From<RemoteError> for VerifyError {
     fn from(why: RemoteError) -> Self {
         match why {
             RemoteError::Refused { .. } => Self::Refused(why.to_string()),
@@ -39,85 +39,88 @@ impl From<RemoteError> for End {
 }
 
 /// The source's hashes of the parts.
-struct Word {
+struct SourceHashes {
     checks: Vec<Option<Check>>,
     /// Whether the source computed them now instead of when it sent the parts: its files may have changed since.
     again: bool,
 }
 
 /// An entry while it arrives. Dropping it gives back the missing parts.
-struct Coming<'a> {
-    scene: &'a Scene,
+struct ArrivingEntry<'a> {
+    state: &'a ScheduleState,
     source: u32,
     /// Parts that have not arrived, and the index of the first.
-    parts: VecDeque<Awaited>,
+    parts: VecDeque<AwaitedPart>,
     index: usize,
     held: Vec<(u32, Vec<Option<Check>>)>,
     came: u64,
 }
 
-impl Drop for Coming<'_> {
+impl Drop for ArrivingEntry<'_> {
     fn drop(&mut self) {
-        self.scene.give_back(self.parts.drain(..).flat_map(|part| part.wanted));
+        self.state.give_back(self.parts.drain(..).flat_map(|part| part.wanted));
     }
 }
 
 /// Reads an entry from its holder on a separate connection. Data that does not arrive waits again; if the holder broke
-/// off, the entry stays there ([`Scene::strand`]).
+/// off, the entry stays there ([`ScheduleState::strand`]).
 ///
 /// # Errors
 /// [`LandError::All`].
-pub async fn deliver(scene: &Arc<Scene>, mut entry: Entry) -> Result<Moved, LandError> {
+pub async fn deliver(
+    state: &Arc<ScheduleState>,
+    mut entry: SpoolEntry,
+) -> Result<TransferResult, LandError> {
     let parts = std::mem::take(&mut entry.parts).into();
     let held = entry.held.clone();
     let (source, holder) = (entry.source, entry.holder);
-    let mut coming = Coming { scene, source, parts, index: 0, held, came: 0 };
+    let mut arriving = ArrivingEntry { state, source, parts, index: 0, held, came: 0 };
     let began = Instant::now();
-    let ended = coming.read(&mut entry).await;
-    let (moving, bytes) = (began.elapsed(), coming.came);
+    let ended = arriving.read(&mut entry).await;
+    let (moving, bytes) = (began.elapsed(), arriving.came);
     match &ended {
-        Err(End::Lost(_)) => {
+        Err(VerifyError::Lost(_)) => {
             // Empty places stand for the parts that arrived.
-            let came = (0..coming.index).map(|_| Awaited::none());
-            entry.parts = came.chain(coming.parts.drain(..)).collect();
-            scene.strand(entry);
+            let came = (0..arriving.index).map(|_| AwaitedPart::none());
+            entry.parts = came.chain(arriving.parts.drain(..)).collect();
+            state.strand(entry);
         }
-        _ => scene.drop_at(holder, entry.id),
+        _ => state.delete_at(holder, entry.id),
     }
     let failed = match ended {
         Ok(()) => {
-            scene.works(Suspect::Node(holder));
+            state.clear_failures(Suspect::Node(holder));
             None
         }
-        Err(End::Land(why)) => return Err(why),
-        Err(End::Lost(why) | End::Refused(why)) => {
-            scene.failed(Suspect::Node(holder), &why);
+        Err(VerifyError::Land(why)) => return Err(why),
+        Err(VerifyError::Lost(why) | VerifyError::Refused(why)) => {
+            state.record_failure(Suspect::Node(holder), &why);
             Some(why)
         }
-        Err(End::Unproven(why)) => {
-            scene.failed(Suspect::Node(source), &why);
+        Err(VerifyError::Unproven(why)) => {
+            state.record_failure(Suspect::Node(source), &why);
             Some(why)
         }
-        Err(End::Lied) => Some("it passed on other bytes than the source sent".to_owned()),
+        Err(VerifyError::Lied) => Some("it forwarded other bytes than the source sent".to_owned()),
     };
-    Ok(Moved { bytes, moving, failed })
+    Ok(TransferResult { bytes, moving, failed })
 }
 
-impl Coming<'_> {
-    async fn read(&mut self, entry: &mut Entry) -> Result<(), End> {
+impl ArrivingEntry<'_> {
+    async fn read(&mut self, entry: &mut SpoolEntry) -> Result<(), VerifyError> {
         let (mut remote, parts) = self.open(entry).await?;
         if parts as usize != self.parts.len() {
-            return Err(End::Lost("its answer does not fit the question".to_owned()));
+            return Err(VerifyError::Lost("its answer does not match the request".to_owned()));
         }
-        let mut word: Option<Word> = None;
+        let mut hashes: Option<SourceHashes> = None;
         let mut bytes = Vec::new();
         for _ in 0..parts {
             let came = remote.part(&mut bytes).await?;
-            let word = match &mut word {
-                Some(word) => word,
-                None => word.insert(self.prove(entry).await?),
+            let hashes = match &mut hashes {
+                Some(hashes) => hashes,
+                None => hashes.insert(self.fetch_hashes(entry).await?),
             };
-            self.take(&mut bytes, came, word).await?;
+            self.take(&mut bytes, came, hashes).await?;
             self.index += 1;
         }
         remote.end_parts().await?;
@@ -125,16 +128,17 @@ impl Coming<'_> {
         Ok(())
     }
 
-    async fn open(&self, entry: &Entry) -> Result<(Remote, u32), End> {
-        let lost = |why: thalweg_mesh::member_dialer::DialMemberError| End::Lost(why.to_string());
-        let name = self.scene.name(entry.holder);
-        let mut fresh = self.scene.spares.take(name, true).await.map_err(lost)?;
+    async fn open(&self, entry: &SpoolEntry) -> Result<(Remote, u32), VerifyError> {
+        let lost =
+            |why: thalweg_mesh::member_dialer::DialMemberError| VerifyError::Lost(why.to_string());
+        let name = self.state.name(entry.holder);
+        let mut fresh = self.state.spares.take(name, true).await.map_err(lost)?;
         let asked = ask(&mut fresh.remote, entry).await;
         let parts = match asked {
             Err(RemoteError::Lost { .. }) if fresh.spare => {
                 // The spare connection was closed while it was idle.
                 fresh.remote =
-                    Remote::open(self.scene.spares.dialer(), name, &[]).await.map_err(lost)?;
+                    Remote::open(self.state.spares.dialer(), name, &[]).await.map_err(lost)?;
                 ask(&mut fresh.remote, entry).await?
             }
             asked => asked?,
@@ -143,19 +147,20 @@ impl Coming<'_> {
     }
 
     /// Returns the source's hashes: those it reported after sending, requested meanwhile, or those it computes now.
-    async fn prove(&self, entry: &mut Entry) -> Result<Word, End> {
+    async fn fetch_hashes(&self, entry: &mut SpoolEntry) -> Result<SourceHashes, VerifyError> {
         let proof: Proof = match entry.proof.take() {
-            Some(coming) => coming.await.ok().flatten(),
+            Some(arriving) => arriving.await.ok().flatten(),
             None => None,
         };
         if let Some(checks) = proof.filter(|proof| proof.len() == self.parts.len()) {
-            return Ok(Word { checks, again: false });
+            return Ok(SourceHashes { checks, again: false });
         }
         // The source has forgotten the report, or the report went to an earlier process.
-        let said = recheck::ask(self.scene, self.source, self.parts.iter()).await;
-        let checks =
-            said.map_err(|why| End::Unproven(format!("it does not say what it sent: {why}")));
-        Ok(Word { checks: checks?, again: true })
+        let said = recheck::ask(self.state, self.source, self.parts.iter()).await;
+        let checks = said.map_err(|why| {
+            VerifyError::Unproven(format!("it does not report the hashes of what it sent: {why}"))
+        });
+        Ok(SourceHashes { checks: checks?, again: true })
     }
 
     /// Handles the next part, or the reason why it is missing.
@@ -163,16 +168,17 @@ impl Coming<'_> {
         &mut self,
         bytes: &mut Vec<u8>,
         came: Result<Check, Failure>,
-        word: &Word,
-    ) -> Result<(), End> {
+        hashes: &SourceHashes,
+    ) -> Result<(), VerifyError> {
         let Some(part) = self.parts.pop_front() else { return Ok(()) };
         if part.wanted.is_empty() {
             return Ok(());
         }
-        let sent = word.checks.get(self.index).copied().flatten();
+        let sent = hashes.checks.get(self.index).copied().flatten();
         match (came, sent) {
             (Ok(check), Some(sent)) if check == sent && bytes.len() as u64 != part.bytes => {
-                let why = format!("the source sent {} bytes for {}", bytes.len(), part.bytes);
+                let why =
+                    format!("the source sent {} bytes instead of {}", bytes.len(), part.bytes);
                 self.give_up(part, &why);
                 Ok(())
             }
@@ -180,14 +186,14 @@ impl Coming<'_> {
                 self.keep(part, Bytes::from(std::mem::take(bytes))).await
             }
             // The file changed since it was sent; the next request for it returns that error.
-            (_, None) if word.again => {
-                self.scene.give_back(part.wanted);
+            (_, None) if hashes.again => {
+                self.state.give_back(part.wanted);
                 Ok(())
             }
             (Ok(_), _) => {
                 self.parts.push_front(part);
                 self.blame_holders(self.index, sent);
-                Err(End::Lied)
+                Err(VerifyError::Lied)
             }
             // The source itself could not read the part.
             (Err(why), None) => {
@@ -195,35 +201,35 @@ impl Coming<'_> {
                 Ok(())
             }
             (Err(why), Some(_)) => {
-                self.scene.give_back(part.wanted);
+                self.state.give_back(part.wanted);
                 if let Some((holder, _)) = self.held.last() {
-                    let why = format!("the source sent what it has not: {why}");
-                    self.scene.failed(Suspect::Node(*holder), &why);
+                    let why = format!("it does not have data that the source sent: {why}");
+                    self.state.record_failure(Suspect::Node(*holder), &why);
                 }
                 Ok(())
             }
         }
     }
 
-    fn give_up(&self, part: Awaited, why: &str) {
-        part.wanted.iter().for_each(|piece| self.scene.give_up(piece, why.to_owned()));
+    fn give_up(&self, part: AwaitedPart, why: &str) {
+        part.wanted.iter().for_each(|piece| self.state.give_up(piece, why.to_owned()));
     }
 
-    async fn keep(&mut self, mut part: Awaited, bytes: Bytes) -> Result<(), End> {
+    async fn keep(&mut self, mut part: AwaitedPart, bytes: Bytes) -> Result<(), VerifyError> {
         while let Some(piece) = part.wanted.pop() {
             let at = (piece.range.start - part.from) as usize;
             let own = bytes.slice(at..at + piece.bytes() as usize);
-            let written = self.scene.errand.land.write(piece.file, piece.range.start, own);
+            let written = self.state.context.land.write(piece.file, piece.range.start, own);
             match written.await {
                 Ok(()) => {
                     self.came += piece.bytes();
-                    self.scene.done(&piece);
+                    self.state.mark_arrived(&piece);
                 }
-                Err(why @ LandError::File { .. }) => self.scene.give_up(&piece, why.to_string()),
+                Err(why @ LandError::File { .. }) => self.state.give_up(&piece, why.to_string()),
                 Err(why @ LandError::All { .. }) => {
                     part.wanted.push(piece);
                     self.parts.push_front(part);
-                    return Err(End::Land(why));
+                    return Err(VerifyError::Land(why));
                 }
             }
         }
@@ -241,12 +247,12 @@ impl Coming<'_> {
         // If two nodes disagree about the bytes passed between them, either may be lying.
         let suspects = if differs { first.saturating_sub(1)..=first } else { first..=first };
         for held in self.held.get(suspects).unwrap_or_default() {
-            self.scene.lied(held.0, self.source);
+            self.state.record_lie(held.0, self.source);
         }
     }
 }
 
-async fn ask(remote: &mut Remote, entry: &Entry) -> Result<u32, RemoteError> {
+async fn ask(remote: &mut Remote, entry: &SpoolEntry) -> Result<u32, RemoteError> {
     remote.ask(&Request::Spooled(entry.id)).await?;
     remote.parts().await
 }

@@ -13,9 +13,9 @@ mod verdict;
 pub(super) use verdict::{Verdict, contradicts, difference};
 
 use super::{
-    Halt, PathError,
+    AttemptError, PathError,
     paths::{Paths, Source},
-    resource::{Answer, Resource, Whole},
+    resource::{Answer, Resource, WholeObject},
     worker::{Body, HEAD, Report},
 };
 use std::time::Duration;
@@ -47,22 +47,22 @@ pub(super) enum Trust {
 }
 
 /// How the object can be fetched.
-pub(super) enum Found {
+pub(super) enum DiscoveredObject {
     /// In ranges, as this path's answer says.
     Ranged(PathId, Resource),
     /// As a whole, from this path.
-    Whole(PathId, Whole, Body),
+    Whole(PathId, WholeObject, Body),
 }
 
-impl Found {
+impl DiscoveredObject {
     /// Discards the server's digest if a relay could have written it: on a relayed path without TLS.
     pub(super) fn doubt(&mut self, paths: &Paths) {
-        let (by, url, said) = match self {
-            Self::Ranged(by, resource) => (*by, &resource.url, &mut resource.said),
-            Self::Whole(by, whole, _) => (*by, &whole.url, &mut whole.said),
+        let (by, url, metadata) = match self {
+            Self::Ranged(by, resource) => (*by, &resource.url, &mut resource.metadata),
+            Self::Whole(by, whole, _) => (*by, &whole.url, &mut whole.metadata),
         };
         if !paths.is_direct(by) && !url.is_https() {
-            said.digest = None;
+            metadata.digest = None;
         }
     }
 }
@@ -109,7 +109,7 @@ impl Discovery {
         &mut self,
         paths: &mut Paths,
         sink: &dyn EventSink,
-    ) -> Result<Found, Halt> {
+    ) -> Result<DiscoveredObject, AttemptError> {
         loop {
             if let Some(found) = self.decide(paths) {
                 return found;
@@ -122,7 +122,7 @@ impl Discovery {
                 () = at(due) => continue,
             };
             if current {
-                self.hear(message.path, message.report, paths, sink);
+                self.handle_report(message.path, message.report, paths, sink);
             }
         }
     }
@@ -184,7 +184,7 @@ impl Discovery {
         next
     }
 
-    fn hear(&mut self, path: PathId, report: Report, paths: &Paths, sink: &dyn EventSink) {
+    fn handle_report(&mut self, path: PathId, report: Report, paths: &Paths, sink: &dyn EventSink) {
         if matches!(report, Report::Answered(..)) {
             self.first_answer.get_or_insert(self.started.elapsed());
         }
@@ -235,7 +235,13 @@ impl Discovery {
         Verdict::Ranged(resource)
     }
 
-    fn whole(&mut self, path: PathId, whole: Whole, body: Option<Body>, paths: &Paths) -> Verdict {
+    fn whole(
+        &mut self,
+        path: PathId,
+        whole: WholeObject,
+        body: Option<Body>,
+        paths: &Paths,
+    ) -> Verdict {
         if paths.is_direct(path) && !self.plain {
             // A small object arrives before another path could answer.
             let small = whole.length.is_some_and(|n| n <= HEAD);
@@ -248,7 +254,7 @@ impl Discovery {
     }
 
     /// The result of the discovery, if it is already certain.
-    fn decide(&mut self, paths: &Paths) -> Option<Result<Found, Halt>> {
+    fn decide(&mut self, paths: &Paths) -> Option<Result<DiscoveredObject, AttemptError>> {
         let pending = |v: &Verdict| matches!(v, Verdict::Pending);
         let primary = self.primary(paths);
         let direct = paths.direct(primary).map(|d| self.verdict(d));
@@ -273,7 +279,7 @@ impl Discovery {
         if let Some(&path) = self.order.iter().find(offers)
             && let Verdict::Ranged(resource) = self.verdict(path)
         {
-            return Some(Ok(Found::Ranged(path, resource.clone())));
+            return Some(Ok(DiscoveredObject::Ranged(path, resource.clone())));
         }
         let patient = self.deadline.is_none_or(|t| Instant::now() < t);
         if patient && self.verdicts.iter().any(pending) {
@@ -286,13 +292,13 @@ impl Discovery {
     ///
     /// # Errors
     /// Why there is no usable object.
-    fn settle_for_whole(&mut self, paths: &Paths) -> Result<Found, Halt> {
+    fn settle_for_whole(&mut self, paths: &Paths) -> Result<DiscoveredObject, AttemptError> {
         self.take_whole(paths).ok_or_else(|| self.no_path(paths))
     }
 
     /// Takes a whole object that can be believed. A bonded path comes first, because it uses all interfaces and no
     /// other path can help; then the direct path; then the path that answered first.
-    fn take_whole(&mut self, paths: &Paths) -> Option<Found> {
+    fn take_whole(&mut self, paths: &Paths) -> Option<DiscoveredObject> {
         let usable = |path: &PathId| match self.verdict(*path) {
             Verdict::Whole(whole, Some(_)) => self.is_believed(*path, whole, paths),
             _ => false,
@@ -301,7 +307,9 @@ impl Discovery {
         order.sort_by_key(|p| (paths.source(*p), !paths.is_bonded(*p), !paths.is_direct(*p)));
         let path = order.into_iter().find(usable)?;
         match self.verdicts.get_mut(path.0 as usize)? {
-            Verdict::Whole(whole, body) => Some(Found::Whole(path, whole.clone(), body.take()?)),
+            Verdict::Whole(whole, body) => {
+                Some(DiscoveredObject::Whole(path, whole.clone(), body.take()?))
+            }
             _ => None,
         }
     }
@@ -309,7 +317,7 @@ impl Discovery {
     /// Whether a whole object on this path is what its server has: the path is direct, TLS or a digest protects the
     /// object, it is the only path, or another path confirms the object. If only the end of the connection marks the
     /// object's end, the last two do not suffice: a broken connection of the relay would look like the end.
-    fn is_believed(&self, path: PathId, whole: &Whole, paths: &Paths) -> bool {
+    fn is_believed(&self, path: PathId, whole: &WholeObject, paths: &Paths) -> bool {
         if paths.is_direct(path) || whole.url.is_https() || self.verifiable {
             return true;
         }
@@ -320,15 +328,15 @@ impl Discovery {
     }
 
     /// The error when all paths failed.
-    fn no_path(&mut self, paths: &Paths) -> Halt {
+    fn no_path(&mut self, paths: &Paths) -> AttemptError {
         let verdicts = std::mem::take(&mut self.verdicts);
         let failure = |v| match v {
             Verdict::Failed(error) => error,
-            Verdict::Whole(Whole { is_open_ended: true, .. }, _) => PathError::NoEnd,
+            Verdict::Whole(WholeObject { is_open_ended: true, .. }, _) => PathError::NoEnd,
             _ => PathError::Unconfirmed,
         };
         let name = |i: u32| paths.name(PathId(i)).to_owned();
-        Halt::paths((0u32..).zip(verdicts).map(|(i, v)| (name(i), failure(v))).collect())
+        AttemptError::paths((0u32..).zip(verdicts).map(|(i, v)| (name(i), failure(v))).collect())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     PathError,
-    resource::{Resource, Whole},
+    resource::{Resource, WholeObject},
     worker::Body,
 };
 
@@ -13,7 +13,7 @@ pub(crate) enum Verdict {
     /// The server offers ranges of this object.
     Ranged(Resource),
     /// The server offers this object only as a whole. The body is here until it is taken.
-    Whole(Whole, Option<Body>),
+    Whole(WholeObject, Option<Body>),
     /// The path delivers nothing.
     Failed(PathError),
 }

@@ -4,7 +4,7 @@
 /// its last chunk has been received (RFC 9112 §8); trailers are not used, and may be malformed or cut.
 #[derive(Default)]
 pub(super) struct ChunkLines {
-    next: Next,
+    next: ChunkPosition,
     /// The incomplete current line.
     line: Vec<u8>,
     /// Bytes of trailers that were removed.
@@ -13,7 +13,7 @@ pub(super) struct ChunkLines {
 }
 
 #[derive(Default)]
-enum Next {
+enum ChunkPosition {
     #[default]
     Size,
     /// This many bytes of the chunk's data are left.
@@ -39,12 +39,13 @@ impl ChunkLines {
     /// body, or because the input is not chunked.
     pub(super) fn read(&mut self, mut bytes: &[u8], output: &mut Vec<u8>) -> bool {
         while let Some(first) = bytes.first() {
-            if let Next::Data(left) = self.next {
+            if let ChunkPosition::Data(left) = self.next {
                 let n = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
                 let (data, rest) = bytes.split_at(n);
                 output.extend_from_slice(data);
                 let left = left - n as u64;
-                self.next = if left == 0 { Next::DataEnd } else { Next::Data(left) };
+                self.next =
+                    if left == 0 { ChunkPosition::DataEnd } else { ChunkPosition::Data(left) };
                 bytes = rest;
                 continue;
             }
@@ -65,7 +66,7 @@ impl ChunkLines {
 
     fn longest_line(&self) -> usize {
         match self.next {
-            Next::Trailer => Self::MAX_TRAILERS - self.trailers,
+            ChunkPosition::Trailer => Self::MAX_TRAILERS - self.trailers,
             _ => Self::LONGEST_LINE,
         }
     }
@@ -76,14 +77,14 @@ impl ChunkLines {
         let text = line.strip_suffix(b"\r").unwrap_or(line);
         self.is_odd |= text.len() == line.len();
         let next = match &self.next {
-            Next::Size => match size(text) {
-                Some(0) => Next::Trailer,
-                Some(n) => Next::Data(n),
+            ChunkPosition::Size => match size(text) {
+                Some(0) => ChunkPosition::Trailer,
+                Some(n) => ChunkPosition::Data(n),
                 None => return false,
             },
-            Next::DataEnd if text.is_empty() => Next::Size,
-            Next::DataEnd | Next::Data(_) => return false,
-            Next::Trailer => {
+            ChunkPosition::DataEnd if text.is_empty() => ChunkPosition::Size,
+            ChunkPosition::DataEnd | ChunkPosition::Data(_) => return false,
+            ChunkPosition::Trailer => {
                 let is_last = text.is_empty();
                 self.is_odd |= !is_last;
                 self.trailers = (self.trailers + self.line.len()).min(Self::MAX_TRAILERS);
@@ -92,7 +93,7 @@ impl ChunkLines {
             }
         };
         output.extend_from_slice(text);
-        let is_last_chunk = matches!(next, Next::Trailer);
+        let is_last_chunk = matches!(next, ChunkPosition::Trailer);
         output.extend_from_slice(if is_last_chunk { b"\r\n\r\n" } else { b"\r\n" });
         self.line.clear();
         self.next = next;

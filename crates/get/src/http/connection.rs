@@ -5,7 +5,7 @@ use super::{
     first_answer::Notes,
     wire::{Wire, beneath_tls},
 };
-use crate::{NotHttp, PathError, Web};
+use crate::{HttpSettings, NotHttp, PathError};
 use bytes::Bytes;
 use http_body_util::Empty;
 use hyper::{
@@ -22,7 +22,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 use thalweg_net::{Destination, Route, Stream};
-use thalweg_paths::inward;
+use thalweg_paths::inward_redirect;
 use thalweg_paths::url::HttpUrl;
 use tokio::{sync::Notify, task::JoinSet};
 
@@ -50,16 +50,16 @@ const MAX_INTERIM: usize = 16;
 /// On HTTP/1.1, dropping an answer's body early closes the connection too; on HTTP/2 it tells the server to stop
 /// (RST_STREAM), and the connection can be used again.
 pub(crate) struct Connection {
-    send: Send,
+    send: RequestSender,
     tasks: Tasks,
-    reach: Reach,
+    allowed_urls: AllowedUrls,
     /// Observations about the first answer.
     notes: Arc<Notes>,
 }
 
 /// Which URLs of its origin a connection may serve.
 #[derive(Clone, Debug)]
-enum Reach {
+enum AllowedUrls {
     /// All: the peer has a public address, or the path is relayed and the relay's rules apply.
     All,
     /// URLs that the user gave, and redirects from this destination, if any: the peer is inside this network, where
@@ -67,7 +67,7 @@ enum Reach {
     Inward(Option<Destination>),
 }
 
-enum Send {
+enum RequestSender {
     Http1(http1::SendRequest<Empty<Bytes>>),
     Http2(http2::SendRequest<Empty<Bytes>>),
 }
@@ -78,26 +78,34 @@ impl Connection {
     /// # Errors
     /// [`PathError`] if the connection fails, the server cannot prove its name, or a redirect leads to a forbidden
     /// address.
-    pub(crate) async fn open(web: &Web, route: &Route, url: &HttpUrl) -> Result<Self, PathError> {
+    pub(crate) async fn open(
+        web: &HttpSettings,
+        route: &Route,
+        url: &HttpUrl,
+    ) -> Result<Self, PathError> {
         let dial = web.dialer.dial(route, url.destination());
         if !url.is_https() {
             let stream = dial.await?;
-            let reach = reach(&stream, url).await?;
-            return Self::http1(Wire::plain(stream.closed_on_drop()), reach).await;
+            let allowed_urls = allowed_urls(&stream, url).await?;
+            return Self::http1(Wire::plain(stream.closed_on_drop()), allowed_urls).await;
         }
         let tls = web.tls.as_ref().ok_or(PathError::NoTls)?;
         // Loading the certificate authorities takes as long as a short round trip.
         let (stream, _) = tokio::join!(dial, tls.prepare());
         let stream = stream?;
-        let reach = reach(&stream, url).await?;
+        let allowed_urls = allowed_urls(&stream, url).await?;
         let beneath = beneath_tls(stream.closed_on_drop());
         let secured = tls.connect(beneath, &url.destination().host).await?;
         let http2 = secured.get_ref().1.alpn_protocol() == Some(b"h2");
         let wire = Wire::tls(secured);
-        if http2 { Self::http2(wire, reach).await } else { Self::http1(wire, reach).await }
+        if http2 {
+            Self::http2(wire, allowed_urls).await
+        } else {
+            Self::http1(wire, allowed_urls).await
+        }
     }
 
-    async fn http1(wire: Wire, reach: Reach) -> Result<Self, PathError> {
+    async fn http1(wire: Wire, allowed_urls: AllowedUrls) -> Result<Self, PathError> {
         // Accept lines that a strict parser refuses. Folded lines must be accepted (RFC 9112 §5.2); other invalid lines
         // are no fields that a download needs, so they are skipped, as in curl and wget.
         let notes = wire.notes();
@@ -115,10 +123,10 @@ impl Connection {
         let tasks = Tasks::default();
         // Its errors also appear in the answer that they affect.
         tasks.execute(async move { _ = connection.await });
-        Ok(Self { send: Send::Http1(send), tasks, reach, notes })
+        Ok(Self { send: RequestSender::Http1(send), tasks, allowed_urls, notes })
     }
 
-    async fn http2(wire: Wire, reach: Reach) -> Result<Self, PathError> {
+    async fn http2(wire: Wire, allowed_urls: AllowedUrls) -> Result<Self, PathError> {
         let tasks = Tasks::default();
         let (send, connection) = http2::Builder::new(tasks.clone())
             .initial_stream_window_size(WINDOW)
@@ -128,23 +136,23 @@ impl Connection {
             .await
             .map_err(PathError::http)?;
         tasks.execute(async move { _ = connection.await });
-        Ok(Self { send: Send::Http2(send), tasks, reach, notes: Arc::default() })
+        Ok(Self { send: RequestSender::Http2(send), tasks, allowed_urls, notes: Arc::default() })
     }
 
     /// Whether the connection may be used for `url`, if `url` has its origin.
     pub(crate) fn serves(&self, url: &HttpUrl) -> bool {
-        match (&self.reach, url.given()) {
-            (Reach::All, _) | (_, None) => true,
-            (Reach::Inward(from), Some(given)) => from.as_ref() == Some(&given.destination),
+        match (&self.allowed_urls, url.given()) {
+            (AllowedUrls::All, _) | (_, None) => true,
+            (AllowedUrls::Inward(from), Some(given)) => from.as_ref() == Some(&given.destination),
         }
     }
 
     /// Whether the connection is open. False once the server has closed it.
     pub(crate) fn is_open(&self) -> bool {
         match &self.send {
-            Send::Http1(_) if self.notes.is_single() => false,
-            Send::Http1(send) => !send.is_closed(),
-            Send::Http2(send) => !send.is_closed(),
+            RequestSender::Http1(_) if self.notes.is_single() => false,
+            RequestSender::Http1(send) => !send.is_closed(),
+            RequestSender::Http2(send) => !send.is_closed(),
         }
     }
 
@@ -155,7 +163,7 @@ impl Connection {
         request: Request<Empty<Bytes>>,
     ) -> Result<Response<Incoming>, PathError> {
         match &mut self.send {
-            Send::Http1(send) => {
+            RequestSender::Http1(send) => {
                 send.ready().await.map_err(PathError::no_answer)?;
                 let (request, flood) = counted(request);
                 tokio::select! {
@@ -167,7 +175,7 @@ impl Connection {
                     () = flood.notified() => Err(PathError::Interim(MAX_INTERIM)),
                 }
             }
-            Send::Http2(send) => {
+            RequestSender::Http2(send) => {
                 send.ready().await.map_err(PathError::no_answer)?;
                 let response = send.send_request(in_http2(request)).await;
                 response.map_err(PathError::no_answer)
@@ -220,17 +228,18 @@ fn in_http2(mut request: Request<Empty<Bytes>>) -> Request<Empty<Bytes>> {
 
 /// The URLs that `stream` may serve. For direct paths only: a redirect into this network is refused unless it is
 /// allowed. Relayed paths follow the relay's own rules.
-async fn reach(stream: &Stream, url: &HttpUrl) -> Result<Reach, PathError> {
+async fn allowed_urls(stream: &Stream, url: &HttpUrl) -> Result<AllowedUrls, PathError> {
     // If the peer is already gone, the first read reports it.
     let peer =
         stream.tcp().filter(|_| stream.route().is_direct()).and_then(|tcp| tcp.peer_addr().ok());
-    let Some(peer) = peer.filter(|peer| inward::is_inside(peer.ip())) else {
-        return Ok(Reach::All);
+    let Some(peer) = peer.filter(|peer| inward_redirect::is_inside(peer.ip())) else {
+        return Ok(AllowedUrls::All);
     };
-    let Some(given) = url.given() else { return Ok(Reach::Inward(None)) };
-    let checked = inward::check_peer(&url.destination().host, peer.ip(), &given.destination).await;
+    let Some(given) = url.given() else { return Ok(AllowedUrls::Inward(None)) };
+    let checked =
+        inward_redirect::check_peer(&url.destination().host, peer.ip(), &given.destination).await;
     checked.map_err(|why| PathError::Redirect(why.into()))?;
-    Ok(Reach::Inward(Some(given.destination.clone())))
+    Ok(AllowedUrls::Inward(Some(given.destination.clone())))
 }
 
 /// A connection's tasks, which are aborted with it. HTTP/2 uses one more for each request.

@@ -50,7 +50,7 @@ impl Notes {
 /// Takes received bytes and returns the bytes for hyper.
 #[derive(Default)]
 pub(super) struct FirstAnswer {
-    stage: Stage,
+    stage: RewriteStage,
     /// Received bytes that are not processed yet.
     input: Vec<u8>,
     /// The start of the incomplete line of the head.
@@ -59,7 +59,7 @@ pub(super) struct FirstAnswer {
 }
 
 #[derive(Default)]
-enum Stage {
+enum RewriteStage {
     /// Reads the head, up to an empty line.
     #[default]
     Head,
@@ -72,7 +72,7 @@ enum Stage {
 impl FirstAnswer {
     /// Creates one that passes all bytes on unchanged.
     pub(super) fn through() -> Self {
-        Self { stage: Stage::Through, ..Self::default() }
+        Self { stage: RewriteStage::Through, ..Self::default() }
     }
 
     pub(super) fn notes(&self) -> Arc<Notes> {
@@ -81,7 +81,7 @@ impl FirstAnswer {
 
     /// Whether received bytes may go to hyper directly.
     pub(super) fn is_through(&self) -> bool {
-        matches!(self.stage, Stage::Through)
+        matches!(self.stage, RewriteStage::Through)
     }
 
     /// The next bytes for hyper; empty if more input is needed. Empty `bytes` mean that the connection has ended.
@@ -89,7 +89,7 @@ impl FirstAnswer {
         self.note_beginning(bytes);
         self.input.extend_from_slice(bytes);
         if bytes.is_empty() {
-            self.stage = Stage::Through;
+            self.stage = RewriteStage::Through;
         }
         let mut output = Vec::new();
         while self.step(&mut output) {}
@@ -99,19 +99,19 @@ impl FirstAnswer {
     /// Performs one step. Returns false if more input is needed.
     fn step(&mut self, output: &mut Vec<u8>) -> bool {
         match &mut self.stage {
-            Stage::Head => self.head(output),
-            Stage::Chunks(lines) => {
+            RewriteStage::Head => self.head(output),
+            RewriteStage::Chunks(lines) => {
                 let goes_on = lines.read(&self.input, output);
                 self.input.clear();
                 if lines.is_odd() {
                     self.notes.is_single.store(true, Ordering::Relaxed);
                 }
                 if !goes_on {
-                    self.stage = Stage::Through;
+                    self.stage = RewriteStage::Through;
                 }
                 false
             }
-            Stage::Through => {
+            RewriteStage::Through => {
                 output.append(&mut self.input);
                 false
             }
@@ -120,14 +120,14 @@ impl FirstAnswer {
 
     fn head(&mut self, output: &mut Vec<u8>) -> bool {
         if !may_be_http(&self.input) {
-            self.stage = Stage::Through;
+            self.stage = RewriteStage::Through;
             return true;
         }
         let Some(end) = self.head_end() else {
             if self.input.len() <= MAX_HEAD {
                 return false;
             }
-            self.stage = Stage::Through;
+            self.stage = RewriteStage::Through;
             return true;
         };
         let rest = self.input.split_off(end);
@@ -135,10 +135,10 @@ impl FirstAnswer {
         self.line = 0;
         let read = Head::read(&head);
         self.stage = match read.as_ref().map(|head| (head.status, head.is_chunked)) {
-            None | Some((101, _)) => Stage::Through,
-            Some((100..200, _)) => Stage::Head,
-            Some((_, true)) => Stage::Chunks(ChunkLines::default()),
-            Some((_, false)) => Stage::Through,
+            None | Some((101, _)) => RewriteStage::Through,
+            Some((100..200, _)) => RewriteStage::Head,
+            Some((_, true)) => RewriteStage::Chunks(ChunkLines::default()),
+            Some((_, false)) => RewriteStage::Through,
         };
         match read {
             Some(Head { mended: Some(mended), bad_length: None, .. }) => {

@@ -77,10 +77,10 @@ fn set(fields: &mut HeaderMap, name: HeaderName, value: &str) {
 /// # Errors
 /// Why it cannot be sent: it is not HTTP, or it determines which bytes are requested or how they are framed.
 pub(crate) fn user_header(text: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
-    let (name, value) = text.split_once(':').ok_or("there is no `:` after its name")?;
-    let name: HeaderName = name.trim().parse().map_err(|_| "its name is not HTTP")?;
-    let value =
-        HeaderValue::from_bytes(value.trim().as_bytes()).map_err(|_| "its value is not HTTP")?;
+    let (name, value) = text.split_once(':').ok_or("its name is not followed by `:`")?;
+    let name: HeaderName = name.trim().parse().map_err(|_| "its name is not a valid field name")?;
+    let value = HeaderValue::from_bytes(value.trim().as_bytes())
+        .map_err(|_| "its value is not a valid field value")?;
     const OURS: [&str; 12] = [
         "range",
         "if-match",
@@ -106,8 +106,8 @@ mod tests {
     fn a_segment_request_names_its_version() {
         let url = HttpUrl::parse("http://www.example:81/a?b").unwrap();
         let validator = Some(Validator::Etag("\"1\"".into()));
-        let (names, said) = Default::default();
-        let mut resource = Resource { url, length: 100, validator, names, said };
+        let (names, metadata) = Default::default();
+        let mut resource = Resource { url, length: 100, validator, names, metadata };
         let request = segment_request(&resource, &[5..10, 20..21], &HeaderMap::new());
         let field = |r: &Request<_>, name: &str| {
             r.headers().get(name).map(|v| v.to_str().unwrap().to_owned())

@@ -5,7 +5,7 @@ use super::{
     sources::{Agreement, agreement},
 };
 use crate::{
-    Halt, PathError,
+    AttemptError, PathError,
     discovery::{Verdict, contradicts, difference},
     paths::Source,
     resource::{Answer, Resource},
@@ -22,8 +22,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 impl Ranged<'_, '_> {
     /// Enters the verdicts of the discovery: failures first, so that a single remaining path is known as such; then the
     /// path that pinned the object; then the other paths that answered or are connected.
-    pub(super) fn settle(&mut self, verdicts: Vec<Verdict>) {
-        self.expect();
+    pub(super) fn apply_verdicts(&mut self, verdicts: Vec<Verdict>) {
+        self.pass_priors();
         let (alone, direct) =
             (self.nothing_proves_versions(), self.paths.direct(self.sources.primary));
         let mut answers = Vec::new();
@@ -49,7 +49,7 @@ impl Ranged<'_, '_> {
 
     /// Passes the expectations from earlier transfers to the selection. If the first answer holds all bytes, there is
     /// nothing to decide.
-    fn expect(&mut self) {
+    fn pass_priors(&mut self) {
         if self.head_is_all {
             return;
         }
@@ -61,7 +61,11 @@ impl Ranged<'_, '_> {
     }
 
     /// Processes the first answer of a path after the discovery.
-    pub(super) fn answered(&mut self, path: PathId, answer: Answer) -> Result<(), Halt> {
+    pub(super) fn handle_answer(
+        &mut self,
+        path: PathId,
+        answer: Answer,
+    ) -> Result<(), AttemptError> {
         if Some(path) == self.paths.direct(self.sources.primary) {
             self.direct_owes_word = false;
             let verdict = match answer.clone() {
@@ -70,8 +74,8 @@ impl Ranged<'_, '_> {
                 Answer::Redirect(_) => return Ok(()),
             };
             if contradicts(&verdict, self.sources.pinned()) {
-                self.blame(&verdict);
-                return Err(Halt::TrustDirect);
+                self.report_disagreement(&verdict);
+                return Err(AttemptError::TrustDirect);
             }
         }
         self.join(path, answer);
@@ -79,13 +83,13 @@ impl Ranged<'_, '_> {
     }
 
     /// Reports that the path that pinned the object disagrees with the direct path.
-    fn blame(&mut self, direct: &Verdict) {
+    fn report_disagreement(&mut self, direct: &Verdict) {
         let pinned = self.sources.pinned();
         let how = match direct {
             Verdict::Ranged(right) => difference(right, pinned),
             _ => None,
         };
-        let how = how.unwrap_or_else(|| "the direct path speaks of another".to_owned());
+        let how = how.unwrap_or_else(|| "the direct path leads to a different one".to_owned());
         self.fail(self.by, PathError::Disagrees(how));
     }
 
@@ -93,7 +97,7 @@ impl Ranged<'_, '_> {
         let Answer::Ranged(other) = answer else { return self.fail(path, PathError::NotPartial) };
         let source = self.paths.source(path);
         match self.sources.known(source) {
-            None => self.meet(path, source, other),
+            None => self.handle_mirror(path, source, other),
             Some(known) => match difference(known, &other) {
                 None => self.take_part(path),
                 Some(difference) => self.fail(path, PathError::Disagrees(difference)),
@@ -102,13 +106,13 @@ impl Ranged<'_, '_> {
     }
 
     /// Processes a mirror's first answer, which decides about all its paths.
-    fn meet(&mut self, path: PathId, source: Source, other: Resource) {
+    fn handle_mirror(&mut self, path: PathId, source: Source, other: Resource) {
         let digest = !self.run.request.digests.is_empty();
         let how = agreement(self.sources.pinned(), &other, digest);
         let says = match &how {
             Agreement::Mix => "its bytes are used, too".to_owned(),
             Agreement::Spare => {
-                "used only if the first source fails: a digest would let both be used".to_owned()
+                "used only if the first source fails; with a digest, both would be used".to_owned()
             }
             Agreement::Other(why) => format!("not used: {why}"),
         };
@@ -153,7 +157,7 @@ impl Ranged<'_, '_> {
 
     /// If the first answer is to hold all bytes and is late, lets the other paths help: after three times its set-up
     /// time, but at least [`PATIENCE`].
-    pub(super) fn call_for_help(&mut self) {
+    pub(super) fn add_helpers(&mut self) {
         let setup = self.setups.get(self.by.0 as usize).copied().flatten().unwrap_or_default();
         if self.head_is_all && self.epoch.elapsed() >= PATIENCE.max(3 * setup) {
             self.head_is_all = false;
@@ -185,7 +189,7 @@ impl Ranged<'_, '_> {
         }
         self.each_of(source, |s, p| s.selection.joined(p, now));
         let mirror = self.paths.url(source).to_string();
-        let says = "the first source failed: its bytes are used from here on".to_owned();
+        let says = "the first source failed; this mirror is used from here on".to_owned();
         self.run.sink.event(&Event::Mirror { mirror, says });
         true
     }

@@ -1,36 +1,36 @@
 //! Downloads an object in ranges over several paths, as the selection decides.
 //!
-//! [`Ranged`] is one running download. `join` adds paths, `bytes` processes reports, `failed` handles failures, `obey`
-//! carries out the selection's actions, `observed` sums up.
+//! [`Ranged`] is one running download. `join` adds paths, `reports` processes their reports, `failures` handles
+//! failures, `actions` carries out the selection's actions, `observations` records what was observed of the paths.
 
-mod bytes;
-mod failed;
+mod actions;
+mod failures;
 mod join;
-mod obey;
-mod observed;
+mod observations;
+mod priced_paths;
+mod reports;
 mod sources;
-mod thrift;
 
 use super::{
-    GetError, Halt, PathError, Stop,
+    AttemptError, GetError, PathError, Stop,
     discovery::Discovery,
-    flow::Identity,
     meter::{INTERVAL, Meter},
+    output::ObjectIdentity,
     paths::Paths,
     resource::Resource,
     run::{Mode, Run},
     store::Store,
-    whole::plain_patience,
+    whole_object::plain_patience,
     worker::HEAD,
 };
-use bytes::Brake;
-use failed::Refusals;
+use failures::Refusals;
+use priced_paths::HeldBackPaths;
+use reports::Brake;
 use sources::Sources;
 use std::{collections::BTreeMap, ops::Range, sync::Arc, time::Duration};
 use thalweg_part::{Part, PartError, Ranges};
 use thalweg_plan::selection::{Config, Phase, Selection};
 use thalweg_units::{PathId, Time};
-use thrift::Waiting;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 
 /// The factor of [`Config::small`] for a server that closes each connection: after sampling, the rest begins in slow
@@ -61,7 +61,7 @@ pub(super) struct Ranged<'a, 'r> {
     /// Whether the direct path has not answered yet. If a relay pinned the object, the direct path must confirm it.
     direct_owes_word: bool,
     brake: Brake,
-    waiting: Waiting,
+    waiting: HeldBackPaths,
     /// The time of the last byte.
     complete: Option<Instant>,
     /// The end of sampling, and the bytes fetched until then.
@@ -79,25 +79,25 @@ pub(super) async fn download(
     resource: Resource,
     discovery: Discovery,
     stop: &mut Stop,
-) -> Result<(), Halt> {
+) -> Result<(), AttemptError> {
     let length = resource.length;
     run.expect_length(length)?;
     let is_unproven = nothing_proves(&resource, run) && !comes_in_one_answer(&paths, by, length);
-    if is_unproven && run.digests(&resource.said).is_empty() {
-        return Err(Halt::Plain(PathError::NoValidator.to_string()));
+    if is_unproven && run.digests(&resource.metadata).is_empty() {
+        return Err(AttemptError::Plain(PathError::NoValidator.to_string()));
     }
     let key = run.key(&resource);
-    let target = run.target(&resource.said, &resource.url)?;
+    let target = run.target(&resource.metadata, &resource.url)?;
     if run.is_there(target.as_ref(), &key).await? {
         return Ok(());
     }
     let part = run.open_part(target, key).await?;
-    run.started(&part, resource.url.to_string(), &resource.said, Some(length));
+    run.started(&part, resource.url.to_string(), &resource.metadata, Some(length));
     let pinned = Arc::new(resource);
     let mut ranged = Ranged::new(run, paths, by, Arc::clone(&pinned), part, &discovery)?;
-    ranged.settle(discovery.verdicts);
+    ranged.apply_verdicts(discovery.verdicts);
     let done = ranged.drive(stop).await;
-    ranged.sum_up();
+    ranged.record_observations();
     let Ranged { run, paths, writer, direct_owes_word, .. } = ranged;
     if let Err(halt) = done {
         drop(paths);
@@ -111,19 +111,21 @@ pub(super) async fn download(
     let mends = (!direct_owes_word).then_some(&pinned);
     match run.finish_and_publish(writer, length, mends, stop).await {
         // Answers of several versions may have been mixed. One answer has one version.
-        Err(Halt::Failed(error))
+        Err(AttemptError::Failed(error))
             if (run.mode == Mode::ByHash || is_unproven) && error.is_wrong_hash() =>
         {
-            Err(Halt::Plain(error.to_string()))
+            Err(AttemptError::Plain(error.to_string()))
         }
         // The digest shows that the file is wrong, but a relay pinned the object, so the direct path decides what it
         // is.
-        Err(Halt::Failed(GetError::Part(PartError::Digest { .. }))) if direct_owes_word => {
-            Err(Halt::TrustDirect)
+        Err(AttemptError::Failed(GetError::Part(PartError::Digest { .. }))) if direct_owes_word => {
+            Err(AttemptError::TrustDirect)
         }
         // Some servers send the digest of the part in a 206; the digest of the whole file in a 200 decides.
-        Err(Halt::Failed(error)) if run.request.digests.is_empty() && error.is_wrong_hash() => {
-            Err(Halt::Plain(error.to_string()))
+        Err(AttemptError::Failed(error))
+            if run.request.digests.is_empty() && error.is_wrong_hash() =>
+        {
+            Err(AttemptError::Plain(error.to_string()))
         }
         published => published,
     }
@@ -137,7 +139,7 @@ impl<'a, 'r> Ranged<'a, 'r> {
         resource: Arc<Resource>,
         part: Part,
         discovery: &Discovery,
-    ) -> Result<Self, Halt> {
+    ) -> Result<Self, AttemptError> {
         let missing = part.missing();
         let head_is_all = by == PathId(0) && within(&missing, HEAD);
         let mut config = config(run.request.selection, head_is_all, discovery.first_answer());
@@ -156,7 +158,8 @@ impl<'a, 'r> Ranged<'a, 'r> {
             Meter::new(&run.request.paths, part.resumed() + run.adopted, Some(resource.length));
         let mut present = Ranges::default();
         gaps(&missing, resource.length).into_iter().for_each(|r| present.insert(r));
-        let of = Identity { length: Some(resource.length), validator: resource.validator.clone() };
+        let of =
+            ObjectIdentity { length: Some(resource.length), validator: resource.validator.clone() };
         let writer = run.store(part, run.names(), of)?;
         Ok(Self {
             sources: Sources::new(paths.source(by), paths.sources(), resource),
@@ -165,7 +168,7 @@ impl<'a, 'r> Ranged<'a, 'r> {
             brake: Brake::default(),
             failures: BTreeMap::new(),
             direct_owes_word: false,
-            waiting: Waiting::of(run.request),
+            waiting: HeldBackPaths::new(run.request),
             complete: None,
             turns: None,
             chosen: None,
@@ -186,36 +189,36 @@ impl<'a, 'r> Ranged<'a, 'r> {
     }
 
     /// Runs until every byte is received, or no path works any more.
-    async fn drive(&mut self, stop: &mut Stop) -> Result<(), Halt> {
+    async fn drive(&mut self, stop: &mut Stop) -> Result<(), AttemptError> {
         let mut ticks = interval_at(Instant::now() + INTERVAL, INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            self.obey();
+            self.execute_actions();
             self.paths.note_alone(self.paths.sources() == 1 && self.selection.has_one_path());
             match self.selection.phase() {
                 Phase::Done if self.nothing_to_wait_for() => return Ok(()),
-                Phase::Failed if self.spend() => continue,
+                Phase::Failed if self.start_costly_paths() => continue,
                 Phase::Failed if self.fall_back() => continue,
                 Phase::Failed => return Err(self.give_up()),
                 _ => {}
             }
-            let braked = self.brake.until();
+            let braked = self.brake.pause_end();
             let deadline = braked.unwrap_or_else(|| self.deadline());
             tokio::select! {
                 (message, current) = self.paths.next(), if braked.is_none() => {
-                    self.hear(message, current).await?;
+                    self.handle_report(message, current).await?;
                 }
                 () = sleep_until(deadline) => match self.brake.release() {
                     Some(waited) => self.selection.paused(waited),
                     None => self.selection.tick(self.now()),
                 },
                 _ = ticks.tick() => {
-                    self.call_for_help();
-                    self.economize();
+                    self.add_helpers();
+                    self.start_due_paths();
                     self.meter.tell(self.run.sink, &self.run.request.budget);
                     self.writer.tick().await;
                 }
-                () = stop.requested() => return Err(Halt::Failed(GetError::Interrupted)),
+                () = stop.requested() => return Err(AttemptError::Failed(GetError::Interrupted)),
             }
         }
     }

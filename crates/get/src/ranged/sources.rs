@@ -8,12 +8,12 @@ use thalweg_part::Validator;
 pub(super) struct Sources {
     /// The source that pinned the object.
     pub(super) primary: Source,
-    known: Vec<Known>,
+    known: Vec<SourceState>,
 }
 
 /// What is known about one source.
 #[derive(Clone)]
-enum Known {
+enum SourceState {
     Nothing,
     /// Its bytes are used.
     Used(Arc<Resource>),
@@ -35,23 +35,23 @@ pub(super) enum Agreement {
 
 impl Sources {
     pub(super) fn new(primary: Source, count: usize, pinned: Arc<Resource>) -> Self {
-        let mut known = vec![Known::Nothing; count.max(primary + 1)];
-        known[primary] = Known::Used(pinned);
+        let mut known = vec![SourceState::Nothing; count.max(primary + 1)];
+        known[primary] = SourceState::Used(pinned);
         Self { primary, known }
     }
 
     /// The object according to the primary source.
     pub(super) fn pinned(&self) -> &Arc<Resource> {
         match &self.known[self.primary] {
-            Known::Used(resource) | Known::Spare(resource) => resource,
-            Known::Nothing => unreachable!("the primary source is known from the start"),
+            SourceState::Used(resource) | SourceState::Spare(resource) => resource,
+            SourceState::Nothing => unreachable!("the primary source is known from the start"),
         }
     }
 
     /// The resource that a source's answers must agree with, if its bytes are used.
     pub(super) fn used(&self, source: Source) -> Option<&Arc<Resource>> {
         match self.known.get(source) {
-            Some(Known::Used(resource)) => Some(resource),
+            Some(SourceState::Used(resource)) => Some(resource),
             _ => None,
         }
     }
@@ -59,7 +59,7 @@ impl Sources {
     /// The resource that a source was found to have.
     pub(super) fn known(&self, source: Source) -> Option<&Arc<Resource>> {
         match self.known.get(source) {
-            Some(Known::Used(resource) | Known::Spare(resource)) => Some(resource),
+            Some(SourceState::Used(resource) | SourceState::Spare(resource)) => Some(resource),
             _ => None,
         }
     }
@@ -68,23 +68,23 @@ impl Sources {
     pub(super) fn enter(&mut self, source: Source, resource: Resource, mix: bool) {
         let resource = Arc::new(resource);
         if let Some(known) = self.known.get_mut(source) {
-            *known = if mix { Known::Used(resource) } else { Known::Spare(resource) };
+            *known = if mix { SourceState::Used(resource) } else { SourceState::Spare(resource) };
         }
     }
 
     /// Records that a source's object has another URL now.
     pub(super) fn moved(&mut self, source: Source, resource: Arc<Resource>) {
-        if let Some(Known::Used(known)) = self.known.get_mut(source) {
+        if let Some(SourceState::Used(known)) = self.known.get_mut(source) {
             *known = resource;
         }
     }
 
     /// Takes the next spare source into use and returns it.
     pub(super) fn promote(&mut self) -> Option<Source> {
-        let spare = |k: &Known| matches!(k, Known::Spare(_));
+        let spare = |k: &SourceState| matches!(k, SourceState::Spare(_));
         let source = self.known.iter().position(spare)?;
-        if let Known::Spare(resource) = &self.known[source] {
-            self.known[source] = Known::Used(Arc::clone(resource));
+        if let SourceState::Spare(resource) = &self.known[source] {
+            self.known[source] = SourceState::Used(Arc::clone(resource));
         }
         Some(source)
     }
@@ -103,7 +103,8 @@ pub(super) fn agreement(pinned: &Resource, other: &Resource, digest: bool) -> Ag
         (Some(Validator::Etag(a)), Some(Validator::Etag(b))) if a == b => Agreement::Mix,
         (Some(a), Some(b)) if a.date().is_some() && a.date() == b.date() => Agreement::Spare,
         _ => Agreement::Other(
-            "nothing proves it the same file; a digest (--sha256, --blake3) would".to_owned(),
+            "nothing proves that it is the same file; a digest (--sha256, --blake3) would"
+                .to_owned(),
         ),
     }
 }
@@ -115,8 +116,8 @@ mod tests {
 
     fn resource(length: u64, validator: Option<Validator>) -> Resource {
         let url = HttpUrl::parse("http://www.example/a").unwrap();
-        let (names, said) = Default::default();
-        Resource { url, length, validator, names, said }
+        let (names, metadata) = Default::default();
+        Resource { url, length, validator, names, metadata }
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl Body {
 }
 
 /// An answer. Some bytes of its body may have been read.
-pub(super) struct Answered {
+pub(super) struct HttpAnswer {
     pub(super) head: Parts,
     pub(super) body: Incoming,
     held: VecDeque<Bytes>,
@@ -49,14 +49,14 @@ pub(super) struct Answered {
     framed: bool,
 }
 
-impl Answered {
+impl HttpAnswer {
     pub(super) fn new(response: Response<Incoming>) -> Self {
         let (head, body) = response.into_parts();
-        Self::of(head, body)
+        Self::from_parts(head, body)
     }
 
     /// Creates an answer of whose body nothing was read.
-    pub(super) fn of(head: Parts, body: Incoming) -> Self {
+    pub(super) fn from_parts(head: Parts, body: Incoming) -> Self {
         Self { framed: body.size_hint().exact().is_some(), head, body, held: VecDeque::new() }
     }
 
@@ -96,8 +96,8 @@ pub(super) struct Stream {
 
 impl Stream {
     /// Creates the reader of the range from `at` to `end`.
-    pub(super) fn new(answered: Answered, at: u64, end: u64) -> Self {
-        let Answered { held, body, framed, .. } = answered;
+    pub(super) fn new(answered: HttpAnswer, at: u64, end: u64) -> Self {
+        let HttpAnswer { held, body, framed, .. } = answered;
         Self { held, body, ready: None, at, end, framed }
     }
 

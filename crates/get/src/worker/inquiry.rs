@@ -3,7 +3,7 @@
 use super::HEAD;
 use crate::{
     PathError,
-    resource::{Answer, Resource, Whole},
+    resource::{Answer, Resource, WholeObject},
     retry_after::is_bearable,
     server::ServerTraits,
 };
@@ -210,13 +210,13 @@ impl Inquiry {
             return server.identity_refused();
         }
         match (answer, &self.why_plain) {
-            (Answer::Whole(Whole { length, .. }), Some(PathError::DoubtfulEnd)) => {
+            (Answer::Whole(WholeObject { length, .. }), Some(PathError::DoubtfulEnd)) => {
                 match *length == Some(self.doubted) {
                     true => server.total_was_honest(),
                     false => server.ranges_failed(),
                 }
             }
-            (Answer::Whole(whole), Some(PathError::Page)) if whole.said.is_page => {}
+            (Answer::Whole(whole), Some(PathError::Page)) if whole.metadata.is_page => {}
             (_, None) => {}
             (_, Some(why)) => {
                 if let Some(status) = why.status() {

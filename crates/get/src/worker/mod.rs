@@ -4,17 +4,17 @@
 //! is the only path, it requests all bytes; it requests one byte, only to determine the object; or it only connects, so
 //! that it can request its share as soon as the object is known.
 
-mod beside;
 mod body;
-mod first;
+mod first_request;
 mod inquiry;
+mod second_request;
 mod segments;
 
 pub(super) use body::Body;
-pub(super) use first::{HEAD, pause};
+pub(super) use first_request::{HEAD, pause};
 
 use super::{
-    Kept, PathError, Web,
+    HttpSettings, IdleConnections, PathError,
     cookies::Cookies,
     digest_login::{DigestLogins, MAX_REPEATS},
     http::Connection,
@@ -22,7 +22,6 @@ use super::{
     resource::{Answer, Resource, has_odd_framing},
     server::ServerTraits,
 };
-use beside::{Ahead, Due, opened};
 use body::drain;
 use bytes::Bytes;
 use http_body_util::Empty;
@@ -32,7 +31,8 @@ use hyper::{
     header::{ACCEPT_ENCODING, AUTHORIZATION, CONNECTION},
 };
 use inquiry::ONE_BYTE;
-use segments::Pending;
+use second_request::{DueRequest, EarlyRequest, spare_connection};
+use segments::UnreadAnswer;
 use std::{
     ops::Range,
     sync::{Arc, atomic::AtomicBool},
@@ -51,8 +51,8 @@ use tokio::{
 const TAIL_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The state that all paths of one download share.
-pub(super) struct Shared {
-    pub(super) web: Web,
+pub(super) struct DownloadState {
+    pub(super) web: HttpSettings,
     /// The URL as the user gave it; only its origin gets the user's fields.
     pub(super) url: HttpUrl,
     pub(super) fields: HeaderMap,
@@ -63,7 +63,7 @@ pub(super) struct Shared {
     /// Whether the server serves only one range for each request.
     pub(super) one_by_one: AtomicBool,
     /// Connections of earlier downloads; this download leaves its own there.
-    pub(super) kept: Arc<Kept>,
+    pub(super) kept: Arc<IdleConnections>,
     /// How long paths that only connect wait first ([`Start::Connect`]).
     pub(super) head_start: Duration,
     /// What is known about the server.
@@ -157,7 +157,7 @@ pub(super) enum Order {
 
 /// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ask {
+enum RequestPurpose {
     /// To determine the object: the head of the answer may take this long, not counting connection set-up.
     First(Duration),
     /// To fetch an assigned range.
@@ -171,30 +171,30 @@ type Spare = JoinSet<Result<Connection, PathError>>;
 
 /// The task of one path. When it ends, it closes the connection or leaves it to later downloads.
 pub(super) struct Worker {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<DownloadState>,
     pub(super) path: PathId,
     pub(super) session: u32,
     pub(super) route: Route,
     /// The URL that this path asks first: the download's, or its mirror's.
     pub(super) url: HttpUrl,
     pub(super) reports: mpsc::Sender<Message>,
-    pub(super) line: Line,
+    pub(super) line: PathConnection,
 }
 
 /// The state of a path's connection.
 #[derive(Default)]
-pub(super) struct Line {
+pub(super) struct PathConnection {
     connection: Option<Connection>,
     /// The server of the connection.
     origin: Option<HttpUrl>,
     /// An answer that was not read yet.
-    pending: Option<Pending>,
+    pending: Option<UnreadAnswer>,
     /// Whether the server closes this connection after its first answer.
     closes: bool,
     /// The request that follows the pending answer.
-    ahead: Option<Ahead>,
+    ahead: Option<EarlyRequest>,
     /// The same, before it is sent.
-    due: Option<Due>,
+    due: Option<DueRequest>,
     /// A connection for the next request, being opened because the server closes each connection.
     spare: Option<Spare>,
     /// How long the last dial took; `None` once it was reported.
@@ -211,7 +211,7 @@ impl Worker {
         match self.work(start, &mut orders).await {
             Ok(()) => self.leave(),
             Err(error) => {
-                self.line = Line::default();
+                self.line = PathConnection::default();
                 self.tell(Report::Failed(error)).await;
             }
         }
@@ -295,7 +295,7 @@ impl Worker {
     /// The spare connection, if it leads to the server of `url` and is open.
     async fn take_spare(&mut self, url: &HttpUrl) -> Option<Connection> {
         let spare = self.line.spare.take().filter(|_| self.leads_to(url));
-        opened(spare).await
+        spare_connection(spare).await
     }
 
     /// Whether this path's connections lead to the server of `url`.
@@ -316,7 +316,7 @@ impl Worker {
         &mut self,
         url: &HttpUrl,
         request: &Request<Empty<Bytes>>,
-        what: Ask,
+        what: RequestPurpose,
     ) -> Result<Response<Incoming>, PathError> {
         let mut request = request.clone();
         if self.shared.server.refuses_identity() {
@@ -328,17 +328,17 @@ impl Worker {
                 Some(connection) => (connection, true),
                 None => self.open(url).await?,
             };
-            if what == Ask::Ordered {
+            if what == RequestPurpose::Ordered {
                 self.tell(Report::Sent).await;
             }
             let asked = Instant::now();
             let signed = self.signed(url, &request);
             let answer = connection.ask(signed.clone());
             let answer = match what {
-                Ask::First(most) => {
+                RequestPurpose::First(most) => {
                     timeout(most, answer).await.unwrap_or(Err(PathError::Silent(most)))
                 }
-                Ask::Ordered | Ask::Other => answer.await,
+                RequestPurpose::Ordered | RequestPurpose::Other => answer.await,
             };
             match answer {
                 // Only the first answer of a connection is rewritten.
@@ -346,7 +346,7 @@ impl Worker {
                 Ok(response) => {
                     self.line.connection = Some(connection);
                     self.line.closes = closes(&response);
-                    if what == Ask::Ordered {
+                    if what == RequestPurpose::Ordered {
                         self.open_spare(url);
                     }
                     self.shared.cookies.learn(url, response.headers(), wall_time());

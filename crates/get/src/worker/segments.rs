@@ -1,10 +1,13 @@
 //! Fetches segments: ranges of a known object, one by one or as a list.
 
 use super::{
-    Ask, Report, Worker,
-    beside::{Again, Ahead, Came, Due, Early, ReadAhead, Reading, Silence, opened},
-    body::{Answered, Stream, next_bytes},
-    first::{HEAD, is_expired},
+    Report, RequestPurpose, Worker,
+    body::{HttpAnswer, Stream, next_bytes},
+    first_request::{HEAD, is_expired},
+    second_request::{
+        AnswerReader, DueRequest, EarlyAnswer, EarlyRequest, ReadAhead, ReadEvent, RepeatedRequest,
+        SilenceWatch, spare_connection,
+    },
 };
 use crate::{
     PathError,
@@ -50,12 +53,12 @@ const ALONE: u64 = MAX_JOINED as u64 * MAX_PART / 2;
 const LAST_PART: u64 = 2;
 
 /// The answer to the first request, of which nothing was read yet.
-pub(super) struct Pending {
+pub(super) struct UnreadAnswer {
     /// The range of its bytes.
     pub(super) range: Range<u64>,
     /// The object of the bytes.
     pub(super) resource: Resource,
-    pub(super) answered: Answered,
+    pub(super) answered: HttpAnswer,
 }
 
 impl Worker {
@@ -94,12 +97,12 @@ impl Worker {
             return;
         }
         let at = first.end - (first.end - first.start) / LAST_PART;
-        self.line.due = Some(Due { at, rest, resource: Arc::clone(resource) });
+        self.line.due = Some(DueRequest { at, rest, resource: Arc::clone(resource) });
         self.open_spare(&resource.url.clone());
     }
 
     /// The answer to the early request, if it was for `ranges` and succeeded.
-    async fn take_ahead(&mut self, url: &HttpUrl, ranges: &[Range<u64>]) -> Option<Answered> {
+    async fn take_ahead(&mut self, url: &HttpUrl, ranges: &[Range<u64>]) -> Option<HttpAnswer> {
         let ahead = self.line.ahead.take().filter(|ahead| *ranges == [ahead.range.clone()])?;
         self.tell(Report::Sent).await;
         // The other connection may be the cause of a failure, so it is ignored: the same request follows on a new one.
@@ -109,7 +112,7 @@ impl Worker {
             return None;
         }
         let part = answer.ok().filter(|_| status == Some(StatusCode::PARTIAL_CONTENT));
-        let Some(Early { answered, connection, closes }) = part else {
+        let Some(EarlyAnswer { answered, connection, closes }) = part else {
             self.shared.server.was_refused_beside();
             self.line.spare = None;
             return None;
@@ -198,7 +201,7 @@ impl Worker {
         resource: &mut Arc<Resource>,
     ) -> Result<(), PathError> {
         let asked = list(ranges);
-        let Answered { head, mut body, .. } = self.ask(resource, &asked).await?;
+        let HttpAnswer { head, mut body, .. } = self.ask(resource, &asked).await?;
         match check_joined(&head, resource, self.shared.by_hash)? {
             Some(mut parts) => {
                 self.ranges_hold();
@@ -290,14 +293,14 @@ impl Worker {
         &mut self,
         resource: &mut Arc<Resource>,
         ranges: &[Range<u64>],
-    ) -> Result<Answered, PathError> {
+    ) -> Result<HttpAnswer, PathError> {
         loop {
             let url = resource.url.clone();
             let answered = match self.take_ahead(&url, ranges).await {
                 Some(answered) => answered,
                 None => {
                     let request = self.request_for(resource, ranges);
-                    Answered::new(self.send(&url, &request, Ask::Ordered).await?)
+                    HttpAnswer::new(self.send(&url, &request, RequestPurpose::Ordered).await?)
                 }
             };
             let status = answered.head.status;
@@ -328,44 +331,44 @@ impl Worker {
         resource: &Arc<Resource>,
         rest: Range<u64>,
     ) -> Result<Incoming, PathError> {
-        let silence = Silence::new(self.shared.stall, rest.is_empty());
-        let mut reading = Reading { main, again: None, silence };
+        let silence = SilenceWatch::new(self.shared.stall, rest.is_empty());
+        let mut reading = AnswerReader { main, again: None, silence };
         let mut at = wanted.start;
         while at < wanted.end {
             match reading.next(resource, self.shared.by_hash).await {
-                Came::Main(Ok(Some((from, data)))) => {
+                ReadEvent::Main(Ok(Some((from, data)))) => {
                     let is_new = from + data.len() as u64 > at;
                     at = self.hand_over(at..wanted.end, from, data).await;
                     self.ask_if_due(at);
                     if is_new {
                         // The answer continues, and the second one may still have its pause ahead.
                         reading.again = None;
-                        reading.silence.is_over();
+                        reading.silence.reset();
                     }
                 }
-                Came::Main(end) => {
+                ReadEvent::Main(end) => {
                     let early = PathError::Early(ByteSize::from_bytes(wanted.end - at));
                     if !self.change_over(&mut reading) {
                         return Err(end.err().unwrap_or(early));
                     }
                 }
-                Came::Again(Ok(Some((from, data)))) => {
+                ReadEvent::Again(Ok(Some((from, data)))) => {
                     at = self.hand_over(at..wanted.end, from, data).await;
                     if at == wanted.end || reading.silence.is_too_long() {
                         self.change_over(&mut reading);
                     }
                 }
-                Came::Again(end) => {
+                ReadEvent::Again(end) => {
                     reading.again = None;
                     // Each further request would make the server generate the file again.
                     if matches!(end, Err(PathError::NotPartial | PathError::Status(_))) {
                         reading.silence.is_in_vain = true;
                     }
                 }
-                Came::Silence if self.may_ask_beside(resource) => {
+                ReadEvent::Silence if self.may_ask_beside(resource) => {
                     self.ask_beside(&mut reading, resource, at..wanted.end, &rest);
                 }
-                Came::Silence => {}
+                ReadEvent::Silence => {}
             }
         }
         Ok(reading.main.into_body())
@@ -381,29 +384,31 @@ impl Worker {
     /// Sends the requests that are due while the answer is silent; `left` is the range that it has not delivered yet.
     fn ask_beside(
         &mut self,
-        reading: &mut Reading,
+        reading: &mut AnswerReader,
         resource: &Arc<Resource>,
         left: Range<u64>,
         rest: &Range<u64>,
     ) {
         let takes_two = !self.shared.server.is_asked_in_turn();
-        if takes_two && reading.silence.calls_for_rest() && self.line.ahead.is_none() {
+        if takes_two && reading.silence.is_rest_due() && self.line.ahead.is_none() {
             self.line.ahead = Some(self.ask_early(resource, rest.clone(), ReadAhead::Held));
         }
-        if reading.silence.calls_for_same() && reading.again.is_none() {
+        if reading.silence.is_repeat_due() && reading.again.is_none() {
             let asked = self.ask_early(resource, left, ReadAhead::Nothing);
-            reading.again = Some(Again::Asked(asked));
+            reading.again = Some(RepeatedRequest::Asked(asked));
         }
         // While the second answer is silent too, both are kept: the pause of the first may end first.
     }
 
     /// Continues with the second answer alone. Returns false if there is none.
-    fn change_over(&mut self, reading: &mut Reading) -> bool {
-        let came = reading.again.take_if(|again| matches!(again, Again::Came(..)));
-        let Some(Again::Came(stream, connection, closes)) = came else { return false };
+    fn change_over(&mut self, reading: &mut AnswerReader) -> bool {
+        let came = reading.again.take_if(|again| matches!(again, RepeatedRequest::Answered(..)));
+        let Some(RepeatedRequest::Answered(stream, connection, closes)) = came else {
+            return false;
+        };
         (reading.main, self.line.connection, self.line.closes) =
             (*stream, Some(connection), closes);
-        reading.silence.is_over();
+        reading.silence.reset();
         true
     }
 
@@ -433,7 +438,7 @@ impl Worker {
         resource: &Resource,
         range: Range<u64>,
         read_ahead: ReadAhead,
-    ) -> Ahead {
+    ) -> EarlyRequest {
         let mut request = self.request_for(resource, std::slice::from_ref(&range));
         if self.shared.server.refuses_identity() {
             request.headers_mut().remove(ACCEPT_ENCODING);
@@ -441,8 +446,8 @@ impl Worker {
         let request = self.signed(&resource.url, &request);
         let (web, route, url) = (self.shared.web.clone(), self.route.clone(), resource.url.clone());
         let spare = self.line.spare.take().filter(|_| self.leads_to(&url));
-        Ahead::of(range, read_ahead, async move {
-            let mut connection = match opened(spare).await {
+        EarlyRequest::start(range, read_ahead, async move {
+            let mut connection = match spare_connection(spare).await {
                 Some(connection) => connection,
                 None => Connection::open(&web, &route, &url).await?,
             };

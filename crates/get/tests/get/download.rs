@@ -10,7 +10,7 @@ use thalweg_base::{
     budget::Budget,
     job::{Event, EventSink},
 };
-use thalweg_get::{Request, Target, Web};
+use thalweg_get::{HttpSettings, Request, Target};
 use thalweg_net::Route;
 use thalweg_part::Batch;
 use thalweg_paths::candidates::Candidate;
@@ -39,7 +39,7 @@ pub fn detour(relay: SocketAddr) -> Candidate {
 }
 
 /// A request with sampling however small the file is; everything else has its default.
-pub fn request(url: &str, file: PathBuf, paths: Vec<Candidate>, web: Web) -> Request {
+pub fn request(url: &str, file: PathBuf, paths: Vec<Candidate>, web: HttpSettings) -> Request {
     Request {
         url: HttpUrl::parse(url).unwrap(),
         target: Target::File(file),

@@ -194,7 +194,7 @@ async fn a_chunked_segment_that_is_longer_than_stated_drops_the_path() {
     let trial = Trial::new(&bad, &[]).in_segments();
     let got = trial.run().await.unwrap();
     assert_eq!(got.length.as_bytes(), LENGTH as u64 + 4);
-    assert!(trial.why_dropped("direct").unwrap().contains("longer than it said"));
+    assert!(trial.why_dropped("direct").unwrap().contains("longer than announced"));
 }
 
 #[tokio::test]
@@ -371,7 +371,7 @@ async fn redirects_are_followed_fifty_times_and_not_to_https() {
         reply.set("location", "https://www.example/");
     })
     .await;
-    assert!(Trial::new(&secure, &[]).fails().await.contains("TLS was not set up"));
+    assert!(Trial::new(&secure, &[]).fails().await.contains("TLS is not set up"));
 }
 
 #[tokio::test]
@@ -437,7 +437,7 @@ async fn a_wrong_digest_leaves_no_file() {
     let mut trial = Trial::new(&server, &[]);
     trial.request.digests = vec![format!("sha256:{}", "0".repeat(64)).parse().unwrap()];
     let message = trial.fails().await;
-    assert!(message.contains("not what was expected"), "{message}");
+    assert!(message.contains("does not match the expected hash"), "{message}");
     assert!(trial.files().is_empty(), "{:?}", trial.files());
 }
 

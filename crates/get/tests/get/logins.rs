@@ -93,10 +93,10 @@ impl Guard {
     }
 }
 
-fn login(user: &str, password: &str) -> Web {
+fn login(user: &str, password: &str) -> HttpSettings {
     let mut credentials = Credentials::default();
     credentials.add("127.0.0.1", user, password);
-    Web { credentials: Arc::new(credentials), ..Web::default() }
+    HttpSettings { credentials: Arc::new(credentials), ..HttpSettings::default() }
 }
 
 /// The bytes that `curl` gets with this option for the scheme; `None` if there is no curl.

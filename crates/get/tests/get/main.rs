@@ -2,28 +2,28 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
+mod alterations;
 mod detours;
 mod download;
 mod faults;
+mod file_names;
 mod logins;
-mod mended;
 mod mirrors;
 mod oddities;
-mod places;
 mod relay;
 mod server;
 mod sessions;
 mod several;
 mod versions;
 mod waits;
-mod wholes;
+mod whole_files;
 
 use download::{Events, detour, direct, request};
 use server::{Server, Version};
 use std::{net::SocketAddr, path::PathBuf};
 use tempfile::TempDir;
 use thalweg_base::job::Event;
-use thalweg_get::{GetFailed, Outcome, Request, Stop, Web, get};
+use thalweg_get::{GetFailed, HttpSettings, Outcome, Request, Stop, get};
 
 /// Large enough for several pieces per share, small enough to be quick.
 const LENGTH: usize = 2_000_000;
@@ -52,7 +52,7 @@ impl Trial {
         let dir = TempDir::new().unwrap();
         let file = dir.path().join("file.bin");
         let paths = std::iter::once(direct()).chain(relays.iter().copied().map(detour)).collect();
-        let request = request(url, file, paths, Web::default());
+        let request = request(url, file, paths, HttpSettings::default());
         Self { dir, request, events: Events::default() }
     }
 

@@ -677,15 +677,19 @@ async fn an_answer_that_is_not_http_is_requested_twice_and_named() {
         (
             "a huge length",
             |a, d| numbered(a, d, "99999999999999999999"),
-            "a length that no file has: `Content-Length: 99999999999999999999`",
+            "an invalid length: `Content-Length: 99999999999999999999`",
         ),
         (
             "the longest number",
             |a, d| numbered(a, d, "18446744073709551615"),
-            "a length that no file has: `Content-Length: 18446744073709551615`",
+            "an invalid length: `Content-Length: 18446744073709551615`",
         ),
-        ("below zero", |a, d| numbered(a, d, "-1"), "no file has: `Content-Length: -1`"),
-        ("no number", |a, d| numbered(a, d, "0x100000"), "no file has: `Content-Length: 0x100000`"),
+        ("below zero", |a, d| numbered(a, d, "-1"), "invalid length: `Content-Length: -1`"),
+        (
+            "no number",
+            |a, d| numbered(a, d, "0x100000"),
+            "invalid length: `Content-Length: 0x100000`",
+        ),
         (
             "no chunks",
             |_, _| {
@@ -694,7 +698,7 @@ async fn an_answer_that_is_not_http_is_requested_twice_and_named() {
                     b"what?\r\n".to_vec(),
                 )
             },
-            "the server's chunks cannot be read",
+            "the server's chunked body is malformed",
         ),
     ];
     for (name, answer, expected) in NONE {

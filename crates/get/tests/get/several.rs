@@ -10,7 +10,7 @@ use std::{
     sync::{Mutex, atomic::AtomicUsize, atomic::Ordering},
 };
 use thalweg_base::job::Event;
-use thalweg_get::{GetFailed, Many, ManySink, Outcome, Request, Stop, Tally, Target, many};
+use thalweg_get::{GetFailed, ManyOptions, ManySink, Outcome, Request, Stop, Tally, Target, many};
 use thalweg_paths::url::HttpUrl;
 
 #[derive(Default)]
@@ -39,9 +39,9 @@ impl ManySink for Heard {
 
 const NONE: usize = usize::MAX;
 
-fn how(parallel: usize, fail_early: bool) -> Many<'static> {
+fn how(parallel: usize, fail_early: bool) -> ManyOptions<'static> {
     let parallel = NonZeroUsize::new(parallel).unwrap();
-    Many { parallel, fail_early, history: None }
+    ManyOptions { parallel, fail_early, history: None }
 }
 
 /// The request of `trial`, changed to `/n` and the file `name`.
@@ -53,7 +53,7 @@ fn request(trial: &Trial, server: &Server, n: usize, name: &str) -> Request {
     request
 }
 
-async fn run<I>(requests: I, how: &Many<'_>, heard: &Heard) -> Tally
+async fn run<I>(requests: I, how: &ManyOptions<'_>, heard: &Heard) -> Tally
 where
     I: IntoIterator<Item = Result<Request, (String, GetFailed)>>,
 {

@@ -14,7 +14,7 @@ use std::{
     },
     time::Duration,
 };
-use thalweg_base::{job::Event, rate_limit::Limit};
+use thalweg_base::{job::Event, rate_limit::RateLimit};
 use thalweg_get::{Stop, get};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -242,7 +242,7 @@ async fn a_limit_holds_for_all_bytes() {
     let relay = Directed::start(server.address, End::Never).await;
     let mut trial = Trial::new(&server, &[relay.address]);
     let per_second = 1_000_000;
-    trial.request.limit = Some(Arc::new(Limit::new(NonZeroU64::new(per_second).unwrap())));
+    trial.request.limit = Some(Arc::new(RateLimit::new(NonZeroU64::new(per_second).unwrap())));
     let outcome = trial.gets(&version).await;
     // A tenth of a second's worth may arrive at once, and the last piece is not waited for.
     let least = Duration::from_millis(300);
@@ -255,7 +255,7 @@ async fn a_limited_download_can_be_stopped_while_it_waits() {
     let version = Version::new(1, LENGTH);
     let server = Server::honest(&version).await;
     let mut trial = Trial::new(&server, &[]);
-    trial.request.limit = Some(Arc::new(Limit::new(NonZeroU64::new(1).unwrap())));
+    trial.request.limit = Some(Arc::new(RateLimit::new(NonZeroU64::new(1).unwrap())));
     let (wish, stop) = Stop::new();
     let director = async {
         until(|| trial.arrived() > 0).await;

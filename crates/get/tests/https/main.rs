@@ -5,11 +5,11 @@
 mod authority;
 #[path = "../get/download.rs"]
 mod download;
-mod exact;
+mod exact_certificates;
 mod names;
 mod redirects;
 mod relay;
-mod relayed;
+mod relays;
 mod server;
 mod versions;
 
@@ -19,7 +19,7 @@ use download::{Events, detour, direct, request};
 use std::net::SocketAddr;
 use tempfile::TempDir;
 use thalweg_base::job::Event;
-use thalweg_get::{GetFailed, HttpVersion, Outcome, Request, Stop, Web, get};
+use thalweg_get::{GetFailed, HttpSettings, HttpVersion, Outcome, Request, Stop, get};
 use thalweg_net::{TlsClient, TlsOptions};
 
 /// Text that a relay must not see, repeated so that every share contains it.
@@ -43,7 +43,7 @@ impl Trial {
         let options = TlsOptions { extra_roots: vec![authority.file()] };
         let tls = TlsClient::new(&options, version.protocols()).unwrap();
         let dir = TempDir::new().unwrap();
-        let web = Web { tls: Some(tls), version, ..Web::default() };
+        let web = HttpSettings { tls: Some(tls), version, ..HttpSettings::default() };
         let request = request(url, dir.path().join("file.bin"), vec![direct()], web);
         Self { dir, request, events: Events::default() }
     }

@@ -17,8 +17,8 @@ async fn a_server_that_does_not_prove_its_name_gets_no_request() {
             ours.server(&["other.example", "10.0.0.1"], &[]),
             &["other.example, 10.0.0.1", "not for"][..],
         ),
-        (stranger.server(&["localhost"], &[]), &["--cacert", "signed by nobody"]),
-        (impostor.server(&["localhost"], &[]), &["--cacert", "signed by nobody"]),
+        (stranger.server(&["localhost"], &[]), &["--cacert", "not signed by an authority"]),
+        (impostor.server(&["localhost"], &[]), &["--cacert", "not signed by an authority"]),
         (ours.server_until(2020, &["localhost"], &[]), &["01 Jan 2020", "clock says"]),
     ] {
         let server = Server::start(Some(tls), Site::File(file())).await;

@@ -15,7 +15,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Arguments of `thalweg-bench lab down`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The lab's name; may be left out if `lab up` started only one
+    /// The lab's name; optional if `lab up` started only one
     name: Option<String>,
 }
 
@@ -23,11 +23,11 @@ pub struct Args {
 pub fn run(args: Args) -> Result<ExitCode> {
     let socket = discover::find(args.name.as_deref())?;
     let name = discover::name_of(&socket);
-    let lab = Lab::attach(&socket).with_context(|| format!("the lab `{name}`"))?;
+    let lab = Lab::attach(&socket).with_context(|| format!("cannot end the lab `{name}`"))?;
     lab.stop()?;
     anyhow::ensure!(
         is_gone(&socket),
-        "{name} was told to end, but is still ending after {TIMEOUT:?}; `thalweg-bench lab list` shows when it is gone"
+        "{name} is still shutting down after {TIMEOUT:?}; `thalweg-bench lab list` shows when it has ended"
     );
     say_line(format_args!("{name} is down"))?;
     Ok(ExitCode::SUCCESS)

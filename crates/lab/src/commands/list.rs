@@ -37,7 +37,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
     let mut text = String::new();
     for (socket, lab) in labs {
-        let owner = if discover::is_private(&socket) { "  (belongs to a program)" } else { "" };
+        let owner = if discover::is_private(&socket) { "  (started by a program)" } else { "" };
         // Writing to a string cannot fail.
         _ = writeln!(text, "{}{owner}", discover::name_of(&socket));
         for (host, addresses) in &lab.hosts {

@@ -31,7 +31,7 @@ fn read_topology(path: &Path) -> Result<String> {
 /// Which lab is meant.
 #[derive(clap::Args)]
 pub struct Which {
-    /// The lab's name or socket; else $THALWEG_LAB, else the only one that `lab up` started
+    /// The lab's name or socket (default: $THALWEG_LAB, or the only lab started by `lab up`)
     #[arg(long, value_name = "NAME")]
     lab: Option<String>,
 }
@@ -44,6 +44,6 @@ impl Which {
     fn attach(&self) -> Result<thalweg_lab::client::Lab> {
         let socket = self.socket()?;
         thalweg_lab::client::Lab::attach(&socket)
-            .with_context(|| format!("the lab at {}", socket.display()))
+            .with_context(|| format!("cannot reach the lab at {}", socket.display()))
     }
 }

@@ -19,7 +19,7 @@ pub struct Args {
     which: Which,
     /// The link (both halves), or one half: `core.fwd`, `core.rev`
     link: String,
-    /// The file to write; else standard output, as for `… | tcpdump -r -`
+    /// The file to write (default: standard output, for `… | tcpdump -r -`)
     #[arg(short, long)]
     output: Option<PathBuf>,
 }
@@ -49,7 +49,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
             File::create(path).with_context(|| format!("cannot write {}", path.display()))?
         }
         None if io::stdout().is_terminal() => {
-            bail!("a capture is not for terminals; use -o FILE or `| tcpdump -n -r -`")
+            bail!(
+                "a capture is binary and is not written to a terminal; use -o FILE or `| tcpdump -n -r -`"
+            )
         }
         None => io::stdout().as_fd().try_clone_to_owned()?.into(),
     };
@@ -59,7 +61,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     until_interrupted(capture)?;
     let missed = lab.stats(false).map_or(0, |stats| stats.capture_missed);
     if missed > 0 {
-        note!("this lab's captures missed {missed} packets: the file took them too slowly");
+        note!("this lab's captures missed {missed} packets: the file was written too slowly");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -16,10 +16,10 @@ use thalweg_lab::discover::LAB_VARIABLE;
 pub struct Args {
     /// The topology file (`-`: standard input)
     topology: PathBuf,
-    /// Run the command inside this host instead of beside the network
+    /// Run the command inside this host instead of outside the network
     #[arg(long)]
     host: Option<String>,
-    /// The command; beside the network it reaches hosts with `thalweg-bench lab exec HOST -- …`
+    /// The command; outside the network it reaches hosts with `thalweg-bench lab exec HOST -- …`
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
 }
@@ -42,7 +42,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 }
 
 fn command(args: &Args) -> Result<Command> {
-    let (program, rest) = args.command.split_first().context("no command named")?;
+    let (program, rest) = args.command.split_first().context("no command is given")?;
     let mut command = match &args.host {
         None => Command::new(program),
         Some(host) => {

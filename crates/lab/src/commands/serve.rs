@@ -13,7 +13,7 @@ use thalweg_lab::client::Started;
 /// Arguments of the hidden `serve`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Run on after standard input ends, with the topology of this file
+    /// Keep running after standard input ends, with the topology of this file
     #[arg(long)]
     detached: Option<PathBuf>,
     /// The lab's name

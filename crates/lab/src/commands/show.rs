@@ -47,7 +47,7 @@ fn path(network: &Resolved, from: usize, to: usize) -> Option<String> {
     }
     let names: Vec<_> = links.iter().map(|l| network.links[*l].name.as_str()).collect();
     let limit = network.physical_limit(from, to).map_or("no limit".to_owned(), |r| r.to_string());
-    let rtt = network.rtt(from, to).map_or("no way back".to_owned(), |rtt| {
+    let rtt = network.rtt(from, to).map_or("no return path".to_owned(), |rtt| {
         format!("round trip {}", thalweg_units::format_duration(rtt))
     });
     let (from, to) = (label(network, from), label(network, to));

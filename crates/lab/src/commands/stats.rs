@@ -14,10 +14,10 @@ pub struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// With --json: every link's record over time
+    /// With --json: include every link's record over time
     #[arg(long, requires = "json")]
     series: bool,
-    /// Start the windows of lateness and processor pressure anew
+    /// Restart the windows of lateness and processor pressure
     #[arg(long)]
     reset: bool,
 }

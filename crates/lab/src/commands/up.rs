@@ -15,7 +15,7 @@ use thalweg_lab::{client::Started, discover};
 pub struct Args {
     /// The topology file
     topology: PathBuf,
-    /// A name for it, for `--lab`
+    /// The lab's name, for `--lab`
     #[arg(long, default_value = "lab")]
     name: String,
     /// Print one JSON object
@@ -41,7 +41,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if let Some(out) = child.stdout.take() {
         BufReader::new(out).read_line(&mut line)?;
     }
-    match serde_json::from_str(&line).context("the lab ended before its network stood")? {
+    match serde_json::from_str(&line).context("the lab ended before its network was set up")? {
         Started::Error(message) => bail!("{message}"),
         Started::Ready { socket, setup_s } => {
             let name = discover::name_of(&socket);
@@ -51,7 +51,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
                 say_line(object)?;
             } else {
                 say_line(format_args!(
-                    "{name} stands after {setup_s:.3} s; end it with `thalweg-bench lab down {name}`"
+                    "{name} is up after {setup_s:.3} s; end it with `thalweg-bench lab down {name}`"
                 ))?;
             }
             Ok(ExitCode::SUCCESS)

@@ -27,8 +27,8 @@ Metrics, of the time after --warmup:
                           0.99 is 45:55, 0.96 is 40:60
   utilisation             both goodputs / --rate
 Of the whole run:
-  fair_from               the first second from which to the end the smaller flow has 40 % at
-                          least, 10 s before the end at the latest; if there is none, --for
+  fair_from               the first second from which the smaller flow has at least 40 % until
+                          the end, at least 10 s before the end; if there is none, --for
   cubic_period            K of one flow alone, s; with two each has half the window and 0.79 of K";
 
 /// Arguments of `probe fairness`.
@@ -46,10 +46,10 @@ pub struct Args {
     /// Round-trip time of both paths
     #[arg(long, default_value = "20 ms", value_parser = parse_duration)]
     rtt: Duration,
-    /// How long the flows run
+    /// Duration of the flows
     #[arg(long = "for", value_name = "TIME", default_value = "60 s", value_parser = parse_duration)]
     duration: Duration,
-    /// How much of that is left out at its start, for the flows to converge
+    /// Time at the start that is not counted, for the flows to converge
     #[arg(long, value_name = "TIME", default_value = "10 s", value_parser = parse_duration)]
     warmup: Duration,
 }
@@ -67,7 +67,7 @@ impl Bins {
     fn new(reports: &[Value; 2]) -> anyhow::Result<Self> {
         let series = |report: &Value| -> anyhow::Result<Vec<f64>> {
             let bins = report.pointer("/flows/0/series").and_then(Value::as_array);
-            let bins = bins.context("a flow in the lab reports no series")?;
+            let bins = bins.context("the report of a flow in the lab has no series")?;
             Ok(bins.iter().filter_map(Value::as_f64).collect())
         };
         let mut flows = [series(&reports[0])?, series(&reports[1])?];
@@ -130,7 +130,7 @@ fn add_shares(metrics: &mut Metrics, reports: &[Value; 2], rate: Rate) -> anyhow
     let rates = [goodput(&reports[0])?, goodput(&reports[1])?];
     let (sum, squares) = (rates[0] + rates[1], rates[0].powi(2) + rates[1].powi(2));
     if sum <= 0.0 {
-        bail!("neither flow got anything through");
+        bail!("neither flow delivered any data");
     }
     metrics.add("share_1", "1", rates[0] / sum);
     metrics.add("share_2", "1", rates[1] / sum);

@@ -15,19 +15,19 @@ const MARGIN: Duration = Duration::from_millis(300);
 /// Arguments of `probe lateness`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// How many flows, each between a pair of hosts of its own
+    /// Number of flows, each between a pair of hosts of its own
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
     flows: u32,
     /// Rate of every host's access link
     #[arg(long, default_value = "20 Mbit/s")]
     rate: Rate,
-    /// How many hosts
+    /// Number of hosts
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(2..=1000))]
     hosts: u32,
-    /// How long the flows run
+    /// Duration of the flows
     #[arg(long = "for", value_name = "TIME", default_value = "20 s", value_parser = parse_duration)]
     duration: Duration,
-    /// How much of that is left out at its start
+    /// Time at the start that is not counted
     #[arg(long, value_name = "TIME", default_value = "5 s", value_parser = parse_duration)]
     warmup: Duration,
 }
@@ -38,7 +38,7 @@ pub struct Args {
 /// If the lab or a tool in it fails.
 pub fn run(args: &Args) -> anyhow::Result<Metrics> {
     if args.warmup.is_zero() || args.warmup + 2 * MARGIN > args.duration {
-        bail!("--for must be longer than --warmup by 0.6 s at least, and --warmup not zero");
+        bail!("--for must be at least 0.6 s longer than --warmup, and --warmup must be above zero");
     }
     if 2 * args.flows > args.hosts {
         bail!("{} flows need {} hosts", args.flows, 2 * args.flows);

@@ -33,7 +33,7 @@ Metrics, each for MODEL `random` and `gilbert`:
   MODEL_loss_expected               the chain's stationary share of losses
   MODEL_loss_sigmas                 |loss - expected| in standard errors of so many packets,
                                     the correlation within bursts counted
-  MODEL_lost_elsewhere              losses that the link's own record does not have: must be 0
+  MODEL_lost_elsewhere              losses that are not in the link's own record: must be 0
   MODEL_bursts                      runs of consecutive losses
   MODEL_mean_burst                  packets lost per run
   MODEL_mean_burst_expected         1 / (step from bad to good)
@@ -45,11 +45,11 @@ To pool runs: weigh loss by packets, and mean burst by bursts.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = METRICS)]
 pub struct Args {
-    /// How many packets sample each model, 8000 a second
+    /// Packets sent for each model, 8000 a second
     #[arg(long, default_value_t = 80_000,
         value_parser = clap::value_parser!(u32).range(1000..=4_000_000))]
     packets: u32,
-    /// The same as a time
+    /// Time for which packets are sent, instead of --packets
     #[arg(long = "for", value_name = "TIME", conflicts_with = "packets",
         value_parser = parse_duration)]
     duration: Option<Duration>,
@@ -131,7 +131,7 @@ fn sample(
     scene.lab.set(name, &LinkChange { loss: Some(Loss::None), ..LinkChange::default() })?;
     let report = blast.report()?;
     if number(&report, "/host_drops")? > 0.0 {
-        bail!("the receiving host lost packets by itself, so the link's loss cannot be told");
+        bail!("the receiving host itself dropped packets, so the link's loss cannot be determined");
     }
     let (n, loss) = (number(&report, "/sent")?, number(&report, "/loss/value")?);
     let burst = number(&report, "/mean_burst/value")?;

@@ -74,10 +74,9 @@ pub fn quantile(sorted: &[f64], percent: usize) -> Option<f64> {
 /// # Errors
 /// If there is none.
 pub fn number(report: &Value, pointer: &str) -> anyhow::Result<f64> {
-    report
-        .pointer(pointer)
-        .and_then(Value::as_f64)
-        .with_context(|| format!("a tool in the lab reports no {pointer}: too little came through"))
+    report.pointer(pointer).and_then(Value::as_f64).with_context(|| {
+        format!("the report of a tool in the lab has no {pointer}: too little data arrived")
+    })
 }
 
 #[cfg(test)]

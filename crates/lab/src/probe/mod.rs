@@ -19,11 +19,11 @@ use std::process::ExitCode;
 
 /// The help text about the metrics that every probe except `setup` adds.
 const METRICS: &str = "\
-Each probe's own metrics: `probe NAME --help`. All but `setup` add these, of the time of the
-measurement:
-  lateness_p50, _p99, _p999, _max   delivery of a packet later than its logical time, us
+`probe NAME --help` lists each probe's own metrics. All except `setup` add these, for the time of
+the measurement:
+  lateness_p50, _p99, _p999, _max   delay of a packet's delivery after its logical time, us
   cpu_pressure                      share of the time in which some thread waited for a
-                                    processor, %, where the kernel says it
+                                    processor, %, if the kernel reports it
   realtime                          1 if the emulator had real-time priority, else 0";
 
 /// `thalweg-lab probe …`

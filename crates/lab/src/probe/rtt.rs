@@ -15,12 +15,12 @@ Metrics, ms; `udp_` by UDP pings, `icmp_` by the distribution's `ping` if it is 
   *_error_mean   |mean of all round-trip times - theory|
   *_error_p50    |their median - theory|
   *_error_p99    |their 99th percentile (nearest rank) - theory|
-  *_error_max    |the longest - theory|: the worst packet of all
+  *_error_max    |the longest - theory|: the worst packet
   udp_lost       pings without an answer
-Theory is --rtt. No packet arrives early, so these are how late it was. UDP: from just before
-the send call to the kernel's receive stamp, less the time that the echo took between its own
-stamp and its send call. ICMP: as `ping` prints it, from 10 ms on in steps of 0.1 ms or so,
-its wake-up included.";
+The theory is --rtt. Packets never arrive early, so these values are delays. UDP: from just before
+the send call to the kernel's receive timestamp, less the time between the echo's own timestamp
+and its send call. ICMP: as printed by `ping`, in steps of about 0.1 ms from 10 ms on, including
+its wake-up.";
 
 /// Arguments of `probe rtt`.
 #[derive(Debug, clap::Args)]
@@ -29,7 +29,7 @@ pub struct Args {
     /// Round-trip time of the path
     #[arg(long, default_value = "40 ms", value_parser = parse_duration)]
     rtt: Duration,
-    /// How many pings
+    /// Number of pings
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..=100_000))]
     count: u32,
 }
@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> anyhow::Result<Metrics> {
 /// Pings by ICMP with the distribution's `ping`, if it is installed.
 fn icmp(scene: &Scene, args: &Args, theory_ms: f64, metrics: &mut Metrics) -> anyhow::Result<()> {
     if !is_installed("ping") {
-        note!("rtt: no ICMP, because the program `ping` is not installed");
+        note!("rtt: ICMP skipped, because the program `ping` is not installed");
         return Ok(());
     }
     let to = scene.lab.address("b").to_string();
@@ -74,11 +74,11 @@ fn icmp(scene: &Scene, args: &Args, theory_ms: f64, metrics: &mut Metrics) -> an
         .command("a", "ping")
         .args(["-n", "-i", "0.02", "-c", &count, &to])
         .output()
-        .context("cannot run ping in the lab")?;
+        .context("cannot run `ping` in the lab")?;
     let mut times = icmp_times(&String::from_utf8_lossy(&output.stdout));
     times.sort_by(f64::total_cmp);
     let mean = times.iter().sum::<f64>() / times.len() as f64;
-    let rank = |percent| quantile(&times, percent).context("ping in the lab got no answer");
+    let rank = |percent| quantile(&times, percent).context("`ping` in the lab received no answer");
     for (key, found) in
         [("mean", mean), ("p50", rank(50)?), ("p99", rank(99)?), ("max", rank(100)?)]
     {

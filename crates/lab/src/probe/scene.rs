@@ -32,7 +32,7 @@ impl Scene {
     /// If the topology is invalid or the lab does not start.
     pub fn start(topology: &str) -> anyhow::Result<Self> {
         let topology =
-            Topology::from_toml(topology).context("the probe's own topology is faulty")?;
+            Topology::from_toml(topology).context("the probe's own topology is invalid")?;
         Ok(Self { lab: Lab::start(&topology)? })
     }
 
@@ -61,7 +61,9 @@ impl Scene {
             .pointer("/ready/address")
             .and_then(Value::as_str)
             .and_then(|a| a.rsplit_once(':'))
-            .with_context(|| format!("{} in {host} does not say where it listens", running.name))?
+            .with_context(|| {
+                format!("{} in {host} did not report the address it listens on", running.name)
+            })?
             .1;
         Ok(Server { address: format!("{}:{port}", self.lab.address(host)), _running: running })
     }
@@ -145,7 +147,7 @@ impl Running {
             .stdout(Stdio::piped())
             .spawn()
             .with_context(|| format!("cannot start {name}"))?;
-        let stdout = child.stdout.take().context("no pipe from a tool")?;
+        let stdout = child.stdout.take().context("cannot read a tool's output")?;
         Ok(Self { child, stdout: BufReader::new(stdout), name: name.to_owned() })
     }
 
@@ -157,7 +159,9 @@ impl Running {
             let _as_ordinary_thread = sys::realtime(PRIORITY);
             Self::start(command, &name)
         };
-        thread::spawn(start).join().map_err(|_| anyhow::anyhow!("a probe's thread died"))?
+        thread::spawn(start)
+            .join()
+            .map_err(|_| anyhow::anyhow!("a thread of the probe panicked"))?
     }
 
     /// Reads the next line that the tool prints.
@@ -165,9 +169,10 @@ impl Running {
         let mut line = String::new();
         self.stdout.read_line(&mut line)?;
         if line.is_empty() {
-            bail!("{} in the lab ended without a result; it said why above", self.name);
+            bail!("{} in the lab ended without a result; its error is printed above", self.name);
         }
-        serde_json::from_str(&line).with_context(|| format!("{} printed no JSON", self.name))
+        serde_json::from_str(&line)
+            .with_context(|| format!("the output of {} is not valid JSON", self.name))
     }
 
     /// Waits for the tool's report and its end.
@@ -177,7 +182,7 @@ impl Running {
     pub fn report(mut self) -> anyhow::Result<Value> {
         let report = self.line()?;
         if !self.child.wait()?.success() {
-            bail!("{} in the lab failed; it said why above", self.name);
+            bail!("{} in the lab failed; its error is printed above", self.name);
         }
         Ok(report)
     }

@@ -6,7 +6,7 @@ use std::time::Instant;
 /// Arguments of `probe setup`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// How many hosts
+    /// Number of hosts
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(2..=1000))]
     hosts: u32,
 }

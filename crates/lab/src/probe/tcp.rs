@@ -38,10 +38,10 @@ pub struct Args {
     /// Round-trip time of the path
     #[arg(long, default_value = "40 ms", value_parser = parse_duration)]
     rtt: Duration,
-    /// How long the flow runs; by default two of cubic's periods, but 15 to 30 s
+    /// Duration of the flow; by default two of cubic's periods, limited to 15 to 30 s
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
-    /// How much of that is left out at its start, for slow start to end
+    /// Time at the start that is not counted, for slow start to end
     #[arg(long, value_name = "TIME", default_value = "5 s", value_parser = parse_duration)]
     warmup: Duration,
 }
@@ -81,7 +81,9 @@ pub fn flow<'a>(address: &'a str, duration: &'a str, warmup: &'a str) -> [&'a st
 /// If it is not.
 pub fn check(duration: Duration, warmup: Duration) -> anyhow::Result<()> {
     if warmup.is_zero() || warmup + Duration::from_secs(1) > duration {
-        bail!("--for must be longer than --warmup by a second at least, and --warmup not zero");
+        bail!(
+            "--for must be at least one second longer than --warmup, and --warmup must be above zero"
+        );
     }
     Ok(())
 }

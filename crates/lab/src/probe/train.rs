@@ -17,23 +17,23 @@ const TOLERANCE: f64 = 0.02;
 const METRICS: &str = "\
 Metrics of the trains that are sent back to back. The error of a train of n packets of L bytes
 is |8L(n-1)/(t_n - t_1) / rate - 1|, t being the kernel's receive stamps; a train is complete if
-all its packets came in order, and no other has an error:
+all its packets arrived in order, and only complete trains have an error:
   trains_sent              trains sent
   complete_trains          complete ones among them
-  share_within_2_percent   trains with an error of at most 2 %, of ALL sent; incomplete ones miss
+  share_within_2_percent   share of ALL sent trains with an error of at most 2 %; incomplete fail
   error_median, _p95, _max of the complete ones
-  *_without_first          the same without the first packet, as pathload reckons:
-                           8L(n-2)/(t_n - t_2); to tell a late first packet from a wrong rate
-  sent_rate_min            the slowest complete train by the source's own stamps, Mbit/s; near the
-                           link's rate or below, the sender was held up and tore the train
+  *_without_first          the same without the first packet, as pathload computes it:
+                           8L(n-2)/(t_n - t_2); separates a late first packet from a wrong rate
+  sent_rate_min            the slowest complete train by the source's own timestamps, Mbit/s; near
+                           the link's rate or below, delays of the sender split the train
 Metrics of trains at half the rate:
   gap_error_p50, _p99      |gap between neighbours received - gap sent|, us
 Of both:
   host_drops               packets that the receiving socket dropped
 Sender and receiver run at real-time priority below the emulator's where that is allowed, so
-that what else the machine does neither tears a train nor fills the receiver's buffer. What is
-left is the emulator's own: a first packet some 100 us late after an idle processor, and when the
-machine is busy a pause of milliseconds now and then, which lateness_max shows.";
+that other work on the machine neither splits a train nor fills the receiver's buffer. The rest
+is the emulator's own: the first packet is about 100 us late after the processor was idle, and
+on a busy machine there are occasional pauses of milliseconds, which lateness_max shows.";
 
 /// Arguments of `probe train`.
 #[derive(Debug, clap::Args)]
@@ -42,10 +42,10 @@ pub struct Args {
     /// Rate of the bottleneck
     #[arg(long)]
     rate: Rate,
-    /// How many trains
+    /// Number of trains
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     trains: u32,
-    /// Packets in each
+    /// Packets in each train
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(3..=1000))]
     packets: u32,
 }

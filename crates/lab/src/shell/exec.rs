@@ -58,7 +58,9 @@ fn enter(namespaces: &[OwnedFd]) -> Result<()> {
         }
         move_into_link_name_space(fd.as_fd(), Some(kind))?;
     }
-    directory.and_then(std::env::set_current_dir).context("the current directory")
+    directory
+        .and_then(std::env::set_current_dir)
+        .context("cannot change to the current directory in the host")
 }
 
 fn is_current_user_namespace(fd: &OwnedFd) -> Result<bool> {
@@ -89,13 +91,13 @@ fn monitor(host: &str, program: &[OsString]) -> Result<u8> {
     let signals = Signals::block(&watched)?;
     sys::become_subreaper()?;
     sys::die_with_parent(sys::client_died())?;
-    let name = program.first().context("no program named")?;
+    let name = program.first().context("no program is given")?;
     let mut command = Command::new(name);
     command.args(&program[1..]).env("THALWEG_HOST", host);
     let child = sys::bind_life(&mut command)
         .spawn()
         .map_err(|e| anyhow::anyhow!("cannot run `{}` in host `{host}`: {e}", name.display()))?;
-    let child = Pid::from_raw(child.id().cast_signed()).context("a process without an id")?;
+    let child = Pid::from_raw(child.id().cast_signed()).context("the process has no id")?;
     loop {
         let caught = signals.next()?;
         if caught.signal == sys::client_died() {

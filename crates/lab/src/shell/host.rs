@@ -41,13 +41,13 @@ pub struct Host {
 /// because an ordinary user could not enter them again.
 pub fn create(network: &Resolved, host: &HostPlan) -> Result<Host> {
     let made = thread::scope(|scope| scope.spawn(|| set_up(network, host)).join());
-    made.unwrap_or_else(|_| Err(anyhow!("making it panicked")))
+    made.unwrap_or_else(|_| Err(anyhow!("the thread that sets it up panicked")))
         .with_context(|| format!("host `{}`", host.name))
 }
 
 fn set_up(network: &Resolved, host: &HostPlan) -> Result<Host> {
     sys::unshare(UnshareFlags::NEWNET | UnshareFlags::NEWNS | UnshareFlags::NEWUTS)
-        .context("new namespaces")?;
+        .context("cannot create namespaces")?;
     rustix::system::sethostname(host.name.as_bytes())?;
     // Some containers forbid it; only tools that read /sys/class/net need it.
     let _shown = mount("sysfs", "/sys", "sysfs", MountFlags::RDONLY, None);
@@ -82,11 +82,13 @@ fn set_kernel_parameters() -> Result<()> {
         ("ipv4/ip_unprivileged_port_start", "0"),
     ] {
         fs::write(format!("/proc/sys/net/{key}"), value)
-            .with_context(|| format!("setting net/{key}"))?;
+            .with_context(|| format!("cannot set net/{key}"))?;
     }
     // Allow unprivileged ping for all groups or, in a user namespace, for its only group.
     let ping = "/proc/sys/net/ipv4/ping_group_range";
-    fs::write(ping, "0 2147483647").or_else(|_| fs::write(ping, "0 0")).context("opening ping")?;
+    fs::write(ping, "0 2147483647")
+        .or_else(|_| fs::write(ping, "0 0"))
+        .context("cannot allow `ping` for all users")?;
     // Turn off router solicitations and automatic addresses, if there is IPv6.
     for (key, value) in [("accept_ra", "0"), ("addr_gen_mode", "1"), ("router_solicitations", "0")]
     {
@@ -97,7 +99,7 @@ fn set_kernel_parameters() -> Result<()> {
 
 fn index_of(device: &str) -> Result<u32> {
     rustix::net::netdevice::name_to_index(socket()?, device)
-        .with_context(|| format!("no device {device}"))
+        .with_context(|| format!("there is no device {device}"))
 }
 
 fn socket() -> Result<OwnedFd> {

@@ -47,7 +47,7 @@ fn hosts_file(names: &[(String, Vec<IpAddr>)]) -> String {
 /// `scratch` is used for a temporary directory until the names are mounted.
 pub fn mount_lab(scratch: &Path, names: &[(String, Vec<IpAddr>)]) -> Result<()> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
-        .context("cannot make the lab's mounts private")?;
+        .context("cannot make the mounts of the lab private")?;
     let directory = scratch.join(format!("names-{:?}", std::time::Instant::now()));
     fs::create_dir(&directory).with_context(|| format!("making {}", directory.display()))?;
     let mounted = mount_names(&directory, names);
@@ -56,7 +56,7 @@ pub fn mount_lab(scratch: &Path, names: &[(String, Vec<IpAddr>)]) -> Result<()> 
     // Some containers forbid a fresh /proc: then `ps` shows the machine's processes; nothing else depends on it.
     let quiet = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     if let Err(e) = mount("proc", "/proc", "proc", quiet, None) {
-        note!("thalweg-lab: note: /proc stays the machine's own ({e})");
+        note!("thalweg-lab: note: hosts see this machine's /proc ({e})");
     }
     Ok(())
 }
@@ -76,10 +76,12 @@ fn mount_names(directory: &Path, names: &[(String, Vec<IpAddr>)]) -> Result<()> 
 
 fn mount_over(directory: &Path, target: &str, text: &str) -> Result<()> {
     if !Path::new(target).exists() {
-        note!("thalweg-lab: note: {target} is absent here: programs that read it see no lab names");
+        note!(
+            "thalweg-lab: note: {target} does not exist here: programs that read it cannot resolve lab names"
+        );
         return Ok(());
     }
     let file = directory.join(target.rsplit('/').next().unwrap_or_default());
     fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
-    mount_bind(&file, target).with_context(|| format!("mounting over {target}"))
+    mount_bind(&file, target).with_context(|| format!("cannot mount over {target}"))
 }

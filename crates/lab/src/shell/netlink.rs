@@ -75,7 +75,7 @@ impl Netlink {
         message.header.flags = LinkFlags::Up;
         message.header.change_mask = LinkFlags::Up;
         message.attributes.push(LinkAttribute::TxQueueLen(queue));
-        self.request(RouteNetlinkMessage::SetLink(message), 0).context("bringing a device up")
+        self.request(RouteNetlinkMessage::SetLink(message), 0).context("cannot bring a device up")
     }
 
     /// Adds an address to a device. It is usable at once and gets no automatic route.
@@ -90,7 +90,7 @@ impl Netlink {
         let flags = AddressFlags::Nodad | AddressFlags::Noprefixroute;
         message.attributes.push(AddressAttribute::Flags(flags));
         self.request(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_REPLACE)
-            .with_context(|| format!("adding the address {address}/{prefix}"))
+            .with_context(|| format!("cannot add the address {address}/{prefix}"))
     }
 
     /// Adds a route.
@@ -113,10 +113,10 @@ impl Netlink {
         self.request(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_REPLACE)
             .with_context(|| match route.congestion {
                 Some(name) => format!(
-                    "adding a route with congestion control `{name}`: does this kernel have it? \
+                    "cannot add a route with congestion control `{name}`; check that this kernel has it \
                      (`sysctl net.ipv4.tcp_available_congestion_control`)"
                 ),
-                None => format!("adding the route to {}/{}", route.to, route.prefix),
+                None => format!("cannot add the route to {}/{}", route.to, route.prefix),
             })
     }
 
@@ -132,7 +132,7 @@ impl Netlink {
             RuleAttribute::Priority(1_000 + table),
         ];
         self.request(RouteNetlinkMessage::NewRule(message), NLM_F_CREATE)
-            .with_context(|| format!("adding the rule for packets from {source}"))
+            .with_context(|| format!("cannot add the rule for packets from {source}"))
     }
 }
 

@@ -101,11 +101,10 @@ impl Lab {
 
     /// The namespaces of a host: user, PID, mount, network, UTS.
     fn namespaces(&self, name: &str) -> Result<Vec<BorrowedFd<'_>>> {
-        let (_, namespaces) = self
-            .hosts
-            .iter()
-            .find(|(host, _)| host == name)
-            .ok_or_else(|| anyhow!("no host `{name}`; there are: {}", self.host_names()))?;
+        let (_, namespaces) =
+            self.hosts.iter().find(|(host, _)| host == name).ok_or_else(|| {
+                anyhow!("there is no host `{name}`; available: {}", self.host_names())
+            })?;
         Ok(self.outer.iter().chain(namespaces).map(AsFd::as_fd).collect())
     }
 
@@ -141,7 +140,8 @@ impl Lab {
     /// Confirms that the capture is running, then writes packets until the client disconnects.
     fn capture(&self, link: &str, stream: &UnixStream, fds: Vec<OwnedFd>) -> Result<Reply> {
         let links = self.resolved.link_indices(link)?;
-        let file = fds.into_iter().next().context("no file to write the capture to")?;
+        let file =
+            fds.into_iter().next().context("the request has no file to write the capture to")?;
         let (sink, records) = sync_channel(pcap::BACKLOG);
         for link in links {
             self.engine.send(Order::Tap(link, sink.clone()))?;
@@ -163,7 +163,7 @@ impl Lab {
             let _hung_up = protocol::receive::<Request>(&client, protocol::MAX_REQUEST);
             drop(stop);
         });
-        pcap::write(File::from(file), &records, &stopped).context("the capture was cut short")?;
+        pcap::write(File::from(file), &records, &stopped).context("the capture is incomplete")?;
         Ok(())
     }
 }
@@ -185,7 +185,7 @@ fn describe(order: &supervise::Order, setup_s: f64) -> Description {
 /// Starts serving, with one thread per connection, and releases `lock` when the socket is bound.
 pub fn start(lab: Lab, lock: OwnedFd) -> Result<()> {
     let listener = UnixListener::bind(&lab.socket)
-        .with_context(|| format!("cannot listen at {}", lab.socket.display()))?;
+        .with_context(|| format!("cannot listen on {}", lab.socket.display()))?;
     // Since the fork the supervisor may still have this descriptor open, so closing ours might not release the lock.
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::Unlock)?;
     let lab = Arc::new(lab);

@@ -54,7 +54,7 @@ impl Order {
         let resolved = Topology::from_toml(text)?.resolve()?;
         let fit = |name: &str| !name.is_empty() && !name.contains('/');
         let named = name.unwrap_or("lab");
-        anyhow::ensure!(fit(named), "`{named}` cannot name a lab");
+        anyhow::ensure!(fit(named), "`{named}` is not a valid name for a lab");
         let socket = discover::socket(name)?;
         let lock = discover::lock()?;
         anyhow::ensure!(
@@ -88,8 +88,8 @@ impl Standing {
             && l.p99_us > SUSPECT_LATENESS_US
         {
             note!(
-                "thalweg-lab: warning: packets were late by {:.1} ms at the 99th percentile: this \
-                 machine was too busy for this network, do not trust its timing",
+                "thalweg-lab: warning: packets were {:.1} ms late at the 99th percentile: this \
+                 machine was too busy for this network; its timing is not reliable",
                 l.p99_us as f64 / 1e3
             );
         }
@@ -168,7 +168,7 @@ fn enter_new_namespaces() -> Result<()> {
     }
     let (uid, gid) = (rustix::process::getuid(), rustix::process::getgid());
     sys::unshare(UnshareFlags::NEWUSER | wanted).context(
-        "this user may not make namespaces\n\
+        "this user may not create namespaces\n\
          hint: as root `sysctl -w kernel.unprivileged_userns_clone=1` (Debian) or \
          `sysctl -w kernel.apparmor_restrict_unprivileged_userns=0` (Ubuntu); \
          in a container, run it with --privileged or as root with CAP_SYS_ADMIN",

@@ -25,15 +25,15 @@ pub fn open_device() -> anyhow::Result<OwnedFd> {
     open(&path, OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).map_err(|e| {
         let hint = match io::Error::from(e).kind() {
             io::ErrorKind::PermissionDenied => {
-                "hint: it is closed to this user. Either run as root, or open it once with \
+                "hint: this user may not open it. Either run as root, or allow access once with \
                  `sudo chmod 0666 /dev/net/tun` (the default of most distributions; it gives no \
-                 rights outside namespaces of one's own)"
+                 rights outside of the user's own namespaces)"
             }
             io::ErrorKind::NotFound => {
-                "hint: `sudo modprobe tun`; in a container, pass the device in \
+                "hint: load the module with `sudo modprobe tun`; in a container, pass the device \
                  (`--device /dev/net/tun`)"
             }
-            _ => "hint: is the tun module usable on this machine?",
+            _ => "hint: check that the kernel module `tun` works on this machine",
         };
         anyhow::anyhow!("cannot open {path}: {}\n{hint}", io::Error::from(e))
     })
@@ -46,6 +46,6 @@ pub fn open_device() -> anyhow::Result<OwnedFd> {
 pub fn create(name: &str) -> anyhow::Result<OwnedFd> {
     let device = open_device()?;
     sys::name_tun(&device, name)
-        .map_err(|e| anyhow::anyhow!("cannot make the network device {name}: {e}"))?;
+        .map_err(|e| anyhow::anyhow!("cannot create the network device {name}: {e}"))?;
     Ok(device)
 }

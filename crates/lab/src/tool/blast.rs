@@ -24,13 +24,13 @@ pub struct Args {
     /// Rate of IP packets, as "10 Mbit/s"
     #[arg(long)]
     rate: Rate,
-    /// Length of each on the wire: the IP packet, bytes
+    /// Length of each IP packet, bytes
     #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(100..=1500))]
     size: u32,
-    /// How long
+    /// Duration
     #[arg(long = "for", value_name = "TIME", value_parser = net::parse_span)]
     duration: Duration,
-    /// Nothing more is to be expected this long after the last arrival
+    /// The sink ends the measurement this long after the last arrival
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = net::parse_span)]
     settle: Duration,
 }
@@ -41,7 +41,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let gap = args.rate.time_for(ByteSize::from_bytes(u64::from(args.size)));
     let packets = args.duration.as_nanos() / gap.as_nanos().max(1);
     if args.rate == Rate::ZERO || packets == 0 {
-        bail!("at this rate no packet is due within --for; raise one of them");
+        bail!("at this --rate no packet is due within --for; increase one of them");
     }
     let Ok(packets) = u32::try_from(packets) else {
         bail!("{packets} datagrams are too many for one measurement");

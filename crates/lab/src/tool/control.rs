@@ -39,7 +39,7 @@ impl Control {
         self.stream
             .get_mut()
             .write_all(&text)
-            .context("the other end of the control connection is gone")
+            .context("the other end of the control connection has disconnected")
     }
 
     /// Receives one value.
@@ -53,9 +53,10 @@ impl Control {
             .read_until(b'\n', &mut text)
             .context("the other end of the control connection does not answer")?;
         if text.is_empty() {
-            bail!("the other end closed the control connection; it printed why");
+            bail!("the other end closed the control connection; see the error that it printed");
         }
-        serde_json::from_slice(&text).context("the other end is not the tool that was expected")
+        serde_json::from_slice(&text)
+            .context("the other end of the control connection is not the expected tool")
     }
 
     /// Waits until the peer sends `turn`.
@@ -64,7 +65,7 @@ impl Control {
     /// As for [`Self::receive`], and if the peer sends another turn.
     pub fn expect(&mut self, turn: Turn) -> anyhow::Result<()> {
         let said: Turn = self.receive()?;
-        if said == turn { Ok(()) } else { bail!("the other end said {said:?} instead of {turn:?}") }
+        if said == turn { Ok(()) } else { bail!("the other end sent {said:?} instead of {turn:?}") }
     }
 
     /// The socket, to poll.
@@ -83,7 +84,7 @@ pub fn read_hello<T: DeserializeOwned>(stream: &mut TcpStream) -> anyhow::Result
         stream.read_exact(&mut byte).context("the connection ended before its first line")?;
         if byte == *b"\n" {
             return serde_json::from_slice(&text)
-                .context("the first line is not a tool's greeting");
+                .context("the first line is not the greeting of a tool");
         }
         text.push(byte[0]);
     }

@@ -28,7 +28,7 @@ const PORT_TRIES: u32 = 32;
 pub struct Args {
     #[command(flatten)]
     at: net::Listening,
-    /// End after this many measurements; 0: only after --max
+    /// End after this many measurements; 0: end only after --max
     #[arg(long, default_value_t = 0)]
     sessions: usize,
 }
@@ -37,7 +37,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let deadline = Instant::now() + args.at.max;
     let (listener, socket) = bind_pair(net::resolve(&args.at.listen)?)?;
-    sys::stamp_datagrams(&socket).context("the kernel gives no receive stamps")?;
+    sys::stamp_datagrams(&socket).context("the kernel does not provide receive timestamps")?;
     output::ready(listener.local_addr()?)?;
     let mut sessions = 0;
     while let Some(stream) = net::accept_until(&listener, deadline)? {
@@ -104,7 +104,7 @@ fn collect(
             break control.receive::<Sent>()?;
         }
         if heard.elapsed() >= PATIENCE {
-            bail!("nothing came for {} s", PATIENCE.as_secs());
+            bail!("no data arrived for {} s", PATIENCE.as_secs());
         }
     };
     heard = Instant::now();

@@ -65,7 +65,7 @@ enum Tool {
     WebFaults(web_faults::Args),
     /// Data, other traffic and capacities for experiments with collection from many hosts
     Collection(collection::Args),
-    /// Relay by SOCKS5 and alter, withhold or break off what is relayed
+    /// Relay by SOCKS5, and alter, withhold or cut off the relayed data
     RelayFaults(relay_faults::Args),
 }
 

@@ -37,9 +37,9 @@ pub fn realtime_ns() -> u64 {
 /// # Errors
 /// If the text is invalid or the name is unknown.
 pub fn resolve(text: &str) -> anyhow::Result<SocketAddr> {
-    let mut found = text
-        .to_socket_addrs()
-        .with_context(|| format!("`{text}` is not an address like 10.1.0.2:5000 or name:5000"))?;
+    let mut found = text.to_socket_addrs().with_context(|| {
+        format!("`{text}` is not an address such as 10.1.0.2:5000 or name:5000")
+    })?;
     found.next().with_context(|| format!("`{text}` has no address"))
 }
 
@@ -90,18 +90,20 @@ pub struct TcpOptions {
 pub fn connect_tcp(to: SocketAddr, options: &TcpOptions) -> anyhow::Result<TcpStream> {
     use socket2::{Domain, Protocol, Socket, Type};
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))
-        .context("cannot make a TCP socket")?;
+        .context("cannot create a TCP socket")?;
     if let Some(name) = &options.congestion {
         socket.set_tcp_congestion(name.as_bytes()).with_context(|| {
             format!(
-                "congestion control `{name}` is not usable here; \
+                "congestion control `{name}` is not available; \
                  see /proc/sys/net/ipv4/tcp_available_congestion_control"
             )
         })?;
     }
     if let Some(from) = options.from {
         let local = SocketAddr::new(from, 0);
-        socket.bind(&local.into()).with_context(|| format!("{from} is no address of this host"))?;
+        socket
+            .bind(&local.into())
+            .with_context(|| format!("{from} is not an address of this host"))?;
     }
     socket
         .connect_timeout(&to.into(), CONNECT_TIMEOUT)
@@ -178,7 +180,7 @@ pub fn parse_span(text: &str) -> anyhow::Result<Duration> {
 pub fn at_most_an_hour(text: &str) -> anyhow::Result<Duration> {
     let span = parse_span(text)?;
     if span > Duration::from_secs(3600) {
-        bail!("cross traffic ends within an hour");
+        bail!("cross traffic may last at most one hour");
     }
     Ok(span)
 }

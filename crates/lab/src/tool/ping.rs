@@ -24,7 +24,7 @@ pub struct EchoArgs {
 pub fn run_echo(args: &EchoArgs) -> anyhow::Result<()> {
     let deadline = Instant::now() + args.at.max;
     let socket = net::bind_udp(net::resolve(&args.at.listen)?)?;
-    sys::stamp_datagrams(&socket).context("the kernel gives no receive stamps")?;
+    sys::stamp_datagrams(&socket).context("the kernel does not provide receive timestamps")?;
     output::ready(socket.local_addr()?)?;
     echo_until(&socket, deadline)
 }
@@ -58,16 +58,16 @@ fn echo_one(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<usize> {
 /// Arguments of `udp-ping`.
 #[derive(Debug, clap::Args)]
 pub struct PingArgs {
-    /// Address of a udp-echo
+    /// Address of a `udp-echo`
     #[arg(long, value_name = "ADDRESS")]
     to: String,
-    /// How many
+    /// Number of pings
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     count: u32,
-    /// From one to the next
+    /// Interval between two pings
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = net::parse_span)]
     interval: Duration,
-    /// Length of each on the wire: the IP packet, bytes
+    /// Length of each IP packet, bytes
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(100..=1500))]
     size: u32,
     /// An answer later than this counts as lost
@@ -92,7 +92,7 @@ struct Report {
 pub fn run_ping(args: &PingArgs) -> anyhow::Result<()> {
     let to = net::resolve(&args.to)?;
     let socket = net::connect_udp(to)?;
-    sys::stamp_datagrams(&socket).context("the kernel gives no receive stamps")?;
+    sys::stamp_datagrams(&socket).context("the kernel does not provide receive timestamps")?;
     pace::sharpen_timers();
     let size = args.size.saturating_sub(wire::overhead(to.is_ipv6())) as usize;
     let mut pings = Pings::new(args.count, size.max(LEN));

@@ -25,25 +25,25 @@ const WRITE_SLICE: Duration = Duration::from_millis(20);
 /// Arguments of `tcp-flood`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Address of a tcp-sink
+    /// Address of a `tcp-sink`
     #[arg(long, value_name = "ADDRESS")]
     to: String,
-    /// How long; an hour at most
+    /// Duration; at most one hour
     #[arg(long = "for", value_name = "TIME", value_parser = net::at_most_an_hour)]
     duration: Duration,
-    /// How many flows
+    /// Number of flows
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     flows: u16,
-    /// Mean of the exponential time that a flow sends; without it, all the time
+    /// Mean of the exponentially distributed time for which a flow sends (default: without pauses)
     #[arg(long, value_name = "TIME", value_parser = net::parse_span, requires = "off")]
     on: Option<Duration>,
-    /// Mean of the exponential time that a flow then pauses
+    /// Mean of the exponentially distributed time for which a flow then pauses
     #[arg(long, value_name = "TIME", value_parser = net::parse_span, requires = "on")]
     off: Option<Duration>,
-    /// Of the on and off times
+    /// Seed of the on and off times
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Congestion control; without it, the route's or the kernel's
+    /// Congestion control (default: that of the route or the kernel)
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
 }
@@ -70,7 +70,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let threads: Vec<_> = streams.into_iter().enumerate().map(start).collect();
     let join =
-        |t: thread::JoinHandle<_>| t.join().unwrap_or_else(|_| bail!("a flow's thread died"));
+        |t: thread::JoinHandle<_>| t.join().unwrap_or_else(|_| bail!("a flow's thread panicked"));
     let flows = threads.into_iter().map(join).collect::<Result<_, _>>()?;
     output::line(&Report { seconds: begin.elapsed().as_secs_f64(), seed: args.seed, flows })
 }

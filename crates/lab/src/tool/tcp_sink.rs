@@ -33,7 +33,7 @@ const BUFFER: usize = 256 * 1024;
 pub struct Args {
     #[command(flatten)]
     at: net::Listening,
-    /// End after this many measurements; 0: only after --max
+    /// End after this many measurements; 0: end only after --max
     #[arg(long, default_value_t = 0)]
     sessions: usize,
 }
@@ -107,7 +107,7 @@ impl Sink {
             }
             Ok(Greeting::Flow { session, flow }) => match self.session(session) {
                 Some(session) => discard(&stream, |n| session.count(flow, n, &stream)),
-                None => note!("tcp-sink: a flow of an unknown measurement was refused"),
+                None => note!("tcp-sink: refused a flow of an unknown measurement"),
             },
             Ok(Greeting::Discard) => discard(&stream, |_| {}),
             Err(e) => note!("tcp-sink: {e:#}"),

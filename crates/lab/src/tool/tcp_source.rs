@@ -34,19 +34,19 @@ pub struct Args {
     /// The sink's address
     #[arg(long, value_name = "ADDRESS")]
     to: String,
-    /// How long to send
+    /// Duration of sending
     #[arg(long = "for", value_name = "TIME", value_parser = net::parse_span)]
     duration: Duration,
-    /// Leave out this much at the start of it
+    /// Time at the start that is not counted
     #[arg(long, value_name = "TIME", value_parser = net::parse_span)]
     warmup: Option<Duration>,
-    /// Congestion control; without it, the route's or the kernel's
+    /// Congestion control (default: that of the route or the kernel)
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// How many flows
+    /// Number of flows
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     flows: u16,
-    /// What each flow has to send, like a stream of media; without it, as much as TCP takes
+    /// Rate at which each flow has data to send, like a media stream (default: as fast as TCP allows)
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
     /// Local address to send from
@@ -55,7 +55,7 @@ pub struct Args {
     /// Width of the sink's bins
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = net::parse_span)]
     bin: Duration,
-    /// Print the bytes of each bin too
+    /// Also print the bytes of each bin
     #[arg(long)]
     series: bool,
 }
@@ -63,7 +63,7 @@ pub struct Args {
 impl Args {
     fn plan(&self) -> anyhow::Result<TcpPlan> {
         if self.warmup.unwrap_or_default() + self.bin > self.duration {
-            bail!("--for must be longer than --warmup by one --bin at least");
+            bail!("--for must be longer than --warmup by at least one --bin");
         }
         Ok(TcpPlan {
             session: net::realtime_ns() ^ u64::from(std::process::id()) << 40,
@@ -86,7 +86,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let senders = send_all(flows, args.duration, args.rate)?;
     let count: TcpCount = control.receive()?;
     if count.bytes.len() != plan.flows || count.receive_buffers.len() != plan.flows {
-        bail!("the sink reports another number of flows than were sent");
+        bail!("the number of flows that the sink reports differs from the number of flows sent");
     }
     control.send(&Turn::Done)?;
     output::line(&Report::new(args, senders, &count))
@@ -135,7 +135,7 @@ fn send_all(
     let send = |flow| thread::spawn(move || send_until(flow, &pace, duration));
     let threads: Vec<_> = flows.into_iter().map(send).collect();
     let join =
-        |t: thread::JoinHandle<_>| t.join().unwrap_or_else(|_| bail!("a flow's thread died"));
+        |t: thread::JoinHandle<_>| t.join().unwrap_or_else(|_| bail!("a flow's thread panicked"));
     threads.into_iter().map(join).collect()
 }
 
@@ -214,7 +214,7 @@ pub struct Sender {
 impl Sender {
     /// Samples a running flow.
     pub fn sample(stream: &TcpStream) -> anyhow::Result<Self> {
-        let info = sys::tcp_info(stream).context("the kernel gives no TCP_INFO")?;
+        let info = sys::tcp_info(stream).context("the kernel does not provide TCP_INFO")?;
         let name = rustix::net::sockopt::tcp_congestion(stream)?;
         let share = |us: u64| {
             if info.tcpi_busy_time == 0 { 0.0 } else { us as f64 / info.tcpi_busy_time as f64 }

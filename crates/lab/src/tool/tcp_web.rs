@@ -41,19 +41,19 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Arguments of `tcp-web`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Address of a tcp-sink
+    /// Address of a `tcp-sink`
     #[arg(long, value_name = "ADDRESS")]
     to: String,
-    /// How long flows arrive; an hour at most
+    /// Time for which flows arrive; at most one hour
     #[arg(long = "for", value_name = "TIME", value_parser = net::at_most_an_hour)]
     duration: Duration,
-    /// Mean rate of what arrives
+    /// Mean rate of the arriving flows
     #[arg(long, value_name = "RATE", default_value = "3Mbit/s")]
     rate: Rate,
-    /// Flows under way at most; what arrives beyond them is not sent
+    /// Maximum number of concurrent flows; further flows are not sent
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=256))]
     concurrent: u16,
-    /// Of the arrivals and sizes
+    /// Seed of the arrivals and sizes
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -76,7 +76,7 @@ struct Report {
 /// Sends until the time is over and all flows have ended, and prints a report.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.rate == Rate::ZERO {
-        bail!("--rate must be above 0: nothing would ever arrive");
+        bail!("--rate must be above 0");
     }
     let to = net::resolve(&args.to)?;
     let begin = Instant::now();
@@ -90,7 +90,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     pace::sleep_until(begin + args.duration);
     for thread in threads {
-        thread.join().ok().context("a flow's thread died")?;
+        thread.join().ok().context("a flow's thread panicked")?;
     }
     output::line(&web.report(begin.elapsed(), args.seed))
 }

@@ -21,22 +21,22 @@ pub struct Args {
     /// The sink's address
     #[arg(long, value_name = "ADDRESS")]
     to: String,
-    /// Between the packets of a train; without it they go back to back
+    /// Gap between the packets of a train (default: sent back to back)
     #[arg(long, value_name = "TIME", value_parser = net::parse_span)]
     gap: Option<Duration>,
     /// Packets in a train
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     packets: u32,
-    /// Length of each on the wire: the IP packet, bytes
+    /// Length of each IP packet, bytes
     #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u32).range(100..=1500))]
     size: u32,
-    /// How many trains
+    /// Number of trains
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     trains: u32,
-    /// From the end of a train to the start of the next
+    /// Gap from the end of a train to the start of the next one
     #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = net::parse_span)]
     interval: Duration,
-    /// Nothing more is to be expected this long after the last arrival
+    /// The sink ends the measurement this long after the last arrival
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = net::parse_span)]
     settle: Duration,
 }

@@ -63,11 +63,11 @@ impl LinkChange {
             change.read(word)?;
             let key = word.split_once('=').map_or("up or down", |(key, _)| key);
             if !seen.insert(key) {
-                return Err(TopologyError::conflict("change", "the same is said twice"));
+                return Err(TopologyError::conflict("change", "a key is given twice"));
             }
         }
         if words.is_empty() {
-            let why = "say what changes: rate=20Mbit/s, delay=10ms, loss=1%, queue=100kB, up, down";
+            let why = "give the changes, such as rate=20Mbit/s, delay=10ms, loss=1%, queue=100kB, up, down";
             return Err(TopologyError::conflict("change", why));
         }
         Ok(change)
@@ -103,7 +103,9 @@ fn of<T>(key: &str, value: &str, read: Result<T, ParseError>) -> Result<T, Topol
 
 fn rate(value: &str) -> Result<Rate, TopologyError> {
     match of("rate", value, value.parse())? {
-        Rate::ZERO => Err(TopologyError::value("rate", value, "write `down` for no traffic")),
+        Rate::ZERO => {
+            Err(TopologyError::value("rate", value, "must not be zero; use `down` to stop traffic"))
+        }
         rate => Ok(rate),
     }
 }

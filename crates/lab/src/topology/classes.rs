@@ -66,7 +66,7 @@ pub(super) fn check(classes: &[ClassSpec]) -> Result<(), TopologyError> {
     for (i, class) in classes.iter().enumerate() {
         let key = format!("class {}.name", i + 1);
         if [OTHER, CROSS, ""].contains(&class.name.as_str()) {
-            let why = "is taken: it is what no class matches, or the cross traffic";
+            let why = "is reserved for unclassified packets or for the cross traffic";
             return Err(TopologyError::value(key, &class.name, why));
         }
         if classes[..i].iter().any(|c| c.name == class.name) {

@@ -164,7 +164,7 @@ impl CrossSpec {
                 let why = format!("must be at least {RATE_MIN}");
                 Err(TopologyError::value(format!("{at}.rate"), rate, why))
             }
-            None => Err(TopologyError::conflict(at, "`rate` is missing, like \"4 Mbit/s\"")),
+            None => Err(TopologyError::conflict(at, "`rate` is missing; for example \"4 Mbit/s\"")),
         }
     }
 
@@ -174,7 +174,8 @@ impl CrossSpec {
         if peak.as_bps() / size.as_bits() <= PACKETS_PER_S_MAX {
             return Ok(());
         }
-        let why = format!("makes over {PACKETS_PER_S_MAX} packets a second at {peak}; enlarge it");
+        let why =
+            format!("gives more than {PACKETS_PER_S_MAX} packets a second at {peak}; increase it");
         Err(TopologyError::value(format!("{at}.size"), size, why))
     }
 
@@ -202,7 +203,7 @@ impl CrossSpec {
         match foreign.iter().find(|(_, wrong)| *wrong) {
             Some((key, _)) => {
                 let kind = format!("{:?}", self.kind).to_lowercase();
-                Err(TopologyError::conflict(at, format!("`{key}` means nothing with `{kind}`")))
+                Err(TopologyError::conflict(at, format!("`{key}` cannot be used with `{kind}`")))
             }
             None => Ok(()),
         }
@@ -216,7 +217,9 @@ fn period(value: Option<Duration>, at: &str, key: &str) -> Result<Duration, Topo
             let value = text::exact_duration(d);
             Err(TopologyError::value(format!("{at}.{key}"), value, "must be at least 1 ms"))
         }
-        None => Err(TopologyError::conflict(at, format!("`{key}` is missing, like \"500 ms\""))),
+        None => {
+            Err(TopologyError::conflict(at, format!("`{key}` is missing; for example \"500 ms\"")))
+        }
     }
 }
 

@@ -239,10 +239,10 @@ impl LinkSpec {
         let forward = self.config(key)?;
         match &self.rev {
             Some(_) if self.simplex => {
-                Err(TopologyError::conflict(key, "a simplex link has no `rev`; leave one out"))
+                Err(TopologyError::conflict(key, "a simplex link has no `rev`; omit one of them"))
             }
             Some(rev) if rev.rev.is_some() || rev.simplex => {
-                let why = "`rev` holds no `rev` or `simplex` of its own";
+                let why = "`rev` must not contain `rev` or `simplex`";
                 Err(TopologyError::conflict(key, why))
             }
             None if self.simplex => Ok((forward, None)),
@@ -254,7 +254,7 @@ impl LinkSpec {
     fn config(&self, key: &str) -> Result<LinkConfig, TopologyError> {
         let trace_rates = self.trace.iter().flat_map(|t| t.steps.iter().map(|s| s.1));
         if self.rate.into_iter().chain(trace_rates).any(|r| r == Rate::ZERO) {
-            let why = "a link that carries nothing is written `up = false`";
+            let why = "must not be zero; write `up = false` to stop traffic";
             return Err(TopologyError::value(format!("{key}.rate"), Rate::ZERO, why));
         }
         if let Some(trace) = &self.trace {

@@ -105,7 +105,7 @@ impl<'de> de::Visitor<'de> for LossVisitor {
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "a probability like \"1 %\" or a table like \
+            "a probability such as \"1 %\" or a table such as \
              { good_to_bad = \"0.1 %\", bad_to_good = \"10 %\" }",
         )
     }

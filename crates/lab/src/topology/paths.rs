@@ -90,7 +90,7 @@ impl<'a> Layout<'a> {
         let (from, from_named) = self.endpoint(&spec.from, at)?;
         let (to, to_named) = self.endpoint(&spec.to, at)?;
         if self.interfaces[from[0]].host == self.interfaces[to[0]].host {
-            return Err(TopologyError::conflict(at, "a host reaches itself without the lab"));
+            return Err(TopologyError::conflict(at, "a path must connect two different hosts"));
         }
         let ways = self.ways(&spec.links, spec.back.as_deref(), spec.oneway, at)?;
         let rank = match origin {
@@ -138,7 +138,7 @@ impl<'a> Layout<'a> {
     ) -> Result<(), TopologyError> {
         let i = a * self.table.n + b;
         if self.ranks[i] == rank && self.table.cells[i] != path {
-            let why = "this pair has another path already; give the way back as `back`, \
+            let why = "this pair already has another path; give the way back as `back`, \
                        or write `oneway = true` on both";
             return Err(TopologyError::conflict(at, why));
         }

@@ -73,13 +73,13 @@ impl Topology {
 
     fn check_settings(&self) -> Result<(), TopologyError> {
         if self.bin < BIN_MIN {
-            let why = "bins are at least 1 ms wide";
+            let why = "must be at least 1 ms";
             return Err(TopologyError::value("bin", text::exact_duration(self.bin), why));
         }
         if let Some(name) = &self.congestion {
             let word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
             if name.is_empty() || name.len() > 15 || !name.chars().all(word) {
-                let why = "name an algorithm of the kernel, like \"cubic\"";
+                let why = "must be a congestion control algorithm of the kernel, such as \"cubic\"";
                 return Err(TopologyError::value("congestion", name, why));
             }
         }
@@ -207,18 +207,17 @@ fn check_host_name(
     };
     let key = format!("host.{name}");
     if !label(name) {
-        let why = "a host's name is letters, digits and hyphens, at most 63";
+        let why = "a host's name consists of letters, digits and hyphens, at most 63 characters";
         return Err(TopologyError::value(key, name, why));
     }
     for name in std::iter::once(name).chain(spec.names.iter().map(String::as_str)) {
         let an_address = name.parse::<std::net::IpAddr>().is_ok();
         if an_address || name == "localhost" || !name.split('.').all(label) {
-            let why =
-                "a name is labels of letters, digits and hyphens, joined by dots, and no address";
+            let why = "a name consists of labels of letters, digits and hyphens, joined by dots; it must not be an address";
             return Err(TopologyError::value(format!("{key}.names"), name, why));
         }
         if !taken.insert(name.to_ascii_lowercase()) {
-            return Err(TopologyError::value(key, name, "is the name of another host too"));
+            return Err(TopologyError::value(key, name, "is also the name of another host"));
         }
     }
     Ok(())
@@ -227,7 +226,7 @@ fn check_host_name(
 fn check_link_name(name: &str) -> Result<(), TopologyError> {
     let bad = |why| Err(TopologyError::value("link", name, why));
     if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c == '=' || c == ',') {
-        return bad("a link's name has no blanks, commas or equals signs");
+        return bad("a link's name must not contain blanks, commas or equals signs");
     }
     if name.ends_with(".fwd") || name.ends_with(".rev") {
         return bad("`.fwd` and `.rev` name the halves of a link; choose another name");

@@ -36,11 +36,14 @@ impl Steps {
             return bad("[]".into(), "give at least one step: [[\"0 s\", \"5 Mbit/s\"]]");
         };
         if let Some(pair) = self.steps.windows(2).find(|p| p[0].0 >= p[1].0) {
-            return bad(text::exact_duration(pair[1].0), "each step starts after the one before");
+            return bad(
+                text::exact_duration(pair[1].0),
+                "each step must start after the previous one",
+            );
         }
         match self.every {
             Some(every) if every < EVERY_MIN => {
-                bad(text::exact_duration(every), "`every` is at least 1 ms")
+                bad(text::exact_duration(every), "`every` must be at least 1 ms")
             }
             Some(every) if every <= last.0 => bad(
                 text::exact_duration(every),

@@ -59,7 +59,7 @@ impl de::Visitor<'_> for ProbabilityVisitor {
     type Value = Probability;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a probability like \"1 %\" or 0.01")
+        f.write_str("a probability such as \"1 %\" or 0.01")
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Probability, E> {

@@ -35,7 +35,7 @@ pub enum Weather {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Path {
+pub struct SimulatedBottleneck {
     pub mbps: f64,
     pub rtt_ms: usize,
     /// The queue, in bandwidth-delay products.
@@ -132,8 +132,8 @@ impl Sender {
 }
 
 /// The bytes that the receiver's program has got after each millisecond.
-pub fn received(path: &Path, ms: usize) -> Vec<u64> {
-    let mut flow = Flow::new(path);
+pub fn received(path: &SimulatedBottleneck, ms: usize) -> Vec<u64> {
+    let mut flow = SimulatedFlow::new(path);
     let mut got = Vec::with_capacity(ms);
     for now in 0..ms {
         let here = path.here(now);
@@ -147,7 +147,7 @@ pub fn received(path: &Path, ms: usize) -> Vec<u64> {
     got
 }
 
-impl Path {
+impl SimulatedBottleneck {
     fn rtt(&self) -> f64 {
         self.rtt_ms as f64 / 1000.0
     }
@@ -172,8 +172,8 @@ impl Path {
 type Later = VecDeque<(usize, f64)>;
 
 /// One flow over the path. All quantities but times are bytes.
-struct Flow<'a> {
-    path: &'a Path,
+struct SimulatedFlow<'a> {
+    path: &'a SimulatedBottleneck,
     sender: Sender,
     room: f64,
     queue: f64,
@@ -189,8 +189,8 @@ struct Flow<'a> {
     holes: Later,
 }
 
-impl<'a> Flow<'a> {
-    fn new(path: &'a Path) -> Self {
+impl<'a> SimulatedFlow<'a> {
+    fn new(path: &'a SimulatedBottleneck) -> Self {
         let tokens = match path.weather {
             Weather::Policed { bucket, .. } => bucket,
             _ => 0.0,

@@ -60,7 +60,7 @@ const MOST_BINS: usize = 512;
 
 /// The limits of one test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct BulkLimits {
     /// The maximum duration; UKAIRO §3.2.1: 5 s.
     pub time: Duration,
     /// The maximum number of bytes.
@@ -69,12 +69,12 @@ pub struct Limits {
 
 /// Why a test is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum BulkEnd {
     /// The rate is steady.
     Steady,
-    /// [`Limits::time`].
+    /// [`BulkLimits::time`].
     Time,
-    /// [`Limits::bytes`].
+    /// [`BulkLimits::bytes`].
     Bytes,
     /// The sender ended first.
     Sender,
@@ -82,13 +82,13 @@ pub enum End {
 
 /// The result of a test.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Found {
+pub struct BulkResult {
     /// The rate after slow start, bit/s.
     pub bps: f64,
     /// Half the interquartile range of its bins, bit/s; `None`: fewer than two bins.
     pub spread_bps: Option<f64>,
     /// Why it ended.
-    pub end: End,
+    pub end: BulkEnd,
     /// Whether the rate is the leg's, or only a lower bound. It is a lower bound if the byte limit or the sender ended
     /// the test before the rate was steady, or if slow start took so much of the time that fewer than eight bins follow
     /// it. A rate that kept changing until the time limit is the leg's: the mean, as UKAIRO measures it (§3.2.1).
@@ -99,20 +99,20 @@ pub struct Found {
     pub took: Duration,
 }
 
-impl Found {
+impl BulkResult {
     /// Whether the rate became steady.
     pub fn is_steady(&self) -> bool {
-        self.end == End::Steady
+        self.end == BulkEnd::Steady
     }
 }
 
 /// Whether the test goes on.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Verdict {
+pub enum BulkStatus {
     /// Take more samples.
     GoOn,
     /// The test is over.
-    Done(Found),
+    Done(BulkResult),
 }
 
 /// A period of time, and the bits that arrived in it.
@@ -131,7 +131,7 @@ impl Bin {
 /// Judges one bulk flow from samples at its receiver.
 #[derive(Clone, Debug)]
 pub struct Bulk {
-    limits: Limits,
+    limits: BulkLimits,
     width: Duration,
     bins: Vec<Bin>,
     /// Time and bytes at the beginning of the open bin.
@@ -142,7 +142,7 @@ pub struct Bulk {
 
 impl Bulk {
     /// Creates a test over a path with this minimum round trip (zero: unknown).
-    pub fn new(limits: Limits, round_trip: Duration) -> Self {
+    pub fn new(limits: BulkLimits, round_trip: Duration) -> Self {
         let width = round_trip.min(MAX_BIN).mul_f64(1.5).clamp(MIN_BIN, MAX_BIN);
         let start = (Duration::ZERO, 0);
         Self { limits, width, bins: Vec::new(), begun: start, last: start }
@@ -156,7 +156,7 @@ impl Bulk {
     /// Records that `bytes` in total had arrived `at` after the first of them.
     ///
     /// A time or count that is lower than the previous one is replaced by that one.
-    pub fn sample(&mut self, at: Duration, bytes: u64) -> Verdict {
+    pub fn sample(&mut self, at: Duration, bytes: u64) -> BulkStatus {
         self.last = (at.max(self.last.0), bytes.max(self.last.1));
         let (now, all) = self.last;
         let (then, before) = self.begun;
@@ -165,17 +165,17 @@ impl Bulk {
             self.bins.push(Bin { seconds: (now - then).as_secs_f64(), bits });
             self.begun = self.last;
             if let Some(window) = self.steady() {
-                return Verdict::Done(self.found(window, End::Steady));
+                return BulkStatus::Done(self.found(window, BulkEnd::Steady));
             }
         }
         match self.limit() {
-            Some(end) => self.finish(end).map_or(Verdict::GoOn, Verdict::Done),
-            None => Verdict::GoOn,
+            Some(end) => self.finish(end).map_or(BulkStatus::GoOn, BulkStatus::Done),
+            None => BulkStatus::GoOn,
         }
     }
 
     /// The result if nothing more arrives; `None`: nothing arrived.
-    pub fn finish(&self, end: End) -> Option<Found> {
+    pub fn finish(&self, end: BulkEnd) -> Option<BulkResult> {
         let (took, bytes) = self.last;
         if bytes == 0 {
             return None;
@@ -185,7 +185,7 @@ impl Bulk {
             let seconds = took.max(Duration::from_millis(1)).as_secs_f64();
             let bps = bytes as f64 * 8.0 / seconds;
             let bound = Bound::AtLeast;
-            return Some(Found { bps, spread_bps: None, end, bound, bytes, took });
+            return Some(BulkResult { bps, spread_bps: None, end, bound, bytes, took });
         }
         Some(self.found(self.after_slow_start(), end))
     }
@@ -194,21 +194,21 @@ impl Bulk {
     /// other end found the rate steady, this is the rate over the same length of time here, up to the newest of
     /// `samples`, so that both ends report on the same bytes, whether those arrived steadily here or not. `samples` are
     /// all that were taken, in order.
-    pub fn beside(&self, samples: &[(Duration, u64)], is_steady: bool) -> Option<Found> {
+    pub fn beside(&self, samples: &[(Duration, u64)], is_steady: bool) -> Option<BulkResult> {
         let end = match self.steady() {
-            Some(_) if is_steady => End::Steady,
-            _ => self.limit().unwrap_or(End::Sender),
+            Some(_) if is_steady => BulkEnd::Steady,
+            _ => self.limit().unwrap_or(BulkEnd::Sender),
         };
         let found = self.finish(end)?;
         let bps = is_steady.then(|| over_last(samples, self.width * WINDOW as u32)).flatten();
-        Some(bps.map_or(found, |bps| Found { bps, ..found }))
+        Some(bps.map_or(found, |bps| BulkResult { bps, ..found }))
     }
 
-    fn limit(&self) -> Option<End> {
+    fn limit(&self) -> Option<BulkEnd> {
         let (now, all) = self.last;
         match () {
-            () if all >= self.limits.bytes.as_bytes() => Some(End::Bytes),
-            () if now >= self.limits.time => Some(End::Time),
+            () if all >= self.limits.bytes.as_bytes() => Some(BulkEnd::Bytes),
+            () if now >= self.limits.time => Some(BulkEnd::Time),
             () => None,
         }
     }
@@ -236,16 +236,16 @@ impl Bulk {
         &self.bins[first..]
     }
 
-    fn found(&self, counted: &[Bin], end: End) -> Found {
+    fn found(&self, counted: &[Bin], end: BulkEnd) -> BulkResult {
         let rates = sorted(counted);
         let spread_bps = (rates.len() > 1).then(|| half_width(&rates));
         let (took, bytes) = self.last;
         let bound = match end {
-            End::Steady => Bound::Exact,
-            End::Time if counted.len() >= WINDOW => Bound::Exact,
-            End::Time | End::Bytes | End::Sender => Bound::AtLeast,
+            BulkEnd::Steady => Bound::Exact,
+            BulkEnd::Time if counted.len() >= WINDOW => Bound::Exact,
+            BulkEnd::Time | BulkEnd::Bytes | BulkEnd::Sender => Bound::AtLeast,
         };
-        Found { bps: mean(counted), spread_bps, end, bound, bytes, took }
+        BulkResult { bps: mean(counted), spread_bps, end, bound, bytes, took }
     }
 }
 

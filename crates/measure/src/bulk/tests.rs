@@ -1,6 +1,6 @@
 use super::{
-    Bulk, End, Found, Limits, Verdict,
-    flows::{Control, Path, Weather, received},
+    Bulk, BulkEnd, BulkLimits, BulkResult, BulkStatus,
+    flows::{Control, SimulatedBottleneck, Weather, received},
 };
 use crate::Bound;
 use proptest::prelude::*;
@@ -8,18 +8,18 @@ use std::time::Duration;
 use thalweg_units::ByteSize;
 
 const FIVE: Duration = Duration::from_secs(5);
-const LIMITS: Limits = Limits { time: FIVE, bytes: ByteSize::from_bytes(u64::MAX) };
+const LIMITS: BulkLimits = BulkLimits { time: FIVE, bytes: ByteSize::from_bytes(u64::MAX) };
 
 /// The result of a test on a flow with these bytes received after each millisecond.
-fn judge(got: &[u64], rtt_ms: usize, limits: Limits) -> Option<Found> {
+fn judge(got: &[u64], rtt_ms: usize, limits: BulkLimits) -> Option<BulkResult> {
     let mut bulk = Bulk::new(limits, Duration::from_millis(rtt_ms as u64));
     let first = got.iter().position(|bytes| *bytes > 0)?;
     for (ms, bytes) in got[first..].iter().enumerate() {
-        if let Verdict::Done(found) = bulk.sample(Duration::from_millis(ms as u64), *bytes) {
+        if let BulkStatus::Done(found) = bulk.sample(Duration::from_millis(ms as u64), *bytes) {
             return Some(found);
         }
     }
-    bulk.finish(End::Sender)
+    bulk.finish(BulkEnd::Sender)
 }
 
 /// The rate between two milliseconds, bit/s.
@@ -28,7 +28,7 @@ fn rate(got: &[u64], from: usize, to: usize) -> f64 {
 }
 
 /// A test of the path, and its relative error against the flow's mean from 2 to 10 s.
-fn tried(path: &Path) -> (Found, f64) {
+fn tried(path: &SimulatedBottleneck) -> (BulkResult, f64) {
     let got = received(path, 10_000);
     let found = judge(&got, path.rtt_ms, LIMITS).unwrap();
     let truth = rate(&got, 2_000, 10_000);
@@ -42,13 +42,13 @@ const CONTROLS: [Control; 4] = [
     Control::Bbr,
 ];
 
-fn paths(weather: Weather) -> Vec<Path> {
+fn paths(weather: Weather) -> Vec<SimulatedBottleneck> {
     let mut all = Vec::new();
     for mbps in [2.0, 20.0, 200.0] {
         for rtt_ms in [10, 40, 100, 200] {
             for queue in [0.2, 1.0, 5.0] {
                 for control in CONTROLS {
-                    all.push(Path { mbps, rtt_ms, queue, control, weather });
+                    all.push(SimulatedBottleneck { mbps, rtt_ms, queue, control, weather });
                 }
             }
         }
@@ -62,14 +62,14 @@ fn at(sorted: &[f64], q: f64) -> f64 {
 
 /// Results over many paths: absolute errors of tests that may end early, those of whole tests (from 1 to 5 s), and
 /// durations in seconds.
-struct Tried {
+struct TestRuns {
     errors: Vec<f64>,
     whole: Vec<f64>,
     took: Vec<f64>,
 }
 
-impl Tried {
-    fn of(paths: &[Path]) -> Self {
+impl TestRuns {
+    fn of(paths: &[SimulatedBottleneck]) -> Self {
         let mut all = Self { errors: vec![], whole: vec![], took: vec![] };
         for path in paths {
             let (found, error) = tried(path);
@@ -102,7 +102,7 @@ impl Tried {
 
 #[test]
 fn on_calm_paths_the_error_is_that_of_five_seconds_in_half_the_time() {
-    let tried = Tried::of(&paths(Weather::Calm));
+    let tried = TestRuns::of(&paths(Weather::Calm));
     for (q, most) in [(0.5, 0.02), (0.9, 0.15), (0.95, 0.25)] {
         let (error, whole) = (at(&tried.errors, q), at(&tried.whole, q));
         assert!(error <= most, "{q}: {error}");
@@ -151,13 +151,14 @@ fn after_a_verdict_that_is_too_early_the_other_end_has_a_lower_bound() {
     }
     for is_steady in [true, false] {
         let found = bulk.beside(&samples, is_steady).unwrap();
-        assert_eq!((found.end, found.bound), (End::Sender, Bound::AtLeast));
+        assert_eq!((found.end, found.bound), (BulkEnd::Sender, Bound::AtLeast));
     }
 }
 
 /// Paths of 100 Mbit/s and 40 ms with a queue of one bandwidth-delay product, one for each congestion control.
-fn usual(weather: Weather) -> Vec<Path> {
-    let path = |control| Path { mbps: 100.0, rtt_ms: 40, queue: 1.0, control, weather };
+fn usual(weather: Weather) -> Vec<SimulatedBottleneck> {
+    let path =
+        |control| SimulatedBottleneck { mbps: 100.0, rtt_ms: 40, queue: 1.0, control, weather };
     CONTROLS.map(path).into()
 }
 
@@ -165,7 +166,7 @@ fn usual(weather: Weather) -> Vec<Path> {
 fn a_policer_is_detected_unless_its_bucket_outlasts_the_test() {
     let policed = |bucket| {
         println!("bucket of {bucket} B");
-        Tried::of(&usual(Weather::Policed { share: 0.2, bucket }))
+        TestRuns::of(&usual(Weather::Policed { share: 0.2, bucket }))
     };
     for bucket in [32e3, 256e3, 1e6, 4e6] {
         let tried = policed(bucket);
@@ -179,7 +180,7 @@ fn a_policer_is_detected_unless_its_bucket_outlasts_the_test() {
 fn alternating_cross_traffic_is_averaged() {
     for (period, most) in [(100, 0.06), (400, 0.06), (1000, 0.06), (3000, 0.35)] {
         println!("period of {period} ms");
-        let tried = Tried::of(&usual(Weather::OnOff { share: 0.5, period }));
+        let tried = TestRuns::of(&usual(Weather::OnOff { share: 0.5, period }));
         assert!(at(&tried.errors, 1.0) <= most);
     }
 }
@@ -189,13 +190,13 @@ fn the_limits_end_a_test_that_is_not_steady() {
     // The flow doubles every tenth of a second: permanent slow start.
     let doubling = |ms: usize| 1000 * (1 << (ms / 100));
     let got: Vec<u64> = (0..2_000).map(doubling).collect();
-    let limits = Limits { bytes: ByteSize::from_bytes(1_000_000), ..LIMITS };
+    let limits = BulkLimits { bytes: ByteSize::from_bytes(1_000_000), ..LIMITS };
     let found = judge(&got, 10, limits).unwrap();
-    assert_eq!((found.end, found.bytes), (End::Bytes, 1_024_000));
+    assert_eq!((found.end, found.bytes), (BulkEnd::Bytes, 1_024_000));
     assert_eq!(found.bound, Bound::AtLeast);
     let slow: Vec<u64> = (0..6_000).map(|ms| 1 << (ms / 300)).collect();
     let found = judge(&slow, 200, LIMITS).unwrap();
-    assert_eq!((found.end, found.took), (End::Time, FIVE));
+    assert_eq!((found.end, found.took), (BulkEnd::Time, FIVE));
     assert!(!found.is_steady());
     assert_eq!(found.bound, Bound::AtLeast, "slow start to the end");
 }
@@ -211,17 +212,23 @@ fn an_unsteady_rate_is_exact_at_the_time_limit_and_a_lower_bound_at_the_byte_lim
         })
         .collect();
     let found = judge(&got, 300, LIMITS).unwrap();
-    assert_eq!((found.end, found.bound), (End::Time, Bound::Exact));
-    let few = Limits { bytes: ByteSize::from_bytes(14_000_000), ..LIMITS };
+    assert_eq!((found.end, found.bound), (BulkEnd::Time, Bound::Exact));
+    let few = BulkLimits { bytes: ByteSize::from_bytes(14_000_000), ..LIMITS };
     let found = judge(&got, 300, few).unwrap();
-    assert_eq!((found.end, found.bound), (End::Bytes, Bound::AtLeast));
+    assert_eq!((found.end, found.bound), (BulkEnd::Bytes, Bound::AtLeast));
 }
 
 /// A path of 1 Gbit/s under each congestion control, with a limit of this many megabytes.
-fn gigabit(rtt_ms: usize, cap: u64) -> Vec<Found> {
-    let limits = Limits { bytes: ByteSize::from_bytes(cap * 1_000_000), ..LIMITS };
+fn gigabit(rtt_ms: usize, cap: u64) -> Vec<BulkResult> {
+    let limits = BulkLimits { bytes: ByteSize::from_bytes(cap * 1_000_000), ..LIMITS };
     let found = |control| {
-        let path = Path { mbps: 1000.0, rtt_ms, queue: 1.0, control, weather: Weather::Calm };
+        let path = SimulatedBottleneck {
+            mbps: 1000.0,
+            rtt_ms,
+            queue: 1.0,
+            control,
+            weather: Weather::Calm,
+        };
         judge(&received(&path, 6_000), rtt_ms, limits).unwrap()
     };
     CONTROLS.map(found).into()
@@ -231,7 +238,7 @@ fn gigabit(rtt_ms: usize, cap: u64) -> Vec<Found> {
 fn a_byte_limit_gives_a_lower_bound_and_256_mb_are_enough_for_a_gigabit() {
     for rtt_ms in [2, 10, 40] {
         for found in gigabit(rtt_ms, 256) {
-            assert_eq!((found.end, found.bound), (End::Steady, Bound::Exact), "{rtt_ms} ms");
+            assert_eq!((found.end, found.bound), (BulkEnd::Steady, Bound::Exact), "{rtt_ms} ms");
             assert!((found.bps / 1e9 - 1.0).abs() <= 0.06 && found.bytes <= 126_000_000);
         }
     }
@@ -243,7 +250,7 @@ fn a_byte_limit_gives_a_lower_bound_and_256_mb_are_enough_for_a_gigabit() {
     }
     // Nine bins of 100 ms do not fit into less than 112 MB.
     for found in [2, 10, 40, 100, 200].into_iter().flat_map(|rtt_ms| gigabit(rtt_ms, 64)) {
-        assert_eq!((found.end, found.bound), (End::Bytes, Bound::AtLeast));
+        assert_eq!((found.end, found.bound), (BulkEnd::Bytes, Bound::AtLeast));
         assert!(found.bps >= 0.5e9, "{}", found.bps);
     }
 }
@@ -251,14 +258,14 @@ fn a_byte_limit_gives_a_lower_bound_and_256_mb_are_enough_for_a_gigabit() {
 #[test]
 fn data_that_arrives_at_once_or_never_gives_a_lower_bound_or_nothing() {
     let mut bulk = Bulk::new(LIMITS, Duration::ZERO);
-    assert_eq!(bulk.finish(End::Sender), None);
-    assert_eq!(bulk.sample(Duration::ZERO, 0), Verdict::GoOn);
-    assert_eq!(bulk.sample(Duration::from_millis(8), 1000), Verdict::GoOn);
-    let found = bulk.finish(End::Sender).unwrap();
-    assert_eq!((found.bps, found.spread_bps, found.end), (1e6, None, End::Sender));
+    assert_eq!(bulk.finish(BulkEnd::Sender), None);
+    assert_eq!(bulk.sample(Duration::ZERO, 0), BulkStatus::GoOn);
+    assert_eq!(bulk.sample(Duration::from_millis(8), 1000), BulkStatus::GoOn);
+    let found = bulk.finish(BulkEnd::Sender).unwrap();
+    assert_eq!((found.bps, found.spread_bps, found.end), (1e6, None, BulkEnd::Sender));
     // A stall to the end counts.
     let end = Duration::from_secs(5);
-    let Verdict::Done(found) = bulk.sample(end, 1000) else { panic!("5 s are over") };
+    let BulkStatus::Done(found) = bulk.sample(end, 1000) else { panic!("5 s are over") };
     assert!(found.bps <= 1600.0 && !found.is_steady(), "{found:?}");
 }
 
@@ -281,16 +288,16 @@ proptest! {
         steps in proptest::collection::vec((0_u64..400, 0_u64..5_000_000), 1..400),
         rtt_ms in 0_u64..5_000,
     ) {
-        let limits = Limits { time: FIVE, bytes: ByteSize::from_bytes(50_000_000) };
+        let limits = BulkLimits { time: FIVE, bytes: ByteSize::from_bytes(50_000_000) };
         let mut bulk = Bulk::new(limits, Duration::from_millis(rtt_ms));
         let (mut at, mut all) = (0, 0);
         for (ms, bytes) in steps {
             (at, all) = (at + ms, all + bytes);
             match bulk.sample(Duration::from_millis(at), all) {
-                Verdict::GoOn => {
+                BulkStatus::GoOn => {
                     prop_assert!((at < 5_000 && all < 50_000_000) || all == 0);
                 }
-                Verdict::Done(found) => {
+                BulkStatus::Done(found) => {
                     prop_assert!(found.bps.is_finite() && found.bps >= 0.0);
                     prop_assert!(found.spread_bps.is_none_or(|s| s.is_finite() && s >= 0.0));
                     prop_assert_eq!((found.bytes, found.took.as_millis()), (all, at.into()));
@@ -298,8 +305,8 @@ proptest! {
                 }
             }
         }
-        let found = bulk.finish(End::Sender);
-        prop_assert!(found.is_none_or(|f| f.bps.is_finite() && f.end == End::Sender));
+        let found = bulk.finish(BulkEnd::Sender);
+        prop_assert!(found.is_none_or(|f| f.bps.is_finite() && f.end == BulkEnd::Sender));
     }
 
     #[test]
@@ -308,7 +315,7 @@ proptest! {
     ) {
         let mut bulk = Bulk::new(LIMITS, Duration::from_millis(50));
         for (ms, bytes) in samples {
-            if let Verdict::Done(found) = bulk.sample(Duration::from_millis(ms), bytes) {
+            if let BulkStatus::Done(found) = bulk.sample(Duration::from_millis(ms), bytes) {
                 prop_assert!(found.bps.is_finite() && found.bps >= 0.0);
                 break;
             }

@@ -4,7 +4,7 @@
 //! Time is cut into slots. At each slot an *experiment* begins with some probability: it probes two slots in a row, or
 //! three for every second experiment. The tool counts the patterns of congested and other slots.
 
-use super::{Estimator, Finding, Progress, Quantity, Step, Unfound};
+use super::{Estimator, EstimatorError, Finding, Progress, Quantity, Step};
 use crate::train::{Doubt, Flight, OVERHEAD, Probe, Train};
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -133,7 +133,7 @@ impl Badabing {
             probes.push(probe(gap));
             probes.extend([probe(Duration::ZERO); PACKETS - 1]);
         }
-        Some(Train::new(probes).ok()?.over(overhead))
+        Some(Train::new(probes).ok()?.with_overhead(overhead))
     }
 
     fn is_over(&self) -> bool {
@@ -189,7 +189,7 @@ impl Badabing {
         self.seen.iter().map(judge).collect()
     }
 
-    fn result(&self) -> Result<Vec<Finding>, Unfound> {
+    fn result(&self) -> Result<Vec<Finding>, EstimatorError> {
         let congested = self.congested();
         let mut counts: BTreeMap<Vec<bool>, u32> = BTreeMap::new();
         for (at, long) in &self.experiments {
@@ -200,7 +200,7 @@ impl Badabing {
             }
         }
         if counts.is_empty() {
-            return Err(Unfound::Unclear);
+            return Err(EstimatorError::Unclear);
         }
         Ok(findings(&counts, self.settings.slot, episodes(&congested)))
     }
@@ -262,7 +262,7 @@ impl Estimator for Badabing {
         Step::Done(self.result())
     }
 
-    fn seen(&mut self, flight: &Flight) {
+    fn record(&mut self, flight: &Flight) {
         self.trains += 1;
         let mut packets = (0..flight.sent.len()).map(|at| (flight.sent[at], flight.arrived[at]));
         for slot in std::mem::take(&mut self.probed) {
@@ -283,7 +283,7 @@ impl Estimator for Badabing {
         Vec::from_iter((has_losses && self.full().is_none()).then_some(Doubt::Queueless))
     }
 
-    fn by_now(&self) -> Option<Vec<Finding>> {
+    fn partial_findings(&self) -> Option<Vec<Finding>> {
         self.result().ok()
     }
 

@@ -21,7 +21,7 @@ fn run(every: u64, long: u64, queue_ns: u32, seed: u64) -> Vec<Finding> {
                     flight.sent.push(Some(Time::from_nanos(now)));
                     flight.arrived.push((place < every - long).then_some(arrived));
                 }
-                tool.seen(&flight);
+                tool.record(&flight);
             }
         }
     }
@@ -56,7 +56,7 @@ fn slots_are_aligned_across_trains() {
             now += probe.gap.as_nanos() as u64;
             assert_eq!(now, slots[at / PACKETS] * 5_000_000);
         }
-        tool.seen(&Flight {
+        tool.record(&Flight {
             sent: vec![None; slots.len() * 3],
             arrived: vec![None; slots.len() * 3],
             ..Flight::default()
@@ -115,7 +115,7 @@ fn overflowing(late_s: f64, seed: u64) -> (Vec<Finding>, f64, f64) {
             flight.sent.push(Some(Time::from_nanos(nanos(now))));
             flight.arrived.push((!is_lost).then(came));
         }
-        tool.seen(&flight);
+        tool.record(&flight);
     }
 }
 
@@ -155,7 +155,7 @@ fn random_losses_do_not_make_noise_a_queue() {
             flight.sent.push(Some(Time::from_nanos(now)));
             flight.arrived.push((draw() >= 0.02).then_some(arrived));
         }
-        tool.seen(&flight);
+        tool.record(&flight);
     };
     // At least one of three packets is lost.
     let truth = 1.0 - 0.98_f64.powi(3);
@@ -170,7 +170,7 @@ fn without_a_loss_the_range_depends_on_the_number_of_tries() {
     let Step::Send { train, .. } = tool.next() else { panic!("no train") };
     let at = |n: usize| n as u64 * 1_000_000;
     let count = train.probes().len();
-    tool.seen(&Flight {
+    tool.record(&Flight {
         sent: (0..count).map(|n| Some(Time::from_nanos(at(n)))).collect(),
         arrived: (0..count).map(|n| Some(Stamp::from_unix_nanos(at(n)))).collect(),
         ..Flight::default()

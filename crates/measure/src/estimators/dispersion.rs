@@ -3,8 +3,8 @@
 //! Two probes that leave together arrive as far apart as the narrowest link spaces them. Packets of other traffic widen
 //! this distance, or narrow it behind that link. So the most frequent distance counts, not the mean.
 
-use super::{Estimator, Finding, Progress, Quantity, Step, Unfound};
-use crate::train::{Flight, Passed, Probe, Train, bits_of};
+use super::{Estimator, EstimatorError, Finding, Progress, Quantity, Step};
+use crate::train::{ArrivedProbe, Flight, Probe, Train, bits_of};
 use std::time::Duration;
 
 /// The bytes that the tool needs of each probe.
@@ -82,9 +82,9 @@ impl Dispersion {
         bits_of(self.settings.size, self.settings.overhead)
     }
 
-    fn result(&self) -> Result<Vec<Finding>, Unfound> {
+    fn result(&self) -> Result<Vec<Finding>, EstimatorError> {
         if self.pairs.len() < MIN_PAIRS {
-            return Err(Unfound::Lost(self.sent));
+            return Err(EstimatorError::Lost(self.sent));
         }
         let mut found = Vec::from_iter(self.finding(Quantity::Capacity, &mode(&self.pairs)));
         found.extend(self.finding(Quantity::DispersionRate, &sorted(&self.trains)));
@@ -105,7 +105,7 @@ impl Dispersion {
 }
 
 /// The mean time from one to the next of the probes that arrived.
-fn spread(passed: &[Passed]) -> Option<Spread> {
+fn spread(passed: &[ArrivedProbe]) -> Option<Spread> {
     let (first, last) = passed.first().zip(passed.last())?;
     let gaps = passed.len().saturating_sub(1).max(1) as f64;
     let left = last.sent.since(first.sent).as_secs_f64() / gaps;
@@ -145,15 +145,15 @@ impl Estimator for Dispersion {
         let after = if self.sent == 0 { Duration::ZERO } else { pause };
         match Train::uniform(probe, count) {
             Ok(train) if self.sent < pairs + trains => {
-                Step::Send { train: train.over(self.settings.overhead), after }
+                Step::Send { train: train.with_overhead(self.settings.overhead), after }
             }
             _ => Step::Done(self.result()),
         }
     }
 
-    fn seen(&mut self, flight: &Flight) {
+    fn record(&mut self, flight: &Flight) {
         self.sent += 1;
-        let passed: Vec<Passed> = flight.passed().collect();
+        let passed: Vec<ArrivedProbe> = flight.arrived_probes().collect();
         let is_whole = passed.len() == flight.arrived.len() && !flight.is_reordered();
         match spread(&passed).filter(|_| is_whole) {
             None => {}
@@ -172,19 +172,19 @@ impl Estimator for Dispersion {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::{Cross, SimulatedPath};
+    use crate::simulated_path::{CrossTraffic, SimulatedPath};
     use crate::train::{OVERHEAD, OVERHEAD_IPV6};
 
-    fn run(capacity: f64, cross: Cross, lost: f64) -> Result<Vec<Finding>, Unfound> {
+    fn run(capacity: f64, cross: CrossTraffic, lost: f64) -> Result<Vec<Finding>, EstimatorError> {
         let settings = DispersionSettings::new(1472, OVERHEAD, Duration::from_millis(40));
-        let mut path = SimulatedPath::new(capacity, cross, 11).losing(lost);
+        let mut path = SimulatedPath::new(capacity, cross, 11).with_loss(lost);
         path.run(&mut Dispersion::new(settings)).0
     }
 
     #[test]
     fn capacity_is_found_beside_cross_traffic() {
         for (capacity, cross) in [(10.0, 0.0), (10.0, 4.0), (50.0, 30.0), (100.0, 50.0)] {
-            let found = run(capacity, Cross::poisson(cross), 0.0).unwrap();
+            let found = run(capacity, CrossTraffic::poisson(cross), 0.0).unwrap();
             let error = (found[0].value / 1e6 / capacity - 1.0).abs();
             assert!(error < 0.05, "{capacity} {cross}: {found:?}");
             assert!(found[1].value <= found[0].value * 1.05, "{found:?}");
@@ -195,7 +195,8 @@ mod tests {
     #[test]
     fn small_probes_over_ipv6_find_the_capacity() {
         let settings = DispersionSettings::new(200, OVERHEAD_IPV6, Duration::from_millis(40));
-        let mut path = SimulatedPath::new(10.0, Cross::even(0.0), 11).over(OVERHEAD_IPV6);
+        let mut path =
+            SimulatedPath::new(10.0, CrossTraffic::even(0.0), 11).with_overhead(OVERHEAD_IPV6);
         let found = path.run(&mut Dispersion::new(settings)).0.unwrap();
         assert!((found[0].value / 1e7 - 1.0).abs() < 0.01, "{found:?}");
     }
@@ -203,19 +204,19 @@ mod tests {
     /// The simulated host sends at 1 Gbit/s.
     #[test]
     fn a_path_that_is_faster_than_the_host_gives_a_lower_bound() {
-        let found = run(5000.0, Cross::even(0.0), 0.0).unwrap();
+        let found = run(5000.0, CrossTraffic::even(0.0), 0.0).unwrap();
         for finding in found {
             assert!(finding.is_lower_bound, "{finding:?}");
             assert!((finding.value / 1e9 - 1.0).abs() < 0.02, "{finding:?}");
         }
-        let slow = run(100.0, Cross::even(0.0), 0.0).unwrap();
+        let slow = run(100.0, CrossTraffic::even(0.0), 0.0).unwrap();
         assert!(slow.iter().all(|finding| !finding.is_lower_bound), "{slow:?}");
     }
 
     #[test]
     fn pairs_with_losses_are_ignored_and_too_many_losses_are_an_error() {
-        let found = run(10.0, Cross::even(2.0), 0.3).unwrap();
+        let found = run(10.0, CrossTraffic::even(2.0), 0.3).unwrap();
         assert!((found[0].value / 1e6 - 10.0).abs() < 0.5, "{found:?}");
-        assert!(matches!(run(10.0, Cross::even(2.0), 0.99), Err(Unfound::Lost(_))));
+        assert!(matches!(run(10.0, CrossTraffic::even(2.0), 0.99), Err(EstimatorError::Lost(_))));
     }
 }

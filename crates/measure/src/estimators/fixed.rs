@@ -4,13 +4,13 @@
 //! the next one would wait for its report, a round trip and more, but the rates of Table 1 require pauses of 10 and 20
 //! ms.
 
-use super::{Estimator, Finding, Progress, Quantity, Step, Unfound};
+use super::{Estimator, EstimatorError, Finding, Progress, Quantity, Step};
 use crate::train::{Flight, MAX_PROBES, OVERHEAD, Probe, Train, TrainError};
 use std::time::Duration;
 
 /// A row of Table 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fixed {
+pub struct FixedTrains {
     name: &'static str,
     probe: Probe,
     overhead: u32,
@@ -30,11 +30,17 @@ const HEADER: u16 = 12;
 /// The maximum duration of a transaction, which is the interval at which losses are reported.
 const SERIES: Duration = Duration::from_secs(2);
 
-const fn row(name: &'static str, bytes: u16, count: usize, gap_us: u64, pause_ms: u64) -> Fixed {
+const fn row(
+    name: &'static str,
+    bytes: u16,
+    count: usize,
+    gap_us: u64,
+    pause_ms: u64,
+) -> FixedTrains {
     let (size, gap) = (bytes - OVERHEAD as u16, Duration::from_micros(gap_us));
     let probe = Probe { size, header: HEADER, gap, may_carry: true };
     let pause = Duration::from_millis(pause_ms);
-    Fixed {
+    FixedTrains {
         name,
         probe,
         overhead: OVERHEAD,
@@ -47,28 +53,28 @@ const fn row(name: &'static str, bytes: u16, count: usize, gap_us: u64, pause_ms
 }
 
 /// Bursts of 12 Mbit/s, 1.1 Mbit/s on average: like the sub-trains of pathload.
-pub const PK1: Fixed = row("pk1", 300, 10, 200, 20);
+pub const PK1: FixedTrains = row("pk1", 300, 10, 200, 20);
 /// Trains of 4 Mbit/s, 2.0 Mbit/s on average.
-pub const PK2: Fixed = row("pk2", 500, 20, 1000, 20);
+pub const PK2: FixedTrains = row("pk2", 500, 20, 1000, 20);
 /// Ten probes back to back, 2.3 Mbit/s on average: like estimators of capacity.
-pub const PK3: Fixed = row("pk3", 300, 10, 0, 10);
+pub const PK3: FixedTrains = row("pk3", 300, 10, 0, 10);
 
-impl Fixed {
+impl FixedTrains {
     /// The same row with this number of trains.
-    pub fn times(self, trains: u32) -> Self {
+    pub fn with_trains(self, trains: u32) -> Self {
         Self { trains: (0, trains), ..self }
     }
 
     /// The same row with this many IP and UDP header bytes per probe. The sizes of Table 1 are those of whole packets,
     /// so probes shrink.
-    pub fn over(self, overhead: u32) -> Self {
+    pub fn with_overhead(self, overhead: u32) -> Self {
         let bytes = u32::from(self.probe.size) + self.overhead;
         let size = bytes.saturating_sub(overhead) as u16;
         Self { probe: Probe { size, ..self.probe }, overhead, ..self }
     }
 
     /// The same row without riders.
-    pub fn bare(self) -> Self {
+    pub fn without_riders(self) -> Self {
         Self { probe: Probe { may_carry: false, ..self.probe }, ..self }
     }
 
@@ -78,10 +84,10 @@ impl Fixed {
     }
 
     /// The loss, which is all that such trains tell.
-    fn result(&self) -> Result<Vec<Finding>, Unfound> {
+    fn result(&self) -> Result<Vec<Finding>, EstimatorError> {
         match self.probes {
-            (0, _) => Err(Unfound::Unclear),
-            (_, 0) => Err(Unfound::Lost(self.trains.0)),
+            (0, _) => Err(EstimatorError::Unclear),
+            (_, 0) => Err(EstimatorError::Lost(self.trains.0)),
             (left, came) => {
                 let lost = 1.0 - came as f64 / left as f64;
                 Ok(vec![Finding::share(Quantity::Loss, lost, (self.episodes, left as f64))])
@@ -94,7 +100,7 @@ impl Fixed {
     /// # Errors
     /// None for the rows of Table 1.
     pub fn train(&self) -> Result<Train, TrainError> {
-        Ok(Train::uniform(self.probe, self.count)?.over(self.overhead))
+        Ok(Train::uniform(self.probe, self.count)?.with_overhead(self.overhead))
     }
 
     /// As many trains, one after the other, as fit into one transaction.
@@ -115,7 +121,7 @@ impl Fixed {
             })
         };
         let train = Train::new((0..trains.min(self.most())).flat_map(one).collect())?;
-        Ok(train.over(self.overhead))
+        Ok(train.with_overhead(self.overhead))
     }
 
     /// The maximum number of trains per transaction.
@@ -132,7 +138,7 @@ fn episodes(flight: &Flight) -> u32 {
     came.chunk_by(|one, next| one == next).filter(|run| !run[0]).count() as u32
 }
 
-impl Estimator for Fixed {
+impl Estimator for FixedTrains {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -146,14 +152,14 @@ impl Estimator for Fixed {
         }
     }
 
-    fn seen(&mut self, flight: &Flight) {
+    fn record(&mut self, flight: &Flight) {
         self.trains.0 += (flight.sent.len() / self.count.max(1)).max(1) as u32;
-        self.probes.0 += flight.left() as u64;
-        self.probes.1 += flight.passed().count() as u64;
+        self.probes.0 += flight.sent_count() as u64;
+        self.probes.1 += flight.arrived_probes().count() as u64;
         self.episodes += episodes(flight);
     }
 
-    fn by_now(&self) -> Option<Vec<Finding>> {
+    fn partial_findings(&self) -> Option<Vec<Finding>> {
         self.result().ok()
     }
 
@@ -167,23 +173,23 @@ mod tests {
     use super::*;
 
     /// The rate within a train, and on average, Mbit/s.
-    fn rates(row: &Fixed) -> [f64; 2] {
+    fn rates(row: &FixedTrains) -> [f64; 2] {
         let train = row.train().unwrap();
         let bits = train.bytes() as f64 * 8.0;
         let one = bits / train.probes().len() as f64;
         let inst = one / row.probe.gap.as_secs_f64();
-        [inst / 1e6, bits / (train.takes() + row.pause).as_secs_f64() / 1e6]
+        [inst / 1e6, bits / (train.duration() + row.pause).as_secs_f64() / 1e6]
     }
 
     #[test]
     fn rates_are_those_of_table_1() {
-        let is = |row: &Fixed, inst: f64, average: f64| {
+        let is = |row: &FixedTrains, inst: f64, average: f64| {
             let [a, b] = rates(row);
             assert!((a - inst).abs() < 0.05 && (b - average).abs() < 0.1, "{}: {a} {b}", row.name);
         };
         is(&PK1, 12.0, 1.1);
         is(&PK2, 4.0, 2.0);
-        is(&PK2.over(48), 4.0, 2.0);
+        is(&PK2.with_overhead(48), 4.0, 2.0);
         let [_, average] = rates(&PK3);
         // With 0.24 ms on the paper's link of 100 Mbit/s it is 2.3.
         assert!((average - 2.4).abs() < 0.01, "{average}");
@@ -193,7 +199,7 @@ mod tests {
     fn trains_end_and_report_what_was_lost() {
         let time = |ns| Some(thalweg_units::Time::from_nanos(ns));
         // A series of 2 s holds 51 trains at intervals of 39 ms.
-        let mut row = PK2.times(53).bare();
+        let mut row = PK2.with_trains(53).without_riders();
         for n in 0..2 {
             let Step::Send { train, after } = row.next() else { panic!("{n}") };
             assert_eq!(after.is_zero(), n == 0);
@@ -207,7 +213,7 @@ mod tests {
             let came = Some(crate::train::Stamp::from_unix_nanos(9));
             let arrived = |place| came.filter(|_| place % 20 > 2 * n);
             flight.arrived = (0..probes.len()).map(arrived).collect();
-            row.seen(&flight);
+            row.record(&flight);
         }
         let Step::Done(Ok(found)) = row.next() else { panic!("no end") };
         assert_eq!(found[0].of, Quantity::Loss);
@@ -216,19 +222,19 @@ mod tests {
         // Each of the 53 trains lost its first probes.
         let range = [found[0].low, found[0].high].map(|end| end / lost);
         assert!((0.70..0.80).contains(&range[0]) && (1.25..1.35).contains(&range[1]), "{range:?}");
-        let mut dead = PK1.times(1);
+        let mut dead = PK1.with_trains(1);
         let sent = vec![time(1); 10];
-        dead.seen(&Flight { sent, arrived: vec![None; 10], ..Flight::default() });
-        assert_eq!(dead.next(), Step::Done(Err(Unfound::Lost(1))));
+        dead.record(&Flight { sent, arrived: vec![None; 10], ..Flight::default() });
+        assert_eq!(dead.next(), Step::Done(Err(EstimatorError::Lost(1))));
     }
 
     #[test]
     fn a_series_has_the_average_rates_of_table_1() {
         for (row, mbps) in [(PK1, 1.1), (PK2, 2.0), (PK3, 2.3)] {
             let series = row.series().unwrap();
-            let average = series.bytes() as f64 * 8.0 / series.takes().as_secs_f64() / 1e6;
+            let average = series.bytes() as f64 * 8.0 / series.duration().as_secs_f64() / 1e6;
             assert!((average / mbps - 1.0).abs() < 0.06, "{}: {average}", row.name);
-            assert!(series.takes() <= SERIES && series.takes() > SERIES * 9 / 10);
+            assert!(series.duration() <= SERIES && series.duration() > SERIES * 9 / 10);
         }
     }
 }

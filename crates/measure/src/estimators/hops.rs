@@ -6,7 +6,7 @@
 //! link that is narrower than all links before it, and never shrinks. So the narrowest link leads into the first hop at
 //! which the train has its final length.
 
-use super::{Estimator, Finding, Progress, Quantity, Step, Unfound};
+use super::{Estimator, EstimatorError, Finding, Progress, Quantity, Step};
 use crate::train::{Expired, Flight, Probe, Train, bits_of};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -87,7 +87,7 @@ impl Hops {
             Probe { size, header: 0, gap: Duration::ZERO, may_carry: false }
         };
         let train = Train::new(limits.iter().map(probe).collect()).ok()?;
-        train.over(self.settings.overhead).limited(limits).ok()
+        train.with_overhead(self.settings.overhead).limited(limits).ok()
     }
 
     /// The rates at which this train arrived, bit/s, by hop, with the router.
@@ -164,12 +164,12 @@ impl Hops {
         self.rates.values().all(|(router, _)| router.is_none())
     }
 
-    fn result(&self) -> Result<Vec<Finding>, Unfound> {
+    fn result(&self) -> Result<Vec<Finding>, EstimatorError> {
         if self.is_mute() {
             return Err(if self.rates.is_empty() {
-                Unfound::Lost(self.sent)
+                EstimatorError::Lost(self.sent)
             } else {
-                Unfound::Silent
+                EstimatorError::Silent
             });
         }
         let mut found = Vec::new();
@@ -211,7 +211,7 @@ impl Estimator for Hops {
         }
     }
 
-    fn seen(&mut self, flight: &Flight) {
+    fn record(&mut self, flight: &Flight) {
         self.sent += 1;
         self.learn(self.came_out(flight));
         if self.sent == 1 {
@@ -219,7 +219,7 @@ impl Estimator for Hops {
         }
     }
 
-    fn by_now(&self) -> Option<Vec<Finding>> {
+    fn partial_findings(&self) -> Option<Vec<Finding>> {
         self.result().ok().filter(|_| self.sent > TRIES)
     }
 

@@ -21,7 +21,7 @@ impl Chain {
         Ipv4Addr::new(192, 0, 2, hop).into()
     }
 
-    fn fly(&self, train: &Train) -> Flight {
+    fn send_train(&self, train: &Train) -> Flight {
         let mut free = vec![0.0; self.links.len()];
         let mut flight = Flight::default();
         for (place, probe) in train.probes().iter().enumerate() {
@@ -48,14 +48,14 @@ impl Chain {
         flight
     }
 
-    fn run(&self) -> Result<Vec<Finding>, Unfound> {
+    fn run(&self) -> Result<Vec<Finding>, EstimatorError> {
         let mut tool = Hops::new(HopsSettings::new(1472, OVERHEAD));
         loop {
             match tool.next() {
                 Step::Done(result) => return result,
                 Step::Send { train, .. } => {
-                    let flight = self.fly(&train);
-                    tool.seen(&flight);
+                    let flight = self.send_train(&train);
+                    tool.record(&flight);
                 }
             }
         }
@@ -109,7 +109,7 @@ fn behind_silent_routers_the_narrowest_hop_is_a_range() {
     let found = chain.run().unwrap();
     assert_eq!(narrowest(&found), Some((2.0, 3.0)), "{found:?}");
     chain.silent = vec![1, 2, 3];
-    assert_eq!(chain.run(), Err(Unfound::Silent));
+    assert_eq!(chain.run(), Err(EstimatorError::Silent));
 }
 
 #[test]
@@ -118,8 +118,8 @@ fn only_the_first_train_looks_beyond_the_last_router() {
     let chain = Chain::of(&[100.0, 10.0, 50.0]);
     let Step::Send { train, after } = tool.next() else { panic!("done") };
     assert_eq!((train.probes().len(), after), (60 + 2 * 30, Duration::ZERO));
-    let flight = chain.fly(&train);
-    tool.seen(&flight);
+    let flight = chain.send_train(&train);
+    tool.record(&flight);
     let Step::Send { train, after } = tool.next() else { panic!("done") };
     assert_eq!((train.probes().len(), after), (60 + 2 * 3, Duration::from_secs(2)));
     assert!(train.bytes() < 75_000, "{}", train.bytes());
@@ -132,7 +132,7 @@ fn a_path_without_any_answer_is_an_error() {
         let count = train.probes().len();
         let (sent, arrived) = (vec![None; count], vec![None; count]);
         let flight = Flight { sent, arrived, ..Flight::default() };
-        tool.seen(&flight);
+        tool.record(&flight);
     }
-    assert_eq!(tool.next(), Step::Done(Err(Unfound::Lost(2))));
+    assert_eq!(tool.next(), Step::Done(Err(EstimatorError::Lost(2))));
 }

@@ -14,7 +14,7 @@ mod pathload;
 pub use badabing::{Badabing, BadabingSettings};
 pub use dispersion::{Dispersion, DispersionSettings};
 pub use ends::Ends;
-pub use fixed::{Fixed, PK1, PK2, PK3};
+pub use fixed::{FixedTrains, PK1, PK2, PK3};
 pub use hops::{Hops, HopsSettings};
 pub use pathchirp::{Pathchirp, PathchirpSettings};
 pub use pathload::{Pace, Pathload, PathloadSettings, RateTest};
@@ -112,23 +112,23 @@ fn poisson_range(events: u32) -> [f64; 2] {
 
 /// Why a tool found nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Unfound {
+pub enum EstimatorError {
     /// Too many probes were lost; holds the number of trains in a row.
     #[error("too many probes were lost ({0} trains in a row): the path may drop UDP")]
     Lost(u32),
     /// The probes that arrived are inconclusive.
     #[error(
-        "no train could be judged: the hosts' timing is too coarse, or the path changes too fast"
+        "no train gave a usable result: the hosts' timing is too coarse, or the path changes too fast"
     )]
     Unclear,
     /// No router on the path gives a usable answer.
     #[error(
-        "no router on the path answers, or none quotes enough of the probe: the hops cannot be \
-         told apart"
+        "the hops cannot be told apart: routers on the path do not answer, or quote too little of the \
+         probe"
     )]
     Silent,
     /// It would have taken too many trains; holds their number.
-    #[error("no end after {0} trains: the path changes faster than it can be measured")]
+    #[error("no result after {0} trains: the path changes faster than it can be measured")]
     Endless(u32),
 }
 
@@ -143,7 +143,7 @@ pub enum Step {
         after: Duration,
     },
     /// Nothing: the tool is done.
-    Done(Result<Vec<Finding>, Unfound>),
+    Done(Result<Vec<Finding>, EstimatorError>),
 }
 
 /// The progress of a tool.
@@ -162,14 +162,14 @@ pub trait Estimator {
     /// Its name in commands.
     fn name(&self) -> &'static str;
 
-    /// What the tool wants next; the same until [`Estimator::seen`] is called.
+    /// What the tool wants next; the same until [`Estimator::record`] is called.
     fn next(&mut self) -> Step;
 
     /// Takes the report on the train that the tool wanted.
-    fn seen(&mut self, flight: &Flight);
+    fn record(&mut self, flight: &Flight);
 
     /// The findings so far if its time is over; `None`: nothing yet.
-    fn by_now(&self) -> Option<Vec<Finding>> {
+    fn partial_findings(&self) -> Option<Vec<Finding>> {
         None
     }
 

@@ -6,8 +6,8 @@
 //! Only a long batch or a pause of the sender cuts a chirp, and a chirp that was cut before delays grew gives no
 //! estimate.
 
-use super::{Estimator, Finding, Progress, Quantity, Step, Unfound};
-use crate::train::{Flight, OVERHEAD, Passed, Probe, Train, bits_of};
+use super::{Estimator, EstimatorError, Finding, Progress, Quantity, Step};
+use crate::train::{ArrivedProbe, Flight, OVERHEAD, Probe, Train, bits_of};
 use std::{collections::VecDeque, time::Duration};
 
 /// The bytes that the tool needs of each probe.
@@ -119,14 +119,14 @@ impl Pathchirp {
         let gap = |rate: f64| probe(Duration::from_secs_f64(self.bits() / rate));
         let first = std::iter::once(probe(Duration::ZERO));
         let chirp = Train::new(first.chain(self.rates().into_iter().map(gap)).collect());
-        Some(chirp.ok()?.over(self.settings.overhead))
+        Some(chirp.ok()?.with_overhead(self.settings.overhead))
     }
 
     fn pause(&self, chirp: &Train) -> Duration {
         let bits = chirp.probes().len() as f64 * self.bits();
         let between = Duration::from_secs_f64(bits / self.settings.average);
         // The period is from the beginning of one chirp to the beginning of the next.
-        between.max(2 * chirp.takes()).saturating_sub(chirp.takes())
+        between.max(2 * chirp.duration()).saturating_sub(chirp.duration())
     }
 
     fn mean(&self) -> f64 {
@@ -162,10 +162,10 @@ impl Pathchirp {
         self.ranges += 1;
     }
 
-    fn result(&self) -> Option<Result<Vec<Finding>, Unfound>> {
+    fn result(&self) -> Option<Result<Vec<Finding>, EstimatorError>> {
         match () {
-            () if self.lost >= MOST_LOST => Some(Err(Unfound::Lost(self.lost))),
-            () if self.ranges > MOST_RANGES => Some(Err(Unfound::Endless(self.chirps))),
+            () if self.lost >= MOST_LOST => Some(Err(EstimatorError::Lost(self.lost))),
+            () if self.ranges > MOST_RANGES => Some(Err(EstimatorError::Endless(self.chirps))),
             () if self.means < NEAR => None,
             () => {
                 let mut sorted: Vec<f64> = self.window.iter().copied().collect();
@@ -186,7 +186,7 @@ impl Pathchirp {
 /// The estimate of one chirp, bit/s; `None`: probes were lost or reordered, or the hosts cut the chirp before delays
 /// grew.
 fn estimate(flight: &Flight, rates: &[f64], bits: f64, together: Duration) -> Option<f64> {
-    let passed: Vec<Passed> = flight.passed().collect();
+    let passed: Vec<ArrivedProbe> = flight.arrived_probes().collect();
     if passed.len() != rates.len() + 1 || flight.is_reordered() {
         return None;
     }
@@ -200,8 +200,8 @@ fn estimate(flight: &Flight, rates: &[f64], bits: f64, together: Duration) -> Op
 }
 
 /// The number of probes up to the first pause of the sender in which the queue may have run empty.
-fn until_pause(passed: &[Passed], rates: &[f64], bits: f64) -> usize {
-    let is_pause = |(pair, rate): (&[Passed], &f64)| {
+fn until_pause(passed: &[ArrivedProbe], rates: &[f64], bits: f64) -> usize {
+    let is_pause = |(pair, rate): (&[ArrivedProbe], &f64)| {
         let gap = Duration::from_secs_f64(bits / rate);
         pair[1].sent.since(pair[0].sent) > (2 * gap).max(gap + PAUSE)
     };
@@ -211,9 +211,10 @@ fn until_pause(passed: &[Passed], rates: &[f64], bits: f64) -> usize {
 
 /// Queueing delays, ns, plus a constant, up to the first long batch. Only the stamp of a batch's last probe says when
 /// it arrived; the delays of those before it are interpolated from the end of the previous batch.
-fn delays(passed: &[Passed], together: Duration) -> Vec<f64> {
+fn delays(passed: &[ArrivedProbe], together: Duration) -> Vec<f64> {
     let mut delays: Vec<f64> = Vec::with_capacity(passed.len());
-    let is_batch = |pair: &Passed, next: &Passed| next.arrived.since(pair.arrived) < together;
+    let is_batch =
+        |pair: &ArrivedProbe, next: &ArrivedProbe| next.arrived.since(pair.arrived) < together;
     for batch in passed.chunk_by(is_batch) {
         if batch.len() > LONGEST_BATCH {
             break;
@@ -280,11 +281,11 @@ impl Estimator for Pathchirp {
                 let after = if self.chirps == 0 { Duration::ZERO } else { self.pause(&train) };
                 Step::Send { train, after }
             }
-            None => Step::Done(Err(Unfound::Unclear)),
+            None => Step::Done(Err(EstimatorError::Unclear)),
         }
     }
 
-    fn seen(&mut self, flight: &Flight) {
+    fn record(&mut self, flight: &Flight) {
         self.chirps += 1;
         let together = BATCH.max(self.settings.receive_latency * 5 / 2);
         match estimate(flight, &self.rates(), self.bits(), together) {

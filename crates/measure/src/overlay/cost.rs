@@ -7,7 +7,7 @@ use thalweg_units::ByteSize;
 
 /// How a link is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum LinkMethod {
     /// The link's own traffic is observed; nothing is sent.
     Passive,
     /// Pathload's trains, whose padding carries the link's own traffic.
@@ -41,29 +41,30 @@ const UNKNOWN: f64 = 20e6;
 const MIN_RIDDEN_SHARE: f64 = 0.2;
 
 /// The cheapest way to answer the question, and its cost without riders; `None`: there is none.
-pub(super) fn cheapest(question: Question, link: &Link) -> Option<(How, ByteSize)> {
-    let ways: &[How] = match question {
-        Question::Rough => &[How::Sparse, How::Riding],
-        Question::Range => &[How::Riding, How::Trains],
-        Question::Decisive => &[How::Bulk],
+pub(super) fn cheapest(question: Question, link: &Link) -> Option<(LinkMethod, ByteSize)> {
+    let ways: &[LinkMethod] = match question {
+        Question::Rough => &[LinkMethod::Sparse, LinkMethod::Riding],
+        Question::Range => &[LinkMethod::Riding, LinkMethod::Trains],
+        Question::Decisive => &[LinkMethod::Bulk],
     };
-    let worth = |how: &How| *how != How::Riding || ridden(link) >= MIN_RIDDEN_SHARE;
-    let costs = ways.iter().filter(|how| worth(how)).map(|how| (*how, bare(*how, link)));
+    let worth = |how: &LinkMethod| *how != LinkMethod::Riding || ridden(link) >= MIN_RIDDEN_SHARE;
+    let costs =
+        ways.iter().filter(|how| worth(how)).map(|how| (*how, cost_without_riders(*how, link)));
     costs.min_by_key(|(_, bytes)| *bytes)
 }
 
 /// The bytes that a measurement sends in addition to the link's own traffic. Trains are assumed to cost at least as
 /// much as the previous ones there.
-pub fn bare(how: How, link: &Link) -> ByteSize {
+pub fn cost_without_riders(how: LinkMethod, link: &Link) -> ByteSize {
     let rate = available(link);
     let pathload = FLEETS * PROBES * (rate * GAP.as_secs_f64() / 8.0).max(SMALLEST);
     let pathload = pathload.max(link.paid.as_bytes() as f64);
     let bytes = match how {
-        How::Passive => 0.0,
-        How::Riding => pathload * (1.0 - ridden(link)),
-        How::Trains => pathload,
-        How::Sparse => CHIRPS * CHIRP,
-        How::Bulk => rate * FLOW.as_secs_f64() / 8.0,
+        LinkMethod::Passive => 0.0,
+        LinkMethod::Riding => pathload * (1.0 - ridden(link)),
+        LinkMethod::Trains => pathload,
+        LinkMethod::Sparse => CHIRPS * CHIRP,
+        LinkMethod::Bulk => rate * FLOW.as_secs_f64() / 8.0,
     };
     ByteSize::from_bytes(bytes as u64)
 }
@@ -73,7 +74,7 @@ pub fn bare(how: How, link: &Link) -> ByteSize {
 fn available(link: &Link) -> f64 {
     let tcp = [link.tcp, link.traffic].map(|rate| rate.as_bps() as f64);
     match link.known {
-        Some(known) if !known.is_tcps() => known.middle().max(tcp[1]),
+        Some(known) if !known.is_tcp_throughput() => known.middle().max(tcp[1]),
         Some(known) if known.bound == Bound::Exact => {
             tcp.into_iter().fold(known.middle(), f64::max)
         }

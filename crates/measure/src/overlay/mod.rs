@@ -1,14 +1,14 @@
 //! The core of the measurement overlay (MGRP §3.2): which link a node measures next, and how.
 //!
 //! Links in use are measured often, as ranges; idle links seldom and roughly; and where a ranking depends on two links,
-//! TCP decides. Each question is answered by the cheapest [`How`] that fits into the node's remaining bytes. The module
-//! is pure: the caller says what is known and how old it is.
+//! TCP decides. Each question is answered by the cheapest [`LinkMethod`] that fits into the node's remaining bytes. The
+//! module is pure: the caller says what is known and how old it is.
 //!
 //! Difference from the paper: its overlay measures all links with pathload, whatever their traffic.
 
 mod cost;
 
-pub use cost::{How, bare};
+pub use cost::{LinkMethod, cost_without_riders};
 
 use crate::Bound;
 use std::time::Duration;
@@ -38,7 +38,7 @@ impl Default for OverlaySettings {
 
 /// The newest knowledge of a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Known {
+pub struct LinkEstimate {
     /// The lower end of the range, bit/s; equal to `high` for a single value.
     pub low: f64,
     /// The upper end of the range, bit/s.
@@ -46,19 +46,19 @@ pub struct Known {
     /// Whether the true value may be larger.
     pub bound: Bound,
     /// How it was measured.
-    pub how: How,
+    pub how: LinkMethod,
     /// Time since the measurement.
     pub age: Duration,
 }
 
-impl Known {
+impl LinkEstimate {
     fn middle(&self) -> f64 {
         f64::midpoint(self.low, self.high)
     }
 
     /// Whether the value is a throughput of TCP.
-    fn is_tcps(&self) -> bool {
-        matches!(self.how, How::Passive | How::Bulk)
+    fn is_tcp_throughput(&self) -> bool {
+        matches!(self.how, LinkMethod::Passive | LinkMethod::Bulk)
     }
 }
 
@@ -70,7 +70,7 @@ pub struct Link {
     /// The part of the traffic that may ride in trains.
     pub riding: Rate,
     /// The newest measurement; `None`: there is none.
-    pub known: Option<Known>,
+    pub known: Option<LinkEstimate>,
     /// The highest rate that TCP has reached there; zero: unknown.
     pub tcp: Rate,
     /// The bytes that the previous trains there cost; zero: there were none.
@@ -102,13 +102,13 @@ pub enum Question {
 
 /// The next measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Order {
+pub struct NextMeasurement {
     /// The link's index in the given list.
     pub link: usize,
     /// The reason.
     pub question: Question,
     /// The method.
-    pub how: How,
+    pub how: LinkMethod,
     /// The expected cost without riders.
     pub bytes: ByteSize,
     /// The limit on its cost, whatever the link turns out to be.
@@ -118,7 +118,11 @@ pub struct Order {
 /// The next measurement that is worth its bytes, if `left` bytes remain; `None`: there is none.
 ///
 /// Links on which a ranking depends come first, then links in use, the oldest knowledge first, then the others.
-pub fn next(links: &[Link], left: ByteSize, settings: &OverlaySettings) -> Option<Order> {
+pub fn next_measurement(
+    links: &[Link],
+    left: ByteSize,
+    settings: &OverlaySettings,
+) -> Option<NextMeasurement> {
     let mut asked: Vec<(usize, Question)> = Vec::new();
     for (at, link) in links.iter().enumerate() {
         asked.extend(
@@ -141,17 +145,17 @@ fn order(
     link: &Link,
     left: ByteSize,
     settings: &OverlaySettings,
-) -> Option<Order> {
+) -> Option<NextMeasurement> {
     let (how, bytes) = cost::cheapest(question, link)?;
     let share = if question == Question::Rough { settings.share } else { 1.0 };
     let most = ByteSize::from_bytes((left.as_bytes() as f64 * share) as u64);
-    (bytes <= most).then_some(Order { link: at, question, how, bytes, most })
+    (bytes <= most).then_some(NextMeasurement { link: at, question, how, bytes, most })
 }
 
 /// Whether the link's own traffic suffices: a recent passive sample that only the path limited.
 fn answers_itself(link: &Link, settings: &OverlaySettings) -> bool {
     link.known.is_some_and(|known| {
-        known.how == How::Passive && known.bound == Bound::Exact && known.age < settings.used
+        known.how == LinkMethod::Passive && known.bound == Bound::Exact && known.age < settings.used
     })
 }
 
@@ -173,14 +177,14 @@ pub fn hinges(at: usize, links: &[Link], settings: &OverlaySettings) -> bool {
     let link = &links[at];
     let (Some(known), Some(rivals)) = (link.known, link.rivals) else { return false };
     // No measurement improves on TCP's own throughput.
-    if known.is_tcps() {
+    if known.is_tcp_throughput() {
         return false;
     }
     let others = links
         .iter()
         .enumerate()
         .filter(|(other, link)| *other != at && link.rivals == Some(rivals));
-    let mut others: Vec<Known> = others.filter_map(|(_, link)| link.known).collect();
+    let mut others: Vec<LinkEstimate> = others.filter_map(|(_, link)| link.known).collect();
     others.sort_by(|one, other| other.middle().total_cmp(&one.middle()));
     // A link with two better rivals is not one of the best two.
     let is_third = others.get(1).is_some_and(|second| second.middle() > known.middle());
@@ -192,7 +196,7 @@ pub fn hinges(at: usize, links: &[Link], settings: &OverlaySettings) -> bool {
 }
 
 /// The largest possible value.
-fn reach(known: &Known) -> f64 {
+fn reach(known: &LinkEstimate) -> f64 {
     if known.bound == Bound::AtLeast { f64::INFINITY } else { known.high }
 }
 

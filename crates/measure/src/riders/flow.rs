@@ -31,11 +31,11 @@ impl Default for FlowState {
 }
 
 /// The addresses and ports of a flow, in the direction in which it rides.
-type Key = (Vec<u8>, u16, u16);
+type FlowKey = (Vec<u8>, u16, u16);
 
 #[derive(Clone, Debug)]
-struct Flow {
-    key: Key,
+struct TrackedFlow {
+    key: FlowKey,
     /// The byte after the last one sent, and the byte after the last one acknowledged.
     sent: u32,
     acknowledged: u32,
@@ -47,7 +47,7 @@ struct Flow {
     seen: Time,
 }
 
-impl Flow {
+impl TrackedFlow {
     fn decayed(&self, now: Time) -> f64 {
         self.recent * (-now.since(self.seen).as_secs_f64() / RATE_MEMORY.as_secs_f64()).exp()
     }
@@ -55,12 +55,12 @@ impl Flow {
 
 /// The flows that ride.
 #[derive(Clone, Debug, Default)]
-pub struct FlowWatch(VecDeque<Flow>);
+pub struct FlowWatch(VecDeque<TrackedFlow>);
 
 /// A TCP segment in an IP packet.
-struct Segment {
-    key: Key,
-    back: Key,
+struct TcpSegment {
+    key: FlowKey,
+    back: FlowKey,
     sequence: u32,
     /// Bytes of content, plus one each for SYN and FIN.
     length: u32,
@@ -69,8 +69,8 @@ struct Segment {
 
 impl FlowWatch {
     /// Records a packet that is about to ride.
-    pub fn leaves(&mut self, packet: &[u8], now: Time) {
-        let Some(segment) = Segment::read(packet).filter(|segment| segment.length > 0) else {
+    pub fn observe_sent(&mut self, packet: &[u8], now: Time) {
+        let Some(segment) = TcpSegment::read(packet).filter(|segment| segment.length > 0) else {
             return;
         };
         let end = segment.sequence.wrapping_add(segment.length);
@@ -89,7 +89,7 @@ impl FlowWatch {
             None => {
                 self.forget();
                 let (acknowledged, peak, recent) = (segment.sequence, segment.length, 0.0);
-                self.0.push_back(Flow {
+                self.0.push_back(TrackedFlow {
                     key: segment.key,
                     sent: end,
                     acknowledged,
@@ -112,8 +112,8 @@ impl FlowWatch {
     }
 
     /// Records a packet from the peer, which may acknowledge data.
-    pub fn arrives(&mut self, packet: &[u8]) {
-        let Some(segment) = Segment::read(packet) else { return };
+    pub fn observe_received(&mut self, packet: &[u8]) {
+        let Some(segment) = TcpSegment::read(packet) else { return };
         let flow = self.0.iter_mut().find(|flow| flow.key == segment.back);
         if let Some((flow, to)) = flow.zip(segment.acknowledges)
             && is_before(flow.acknowledged, to)
@@ -128,7 +128,7 @@ impl FlowWatch {
 
     /// The sum over all flows that are not idle.
     pub fn state(&self, now: Time) -> FlowState {
-        let state = |flow: &Flow| {
+        let state = |flow: &TrackedFlow| {
             let has_lost_recently = flow.lost.is_some_and(|at| now.since(at) < LOSS_MEMORY);
             let part = if has_lost_recently { 2 } else { 1 };
             let rate = flow.decayed(now) / RATE_MEMORY.as_secs_f64() / part as f64;
@@ -148,7 +148,7 @@ fn is_before(one: u32, other: u32) -> bool {
     one != other && other.wrapping_sub(one) < 1 << 31
 }
 
-impl Segment {
+impl TcpSegment {
     /// Parses a packet (RFC 791; RFC 8200 without extension headers; RFC 9293). Only first fragments and whole packets
     /// have ports.
     fn read(packet: &[u8]) -> Option<Self> {
@@ -215,13 +215,13 @@ mod tests {
         let mut watch = FlowWatch::default();
         let first = u32::MAX - 1500;
         for n in 0..4 {
-            watch.leaves(&packet(false, first.wrapping_add(n * 1000), 1000, 1), at(0));
+            watch.observe_sent(&packet(false, first.wrapping_add(n * 1000), 1000, 1), at(0));
         }
         assert_eq!(watch.state(at(0)).window, 4000);
-        watch.arrives(&packet(true, 1, 0, first.wrapping_add(2000)));
-        watch.leaves(&packet(false, first.wrapping_add(4000), 1000, 1), at(1));
+        watch.observe_received(&packet(true, 1, 0, first.wrapping_add(2000)));
+        watch.observe_sent(&packet(false, first.wrapping_add(4000), 1000, 1), at(1));
         assert!((3900..=4000).contains(&watch.state(at(1)).window));
-        watch.leaves(&packet(false, first.wrapping_add(2000), 1000, 1), at(2));
+        watch.observe_sent(&packet(false, first.wrapping_add(2000), 1000, 1), at(2));
         assert!(watch.state(at(2)).window <= 2000);
         assert!(watch.state(at(2002)).window > 3000);
     }
@@ -235,11 +235,11 @@ mod tests {
             bytes
         };
         for port in 0..FLOWS as u16 {
-            watch.leaves(&of(port, 0, 10), at(port.into()));
+            watch.observe_sent(&of(port, 0, 10), at(port.into()));
         }
         // The flow that began first is active again.
-        watch.leaves(&of(0, 10, 5000), at(100));
-        (1000..1060).for_each(|port| watch.leaves(&of(port, 0, 10), at(200)));
+        watch.observe_sent(&of(0, 10, 5000), at(100));
+        (1000..1060).for_each(|port| watch.observe_sent(&of(port, 0, 10), at(200)));
         assert_eq!(watch.0.len(), FLOWS);
         assert!(watch.state(at(200)).window >= 5010, "{:?}", watch.state(at(200)));
     }
@@ -250,12 +250,12 @@ mod tests {
         // 500 kB/s.
         for n in 0..1000_u32 {
             let packet = packet(false, n * 1000, 1000, 1);
-            watch.leaves(&packet, at(u64::from(n) * 2));
+            watch.observe_sent(&packet, at(u64::from(n) * 2));
         }
         let rate = |watch: &FlowWatch, ms| watch.state(at(ms)).rate;
         assert!((rate(&watch, 1998) / 500e3 - 1.0).abs() < 0.05, "{}", rate(&watch, 1998));
         assert!(rate(&watch, 3000) < 100e3);
-        watch.leaves(&packet(false, 0, 1000, 1), at(2000));
+        watch.observe_sent(&packet(false, 0, 1000, 1), at(2000));
         assert!((rate(&watch, 2000) / 250e3 - 1.0).abs() < 0.05, "{}", rate(&watch, 2000));
     }
 
@@ -263,18 +263,18 @@ mod tests {
     fn other_packets_are_ignored_and_flows_are_bounded() {
         let mut watch = FlowWatch::default();
         for bytes in [&[][..], &[0x45; 19], &[0x60; 41], &[0x45, 0, 255, 255, 0, 0, 0, 0, 64, 6]] {
-            watch.leaves(bytes, at(0));
-            watch.arrives(bytes);
+            watch.observe_sent(bytes, at(0));
+            watch.observe_received(bytes);
         }
         assert_eq!(watch.state(at(0)), FlowState::default());
         for port in 0..500_u16 {
             let mut bytes = packet(false, 1, 10, 1);
             bytes[20..22].copy_from_slice(&port.to_be_bytes());
-            watch.leaves(&bytes, at(0));
+            watch.observe_sent(&bytes, at(0));
         }
         assert_eq!(watch.0.len(), FLOWS);
         // An acknowledgement of bytes that were never sent.
-        watch.arrives(&packet(true, 1, 0, 77_777));
+        watch.observe_received(&packet(true, 1, 0, 77_777));
         assert!(watch.state(at(0)).window <= 640);
         assert_eq!(watch.state(at(10_000)), FlowState::default(), "they rest");
     }

@@ -4,7 +4,7 @@
 //! are sent by themselves, oldest first, so that the newest packets, which may wait longest, fill the next probes. A
 //! packet overtakes an earlier one only if the rest of the earlier one rides in the next probe shortly.
 
-use super::{FRAGMENT_HEADER, Fragment, LONGEST_RIDER, Schedule, Seat, Trip};
+use super::{FRAGMENT_HEADER, Fragment, LONGEST_RIDER, Schedule, Seat, TrainId};
 use std::{collections::VecDeque, ops::Range, time::Duration};
 use thalweg_units::Time;
 
@@ -46,7 +46,7 @@ const OVERTAKEN: u32 = 4;
 const MOST_REPEATED: usize = 64 << 10;
 
 #[derive(Clone, Debug)]
-struct Waiting {
+struct WaitingPacket {
     rider: u32,
     packet: Vec<u8>,
     /// The bytes that were sent already.
@@ -54,7 +54,7 @@ struct Waiting {
     since: Time,
 }
 
-impl Waiting {
+impl WaitingPacket {
     fn cut(&mut self, most: usize) -> Fragment {
         let end = (self.gone + most).min(self.packet.len());
         let fragment = Fragment {
@@ -76,7 +76,7 @@ impl Waiting {
 #[derive(Clone, Debug)]
 pub struct Hold {
     settings: HoldSettings,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingPacket>,
     bytes: usize,
     next: u32,
     schedule: Schedule,
@@ -94,19 +94,19 @@ impl Hold {
     }
 
     /// Announces a train with these seats that begins at `begins`.
-    pub fn due(&mut self, begins: Time, seats: Vec<Seat>) {
-        self.schedule.due(begins, seats);
+    pub fn announce(&mut self, begins: Time, seats: Vec<Seat>) {
+        self.schedule.announce(begins, seats);
     }
 
     /// Begins a train: the first announced one, or an unannounced one.
-    pub fn begin(&mut self, now: Time, seats: Vec<Seat>) -> Trip {
+    pub fn begin(&mut self, now: Time, seats: Vec<Seat>) -> TrainId {
         self.carried.clear();
         self.repeated = 0;
         self.schedule.begin(now, seats)
     }
 
     /// Ends the train.
-    pub fn end(&mut self, trip: Trip) {
+    pub fn end(&mut self, trip: TrainId) {
         self.schedule.end(trip);
     }
 
@@ -119,7 +119,7 @@ impl Hold {
         let rider = self.next;
         self.next = self.next.wrapping_add(1);
         self.bytes += packet.len();
-        self.waiting.push_back(Waiting { rider, packet, gone: 0, since: now });
+        self.waiting.push_back(WaitingPacket { rider, packet, gone: 0, since: now });
         let which = match self.bytes <= self.settings.most_bytes {
             true => self.surplus(now),
             // No packet is sent before an earlier one.
@@ -138,7 +138,7 @@ impl Hold {
         let cut = self.rest_for_next_probe(now);
         room = room.saturating_sub(cut.unwrap_or(0));
         left -= cut.unwrap_or(0);
-        let is_surplus = |one: &&Waiting| {
+        let is_surplus = |one: &&WaitingPacket| {
             left -= one.left();
             left >= room || one.gone + left == 0 && room < one.left() / LEAST_SHARE
         };
@@ -155,16 +155,22 @@ impl Hold {
     }
 
     /// Takes a packet that may not ride: it is sent at once, before those that wait. `None`: it is empty or too long.
-    pub fn pass(&mut self, packet: Vec<u8>) -> Option<Fragment> {
+    pub fn send_alone(&mut self, packet: Vec<u8>) -> Option<Fragment> {
         let length = packet.len();
-        let mut one = Waiting { rider: self.next, packet, gone: 0, since: Time::ZERO };
+        let mut one = WaitingPacket { rider: self.next, packet, gone: 0, since: Time::ZERO };
         let fits = (1..=LONGEST_RIDER).contains(&length);
         self.next = if fits { self.next.wrapping_add(1) } else { self.next };
         fits.then(|| one.cut(LONGEST_RIDER))
     }
 
     /// The fragments that ride in the probe at this place of the train, which has this padding.
-    pub fn board(&mut self, trip: Trip, place: usize, padding: usize, now: Time) -> Vec<Fragment> {
+    pub fn board(
+        &mut self,
+        trip: TrainId,
+        place: usize,
+        padding: usize,
+        now: Time,
+    ) -> Vec<Fragment> {
         self.schedule.reach(trip, place, now);
         self.fill(padding)
     }
@@ -212,8 +218,8 @@ impl Hold {
     }
 
     /// The packets that have waited long enough, or whose probes do not come; each is to be sent by itself.
-    pub fn let_go(&mut self, now: Time) -> Vec<Fragment> {
-        let is_late = |one: &&Waiting| now.since(one.since) >= self.settings.longest;
+    pub fn release_due(&mut self, now: Time) -> Vec<Fragment> {
+        let is_late = |one: &&WaitingPacket| now.since(one.since) >= self.settings.longest;
         let late = self.waiting.iter().take_while(is_late).count();
         let which = match late {
             0 => self.surplus(now),
@@ -229,7 +235,7 @@ impl Hold {
         released
     }
 
-    /// When [`Hold::let_go`] is to be called next; `None`: nothing waits.
+    /// When [`Hold::release_due`] is to be called next; `None`: nothing waits.
     pub fn deadline(&self) -> Option<Time> {
         Some(self.waiting.front()?.since + self.settings.longest)
     }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    estimators::{Fixed, PK1, PK2, PK3},
+    estimators::{FixedTrains, PK1, PK2, PK3},
     riders::{FlowState, rides, seats},
     train::Train,
 };
@@ -35,9 +35,9 @@ fn figure_2_a_rider_is_cut_to_the_padding_and_its_rest_goes_by_itself() {
     assert!(hold.offer(vec![1; 1000], at(0)).is_empty());
     assert_eq!(shown(&hold.fill(410)), [(7, 0, 400)]);
     assert_eq!(shown(&hold.fill(410)), [(7, 400, 400)]);
-    assert!(hold.let_go(at(9)).is_empty());
+    assert!(hold.release_due(at(9)).is_empty());
     assert_eq!(hold.deadline(), Some(at(10)));
-    assert_eq!(shown(&hold.let_go(at(10))), [(7, 800, 200)]);
+    assert_eq!(shown(&hold.release_due(at(10))), [(7, 800, 200)]);
     assert_eq!((hold.bytes(), hold.packets(), hold.deadline()), (0, 0, None));
 }
 
@@ -61,27 +61,27 @@ fn without_a_train_packets_are_sent_at_once_unless_they_always_wait() {
     let settings = HoldSettings { is_unconditional: true, ..HoldSettings::default() };
     let mut papers = Hold::new(settings, 0);
     assert!(papers.offer(vec![1; 60], at(0)).is_empty());
-    assert!(papers.let_go(at(9)).is_empty());
-    assert_eq!(papers.let_go(at(10)).len(), 1);
+    assert!(papers.release_due(at(9)).is_empty());
+    assert_eq!(papers.release_due(at(10)).len(), 1);
 }
 
 #[test]
 fn packets_wait_for_announced_trains_and_are_sent_when_none_is_left() {
     let mut hold = Hold::new(HoldSettings::default(), 0);
-    hold.due(at(100), room(1, 4000));
+    hold.announce(at(100), room(1, 4000));
     assert_eq!(hold.offer(vec![1; 60], at(89)).len(), 1);
     assert!(hold.offer(vec![1; 60], at(91)).is_empty());
     let trip = hold.begin(at(100), room(1, 4000));
-    hold.due(at(105), room(1, 4000));
+    hold.announce(at(105), room(1, 4000));
     hold.end(trip);
-    assert!(hold.let_go(at(100)).is_empty(), "it has a millisecond, and the next comes after");
+    assert!(hold.release_due(at(100)).is_empty(), "it has a millisecond, and the next comes after");
     assert!(hold.offer(vec![1; 61], at(100)).is_empty());
-    assert_eq!(shown(&hold.let_go(at(101))), [(1, 0, 60)]);
+    assert_eq!(shown(&hold.release_due(at(101))), [(1, 0, 60)]);
     let next = hold.begin(at(105), room(1, 4000));
     assert_eq!(shown(&hold.board(next, 0, 4000, at(105))), [(2, 0, 61)]);
     assert_eq!(hold.offer(vec![1; 62], at(105)).len(), 1, "its one probe is gone");
     hold.end(next);
-    assert_eq!((hold.let_go(at(105)).len(), hold.deadline()), (0, None));
+    assert_eq!((hold.release_due(at(105)).len(), hold.deadline()), (0, None));
 }
 
 #[test]
@@ -173,7 +173,7 @@ const CONTENT: usize = PACKET - 72;
 const SEALED: usize = 45;
 
 /// The share of probes of one series that carry nothing, beside a source that writes at this interval.
-fn empty_share(row: Fixed, every: Duration) -> f64 {
+fn empty_share(row: FixedTrains, every: Duration) -> f64 {
     let train = row.series().unwrap();
     let padding = |probe: &crate::train::Probe| Some(usize::from(probe.padding()) - SEALED);
     let seats_of = |train: &Train| seats(train, &rides(train, padding), &[], &FlowState::default());
@@ -191,7 +191,7 @@ fn empty_share(row: Fixed, every: Duration) -> f64 {
             }
         }
         while let Some(due) = hold.deadline().filter(|due| *due <= now) {
-            alone.extend(hold.let_go(due));
+            alone.extend(hold.release_due(due));
         }
         let rides = hold.board(trip, place, padding(probe).unwrap(), now);
         bare += usize::from(rides.is_empty());

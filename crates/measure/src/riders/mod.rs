@@ -10,7 +10,7 @@
 
 mod flow;
 mod hold;
-mod legs;
+mod leg_rule;
 mod packet;
 mod reassembly;
 mod regulator;
@@ -18,11 +18,11 @@ mod seats;
 
 pub use flow::{FlowState, FlowWatch};
 pub use hold::{Hold, HoldSettings};
-pub use legs::LegRule;
+pub use leg_rule::LegRule;
 pub use packet::{PacketHead, Selection};
-pub use reassembly::{Reassembly, ReassemblyLimits, Refused};
+pub use reassembly::{FragmentError, Reassembly, ReassemblyLimits};
 pub use regulator::{Regulator, Ride};
-pub use seats::{Seat, Trip, rides, seats};
+pub use seats::{Seat, TrainId, rides, seats};
 
 use seats::Schedule;
 

@@ -79,7 +79,7 @@ pub struct Selection {
 
 impl Selection {
     /// Whether this packet may ride: one of the two lists has to name it.
-    pub fn takes(&self, head: &PacketHead) -> bool {
+    pub fn matches(&self, head: &PacketHead) -> bool {
         let is_named = |port: u16| self.ports.iter().any(|range| range.contains(&port));
         (self.ports.is_empty() && self.dscp.is_empty())
             || head.ports.is_some_and(|(from, to)| is_named(from) || is_named(to))
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn only_selected_packets_ride() {
         let takes = |selection: &Selection, packet: &[u8]| {
-            selection.takes(&PacketHead::read(packet).unwrap())
+            selection.matches(&PacketHead::read(packet).unwrap())
         };
         let all = Selection::default();
         assert!(takes(&all, &v6(58, 0, 0, 0)));

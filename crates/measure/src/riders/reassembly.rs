@@ -38,23 +38,23 @@ const WORDS: u32 = 2 * REMEMBERED / MARKS;
 
 /// Why a fragment was refused. Nobody is told: the peer is faulty or hostile, or the fragment is late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Refused {
+pub enum FragmentError {
     /// The fragment reaches beyond its rider's end, or is empty.
-    #[error("a fragment does not lie within its rider")]
+    #[error("a fragment lies outside its rider")]
     Beyond,
     /// The rider is longer than the limit.
-    #[error("the rider is longer than is taken")]
+    #[error("the rider is longer than allowed")]
     Long,
     /// Another fragment gave a different length of the rider.
     #[error("two fragments give their rider different lengths")]
     Lengths,
     /// The rider was delivered already, or is too old to tell.
-    #[error("the rider was delivered already, or is too old to tell")]
+    #[error("the rider was already delivered, or is too old to check")]
     Delivered,
 }
 
 #[derive(Clone, Debug)]
-struct Partial {
+struct PartialPacket {
     bytes: Vec<u8>,
     /// Which bytes have arrived, one bit each.
     has: Vec<u64>,
@@ -62,7 +62,7 @@ struct Partial {
     since: Time,
 }
 
-impl Partial {
+impl PartialPacket {
     /// A rider of `total` bytes, none of which has arrived.
     fn new(total: usize, since: Time) -> Self {
         let has = vec![0; total.div_ceil(64)];
@@ -91,11 +91,11 @@ impl Partial {
 #[derive(Clone, Debug)]
 pub struct Reassembly {
     limits: ReassemblyLimits,
-    partial: BTreeMap<u32, Partial>,
+    partial: BTreeMap<u32, PartialPacket>,
     /// In the order of their first fragments.
     order: VecDeque<u32>,
     bytes: usize,
-    delivered: Delivered,
+    delivered: DeliveredRiders,
     lost: u64,
 }
 
@@ -109,22 +109,26 @@ impl Reassembly {
     /// Takes a fragment. Returns the rider if it is complete now.
     ///
     /// # Errors
-    /// [`Refused`]; nothing of the fragment is kept.
-    pub fn take(&mut self, fragment: &Fragment, now: Time) -> Result<Option<Vec<u8>>, Refused> {
+    /// [`FragmentError`]; nothing of the fragment is kept.
+    pub fn take(
+        &mut self,
+        fragment: &Fragment,
+        now: Time,
+    ) -> Result<Option<Vec<u8>>, FragmentError> {
         let (start, total) = (usize::from(fragment.offset), usize::from(fragment.total));
         let end = start + fragment.bytes.len();
         if fragment.bytes.is_empty() || end > total {
-            return Err(Refused::Beyond);
+            return Err(FragmentError::Beyond);
         }
         if total > self.limits.longest {
-            return Err(Refused::Long);
+            return Err(FragmentError::Long);
         }
         if self.delivered.has(fragment.rider) {
-            return Err(Refused::Delivered);
+            return Err(FragmentError::Delivered);
         }
         self.expire(now);
         if self.partial.get(&fragment.rider).is_some_and(|known| known.bytes.len() != total) {
-            return Err(Refused::Lengths);
+            return Err(FragmentError::Lengths);
         }
         if fragment.bytes.len() == total {
             self.drop_partial(fragment.rider);
@@ -142,9 +146,9 @@ impl Reassembly {
         Ok(whole)
     }
 
-    fn partial_of(&mut self, rider: u32, total: usize, now: Time) -> &mut Partial {
+    fn partial_of(&mut self, rider: u32, total: usize, now: Time) -> &mut PartialPacket {
         self.partial.entry(rider).or_insert_with(|| {
-            let partial = Partial::new(total, now);
+            let partial = PartialPacket::new(total, now);
             self.order.push_back(rider);
             self.bytes += partial.kept();
             partial
@@ -200,12 +204,12 @@ impl Reassembly {
 
 /// Which of the last riders were delivered: a window that slides with the newest (as in RFC 6479).
 #[derive(Clone, Debug, Default)]
-struct Delivered {
+struct DeliveredRiders {
     newest: Option<u32>,
     words: Vec<u64>,
 }
 
-impl Delivered {
+impl DeliveredRiders {
     fn has(&self, rider: u32) -> bool {
         let Some(newest) = self.newest else { return false };
         let ahead = rider.wrapping_sub(newest);

@@ -24,25 +24,25 @@ fn fragments_in_any_order_and_twice_deliver_the_rider_once() {
     assert_eq!(all.take(&piece(3, 6, 4, b"ef"), at(0)), Ok(None));
     assert_eq!(all.take(&piece(3, 6, 4, b"XX"), at(0)), Ok(None), "the first word counts");
     assert_eq!(all.take(&piece(3, 6, 0, b"abcd"), at(0)), Ok(Some(b"abcdef".to_vec())));
-    assert_eq!(all.take(&piece(3, 6, 0, b"abcd"), at(0)), Err(Refused::Delivered));
-    assert_eq!(all.take(&piece(3, 2, 0, b"zz"), at(0)), Err(Refused::Delivered));
+    assert_eq!(all.take(&piece(3, 6, 0, b"abcd"), at(0)), Err(FragmentError::Delivered));
+    assert_eq!(all.take(&piece(3, 2, 0, b"zz"), at(0)), Err(FragmentError::Delivered));
     assert_eq!(all.bytes(), 0);
 }
 
 #[test]
 fn inconsistent_fragments_are_refused() {
     let mut all = new();
-    assert_eq!(all.take(&piece(1, 3, 2, b"xy"), at(0)), Err(Refused::Beyond));
-    assert_eq!(all.take(&piece(1, 3, 0, b""), at(0)), Err(Refused::Beyond));
-    assert_eq!(all.take(&piece(1, 65_535, 65_535, b"x"), at(0)), Err(Refused::Beyond));
+    assert_eq!(all.take(&piece(1, 3, 2, b"xy"), at(0)), Err(FragmentError::Beyond));
+    assert_eq!(all.take(&piece(1, 3, 0, b""), at(0)), Err(FragmentError::Beyond));
+    assert_eq!(all.take(&piece(1, 65_535, 65_535, b"x"), at(0)), Err(FragmentError::Beyond));
     assert_eq!(all.take(&piece(1, 3, 0, b"x"), at(0)), Ok(None));
-    assert_eq!(all.take(&piece(1, 4, 0, b"x"), at(0)), Err(Refused::Lengths));
+    assert_eq!(all.take(&piece(1, 4, 0, b"x"), at(0)), Err(FragmentError::Lengths));
 }
 
 #[test]
 fn riders_longer_than_the_limit_allocate_nothing() {
     let mut all = Reassembly::new(ReassemblyLimits { longest: 1500, ..Default::default() });
-    assert_eq!(all.take(&piece(1, 1501, 0, b"x"), at(0)), Err(Refused::Long));
+    assert_eq!(all.take(&piece(1, 1501, 0, b"x"), at(0)), Err(FragmentError::Long));
     assert_eq!(all.bytes(), 0);
     assert_eq!(all.take(&piece(1, 1500, 0, b"x"), at(0)), Ok(None));
 }
@@ -52,7 +52,7 @@ fn riders_longer_than_the_limit_allocate_nothing() {
 fn rider_numbers_may_jump() {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(5);
     let mut draw = move |below: u32| (random.next_u64() % u64::from(below)) as u32;
-    let (mut marks, mut newest) = (Delivered::default(), u32::MAX - 500_000);
+    let (mut marks, mut newest) = (DeliveredRiders::default(), u32::MAX - 500_000);
     let mut delivered = std::collections::BTreeSet::from([newest]);
     marks.note(newest);
     for _ in 0..20_000 {
@@ -80,7 +80,7 @@ fn incomplete_riders_are_given_up() {
     for rider in 0..5000 {
         all.take(&piece(rider, 60_000, 0, b"x"), at(u64::from(rider) / 100)).unwrap();
         assert!(all.bytes() <= 1 << 20 && all.partial.len() <= 1024);
-        let kept = |of: &Partial| of.bytes.capacity() + size_of_val(of.has.as_slice());
+        let kept = |of: &PartialPacket| of.bytes.capacity() + size_of_val(of.has.as_slice());
         assert_eq!(all.partial.values().map(kept).sum::<usize>(), all.bytes());
     }
     assert_eq!(all.take(&piece(5000, 9, 0, b"x"), at(10_000)), Ok(None));
@@ -94,7 +94,7 @@ fn rider_numbers_wrap() {
     for n in 0..200_000_u32 {
         let rider = n.wrapping_sub(100_000);
         assert!(all.take(&piece(rider, 1, 0, b"x"), at(0)).unwrap().is_some(), "{rider}");
-        assert_eq!(all.take(&piece(rider, 1, 0, b"x"), at(0)), Err(Refused::Delivered));
+        assert_eq!(all.take(&piece(rider, 1, 0, b"x"), at(0)), Err(FragmentError::Delivered));
     }
 }
 
@@ -130,7 +130,7 @@ fn a_million_riders(seed: u64) {
         let length = 4 + draw(60) as usize;
         lengths.insert(n, length);
         under_way.extend(hold.offer(content(n, length), now));
-        under_way.extend(hold.let_go(now));
+        under_way.extend(hold.release_due(now));
         under_way.extend(hold.fill(20 + draw(120) as usize));
         while under_way.len() > 50 {
             let next = under_way.swap_remove(draw(under_way.len() as u64) as usize);

@@ -74,11 +74,11 @@ fn rate(stretch: &[Probe], overhead: u32) -> f64 {
 
 /// A train, by its number in this schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trip(u64);
+pub struct TrainId(u64);
 
 #[derive(Clone, Debug)]
 struct Entry {
-    trip: Trip,
+    trip: TrainId,
     begins: Time,
     has_begun: bool,
     seats: VecDeque<Seat>,
@@ -100,12 +100,12 @@ pub struct Schedule {
 
 impl Schedule {
     /// Announces a train that begins at `begins`.
-    pub fn due(&mut self, begins: Time, seats: Vec<Seat>) {
+    pub fn announce(&mut self, begins: Time, seats: Vec<Seat>) {
         self.push(begins, false, seats);
     }
 
     /// Begins a train: the first announced one, or an unannounced one.
-    pub fn begin(&mut self, now: Time, seats: Vec<Seat>) -> Trip {
+    pub fn begin(&mut self, now: Time, seats: Vec<Seat>) -> TrainId {
         self.forget(now);
         // Trains never begin early, so one that is due later is a different train.
         let is_it = |entry: &Entry| !entry.has_begun && entry.begins <= now;
@@ -115,11 +115,11 @@ impl Schedule {
         self.push(now, true, seats)
     }
 
-    fn push(&mut self, begins: Time, has_begun: bool, seats: Vec<Seat>) -> Trip {
+    fn push(&mut self, begins: Time, has_begun: bool, seats: Vec<Seat>) -> TrainId {
         if self.entries.len() >= TRIPS {
             self.entries.pop_front();
         }
-        let trip = Trip(self.next);
+        let trip = TrainId(self.next);
         self.next += 1;
         self.entries.push_back(Entry { trip, begins, has_begun, seats: seats.into() });
         trip
@@ -127,7 +127,7 @@ impl Schedule {
 
     /// The train has reached this probe. Earlier probes carry nothing any more; if the train is late, its later probes
     /// are as late.
-    pub fn reach(&mut self, trip: Trip, place: usize, now: Time) {
+    pub fn reach(&mut self, trip: TrainId, place: usize, now: Time) {
         let Some(entry) = self.entries.iter_mut().find(|entry| entry.trip == trip) else { return };
         while let Some(seat) = entry.seats.front().copied().filter(|seat| seat.place <= place) {
             entry.seats.pop_front();
@@ -138,7 +138,7 @@ impl Schedule {
     }
 
     /// Ends the train.
-    pub fn end(&mut self, trip: Trip) {
+    pub fn end(&mut self, trip: TrainId) {
         self.entries.retain(|entry| entry.trip != trip);
     }
 
@@ -215,11 +215,11 @@ mod tests {
     fn room_counts_only_probes_that_leave_in_time() {
         let mut all = Schedule::default();
         let three = || vec![seat(0, 0), seat(2, 5), seat(3, 30)];
-        all.due(at(100), three());
+        all.announce(at(100), three());
         assert_eq!((all.room(at(50), at(60)), all.room(at(92), at(102))), (0, 100));
         // The train is late, and then not expected any more.
         assert_eq!((all.room(at(110), at(120)), all.room(at(121), at(200))), (200, 0));
-        all.due(at(200), three());
+        all.announce(at(200), three());
         let trip = all.begin(at(203), three());
         assert_eq!(all.room(at(203), at(213)), 200, "once, although it was said before");
         all.reach(trip, 0, at(203));
@@ -236,12 +236,12 @@ mod tests {
     fn the_end_of_one_train_keeps_announced_trains() {
         let mut all = Schedule::default();
         let first = all.begin(at(0), vec![seat(0, 0)]);
-        all.due(at(10), vec![seat(0, 0)]);
+        all.announce(at(10), vec![seat(0, 0)]);
         let other = all.begin(at(1), vec![seat(0, 0)]);
         all.end(first);
         all.end(other);
         assert_eq!(all.room(at(1), at(11)), 100, "what is due is neither of them");
-        (0..1000).for_each(|n| all.due(at(n), vec![seat(0, 0)]));
+        (0..1000).for_each(|n| all.announce(at(n), vec![seat(0, 0)]));
         assert_eq!(all.entries.len(), TRIPS);
     }
 }

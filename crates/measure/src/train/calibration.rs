@@ -43,7 +43,7 @@ pub struct Calibration {
 
 /// Why this host cannot send a train truthfully.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Dishonest {
+pub enum PacingError {
     /// The host was too busy to be calibrated; holds the 99th percentile of its gap errors.
     #[error(
         "this host is too busy to time probes: 1 % of its gaps were off by {} µs or more; try \
@@ -53,8 +53,8 @@ pub enum Dishonest {
     Invalid(Duration),
     /// A gap is too short.
     #[error(
-        "probe {at} should follow after {} µs, but this host keeps only gaps of {} µs and more, \
-         by its speed or its `max_rate`",
+        "probe {at} should follow after {} µs, but this host's speed or its `max_rate` allows only \
+         gaps of {} µs or more",
         gap.as_micros(), least.as_micros()
     )]
     Gap {
@@ -67,8 +67,7 @@ pub enum Dishonest {
     },
     /// The rate is too high.
     #[error(
-        "the train needs {asked}, but this host sends at most {honest}, by its speed or its \
-         `max_rate`"
+        "the train needs {asked}, but this host's speed or its `max_rate` allows at most {honest}"
     )]
     Rate {
         /// The requested rate.
@@ -97,7 +96,7 @@ impl Calibration {
     ///
     /// Results measured with it are doubtful ([`super::Doubt`]); the send time of each probe says how far it was off.
     #[must_use]
-    pub fn as_it_is(self) -> Self {
+    pub fn accepting_busy(self) -> Self {
         Self { honest: Rate::from_bps(u64::MAX), is_valid: true, ..self }
     }
 
@@ -109,19 +108,19 @@ impl Calibration {
     /// Checks whether this host can send the train truthfully. Gaps of zero mean "as fast as possible" and always pass.
     ///
     /// # Errors
-    /// [`Dishonest`].
-    pub fn check(&self, train: &Train) -> Result<(), Dishonest> {
+    /// [`PacingError`].
+    pub fn check(&self, train: &Train) -> Result<(), PacingError> {
         if !self.is_valid {
-            return Err(Dishonest::Invalid(self.gap_error[1]));
+            return Err(PacingError::Invalid(self.gap_error[1]));
         }
         let least = self.shortest_gap();
         let probes = train.probes().iter().enumerate().skip(1);
         for (at, probe) in probes.filter(|(_, probe)| !probe.gap.is_zero()) {
             if probe.gap < least {
-                return Err(Dishonest::Gap { at, gap: probe.gap, least });
+                return Err(PacingError::Gap { at, gap: probe.gap, least });
             }
         }
-        train.within(self.honest)
+        train.check_rate(self.honest)
     }
 }
 
@@ -129,12 +128,12 @@ impl Train {
     /// Checks that no gap except gaps of zero needs a higher rate than `honest`.
     ///
     /// # Errors
-    /// [`Dishonest::Rate`] for the first gap that does.
-    pub fn within(&self, honest: Rate) -> Result<(), Dishonest> {
+    /// [`PacingError::Rate`] for the first gap that does.
+    pub fn check_rate(&self, honest: Rate) -> Result<(), PacingError> {
         let gaps = self.probes().iter().skip(1).filter(|probe| !probe.gap.is_zero());
         let mut rates = gaps.map(|probe| rate_of(probe.size, self.overhead(), probe.gap));
         match rates.find(|asked| *asked > honest) {
-            Some(asked) => Err(Dishonest::Rate { asked, honest }),
+            Some(asked) => Err(PacingError::Rate { asked, honest }),
             None => Ok(()),
         }
     }
@@ -168,8 +167,8 @@ mod tests {
         assert_eq!(host().check(&train(1000, 100 * US)), Ok(()));
         assert_eq!(host().check(&train(1000, Duration::ZERO)), Ok(()), "back to back");
         let gap = host().check(&train(200, 15 * US));
-        assert_eq!(gap, Err(Dishonest::Gap { at: 1, gap: 15 * US, least: 30 * US }));
-        assert!(matches!(host().check(&train(9000, 31 * US)), Err(Dishonest::Rate { .. })));
+        assert_eq!(gap, Err(PacingError::Gap { at: 1, gap: 15 * US, least: 30 * US }));
+        assert!(matches!(host().check(&train(9000, 31 * US)), Err(PacingError::Rate { .. })));
         let busy = Calibration { is_valid: false, ..host() };
         let why = busy.check(&train(1000, 100 * US)).unwrap_err();
         assert!(why.to_string().contains("off by 20 µs"), "{why}");
@@ -187,8 +186,8 @@ mod tests {
     fn a_busy_host_taken_as_it_is_refuses_only_gaps_below_its_latency() {
         let busy = Calibration { is_valid: false, honest: Rate::ZERO, ..host() };
         assert_eq!(busy.shortest_gap(), Duration::MAX);
-        assert_eq!(busy.as_it_is().check(&train(200, 20 * US)), Ok(()));
-        let gap = busy.as_it_is().check(&train(200, 19 * US));
-        assert_eq!(gap, Err(Dishonest::Gap { at: 1, gap: 19 * US, least: 20 * US }));
+        assert_eq!(busy.accepting_busy().check(&train(200, 20 * US)), Ok(()));
+        let gap = busy.accepting_busy().check(&train(200, 19 * US));
+        assert_eq!(gap, Err(PacingError::Gap { at: 1, gap: 19 * US, least: 20 * US }));
     }
 }

@@ -53,8 +53,8 @@ pub enum Doubt {
     Dropped(u64),
     /// Losses were random and not caused by a full queue, so the beginning and end of an episode cannot be seen.
     #[error(
-        "packets were lost without queueing: only the moments in which probes were lost count; \
-         there may have been more between them"
+        "packets were lost without queueing: only losses of probes are counted, so there may have \
+         been more losses between them"
     )]
     Queueless,
 }

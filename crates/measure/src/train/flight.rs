@@ -62,7 +62,7 @@ impl Tally {
 
 /// A probe that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Passed {
+pub struct ArrivedProbe {
     /// Its place in the train.
     pub place: usize,
     /// When it left, by the sender's clock.
@@ -71,7 +71,7 @@ pub struct Passed {
     pub arrived: Stamp,
 }
 
-impl Passed {
+impl ArrivedProbe {
     /// The one-way delay, ns, plus an unknown constant.
     pub fn delay(&self) -> i64 {
         self.arrived.delay(self.sent)
@@ -80,29 +80,29 @@ impl Passed {
 
 impl Flight {
     /// The probes that arrived, in the order of the train.
-    pub fn passed(&self) -> impl Iterator<Item = Passed> {
+    pub fn arrived_probes(&self) -> impl Iterator<Item = ArrivedProbe> {
         let both = self.sent.iter().zip(&self.arrived).enumerate();
         both.filter_map(|(place, (sent, arrived))| {
-            Some(Passed { place, sent: (*sent)?, arrived: (*arrived)? })
+            Some(ArrivedProbe { place, sent: (*sent)?, arrived: (*arrived)? })
         })
     }
 
     /// The number of probes that were sent.
-    pub fn left(&self) -> usize {
+    pub fn sent_count(&self) -> usize {
         self.sent.iter().flatten().count()
     }
 
     /// The share of the sent probes that was lost, 0 to 1; 1 if none was sent.
-    pub fn lost(&self) -> f64 {
-        match self.left() {
+    pub fn loss_share(&self) -> f64 {
+        match self.sent_count() {
             0 => 1.0,
-            left => 1.0 - self.passed().count() as f64 / left as f64,
+            left => 1.0 - self.arrived_probes().count() as f64 / left as f64,
         }
     }
 
     /// Whether probes arrived in another order than they left.
     pub fn is_reordered(&self) -> bool {
-        let arrivals: Vec<Stamp> = self.passed().map(|probe| probe.arrived).collect();
+        let arrivals: Vec<Stamp> = self.arrived_probes().map(|probe| probe.arrived).collect();
         arrivals.windows(2).any(|pair| pair[1] < pair[0])
     }
 }
@@ -125,12 +125,12 @@ mod tests {
     fn losses_and_reordering_are_detected() {
         let sent = sent(&[0, 10, 20, -1]);
         let seen = Flight { sent, arrived: came(&[100, -1, 130, -1]), ..Flight::default() };
-        assert!((seen.lost() - 1.0 / 3.0).abs() < 1e-9 && !seen.is_reordered());
-        let delays: Vec<i64> = seen.passed().map(|probe| probe.delay()).collect();
+        assert!((seen.loss_share() - 1.0 / 3.0).abs() < 1e-9 && !seen.is_reordered());
+        let delays: Vec<i64> = seen.arrived_probes().map(|probe| probe.delay()).collect();
         assert_eq!(delays, [100_000, 110_000]);
         let mixed = Flight { arrived: came(&[100, 90, 130, -1]), ..seen };
         assert!(mixed.is_reordered());
-        assert!((Flight::default().lost() - 1.0).abs() < 1e-9);
+        assert!((Flight::default().loss_share() - 1.0).abs() < 1e-9);
     }
 
     #[test]

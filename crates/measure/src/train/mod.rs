@@ -9,9 +9,9 @@ mod doubt;
 mod flight;
 mod stamp;
 
-pub use calibration::{CALM, Calibration, Dishonest, KEPT, LARGEST, SHORTEST_GAP, sizes};
+pub use calibration::{CALM, Calibration, KEPT, LARGEST, PacingError, SHORTEST_GAP, sizes};
 pub use doubt::{Doubt, End, Punctuality};
-pub use flight::{Expired, Flight, Passed, Tally};
+pub use flight::{ArrivedProbe, Expired, Flight, Tally};
 pub use stamp::Stamp;
 
 use std::{net::IpAddr, num::NonZeroU8, time::Duration};
@@ -75,18 +75,18 @@ pub enum TrainError {
     #[error("a train has at most {MAX_PROBES} probes; this one has {0}")]
     Long(usize),
     /// It takes too long; holds its duration.
-    #[error("a train takes at most {} s; this one takes {} ms", LONGEST.as_secs(), .0.as_millis())]
+    #[error("a train lasts at most {} s; this one lasts {} ms", LONGEST.as_secs(), .0.as_millis())]
     Slow(Duration),
     /// A probe is shorter than its header; holds its place.
     #[error("probe {0} is shorter than its header")]
     Header(usize),
     /// The number of hop limits differs from the number of probes; holds both.
-    #[error("hop limits are given for {0} probes, but the train has {1}")]
+    #[error("the train has {1} probes, but hop limits are given for {0}")]
     Hops(usize, usize),
 }
 
 impl Train {
-    /// Creates a train of these probes, in this order; over IPv4, unless [`Self::over`] says otherwise.
+    /// Creates a train of these probes, in this order; over IPv4, unless [`Self::with_overhead`] says otherwise.
     ///
     /// # Errors
     /// [`TrainError`].
@@ -114,7 +114,7 @@ impl Train {
 
     /// The same train with this many IP and UDP header bytes per probe ([`overhead`]).
     #[must_use]
-    pub fn over(self, overhead: u32) -> Self {
+    pub fn with_overhead(self, overhead: u32) -> Self {
         Self { overhead, ..self }
     }
 
@@ -151,7 +151,7 @@ impl Train {
     }
 
     /// The time from the first probe to the last.
-    pub fn takes(&self) -> Duration {
+    pub fn duration(&self) -> Duration {
         self.probes.iter().skip(1).map(|probe| probe.gap).sum()
     }
 
@@ -186,11 +186,11 @@ mod tests {
     #[test]
     fn a_train_of_figure_1_takes_four_gaps() {
         let train = Train::uniform(probe(1000, 1000), 5).unwrap();
-        assert_eq!((train.takes(), train.bytes()), (Duration::from_millis(4), 5 * 1028));
+        assert_eq!((train.duration(), train.bytes()), (Duration::from_millis(4), 5 * 1028));
         assert_eq!(train.probes()[0].padding(), 980);
         let to = |ip: &str| overhead(ip.parse().unwrap());
         assert_eq!([to("192.0.2.1"), to("::ffff:192.0.2.1"), to("2001:db8::1")], [28, 28, 48]);
-        assert_eq!(train.over(to("2001:db8::1")).bytes(), 5 * 1048);
+        assert_eq!(train.with_overhead(to("2001:db8::1")).bytes(), 5 * 1048);
     }
 
     #[test]

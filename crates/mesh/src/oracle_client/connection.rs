@@ -42,10 +42,10 @@ pub(super) struct Connection {
 }
 
 /// A request with its whole body.
-pub(super) type Asked = Request<Full<Bytes>>;
+pub(super) type OracleRequest = Request<Full<Bytes>>;
 
 /// A whole answer.
-pub(super) struct Answer {
+pub(super) struct OracleAnswer {
     pub(super) status: StatusCode,
     /// The oracle's date when it answered (RFC 9110 §6.6.1).
     pub(super) date: Option<WallTime>,
@@ -53,7 +53,7 @@ pub(super) struct Answer {
 }
 
 /// Creates a request for `path`. The name in `Host` has no meaning: the channel's key identifies the oracle.
-pub(super) fn request(method: Method, path: &str, body: Bytes) -> Asked {
+pub(super) fn request(method: Method, path: &str, body: Bytes) -> OracleRequest {
     let mut request = Request::new(Full::new(body));
     *request.method_mut() = method;
     // Paths come from this crate, and always parse.
@@ -107,14 +107,18 @@ impl Connection {
     }
 
     /// Sends the request and reads the whole answer, of at most `max` bytes.
-    pub(super) async fn ask(&mut self, request: Asked, max: usize) -> Result<Answer, OracleError> {
+    pub(super) async fn ask(
+        &mut self,
+        request: OracleRequest,
+        max: usize,
+    ) -> Result<OracleAnswer, OracleError> {
         let sent = self.send.ready().await;
         sent.map_err(|e| failed(&e))?;
         let answer = self.send.send_request(request).await.map_err(|e| failed(&e))?;
         let (status, date) = (answer.status(), date(answer.headers()));
         let body = Limited::new(answer.into_body(), max).collect().await;
         let body = body.map_err(|e| failed(&*e))?.to_bytes();
-        Ok(Answer { status, date, body })
+        Ok(OracleAnswer { status, date, body })
     }
 }
 

@@ -13,8 +13,8 @@ pub enum OracleError {
     Unreachable(Vec<Attempt>),
     /// The oracle does not know this host's key.
     #[error(
-        "the oracle does not admit this host: it was revoked, or the oracle is not of this \
-         mesh any more; to come back, move node.key and client.key away and `thalweg mesh join` \
+        "the oracle does not admit this host: it was revoked, or the oracle no longer belongs to \
+         this mesh; to come back, move node.key and client.key away and run `thalweg mesh join` \
          with a new token"
     )]
     NotAdmitted,
@@ -25,10 +25,10 @@ pub enum OracleError {
     #[error("the oracle answered with status {0} and no reason; its log has more")]
     Status(u16),
     /// The oracle accepted the request, and did not answer.
-    #[error("the oracle gave no answer within {0:?}")]
+    #[error("the oracle did not answer within {0:?}")]
     Silent(Duration),
     /// The connection broke, or the answer cannot be read.
-    #[error("the oracle's answer broke off or is not readable: {0}")]
+    #[error("the oracle's answer is incomplete or cannot be read: {0}")]
     Broken(String),
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for Attempt {
 fn list(attempts: &[Attempt]) -> String {
     let all: Vec<String> = attempts.iter().map(ToString::to_string).collect();
     match all.is_empty() {
-        true => "no address of one is known; ask an admin for a new token and join again".into(),
+        true => "no oracle's address is known; ask an admin for a new token and join again".into(),
         false => all.join("; "),
     }
 }

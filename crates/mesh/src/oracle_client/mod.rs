@@ -9,7 +9,7 @@ pub use skew::ClockSkew;
 
 use crate::{Oracle, service::Control};
 use bytes::Bytes;
-use connection::{Answer, ConnectSettings, Connection};
+use connection::{ConnectSettings, Connection, OracleAnswer};
 use futures_util::future::BoxFuture;
 use hyper::{Method, StatusCode};
 use serde::{Serialize, de::DeserializeOwned};
@@ -76,14 +76,14 @@ impl OracleClient {
     /// # Errors
     /// TLS does not accept the key; not expected.
     pub fn new(key: &PrivateKey, oracles: Vec<Oracle>, clock: WallClock) -> io::Result<Self> {
-        Self::dialling(key, oracles, clock, DialOptions::default())
+        Self::with_dial_options(key, oracles, clock, DialOptions::default())
     }
 
     /// As [`OracleClient::new`], with these options for connections.
     ///
     /// # Errors
     /// As [`OracleClient::new`].
-    pub fn dialling(
+    pub fn with_dial_options(
         key: &PrivateKey,
         oracles: Vec<Oracle>,
         clock: WallClock,
@@ -169,7 +169,7 @@ impl OracleClient {
         read(&self.post(Protocol::Api, "/v1/revoke", request).await?)
     }
 
-    async fn get(&self, path: &str, wait: Duration) -> Result<Answer, OracleError> {
+    async fn get(&self, path: &str, wait: Duration) -> Result<OracleAnswer, OracleError> {
         self.get_up_to(path, wait, MAX_ANSWER).await
     }
 
@@ -178,17 +178,17 @@ impl OracleClient {
         path: &str,
         wait: Duration,
         most: usize,
-    ) -> Result<Answer, OracleError> {
+    ) -> Result<OracleAnswer, OracleError> {
         self.repeat(|| connection::request(Method::GET, path, Bytes::new()), wait, most).await
     }
 
     /// Sends a request that may be sent twice: over the kept connection, and over a new one if that fails.
     async fn repeat(
         &self,
-        request: impl Fn() -> connection::Asked,
+        request: impl Fn() -> connection::OracleRequest,
         wait: Duration,
         most: usize,
-    ) -> Result<Answer, OracleError> {
+    ) -> Result<OracleAnswer, OracleError> {
         let kept = lock(&self.0.kept).take();
         if let Some(mut connection) = kept.filter(Connection::is_open)
             && let Ok(answer) = self.ask(&mut connection, request(), wait, most).await
@@ -207,7 +207,7 @@ impl OracleClient {
         protocol: Protocol,
         path: &str,
         body: &T,
-    ) -> Result<Answer, OracleError> {
+    ) -> Result<OracleAnswer, OracleError> {
         let body = serde_json::to_vec(body).map_err(|e| OracleError::Broken(e.to_string()))?;
         let mut connection = self.open(protocol).await?;
         let request = connection::request(Method::POST, path, body.into());
@@ -233,10 +233,10 @@ impl OracleClient {
     async fn ask(
         &self,
         connection: &mut Connection,
-        request: connection::Asked,
+        request: connection::OracleRequest,
         wait: Duration,
         most: usize,
-    ) -> Result<Answer, OracleError> {
+    ) -> Result<OracleAnswer, OracleError> {
         let limit = wait + ANSWER;
         match timeout(limit, connection.ask(request, most)).await {
             Ok(answer) => answer,
@@ -245,7 +245,7 @@ impl OracleClient {
     }
 
     /// A successful answer, or the oracle's refusal as an error.
-    fn check(&self, answer: Answer) -> Result<Answer, OracleError> {
+    fn check(&self, answer: OracleAnswer) -> Result<OracleAnswer, OracleError> {
         if let Some(theirs) = answer.date {
             self.set_skew(ClockSkew::between(self.0.clock.now(), theirs));
         }
@@ -388,7 +388,7 @@ impl OracleClient {
     }
 }
 
-fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T, OracleError> {
+fn read<T: DeserializeOwned>(answer: &OracleAnswer) -> Result<T, OracleError> {
     serde_json::from_slice(&answer.body).map_err(|e| OracleError::Broken(e.to_string()))
 }
 

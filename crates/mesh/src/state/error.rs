@@ -13,18 +13,18 @@ use thiserror::Error;
 pub enum StateError {
     /// There is no such directory: this host was never in a mesh.
     #[error(
-        "{} does not exist: this host is in no mesh; found one with `thalweg mesh init` or \
-         join one with `thalweg mesh join TOKEN`", .0.display()
+        "{} does not exist: this host is in no mesh; create one with `thalweg mesh init` or join \
+         one with `thalweg mesh join TOKEN`", .0.display()
     )]
     Absent(PathBuf),
     /// The directory exists, but the host is in no mesh.
     #[error(
-        "this host is in no mesh ({} has no mesh.json); found one with `thalweg mesh init` or \
+        "this host is in no mesh ({} has no mesh.json); create one with `thalweg mesh init` or \
          join one with `thalweg mesh join TOKEN`", .0.display()
     )]
     NoMesh(PathBuf),
     /// Others may read or change it.
-    #[error("{path} is open to others (mode {mode:03o}): `chmod {right:o} {path}`",
+    #[error("{path} is accessible to other users (mode {mode:03o}); run `chmod {right:o} {path}`",
         path = path.display())]
     Mode {
         /// The file or directory.
@@ -35,8 +35,8 @@ pub enum StateError {
         right: u32,
     },
     /// It belongs to another user.
-    #[error("{} belongs to the user with id {owner}, and this is the user with id {me}: run \
-        this as its owner, or take another --state DIR", dir.display())]
+    #[error("{} belongs to user id {owner}, but this command runs as user id {me}; run it as the \
+             owner, or give another --state DIR", dir.display())]
     Owner {
         /// The directory.
         dir: PathBuf,
@@ -56,8 +56,8 @@ pub enum StateError {
     },
     /// `mesh.json` is damaged.
     #[error(
-        "{} is damaged: {why}; restore it from a copy, or move it away and join anew \
-         with a token (the keys are kept)", file.display()
+        "{} is damaged: {why}; restore it from a copy, or move it away and join again with a token \
+         (the keys are kept)", file.display()
     )]
     MeshFile {
         /// The file.

@@ -194,7 +194,7 @@ fn make_key(file: &Path) -> Result<PrivateKey, StateError> {
         Err(KeyError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
         loaded => return Ok(loaded?),
     }
-    let key = PrivateKey::generate().map_err(StateError::io("make a key for", file))?;
+    let key = PrivateKey::generate().map_err(StateError::io("generate a key for", file))?;
     key.save_new(file)?;
     durable::sync_directory(file).map_err(StateError::io("keep", file))?;
     Ok(key)

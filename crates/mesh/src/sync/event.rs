@@ -71,7 +71,7 @@ impl fmt::Display for SyncEvent {
             Self::Unreached(error) => write!(f, "{error}; the cached roster stays in use"),
             Self::Reached => f.write_str("an oracle answers again"),
             Self::Rejected(error @ RosterError::Keep { .. }) => {
-                write!(f, "{error}; the roster holds until this process ends")
+                write!(f, "{error}; the roster is in use only until this process ends")
             }
             Self::Rejected(error) => {
                 write!(
@@ -81,16 +81,16 @@ impl fmt::Display for SyncEvent {
                 )
             }
             Self::NotListed => f.write_str(
-                "this host is not in the roster any more: it was revoked; to come back, move \
-                 node.key and client.key away and `thalweg mesh join` with a new token",
+                "this host is no longer in the roster: it was revoked; to come back, move node.key \
+                 and client.key away and run `thalweg mesh join` with a new token",
             ),
             Self::NearExpiry(left) => write!(
                 f,
-                "the roster expires in {}, and then nobody is admitted; is an oracle running, \
-                 and can it be reached?",
+                "the roster expires in {}, and then no member is admitted; check that an oracle is \
+                 running and can be reached",
                 format_duration(Duration::from_secs(left.as_secs()))
             ),
-            Self::NotValid(fault) => write!(f, "nobody is admitted: {fault}"),
+            Self::NotValid(fault) => write!(f, "no member is admitted: {fault}"),
             Self::Skew(skew) => skew.fmt(f),
             Self::NotKept(error) => error.fmt(f),
         }

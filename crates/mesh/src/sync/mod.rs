@@ -8,7 +8,7 @@ mod event;
 
 pub use event::SyncEvent;
 
-use super::{Keeper, Membership, MeshFile, Oracle, OracleClient, OracleError, State};
+use super::{Membership, MeshFile, Oracle, OracleClient, OracleError, RosterWriter, State};
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::Roster;
@@ -38,7 +38,7 @@ pub type Reporter = Arc<dyn Fn(&SyncEvent) + Send + Sync>;
 pub struct RosterSync {
     client: OracleClient,
     membership: Membership,
-    keeper: Keeper,
+    keeper: RosterWriter,
     mesh: MeshFile,
     key: NodeId,
     state: Option<State>,
@@ -60,8 +60,9 @@ impl RosterSync {
         let (reported, failures) = (BTreeMap::new(), 0);
         membership.set_own(key);
         let report_failure = Arc::clone(&report);
-        let keeper =
-            Keeper::start(membership.clone(), move |e| report_failure(&SyncEvent::Rejected(e)));
+        let keeper = RosterWriter::start(membership.clone(), move |e| {
+            report_failure(&SyncEvent::Rejected(e))
+        });
         Self { client, membership, keeper, mesh, key, state, report, reported, failures }
     }
 

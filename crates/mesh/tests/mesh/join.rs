@@ -6,7 +6,7 @@ use crate::{
     state::fresh,
 };
 use data_encoding::HEXLOWER;
-use thalweg_mesh::{JoinError, OracleError, State, Wish, join};
+use thalweg_mesh::{JoinError, JoinOptions, OracleError, State, join};
 use thalweg_net::Ed25519;
 use thalweg_units::NodeId;
 use thalweg_wire::{
@@ -19,9 +19,9 @@ fn token(fake: &Fake) -> Token {
     Token { mesh: mesh().id(), oracle: id(SEED), addresses: vec![fake.address.into()], secret }
 }
 
-fn wish() -> Wish {
+fn wish() -> JoinOptions {
     let addresses = vec!["192.0.2.7:7373".parse().unwrap()];
-    Wish { name: Some("fra-1".parse().unwrap()), addresses, daemon: true }
+    JoinOptions { name: Some("fra-1".parse().unwrap()), addresses, daemon: true }
 }
 
 /// A roster with this host's keys, and the oracle.
@@ -39,7 +39,7 @@ fn roster_with(state: &State, fake: &Fake) -> Roster {
     roster
 }
 
-async fn try_join(state: &State, token: &Token) -> Result<thalweg_mesh::Joined, JoinError> {
+async fn try_join(state: &State, token: &Token) -> Result<thalweg_mesh::JoinResult, JoinError> {
     join(state, token, &wish(), HandClock::at(BEGIN).clock()).await
 }
 
@@ -77,7 +77,7 @@ async fn without_a_daemon_only_the_clients_key_joins() {
     let client = state.make_client_key().unwrap().id();
     roster.members = vec![Member { node: None, client, ..crate::scene::member("fra-1", 3) }];
     fake.script.publish(roster);
-    let wish = Wish { daemon: false, ..wish() };
+    let wish = JoinOptions { daemon: false, ..wish() };
     join(&state, &token(&fake), &wish, HandClock::at(BEGIN).clock()).await.unwrap();
     assert_eq!(fake.script.joins.lock().unwrap()[0].0, client);
     assert!(state.node_key().is_err(), "no key is made that nothing needs");

@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 use tempfile::TempDir;
-use thalweg_mesh::{Keeper, Membership, Offered, RosterError};
+use thalweg_mesh::{Membership, OfferOutcome, RosterError, RosterWriter};
 use thalweg_net::channel::{Admission as _, Protocol};
 use thalweg_wire::{Signed, SignedError, Signer as _};
 
@@ -34,8 +34,8 @@ fn versions_only_grow_also_across_a_restart() {
     let membership = load(&file, &clock);
     assert_eq!(version(&membership), None);
     let third = signed(roster(3, &["a", "b"]));
-    assert_eq!(membership.offer(&third).unwrap(), Offered::Accepted);
-    assert_eq!(membership.offer(&third).unwrap(), Offered::Same);
+    assert_eq!(membership.offer(&third).unwrap(), OfferOutcome::Accepted);
+    assert_eq!(membership.offer(&third).unwrap(), OfferOutcome::Same);
     let again = load(&file, &clock);
     for membership in [membership, again] {
         let older = membership.offer(&signed(roster(2, &["a", "b", "c"])));
@@ -100,7 +100,7 @@ fn a_torn_or_altered_file_is_set_aside_and_fetched_anew() {
         assert!(damage.contains("roster.damaged"), "{damage}");
         assert_eq!(fs::read(dir.path().join("roster.damaged")).unwrap(), bad);
         assert_eq!(version(&membership), None);
-        assert_eq!(membership.offer(&good).unwrap(), Offered::Accepted);
+        assert_eq!(membership.offer(&good).unwrap(), OfferOutcome::Accepted);
         assert_eq!(fs::read(&file).unwrap(), good);
     }
 }
@@ -180,15 +180,15 @@ fn a_disk_that_fails_does_not_hold_up_a_revocation() {
     assert!(matches!(refused, Err(RosterError::Keep { .. })), "{refused:?}");
     assert!(!membership.admits(&id(2), Protocol::Relay), "b is revoked all the same");
     fs::remove_dir(&blocker).unwrap();
-    assert_eq!(membership.offer(&second).unwrap(), Offered::Same);
+    assert_eq!(membership.offer(&second).unwrap(), OfferOutcome::Same);
     assert_eq!(fs::read(&file).unwrap(), second, "the next offer keeps it");
 }
 
 /// A keeper that reports its failures to the receiver.
-fn keeper(membership: &Membership) -> (Keeper, mpsc::Receiver<String>) {
+fn keeper(membership: &Membership) -> (RosterWriter, mpsc::Receiver<String>) {
     let (failed, failures) = mpsc::sync_channel(8);
     let told = move |e: RosterError| failed.send(e.to_string()).unwrap();
-    (Keeper::start(membership.clone(), told), failures)
+    (RosterWriter::start(membership.clone(), told), failures)
 }
 
 fn until_stored(file: &std::path::Path, signed: &[u8]) {
@@ -208,9 +208,9 @@ fn a_disk_that_hangs_does_not_hold_up_a_revocation() {
     turn.lock().unwrap();
     let (keeper, _failures) = keeper(&membership);
     let third = signed(roster(3, &["a"]));
-    assert_eq!(keeper.take(&signed(roster(2, &["a", "c"]))).unwrap(), Offered::Accepted);
+    assert_eq!(keeper.take(&signed(roster(2, &["a", "c"]))).unwrap(), OfferOutcome::Accepted);
     assert!(!membership.admits(&id(2), Protocol::Relay), "b is revoked");
-    assert_eq!(keeper.take(&third).unwrap(), Offered::Accepted);
+    assert_eq!(keeper.take(&third).unwrap(), OfferOutcome::Accepted);
     assert!(!membership.admits(&id(3), Protocol::Relay), "c is revoked");
     assert_eq!(membership.signed().as_deref(), Some(&third[..]));
     assert_eq!(fs::read(&file).unwrap(), first);
@@ -227,7 +227,7 @@ fn a_keeper_reports_a_failed_write_and_stores_the_next_roster() {
     let (keeper, failures) = keeper(&membership);
     keeper.take(&signed(roster(1, &["a", "b"]))).unwrap();
     let told = failures.recv().unwrap();
-    assert!(told.contains("cannot keep the roster"), "{told}");
+    assert!(told.contains("cannot save the roster"), "{told}");
     fs::remove_dir(&blocker).unwrap();
     let second = signed(roster(2, &["a"]));
     keeper.take(&second).unwrap();
@@ -244,7 +244,7 @@ fn a_keeper_leaves_a_roster_that_another_process_stored_first() {
     command.offer(&fifth).unwrap();
     keeper.take(&signed(roster(5, &["a", "z"]))).unwrap();
     let told = failures.recv().unwrap();
-    assert!(told.contains("another roster with version 5"), "{told}");
+    assert!(told.contains("two different rosters have version 5"), "{told}");
     assert_eq!(fs::read(&file).unwrap(), fifth);
     let ninth = signed(roster(9, &["a", "b"]));
     command.offer(&ninth).unwrap();

@@ -83,7 +83,7 @@ async fn another_host_at_the_oracles_address_gets_no_request() {
     let fake = Fake::start(&[id(1)], BEGIN).await;
     let other = Oracle { key: id(201), addresses: vec![fake.address.into()] };
     let error = client(1, vec![other.clone()]).status().await.unwrap_err().to_string();
-    assert!(error.contains("another node than"), "{error}");
+    assert!(error.contains("a node other than"), "{error}");
     // The right host, at the next address, is found nevertheless.
     let second = Fake::start_at("127.0.0.2:0".parse().unwrap(), &[id(1)], BEGIN).await;
     let both =

@@ -133,11 +133,12 @@ async fn a_host_that_sets_an_unlisted_key_ends_its_sessions() {
 async fn sessions_through_a_relay_end_when_it_is_no_longer_listed() {
     let clock = HandClock::at(BEGIN);
     let (membership, _) = admitted(&clock);
-    let (mut a, mut b) = (pin!(membership.left(id(1))), pin!(membership.left(id(2))));
+    let (mut a, mut b) =
+        (pin!(membership.wait_for_removal(id(1))), pin!(membership.wait_for_removal(id(2))));
     assert!(lasts(&mut a).await && lasts(&mut b).await);
     membership.offer(&signed(roster(2, &["a", "c"]))).unwrap();
     b.await;
-    membership.left(id(2)).await;
+    membership.wait_for_removal(id(2)).await;
     assert!(lasts(&mut a).await, "a stays");
     clock.set(BEGIN + HOLDS);
     a.await;

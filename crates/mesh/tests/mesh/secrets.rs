@@ -40,13 +40,14 @@ async fn both_ends_have_the_same_secrets_and_each_purpose_its_own() {
     let peer = |seed| membership.peer(&id(seed), at(BEGIN)).unwrap();
     let (client, server) = channel(&membership).await;
     assert_eq!((client.peer(), server.peer()), (id(2), id(1)));
-    let (server, client) = (peer(1).on(&server).unwrap(), peer(2).on(&client).unwrap());
+    let (server, client) =
+        (peer(1).with_channel(&server).unwrap(), peer(2).with_channel(&client).unwrap());
     let probe = secret(&client, "probe", "1");
     assert_eq!(secret(&server, "probe", "1"), probe);
     assert_ne!(secret(&server, "probe", "2"), probe);
     assert_ne!(secret(&server, "prob", "e1"), probe);
     let (other, _) = channel(&membership).await;
-    assert_ne!(secret(&peer(2).on(&other).unwrap(), "probe", "1"), probe);
+    assert_ne!(secret(&peer(2).with_channel(&other).unwrap(), "probe", "1"), probe);
     let without = peer(1).exporter_secret(b"probe", b"1", &mut [0; 32]);
     assert_eq!(without.unwrap_err().kind(), io::ErrorKind::Unsupported);
     assert!(!format!("{client:?}").contains(&format!("{probe:?}")));

@@ -55,7 +55,7 @@ fn the_directory_of_another_user_is_refused() {
     let refused = State::open(foreign);
     assert!(matches!(refused, Err(StateError::Owner { .. })), "{refused:?}");
     let told = refused.unwrap_err().to_string();
-    assert!(told.contains("belongs to the user with id") && told.contains("--state"), "{told}");
+    assert!(told.contains("belongs to user id") && told.contains("--state"), "{told}");
     assert!(matches!(State::create(foreign), Err(StateError::Owner { .. })));
 }
 

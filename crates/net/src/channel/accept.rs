@@ -32,7 +32,7 @@ pub enum AcceptError {
     #[error("key {0:?} is not admitted")]
     Stranger(thalweg_units::NodeId),
     /// The relay chain is longer than allowed, or a loop.
-    #[error("{0} relays before this one are more than allowed")]
+    #[error("there are {0} relays before this one, more than allowed")]
     TooDeep(u8),
 }
 
@@ -94,13 +94,13 @@ impl Acceptor {
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
-        let mut opening = Opening { io, incoming: Incoming::small() };
+        let mut opening = AcceptingConnection { io, incoming: Incoming::small() };
         let depth = opening.preamble().await?;
         let accepted = opening.hello().await.map_err(AcceptError::Handshake)?;
         let Some((protocol, config)) = self.choose(&accepted) else {
             opening.refuse(&NO_PROTOCOL).await;
             return Err(AcceptError::Handshake(io::Error::other(
-                "no protocol that is served here",
+                "the client offered no protocol that is served here",
             )));
         };
         let turn = Queue::turn(queue).await;
@@ -130,7 +130,7 @@ impl Acceptor {
 }
 
 fn no_key() -> AcceptError {
-    AcceptError::Handshake(io::Error::other("the client has shown no key"))
+    AcceptError::Handshake(io::Error::other("the client presented no key"))
 }
 
 /// Shuts down this end's direction and waits until the peer has shut down its own, for [`FAREWELL`] at most.
@@ -153,12 +153,12 @@ async fn farewell<IO: AsyncRead + AsyncWrite + Unpin>(io: &mut IO) {
 }
 
 /// A connection whose protocol is not known yet.
-struct Opening<IO> {
+struct AcceptingConnection<IO> {
     io: IO,
     incoming: Incoming,
 }
 
-impl<IO: AsyncRead + AsyncWrite + Unpin> Opening<IO> {
+impl<IO: AsyncRead + AsyncWrite + Unpin> AcceptingConnection<IO> {
     /// The depth in the preamble of another relay, or 0 without a preamble.
     async fn preamble(&mut self) -> Result<u8, AcceptError> {
         let bytes = loop {
@@ -170,7 +170,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Opening<IO> {
                 },
             }
         };
-        let invalid = || AcceptError::Handshake(io::Error::other("no preamble of a relay"));
+        let invalid =
+            || AcceptError::Handshake(io::Error::other("the relay's preamble is not valid"));
         let Preamble { depth } = Preamble::decode(bytes).ok_or_else(invalid)?;
         self.incoming.consume(Preamble::LENGTH);
         if depth > MAX_DEPTH { Err(AcceptError::TooDeep(depth)) } else { Ok(depth) }

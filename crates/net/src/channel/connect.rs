@@ -18,10 +18,13 @@ pub struct Connector {
 #[derive(Debug, Error)]
 pub enum ChannelError {
     /// A node with another key answered.
-    #[error("another node than {0:?} answered")]
+    #[error("a node other than {0:?} answered")]
     WrongKey(NodeId),
     /// The server does not admit this key: it is not a member (any more), or not admitted for this protocol.
-    #[error("it does not admit this host's key: revoked, not joined, or its roster is old")]
+    #[error(
+        "it does not admit this host's key: this host was revoked or has not joined, or its roster \
+         is old"
+    )]
     NotAdmitted,
     /// The server does not serve this protocol.
     #[error("{}", .0.unserved())]

@@ -84,27 +84,30 @@ impl Protocol {
     /// Why a node may not serve this protocol, and which setting changes that.
     pub(crate) const fn unserved(self) -> &'static str {
         match self {
-            Self::Api | Self::Join => "it is no oracle of a mesh",
+            Self::Api | Self::Join => "it is not an oracle of a mesh",
             Self::Relay => {
                 "it does not relay: it needs the role relay in the roster (`thalweg mesh members`), and `[relay]` \
                  enabled in its settings"
             }
             Self::Measure => {
-                "it takes no measured flows: `[measure]` is not enabled in its settings"
+                "it accepts no measured flows: `[measure]` is not enabled in its settings"
             }
             Self::Object => "it serves no files: its version is too old",
             Self::Submit => {
-                "it has no drop box: its settings have no `[[drop_box]]` (see `thalweg submit --help`), or its \
-                 version differs from this one: install the same version at both"
+                "it has no drop box: its settings have no `[[drop_box]]` (see `thalweg submit \
+                 --help`), or its version differs from this one: install the same version on both \
+                 hosts"
             }
             Self::Bond => {
-                "it takes no bonds: `[bond]` is not enabled in its settings, or its version is too old"
+                "it accepts no bonds: `[bond]` is not enabled in its settings, or its version is \
+                 too old"
             }
-            Self::Cast => "it takes no casts: its version is too old",
+            Self::Cast => "it accepts no casts: its version is too old",
             Self::Probe => {
-                "it takes no probe trains: `[measure]` is not enabled in its settings, or its version is too old"
+                "it accepts no probe trains: `[measure]` is not enabled in its settings, or its \
+                 version is too old"
             }
-            Self::Stream => "it has no live streams: its version is too old",
+            Self::Stream => "it does not support live streams: its version is too old",
         }
     }
 
@@ -189,11 +192,16 @@ impl<IO> Channel<IO> {
     /// If TLS still holds bytes in either direction, because the peer broke the agreement.
     pub fn into_clear(mut self) -> io::Result<(IO, Vec<u8>)> {
         if self.session.tls.wants_write() {
-            return Err(io::Error::other("bytes of ours are not yet sent"));
+            return Err(io::Error::other("not all bytes of this end have been sent yet"));
         }
         match self.session.tls.reader().into_first_chunk() {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
-            _ => return Err(io::Error::other("the peer's last record holds more than agreed")),
+            _ => {
+                return Err(io::Error::other(
+                    "the peer's last TLS record contains more data than \
+                                              agreed",
+                ));
+            }
         }
         Ok((self.session.io, self.session.incoming.held().to_vec()))
     }

@@ -36,7 +36,7 @@ impl<IO> Queue<'_, IO> {
     pub(super) fn check(queue: Option<&Self>, io: &IO) -> io::Result<()> {
         match queue.is_some_and(|queue| (queue.has_left)(io)) {
             true => {
-                let why = "the client left before its handshake had its turn";
+                let why = "the client disconnected before its turn for the handshake";
                 Err(io::Error::new(io::ErrorKind::UnexpectedEof, why))
             }
             false => Ok(()),

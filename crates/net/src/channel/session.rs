@@ -144,10 +144,7 @@ impl<IO: AsyncRead + Unpin> Session<IO> {
 }
 
 fn cut_short() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::UnexpectedEof,
-        "the connection ended without a goodbye (TLS close_notify)",
-    )
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the connection ended without a TLS close_notify")
 }
 
 impl<IO: AsyncWrite + Unpin> Session<IO> {

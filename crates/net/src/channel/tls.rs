@@ -128,7 +128,7 @@ impl Proof {
 }
 
 fn no_tls12() -> Error {
-    Error::General("TLS 1.2 is not spoken".into())
+    Error::General("TLS 1.2 is not supported".into())
 }
 
 /// Lets in the keys that `admission` admits, once they are proven.

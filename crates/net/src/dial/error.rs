@@ -71,7 +71,7 @@ pub enum Cause {
     #[error("{0}")]
     NoInterface(#[source] io::Error),
     /// No route to this address leaves by the route's interface.
-    #[error("no route to {} leaves by interface {index} (see `ip route`)", address.ip())]
+    #[error("there is no route to {} through interface {index} (see `ip route`)", address.ip())]
     NoRoute {
         /// The address.
         address: SocketAddr,
@@ -88,7 +88,7 @@ pub enum Cause {
     #[error("{0}")]
     Refused(Reply),
     /// The relay requires a user name and password, or another method.
-    #[error("it requires a kind of authentication that is not supported")]
+    #[error("it requires an authentication method that is not supported")]
     Authentication,
     /// The answer is not SOCKS5.
     #[error("{0}; is it a SOCKS5 relay?")]
@@ -106,24 +106,24 @@ pub enum Cause {
     #[error("this host is in no mesh: join the mesh first (`thalweg mesh join TOKEN`)")]
     NoIdentity,
     /// [`crate::Medium::Bond`] without a carrier, or not on the first leg.
-    #[error("only a first leg that is not bound to an interface can use a bond")]
+    #[error("only the first leg can use a bond, and only if it is not bound to an interface")]
     CarrierUnsupported,
     /// The bond could not carry the leg.
-    #[error("no bond: {0}")]
+    #[error("cannot use a bond: {0}")]
     Carrier(#[source] io::Error),
     /// [`crate::Medium::Ride`] without a carrier's network, not on the first leg, or not to a node of the mesh.
     #[error(
-        "only a first leg to a node of the mesh that is not bound to an interface can ride in \
-         probe trains"
+        "only the first leg can ride in probe trains, and only to a node of the mesh and if it is \
+         not bound to an interface"
     )]
     RideUnsupported,
     /// This host has no carrier's network.
-    #[error("it cannot ride: {0}")]
+    #[error("it cannot ride in probe trains: {0}")]
     NoRide(#[source] io::Error),
     /// The node was not reached at its overlay address.
     #[error(
-        "by the carrier, at its overlay address {at}: {why}; it has to have `[carrier] enabled = true` as well \
-         (`thalweg carrier status` tells how the session with it is)"
+        "over the carrier, at its overlay address {at}: {why}; it needs `[carrier] enabled = true` \
+         too (`thalweg carrier status` shows the session with it)"
     )]
     Riding {
         /// The address.
@@ -176,7 +176,7 @@ impl DialError {
 
 impl DialError {
     /// Adds the route, whose names for the relays the message shows.
-    pub(super) fn named_by(mut self, route: &Route) -> Self {
+    pub(super) fn with_route(mut self, route: &Route) -> Self {
         self.route = Some(Box::new(route.clone()));
         self
     }

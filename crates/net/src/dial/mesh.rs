@@ -52,7 +52,7 @@ where
 {
     let said = channel.read_u8().await.map_err(broken)?;
     if said != GO {
-        let why = format!("byte {said:#04x} instead of the one that ends TLS");
+        let why = format!("received byte {said:#04x} instead of the byte that ends TLS");
         return Err(broken(io::Error::new(io::ErrorKind::InvalidData, why)));
     }
     channel.write_all(&[GO_ACK]).await.map_err(broken)?;

@@ -4,8 +4,8 @@ mod error;
 mod mesh;
 mod options;
 mod race;
+mod relay_addresses;
 mod socks;
-mod turns;
 
 pub use error::{Cause, DialError, Step};
 pub use mesh::{connect_by_terms, cut_over};
@@ -13,14 +13,15 @@ pub use options::{DialOptions, SocketOptions};
 pub use race::{MAX_ADDRESSES, connect};
 
 use crate::{
-    Bookkeeper, Carrier, Entry, Hop, Host, Leaving, Medium, NameSources, Rides, Route, Speech,
-    Stream,
+    AccountEntry, Bookkeeper, Carrier, EgressChoice, Hop, Host, Medium, NameSources, RelayProtocol,
+    RideNetwork, Route, Stream,
     channel::{Channel, Connector, Protocol},
     interface_for,
-    resolve::Names,
-    transport::{Leg, Transport},
+    resolve::NameResolver,
+    transport::{TcpLeg, Transport},
 };
 use futures_util::future::BoxFuture;
+use relay_addresses::{AttemptDeadline, RelayAddresses};
 use std::{borrow::Cow, net::SocketAddr, num::NonZeroU32, sync::Arc, time::Duration};
 use thalweg_units::NodeId;
 use thalweg_wire::{
@@ -28,18 +29,17 @@ use thalweg_wire::{
     mesh::{Ask, LegKind, Terms},
 };
 use tokio::time::Instant;
-use turns::{Patience, Turns};
 
 /// Opens connections. Cheap to clone; holds no connection.
 #[derive(Clone, Debug, Default)]
 pub struct Dialer {
     options: DialOptions,
     identity: Option<Connector>,
-    names: Names,
+    names: NameResolver,
     carrier: Option<Arc<dyn Carrier>>,
     /// Whether the carrier carries legs, in addition to choosing interfaces of plain connections.
     is_carried: bool,
-    rides: Option<Arc<dyn Rides>>,
+    rides: Option<Arc<dyn RideNetwork>>,
     books: Option<Arc<dyn Bookkeeper>>,
 }
 
@@ -67,8 +67,8 @@ impl Dialer {
 
     /// Makes the dialer read hosts and name servers from other files.
     #[must_use]
-    pub fn reading(mut self, sources: NameSources) -> Self {
-        self.names = Names::reading(sources);
+    pub fn with_name_sources(mut self, sources: NameSources) -> Self {
+        self.names = NameResolver::with_sources(sources);
         self
     }
 
@@ -77,41 +77,41 @@ impl Dialer {
     /// A leg that is bound to no interface uses the carrier if it is ready at that moment, and otherwise a plain
     /// connection. A hop with [`Medium::Bond`] uses only the carrier.
     #[must_use]
-    pub fn carried_by(mut self, carrier: Arc<dyn Carrier>) -> Self {
+    pub fn with_carrier(mut self, carrier: Arc<dyn Carrier>) -> Self {
         (self.carrier, self.is_carried) = (Some(carrier), true);
         self
     }
 
     /// Makes the dialer use plain connections. A carrier still chooses their interface.
     #[must_use]
-    pub fn uncarried(self) -> Self {
+    pub fn without_carrier(self) -> Self {
         Self { is_carried: false, ..self }
     }
 
     /// Lets first legs to members ride in probe trains. The leg of a hop with [`Medium::Ride`] uses only this medium. A
     /// hop without a medium that no bond carries uses it if `rides` chooses it, and a plain connection if that fails.
     #[must_use]
-    pub fn riding_by(self, rides: Arc<dyn Rides>) -> Self {
+    pub fn with_ride_network(self, rides: Arc<dyn RideNetwork>) -> Self {
         Self { rides: Some(rides), ..self }
     }
 
     /// Makes this bookkeeper keep accounts of the dialer's connections. If a carrier chooses a connection's interface,
     /// the carrier's bookkeeper does.
     #[must_use]
-    pub fn booked_by(self, books: Arc<dyn Bookkeeper>) -> Self {
+    pub fn with_bookkeeper(self, books: Arc<dyn Bookkeeper>) -> Self {
         Self { books: Some(books), ..self }
     }
 
     /// Limits the bytes that a peer may send ahead of the reader ([`SocketOptions::receive_buffer`]).
     #[must_use]
-    pub fn receiving(mut self, ahead: usize) -> Self {
+    pub fn with_receive_limit(mut self, ahead: usize) -> Self {
         self.options.socket.receive_buffer = Some(ahead);
         self
     }
 
     /// Makes connections end when nothing is acknowledged for this long ([`SocketOptions::user_timeout`]).
     #[must_use]
-    pub fn giving_up_after(mut self, silence: Duration) -> Self {
+    pub fn with_user_timeout(mut self, silence: Duration) -> Self {
         self.options.socket.user_timeout = Some(silence);
         self
     }
@@ -134,12 +134,12 @@ impl Dialer {
     /// [`DialError`]: which host failed, and how. If a later relay has several addresses, it is about the last one
     /// tried.
     pub async fn dial(&self, route: &Route, to: &Destination) -> Result<Stream, DialError> {
-        self.by(route, to).await.map_err(|error| error.named_by(route))
+        self.dial_boxed(route, to).await.map_err(|error| error.with_route(route))
     }
 
     /// Boxed, so that it is compiled here once and not in each crate that dials.
     #[inline(never)]
-    fn by<'a>(
+    fn dial_boxed<'a>(
         &'a self,
         route: &'a Route,
         to: &'a Destination,
@@ -147,10 +147,10 @@ impl Dialer {
         Box::pin(async move {
             self.check(route)?;
             let until = Instant::now() + self.options.deadline;
-            let mut turns = Turns::of(route.hops());
+            let mut turns = RelayAddresses::new(route.hops());
             loop {
-                let patience = Patience::share(until, turns.left());
-                let to_host = Toward { at: to, node: None };
+                let patience = AttemptDeadline::share(until, turns.left());
+                let to_host = NextHost { at: to, node: None };
                 match self.dial_by(patience, &turns, route, to_host).await {
                     Err(error) if turns.advance(&error) => {}
                     done => return Ok(Stream::new(done?, route.clone(), to.clone())),
@@ -162,10 +162,10 @@ impl Dialer {
     /// Dials by the present addresses of the later relays.
     async fn dial_by(
         &self,
-        patience: Patience,
-        turns: &Turns<'_>,
+        patience: AttemptDeadline,
+        turns: &RelayAddresses<'_>,
         route: &Route,
-        to: Toward<'_>,
+        to: NextHost<'_>,
     ) -> Result<Transport, DialError> {
         let Some(first) = route.hops().first() else {
             let by = Egress::of(route.interface(), self.books.clone());
@@ -178,7 +178,7 @@ impl Dialer {
         for (i, hop) in route.hops().iter().enumerate() {
             let next = route.hops().get(i + 1);
             let relay = turns.address(i).unwrap_or(&hop.relay);
-            let toward = Toward {
+            let toward = NextHost {
                 at: turns.address(i + 1).unwrap_or(to.at),
                 node: next.map_or(to.node, Hop::key),
             };
@@ -200,7 +200,7 @@ impl Dialer {
             let cause = match (&hop.speech, hop.medium) {
                 (_, Medium::Bond) if !bonds => Cause::CarrierUnsupported,
                 (_, Medium::Ride) if !rides => Cause::RideUnsupported,
-                (Speech::Mesh { .. }, _) if self.identity.is_none() => Cause::NoIdentity,
+                (RelayProtocol::Mesh { .. }, _) if self.identity.is_none() => Cause::NoIdentity,
                 _ => continue,
             };
             return Err(Step::reach(&hop.relay, true).failed(cause));
@@ -214,11 +214,11 @@ impl Dialer {
     /// other addresses then continues.
     async fn enter_first(
         &self,
-        patience: Patience,
+        patience: AttemptDeadline,
         hop: &Hop,
         interface: Option<NonZeroU32>,
         protocol: Protocol,
-    ) -> Result<Entered, DialError> {
+    ) -> Result<EnteredHop, DialError> {
         if let Some(entered) = self.enter_carried(patience, hop, interface, protocol).await? {
             return Ok(entered);
         }
@@ -238,7 +238,7 @@ impl Dialer {
                 (Err(error), None) => return Err(error),
             };
             addresses.retain(|address| **address != winner);
-            let left = Patience::share(patience.until, addresses.len() as u32);
+            let left = AttemptDeadline::share(patience.until, addresses.len() as u32);
             let entering = self.enter(Transport::Tcp(leg), hop, protocol);
             match left.wait(step(), entering).await {
                 Err(error) if !addresses.is_empty() => misled = Some(error),
@@ -248,7 +248,11 @@ impl Dialer {
     }
 
     /// Opens a TCP connection to the host that answers first. Returns that host as well.
-    async fn race(&self, hosts: &[&Destination], by: &Egress) -> Result<(Leg, Destination), Cause> {
+    async fn race(
+        &self,
+        hosts: &[&Destination],
+        by: &Egress,
+    ) -> Result<(TcpLeg, Destination), Cause> {
         let attempts = hosts.iter().map(|&host| {
             let (dialer, host, by) = (self.clone(), host.clone(), by.clone());
             async move { Ok((dialer.reach(&host, &by).await?, host)) }
@@ -257,14 +261,21 @@ impl Dialer {
     }
 
     /// Begins the protocol of the node at the other end of `leg`.
-    async fn enter(&self, leg: Transport, hop: &Hop, protocol: Protocol) -> Result<Entered, Cause> {
-        let Speech::Mesh { key, .. } = &hop.speech else { return Ok(Entered::Socks(leg)) };
+    async fn enter(
+        &self,
+        leg: Transport,
+        hop: &Hop,
+        protocol: Protocol,
+    ) -> Result<EnteredHop, Cause> {
+        let RelayProtocol::Mesh { key, .. } = &hop.speech else {
+            return Ok(EnteredHop::Socks(leg));
+        };
         let identity = self.identity.as_ref().ok_or(Cause::NoIdentity)?;
-        Ok(Entered::Mesh(Box::new(identity.connect(leg, *key, protocol).await?)))
+        Ok(EnteredHop::Mesh(Box::new(identity.connect(leg, *key, protocol).await?)))
     }
 
     /// Opens a TCP connection to `host` from this host.
-    async fn reach(&self, host: &Destination, by: &Egress) -> Result<Leg, Cause> {
+    async fn reach(&self, host: &Destination, by: &Egress) -> Result<TcpLeg, Cause> {
         let addresses = self.names.resolve(host, by.interface).await?;
         let entry = by.entry(&addresses)?;
         let mut options = Cow::Borrowed(&self.options);
@@ -273,7 +284,7 @@ impl Dialer {
             options.to_mut().socket.receive_buffer = Some(ahead.min(own));
         }
         let tcp = connect(&addresses, by.interface, &options).await?;
-        Ok(Leg::new(tcp, entry.map(|entry| entry.account)))
+        Ok(TcpLeg::new(tcp, entry.map(|entry| entry.account)))
     }
 }
 
@@ -289,11 +300,12 @@ impl Dialer {
         interface: Option<NonZeroU32>,
         protocol: Protocol,
     ) -> Result<Egress, Cause> {
-        let is_members = matches!(hop.speech, Speech::Mesh { .. }) && protocol != Protocol::Bond;
+        let is_members =
+            matches!(hop.speech, RelayProtocol::Mesh { .. }) && protocol != Protocol::Bond;
         let carrier = self.carrier.as_ref().filter(|_| is_members && interface.is_none());
-        let leaving = carrier.map_or(Ok(None), |carrier| carrier.leaves_by(hop));
+        let leaving = carrier.map_or(Ok(None), |carrier| carrier.egress(hop));
         Ok(match leaving.map_err(Cause::NoInterface)? {
-            Some(Leaving { interface, books }) => Egress::of(Some(interface), books),
+            Some(EgressChoice { interface, books }) => Egress::of(Some(interface), books),
             None => Egress::of(interface, self.books.clone()),
         })
     }
@@ -304,11 +316,11 @@ impl Dialer {
     /// [`DialError`], only if the hop requires the carrier.
     async fn enter_carried(
         &self,
-        patience: Patience,
+        patience: AttemptDeadline,
         hop: &Hop,
         interface: Option<NonZeroU32>,
         protocol: Protocol,
-    ) -> Result<Option<Entered>, DialError> {
+    ) -> Result<Option<EnteredHop>, DialError> {
         let waits = hop.medium == Medium::Bond;
         let may = interface.is_none() && hop.medium != Medium::Ride && hop.key().is_some();
         let carrier = self.carrier.as_ref().filter(|_| may && protocol != Protocol::Bond);
@@ -328,7 +340,7 @@ impl Dialer {
             return patience.wait(step(), entering).await.map(Some);
         }
         // A carrier that is silent now leaves most of the time to the plain connection.
-        let first = Patience::share(patience.until, 3);
+        let first = AttemptDeadline::share(patience.until, 3);
         Ok(first.wait(step(), entering).await.ok())
     }
 }
@@ -341,11 +353,11 @@ impl Dialer {
     /// [`DialError`], only if the hop requires it.
     async fn enter_riding(
         &self,
-        patience: Patience,
+        patience: AttemptDeadline,
         hop: &Hop,
         interface: Option<NonZeroU32>,
         protocol: Protocol,
-    ) -> Result<Option<Entered>, DialError> {
+    ) -> Result<Option<EnteredHop>, DialError> {
         let is_wanted = hop.medium == Medium::Ride;
         let rides = self.rides.as_deref().filter(|_| interface.is_none());
         let Some((rides, key)) = rides.zip(hop.key()) else {
@@ -362,19 +374,19 @@ impl Dialer {
             return Ok(None);
         }
         // A node that does not answer leaves most of the time to the plain connection.
-        let first = Patience::share(patience.until, 3);
+        let first = AttemptDeadline::share(patience.until, 3);
         Ok(self.ride(first, hop, (rides, key), protocol).await.ok())
     }
 
     async fn ride(
         &self,
-        patience: Patience,
+        patience: AttemptDeadline,
         hop: &Hop,
-        (rides, key): (&dyn Rides, NodeId),
+        (rides, key): (&dyn RideNetwork, NodeId),
         protocol: Protocol,
-    ) -> Result<Entered, DialError> {
+    ) -> Result<EnteredHop, DialError> {
         let step = || Step::reach(&hop.relay, protocol == Protocol::Relay);
-        let at = rides.at(key).map_err(|why| step().failed(Cause::NoRide(why)))?;
+        let at = rides.address(key).map_err(|why| step().failed(Cause::NoRide(why)))?;
         let by = Egress { beneath: beneath(hop), ..Egress::of(None, self.books.clone()) };
         let entering = async {
             let leg = self.reach(&at.into(), &by).await?;
@@ -408,14 +420,14 @@ impl Dialer {
         to: &Hop,
         protocol: Protocol,
     ) -> Result<Channel<Stream>, DialError> {
-        let opened = self.channel_by(route, to, protocol).await;
-        let (channel, at) = opened.map_err(|error| error.named_by(route))?;
+        let opened = self.channel_boxed(route, to, protocol).await;
+        let (channel, at) = opened.map_err(|error| error.with_route(route))?;
         Ok(channel.map_io(|leg| Stream::new(leg, route.clone(), at)))
     }
 
     /// Boxed, so that it is compiled here once and not in each crate that dials.
     #[inline(never)]
-    fn channel_by<'a>(
+    fn channel_boxed<'a>(
         &'a self,
         route: &'a Route,
         to: &'a Hop,
@@ -425,16 +437,16 @@ impl Dialer {
             self.check(route)?;
             let until = Instant::now() + self.options().deadline;
             if route.is_direct() {
-                let patience = Patience::share(until, 0);
+                let patience = AttemptDeadline::share(until, 0);
                 let entered = self.enter_first(patience, to, route.interface(), protocol).await?;
                 return Ok((entered.channel(to)?, to.relay.clone()));
             }
             let way: Vec<Hop> = route.hops().iter().chain([to]).cloned().collect();
-            let mut turns = Turns::of(&way);
+            let mut turns = RelayAddresses::new(&way);
             loop {
-                let patience = Patience::share(until, turns.left());
+                let patience = AttemptDeadline::share(until, turns.left());
                 let at = turns.address(route.hops().len()).unwrap_or(&to.relay).clone();
-                let toward = Toward { at: &at, node: to.key() };
+                let toward = NextHost { at: &at, node: to.key() };
                 let opened = async {
                     let leg = self.dial_by(patience, &turns, route, toward).await?;
                     let entering = self.enter(leg, to, protocol);
@@ -449,7 +461,7 @@ impl Dialer {
     }
 }
 
-impl Entered {
+impl EnteredHop {
     /// The channel. A hop without a key has none.
     fn channel(self, to: &Hop) -> Result<Channel<Transport>, DialError> {
         match self {
@@ -465,16 +477,16 @@ impl Egress {
     }
 
     /// Opens the bookkeeper's entry of a connection to the first of these addresses.
-    fn entry(&self, to: &[SocketAddr]) -> Result<Option<Entry>, Cause> {
+    fn entry(&self, to: &[SocketAddr]) -> Result<Option<AccountEntry>, Cause> {
         let Some(books) = &self.books else { return Ok(None) };
         let own = || to.first().and_then(|to| interface_for(to.ip()).ok());
         let Some(index) = self.beneath.or(self.interface).or_else(own) else { return Ok(None) };
-        books.enter(index).map_err(Cause::NoInterface)
+        books.open_account(index).map_err(Cause::NoInterface)
     }
 }
 
 /// A node that is ready for a request.
-enum Entered {
+enum EnteredHop {
     /// A plain SOCKS5 relay.
     Socks(Transport),
     /// A node of the mesh, whose key is proven.
@@ -483,7 +495,7 @@ enum Entered {
 
 /// The next host, to which a relay should connect.
 #[derive(Clone, Copy)]
-struct Toward<'a> {
+struct NextHost<'a> {
     at: &'a Destination,
     /// The next hop's key, if it is a node of the mesh.
     node: Option<NodeId>,
@@ -491,19 +503,19 @@ struct Toward<'a> {
 
 /// Asks `hop`, which was entered at `relay`, to connect to `toward`.
 async fn ask(
-    patience: Patience,
-    entered: Entered,
+    patience: AttemptDeadline,
+    entered: EnteredHop,
     hop: &Hop,
     relay: &Destination,
-    toward: Toward<'_>,
+    toward: NextHost<'_>,
 ) -> Result<Transport, DialError> {
     let step = Step::Ask { relay: relay.clone(), toward: toward.at.clone() };
     match (entered, &hop.speech) {
-        (Entered::Mesh(channel), Speech::Mesh { terms, .. }) => {
+        (EnteredHop::Mesh(channel), RelayProtocol::Mesh { terms, .. }) => {
             patience.wait(step, ask_by_terms(*channel, terms, toward)).await
         }
-        (Entered::Mesh(_), Speech::Socks) => Err(step.failed(Cause::Closed)),
-        (Entered::Socks(mut leg), _) => {
+        (EnteredHop::Mesh(_), RelayProtocol::Socks) => Err(step.failed(Cause::Closed)),
+        (EnteredHop::Socks(mut leg), _) => {
             patience.wait(step, socks::connect_through(&mut leg, toward.at)).await?;
             Ok(leg)
         }
@@ -514,7 +526,7 @@ async fn ask(
 async fn ask_by_terms(
     mut channel: Channel<Transport>,
     terms: &Terms,
-    toward: Toward<'_>,
+    toward: NextHost<'_>,
 ) -> Result<Transport, Cause> {
     let asked = Ask { terms: terms.clone(), next: toward.node };
     connect_by_terms(&mut channel, &asked, toward.at).await?;
@@ -522,7 +534,7 @@ async fn ask_by_terms(
         return Ok(Transport::Sealed(Box::new(channel)));
     }
     let (beneath, first) = cut_over(channel).await?;
-    Ok(Transport::after(first, beneath))
+    Ok(Transport::prefixed(first, beneath))
 }
 
 /// Whether channels of this protocol move bulk data. Control messages are short, and measured flows must use plain TCP.

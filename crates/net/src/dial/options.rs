@@ -97,7 +97,7 @@ impl SocketOptions {
 }
 
 fn congestion_error(name: &str, e: io::Error) -> io::Error {
-    let known = "`sysctl net.ipv4.tcp_available_congestion_control` lists what there is";
+    let known = "`sysctl net.ipv4.tcp_available_congestion_control` lists the available ones";
     io::Error::new(e.kind(), format!("cannot set congestion control `{name}`: {e}; {known}"))
 }
 

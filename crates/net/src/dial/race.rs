@@ -1,7 +1,7 @@
 //! Happy eyeballs: attempts to several addresses of one host, each started a little after the previous one.
 
 use super::{Cause, DialOptions};
-use crate::{Leads, leads, sys};
+use crate::{RouteAnswer, leads, sys};
 use socket2::SockRef;
 use std::{io, net::SocketAddr, num::NonZeroU32, os::fd::AsFd, time::Duration};
 use tokio::{
@@ -102,9 +102,9 @@ async fn attempt(
         let unusable = |source| Cause::Interface { index, source };
         sys::bind_to_interface(socket.as_fd(), index).map_err(unusable)?;
         match leads(index, address.ip()) {
-            Leads::Yes => {}
-            Leads::From(own) => socket.bind(SocketAddr::new(own, 0)).map_err(unusable)?,
-            Leads::No => return Err(Cause::NoRoute { address, index }),
+            RouteAnswer::Yes => {}
+            RouteAnswer::From(own) => socket.bind(SocketAddr::new(own, 0)).map_err(unusable)?,
+            RouteAnswer::No => return Err(Cause::NoRoute { address, index }),
         }
     }
     socket.connect(address).await.map_err(|source| match interface {

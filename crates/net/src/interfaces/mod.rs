@@ -1,11 +1,11 @@
 //! The network interfaces of this host over which other hosts can be reached.
 
 mod changes;
-mod usable;
-mod world;
+mod internet;
+mod kernel_state;
 
 pub use changes::Changes;
-pub use world::{Wish, into_the_world};
+pub use internet::{InterfaceWish, internet_interfaces};
 
 use crate::netlink::{ask, dump};
 use netlink_packet_route::{
@@ -71,7 +71,7 @@ impl Interface {
 
 /// The first requirement that an unusable interface lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lack {
+pub enum UnusableReason {
     /// It is switched off.
     Down,
     /// No cable, or no network joined.
@@ -88,7 +88,7 @@ pub struct Survey {
     /// The usable ones, as in [`interfaces`].
     pub usable: Vec<Interface>,
     /// The names of the others, with the first thing that each lacks. Ports of bridges without carrier are left out.
-    pub lacking: Vec<(String, Lack)>,
+    pub lacking: Vec<(String, UnusableReason)>,
 }
 
 /// All interfaces of this network namespace, for display.
@@ -105,20 +105,20 @@ pub fn survey() -> io::Result<Survey> {
 /// default route, by metric, then the others. Loopback is excluded.
 ///
 /// An interface is usable if it is up, running and no loopback device, has an address that is not link-local, and some
-/// unicast route leaves by it. Its kind does not matter (a tunnel counts like a card); [`into_the_world`] selects the
-/// ones to use.
+/// unicast route leaves by it. Its kind does not matter (a tunnel counts like a card); [`internet_interfaces`] selects
+/// the ones to use.
 ///
 /// # Errors
 /// If the kernel returns no list (rtnetlink).
 pub fn interfaces() -> io::Result<Vec<Interface>> {
-    known().map(usable::Known::usable)
+    known().map(kernel_state::KernelState::usable)
 }
 
-fn known() -> io::Result<usable::Known> {
+fn known() -> io::Result<kernel_state::KernelState> {
     let links = dump(RouteNetlinkMessage::GetLink(LinkMessage::default()))?;
     let addresses = dump(all_addresses())?;
     let routes = dump(RouteNetlinkMessage::GetRoute(RouteMessage::default()))?;
-    let mut known = usable::Known::default();
+    let mut known = kernel_state::KernelState::default();
     links.iter().chain(&addresses).chain(&routes).for_each(|message| known.learn(message));
     known.ways = WORLD.map(|family| family.iter().find_map(|ip| interface_for(*ip).ok()));
     Ok(known)
@@ -136,7 +136,7 @@ const WORLD: [[IpAddr; 2]; 2] = [
 
 /// The interface by which the kernel sends unbound traffic to the internet; `None` if it has no route. Routes alone do
 /// not decide this, because policy rules (as of `wg-quick`) count as well.
-pub fn interface_for_the_world() -> Option<NonZeroU32> {
+pub fn internet_interface() -> Option<NonZeroU32> {
     WORLD.iter().flatten().find_map(|ip| interface_for(*ip).ok())
 }
 
@@ -185,7 +185,7 @@ fn question(ip: IpAddr) -> RouteMessage {
 
 /// Whether a route leaves by an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leads {
+pub enum RouteAnswer {
     /// One does.
     Yes,
     /// A route leaves by it, but only for traffic from this address of the interface: a socket must bind to it (`ip
@@ -200,9 +200,9 @@ pub enum Leads {
 /// A socket bound to an interface without such a route sends all the same: the kernel treats every IPv4 address as a
 /// neighbour there, and may use another interface's address as the source. Callers that check first need not wait for
 /// answers that cannot come. If the kernel does not tell, a route is assumed.
-pub fn leads(index: NonZeroU32, ip: IpAddr) -> Leads {
+pub fn leads(index: NonZeroU32, ip: IpAddr) -> RouteAnswer {
     if has_route(index, ip, None) {
-        return Leads::Yes;
+        return RouteAnswer::Yes;
     }
     let own =
         dump(all_addresses()).unwrap_or_default().into_iter().filter_map(|found| match found {
@@ -212,7 +212,7 @@ pub fn leads(index: NonZeroU32, ip: IpAddr) -> Leads {
             _ => None,
         });
     let mut own = own.filter(|own| own.is_ipv4() == ip.is_ipv4());
-    own.find(|own| has_route(index, ip, Some(*own))).map_or(Leads::No, Leads::From)
+    own.find(|own| has_route(index, ip, Some(*own))).map_or(RouteAnswer::No, RouteAnswer::From)
 }
 
 fn has_route(index: NonZeroU32, to: IpAddr, from: Option<IpAddr>) -> bool {
@@ -287,8 +287,8 @@ mod tests {
     #[test]
     fn loopback_leads_only_to_loopback() {
         let lo = interface_for("127.0.0.1".parse().unwrap()).unwrap();
-        assert_eq!(leads(lo, "127.0.0.1".parse().unwrap()), Leads::Yes);
-        assert_eq!(leads(lo, "198.51.100.1".parse().unwrap()), Leads::No);
+        assert_eq!(leads(lo, "127.0.0.1".parse().unwrap()), RouteAnswer::Yes);
+        assert_eq!(leads(lo, "198.51.100.1".parse().unwrap()), RouteAnswer::No);
     }
 
     #[test]

@@ -127,7 +127,7 @@ impl HopSocket {
     /// Takes the first entry of the queue; `None` if it does not report an expired datagram.
     fn queued(&self) -> io::Result<Option<Expired>> {
         let mut quoted = vec![0; MAX_QUOTED];
-        let mut control = Control([0; 512]);
+        let mut control = ErrorBuffer([0; 512]);
         let mut part = libc::iovec { iov_base: quoted.as_mut_ptr().cast(), iov_len: MAX_QUOTED };
         // SAFETY: all fields of `msghdr` may be zero.
         let mut message: libc::msghdr = unsafe { mem::zeroed() };
@@ -178,7 +178,7 @@ fn is_icmp_error(error: &io::Error) -> bool {
 
 /// A buffer for all control messages, with their alignment.
 #[repr(C, align(8))]
-struct Control([u8; 512]);
+struct ErrorBuffer([u8; 512]);
 
 /// A `sock_extended_err` and the address behind it, long enough for both families.
 #[repr(C)]

@@ -9,5 +9,5 @@ mod stamped;
 pub use hops::{Expired, HopSocket};
 pub use pace::{Pacer, now};
 pub use replay::ReplayWindow;
-pub use seal::{Opener, SECRET, Sealer, Unopened};
+pub use seal::{Opener, SECRET, Sealer, UnsealError};
 pub use stamped::{Stamped, prepare, receive, too_long};

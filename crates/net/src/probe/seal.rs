@@ -74,7 +74,7 @@ impl Sealer {
 
 /// Why a datagram was rejected. The sender is not told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unopened {
+pub enum UnsealError {
     /// It was received before, or is too old to tell.
     Replayed,
     /// It was altered, or belongs to another session.
@@ -99,16 +99,16 @@ impl Opener {
     /// Returns the payload of a datagram.
     ///
     /// # Errors
-    /// [`Unopened`].
-    pub fn open(&mut self, outer: Outer, sealed: &[u8]) -> Result<Vec<u8>, Unopened> {
+    /// [`UnsealError`].
+    pub fn open(&mut self, outer: Outer, sealed: &[u8]) -> Result<Vec<u8>, UnsealError> {
         if !self.window.is_new(outer.number) {
-            return Err(Unopened::Replayed);
+            return Err(UnsealError::Replayed);
         }
         let mut opened = sealed.to_vec();
         let (nonce, aad) = (self.key.nonce(outer.number), Aad::from(outer.encode()));
         let length = match self.key.key.open_in_place(nonce, aad, &mut opened) {
             Ok(payload) => payload.len(),
-            Err(_) => return Err(Unopened::Forged),
+            Err(_) => return Err(UnsealError::Forged),
         };
         opened.truncate(length);
         self.window.note(outer.number);
@@ -125,7 +125,7 @@ mod tests {
         (Sealer::new(&secret, 9).unwrap(), Opener::new(&secret).unwrap())
     }
 
-    fn open(opener: &mut Opener, datagram: &[u8]) -> Result<Vec<u8>, Unopened> {
+    fn open(opener: &mut Opener, datagram: &[u8]) -> Result<Vec<u8>, UnsealError> {
         let (outer, sealed) = Outer::split(datagram).unwrap();
         opener.open(outer, sealed)
     }
@@ -136,7 +136,7 @@ mod tests {
         let (one, two) = (sealer.seal(b"one").unwrap(), sealer.seal(b"two").unwrap());
         assert_eq!(open(&mut opener, &two), Ok(b"two".to_vec()));
         assert_eq!(open(&mut opener, &one), Ok(b"one".to_vec()));
-        assert_eq!(open(&mut opener, &one), Err(Unopened::Replayed));
+        assert_eq!(open(&mut opener, &one), Err(UnsealError::Replayed));
     }
 
     #[test]
@@ -146,12 +146,12 @@ mod tests {
         for at in 0..datagram.len() {
             let mut altered = datagram.clone();
             altered[at] ^= 1;
-            assert_eq!(open(&mut opener, &altered), Err(Unopened::Forged), "byte {at}");
+            assert_eq!(open(&mut opener, &altered), Err(UnsealError::Forged), "byte {at}");
         }
         assert_eq!(open(&mut opener, &datagram), Ok(b"some payload".to_vec()));
         let mut other = Sealer::new(&[8; SECRET], 9).unwrap();
-        assert_eq!(open(&mut opener, &other.seal(b"x").unwrap()), Err(Unopened::Replayed));
+        assert_eq!(open(&mut opener, &other.seal(b"x").unwrap()), Err(UnsealError::Replayed));
         other.seal(b"x").unwrap();
-        assert_eq!(open(&mut opener, &other.seal(b"x").unwrap()), Err(Unopened::Forged));
+        assert_eq!(open(&mut opener, &other.seal(b"x").unwrap()), Err(UnsealError::Forged));
     }
 }

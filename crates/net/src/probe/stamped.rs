@@ -68,14 +68,14 @@ pub(super) fn set(socket: BorrowedFd<'_>, level: i32, option: i32, value: i32) -
 
 /// A buffer for both control messages, with their alignment.
 #[repr(C, align(8))]
-struct Control([u8; 128]);
+struct TimestampBuffer([u8; 128]);
 
 /// Receives the next datagram. The socket need not be connected.
 ///
 /// # Errors
 /// The kernel's error; [`io::ErrorKind::WouldBlock`] if no datagram is there and the socket does not block.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Stamped> {
-    let mut control = Control([0; 128]);
+    let mut control = TimestampBuffer([0; 128]);
     // SAFETY: all fields of `sockaddr_storage` may be zero.
     let mut from: libc::sockaddr_storage = unsafe { mem::zeroed() };
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };

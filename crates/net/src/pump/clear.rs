@@ -1,11 +1,12 @@
 //! The pump between two clear legs.
 
 use super::{
-    Stopped, Terms, copy, splice,
-    turn::{End, Way, allowance},
-    watch::{Holding, Watch},
+    Stopped, Terms, copy,
+    liveness_watch::{LivenessWatch, PumpState},
+    splice,
+    turn::{ClearDirection, TurnEnd, allowance},
 };
-use crate::legs::Sender;
+use crate::legs::LegEnd;
 use socket2::SockRef;
 use std::{
     io,
@@ -32,17 +33,17 @@ pub async fn both(
     let throttled = [AtomicBool::new(false), AtomicBool::new(false)];
     let (up, down) = (&terms.moved.up, &terms.moved.down);
     let unheard = [AtomicBool::new(false), AtomicBool::new(false)];
-    let up = Way {
+    let up = ClearDirection {
         from: client,
-        sender: Sender::Client,
+        sender: LegEnd::Client,
         to: destination,
         moved: up,
         unheard: &unheard[0],
         cut: &unheard[1],
     };
-    let down = Way {
+    let down = ClearDirection {
         from: destination,
-        sender: Sender::Destination,
+        sender: LegEnd::Destination,
         to: client,
         moved: down,
         unheard: &unheard[1],
@@ -51,7 +52,7 @@ pub async fn both(
     let mut up_runs = pin!(run(up, early, terms, &throttled[0]));
     let mut down_runs = pin!(run(down, Vec::new(), terms, &throttled[1]));
     let (mut up_ended, mut down_ended) = (false, false);
-    let mut watch = Watch::new(terms);
+    let mut watch = LivenessWatch::new(terms);
     let mut left = None;
     while !(up_ended && down_ended) {
         tokio::select! {
@@ -74,7 +75,7 @@ pub async fn both(
                 }
                 down_ended = true;
             }
-            () = watch.tick() => watch.check(Some(client), Some(destination), Holding {
+            () = watch.tick() => watch.check(Some(client), Some(destination), PumpState {
                 half_closed: up_ended || down_ended,
                 throttled: throttled.iter().any(|t| t.load(Ordering::Relaxed)),
             })?,
@@ -89,7 +90,7 @@ pub async fn both(
 
 /// Moves one direction: `early` first, then all bytes that arrive, then the end.
 async fn run(
-    way: Way<'_>,
+    way: ClearDirection<'_>,
     early: Vec<u8>,
     terms: Terms<'_>,
     throttled: &AtomicBool,
@@ -106,24 +107,28 @@ async fn run(
         let (bytes, end) = turn(&way, terms, much).await.map_err(Stopped::Broken)?;
         pay(terms, bytes, throttled).await?;
         match end {
-            End::Ended if way.cut.load(Ordering::Relaxed) => {
+            TurnEnd::Ended if way.cut.load(Ordering::Relaxed) => {
                 return Err(Stopped::Broken(io::ErrorKind::ConnectionReset.into()));
             }
-            End::Ended => {
+            TurnEnd::Ended => {
                 return shut_down_writing(way.to).map_err(|why| {
                     way.unheard.store(true, Ordering::Relaxed);
                     Stopped::Broken(why)
                 });
             }
-            End::Over if much => yield_now().await,
-            End::Over | End::Dry => {}
+            TurnEnd::Exhausted if much => yield_now().await,
+            TurnEnd::Exhausted | TurnEnd::Drained => {}
         }
         much = bytes >= COPY_BELOW;
     }
 }
 
 /// Tells the watcher, if it wants to know, how a direction begins. The bytes stay in the socket.
-async fn report_beginning(way: &Way<'_>, early: &[u8], terms: Terms<'_>) -> io::Result<()> {
+async fn report_beginning(
+    way: &ClearDirection<'_>,
+    early: &[u8],
+    terms: Terms<'_>,
+) -> io::Result<()> {
     let Some(watcher) = terms.watcher.filter(|watcher| watcher.wants_beginnings()) else {
         return Ok(());
     };
@@ -138,13 +143,17 @@ async fn report_beginning(way: &Way<'_>, early: &[u8], terms: Terms<'_>) -> io::
     };
     // An end without a byte is no beginning, and less than three bytes are too few to tell.
     if count >= 3 {
-        watcher.begins(way.sender, &first[..count]);
+        watcher.record_beginning(way.sender, &first[..count]);
     }
     Ok(())
 }
 
 /// Waits for bytes and moves them, through a pipe if `much` arrived recently.
-async fn turn(way: &Way<'_>, terms: Terms<'_>, much: bool) -> io::Result<(usize, End)> {
+async fn turn(
+    way: &ClearDirection<'_>,
+    terms: Terms<'_>,
+    much: bool,
+) -> io::Result<(usize, TurnEnd)> {
     way.from.readable().await?;
     if !much {
         return copy::turn(way, COPY_BELOW, COPY_BELOW).await;

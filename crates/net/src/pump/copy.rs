@@ -1,6 +1,6 @@
 //! Turns by copying, for small amounts and without a pipe.
 
-use super::turn::{End, Way};
+use super::turn::{ClearDirection, TurnEnd};
 use rustix::buffer::spare_capacity;
 use std::io;
 use tokio::{io::Interest, net::TcpStream};
@@ -12,24 +12,30 @@ pub const CHUNK: usize = 64 * 1024;
 ///
 /// # Errors
 /// If a leg fails.
-pub async fn turn(way: &Way<'_>, chunk: usize, most: usize) -> io::Result<(usize, End)> {
+pub async fn turn(
+    way: &ClearDirection<'_>,
+    chunk: usize,
+    most: usize,
+) -> io::Result<(usize, TurnEnd)> {
     let mut buffer = Vec::with_capacity(chunk);
     let mut total = 0;
     while total < most {
         buffer.clear();
         match take(way.from, &mut buffer) {
-            Ok(()) if buffer.is_empty() => return Ok((total, End::Ended)),
+            Ok(()) if buffer.is_empty() => return Ok((total, TurnEnd::Ended)),
             Ok(()) => total += buffer.len(),
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok((total, End::Dry)),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                return Ok((total, TurnEnd::Drained));
+            }
             Err(e) => return Err(e),
         }
         let partial = buffer.len() < chunk;
         give(way, &buffer).await?;
         if partial {
-            return Ok((total, End::Dry));
+            return Ok((total, TurnEnd::Drained));
         }
     }
-    Ok((total, End::Over))
+    Ok((total, TurnEnd::Exhausted))
 }
 
 /// Reads once. A partial read has emptied the socket, which is marked as not readable.
@@ -48,7 +54,7 @@ fn take(from: &TcpStream, buffer: &mut Vec<u8>) -> io::Result<()> {
 ///
 /// # Errors
 /// If the receiver's leg fails.
-pub async fn give(way: &Way<'_>, bytes: &[u8]) -> io::Result<()> {
+pub async fn give(way: &ClearDirection<'_>, bytes: &[u8]) -> io::Result<()> {
     let mut given = 0;
     way.give(|to| {
         let n = rustix::io::write(to, &bytes[given..])?;

@@ -12,18 +12,18 @@
 
 mod clear;
 mod copy;
-mod resetting;
+mod liveness_watch;
+mod reset_on_drop;
 mod sealed;
 mod splice;
 mod throttle;
 mod turn;
-mod watch;
 
 #[cfg(test)]
 mod tests;
 
-pub use resetting::{Leg, Resetting};
-pub use throttle::{THROTTLED_TURN, Taken, Throttle};
+pub use reset_on_drop::{PumpLeg, ResetOnDrop};
+pub use throttle::{THROTTLED_TURN, Throttle, ThrottleFuture};
 
 use super::{
     legs::LegWatcher,
@@ -95,9 +95,9 @@ impl<'a> Terms<'a> {
 /// # Errors
 /// [`Stopped`]; both legs are reset.
 pub async fn clear(
-    client: Resetting,
+    client: ResetOnDrop,
     early: Vec<u8>,
-    destination: Resetting,
+    destination: ResetOnDrop,
     terms: Terms<'_>,
     cut: impl Future<Output = ()>,
 ) -> Result<(), Stopped> {
@@ -118,14 +118,14 @@ pub async fn clear(
 /// # Errors
 /// [`Stopped`]; both legs are reset.
 pub async fn sealed<C, D>(
-    mut client: Resetting<C>,
-    mut destination: Resetting<D>,
+    mut client: ResetOnDrop<C>,
+    mut destination: ResetOnDrop<D>,
     terms: Terms<'_>,
     cut: impl Future<Output = ()>,
 ) -> Result<(), Stopped>
 where
-    C: Leg + AsyncRead + AsyncWrite,
-    D: Leg + AsyncRead + AsyncWrite,
+    C: PumpLeg + AsyncRead + AsyncWrite,
+    D: PumpLeg + AsyncRead + AsyncWrite,
 {
     let done = unless(cut, Box::pin(sealed::both(&mut *client, &mut *destination, terms))).await;
     report_end(terms.watcher, destination.tcp());
@@ -140,7 +140,7 @@ fn report_end(watcher: Option<&dyn LegWatcher>, destination: Option<&TcpStream>)
     if let (Some(watcher), Some(tcp)) = (watcher, destination)
         && let Ok(info) = TcpInfo::of(tcp)
     {
-        watcher.ends(&info);
+        watcher.record_end(&info);
     }
 }
 

@@ -3,10 +3,10 @@
 //! One task polls both directions, because they share one TLS state.
 
 use super::{
-    Leg, Stopped, Terms,
-    throttle::{Taken, Throttle},
+    PumpLeg, Stopped, Terms,
+    liveness_watch::{LivenessWatch, PumpState},
+    throttle::{Throttle, ThrottleFuture},
     turn::allowance,
-    watch::{Holding, Watch},
 };
 use std::{
     future::poll_fn,
@@ -30,19 +30,19 @@ pub async fn both<C, D>(
     terms: Terms<'_>,
 ) -> Result<(), Stopped>
 where
-    C: Leg + AsyncRead + AsyncWrite,
-    D: Leg + AsyncRead + AsyncWrite,
+    C: PumpLeg + AsyncRead + AsyncWrite,
+    D: PumpLeg + AsyncRead + AsyncWrite,
 {
-    let mut up = Direction::new(terms.throttle, &terms.moved.up);
-    let mut down = Direction::new(terms.throttle, &terms.moved.down);
-    let mut watch = Watch::new(terms);
+    let mut up = SealedDirection::new(terms.throttle, &terms.moved.up);
+    let mut down = SealedDirection::new(terms.throttle, &terms.moved.down);
+    let mut watch = LivenessWatch::new(terms);
     let mut left = None;
     loop {
         let step = poll_fn(|cx| {
             let up = match up.poll(cx, client, destination) {
                 // The bytes that the destination sent before it closed its leg must still be read.
-                Poll::Ready(Err(why @ Stopped::Broken(_))) if up.next != Next::Read => {
-                    up.next = Next::Ended;
+                Poll::Ready(Err(why @ Stopped::Broken(_))) if up.next != NextStep::Read => {
+                    up.next = NextStep::Ended;
                     down.is_cut = true;
                     left = Some(why);
                     Poll::Ready(())
@@ -52,7 +52,7 @@ where
             let down = match down.poll(cx, destination, client) {
                 // Everything that the destination has sent is written to the client.
                 Poll::Ready(Err(why @ Stopped::Broken(_)))
-                    if down.next == Next::Read || down.is_cut =>
+                    if down.next == NextStep::Read || down.is_cut =>
                 {
                     left = left.take().or(Some(why));
                     return Poll::Ready(Ok::<_, Stopped>(()));
@@ -63,7 +63,7 @@ where
         });
         tokio::select! {
             done = step => break done?,
-            () = watch.tick() => watch.check(client.tcp(), destination.tcp(), Holding {
+            () = watch.tick() => watch.check(client.tcp(), destination.tcp(), PumpState {
                 half_closed: up.has_ended() || down.has_ended(),
                 throttled: up.paying.is_some() || down.paying.is_some(),
             })?,
@@ -78,7 +78,7 @@ where
 
 /// The next step of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum NextStep {
     /// Read until the buffer is full or nothing more has arrived.
     Read,
     /// Write the buffer, and then pass on the end if the sender has ended.
@@ -92,8 +92,8 @@ enum Next {
 }
 
 /// One direction. It has a buffer only while it holds bytes.
-struct Direction<'a> {
-    next: Next,
+struct SealedDirection<'a> {
+    next: NextStep,
     buffer: Vec<u8>,
     given: usize,
     /// The error of a read, which is reported once the bytes read before are written.
@@ -102,13 +102,13 @@ struct Direction<'a> {
     is_cut: bool,
     throttle: Option<&'a dyn Throttle>,
     moved: &'a AtomicU64,
-    paying: Option<Taken<'a>>,
+    paying: Option<ThrottleFuture<'a>>,
 }
 
-impl<'a> Direction<'a> {
+impl<'a> SealedDirection<'a> {
     fn new(throttle: Option<&'a dyn Throttle>, moved: &'a AtomicU64) -> Self {
         Self {
-            next: Next::Read,
+            next: NextStep::Read,
             buffer: Vec::new(),
             given: 0,
             failed: None,
@@ -120,7 +120,7 @@ impl<'a> Direction<'a> {
     }
 
     fn has_ended(&self) -> bool {
-        self.next == Next::Ended
+        self.next == NextStep::Ended
     }
 
     /// Moves the bytes that can be moved, one turn at most. Ready when the direction has ended.
@@ -167,23 +167,25 @@ impl<'a> Direction<'a> {
         W: AsyncWrite + Unpin,
     {
         match self.next {
-            Next::Read => self.next = ready!(self.poll_read(cx, from))?,
-            Next::Write { ended } => return self.poll_write(cx, to, ended),
-            Next::Flush => {
+            NextStep::Read => self.next = ready!(self.poll_read(cx, from))?,
+            NextStep::Write { ended } => return self.poll_write(cx, to, ended),
+            NextStep::Flush => {
                 ready!(Pin::new(to).poll_flush(cx))?;
-                self.next = Next::Read;
+                self.next = NextStep::Read;
             }
-            Next::End if self.is_cut => return Poll::Ready(Err(ErrorKind::ConnectionReset.into())),
-            Next::End => {
+            NextStep::End if self.is_cut => {
+                return Poll::Ready(Err(ErrorKind::ConnectionReset.into()));
+            }
+            NextStep::End => {
                 ready!(Pin::new(to).poll_shutdown(cx))?;
-                self.next = Next::Ended;
+                self.next = NextStep::Ended;
             }
-            Next::Ended => {}
+            NextStep::Ended => {}
         }
         Poll::Ready(Ok(0))
     }
 
-    fn poll_read<R>(&mut self, cx: &mut Context<'_>, from: &mut R) -> Poll<io::Result<Next>>
+    fn poll_read<R>(&mut self, cx: &mut Context<'_>, from: &mut R) -> Poll<io::Result<NextStep>>
     where
         R: AsyncRead + Unpin,
     {
@@ -198,7 +200,7 @@ impl<'a> Direction<'a> {
                     self.failed = Some(why);
                     break;
                 }
-                Poll::Ready(Ok(0)) => return Poll::Ready(Ok(Next::Write { ended: true })),
+                Poll::Ready(Ok(0)) => return Poll::Ready(Ok(NextStep::Write { ended: true })),
                 Poll::Ready(Ok(_)) => {}
                 Poll::Pending if self.buffer.is_empty() => {
                     self.buffer = Vec::new();
@@ -207,7 +209,7 @@ impl<'a> Direction<'a> {
                 Poll::Pending => break,
             }
         }
-        Poll::Ready(Ok(Next::Write { ended: false }))
+        Poll::Ready(Ok(NextStep::Write { ended: false }))
     }
 
     fn poll_write<W>(
@@ -223,7 +225,7 @@ impl<'a> Direction<'a> {
         if rest.is_empty() {
             self.given = 0;
             self.buffer.clear();
-            self.next = if ended { Next::End } else { Next::Flush };
+            self.next = if ended { NextStep::End } else { NextStep::Flush };
             return Poll::Ready(Ok(0));
         }
         let given = ready!(Pin::new(to).poll_write(cx, rest))?;

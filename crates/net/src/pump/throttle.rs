@@ -4,7 +4,7 @@ use std::{fmt, pin::Pin};
 use thalweg_base::budget::OverBudget;
 
 /// The future that [`Throttle::take`] returns.
-pub type Taken<'a> = Pin<Box<dyn Future<Output = Result<(), OverBudget>> + Send + 'a>>;
+pub type ThrottleFuture<'a> = Pin<Box<dyn Future<Output = Result<(), OverBudget>> + Send + 'a>>;
 
 /// Slows or stops a connection whose peer has a quota. All connections of the peer share it.
 ///
@@ -16,7 +16,7 @@ pub trait Throttle: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// [`OverBudget`] if the peer may move no more at all; the pump then resets both legs.
-    fn take(&self, bytes: usize) -> Taken<'_>;
+    fn take(&self, bytes: usize) -> ThrottleFuture<'_>;
 }
 
 /// The most that a throttled direction moves between two payments: one buffer.

@@ -1,7 +1,7 @@
 //! A turn: the bytes that one direction moves before it pays its quota and lets others run.
 
 use super::throttle::{THROTTLED_TURN, Throttle};
-use crate::legs::Sender;
+use crate::legs::LegEnd;
 use std::{
     io,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
@@ -18,22 +18,22 @@ pub fn allowance(throttle: Option<&dyn Throttle>) -> usize {
 
 /// Why a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum TurnEnd {
     /// Nothing more has arrived.
-    Dry,
+    Drained,
     /// The turn has moved its most bytes.
-    Over,
+    Exhausted,
     /// The sender has ended its direction.
     Ended,
 }
 
 /// One direction of a clear connection.
 #[derive(Clone, Copy, Debug)]
-pub struct Way<'a> {
+pub struct ClearDirection<'a> {
     /// The sender's leg.
     pub from: &'a TcpStream,
     /// The sender's role.
-    pub sender: Sender,
+    pub sender: LegEnd,
     /// The receiver's leg.
     pub to: &'a TcpStream,
     /// Counts the bytes passed on.
@@ -45,7 +45,7 @@ pub struct Way<'a> {
     pub cut: &'a AtomicBool,
 }
 
-impl Way<'_> {
+impl ClearDirection<'_> {
     /// Runs `step` on the receiver's leg whenever it has room, until `step` returns `true`.
     ///
     /// # Errors

@@ -12,13 +12,13 @@
 //! 4. the system's resolver, if there is no such server or none answers; an error then says so. An answer that the name
 //!    does not exist is final.
 
-mod bound;
+mod bound_sockets;
 mod sources;
 
 pub use sources::NameSources;
 
 use crate::Cause;
-use bound::BoundSockets;
+use bound_sockets::BoundSockets;
 use hickory_resolver::{
     Resolver,
     config::{
@@ -56,24 +56,24 @@ const SILENT_FOR: Duration = Duration::from_secs(60);
 
 /// The resolver of one dialer. Clones share the cache.
 #[derive(Clone, Default)]
-pub(crate) struct Names(Arc<Inner>);
+pub(crate) struct NameResolver(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
     sources: NameSources,
-    by_interface: Mutex<BTreeMap<NonZeroU32, Bound>>,
+    by_interface: Mutex<BTreeMap<NonZeroU32, InterfaceResolver>>,
 }
 
 /// The resolver of one interface.
 #[derive(Clone)]
-struct Bound {
+struct InterfaceResolver {
     servers: Vec<IpAddr>,
     resolver: Arc<Resolver<BoundSockets>>,
     silent_until: Option<Instant>,
 }
 
-impl Names {
-    pub(crate) fn reading(sources: NameSources) -> Self {
+impl NameResolver {
+    pub(crate) fn with_sources(sources: NameSources) -> Self {
         Self(Arc::new(Inner { sources, by_interface: Mutex::default() }))
     }
 
@@ -109,7 +109,7 @@ impl Names {
     async fn ask(&self, name: &str, interface: NonZeroU32) -> Result<Vec<IpAddr>, LookupFailure> {
         let servers = self.0.sources.servers_of(interface).await;
         if servers.is_empty() {
-            return Err(LookupFailure::Silent("no name server of it is known".to_owned()));
+            return Err(LookupFailure::Silent("no name server is known".to_owned()));
         }
         let shown = shown(&servers);
         let bound = self.bound(interface, servers)?;
@@ -121,8 +121,9 @@ impl Names {
         let why = match asked {
             Ok(Ok(found)) => return Ok(found.iter().collect()),
             Ok(Err(e)) if is_answer(&e) => {
-                let what = if e.is_nx_domain() { "no such name" } else { "it has no address" };
-                let text = format!("{what}, says {shown} by interface {interface}");
+                let what =
+                    if e.is_nx_domain() { "no such name" } else { "the name has no address" };
+                let text = format!("{what} (answer of {shown} through interface {interface})");
                 let error = io::Error::new(io::ErrorKind::NotFound, text);
                 return Err(LookupFailure::Answered(Cause::Resolve(error)));
             }
@@ -134,7 +135,11 @@ impl Names {
     }
 
     /// The interface's resolver, created anew if its servers have changed.
-    fn bound(&self, interface: NonZeroU32, servers: Vec<IpAddr>) -> Result<Bound, LookupFailure> {
+    fn bound(
+        &self,
+        interface: NonZeroU32,
+        servers: Vec<IpAddr>,
+    ) -> Result<InterfaceResolver, LookupFailure> {
         let mut kept = self.0.by_interface.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bound) = kept.get(&interface).filter(|bound| bound.servers == servers) {
             return Ok(bound.clone());
@@ -146,7 +151,7 @@ impl Names {
         let mut builder = Resolver::builder_with_config(config, BoundSockets::to(interface));
         *builder.options_mut() = options();
         let resolver = builder.build().map_err(|e| LookupFailure::Silent(e.to_string()))?;
-        let bound = Bound { servers, resolver: Arc::new(resolver), silent_until: None };
+        let bound = InterfaceResolver { servers, resolver: Arc::new(resolver), silent_until: None };
         kept.insert(interface, bound.clone());
         Ok(bound)
     }
@@ -159,7 +164,7 @@ impl Names {
     }
 }
 
-impl fmt::Debug for Names {
+impl fmt::Debug for NameResolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Names").field(&self.0.sources).finish()
     }
@@ -194,7 +199,10 @@ pub async fn resolve(host: &Destination) -> Result<Vec<SocketAddr>, Cause> {
 /// The error if the system's resolver, which was asked instead of the interface's servers, failed too.
 fn instead_of(interface: NonZeroU32, why: &str, cause: Cause) -> Cause {
     let Cause::Resolve(error) = cause else { return cause };
-    let text = format!("{error} (from the system's resolver; by interface {interface}, {why})");
+    let text = format!(
+        "{error} (answer of the system's resolver; through interface {interface}: \
+                        {why})"
+    );
     Cause::Resolve(io::Error::new(error.kind(), text))
 }
 

@@ -1,6 +1,6 @@
 //! Errors of TLS connections, with messages that say what to do.
 
-use super::altered::is_alteration;
+use super::altered_bytes::is_alteration;
 use httpdate::HttpDate;
 use rustls::{AlertDescription, CertificateError, Error, OtherError, pki_types::UnixTime};
 use std::{io, path::PathBuf, time::Duration, time::UNIX_EPOCH};
@@ -20,7 +20,7 @@ pub enum TlsError {
         source: io::Error,
     },
     /// The host's name cannot be in a certificate.
-    #[error("`{0}` is no name that a certificate can prove")]
+    #[error("`{0}` is not a name that a certificate can prove")]
     Name(String),
     /// The server's certificate does not prove its name.
     #[error("the certificate of {host} {why}")]
@@ -31,10 +31,10 @@ pub enum TlsError {
         why: String,
     },
     /// The handshake's bytes were altered on the way.
-    #[error("bytes were altered on the way to {0} (TLS noticed)")]
+    #[error("bytes were altered on the way to {0} (detected by TLS)")]
     Altered(String),
     /// The handshake failed: the server does not speak TLS, there is no common version, or the connection broke.
-    #[error("no TLS with {host}: {why}")]
+    #[error("the TLS handshake with {host} failed: {why}")]
     Handshake {
         /// The server.
         host: String,
@@ -44,7 +44,7 @@ pub enum TlsError {
         broken: bool,
     },
     /// A thread could not be started, or the library cannot be set up.
-    #[error("TLS cannot be set up: {0}")]
+    #[error("cannot set up TLS: {0}")]
     System(#[source] io::Error),
 }
 
@@ -74,7 +74,7 @@ impl TlsError {
             Some(Error::AlertReceived(alert)) => (alert_text(*alert), false),
             Some(error) => (error.to_string(), false),
             None if error.kind() == io::ErrorKind::UnexpectedEof => {
-                ("the server closed the connection in the handshake".to_owned(), true)
+                ("the server closed the connection during the handshake".to_owned(), true)
             }
             None => (error.to_string(), true),
         };
@@ -85,33 +85,35 @@ impl TlsError {
 fn alert_text(alert: AlertDescription) -> String {
     match alert {
         AlertDescription::ProtocolVersion => {
-            "the server speaks neither TLS 1.2 nor 1.3, only versions that are unsafe today"
+            "the server supports neither TLS 1.2 nor TLS 1.3, only older versions, which are \
+             insecure"
                 .to_owned()
         }
-        AlertDescription::UnrecognisedName => "the server knows no such name".to_owned(),
+        AlertDescription::UnrecognisedName => "the server does not know this name".to_owned(),
         AlertDescription::CertificateRequired | AlertDescription::AccessDenied => {
-            "the server wants a certificate of the client, which is not supported".to_owned()
+            "the server requires a client certificate, which is not supported".to_owned()
         }
-        other => format!("the server refused ({other:?})"),
+        other => format!("the server refused the handshake ({other:?})"),
     }
 }
 
 fn certificate_text(error: &CertificateError) -> String {
     match error {
         CertificateError::ExpiredContext { time, not_after } => format!(
-            "expired on {}; this computer's clock says {}: if that is right, the server's owner must renew it",
+            "expired on {}; this computer's clock says {}: if the clock is right, the server's \
+             owner must renew the certificate",
             date(*not_after),
             date(*time),
         ),
         CertificateError::NotValidYetContext { time, not_before } => format!(
-            "is valid from {} on; this computer's clock says {}: set it if that is wrong",
+            "is valid from {} on; this computer's clock says {}: if the clock is wrong, set it",
             date(*not_before),
             date(*time),
         ),
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            "is signed by nobody whom this host trusts; if you trust its authority, give the \
-             authority's certificate with --cacert FILE; otherwise somebody may be pretending to \
-             be the server"
+            "is not signed by an authority that this host trusts; if you trust its authority, give \
+             the authority's certificate with --cacert FILE; otherwise an attacker may be \
+             impersonating the server"
                 .to_owned()
         }
         CertificateError::NotValidForNameContext { presented, .. } => {
@@ -119,12 +121,11 @@ fn certificate_text(error: &CertificateError) -> String {
         }
         CertificateError::Revoked => "was revoked by its authority".to_owned(),
         CertificateError::Other(other) if is_authoritys(other) => {
-            "is an authority's own, which this host does not trust; \
-             if you trust it, give it with --cacert FILE; \
-             else somebody in between may pretend to be the server"
+            "is an authority's own certificate, which this host does not trust; if you trust it, \
+             give it with --cacert FILE; otherwise an attacker may be impersonating the server"
                 .to_owned()
         }
-        other => format!("proves nothing: {}", Error::InvalidCertificate(other.clone())),
+        other => format!("is not valid: {}", Error::InvalidCertificate(other.clone())),
     }
 }
 
@@ -143,7 +144,7 @@ fn names_text(presented: &[String]) -> String {
     };
     let names: Vec<String> = presented.iter().take(SHOWN).map(bare).collect();
     match presented.len() {
-        0 => "it names none".to_owned(),
+        0 => "it contains no names".to_owned(),
         n if n > SHOWN => format!("it is for {} and {} more", names.join(", "), n - SHOWN),
         _ => format!("it is for {}", names.join(", ")),
     }

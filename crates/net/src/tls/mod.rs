@@ -2,13 +2,13 @@
 //!
 //! It uses rustls with TLS 1.2 and 1.3. The session runs end to end inside a route, so relays see only ciphertext.
 
-mod altered;
+mod altered_bytes;
 mod common_name;
 mod error;
 mod roots;
 mod verifier;
 
-pub use altered::{name_altered, says_altered};
+pub use altered_bytes::{name_altered, says_altered};
 pub use error::TlsError;
 pub use roots::TlsOptions;
 /// The client's end of TLS over `IO`.

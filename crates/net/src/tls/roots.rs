@@ -33,7 +33,12 @@ impl Roots {
             let failed = |source| TlsError::Roots { path: path.clone(), source };
             for certificate in read(path).map_err(failed)? {
                 exact.push(certificate.clone());
-                store.add(certificate).map_err(|e| failed(invalid(format!("it holds {e}"))))?;
+                store.add(certificate).map_err(|e| {
+                    failed(invalid(format!(
+                        "it contains an unusable \
+                    certificate: {e}"
+                    )))
+                })?;
             }
         }
         Ok(Self { store, exact })
@@ -57,7 +62,7 @@ impl Roots {
         // A user who names a file wants its authorities; another list instead would be a surprise.
         if let Some(path) = env::var_os("SSL_CERT_FILE").or_else(|| env::var_os("SSL_CERT_DIR")) {
             let why = found.errors.into_iter().next().map(|e| e.to_string());
-            let source = invalid(why.unwrap_or_else(|| "it holds no certificate".to_owned()));
+            let source = invalid(why.unwrap_or_else(|| "it contains no certificate".to_owned()));
             return Err(TlsError::Roots { path: path.into(), source });
         }
         store.roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().map(TrustAnchor::to_owned));
@@ -71,7 +76,7 @@ fn read(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
     let all: Result<Vec<_>, pem::Error> = CertificateDer::pem_slice_iter(&text).collect();
     let all = all.map_err(|e| invalid(format!("it is not PEM: {e}")))?;
     if all.is_empty() {
-        let why = "it holds no certificate in PEM (`-----BEGIN CERTIFICATE-----`)";
+        let why = "it contains no certificate in PEM (`-----BEGIN CERTIFICATE-----`)";
         return Err(invalid(why.to_owned()));
     }
     Ok(all)
@@ -99,7 +104,10 @@ mod tests {
             ("", "no certificate"),
             ("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "no certificate"),
             ("-----BEGIN CERTIFICATE-----\nAAAA\n", "not PEM"),
-            ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "it holds"),
+            (
+                "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+                "unusable certificate",
+            ),
         ] {
             std::fs::write(&path, content).unwrap();
             let text = message(&path);

@@ -31,7 +31,7 @@ fn refused(name: &str, source: io::Error) -> TunError {
     match source.kind() {
         io::ErrorKind::PermissionDenied => TunError::Rights(name),
         io::ErrorKind::ResourceBusy => TunError::Busy(name),
-        _ => TunError::SetUp { device: name, step: "making it", source },
+        _ => TunError::SetUp { device: name, step: "creating it", source },
     }
 }
 

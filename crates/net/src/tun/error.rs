@@ -14,21 +14,24 @@ pub enum TunError {
     },
     /// The process lacks the permission.
     #[error(
-        "this process may not make the network device `{0}`: it needs the capability \
-         CAP_NET_ADMIN (in a systemd unit `AmbientCapabilities=CAP_NET_ADMIN`; else `setcap \
+        "this process may not create the network device `{0}`: it needs the capability \
+         CAP_NET_ADMIN (in a systemd unit `AmbientCapabilities=CAP_NET_ADMIN`; otherwise `setcap \
          cap_net_admin+ep` on the program)"
     )]
     Rights(String),
     /// Another program uses the device.
-    #[error("another program uses the network device `{0}`; take another name")]
+    #[error("another program uses the network device `{0}`; choose another name")]
     Busy(String),
     /// The name is invalid.
-    #[error("`{0}` is no name of a network device: 1 to 15 letters, digits, `-`, `_` and `.`")]
+    #[error(
+        "`{0}` is not the name of a network device: use 1 to 15 letters, digits, `-`, `_` and `.`"
+    )]
     Name(String),
     /// The kernel does not have the congestion control, or does not let this process use it.
     #[error(
-        "the network device `{device}` cannot have the congestion control `{congestion}` (`congestion` in the settings): \
-         {source}; `sysctl net.ipv4.tcp_available_congestion_control` lists what this kernel has"
+        "the network device `{device}` cannot use the congestion control `{congestion}` \
+         (`congestion` in the settings): {source}; `sysctl \
+         net.ipv4.tcp_available_congestion_control` lists those of this kernel"
     )]
     Congestion {
         /// The device's name.
@@ -56,7 +59,8 @@ fn hint(error: &io::Error) -> &'static str {
             "; `modprobe tun`, or pass the device into the container (`--device /dev/net/tun`)"
         }
         io::ErrorKind::PermissionDenied => {
-            "; it is closed to this user: `chmod 0666 /dev/net/tun` opens it, as most distributions have it"
+            "; this user has no access: `chmod 0666 /dev/net/tun` grants it, as most distributions \
+             do"
         }
         _ => "",
     }

@@ -26,7 +26,7 @@ pub(super) fn set_up(settings: &TunSettings) -> Result<(), TunError> {
     })?;
     let flags = NLM_F_CREATE | NLM_F_REPLACE;
     let addressed = change(address(index, settings), flags);
-    addressed.map_err(failed("giving it its IPv6 address (is IPv6 turned off here?)"))?;
+    addressed.map_err(failed("assigning its IPv6 address (is IPv6 turned off on this host?)"))?;
     change(route(index, settings), flags).map_err(|source| unrouted(settings, source))
 }
 
@@ -37,7 +37,7 @@ fn unrouted(settings: &TunSettings, source: io::Error) -> TunError {
         Some(name) if source.kind() == io::ErrorKind::InvalidInput => {
             TunError::Congestion { device, congestion: name.clone(), source }
         }
-        _ => TunError::SetUp { device, step: "the route to it", source },
+        _ => TunError::SetUp { device, step: "adding the route to it", source },
     }
 }
 

@@ -128,7 +128,7 @@ async fn a_failure_names_the_hop_and_the_reason() {
             .await;
     assert!(matches!(error.cause, Cause::Channel(ChannelError::WrongKey(_))), "{error:?}");
     assert_eq!(error.relay(), Some(&hops[1].relay));
-    assert!(error.to_string().contains("another node than"), "{error}");
+    assert!(error.to_string().contains("a node other than"), "{error}");
 
     let (error, hops) = fails(8, |_| ()).await;
     assert!(matches!(error.cause, Cause::Channel(ChannelError::NotAdmitted)), "{error:?}");

@@ -39,7 +39,7 @@ fn sources(directory: &Path, port: u16) -> NameSources {
 fn dialer(sources: NameSources) -> Dialer {
     // Even a very busy machine answers within this time.
     let deadline = Duration::from_secs(60);
-    Dialer::new(DialOptions { deadline, ..DialOptions::default() }).reading(sources)
+    Dialer::new(DialOptions { deadline, ..DialOptions::default() }).with_name_sources(sources)
 }
 
 fn loopback() -> NonZeroU32 {
@@ -82,7 +82,7 @@ async fn a_missing_name_is_a_final_answer() {
     fs::write(directory.path().join(loopback().to_string()), "DNS=127.0.0.1\n").unwrap();
     let dialer = dialer(sources(directory.path(), server.at.port()));
     let error = dial(&dialer, "other.example", 1, loopback()).await.unwrap_err().to_string();
-    let told = format!("no such name, says 127.0.0.1 by interface {}", loopback());
+    let told = format!("no such name (answer of 127.0.0.1 through interface {})", loopback());
     assert!(error.contains(&told), "{error}");
 }
 
@@ -105,7 +105,7 @@ async fn without_a_server_the_system_is_asked_and_the_error_says_so() {
     let dialer = dialer(sources(directory.path(), 53));
     // By RFC 6761 no such name exists anywhere.
     let error = dial(&dialer, "nowhere.invalid", 1, loopback()).await.unwrap_err().to_string();
-    let told = format!("by interface {}, no name server of it is known", loopback());
+    let told = format!("through interface {}: no name server is known", loopback());
     assert!(error.contains("the system's resolver") && error.contains(&told), "{error}");
 }
 

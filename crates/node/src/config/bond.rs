@@ -29,11 +29,11 @@ impl Default for BondSection {
 /// Reports values that are well-formed but make no sense.
 pub(super) fn check(bond: &BondSection, problems: &mut Vec<Problem>) {
     if bond.max_bonds == 0 {
-        let what = "0 means that there are no bonds; to turn them off, write `enabled = false`";
+        let what = "0 allows no bonds; to turn bonds off, write `enabled = false`";
         problems.push(Problem::of("bond.max_bonds", what));
     }
     if bond.memory < LEAST_MEMORY {
-        let what = format!("less than {LEAST_MEMORY} moves nothing; write e.g. \"1 GB\"");
+        let what = format!("at least {LEAST_MEMORY} is needed to move data; write e.g. \"1 GB\"");
         problems.push(Problem::of("bond.memory", what));
     }
 }

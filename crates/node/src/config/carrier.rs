@@ -4,7 +4,7 @@ use super::{Problem, Share, text};
 use serde::Deserialize;
 use std::time::Duration;
 use thalweg_measure::riders::{HoldSettings, LegRule, Regulator, Selection};
-use thalweg_probe::carrier::{CarrierSettings, Doors};
+use thalweg_probe::carrier::{CarrierSettings, OpenPorts};
 use thalweg_units::Rate;
 use thalweg_wire::mesh::{MemberPattern, PortRange};
 
@@ -89,7 +89,7 @@ impl Default for CarrierSection {
             harmless: Rate::ZERO,
             ports: Vec::new(),
             dscp: Vec::new(),
-            from: Doors::default().from,
+            from: OpenPorts::default().from,
             open: Vec::new(),
             congestion: None,
             legs: LegsChoice::default(),
@@ -118,7 +118,7 @@ impl CarrierSection {
             congestion: self.congestion.clone(),
             legs: (self.legs == LegsChoice::Measured)
                 .then(|| LegRule { below: self.legs_below, ..LegRule::default() }),
-            doors: Doors {
+            doors: OpenPorts {
                 from: self.from.clone(),
                 open: self.open.iter().map(|range| range.range()).collect(),
             },
@@ -142,25 +142,29 @@ pub(super) fn check(carrier: &CarrierSection, problems: &mut Vec<Problem>) {
     if carrier.hold.is_zero() || carrier.hold > LONGEST_HOLD {
         of(
             "hold",
-            "more than 0 and at most 100 ms, because TCP takes later packets for lost; write \
-             e.g. \"10 ms\"",
+            "must be more than 0 and at most 100 ms, because TCP treats later packets as lost; \
+             write e.g. \"10 ms\"",
         );
     }
     if carrier.path_mtu < LEAST_PATH {
-        of("path_mtu", "an MTU is at least 576; write e.g. 1500");
+        of("path_mtu", "must be at least 576; write e.g. 1500");
     }
     if carrier.dscp.iter().any(|point| *point > 63) {
-        of("dscp", "code points are 0 to 63, e.g. [10, 46]");
+        of("dscp", "code points must be 0 to 63, e.g. [10, 46]");
     }
     if carrier.legs_below == Rate::ZERO {
         of(
             "legs_below",
-            "it must be more than 0; leave it out for 100 Mbit/s, or leave out \
-                          `legs` for no legs",
+            "must be more than 0; leave it out for 100 Mbit/s, or leave out `legs` so that only \
+             routes with `%ride` use the carrier",
         );
     }
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if !(1..=15).contains(&carrier.device.len()) || !carrier.device.bytes().all(allowed) {
-        of("device", "1 to 15 letters, digits, `-`, `_` and `.`, e.g. \"thalweg0\"");
+        of(
+            "device",
+            "a device name has 1 to 15 letters, digits, `-`, `_` and `.`, e.g. \
+                      \"thalweg0\"",
+        );
     }
 }

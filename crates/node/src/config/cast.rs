@@ -78,10 +78,11 @@ impl CastSection {
             let path = &inbox.path;
             let why = match std::fs::metadata(path) {
                 Ok(found) if found.is_dir() => return None,
-                Ok(_) => "it is no directory".to_owned(),
+                Ok(_) => "it is not a directory".to_owned(),
                 Err(why) => why.to_string(),
             };
-            let what = format!("`{}`: {why}; make the directory, or name another", path.display());
+            let what =
+                format!("`{}`: {why}; create the directory, or give another one", path.display());
             Some(Problem::of(format!("cast.inbox.{i}.path"), what))
         };
         (1..).zip(&self.inbox).filter_map(refused).collect()
@@ -94,20 +95,24 @@ pub(super) fn check(cast: &CastSection, problems: &mut Vec<Problem>) {
         let of = |part: &str, what: String| Problem::of(format!("cast.inbox.{i}.{part}"), what);
         let path = &inbox.path;
         if !path.is_absolute() || path.components().any(|part| part == Component::ParentDir) {
-            let what = format!("`{}` is no absolute path; write it from `/` on", path.display());
+            let what = format!(
+                "`{}` is not an absolute path without `..`; write the full path, \
+                                beginning with `/`",
+                path.display()
+            );
             problems.push(of("path", what));
         }
         if inbox.from.is_empty() {
-            let what = "it is for nobody; name members, tags (\"@lab\"), or all (\"*\")";
+            let what = "no members are given; name members, tags (\"@lab\"), or all (\"*\")";
             problems.push(of("from", format!("`from`: {what}")));
         }
         if inbox.max_bytes == Some(ByteSize::ZERO) {
-            let what = "0 accepts nothing; leave it out for no limit but the disk's";
+            let what = "0 accepts nothing; leave it out to limit casts only by the free space";
             problems.push(of("max_bytes", what.to_owned()));
         }
     }
     if cast.max_casts == 0 {
-        let what = "0 means that no cast is accepted; to accept none, leave out `inbox`";
+        let what = "0 accepts no casts; to turn casts off, leave out `inbox`";
         problems.push(Problem::of("cast.max_casts", what));
     }
 }
@@ -127,7 +132,7 @@ mod tests {
         let problems = CastSection { inbox, ..CastSection::default() }.check_here();
         let keys: Vec<&str> = problems.iter().map(|problem| problem.key.as_str()).collect();
         assert_eq!(keys, ["cast.inbox.2.path", "cast.inbox.3.path"]);
-        assert!(problems[0].what.contains("make the directory"), "{}", problems[0]);
-        assert!(problems[1].what.contains("no directory"), "{}", problems[1]);
+        assert!(problems[0].what.contains("create the directory"), "{}", problems[0]);
+        assert!(problems[1].what.contains("not a directory"), "{}", problems[1]);
     }
 }

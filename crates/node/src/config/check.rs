@@ -23,17 +23,19 @@ pub(super) fn config(config: &Config) -> Vec<Problem> {
     super::cast::check(&config.cast, &mut problems);
     super::stream::check(&config.stream, &mut problems);
     if config.stream.ride && !config.carrier.enabled {
-        let what = "nothing rides without `carrier.enabled = true`; set both, or none";
+        let what = "`ride` needs `carrier.enabled = true`; set both, or neither";
         problems.push(Problem::of("stream.ride", what));
     }
     super::bond::check(&config.bond, &mut problems);
     super::carrier::check(&config.carrier, &mut problems);
     if config.carrier.enabled && !config.measure.enabled {
-        let what = "it needs the port of probe trains, which `measure.enabled = false` closes";
+        let what = "the carrier needs the port for probe trains, which `measure.enabled = false` \
+                    closes; enable both, or neither";
         problems.push(Problem::of("carrier.enabled", what));
     }
     if config.measure.overlay && !config.measure.enabled {
-        let what = "it measures by probe trains, which `measure.enabled = false` turns off; set one of both otherwise";
+        let what = "`overlay` measures with probe trains, which `measure.enabled = false` turns \
+                    off; change one of the two";
         problems.push(Problem::of("measure.overlay", what));
     }
     super::interfaces::check(&config.interfaces, &mut problems);
@@ -44,14 +46,18 @@ pub(super) fn config(config: &Config) -> Vec<Problem> {
 
 fn listeners(config: &Config, problems: &mut Vec<Problem>) {
     if config.listen.is_empty() {
-        problems.push(Problem::of("listen", "an empty list: nobody could reach this node"));
+        problems.push(Problem::of(
+            "listen",
+            "the list is empty, so no other host could reach this \
+                                             node; give an address",
+        ));
     }
     let local =
         |address: Option<SocketAddr>| address.filter(|a| !a.ip().to_canonical().is_loopback());
     if let Some(open) = local(config.socks.listen) {
         let what = format!(
-            "{open} is reachable from other hosts, and this SOCKS5 has no authentication; write \
-             127.0.0.1:{}",
+            "{open} is reachable from other hosts, and this SOCKS5 listener has no authentication; \
+             write 127.0.0.1:{}",
             open.port()
         );
         problems.push(Problem::of("socks.listen", what));
@@ -75,14 +81,14 @@ fn duplicate_addresses(config: &Config, problems: &mut Vec<Problem>) {
     let metrics = config.metrics.listen.map(|a| ("metrics.listen", a));
     for (key, address) in mesh.chain(socks).chain(metrics).filter(|(_, a)| a.port() != 0) {
         if !seen.insert(address) {
-            problems.push(Problem::of(key, format!("{address} is given twice; take another port")));
+            problems.push(Problem::of(key, format!("{address} is given twice; use another port")));
         }
     }
 }
 
 fn relay(relay: &RelaySection, problems: &mut Vec<Problem>) {
     if relay.max_connections == 0 {
-        let what = "0 means that nobody is served; to relay for nobody, write `enabled = false`";
+        let what = "0 serves no connection; to turn relaying off, write `enabled = false`";
         problems.push(Problem::of("relay.max_connections", what));
     }
     for (key, time) in [
@@ -95,10 +101,11 @@ fn relay(relay: &RelaySection, problems: &mut Vec<Problem>) {
         positive(key, time, problems);
     }
     if relay.drain > LONGEST {
-        problems.push(Problem::of("relay.drain", "longer than anybody waits"));
+        problems.push(Problem::of("relay.drain", "too long; the maximum is 10 years"));
     }
     if relay.ports.is_empty() {
-        let what = "an empty list: it could connect nowhere; write e.g. [\"80\", \"443\"]";
+        let what = "the list is empty, so the relay could connect to no port; write e.g. [\"80\", \
+                    \"443\"]";
         problems.push(Problem::of("relay.ports", what));
     }
     ports("relay.ports", &relay.ports, problems);
@@ -111,16 +118,16 @@ fn measure(measure: &MeasureSection, problems: &mut Vec<Problem>) {
         ("max_rate", measure.max_rate == Some(Rate::ZERO)),
     ];
     for (key, _) in nothing.into_iter().filter(|(_, zero)| *zero) {
-        let what = "0 means that nothing is measured; to measure nothing, write `enabled = false`";
+        let what = "0 allows no measurement; to turn measuring off, write `enabled = false`";
         problems.push(Problem::of(format!("measure.{key}"), what));
     }
     if measure.overlay && measure.overlay_share.fraction() == 0.0 {
-        let what = "with a share of 0 nothing is measured; write `overlay = false`";
+        let what = "a share of 0 allows no measurement; to turn it off, write `overlay = false`";
         problems.push(Problem::of("measure.overlay_share", what));
     }
     if measure.relay_capacity == Some(Rate::ZERO) {
-        let what = "0 means that this relay is offered to nobody; leave it out to have it \
-                    measured";
+        let what = "0 means that this relay is never offered to clients; leave it out to have the \
+                    capacity measured";
         problems.push(Problem::of("measure.relay_capacity", what));
     }
 }
@@ -132,14 +139,19 @@ fn positive(key: &str, time: Duration, problems: &mut Vec<Problem>) {
             "it must be more than 0; write e.g. \
                                                           \"10 s\"",
         )),
-        time if time > LONGEST => problems.push(Problem::of(key, "longer than anybody waits")),
+        time if time > LONGEST => {
+            problems.push(Problem::of(key, "too long; the maximum is 10 years"))
+        }
         _ => {}
     }
 }
 
 fn ports(key: &str, ports: &[PortRange], problems: &mut Vec<Problem>) {
     if ports.contains(&PortRange::one(SMTP)) {
-        let what = format!("port {SMTP} is never relayed to, so that no relay sends unwanted mail");
+        let what = format!(
+            "relays never connect to port {SMTP}, so that they cannot send spam; \
+                            remove the port"
+        );
         problems.push(Problem::of(key, what));
     }
 }
@@ -151,7 +163,7 @@ fn quota(key: &str, quota: &QuotaSection, problems: &mut Vec<Problem>) {
         ("bytes_per_day", quota.bytes_per_day == Some(ByteSize::ZERO)),
     ];
     for (part, _) in nothing.into_iter().filter(|(_, zero)| *zero) {
-        let what = "a quota of 0 serves nobody; leave it out for no limit";
+        let what = "a quota of 0 allows nothing; leave it out for no limit";
         problems.push(Problem::of(format!("{key}.{part}"), what));
     }
 }
@@ -194,13 +206,16 @@ fn oracle(oracle: &OracleSection, problems: &mut Vec<Problem>) {
     positive("oracle.validity", oracle.validity, problems);
     positive("oracle.token_validity", oracle.token_validity, problems);
     if oracle.database_password_file.is_some() && oracle.database.is_none() {
-        let what = "it has no effect without `database`";
+        let what = "the file has no effect without `database`";
         problems.push(Problem::of("oracle.database_password_file", what));
     }
     super::oracle_measure::check(&oracle.measure, problems);
     if oracle.rule.len() > Roster::MAX_RULES {
-        let what =
-            format!("{} rules; a roster has at most {}", oracle.rule.len(), Roster::MAX_RULES);
+        let what = format!(
+            "there are {} rules; a roster has at most {}",
+            oracle.rule.len(),
+            Roster::MAX_RULES
+        );
         problems.push(Problem::of("oracle.rule", what));
     }
     for (i, one) in oracle.rule.iter().enumerate() {

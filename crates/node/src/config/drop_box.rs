@@ -139,19 +139,26 @@ pub(super) fn check(boxes: &[DropBoxSection], problems: &mut Vec<Problem>) {
         };
         match &one.name {
             None => wrong("name", "a drop box needs a name, e.g. name = \"taxes\""),
-            Some(name) if !names.insert(name) => wrong("name", "there is another box of this name"),
+            Some(name) if !names.insert(name) => {
+                wrong("name", "another drop box has the same name")
+            }
             Some(_) => {}
         }
         if one.destination.is_none() && one.until.is_none() {
-            let what = "a box of this node needs a deadline, e.g. until = \"2026-04-15T23:59:00Z\"; \
-                        a node that only takes data names the box's `destination`";
+            let what = "a drop box of this node needs a deadline, e.g. until = \
+                        \"2026-04-15T23:59:00Z\"; if this node only receives data for a box of \
+                        another node, set `destination`";
             wrong("until", what);
         }
         if one.destination.is_some() && (one.until.is_some() || !one.nodes.is_empty()) {
-            wrong("destination", "only the destination sets `until` and `nodes`; leave them out");
+            wrong(
+                "destination",
+                "only the destination sets `until` and `nodes`; leave them out \
+                                  here",
+            );
         }
         if one.nodes.len() > Sheet::MAX_NODES {
-            wrong("nodes", &format!("a box has at most {} nodes", Sheet::MAX_NODES));
+            wrong("nodes", &format!("a drop box has at most {} nodes", Sheet::MAX_NODES));
         }
         if one.directory.as_ref().is_some_and(|dir| !dir.is_absolute()) {
             wrong("directory", "give an absolute path");
@@ -166,7 +173,7 @@ pub(super) fn check(boxes: &[DropBoxSection], problems: &mut Vec<Problem>) {
             ("max_rate", one.max_rate == 0),
         ];
         for (key, _) in counts.into_iter().filter(|(_, zero)| *zero) {
-            wrong(key, "with 0 nobody can submit; leave the box out to have none");
+            wrong(key, "0 allows no submissions; to have no drop box, leave out its section");
         }
     }
 }

@@ -4,7 +4,7 @@ use super::{Problem, text};
 use serde::Deserialize;
 use std::path::{Component, Path, PathBuf};
 use thalweg_base::space::KeepFree;
-use thalweg_files::{AcceptPlace, Limits, Place, Settings};
+use thalweg_files::{AcceptingDirectory, Limits, OfferedDirectory, Settings};
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::MemberPattern;
 
@@ -94,8 +94,9 @@ impl Default for FilesSection {
 
 impl From<&FilesSection> for Settings {
     fn from(section: &FilesSection) -> Self {
-        let offered = |o: &OfferSection| Place { path: o.path.clone(), members: o.to.clone() };
-        let accepting = |a: &AcceptSection| AcceptPlace {
+        let offered =
+            |o: &OfferSection| OfferedDirectory { path: o.path.clone(), members: o.to.clone() };
+        let accepting = |a: &AcceptSection| AcceptingDirectory {
             path: a.path.clone(),
             members: a.from.clone(),
             replace: a.replace,
@@ -138,7 +139,8 @@ impl FilesSection {
                 Ok(_) => return None,
                 Err(why) => why,
             };
-            let what = format!("`{}`: {why}; make the directory, or name another", path.display());
+            let what =
+                format!("`{}`: {why}; create the directory, or give another one", path.display());
             Some(Problem::of(format!("files.{key}.path"), what))
         };
         offers.chain(accepts).filter_map(refused).collect()
@@ -152,31 +154,31 @@ pub(super) fn check(files: &FilesSection, problems: &mut Vec<Problem>) {
     let accepts = accepts.map(|(i, a)| (format!("accept.{i}"), &a.path, "from", &a.from));
     for (key, path, whose, whom) in offers.chain(accepts) {
         let of = |part: &str, what: String| Problem::of(format!("files.{key}.{part}"), what);
-        if let Some(why) = unfit(path) {
+        if let Some(why) = path_problem(path) {
             problems.push(of("path", format!("`{}` {why}", path.display())));
         }
         if whom.is_empty() {
-            let what = "it is for nobody; name members, tags (\"@lab\"), or all (\"*\")";
+            let what = "no members are given; name members, tags (\"@lab\"), or all (\"*\")";
             problems.push(of(whose, format!("`{whose}`: {what}")));
         }
     }
     if files.max_channels == 0 {
-        let what = "0 means that nobody is served; to offer nothing, leave out `offer`";
+        let what = "0 serves no member; to offer no files, leave out `offer`";
         problems.push(Problem::of("files.max_channels", what));
     }
 }
 
 /// Why this directory cannot be opened to others.
-fn unfit(path: &Path) -> Option<&'static str> {
+fn path_problem(path: &Path) -> Option<&'static str> {
     if path.as_os_str().is_empty() {
-        return Some("is no path; give `path`");
+        return Some("is not a path; give `path`");
     }
     if !path.is_absolute() {
-        return Some("is not absolute; write it from `/` on");
+        return Some("is not an absolute path; write the full path, beginning with `/`");
     }
     if path.components().any(|part| part == Component::ParentDir) {
-        return Some("goes up by `..`; write where it leads to");
+        return Some("contains `..`; write the path without it");
     }
     let system = ["/proc", "/sys", "/dev"].iter().any(|dir| path.starts_with(dir));
-    system.then_some("holds no files but the kernel's own; offer a directory with data")
+    system.then_some("contains only files of the kernel; give a directory with data")
 }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use std::{str::FromStr, time::Duration};
 use thalweg_bond::{Action, Cap, ConnectionMethod, Policy, Rule, Rules, Tier};
 use thalweg_units::{ByteSize, Rate};
-use thalweg_uplinks::interfaces::{ProbeServer, Probing, Settings};
+use thalweg_uplinks::interfaces::{ProbeServer, ProbeSettings, Settings};
 
 /// The longest name of an interface (`IFNAMSIZ` less the zero).
 const LONGEST_NAME: usize = 15;
@@ -33,13 +33,13 @@ pub struct InterfacesSection {
     /// Policies of interfaces, by name.
     pub policy: Vec<PolicySection>,
     /// Rules for single programs and destinations; the first match counts.
-    pub rule: Vec<WaySection>,
+    pub rule: Vec<InterfaceRuleSection>,
 }
 
 impl Default for InterfacesSection {
     fn default() -> Self {
         let Settings { schedule, affinity, near, probing, .. } = Settings::default();
-        let Probing { servers: probe, per_day: probe_budget } = probing;
+        let ProbeSettings { servers: probe, per_day: probe_budget } = probing;
         let (policy, rule) = Default::default();
         Self { schedule, affinity, near, probe, probe_budget, policy, rule }
     }
@@ -75,7 +75,7 @@ pub struct PolicySection {
 /// `[[interfaces.rule]]`: see [`Rule`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct WaySection {
+pub struct InterfaceRuleSection {
     /// The program's name; a `*` at its end matches anything.
     pub process: Option<String>,
     /// The destination's port.
@@ -135,8 +135,8 @@ impl InterfacesSection {
             affinity: self.affinity,
             near: self.near,
             policies: self.policy.iter().map(policy).collect(),
-            rules: Rules(self.rule.iter().filter_map(WaySection::rule).collect()),
-            probing: Probing { servers: self.probe.clone(), per_day: self.probe_budget },
+            rules: Rules(self.rule.iter().filter_map(InterfaceRuleSection::rule).collect()),
+            probing: ProbeSettings { servers: self.probe.clone(), per_day: self.probe_budget },
         }
     }
 }
@@ -156,18 +156,18 @@ impl PolicySection {
     }
 }
 
-impl WaySection {
+impl InterfaceRuleSection {
     /// The rule that the section describes.
     ///
     /// # Errors
     /// Why the section makes no sense.
     pub fn checked(&self) -> Result<Rule, String> {
         let mut problems = Vec::new();
-        way("rule", self, &mut problems);
+        check_rule("rule", self, &mut problems);
         match (problems.into_iter().next(), self.rule()) {
             (None, Some(rule)) => Ok(rule),
             (Some(problem), _) => Err(problem.to_string()),
-            (None, None) => Err("it names no interfaces".to_owned()),
+            (None, None) => Err("the rule names no interfaces".to_owned()),
         }
     }
 
@@ -195,48 +195,51 @@ pub(super) fn check(interfaces: &InterfacesSection, problems: &mut Vec<Problem>)
         let key = format!("interfaces.policy.{}", i + 1);
         let earlier = &interfaces.policy[..i];
         if earlier.iter().any(|other| other.name == policy.name) {
-            let what = format!("`{}` has a policy already; write all of it there", policy.name);
+            let what = format!("`{}` already has a policy; write all settings there", policy.name);
             problems.push(Problem::of(format!("{key}.name"), what));
         }
-        one(&key, policy, problems);
+        check_policy(&key, policy, problems);
     }
     for (i, rule) in interfaces.rule.iter().enumerate() {
-        way(&format!("interfaces.rule.{}", i + 1), rule, problems);
+        check_rule(&format!("interfaces.rule.{}", i + 1), rule, problems);
     }
 }
 
-fn one(key: &str, policy: &PolicySection, problems: &mut Vec<Problem>) {
+fn check_policy(key: &str, policy: &PolicySection, problems: &mut Vec<Problem>) {
     let mut tell = |part: &str, what: &str| {
         problems.push(Problem::of(format!("{key}.{part}"), what));
     };
-    if let Some(what) = misnamed(&policy.name) {
+    if let Some(what) = name_problem(&policy.name) {
         tell("name", what);
     }
     if policy.rate_limit == Some(Rate::ZERO) {
         tell(
             "rate_limit",
-            "at a rate of 0 nothing is sent; to stop using the interface, write \
-                            tier = \"never\"",
+            "a rate of 0 sends nothing; to stop using the interface, write tier = \"never\"",
         );
     }
     if policy.cap == Some(ByteSize::ZERO) {
         tell(
             "cap",
-            "with a cap of 0 nothing is sent; to stop using the interface, write tier = \
-                     \"never\"",
+            "a cap of 0 sends nothing; to stop using the interface, write tier = \"never\"",
         );
     }
     if policy.reset_day.is_some_and(|day| !(1..=31).contains(&day)) {
-        tell("reset_day", "a day of the month, from 1 to 31 (where it has none, its last)");
+        tell(
+            "reset_day",
+            "must be a day of the month, from 1 to 31 (in a shorter month, its last \
+                           day)",
+        );
     }
     if policy.reset_day.is_some() && policy.cap.is_none() {
         tell("reset_day", "it has no effect without `cap`; add e.g. cap = \"10 GB\"");
     }
 }
 
-fn way(key: &str, rule: &WaySection, problems: &mut Vec<Problem>) {
+fn check_rule(key: &str, rule: &InterfaceRuleSection, problems: &mut Vec<Problem>) {
     if rule.actions().len() != 1 {
-        let what = "a rule has one of `only`, `prefer` and `avoid`, with interfaces' names";
+        let what = "a rule needs exactly one of `only`, `prefer` and `avoid`, with the names of \
+                    interfaces";
         problems.push(Problem::of(key, what));
     }
     let inner = |text: &str| text.trim_end_matches('*').contains('*');
@@ -251,12 +254,12 @@ fn way(key: &str, rule: &WaySection, problems: &mut Vec<Problem>) {
         problems.push(Problem::of(format!("{key}.destination"), what));
     }
     let names = rule.only.iter().chain(&rule.prefer).chain(&rule.avoid);
-    if let Some(what) = names.filter_map(|name| misnamed(name)).next() {
+    if let Some(what) = names.filter_map(|name| name_problem(name)).next() {
         problems.push(Problem::of(key, what));
     }
 }
 
-fn misnamed(name: &str) -> Option<&'static str> {
+fn name_problem(name: &str) -> Option<&'static str> {
     let is_name = (1..=LONGEST_NAME).contains(&name.len()) && !name.contains(['/', ' ']);
     (!is_name).then_some("not the name of an interface, e.g. \"eth0\"; `ip link` lists them")
 }

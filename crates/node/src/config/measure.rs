@@ -2,7 +2,7 @@
 
 use super::{Share, text};
 use serde::Deserialize;
-use thalweg_probe::overlay::OverlayRun;
+use thalweg_probe::overlay::OverlayRunSettings;
 use thalweg_units::{ByteSize, Rate};
 
 /// The settings of [`thalweg_probe::prober`].
@@ -47,8 +47,8 @@ impl Default for MeasureSection {
 
 impl MeasureSection {
     /// The settings of the overlay, if it is on.
-    pub fn overlay_run(&self) -> Option<OverlayRun> {
+    pub fn overlay_run(&self) -> Option<OverlayRunSettings> {
         let share = self.overlay_share.fraction();
-        self.overlay.then(|| OverlayRun { share, ..OverlayRun::default() })
+        self.overlay.then(|| OverlayRunSettings { share, ..OverlayRunSettings::default() })
     }
 }

@@ -103,20 +103,21 @@ pub(super) fn check(measure: &OracleMeasureSection, problems: &mut Vec<Problem>)
         problems.push(Problem::of(format!("oracle.measure.{key}"), what));
     };
     if measure.at_once == 0 {
-        of("at_once", "0 means that nothing is measured; write `enabled = false`");
+        of("at_once", "0 allows no measurement; to turn measuring off, write `enabled = false`");
     }
     if measure.test_time < Duration::from_millis(100) || measure.test_time > Duration::from_secs(5)
     {
         of(
             "test_time",
-            "nodes measure for 5 s at most, and less than 0.1 s shows slow start alone",
+            "must be 0.1 s to 5 s: a shorter measurement shows only TCP's slow start, and nodes \
+             stop after 5 s",
         );
     }
     if measure.test_bytes < ByteSize::from_bytes(64 * 1024) {
-        of("test_bytes", "less than 64 KiB shows slow start alone");
+        of("test_bytes", "must be at least 64 KiB, because less shows only TCP's slow start");
     }
     if measure.bytes_per_day < measure.test_bytes {
-        of("bytes_per_day", "less than one measurement's `test_bytes`: nothing could be measured");
+        of("bytes_per_day", "must be at least `test_bytes`, the bytes of one measurement");
     }
     let named = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let is_name = |name: &String| (1..=15).contains(&name.len()) && name.chars().all(named);

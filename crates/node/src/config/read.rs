@@ -20,7 +20,7 @@ const TABLES: [(&str, &str); 2] = [
 ];
 
 /// The replacement for Rust's names of counts.
-const WHOLE: &str = "expected a whole number from 0 on";
+const WHOLE: &str = "expected a whole number, 0 or more";
 
 pub(super) fn config(text: &str) -> Result<Config, Vec<Problem>> {
     let (whole, faults) = DeTable::parse_recoverable(text);
@@ -67,10 +67,10 @@ fn message(error: &Error) -> String {
         (true, Some(key), Some(near)) => format!("unknown key `{key}`; did you mean `{near}`?"),
         (true, Some(key), None) => {
             let known: Vec<_> = quoted.map(|k| format!("`{k}`")).collect();
-            format!("unknown key `{key}`; there are {}", known.join(", "))
+            format!("unknown key `{key}`; the known keys are {}", known.join(", "))
         }
         (_, _, Some(near)) => {
-            let message = message.replace("unknown variant", "unknown word");
+            let message = message.replace("unknown variant", "unknown value");
             format!("{message}; did you mean `{near}`?")
         }
         _ => counted(&message.replace('\n', "; ")),

@@ -129,8 +129,9 @@ impl FromStr for DatabaseUrl {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme)) {
             true => Ok(Self(text.to_owned())),
-            false => Err("a database's URL begins with postgres:// (without one, the state is in \
-                          a file), e.g. \"postgres://thalweg@db.example/thalweg\""),
+            false => Err("a database's URL begins with postgres://, e.g. \
+                          \"postgres://thalweg@db.example/thalweg\"; without `database`, the state \
+                          is kept in a file"),
         }
     }
 }

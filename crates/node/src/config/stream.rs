@@ -152,23 +152,31 @@ pub(super) fn check(stream: &StreamSection, problems: &mut Vec<Problem>) {
         problems.push(Problem::of(format!("stream.{key}"), what));
     };
     if stream.max_streams == 0 {
-        wrong("max_streams", "0 allows no stream; remove the setting or take at least 1");
+        wrong("max_streams", "0 allows no stream; remove the setting or write at least 1");
     }
     if stream.max_subscribers == 0 {
-        wrong("max_subscribers", "0 serves nobody; remove `subscribe` instead");
+        wrong("max_subscribers", "0 serves no subscriber; to serve none, remove `subscribe`");
     }
     if stream.egress.is_some_and(|rate| rate.as_bps() == 0) {
         wrong("egress", "must be greater than 0; remove the setting for no limit");
     }
     let least = ByteSize::from_bytes(64 << 10);
     if stream.memory < least || stream.leg_memory < least {
-        wrong("memory", "less than 64 KiB cannot hold a key frame; take more");
+        wrong("memory", "must be at least 64 KiB, to hold a key frame");
     }
     if stream.stall < Duration::from_secs(1) {
-        wrong("stall", "below 1 s a short pause of the network ends a leg; take more");
+        wrong(
+            "stall",
+            "must be at least 1 s, because otherwise a short pause of the network ends \
+                        a leg",
+        );
     }
     if stream.transcoder.len() > MAX_TRANSCODERS {
-        wrong("transcoder", "there are more than 16, each with a process; remove some");
+        wrong(
+            "transcoder",
+            "there are more than 16 transcoders, and each runs a process; remove \
+                             some",
+        );
     }
     for (at, one) in stream.transcoder.iter().enumerate() {
         if one.command.is_empty() {
@@ -176,10 +184,18 @@ pub(super) fn check(stream: &StreamSection, problems: &mut Vec<Problem>) {
         }
         if one.name.is_some() && stream.transcoder[..at].iter().any(|other| other.name == one.name)
         {
-            wrong("transcoder", "two have the same `name`, and a stream has one publisher");
+            wrong(
+                "transcoder",
+                "two transcoders have the same `name`, but a stream has one \
+                                 publisher",
+            );
         }
         if stream.transcoder.iter().any(|other| other.name.as_ref() == Some(&one.of)) {
-            wrong("transcoder", "one reads what another makes, or itself; name a published stream");
+            wrong(
+                "transcoder",
+                "a transcoder reads its own stream or that of another transcoder; \
+                                 name a published stream",
+            );
         }
     }
 }

@@ -55,7 +55,7 @@ text!(
 );
 text!(
     ProbeServer,
-    "a file to probe with, e.g. \"http://speed.example/256k.bin\"",
+    "the URL of a file to probe with, e.g. \"http://speed.example/256k.bin\"",
     str::parse::<ProbeServer>
 );
 text!(Name, "a name, e.g. \"fra-1\" or \"country=de\"", str::parse::<Name>);
@@ -103,11 +103,11 @@ where
     C: FromIterator<T>,
     D: Deserializer<'de>,
 {
-    struct List<T>(PhantomData<T>);
-    impl<'de, T: Text> de::Visitor<'de> for List<T> {
+    struct ListVisitor<T>(PhantomData<T>);
+    impl<'de, T: Text> de::Visitor<'de> for ListVisitor<T> {
         type Value = Vec<Value<T>>;
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "{}, or a list of such in brackets", T::EXPECTED)
+            write!(f, "{}, or a list of these in brackets", T::EXPECTED)
         }
         fn visit_seq<A: de::SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
             let mut all = Vec::new();
@@ -117,13 +117,13 @@ where
             Ok(all)
         }
         fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
-            Ok(vec![Value(One(PhantomData).visit_str(text)?)])
+            Ok(vec![Value(ValueVisitor(PhantomData).visit_str(text)?)])
         }
         fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
-            Ok(vec![Value(One(PhantomData).visit_i64(number)?)])
+            Ok(vec![Value(ValueVisitor(PhantomData).visit_i64(number)?)])
         }
     }
-    let all = d.deserialize_any(List(PhantomData))?;
+    let all = d.deserialize_any(ListVisitor(PhantomData))?;
     Ok(all.into_iter().map(|value| value.0).collect())
 }
 
@@ -131,13 +131,13 @@ struct Value<T>(T);
 
 impl<'de, T: Text> Deserialize<'de> for Value<T> {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        d.deserialize_any(One(PhantomData)).map(Self)
+        d.deserialize_any(ValueVisitor(PhantomData)).map(Self)
     }
 }
 
-struct One<T>(PhantomData<T>);
+struct ValueVisitor<T>(PhantomData<T>);
 
-impl<T: Text> de::Visitor<'_> for One<T> {
+impl<T: Text> de::Visitor<'_> for ValueVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

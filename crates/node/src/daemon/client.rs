@@ -41,7 +41,7 @@ pub enum LocalError {
     #[error("no daemon answers at {0}; start it with `thalweg node`")]
     NoDaemon(PathBuf),
     /// The socket is another user's.
-    #[error("{0} is another user's; run this as the user that `thalweg node` runs as")]
+    #[error("{0} belongs to another user; run this command as the user that runs `thalweg node`")]
     NotOurs(PathBuf),
     /// The connection broke, or the reply cannot be read.
     #[error("the daemon at {socket} failed: {why}")]

@@ -37,7 +37,7 @@ pub struct Counts {
 
 /// Why a connection got no channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strange {
+pub enum StrangerKind {
     /// TLS failed: no key, another protocol, a broken connection.
     Handshake,
     /// The key is not admitted.
@@ -50,11 +50,11 @@ pub enum Strange {
     Crowded,
 }
 
-impl Strange {
+impl StrangerKind {
     const ALL: [Self; 5] = [Self::Handshake, Self::Key, Self::Depth, Self::Slow, Self::Crowded];
 
     /// The word for logs and labels.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Handshake => "handshake",
             Self::Key => "key",
@@ -80,11 +80,11 @@ const SERVED: [Protocol; 10] = [
 ];
 
 const fn label(protocol: Protocol) -> Label {
-    [("protocol", word(protocol))]
+    [("protocol", protocol_label(protocol))]
 }
 
 /// The name in logs and metric labels.
-pub const fn word(protocol: Protocol) -> &'static str {
+pub const fn protocol_label(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Api => "api",
         Protocol::Join => "join",
@@ -104,8 +104,8 @@ impl Counters {
     pub fn register(registry: &mut Registry) -> Self {
         let new = Self::default();
         // At zero from the start, so that the first one is seen as an increase.
-        for why in Strange::ALL {
-            drop(new.strangers.get_or_create(&[("why", why.word())]));
+        for why in StrangerKind::ALL {
+            drop(new.strangers.get_or_create(&[("why", why.label())]));
         }
         for protocol in SERVED {
             drop(new.channels.get_or_create(&label(protocol)));
@@ -113,12 +113,22 @@ impl Counters {
         }
         let registry = registry.sub_registry_with_prefix("thalweg_node");
         registry.register("accepted", "Connections accepted", new.accepted.clone());
-        registry.register("strangers", "Connections without a channel", new.strangers.clone());
+        registry.register(
+            "strangers",
+            "Connections that were closed before a channel was open, by \
+                                        reason",
+            new.strangers.clone(),
+        );
         let failures = new.accept_failures.clone();
-        registry.register("accept_failures", "Failed accepts, as without descriptors", failures);
+        registry.register(
+            "accept_failures",
+            "Failed accept calls, e.g. for lack of file \
+                                              descriptors",
+            failures,
+        );
         registry.register("handshakes", "Handshakes in progress", new.handshakes.clone());
-        registry.register("channels", "Channels opened", new.channels.clone());
-        registry.register("channels_open", "Channels open now", new.live.clone());
+        registry.register("channels", "Channels opened, by protocol", new.channels.clone());
+        registry.register("channels_open", "Channels open now, by protocol", new.live.clone());
         registry.register("local_connections", "Connections of local programs", new.local.clone());
         new
     }
@@ -134,8 +144,8 @@ impl Counters {
     }
 
     /// Counts a connection that got no channel.
-    pub fn stranger(&self, why: Strange) {
-        self.strangers.get_or_create(&[("why", why.word())]).inc();
+    pub fn stranger(&self, why: StrangerKind) {
+        self.strangers.get_or_create(&[("why", why.label())]).inc();
     }
 
     /// Counts a connection of a local program.
@@ -149,20 +159,21 @@ impl Counters {
     }
 
     /// Counts a channel, which is open until the guard is dropped.
-    pub fn open(&self, protocol: Protocol) -> Open {
+    pub fn open(&self, protocol: Protocol) -> OpenChannel {
         self.channels.get_or_create(&label(protocol)).inc();
         let live = self.live.get_or_create_owned(&label(protocol));
         live.inc();
-        Open(live)
+        OpenChannel(live)
     }
 
     /// The counters now.
     pub fn counts(&self) -> Counts {
-        let strangers = |why: &Strange| self.strangers.get_or_create(&[("why", why.word())]).get();
+        let strangers =
+            |why: &StrangerKind| self.strangers.get_or_create(&[("why", why.label())]).get();
         let live = |p: &Protocol| self.live.get_or_create(&label(*p)).get().max(0).unsigned_abs();
         Counts {
             accepted: self.accepted.get(),
-            strangers: Strange::ALL.iter().map(strangers).sum(),
+            strangers: StrangerKind::ALL.iter().map(strangers).sum(),
             channels: SERVED.iter().map(live).sum(),
             local: self.local.get(),
         }
@@ -171,9 +182,9 @@ impl Counters {
 
 /// Counts a channel as open while it lives.
 #[derive(Debug)]
-pub struct Open(Gauge);
+pub struct OpenChannel(Gauge);
 
-impl Drop for Open {
+impl Drop for OpenChannel {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -193,7 +204,7 @@ mod tests {
             text
         };
         assert!(shown(&registry).contains("thalweg_node_strangers_total{why=\"key\"} 0\n"));
-        counters.stranger(Strange::Key);
+        counters.stranger(StrangerKind::Key);
         let open = counters.open(Protocol::Relay);
         let text = shown(&registry);
         assert!(text.contains("thalweg_node_strangers_total{why=\"key\"} 1\n"), "{text}");

@@ -18,7 +18,10 @@ pub enum DaemonError {
         source: io::Error,
     },
     /// A listener for this host's own programs would be reachable from others.
-    #[error("{what} is for this host alone, and {address} is reachable from others")]
+    #[error(
+        "{what}: {address} is reachable from other hosts, but only this host may connect; use a \
+         loopback address, e.g. 127.0.0.1"
+    )]
     NotLoopback {
         /// Which listener.
         what: &'static str,
@@ -34,7 +37,7 @@ pub enum DaemonError {
         source: io::Error,
     },
     /// TLS does not accept the node's key.
-    #[error("TLS does not take this node's key: {0}")]
+    #[error("TLS does not accept this node's key: {0}")]
     Key(#[source] io::Error),
     /// The relay for local programs, without a route, cannot be bound.
     #[error(transparent)]

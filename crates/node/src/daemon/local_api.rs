@@ -12,7 +12,7 @@
 //!
 //! Errors: [`ApiError`] with status 4xx or 5xx.
 
-use super::status::Subject;
+use super::status::StatusSources;
 use axum::{
     Json, Router,
     extract::{DefaultBodyLimit, State},
@@ -52,7 +52,7 @@ pub fn bind(path: &Path) -> io::Result<UnixListener> {
 }
 
 /// Serves until `stop`; requests in progress are finished.
-pub async fn serve(listener: UnixListener, subject: Subject, stop: CancellationToken) {
+pub async fn serve(listener: UnixListener, subject: StatusSources, stop: CancellationToken) {
     let router = Router::new()
         .route("/v1/status", get(status))
         .route("/v1/roster", get(roster))
@@ -64,15 +64,15 @@ pub async fn serve(listener: UnixListener, subject: Subject, stop: CancellationT
         .route("/v1/revoke", post(revoke))
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .with_state(Arc::new(subject));
-    let serving = axum::serve(Owners(listener), router);
+    let serving = axum::serve(OwnerListener(listener), router);
     // Serving ends only when told to, and never with an error.
     _ = serving.with_graceful_shutdown(stop.cancelled_owned()).await;
 }
 
 /// Admits the user that this process runs as, and root; others are closed without a byte.
-struct Owners(UnixListener);
+struct OwnerListener(UnixListener);
 
-impl Listener for Owners {
+impl Listener for OwnerListener {
     type Io = UnixStream;
     type Addr = SocketAddr;
 
@@ -94,9 +94,9 @@ impl Listener for Owners {
 }
 
 /// An [`ApiError`] as a response.
-struct Refused(ApiError);
+struct ApiRefusal(ApiError);
 
-impl IntoResponse for Refused {
+impl IntoResponse for ApiRefusal {
     fn into_response(self) -> Response {
         let status = match self.0.code.as_str() {
             code if code.starts_with("oracle_") => StatusCode::BAD_GATEWAY,
@@ -106,54 +106,58 @@ impl IntoResponse for Refused {
     }
 }
 
-async fn status(State(subject): State<Arc<Subject>>) -> Response {
+async fn status(State(subject): State<Arc<StatusSources>>) -> Response {
     Json(subject.status().await).into_response()
 }
 
-async fn roster(State(subject): State<Arc<Subject>>) -> Result<Json<Roster>, Refused> {
+async fn roster(State(subject): State<Arc<StatusSources>>) -> Result<Json<Roster>, ApiRefusal> {
     let none = || {
-        let message = "this node has no roster yet; see its oracle in `thalweg status`".to_owned();
-        Refused(ApiError { code: "no_roster".to_owned(), message })
+        let message = "this node has no roster yet; `thalweg status` shows whether it reaches its \
+                       oracle"
+            .to_owned();
+        ApiRefusal(ApiError { code: "no_roster".to_owned(), message })
     };
     subject.membership.current().map(|roster| Json((*roster).clone())).ok_or_else(none)
 }
 
-async fn drop_boxes(State(subject): State<Arc<Subject>>) -> Json<serde_json::Value> {
+async fn drop_boxes(State(subject): State<Arc<StatusSources>>) -> Json<serde_json::Value> {
     Json(subject.submit.as_ref().map(|submit| submit.report()).unwrap_or_default())
 }
 
 async fn strike(
-    State(subject): State<Arc<Subject>>,
+    State(subject): State<Arc<StatusSources>>,
     Json(request): Json<StrikeRequest>,
-) -> Result<Json<StrikeReply>, Refused> {
+) -> Result<Json<StrikeReply>, ApiRefusal> {
     let none = || {
         let message = "this node has no drop box".to_owned();
-        Refused(ApiError { code: "no_drop_box".to_owned(), message })
+        ApiRefusal(ApiError { code: "no_drop_box".to_owned(), message })
     };
     let submit = subject.submit.as_ref().ok_or_else(none)?;
-    submit.strike(request).await.map(Json).map_err(Refused)
+    submit.strike(request).await.map(Json).map_err(ApiRefusal)
 }
 
-async fn carrier(State(subject): State<Arc<Subject>>) -> Json<serde_json::Value> {
+async fn carrier(State(subject): State<Arc<StatusSources>>) -> Json<serde_json::Value> {
     Json(subject.carrier())
 }
 
-async fn oracle(State(subject): State<Arc<Subject>>) -> Result<Json<StatusReply>, Refused> {
-    subject.control.status().await.map(Json).map_err(Refused)
+async fn oracle(
+    State(subject): State<Arc<StatusSources>>,
+) -> Result<Json<StatusReply>, ApiRefusal> {
+    subject.control.status().await.map(Json).map_err(ApiRefusal)
 }
 
 async fn token(
-    State(subject): State<Arc<Subject>>,
+    State(subject): State<Arc<StatusSources>>,
     Json(request): Json<TokenRequest>,
-) -> Result<Response, Refused> {
-    let reply = subject.control.token(request).await.map_err(Refused)?;
+) -> Result<Response, ApiRefusal> {
+    let reply = subject.control.token(request).await.map_err(ApiRefusal)?;
     Ok(Json(reply).into_response())
 }
 
 async fn revoke(
-    State(subject): State<Arc<Subject>>,
+    State(subject): State<Arc<StatusSources>>,
     Json(request): Json<RevokeRequest>,
-) -> Result<Response, Refused> {
-    let reply = subject.control.revoke(request).await.map_err(Refused)?;
+) -> Result<Response, ApiRefusal> {
+    let reply = subject.control.revoke(request).await.map_err(ApiRefusal)?;
     Ok(Json(reply).into_response())
 }

@@ -3,17 +3,17 @@
 //! Each connection uses the first of the routes that works, in the given order. The last relay resolves names. This
 //! node applies no egress policy of its own; the relays do.
 
-use super::{counters::Counters, door::Ends};
+use super::{counters::Counters, mesh_port::ShutdownSignals};
 use std::{future::pending, net::SocketAddr, sync::Arc, time::Duration};
 use thalweg_base::{
     accept,
     log::{Event, Log},
 };
 use thalweg_mesh::{Membership, Names, RouteNameError};
-use thalweg_net::{Cause, DialError, Dialer, Hop, Route, Speech, Stream};
+use thalweg_net::{Cause, DialError, Dialer, Hop, RelayProtocol, Route, Stream};
 use thalweg_net::{
     liveness::Limits,
-    pump::{self, Moved, Resetting, Stopped},
+    pump::{self, Moved, ResetOnDrop, Stopped},
 };
 use thalweg_relay::{Refusal, read_request};
 use thalweg_wire::{
@@ -41,7 +41,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How connections of local programs are routed.
 #[derive(Clone, Debug)]
-pub struct Ways {
+pub struct LocalRoutes {
     /// Routes by name, in order; at least one. See [`Names::route`].
     pub via: Vec<String>,
     /// The terms for each relay.
@@ -56,7 +56,7 @@ pub struct Ways {
 #[derive(Debug)]
 pub struct LocalSocks {
     /// How connections are routed.
-    pub ways: Ways,
+    pub ways: LocalRoutes,
     /// The roster in which names are looked up.
     pub membership: Membership,
     /// This node's name.
@@ -97,25 +97,25 @@ impl RouteFailure {
 
 impl LocalSocks {
     /// Serves until told to stop; live connections are tracked with relayed ones.
-    pub async fn listen(self: Arc<Self>, listener: TcpListener, ends: Ends) {
+    pub async fn listen(self: Arc<Self>, listener: TcpListener, ends: ShutdownSignals) {
         let places = Arc::new(Semaphore::new(MAX_LOCAL));
         loop {
             tokio::select! {
                 () = ends.stop.cancelled() => return,
                 (place, accepted) = accept::next(&places, &listener) => match accepted {
-                    Ok((client, from)) => self.take(client, from, place, &ends),
+                    Ok((client, from)) => self.accept(client, from, place, &ends),
                     Err(_) => sleep(ACCEPT_PAUSE).await,
                 },
             }
         }
     }
 
-    fn take(
+    fn accept(
         self: &Arc<Self>,
         client: TcpStream,
         from: SocketAddr,
         place: Option<OwnedSemaphorePermit>,
-        ends: &Ends,
+        ends: &ShutdownSignals,
     ) {
         self.counters.local();
         let (this, cut) = (Arc::clone(self), ends.cut_relay.clone());
@@ -127,7 +127,7 @@ impl LocalSocks {
 
     async fn serve(&self, client: TcpStream, from: SocketAddr) {
         // If the connection is cut short, the program sees a reset, never an orderly end.
-        let mut client = Resetting::new(client);
+        let mut client = ResetOnDrop::new(client);
         // If the program has left already, this fails, and so will reads.
         _ = client.set_nodelay(true);
         let to = match read_request(&mut *client, HANDSHAKE).await {
@@ -150,7 +150,7 @@ impl LocalSocks {
         self.log.put(event.with("client", from).with("to", to));
     }
 
-    async fn refuse(&self, mut client: Resetting, from: SocketAddr, why: &Refusal) {
+    async fn refuse(&self, mut client: ResetOnDrop, from: SocketAddr, why: &Refusal) {
         why.tell(&mut *client, Vec::new()).await;
         client.close();
         self.log.put(Event::new("local_refused").with("client", from).with("why", why));
@@ -191,11 +191,11 @@ impl LocalSocks {
     }
 
     /// Carries both directions. Both legs are reset unless both directions end well.
-    async fn carry(&self, mut client: Resetting, stream: Stream) -> Result<(), Stopped> {
+    async fn carry(&self, mut client: ResetOnDrop, stream: Stream) -> Result<(), Stopped> {
         let (moved, limits) = (Moved::default(), self.limits(stream.route()));
         let terms = pump::Terms::new(limits, &moved);
-        let cut = Box::pin(self.left(stream.route()));
-        let stream = stream.into_tcp().map(Resetting::new).map_err(Resetting::new);
+        let cut = Box::pin(self.wait_for_removal(stream.route()));
+        let stream = stream.into_tcp().map(ResetOnDrop::new).map_err(ResetOnDrop::new);
         let success = socks5::encode_reply(Reply::Succeeded, NOWHERE);
         client.write_all(&success).await.map_err(Stopped::Broken)?;
         match stream {
@@ -205,13 +205,13 @@ impl LocalSocks {
     }
 
     /// Ends when a relay of the route is revoked, or no roster is valid; never without relays.
-    fn left(&self, route: &Route) -> impl Future<Output = ()> + Send + use<> {
+    fn wait_for_removal(&self, route: &Route) -> impl Future<Output = ()> + Send + use<> {
         let key = |hop: &Hop| match &hop.speech {
-            Speech::Mesh { key, .. } => Some(*key),
-            Speech::Socks => None,
+            RelayProtocol::Mesh { key, .. } => Some(*key),
+            RelayProtocol::Socks => None,
         };
         let keys: Vec<_> = route.all_hops().filter_map(key).collect();
-        let left = (!keys.is_empty()).then(|| self.membership.left_any(keys));
+        let left = (!keys.is_empty()).then(|| self.membership.wait_for_removal_of_any(keys));
         async move {
             match left {
                 Some(left) => left.await,

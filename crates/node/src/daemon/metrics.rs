@@ -23,7 +23,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use thalweg_base::crowd::{Bounds, Crowd, Seat};
+use thalweg_base::fair_slots::{Bounds, FairSlots, Slot};
 use thalweg_mesh::Membership;
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -54,7 +54,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub async fn serve(listener: TcpListener, registry: Arc<Registry>, stop: CancellationToken) {
     let router = Router::new().route("/metrics", get(page)).with_state(registry);
     let bounds = Bounds { all: CONNECTIONS, each: CONNECTIONS, grace: Some(GRACE) };
-    let (places, mut tasks) = (Crowd::new(bounds), JoinSet::new());
+    let (places, mut tasks) = (FairSlots::new(bounds), JoinSet::new());
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
@@ -74,7 +74,7 @@ pub async fn serve(listener: TcpListener, registry: Arc<Registry>, stop: Cancell
     while tasks.join_next().await.is_some() {}
 }
 
-async fn answer(tcp: TcpStream, router: Router, place: Seat<()>) {
+async fn answer(tcp: TcpStream, router: Router, place: Slot<()>) {
     let service = TowerToHyperService::new(router);
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME).keep_alive(false);

@@ -10,36 +10,36 @@
 //! It ends in order: accepting stops, requests of the API are finished, relayed connections get time to end by
 //! themselves, and the rest is reset.
 
+mod channel_limits;
 mod client;
 mod counters;
-mod door;
 mod error;
-pub(crate) mod gate;
+pub(crate) mod handshake_gate;
+mod leg_observer;
 mod local_api;
 mod local_socks;
-mod looking;
+mod mesh_port;
 mod metrics;
 mod oracle_down;
-mod rooms;
 mod status;
 
 pub use client::{LocalClient, LocalError};
 pub use counters::Counts;
-pub use door::Services;
 pub use error::DaemonError;
-pub use gate::Limits;
+pub use handshake_gate::HandshakeLimits;
 pub use local_api::bind as bind_local;
-pub use local_socks::Ways;
+pub use local_socks::LocalRoutes;
+pub use mesh_port::Services;
 pub use oracle_down::OracleDown;
 pub use status::{NodeStatus, OracleStatus, RosterStatus, roster_status};
 
 use counters::Counters;
-use door::{Door, Ends};
-use gate::Gate;
+use handshake_gate::HandshakeGate;
 use local_socks::LocalSocks;
+use mesh_port::{MeshPort, ShutdownSignals};
 use metrics::RosterMetrics;
 use prometheus_client::registry::Registry;
-use status::{Subject, duties};
+use status::{StatusSources, duties};
 use std::{
     fs, io,
     net::SocketAddr,
@@ -85,7 +85,7 @@ pub struct DaemonConfig {
     /// The time limit of a preamble and TLS: 10 s, five round trips of the slowest satellite path.
     pub handshake: Duration,
     /// How many handshakes may be in progress.
-    pub limits: Limits,
+    pub limits: HandshakeLimits,
     /// How long relayed connections may go on after shutdown begins; then they are reset.
     pub drain: Duration,
     /// The loopback address of `GET /metrics`.
@@ -106,7 +106,7 @@ pub enum SocksConfig {
         /// A loopback address.
         listen: SocketAddr,
         /// The routes.
-        ways: Box<Ways>,
+        ways: Box<LocalRoutes>,
     },
 }
 
@@ -134,20 +134,20 @@ pub struct Node {
 /// A daemon that is bound to its addresses; needs a tokio runtime.
 #[derive(Debug)]
 pub struct Daemon {
-    door: Arc<Door>,
+    door: Arc<MeshPort>,
     listeners: Vec<TcpListener>,
     metrics: Option<TcpListener>,
     registry: Arc<Registry>,
     local: UnixListener,
     socket: PathBuf,
-    subject: Subject,
-    socks: Option<Socks>,
+    subject: StatusSources,
+    socks: Option<SocksListener>,
     drain: Duration,
 }
 
 /// The bound SOCKS5 listener.
 #[derive(Debug)]
-enum Socks {
+enum SocksListener {
     Direct(Relay),
     Mesh(TcpListener, Arc<LocalSocks>),
 }
@@ -177,7 +177,7 @@ impl Daemon {
             }
         }
         let bound: Vec<_> = listeners.iter().filter_map(|l| l.local_addr().ok()).collect();
-        if let Some(at) = config.riding.filter(|at| !bound.iter().any(|own| takes(own, at))) {
+        if let Some(at) = config.riding.filter(|at| !bound.iter().any(|own| covers(own, at))) {
             match bind_tcp(at, true) {
                 Ok(listener) => listeners.push(listener),
                 Err(why) => log.put(Event::new("no_riding_legs").with("at", at).with("why", why)),
@@ -189,7 +189,7 @@ impl Daemon {
         };
         let counters = Counters::register(&mut registry);
         registry.register_collector(Box::new(RosterMetrics(membership.clone())));
-        let subject = Subject {
+        let subject = StatusSources {
             name,
             key: key.id(),
             membership: membership.clone(),
@@ -208,22 +208,22 @@ impl Daemon {
             started: Instant::now(),
         };
         let submit = services.submit.clone();
-        let admission = Arc::new(Doorman { membership: membership.clone(), submit });
+        let admission = Arc::new(KeyAdmission { membership: membership.clone(), submit });
         let acceptor = Acceptor::new(&key, admission, &services.protocols());
-        let door = Arc::new(Door {
+        let door = Arc::new(MeshPort {
             acceptor: acceptor.map_err(DaemonError::Key)?,
             membership,
             services,
-            gate: Gate::new(config.limits),
+            gate: HandshakeGate::new(config.limits),
             rooms: Default::default(),
-            keys: door::key_turns(),
+            keys: mesh_port::key_turns(),
             handshake: config.handshake,
             log,
             counters,
             strangers: Default::default(),
             failures: Default::default(),
             legs,
-            ends: Ends::default(),
+            ends: ShutdownSignals::default(),
         });
         let socks = bind_socks(config.socks, &subject, &door.log).await?;
         // Last, so that a start that fails for another reason takes no socket away.
@@ -243,8 +243,8 @@ impl Daemon {
     /// The address of SOCKS5 for local programs, if it is served.
     pub fn socks_addr(&self) -> Option<SocketAddr> {
         match &self.socks {
-            Some(Socks::Direct(relay)) => relay.local_addr().ok(),
-            Some(Socks::Mesh(listener, _)) => listener.local_addr().ok(),
+            Some(SocksListener::Direct(relay)) => relay.local_addr().ok(),
+            Some(SocksListener::Mesh(listener, _)) => listener.local_addr().ok(),
             None => None,
         }
     }
@@ -268,19 +268,19 @@ impl Daemon {
             tasks.spawn(Arc::clone(&door).listen(listener));
         }
         tasks.spawn(local_api::serve(local, subject, ends.stop.clone()));
-        tasks.spawn(give_memory_back());
+        tasks.spawn(return_free_memory());
         if let Some(listener) = metrics {
             tasks.spawn(metrics::serve(listener, registry, ends.stop.clone()));
         }
         match socks {
-            Some(Socks::Direct(relay)) => {
+            Some(SocksListener::Direct(relay)) => {
                 let (stop, cut) = (ends.stop.clone(), ends.cut_relay.clone());
                 ends.relay.spawn(async move {
                     let running = relay.run(stop.cancelled_owned());
                     tokio::select! { _ = running => {}, () = cut.cancelled() => {} }
                 });
             }
-            Some(Socks::Mesh(listener, socks)) => {
+            Some(SocksListener::Mesh(listener, socks)) => {
                 tasks.spawn(socks.listen(listener, ends.clone()));
             }
             None => {}
@@ -288,7 +288,7 @@ impl Daemon {
         shutdown.await;
         ends.stop.cancel();
         door.log.put(Event::new("draining").with("live", ends.relay.len()));
-        let cut = end(&ends, drain, at_once).await;
+        let cut = shut_down(&ends, drain, at_once).await;
         tasks.shutdown().await;
         // It is gone already, or is left for the next start to remove.
         _ = fs::remove_file(socket);
@@ -299,7 +299,7 @@ impl Daemon {
 }
 
 /// Returns memory to the system after peaks. Runs until the future is dropped.
-async fn give_memory_back() {
+async fn return_free_memory() {
     loop {
         sleep(MEMORY_PAUSE).await;
         // `give_back` takes the allocator's locks for a moment, and cannot fail.
@@ -308,7 +308,11 @@ async fn give_memory_back() {
 }
 
 /// Waits for all channels, each kind for its time, and cuts the rest. Returns how many of these were relayed.
-async fn end(ends: &Ends, drain: Duration, at_once: impl Future<Output = ()>) -> usize {
+async fn shut_down(
+    ends: &ShutdownSignals,
+    drain: Duration,
+    at_once: impl Future<Output = ()>,
+) -> usize {
     ends.api.close();
     ends.relay.close();
     let api = async {
@@ -327,13 +331,13 @@ async fn end(ends: &Ends, drain: Duration, at_once: impl Future<Output = ()>) ->
 
 async fn bind_socks(
     config: Option<SocksConfig>,
-    subject: &Subject,
+    subject: &StatusSources,
     log: &Log,
-) -> Result<Option<Socks>, DaemonError> {
+) -> Result<Option<SocksListener>, DaemonError> {
     Ok(match config {
         None => None,
         Some(SocksConfig::Direct(config)) => {
-            Some(Socks::Direct(Relay::bind(*config, log.clone()).await?))
+            Some(SocksListener::Direct(Relay::bind(*config, log.clone()).await?))
         }
         Some(SocksConfig::Mesh { listen, ways }) => {
             let listener = listen_local("SOCKS5 for local programs", listen)?;
@@ -344,7 +348,7 @@ async fn bind_socks(
                 log: log.clone(),
                 counters: subject.counters.clone(),
             };
-            Some(Socks::Mesh(listener, Arc::new(socks)))
+            Some(SocksListener::Mesh(listener, Arc::new(socks)))
         }
     })
 }
@@ -354,7 +358,7 @@ fn listen(what: &'static str, address: SocketAddr) -> Result<TcpListener, Daemon
 }
 
 /// Whether a listener at `own` also gets connections to `at`.
-fn takes(own: &SocketAddr, at: &SocketAddr) -> bool {
+fn covers(own: &SocketAddr, at: &SocketAddr) -> bool {
     let is_all = own.is_ipv6() == at.is_ipv6() && own.ip().is_unspecified();
     own.port() == at.port() && (is_all || own.ip() == at.ip())
 }
@@ -394,12 +398,12 @@ fn bind_tcp(address: SocketAddr, is_free: bool) -> io::Result<TcpListener> {
 
 /// Admits keys by the roster and the settings of drop boxes.
 #[derive(Debug)]
-struct Doorman {
+struct KeyAdmission {
     pub membership: Membership,
     pub submit: Option<Arc<dyn SubmitService>>,
 }
 
-impl Admission for Doorman {
+impl Admission for KeyAdmission {
     fn admits(&self, key: &NodeId, protocol: Protocol) -> bool {
         let is_open = || self.submit.as_ref().is_some_and(|submit| submit.admits(key));
         self.membership.admits(key, protocol) || (protocol == Protocol::Submit && is_open())
@@ -412,7 +416,7 @@ mod tests {
 
     #[test]
     fn a_listener_at_all_of_ipv6_gets_the_carriers_connections() {
-        let hears = |own: &str| takes(&own.parse().unwrap(), &"[fd00::1]:7373".parse().unwrap());
+        let hears = |own: &str| covers(&own.parse().unwrap(), &"[fd00::1]:7373".parse().unwrap());
         assert!(hears("[::]:7373") && hears("[fd00::1]:7373"));
         assert!(!hears("[::]:7374") && !hears("0.0.0.0:7373") && !hears("[fd00::2]:7373"));
     }

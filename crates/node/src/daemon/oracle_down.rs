@@ -86,12 +86,12 @@ impl OracleDown {
 /// The query of `GET /v1/roster`, as at the oracle.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Newer {
+struct NewestQuery {
     after: u64,
     wait_s: u64,
 }
 
-async fn newest(State(down): State<OracleDown>, Query(asked): Query<Newer>) -> Response {
+async fn newest(State(down): State<OracleDown>, Query(asked): Query<NewestQuery>) -> Response {
     match down.newer(asked.after, Duration::from_secs(asked.wait_s)).await {
         Some(signed) => {
             let body = Body::from(signed.to_vec());
@@ -106,8 +106,8 @@ async fn refuse(State(down): State<OracleDown>) -> Response {
 }
 
 async fn refuse_stranger() -> Response {
-    let message = "the mesh's oracle does not run now; its operator finds the reason in \
-                   `thalweg status` there. Join again later, the token is not used up"
+    let message = "the mesh's oracle is not running; `thalweg status` on its host shows the \
+                   reason. The token is not used up: join again later"
         .to_owned();
     let error = ApiError { code: "oracle_down".to_owned(), message };
     (StatusCode::SERVICE_UNAVAILABLE, Json(error)).into_response()

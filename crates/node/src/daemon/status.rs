@@ -109,7 +109,7 @@ pub struct OracleStatus {
 
 /// The parts of a node from which its status is made.
 #[derive(Clone, Debug)]
-pub struct Subject {
+pub struct StatusSources {
     /// The node's name.
     pub name: Name,
     /// Its key.
@@ -144,7 +144,7 @@ pub struct Subject {
     pub started: Instant,
 }
 
-impl Subject {
+impl StatusSources {
     /// The status now; asks the oracle, for at most 5 s.
     pub async fn status(&self) -> NodeStatus {
         NodeStatus {
@@ -183,8 +183,8 @@ impl Subject {
     fn restart(&self) -> Option<String> {
         let now = duties(&self.membership, &self.key);
         (now != self.duties).then(|| {
-            let [now, then] = [&now, &self.duties].map(words);
-            format!("its roles are {now} in the roster and were {then} when it started; restart it")
+            let [now, then] = [&now, &self.duties].map(role_names);
+            format!("its roles in the roster are {now}, but it started with {then}; restart it")
         })
     }
 
@@ -195,7 +195,7 @@ impl Subject {
         };
         let inside = self.is_oracle;
         match answer {
-            Ok(reply) => reached(inside, reply, self.membership.now()),
+            Ok(reply) => oracle_status(inside, reply, self.membership.now()),
             Err(e) => OracleStatus {
                 inside,
                 reached: false,
@@ -217,12 +217,12 @@ pub(super) fn duties(membership: &Membership, key: &NodeId) -> BTreeSet<Role> {
     roles.filter(|role| *role != Role::Client).collect()
 }
 
-fn words(roles: &BTreeSet<Role>) -> String {
+fn role_names(roles: &BTreeSet<Role>) -> String {
     let all: Vec<_> = [Role::Client].iter().chain(roles).map(Role::to_string).collect();
     all.join(", ")
 }
 
-fn reached(inside: bool, reply: StatusReply, now: WallTime) -> OracleStatus {
+fn oracle_status(inside: bool, reply: StatusReply, now: WallTime) -> OracleStatus {
     let seconds = |t: WallTime| t.as_unix_nanos() as f64 / 1e9;
     OracleStatus {
         inside,

@@ -82,7 +82,7 @@ async fn scene() -> Scene {
     let (dir, membership) = (TempDir::new().unwrap(), membership());
     let at = std::net::TcpListener::bind(ANYWHERE).unwrap().local_addr().unwrap();
     let bonds = Bonds::new(Settings::default(), LIMITS, Log::to_queue().0);
-    bonds.lead_to(at);
+    bonds.set_own_port(at);
     let (bond, files) = (Arc::new(bonds.clone()), Arc::new(Echo));
     let (tell, seen) = mpsc::channel(16);
     let cast = Some(Arc::new(Seen(tell)) as Arc<dyn MemberService>);
@@ -122,7 +122,8 @@ impl Scene {
         let card = Interface::new(NonZeroU32::new(lo).unwrap(), "lo");
         let interface = |_| Interface { addresses: vec![self.at.ip()], ..card.clone() };
         let all: Vec<Interface> = (0..links).map(interface).collect();
-        Bond::by(dialer, to, Settings::default(), Arc::new(move |_| Ok(all.clone()))).unwrap()
+        Bond::with_interfaces(dialer, to, Settings::default(), Arc::new(move |_| Ok(all.clone())))
+            .unwrap()
     }
 }
 

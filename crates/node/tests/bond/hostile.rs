@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use socket2::SockRef;
 use std::sync::Arc;
 use thalweg_bond::LinkId;
-use thalweg_uplinks::bond::{Ended, Engine, LinkIo, Memory, Settings};
+use thalweg_uplinks::bond::{Engine, LinkEnd, LinkIo, Memory, Settings};
 use thalweg_wire::bond::{ChunkHead, FRAME_HEAD, Frame, MAX_WORD, Refusal, Target, Word};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -25,7 +25,7 @@ struct Scene {
     far: Arc<Engine>,
     memory: Memory,
     tcp: TcpStream,
-    running: JoinHandle<Ended>,
+    running: JoinHandle<LinkEnd>,
 }
 
 impl Scene {
@@ -62,7 +62,7 @@ impl Scene {
     /// Waits for the reason why the bond ended.
     async fn ended(self) -> String {
         match soon(self.running).await.unwrap() {
-            Ended::Hostile(why) => why,
+            LinkEnd::Hostile(why) => why,
             other => panic!("{other:?}"),
         }
     }
@@ -97,14 +97,20 @@ fn faults() -> Vec<(&'static str, Vec<u8>)> {
         ("stream 7 was never opened", word(&acks(7, 0, vec![]))),
         ("too many streams", word(&open(4 * STREAMS as u32))),
         ("too many streams", chunk(u32::MAX - 1, 0, &[0])),
-        ("bytes up to 1 were acknowledged, and 0 were sent", word(&acks(0, 1, vec![]))),
-        ("were acknowledged, and 0 were sent", word(&acks(0, 0, vec![(1, u64::MAX)]))),
+        (
+            "bytes up to 1 were acknowledged, but only bytes up to 0 were sent",
+            word(&acks(0, 1, vec![])),
+        ),
+        (
+            "were acknowledged, but only bytes up to 0 were sent",
+            word(&acks(0, 0, vec![(1, u64::MAX)])),
+        ),
         ("numbers are out of order", word(&acks(0, 9, vec![(3, 4)]))),
-        ("it may send to 262144", chunk(0, 262_144, &[0])),
+        ("the limit is 262144", chunk(0, 262_144, &[0])),
         ("the stream ends at 10", ends),
         ("the stream ends at 10", two_ends),
-        ("where no stream ends", far_out.to_vec()),
-        ("a chunk or word of 4097 bytes", long),
+        ("exceeds the maximum length of a stream", far_out.to_vec()),
+        ("a chunk or word has an invalid length of 4097 bytes", long),
         ("neither a chunk nor a word", vec![7; FRAME_HEAD]),
         ("message", garbled),
         ("pieces", crumbs),
@@ -180,7 +186,7 @@ async fn streams_without_end_are_forgotten_one_by_one() {
     }
     assert!(scene.memory.used() <= MEMORY);
     scene.say(&Word::Bye).await;
-    assert!(matches!(soon(scene.running).await.unwrap(), Ended::Bye));
+    assert!(matches!(soon(scene.running).await.unwrap(), LinkEnd::Bye));
 }
 
 /// Streams that nobody reads, up to the bound of memory; one more is refused, and the bond continues.
@@ -192,7 +198,7 @@ async fn data_that_nobody_reads_stays_within_the_bound_of_memory() {
     for n in 0..200 {
         scene.say(&open(2 * n)).await;
         if let Err(why) = scene.tcp.write_all(&chunk(2 * n, 0, &full)).await {
-            panic!("stream {n}: {why}: {:?}; {}", scene.running.await, scene.far.account());
+            panic!("stream {n}: {why}: {:?}; {}", scene.running.await, scene.far.describe());
         }
         scene.drain();
         // Refused streams are not offered.
@@ -238,7 +244,7 @@ async fn answers_that_nobody_reads_do_not_pile_up() {
         }
     };
     soon(taken).await;
-    let account = scene.far.account();
+    let account = scene.far.describe();
     let words = account.split(", ").find_map(|part| part.strip_suffix(" words of its own"));
     let words: usize = words.unwrap().parse().unwrap();
     assert!(words <= 64, "{account}");
@@ -254,7 +260,7 @@ async fn a_jammed_link_ends_with_its_bond() {
     soon(stream.write_all(&[0; 200 << 10])).await.unwrap();
     let jams = async {
         // A chunk is longer than the buffers of both ends.
-        while scene.far.links()[0].sent == 0 || !scene.far.account().contains("writer at work") {
+        while scene.far.links()[0].sent == 0 || !scene.far.describe().contains("writer at work") {
             tokio::task::yield_now().await;
         }
     };

@@ -8,7 +8,7 @@ mod pipe;
 use pipe::Pipe;
 use std::{future::Future, sync::Arc, time::Duration};
 use thalweg_bond::{LinkId, StripeMethod};
-use thalweg_uplinks::bond::{BondStream, Broken, Ended, Engine, LinkIo, Settings};
+use thalweg_uplinks::bond::{BondStream, Engine, LinkEnd, LinkIo, Settings, StreamError};
 use thalweg_wire::bond::{ChunkHead, Frame, Refusal, Target, Word};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -28,7 +28,7 @@ async fn soon<T>(what: impl Future<Output = T>) -> T {
 struct Bond {
     near: Arc<Engine>,
     far: Arc<Engine>,
-    links: Vec<(Pipe, JoinHandle<Ended>, JoinHandle<Ended>)>,
+    links: Vec<(Pipe, JoinHandle<LinkEnd>, JoinHandle<LinkEnd>)>,
 }
 
 impl Bond {
@@ -66,7 +66,7 @@ impl Bond {
         };
         let both = async { tokio::join!(self.near.open(to.clone()), accept) };
         let Ok((near, far)) = tokio::time::timeout(PATIENCE, both).await else {
-            panic!("no stream in a minute: {}{}", self.near.account(), self.far.account());
+            panic!("no stream in a minute: {}{}", self.near.describe(), self.far.describe());
         };
         (near.unwrap(), far)
     }
@@ -161,7 +161,7 @@ async fn a_silent_link_is_bypassed_and_used_again_later() {
         far.read_exact(rest).await.unwrap();
     };
     if tokio::time::timeout(PATIENCE, async { tokio::join!(sending, receiving) }).await.is_err() {
-        panic!("it stands still: {}{}", bond.near.account(), bond.far.account());
+        panic!("it stands still: {}{}", bond.near.describe(), bond.far.describe());
     }
     assert!(got == text);
     // Data that it still held arrives twice, and is discarded; then the link serves again, alone if need be.
@@ -195,7 +195,7 @@ async fn a_link_that_broke_at_one_end_is_reported_over_another() {
     .await;
     stop.cancel();
     let ended = soon(async { tokio::join!(near_runs, far_runs) }).await;
-    assert!(matches!(ended, (Ok(Ended::Bye), Ok(Ended::Bye))), "{ended:?}");
+    assert!(matches!(ended, (Ok(LinkEnd::Bye), Ok(LinkEnd::Bye))), "{ended:?}");
     let (mut near, mut far) = bond.stream().await;
     sends(&mut near, &mut far, 1 << 20).await;
 }
@@ -236,7 +236,7 @@ async fn a_stream_that_leads_nowhere_is_refused() {
     let open = bond.near.open(Target::Server("nowhere".into(), 1));
     let (opened, ()) = soon(async { tokio::join!(open, refuse) }).await;
     let why = opened.map(|_| ()).unwrap_err();
-    assert_eq!(why, Broken::Refused(Refusal::Unreached("nobody is there".into())));
+    assert_eq!(why, StreamError::Refused(Refusal::Unreached("nobody is there".into())));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -275,7 +275,7 @@ async fn a_peer_that_exceeds_its_window_breaks_the_bond() {
     frame.extend([0; 1000]);
     near.write_all(&frame).await.unwrap();
     let ended = soon(running).await.unwrap();
-    assert!(matches!(&ended, Ended::Hostile(why) if why.contains("1000")), "{ended:?}");
+    assert!(matches!(&ended, LinkEnd::Hostile(why) if why.contains("1000")), "{ended:?}");
     assert!(soon(stream.read(&mut [0; 10])).await.is_err());
     assert!(soon(far.next()).await.is_none());
 }

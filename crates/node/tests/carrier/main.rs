@@ -9,7 +9,7 @@ mod trains;
 use members::{key, member, signed};
 use scene::{Node, as_set, mesh, number, packet};
 use std::collections::BTreeSet;
-use thalweg_probe::carrier::{CarrierSettings, Doors};
+use thalweg_probe::carrier::{CarrierSettings, OpenPorts};
 use thalweg_wire::{Signer as _, mesh::Role};
 
 fn settings() -> CarrierSettings {
@@ -111,7 +111,7 @@ async fn a_member_without_a_carrier_says_so_and_one_that_is_gone_is_forgotten() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_lines_key_has_no_riders() {
-    use thalweg_probe::trains::Carries as _;
+    use thalweg_probe::trains::RiderCarrier as _;
     let (one, two) = pair().await;
     let carrier = one.carrier.as_ref().unwrap();
     one.until("it is up", |report| report.is_up).await;
@@ -150,7 +150,7 @@ fn once(numbers: impl IntoIterator<Item = u32>) -> BTreeSet<u32> {
 #[tokio::test]
 async fn members_may_reply_and_reach_ports_that_are_open_to_them() {
     let open = |from: &str| CarrierSettings {
-        doors: Doors { from: vec![from.parse().unwrap()], open: vec![53..=53] },
+        doors: OpenPorts { from: vec![from.parse().unwrap()], open: vec![53..=53] },
         ..CarrierSettings::default()
     };
     let usual = CarrierSettings::default();

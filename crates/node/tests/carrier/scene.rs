@@ -16,8 +16,8 @@ use thalweg_mesh::{
 };
 use thalweg_node::daemon::{Daemon, Services};
 use thalweg_probe::{
-    carrier::{Carrier, CarrierReport, CarrierSettings, Delivers, Device, Doors},
-    prober::Purse,
+    carrier::{Carrier, CarrierReport, CarrierSettings, Device, OpenPorts, PacketSink},
+    prober::ProbeBudget,
     trains::{Endpoint, Trains},
 };
 use thalweg_units::ByteSize;
@@ -41,7 +41,7 @@ struct Fake {
     to_programs: mpsc::Sender<Vec<u8>>,
 }
 
-impl Delivers for Fake {
+impl PacketSink for Fake {
     fn deliver(&self, packet: &[u8]) -> io::Result<()> {
         self.to_programs.try_send(packet.to_vec()).map_err(io::Error::other)
     }
@@ -75,11 +75,11 @@ impl Node {
     /// Starts a node; with settings it has a carrier.
     pub async fn start(n: u8, settings: Option<CarrierSettings>) -> Self {
         let (dir, membership, log) = (TempDir::new().unwrap(), membership(), Log::to_queue().0);
-        let purse = Purse::new(Arc::new(Budget::new()), ByteSize::from_bytes(1 << 40));
+        let purse = ProbeBudget::new(Arc::new(Budget::new()), ByteSize::from_bytes(1 << 40));
         let trains = Trains::new(Arc::new(purse), log.clone());
         let dialer = dialer(n, &key(n), &membership);
         let endpoint = Arc::new(Endpoint::bind(ANYWHERE).await.unwrap());
-        trains.receive_at(vec![Arc::clone(&endpoint)]);
+        trains.set_endpoints(vec![Arc::clone(&endpoint)]);
         let carrier = settings.map(|settings| {
             Carrier::new(settings, key(n).id(), membership.clone(), dialer.clone(), log)
         });
@@ -89,7 +89,7 @@ impl Node {
         let (sends, from_programs) = mpsc::channel(QUEUE);
         let (to_programs, came) = mpsc::channel(QUEUE);
         if let Some(carrier) = carrier.clone() {
-            trains.carry_for(Arc::new(carrier.clone()));
+            trains.set_carrier(Arc::new(carrier.clone()));
             let device = Fake { from_programs: Mutex::new(from_programs), to_programs };
             tasks.spawn(carrier.run(device, trains.clone()));
         }
@@ -145,7 +145,7 @@ impl Node {
 
 /// Nodes that know each other, with these settings and all ports open.
 pub async fn mesh(all: Vec<Option<CarrierSettings>>) -> Vec<Node> {
-    let opened = |settings| CarrierSettings { doors: Doors::all(), ..settings };
+    let opened = |settings| CarrierSettings { doors: OpenPorts::all(), ..settings };
     as_set(all.into_iter().map(|settings| settings.map(opened)).collect()).await
 }
 

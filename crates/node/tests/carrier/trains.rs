@@ -16,7 +16,9 @@ use thalweg_net::{
 };
 use thalweg_probe::{
     carrier::CarrierSettings,
-    trains::{Attached, Carries as _, Outlet, Riders, Riding, Session, SessionError, Terms},
+    trains::{
+        AttachGuard, Boarding, Outlet, RiderCarrier as _, Riders, Session, SessionError, Terms,
+    },
 };
 use thalweg_units::Time;
 use thalweg_wire::probe::Refusal;
@@ -61,27 +63,27 @@ impl Riders for Beginnings {
         1
     }
 
-    fn attach(self: Arc<Self>, _: Outlet) -> Attached {
-        Attached::new(|| ())
+    fn attach(self: Arc<Self>, _: Outlet) -> AttachGuard {
+        AttachGuard::new(|| ())
     }
 
-    fn arrived(&self, _: u64, _: Vec<Fragment>) {}
+    fn receive(&self, _: u64, _: Vec<Fragment>) {}
 
-    fn passed(&self, _: usize, _: u64, _: Duration) {}
+    fn note_received_train(&self, _: usize, _: u64, _: Duration) {}
 
-    fn due(&self, _: Time, _: &Train) {}
+    fn announce(&self, _: Time, _: &Train) {}
 
-    fn begin(self: Arc<Self>, _: &Train) -> Box<dyn Riding> {
+    fn begin(self: Arc<Self>, _: &Train) -> Box<dyn Boarding> {
         Box::new(Self)
     }
 }
 
-impl Riding for Beginnings {
+impl Boarding for Beginnings {
     fn fill(&mut self, place: usize, _: Probe, _: usize) -> Vec<Fragment> {
         vec![Fragment { rider: place as u32, total: 1000, offset: 0, bytes: vec![0x60; 100] }]
     }
 
-    fn stayed(&mut self, _: Vec<Fragment>) {}
+    fn take_back(&mut self, _: Vec<Fragment>) {}
 
     fn end(self: Box<Self>) -> Tally {
         Tally::default()
@@ -126,7 +128,7 @@ async fn flown(
     length: usize,
 ) -> Flight {
     let probes = train.probes().len() as u32;
-    let pause = train.takes() / probes;
+    let pause = train.duration() / probes;
     session.announce(&train, Duration::from_millis(15));
     let flying = async {
         tokio::time::sleep(Duration::from_millis(15)).await;

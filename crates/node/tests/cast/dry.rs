@@ -32,12 +32,12 @@ const fn case(
 
 const CASES: [Case; 10] = [
     Case { ends: Outcome::Complete, ..case("nothing", |_| {}, |_| {}, "") },
-    case("no inbox", |settings| settings.inbox.clear(), |_| {}, "takes nothing from you"),
+    case("no inbox", |settings| settings.inbox.clear(), |_| {}, "accepts nothing from you"),
     case(
         "an inbox for others",
         |settings| settings.inbox[0].from = vec!["n1".parse().unwrap()],
         |_| {},
-        "takes nothing from you",
+        "accepts nothing from you",
     ),
     case(
         "too large",
@@ -50,13 +50,13 @@ const CASES: [Case; 10] = [
         "another file of its name",
         |_| {},
         |scene| fs::write(scene.nodes[1].inbox("image"), "another").unwrap(),
-        "of the name",
+        "directory named",
     ),
     case(
         "another file of the same name and length",
         |_| {},
         |scene| fs::write(scene.nodes[1].inbox("image"), vec![1; LENGTH]).unwrap(),
-        "of the name",
+        "directory named",
     ),
     case(
         "a link of its name",
@@ -65,7 +65,7 @@ const CASES: [Case; 10] = [
             let inbox = scene.nodes[1].inbox("image");
             std::os::unix::fs::symlink("elsewhere", inbox).unwrap();
         },
-        "of the name",
+        "directory named",
     ),
     Case {
         ends: Outcome::Complete,
@@ -76,7 +76,12 @@ const CASES: [Case; 10] = [
             "",
         )
     },
-    case("no place for one more", |settings| settings.max_casts = 0, |_| {}, "as many casts"),
+    case(
+        "no place for one more",
+        |settings| settings.max_casts = 0,
+        |_| {},
+        "maximum number of casts",
+    ),
 ];
 
 fn dry(scene: &Scene) -> Request {

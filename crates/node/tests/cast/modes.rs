@@ -293,7 +293,8 @@ async fn entries_that_vanish_while_they_are_read_are_named_and_left_out() {
         });
         let mut failed: Vec<String> = failed.collect();
         failed.sort();
-        let ends = ["set/b: No such file or directory (os error 2)", "set/d/e: it has changed"];
+        let ends =
+            ["set/b: No such file or directory (os error 2)", "set/d/e: the file has changed"];
         assert!(failed[0].ends_with(ends[0]) && failed[1].ends_with(ends[1]), "{failed:?}");
         assert!(failed[2].ends_with("set/x: No such file or directory (os error 2)"), "{failed:?}");
         let read = |path: &str| fs::read(scene.nodes[0].inbox(path)).ok();

@@ -88,7 +88,7 @@ async fn a_parent_that_sends_one_symbol_for_ever_is_named_and_left() {
         assert!(fs::read(scene.nodes[1].inbox("image")).unwrap() == content);
         let named = |event: &Event| {
             matches!(event, Event::ParentLeft { receiver, parent, fault: Fault::Corrupt, why }
-                if (receiver, parent) == (&name(2), &name(1)) && why.contains("again and again"))
+                if (receiver, parent) == (&name(2), &name(1)) && why.contains("keeps sending"))
         };
         assert!(all.iter().any(named), "{parents}: {all:?}");
         let (_, bytes, beyond) = scene.events.received()[0].clone();

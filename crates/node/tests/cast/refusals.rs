@@ -25,9 +25,9 @@ async fn refusals_by_policy_size_space_and_name() {
     scene.file("image", 1001);
     fs::write(scene.nodes[3].inbox("image"), "something else").unwrap();
     for (n, reason) in [
-        (1, "takes nothing from you"),
-        (2, "at most 1 kB a cast"),
-        (4, "another file or directory of the name"),
+        (1, "accepts nothing from you"),
+        (2, "at most 1 kB per cast"),
+        (4, "another file or directory named"),
     ] {
         let mut request = scene.request("image");
         request.to = vec![name(n)];

@@ -168,7 +168,7 @@ impl Liar {
                 let esi = geometry.source_symbols_of(0);
                 let symbols = vec![vec![7; size]; geometry.repair_symbols() as usize];
                 let forged = symbols.iter().map(Vec::as_slice);
-                let page = RepairPage::of(&geometry, cast.as_bytes(), 0, forged);
+                let page = RepairPage::compute(&geometry, cast.as_bytes(), 0, forged);
                 let sheet = RepairSheet { cast, block: 0, digests: page.digests };
                 let page = Signed::sign(sheet, &crate::members::key(1)).encode();
                 said.extend(Frame::message(&Said::RepairPage { block: 0, page }));
@@ -195,10 +195,10 @@ fn corrupt(all: &[Event]) -> Vec<(Name, Name, String)> {
 async fn a_lying_relay_is_named_and_left_and_others_are_unharmed() {
     let lies = [
         (Lie::Corrupt, "wrong content"),
-        (Lie::Page, "does not add up"),
-        (Lie::Sheet, "another's"),
-        (Lie::Bare, "before its page"),
-        (Lie::Replay, "again and again"),
+        (Lie::Page, "do not match chunk"),
+        (Lie::Sheet, "not signed by the source"),
+        (Lie::Bare, "before the digests"),
+        (Lie::Replay, "keeps sending"),
     ];
     for (lie, why) in lies {
         let named = named(lie).await;

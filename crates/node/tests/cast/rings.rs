@@ -219,7 +219,7 @@ async fn a_node_that_does_not_relay_is_bypassed() {
     assert!(fs::read(scene.nodes[2].inbox("image")).unwrap() == content);
     let refused = |event: &Event| {
         matches!(event, Event::Refused { receiver, why, .. }
-            if *receiver == name(1) && why.contains("relays no casts"))
+            if *receiver == name(1) && why.contains("does not relay casts"))
     };
     assert!(all.iter().any(refused), "{all:?}");
 }

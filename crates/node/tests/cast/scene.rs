@@ -11,10 +11,10 @@ use std::{
 use tempfile::TempDir;
 use thalweg_base::{clock::WallClock, log::Log};
 use thalweg_cast::{
-    Casts, Inbox, Settings,
+    CastService, Inbox, Settings,
     source::{
-        CastError, Event, EventSink, Fidelity, ForgetError, Forgotten, Forwarding, Request, Totals,
-        cast, forget,
+        CastError, Event, EventSink, Fidelity, ForgetError, ForgetReport, Forwarding, Request,
+        Totals, cast, forget,
     },
 };
 use thalweg_mesh::{Membership, member_dialer::MemberDialer, service::MemberService};
@@ -33,7 +33,7 @@ pub struct Node {
     pub n: u8,
     pub at: SocketAddr,
     pub dir: TempDir,
-    pub casts: Option<Casts>,
+    pub casts: Option<CastService>,
     _port: TcpSocket,
     membership: Membership,
     settings: Settings,
@@ -77,7 +77,7 @@ impl Node {
         let (membership, log) = (self.membership.clone(), Log::to_queue().0);
         let dialer = dialer(self.n, &key(self.n), &membership);
         let state = self.dir.path().join("state");
-        let casts = Casts::new(&self.settings, &state, membership, dialer, log).unwrap();
+        let casts = CastService::new(&self.settings, &state, membership, dialer, log).unwrap();
         let cast = Some(Arc::new(casts.clone()) as Arc<dyn MemberService>);
         let served = served(self.n, &self.membership, Services { cast, ..nothing() });
         let daemon = Daemon::bind(config(self.at, self.dir.path()), served).await.unwrap();
@@ -243,7 +243,7 @@ impl Scene {
     }
 
     /// Forgets a cast.
-    pub async fn forget(&self, what: &str) -> Result<Forgotten, ForgetError> {
+    pub async fn forget(&self, what: &str) -> Result<ForgetReport, ForgetError> {
         let dialer = dialer(0, &key(100), &self.membership);
         forget(&self.path("kept"), what, &dialer, &key(100)).await
     }

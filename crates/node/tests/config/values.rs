@@ -161,12 +161,12 @@ fn files_are_offered_to_members_by_name_by_tag_or_to_all() {
     for (text, says) in [
         ("offer = [{ path = \"data\", to = \"*\" }]", "absolute"),
         ("offer = [{ path = \"/a/../b\", to = \"*\" }]", "`..`"),
-        ("offer = [{ path = \"/proc\", to = \"*\" }]", "kernel's own"),
-        ("offer = [{ path = \"/data\", to = [] }]", "for nobody"),
+        ("offer = [{ path = \"/proc\", to = \"*\" }]", "files of the kernel"),
+        ("offer = [{ path = \"/data\", to = [] }]", "no members"),
         ("offer = [{ path = \"/data\" }]", "`to`"),
         ("offer = [{ path = \"/data\", to = \"A B\" }]", "name"),
         ("accept = [{ path = \"inbox\", from = \"*\" }]", "absolute"),
-        ("max_channels = 0", "offer nothing"),
+        ("max_channels = 0", "offer no files"),
     ] {
         let problems = Config::parse(&format!("[files]\n{text}")).unwrap_err();
         assert!(problems[0].what.contains(says), "{text}: {problems:?}");

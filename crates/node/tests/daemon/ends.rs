@@ -2,7 +2,7 @@
 
 use super::fixture::{Fixture, key};
 use std::{io, time::Duration};
-use thalweg_node::daemon::Limits;
+use thalweg_node::daemon::HandshakeLimits;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -31,7 +31,7 @@ async fn a_stopping_daemon_accepts_nothing_and_lets_live_connections_end() {
 
 #[tokio::test]
 async fn connections_that_do_not_end_in_time_are_cut() {
-    let mut node = Fixture::with(Limits::default(), Duration::from_millis(50)).await;
+    let mut node = Fixture::with(HandshakeLimits::default(), Duration::from_millis(50)).await;
     let mut channel = node.relay_channel(&key(2)).await.unwrap();
     channel.write_all(b"a").await.unwrap();
     assert_eq!(channel.read_u8().await.unwrap(), b'a');

@@ -19,7 +19,9 @@ use thalweg_net::{
     PrivateKey,
     channel::{Channel, Connector, Protocol},
 };
-use thalweg_node::daemon::{Daemon, DaemonConfig, Limits, LocalClient, Node, Services, Summary};
+use thalweg_node::daemon::{
+    Daemon, DaemonConfig, HandshakeLimits, LocalClient, Node, Services, Summary,
+};
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Signed, Signer as _,
@@ -58,16 +60,16 @@ pub struct Fixture {
 
 impl Fixture {
     pub async fn start() -> Self {
-        Self::with(Limits::default(), Duration::from_secs(60)).await
+        Self::with(HandshakeLimits::default(), Duration::from_secs(60)).await
     }
 
     /// Starts it with this many simultaneous handshakes, each of which may be evicted at once.
     pub async fn with_limits(most: usize) -> Self {
-        let limits = Limits { total: most, per_source: most, grace: Duration::ZERO };
+        let limits = HandshakeLimits { total: most, per_source: most, grace: Duration::ZERO };
         Self::with(limits, Duration::from_secs(60)).await
     }
 
-    pub async fn with(limits: Limits, drain: Duration) -> Self {
+    pub async fn with(limits: HandshakeLimits, drain: Duration) -> Self {
         let dir = TempDir::new().unwrap();
         let membership = Membership::new(key(MESH).id(), None);
         membership.offer(&roster(1, &[1, 2, 3])).unwrap();

@@ -50,5 +50,5 @@ async fn a_daemon_whose_roles_have_changed_asks_for_a_restart() {
     // It is no longer a member, and so it has lost its role as a relay.
     node.publish(3, &[2, 3]);
     let why = local.node_status().await.unwrap().restart.unwrap();
-    assert!(why.contains("were client, relay when it started"), "{why}");
+    assert!(why.contains("but it started with client, relay"), "{why}");
 }

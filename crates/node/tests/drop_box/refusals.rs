@@ -2,7 +2,7 @@
 
 use crate::scene::{BEFORE, Client, Host, UNTIL, introduce, key, name, others, own, pair};
 use thalweg_dropbox::Settings;
-use thalweg_dropbox::{Line, LineError, PushError};
+use thalweg_dropbox::{NodeChannel, NodeChannelError, PushError};
 use thalweg_net::{Ed25519, channel::ChannelError};
 use thalweg_node::daemon::LocalClient;
 use thalweg_units::{ByteSize, WallTime};
@@ -65,7 +65,8 @@ async fn strangers_get_no_channel_unless_the_settings_say_so() {
             false => {
                 let refused = matches!(
                     asked,
-                    Err(LineError::Channel(ChannelError::NotAdmitted) | LineError::Broken(_))
+                    Err(NodeChannelError::Channel(ChannelError::NotAdmitted)
+                        | NodeChannelError::Broken(_))
                 );
                 assert!(refused, "{asked:?}");
             }
@@ -123,7 +124,7 @@ async fn a_stamp_is_valid_only_for_its_key_box_and_destination() {
     assert_eq!(client.refused(&two, &elsewhere).await, Refusal::NoBox(name("grants")));
     // The same hash under another key is another's commitment, which this data does not open.
     let mut intent = client.intent();
-    let mut line = Line::open(&thief.connector, &one.target().port).await.unwrap();
+    let mut line = NodeChannel::open(&thief.connector, &one.target().port).await.unwrap();
     intent.label = "stolen".parse().unwrap();
     let stolen = one.target().commit(&mut line, key(1).id(), &[intent]).await.unwrap().remove(0);
     assert_eq!(thief.refused(&two, &stolen.unwrap()).await, Refusal::Mismatch);
@@ -256,7 +257,7 @@ async fn only_the_nodes_of_a_box_deliver_receipts_and_only_their_own() {
     };
     let bring = async |by: u8, receipt| {
         let connector = thalweg_net::channel::Connector::new(&key(by)).unwrap();
-        let mut line = Line::open(&connector, &one.target().port).await.unwrap();
+        let mut line = NodeChannel::open(&connector, &one.target().port).await.unwrap();
         match line.ask(&delivery(receipt)).await.unwrap() {
             Answer::Delivered(mut answers) => answers.remove(0).map_err(|denial| {
                 let about = StampId::of(&stamp);
@@ -267,7 +268,7 @@ async fn only_the_nodes_of_a_box_deliver_receipts_and_only_their_own() {
         }
     };
     assert!(
-        matches!(bring(9, receipt(9)).await, Err(Refusal::Forged(why)) if why.contains("no node"))
+        matches!(bring(9, receipt(9)).await, Err(Refusal::Forged(why)) if why.contains("not a node"))
     );
     assert_eq!(bring(109, receipt(9)).await, Err(Refusal::NotAdmitted), "no node's key");
     assert!(matches!(bring(2, receipt(9)).await, Err(Refusal::Forged(_))));
@@ -286,7 +287,7 @@ async fn only_the_destination_may_have_data_removed() {
     let ids = vec![StampId::of(&stamp)];
     let forget = async |by: u8| {
         let connector = thalweg_net::channel::Connector::new(&key(by)).unwrap();
-        let mut line = Line::open(&connector, &two.target().port).await.unwrap();
+        let mut line = NodeChannel::open(&connector, &two.target().port).await.unwrap();
         line.ask(&Ask::Forget(name("taxes"), ids.clone())).await.unwrap()
     };
     assert_eq!(forget(109).await, Answer::Refused(Refusal::NotAdmitted));

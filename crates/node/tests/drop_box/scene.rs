@@ -12,15 +12,20 @@ use std::{
 use tempfile::TempDir;
 use thalweg_base::{clock::WallClock, log::Log};
 use thalweg_dropbox::{
-    BoxFiles, DropBoxes, Line, LineError, Port, PushError, Settings, Target, View, push,
+    BoxFiles, DropBoxes, NodeAddress, NodeChannel, NodeChannelError, PushError, Settings, Target,
+    View, push,
 };
 use thalweg_mesh::{Membership, service::SubmitService};
 use thalweg_net::{PrivateKey, channel::Connector};
-use thalweg_node::daemon::{Daemon, DaemonConfig, Limits, Node as Served, OracleDown, Services};
+use thalweg_node::daemon::{
+    Daemon, DaemonConfig, HandshakeLimits, Node as Served, OracleDown, Services,
+};
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Signed, Signer as _,
-    bistro::{Committing, Evidence, Intent, Nonce, Receipt, Refusal, Sheet, SheetNode, Stamp},
+    bistro::{
+        CommitmentHasher, Evidence, Intent, Nonce, Receipt, Refusal, Sheet, SheetNode, Stamp,
+    },
     mesh::{Member, Name, Role, Roster},
 };
 use tokio::{
@@ -104,7 +109,7 @@ impl Host {
             riding: None,
             listen: vec![self.at],
             handshake: std::time::Duration::from_secs(10),
-            limits: Limits::default(),
+            limits: HandshakeLimits::default(),
             drain: std::time::Duration::ZERO,
             metrics: None,
             socket: self.dir.path().join("node.sock"),
@@ -170,7 +175,7 @@ impl Host {
     }
 
     pub fn target(&self) -> Target {
-        let port = Port { key: key(self.n).id(), addresses: vec![self.at.into()] };
+        let port = NodeAddress { key: key(self.n).id(), addresses: vec![self.at.into()] };
         Target { drop_box: name("taxes"), port }
     }
 
@@ -244,13 +249,13 @@ impl Client {
     }
 
     pub fn intent(&self) -> Intent {
-        let mut committing = Committing::new(&self.nonce, &self.id());
+        let mut committing = CommitmentHasher::new(&self.nonce, &self.id());
         committing.update(&self.data);
         Intent { label: "return.pdf".parse().unwrap(), commitment: committing.finish() }
     }
 
-    pub async fn line(&self, host: &Host) -> Result<Line, LineError> {
-        Line::open(&self.connector, &host.target().port).await
+    pub async fn line(&self, host: &Host) -> Result<NodeChannel, NodeChannelError> {
+        NodeChannel::open(&self.connector, &host.target().port).await
     }
 
     pub async fn commit(&self, host: &Host) -> Result<Signed<Stamp>, Refusal> {

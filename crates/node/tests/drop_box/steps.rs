@@ -5,12 +5,12 @@ use std::io::Cursor;
 use thalweg_dropbox::{
     BoxKey, Envelope,
     collect::{settle, sources},
-    commit, nearest, new_keys, push,
+    commit, find_nodes, new_keys, push,
 };
 use thalweg_net::Ed25519;
 use thalweg_wire::{
     Signer as _,
-    bistro::{Evidence, Refusal, Trust, Trusted},
+    bistro::{Evidence, Refusal, Trust, TrustBasis},
 };
 
 #[tokio::test]
@@ -102,7 +102,7 @@ async fn evidence_is_verifiable_with_the_destination_s_key() {
     trust.add(&key(1).id().to_string()[..32]).unwrap();
     let verdict = evidence.judge(&trust);
     assert!(verdict.is_whole(), "{verdict:?}");
-    assert_eq!((verdict.destination, verdict.node), (Trusted::Given, Some(Trusted::Sheet)));
+    assert_eq!((verdict.destination, verdict.node), (TrustBasis::Given, Some(TrustBasis::Sheet)));
     assert!(verdict.proven[0].contains("return.pdf"), "{verdict:?}");
 }
 
@@ -150,7 +150,7 @@ async fn the_client_finds_a_node_that_answers_and_has_room() {
     let client = Client::member(&[1; 1000]);
     let stamp = client.commit(&one).await.unwrap();
     let sheet = client.sheet(&one).await;
-    let (mut offers, others) = nearest(&client.connector, sheet.value(), 1000, 0.0).await;
+    let (mut offers, others) = find_nodes(&client.connector, sheet.value(), 1000, 0.0).await;
     let offer = offers.first_mut().unwrap();
     assert_eq!((offer.node.name.as_str(), others.len()), ("n3", 2));
     assert!(others.iter().any(|(name, why)| name.as_str() == "n2" && why.contains("no room")));

@@ -476,7 +476,7 @@ async fn entries_of_another_kind_are_replaced_as_by_rsync() {
 
 #[tokio::test]
 async fn a_directory_with_content_is_replaced_only_if_the_settings_allow_it() {
-    let accept = thalweg_files::AcceptPlace { replace: true, ..Default::default() };
+    let accept = thalweg_files::AcceptingDirectory { replace: true, ..Default::default() };
     let pair = Pair::of(Node::accepting(1, accept).await).await;
     pair.put("set/x", "x");
     put(&pair.to.inbox.join("set/x/precious"), "x");
@@ -607,7 +607,7 @@ async fn two_files_of_one_name_are_refused_before_anything_is_sent() {
     pair.put("a/VERSION", "1");
     pair.put("b/VERSION", "2");
     let sent = pair.try_send(pair.request(&["a/VERSION", "b/VERSION"], "/one")).await;
-    assert!(matches!(&sent, Err(SendError::Twice(twice)) if twice.len() == 1), "{sent:?}");
+    assert!(matches!(&sent, Err(SendError::NameClash(clashes)) if clashes.len() == 1), "{sent:?}");
     assert_eq!(fs::read_dir(&pair.to.inbox).unwrap().count(), 0);
 }
 
@@ -636,16 +636,18 @@ async fn requests_of_a_hostile_member_are_refused() {
     for (size, bytes) in [(5, "four"), (3, "four"), (u64::MAX, "four")] {
         let all = vec![entry("a", of_size(size))];
         remote.ask_put(delivery(into, all), bytes.into()).await.unwrap();
-        assert!(remote.delivered().await.unwrap_err().to_string().contains("lengths"));
+        assert!(
+            remote.receive_delivery_result().await.unwrap_err().to_string().contains("lengths")
+        );
     }
     // Directories where nothing is accepted.
     for other in [&b"/tmp"[..], b"/", b"", pair.to.data.as_os_str().as_bytes()] {
         let all = vec![entry("a", of_size(1))];
         remote.ask_put(delivery(other, all.clone()), "1".into()).await.unwrap();
-        let put = remote.delivered().await.unwrap_err();
+        let put = remote.receive_delivery_result().await.unwrap_err();
         remote.ask_compare(delivery(other, all.clone()), Vec::new()).await.unwrap();
-        let compared = remote.compared(1).await.unwrap_err();
-        let dressed = remote.dress(delivery(other, all)).await.unwrap_err();
+        let compared = remote.receive_comparison(1).await.unwrap_err();
+        let dressed = remote.set_metadata(delivery(other, all)).await.unwrap_err();
         for why in [put, compared, dressed] {
             assert!(why.to_string().contains("does not offer"), "{why}");
         }
@@ -660,7 +662,7 @@ async fn requests_of_a_hostile_member_are_refused() {
         entry("good", of_size(1)),
     ];
     remote.ask_put(delivery(into, all), "1234".into()).await.unwrap();
-    let undone = remote.delivered().await.unwrap_or_else(|why| panic!("{why}"));
+    let undone = remote.receive_delivery_result().await.unwrap_or_else(|why| panic!("{why}"));
     let mut numbers: Vec<u32> = undone.by_number().map(|(number, _)| number).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, [0, 1, 2, 3], "{undone:?}");
@@ -670,7 +672,7 @@ async fn requests_of_a_hostile_member_are_refused() {
     assert_eq!(fs::read_dir(&pair.to.inbox).unwrap().count(), 2);
     // The inbox itself keeps its mode.
     let before = fs::metadata(&pair.to.inbox).unwrap().mode();
-    remote.dress(delivery(into, vec![entry("", Kind::Directory)])).await.unwrap();
+    remote.set_metadata(delivery(into, vec![entry("", Kind::Directory)])).await.unwrap();
     assert_eq!(fs::metadata(&pair.to.inbox).unwrap().mode(), before);
     let why = undone.by_number().find(|(number, _)| *number == 2).map(|(_, why)| why.clone());
     assert!(matches!(why, Some(Failure::System(why)) if why.contains("replace = true")));
@@ -679,7 +681,7 @@ async fn requests_of_a_hostile_member_are_refused() {
 #[tokio::test]
 async fn a_delivery_stays_within_the_bounds_of_the_directory_and_names_them() {
     let limits = thalweg_files::Limits { max_entries: 5, max_depth: 2, ..Default::default() };
-    let accept = thalweg_files::AcceptPlace { limits, ..Default::default() };
+    let accept = thalweg_files::AcceptingDirectory { limits, ..Default::default() };
     let pair = Pair::of(Node::accepting(1, accept).await).await;
     let into = pair.to.inbox.as_os_str().as_bytes();
     let mut remote = pair.from.open(&pair.to, &[]).await;
@@ -707,7 +709,7 @@ async fn a_delivery_stays_within_the_bounds_of_the_directory_and_names_them() {
         owners: Default::default(),
     };
     remote.ask_put(delivery, "11111".into()).await.unwrap();
-    let undone = remote.delivered().await.unwrap_or_else(|why| panic!("{why}"));
+    let undone = remote.receive_delivery_result().await.unwrap_or_else(|why| panic!("{why}"));
     let mut numbers: Vec<u32> = undone.by_number().map(|(number, _)| number).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, [3, 6, 7, 8, 9, 11], "{undone:?}");
@@ -723,7 +725,7 @@ async fn a_delivery_stays_within_the_bounds_of_the_directory_and_names_them() {
 async fn entries_without_content_take_space_as_well() {
     let max_bytes = Some(thalweg_units::ByteSize::from_bytes(4 * 4096));
     let limits = thalweg_files::Limits { max_bytes, ..Default::default() };
-    let accept = thalweg_files::AcceptPlace { limits, ..Default::default() };
+    let accept = thalweg_files::AcceptingDirectory { limits, ..Default::default() };
     let pair = Pair::of(Node::accepting(1, accept).await).await;
     let into = pair.to.inbox.as_os_str().as_bytes();
     let mut remote = pair.from.open(&pair.to, &[]).await;
@@ -735,7 +737,7 @@ async fn entries_without_content_take_space_as_well() {
             owners: Default::default(),
         };
         remote.ask_put(delivery, "".into()).await.unwrap();
-        let undone = remote.delivered().await.unwrap_or_else(|why| panic!("{why}"));
+        let undone = remote.receive_delivery_result().await.unwrap_or_else(|why| panic!("{why}"));
         undone.by_number().for_each(|(_, why)| assert!(why.to_string().contains("`max_bytes`")));
         let mut numbers: Vec<u32> = undone.by_number().map(|(number, _)| number).collect();
         numbers.sort_unstable();
@@ -776,17 +778,17 @@ async fn only_its_creator_finishes_a_private_directory() {
     let mut remote = maker.open(&to, &[]).await;
     for delivery in all() {
         remote.ask_put(delivery, Default::default()).await.unwrap();
-        assert_eq!(remote.delivered().await.unwrap().by_number().count(), 0);
+        assert_eq!(remote.receive_delivery_result().await.unwrap().by_number().count(), 0);
     }
     // The sticky bit marks an unfinished directory.
     assert_eq!([mode(made), mode(deep)], [0o1700; 2]);
     let mut stranger = other.open(&to, &[]).await;
     for delivery in all() {
-        stranger.dress(delivery).await.unwrap();
+        stranger.set_metadata(delivery).await.unwrap();
     }
     assert_eq!([mode(made), mode(deep)], [0o1700; 2], "another member opens nothing");
     for delivery in all() {
-        remote.dress(delivery).await.unwrap();
+        remote.set_metadata(delivery).await.unwrap();
     }
     assert_eq!([mode(made), mode(deep)], [0o777; 2]);
     for path in [made, deep] {
@@ -812,12 +814,12 @@ async fn the_bytes_that_one_request_hashes_are_bounded() {
     };
     let mut remote = pair.from.open(&pair.to, &[]).await;
     for (all, why) in [
-        (&[("small", 1), ("small", 1)][..], "names it twice"),
-        (&[("small", 1), ("huge", MAX_HASHED)], "ask for less at a time"),
+        (&[("small", 1), ("small", 1)][..], "contains it twice"),
+        (&[("small", 1), ("huge", MAX_HASHED)], "request less at a time"),
     ] {
         let checks = vec![Check([0; 32]); all.len()];
         remote.ask_compare(delivery(Rules::WHOLE, all), checks).await.unwrap();
-        let compared = remote.compared(all.len()).await.unwrap();
+        let compared = remote.receive_comparison(all.len()).await.unwrap();
         let Found::Refused(last) = compared.found[1] else { panic!("{compared:?}") };
         let said = compared.reasons[usize::from(last)].to_string();
         assert!(said.contains(why), "{said}");

@@ -8,7 +8,7 @@ use std::{
 use thalweg_files::remote::{Remote, RemoteError};
 use thalweg_gather::{
     Event, EventSink,
-    run::{Asked, Request, gather},
+    run::{Request, SourceRequest, gather},
 };
 use thalweg_wire::object::{
     Check, Entry, Failure, FilePath, FileRef, FileTime, Kind, ListRequest, MAX_WHY, ReadRequest,
@@ -49,11 +49,11 @@ async fn bytes_that_were_not_requested_end_the_channel() {
         let (_nodes, mut remote) = liar(sent(said)).await;
         let mut got = Vec::new();
         let why = lost(remote.read(part(3), &mut got).await);
-        assert!(why.contains("node n1") && why.contains("3 were asked for"), "{why}");
-        assert!(got.is_empty() && !remote.is_whole());
+        assert!(why.contains("node n1") && why.contains("3 were requested"), "{why}");
+        assert!(got.is_empty() && !remote.is_usable());
         let (_nodes, mut remote) = liar([sent(b"123"), sent(said)].concat()).await;
         let why = lost(remote.read_parts(vec![part(3), part(3)], &mut got).await);
-        assert!(why.contains("3 were asked for") && got == b"123", "{why}");
+        assert!(why.contains("3 were requested") && got == b"123", "{why}");
         let (_nodes, mut remote) = liar(sent(said)).await;
         lost(remote.read_all(vec![part(3).file], &mut got).await);
     }
@@ -120,7 +120,7 @@ async fn a_source_with_an_endless_listing_is_left_out_and_the_rest_arrives() {
     let liar = Node::scripted(2, Script(at_work)).await;
     introduce(&[&honest, &liar, &me]);
     honest.put("a", b"abc");
-    let asked = |n: u8, path: Vec<u8>| Asked { node: name(n), paths: vec![path] };
+    let asked = |n: u8, path: Vec<u8>| SourceRequest { node: name(n), paths: vec![path] };
     let sources = vec![asked(1, honest.root("/a")), asked(2, b"/a".to_vec())];
     let into = me.dir.path().join("into");
     let mut request = Request::new(sources, into.clone());

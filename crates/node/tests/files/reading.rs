@@ -149,7 +149,7 @@ async fn a_failed_write_costs_its_file_and_a_full_disk_the_channel() {
     assert_eq!(picky.0, [1], "it gets no more of what it cannot keep");
     let full = remote.read_all(files.clone(), &mut Picky(Vec::new())).await.unwrap_err();
     assert!(matches!(&full, RemoteError::Land(LandError::All { .. })) && !full.leaves_channel());
-    assert!(!remote.is_whole());
+    assert!(!remote.is_usable());
     let after = remote.read_all(files, &mut Vec::new()).await.unwrap_err();
     assert!(matches!(after, RemoteError::Lost { .. }), "{after}");
 }
@@ -163,7 +163,7 @@ async fn only_regular_files_are_opened() {
     let mut file = the_file(&mut remote, &one.root("/file")).await;
     file.root = one.root("/fifo");
     let said = remote.read_all(vec![file.clone()], &mut Vec::new()).await.unwrap();
-    assert!(said[0].as_ref().unwrap_err().to_string().contains("no regular file"), "{said:?}");
+    assert!(said[0].as_ref().unwrap_err().to_string().contains("not a regular file"), "{said:?}");
     // Nothing is beyond the end, and the file is not the listed one.
     file.root = one.root("/file");
     let beyond = ReadRequest { file, from: 1, bytes: u64::MAX };

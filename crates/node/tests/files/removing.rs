@@ -12,7 +12,7 @@ use std::{
     process::Command,
 };
 use tempfile::TempDir;
-use thalweg_files::AcceptPlace;
+use thalweg_files::AcceptingDirectory;
 use thalweg_gather::{Outcome, send::SendRequest};
 use thalweg_wire::object::{FilePath, Surplus};
 
@@ -134,11 +134,11 @@ async fn configured_directories_and_unfinished_files_stay() {
     };
     let dry = SendRequest { dry_run: true, ..request(&["e/"], "") };
     pair.send(dry).await;
-    assert!(pair.said().contains("settings of its node name"), "{}", pair.said());
+    assert!(pair.said().contains("settings of its node"), "{}", pair.said());
     pair.send(request(&["e/"], "")).await;
     let said = pair.said();
     for (what, why) in [
-        ("narrow", "settings of its node name"),
+        ("narrow", "settings of its node"),
         ("old/.thalweg-cast-1", "Thalweg's own"),
         ("old/in/.a.thalweg-part", "Thalweg's own"),
     ] {
@@ -165,7 +165,7 @@ async fn inboxes_of_casts_stay_with_their_contents() {
         }
         // The settings of this very directory apply to it.
         let whole = settings.accept[0].clone();
-        settings.accept.push(AcceptPlace { path: own.clone(), ..whole });
+        settings.accept.push(AcceptingDirectory { path: own.clone(), ..whole });
         settings.protected = vec![casts, own];
     });
     let pair = Pair::of(node.await).await;
@@ -176,10 +176,10 @@ async fn inboxes_of_casts_stay_with_their_contents() {
     put(&pair.path("casts"));
     put(&pair.path("set"));
     for (paths, into, why) in [
-        (["e/"], "", "settings of its node name"),
+        (["e/"], "", "settings of its node"),
         (["e/"], "/a/casts", "in an inbox of casts"),
         (["e/"], "/a/casts/set", "in an inbox of casts"),
-        (["casts"], "/a", "settings of its node name"),
+        (["casts"], "/a", "settings of its node"),
         (["set"], "/a/casts", "in an inbox of casts"),
     ] {
         let request = || SendRequest { delete: true, replace: true, ..pair.request(&paths, into) };
@@ -230,7 +230,7 @@ async fn nothing_in_an_inbox_of_casts_is_replaced() {
         ("small", "/a/casts", "in an inbox of casts"),
         ("large", "/a/casts", "in an inbox of casts"),
         ("link", "/a/casts", "in an inbox of casts"),
-        ("empty", "/a", "settings of its node name"),
+        ("empty", "/a", "settings of its node"),
     ] {
         for dry_run in [true, false] {
             let totals = pair.send(SendRequest { dry_run, ..request(path, into) }).await;

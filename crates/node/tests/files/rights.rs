@@ -5,7 +5,7 @@ use std::{os::unix::fs::symlink, path::PathBuf};
 use thalweg_base::log::Log;
 use thalweg_files::remote::Remote;
 use thalweg_files::{Files, OfferError, remote::RemoteError};
-use thalweg_files::{Place, Settings};
+use thalweg_files::{OfferedDirectory, Settings};
 use thalweg_mesh::Membership;
 use thalweg_wire::mesh::MemberPattern;
 use thalweg_wire::{
@@ -140,7 +140,7 @@ fn a_directory_with_the_nodes_keys_is_not_offered() {
     std::fs::create_dir_all(data.join("sub")).unwrap();
     symlink(dir.path(), data.join("link")).unwrap();
     let open = |path: PathBuf| {
-        let offer = vec![Place { path, members: vec![MemberPattern::All] }];
+        let offer = vec![OfferedDirectory { path, members: vec![MemberPattern::All] }];
         let settings = Settings { offer, ..Settings::default() };
         let own = crate::scene::key(200).id();
         let membership = Membership::new(own, None);

@@ -17,7 +17,7 @@ use thalweg_base::{
     budget::Budget,
     log::{Event, Log},
 };
-use thalweg_files::{AcceptPlace, Files, Place, Settings, remote::Remote};
+use thalweg_files::{AcceptingDirectory, Files, OfferedDirectory, Settings, remote::Remote};
 use thalweg_mesh::{Membership, MeshPeer, member_dialer::MemberDialer, service::MemberService};
 use thalweg_net::channel::Channel;
 use thalweg_node::daemon::{Daemon, Node as Served, Services};
@@ -56,28 +56,29 @@ impl Node {
 
     /// The same, with this many channels at a time.
     pub async fn limited(n: u8, whom: &[&str], max_channels: usize) -> Self {
-        Self::with(n, whom, AcceptPlace::default(), max_channels).await
+        Self::with(n, whom, AcceptingDirectory::default(), max_channels).await
     }
 
     /// A node that lets all members replace and remove what is in its inbox.
     pub async fn lenient(n: u8) -> Self {
-        let accept = AcceptPlace { replace: true, remove: true, ..AcceptPlace::default() };
+        let accept =
+            AcceptingDirectory { replace: true, remove: true, ..AcceptingDirectory::default() };
         Self::with(n, &["*"], accept, 8).await
     }
 
     /// A node whose inbox all members may use with these rights.
-    pub async fn accepting(n: u8, accept: AcceptPlace) -> Self {
+    pub async fn accepting(n: u8, accept: AcceptingDirectory) -> Self {
         Self::with(n, &["*"], accept, 8).await
     }
 
     /// A node that also lets all members set owners and leave symbolic links that point anywhere.
     pub async fn trusting(n: u8) -> Self {
-        let accept = AcceptPlace {
+        let accept = AcceptingDirectory {
             replace: true,
             remove: true,
             owners: true,
             links: true,
-            ..AcceptPlace::default()
+            ..AcceptingDirectory::default()
         };
         Self::with(n, &["*"], accept, 8).await
     }
@@ -87,25 +88,30 @@ impl Node {
         Self::lenient_with(n, |inbox, settings| {
             let (path, members) = (inbox.join("narrow"), vec!["*".parse().unwrap()]);
             std::fs::create_dir(&path).unwrap();
-            settings.accept.push(AcceptPlace { path, members, ..AcceptPlace::default() });
+            settings.accept.push(AcceptingDirectory {
+                path,
+                members,
+                ..AcceptingDirectory::default()
+            });
         })
         .await
     }
 
     /// A node that lets all members remove and replace what is in its inbox, with these settings.
     pub async fn lenient_with(n: u8, change: impl FnOnce(&Path, &mut Settings)) -> Self {
-        let accept = AcceptPlace { replace: true, remove: true, ..AcceptPlace::default() };
+        let accept =
+            AcceptingDirectory { replace: true, remove: true, ..AcceptingDirectory::default() };
         Self::with_settings(n, &["*"], accept, 8, change).await
     }
 
-    async fn with(n: u8, whom: &[&str], accept: AcceptPlace, max_channels: usize) -> Self {
+    async fn with(n: u8, whom: &[&str], accept: AcceptingDirectory, max_channels: usize) -> Self {
         Self::with_settings(n, whom, accept, max_channels, |_, _| {}).await
     }
 
     async fn with_settings(
         n: u8,
         whom: &[&str],
-        accept: AcceptPlace,
+        accept: AcceptingDirectory,
         max_channels: usize,
         change: impl FnOnce(&Path, &mut Settings),
     ) -> Self {
@@ -117,9 +123,9 @@ impl Node {
         let membership = membership();
         let (log, queue) = Log::to_queue();
         let whom: Vec<MemberPattern> = whom.iter().map(|w| w.parse().unwrap()).collect();
-        let accepting = AcceptPlace { path: inbox.clone(), members: whom.clone(), ..accept };
+        let accepting = AcceptingDirectory { path: inbox.clone(), members: whom.clone(), ..accept };
         let mut settings = Settings {
-            offer: vec![Place { path: data.clone(), members: whom }],
+            offer: vec![OfferedDirectory { path: data.clone(), members: whom }],
             accept: vec![accepting],
             max_channels,
             ..Settings::default()

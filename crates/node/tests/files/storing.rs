@@ -4,7 +4,7 @@ use crate::scene::{Node, introduce};
 use bytes::Bytes;
 use std::os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _};
 use thalweg_files::{
-    AcceptPlace, Limits,
+    AcceptingDirectory, Limits,
     remote::{Remote, RemoteError},
 };
 use thalweg_units::ByteSize;
@@ -66,8 +66,8 @@ async fn a_file_gets_its_name_when_all_its_parts_have_arrived() {
     assert!(!path.exists());
     remote.ask_store(&into, &file, 0, part(0, 2_000_000)).await.unwrap();
     remote.ask_store(&into, &file, 2_000_000, part(2_000_000, 4_000_000)).await.unwrap();
-    remote.stored().await.unwrap();
-    remote.stored().await.unwrap();
+    remote.receive_stored().await.unwrap();
+    remote.receive_stored().await.unwrap();
     assert!(std::fs::read(&path).unwrap() == content);
     let found = std::fs::metadata(&path).unwrap();
     assert_eq!(found.mode() & 0o7777, 0o640, "no bits that give somebody's rights");
@@ -107,7 +107,7 @@ async fn stored_parts_outlive_the_channel() {
 async fn an_interrupted_file_continues_where_only_its_rest_fits() {
     let max_bytes = Some(ByteSize::from_bytes(1_300_000));
     let limits = Limits { max_bytes, max_entries: 1, ..Limits::default() };
-    let accept = AcceptPlace { limits, ..AcceptPlace::default() };
+    let accept = AcceptingDirectory { limits, ..AcceptingDirectory::default() };
     let (one, two) = (Node::accepting(1, accept).await, Node::start(2, &[]).await);
     introduce(&[&one, &two]);
     let into = one.inbox.as_os_str().as_bytes().to_vec();
@@ -131,7 +131,7 @@ async fn an_interrupted_file_continues_where_only_its_rest_fits() {
 #[tokio::test]
 async fn directories_that_exist_may_be_deeper_than_new_ones() {
     let limits = Limits { max_depth: 2, ..Limits::default() };
-    let accept = AcceptPlace { limits, ..AcceptPlace::default() };
+    let accept = AcceptingDirectory { limits, ..AcceptingDirectory::default() };
     let (one, two) = (Node::accepting(1, accept).await, Node::start(2, &[]).await);
     introduce(&[&one, &two]);
     let into = one.inbox.as_os_str().as_bytes().to_vec();
@@ -146,7 +146,13 @@ async fn directories_that_exist_may_be_deeper_than_new_ones() {
             owners: Default::default(),
         };
         remote.ask_put(delivery, Bytes::from_static(b"1")).await.unwrap();
-        remote.delivered().await.unwrap().by_number().next().map(|(_, why)| why.to_string())
+        remote
+            .receive_delivery_result()
+            .await
+            .unwrap()
+            .by_number()
+            .next()
+            .map(|(_, why)| why.to_string())
     };
     assert_eq!(put(&mut remote, "a/b/c/g").await, None);
     let why = put(&mut remote, "a/b/c/d/h").await.unwrap();
@@ -200,7 +206,7 @@ async fn deliveries_are_bounded_by_depth_entries_and_bytes() {
         max_depth: 4,
         ..Limits::default()
     };
-    let accept = AcceptPlace { limits, remove: true, ..AcceptPlace::default() };
+    let accept = AcceptingDirectory { limits, remove: true, ..AcceptingDirectory::default() };
     let (one, two) = (Node::accepting(1, accept).await, Node::start(2, &[]).await);
     introduce(&[&one, &two]);
     let mut remote = two.open(&one, &[]).await;
@@ -222,7 +228,7 @@ async fn deliveries_are_bounded_by_depth_entries_and_bytes() {
     remote.store(&into, &entry("f", 5), 0, &noise(5)).await.unwrap();
     let many = why(&mut remote, "g", 5).await;
     assert!(many.contains("6 files and directories, and 6 are allowed (`max_entries`)"), "{many}");
-    assert!(many.contains("what is stored there stays"), "{many}");
+    assert!(many.contains("the stored data is kept"), "{many}");
     // Earlier content stays.
     remote.store(&into, &entry("f", 5), 0, &noise(5)).await.unwrap();
     assert!(!one.inbox.join("g").exists());

@@ -2,7 +2,7 @@
 
 use crate::scene::{Scene, bytes, collect};
 use std::time::Duration;
-use thalweg_gather::{Event, fluid::Outcome};
+use thalweg_gather::{Event, fluid::FluidOutcome};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_and_many_small_files_arrive_directly_and_through_the_relay() {
@@ -13,7 +13,7 @@ async fn large_and_many_small_files_arrive_directly_and_through_the_relay() {
     }
     let inventory = scene.inventory().await;
     let land = Scene::land(&inventory, u64::MAX);
-    let outcome = collect(&scene.errand(inventory.clone(), land.clone())).await;
+    let outcome = collect(&scene.context(inventory.clone(), land.clone())).await;
     assert_eq!(outcome.failed, []);
     scene.check(&[0, 1], &inventory, &land);
     assert_eq!(land.given_up(), []);
@@ -30,7 +30,7 @@ async fn nothing_to_fetch_is_done_at_once() {
     let scene = Scene::new().await;
     let inventory = scene.inventory().await;
     let land = Scene::land(&inventory, u64::MAX);
-    assert_eq!(collect(&scene.errand(inventory, land)).await, Outcome::default());
+    assert_eq!(collect(&scene.context(inventory, land)).await, FluidOutcome::default());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -42,7 +42,7 @@ async fn a_changed_file_is_given_up_and_the_others_arrive() {
     let mut inventory = scene.inventory().await;
     scene.node(0).put("b", &bytes(300_001, 8));
     let land = Scene::land(&inventory, u64::MAX);
-    let outcome = collect(&scene.errand(inventory.clone(), land.clone())).await;
+    let outcome = collect(&scene.context(inventory.clone(), land.clone())).await;
     assert_eq!(outcome.failed, []);
     let given_up = land.given_up();
     assert_eq!(given_up.len(), 1, "{given_up:?}");
@@ -59,9 +59,9 @@ async fn a_request_to_stop_is_noticed_while_nothing_moves() {
     scene.node(0).put("large", &bytes(20_000_000, 1));
     let inventory = scene.inventory().await;
     let land = Scene::land(&inventory, 1);
-    let errand = scene.errand(inventory, land.clone());
-    let stop = errand.stop.clone();
-    let running = tokio::spawn(async move { collect(&errand).await });
+    let context = scene.context(inventory, land.clone());
+    let stop = context.stop.clone();
+    let running = tokio::spawn(async move { collect(&context).await });
     land.reached().await;
     stop.cancel();
     let ended = tokio::time::timeout(Duration::from_secs(60), running).await;

@@ -10,8 +10,8 @@ async fn a_relay_killed_in_the_middle_costs_nothing() {
     scene.node(1).put("other", &bytes(6_000_000, 2));
     let inventory = scene.inventory().await;
     let land = Scene::land(&inventory, 4_000_000);
-    let errand = scene.errand(inventory.clone(), land.clone());
-    let running = tokio::spawn(async move { collect(&errand).await });
+    let context = scene.context(inventory.clone(), land.clone());
+    let running = tokio::spawn(async move { collect(&context).await });
     land.reached().await;
     let opened = |event: &Event| matches!(event, Event::WayOpened { via, .. } if via.len() == 1);
     while !scene.events.has(opened) {
@@ -33,8 +33,8 @@ async fn a_source_killed_in_the_middle_costs_its_own_data_alone() {
     scene.node(1).put("other", &bytes(24_000_000, 2));
     let inventory = scene.inventory().await;
     let land = Scene::land(&inventory, 4_000_000);
-    let errand = scene.errand(inventory.clone(), land.clone());
-    let running = tokio::spawn(async move { collect(&errand).await });
+    let context = scene.context(inventory.clone(), land.clone());
+    let running = tokio::spawn(async move { collect(&context).await });
     land.reached().await;
     scene.kill(1);
     land.open();

@@ -8,10 +8,10 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
-use thalweg_files::inventory::{Inventory, Wanted};
+use thalweg_files::inventory::{Inventory, MissingFile};
 use thalweg_gather::{
-    Errand, Event, EventSink,
-    fluid::{Outcome, Settings, run},
+    CollectContext, Event, EventSink,
+    fluid::{FluidOutcome, Settings, run},
 };
 use thalweg_paths::overlay::Overlay;
 use thalweg_plan::Graph;
@@ -94,7 +94,7 @@ impl Scene {
                 let Kind::File { snapshot } = entry.kind else { continue };
                 let file = FileRef { root: root.clone(), path: entry.path, snapshot };
                 let missing = std::iter::once(0..snapshot.size).collect();
-                files.push(Wanted { source: source as u32, file, missing });
+                files.push(MissingFile { source: source as u32, file, missing });
             }
         }
         Inventory { files }
@@ -107,7 +107,7 @@ impl Scene {
     }
 
     /// The context of a collection, in which the first source's own leg is given as slow, and the relay's not.
-    pub fn errand(&self, inventory: Inventory, land: Arc<Gated>) -> Errand {
+    pub fn context(&self, inventory: Inventory, land: Arc<Gated>) -> CollectContext {
         let mut rates = Graph::new(4);
         for (from, to, mbps) in [(0, 3, 100.0), (0, 2, 300.0), (2, 3, 300.0), (1, 3, 400.0)] {
             rates.set(from, to, Some(Rate::from_mbps(mbps)));
@@ -118,8 +118,8 @@ impl Scene {
             rates,
             rtts: Default::default(),
         };
-        Errand {
-            greeted: thalweg_gather::Greeted::default(),
+        CollectContext {
+            idle_remotes: thalweg_gather::IdleRemotes::default(),
             dialer: self.node(3).dialer(),
             overlay: Arc::new(overlay),
             inventory: Arc::new(inventory),
@@ -151,6 +151,6 @@ pub fn settings() -> Settings {
     }
 }
 
-pub async fn collect(errand: &Errand) -> Outcome {
-    run(errand, settings()).await.unwrap()
+pub async fn collect(context: &CollectContext) -> FluidOutcome {
+    run(context, settings()).await.unwrap()
 }

@@ -9,8 +9,8 @@ use std::{
 };
 use thalweg_measure::train::Calibration;
 use thalweg_probe::{
-    overlay::OverlayRun,
-    trains::{Carries, Riders},
+    overlay::OverlayRunSettings,
+    trains::{RiderCarrier, Riders},
 };
 use thalweg_units::{NodeId, Rate};
 use thalweg_wire::mesh::Name;
@@ -28,9 +28,9 @@ pub fn calm() -> Calibration {
 }
 
 /// An overlay with short pauses that accepts whatever this machine can measure.
-pub fn quick() -> OverlayRun {
+pub fn quick() -> OverlayRunSettings {
     let pause = Duration::from_millis(20);
-    OverlayRun { pause, accepts_busy: true, ..OverlayRun::default() }
+    OverlayRunSettings { pause, accepts_busy: true, ..OverlayRunSettings::default() }
 }
 
 /// A carrier's counters, without a carrier.
@@ -44,7 +44,7 @@ impl Sends {
     }
 }
 
-impl Carries for Sends {
+impl RiderCarrier for Sends {
     fn riders(&self, _: NodeId) -> Option<Arc<dyn Riders>> {
         None
     }

@@ -13,11 +13,11 @@ mod scene;
 
 use scene::{Host, PER_DAY, Scene, busy, calm, quick};
 use thalweg_measure::overlay::OverlaySettings;
-use thalweg_probe::overlay::OverlayRun;
-use thalweg_wire::mesh::measure::Probed;
+use thalweg_probe::overlay::OverlayRunSettings;
+use thalweg_wire::mesh::measure::TrainReport;
 
 /// What trains reported to the oracle.
-async fn heard(scene: &Scene) -> Probed {
+async fn heard(scene: &Scene) -> TrainReport {
     loop {
         if let Some(probed) = scene.oracle.report().await.probed.pop() {
             return probed;
@@ -45,7 +45,7 @@ async fn a_link_in_use_is_measured_and_reported_to_the_oracle() {
 async fn a_link_over_which_the_daemon_serves_files_is_in_use() {
     // A link without traffic gets no share of the bytes, and is not measured.
     let core = OverlaySettings { share: 0.0, ..OverlaySettings::default() };
-    let scene = Scene::start(Host::Serves, calm(), OverlayRun { core, ..quick() }).await;
+    let scene = Scene::start(Host::Serves, calm(), OverlayRunSettings { core, ..quick() }).await;
     scene.until_by("Trains").await;
 }
 
@@ -57,7 +57,7 @@ async fn links_without_traffic_are_measured_as_well() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_that_is_not_calm_sends_nothing() {
-    let run = OverlayRun { accepts_busy: false, ..quick() };
+    let run = OverlayRunSettings { accepts_busy: false, ..quick() };
     let scene = Scene::start(Host::Uses, busy(), run).await;
     scene.until("it was too busy", |report| report["busy"] == 1).await;
     assert_eq!(scene.counts.report()["bytes"], 0);

@@ -29,8 +29,8 @@ use thalweg_net::channel::{Channel, Protocol};
 use thalweg_net::legs::Legs;
 use thalweg_node::daemon::{Daemon, Node as Served, Services};
 use thalweg_probe::{
-    overlay::{Overlay, OverlayCounts, OverlayRun},
-    prober::{Prober, Purse},
+    overlay::{Overlay, OverlayCounts, OverlayRunSettings},
+    prober::{ProbeBudget, Prober},
     trains::{Endpoint, Trains},
 };
 use thalweg_units::{ByteSize, Rate};
@@ -105,7 +105,7 @@ async fn fetch_often(dialer: MemberDialer) {
 pub struct Scene {
     pub oracle: Fake,
     pub counts: OverlayCounts,
-    pub purse: Arc<Purse>,
+    pub purse: Arc<ProbeBudget>,
     /// The methods of the overlay's measurements, by their names in the log.
     hows: Arc<Mutex<Vec<String>>>,
     far: JoinSet<()>,
@@ -115,7 +115,7 @@ pub struct Scene {
 
 impl Scene {
     /// Starts both hosts with this calibration.
-    pub async fn start(host: Host, is: Calibration, run: OverlayRun) -> Self {
+    pub async fn start(host: Host, is: Calibration, run: OverlayRunSettings) -> Self {
         let (dirs, oracle) =
             ([TempDir::new().unwrap(), TempDir::new().unwrap()], Fake::start().await);
         let (mut tasks, mut far) = (JoinSet::new(), JoinSet::new());
@@ -131,20 +131,20 @@ impl Scene {
             }
         });
         let who = (name(0), &key(0));
-        let purse = Purse::new(Arc::new(Budget::new()), ByteSize::from_bytes(PER_DAY));
+        let purse = ProbeBudget::new(Arc::new(Budget::new()), ByteSize::from_bytes(PER_DAY));
         let prober = Prober::new(who, members[0].clone(), purse, None, log.clone()).unwrap();
-        let purse = prober.purse();
+        let purse = prober.probe_budget();
         let near_trains = Trains::new(Arc::clone(&purse), log.clone());
-        let far_purse = Purse::new(Arc::new(Budget::new()), ByteSize::from_bytes(PER_DAY));
+        let far_purse = ProbeBudget::new(Arc::new(Budget::new()), ByteSize::from_bytes(PER_DAY));
         let far_trains = Trains::new(Arc::new(far_purse), log.clone());
         let legs = Legs::default();
-        prober.sees(legs.clone(), true);
+        prober.observe_transfers(legs.clone(), true);
         let at = [
             serve(0, (&members[0], Some(legs)), &near_trains, is, &dirs[0], &mut tasks).await,
             serve(1, (&members[1], None), &far_trains, is, &dirs[1], &mut far).await,
         ];
         if host == Host::Uses {
-            near_trains.carry_for(Arc::new(Sends::to(name(1))));
+            near_trains.set_carrier(Arc::new(Sends::to(name(1))));
         }
         let all = vec![member(0, Some(at[0]), &[]), member(1, Some(at[1]), &[])];
         members.iter().for_each(|one| _ = one.offer(&signed(1, all.clone())).unwrap());
@@ -193,14 +193,14 @@ async fn serve(
     dir: &TempDir,
     tasks: &mut JoinSet<()>,
 ) -> SocketAddr {
-    trains.calibrated_as(is);
+    trains.set_calibration(is);
     let (probe, files) = (Some(Arc::new(trains.clone()) as _), Some(Arc::new(Pours) as _));
     let services = Services { probe, files, ..nothing() };
     let served = Served { legs, ..served(n, membership, services) };
     let daemon = Daemon::bind(config(ANYWHERE, dir.path()), served).await.unwrap();
     let at = daemon.local_addrs()[0];
     let endpoint = Arc::new(Endpoint::bind(ANYWHERE).await.unwrap());
-    trains.receive_at(vec![Arc::clone(&endpoint)]);
+    trains.set_endpoints(vec![Arc::clone(&endpoint)]);
     tasks.spawn(async move { endpoint.run().await });
     tasks.spawn(async move {
         daemon.run(std::future::pending(), std::future::pending()).await;

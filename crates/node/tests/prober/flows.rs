@@ -11,7 +11,7 @@ use thalweg_net::{
 };
 use thalweg_probe::prober::{MAX_BYTES, MAX_TIME};
 use thalweg_wire::mesh::{
-    measure_flow::{Answer, Hello, Limits, Message, Refusal, Said, Verdict},
+    measure_flow::{Answer, Hello, Limits, Message, ReceiverMessage, Refusal, Verdict},
     measure_ticket::Ticket,
 };
 use tokio::{
@@ -60,7 +60,7 @@ pub const ALL: Limits = Limits { bytes: u64::MAX, millis: u32::MAX };
 
 async fn verdict(tcp: &mut TcpStream) -> io::Result<Verdict> {
     loop {
-        if let Said::Verdict(verdict) = read(tcp).await? {
+        if let ReceiverMessage::Verdict(verdict) = read(tcp).await? {
             return Ok(verdict);
         }
     }
@@ -101,7 +101,7 @@ async fn the_nodes_own_bounds_apply_whatever_is_asked_for() {
     let pouring = tokio::spawn(async move { while pour.write_all(&[7; 65536]).await.is_ok() {} });
     let verdict = async {
         loop {
-            if let Said::Verdict(verdict) = read(&mut hear).await.unwrap() {
+            if let ReceiverMessage::Verdict(verdict) = read(&mut hear).await.unwrap() {
                 return verdict;
             }
         }
@@ -156,7 +156,7 @@ async fn a_short_flow_gets_a_verdict_on_what_arrived() {
     let (mut tcp, _) = cut_over(channel).await.unwrap();
     tcp.shutdown().await.unwrap();
     assert_eq!(verdict(&mut tcp).await.unwrap().bytes, 0);
-    one.line("nothing came").await;
+    one.line("no data arrived").await;
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use thalweg_units::NodeId;
 use thalweg_wire::mesh::{
     GO, GO_ACK,
     measure::Outcome,
-    measure_flow::{Answer, Hello, Limits, Message, Said, Verdict},
+    measure_flow::{Answer, Hello, Limits, Message, ReceiverMessage, Verdict},
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -79,7 +79,7 @@ const HONEST: Verdict = Verdict {
 async fn the_sender_reports_its_own_count_whatever_the_receiver_says() {
     for says in [9e10, 1.0] {
         let verdict = Verdict { bps: says, ..HONEST };
-        let (outcome, one) = reported(Said::Verdict(verdict).encode()).await;
+        let (outcome, one) = reported(ReceiverMessage::Verdict(verdict).encode()).await;
         let Outcome::Measured { bps, bytes, steady, at_least, took, .. } = outcome else {
             panic!("{outcome:?}")
         };
@@ -101,7 +101,7 @@ async fn impossible_numbers_are_no_measurement() {
         Verdict { bytes: 0, ..HONEST },
     ];
     for claim in claims {
-        let (outcome, _one) = reported(Said::Verdict(claim).encode()).await;
+        let (outcome, _one) = reported(ReceiverMessage::Verdict(claim).encode()).await;
         let Outcome::Failed { is_down, bytes, .. } = outcome else { panic!("{outcome:?}") };
         assert!(!is_down && bytes >= 1_000_000, "what was sent is told: {outcome:?}");
     }

@@ -27,7 +27,7 @@ use thalweg_wire::{
     Signer as _,
     mesh::{
         ApiError,
-        measure::{Done, MOST_BYTES, Order, Orders, Received, Reports, ReportsReply},
+        measure::{MOST_BYTES, Order, OrderReport, Orders, ReceivedReport, Reports, ReportsReply},
     },
 };
 use tokio::{
@@ -135,7 +135,7 @@ impl Fake {
     }
 
     /// The next outcome of an order.
-    pub async fn done(&self) -> Done {
+    pub async fn done(&self) -> OrderReport {
         loop {
             if let Some(done) = self.report().await.done.pop() {
                 return done;
@@ -144,7 +144,7 @@ impl Fake {
     }
 
     /// The outcome of an order and its receiver's report, in whichever order they arrive.
-    pub async fn both(&self) -> (Done, Received) {
+    pub async fn both(&self) -> (OrderReport, ReceivedReport) {
         let (mut done, mut received) = (None, None);
         loop {
             let mut report = self.report().await;

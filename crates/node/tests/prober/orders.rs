@@ -74,7 +74,7 @@ async fn an_absent_node_is_down_and_others_are_not() {
         (2, "n2", ""),
         (3, "n4", "no address"),
         (4, "n9", "no member"),
-        (5, "n1", "the node itself"),
+        (5, "n1", "this node itself"),
     ] {
         oracle.order(1, order(id, to));
         let (why, is_down) = failure(&oracle, id).await;
@@ -92,13 +92,13 @@ async fn another_host_at_its_address_means_that_it_is_down() {
     one.obey(&oracle);
     oracle.order(1, order(1, "n3"));
     let (why, is_down) = failure(&oracle, 1).await;
-    assert!(is_down && why.contains("another node"), "{why}");
+    assert!(is_down && why.contains("a node other than"), "{why}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unavailable_congestion_control_is_named() {
     let (oracle, _one, two) = pair(Set::default(), Set::default()).await;
-    for (id, control, says) in [(1, "no-such", "`no-such`"), (2, "../x y", "is no name")] {
+    for (id, control, says) in [(1, "no-such", "`no-such`"), (2, "../x y", "not a valid name")] {
         oracle.order(1, Order { congestion_control: Some(control.into()), ..order(id, "n2") });
         let (why, is_down) = failure(&oracle, id).await;
         assert!(!is_down && why.contains(says), "{why}");

@@ -16,8 +16,10 @@ use thalweg_base::{
 };
 use thalweg_mesh::{Membership, OracleClient, service::MemberService};
 use thalweg_net::PrivateKey;
-use thalweg_node::daemon::{Daemon, DaemonConfig, Limits, Node as Served, OracleDown, Services};
-use thalweg_probe::prober::{Prober, Purse};
+use thalweg_node::daemon::{
+    Daemon, DaemonConfig, HandshakeLimits, Node as Served, OracleDown, Services,
+};
+use thalweg_probe::prober::{ProbeBudget, Prober};
 use thalweg_units::{ByteSize, Rate, WallTime};
 use thalweg_wire::{
     Signed, Signer as _,
@@ -100,7 +102,7 @@ impl Node {
         let membership = Membership::new(key(MESH).id(), None);
         let (log, queue) = Log::to_queue();
         let budget = Arc::new(Budget::new());
-        let purse = Purse::new(budget.clone(), ByteSize::from_bytes(set.per_day));
+        let purse = ProbeBudget::new(budget.clone(), ByteSize::from_bytes(set.per_day));
         let name: thalweg_wire::mesh::Name = format!("n{n}").parse().unwrap();
         let key = key(n);
         let who = (name.clone(), &key);
@@ -124,7 +126,7 @@ impl Node {
             riding: None,
             listen: vec![set.listen],
             handshake: std::time::Duration::from_secs(10),
-            limits: Limits::default(),
+            limits: HandshakeLimits::default(),
             drain: std::time::Duration::ZERO,
             metrics: None,
             socket: dir.path().join("node.sock"),

@@ -10,8 +10,8 @@ use thalweg_net::cut_over;
 use thalweg_units::WallTime;
 use thalweg_wire::mesh::{
     measure::Outcome,
-    measure_flow::{Answer, Refusal, Said},
-    measure_ticket::{Ticket, Void},
+    measure_flow::{Answer, ReceiverMessage, Refusal},
+    measure_ticket::{Ticket, TicketError},
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -29,13 +29,13 @@ async fn no_flow_is_received_without_the_oracles_order_for_this_pair() {
     let never = Ticket { expiry: WallTime::from_unix_nanos(u64::MAX), ..ticket(6, 3, 2) };
     // The mesh's key is 200, as for the roster.
     for (shown, why) in [
-        (String::new(), Void::Unsigned),
-        (ticket(1, 3, 2).sign(&key(3)), Void::Unsigned),
-        (signed_ticket(2, 1, 2), Void::AnotherPair),
-        (signed_ticket(3, 3, 1), Void::AnotherPair),
-        (signed_ticket(4, 2, 3), Void::AnotherPair),
-        (past.sign(&key(200)), Void::Expired),
-        (never.sign(&key(200)), Void::Future),
+        (String::new(), TicketError::Unsigned),
+        (ticket(1, 3, 2).sign(&key(3)), TicketError::Unsigned),
+        (signed_ticket(2, 1, 2), TicketError::AnotherPair),
+        (signed_ticket(3, 3, 1), TicketError::AnotherPair),
+        (signed_ticket(4, 2, 3), TicketError::AnotherPair),
+        (past.sign(&key(200)), TicketError::Expired),
+        (never.sign(&key(200)), TicketError::Future),
     ] {
         let (answer, _) = show(&two, 3, &shown, ALL).await;
         assert_eq!(answer, Answer::Refused(Refusal::Void(why)));
@@ -55,7 +55,7 @@ async fn an_order_is_valid_for_one_flow_of_its_bytes() {
     tcp.shutdown().await.unwrap();
     two.line("event=measured_by peer=n3").await;
     let (again, _) = show(&two, 3, &small, ALL).await;
-    assert_eq!(again, Answer::Refused(Refusal::Void(Void::Used)));
+    assert_eq!(again, Answer::Refused(Refusal::Void(TicketError::Used)));
     assert_eq!(two.spent(), 1000);
 }
 
@@ -66,13 +66,13 @@ async fn a_flow_without_bytes_ends_by_itself() {
     let (mut tcp, _) = cut_over(channel).await.unwrap();
     // It gets its verdict and is left, although it never closes its end.
     loop {
-        if let Said::Verdict(verdict) = read(&mut tcp).await.unwrap() {
+        if let ReceiverMessage::Verdict(verdict) = read(&mut tcp).await.unwrap() {
             assert_eq!(verdict.bytes, 0);
             break;
         }
     }
     assert_eq!(tcp.read(&mut [0; 9]).await.unwrap(), 0);
-    two.line("nothing came").await;
+    two.line("no data arrived").await;
     let (next, _) = greet(&two, 1, ALL).await;
     assert!(matches!(next, Answer::Accepted(_)), "{next:?}");
 }
@@ -84,7 +84,7 @@ async fn refused_hellos_neither_fill_the_log_nor_delay_others() {
     one.obey(&oracle);
     for _ in 0..40 {
         let (answer, _) = show(&two, 3, "", ALL).await;
-        assert_eq!(answer, Answer::Refused(Refusal::Void(Void::Unsigned)));
+        assert_eq!(answer, Answer::Refused(Refusal::Void(TicketError::Unsigned)));
     }
     oracle.order(1, order(1, "n2"));
     let done = oracle.done().await;

@@ -7,9 +7,9 @@ use crate::{
     scene::{Scene, Sort},
 };
 use std::{sync::Arc, time::Duration};
-use thalweg_files::inventory::{Inventory, Wanted};
+use thalweg_files::inventory::{Inventory, MissingFile};
 use thalweg_gather::{
-    Errand,
+    CollectContext,
     fluid::{self, Settings},
     slotted::Scheme,
 };
@@ -29,13 +29,13 @@ async fn source(vice: Vice) -> (Scene, Inventory, Vec<u8>) {
     let path = FilePath::new(b"broken".to_vec()).unwrap();
     let file = FileRef { root: b"/data".to_vec(), path, snapshot };
     let files =
-        vec![Wanted { source: 0, file, missing: std::iter::once(0..SIZE as u64).collect() }];
+        vec![MissingFile { source: 0, file, missing: std::iter::once(0..SIZE as u64).collect() }];
     (scene, Inventory { files }, content)
 }
 
-async fn by_the_fluid_plan(errand: &Errand) {
+async fn by_the_fluid_plan(context: &CollectContext) {
     let settings = Settings { interval: Some(Duration::from_millis(100)), ..Settings::default() };
-    let outcome = fluid::run(errand, settings).await.unwrap();
+    let outcome = fluid::run(context, settings).await.unwrap();
     assert_eq!(outcome.failed, []);
 }
 
@@ -56,8 +56,8 @@ fn is_given_up(land: &Arc<Memory>, content: &[u8]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_of_an_interrupted_part_is_kept_and_it_is_requested_again() {
     let (scene, inventory, content) = source(Vice::Breaks).await;
-    let (errand, land) = scene.errand(inventory.clone());
-    by_the_fluid_plan(&errand).await;
+    let (context, land) = scene.context(inventory.clone());
+    by_the_fluid_plan(&context).await;
     came_whole(&land, &content);
     let (scene, inventory, content) = source(Vice::Breaks).await;
     let ended = scene.gather_these(Scheme::Direct(Direct::AllAtOnce, 1), inventory).await;
@@ -68,8 +68,8 @@ async fn nothing_of_an_interrupted_part_is_kept_and_it_is_requested_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_of_a_file_that_shrinks_while_it_is_read_is_kept() {
     let (scene, inventory, content) = source(Vice::Shrinks).await;
-    let (errand, land) = scene.errand(inventory.clone());
-    by_the_fluid_plan(&errand).await;
+    let (context, land) = scene.context(inventory.clone());
+    by_the_fluid_plan(&context).await;
     is_given_up(&land, &content);
     let ended = scene.gather_these(Scheme::Direct(Direct::AllAtOnce, 1), inventory).await;
     ended.outcome.unwrap();
@@ -79,10 +79,13 @@ async fn nothing_of_a_file_that_shrinks_while_it_is_read_is_kept() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_source_that_always_asks_for_another_request_is_given_up() {
     let (scene, inventory, content) = source(Vice::PutsOff).await;
-    let (errand, land) = scene.errand(inventory);
+    let (context, land) = scene.context(inventory);
     let (interval, patience) = (Some(Duration::from_millis(100)), Duration::from_millis(500));
     let settings = Settings { interval, patience, ..Settings::default() };
-    let outcome = fluid::run(&errand, settings).await.unwrap();
-    assert!(matches!(&outcome.failed[..], [(0, why)] if why.contains("as many")), "{outcome:?}");
+    let outcome = fluid::run(&context, settings).await.unwrap();
+    assert!(
+        matches!(&outcome.failed[..], [(0, why)] if why.contains("maximum number")),
+        "{outcome:?}"
+    );
     assert!(land.is_of(0, &content) && land.file(0).is_none());
 }

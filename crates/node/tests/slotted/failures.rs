@@ -6,14 +6,14 @@ use crate::{
     scene::{JOB, Scene, Sort},
 };
 use thalweg_files::remote::Remote;
-use thalweg_gather::slotted::{Outcome, Scheme};
+use thalweg_gather::slotted::{ScheduleOutcome, Scheme};
 use thalweg_plan::collection::Rule;
 use thalweg_wire::{
     Signer as _,
     object::{Reply, Request, SpoolId},
 };
 
-async fn by(sort: Sort) -> (Scene, Outcome) {
+async fn by(sort: Sort) -> (Scene, ScheduleOutcome) {
     let scene = scene(&[Sort::open(), Sort::open(), sort]).await;
     let timetable = planned(&scene).await;
     let ended = scene.gather(Scheme::Paths(timetable, Rule::Sync(0.95))).await;
@@ -30,7 +30,10 @@ async fn an_intermediate_that_sends_wrong_bytes_is_named_and_none_of_them_is_kep
         assert_eq!(outcome.liars, [2], "{vice:?}");
         assert!(outcome.left_over > 0);
         let said = format!("{:?}", scene.events);
-        assert!(said.contains("node n2 passed on other bytes than n0 says it sent"), "{said}");
+        assert!(
+            said.contains("node n2 forwarded other bytes than n0 reports to have sent"),
+            "{said}"
+        );
     }
 }
 
@@ -44,10 +47,10 @@ async fn an_intermediate_that_says_that_files_changed_is_not_believed() {
 async fn the_data_of_a_dead_intermediate_takes_another_path() {
     let (scene, outcome) = by(Sort::Fake(Box::new(Fake::new(Vice::Dies)))).await;
     assert!(outcome.left_over > 0 && outcome.storage.is_empty());
-    assert!(format!("{:?}", scene.events).contains("node n2 is left out from here on"));
+    assert!(format!("{:?}", scene.events).contains("node n2 is no longer used"));
     let (scene, outcome) = by(Sort::Absent).await;
     assert!(outcome.left_over > 0 && outcome.transfers.iter().all(|t| t.to == 3));
-    assert!(format!("{:?}", scene.events).contains("node n2 is left out from here on"));
+    assert!(format!("{:?}", scene.events).contains("node n2 is no longer used"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

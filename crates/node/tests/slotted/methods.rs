@@ -2,7 +2,7 @@
 
 use crate::scene::{Scene, Sort, UNIT};
 use std::time::Duration;
-use thalweg_gather::slotted::{Outcome, Scheme, TransferTime};
+use thalweg_gather::slotted::{ScheduleOutcome, Scheme, TransferTime};
 use thalweg_plan::{
     Graph,
     collection::{BestPath, Direct, Grid, Rule, TimedPath, Timetable},
@@ -53,7 +53,7 @@ pub async fn planned(scene: &Scene) -> Timetable {
     timetable
 }
 
-fn of_path(outcome: &Outcome, path: usize) -> Vec<&TransferTime> {
+fn of_path(outcome: &ScheduleOutcome, path: usize) -> Vec<&TransferTime> {
     outcome.transfers.iter().filter(|t| t.path.is_some_and(|p| p.0 == path)).collect()
 }
 

@@ -7,7 +7,7 @@ use crate::{
 };
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use thalweg_files::inventory::Inventory;
-use thalweg_gather::slotted::{Course, Outcome, Scheme, run};
+use thalweg_gather::slotted::{ScheduleOutcome, ScheduledRun, Scheme, run};
 use thalweg_plan::collection::{Rule, TimedPath, Timetable};
 use thalweg_units::ByteSize;
 
@@ -31,10 +31,10 @@ fn begun() -> Timetable {
 /// Runs a session until the others hold that data and about `landed` bytes are here, and then kills it.
 async fn killed(scene: &Scene, landed: u64) -> (Inventory, Arc<Memory>) {
     let inventory = scene.inventory().await;
-    let (errand, land) = scene.errand(inventory.clone());
+    let (context, land) = scene.context(inventory.clone());
     land.stop_at(landed);
     let scheme = Scheme::Paths(begun(), Rule::Delay(Duration::from_millis(50)));
-    let session = tokio::spawn(async move { run(&errand, course(scheme, false)).await });
+    let session = tokio::spawn(async move { run(&context, course(scheme, false)).await });
     scene.events.transfers(&name(2), 2).await;
     scene.events.transfers(&name(1), 1).await;
     land.has(landed).await;
@@ -43,19 +43,23 @@ async fn killed(scene: &Scene, landed: u64) -> (Inventory, Arc<Memory>) {
     (inventory, land)
 }
 
-fn course(scheme: Scheme, resumed: bool) -> Course {
-    Course { scheme, unit: ByteSize::from_bytes(UNIT), job: JOB, resumed, seed: 1 }
+fn course(scheme: Scheme, resumed: bool) -> ScheduledRun {
+    ScheduledRun { scheme, unit: ByteSize::from_bytes(UNIT), job: JOB, resumed, seed: 1 }
 }
 
 /// Runs the next session, which has kept all that was stored before.
-async fn again(scene: &Scene, inventory: Inventory, before: &Memory) -> (Outcome, Arc<Memory>) {
+async fn again(
+    scene: &Scene,
+    inventory: Inventory,
+    before: &Memory,
+) -> (ScheduleOutcome, Arc<Memory>) {
     let scheme = Scheme::Paths(planned(scene).await, Rule::Sync(0.95));
     let mut inventory = inventory;
     for (number, wanted) in inventory.files.iter_mut().enumerate() {
         wanted.missing = before.missing(number);
     }
-    let (errand, land) = scene.errand(inventory);
-    let outcome = run(&errand, course(scheme, true)).await.unwrap();
+    let (context, land) = scene.context(inventory);
+    let outcome = run(&context, course(scheme, true)).await.unwrap();
     assert!(outcome.failed.is_empty(), "{:?}", outcome.failed);
     for node in &scene.nodes {
         assert_eq!(node.spool.as_ref().unwrap().used(), 0, "n{} still holds something", node.n);
@@ -115,7 +119,7 @@ async fn data_that_others_hold_leaves_its_source_once() {
     println!("n2 held {held_by_n2}, {adopted} were taken from there, {landed} had landed");
     assert!(adopted > 0 && adopted + landed + MESSAGES >= held_by_n2, "{outcome:?}");
     let said = format!("{:?}", scene.events);
-    assert!(said.contains("of an earlier call, which are taken from there"), "{said}");
+    assert!(said.contains("of an earlier call, which are fetched from there"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -156,11 +160,11 @@ async fn nothing_is_kept_of_a_file_that_has_changed_since() {
 async fn a_stopped_destination_uses_what_others_hold_when_it_returns() {
     let scene = honest().await;
     let inventory = scene.inventory().await;
-    let (errand, before) = scene.errand(inventory.clone());
+    let (context, before) = scene.context(inventory.clone());
     before.stop_at(1);
     let scheme = Scheme::Paths(begun(), Rule::Delay(Duration::from_millis(50)));
-    let stop = errand.stop.clone();
-    let session = tokio::spawn(async move { run(&errand, course(scheme, false)).await });
+    let stop = context.stop.clone();
+    let session = tokio::spawn(async move { run(&context, course(scheme, false)).await });
     scene.events.transfers(&name(2), 2).await;
     stop.cancel();
     session.await.unwrap().unwrap();

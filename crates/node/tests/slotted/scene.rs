@@ -15,14 +15,14 @@ use tempfile::TempDir;
 use thalweg_base::{clock::WallClock, log::Log, space::KeepFree};
 use thalweg_files::remote::Remote;
 use thalweg_files::{
-    Files, Lending, Place, Settings,
-    inventory::{Inventory, Wanted},
+    Files, Lending, OfferedDirectory, Settings,
+    inventory::{Inventory, MissingFile},
     land::LandError,
     spool::Spool,
 };
 use thalweg_gather::{
-    Errand, Event, EventSink,
-    slotted::{Course, Outcome, Scheme, run},
+    CollectContext, Event, EventSink,
+    slotted::{ScheduleOutcome, ScheduledRun, Scheme, run},
 };
 use thalweg_mesh::{Membership, member_dialer::MemberDialer, service::MemberService};
 use thalweg_node::daemon::{Daemon, Services};
@@ -130,7 +130,7 @@ fn honest(
     bound: u64,
 ) -> (Files, Spool) {
     let to = to.iter().map(|whom| whom.parse().unwrap()).collect();
-    let offer = vec![Place { path: dir.path().join("data"), members: to }];
+    let offer = vec![OfferedDirectory { path: dir.path().join("data"), members: to }];
     let settings = Settings { offer, ..Settings::default() };
     let state = dir.path().join("state");
     let files =
@@ -195,7 +195,7 @@ pub struct Scene {
 
 /// The result of a collection.
 pub struct Ended {
-    pub outcome: Result<Outcome, LandError>,
+    pub outcome: Result<ScheduleOutcome, LandError>,
     pub land: Arc<Memory>,
     pub inventory: Arc<Inventory>,
 }
@@ -241,7 +241,7 @@ impl Scene {
                 let Kind::File { snapshot } = entry.kind else { continue };
                 let file = FileRef { root: root.clone(), path: entry.path, snapshot };
                 let missing = std::iter::once(0..snapshot.size).collect();
-                files.push(Wanted { source: source as u32, file, missing });
+                files.push(MissingFile { source: source as u32, file, missing });
             }
         }
         Inventory { files }
@@ -254,15 +254,15 @@ impl Scene {
     }
 
     pub async fn gather_these(&self, scheme: Scheme, inventory: Inventory) -> Ended {
-        let (errand, land) = self.errand(inventory);
+        let (context, land) = self.context(inventory);
         let unit = ByteSize::from_bytes(UNIT);
         let outcome =
-            run(&errand, Course { scheme, unit, job: JOB, resumed: false, seed: 1 }).await;
-        Ended { outcome, land, inventory: errand.inventory }
+            run(&context, ScheduledRun { scheme, unit, job: JOB, resumed: false, seed: 1 }).await;
+        Ended { outcome, land, inventory: context.inventory }
     }
 
     /// A collection, and where it is stored.
-    pub fn errand(&self, inventory: Inventory) -> (Errand, Arc<Memory>) {
+    pub fn context(&self, inventory: Inventory) -> (CollectContext, Arc<Memory>) {
         let sizes: Vec<u64> = inventory.files.iter().map(|w| w.file.snapshot.size).collect();
         let (land, inventory) = (Arc::new(Memory::new(&sizes)), Arc::new(inventory));
         let n = self.nodes.len() as u8;
@@ -272,8 +272,8 @@ impl Scene {
             rates: Graph::new(usize::from(n) + 1),
             rtts: Default::default(),
         };
-        let errand = Errand {
-            greeted: thalweg_gather::Greeted::default(),
+        let context = CollectContext {
+            idle_remotes: thalweg_gather::IdleRemotes::default(),
             dialer: self.dialer(),
             overlay: Arc::new(overlay),
             inventory,
@@ -281,7 +281,7 @@ impl Scene {
             events: self.events.clone(),
             stop: Default::default(),
         };
-        (errand, land)
+        (context, land)
     }
 
     /// Checks that these files are all here, as they are at their sources.

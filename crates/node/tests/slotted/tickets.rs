@@ -16,7 +16,7 @@ async fn tickets(remote: &mut Remote, to: u8, reads: Vec<ReadRequest>) -> Result
 
 async fn reads(scene: &Scene) -> Vec<ReadRequest> {
     let inventory = scene.inventory().await;
-    let read = |wanted: thalweg_files::inventory::Wanted| {
+    let read = |wanted: thalweg_files::inventory::MissingFile| {
         let bytes = wanted.file.snapshot.size;
         ReadRequest { file: wanted.file, from: 0, bytes }
     };
@@ -85,7 +85,7 @@ async fn held_data_is_open_to_its_owner_alone() {
         Request::Fetch { id, from, tickets, bytes, then: None, note: Vec::new() }
     };
     let short = node.request(&fetch(3)).await.unwrap_err().to_string();
-    assert!(short.contains("no room for 1 bytes more"), "{short}");
+    assert!(short.contains("no room for 1 more bytes"), "{short}");
     let spent = node.request(&fetch(4)).await.unwrap_err().to_string();
     assert!(spent.contains("n0: the ticket is not valid"), "{spent}");
     let ticket = tickets(&mut source, 2, reads(&scene).await).await.unwrap();
@@ -98,7 +98,7 @@ async fn held_data_is_open_to_its_owner_alone() {
     let other = dialer(1, &key(1), &scene.membership);
     let mut other = Remote::open(&other, &name(2), &[]).await.unwrap();
     let refused = other.request(&Request::Spooled(id)).await.unwrap_err().to_string();
-    assert!(refused.contains("nothing of this name"), "{refused}");
+    assert!(refused.contains("no entry with this name"), "{refused}");
     other.request(&Request::Drop(vec![id])).await.unwrap();
     node.ask(&Request::Spooled(id)).await.unwrap();
     assert_eq!(node.parts().await.unwrap(), 1, "another's drop is not for it");

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 use thalweg_measure::train::Flight;
-use thalweg_probe::trains::Refused;
+use thalweg_probe::trains::DropReason;
 
 const GAP: Duration = Duration::from_micros(200);
 
@@ -55,14 +55,14 @@ async fn lost_probes_are_missing_duplicates_count_once_and_reordered_ones_keep_t
     let mut session = scene.session(CALM()).await.unwrap();
     let flight = session.send(train(100, 300, GAP)).await.unwrap();
     assert_eq!(came(&flight), (0..100).filter(|n| n % 10 != 3).collect::<Vec<_>>());
-    assert!((flight.lost() - 0.1).abs() < 1e-9);
+    assert!((flight.loss_share() - 0.1).abs() < 1e-9);
     assert!(flight.is_reordered());
     for n in (7..100).step_by(10) {
         let [overtaken, before] = [flight.arrived[n], flight.arrived[n + 1]];
         assert!(overtaken.unwrap() >= before.unwrap(), "{n}");
     }
-    assert_eq!(scene.far.endpoint.refused(Refused::Replayed), 20);
-    assert_eq!(scene.far.endpoint.refused(Refused::Forged), 0);
+    assert_eq!(scene.far.endpoint.drop_count(DropReason::Replayed), 20);
+    assert_eq!(scene.far.endpoint.drop_count(DropReason::Forged), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -90,10 +90,11 @@ async fn truncated_forged_and_replayed_datagrams_are_dropped() {
     let flight = session.send(train(50, 300, 5 * GAP)).await.unwrap();
     assert_eq!(came(&flight), (0..50).collect::<Vec<_>>());
     assert!(!flight.is_reordered());
-    let refused = |why| scene.far.endpoint.refused(why);
+    let refused = |why| scene.far.endpoint.drop_count(why);
     // Truncated: four of six are too short for the outer head and a tag. Forged: one names another session; one with
     // another number may name a probe that arrived. All of them are dropped.
-    let all = [Refused::Stranger, Refused::Forged, Refused::Replayed, Refused::Unread].map(refused);
+    let all = [DropReason::Stranger, DropReason::Forged, DropReason::Replayed, DropReason::Unread]
+        .map(refused);
     assert_eq!(all.iter().sum::<u64>(), 50 * 13 - 1, "{all:?}");
     assert!(all[0] >= 50 * 4 && all[1] >= 50 * 3 && all[2] >= 49 && all[3] == 0, "{all:?}");
 }
@@ -104,7 +105,7 @@ async fn the_receiver_pays_for_all_bytes_that_arrive_even_of_unreported_trains()
     let mut session = scene.session(CALM()).await.unwrap();
     session.send(train(50, 300, GAP)).await.unwrap();
     assert_eq!(PLENTY - scene.far.purse.left().as_bytes(), 50 * 328);
-    let mut came = scene.far.endpoint.came();
+    let mut came = scene.far.endpoint.subscribe();
     let headers = vec![vec![7; 5]; 20];
     session.depart(train(20, 1000, GAP), headers).await.unwrap();
     for _ in 0..20 {
@@ -121,13 +122,13 @@ async fn the_receiver_pays_for_all_bytes_that_arrive_even_of_unreported_trains()
 async fn probes_with_long_headers_are_not_kept() {
     let scene = Scene::clean().await;
     let mut session = scene.session(CALM()).await.unwrap();
-    let mut told = scene.far.endpoint.came();
+    let mut told = scene.far.endpoint.subscribe();
     let headers = vec![vec![1; 257], vec![2; 256], vec![3; 60_000], vec![4; 1]];
     let flight = session.send_with(train(4, 60_100, 5 * GAP), headers).await.unwrap();
     assert_eq!(came(&flight), [1, 3]);
     let [first, second] = [told.recv().await.unwrap(), told.recv().await.unwrap()];
     assert_eq!((first.header.len(), second.header.len()), (256, 1));
-    assert_eq!(scene.far.endpoint.refused(Refused::Unread), 2);
+    assert_eq!(scene.far.endpoint.drop_count(DropReason::Unread), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,7 +16,7 @@ use thalweg_mesh::{Membership, member_dialer::MemberDialer};
 use thalweg_net::{Stream, channel::Protocol};
 use thalweg_node::daemon::{Daemon, Services};
 use thalweg_probe::{
-    prober::Purse,
+    prober::ProbeBudget,
     trains::{Endpoint, Session, SessionError, Terms, Trains},
 };
 use thalweg_units::{ByteSize, Rate};
@@ -56,7 +56,7 @@ pub struct Far {
     pub trains: Trains,
     pub endpoint: Arc<Endpoint>,
     pub membership: Membership,
-    pub purse: Arc<Purse>,
+    pub purse: Arc<ProbeBudget>,
     pub tasks: JoinSet<()>,
     pub dir: TempDir,
     /// The sender is dropped to end the daemon; the task ends with it.
@@ -74,17 +74,17 @@ impl Far {
     pub async fn start_at(anywhere: SocketAddr, n: u8, per_day: u64) -> Self {
         let dir = TempDir::new().unwrap();
         let membership = members::membership();
-        let purse = Purse::new(Arc::new(Budget::new()), ByteSize::from_bytes(per_day));
+        let purse = ProbeBudget::new(Arc::new(Budget::new()), ByteSize::from_bytes(per_day));
         let purse = Arc::new(purse);
         let trains = Trains::new(Arc::clone(&purse), Log::to_queue().0);
-        trains.calibrated_as(calm());
+        trains.set_calibration(calm());
         let services = Services { probe: Some(Arc::new(trains.clone())), ..members::nothing() };
         let config = members::config(anywhere, dir.path());
         let served = members::served(n, &membership, services);
         let daemon = Daemon::bind(config, served).await.unwrap();
         let at = daemon.local_addrs()[0];
         let endpoint = Arc::new(Endpoint::bind(anywhere).await.unwrap());
-        trains.receive_at(vec![Arc::clone(&endpoint)]);
+        trains.set_endpoints(vec![Arc::clone(&endpoint)]);
         let (receiving, mut tasks) = (Arc::clone(&endpoint), JoinSet::new());
         tasks.spawn(async move { receiving.run().await });
         let (stop, stopped) = oneshot::channel();

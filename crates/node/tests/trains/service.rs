@@ -14,7 +14,7 @@ use std::{
 };
 use thalweg_base::log::Log;
 use thalweg_node::daemon::bind_local;
-use thalweg_probe::trains::Service;
+use thalweg_probe::trains::ProbeService;
 use thalweg_units::Rate;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
@@ -40,7 +40,7 @@ impl Node {
         let dialer = members::dialer(n, &members::key(n), &far.membership);
         let flows = Arc::new(Semaphore::new(1));
         let endpoint = Arc::clone(&far.endpoint);
-        let service = Service::new(
+        let service = ProbeService::new(
             far.trains.clone(),
             endpoint,
             dialer,
@@ -186,7 +186,7 @@ async fn invalid_requests_are_answered_and_the_connection_continues() {
     let nodes = pair(PLENTY).await;
     let mut program = Program::at(&nodes[0]).await;
     program.say("{").await;
-    assert!(program.hear().await["error"].as_str().unwrap().contains("not understood"));
+    assert!(program.hear().await["error"].as_str().unwrap().contains("cannot parse the request"));
     for (line, why) in [
         (json!({ "send": { "to": "n7", "probes": [{ "size": 100 }] } }), "n7"),
         (json!({ "open": { "to": "n0" } }), "`n0` is this host"),
@@ -205,7 +205,7 @@ async fn invalid_requests_are_answered_and_the_connection_continues() {
 #[tokio::test(flavor = "multi_thread")]
 async fn trains_of_a_busy_host_are_sent_only_if_accepted_and_are_doubted() {
     let nodes = pair(PLENTY).await;
-    nodes[0].far.trains.calibrated_as(busy());
+    nodes[0].far.trains.set_calibration(busy());
     let mut program = Program::at(&nodes[0]).await;
     let refused = program.ask(three()).await;
     assert!(refused["error"].as_str().unwrap().contains("too busy"), "{refused}");
@@ -231,7 +231,7 @@ async fn refused_trains_cost_nothing() {
     let nodes = pair(20_000).await;
     let mut program = Program::at(&nodes[0]).await;
     for (probe, why) in [
-        (json!({ "size": 1000, "gap_us": 1, "count": 15 }), "keeps only gaps"),
+        (json!({ "size": 1000, "gap_us": 1, "count": 15 }), "allows only gaps"),
         (json!({ "size": 40, "count": 250 }), "needs 45"),
     ] {
         for _ in 0..3 {
@@ -272,7 +272,7 @@ async fn a_train_waits_until_no_bulk_flow_is_under_way() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_max_rate_bounds_programs_even_if_they_accept_a_busy_host() {
     let nodes = pair(PLENTY).await;
-    nodes[0].far.trains.no_faster_than(Rate::from_mbps(10.0));
+    nodes[0].far.trains.set_max_rate(Rate::from_mbps(10.0));
     let mut program = Program::at(&nodes[0]).await;
     for is_accepted in [false, true] {
         let send = json!({ "send": { "to": "n1", "accept_busy": is_accepted, "probes": [
@@ -304,7 +304,7 @@ async fn a_program_that_disconnects_before_its_train_is_sent_keeps_no_place() {
             if said["report"].is_object() {
                 break;
             }
-            assert!(said["error"].as_str().unwrap().contains("no room for a session"), "{said}");
+            assert!(said["error"].as_str().unwrap().contains("no free session"), "{said}");
         }
     };
     tokio::time::timeout(Duration::from_secs(60), served).await.unwrap();

@@ -2,7 +2,7 @@
 
 use super::read_body;
 use crate::{
-    Caller, Oracle, OracleError, Refusal, election::Standing, limits::WAIT, registry::Access,
+    Caller, Oracle, OracleError, Refusal, election::ElectionState, limits::WAIT, registry::Access,
 };
 use axum::{
     Json,
@@ -23,9 +23,9 @@ const CANDIDATES: usize = 5;
 /// The default number of legs in one answer: a few MB.
 const LEGS: usize = 50_000;
 
-type Asked<T> = Result<Query<T>, QueryRejection>;
+type QueryResult<T> = Result<Query<T>, QueryRejection>;
 
-pub(super) fn query<T>(asked: Asked<T>) -> Result<T, Refusal> {
+pub(super) fn query<T>(asked: QueryResult<T>) -> Result<T, Refusal> {
     asked.map(|Query(query)| query).map_err(|error| Refusal::Bad(error.body_text()))
 }
 
@@ -38,22 +38,24 @@ pub(super) fn principal(oracle: &Oracle, caller: &Caller) -> Result<NodeId, Orac
 
 /// Refuses the request if another oracle is elected: only the scheduling oracle may take reports on its orders.
 pub(super) fn elected(oracle: &Oracle) -> Result<(), Refusal> {
-    match oracle.inner.election.standing() {
-        Standing::Another(elected) => Err(Refusal::NotElected(oracle.registry().name_of(&elected))),
+    match oracle.inner.election.state() {
+        ElectionState::Another(elected) => {
+            Err(Refusal::NotElected(oracle.registry().name_of(&elected)))
+        }
         _ => Ok(()),
     }
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Wait {
+pub(super) struct OrdersQuery {
     wait_s: u64,
 }
 
 pub(super) async fn orders(
     State(oracle): State<Oracle>,
     caller: Caller,
-    asked: Asked<Wait>,
+    asked: QueryResult<OrdersQuery>,
 ) -> Result<Json<Orders>, OracleError> {
     let key = principal(&oracle, &caller)?;
     let wait = Duration::from_secs(query(asked)?.wait_s).min(WAIT);
@@ -75,7 +77,7 @@ pub(super) async fn reports(
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Wanted {
+pub(super) struct CandidatesQuery {
     strategy: Option<Strategy>,
     m: Option<usize>,
 }
@@ -84,7 +86,7 @@ pub(super) struct Wanted {
 pub(super) async fn candidates(
     State(oracle): State<Oracle>,
     caller: Caller,
-    asked: Asked<Wanted>,
+    asked: QueryResult<CandidatesQuery>,
 ) -> Result<Json<CandidatesReply>, OracleError> {
     let measuring = &oracle.inner.scheduler.measuring;
     let newest = oracle.registry().newest();
@@ -92,13 +94,13 @@ pub(super) async fn candidates(
     if client.is_none() {
         oracle.registry().authorise(&caller, Access::Member)?;
     }
-    let Wanted { strategy, m } = query(asked)?;
+    let CandidatesQuery { strategy, m } = query(asked)?;
     Ok(Json(measuring.candidates(client, strategy, m.unwrap_or(CANDIDATES)).await))
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Page {
+pub(super) struct PathsQuery {
     after: Option<u64>,
     legs: Option<usize>,
 }
@@ -106,10 +108,10 @@ pub(super) struct Page {
 pub(super) async fn paths(
     State(oracle): State<Oracle>,
     caller: Caller,
-    asked: Asked<Page>,
+    asked: QueryResult<PathsQuery>,
 ) -> Result<Json<PathsReply>, OracleError> {
     oracle.registry().authorise(&caller, Access::Member)?;
-    let Page { after, legs } = query(asked)?;
+    let PathsQuery { after, legs } = query(asked)?;
     let measuring = oracle.inner.scheduler.measuring.clone();
     let work = move || measuring.paths(after, legs.unwrap_or(LEGS));
     let reply = match caller.key() {

@@ -127,5 +127,5 @@ async fn read_body<T: DeserializeOwned>(body: Body) -> Result<T, OracleError> {
     // Reading fails at the bound, or because the connection broke and nobody reads the answer.
     let bytes = read.map_err(|_| Refusal::TooLarge(BODY))?;
     serde_json::from_slice(&bytes)
-        .map_err(|error| Refusal::Bad(format!("the request's body: {error}")).into())
+        .map_err(|error| Refusal::Bad(format!("the request's body cannot be read: {error}")).into())
 }

@@ -3,7 +3,7 @@
 use crate::{
     Caller, Oracle, OracleError, Refusal,
     limits::{WAIT, WAITING_EACH},
-    registry::{Access, Newest},
+    registry::{Access, SignedRoster},
 };
 use axum::{
     body::{Body, Bytes},
@@ -18,7 +18,7 @@ use tokio::{sync::SemaphorePermit, time::timeout};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Newer {
+pub(super) struct NewestQuery {
     after: u64,
     wait_s: u64,
 }
@@ -26,7 +26,7 @@ pub(super) struct Newer {
 pub(super) async fn newest(
     State(oracle): State<Oracle>,
     caller: Caller,
-    query: Result<Query<Newer>, QueryRejection>,
+    query: Result<Query<NewestQuery>, QueryRejection>,
 ) -> Result<Response, OracleError> {
     oracle.registry().authorise(&caller, Access::Member)?;
     let query = query.map_err(|error| Refusal::Bad(error.body_text()))?;
@@ -37,7 +37,7 @@ pub(super) async fn newest(
 }
 
 /// The signed bytes. All answers share them.
-fn answer(newest: &Newest) -> Response {
+fn answer(newest: &SignedRoster) -> Response {
     let body = Body::from(Bytes::from_owner(newest.bytes.clone()));
     ([(CONTENT_TYPE, "application/octet-stream")], body).into_response()
 }
@@ -75,8 +75,8 @@ async fn newer(
     caller: &Caller,
     after: u64,
     wait: Duration,
-) -> Result<Option<Arc<Newest>>, Refusal> {
-    let is_newer = |newest: &Arc<Newest>| newest.roster.version > after;
+) -> Result<Option<Arc<SignedRoster>>, Refusal> {
+    let is_newer = |newest: &Arc<SignedRoster>| newest.roster.version > after;
     let at_once = oracle.registry().newest();
     if is_newer(&at_once) || wait.is_zero() {
         return Ok(Some(at_once).filter(is_newer));

@@ -29,7 +29,7 @@ pub(super) async fn report(
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Newer {
+pub(super) struct PlanQuery {
     after: u64,
     wait_s: u64,
 }
@@ -37,10 +37,10 @@ pub(super) struct Newer {
 pub(super) async fn plan(
     State(oracle): State<Oracle>,
     caller: Caller,
-    asked: Result<Query<Newer>, QueryRejection>,
+    asked: Result<Query<PlanQuery>, QueryRejection>,
 ) -> Result<Response, OracleError> {
     let key = principal(&oracle, &caller)?;
-    let Newer { after, wait_s } = query(asked)?;
+    let PlanQuery { after, wait_s } = query(asked)?;
     elected(&oracle)?;
     let (wait, stop) = (Duration::from_secs(wait_s).min(WAIT), oracle.inner.stopping.subscribe());
     let plan = oracle.inner.streams.plan(key, after, wait, stop).await?;

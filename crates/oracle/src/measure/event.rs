@@ -56,45 +56,48 @@ pub enum MeasureEvent {
 impl fmt::Display for MeasureEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Down { node, why } => write!(f, "{node} is not measured and not offered: {why}"),
+            Self::Down { node, why } => write!(
+                f,
+                "{node} is no longer measured or offered as a \
+                                                   relay: {why}"
+            ),
             Self::Up { node } => write!(f, "{node} answers again"),
             Self::Disagreement { from, to, claimed: (who, bps), seen: None } => write!(
                 f,
-                "of the leg {from} → {to}, {who} claims {bps} bit/s, and the other end, which is \
-                 there, says nothing: no plan is made with it; `thalweg paths` shows all \
+                "for the leg {from} → {to}, {who} reports {bps} bit/s, but the other end, which is \
+                 online, reports nothing, so plans do not use this rate; `thalweg paths` shows all \
                  disagreements"
             ),
             Self::Disagreement { from, to, claimed: (who, bps), seen: Some(seen) } => write!(
                 f,
-                "of the leg {from} → {to}, {who} claims {bps} bit/s, and the other end saw \
-                 {seen} bit/s, which is believed; `thalweg paths` shows all disagreements"
+                "for the leg {from} → {to}, {who} reports {bps} bit/s, but the other end measured \
+                 {seen} bit/s, which is used; `thalweg paths` shows all disagreements"
             ),
             Self::Refused { node, why, more: 0 } => {
-                write!(f, "{node} reports what cannot be: {why}")
+                write!(f, "{node} sent an invalid report: {why}")
             }
             Self::Refused { node, why, more } => write!(
                 f,
-                "{node} reports what cannot be: {why}; so did {more} reports since the last line"
+                "{node} sent an invalid report: {why}; {more} more reports were refused since the \
+                 last line"
             ),
             Self::Broken { what } => write!(
                 f,
-                "{what} failed through a defect of this program: please report it, with the \
-                 panic's message on standard error; will be tried again, and the last result stays \
-                 in use"
+                "{what} failed because of a bug: please report it with the panic's message from \
+                 standard error; the task is tried again, and its last result stays in use"
             ),
             Self::Unkept(why) => write!(
                 f,
-                "measurements are not kept for now: {why}; measuring goes on, the newest are kept \
-                 in memory until that is possible"
+                "cannot store measurements: {why}; measuring continues, and the newest results are \
+                 kept in memory until they can be stored"
             ),
-            Self::Kept { lost: 0 } => f.write_str("measurements are kept again, none was lost"),
+            Self::Kept { lost: 0 } => f.write_str("measurements are stored again; none was lost"),
             Self::Kept { lost } => {
-                write!(f, "measurements are kept again; {lost} old ones are lost")
+                write!(f, "measurements are stored again; {lost} old ones were lost")
             }
-            Self::Forgotten(why) => write!(
-                f,
-                "earlier measurements cannot be read yet: {why}; trying again each minute"
-            ),
+            Self::Forgotten(why) => {
+                write!(f, "cannot read earlier measurements yet: {why}; trying again every minute")
+            }
         }
     }
 }

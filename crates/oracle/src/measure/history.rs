@@ -1,7 +1,7 @@
 //! A buffer of entries for the database, so that measuring never waits for it.
 
 use super::event::MeasureEvent;
-use crate::store::{Batch, Change, Disagreement, Sample};
+use crate::store::{Batch, Disagreement, NodeChange, Sample};
 use std::{
     collections::VecDeque,
     sync::{
@@ -19,16 +19,16 @@ const AT_ONCE: usize = 1000;
 
 /// The entries that wait for the database.
 #[derive(Debug, Default)]
-pub(super) struct History {
-    waiting: Mutex<Waiting>,
+pub(super) struct HistoryBuffer {
+    waiting: Mutex<PendingEntries>,
     /// Measurements stored since the last compaction.
     rows: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct PendingEntries {
     samples: VecDeque<Sample>,
-    changes: VecDeque<Change>,
+    changes: VecDeque<NodeChange>,
     disagreements: VecDeque<Disagreement>,
     lost: u64,
     /// The database rejects writes at present.
@@ -42,7 +42,7 @@ fn bound<T>(entries: &mut VecDeque<T>) -> u64 {
     beyond as u64
 }
 
-impl Waiting {
+impl PendingEntries {
     fn bound(&mut self) {
         self.lost += bound(&mut self.samples);
         self.lost += bound(&mut self.changes);
@@ -54,8 +54,8 @@ fn first<T: Clone>(entries: &VecDeque<T>) -> Vec<T> {
     entries.iter().take(AT_ONCE).cloned().collect()
 }
 
-impl History {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+impl HistoryBuffer {
+    fn lock(&self) -> MutexGuard<'_, PendingEntries> {
         // Only complete entries are stored, so a poisoned lock is safe to use.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -65,7 +65,7 @@ impl History {
         self.rows.fetch_add(rows, Ordering::Relaxed);
     }
 
-    /// The number of measurements stored since [`History::take_rows`].
+    /// The number of measurements stored since [`HistoryBuffer::take_rows`].
     pub fn rows(&self) -> u64 {
         self.rows.load(Ordering::Relaxed)
     }
@@ -123,13 +123,13 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::State;
+    use crate::store::NodeState;
     use thalweg_units::{NodeId, WallTime};
 
     fn batch(numbers: std::ops::Range<u64>) -> Batch {
-        let change = |n: u64| Change {
+        let change = |n: u64| NodeChange {
             node: NodeId::from_bytes([1; 32]),
-            state: State::Up,
+            state: NodeState::Up,
             why: n.to_string(),
             at: WallTime::from_unix_nanos(n),
         };
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_rejected_batch_waits_in_order_and_is_reported_once() {
-        let history = History::default();
+        let history = HistoryBuffer::default();
         history.add(batch(0..3));
         let taken = history.next().unwrap();
         history.add(batch(3..4));
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn beyond_the_bound_the_oldest_entries_are_dropped() {
-        let history = History::default();
+        let history = HistoryBuffer::default();
         let all = MOST as u64 + 10;
         history.add(batch(0..all));
         let taken = history.next().unwrap();

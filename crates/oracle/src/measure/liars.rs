@@ -10,9 +10,9 @@
 //! greatest gain, times the share of pairs that begin or end at a liar.
 
 use super::{
-    known::{Entry, Known, Leg},
+    estimate_table::{EstimateTable, Leg, TableEntry},
     nodes::Slot,
-    ranked::Picture,
+    ranking::RankingInput,
 };
 use rand_xoshiro::{
     Xoshiro256PlusPlus,
@@ -119,7 +119,7 @@ impl Mesh {
 
     /// The ranking that the oracle makes of these reports.
     fn ranking(self, says: Report) -> Ranking {
-        let (rates, mut known) = (self.rates(), Known::new());
+        let (rates, mut known) = (self.rates(), EstimateTable::new());
         known.resize(self.nodes(), &[], NOW);
         let pairs = (0..self.nodes()).flat_map(|i| (0..self.nodes()).map(move |j| (i, j)));
         for leg in pairs.filter(|(i, j)| i != j) {
@@ -127,7 +127,7 @@ impl Mesh {
             enter_reports(&mut known, leg, says(self.liar(leg.0), self.liar(leg.1), truth));
         }
         let trust: Vec<f64> = (0..self.nodes()).map(|slot| known.trust(slot)).collect();
-        Picture::of(&known, NOW).rank().ranking.discounted(|slot| trust[slot])
+        RankingInput::of(&known, NOW).rank().ranking.discounted(|slot| trust[slot])
     }
 
     /// The scores of the honest relays.
@@ -142,12 +142,12 @@ impl Mesh {
     }
 }
 
-fn enter_reports(known: &mut Known, leg: Leg, (sender, receiver): (f64, f64)) {
+fn enter_reports(known: &mut EstimateTable, leg: Leg, (sender, receiver): (f64, f64)) {
     let judged = known.judge(leg, Some(sender), Some(receiver), (NOW, true));
     let (verdict, reporter, _) = judged.unwrap();
     let (bps, bound, is_sole) = (verdict.bps, verdict.bound, verdict.is_sole);
     let (spread, method, at) = (None, Method::Transfer, NOW);
-    known.enter(&Entry { leg, bps, spread, method, bound, reporter, is_sole, at }, NOW);
+    known.enter(&TableEntry { leg, bps, spread, method, bound, reporter, is_sole, at }, NOW);
 }
 
 fn best(ranking: &Ranking) -> Vec<usize> {

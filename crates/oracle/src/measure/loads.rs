@@ -23,8 +23,8 @@ impl Loads {
     /// # Errors
     /// A message about invalid numbers.
     pub fn report(&mut self, slot: Slot, load: Load, now: Time) -> Result<(), String> {
-        super::verdict::sane("a load", load.bps)?;
-        load.limit_bps.map_or(Ok(()), |limit| super::verdict::sane("a limit", limit))?;
+        super::verdict::check_rate("a load", load.bps)?;
+        load.limit_bps.map_or(Ok(()), |limit| super::verdict::check_rate("a limit", limit))?;
         self.0.insert(slot, (load, now));
         Ok(())
     }

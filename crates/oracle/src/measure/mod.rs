@@ -4,10 +4,10 @@
 //! ```text
 //! roster ─→ nodes ─→ planner ─→ orders ──→ senders (long poll)
 //!                      ↑          │
-//!                    known ←── reports ←── both ends
+//!                    table ←── reports ←── both ends
 //!                      │  └──→ history ──→ database (beside, never waited for)
 //!                      ↓
-//!             ranked ─→ offer ─→ candidates, paths
+//!             ranking → offer ─→ candidates, paths
 //! ```
 //!
 //! Both ends report a leg's rate. The lower report is believed, and reports that differ by more than a quarter are
@@ -18,33 +18,33 @@
 //! Source: UKAIRO §3.1. Of several oracles on one database, the elected one schedules; all of them answer reads from
 //! what it records.
 
-mod assigning;
+mod assignment;
+mod estimate_table;
 mod event;
 mod history;
-mod known;
+mod leg_graph;
 #[cfg(test)]
 mod liars;
-mod live;
 mod loads;
-mod measuring;
 mod nodes;
 mod offer;
 mod orders;
 mod paths;
 mod planner;
 mod presence;
-mod ranked;
-mod repeats;
+mod ranking;
+mod repeat_detector;
 mod reports;
 mod scheduler;
+mod service;
 mod settings;
 mod state;
 mod tally;
 mod verdict;
 
 pub use event::MeasureEvent;
-pub(crate) use measuring::Measuring;
-pub use scheduler::Leg as SeedLeg;
 pub(crate) use scheduler::Scheduler;
-pub use settings::{MeasureConfig, Order, Pace};
+pub use scheduler::SeedLeg;
+pub(crate) use service::MeasuringService;
+pub use settings::{MeasureConfig, Pace, ScheduleKind};
 pub use tally::MeasureCounts;

@@ -1,6 +1,8 @@
 //! The relays that can be offered now, in order.
 
-use super::{loads::Loads, nodes::Nodes, nodes::Slot, ranked::Ranked, state::State};
+use super::{
+    loads::Loads, nodes::Nodes, nodes::Slot, ranking::RankingSnapshot, state::MeasureState,
+};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -23,7 +25,7 @@ const SPECIFIC: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Offer {
     pub nodes: Arc<Nodes>,
-    pub ranked: Arc<Ranked>,
+    pub ranked: Arc<RankingSnapshot>,
     /// The relays of the roster that are not down, the best first. Scores are reduced for relays near their load limit
     /// and for those with disputed reports.
     pub ranking: Ranking,
@@ -37,7 +39,7 @@ pub(super) struct Offer {
     /// Ordered pairs of relays: `measured` ones, and all `pairs`.
     pub measured: u64,
     pub pairs: u64,
-    /// The value of [`State::changes`] at the snapshot.
+    /// The value of [`MeasureState::changes`] at the snapshot.
     pub changes: u64,
     /// Client-specific rankings, computed on demand; at most [`SPECIFIC`].
     specific: Mutex<HashMap<Slot, Arc<[Score]>>>,
@@ -53,7 +55,7 @@ impl Offer {
     pub fn nothing() -> Self {
         Self {
             nodes: Arc::default(),
-            ranked: Arc::new(Ranked::nothing()),
+            ranked: Arc::new(RankingSnapshot::nothing()),
             ranking: Ranking::default(),
             scores: vec![],
             weights: vec![],
@@ -67,7 +69,7 @@ impl Offer {
     }
 
     /// The offer for the present state. O(n log n + legs).
-    pub fn of(state: &State, ranked: Arc<Ranked>, now: Time) -> Self {
+    pub fn of(state: &MeasureState, ranked: Arc<RankingSnapshot>, now: Time) -> Self {
         let nodes = Arc::clone(&state.nodes);
         let slots = nodes.len();
         let is_offered = |slot: Slot| nodes.is_relay(slot) && !state.presence.is_down(slot);
@@ -147,7 +149,7 @@ fn remember(known: &mut HashMap<Slot, Arc<[Score]>>, client: Slot, best: &Arc<[S
 
 /// The ranking of the relays with a weight of at least 0, with scores multiplied by it. Relays newer than the ranking
 /// have score 0.
-fn offered(ranked: &Ranked, weights: &[f64]) -> Ranking {
+fn offered(ranked: &RankingSnapshot, weights: &[f64]) -> Ranking {
     let known = ranked.ranking.scores().iter();
     let newer =
         (ranked.graph.nodes()..weights.len()).map(|relay| Score { relay, score: 0.0, evidence: 0 });

@@ -1,6 +1,6 @@
 //! Orders from the moment they are given until both ends have reported.
 
-use super::{known::Leg, nodes::Slot};
+use super::{estimate_table::Leg, nodes::Slot};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,

@@ -1,6 +1,6 @@
 //! All known legs, in pages.
 
-use super::known::{Dispute, Leg};
+use super::estimate_table::{Dispute, Leg};
 use thalweg_measure::{Bound, Estimate, MAX_SPARE_AGE, Method, Metric, Subject};
 use thalweg_units::Time;
 use thalweg_wire::mesh::{
@@ -33,14 +33,14 @@ pub(super) fn disagreement(
 }
 
 /// One page of legs, in the order of their cursors.
-pub(super) struct Page {
+pub(super) struct LegPage {
     pub legs: Vec<(Leg, LegEntry)>,
     after: Option<u64>,
     most: usize,
     is_cut: bool,
 }
 
-impl Page {
+impl LegPage {
     /// Creates an empty page for at most `most` legs after this cursor.
     pub fn new(after: Option<u64>, most: usize) -> Self {
         Self { legs: vec![], after, most, is_cut: false }

@@ -4,20 +4,20 @@
 //! a relay by its slot.
 
 use super::{
-    known::{self, Leg},
-    live::{self, Changed},
+    estimate_table::{self, Leg},
+    leg_graph::{self, ChangedLegs},
     nodes::{Nodes, Slot},
-    settings::{MeasureConfig, Order},
+    settings::{MeasureConfig, ScheduleKind},
 };
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use thalweg_plan::{
     Graph,
-    dispatch::{Dispatch, Ended, Given},
+    dispatch::{Dispatch, GivenOrder, OrderOutcome},
     ranking::{Ranking, Score},
     schedule::{
-        AgeOf, Biased, Excluded, Known, Pair, Plan, Random, RangeOf, RttOf, Schedule, Thrifty,
-        Upkeep,
+        Biased, ExcludedLegs, LegAges, LegRanges, LegRtts, Pair, Plan, Random, Schedule,
+        ScheduleInput, Thrifty, Upkeep,
     },
 };
 use thalweg_units::{ByteSize, Rate, Time};
@@ -50,7 +50,7 @@ pub(super) struct Planner {
 
 /// A given order, by slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ordered {
+pub(super) struct IssuedOrder {
     pub id: u64,
     pub leg: Leg,
     pub until: Time,
@@ -58,7 +58,7 @@ pub(super) struct Ordered {
 
 /// The end of an order, by slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum OrderEnd {
     Measured(u64),
     Failed(u64),
     Busy,
@@ -67,9 +67,9 @@ pub(super) enum End {
 
 fn schedule(config: &MeasureConfig) -> Box<dyn Schedule> {
     let first: Box<dyn Schedule> = match config.schedule {
-        Order::Algorithm1 => Box::new(Biased::new(config.t, config.p)),
-        Order::Thrifty => Box::new(Thrifty::new(config.p)),
-        Order::Random => Box::new(Random::new(config.p)),
+        ScheduleKind::Algorithm1 => Box::new(Biased::new(config.t, config.p)),
+        ScheduleKind::Thrifty => Box::new(Thrifty::new(config.p)),
+        ScheduleKind::Random => Box::new(Random::new(config.p)),
     };
     Box::new(Plan::new(first, Upkeep::new(config.pace.renew)))
 }
@@ -92,15 +92,15 @@ impl Planner {
     }
 
     /// Begins to give orders numbered from `first_id`, because this oracle was elected.
-    pub fn elected(&mut self, first_id: u64) {
+    pub fn set_first_id(&mut self, first_id: u64) {
         self.dispatch = Dispatch::new(self.config.limits(), first_id);
         self.schedule = schedule(&self.config);
-        self.ranking.iter().for_each(|ranking| self.schedule.ranked(ranking));
+        self.ranking.iter().for_each(|ranking| self.schedule.set_ranking(ranking));
     }
 
     /// Takes over the roster's relays. Positions stay, except that the slots in `gone` no longer belong to the same
     /// nodes.
-    pub fn follow(&mut self, nodes: &Nodes, gone: &[Slot], known: &known::Known) {
+    pub fn follow(&mut self, nodes: &Nodes, gone: &[Slot], known: &estimate_table::EstimateTable) {
         for slot in gone {
             self.gone.extend(self.positions.remove(slot));
             self.probes.retain(|to, from| *to != *slot && *from != *slot);
@@ -114,7 +114,7 @@ impl Planner {
         let begins_anew = self.gone.len() >= GONE && self.gone.len() * 4 >= self.slots.len();
         if begins_anew {
             (self.slots, self.positions, self.gone, self.ranking) = Default::default();
-            self.elected(self.last_id + 1);
+            self.set_first_id(self.last_id + 1);
         }
         for (slot, _) in nodes.iter().filter(|(_, node)| node.is_relay) {
             self.positions.entry(slot).or_insert_with(|| {
@@ -123,7 +123,7 @@ impl Planner {
             });
         }
         match begins_anew {
-            true => self.renew(&known.live().planned().rates, &Changed::All),
+            true => self.renew(&known.live().planned().rates, &ChangedLegs::All),
             false => self.widen(),
         }
     }
@@ -140,7 +140,7 @@ impl Planner {
     }
 
     /// Takes over the rates of the `changed` legs, or of all. A leg without a rate has expired.
-    pub fn renew(&mut self, all: &Graph, changed: &Changed) {
+    pub fn renew(&mut self, all: &Graph, changed: &ChangedLegs) {
         if self.gone.is_empty() && all.nodes() == self.slots.len() && self.is_plain() {
             self.graph = all.clone();
             return;
@@ -152,12 +152,12 @@ impl Planner {
             }
         };
         match changed {
-            Changed::Legs(legs) => {
+            ChangedLegs::Legs(legs) => {
                 for leg in legs {
                     set(self, *leg, all.rate(leg.0 as usize, leg.1 as usize));
                 }
             }
-            Changed::All => {
+            ChangedLegs::All => {
                 self.graph = Graph::new(self.slots.len());
                 for ((from, to), rate) in all.legs() {
                     set(self, (from as Slot, to as Slot), Some(rate));
@@ -167,14 +167,14 @@ impl Planner {
     }
 
     /// Takes over a ranking by slot.
-    pub fn ranked(&mut self, ranking: &Ranking) {
+    pub fn set_ranking(&mut self, ranking: &Ranking) {
         let score = |score: &Score| {
             let relay = *self.positions.get(&(score.relay as Slot))?;
             Some(Score { relay, ..*score })
         };
         let scores = ranking.scores().iter().filter_map(score).collect();
         let ranking = Ranking::from_scores(scores);
-        self.schedule.ranked(&ranking);
+        self.schedule.set_ranking(&ranking);
         self.ranking = Some(ranking);
     }
 
@@ -193,10 +193,10 @@ impl Planner {
 
     /// Tells the schedule that trains found a leg's available bandwidth. Where a decision depends on it, TCP measures
     /// the leg.
-    pub fn probed(&mut self, leg: Leg) {
+    pub fn note_available_rate(&mut self, leg: Leg) {
         let at = |slot: Slot| self.positions.get(&slot).copied();
         if let (Some(from), Some(to)) = (at(leg.0), at(leg.1)) {
-            self.schedule.probed((from, to));
+            self.schedule.record_probe((from, to));
         }
     }
 
@@ -208,10 +208,10 @@ impl Planner {
     /// Gives all orders that can be given now. Absent relays get none.
     pub fn orders(
         &mut self,
-        known: &known::Known,
+        known: &estimate_table::EstimateTable,
         now: Time,
         is_there: impl Fn(Slot) -> bool,
-    ) -> Vec<Ordered> {
+    ) -> Vec<IssuedOrder> {
         let absent = |(_, slot): &(Position, &Slot)| !is_there(**slot);
         let absent = self.slots.iter().enumerate().filter(absent).map(|(position, _)| position);
         let mut absent: BTreeSet<Position> = absent.collect();
@@ -229,7 +229,7 @@ impl Planner {
             }
             let away = [ordered.leg.0, ordered.leg.1].into_iter().find(|slot| !is_there(*slot));
             match away.filter(|_| !is_probe) {
-                Some(slot) => _ = self.ended(given.id, End::Down(slot), now),
+                Some(slot) => _ = self.finish_order(given.id, OrderEnd::Down(slot), now),
                 None => all.push(ordered),
             }
         }
@@ -260,43 +260,48 @@ impl Planner {
     }
 
     /// Requests legs from the schedule if the dispatcher has capacity for more.
-    fn feed(&mut self, known: &known::Known, now: Time, absent: &BTreeSet<Position>) {
+    fn feed(
+        &mut self,
+        known: &estimate_table::EstimateTable,
+        now: Time,
+        absent: &BTreeSet<Position>,
+    ) {
         if !self.dispatch.is_hungry() || self.slots.len() < 2 {
             return;
         }
-        let Excluded { nodes, pairs } = self.dispatch.excluded(now);
-        let mut excluded = Excluded { nodes: absent.clone(), pairs };
+        let ExcludedLegs { nodes, pairs } = self.dispatch.excluded(now);
+        let mut excluded = ExcludedLegs { nodes: absent.clone(), pairs };
         excluded.nodes.extend(nodes);
-        let facts = Facts { planned: known.live().planned(), known, slots: &self.slots, now };
+        let facts = LegFacts { planned: known.live().planned(), known, slots: &self.slots, now };
         let (graph, excluded, facts) = (&self.graph, &excluded, &facts);
         let (age_s, rtt_s, ranges) = (Some(facts as _), Some(facts as _), Some(facts as _));
-        let known = Known { graph, excluded, age_s, rtt_s, ranges };
+        let known = ScheduleInput { graph, excluded, age_s, rtt_s, ranges };
         let wanted = self.schedule.next(&known, &mut self.random);
-        self.dispatch.want(wanted);
+        self.dispatch.enqueue(wanted);
     }
 
-    fn ordered(&self, given: Given) -> Ordered {
+    fn ordered(&self, given: GivenOrder) -> IssuedOrder {
         let slot = |position: Position| self.slots.get(position).copied().unwrap_or(Slot::MAX);
         let leg = (slot(given.pair.0), slot(given.pair.1));
-        Ordered { id: given.id, leg, until: given.until }
+        IssuedOrder { id: given.id, leg, until: given.until }
     }
 
     /// Ends an order. Returns false if it was not under way.
-    pub fn ended(&mut self, id: u64, end: End, now: Time) -> bool {
+    pub fn finish_order(&mut self, id: u64, end: OrderEnd, now: Time) -> bool {
         let how = match end {
-            End::Measured(bytes) => Ended::Measured(ByteSize::from_bytes(bytes)),
-            End::Failed(bytes) => Ended::Failed(ByteSize::from_bytes(bytes)),
-            End::Busy => Ended::Busy,
-            End::Down(slot) => match self.positions.get(&slot) {
-                Some(position) => Ended::Down(*position),
-                None => Ended::Failed(ByteSize::from_bytes(0)),
+            OrderEnd::Measured(bytes) => OrderOutcome::Measured(ByteSize::from_bytes(bytes)),
+            OrderEnd::Failed(bytes) => OrderOutcome::Failed(ByteSize::from_bytes(bytes)),
+            OrderEnd::Busy => OrderOutcome::Busy,
+            OrderEnd::Down(slot) => match self.positions.get(&slot) {
+                Some(position) => OrderOutcome::Down(*position),
+                None => OrderOutcome::Failed(ByteSize::from_bytes(0)),
             },
         };
-        self.dispatch.ended(id, how, now).is_some()
+        self.dispatch.finish(id, how, now).is_some()
     }
 
     /// Ends the orders whose deadline has passed.
-    pub fn expire(&mut self, now: Time) -> Vec<Ordered> {
+    pub fn expire(&mut self, now: Time) -> Vec<IssuedOrder> {
         let expired = self.dispatch.expire(now);
         expired.into_iter().map(|given| self.ordered(given)).collect()
     }
@@ -304,35 +309,35 @@ impl Planner {
 
 /// The ages of measured legs, the round-trip times that senders saw, and the ranges that trains found.
 #[derive(Debug)]
-struct Facts<'a> {
-    planned: &'a live::PlannedLegs,
-    known: &'a known::Known,
+struct LegFacts<'a> {
+    planned: &'a leg_graph::PlannedLegs,
+    known: &'a estimate_table::EstimateTable,
     slots: &'a [Slot],
     now: Time,
 }
 
-impl Facts<'_> {
+impl LegFacts<'_> {
     fn leg(&self, pair: Pair) -> Option<(usize, usize)> {
         Some((*self.slots.get(pair.0)? as usize, *self.slots.get(pair.1)? as usize))
     }
 }
 
-impl AgeOf for Facts<'_> {
+impl LegAges for LegFacts<'_> {
     fn age_s(&self, pair: Pair) -> Option<f64> {
         let (from, to) = self.leg(pair)?;
         let born = self.planned.born.get(from, to)?;
-        Some(f64::from(live::seconds(self.now).saturating_sub(born).max(0)))
+        Some(f64::from(leg_graph::seconds(self.now).saturating_sub(born).max(0)))
     }
 }
 
-impl RangeOf for Facts<'_> {
+impl LegRanges for LegFacts<'_> {
     fn range(&self, pair: Pair) -> Option<(f64, f64)> {
         let slot = |position: Position| self.slots.get(position).copied();
         self.known.range((slot(pair.0)?, slot(pair.1)?), self.now)
     }
 }
 
-impl RttOf for Facts<'_> {
+impl LegRtts for LegFacts<'_> {
     /// Either direction's report is good enough for a plan.
     fn rtt_s(&self, pair: Pair) -> Option<f64> {
         let (from, to) = self.leg(pair)?;
@@ -345,7 +350,7 @@ impl RttOf for Facts<'_> {
 mod tests {
     use super::{
         super::{
-            known::Entry,
+            estimate_table::TableEntry,
             nodes::tests::{member, roster},
         },
         *,
@@ -359,8 +364,8 @@ mod tests {
 
     /// From 0 to 3: 2 Mbit/s directly, 10 over 1 or 2; 100 between all others. Both ends reported this at the
     /// beginning.
-    fn known(nodes: &Nodes) -> known::Known {
-        let mut known = known::Known::new();
+    fn known(nodes: &Nodes) -> estimate_table::EstimateTable {
+        let mut known = estimate_table::EstimateTable::new();
         known.resize(nodes.len(), &[], at(0));
         for leg in (0..4).flat_map(|i| (0..4).map(move |j| (i, j))).filter(|(i, j)| i != j) {
             let mbps = match leg {
@@ -370,7 +375,7 @@ mod tests {
             };
             let (bps, spread, method, bound) = (mbps * 1e6, None, Method::Transfer, Bound::Exact);
             let (reporter, is_sole, at) = (0, false, at(0));
-            let entry = Entry { leg, bps, spread, method, bound, reporter, is_sole, at };
+            let entry = TableEntry { leg, bps, spread, method, bound, reporter, is_sole, at };
             assert!(known.enter(&entry, at));
         }
         known
@@ -385,14 +390,14 @@ mod tests {
             let mut known = known(&nodes);
             let config = MeasureConfig { p: 0.0, ..MeasureConfig::default() };
             let mut planner = Planner::new(&config, Xoshiro256PlusPlus::seed_from_u64(1));
-            planner.elected(1);
+            planner.set_first_id(1);
             planner.follow(&nodes, &[], &known);
-            planner.renew(&known.live().planned().rates, &Changed::All);
+            planner.renew(&known.live().planned().rates, &ChangedLegs::All);
             let now = at(2 * 3600);
             assert_eq!(planner.orders(&known, now, |_| true), [], "nothing is left to do");
-            assert!(known.probed((0, 1), (mbps * 1e6, 1.5e6, false, now), now));
-            planner.renew(&known.live().planned().rates, &Changed::Legs(vec![(0, 1)]));
-            planner.probed((0, 1));
+            assert!(known.record_probe((0, 1), (mbps * 1e6, 1.5e6, false, now), now));
+            planner.renew(&known.live().planned().rates, &ChangedLegs::Legs(vec![(0, 1)]));
+            planner.note_available_rate((0, 1));
             let orders = planner.orders(&known, now, |_| true);
             orders.iter().map(|ordered| ordered.leg).collect::<Vec<_>>()
         };

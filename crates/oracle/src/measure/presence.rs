@@ -74,7 +74,7 @@ impl Presence {
     }
 
     /// Notes that a member polled or reported.
-    pub fn heard(&mut self, slot: Slot, now: Time) {
+    pub fn record_contact(&mut self, slot: Slot, now: Time) {
         self.seen.iter_mut().skip(slot as usize).take(1).for_each(|seen| *seen = Some(now));
     }
 
@@ -88,12 +88,12 @@ impl Presence {
     }
 
     /// Notes that `by` could not reach a member.
-    pub fn unreached(&mut self, slot: Slot, by: Slot, now: Time) {
+    pub fn record_unreached(&mut self, slot: Slot, by: Slot, now: Time) {
         self.reachability.entry(slot).or_default().complaints.insert(by, now);
     }
 
     /// Notes that `by` claims to have reached a member, which withdraws its complaint.
-    pub fn reached(&mut self, slot: Slot, by: Slot) {
+    pub fn record_reached(&mut self, slot: Slot, by: Slot) {
         self.reachability.entry(slot).and_modify(|report| _ = report.complaints.remove(&by));
     }
 
@@ -164,8 +164,8 @@ impl Presence {
         if self.is_unreached(slot, reached_by, now) {
             let complaints = self.complaints(slot, now);
             let why = format!(
-                "{complaints} members cannot reach it, {reached_by} could; look at its addresses \
-                 in the roster and at its firewall; will be tried again every few minutes"
+                "{complaints} members cannot reach it, {reached_by} could; check its addresses in \
+                 the roster and its firewall; it is tried again every few minutes"
             );
             return Some(Downtime { since: now, why });
         }
@@ -214,7 +214,7 @@ mod tests {
         let judge = |p: &Presence, now| p.judge(0, 0, (at(now), at(100)), SILENT);
         assert_eq!(judge(&presence, 150), None, "the oracle has only just started");
         assert_eq!(judge(&presence, 190).unwrap().since, at(100));
-        presence.heard(0, at(1000));
+        presence.record_contact(0, at(1000));
         assert_eq!(judge(&presence, 1080), None);
         assert_eq!(judge(&presence, 1090).unwrap().since, at(1000));
     }
@@ -223,17 +223,17 @@ mod tests {
     fn a_relay_is_down_by_two_complaints_unless_as_many_reach_it() {
         let mut presence = Presence::default();
         presence.resize(9, &[]);
-        presence.heard(0, at(10));
+        presence.record_contact(0, at(10));
         let judge = |p: &Presence, reached_by| p.judge(0, reached_by, (at(20), at(0)), SILENT);
-        presence.unreached(0, 7, at(15));
+        presence.record_unreached(0, 7, at(15));
         assert_eq!(judge(&presence, 0), None);
-        presence.unreached(0, 8, at(16));
+        presence.record_unreached(0, 8, at(16));
         assert!(judge(&presence, 0).unwrap().why.starts_with("2 members cannot reach it"));
         assert_eq!(judge(&presence, 2), None);
         let tomorrow = 86_400 + 15;
         assert!(presence.is_unreached(0, 0, at(tomorrow - 1)));
         assert!(!presence.is_unreached(0, 0, at(tomorrow)), "a complaint counts for a day");
-        presence.reached(0, 8);
+        presence.record_reached(0, 8);
         assert_eq!(judge(&presence, 0), None, "taken back");
     }
 
@@ -243,15 +243,15 @@ mod tests {
         let mut presence = Presence::default();
         presence.resize(5, &[]);
         let complain = |presence: &mut Presence, s| {
-            presence.heard(0, at(s));
-            [1, 2].into_iter().for_each(|liar| presence.unreached(0, liar, at(s)));
+            presence.record_contact(0, at(s));
+            [1, 2].into_iter().for_each(|liar| presence.record_unreached(0, liar, at(s)));
             let judged = presence.judge(0, 0, (at(s), at(0)), SILENT);
             presence.set(0, judged);
             presence.is_down(0)
         };
         assert!(complain(&mut presence, 10));
         assert_eq!(presence.probes_due(at(20), SILENT, REST), [0; 0]);
-        presence.heard(0, at(610));
+        presence.record_contact(0, at(610));
         assert_eq!(presence.probes_due(at(610), SILENT, REST), [0]);
         let prober = |presence: &mut Presence, s| presence.prober(0, 1..5, at(s)).unwrap();
         assert_eq!(prober(&mut presence, 610), 3, "neither of those who complain");
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(later, [4, 1, 2, 3], "whoever is silent has its turn over");
         presence.confirm_reached(0, 3, at(3020));
         assert!(!complain(&mut presence, 3030), "they say so again");
-        presence.unreached(0, 4, at(3040));
+        presence.record_unreached(0, 4, at(3040));
         assert!(!presence.is_unreached(0, 0, at(3040)));
         assert!(complain(&mut presence, 3020 + 86_400));
     }
@@ -269,10 +269,10 @@ mod tests {
     fn a_refuted_complainer_counts_again_after_reaching_the_relay() {
         let mut presence = Presence::default();
         presence.resize(5, &[]);
-        [1, 2].into_iter().for_each(|by| presence.unreached(0, by, at(10)));
+        [1, 2].into_iter().for_each(|by| presence.record_unreached(0, by, at(10)));
         presence.confirm_reached(0, 3, at(20));
         [1, 2].into_iter().for_each(|by| presence.confirm_reached(0, by, at(30)));
-        [1, 2].into_iter().for_each(|by| presence.unreached(0, by, at(40)));
+        [1, 2].into_iter().for_each(|by| presence.record_unreached(0, by, at(40)));
         assert!(presence.is_unreached(0, 0, at(40)));
     }
 }

@@ -1,19 +1,18 @@
 //! The oracle's measuring tasks: giving orders, taking reports, ranking, and storing the history.
 
 use super::{
-    MeasureEvent, Measuring,
-    measuring::{PollPermit, RefreshState, may_retry},
-    planner::End,
+    MeasureEvent, MeasuringService,
+    planner::OrderEnd,
     reports::ReportIntake,
-    state::State,
+    service::{PollPermit, RefreshState, may_retry},
+    state::MeasureState,
 };
 use crate::{
     Database, Event, Refusal,
-    election::{Election, Standing},
+    election::{Election, ElectionState},
     registry::{Registry, earlier},
     store::{MOST_SAMPLES, Recent},
 };
-use Leg as SeedLeg;
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -58,14 +57,14 @@ const STOP_TIME: Duration = Duration::from_secs(2);
 pub(crate) struct Scheduler {
     registry: Arc<Registry>,
     election: Arc<Election>,
-    pub(crate) measuring: Arc<Measuring>,
+    pub(crate) measuring: Arc<MeasuringService>,
 }
 
 impl Scheduler {
     pub(crate) fn new(
         registry: Arc<Registry>,
         election: Arc<Election>,
-        measuring: Arc<Measuring>,
+        measuring: Arc<MeasuringService>,
     ) -> Self {
         Self { registry, election, measuring }
     }
@@ -88,7 +87,7 @@ impl Scheduler {
             self.pulse().await;
             let measuring = &self.measuring;
             let broken =
-                |what| self.registry.tell(&Event::Measuring(MeasureEvent::Broken { what }));
+                |what| self.registry.emit(&Event::Measuring(MeasureEvent::Broken { what }));
             if may_retry(made.broken)
                 && let Err(what) = measuring.refresh(&mut made).await
             {
@@ -109,19 +108,19 @@ impl Scheduler {
     /// One pulse: follows the roster, ends overdue orders, gives new ones.
     async fn pulse(&self) {
         let measuring = &*self.measuring;
-        let (newest, standing) = (self.registry.newest(), self.election.standing());
+        let (newest, standing) = (self.registry.newest(), self.election.state());
         let mut state = measuring.state.lock().await;
         let (now, pace) = (measuring.now(), measuring.config.pace);
         state.follow(&newest.roster, &self.registry.node, now.time);
         state.elect(
             match standing {
-                Standing::Elected { term } if measuring.config.enabled => Some(term),
+                ElectionState::Elected { term } if measuring.config.enabled => Some(term),
                 _ => None,
             },
             now.time,
         );
         state.settle(now, &pace);
-        if let Standing::Elected { .. } = standing {
+        if let ElectionState::Elected { .. } = standing {
             state.update_presence(now, pace.silent);
         }
         if state.term.is_some() {
@@ -132,11 +131,11 @@ impl Scheduler {
     }
 
     /// Hands entries to the history, and reports events.
-    fn flush_news(&self, mut state: MutexGuard<'_, State>) {
+    fn flush_news(&self, mut state: MutexGuard<'_, MeasureState>) {
         let (batch, events) = state.take_news();
         drop(state);
         self.measuring.history.add(batch);
-        events.into_iter().for_each(|event| self.tell_measuring(Some(event)));
+        events.into_iter().for_each(|event| self.emit_measuring(Some(event)));
     }
 
     /// Waits for orders for the member with this principal. Empty if there are none in time, or `stop` becomes true.
@@ -176,7 +175,7 @@ impl Scheduler {
     /// was elected would otherwise only learn it at its end.
     async fn another_elected(&self) -> String {
         loop {
-            if let Standing::Another(elected) = self.election.standing() {
+            if let ElectionState::Another(elected) = self.election.state() {
                 return self.registry.name_of(&elected);
             }
             sleep(ELECTION_LOOK).await;
@@ -201,8 +200,8 @@ impl Scheduler {
         reply
     }
 
-    fn tell_measuring(&self, event: Option<MeasureEvent>) {
-        event.into_iter().for_each(|event| self.registry.tell(&Event::Measuring(event)));
+    fn emit_measuring(&self, event: Option<MeasureEvent>) {
+        event.into_iter().for_each(|event| self.registry.emit(&Event::Measuring(event)));
     }
 
     /// Stores waiting history; never returns.
@@ -218,11 +217,11 @@ impl Scheduler {
         let history = &self.measuring.history;
         while let Some(batch) = history.next() {
             if let Err(error) = self.registry.store.record(&batch).await {
-                self.tell_measuring(history.put_back(batch, error.to_string()));
+                self.emit_measuring(history.put_back(batch, error.to_string()));
                 return false;
             }
             history.add_rows(batch.samples.len() as u64);
-            self.tell_measuring(history.kept());
+            self.emit_measuring(history.kept());
         }
         true
     }
@@ -267,7 +266,7 @@ impl Scheduler {
                 Err(error) => {
                     let why = Some(error.to_string());
                     if why != reported {
-                        self.tell_measuring(why.clone().map(MeasureEvent::Forgotten));
+                        self.emit_measuring(why.clone().map(MeasureEvent::Forgotten));
                         reported = why;
                     }
                 }
@@ -294,7 +293,7 @@ impl Scheduler {
         loop {
             let is_time =
                 last.is_none_or(|last| last.elapsed() >= COMPACT) || history.rows() >= COMPACT_ROWS;
-            if let (true, Standing::Elected { .. }) = (is_time, self.election.standing()) {
+            if let (true, ElectionState::Elected { .. }) = (is_time, self.election.state()) {
                 last = Some(Instant::now());
                 history.take_rows();
                 // A failed compaction is retried; database errors are reported by writers.
@@ -315,7 +314,7 @@ impl Scheduler {
         self.measuring.news.notify_one();
     }
 
-    fn assume_in(&self, state: &mut State, legs: impl IntoIterator<Item = SeedLeg>) {
+    fn assume_in(&self, state: &mut MeasureState, legs: impl IntoIterator<Item = SeedLeg>) {
         let (newest, now) = (self.registry.newest(), self.measuring.now().time);
         state.follow(&newest.roster, &self.registry.node, now);
         let names = newest.roster.members.iter().map(|member| &member.name);
@@ -335,7 +334,7 @@ impl Scheduler {
         let mut state = measuring.state.lock().await;
         let now = measuring.now().time;
         state.follow(&newest.roster, &self.registry.node, now);
-        (0..state.nodes.len()).for_each(|slot| state.presence.heard(slot, now));
+        (0..state.nodes.len()).for_each(|slot| state.presence.record_contact(slot, now));
     }
 
     /// See [`crate::Oracle::rank_timed`].
@@ -362,13 +361,13 @@ impl Scheduler {
     pub(crate) fn orders_timed(&self, looks: usize) -> (Duration, Vec<Duration>) {
         let measuring = &*self.measuring;
         let mut state = measuring.state.blocking_lock();
-        state.planner.elected(1);
+        state.planner.set_first_id(1);
         let now = measuring.now().time;
         let (mut under_way, first) = state.orders_now(now);
         let mut times = vec![];
         while times.len() < looks && !under_way.is_empty() {
             let order = under_way.remove(0);
-            state.planner.ended(order.id, End::Measured(1), now);
+            state.planner.finish_order(order.id, OrderEnd::Measured(1), now);
             let bps = 1e6 * (1 + order.id % 300) as f64;
             state.assume(order.leg, bps, now, now);
             let (orders, took) = state.orders_now(now);
@@ -381,7 +380,7 @@ impl Scheduler {
 
 /// A measured leg, for experiments.
 #[derive(Clone, Debug)]
-pub struct Leg {
+pub struct SeedLeg {
     /// The sender's position among the roster's members.
     pub from: usize,
     /// The receiver's position.

@@ -1,13 +1,13 @@
 //! Settings of the measurements.
 
 use std::time::Duration;
-use thalweg_plan::dispatch::Limits;
+use thalweg_plan::dispatch::DispatchLimits;
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::measure::Strategy;
 
 /// The order in which legs are measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum ScheduleKind {
     /// UKAIRO's Algorithm 1 (§3.1.1).
     #[default]
     Algorithm1,
@@ -23,7 +23,7 @@ pub struct MeasureConfig {
     /// Whether to order measurements. Reports and requests for candidates are served in any case.
     pub enabled: bool,
     /// The order in which legs are measured.
-    pub schedule: Order,
+    pub schedule: ScheduleKind,
     /// For Algorithm 1: the pairs that each relay is known to detour before the second phase.
     pub t: u64,
     /// The share of all legs to measure, 0 to 1. Afterwards they are kept fresh.
@@ -89,7 +89,7 @@ impl Default for MeasureConfig {
     fn default() -> Self {
         Self {
             enabled: true,
-            schedule: Order::default(),
+            schedule: ScheduleKind::default(),
             t: 25,
             p: 0.4,
             bytes_per_day: ByteSize::from_bytes(2_000_000_000),
@@ -105,8 +105,8 @@ impl Default for MeasureConfig {
 
 impl MeasureConfig {
     /// The dispatcher's limits.
-    pub(super) fn limits(&self) -> Limits {
-        Limits {
+    pub(super) fn limits(&self) -> DispatchLimits {
+        DispatchLimits {
             test_bytes: self.test_bytes,
             test_time: self.test_time,
             bytes_per_day: self.bytes_per_day,

@@ -1,20 +1,20 @@
 //! The state of the measuring service, and its changes.
 
 use super::{
+    estimate_table::{Dispute, EstimateTable, Leg, TableEntry},
     event::MeasureEvent,
-    known::{Dispute, Entry, Known, Leg},
     loads::Loads,
     nodes::{Nodes, Slot},
     orders::{Orders, PendingOrder},
-    paths::{Page, disagreement},
-    planner::{End, Ordered, Planner},
+    paths::{LegPage, disagreement},
+    planner::{IssuedOrder, OrderEnd, Planner},
     presence::{Downtime, Presence},
-    repeats::Repeats,
+    repeat_detector::RepeatDetector,
     settings::{MeasureConfig, Pace},
     tally::{Count, Tally},
-    verdict::{Verdict, sane},
+    verdict::{RateVerdict, check_rate},
 };
-use crate::store::{Batch, Change, Disagreement, Recent, Sample, State as UpOrDown, Topic};
+use crate::store::{Batch, Disagreement, NodeChange, NodeState, Recent, Sample, Topic};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{
     collections::BTreeMap,
@@ -25,7 +25,7 @@ use thalweg_measure::{Bound, Method, Metric};
 use thalweg_units::{NodeId, Rate, Time, WallTime};
 use thalweg_wire::mesh::{
     Name, Roster,
-    measure::{self as wire, Down, FailedOrder, LegEntry, PathsReply, Spent},
+    measure::{self as wire, Down, FailedOrder, LegEntry, PathsReply, SpentRelay},
 };
 
 /// The history stores a passive sample of one leg by one reporter at most once in this time.
@@ -37,12 +37,12 @@ const PASSIVE_MOST: usize = 100_000;
 
 /// The present, by the monotonic clock and by the wall clock, which dates the history.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Now {
+pub(super) struct CurrentTime {
     pub time: Time,
     pub wall: WallTime,
 }
 
-impl Now {
+impl CurrentTime {
     /// The date of a past time.
     pub fn date(self, at: Time) -> WallTime {
         let ago = u64::try_from(self.time.since(at).as_nanos()).unwrap_or(u64::MAX);
@@ -80,14 +80,14 @@ impl Failure {
 
 /// The state of the measuring service.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct MeasureState {
     pub nodes: Arc<Nodes>,
-    pub known: Known,
+    pub known: EstimateTable,
     pub planner: Planner,
     pub orders: Orders,
     pub presence: Presence,
     pub loads: Loads,
-    pub repeats: Repeats,
+    pub repeats: RepeatDetector,
     pub tally: Arc<Tally>,
     /// The term in which this oracle schedules; `None` if it does not.
     pub term: Option<u64>,
@@ -105,19 +105,19 @@ pub(super) struct State {
     refused: (Option<Time>, u64),
 }
 
-impl State {
+impl MeasureState {
     pub fn new(config: &MeasureConfig, random: Xoshiro256PlusPlus) -> Self {
         Self {
             nodes: Arc::default(),
-            known: Known::new(),
+            known: EstimateTable::new(),
             planner: Planner::new(config, random),
             orders: Orders::default(),
             presence: Presence::default(),
             loads: Loads::default(),
-            repeats: Repeats::default(),
+            repeats: RepeatDetector::default(),
             tally: Arc::default(),
             term: None,
-            start: super::measuring::BEGIN,
+            start: super::service::BEGIN,
             batch: Batch::default(),
             events: vec![],
             changes: 0,
@@ -137,7 +137,7 @@ impl State {
         let slots = nodes.len();
         for id in self.orders.of(|leg| gone.contains(&leg.0) || gone.contains(&leg.1)) {
             self.orders.drop(id);
-            self.planner.ended(id, End::Failed(0), now);
+            self.planner.finish_order(id, OrderEnd::Failed(0), now);
         }
         self.known.resize(slots, &gone, now);
         self.known.set_own(self.nodes.by_key(own).unwrap_or(0));
@@ -157,7 +157,7 @@ impl State {
             self.orders.close(id, now);
         }
         if let Some(term) = term {
-            self.planner.elected((term << 30) | 1);
+            self.planner.set_first_id((term << 30) | 1);
         }
         (self.term, self.start) = (term, now);
     }
@@ -188,10 +188,10 @@ impl State {
     }
 
     /// Ends overdue orders, and takes in the results of settled ones.
-    pub fn settle(&mut self, now: Now, pace: &Pace) {
+    pub fn settle(&mut self, now: CurrentTime, pace: &Pace) {
         for expired in self.planner.expire(now.time) {
             self.tally.count(Count::Expired);
-            let why = "its sender did not tell of it in time";
+            let why = "its sender did not report in time";
             self.failed = Some(Failure::new(expired.leg, why, now.time));
             self.orders.close(expired.id, now.time);
         }
@@ -201,7 +201,7 @@ impl State {
     }
 
     /// Enters the result that both ends reported, or one of them. An end heard within `silent` could have reported.
-    fn conclude(&mut self, order: &PendingOrder, now: Now, silent: Duration) {
+    fn conclude(&mut self, order: &PendingOrder, now: CurrentTime, silent: Duration) {
         let PendingOrder { id, leg, sender, receiver, .. } = order;
         let bps = |claim: &super::orders::Claim| claim.bps;
         let rates = (sender.as_ref().map(bps), receiver.as_ref().map(bps));
@@ -217,7 +217,7 @@ impl State {
         let held = [sender, receiver].into_iter().flatten().any(|claim| claim.at_least);
         let bound = if held { Bound::AtLeast } else { verdict.bound };
         self.tally(&verdict, bound, claim.bytes);
-        let entry = Entry {
+        let entry = TableEntry {
             leg: *leg,
             bps: verdict.bps,
             spread: claim.spread,
@@ -232,7 +232,7 @@ impl State {
         dispute.iter().for_each(|dispute| self.report_dispute(dispute, now));
     }
 
-    fn tally(&self, verdict: &Verdict, bound: Bound, bytes: u64) {
+    fn tally(&self, verdict: &RateVerdict, bound: Bound, bytes: u64) {
         self.tally.count(match (verdict.is_sole, verdict.is_disputed) {
             (true, _) => Count::Sole,
             (false, true) => Count::Disputed,
@@ -245,7 +245,7 @@ impl State {
     }
 
     /// Adds an entry to the table, and to the plan if plans use it.
-    pub fn enter(&mut self, entry: &Entry, now: Time) {
+    pub fn enter(&mut self, entry: &TableEntry, now: Time) {
         if self.known.enter(entry, now) && entry.is_planned() {
             self.planner.set(entry.leg, Rate::from_bps(entry.bps.round() as u64));
             self.changes += 1;
@@ -255,24 +255,24 @@ impl State {
     /// Adds an entry to the history.
     pub fn record(
         &mut self,
-        entry: &Entry,
+        entry: &TableEntry,
         order: Option<u64>,
         bytes: u64,
         seen: Option<f64>,
-        now: Now,
+        now: CurrentTime,
     ) {
         let key = |slot: Slot| self.nodes.get(slot).map(|node| node.key);
         let (from, to) = entry.leg;
         let keys = (key(from), key(to), key(entry.reporter));
         let (Some(from), Some(to), Some(reporter)) = keys else { return };
-        let Entry { method, bound, .. } = *entry;
+        let TableEntry { method, bound, .. } = *entry;
         let topic = Topic { from, to, metric: Metric::Throughput, method, bound, reporter };
         let (value, spread, measured) = (entry.bps, entry.spread, now.date(entry.at));
         self.batch.samples.push(Sample { topic, order, value, spread, bytes, measured, seen });
     }
 
     /// Whether the history should store a passive entry: only once per period.
-    pub fn is_news(&mut self, entry: &Entry, now: Time) -> bool {
+    pub fn is_news(&mut self, entry: &TableEntry, now: Time) -> bool {
         if self.recorded.len() >= PASSIVE_MOST {
             self.recorded.clear();
         }
@@ -285,7 +285,7 @@ impl State {
         is_news
     }
 
-    fn report_dispute(&mut self, dispute: &Dispute, now: Now) {
+    fn report_dispute(&mut self, dispute: &Dispute, now: CurrentTime) {
         let (from, to) = dispute.leg;
         let key = |slot: Slot| self.nodes.get(slot).map(|node| node.key);
         if let (Some(from), Some(to), Some(by)) = (key(from), key(to), key(dispute.by)) {
@@ -305,7 +305,7 @@ impl State {
 
     /// Notes that a member's report was refused. Logs at most one line per second, with the number of refusals since
     /// the last.
-    pub fn refused(&mut self, who: Slot, why: String, now: Time) {
+    pub fn record_refusal(&mut self, who: Slot, why: String, now: Time) {
         let (last, unlogged) = &mut self.refused;
         if last.is_some_and(|last| now.since(last) < REFUSAL_LOG_PERIOD) {
             *unlogged += 1;
@@ -317,7 +317,7 @@ impl State {
     }
 
     /// Updates which relays are down, by what this oracle itself has heard.
-    pub fn update_presence(&mut self, now: Now, silent: Duration) {
+    pub fn update_presence(&mut self, now: CurrentTime, silent: Duration) {
         let nodes = Arc::clone(&self.nodes);
         for (slot, node) in nodes.iter().filter(|(_, node)| node.is_relay) {
             let reached_by = self.planner.reached_by(slot);
@@ -329,10 +329,10 @@ impl State {
             }
             self.changes += 1;
             let name = node.name.to_string();
-            let state = if why.is_some() { UpOrDown::Down } else { UpOrDown::Up };
+            let state = if why.is_some() { NodeState::Down } else { NodeState::Up };
             let (key, at) = (node.key, now.wall);
             let reason = why.clone().unwrap_or_default();
-            self.batch.changes.push(Change { node: key, state, why: reason, at });
+            self.batch.changes.push(NodeChange { node: key, state, why: reason, at });
             self.events.push(match why {
                 Some(why) => MeasureEvent::Down { node: name, why },
                 None => MeasureEvent::Up { node: name },
@@ -346,7 +346,7 @@ impl State {
     }
 
     /// Takes over what an oracle has recorded, as far as it concerns present members.
-    pub fn take_over(&mut self, recent: Recent, now: Now) {
+    pub fn take_over(&mut self, recent: Recent, now: CurrentTime) {
         for sample in &recent.samples {
             if let Some(entry) = self.entry_of(sample, now) {
                 self.enter(&entry, now.time);
@@ -378,17 +378,17 @@ impl State {
     }
 
     /// Takes over which relays are down, as the elected oracle recorded.
-    fn take_changes(&mut self, recent: &Recent, now: Now) {
+    fn take_changes(&mut self, recent: &Recent, now: CurrentTime) {
         for change in &recent.changes {
             let Some(slot) = self.nodes.by_key(&change.node) else { continue };
             let since = now.time_of(change.at);
-            let down = (change.state == UpOrDown::Down)
+            let down = (change.state == NodeState::Down)
                 .then(|| Downtime { since, why: change.why.clone() });
             self.changes += u64::from(self.presence.set(slot, down));
         }
     }
 
-    fn entry_of(&self, sample: &Sample, now: Now) -> Option<Entry> {
+    fn entry_of(&self, sample: &Sample, now: CurrentTime) -> Option<TableEntry> {
         let slot = |key: &NodeId| self.nodes.by_key(key);
         let topic = &sample.topic;
         let leg: (Slot, Slot) = (slot(&topic.from)?, slot(&topic.to)?);
@@ -397,8 +397,8 @@ impl State {
         // A report by one end alone has that end as its reporter; one by both ends has an oracle. An oracle's own node
         // may be an end as well.
         let is_sole = own && (reporter == leg.0 || reporter == leg.1) && !is_oracle(reporter);
-        let is_rate = topic.metric == Metric::Throughput && sane("", sample.value).is_ok();
-        is_rate.then(|| Entry {
+        let is_rate = topic.metric == Metric::Throughput && check_rate("", sample.value).is_ok();
+        is_rate.then(|| TableEntry {
             leg,
             bps: sample.value,
             spread: sample.spread,
@@ -413,7 +413,7 @@ impl State {
 
     pub fn paths(&self, after: Option<u64>, most: usize, now: Time) -> PathsReply {
         let name = |slot| self.nodes.get(slot).map(|node| node.name.clone());
-        let mut page = Page::new(after, most);
+        let mut page = LegPage::new(after, most);
         for estimate in self.known.table().iter(now) {
             page.take(&estimate);
         }
@@ -442,14 +442,14 @@ impl State {
     }
 
     /// What limits measuring. An oracle that does not schedule knows only whether measuring is enabled.
-    pub fn measuring(&self, enabled: bool, now: Time) -> Option<wire::Measuring> {
+    pub fn measuring(&self, enabled: bool, now: Time) -> Option<wire::MeasuringStatus> {
         if !enabled {
-            return Some(wire::Measuring::default());
+            return Some(wire::MeasuringStatus::default());
         }
         self.term?;
         let name = |slot| self.nodes.get(slot).map(|node| node.name.clone());
         let spent = |(slot, at): (u32, Option<Time>)| {
-            Some(Spent { node: name(slot)?, free_in: at.map(|at| at.since(now)) })
+            Some(SpentRelay { node: name(slot)?, free_in: at.map(|at| at.since(now)) })
         };
         let failed = self.failed.as_ref().and_then(|failure| {
             let Failure { leg: (from, to), why, at } = failure;
@@ -457,7 +457,7 @@ impl State {
             Some(FailedOrder { from, to, why, age: now.since(*at) })
         });
         let spent = self.planner.spent(now).into_iter().filter_map(spent).collect();
-        Some(wire::Measuring { enabled, spent, failed })
+        Some(wire::MeasuringStatus { enabled, spent, failed })
     }
 
     /// The names by slot. A free slot is named [`PathsReply::FREE`], and occurs in no leg.
@@ -467,14 +467,14 @@ impl State {
         (0..self.nodes.len()).filter_map(name).collect()
     }
 
-    pub fn orders_now(&mut self, now: Time) -> (Vec<Ordered>, Duration) {
+    pub fn orders_now(&mut self, now: Time) -> (Vec<IssuedOrder>, Duration) {
         let began = Instant::now();
         let orders = self.planner.orders(&self.known, now, |_| true);
         (orders, began.elapsed())
     }
 
     pub fn assume(&mut self, leg: Leg, bps: f64, at: Time, now: Time) {
-        let entry = Entry {
+        let entry = TableEntry {
             leg,
             bps,
             spread: None,
@@ -496,10 +496,10 @@ mod tests {
     #[test]
     fn refused_reports_are_logged_once_a_second_with_a_count() {
         let random = Xoshiro256PlusPlus::seed_from_u64(1);
-        let mut state = State::new(&MeasureConfig::default(), random);
-        let start = super::super::measuring::BEGIN;
+        let mut state = MeasureState::new(&MeasureConfig::default(), random);
+        let start = super::super::service::BEGIN;
         for ms in [0, 1, 500, 999, 1000, 1001, 2000] {
-            state.refused(0, "x".into(), start + Duration::from_millis(ms));
+            state.record_refusal(0, "x".into(), start + Duration::from_millis(ms));
         }
         let more = state.events.iter().map(|event| match event {
             MeasureEvent::Refused { more, .. } => *more,

@@ -20,11 +20,11 @@ pub enum Database {
     Server(Server),
 }
 
-/// A PostgreSQL database and its connection options. Its `Debug` and [`Place`] show no password.
+/// A PostgreSQL database and its connection options. Its `Debug` and [`DatabaseName`] show no password.
 #[derive(Clone)]
 pub struct Server {
     options: AnyConnectOptions,
-    place: Place,
+    place: DatabaseName,
 }
 
 /// An error in a database's URL.
@@ -35,13 +35,13 @@ pub enum UrlError {
     Scheme,
     /// A parameter that sqlx would ignore.
     #[error(
-        "the database's URL has the parameter `{0}`, which is not known here; there are: sslmode, \
+        "the database's URL has the unknown parameter `{0}`; the known parameters are sslmode, \
          sslrootcert, sslcert, sslkey, host, hostaddr, port, user, password, dbname, options, \
          application_name"
     )]
     Parameter(String),
     /// The URL cannot be parsed.
-    #[error("the database's URL: {0}")]
+    #[error("cannot read the database's URL: {0}")]
     Unreadable(String),
 }
 
@@ -84,10 +84,10 @@ impl Server {
         }
         if let Some(password) = password {
             let set = options.database_url.set_password(Some(&encoded(password)));
-            set.map_err(|()| UrlError::Unreadable("it has no place for a password".into()))?;
+            set.map_err(|()| UrlError::Unreadable("it cannot have a password".into()))?;
         }
         let known = PgConnectOptions::from_url(&options.database_url).map_err(unreadable)?;
-        Ok(Self { options, place: Place::Server(called(&known)) })
+        Ok(Self { options, place: DatabaseName::Server(called(&known)) })
     }
 
     pub(super) fn options(&self) -> AnyConnectOptions {
@@ -95,7 +95,7 @@ impl Server {
     }
 
     /// The database's name in messages.
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &DatabaseName {
         &self.place
     }
 }
@@ -136,14 +136,14 @@ pub(super) fn file_options(file: &Path) -> sqlx::Result<AnyConnectOptions> {
 
 /// A database's name in messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum DatabaseName {
     /// The path of an SQLite file.
     File(PathBuf),
     /// The name and the location of a PostgreSQL database.
     Server(String),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for DatabaseName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(file) => file.display().fmt(f),

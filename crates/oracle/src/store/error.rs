@@ -1,6 +1,6 @@
 //! Errors of the database, with advice for the operator.
 
-use super::Place;
+use super::DatabaseName;
 use sqlx::migrate::MigrateError;
 use std::{io, path::PathBuf};
 use thiserror::Error;
@@ -11,62 +11,65 @@ pub enum StoreError {
     /// Another program holds the database's lock.
     #[error(
         "the oracle's database {0} is locked by another program; nothing was changed, and the \
-         roster is served on: try again, and end that program if it stays"
+         roster is still served: try again, and end that program if the lock stays"
     )]
-    Locked(Place),
+    Locked(DatabaseName),
     /// Too many writers of this process wait.
-    #[error("too many changes wait for the oracle's database; nothing was changed: try again")]
+    #[error(
+        "too many changes are waiting for the oracle's database; nothing was changed: try again"
+    )]
     Busy,
     /// The disk is full.
     #[error(
         "the disk of the oracle's database {0} is full; nothing was changed, and the roster is \
-         served on: make room and try again"
+         still served: free space and try again"
     )]
-    Full(Place),
+    Full(DatabaseName),
     /// The file is not a database, or damaged.
     #[error("{}", damage(place, what))]
     Damaged {
         /// The database.
-        place: Place,
+        place: DatabaseName,
         /// What was found.
         what: String,
     },
     /// The server does not answer.
     #[error(
-        "the oracle's database {place} is not reached ({why}); nothing was changed, and the roster \
-         is served on. Look whether its server runs and lets this host in; will be tried again \
-         each second"
+        "the oracle's database {place} cannot be reached ({why}); nothing was changed, and the \
+         roster is still served. Check that its server runs and admits this host; the oracle tries \
+         again every second"
     )]
     Unreachable {
         /// The database.
-        place: Place,
+        place: DatabaseName,
         /// What happened.
         why: String,
     },
     /// The server refuses the login or the operation.
     #[error(
-        "the server of the oracle's database {place} refuses: {why}. Look at the URL, the \
-         password (`database_password_file`, PGPASSWORD, ~/.pgpass) and whether the user owns the \
-         database; nothing was changed, and the roster is served on"
+        "the server of the oracle's database {place} refuses access: {why}. Check the URL, the \
+         password (`database_password_file`, PGPASSWORD, ~/.pgpass) and that the user owns the \
+         database; nothing was changed, and the roster is still served"
     )]
     Denied {
         /// The database.
-        place: Place,
+        place: DatabaseName,
         /// The server's words.
         why: String,
     },
     /// The server is a standby or read-only.
     #[error(
-        "the oracle's database {0} can only be read: it is a standby, or set so; nothing was \
-         changed, and the roster is served on. Give the URL of the one that takes changes"
+        "the oracle's database {0} is read-only; nothing was changed, and the roster is still \
+         served. If it is a standby server, give the URL of the primary; if it is a file, check \
+         its permissions"
     )]
-    ReadOnly(Place),
+    ReadOnly(DatabaseName),
     /// The connection broke during a commit.
     #[error(
-        "the connection to the oracle's database {0} broke while a change was being kept; it was \
-         made wholly or not at all: look with `thalweg mesh members` before you try again"
+        "the connection to the oracle's database {0} broke during a change, which was made either \
+         completely or not at all: check with `thalweg mesh members` before you try again"
     )]
-    Unsure(Place),
+    Unsure(DatabaseName),
     /// The file cannot be created.
     #[error("{file}: {source}")]
     File {
@@ -77,47 +80,49 @@ pub enum StoreError {
     },
     /// A later version of Thalweg has migrated the database.
     #[error(
-        "the oracle's database {place} has form {found}, and this version of Thalweg knows forms \
-         up to {known}: a later version has used it. Nothing was changed; use that version"
+        "the oracle's database {place} has schema {found}, but this version of Thalweg knows \
+         schemas up to {known}: a later version has used the database. Nothing was changed; use \
+         that version"
     )]
     Newer {
         /// The database.
-        place: Place,
+        place: DatabaseName,
         /// Its schema version.
         found: i64,
         /// The newest schema version that this program knows.
         known: i64,
     },
     /// The migration failed.
-    #[error("the oracle's database {place} does not have this version's form: {source}")]
+    #[error("cannot migrate the oracle's database {place} to this version's schema: {source}")]
     Migration {
         /// The database.
-        place: Place,
+        place: DatabaseName,
         /// What failed.
         source: MigrateError,
     },
     /// Any other error.
-    #[error("the oracle's database {place}: {source}; nothing was changed")]
+    #[error("the oracle's database {place} failed: {source}; nothing was changed")]
     Other {
         /// The database.
-        place: Place,
+        place: DatabaseName,
         /// What failed.
         source: sqlx::Error,
     },
 }
 
-fn damage(place: &Place, what: &str) -> String {
+fn damage(place: &DatabaseName, what: &str) -> String {
     let begin = format!(
-        "the oracle's database {place} is damaged ({what}); members go on from their cached roster."
+        "the oracle's database {place} is damaged ({what}); members continue with their cached \
+         roster."
     );
     match place {
-        Place::File(_) => format!(
-            "{begin} Restore it from a backup, or move it (and its -wal and -shm) away: the \
-             oracle then begins from the signed roster beside it, without open tokens"
+        DatabaseName::File(_) => format!(
+            "{begin} Restore it from a backup, or move it (and its -wal and -shm files) away: the \
+             oracle then starts from the signed roster in the same directory, without open tokens"
         ),
-        Place::Server(_) => format!(
+        DatabaseName::Server(_) => format!(
             "{begin} Restore it from a backup, or give the URL of an empty one: the oracle then \
-             begins from the signed roster in its directory, without open tokens"
+             starts from the signed roster in its directory, without open tokens"
         ),
     }
 }
@@ -133,14 +138,14 @@ mod code {
 }
 
 impl StoreError {
-    pub(crate) fn of(place: &Place, error: sqlx::Error) -> Self {
+    pub(crate) fn of(place: &DatabaseName, error: sqlx::Error) -> Self {
         match place {
-            Place::File(_) => Self::of_sqlite(place, error),
-            Place::Server(_) => Self::of_postgres(place, error),
+            DatabaseName::File(_) => Self::of_sqlite(place, error),
+            DatabaseName::Server(_) => Self::of_postgres(place, error),
         }
     }
 
-    fn of_sqlite(place: &Place, error: sqlx::Error) -> Self {
+    fn of_sqlite(place: &DatabaseName, error: sqlx::Error) -> Self {
         let place = place.clone();
         match primary(&error) {
             Some(code::BUSY | code::LOCKED) => Self::Locked(place),
@@ -153,7 +158,7 @@ impl StoreError {
     }
 
     /// Classifies by SQLSTATE (PostgreSQL's manual, appendix A).
-    fn of_postgres(place: &Place, error: sqlx::Error) -> Self {
+    fn of_postgres(place: &DatabaseName, error: sqlx::Error) -> Self {
         let place = place.clone();
         let Some(state) = state(&error) else { return Self::of_transport(place, error) };
         let why = error.as_database_error().map(|e| e.message().to_owned()).unwrap_or_default();
@@ -176,7 +181,7 @@ impl StoreError {
     }
 
     /// Classifies errors of the transport, which are not the server's answer.
-    fn of_transport(place: Place, error: sqlx::Error) -> Self {
+    fn of_transport(place: DatabaseName, error: sqlx::Error) -> Self {
         match error {
             sqlx::Error::Io(_)
             | sqlx::Error::Tls(_)
@@ -187,17 +192,17 @@ impl StoreError {
         }
     }
 
-    pub(crate) fn damaged(place: &Place, what: String) -> Self {
+    pub(crate) fn damaged(place: &DatabaseName, what: String) -> Self {
         Self::Damaged { place: place.clone(), what }
     }
 
     /// The database holds no mesh.
-    pub(crate) fn empty(place: &Place) -> Self {
+    pub(crate) fn empty(place: &DatabaseName) -> Self {
         Self::damaged(place, "the row about the mesh is missing".into())
     }
 
     /// The database did not answer in time.
-    pub(crate) fn silent(place: &Place) -> Self {
+    pub(crate) fn silent(place: &DatabaseName) -> Self {
         Self::Unreachable { place: place.clone(), why: "it does not answer".into() }
     }
 
@@ -209,7 +214,7 @@ impl StoreError {
         }
     }
 
-    pub(crate) fn migration(place: &Place, known: i64, error: MigrateError) -> Self {
+    pub(crate) fn migration(place: &DatabaseName, known: i64, error: MigrateError) -> Self {
         match error {
             MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
                 Self::of(place, error)

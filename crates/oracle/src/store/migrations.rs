@@ -1,6 +1,6 @@
 //! Migration of the database's schema.
 
-use super::{Place, StoreError};
+use super::{DatabaseName, StoreError};
 use sqlx::{
     AnyPool, SqlStr,
     migrate::{MigrateError, Migration, MigrationType, Migrator},
@@ -25,7 +25,7 @@ fn migrator() -> Migrator {
 }
 
 /// Migrates the database to this version's schema. A database of a later version is left unchanged.
-pub(super) async fn run(pool: &AnyPool, place: &Place) -> Result<(), StoreError> {
+pub(super) async fn run(pool: &AnyPool, place: &DatabaseName) -> Result<(), StoreError> {
     let told = |error| StoreError::migration(place, KNOWN, error);
     match migrator().run(pool).await {
         // SQLite has no migration lock, so another process may have applied the migration first.

@@ -17,10 +17,12 @@ mod session;
 mod tests;
 mod write;
 
-pub use database::{Database, Place, Server, UrlError};
+pub use database::{Database, DatabaseName, Server, UrlError};
 pub use error::StoreError;
 pub(crate) use lease::Ballot;
-pub(crate) use ledger::{Batch, Change, Disagreement, MOST_SAMPLES, Recent, Sample, State, Topic};
+pub(crate) use ledger::{
+    Batch, Disagreement, MOST_SAMPLES, NodeChange, NodeState, Recent, Sample, Topic,
+};
 pub(crate) use row::{KeyRow, MeshRow, TokenRow};
 pub(crate) use write::Write;
 
@@ -89,8 +91,8 @@ impl Store {
     /// Waits for the turn to write in the ledger. SQLite has one lock for all tables.
     async fn ledger_turn(&self) -> Result<MutexGuard<'_, ()>, StoreError> {
         match self.place() {
-            Place::File(_) => self.turn(&self.turn).await,
-            Place::Server(_) => self.turn(&self.ledger).await,
+            DatabaseName::File(_) => self.turn(&self.turn).await,
+            DatabaseName::Server(_) => self.turn(&self.ledger).await,
         }
     }
 
@@ -99,7 +101,7 @@ impl Store {
     }
 
     /// The database's name in messages.
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &DatabaseName {
         self.pool.place()
     }
 
@@ -182,8 +184,10 @@ impl Store {
     /// The statement that reads the database's clock, ms since 1970.
     fn date(&self) -> &'static str {
         match self.place() {
-            Place::File(_) => "SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS BIGINT)",
-            Place::Server(_) => {
+            DatabaseName::File(_) => {
+                "SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS BIGINT)"
+            }
+            DatabaseName::Server(_) => {
                 "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
             }
         }

@@ -1,6 +1,6 @@
 //! The connection pool.
 
-use super::{Database, Place, StoreError, database, migrations};
+use super::{Database, DatabaseName, StoreError, database, migrations};
 use sqlx::{
     AnyConnection, AnyPool, AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _,
     any::{AnyConnectOptions, AnyPoolOptions, install_default_drivers},
@@ -29,7 +29,7 @@ const IDLE: Duration = Duration::from_secs(10);
 pub(super) struct Pool {
     pool: AnyPool,
     settings: Settings,
-    place: Place,
+    place: DatabaseName,
     patience: Duration,
     ready: OnceCell<()>,
 }
@@ -60,7 +60,7 @@ impl Pool {
         install_default_drivers();
         let (options, place, setup) = match database {
             Database::File => {
-                (database::file_options(file), Place::File(file.into()), sqlite(patience))
+                (database::file_options(file), DatabaseName::File(file.into()), sqlite(patience))
             }
             Database::Server(server) => {
                 (Ok(server.options()), server.place().clone(), postgres(patience))
@@ -72,7 +72,7 @@ impl Pool {
         Ok(Self { pool, settings, place, patience, ready })
     }
 
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &DatabaseName {
         &self.place
     }
 
@@ -86,8 +86,8 @@ impl Pool {
         let prepared = async {
             match self.place {
                 // Checking a large file takes long, so there is no time limit.
-                Place::File(_) => self.prepare().await,
-                Place::Server(_) => timeout(self.limit(), self.prepare())
+                DatabaseName::File(_) => self.prepare().await,
+                DatabaseName::Server(_) => timeout(self.limit(), self.prepare())
                     .await
                     .map_err(|_| StoreError::silent(&self.place))?,
             }
@@ -97,7 +97,7 @@ impl Pool {
     }
 
     async fn prepare(&self) -> Result<(), StoreError> {
-        if let Place::File(_) = self.place {
+        if let DatabaseName::File(_) = self.place {
             self.check().await?;
         }
         // On a connection of its own, because a failed migration would keep PostgreSQL's lock on its connection.
@@ -127,7 +127,7 @@ impl Pool {
     pub async fn close(&self) {
         // An unresponsive server does not answer the closing handshake either.
         let _ = timeout(SERVER_TIME, self.pool.close()).await;
-        if let Place::File(file) = &self.place {
+        if let DatabaseName::File(file) = &self.place {
             let _ = timeout(CLOSE_TIME, self.remove_wal(file)).await;
         }
     }

@@ -1,6 +1,6 @@
 //! A database connection in use.
 
-use super::{Place, StoreError, pool::Pool};
+use super::{DatabaseName, StoreError, pool::Pool};
 use sqlx::{Any, AnyConnection, pool::PoolConnection};
 use std::time::Duration;
 use tokio::time::error::Elapsed;
@@ -10,7 +10,7 @@ use tokio::time::error::Elapsed;
 /// uncommitted transaction in either database.
 pub(super) struct Session {
     connection: PoolConnection<Any>,
-    place: Place,
+    place: DatabaseName,
     /// The time limit for one query.
     pub limit: Duration,
     open: bool,

@@ -1,7 +1,7 @@
 //! A write transaction on the mesh.
 
 use super::{
-    KeyRow, MeshRow, Place, Query, Store, StoreError, TokenRow, read,
+    DatabaseName, KeyRow, MeshRow, Query, Store, StoreError, TokenRow, read,
     row::{list, nanos},
     session::Session,
 };
@@ -36,7 +36,7 @@ impl<'a> Write<'a> {
         self.session.run(query).await
     }
 
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &DatabaseName {
         self.store.place()
     }
 

@@ -6,7 +6,7 @@
 
 use super::{
     outline::Outline,
-    state::{Ends, State},
+    state::{LegEnds, ReportState},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -59,15 +59,20 @@ fn in_turn(pairs: BTreeSet<Pair>, most: usize) -> Vec<Pair> {
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
     by_sender: BTreeMap<NodeId, Vec<NodeId>>,
-    urgent: BTreeSet<Ends>,
+    urgent: BTreeSet<LegEnds>,
     /// Urgent legs to subscribers that could get a better rendition. Only trains show whether a leg can carry it,
     /// because the queue shows only the rate of what is sent.
-    renditions: BTreeSet<Ends>,
+    renditions: BTreeSet<LegEnds>,
 }
 
 impl Candidates {
     /// The candidates of a plan.
-    pub fn of(outline: &Outline, problem: &Problem, planned: &Planned, state: &State) -> Self {
+    pub fn of(
+        outline: &Outline,
+        problem: &Problem,
+        planned: &Planned,
+        state: &ReportState,
+    ) -> Self {
         let mut pairs: BTreeSet<Pair> = BTreeSet::new();
         let choices = planned.configuration.choices.iter().zip(&outline.wishes);
         for ((choice, wish), subscriber) in choices.zip(problem.subscribers()) {
@@ -75,7 +80,7 @@ impl Candidates {
             let (stream, node) = (subscriber.stream, subscriber.node);
             pairs.insert(Pair { is_served, stream, node, has_renditions: wish.has_renditions });
         }
-        let ends: BTreeSet<Ends> = outline.ends.iter().copied().collect();
+        let ends: BTreeSet<LegEnds> = outline.ends.iter().copied().collect();
         let node = |at: u32| outline.nodes[at as usize];
         let (mut useful, mut urgent) = (BTreeSet::new(), BTreeSet::new());
         let mut renditions = BTreeSet::new();
@@ -85,7 +90,7 @@ impl Candidates {
             let (from, to) = (node(stream.publisher), node(pair.node));
             let relays = stream.relays.iter().flatten().map(|relay| node(*relay));
             let legs = relays.flat_map(|relay| [(from, relay), (relay, to)]).chain([(from, to)]);
-            let legs: Vec<Ends> = legs.filter(|leg| ends.contains(leg)).collect();
+            let legs: Vec<LegEnds> = legs.filter(|leg| ends.contains(leg)).collect();
             if !is_served {
                 urgent.extend(legs.iter().copied());
                 renditions.extend(legs.iter().copied().filter(|_| has_renditions));
@@ -105,7 +110,7 @@ impl Candidates {
     }
 
     /// The members to which this member should measure its leg now, the leg with the oldest measurement first.
-    pub fn to_measure(&self, who: NodeId, state: &mut State, now: Time) -> Vec<Name> {
+    pub fn to_measure(&self, who: NodeId, state: &mut ReportState, now: Time) -> Vec<Name> {
         let Some(reported) = state.reported.get(&who).filter(|reported| reported.report.measures)
         else {
             return Vec::new();

@@ -14,7 +14,7 @@
 //! they weigh only its own subscriptions against each other.
 
 mod candidates;
-mod decided;
+mod decisions;
 mod layout;
 mod members;
 mod outline;
@@ -24,4 +24,4 @@ mod state;
 mod tests;
 
 pub(crate) use service::Streams;
-pub(crate) use state::Estimated;
+pub(crate) use state::LegEstimates;

@@ -1,9 +1,9 @@
 //! The reports of members as a problem for the scheduler.
 
 use super::{
-    decided::Decided,
+    decisions::Decisions,
     layout::{Layout, Position},
-    state::{Ends, Estimated, LastReport, MOST_MEMBERS, State},
+    state::{LastReport, LegEnds, LegEstimates, MOST_MEMBERS, ReportState},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -35,7 +35,7 @@ const FURTHER: f64 = 0.01;
 
 /// A planned subscription.
 #[derive(Clone, Debug)]
-pub(super) struct Wish {
+pub(super) struct PlannedSubscription {
     pub node: NodeId,
     pub id: u32,
     /// For each preference of the problem, its position in the subscription.
@@ -44,7 +44,7 @@ pub(super) struct Wish {
     pub has_renditions: bool,
 }
 
-impl Wish {
+impl PlannedSubscription {
     /// The problem's preference for this position. If its rendition was unknown when the problem was created, the best
     /// one with the same preference, which the leg sends meanwhile.
     fn choice(&self, position: Position) -> Option<u8> {
@@ -76,8 +76,8 @@ pub(super) struct PlannedStream {
 pub(super) struct Outline {
     pub nodes: Vec<NodeId>,
     pub streams: Vec<PlannedStream>,
-    pub wishes: Vec<Wish>,
-    pub ends: Vec<Ends>,
+    pub wishes: Vec<PlannedSubscription>,
+    pub ends: Vec<LegEnds>,
     /// Subscriptions that cannot be planned, with the reasons.
     pub unplanned: Vec<(NodeId, u32, Reason)>,
     index: BTreeMap<NodeId, u32>,
@@ -96,7 +96,7 @@ impl NamedConfiguration {
 
 impl Outline {
     /// Collects the members, the subscriptions and the legs that may serve them.
-    pub fn of(state: &State, decided: &Decided, now: Time) -> Self {
+    pub fn of(state: &ReportState, decided: &Decisions, now: Time) -> Self {
         let mut outline = Self::default();
         let transcoders = transcoders(state);
         for (key, reported) in state.reported.iter().take(MOST_MEMBERS) {
@@ -159,7 +159,7 @@ impl Outline {
     /// Adds a stream. Its relays must be allowed to subscribe, because they see the content.
     fn show(
         &mut self,
-        state: &State,
+        state: &ReportState,
         holder: NodeId,
         published: &Published,
         requested: &BTreeMap<&Name, usize>,
@@ -210,12 +210,17 @@ impl Outline {
             is_held,
         });
         let has_renditions = positions.iter().any(|position| position.track.is_some());
-        self.wishes.push(Wish { node: key, id: wanted.id, positions, has_renditions });
+        self.wishes.push(PlannedSubscription {
+            node: key,
+            id: wanted.id,
+            positions,
+            has_renditions,
+        });
         true
     }
 
     /// The legs that may serve a stream: from its publisher and relays to its subscribers and relays.
-    fn all_ends(&self, state: &State, now: Time) -> Vec<Ends> {
+    fn all_ends(&self, state: &ReportState, now: Time) -> Vec<LegEnds> {
         let count = self.nodes.len();
         let mut is_needed = vec![false; count * count];
         let mut receivers = vec![Vec::new(); self.streams.len()];
@@ -241,9 +246,9 @@ impl Outline {
     /// Builds the problem with the current estimates of its legs. `estimates` come from the measuring service's table.
     pub fn problem(
         &self,
-        state: &State,
-        decided: &Decided,
-        estimates: &BTreeMap<Ends, Estimated>,
+        state: &ReportState,
+        decided: &Decisions,
+        estimates: &BTreeMap<LegEnds, LegEstimates>,
         now: Time,
     ) -> Result<Problem, ProblemError> {
         let legs = self.ends.iter().map(|ends| self.leg(state, *ends, estimates.get(ends), now));
@@ -254,7 +259,13 @@ impl Outline {
         Ok(problem.with_present(self.present(state, decided)))
     }
 
-    fn leg(&self, state: &State, ends: Ends, found: Option<&Estimated>, now: Time) -> Leg {
+    fn leg(
+        &self,
+        state: &ReportState,
+        ends: LegEnds,
+        found: Option<&LegEstimates>,
+        now: Time,
+    ) -> Leg {
         let (from, to) = (self.index[&ends.0], self.index[&ends.1]);
         let (known, rules) = (state.legs.get(&ends), &state.rules);
         let delay = known.and_then(|leg| leg.delay).unwrap_or(DELAY);
@@ -272,7 +283,7 @@ impl Outline {
     }
 
     /// The present configuration: the decisions, and where there are none, what members report.
-    fn present(&self, state: &State, decided: &Decided) -> Configuration {
+    fn present(&self, state: &ReportState, decided: &Decisions) -> Configuration {
         let mut named = decided.configuration();
         for (node, reported) in &state.reported {
             for one in &reported.report.subscriptions {
@@ -307,7 +318,8 @@ impl Outline {
 
     /// Converts names to a configuration, as far as they exist here. If a node has several parents, the first counts.
     pub fn indexed(&self, named: &NamedConfiguration) -> Configuration {
-        let choice = |wish: &Wish| wish.choice(*named.choices.get(&(wish.node, wish.id))?);
+        let choice =
+            |wish: &PlannedSubscription| wish.choice(*named.choices.get(&(wish.node, wish.id))?);
         let choices = self.wishes.iter().map(choice).collect();
         let streams: BTreeMap<&Name, usize> =
             self.streams.iter().enumerate().map(|(at, shown)| (&shown.name, at)).collect();
@@ -329,7 +341,7 @@ fn most_streams(nodes: usize) -> usize {
 
 /// The stream that a member's subscription asks for and the member that holds its name, or why there is none.
 fn requested_stream<'a>(
-    state: &'a State,
+    state: &'a ReportState,
     key: &NodeId,
     wanted: &Subscription,
 ) -> Result<(NodeId, &'a Published), Reason> {
@@ -340,7 +352,7 @@ fn requested_stream<'a>(
 
 /// At most `most` streams with subscribers: first one of each member, then a second one of each, and so on, so that a
 /// member with many subscriptions takes none of the others' places.
-fn planned_streams(state: &State, most: usize) -> BTreeSet<&Name> {
+fn planned_streams(state: &ReportState, most: usize) -> BTreeSet<&Name> {
     let of_member = |(key, reported): (&NodeId, &'_ LastReport)| {
         let all = reported.report.subscriptions.iter();
         let found = all.filter_map(|wanted| requested_stream(state, key, wanted).ok());
@@ -367,7 +379,7 @@ fn planned_streams(state: &State, most: usize) -> BTreeSet<&Name> {
 }
 
 /// For each stream, the number of tracks that subscriptions mention.
-fn requested_tracks(state: &State) -> BTreeMap<&Name, usize> {
+fn requested_tracks(state: &ReportState) -> BTreeMap<&Name, usize> {
     let mut counts = BTreeMap::new();
     for wanted in state.reported.values().flat_map(|reported| &reported.report.subscriptions) {
         let tracks = wanted.preferences.iter().filter_map(|one| one.quality.track);
@@ -379,7 +391,7 @@ fn requested_tracks(state: &State) -> BTreeMap<&Name, usize> {
 }
 
 /// The numbers of all transcoders.
-fn transcoders(state: &State) -> BTreeMap<Name, u8> {
+fn transcoders(state: &ReportState) -> BTreeMap<Name, u8> {
     let mut numbers = BTreeMap::new();
     for name in state.reported.values().flat_map(|reported| &reported.report.transcoders) {
         let next = numbers.len();

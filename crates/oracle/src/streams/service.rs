@@ -2,15 +2,15 @@
 
 use super::{
     candidates::Candidates,
-    decided::Decided,
+    decisions::Decisions,
     outline::Outline,
-    state::{CLAIM_TIME, Ends, Estimated, State},
+    state::{CLAIM_TIME, LegEnds, LegEstimates, ReportState},
 };
 use crate::{
     Event, Refusal,
-    election::{Election, Standing},
-    limits::{self, PerKey},
-    measure::Measuring,
+    election::{Election, ElectionState},
+    limits::{self, KeyCounts},
+    measure::MeasuringService,
     registry::Registry,
 };
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
@@ -57,8 +57,8 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// The state, and the decisions.
 #[derive(Debug, Default)]
 struct Inner {
-    state: State,
-    decided: Decided,
+    state: ReportState,
+    decided: Decisions,
     candidates: Candidates,
     /// The term in which this oracle was elected, and the time of the election.
     term: Option<(u64, Time)>,
@@ -73,7 +73,7 @@ struct Inner {
 pub(crate) struct Streams {
     registry: Arc<Registry>,
     election: Arc<Election>,
-    measuring: Arc<Measuring>,
+    measuring: Arc<MeasuringService>,
     inner: Mutex<Inner>,
     /// Held while the state is read and while a plan is applied, but not during a search.
     planning: AsyncMutex<()>,
@@ -83,12 +83,12 @@ pub(crate) struct Streams {
     /// Counts the plans that changed the plan of a member.
     plans: watch::Sender<u64>,
     waiting: Semaphore,
-    waits_each: PerKey,
+    waits_each: KeyCounts,
     random: Mutex<Xoshiro256PlusPlus>,
 }
 
 /// A problem, and the meaning of its indices.
-type Prepared = (Outline, Problem);
+type PosedProblem = (Outline, Problem);
 
 impl Streams {
     /// Creates a scheduler that knows nothing yet.
@@ -98,7 +98,7 @@ impl Streams {
     pub fn new(
         registry: Arc<Registry>,
         election: Arc<Election>,
-        measuring: Arc<Measuring>,
+        measuring: Arc<MeasuringService>,
     ) -> io::Result<Self> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(io::Error::other)?;
@@ -112,7 +112,7 @@ impl Streams {
             urgent: Notify::new(),
             plans: watch::Sender::new(0),
             waiting: Semaphore::new(limits::WAITING),
-            waits_each: PerKey::default(),
+            waits_each: KeyCounts::default(),
             random: Mutex::new(Xoshiro256PlusPlus::from_seed(seed)),
         })
     }
@@ -162,7 +162,7 @@ impl Streams {
         let newer = async {
             loop {
                 plans.borrow_and_update();
-                if let Standing::Another(elected) = self.election.standing() {
+                if let ElectionState::Another(elected) = self.election.state() {
                     return Err(Refusal::NotElected(self.registry.name_of(&elected)));
                 }
                 let plan = self.lock().decided.plan(&who, follows, self.measuring.now_time());
@@ -182,7 +182,7 @@ impl Streams {
     fn place(&self, who: NodeId) -> Result<impl Drop + '_, Refusal> {
         let among_all = self.waiting.try_acquire().map_err(|_| Refusal::Waiting("all"))?;
         match self.waits_each.enter(who, limits::WAITING_EACH) {
-            true => Ok(Place { streams: self, who, _among_all: among_all }),
+            true => Ok(WaitSlot { streams: self, who, _among_all: among_all }),
             false => Err(Refusal::Waiting("this member")),
         }
     }
@@ -196,13 +196,13 @@ impl Streams {
     }
 
     async fn keep_searching(self: &Arc<Self>) {
-        let mut troubles = Troubles::default();
+        let mut troubles = FailureLog::default();
         loop {
             let began = Instant::now();
             if self.is_due(false)
                 && let Err(why) = self.search().await
             {
-                troubles.tell(&self.registry, &why);
+                troubles.log(&self.registry, &why);
             }
             sleep(MIN_INTERVAL.max(began.elapsed() * SHARE)).await;
             tokio::select! {
@@ -213,13 +213,13 @@ impl Streams {
     }
 
     async fn keep_completing(self: &Arc<Self>) {
-        let mut troubles = Troubles::default();
+        let mut troubles = FailureLog::default();
         loop {
             let began = Instant::now();
             if self.is_due(true)
                 && let Err(why) = self.complete().await
             {
-                troubles.tell(&self.registry, &why);
+                troubles.log(&self.registry, &why);
             }
             sleep(MIN_INTERVAL.max(began.elapsed() * URGENT_SHARE)).await;
             tokio::select! {
@@ -232,17 +232,17 @@ impl Streams {
     /// Whether this oracle plans now. `is_urgent`: for first routes, if a subscriber waits for one; otherwise a search,
     /// if there is news or a degraded subscriber.
     fn is_due(&self, is_urgent: bool) -> bool {
-        let (standing, now) = (self.election.standing(), self.measuring.now_time());
+        let (standing, now) = (self.election.state(), self.measuring.now_time());
         let newest = self.registry.newest();
         let mut inner = self.lock();
-        let Standing::Elected { term } = standing else {
+        let ElectionState::Elected { term } = standing else {
             // An elected oracle collects everything from the members again.
             *inner = Inner::default();
             return false;
         };
         if inner.term.is_none_or(|(known, _)| known != term) {
             inner.term = Some((term, now));
-            inner.decided = Decided::from_version(first_version(self.measuring.date()));
+            inner.decided = Decisions::from_version(first_version(self.measuring.date()));
         }
         inner.state.follow(&newest.roster);
         inner.state.expire(now);
@@ -313,7 +313,7 @@ impl Streams {
     }
 
     /// The present state as a problem.
-    fn pose(&self) -> Result<Prepared, String> {
+    fn pose(&self) -> Result<PosedProblem, String> {
         let outline = {
             let inner = self.lock();
             Outline::of(&inner.state, &inner.decided, self.measuring.now_time())
@@ -334,8 +334,8 @@ impl Streams {
     fn prepare(
         &self,
         outline: Outline,
-        estimates: &BTreeMap<Ends, Estimated>,
-    ) -> Result<Prepared, String> {
+        estimates: &BTreeMap<LegEnds, LegEstimates>,
+    ) -> Result<PosedProblem, String> {
         let now = self.measuring.now_time();
         let mut inner = self.lock();
         let Inner { state, decided, .. } = &mut *inner;
@@ -377,8 +377,8 @@ fn first_version(date: WallTime) -> u64 {
 
 /// Accepts a report and forgets decisions about changed subscriptions. Returns what was refused, and why.
 pub(super) fn take(
-    state: &mut State,
-    decided: &mut Decided,
+    state: &mut ReportState,
+    decided: &mut Decisions,
     who: NodeId,
     report: Report,
     now: Time,
@@ -402,27 +402,27 @@ pub(super) fn take(
 
 /// Logs failures of planning, at most one each minute.
 #[derive(Default)]
-struct Troubles {
+struct FailureLog {
     told: Option<Instant>,
 }
 
-impl Troubles {
-    fn tell(&mut self, registry: &Registry, why: &str) {
+impl FailureLog {
+    fn log(&mut self, registry: &Registry, why: &str) {
         if self.told.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
             self.told = Some(Instant::now());
-            registry.tell(&Event::Trouble(format!("cannot plan streams again: {why}")));
+            registry.emit(&Event::Trouble(format!("cannot update the plan of streams: {why}")));
         }
     }
 }
 
 /// A slot for a waiting request, within the bounds for all members and for one.
-struct Place<'a> {
+struct WaitSlot<'a> {
     streams: &'a Streams,
     who: NodeId,
     _among_all: tokio::sync::SemaphorePermit<'a>,
 }
 
-impl Drop for Place<'_> {
+impl Drop for WaitSlot<'_> {
     fn drop(&mut self) {
         self.streams.waits_each.leave(&self.who);
     }

@@ -42,7 +42,7 @@ const MAX_DOWN: Duration = Duration::from_secs(120);
 const REASONS: usize = 16;
 
 /// The sender and the receiver of a leg.
-pub(super) type Ends = (NodeId, NodeId);
+pub(super) type LegEnds = (NodeId, NodeId);
 
 /// The last report of a member.
 #[derive(Debug)]
@@ -53,11 +53,11 @@ pub(super) struct LastReport {
 
 /// The state of one leg.
 #[derive(Debug, Default)]
-pub(super) struct Leg {
+pub(super) struct LegState {
     pub view: LegView,
     pub delay: Option<Duration>,
     /// Its failures since it last worked; `None`: there are none.
-    down: Option<Down>,
+    down: Option<LegFailures>,
     /// What the plan in force sends over it, bit/s.
     pub carries: u64,
     /// When its sender was asked to measure it; `None`: it has been measured since, or was never asked for.
@@ -66,14 +66,14 @@ pub(super) struct Leg {
 
 /// The failures of a leg in a row.
 #[derive(Clone, Copy, Debug)]
-struct Down {
+struct LegFailures {
     /// The last report that it is broken.
     at: Time,
     /// How often it was avoided.
     failures: u32,
 }
 
-impl Down {
+impl LegFailures {
     /// Whether the leg is still avoided.
     fn is_avoided(&self, now: Time) -> bool {
         let factor = 1_u32.checked_shl(self.failures.saturating_sub(1)).unwrap_or(u32::MAX);
@@ -81,14 +81,14 @@ impl Down {
     }
 }
 
-impl Leg {
+impl LegState {
     /// Records a report that it is broken. Returns whether it was not avoided before. Reports while it is avoided count
     /// as the same failure.
     fn fail(&mut self, now: Time) -> bool {
         let before = self.down;
         let is_new = before.is_none_or(|down| !down.is_avoided(now));
         let failures = before.map_or(0, |down| down.failures).saturating_add(is_new.into());
-        self.down = Some(Down { at: now, failures });
+        self.down = Some(LegFailures { at: now, failures });
         is_new
     }
 
@@ -105,7 +105,7 @@ impl Leg {
 
 /// The estimates of a leg in the measuring service's table.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Estimated {
+pub(crate) struct LegEstimates {
     /// The free rate by trains: the lower end in bit/s, whether it may be more, and its age.
     pub spare: Option<(f64, bool, Duration)>,
     /// The throughput of TCP in bit/s, and its age.
@@ -116,12 +116,12 @@ pub(crate) struct Estimated {
 
 /// All reports.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct ReportState {
     pub members: Members,
     pub reported: BTreeMap<NodeId, LastReport>,
     /// The member that publishes each name.
     pub holders: BTreeMap<Name, NodeId>,
-    pub legs: BTreeMap<Ends, Leg>,
+    pub legs: BTreeMap<LegEnds, LegState>,
     pub rules: Rules,
     /// Whether the oracle was elected so recently that members may claim the names that they publish already.
     pub is_claiming: bool,
@@ -131,7 +131,7 @@ pub(super) struct State {
     pub is_urgent: bool,
 }
 
-impl State {
+impl ReportState {
     /// Forgets members that left the roster.
     pub fn follow(&mut self, roster: &Roster) {
         if self.members.follow(roster) {
@@ -162,7 +162,10 @@ impl State {
     pub fn take(&mut self, who: NodeId, mut report: Report, now: Time) -> Vec<String> {
         self.expire(now);
         if !self.reported.contains_key(&who) && self.reported.len() >= MOST_MEMBERS {
-            return vec![format!("the oracle plans streams of {MOST_MEMBERS} members already")];
+            return vec![format!(
+                "the oracle already plans streams of {MOST_MEMBERS} members, which \
+                                 is the limit"
+            )];
         }
         let mut refused = Vec::new();
         self.take_published(who, &report, now, &mut refused);
@@ -217,7 +220,7 @@ impl State {
                 }
                 Some(holder) => {
                     let by = self.members.name(holder).map_or("another member", Name::as_str);
-                    refused.push(format!("`{stream}` is published at {by} already"));
+                    refused.push(format!("`{stream}` is already published at {by}"));
                 }
                 None if !has_room(own, self.holders.len(), MOST_STREAMS) => {
                     refused.push(format!("`{stream}`: there are too many streams already"));
@@ -262,7 +265,10 @@ impl State {
         let room = (0..wanted).take_while(|own| has_room(*own, others + own, MOST_SUBSCRIPTIONS));
         let room = room.count();
         if wanted > room {
-            refused.push(format!("{} subscriptions: there are too many already", wanted - room));
+            refused.push(format!(
+                "{} subscriptions are not accepted: there are too many already",
+                wanted - room
+            ));
             report.subscriptions.truncate(room);
         }
     }
@@ -298,7 +304,7 @@ impl State {
     fn take_leg(&mut self, from: NodeId, report: &LegReport, now: Time) -> Result<(), String> {
         let to = self.members.by_name(&report.to);
         let to = to.filter(|to| *to != from);
-        let to = to.ok_or_else(|| format!("no other member is called {}", report.to))?;
+        let to = to.ok_or_else(|| format!("no other member is named {}", report.to))?;
         if !self.legs.contains_key(&(from, to)) && !self.has_room_for_leg(from) {
             return Err(format!("{}: too many legs are known already", report.to));
         }
@@ -322,7 +328,7 @@ impl State {
         Ok(())
     }
 
-    fn set_down(&mut self, ends: Ends, now: Time) {
+    fn set_down(&mut self, ends: LegEnds, now: Time) {
         // Its receiver may report it too, and its state counts as the sender's.
         if self.legs.contains_key(&ends) || self.has_room_for_leg(ends.0) {
             let is_news = self.legs.entry(ends).or_default().fail(now);
@@ -333,9 +339,9 @@ impl State {
 
     /// Adds the table's estimates of a leg. The table does not say when a measurement began, so it is assumed to have
     /// taken ten seconds, the paper's minimum.
-    pub fn estimate(&mut self, ends: Ends, found: &Estimated, now: Time) {
+    pub fn estimate(&mut self, ends: LegEnds, found: &LegEstimates, now: Time) {
         let is_known = self.legs.contains_key(&ends);
-        if *found == Estimated::default() || !(is_known || self.has_room_for_leg(ends.0)) {
+        if *found == LegEstimates::default() || !(is_known || self.has_room_for_leg(ends.0)) {
             return;
         }
         let leg = self.legs.entry(ends).or_default();
@@ -350,12 +356,12 @@ impl State {
     }
 
     /// Whether a plan may use the leg.
-    pub fn is_up(&self, ends: &Ends, now: Time) -> bool {
+    pub fn is_up(&self, ends: &LegEnds, now: Time) -> bool {
         self.legs.get(ends).is_none_or(|leg| leg.is_up(now))
     }
 
     /// The state of a leg; `None` if it is new and there are too many.
-    pub fn leg_entry(&mut self, ends: Ends) -> Option<&mut Leg> {
+    pub fn leg_entry(&mut self, ends: LegEnds) -> Option<&mut LegState> {
         let has_room = self.legs.contains_key(&ends) || self.has_room_for_leg(ends.0);
         has_room.then(|| self.legs.entry(ends).or_default())
     }

@@ -2,10 +2,10 @@
 
 use super::{
     candidates::Candidates,
-    decided::Decided,
+    decisions::Decisions,
     outline::Outline,
     service::{SKEW, take},
-    state::{MOST_MEMBERS, MOST_STREAMS, MOST_SUBSCRIPTIONS, State},
+    state::{MOST_MEMBERS, MOST_STREAMS, MOST_SUBSCRIPTIONS, ReportState},
 };
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 use std::{
@@ -35,8 +35,8 @@ fn seconds(count: u64) -> Duration {
 
 /// Members `n0`, `n1` and so on; those with odd numbers have the tag `odd`.
 struct World {
-    state: State,
-    decided: Decided,
+    state: ReportState,
+    decided: Decisions,
     candidates: Candidates,
     now: Time,
 }
@@ -65,10 +65,10 @@ impl World {
         let date = WallTime::from_unix_nanos(0);
         let members = (0..members).map(member).collect();
         let roster = Roster { version: 1, not_before: date, expiry: date, members, rules: vec![] };
-        let mut state = State::default();
+        let mut state = ReportState::default();
         state.follow(&roster);
         let now = Time::ZERO + seconds(1000);
-        let (decided, candidates) = (Decided::from_version(1 << 30), Candidates::default());
+        let (decided, candidates) = (Decisions::from_version(1 << 30), Candidates::default());
         Self { state, decided, candidates, now }
     }
 
@@ -475,8 +475,8 @@ fn a_member_speaks_of_its_own_legs_alone() {
     assert_eq!(
         refused,
         [
-            "no other member is called n0",
-            "no other member is called n9",
+            "no other member is named n0",
+            "no other member is named n9",
             "n9 is not another member, so it cannot be this node's parent",
             "n0 is not another member, so it cannot be this node's parent",
         ]
@@ -656,12 +656,15 @@ fn there_are_bounds_on_what_members_say() {
     for who in fit..MOST_MEMBERS as u16 {
         let refused = world.say(who, many.clone());
         let over = 256 - share;
-        assert_eq!(refused, [format!("{over} subscriptions: there are too many already")]);
+        assert_eq!(
+            refused,
+            [format!("{over} subscriptions are not accepted: there are too many already")]
+        );
     }
     let all = world.state.reported.values().map(|one| one.report.subscriptions.len());
     assert!(all.sum::<usize>() <= MOST_SUBSCRIPTIONS);
     let refused = world.say(MOST_MEMBERS as u16, Report::default());
-    assert_eq!(refused, ["the oracle plans streams of 1000 members already"]);
+    assert_eq!(refused, ["the oracle already plans streams of 1000 members, which is the limit"]);
     world.now += SILENCE;
     world.state.expire(world.now);
     assert!(world.state.reported.is_empty() && world.state.legs.is_empty());

@@ -4,11 +4,11 @@ use crate::fake::{BYTES, Claims, Fake, done, number, rate, received, settings};
 use std::time::Duration;
 use thalweg_oracle::{MeasureConfig, Pace};
 use thalweg_units::ByteSize;
-use thalweg_wire::mesh::measure::{CandidatesReply, Done, Orders, Outcome, Reports};
+use thalweg_wire::mesh::measure::{CandidatesReply, OrderReport, Orders, Outcome, Reports};
 
 fn failed(id: u64, is_down: bool, bytes: u64) -> Reports {
     let outcome = Outcome::Failed { why: "no route\n to it".into(), is_down, bytes };
-    Reports { done: vec![Done { id, outcome }], ..Reports::default() }
+    Reports { done: vec![OrderReport { id, outcome }], ..Reports::default() }
 }
 
 /// Serves each order by one member at a time, until the condition holds.
@@ -184,7 +184,7 @@ async fn a_busy_end_is_no_failure_and_the_last_failure_is_shown_with_its_reason(
     let mesh = Fake::start(3, settings()).await;
     mesh.work(1..3, u64::MAX, rate);
     let order = mesh.order(0).await;
-    let busy = Done { id: order.id, outcome: Outcome::Busy };
+    let busy = OrderReport { id: order.id, outcome: Outcome::Busy };
     mesh.report(0, &Reports { done: vec![busy], ..Reports::default() }).await;
     assert_eq!(mesh.oracle.measured().failed, 0);
     assert_eq!(mesh.paths(0).await.measuring.unwrap().failed, None);

@@ -8,13 +8,15 @@ use std::time::Duration;
 use thalweg_oracle::{Caller, Event, MeasureConfig, MeasureEvent, Pace};
 use thalweg_wire::{
     Signer as _,
-    mesh::measure::{CandidatesReply, Done, Load, Outcome, Probed, Reports, Watched},
+    mesh::measure::{
+        CandidatesReply, Load, OrderReport, Outcome, PassiveReport, Reports, TrainReport,
+    },
 };
 
 fn watched(from: &str, to: &str, bps: f64) -> Reports {
     let (from, to) = (from.parse().unwrap(), to.parse().unwrap());
     let age = Duration::from_secs(1);
-    let watched = Watched { id: 0, from, to, bps, at_least: false, bytes: 5_000_000, age };
+    let watched = PassiveReport { id: 0, from, to, bps, at_least: false, bytes: 5_000_000, age };
     Reports { passive: vec![watched], ..Reports::default() }
 }
 
@@ -40,7 +42,7 @@ async fn a_member_reports_only_its_own_legs_and_unknown_names_are_refused() {
     let reply = mesh.report(0, &watched("n1", "n2", 1e6)).await;
     assert!(reply.accepted == 0 && reply.refused[0].contains("n1 → n2"), "{reply:?}");
     let reply = mesh.report(0, &watched("n0", "nobody", 1e6)).await;
-    assert_eq!(reply.refused, ["no member is called nobody"]);
+    assert_eq!(reply.refused, ["no member is named nobody"]);
     let reply = mesh.report(0, &done(77, 1e6)).await;
     assert!(reply.refused[0].contains("order 77 is not known"), "{reply:?}");
     let reply = mesh.report(0, &watched("n0", "n1", 2e11)).await;
@@ -70,7 +72,7 @@ async fn a_passive_claim_is_a_lower_bound_until_the_other_end_agrees() {
 fn probed(to: &str, low: f64, high: f64) -> Reports {
     let (to, age) = (to.parse().unwrap(), Duration::ZERO);
     let (low_bps, high_bps) = (low * 1e6, high * 1e6);
-    let found = Probed { id: 7, to, low_bps, high_bps, at_least: false, bytes: 500_000, age };
+    let found = TrainReport { id: 7, to, low_bps, high_bps, at_least: false, bytes: 500_000, age };
     Reports { probed: vec![found], ..Reports::default() }
 }
 
@@ -78,7 +80,7 @@ fn probed(to: &str, low: f64, high: f64) -> Reports {
 async fn train_results_are_shown_with_their_range_and_invalid_ones_refused() {
     let mesh = Fake::start(2, settings()).await;
     for (bad, why) in [
-        (probed("n0", 1.0, 2.0), "no leg's end"),
+        (probed("n0", 1.0, 2.0), "there is no leg"),
         (probed("nobody", 1.0, 2.0), "no member"),
         (probed("n1", 3.0, 2.0), "ends before it begins"),
         (probed("n1", 3.0, 2e5), "bit/s"),
@@ -183,7 +185,7 @@ async fn the_lower_report_is_believed_and_the_disagreement_shown() {
     };
     let (sender, to) = (format!("n{from}"), 1 - from);
     let wrong = mesh.report(from, &received(order.id, &sender, 5e6)).await;
-    assert!(wrong.refused[0].contains("another member's"), "{wrong:?}");
+    assert!(wrong.refused[0].contains("belongs to another member"), "{wrong:?}");
     assert_eq!(mesh.report(from, &done(order.id, 9e10)).await.accepted, 1);
     assert_eq!(mesh.report(from, &done(order.id, 1e6)).await.accepted, 0, "a second report");
     assert_eq!(mesh.report(to, &received(order.id, &sender, 5e6)).await.accepted, 1);
@@ -222,7 +224,8 @@ async fn one_members_report_that_another_is_down_is_not_enough() {
         order = mesh.order(1) => (1, order),
     };
     let outcome = Outcome::Failed { why: "refused".into(), is_down: true, bytes: 0 };
-    let reports = Reports { done: vec![Done { id: order.id, outcome }], ..Reports::default() };
+    let reports =
+        Reports { done: vec![OrderReport { id: order.id, outcome }], ..Reports::default() };
     assert_eq!(mesh.report(from, &reports).await.accepted, 1);
     assert_eq!(mesh.paths(0).await.down, vec![]);
     mesh.stop().await;

@@ -14,7 +14,8 @@ use thalweg_units::{ByteSize, Time};
 use thalweg_wire::mesh::{
     Role, TokenRequest,
     measure::{
-        CandidatesReply, Done, Order, Orders, Outcome, PathsReply, Received, Reports, ReportsReply,
+        CandidatesReply, Order, OrderReport, Orders, Outcome, PathsReply, ReceivedReport, Reports,
+        ReportsReply,
     },
 };
 use tokio::{sync::oneshot, task::JoinHandle};
@@ -228,13 +229,13 @@ pub fn done(id: u64, bps: f64) -> Reports {
         rtt_s: Some(0.05),
         age: Duration::ZERO,
     };
-    Reports { done: vec![Done { id, outcome }], ..Reports::default() }
+    Reports { done: vec![OrderReport { id, outcome }], ..Reports::default() }
 }
 
 /// A receiver's report of a measurement.
 pub fn received(id: u64, from: &str, bps: f64) -> Reports {
     let (from, age) = (from.parse().unwrap(), Duration::ZERO);
-    let received = Received { id, from, bps, bytes: BYTES, at_least: false, age };
+    let received = ReceivedReport { id, from, bps, bytes: BYTES, at_least: false, age };
     Reports { received: vec![received], ..Reports::default() }
 }
 

@@ -5,14 +5,14 @@ use crate::{
     harness::ManualClock,
 };
 use std::time::Duration;
-use thalweg_oracle::{MeasureConfig, Order};
+use thalweg_oracle::{MeasureConfig, ScheduleKind};
 use thalweg_wire::mesh::measure::{LegEntry, PathsReply};
 
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_nodes_measure_each_other_both_ways_with_each_schedule() {
-    for schedule in [Order::Algorithm1, Order::Thrifty, Order::Random] {
+    for schedule in [ScheduleKind::Algorithm1, ScheduleKind::Thrifty, ScheduleKind::Random] {
         let mesh = Fake::start(2, MeasureConfig { schedule, p: 0.4, ..settings() }).await;
         mesh.work(0..2, u64::MAX, rate);
         mesh.until("both ways", |p| p.legs.len() == 2).await;
@@ -22,7 +22,7 @@ async fn two_nodes_measure_each_other_both_ways_with_each_schedule() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_present_nodes_measure_each_other_while_a_third_is_silent() {
-    for schedule in [Order::Algorithm1, Order::Thrifty, Order::Random] {
+    for schedule in [ScheduleKind::Algorithm1, ScheduleKind::Thrifty, ScheduleKind::Random] {
         let mesh = Fake::start(3, MeasureConfig { schedule, p: 0.1, ..settings() }).await;
         mesh.work([0, 2].into_iter(), u64::MAX, rate);
         // With the round-trip times that the senders of these reports have seen.

@@ -48,7 +48,7 @@ async fn assert_measuring_continues(mesh: &Fake, says: &str) {
     mesh.work(3..4, u64::MAX, rate);
     mesh.until("the fourth as well", |p| p.legs.len() == 12).await;
     let why = until_event(mesh, |e| matches!(e, MeasureEvent::Unkept(_))).await;
-    assert!(why.contains(says) && why.contains("measuring goes on"), "{why}");
+    assert!(why.contains(says) && why.contains("measuring continues"), "{why}");
     while mesh.candidates(1, "strategy=oblivious&m=9").await.measured != 12 {
         tokio::task::yield_now().await;
     }
@@ -97,7 +97,7 @@ async fn a_full_disk_delays_nothing_and_is_reported_with_advice() {
     while full.write_at(&[1; 4096], at).is_ok_and(|n| n > 0) {
         at += 4096;
     }
-    assert_measuring_continues(&mesh, "make room").await;
+    assert_measuring_continues(&mesh, "free space").await;
     drop(full);
     fs::remove_file(&filler).unwrap();
     let kept = until_event(&mesh, |e| matches!(e, MeasureEvent::Kept { .. })).await;

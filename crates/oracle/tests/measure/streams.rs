@@ -10,7 +10,7 @@ use thalweg_wire::{
     Signer as _,
     mesh::{
         Name,
-        measure::{Probed, Reports},
+        measure::{Reports, TrainReport},
     },
     stream::{
         leg::Track,
@@ -108,7 +108,7 @@ async fn a_subscriber_gets_a_parent_and_is_lowered_and_raised_by_train_results()
     let mut id = 0;
     loop {
         id += 1;
-        let found = Probed {
+        let found = TrainReport {
             id,
             to: name("n1"),
             low_bps: 2e6,
@@ -148,7 +148,7 @@ async fn invalid_reports_are_refused_and_strangers_get_nothing() {
     assert_eq!(refused, (400, "bad_request".into()));
     assert!(send_report(&mesh, 0, &publishes("*")).await.refused.is_empty());
     let reply = send_report(&mesh, 1, &publishes("*")).await;
-    assert_eq!(reply.refused, ["`stage` is published at n0 already"]);
+    assert_eq!(reply.refused, ["`stage` is already published at n0"]);
     assert_eq!(mesh.ask(0, "/v1/streams/plan?wait_s=0").await.status, 204);
     mesh.stop().await;
 }

@@ -5,7 +5,7 @@ use thalweg_net::Ed25519;
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Signer as _,
-    mesh::measure_ticket::{Ticket, Void},
+    mesh::measure_ticket::{Ticket, TicketError},
 };
 
 #[tokio::test]
@@ -22,8 +22,8 @@ async fn an_order_is_signed_with_the_meshs_key_for_its_pair() {
     let ticket = by(&mesh.oracle.mesh(), 0, to).unwrap();
     assert_eq!((ticket.order, ticket.bytes), (order.id, BYTES));
     assert_eq!(order.max_bytes, BYTES);
-    assert_eq!(by(&mesh.oracle.mesh(), 0, 3 - to), Err(Void::AnotherPair));
-    assert_eq!(by(&mesh.oracle.mesh(), 3 - to, to), Err(Void::AnotherPair));
-    assert_eq!(by(&key(0), 0, to), Err(Void::Unsigned), "a node's key is not the mesh's");
+    assert_eq!(by(&mesh.oracle.mesh(), 0, 3 - to), Err(TicketError::AnotherPair));
+    assert_eq!(by(&mesh.oracle.mesh(), 3 - to, to), Err(TicketError::AnotherPair));
+    assert_eq!(by(&key(0), 0, to), Err(TicketError::Unsigned), "a node's key is not the mesh's");
     mesh.stop().await;
 }

@@ -19,7 +19,7 @@ use thalweg_wire::{
     Signer as _,
     mesh::{
         Role, Token, TokenRequest,
-        measure::{CandidatesReply, Orders, PathsReply, Reports, ReportsReply, Watched},
+        measure::{CandidatesReply, Orders, PassiveReport, PathsReply, Reports, ReportsReply},
     },
 };
 use tokio::task::JoinHandle;
@@ -254,7 +254,8 @@ async fn when_the_scheduling_oracle_is_killed_another_continues_with_all_measure
     // A passive report reaches the elected oracle, whichever oracle the node asks first.
     let (from, to) = ("n3".parse().unwrap(), "fra".parse().unwrap());
     let age = Duration::ZERO;
-    let watched = Watched { id: 1, from, to, bps: 1e6, at_least: true, bytes: 9_000_000, age };
+    let watched =
+        PassiveReport { id: 1, from, to, bps: 1e6, at_least: true, bytes: 9_000_000, age };
     let reports = Reports { passive: vec![watched], ..Reports::default() };
     let told = async {
         while !send_reports(&world.reached, world.hosts[3].caller(), &reports).await {

@@ -45,7 +45,7 @@ async fn an_unreachable_server_only_stops_writes_even_at_the_start() {
     let Some((mut cluster, mesh)) = mesh_on_own_server().await else { return };
     assert!(mesh.newest().by_name(&"ber".parse().unwrap()).is_some(), "moved with its members");
     cluster.stop();
-    serves_on(&mesh, "is not reached").await;
+    serves_on(&mesh, "cannot be reached").await;
     let before = mesh.newest();
     let started = mesh.open().await.unwrap();
     assert_eq!(newest(&started), before);

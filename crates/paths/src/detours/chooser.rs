@@ -1,17 +1,17 @@
 //! The proxy's [`PathChooser`], based on the oracle's candidates and the history.
 //!
-//! For destinations with known rates the history decides ([`ByHistory`]). Algorithm 2 decides which relay races the
-//! direct path while nothing is known, over which relays a large object is sampled, and which detour a tunnel tries now
-//! and then ([`super::trials`]). Both learn from what transfers observe.
+//! For destinations with known rates the history decides ([`HistoryChooser`]). Algorithm 2 decides which relay races
+//! the direct path while nothing is known, over which relays a large object is sampled, and which detour a tunnel tries
+//! now and then ([`super::trials`]). Both learn from what transfers observe.
 
 use super::{
-    Detours, Draw, Picked, Reason,
+    Detours, Draw, PickedRelay, Reason,
     trials::{HEAD_START, Trials},
 };
 use crate::{
-    by_history::{ByHistory, Relays, Standing},
-    chooser::{Candidates, Choice, Content, PathChooser, Seen, Way},
+    chooser::{Candidates, Content, PathAttempt, PathChooser, PathRace, PathReport},
     history::{Bound, History},
+    history_chooser::{HistoryChooser, RelaySource, RouteCheck},
     url::HttpUrl,
 };
 use std::{
@@ -25,17 +25,17 @@ use thalweg_units::Rate;
 use thalweg_wire::Destination;
 
 /// Chooses ways from the history of a destination and the list of relays.
-pub struct ByDetours {
-    inner: ByHistory,
+pub struct DetourChooser {
+    inner: HistoryChooser,
     detours: Arc<Mutex<Detours>>,
     draw: Draw,
     trials: Mutex<Trials>,
 }
 
-impl ByDetours {
+impl DetourChooser {
     /// Creates a chooser over these relays. Without a history, nothing is known of single destinations.
     pub fn new(
-        relays: Relays,
+        relays: RelaySource,
         history: Option<Arc<Mutex<History>>>,
         detours: Arc<Mutex<Detours>>,
         draw: Draw,
@@ -51,38 +51,41 @@ impl ByDetours {
             drop(detours);
             relays
         };
-        let inner = ByHistory::new(Box::new(ranked), history);
+        let inner = HistoryChooser::new(Box::new(ranked), history);
         Self { inner, detours, draw, trials: Mutex::default() }
     }
 
-    /// As [`ByHistory::while_standing`].
+    /// As [`HistoryChooser::with_route_check`].
     #[must_use]
-    pub fn while_standing(mut self, standing: Standing) -> Self {
-        self.inner = self.inner.while_standing(standing);
+    pub fn with_route_check(mut self, check: RouteCheck) -> Self {
+        self.inner = self.inner.with_route_check(check);
         self
     }
 
     /// The test detour first, if a new tunnel is to try it: see [`super::trials`].
-    fn trial(&self, to: &Destination, content: Content, known: &Choice) -> Option<Choice> {
+    fn trial(&self, to: &Destination, content: Content, known: &PathRace) -> Option<PathRace> {
         let rate = |name: &str| self.inner.rate(to, content, name);
         // Readable content is forwarded by the proxy, which fetches its large objects in ranges.
         let tunnel = content == Content::Encrypted;
-        let directly = known.ways().first()?.route.is_direct();
+        let directly = known.attempts().first()?.route.is_direct();
         if !tunnel || !directly || rate("direct").is_none() || !lock(&self.trials).is_due(to) {
             return None;
         }
         let relays = self.inner.detours_to(to, content);
         let names: Vec<String> = relays.iter().map(|(name, _)| name.clone()).collect();
         let picked = lock(&self.detours).pick(&names, rate, self.draw);
-        let untried = |p: &&Picked| {
+        let untried = |p: &&PickedRelay| {
             let test = matches!(p.reason, Reason::Test | Reason::All | Reason::Unranked);
             test && p.rate.is_none()
         };
         let name = picked.iter().find(untried)?.relay.clone();
         let (name, route) = relays.into_iter().find(|(relay, _)| *relay == name)?;
         lock(&self.trials).begin(to, &name);
-        let direct = Way { after: HEAD_START, ..Way::direct() };
-        Some(Choice::of(vec![Way { name, route, after: Duration::ZERO, ahead: None }, direct]))
+        let direct = PathAttempt { after: HEAD_START, ..PathAttempt::direct() };
+        Some(PathRace::with_direct(vec![
+            PathAttempt { name, route, after: Duration::ZERO, ahead: None },
+            direct,
+        ]))
     }
 
     /// The gain that a relay's rate shows (UKAIRO Eq. 1). `None` if the direct path's rate is not known, or if the rate
@@ -94,8 +97,8 @@ impl ByDetours {
     }
 }
 
-impl PathChooser for ByDetours {
-    fn choose(&self, to: &Destination, content: Content) -> Choice {
+impl PathChooser for DetourChooser {
+    fn choose(&self, to: &Destination, content: Content) -> PathRace {
         let known = self.inner.choose(to, content);
         self.trial(to, content, &known).unwrap_or(known)
     }
@@ -112,17 +115,17 @@ impl PathChooser for ByDetours {
         })
     }
 
-    fn learn(&self, to: &Destination, content: Content, seen: Seen<'_>) {
+    fn learn(&self, to: &Destination, content: Content, seen: PathReport<'_>) {
         self.inner.learn(to, content, seen);
         let gain = match seen {
-            Seen::Carried(o) if o.path != "direct" => {
+            PathReport::Carried(o) if o.path != "direct" => {
                 // As in the paper, the rate of a trial is taken as it is: with a lower bound that shows nothing, the
                 // test detour would never change.
                 let on_trial = lock(&self.trials).end(to, &o.path);
                 let bound = if on_trial { Bound::Exact } else { o.bound };
                 self.gain(to, content, o.rate, bound).map(|gain| (o.path.clone(), gain))
             }
-            Seen::Failed(path) | Seen::Altered { path, .. } if path != "direct" => {
+            PathReport::Failed(path) | PathReport::Altered { path, .. } if path != "direct" => {
                 Some((path.to_owned(), 0.0))
             }
             _ => None,
@@ -136,9 +139,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl fmt::Debug for ByDetours {
+impl fmt::Debug for DetourChooser {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ByDetours").field("inner", &self.inner).finish_non_exhaustive()
+        f.debug_struct("DetourChooser").field("inner", &self.inner).finish_non_exhaustive()
     }
 }
 
@@ -147,7 +150,7 @@ mod tests {
     use super::*;
     use crate::{
         detours::{CANDIDATES, trials::EVERY},
-        history::Observed,
+        history::PathObservation,
     };
     use thalweg_units::WallTime;
     use thalweg_wire::mesh::measure::{Candidate, CandidatesReply, Strategy};
@@ -155,7 +158,7 @@ mod tests {
     const SITE: &str = "www.example.org:443";
 
     /// Ten relays; those later in the roster have higher scores.
-    fn chooser() -> ByDetours {
+    fn chooser() -> DetourChooser {
         let names = || (0..10).map(|i| format!("r{i}"));
         let relay = |name: String| {
             let hop = format!("{name}.example:1080").parse().unwrap();
@@ -180,7 +183,7 @@ mod tests {
         let mut detours = Detours::unkept();
         detours.follow(reply, None, WallTime::from_unix_nanos(1));
         let history = History::open(std::path::Path::new("/nonexistent/history.json"));
-        ByDetours::new(
+        DetourChooser::new(
             Box::new(move |_| relays.clone()),
             Some(Arc::new(Mutex::new(history))),
             Arc::new(Mutex::new(detours)),
@@ -188,25 +191,25 @@ mod tests {
         )
     }
 
-    fn carried(chooser: &ByDetours, path: &str, mbps: f64, bound: Bound) {
-        let observed = Observed {
+    fn carried(chooser: &DetourChooser, path: &str, mbps: f64, bound: Bound) {
+        let observed = PathObservation {
             path: path.to_owned(),
             rate: Rate::from_mbps(mbps),
             setup: Duration::from_millis(100),
             bound,
         };
         let to = SITE.parse().unwrap();
-        chooser.learn(&to, Content::Encrypted, Seen::Carried(&observed));
+        chooser.learn(&to, Content::Encrypted, PathReport::Carried(&observed));
     }
 
-    fn score(chooser: &ByDetours, relay: &str) -> f64 {
+    fn score(chooser: &DetourChooser, relay: &str) -> f64 {
         lock(&chooser.detours).score(relay).unwrap()
     }
 
     #[test]
     fn for_an_unknown_destination_the_relay_with_the_best_score_races_the_direct_path() {
         let choice = chooser().choose(&SITE.parse().unwrap(), Content::Encrypted);
-        let names: Vec<_> = choice.ways().iter().map(|way| way.name.as_str()).collect();
+        let names: Vec<_> = choice.attempts().iter().map(|way| way.name.as_str()).collect();
         assert_eq!(names, ["direct", "r9"]);
     }
 
@@ -220,15 +223,15 @@ mod tests {
     }
 
     /// The first way of a new tunnel.
-    fn first(chooser: &ByDetours, to: &str) -> String {
+    fn first(chooser: &DetourChooser, to: &str) -> String {
         let choice = chooser.choose(&to.parse().unwrap(), Content::Encrypted);
-        assert!(choice.ways().iter().any(|way| way.name == "direct"));
-        choice.ways()[0].name.clone()
+        assert!(choice.attempts().iter().any(|way| way.name == "direct"));
+        choice.attempts()[0].name.clone()
     }
 
-    fn test_detour(chooser: &ByDetours) -> String {
-        let standings = lock(&chooser.detours).standings();
-        standings.into_iter().find(|s| s.is_test).unwrap().relay
+    fn test_detour(chooser: &DetourChooser) -> String {
+        let relay_states = lock(&chooser.detours).relay_states();
+        relay_states.into_iter().find(|s| s.is_test).unwrap().relay
     }
 
     #[test]
@@ -282,7 +285,7 @@ mod tests {
         assert_eq!(score(&chooser, "r2"), 0.2, "it may be faster");
         carried(&chooser, "r2", 5.0, Bound::Exact);
         assert_eq!(score(&chooser, "r2"), 0.1);
-        chooser.learn(&SITE.parse().unwrap(), Content::Encrypted, Seen::Failed("r8"));
+        chooser.learn(&SITE.parse().unwrap(), Content::Encrypted, PathReport::Failed("r8"));
         assert_eq!(score(&chooser, "r8"), 0.4);
     }
 }

@@ -9,28 +9,27 @@
 //! the file's lock, on the present contents of the file. So nothing is lost or counted twice. The number of unsaved
 //! changes is bounded (`MAX_CHANGES`), as in the history.
 
-mod ask;
 mod chooser;
-mod file;
-mod lesson;
-mod memory;
-mod paths;
-mod pick;
+mod gain_observations;
+mod known_paths;
+mod oracle_query;
+mod picked_relay;
+mod state;
 #[cfg(test)]
 mod tests;
 mod trials;
+mod versioned_file;
 
-pub use ask::{AskError, ask_candidates, ask_paths};
-pub use chooser::ByDetours;
-pub use lesson::Lesson;
-pub use paths::KnownPaths;
-pub use pick::{Picked, Reason};
+pub use chooser::DetourChooser;
+pub use gain_observations::GainObservations;
+pub use known_paths::KnownPaths;
+pub use oracle_query::{OracleQueryError, ask_candidates, ask_paths};
+pub use picked_relay::{PickedRelay, Reason};
 pub use thalweg_plan::adaptive::Draw;
 
 use crate::history::lock;
-use file::Found;
-use memory::{Change, Memory};
 use serde::{Deserialize, Serialize};
+use state::{DetourChange, DetourState};
 use std::{
     collections::{BTreeSet, VecDeque},
     io,
@@ -43,6 +42,7 @@ use thalweg_wire::mesh::{
     Name,
     measure::{Candidate, CandidatesReply},
 };
+use versioned_file::FileContent;
 
 /// s: the number of relays that are drawn for a download, besides the test detour (UKAIRO §2.2.3: "a value of m = 5
 /// ensures enough diversity").
@@ -74,28 +74,28 @@ pub const AWAY: Duration = Duration::from_secs(60);
 
 /// The oracle's list and when it was requested.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Listed {
+pub struct RelayList {
     /// By this host's clock.
     pub asked: WallTime,
     /// The list.
     pub reply: CandidatesReply,
 }
 
-impl Listed {
+impl RelayList {
     /// How long ago it was requested; zero if that is in the future, as after a correction of the clock.
     pub fn age(&self, now: WallTime) -> Duration {
         age(self.asked, now)
     }
 
     /// The oracle's entry for this relay.
-    pub fn of(&self, relay: &str) -> Option<&Candidate> {
+    pub fn entry(&self, relay: &str) -> Option<&Candidate> {
         self.reply.candidates.iter().find(|c| c.relay.as_str() == relay)
     }
 }
 
 /// The state of a relay in this host's list.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Standing {
+pub struct RelayState {
     /// Its name.
     pub relay: String,
     /// Its score now.
@@ -112,9 +112,9 @@ pub struct Standing {
 #[derive(Debug)]
 pub struct Detours {
     file: PathBuf,
-    memory: Memory,
+    memory: DetourState,
     /// Changes that are not saved yet.
-    changes: VecDeque<Change>,
+    changes: VecDeque<DetourChange>,
     problem: Option<String>,
 }
 
@@ -128,7 +128,7 @@ impl Detours {
     pub fn unkept() -> Self {
         Self {
             file: PathBuf::new(),
-            memory: Memory::default(),
+            memory: DetourState::default(),
             changes: VecDeque::new(),
             problem: None,
         }
@@ -139,13 +139,14 @@ impl Detours {
     /// A corrupt file is moved aside (`FILE.damaged`), a newer program's file is not changed; [`Detours::problem`] then
     /// returns a message.
     pub fn open(file: &Path) -> Self {
-        let (memory, problem) = match file::read::<Memory>(file, MAX_BYTES, FORMAT) {
-            Ok(Found::Nothing) => (None, None),
-            Ok(Found::Sound(memory)) => (Some(memory), None),
-            Ok(Found::Newer(format)) => (None, Some(file::newer(file, format))),
-            Ok(Found::Damaged(why)) => {
-                (None, Some(file::set_aside::<Memory>(file, &why, MAX_BYTES, FORMAT)))
-            }
+        let (memory, problem) = match versioned_file::read::<DetourState>(file, MAX_BYTES, FORMAT) {
+            Ok(FileContent::Missing) => (None, None),
+            Ok(FileContent::Valid(memory)) => (Some(memory), None),
+            Ok(FileContent::Newer(format)) => (None, Some(versioned_file::newer(file, format))),
+            Ok(FileContent::Damaged(why)) => (
+                None,
+                Some(versioned_file::set_aside::<DetourState>(file, &why, MAX_BYTES, FORMAT)),
+            ),
             Err(e) => (None, Some(format!("cannot read {}: {e}", file.display()))),
         };
         let memory = memory.unwrap_or_default();
@@ -158,27 +159,27 @@ impl Detours {
     }
 
     /// The oracle's last list.
-    pub fn listed(&self) -> Option<&Listed> {
+    pub fn relay_list(&self) -> Option<&RelayList> {
         self.memory.listed.as_ref()
     }
 
     /// Whether the oracle should be asked: there is no list, it is older than its validity allows, or it is dated after
     /// `now`.
     pub fn is_stale(&self, now: WallTime) -> bool {
-        let fresh = |l: &Listed| l.asked <= now && l.age(now) <= l.reply.valid_for;
-        !self.listed().is_some_and(fresh)
+        let fresh = |l: &RelayList| l.asked <= now && l.age(now) <= l.reply.valid_for;
+        !self.relay_list().is_some_and(fresh)
     }
 
     /// Takes over a list that the oracle gave at `now`, without `me`: a host is not its own candidate.
     pub fn follow(&mut self, mut reply: CandidatesReply, me: Option<&Name>, now: WallTime) {
         reply.candidates.retain(|c| Some(&c.relay) != me);
         reply.candidates.truncate(thalweg_plan::adaptive::MOST_KNOWN);
-        self.change(Change::Follow(Listed { asked: now, reply }));
+        self.change(DetourChange::Follow(RelayList { asked: now, reply }));
     }
 
     /// Records that the oracle was asked at `now` and gave no list.
     pub fn note_unanswered(&mut self, now: WallTime) {
-        self.change(Change::Unanswered(now));
+        self.change(DetourChange::Unanswered(now));
     }
 
     /// Whether the oracle was asked without an answer in the last [`AWAY`], and gave no list since.
@@ -187,13 +188,13 @@ impl Detours {
     }
 
     /// The state of all relays, the best first.
-    pub fn standings(&self) -> Vec<Standing> {
-        let standing = |k: &thalweg_plan::adaptive::Known| Standing {
+    pub fn relay_states(&self) -> Vec<RelayState> {
+        let standing = |k: &thalweg_plan::adaptive::KnownRelay| RelayState {
             relay: k.relay.clone(),
             score: k.score,
             tried: k.tried,
             is_test: self.memory.adaptive.test() == Some(&k.relay),
-            oracle: self.listed().and_then(|l| l.of(&k.relay)).cloned(),
+            oracle: self.relay_list().and_then(|l| l.entry(&k.relay)).cloned(),
         };
         self.memory.adaptive.known().iter().map(standing).collect()
     }
@@ -214,7 +215,7 @@ impl Detours {
         usable: &[String],
         rate: impl Fn(&str) -> Option<Rate>,
         draw: Draw,
-    ) -> Vec<Picked> {
+    ) -> Vec<PickedRelay> {
         let all = |reason| move |relay: &String| (relay.clone(), reason);
         let picked: Vec<(String, Reason)> = if usable.len() <= CANDIDATES + 1 {
             usable.iter().map(all(Reason::All)).collect()
@@ -240,7 +241,7 @@ impl Detours {
         let names = self.memory.draw(CANDIDATES, draw, &barred, seed);
         let test = self.memory.adaptive.test().map(str::to_owned);
         if before != test {
-            self.remember(Change::Draw { s: CANDIDATES, draw, barred, seed });
+            self.remember(DetourChange::Draw { s: CANDIDATES, draw, barred, seed });
         }
         let reason =
             |n: &String| if Some(n) == test.as_ref() { Reason::Test } else { Reason::Drawn };
@@ -277,28 +278,28 @@ impl Detours {
         relay: String,
         reason: Reason,
         rate: &impl Fn(&str) -> Option<Rate>,
-    ) -> Picked {
+    ) -> PickedRelay {
         let known = self.memory.adaptive.known().iter().find(|k| k.relay == relay);
-        Picked {
+        PickedRelay {
             reason,
             score: known.map(|k| k.score),
-            evidence: self.listed().and_then(|l| l.of(&relay)).map(|c| c.evidence),
+            evidence: self.relay_list().and_then(|l| l.entry(&relay)).map(|c| c.evidence),
             tried: known.map(|k| k.tried),
             rate: rate(&relay),
             relay,
         }
     }
 
-    /// Learns each relay's gain over the direct path in a download; see [`Lesson`].
+    /// Learns each relay's gain over the direct path in a download; see [`GainObservations`].
     pub fn learn(&mut self, gains: Vec<(String, f64)>) {
         if !gains.is_empty() {
-            self.change(Change::Learn { gains, seed: seed() });
+            self.change(DetourChange::Learn { gains, seed: seed() });
         }
     }
 
     /// Forgets everything, including what other processes save before the next [`Detours::save`].
     pub fn clear(&mut self) {
-        self.change(Change::Clear);
+        self.change(DetourChange::Clear);
     }
 
     /// Saves the changes on top of what other processes wrote meanwhile. Does nothing without changes. May block for
@@ -312,20 +313,20 @@ impl Detours {
             return Ok(());
         }
         let _lock = lock(&self.file)?;
-        let memory = match file::read::<Memory>(&self.file, MAX_BYTES, FORMAT)? {
-            Found::Sound(theirs) => self.replayed(theirs),
-            Found::Nothing => self.replayed(Memory::default()),
-            Found::Damaged(_) => {
+        let memory = match versioned_file::read::<DetourState>(&self.file, MAX_BYTES, FORMAT)? {
+            FileContent::Valid(theirs) => self.replayed(theirs),
+            FileContent::Missing => self.replayed(DetourState::default()),
+            FileContent::Damaged(_) => {
                 // If it cannot be moved aside, it is replaced.
                 _ = durable::set_aside(&self.file);
                 self.memory.clone()
             }
-            Found::Newer(format) => {
-                self.problem = Some(file::newer(&self.file, format));
+            FileContent::Newer(format) => {
+                self.problem = Some(versioned_file::newer(&self.file, format));
                 return Ok(());
             }
         };
-        file::write(&self.file, &memory, FORMAT)?;
+        versioned_file::write(&self.file, &memory, FORMAT)?;
         self.memory = memory;
         self.changes.clear();
         Ok(())
@@ -352,17 +353,17 @@ impl Detours {
         later.into_iter().for_each(|change| self.change(change));
     }
 
-    fn replayed(&self, mut theirs: Memory) -> Memory {
+    fn replayed(&self, mut theirs: DetourState) -> DetourState {
         self.changes.iter().for_each(|change| theirs.apply(change));
         theirs
     }
 
-    fn change(&mut self, change: Change) {
+    fn change(&mut self, change: DetourChange) {
         self.memory.apply(&change);
         self.remember(change);
     }
 
-    fn remember(&mut self, change: Change) {
+    fn remember(&mut self, change: DetourChange) {
         if self.changes.len() == MAX_CHANGES {
             self.changes.pop_front();
         }

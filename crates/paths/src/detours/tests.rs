@@ -48,7 +48,7 @@ fn nothing(_: &str) -> Option<Rate> {
     None
 }
 
-fn reasons(picked: &[Picked], reason: Reason) -> Vec<&str> {
+fn reasons(picked: &[PickedRelay], reason: Reason) -> Vec<&str> {
     picked.iter().filter(|p| p.reason == reason).map(|p| p.relay.as_str()).collect()
 }
 
@@ -61,12 +61,12 @@ fn the_list_and_the_learned_scores_are_saved() {
     detours.learn(vec![("r9".into(), 3.0)]);
     detours.save().unwrap();
     let next = Detours::open(&file);
-    assert_eq!(next.listed().unwrap().age(at(70)), Duration::from_secs(70));
-    let standings = next.standings();
-    assert_eq!(standings.len(), 9, "a host is no candidate of its own");
-    assert_eq!((standings[0].relay.as_str(), standings[0].tried), ("r9", 1));
-    assert!((standings[0].score - 1.775).abs() < 1e-9, "the mean of 0.55 and 3");
-    assert_eq!(standings[0].oracle.as_ref().unwrap().evidence, 30);
+    assert_eq!(next.relay_list().unwrap().age(at(70)), Duration::from_secs(70));
+    let relay_states = next.relay_states();
+    assert_eq!(relay_states.len(), 9, "a host is no candidate of its own");
+    assert_eq!((relay_states[0].relay.as_str(), relay_states[0].tried), ("r9", 1));
+    assert!((relay_states[0].score - 1.775).abs() < 1e-9, "the mean of 0.55 and 3");
+    assert_eq!(relay_states[0].oracle.as_ref().unwrap().evidence, 30);
 }
 
 #[test]
@@ -196,9 +196,9 @@ fn learned_scores_are_kept_if_a_list_lacks_the_relay() {
     detours.follow(ten(), None, at(0));
     detours.learn(vec![("r0".into(), 2.0)]);
     detours.follow(reply(&[("s0", 0.3), ("s1", 0.2)]), None, at(1));
-    let names: Vec<_> = detours.standings().iter().map(|s| (s.relay.clone(), s.score)).collect();
+    let names: Vec<_> = detours.relay_states().iter().map(|s| (s.relay.clone(), s.score)).collect();
     assert_eq!(names, [("r0".into(), 1.5), ("s0".into(), 0.3), ("s1".into(), 0.2)]);
-    assert!(detours.standings()[0].oracle.is_none());
+    assert!(detours.relay_states()[0].oracle.is_none());
 }
 
 #[test]
@@ -219,8 +219,8 @@ fn concurrent_processes_lose_nothing_and_count_nothing_twice() {
             });
         }
     });
-    let standings = Detours::open(&file).standings();
-    let tried: Vec<u64> = standings.iter().map(|s| s.tried).collect();
+    let relay_states = Detours::open(&file).relay_states();
+    let tried: Vec<u64> = relay_states.iter().map(|s| s.tried).collect();
     assert_eq!(tried, [1, 1, 1, 1, 1, 1, 1, 1, 0, 0]);
 }
 
@@ -237,7 +237,7 @@ fn a_corrupt_file_is_set_aside_and_a_newer_one_is_not_changed() {
         assert_eq!(fs::read(aside).unwrap(), bytes);
         detours.follow(ten(), None, at(0));
         detours.save().unwrap();
-        assert_eq!(Detours::open(&file).standings().len(), 10);
+        assert_eq!(Detours::open(&file).relay_states().len(), 10);
     }
     let (_directory, file) = file();
     let theirs = r#"{"format": 2, "listed": "elsewhere"}"#;
@@ -257,7 +257,7 @@ fn clearing_forgets_what_others_saved() {
     one.save().unwrap();
     two.clear();
     two.save().unwrap();
-    assert_eq!(Detours::open(&file).standings(), []);
+    assert_eq!(Detours::open(&file).relay_states(), []);
 }
 
 #[test]

@@ -24,7 +24,7 @@ use thalweg_wire::mesh::Name;
 
 /// The error for a file without a leg.
 const EMPTY: TableError = TableError::Empty(
-    "no leg in it: write a table with the head `from,to,rate,rtt`, or `[[leg]]` sections \
+    "there is no leg in it: write a table with the header `from,to,rate,rtt`, or `[[leg]]` sections \
      with from, to and rate",
 );
 
@@ -108,10 +108,10 @@ impl Estimates {
         for HostEntry { name, egress, ingress } in document.host {
             let said = Access { egress, ingress };
             let why = match said {
-                Access { egress: None, ingress: None } => "neither egress nor ingress is said",
+                Access { egress: None, ingress: None } => "neither egress nor ingress is given",
                 Access { egress: Some(Rate::ZERO), .. }
-                | Access { ingress: Some(Rate::ZERO), .. } => "a rate of 0 is no access",
-                _ if estimates.access.insert(name.clone(), said).is_some() => "it is there twice",
+                | Access { ingress: Some(Rate::ZERO), .. } => "a rate of 0 is not allowed",
+                _ if estimates.access.insert(name.clone(), said).is_some() => "it is given twice",
                 _ => continue,
             };
             return Err(TableError::Toml(format!("[[host]] `{name}`: {why}")));
@@ -134,7 +134,8 @@ impl Estimates {
 }
 
 fn columns(head: &str) -> Result<Vec<Column>, String> {
-    let expected = "the first line names the columns: from,to,rate,rtt (or bps, rtt_ms), and loss";
+    let expected =
+        "the first line must name the columns: from,to,rate,rtt (or bps, rtt_ms), and loss";
     let column = |name: &str| {
         let known = COLUMNS.iter().find(|(known, _)| *known == name.trim());
         known.map(|(_, column)| *column)
@@ -151,7 +152,7 @@ fn columns(head: &str) -> Result<Vec<Column>, String> {
 fn read_row(columns: &[Column], row: &str) -> Result<((Name, Name), Leg), String> {
     let cells = cells(row);
     if cells.len() != columns.len() {
-        return Err(format!("{} columns, and the first line names {}", cells.len(), columns.len()));
+        return Err(format!("{} columns, but the first line names {}", cells.len(), columns.len()));
     }
     let (mut from, mut to, mut leg) = (None, None, Leg::default());
     for (column, cell) in columns.iter().zip(cells) {
@@ -169,7 +170,7 @@ fn read_row(columns: &[Column], row: &str) -> Result<((Name, Name), Leg), String
     }
     match (from, to) {
         (Some(from), Some(to)) => Ok(((from, to), leg)),
-        _ => Err("from and to are lacking".to_owned()),
+        _ => Err("from and to are missing".to_owned()),
     }
 }
 
@@ -178,7 +179,7 @@ const LARGEST: f64 = 1e15;
 
 fn number(cell: &str) -> Result<f64, String> {
     let number = cell.parse::<f64>().ok().filter(|n| (0.0..=LARGEST).contains(n));
-    number.ok_or_else(|| format!("`{cell}` is no number from 0 on"))
+    number.ok_or_else(|| format!("`{cell}` is not a number of at least 0"))
 }
 
 #[cfg(test)]
@@ -219,7 +220,7 @@ mod tests {
             ("name = \"a\"", "`a`: neither egress nor ingress"),
             ("name = \"a\"\negress = \"0 bit/s\"", "`a`: a rate of 0"),
             ("name = \"a\"\negress = \"10\"", "10"),
-            ("name = \"A\"\negress = \"1 Mbit/s\"", "`A` is no name"),
+            ("name = \"A\"\negress = \"1 Mbit/s\"", "`A` is not a valid name"),
             ("egress = \"1 Mbit/s\"", "missing field `name`"),
             ("name = \"a\"\nuplink = \"1 Mbit/s\"", "unknown field `uplink`"),
         ] {
@@ -227,7 +228,7 @@ mod tests {
             assert!(error.to_string().contains(says), "{host:?}: {error}");
         }
         let twice = Estimates::parse(&format!("{leg}{said}{said}")).unwrap_err().to_string();
-        assert!(twice.contains("`a`: it is there twice"), "{twice}");
+        assert!(twice.contains("`a`: it is given twice"), "{twice}");
     }
 
     #[test]
@@ -236,12 +237,12 @@ mod tests {
             ("", "no leg in it"),
             ("# nothing\n", "no leg in it"),
             ("from,to,rate\n", "no leg in it"),
-            ("fra,nyc,40 Mbit/s\n", "line 1: `fra,nyc,40 Mbit/s`: the first line names"),
+            ("fra,nyc,40 Mbit/s\n", "line 1: `fra,nyc,40 Mbit/s`: the first line must name"),
             ("from,to\na,b\n", "line 1"),
             ("from,to,rate\n\na,b,40\n", "line 3"),
-            ("from,to,rate\na,B,4 Mbit/s\n", "line 2: `B` is no name"),
-            ("from,to,rate\na,b\n", "line 2: 2 columns, and the first line names 3"),
-            ("from,to,bps\na,b,-1\n", "line 2: `-1` is no number"),
+            ("from,to,rate\na,B,4 Mbit/s\n", "line 2: `B` is not a valid name"),
+            ("from,to,rate\na,b\n", "line 2: 2 columns, but the first line names 3"),
+            ("from,to,bps\na,b,-1\n", "line 2: `-1` is not a number"),
             ("from,to,bps,rtt_ms\na,b,1,1e300\n", "line 2"),
             ("from,to,bps,loss\na,b,1,2\n", "line 2"),
             ("[[leg]]\nfrom = \"a\"\n", "missing field"),

@@ -4,8 +4,8 @@
 //! blame counts at once for that site, but for others only together with the blame of two more unrelated sites.
 
 use super::{
-    Quarantined,
-    memory::{MAX_TEXT, age},
+    QuarantinedRelay,
+    state::{MAX_TEXT, age},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,15 +26,15 @@ const MAX_BLAMES: usize = 600;
 
 /// All blames, at most [`MAX_BLAMES`].
 #[derive(Clone, Debug, Default)]
-pub(super) struct Blames(BTreeMap<(String, String), Quarantined>);
+pub(super) struct Blames(BTreeMap<(String, String), QuarantinedRelay>);
 
 impl Blames {
     /// The blames in the order of relay and origin.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Quarantined> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &QuarantinedRelay> {
         self.0.values()
     }
 
-    pub(super) fn add(&mut self, blame: Quarantined) {
+    pub(super) fn add(&mut self, blame: QuarantinedRelay) {
         self.0.insert((blame.relay.clone(), blame.origin.clone()), blame);
         while self.0.len() > MAX_BLAMES {
             self.forget_one();
@@ -48,7 +48,7 @@ impl Blames {
             *counts.entry(site(&blame.origin)).or_default() += 1;
         }
         let most = counts.into_iter().max_by_key(|(_, n)| *n).map(|(site, _)| site);
-        let of = |b: &&Quarantined| most.as_deref() == Some(&*site(&b.origin));
+        let of = |b: &&QuarantinedRelay| most.as_deref() == Some(&*site(&b.origin));
         let oldest = self.0.values().filter(of).min_by_key(|b| b.since);
         if let Some(key) = oldest.map(|b| (b.relay.clone(), b.origin.clone())) {
             self.0.remove(&key);
@@ -74,7 +74,7 @@ impl Blames {
     }
 }
 
-impl Quarantined {
+impl QuarantinedRelay {
     pub(super) fn new(relay: &str, origin: &str, why: &str, since: WallTime) -> Self {
         let plain = |text: &str| text.chars().filter(|c| !c.is_control()).take(MAX_TEXT).collect();
         Self { relay: plain(relay), origin: plain(origin), why: plain(why), since }
@@ -131,7 +131,7 @@ mod tests {
 
     fn blamed(origins: &[&str]) -> Blames {
         let mut blames = Blames::default();
-        origins.iter().for_each(|o| blames.add(Quarantined::new("fra", o, "why", at(0))));
+        origins.iter().for_each(|o| blames.add(QuarantinedRelay::new("fra", o, "why", at(0))));
         blames
     }
 
@@ -153,7 +153,7 @@ mod tests {
     fn three_unrelated_sites_exclude_a_relay_for_all() {
         let mut blames = blamed(&["https://a.one.example:443", "http://[2001:db8::1]:80"]);
         assert!(!blames.is_shut_out("fra", None, at(1)));
-        blames.add(Quarantined::new("fra", "http://198.51.100.1:80", "why", at(0)));
+        blames.add(QuarantinedRelay::new("fra", "http://198.51.100.1:80", "why", at(0)));
         assert!(blames.is_shut_out("fra", None, at(1)));
         assert!(blames.is_shut_out("fra", Some("https://good.test:443"), at(1)));
         assert!(!blames.is_shut_out("fra", None, at(7 * 24 * 3600)), "it ends");
@@ -166,7 +166,7 @@ mod tests {
         let mut blames = blamed(&["https://good.test:443"]);
         for i in 0..2 * MAX_BLAMES as u64 {
             let (relay, origin) = (format!("r{i}"), format!("https://h{i}.evil.example:443"));
-            blames.add(Quarantined::new(&relay, &origin, "why", at(1 + i)));
+            blames.add(QuarantinedRelay::new(&relay, &origin, "why", at(1 + i)));
         }
         assert_eq!(blames.iter().count(), MAX_BLAMES);
         assert!(blames.is_shut_out("fra", Some("https://good.test:443"), at(1)));

@@ -18,8 +18,8 @@
 //! contents of the file, so that nothing is lost or counted twice.
 
 mod blame;
-mod memory;
 mod record;
+mod state;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -27,26 +27,26 @@ mod tests;
 pub use blame::QUARANTINE;
 pub use thalweg_measure::Bound;
 
-use memory::{Change, Memory};
 use serde::{Deserialize, Serialize};
+use state::{HistoryChange, HistoryState};
 use std::{
     collections::VecDeque,
     io,
     path::{Path, PathBuf},
     time::Duration,
 };
-use store::Found;
+use store::HistoryFile;
 pub(crate) use store::lock;
 use thalweg_base::durable;
 use thalweg_plan::selection::Prior;
 use thalweg_units::{Rate, WallTime};
 
 /// The most unsaved changes, the oldest dropped first: as many as there can be estimates; a download adds a dozen.
-const MAX_CHANGES: usize = memory::MAX_ESTIMATES;
+const MAX_CHANGES: usize = state::MAX_ESTIMATES;
 
 /// What one transfer observed of one path.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Observed {
+pub struct PathObservation {
     /// The path's name: `direct`, a relay, a chain, with its interface.
     pub path: String,
     /// The rate that it reached.
@@ -59,7 +59,7 @@ pub struct Observed {
 
 /// What is known of one path to one origin.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Remembered {
+pub struct HistoryEntry {
     /// `scheme://host:port`.
     pub origin: String,
     /// The path's name.
@@ -78,7 +78,7 @@ pub struct Remembered {
 
 /// A relay that delivered altered bytes from one origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Quarantined {
+pub struct QuarantinedRelay {
     /// Its name.
     pub relay: String,
     /// `scheme://host:port`; empty in a file of a version that did not record it.
@@ -94,9 +94,9 @@ pub struct Quarantined {
 #[derive(Debug)]
 pub struct History {
     file: PathBuf,
-    memory: Memory,
+    memory: HistoryState,
     /// Changes that are not saved yet.
-    changes: VecDeque<Change>,
+    changes: VecDeque<HistoryChange>,
     /// The time of the last change.
     now: WallTime,
     problem: Option<String>,
@@ -108,10 +108,12 @@ impl History {
     /// A corrupt file is moved aside (`FILE.damaged`), once; [`History::problem`] then returns a message.
     pub fn open(file: &Path) -> Self {
         let (memory, problem) = match store::read(file) {
-            Ok(Found::Memory(memory)) => (memory, None),
-            Ok(Found::Newer(format)) => (Memory::default(), Some(newer(file, format))),
-            Ok(Found::Damaged(why)) => (Memory::default(), Some(set_aside(file, &why))),
-            Err(e) => (Memory::default(), Some(format!("cannot read {}: {e}", file.display()))),
+            Ok(HistoryFile::Valid(memory)) => (memory, None),
+            Ok(HistoryFile::Newer(format)) => (HistoryState::default(), Some(newer(file, format))),
+            Ok(HistoryFile::Damaged(why)) => (HistoryState::default(), Some(set_aside(file, &why))),
+            Err(e) => {
+                (HistoryState::default(), Some(format!("cannot read {}: {e}", file.display())))
+            }
         };
         let (changes, now) = (VecDeque::new(), WallTime::from_unix_nanos(0));
         Self { file: file.to_owned(), memory, changes, now, problem }
@@ -127,13 +129,14 @@ impl History {
     ///
     /// Dates in the future, which a fast clock leaves behind, count as `now`.
     pub fn prior(&self, origin: &str, path: &str, now: WallTime) -> Option<Prior> {
-        self.memory.prior(&memory::origin_of(origin)?, path, now)
+        self.memory.prior(&state::origin_of(origin)?, path, now)
     }
 
     /// Learns what a transfer from `origin` observed. Only the scheme, host and port of the origin are kept.
-    pub fn learn(&mut self, origin: &str, seen: &[Observed], now: WallTime) {
-        let Some(origin) = memory::origin_of(origin) else { return };
-        let learn = |seen: &Observed| Change::Learn(origin.clone(), seen.clone(), now);
+    pub fn learn(&mut self, origin: &str, seen: &[PathObservation], now: WallTime) {
+        let Some(origin) = state::origin_of(origin) else { return };
+        let learn =
+            |seen: &PathObservation| HistoryChange::Learn(origin.clone(), seen.clone(), now);
         self.change(seen.iter().map(learn), now);
     }
 
@@ -143,33 +146,36 @@ impl History {
     /// The blame of a single site does not count for others: a server can send other bytes, or records that TLS
     /// refuses, to the relay's address alone.
     pub fn is_quarantined(&self, relay: &str, origin: Option<&str>, now: WallTime) -> bool {
-        let origin = origin.and_then(memory::origin_of);
+        let origin = origin.and_then(state::origin_of);
         self.memory.blames.is_shut_out(relay, origin.as_deref(), now)
     }
 
     /// Records that this relay delivered altered bytes from the origin of this URL.
     pub fn quarantine(&mut self, relay: &str, origin: &str, why: &str, now: WallTime) {
-        let Some(origin) = memory::origin_of(origin) else { return };
-        self.change([Change::Quarantine(Quarantined::new(relay, &origin, why, now))], now);
+        let Some(origin) = state::origin_of(origin) else { return };
+        self.change(
+            [HistoryChange::Quarantine(QuarantinedRelay::new(relay, &origin, why, now))],
+            now,
+        );
     }
 
     /// Allows this relay again, to all origins.
     pub fn lift(&mut self, relay: &str, now: WallTime) {
-        self.change([Change::Lift(relay.to_owned())], now);
+        self.change([HistoryChange::Lift(relay.to_owned())], now);
     }
 
     /// Forgets everything, including what other processes save before the next [`History::save`].
     pub fn clear(&mut self, now: WallTime) {
-        self.change([Change::Clear], now);
+        self.change([HistoryChange::Clear], now);
     }
 
     /// All entries, by origin and path.
-    pub fn entries(&self, now: WallTime) -> Vec<Remembered> {
+    pub fn entries(&self, now: WallTime) -> Vec<HistoryEntry> {
         self.memory.entries(now)
     }
 
     /// The relays in quarantine, by name and origin.
-    pub fn quarantined(&self, now: WallTime) -> Vec<Quarantined> {
+    pub fn quarantined(&self, now: WallTime) -> Vec<QuarantinedRelay> {
         self.memory.blames.iter().filter(|blame| blame.counts(now)).cloned().collect()
     }
 
@@ -187,13 +193,13 @@ impl History {
         }
         let _lock = store::lock(&self.file)?;
         let memory = match store::read(&self.file)? {
-            Found::Memory(theirs) => self.merged(theirs),
-            Found::Damaged(_) => {
+            HistoryFile::Valid(theirs) => self.merged(theirs),
+            HistoryFile::Damaged(_) => {
                 // If it cannot be moved aside, it is replaced.
                 _ = durable::set_aside(&self.file);
                 self.memory.clone()
             }
-            Found::Newer(format) => {
+            HistoryFile::Newer(format) => {
                 self.problem = Some(newer(&self.file, format));
                 return Ok(());
             }
@@ -228,13 +234,13 @@ impl History {
         }
     }
 
-    fn merged(&self, mut theirs: Memory) -> Memory {
+    fn merged(&self, mut theirs: HistoryState) -> HistoryState {
         theirs.settle(self.now);
         self.changes.iter().for_each(|change| theirs.apply(change, self.now));
         theirs
     }
 
-    fn change(&mut self, changes: impl IntoIterator<Item = Change>, now: WallTime) {
+    fn change(&mut self, changes: impl IntoIterator<Item = HistoryChange>, now: WallTime) {
         self.now = now;
         self.memory.settle(now);
         for change in changes {
@@ -249,16 +255,21 @@ impl History {
 
 fn newer(file: &Path, format: u32) -> String {
     let file = file.display();
-    format!("{file} was written by a newer thalweg (format {format}): left alone, and not used")
+    format!(
+        "{file} was written by a newer thalweg (format {format}): it is not used and not changed"
+    )
 }
 
 fn set_aside(file: &Path, why: &str) -> String {
     let shown = file.display();
     match store::set_aside(file) {
         Ok(Some(aside)) => {
-            format!("{shown} was corrupt ({why}) and is now {}: starting anew", aside.display())
+            format!(
+                "{shown} was corrupt ({why}) and was moved to {}; starting with an empty file",
+                aside.display()
+            )
         }
-        Ok(None) => format!("{shown} was corrupt ({why}); another process has mended it"),
+        Ok(None) => format!("{shown} was corrupt ({why}); another process has replaced it"),
         Err(e) => format!("{shown} is corrupt ({why}) and cannot be moved aside: {e}"),
     }
 }

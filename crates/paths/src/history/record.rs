@@ -1,8 +1,8 @@
 //! The file format of the history.
 
 use super::{
-    Quarantined,
-    memory::{Memory, clock},
+    QuarantinedRelay,
+    state::{HistoryState, clock},
 };
 use serde::{Deserialize, Serialize};
 use thalweg_measure::Estimate;
@@ -11,7 +11,7 @@ use thalweg_units::{PathId, WallTime};
 /// The format that is written and read. A higher number is a newer program's.
 const FORMAT: u32 = 1;
 
-/// The most bytes that are read: twice the largest size of [`super::memory::MAX_ESTIMATES`].
+/// The most bytes that are read: twice the largest size of [`super::state::MAX_ESTIMATES`].
 pub(super) const MAX_BYTES: usize = 4 << 20;
 
 /// A bound on indices, far above any that is written, however often paths come and go.
@@ -22,14 +22,14 @@ struct Record {
     format: u32,
     /// The time that the ages refer to.
     written: WallTime,
-    names: Vec<Named>,
+    names: Vec<NamedPath>,
     estimates: Vec<Estimate>,
-    quarantine: Vec<Quarantined>,
+    quarantine: Vec<QuarantinedRelay>,
 }
 
 /// The name of a path, which estimates refer to by index.
 #[derive(Serialize, Deserialize)]
-struct Named {
+struct NamedPath {
     id: PathId,
     origin: String,
     path: String,
@@ -42,9 +42,9 @@ struct AnyFormat {
 }
 
 /// The contents of a file.
-pub(super) enum Read {
+pub(super) enum DecodedHistory {
     /// A valid history.
-    Memory(Memory),
+    Valid(HistoryState),
     /// A file of a newer program, with its format number. It must not be changed.
     Newer(u32),
     /// The file is damaged, with the reason.
@@ -52,8 +52,8 @@ pub(super) enum Read {
 }
 
 /// The contents of a file written at `now`.
-pub(super) fn write(memory: &Memory, now: WallTime) -> Vec<u8> {
-    let named = |((origin, path), id): (&(String, String), &PathId)| Named {
+pub(super) fn write(memory: &HistoryState, now: WallTime) -> Vec<u8> {
+    let named = |((origin, path), id): (&(String, String), &PathId)| NamedPath {
         id: *id,
         origin: origin.clone(),
         path: path.clone(),
@@ -70,20 +70,20 @@ pub(super) fn write(memory: &Memory, now: WallTime) -> Vec<u8> {
 }
 
 /// Parses a file's bytes. Invalid estimates are skipped.
-pub(super) fn read(bytes: &[u8]) -> Read {
+pub(super) fn read(bytes: &[u8]) -> DecodedHistory {
     match serde_json::from_slice(bytes) {
-        Ok(AnyFormat { format }) if format > FORMAT => return Read::Newer(format),
+        Ok(AnyFormat { format }) if format > FORMAT => return DecodedHistory::Newer(format),
         Ok(_) => {}
-        Err(why) => return Read::Damaged(why.to_string()),
+        Err(why) => return DecodedHistory::Damaged(why.to_string()),
     }
     match serde_json::from_slice::<Record>(bytes) {
-        Ok(record) => Read::Memory(memory(record)),
-        Err(why) => Read::Damaged(why.to_string()),
+        Ok(record) => DecodedHistory::Valid(memory(record)),
+        Err(why) => DecodedHistory::Damaged(why.to_string()),
     }
 }
 
-fn memory(record: Record) -> Memory {
-    let mut memory = Memory::default();
+fn memory(record: Record) -> HistoryState {
+    let mut memory = HistoryState::default();
     for name in record.names.into_iter().filter(|name| name.id.0 < MAX_ID) {
         memory.names.insert((name.origin, name.path), name.id);
     }

@@ -1,8 +1,8 @@
 //! The file of the history: reading, locking and replacing it.
 
 use super::{
-    memory::Memory,
-    record::{self, MAX_BYTES, Read},
+    record::{self, DecodedHistory, MAX_BYTES},
+    state::HistoryState,
 };
 use rustix::fs::{FlockOperation, flock};
 use std::{
@@ -23,9 +23,9 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const AGAIN: Duration = Duration::from_millis(10);
 
 /// The contents of the file.
-pub(super) enum Found {
+pub(super) enum HistoryFile {
     /// A valid history; empty if there is no file.
-    Memory(Memory),
+    Valid(HistoryState),
     /// A file of a newer program, with its format number.
     Newer(u32),
     /// The file is damaged, with the reason.
@@ -36,19 +36,19 @@ pub(super) enum Found {
 ///
 /// # Errors
 /// I/O errors, if the file exists.
-pub(super) fn read(file: &Path) -> io::Result<Found> {
+pub(super) fn read(file: &Path) -> io::Result<HistoryFile> {
     let bytes = match durable::read(file, MAX_BYTES) {
         Ok(Some(bytes)) => bytes,
-        Ok(None) => return Ok(Found::Memory(Memory::default())),
+        Ok(None) => return Ok(HistoryFile::Valid(HistoryState::default())),
         Err(e) if e.kind() == io::ErrorKind::FileTooLarge => {
-            return Ok(Found::Damaged(format!("it is longer than {MAX_BYTES} bytes")));
+            return Ok(HistoryFile::Damaged(format!("it is longer than {MAX_BYTES} bytes")));
         }
         Err(e) => return Err(e),
     };
     Ok(match record::read(&bytes) {
-        Read::Memory(memory) => Found::Memory(memory),
-        Read::Newer(format) => Found::Newer(format),
-        Read::Damaged(why) => Found::Damaged(why),
+        DecodedHistory::Valid(memory) => HistoryFile::Valid(memory),
+        DecodedHistory::Newer(format) => HistoryFile::Newer(format),
+        DecodedHistory::Damaged(why) => HistoryFile::Damaged(why),
     })
 }
 
@@ -56,7 +56,7 @@ pub(super) fn read(file: &Path) -> io::Result<Found> {
 ///
 /// # Errors
 /// I/O errors. The file is then unchanged.
-pub(super) fn write(file: &Path, memory: &Memory, now: WallTime) -> io::Result<()> {
+pub(super) fn write(file: &Path, memory: &HistoryState, now: WallTime) -> io::Result<()> {
     durable::replace(file, &record::write(memory, now))
 }
 
@@ -67,7 +67,7 @@ pub(super) fn write(file: &Path, memory: &Memory, now: WallTime) -> io::Result<(
 pub(super) fn set_aside(file: &Path) -> io::Result<Option<PathBuf>> {
     let _lock = lock(file)?;
     match read(file)? {
-        Found::Damaged(_) => durable::set_aside(file).map(Some),
+        HistoryFile::Damaged(_) => durable::set_aside(file).map(Some),
         _ => Ok(None),
     }
 }

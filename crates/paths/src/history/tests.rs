@@ -11,8 +11,8 @@ fn at(seconds: u64) -> WallTime {
     WallTime::from_unix_nanos((1_790_000_000 + seconds) * 1_000_000_000)
 }
 
-fn seen(path: &str, mbps: f64) -> Observed {
-    Observed {
+fn seen(path: &str, mbps: f64) -> PathObservation {
+    PathObservation {
         path: path.into(),
         rate: Rate::from_mbps(mbps),
         setup: Duration::from_millis(40),
@@ -20,8 +20,8 @@ fn seen(path: &str, mbps: f64) -> Observed {
     }
 }
 
-fn at_least(path: &str, mbps: f64) -> Observed {
-    Observed { bound: Bound::AtLeast, ..seen(path, mbps) }
+fn at_least(path: &str, mbps: f64) -> PathObservation {
+    PathObservation { bound: Bound::AtLeast, ..seen(path, mbps) }
 }
 
 fn file() -> (tempfile::TempDir, PathBuf) {
@@ -138,7 +138,7 @@ fn entries_show_what_is_known_and_whether_it_is_used() {
     let mut history = History::open(&file);
     history.learn(ORIGIN, &[seen("direct", 8.0)], at(0));
     history.learn(ORIGIN, &[at_least("fra", 16.0)], at(2 * DAY));
-    let shown = |e: &Remembered| (e.path.clone(), e.rate, e.bound, e.age.as_secs(), e.is_valid);
+    let shown = |e: &HistoryEntry| (e.path.clone(), e.rate, e.bound, e.age.as_secs(), e.is_valid);
     let entries: Vec<_> = history.entries(at(2 * DAY)).iter().map(shown).collect();
     let direct = ("direct".to_owned(), Rate::from_mbps(8.0), Bound::Exact, 2 * DAY, false);
     let fra = ("fra".to_owned(), Rate::from_mbps(16.0), Bound::AtLeast, 0, true);
@@ -268,14 +268,14 @@ fn beyond_the_limit_the_oldest_estimates_are_dropped() {
     history.save().unwrap();
     let history = History::open(&file);
     // Each path has a rate and a set-up time.
-    assert_eq!(history.entries(at(11)).len(), memory::MAX_ESTIMATES / 2);
+    assert_eq!(history.entries(at(11)).len(), state::MAX_ESTIMATES / 2);
     assert_eq!(history.prior("http://h0.example:80", "r0", at(11)), None);
     assert!(history.prior("http://h1.example:80", "r0", at(11)).is_some());
 }
 
 #[test]
 fn only_the_origin_of_a_url_is_kept() {
-    let origin = |url: &str| memory::origin_of(url);
+    let origin = |url: &str| state::origin_of(url);
     let www = Some("https://www.example:443".to_owned());
     assert_eq!(origin("https://www.example:443"), www);
     assert_eq!(origin("HTTPS://a:b@www.Example:443/x?y#z"), www);
@@ -312,6 +312,6 @@ proptest! {
     #[test]
     fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let read = record::read(&bytes);
-        prop_assert!(matches!(read, record::Read::Damaged(_) | record::Read::Newer(_)));
+        prop_assert!(matches!(read, record::DecodedHistory::Damaged(_) | record::DecodedHistory::Newer(_)));
     }
 }

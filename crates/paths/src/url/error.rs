@@ -1,7 +1,7 @@
 //! Errors of URLs, without the passwords in them.
 
 use super::MAX_TARGET;
-use crate::inward::Inward;
+use crate::inward_redirect::InwardRedirect;
 use fluent_uri::Uri;
 use thiserror::Error;
 
@@ -12,17 +12,17 @@ pub enum UrlError {
     #[error("`{0}` is not a URL; one looks like https://example.org/file")]
     Syntax(String),
     /// There is no scheme; none is guessed.
-    #[error("`{0}` does not say how to fetch it; did you mean `https://{0}`?")]
+    #[error("`{0}` has no scheme; did you mean `https://{0}`?")]
     NoScheme(String),
     /// The scheme is neither http nor https.
     #[error("`{0}`: only http:// and https:// URLs can be fetched")]
     Scheme(String),
     /// There is no host, or it is neither a name nor an address.
-    #[error("`{0}` names no usable host")]
+    #[error("`{0}` has no valid host")]
     Host(String),
     /// The path and query are longer than a request can carry.
     #[error(
-        "the URL is too long: {0} bytes of path and query; at most {MAX_TARGET} can be asked for"
+        "the URL is too long: its path and query have {0} bytes; at most {MAX_TARGET} are allowed"
     )]
     TooLong(usize),
     /// The last segment of the path is not a file name.
@@ -30,12 +30,12 @@ pub enum UrlError {
     NoName(String),
     /// A redirect leads from https to http, where anybody on the way could read and replace the file.
     #[error(
-        "it leads from https to `{0}`, where nothing protects the file; give that URL itself if that is well"
+        "it leads from https to `{0}`, where the file is not protected; give that URL itself if this is intended"
     )]
     Downgrade(String),
     /// A redirect leads from the Internet into this network or host.
     #[error("{0}")]
-    Inward(#[from] Inward),
+    Inward(#[from] InwardRedirect),
 }
 
 /// Replaces a possible password in `text`.

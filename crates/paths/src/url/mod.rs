@@ -5,7 +5,7 @@ mod repair;
 
 pub use error::UrlError;
 
-use crate::inward;
+use crate::inward_redirect;
 use data_encoding::BASE64;
 use error::{hidden, unreadable};
 use fluent_uri::{
@@ -36,12 +36,12 @@ pub struct HttpUrl {
     https: bool,
     authorization: Option<HeaderValue>,
     /// The URL that the user gave, if redirects led from it to this one.
-    given: Option<Given>,
+    given: Option<RedirectStart>,
 }
 
 /// The start of a chain of redirects, by which they are judged.
 #[derive(Clone, Debug)]
-pub struct Given {
+pub struct RedirectStart {
     /// The server of the user's own URL.
     pub destination: Destination,
     https: bool,
@@ -81,12 +81,12 @@ impl HttpUrl {
         let reference = UriRef::parse(mended.as_str()).map_err(|_| bad())?;
         let base = self.uri.strip_fragment();
         let mut to = Self::new(reference.resolve_against(&base).map_err(|_| bad())?)?;
-        let given = self.given.clone().unwrap_or_else(|| self.as_given());
+        let given = self.given.clone().unwrap_or_else(|| self.redirect_start());
         if self.https && !to.https && given.https {
             return Err(UrlError::Downgrade(to.to_string()));
         }
         if let (Host::Ip(from), Host::Ip(ip)) = (&given.destination.host, &to.destination.host) {
-            inward::check(&to.destination.host, *ip, &[*from])?;
+            inward_redirect::check(&to.destination.host, *ip, &[*from])?;
         }
         if to.authorization.is_none() && to.same_origin(self) {
             to.authorization.clone_from(&self.authorization);
@@ -133,12 +133,12 @@ impl HttpUrl {
         if readable { Ok(url) } else { Err(UrlError::Syntax(target)) }
     }
 
-    fn as_given(&self) -> Given {
-        Given { destination: self.destination.clone(), https: self.https }
+    fn redirect_start(&self) -> RedirectStart {
+        RedirectStart { destination: self.destination.clone(), https: self.https }
     }
 
     /// The start of the redirects that led here; `None` if the user gave this URL.
-    pub fn given(&self) -> Option<&Given> {
+    pub fn given(&self) -> Option<&RedirectStart> {
         self.given.as_ref()
     }
 

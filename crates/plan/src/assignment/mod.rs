@@ -9,7 +9,7 @@
 //! Tried and not better in simulation: sets of relays that are good for different pairs (greedy cover of a sample of
 //! the measured pairs). What a relay is good at among the measured nodes says little about clients outside them.
 
-mod kept;
+mod gain_curves;
 mod load;
 
 pub use load::RelayLoad;
@@ -19,7 +19,7 @@ use crate::{
     graph::gain,
     ranking::{End, ROBUST_MOST_GAIN, Ranking},
 };
-use kept::GainCurves;
+use gain_curves::GainCurves;
 use load::Room;
 use rand_core::Rng;
 use std::collections::BTreeSet;
@@ -44,12 +44,12 @@ pub struct Client<'a> {
     /// counts.
     pub node: Option<(usize, End)>,
     /// Its own experience with relays, at most one entry each.
-    pub seen: &'a [Seen],
+    pub seen: &'a [RelayExperience],
 }
 
 /// A client's experience with one relay in its own downloads.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Seen {
+pub struct RelayExperience {
     /// The relay's index.
     pub relay: usize,
     /// The mean of `d_l(i,j)` over the downloads that tried it (UKAIRO Eq. 1), from 0 up;
@@ -85,12 +85,12 @@ pub struct Assigner<'a> {
     graph: &'a Graph,
     ranking: &'a Ranking,
     kept: GainCurves,
-    nodes: Vec<Node>,
+    nodes: Vec<RelayNode>,
 }
 
 /// A node as a relay.
 #[derive(Clone, Copy, Debug)]
-struct Node {
+struct RelayNode {
     /// Its score; `None` if the ranking does not list it.
     score: Option<f64>,
     /// The most that it can relay if it does not report a limit, Mbit/s.
@@ -112,7 +112,7 @@ impl<'a> Assigner<'a> {
         let node = |(l, score): (usize, Option<f64>)| {
             let fastest = load::fastest(graph, l);
             let belief = kept.belief(l, score.unwrap_or(0.0));
-            Node { score, fastest, usual: kept.usual(l, fastest), belief }
+            RelayNode { score, fastest, usual: kept.usual(l, fastest), belief }
         };
         let nodes = scores.into_iter().enumerate().map(node).collect();
         Self { graph, ranking, kept, nodes }
@@ -171,7 +171,7 @@ impl<'a> Assigner<'a> {
     /// The expected gain by relay `l` with this room, Mbit/s: the weighted mean of the ranking's score and of the gains
     /// in the client's own pairs and downloads.
     fn adds(&self, client: &Client<'_>, l: usize, room: f64) -> f64 {
-        let Node { score, belief, .. } = self.nodes[l];
+        let RelayNode { score, belief, .. } = self.nodes[l];
         let general = score.unwrap_or(0.0) * self.kept.part(l, room);
         let of_pairs = |(node, end)| self.own(node, end, l, room);
         let (own, pairs) = client.node.map_or((0.0, 0.0), of_pairs);

@@ -1,7 +1,7 @@
 //! Splits a flow over time into paths (§IV, "Splitting the flow into paths").
 
-use super::{Problem, TimedPath, expanded::Expanded};
-use crate::mincost::Flow;
+use super::{Problem, TimedPath, time_expanded::TimeExpandedNetwork};
+use crate::mincost::NetworkFlow;
 use std::collections::BTreeMap;
 
 /// What remains of a flow, by vertex (host, slot).
@@ -25,7 +25,11 @@ struct FoundPath {
 ///
 /// A host that holds its data back counts as receiving from itself. Of several vertices of one host, which the paper
 /// leaves open, the earliest is taken. Each path carries the least flow along it.
-pub fn decompose(problem: &Problem, expanded: &Expanded, flow: &Flow) -> Vec<TimedPath> {
+pub fn decompose(
+    problem: &Problem,
+    expanded: &TimeExpandedNetwork,
+    flow: &NetworkFlow,
+) -> Vec<TimedPath> {
     let mut left = RemainingFlow::new(problem, expanded, flow);
     let mut held: Vec<BTreeMap<u32, u64>> = vec![BTreeMap::new(); problem.supplies.len()];
     expanded.held(flow).for_each(|(supply, slot, units)| {
@@ -57,7 +61,7 @@ fn by_host(problem: &Problem) -> Vec<usize> {
 }
 
 impl RemainingFlow {
-    fn new(problem: &Problem, expanded: &Expanded, flow: &Flow) -> Self {
+    fn new(problem: &Problem, expanded: &TimeExpandedNetwork, flow: &NetworkFlow) -> Self {
         let mut left = Self { sent: BTreeMap::new(), stays: BTreeMap::new() };
         for (slot, leg, units) in expanded.sent(flow) {
             let leg = &problem.legs[leg];

@@ -6,7 +6,7 @@
 //! linear program.
 
 use super::{
-    Fluid, Leg, Limits, PlanError, Problem, ProblemError, Supply,
+    Fluid, HostLimits, Leg, PlanError, Problem, ProblemError, Supply,
     lp::{self, Commodity},
 };
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ impl Exchange {
     }
 
     /// See [`Problem::with_limits`].
-    pub fn with_limits(mut self, host: u32, limits: Limits) -> Self {
+    pub fn with_limits(mut self, host: u32, limits: HostLimits) -> Self {
         self.problem = self.problem.with_limits(host, limits);
         self
     }

@@ -12,7 +12,7 @@
 
 use super::{
     PlanError, Problem, lp,
-    rated::{FlowSplitter, RatedPath},
+    rated_path::{FlowSplitter, RatedPath},
 };
 use crate::maxflow::MaxFlow;
 
@@ -34,7 +34,7 @@ pub(super) fn fluid(problem: &Problem) -> Result<Fluid, PlanError> {
     if problem.units() == 0 {
         return Ok(Fluid { slots: 0.0, paths: Vec::new() });
     }
-    let mut net = Net::new(problem);
+    let mut net = FluidNetwork::new(problem);
     let slots = net.shortest();
     let paths = net.paths(slots);
     Ok(Fluid { slots, paths })
@@ -48,7 +48,7 @@ pub(super) fn fluid_shared(problem: &Problem) -> Result<Fluid, PlanError> {
 }
 
 /// The overlay graph with a source in front of all supplies and a sink behind all demands.
-struct Net<'a> {
+struct FluidNetwork<'a> {
     problem: &'a Problem,
     /// The whole number that stands for one data unit a slot in the flow, so large that rounding does not show.
     scale: f64,
@@ -58,7 +58,7 @@ struct Net<'a> {
     ends: usize,
 }
 
-impl<'a> Net<'a> {
+impl<'a> FluidNetwork<'a> {
     fn new(problem: &'a Problem) -> Self {
         let widest: f64 = problem.legs.iter().map(|leg| leg.per_slot as f64).sum();
         let scale = 2_f64.powi(60) / widest.max(1.0);

@@ -1,6 +1,6 @@
 //! The smallest T (§III): doubling, then binary search.
 
-use super::{Objective, PlanError, Problem, expanded::Expanded};
+use super::{Objective, PlanError, Problem, time_expanded::TimeExpandedNetwork};
 
 /// The most slots of a plan. A plan with more has too small a slot: 16 million vertices at 250 hosts.
 const MOST_SLOTS: u32 = 1 << 16;
@@ -36,6 +36,6 @@ pub fn doubled(slots: u32) -> Result<u32, PlanError> {
 }
 
 fn feasible(problem: &Problem, slots: u32) -> Result<bool, PlanError> {
-    let expanded = Expanded::new(problem, slots, Objective::MeanCompletion)?;
+    let expanded = TimeExpandedNetwork::new(problem, slots, Objective::MeanCompletion)?;
     Ok(expanded.network.movable() == problem.units())
 }

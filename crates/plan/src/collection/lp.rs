@@ -10,7 +10,7 @@
 //! maximize θ (where Σ price · x ≤ budget · θ), or at a given θ minimize Σ price · x
 //! ```
 
-use super::{Fluid, PlanError, Problem, rated::FlowSplitter};
+use super::{Fluid, PlanError, Problem, rated_path::FlowSplitter};
 use good_lp::{
     Expression, ProblemVariables, ResolutionError, Solution, SolverModel, Variable,
     solvers::microlp::{MicroLpProblem, microlp},

@@ -13,10 +13,10 @@
 //! [`Problem::best_paths`] its non-coordinated rival, and [`Problem::fluid`] the plan without slots, for meshes that
 //! are too large for slots.
 
+mod best_path;
 mod decompose;
 mod direct;
 mod exchange;
-mod expanded;
 mod fluid;
 mod grid;
 mod horizon;
@@ -26,30 +26,30 @@ mod prices;
 #[cfg(test)]
 mod prices_tests;
 mod problem;
-mod rated;
+mod rated_path;
 mod release;
 #[cfg(test)]
 mod release_tests;
-mod rival;
 mod rounding;
-mod shared;
+mod shared_legs;
 pub mod steering;
 #[cfg(test)]
 mod tests;
+mod time_expanded;
 mod timetable;
 #[cfg(test)]
 mod variants_tests;
 mod whole_files;
 
+pub use best_path::BestPath;
 pub use direct::{Direct, DirectRelease};
 pub use exchange::{Exchange, Parcel};
-pub use expanded::Objective;
 pub use fluid::Fluid;
 pub use grid::Grid;
-pub use prices::{Offer, PriceError, Priced, Prices};
-pub use problem::{Leg, Limits, Problem, ProblemError, Supply};
-pub use rated::RatedPath;
+pub use prices::{CurvePoint, PriceError, PricedPlan, Prices};
+pub use problem::{HostLimits, Leg, Problem, ProblemError, Supply};
+pub use rated_path::RatedPath;
 pub use release::{Release, Rule, Transfer};
-pub use rival::BestPath;
+pub use time_expanded::Objective;
 pub use timetable::{PlanError, TimedPath, Timetable};
 pub use whole_files::WholeFiles;

@@ -4,8 +4,10 @@
 //! constant rates, the least price P(T) falls with T, is convex and piecewise linear. The potentials of each cheapest
 //! flow give the slope at its T: Newton's method finds the T of a budget, and tangents find all corners of the curve.
 
-use super::{Fluid, Objective, PlanError, Problem, Timetable, horizon, lp, rated::FlowSplitter};
-use crate::mincost::{Arc, Flow, Network};
+use super::{
+    Fluid, Objective, PlanError, Problem, Timetable, horizon, lp, rated_path::FlowSplitter,
+};
+use crate::mincost::{Arc, Network, NetworkFlow};
 use thiserror::Error;
 
 /// The price of a data unit on each leg, 0 or more, in any currency.
@@ -17,7 +19,7 @@ pub struct Prices {
 
 /// A plan and its price.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Priced<P> {
+pub struct PricedPlan<P> {
     /// The plan.
     pub plan: P,
     /// The sum over all legs of units times price.
@@ -26,7 +28,7 @@ pub struct Priced<P> {
 
 /// A point of the time–price curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Offer {
+pub struct CurvePoint {
     /// The makespan, in slots.
     pub slots: f64,
     /// The least price of plans that end by then.
@@ -96,7 +98,7 @@ pub(super) fn fluid_within(
     problem: &Problem,
     slots: f64,
     prices: &Prices,
-) -> Result<Priced<Fluid>, PriceError> {
+) -> Result<PricedPlan<Fluid>, PriceError> {
     let fastest = problem.fluid()?.slots;
     if slots < fastest * (1.0 - EQUAL) {
         return Err(PriceError::TooSoon { slots: fastest });
@@ -109,34 +111,37 @@ pub(super) fn fluid_for(
     problem: &Problem,
     budget: f64,
     prices: &Prices,
-) -> Result<Priced<Fluid>, PriceError> {
+) -> Result<PricedPlan<Fluid>, PriceError> {
     let slots = problem.fluid()?.slots;
     let least = least_price(problem, prices)?;
     if budget < least - least.abs() * EQUAL {
         return Err(PriceError::OverBudget { least });
     }
     if slots <= 0.0 {
-        return Ok(Priced { plan: Fluid { slots, paths: Vec::new() }, price: 0.0 });
+        return Ok(PricedPlan { plan: Fluid { slots, paths: Vec::new() }, price: 0.0 });
     }
     if !problem.shared.is_empty() {
         let goal = lp::Goal::Within(&prices.on, budget.max(least * (1.0 + EQUAL)));
         let plan = lp::solve(problem, &[lp::Commodity::of(problem)], goal)?.fluid(problem);
-        return Ok(Priced { price: prices.fluid(problem, &plan), plan });
+        return Ok(PricedPlan { price: prices.fluid(problem, &plan), plan });
     }
-    let slots = Curve::new(problem, prices).slots_for(slots, budget)?;
+    let slots = PriceCurve::new(problem, prices).slots_for(slots, budget)?;
     priced(problem, slots, prices)
 }
 
 /// See [`Problem::fluid_curve`].
-pub(super) fn fluid_curve(problem: &Problem, prices: &Prices) -> Result<Vec<Offer>, PriceError> {
+pub(super) fn fluid_curve(
+    problem: &Problem,
+    prices: &Prices,
+) -> Result<Vec<CurvePoint>, PriceError> {
     let fastest = problem.fluid()?.slots;
     if fastest <= 0.0 {
-        return Ok(vec![Offer { slots: 0.0, price: 0.0 }]);
+        return Ok(vec![CurvePoint { slots: 0.0, price: 0.0 }]);
     }
     if !problem.shared.is_empty() {
         return sampled_curve(problem, fastest, prices);
     }
-    let curve = Curve::new(problem, prices);
+    let curve = PriceCurve::new(problem, prices);
     let last = curve.slots_for(fastest, least_price(problem, prices)?)?;
     curve.corners(fastest, last)
 }
@@ -145,12 +150,13 @@ fn sampled_curve(
     problem: &Problem,
     fastest: f64,
     prices: &Prices,
-) -> Result<Vec<Offer>, PriceError> {
+) -> Result<Vec<CurvePoint>, PriceError> {
     let least = least_price(problem, prices)?;
     let last = fluid_for(problem, least, prices)?.plan.slots.max(fastest);
     let at = |step: u32| fastest + (last - fastest) * f64::from(step) / 16.0;
-    let offer = |slots| Ok(Offer { slots, price: priced(problem, slots, prices)?.price });
-    let mut offers: Vec<Offer> = (0..=16).map(at).map(offer).collect::<Result<_, PriceError>>()?;
+    let offer = |slots| Ok(CurvePoint { slots, price: priced(problem, slots, prices)?.price });
+    let mut offers: Vec<CurvePoint> =
+        (0..=16).map(at).map(offer).collect::<Result<_, PriceError>>()?;
     offers.dedup_by(|next, one| next.slots <= one.slots * (1.0 + EQUAL));
     Ok(offers)
 }
@@ -159,24 +165,24 @@ fn sampled_curve(
 pub(super) fn least_price(problem: &Problem, prices: &Prices) -> Result<f64, PriceError> {
     problem.check_ways()?;
     // With unlimited time, every leg, set of legs and host can carry everything.
-    let flow = Curve::new(problem, prices).cheapest(f64::INFINITY)?;
+    let flow = PriceCurve::new(problem, prices).cheapest(f64::INFINITY)?;
     Ok(flow.price)
 }
 
 /// The cheapest plan that takes `slots`, which must be enough.
-fn priced(problem: &Problem, slots: f64, prices: &Prices) -> Result<Priced<Fluid>, PriceError> {
+fn priced(problem: &Problem, slots: f64, prices: &Prices) -> Result<PricedPlan<Fluid>, PriceError> {
     if slots <= 0.0 {
-        return Ok(Priced { plan: Fluid { slots: 0.0, paths: Vec::new() }, price: 0.0 });
+        return Ok(PricedPlan { plan: Fluid { slots: 0.0, paths: Vec::new() }, price: 0.0 });
     }
     let plan = if problem.shared.is_empty() {
-        Curve::new(problem, prices).cheapest(slots)?.plan(problem, slots)
+        PriceCurve::new(problem, prices).cheapest(slots)?.plan(problem, slots)
     } else {
         let goal = lp::Goal::Cheapest(&prices.on, slots * (1.0 + EQUAL));
         let mut plan = lp::solve(problem, &[lp::Commodity::of(problem)], goal)?.fluid(problem);
         plan.slots = slots;
         plan
     };
-    Ok(Priced { price: prices.fluid(problem, &plan), plan })
+    Ok(PricedPlan { price: prices.fluid(problem, &plan), plan })
 }
 
 /// See [`Problem::timetable_cheapest`].
@@ -184,9 +190,9 @@ pub(super) fn timetable_cheapest(
     problem: &Problem,
     slots: u32,
     prices: &Prices,
-) -> Result<Priced<Timetable>, PriceError> {
+) -> Result<PricedPlan<Timetable>, PriceError> {
     let plan = problem.timetable_within(slots, Objective::Price(&whole(prices)))?;
-    Ok(Priced { price: prices.timetable(problem, &plan), plan })
+    Ok(PricedPlan { price: prices.timetable(problem, &plan), plan })
 }
 
 /// See [`Problem::timetable_for`].
@@ -194,7 +200,7 @@ pub(super) fn timetable_for(
     problem: &Problem,
     budget: f64,
     prices: &Prices,
-) -> Result<Priced<Timetable>, PriceError> {
+) -> Result<PricedPlan<Timetable>, PriceError> {
     let least = least_price(problem, prices)?;
     let most = budget + budget.abs().max(least.abs()) * EQUAL;
     if most < least {
@@ -233,7 +239,7 @@ fn whole(prices: &Prices) -> Vec<u32> {
 }
 
 /// The curve P(T) of a problem without shared capacities.
-struct Curve<'a> {
+struct PriceCurve<'a> {
     problem: &'a Problem,
     prices: &'a Prices,
     /// Flow units in a data unit. The flow is in whole numbers.
@@ -247,11 +253,11 @@ struct Point {
     price: f64,
     /// dP/dT, at most 0: one more slot would save this much.
     slope: f64,
-    flow: Flow,
+    flow: NetworkFlow,
     fine: f64,
 }
 
-impl<'a> Curve<'a> {
+impl<'a> PriceCurve<'a> {
     fn new(problem: &'a Problem, prices: &'a Prices) -> Self {
         let fine = ((1_u64 << 50) as f64 / problem.units().max(1) as f64).floor().max(1.0);
         let most = prices.highest();
@@ -307,7 +313,7 @@ impl<'a> Curve<'a> {
     }
 
     /// dP/dT: what the full legs and limits would save if they carried one more slot's worth.
-    fn slope(&self, network: &Network, flow: &Flow) -> f64 {
+    fn slope(&self, network: &Network, flow: &NetworkFlow) -> f64 {
         let limits = self.problem.limits.iter().flat_map(|at| [at.ingress, at.egress]);
         let capacities = self.problem.legs.iter().map(|leg| Some(leg.per_slot)).chain(limits);
         let saves = |(arc, per_slot): (&Arc, Option<u64>)| {
@@ -337,7 +343,7 @@ impl<'a> Curve<'a> {
 
     /// All corners between two ends. Where the tangents of two points meet, there is a corner, or another straight part
     /// below it.
-    fn corners(&self, first: f64, last: f64) -> Result<Vec<Offer>, PriceError> {
+    fn corners(&self, first: f64, last: f64) -> Result<Vec<CurvePoint>, PriceError> {
         let ends = [first, last.max(first)];
         let mut found: Vec<(f64, Point)> = Vec::new();
         for slots in ends {
@@ -350,7 +356,7 @@ impl<'a> Curve<'a> {
                 None => at += 1,
             }
         }
-        let offers = found.iter().map(|(slots, at)| Offer { slots: *slots, price: at.price });
+        let offers = found.iter().map(|(slots, at)| CurvePoint { slots: *slots, price: at.price });
         Ok(bent_only(offers))
     }
 
@@ -376,8 +382,8 @@ impl<'a> Curve<'a> {
 }
 
 /// Drops the points of a convex curve that lie on a straight line between their neighbours.
-fn bent_only(offers: impl Iterator<Item = Offer>) -> Vec<Offer> {
-    let mut kept: Vec<Offer> = Vec::new();
+fn bent_only(offers: impl Iterator<Item = CurvePoint>) -> Vec<CurvePoint> {
+    let mut kept: Vec<CurvePoint> = Vec::new();
     for next in offers {
         while let [.., a, b] = kept[..] {
             let chord =
@@ -425,7 +431,7 @@ pub(super) struct WholeFlow {
 /// A flow of all data over the overlay graph within `slots`.
 pub(super) fn whole_flow(problem: &Problem, slots: f64) -> Result<WholeFlow, PlanError> {
     let free = Prices::of(problem, |_, _| 0.0);
-    let curve = Curve::new(problem, &free);
+    let curve = PriceCurve::new(problem, &free);
     let network = curve.network(slots).map_err(|_| PlanError::TooFine)?;
     // Each leg costs something, so a flow with a cycle is never cheapest.
     let flow = network.cheapest().map_err(|_| PlanError::TooFine)?;

@@ -145,7 +145,8 @@ fn a_straight_part_has_no_corner() {
     legs.push(leg(2, 1, 1));
     let problem = Problem::collect(&[16, 13, 13, 0], 3, &legs).unwrap();
     let curve = problem.fluid_curve(&prices(&problem, &[16, 1, 18, 15, 7, 0, 0, 1, 2])).unwrap();
-    let slope = |pair: &[Offer]| (pair[1].price - pair[0].price) / (pair[1].slots - pair[0].slots);
+    let slope =
+        |pair: &[CurvePoint]| (pair[1].price - pair[0].price) / (pair[1].slots - pair[0].slots);
     let slopes: Vec<f64> = curve.windows(2).map(slope).collect();
     assert!(slopes.windows(2).all(|pair| pair[1] > pair[0] + 0.01), "{slopes:?}");
     assert!(curve.len() < 10, "{curve:?}");

@@ -1,10 +1,11 @@
 //! The data to collect, and the legs over which it can go.
 
 use super::{
-    Fluid, Objective, PlanError, Timetable, fluid,
-    prices::{self, Offer, PriceError, Priced, Prices},
-    rival::{self, BestPath},
-    shared, timetable,
+    Fluid, Objective, PlanError, Timetable,
+    best_path::{self, BestPath},
+    fluid,
+    prices::{self, CurvePoint, PriceError, PricedPlan, Prices},
+    shared_legs, timetable,
     whole_files::{self, WholeFiles},
 };
 use thiserror::Error;
@@ -33,7 +34,7 @@ pub struct Supply {
 
 /// The limits of a host per slot, in data units; `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct HostLimits {
     /// The most it sends, over all its legs.
     pub egress: Option<u64>,
     /// The most it receives, over all its legs.
@@ -48,7 +49,7 @@ pub struct Limits {
 /// §III: "Such knowledge (if available) could be used to specify a capacity function on sets of edges, and one could
 /// use Linear Programming to obtain an optimal flow under those constraints."
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Shared {
+pub(super) struct SharedLegs {
     /// The positions of the legs in the problem, each once.
     pub legs: Vec<usize>,
     /// Data units that all of them together carry in a slot.
@@ -62,8 +63,8 @@ pub struct Problem {
     pub(super) legs: Vec<Leg>,
     pub(super) supplies: Vec<Supply>,
     pub(super) demands: Vec<(u32, u64)>,
-    pub(super) limits: Vec<Limits>,
-    pub(super) shared: Vec<Shared>,
+    pub(super) limits: Vec<HostLimits>,
+    pub(super) shared: Vec<SharedLegs>,
 }
 
 /// Why a problem cannot be planned at all.
@@ -81,7 +82,7 @@ pub enum ProblemError {
         demanded: u64,
     },
     /// More than 2⁵⁰ units.
-    #[error("there are more than 2^50 data units: take a larger unit")]
+    #[error("there are more than 2^50 data units: use larger data units")]
     TooManyUnits,
 }
 
@@ -137,12 +138,12 @@ impl Problem {
         // A leg that moves everything a million times a slot is as good as any faster one.
         let most = supplied.max(1).saturating_mul(1 << 20).min(MOST_UNITS);
         legs.iter_mut().for_each(|leg| leg.per_slot = leg.per_slot.min(most));
-        let limits = vec![Limits::default(); hosts as usize];
+        let limits = vec![HostLimits::default(); hosts as usize];
         Ok(Self { hosts, legs, supplies, demands, limits, shared: Vec::new() })
     }
 
     /// Sets a host's limits; an unknown host is ignored.
-    pub fn with_limits(mut self, host: u32, limits: Limits) -> Self {
+    pub fn with_limits(mut self, host: u32, limits: HostLimits) -> Self {
         if let Some(at) = self.limits.get_mut(host as usize) {
             *at = limits;
         }
@@ -157,7 +158,7 @@ impl Problem {
         let inside = |leg: &Leg| legs.contains(&(leg.from, leg.to));
         let legs: Vec<usize> = (0..self.legs.len()).filter(|at| inside(&self.legs[*at])).collect();
         if !legs.is_empty() {
-            self.shared.push(Shared { legs, per_slot });
+            self.shared.push(SharedLegs { legs, per_slot });
         }
         self
     }
@@ -210,7 +211,11 @@ impl Problem {
     /// # Errors
     ///
     /// [`PriceError::TooSoon`] if no plan ends in time, otherwise as [`fluid`](Self::fluid).
-    pub fn fluid_within(&self, slots: f64, prices: &Prices) -> Result<Priced<Fluid>, PriceError> {
+    pub fn fluid_within(
+        &self,
+        slots: f64,
+        prices: &Prices,
+    ) -> Result<PricedPlan<Fluid>, PriceError> {
         prices::fluid_within(self, slots, prices)
     }
 
@@ -219,7 +224,7 @@ impl Problem {
     /// # Errors
     ///
     /// [`PriceError::OverBudget`] if no plan is so cheap, otherwise as [`fluid`](Self::fluid).
-    pub fn fluid_for(&self, budget: f64, prices: &Prices) -> Result<Priced<Fluid>, PriceError> {
+    pub fn fluid_for(&self, budget: f64, prices: &Prices) -> Result<PricedPlan<Fluid>, PriceError> {
         prices::fluid_for(self, budget, prices)
     }
 
@@ -229,7 +234,7 @@ impl Problem {
     /// # Errors
     ///
     /// As [`fluid`](Self::fluid).
-    pub fn fluid_curve(&self, prices: &Prices) -> Result<Vec<Offer>, PriceError> {
+    pub fn fluid_curve(&self, prices: &Prices) -> Result<Vec<CurvePoint>, PriceError> {
         prices::fluid_curve(self, prices)
     }
 
@@ -251,7 +256,7 @@ impl Problem {
         &self,
         slots: u32,
         prices: &Prices,
-    ) -> Result<Priced<Timetable>, PriceError> {
+    ) -> Result<PricedPlan<Timetable>, PriceError> {
         prices::timetable_cheapest(self, slots, prices)
     }
 
@@ -265,7 +270,7 @@ impl Problem {
         &self,
         budget: f64,
         prices: &Prices,
-    ) -> Result<Priced<Timetable>, PriceError> {
+    ) -> Result<PricedPlan<Timetable>, PriceError> {
         prices::timetable_for(self, budget, prices)
     }
 
@@ -276,7 +281,7 @@ impl Problem {
     ///
     /// [`PlanError::NoPath`] for the first host without a path.
     pub fn best_paths(&self) -> Result<Vec<BestPath>, PlanError> {
-        rival::best_paths(self)
+        best_path::best_paths(self)
     }
 
     /// [`timetable`](Self::timetable) with capacities on sets of legs.
@@ -286,7 +291,7 @@ impl Problem {
     /// [`PlanError::Shut`] or [`PlanError::NoPath`] if there is no path, [`PlanError::TooLarge`] beyond 5,000 legs
     /// times slots, [`PlanError::Unsolved`] if the solver gives up.
     pub(super) fn timetable_shared(&self) -> Result<Timetable, PlanError> {
-        shared::timetable_shared(self)
+        shared_legs::timetable_shared(self)
     }
 
     /// A plan by the linear program within `slots`, which may need more slots in whole units; `None` if the program has
@@ -296,7 +301,7 @@ impl Problem {
         slots: u32,
         objective: Objective,
     ) -> Result<Option<Timetable>, PlanError> {
-        shared::shared_within(self, slots, objective)
+        shared_legs::shared_within(self, slots, objective)
     }
 
     /// The paper's plan: the smallest T, and for this T the cheapest flow by [`Objective::Paper`]. With sets of legs

@@ -27,7 +27,7 @@ pub struct Rounding {
 
 /// An arc of an alternating cycle.
 #[derive(Clone, Copy)]
-struct Step {
+struct CycleStep {
     arc: usize,
     /// Whether flow is added to the arc; otherwise it is removed.
     adds: bool,
@@ -124,10 +124,10 @@ impl Rounding {
 
     /// Finds an alternating cycle: goes back over arcs to a node that no arc enters, then forward over singular arcs to
     /// a node that another arc enters, and so on until a node repeats.
-    fn cycle(&self) -> Option<Vec<Step>> {
+    fn cycle(&self) -> Option<Vec<CycleStep>> {
         let start = (0..self.arcs.len()).find(|arc| self.flow[*arc] > 0)?;
         let mut node = self.arcs[start].1;
-        let mut steps: Vec<Step> = Vec::new();
+        let mut steps: Vec<CycleStep> = Vec::new();
         let mut nodes = vec![node];
         let mut back = true;
         loop {
@@ -135,11 +135,11 @@ impl Rounding {
             let other = |arc: &usize| Some(*arc) != came;
             let entering = self.entering(node).find(other);
             let step = match (back, entering) {
-                (_, Some(arc)) => Step { arc, adds: false },
+                (_, Some(arc)) => CycleStep { arc, adds: false },
                 _ => {
                     let mut leaving = self.out[node as usize].iter().copied();
                     let arc = leaving.find(|arc| self.flow[*arc] > 0 && other(arc))?;
-                    Step { arc, adds: true }
+                    CycleStep { arc, adds: true }
                 }
             };
             back = !step.adds;
@@ -154,8 +154,8 @@ impl Rounding {
     }
 
     /// Shifts as much flow as empties an arc or fills one to a file's size. Returns whether anything was shifted.
-    fn shift(&mut self, cycle: &[Step]) -> bool {
-        let room = |step: &Step| {
+    fn shift(&mut self, cycle: &[CycleStep]) -> bool {
+        let room = |step: &CycleStep| {
             let flow = self.flow[step.arc];
             if !step.adds {
                 return Some(flow);

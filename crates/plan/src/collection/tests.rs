@@ -96,7 +96,7 @@ proptest! {
     fn a_plan_keeps_the_rules_and_no_shorter_one_exists(problem in problem()) {
         let plan = problem.timetable().unwrap();
         keeps_the_rules(&problem, &plan)?;
-        let expanded = expanded::Expanded::new(&problem, plan.slots, Objective::Paper).unwrap();
+        let expanded = time_expanded::TimeExpandedNetwork::new(&problem, plan.slots, Objective::Paper).unwrap();
         prop_assert!(expanded.network.cheapest().unwrap().is_optimal_for(&expanded.network));
         if plan.slots > 0 {
             let shorter = problem.timetable_within(plan.slots - 1, Objective::Paper);
@@ -132,7 +132,7 @@ proptest! {
 
     #[test]
     fn any_objective_and_limit_keeps_the_rules(problem in problem(), most in 1_u64..4) {
-        let limits = Limits { egress: Some(most), ingress: None, storage: Some(most) };
+        let limits = HostLimits { egress: Some(most), ingress: None, storage: Some(most) };
         let limited = problem.clone().with_limits(0, limits);
         let plan = limited.timetable().unwrap();
         keeps_the_rules(&limited, &plan)?;

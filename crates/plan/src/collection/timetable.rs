@@ -1,6 +1,8 @@
 //! The coordinated plan: which data goes where in which slot.
 
-use super::{Objective, Problem, decompose::decompose, expanded::Expanded, horizon};
+use super::{
+    Objective, Problem, decompose::decompose, horizon, time_expanded::TimeExpandedNetwork,
+};
 use crate::mincost::{Infeasible, NetworkError};
 use thiserror::Error;
 
@@ -49,21 +51,21 @@ pub struct Timetable {
 pub enum PlanError {
     /// No path leads from a host with data to a destination.
     #[error(
-        "no measured path leads from host {0} to the destination; legs that carry less than a data unit in a slot \
-         do not count: take a smaller unit or a longer slot if that is why"
+        "no measured path leads from host {0} to the destination; legs that carry less than one data unit in a slot \
+         are not used: try smaller data units or longer slots"
     )]
     NoPath(u32),
     /// More slots than a plan can have.
-    #[error("the data needs more than {most} slots: take a longer slot")]
+    #[error("the data needs more than {most} slots: use longer slots")]
     TooLong {
         /// The most slots that are tried.
         most: u32,
     },
     /// Costs do not fit 64 bits.
-    #[error("the data units are too fine for this many slots: take larger ones")]
+    #[error("the data units are too small for this many slots: use larger data units")]
     TooFine,
     /// The data does not arrive in the slots that were asked for.
-    #[error("{stranded} data units do not arrive within {slots} slots")]
+    #[error("{stranded} data units cannot arrive within {slots} slots")]
     TooShort {
         /// The slots asked for.
         slots: u32,
@@ -71,19 +73,22 @@ pub enum PlanError {
         stranded: u64,
     },
     /// Whole files need a single destination, and legs without shared capacities.
-    #[error("whole files are planned for one destination, without shared capacities")]
+    #[error(
+        "whole files can be planned only for a single destination and without shared capacities"
+    )]
     OneDestination,
     /// A set of legs without capacity cuts data off.
-    #[error("the capacity that legs share lets nothing through to the destination")]
+    #[error("legs with a shared capacity of zero cut data off from the destination")]
     Shut,
     /// A linear program has no solution.
     #[error(
-        "the linear program was not solved ({0}): leave the shared capacities out, or take larger data units"
+        "cannot solve the linear program ({0}): omit the shared capacities, or use larger data units"
     )]
     Unsolved(String),
     /// A linear program is too large to be solved in reasonable time.
     #[error(
-        "a timetable with shared capacities has {variables} unknowns, more than {most}: take a longer slot, or the fluid plan"
+        "a timetable with shared capacities needs {variables} variables, more than {most}: use longer slots \
+         or the fluid plan"
     )]
     TooLarge {
         /// The number of variables.
@@ -128,7 +133,7 @@ pub(super) fn timetable_within(
         let plan = problem.shared_within(slots, objective)?.filter(|plan| plan.slots <= slots);
         return plan.ok_or(PlanError::TooShort { slots, stranded });
     }
-    let expanded = Expanded::new(problem, slots, objective)?;
+    let expanded = TimeExpandedNetwork::new(problem, slots, objective)?;
     let stranded = |why: Infeasible| PlanError::TooShort { slots, stranded: why.stranded };
     let flow = expanded.network.cheapest().map_err(stranded)?;
     Ok(Timetable { slots, paths: decompose(problem, &expanded, &flow) })

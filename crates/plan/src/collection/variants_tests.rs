@@ -111,7 +111,7 @@ proptest! {
     #[test]
     fn the_paths_sum_up_to_the_flow(problem in problem()) {
         let slots = problem.smallest_horizon().unwrap();
-        let expanded = expanded::Expanded::new(&problem, slots, Objective::Paper).unwrap();
+        let expanded = time_expanded::TimeExpandedNetwork::new(&problem, slots, Objective::Paper).unwrap();
         let flow = expanded.network.cheapest().unwrap();
         prop_assert!(flow.is_optimal_for(&expanded.network));
         let mut on = BTreeMap::new();
@@ -143,7 +143,7 @@ proptest! {
     #[test]
     fn a_set_of_all_legs_into_a_host_is_its_limit(problem in problem(), most in 1_u64..9) {
         let into = problem.clone().with_shared(&[(0, 3), (1, 3), (2, 3)], most);
-        let ingress = Limits { ingress: Some(most), ..Limits::default() };
+        let ingress = HostLimits { ingress: Some(most), ..HostLimits::default() };
         let limited = problem.with_limits(3, ingress);
         let (a, b) = (into.fluid().unwrap().slots, limited.fluid().unwrap().slots);
         prop_assert!(close(a, b), "{a} {b}");

@@ -1,8 +1,8 @@
 //! The completed ranking with bounds that keep liars from taking it over.
 
 use super::{
-    Completion, MOST_GAIN, RttOf,
-    fit::{self, Fit, Leg},
+    Completion, LegRtts, MOST_GAIN,
+    fit::{self, FactorModel, MeasuredLeg},
     sample,
 };
 use crate::{
@@ -37,7 +37,7 @@ const BAD: f64 = 0.1;
 /// caller ensures that. Measured rates are believed as they are.
 ///
 /// Looks at as many pairs as [`super::ranking`]: O(legs + n · sample²).
-pub fn bounded(graph: &Graph, rtt_s: Option<&dyn RttOf>) -> Ranking {
+pub fn bounded(graph: &Graph, rtt_s: Option<&dyn LegRtts>) -> Ranking {
     let (fitted, legs, ridge) = fit::within(graph, rtt_s, ODD);
     let none = |relay| Score { relay, score: 0.0, evidence: 0 };
     if legs.is_empty() {
@@ -45,23 +45,23 @@ pub fn bounded(graph: &Graph, rtt_s: Option<&dyn RttOf>) -> Ranking {
     }
     let relays = as_relays(&fitted, &legs, ridge);
     let seen_back = rtt_s.map(ReverseRtt);
-    let far = seen_back.as_ref().map(|back| back as &dyn RttOf);
+    let far = seen_back.as_ref().map(|back| back as &dyn LegRtts);
     let model = Completion::of(graph, far, fitted);
     Ranking::from_scores(Sums::of(&model, &relays).scores(graph))
 }
 
 /// The RTT that the reverse leg's sender saw.
 #[derive(Debug)]
-struct ReverseRtt<'a>(&'a dyn RttOf);
+struct ReverseRtt<'a>(&'a dyn LegRtts);
 
-impl RttOf for ReverseRtt<'_> {
+impl LegRtts for ReverseRtt<'_> {
     fn rtt_s(&self, (i, j): (usize, usize)) -> Option<f64> {
         self.0.rtt_s((j, i))
     }
 }
 
 /// Each node's factors as a relay: out and in.
-fn as_relays(fitted: &Fit, legs: &[Leg], ridge: f64) -> [Vec<f64>; 2] {
+fn as_relays(fitted: &FactorModel, legs: &[MeasuredLeg], ridge: f64) -> [Vec<f64>; 2] {
     let n = fitted.out.len();
     let mut votes = [vec![LegVotes::default(); n], vec![LegVotes::default(); n]];
     for leg in legs {

@@ -1,6 +1,6 @@
 //! Fits the completion's model by coordinate descent, factor by factor.
 
-use super::RttOf;
+use super::LegRtts;
 use crate::Graph;
 
 /// The maximum number of passes over all legs.
@@ -28,7 +28,7 @@ const SLOPE_RIDGE: f64 = 2.0;
 
 /// The fitted model.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Fit {
+pub(super) struct FactorModel {
     pub(super) mean: f64,
     pub(super) out: Vec<f64>,
     pub(super) into: Vec<f64>,
@@ -38,7 +38,7 @@ pub(super) struct Fit {
 
 /// One measured leg.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Leg {
+pub(super) struct MeasuredLeg {
     pub(super) i: usize,
     pub(super) j: usize,
     /// ln rate, less its mean.
@@ -55,16 +55,20 @@ pub(super) fn ln_rtt(rtt_s: f64) -> Option<f64> {
     (rtt_s.is_finite() && rtt_s > 0.0).then(|| rtt_s.max(1e-4).ln())
 }
 
-pub(super) fn fit(graph: &Graph, rtt_s: Option<&dyn RttOf>) -> Fit {
+pub(super) fn fit(graph: &Graph, rtt_s: Option<&dyn LegRtts>) -> FactorModel {
     within(graph, rtt_s, f64::INFINITY).0
 }
 
 /// Returns the fit, its legs, and the ridge's weight. A leg that is further than `odd` from the model counts as that
 /// far (Huber 1964).
-pub(super) fn within(graph: &Graph, rtt_s: Option<&dyn RttOf>, odd: f64) -> (Fit, Vec<Leg>, f64) {
+pub(super) fn within(
+    graph: &Graph,
+    rtt_s: Option<&dyn LegRtts>,
+    odd: f64,
+) -> (FactorModel, Vec<MeasuredLeg>, f64) {
     let n = graph.nodes();
     let (mut legs, mean, middle) = legs(graph, rtt_s);
-    let mut fit = Fit { mean, middle, slope: 0.0, out: vec![0.0; n], into: vec![0.0; n] };
+    let mut fit = FactorModel { mean, middle, slope: 0.0, out: vec![0.0; n], into: vec![0.0; n] };
     let mut ridge = 1.0;
     if legs.is_empty() {
         return (fit, legs, ridge);
@@ -96,7 +100,7 @@ pub(super) fn within(graph: &Graph, rtt_s: Option<&dyn RttOf>, odd: f64) -> (Fit
 }
 
 /// The measured legs, the mean of ln rate, and the mean of ln RTT.
-fn legs(graph: &Graph, rtt_s: Option<&dyn RttOf>) -> (Vec<Leg>, f64, f64) {
+fn legs(graph: &Graph, rtt_s: Option<&dyn LegRtts>) -> (Vec<MeasuredLeg>, f64, f64) {
     let ln = |((i, j), rate): ((usize, usize), thalweg_units::Rate)| {
         let far = rtt_s.and_then(|rtt| rtt.rtt_s((i, j))).and_then(ln_rtt);
         ((i, j), (rate.as_bps().max(1) as f64).ln(), far)
@@ -110,7 +114,7 @@ fn legs(graph: &Graph, rtt_s: Option<&dyn RttOf>) -> (Vec<Leg>, f64, f64) {
     let middle = average(all.iter().filter_map(|leg| leg.2));
     let leg = |((i, j), y, far): ((usize, usize), f64, Option<f64>)| {
         let x = far.map_or(0.0, |far| far - middle);
-        Leg { i, j, y: near(y) - mean, x, own_x: x }
+        MeasuredLeg { i, j, y: near(y) - mean, x, own_x: x }
     };
     (all.into_iter().map(leg).collect(), mean, middle)
 }
@@ -123,14 +127,19 @@ fn average(values: impl Iterator<Item = f64>) -> f64 {
 
 /// Takes the ends' means out of x. Otherwise the slope would be found in many small steps, because remote nodes are
 /// slow as well.
-fn own_x(legs: &mut [Leg], n: usize) {
+fn own_x(legs: &mut [MeasuredLeg], n: usize) {
     let out = factors(n, 1.0, legs, |leg| (leg.i, leg.x));
     let into = factors(n, 1.0, legs, |leg| (leg.j, leg.x));
     legs.iter_mut().for_each(|leg| leg.own_x = leg.x - out[leg.i] - into[leg.j]);
 }
 
 /// The mean of the values that each node's legs give, shrunk towards 0.
-fn factors(n: usize, ridge: f64, legs: &[Leg], says: impl Fn(&Leg) -> (usize, f64)) -> Vec<f64> {
+fn factors(
+    n: usize,
+    ridge: f64,
+    legs: &[MeasuredLeg],
+    says: impl Fn(&MeasuredLeg) -> (usize, f64),
+) -> Vec<f64> {
     let mut sums = vec![(0.0, ridge); n];
     for leg in legs {
         let (node, value) = says(leg);
@@ -140,12 +149,12 @@ fn factors(n: usize, ridge: f64, legs: &[Leg], says: impl Fn(&Leg) -> (usize, f6
     sums.into_iter().map(|(sum, count)| sum / count).collect()
 }
 
-fn residual(fit: &Fit, leg: &Leg) -> f64 {
+fn residual(fit: &FactorModel, leg: &MeasuredLeg) -> f64 {
     leg.y - fit.out[leg.i] - fit.into[leg.j] - fit.slope * leg.x
 }
 
 /// The amount to add to the slope.
-fn steeper(fit: &Fit, legs: &[Leg], odd: f64) -> f64 {
+fn steeper(fit: &FactorModel, legs: &[MeasuredLeg], odd: f64) -> f64 {
     let (mut across, mut square) = (0.0, SLOPE_RIDGE);
     for leg in legs {
         across += leg.own_x * residual(fit, leg).clamp(-odd, odd);
@@ -155,7 +164,7 @@ fn steeper(fit: &Fit, legs: &[Leg], odd: f64) -> f64 {
 }
 
 /// The ridge's weight: the variance of the residuals over that of the factors.
-fn weight(fit: &Fit, legs: &[Leg], odd: f64) -> f64 {
+fn weight(fit: &FactorModel, legs: &[MeasuredLeg], odd: f64) -> f64 {
     let (n, count) = (fit.out.len() as f64, legs.len() as f64);
     let squares: f64 = legs.iter().map(|leg| residual(fit, leg).clamp(-odd, odd).powi(2)).sum();
     // Factors use up degrees of freedom; with few legs, at least 30 % are left.

@@ -33,7 +33,7 @@ const GAINS: usize = 1 << 25;
 pub const MOST_GAIN: f64 = 3.0;
 
 /// Round-trip times between nodes. One takes a few packets to measure, where a rate takes megabytes.
-pub trait RttOf: std::fmt::Debug {
+pub trait LegRtts: std::fmt::Debug {
     /// Seconds, > 0; `None` if unknown, for which the mean is used.
     fn rtt_s(&self, pair: Pair) -> Option<f64>;
 }
@@ -43,7 +43,7 @@ pub trait RttOf: std::fmt::Debug {
 ///
 /// [`Score::evidence`] counts the sampled pairs of which all three legs are measured. Without any measured leg all
 /// scores are 0.
-pub fn ranking(graph: &Graph, rtt_s: Option<&dyn RttOf>) -> Ranking {
+pub fn ranking(graph: &Graph, rtt_s: Option<&dyn LegRtts>) -> Ranking {
     Completion::new(graph, rtt_s).ranking()
 }
 
@@ -51,7 +51,7 @@ pub fn ranking(graph: &Graph, rtt_s: Option<&dyn RttOf>) -> Ranking {
 #[derive(Clone, Debug)]
 pub struct Completion<'a> {
     graph: &'a Graph,
-    rtt_s: Option<&'a dyn RttOf>,
+    rtt_s: Option<&'a dyn LegRtts>,
     mean: f64,
     out: Vec<f64>,
     into: Vec<f64>,
@@ -65,12 +65,12 @@ impl<'a> Completion<'a> {
     ///
     /// Rates more than a factor of 100 from the median count as that far, so that dead legs and absurd claims move a
     /// factor only a little.
-    pub fn new(graph: &'a Graph, rtt_s: Option<&'a dyn RttOf>) -> Self {
+    pub fn new(graph: &'a Graph, rtt_s: Option<&'a dyn LegRtts>) -> Self {
         Self::of(graph, rtt_s, fit::fit(graph, rtt_s))
     }
 
-    fn of(graph: &'a Graph, rtt_s: Option<&'a dyn RttOf>, fitted: fit::Fit) -> Self {
-        let fit::Fit { mean, out, into, slope, middle } = fitted;
+    fn of(graph: &'a Graph, rtt_s: Option<&'a dyn LegRtts>, fitted: fit::FactorModel) -> Self {
+        let fit::FactorModel { mean, out, into, slope, middle } = fitted;
         Self { graph, rtt_s, mean, out, into, slope, middle }
     }
 
@@ -122,7 +122,7 @@ impl<'a> Completion<'a> {
             return Ranking::from_scores(scores);
         }
         let (sources, sinks) = sample(n);
-        let ins: Vec<Legs> = sinks.iter().map(|j| self.legs(|l| (l, *j))).collect();
+        let ins: Vec<RelayLegs> = sinks.iter().map(|j| self.legs(|l| (l, *j))).collect();
         let mut pairs = vec![0_u64; n];
         for i in &sources {
             let outs = self.legs(|l| (*i, l));
@@ -143,10 +143,10 @@ impl<'a> Completion<'a> {
     }
 
     /// The legs between one node and all nodes, in one direction.
-    fn legs(&self, leg: impl Fn(usize) -> Pair + Clone) -> Legs {
+    fn legs(&self, leg: impl Fn(usize) -> Pair + Clone) -> RelayLegs {
         let all = (0..self.graph.nodes()).map(leg);
         let bps = |(i, j): Pair| if i == j { 0.0 } else { self.bps(i, j) };
-        Legs {
+        RelayLegs {
             measured: all.clone().map(|(i, j)| self.graph.rate(i, j).is_some()).collect(),
             bps: all.map(bps).collect(),
         }
@@ -163,7 +163,7 @@ fn sample(n: usize) -> (Vec<usize>, Vec<usize>) {
 }
 
 /// One node's legs in one direction, by the other end.
-struct Legs {
+struct RelayLegs {
     bps: Vec<f64>,
     measured: Vec<bool>,
 }

@@ -35,14 +35,14 @@ impl Budget {
     }
 
     /// Bytes spent in the last 24 hours, rounded up to whole hours, and bytes reserved.
-    pub(super) fn used(&self, now: Time) -> u64 {
+    pub(super) fn spent_bytes(&self, now: Time) -> u64 {
         let spent = self.hours.iter().filter(|(hour, _)| expires(*hour) > now);
         spent.fold(self.reserved, |sum, (_, bytes)| sum.saturating_add(*bytes))
     }
 
     /// The time at which `bytes` more are within `most`; `None` if waiting alone cannot bring that.
     pub(super) fn free_at(&self, bytes: u64, most: u64, now: Time) -> Option<Time> {
-        let fits = |at: &Time| self.used(*at).saturating_add(bytes) <= most;
+        let fits = |at: &Time| self.spent_bytes(*at).saturating_add(bytes) <= most;
         let ends = self.hours.iter().map(|(hour, _)| expires(*hour)).filter(|at| *at > now);
         std::iter::once(now).chain(ends).find(fits)
     }

@@ -8,7 +8,7 @@
 mod budget;
 mod failures;
 
-use crate::schedule::{Excluded, Pair};
+use crate::schedule::{ExcludedLegs, Pair};
 use budget::Budget;
 use failures::{Failures, busy_wait, wait};
 use std::{
@@ -27,7 +27,7 @@ pub const MOST_WANTED: usize = 1_024;
 ///
 /// With `at_once` 0, or a daily budget below one measurement's bytes, no order is ever given.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Limits {
+pub struct DispatchLimits {
     /// The most bytes of one measurement.
     pub test_bytes: ByteSize,
     /// The longest time of one measurement.
@@ -47,7 +47,7 @@ pub struct Limits {
 
 /// An order that was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Given {
+pub struct GivenOrder {
     /// Its identifier.
     pub id: u64,
     /// Sender and receiver.
@@ -58,7 +58,7 @@ pub struct Given {
 
 /// How an order ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum OrderOutcome {
     /// Measured, at this cost.
     Measured(ByteSize),
     /// Failed, at this cost.
@@ -71,7 +71,7 @@ pub enum Ended {
 
 /// A wanted measurement.
 #[derive(Clone, Copy, Debug)]
-struct Wanted {
+struct QueuedMeasurement {
     pair: Pair,
     /// How often in a row an end was busy.
     busy: u32,
@@ -81,7 +81,7 @@ struct Wanted {
     not_before: Time,
 }
 
-impl Wanted {
+impl QueuedMeasurement {
     const fn new(pair: Pair) -> Self {
         Self { pair, busy: 0, passed: 0, not_before: Time::ZERO }
     }
@@ -90,12 +90,12 @@ impl Wanted {
 /// The wanted measurements, and the orders under way.
 #[derive(Clone, Debug)]
 pub struct Dispatch {
-    limits: Limits,
+    limits: DispatchLimits,
     next_id: u64,
-    queue: VecDeque<Wanted>,
+    queue: VecDeque<QueuedMeasurement>,
     /// Pairs that are queued or under way.
     known: BTreeSet<Pair>,
-    under_way: BTreeMap<u64, (Given, Wanted)>,
+    under_way: BTreeMap<u64, (GivenOrder, QueuedMeasurement)>,
     /// Nodes that are in a measurement.
     busy: BTreeSet<usize>,
     budgets: BTreeMap<usize, Budget>,
@@ -112,7 +112,7 @@ pub struct Dispatch {
 
 impl Dispatch {
     /// Creates a dispatch without wanted measurements; ids count from `first_id`.
-    pub fn new(limits: Limits, first_id: u64) -> Self {
+    pub fn new(limits: DispatchLimits, first_id: u64) -> Self {
         Self {
             limits,
             next_id: first_id,
@@ -130,10 +130,10 @@ impl Dispatch {
     }
 
     /// Queues measurements behind those wanted before. Known ones, and those between a node and itself, are ignored.
-    pub fn want(&mut self, pairs: impl IntoIterator<Item = Pair>) {
+    pub fn enqueue(&mut self, pairs: impl IntoIterator<Item = Pair>) {
         for pair in pairs {
             if pair.0 != pair.1 && self.known.insert(pair) {
-                self.queue.push_back(Wanted::new(pair));
+                self.queue.push_back(QueuedMeasurement::new(pair));
                 self.stuck = false;
             }
         }
@@ -149,37 +149,37 @@ impl Dispatch {
         self.given_up.remove(&pair);
         self.queue.retain(|wanted| wanted.pair != pair);
         self.known.insert(pair);
-        self.queue.push_front(Wanted::new(pair));
+        self.queue.push_front(QueuedMeasurement::new(pair));
         self.stuck = false;
     }
 
     /// The number of measurements that are wanted and not under way.
-    pub fn wanted(&self) -> usize {
+    pub fn queue_length(&self) -> usize {
         self.queue.len()
     }
 
     /// The orders under way.
-    pub fn under_way(&self) -> impl Iterator<Item = Given> {
+    pub fn under_way(&self) -> impl Iterator<Item = GivenOrder> {
         self.under_way.values().map(|(given, _)| *given)
     }
 
     /// The bytes that a node has sent and received for measuring in the last 24 hours, and those that it may still use
     /// in its present measurement.
-    pub fn used(&self, node: usize, now: Time) -> ByteSize {
-        ByteSize::from_bytes(self.budgets.get(&node).map_or(0, |budget| budget.used(now)))
+    pub fn spent_bytes(&self, node: usize, now: Time) -> ByteSize {
+        ByteSize::from_bytes(self.budgets.get(&node).map_or(0, |budget| budget.spent_bytes(now)))
     }
 
     /// The next order that may be given now; it counts as under way.
     ///
     /// Wanted measurements that are excluded by now are dropped. O(wanted).
-    pub fn next(&mut self, now: Time) -> Option<Given> {
+    pub fn next(&mut self, now: Time) -> Option<GivenOrder> {
         self.drop_excluded(now);
         self.freed = None;
         let found = if self.under_way.len() < self.limits.at_once { self.find(now) } else { None };
         self.stuck = found.is_none();
         let wanted = self.queue.remove(found?)?;
         let given =
-            Given { id: self.next_id, pair: wanted.pair, until: now + self.limits.deadline };
+            GivenOrder { id: self.next_id, pair: wanted.pair, until: now + self.limits.deadline };
         self.next_id += 1;
         for node in ends(wanted.pair) {
             self.busy.insert(node);
@@ -252,14 +252,14 @@ impl Dispatch {
     /// as long after each further one, at most an hour. Once its retries are used up, the pair is excluded for that
     /// long instead. A busy one is wanted again after 5 s to a minute. If a node is down, all that is wanted of it is
     /// dropped, and the node is excluded while it rests. Bytes that were not spent are free again.
-    pub fn ended(&mut self, id: u64, how: Ended, now: Time) -> Option<Given> {
+    pub fn finish(&mut self, id: u64, how: OrderOutcome, now: Time) -> Option<GivenOrder> {
         let (given, wanted) = self.under_way.remove(&id)?;
         let (cost, down) = match how {
-            Ended::Measured(cost) | Ended::Failed(cost) => (cost, None),
-            Ended::Down(node) => {
+            OrderOutcome::Measured(cost) | OrderOutcome::Failed(cost) => (cost, None),
+            OrderOutcome::Down(node) => {
                 (ByteSize::ZERO, Some(node).filter(|node| ends(given.pair).contains(node)))
             }
-            Ended::Busy => (ByteSize::ZERO, None),
+            OrderOutcome::Busy => (ByteSize::ZERO, None),
         };
         for node in ends(given.pair) {
             self.busy.remove(&node);
@@ -269,8 +269,8 @@ impl Dispatch {
         self.known.remove(&given.pair);
         self.stuck = false;
         match (how, down) {
-            (Ended::Measured(_), _) => self.failures.forgive(given.pair),
-            (Ended::Busy, _) => self.postpone(wanted, now),
+            (OrderOutcome::Measured(_), _) => self.failures.forgive(given.pair),
+            (OrderOutcome::Busy, _) => self.postpone(wanted, now),
             (_, Some(node)) => {
                 self.rests.insert(node, now + self.limits.rest);
                 self.drop_excluded(now);
@@ -280,23 +280,26 @@ impl Dispatch {
         Some(given)
     }
 
-    fn retry(&mut self, wanted: Wanted, now: Time) {
+    fn retry(&mut self, wanted: QueuedMeasurement, now: Time) {
         let failed = self.failures.count(wanted.pair, now);
         let until = now + wait(failed);
         if failed > self.limits.retries {
             self.given_up.insert(wanted.pair, until);
         } else {
-            self.requeue(Wanted { not_before: until, ..Wanted::new(wanted.pair) });
+            self.requeue(QueuedMeasurement {
+                not_before: until,
+                ..QueuedMeasurement::new(wanted.pair)
+            });
         }
     }
 
-    fn postpone(&mut self, wanted: Wanted, now: Time) {
+    fn postpone(&mut self, wanted: QueuedMeasurement, now: Time) {
         let busy = wanted.busy.saturating_add(1);
         let not_before = now + busy_wait(busy);
-        self.requeue(Wanted { busy, not_before, ..Wanted::new(wanted.pair) });
+        self.requeue(QueuedMeasurement { busy, not_before, ..QueuedMeasurement::new(wanted.pair) });
     }
 
-    fn requeue(&mut self, wanted: Wanted) {
+    fn requeue(&mut self, wanted: QueuedMeasurement) {
         self.known.insert(wanted.pair);
         self.queue.push_back(wanted);
     }
@@ -309,25 +312,25 @@ impl Dispatch {
     }
 
     /// Ends the orders whose deadline is over: they failed, and may have cost a measurement's full bytes.
-    pub fn expire(&mut self, now: Time) -> Vec<Given> {
-        let over = |(given, _): &&(Given, Wanted)| given.until <= now;
+    pub fn expire(&mut self, now: Time) -> Vec<GivenOrder> {
+        let over = |(given, _): &&(GivenOrder, QueuedMeasurement)| given.until <= now;
         let ids: Vec<u64> = self.under_way.values().filter(over).map(|(g, _)| g.id).collect();
-        let cost = Ended::Failed(self.limits.test_bytes);
-        ids.into_iter().filter_map(|id| self.ended(id, cost, now)).collect()
+        let cost = OrderOutcome::Failed(self.limits.test_bytes);
+        ids.into_iter().filter_map(|id| self.finish(id, cost, now)).collect()
     }
 
     /// What a schedule passes over for now: nodes that rest, nodes whose budget has no room for one more measurement,
     /// and pairs whose retries are used up.
     ///
     /// Measurements wanted of a node without budget stay wanted.
-    pub fn excluded(&self, now: Time) -> Excluded {
+    pub fn excluded(&self, now: Time) -> ExcludedLegs {
         // Bytes that a measurement under way does not spend are free soon, so its ends do not count as out of budget.
         let poor = self.spent(now).into_iter().map(|(node, _)| node);
         let resting = self.rests.iter().filter(|(_, until)| **until > now);
         let nodes = resting.map(|(node, _)| *node);
         let nodes = nodes.chain(poor).collect();
         let pairs = self.given_up.iter().filter(|(_, until)| **until > now);
-        Excluded { nodes, pairs: pairs.map(|(pair, _)| *pair).collect() }
+        ExcludedLegs { nodes, pairs: pairs.map(|(pair, _)| *pair).collect() }
     }
 
     /// Nodes that rest because they did not answer, and until when.
@@ -354,7 +357,7 @@ impl Dispatch {
     }
 
     /// The next time at which something changes without a call: a deadline, a rest's end, a budget.
-    pub fn wakes(&self) -> Option<Time> {
+    pub fn next_wake(&self) -> Option<Time> {
         let deadlines = self.under_way.values().map(|(given, _)| given.until);
         let rests = self.rests.values().chain(self.given_up.values()).copied();
         deadlines.chain(rests).chain(self.freed).min()

@@ -53,8 +53,8 @@ impl Graph {
     /// For each leg, the youngest exact value counts, raised by a younger lower bound above it. A lower bound alone
     /// counts as unmeasured: it mostly tells of another leg's back-pressure, and planning with it would keep the leg
     /// unused, and so unmeasured, for ever. If trains have found the available bandwidth since then, that counts
-    /// ([`thalweg_measure::planned`]). Of several interfaces, the best counts. Estimates older than [`MAX_AGE`] do not
-    /// count.
+    /// ([`thalweg_measure::planned_rate`]). Of several interfaces, the best counts. Estimates older than [`MAX_AGE`] do
+    /// not count.
     ///
     /// O(entries · d) time for d legs a node, O(entries) if each node has one interface.
     pub fn from_table(table: &Table, now: Time) -> Self {

@@ -3,13 +3,13 @@
 use super::{Graph, MAX_AGE};
 use std::time::Duration;
 use thalweg_measure::{
-    Bound, Estimate, Interface, Metric, NodeIndex, Spare, Subject, Table, planned,
+    AvailableRate, Bound, Estimate, Interface, Metric, NodeIndex, Subject, Table, planned_rate,
 };
 use thalweg_units::{Rate, Time};
 
 /// The youngest fresh values of one leg.
 #[derive(Default)]
-struct Leg {
+struct LegRates {
     exact: Option<Estimate>,
     at_least: Option<Estimate>,
     /// The available bandwidth.
@@ -17,7 +17,7 @@ struct Leg {
 }
 
 /// The rate to plan a leg with. `exact` and `at_least` are its youngest throughputs, `spare` is its youngest available
-/// bandwidth: see [`planned`].
+/// bandwidth: see [`planned_rate`].
 pub fn leg_rate(
     exact: &Estimate,
     at_least: Option<&Estimate>,
@@ -30,11 +30,11 @@ pub fn leg_rate(
 
 /// The rate to plan a leg with on which TCP reached `rate` this long ago.
 pub fn available(rate: Rate, age: Duration, spare: Option<&Estimate>) -> Rate {
-    let bps = planned(rate.as_bps() as f64, age, spare.map(Spare::of));
+    let bps = planned_rate(rate.as_bps() as f64, age, spare.map(AvailableRate::from_estimate));
     Rate::from_bps(bps.round() as u64)
 }
 
-impl Leg {
+impl LegRates {
     fn take(&mut self, e: Estimate) {
         let place = match (e.metric, e.bound) {
             (Metric::AvailableBandwidth, _) => &mut self.spare,
@@ -61,7 +61,7 @@ impl Leg {
 /// Takes one pass, because a table's estimates come in the order of their subjects.
 pub(super) fn graph(table: &Table, now: Time) -> Graph {
     let mut graph = Graph::new(table.nodes() as usize);
-    let mut current: Option<(Interface, NodeIndex, Leg)> = None;
+    let mut current: Option<(Interface, NodeIndex, LegRates)> = None;
     let of_rates =
         |e: &Estimate| matches!(e.metric, Metric::Throughput | Metric::AvailableBandwidth);
     for e in table.iter(now).filter(of_rates) {
@@ -69,7 +69,7 @@ pub(super) fn graph(table: &Table, now: Time) -> Graph {
         match &mut current {
             Some((f, t, leg)) if (*f, *t) == (from, to) => leg.take(e),
             _ => {
-                let mut leg = Leg::default();
+                let mut leg = LegRates::default();
                 leg.take(e);
                 if let Some((from, to, leg)) = current.replace((from, to, leg)) {
                     leg.enter(&mut graph, from, to);

@@ -8,7 +8,8 @@
 //! all supply over artificial arcs ─► pivot while an arc has a bad reduced cost ─► flow, potentials
 //! ```
 //!
-//! Every answer carries its proof, the potentials: [`Flow::is_optimal_for`] checks it independently of the search.
+//! Every answer carries its proof, the potentials: [`NetworkFlow::is_optimal_for`] checks it independently of the
+//! search.
 
 mod network;
 mod simplex;
@@ -20,7 +21,7 @@ pub use network::{Arc, Network, NetworkError};
 
 /// A cheapest flow, and the potentials that prove it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Flow {
+pub struct NetworkFlow {
     /// Units on each arc, in the network's order; 0 to the arc's capacity.
     pub on: Vec<u64>,
     /// Each node's potential: the price of a unit there, up to a constant.
@@ -43,12 +44,12 @@ impl Network {
     /// # Errors
     ///
     /// [`Infeasible`] if there is no flow at all.
-    pub fn cheapest(&self) -> Result<Flow, Infeasible> {
+    pub fn cheapest(&self) -> Result<NetworkFlow, Infeasible> {
         simplex::solve(self)
     }
 }
 
-impl Flow {
+impl NetworkFlow {
     /// The sum of units times cost over all arcs; it may exceed 64 bits.
     pub fn cost(&self, network: &Network) -> i128 {
         let cost = |(arc, on): (&Arc, &u64)| i128::from(arc.cost) * i128::from(*on);
@@ -57,7 +58,7 @@ impl Flow {
 }
 
 /// Checks whether a flow is valid, and the cheapest.
-impl Flow {
+impl NetworkFlow {
     /// Whether it keeps every capacity and meets every supply and demand exactly.
     pub fn is_flow_for(&self, network: &Network) -> bool {
         let mut left: Vec<i128> = network.supply().iter().map(|s| i128::from(*s)).collect();

@@ -32,7 +32,7 @@ pub struct Network {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NetworkError {
     /// An arc's end is not among the nodes.
-    #[error("arc {arc} ends at a node that is not there")]
+    #[error("arc {arc} ends at a node that does not exist")]
     NoSuchNode {
         /// The arc's index.
         arc: usize,

@@ -1,8 +1,8 @@
 //! The pivots of the network simplex: an arc enters the tree, flow goes round its cycle, an arc leaves.
 
 use super::{
-    Flow, Infeasible, Network,
-    tree::{NONE, Tree},
+    Infeasible, Network, NetworkFlow,
+    tree::{NONE, SpanningTree},
 };
 
 /// The smallest block of arcs that is searched for an entering arc.
@@ -26,7 +26,7 @@ struct Simplex {
     cost: Vec<i64>,
     flow: Vec<u64>,
     state: Vec<ArcState>,
-    tree: Tree,
+    tree: SpanningTree,
     /// The number of the problem's arcs. The artificial ones, which never enter again, come after.
     real: usize,
     /// Where the search for an entering arc continues.
@@ -42,7 +42,7 @@ struct Blocking {
     before: bool,
 }
 
-pub fn solve(network: &Network) -> Result<Flow, Infeasible> {
+pub fn solve(network: &Network) -> Result<NetworkFlow, Infeasible> {
     let mut simplex = Simplex::start(network);
     while let Some(arc) = simplex.entering() {
         simplex.pivot(arc);
@@ -76,7 +76,7 @@ impl Simplex {
             order,
             flow: vec![0; arcs.len()],
             state: vec![ArcState::Empty; arcs.len()],
-            tree: Tree::new(nodes),
+            tree: SpanningTree::new(nodes),
             real: arcs.len(),
             next: 0,
         };
@@ -203,7 +203,7 @@ impl Simplex {
         self.tree.graft(blocking.node, inside, outside, arc as u32, up, change);
     }
 
-    fn finish(mut self, nodes: usize) -> Result<Flow, Infeasible> {
+    fn finish(mut self, nodes: usize) -> Result<NetworkFlow, Infeasible> {
         // Each stranded unit uses one artificial arc to the root and one from it.
         let artificial = &self.flow[self.real..];
         let stranded: u64 = (self.real..self.flow.len())
@@ -216,6 +216,6 @@ impl Simplex {
         let mut on = vec![0; self.real];
         self.order.iter().zip(&self.flow).for_each(|(arc, flow)| on[*arc as usize] = *flow);
         self.tree.potential.truncate(nodes);
-        Ok(Flow { on, potential: self.tree.potential })
+        Ok(NetworkFlow { on, potential: self.tree.potential })
     }
 }

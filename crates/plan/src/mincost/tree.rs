@@ -21,7 +21,7 @@ pub struct TreeNode {
 
 /// A rooted spanning tree. Moving a subtree takes time in proportion to its size.
 #[derive(Debug)]
-pub struct Tree {
+pub struct SpanningTree {
     places: Vec<TreeNode>,
     /// The price of a unit at each node: reduced cost = cost + potential(from) − potential(to). Kept apart from the
     /// nodes: pricing reads nothing else of a node, and these fit a cache.
@@ -29,7 +29,7 @@ pub struct Tree {
     stack: Vec<u32>,
 }
 
-impl Tree {
+impl SpanningTree {
     /// Creates a tree of `root` alone, with room for the nodes below it (0 to root − 1).
     pub fn new(root: u32) -> Self {
         let alone = TreeNode {

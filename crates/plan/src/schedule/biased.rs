@@ -1,6 +1,6 @@
 //! UKAIRO's Algorithm 1 (§3.1.1).
 
-use super::{Known, Pair, Schedule, frequency::Frequency, ledger::Ledger};
+use super::{Pair, Schedule, ScheduleInput, frequency::Frequency, requested_legs::RequestedLegs};
 use crate::{Graph, draw, ranking::Incremental};
 use rand_core::Rng;
 
@@ -33,7 +33,7 @@ const SEARCHED: usize = 100_000;
 pub struct Biased {
     t: u64,
     p: f64,
-    ledger: Ledger,
+    ledger: RequestedLegs,
     frequency: Frequency,
     ranked: Option<Incremental>,
 }
@@ -45,7 +45,7 @@ impl Biased {
     /// `t`: the number of pairs that each node needs before phase two ([`Biased::T`]); `p`: the share of all paths to
     /// measure, 0 to 1 (UKAIRO: about 0.4 is good).
     pub fn new(t: u64, p: f64) -> Self {
-        let (ledger, frequency) = (Ledger::default(), Frequency::new(0));
+        let (ledger, frequency) = (RequestedLegs::default(), Frequency::new(0));
         Self { t, p, ledger, frequency, ranked: None }
     }
 
@@ -55,7 +55,7 @@ impl Biased {
     }
 
     /// Lines 4–8.
-    fn phase_one(&self, known: &Known<'_>, random: &mut dyn Rng) -> Option<Vec<Pair>> {
+    fn phase_one(&self, known: &ScheduleInput<'_>, random: &mut dyn Rng) -> Option<Vec<Pair>> {
         let frequency = self.frequency.pairs();
         let below = (0..frequency.len()).filter(|l| frequency[*l] < self.t).collect::<Vec<_>>();
         let count = below.len();
@@ -70,7 +70,7 @@ impl Biased {
     /// A random triple of nodes that are up which gives l a pair that it does not have; `None` if there is none.
     fn triple(
         &self,
-        known: &Known<'_>,
+        known: &ScheduleInput<'_>,
         l: usize,
         up: &[usize],
         random: &mut dyn Rng,
@@ -91,22 +91,22 @@ impl Biased {
     }
 
     /// Whether (i,j) is not yet a pair of l and can become one.
-    fn gains(&self, known: &Known<'_>, i: usize, l: usize, j: usize) -> bool {
+    fn gains(&self, known: &ScheduleInput<'_>, i: usize, l: usize, j: usize) -> bool {
         let legs = [(i, l), (l, j), (i, j)];
         let open = |leg: &Pair| !self.ledger.covers(known, *leg);
         legs.iter().any(open) && legs.iter().all(|leg| !open(leg) || !known.excluded.contains(*leg))
     }
 
     /// All six paths between three nodes, without those that are covered or excluded.
-    fn six(&self, known: &Known<'_>, i: usize, l: usize, j: usize) -> Vec<Pair> {
+    fn six(&self, known: &ScheduleInput<'_>, i: usize, l: usize, j: usize) -> Vec<Pair> {
         let mut six = vec![(i, l), (l, j), (i, j), (j, l), (l, i), (j, i)];
         six.retain(|leg| self.ledger.is_free(known, *leg));
         six
     }
 
     /// Lines 9–15.
-    fn phase_two(&mut self, known: &Known<'_>, random: &mut dyn Rng) -> Vec<Pair> {
-        if self.ledger.reaches(known, self.p) {
+    fn phase_two(&mut self, known: &ScheduleInput<'_>, random: &mut dyn Rng) -> Vec<Pair> {
+        if self.ledger.reaches_share(known, self.p) {
             return vec![];
         }
         let ranked = self.ranked.take().filter(|r| r.graph().nodes() == known.graph.nodes());
@@ -119,7 +119,12 @@ impl Biased {
     }
 
     /// A random triple of a relay that has legs left; `None` if l is fully measured.
-    fn detour(&self, known: &Known<'_>, l: usize, random: &mut dyn Rng) -> Option<Vec<Pair>> {
+    fn detour(
+        &self,
+        known: &ScheduleInput<'_>,
+        l: usize,
+        random: &mut dyn Rng,
+    ) -> Option<Vec<Pair>> {
         let n = known.graph.nodes();
         let is_left =
             |i: &usize| self.ledger.is_free(known, (*i, l)) || self.ledger.is_free(known, (l, *i));
@@ -156,7 +161,7 @@ fn follow(ranked: &mut Incremental, graph: &Graph) {
 }
 
 impl Schedule for Biased {
-    fn next(&mut self, known: &Known<'_>, random: &mut dyn Rng) -> Vec<Pair> {
+    fn next(&mut self, known: &ScheduleInput<'_>, random: &mut dyn Rng) -> Vec<Pair> {
         self.ledger.settle(known);
         let n = known.graph.nodes();
         let pairs = if n < 3 {

@@ -1,6 +1,6 @@
 //! The number of measured pairs of each node as a relay: the frequencies of UKAIRO's Algorithm 1.
 
-use super::{Known, Pair, ledger::Ledger};
+use super::{Pair, ScheduleInput, requested_legs::RequestedLegs};
 use crate::{Graph, ranking::Triples};
 use thalweg_units::Rate;
 
@@ -36,7 +36,7 @@ impl Frequency {
 
     /// Takes over the legs that are measured or asked for. O(legs); rows that have not changed cost a comparison of
     /// bytes.
-    pub(super) fn follow(&mut self, known: &Known<'_>, ledger: &Ledger) {
+    pub(super) fn follow(&mut self, known: &ScheduleInput<'_>, ledger: &RequestedLegs) {
         if self.pairs.len() != known.graph.nodes() || self.covered.measured() == 0 {
             *self = Self::of(known.graph);
         }

@@ -1,6 +1,6 @@
 //! The random approach that UKAIRO compares with (§4.3).
 
-use super::{Known, Pair, Schedule, ledger::Ledger};
+use super::{Pair, Schedule, ScheduleInput, requested_legs::RequestedLegs};
 use crate::draw;
 use rand_core::Rng;
 
@@ -12,17 +12,22 @@ use rand_core::Rng;
 #[derive(Clone, Debug)]
 pub struct Random {
     p: f64,
-    ledger: Ledger,
+    ledger: RequestedLegs,
 }
 
 impl Random {
     /// `p`: the share of all paths to measure, 0 to 1.
     pub fn new(p: f64) -> Self {
-        Self { p, ledger: Ledger::default() }
+        Self { p, ledger: RequestedLegs::default() }
     }
 
     /// A path of the first of these nodes, in random order, that has one left.
-    fn extend(&self, known: &Known<'_>, nodes: Vec<usize>, random: &mut dyn Rng) -> Option<Pair> {
+    fn extend(
+        &self,
+        known: &ScheduleInput<'_>,
+        nodes: Vec<usize>,
+        random: &mut dyn Rng,
+    ) -> Option<Pair> {
         let is_up = |node: &usize| !known.excluded.nodes.contains(node);
         let nodes: Vec<usize> = nodes.into_iter().filter(is_up).collect();
         let count = nodes.len();
@@ -35,9 +40,9 @@ impl Random {
 }
 
 impl Schedule for Random {
-    fn next(&mut self, known: &Known<'_>, random: &mut dyn Rng) -> Vec<Pair> {
+    fn next(&mut self, known: &ScheduleInput<'_>, random: &mut dyn Rng) -> Vec<Pair> {
         self.ledger.settle(known);
-        if self.ledger.reaches(known, self.p) {
+        if self.ledger.reaches_share(known, self.p) {
             return vec![];
         }
         let graph = known.graph;

@@ -1,6 +1,6 @@
 //! Our schedule: a few legs of every node, then more of the nodes that promise most.
 
-use super::{Known, Pair, Schedule, ledger::Ledger};
+use super::{Pair, Schedule, ScheduleInput, requested_legs::RequestedLegs};
 use crate::{completion, draw, ranking::Ranking};
 use rand_core::Rng;
 
@@ -30,7 +30,7 @@ pub enum Design {
 pub struct Thrifty {
     p: f64,
     design: Design,
-    ledger: Ledger,
+    ledger: RequestedLegs,
     promising: Vec<usize>,
     ranked_at: usize,
     /// Whether rankings come from the caller.
@@ -60,12 +60,12 @@ impl Thrifty {
 
     /// As [`new`](Self::new), with another design.
     pub fn designed(p: f64, design: Design) -> Self {
-        let ledger = Ledger::default();
+        let ledger = RequestedLegs::default();
         Self { p, design, ledger, promising: vec![], ranked_at: 0, is_ranked: false }
     }
 
     /// Updates the relays whose legs are measured next.
-    fn refocus(&mut self, known: &Known<'_>, random: &mut dyn Rng) {
+    fn refocus(&mut self, known: &ScheduleInput<'_>, random: &mut dyn Rng) {
         let (n, measured) = (known.graph.nodes(), known.graph.measured());
         let is_fresh = self.promising.iter().all(|l| *l < n)
             && (self.is_ranked
@@ -92,7 +92,7 @@ impl Thrifty {
 
     /// The least measured leg, in either direction, of the least measured of these nodes that has a leg left; ties in
     /// random order.
-    fn least(&self, known: &Known<'_>, of: &[usize], random: &mut dyn Rng) -> Option<Pair> {
+    fn least(&self, known: &ScheduleInput<'_>, of: &[usize], random: &mut dyn Rng) -> Option<Pair> {
         let graph = known.graph;
         let mut outs: Vec<usize> = (0..graph.nodes()).map(|i| graph.out_degree(i)).collect();
         let mut ins: Vec<usize> = (0..graph.nodes()).map(|j| graph.in_degree(j)).collect();
@@ -138,11 +138,11 @@ fn normal(random: &mut dyn Rng) -> f64 {
 }
 
 impl Schedule for Thrifty {
-    fn next(&mut self, known: &Known<'_>, random: &mut dyn Rng) -> Vec<Pair> {
+    fn next(&mut self, known: &ScheduleInput<'_>, random: &mut dyn Rng) -> Vec<Pair> {
         self.ledger.settle(known);
         let n = known.graph.nodes();
-        let is_begun = self.ledger.covered(known) >= FIRST * n;
-        if is_begun && self.ledger.reaches(known, self.p) {
+        let is_begun = self.ledger.covered_count(known) >= FIRST * n;
+        if is_begun && self.ledger.reaches_share(known, self.p) {
             return vec![];
         }
         let is_even = self.design == Design::Even || !is_begun;
@@ -156,7 +156,7 @@ impl Schedule for Thrifty {
         self.ledger.ask(next.into_iter().collect())
     }
 
-    fn ranked(&mut self, ranking: &Ranking) {
+    fn set_ranking(&mut self, ranking: &Ranking) {
         if self.design == Design::Thompson {
             return;
         }

@@ -75,9 +75,9 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Fastest => "the fastest when the shares were complete",
+            Self::Fastest => "the fastest after each path delivered its share of the sample",
             Self::Clear => "clearly the fastest",
-            Self::SlowStartOver => "the fastest when slow start was over on all",
+            Self::SlowStartOver => "the fastest after slow start ended on all paths",
             Self::Window => "the fastest at the end of sampling",
             Self::DirectNotBeaten => "no detour is clearly faster",
             Self::Sum => "several paths together are faster",
@@ -86,13 +86,13 @@ impl fmt::Display for Reason {
             Self::History => "a small file, and this path was faster before",
             Self::FirstToJoin => "a small file: the first path to answer",
             Self::OnlyPath => "the only path",
-            Self::Failover => "the next best after a failure",
-            Self::Stalled => "the path before fell silent",
-            Self::Drift => "the path before became slow",
-            Self::StillBest => "slower than before, and still the fastest",
-            Self::Shared => "all share one access, so that none can be faster alone than direct",
-            Self::Trial => "rates beside others tell too little of it: tried alone",
-            Self::BestAlone => "the fastest of those tried alone",
+            Self::Failover => "the next best path after a failure",
+            Self::Stalled => "the previous path stopped delivering data",
+            Self::Drift => "the previous path became slow",
+            Self::StillBest => "slower than before, but still the fastest",
+            Self::Shared => "all paths share one access link, so no single detour can be faster than the direct path",
+            Self::Trial => "rates measured together say too little about this path: tried alone",
+            Self::BestAlone => "the fastest of the paths tried alone",
             Self::Busy => "the server asks for fewer requests",
         })
     }

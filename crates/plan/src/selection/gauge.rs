@@ -173,16 +173,16 @@ impl Gauge {
     ///
     /// The median, not the mean: behind a lost packet, bins stay empty until it is sent again, and the next one holds
     /// what they lack. BBR loses most when its start overshoots, which says little about its rate later.
-    pub(super) fn judged(&self, now: Time) -> Option<f64> {
+    pub(super) fn judged_rate(&self, now: Time) -> Option<f64> {
         match self.steady {
             Some(from) => Some(self.median(from)),
             None if self.bins.is_empty() => self.overall(now),
-            None => Some(self.latest().min(GROWTH * self.median(self.grown()))),
+            None => Some(self.latest().min(GROWTH * self.median(self.grown_bins()))),
         }
     }
 
     /// The first bin that is not small compared with the mean of itself and those behind it.
-    fn grown(&self) -> usize {
+    fn grown_bins(&self) -> usize {
         let high = |i: &usize| self.rate_of(*i) >= GROWN * self.mean(&self.bins[*i..]);
         (0..self.bins.len()).find(high).unwrap_or(0)
     }
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(fed(&[10, 20, 40, 80, 160].map(|k| k * 1000), rtt).steady_bins(), 0);
         let gauge = fed(&[10, 20, 40, 80, 80, 80, 80, 80].map(|k| k * 1000), rtt);
         assert_eq!(gauge.steady_bins(), 4);
-        assert!((gauge.judged(Time::ZERO).unwrap() - 2e6).abs() < 1e5);
+        assert!((gauge.judged_rate(Time::ZERO).unwrap() - 2e6).abs() < 1e5);
         let (low, high) = gauge.bounds().unwrap();
         assert!(low > 1.8e6 && high < 2.2e6);
     }
@@ -249,12 +249,12 @@ mod tests {
     fn a_gap_and_its_backlog_do_not_change_the_rate() {
         let rtt = Duration::from_millis(40);
         let steady = [10, 20, 40, 80, 80, 80, 80, 20, 0, 180, 80, 80].map(|k| k * 1000);
-        assert!((fed(&steady, rtt).judged(Time::ZERO).unwrap() - 2e6).abs() < 1e5);
+        assert!((fed(&steady, rtt).judged_rate(Time::ZERO).unwrap() - 2e6).abs() < 1e5);
         // There is no steady part yet, and the gap has just been filled.
         let young = [10, 20, 40, 80, 80, 5, 155, 155].map(|k| k * 1000);
         let gauge = fed(&young, rtt);
         assert_eq!(gauge.steady_bins(), 0);
-        let judged = gauge.judged(Time::ZERO).unwrap();
+        let judged = gauge.judged_rate(Time::ZERO).unwrap();
         assert!(judged > 1.8e6 && judged < 2.6e6, "{judged}");
     }
 
@@ -262,7 +262,7 @@ mod tests {
     fn a_rate_that_doubles_is_judged_by_its_end() {
         let rtt = Duration::from_millis(40);
         let gauge = fed(&[10, 20, 40, 80, 160].map(|k| k * 1000), rtt);
-        let judged = gauge.judged(Time::ZERO).unwrap();
+        let judged = gauge.judged_rate(Time::ZERO).unwrap();
         assert!(judged > 0.9 * 4e6 && judged <= 4e6, "{judged}");
     }
 
@@ -282,10 +282,10 @@ mod tests {
     fn the_wait_for_a_further_request_fills_no_bin() {
         let mut gauge = fed(&[80_000; 8], Duration::from_millis(40));
         gauge.end = None;
-        let before = gauge.judged(Time::ZERO);
+        let before = gauge.judged_rate(Time::ZERO);
         let later = Time::ZERO + Duration::from_secs(3);
         gauge.sent(later);
         gauge.advance(later + Duration::from_secs(1));
-        assert_eq!(gauge.judged(later), before);
+        assert_eq!(gauge.judged_rate(later), before);
     }
 }

@@ -36,7 +36,6 @@
 //! - Small objects skip sampling: see [`Config::small`] and `choose_small`.
 
 mod action;
-mod alone;
 mod choice;
 mod config;
 mod drift;
@@ -44,10 +43,11 @@ mod gauge;
 mod path;
 mod paths;
 mod ranges;
-mod recent;
+mod recent_rate;
 mod sampling;
 #[cfg(test)]
 mod simulation;
+mod single_path_trials;
 #[cfg(test)]
 mod tests;
 mod timeline;
@@ -57,11 +57,11 @@ pub use choice::Reason;
 pub use config::{Config, Ending, Prior};
 pub use path::Failure;
 
-use alone::Alone;
 use drift::Drift;
-use path::{Owed, PathState};
+use path::{OwedRanges, PathState};
 use paths::Paths;
 use sampling::Sampling;
+use single_path_trials::SinglePathTrials;
 use std::{collections::VecDeque, ops::Range, time::Duration};
 use thalweg_units::{PathId, Rate, Time};
 
@@ -128,7 +128,7 @@ pub struct Selection {
     /// New bytes since `lanes_since`.
     lanes_bytes: u64,
     drift: Drift,
-    alone: Option<Alone>,
+    alone: Option<SinglePathTrials>,
     hedge: Option<Hedge>,
     /// Bytes asked for by hedges so far.
     hedged: u64,
@@ -201,7 +201,7 @@ impl Selection {
         let state = self.paths.get(path)?;
         let running = || match self.config.ending {
             Ending::Paper => state.gauge.overall(now),
-            Ending::Clear => state.gauge.judged(now),
+            Ending::Clear => state.gauge.judged_rate(now),
         };
         let rate = state.judged.map(|(rate, _)| rate).or_else(running)?;
         Some(Rate::from_bps((rate * 8.0).round() as u64))
@@ -290,7 +290,7 @@ impl Selection {
     /// still owed.
     pub fn coming(&mut self, path: PathId, n: u64, now: Time) {
         let Some(state) = self.paths.get_mut(path) else { return };
-        state.come(n, now);
+        state.count_early(n, now);
         self.end_sampling_if_due(now);
         self.try_alone(now);
         self.watch(now);
@@ -445,7 +445,7 @@ impl Selection {
         if self.phase != Phase::Sampling {
             return;
         }
-        if let Some(reason) = self.sampling.over(&mut self.paths, &self.config, now) {
+        if let Some(reason) = self.sampling.end_if_due(&mut self.paths, &self.config, now) {
             self.choose(now, Some(reason));
         }
     }
@@ -479,7 +479,7 @@ impl Selection {
             state.sampled = false;
             let rate = match self.config.ending {
                 Ending::Paper => state.gauge.overall(now),
-                Ending::Clear => state.gauge.judged(now),
+                Ending::Clear => state.gauge.judged_rate(now),
             };
             state.judged = rate.map(|r| (r, now)).or(state.judged);
         }
@@ -522,7 +522,7 @@ impl Selection {
         let sampled = self.phase == Phase::Sampling;
         let first = sampled && !self.begun;
         let running: Vec<bool> = self.paths.iter().map(|p| p.sampled).collect();
-        let shared = if first { alone::shared(&self.paths, now) } else { None };
+        let shared = if first { single_path_trials::shared(&self.paths, now) } else { None };
         self.close_samples(now);
         let best = choice::best(&self.config, &self.paths, now);
         let pick = best.map(|(path, reason)| {
@@ -588,7 +588,7 @@ impl Selection {
             let Some(state) = self.paths.get_mut(path) else { continue };
             state.extend(&free);
             let rtt = state.rtt().unwrap_or_default();
-            state.recent = recent::Recent::new(rtt);
+            state.recent = recent_rate::RecentRate::new(rtt);
         }
         self.feed_lanes(now);
     }
@@ -706,7 +706,7 @@ impl Selection {
     }
 }
 
-/// A chosen path that became slow ([`Drift`]), and paths that took from each other ([`Alone`]).
+/// A chosen path that became slow ([`Drift`]), and paths that took from each other ([`SinglePathTrials`]).
 impl Selection {
     /// Samples anew if the only chosen path has been too slow for long enough.
     fn watch(&mut self, now: Time) {
@@ -718,7 +718,7 @@ impl Selection {
         let hedged = self.hedge.is_some();
         let several = self.lanes.len() > 1;
         // While a path is being tried it is too early to call it slow.
-        let trying = self.alone.as_ref().is_some_and(Alone::is_trying);
+        let trying = self.alone.as_ref().is_some_and(SinglePathTrials::is_trying);
         if self.single || hedged || several || trying {
             return;
         }
@@ -737,11 +737,11 @@ impl Selection {
         now: Time,
     ) -> bool {
         let (Some((winner, _)), Some(together)) = (pick, shared) else { return false };
-        if !self.tries() || !alone::is_shared_out(&self.paths, winner, together, now) {
+        if !self.tries() || !single_path_trials::is_shared_out(&self.paths, winner, together, now) {
             return false;
         }
         self.settle_afresh(PathId::DIRECT, Reason::Shared, now);
-        self.alone = Some(Alone::new(together, None));
+        self.alone = Some(SinglePathTrials::new(together, None));
         true
     }
 
@@ -749,7 +749,7 @@ impl Selection {
     fn begin_alone(&mut self, steady: bool, together: f64) {
         let Phase::Completing(Some(winner)) = self.phase else { return };
         if self.tries() && steady {
-            self.alone = Some(Alone::new(together, Some(self.paths.speed(winner))));
+            self.alone = Some(SinglePathTrials::new(together, Some(self.paths.speed(winner))));
         }
     }
 
@@ -927,7 +927,7 @@ impl Selection {
         let Some(state) = self.paths.get_mut(path) else { return };
         let (speed, rtt) = (state.speed(), state.rtt().unwrap_or_default());
         let left = ranges::total(state.owes()).max(all);
-        if let (Some(owed @ Owed { tail: None, .. }), true) = (&mut state.owed, speed > 0.0) {
+        if let (Some(owed @ OwedRanges { tail: None, .. }), true) = (&mut state.owed, speed > 0.0) {
             let expected = Duration::from_secs_f64((left as f64 / speed).min(1e6));
             owed.tail = (expected < TAIL.max(TAIL_RTTS * rtt)).then_some((now, expected));
         }

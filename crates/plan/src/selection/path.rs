@@ -1,6 +1,6 @@
 //! The state of one path in a selection.
 
-use super::{Prior, gauge::Gauge, ranges, recent::Recent, timeline::Timeline};
+use super::{Prior, gauge::Gauge, ranges, recent_rate::RecentRate, timeline::Timeline};
 use std::{collections::VecDeque, ops::Range, time::Duration};
 use thalweg_units::Time;
 
@@ -30,7 +30,7 @@ enum Health {
 }
 
 /// What a path was asked for and still owes.
-pub(super) struct Owed {
+pub(super) struct OwedRanges {
     ranges: VecDeque<Range<u64>>,
     /// Ranges that were requested behind those and then given to another path: the caller stops there.
     beyond: Vec<Range<u64>>,
@@ -42,7 +42,7 @@ pub(super) struct Owed {
     pub(super) tail: Option<(Time, Duration)>,
 }
 
-impl Owed {
+impl OwedRanges {
     /// Takes off the first `n` bytes. Returns their ranges.
     fn take(&mut self, mut n: u64) -> Vec<Range<u64>> {
         let mut taken = Vec::new();
@@ -69,9 +69,9 @@ pub(super) struct PathState {
     pauses: u32,
     /// Own bytes that have not been requested yet.
     share: Vec<Range<u64>>,
-    pub(super) owed: Option<Owed>,
+    pub(super) owed: Option<OwedRanges>,
     pub(super) gauge: Gauge,
-    pub(super) recent: Recent,
+    pub(super) recent: RecentRate,
     pub(super) timeline: Timeline,
     /// The rate (bytes per second) of its last sample, and when that ended.
     pub(super) judged: Option<(f64, Time)>,
@@ -158,7 +158,8 @@ impl PathState {
 
     pub(super) fn ask(&mut self, ranges: Vec<Range<u64>>) {
         let ranges = ranges.into();
-        self.owed = Some(Owed { ranges, beyond: Vec::new(), heard: None, early: 0, tail: None });
+        self.owed =
+            Some(OwedRanges { ranges, beyond: Vec::new(), heard: None, early: 0, tail: None });
     }
 
     pub(super) fn sent(&mut self, now: Time) {
@@ -193,7 +194,7 @@ impl PathState {
     }
 
     /// Counts up to `n` of the owed bytes, only for the rate.
-    pub(super) fn come(&mut self, n: u64, now: Time) {
+    pub(super) fn count_early(&mut self, n: u64, now: Time) {
         let Some(owed) = &mut self.owed else { return };
         let total = ranges::total(&owed.ranges);
         let n = n.min(total.saturating_sub(owed.early));

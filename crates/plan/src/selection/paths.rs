@@ -173,7 +173,8 @@ impl Paths {
         let rate = |p: PathId| {
             let state = &self[p];
             let lately = || state.recent.rate().unwrap_or(state.speed());
-            if judged_rate { lately() } else { state.gauge.judged(now).unwrap_or(0.0) }.max(1.0)
+            if judged_rate { lately() } else { state.gauge.judged_rate(now).unwrap_or(0.0) }
+                .max(1.0)
         };
         let own = rate(thief);
         let rtt = self[thief].rtt().unwrap_or_default().as_secs_f64();

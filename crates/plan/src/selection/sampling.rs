@@ -35,7 +35,12 @@ impl Sampling {
     }
 
     /// The reason for which it is over, if it is.
-    pub(super) fn over(&mut self, paths: &mut Paths, config: &Config, now: Time) -> Option<Reason> {
+    pub(super) fn end_if_due(
+        &mut self,
+        paths: &mut Paths,
+        config: &Config,
+        now: Time,
+    ) -> Option<Reason> {
         let hopeful = || paths.iter().filter(|p| p.is_hopeful());
         let ready = match config.ending {
             Ending::Paper => hopeful().all(|p| p.share_done),

@@ -311,8 +311,8 @@ fn way(
     stream: u32,
     node: u32,
     random: &mut dyn Rng,
-) -> Option<Way> {
-    let mut way = Way::default();
+) -> Option<CandidateWay> {
+    let mut way = CandidateWay::default();
     let mut at = node;
     for _ in 0..problem.terms.max_legs {
         let parent = parent(state, problem, stream, at, random)?;
@@ -354,12 +354,12 @@ fn parent(
 
 /// A route from the bottom up, without an allocation.
 #[derive(Clone, Copy, Debug, Default)]
-struct Way {
+struct CandidateWay {
     nodes: [u32; MOST_LEGS],
     count: usize,
 }
 
-impl Way {
+impl CandidateWay {
     /// Its nodes.
     fn nodes(&self) -> &[u32] {
         &self.nodes[..self.count]
@@ -423,8 +423,8 @@ fn revert(state: &mut State<'_>, problem: &Problem, who: u32) {
 }
 
 /// The present route, up to a node that is in the tree.
-fn former_way(state: &State<'_>, problem: &Problem, stream: u32, node: u32) -> Way {
-    let (mut way, mut at) = (Way::default(), node);
+fn former_way(state: &State<'_>, problem: &Problem, stream: u32, node: u32) -> CandidateWay {
+    let (mut way, mut at) = (CandidateWay::default(), node);
     while let Some(flow) = problem.was(stream, at) {
         at = flow.parent;
         if !way.push(at) || state.is_in(stream, at) {

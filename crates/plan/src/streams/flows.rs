@@ -50,10 +50,10 @@ pub enum Fault {
     #[error("no node on the route to subscriber {0} can transcode for it")]
     Transcoder(u32),
     /// The delay of the route is too long.
-    #[error("the route to subscriber {0} takes longer than its latency")]
+    #[error("the delay of the route to subscriber {0} exceeds its latency limit")]
     Latency(u32),
     /// It is raised over a leg without a recent estimate.
-    #[error("subscriber {0} is raised without a recent estimate")]
+    #[error("subscriber {0} is raised over a leg without a recent estimate")]
     Lifted(u32),
     /// A leg exceeds its limit.
     #[error("leg {0} exceeds its limit")]

@@ -56,7 +56,7 @@ pub enum Source {
 
 /// The known rate of a leg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownRate {
     /// For all streams together, bit/s.
     pub bps: u64,
     /// How it became known.
@@ -108,7 +108,7 @@ impl Default for Rules {
 /// The estimate of one leg.
 #[derive(Clone, Debug, Default)]
 pub struct LegView {
-    known: Option<Known>,
+    known: Option<KnownRate>,
     /// The recently reported rates.
     sent: VecDeque<(Time, u64)>,
     /// When it was last too slow.
@@ -134,7 +134,7 @@ impl LegView {
             self.sent.pop_front();
         }
         let is_settled = self.changed.is_none_or(|at| sent.at.since(at) >= rules.settle);
-        let known = Known { bps: sent.bps, source: Source::Passive, at: sent.at };
+        let known = KnownRate { bps: sent.bps, source: Source::Passive, at: sent.at };
         if sent.is_limited {
             let ignored = *self.ignored.get_or_insert(sent.at);
             if is_settled || sent.at.since(ignored) >= rules.settle {
@@ -161,7 +161,7 @@ impl LegView {
         let bps = found.free.saturating_add(self.sent_between(found.began, found.ended));
         let is_more = self.known.is_none_or(|known| bps >= known.bps);
         if !found.at_least || is_more {
-            self.known = Some(Known { bps, source: Source::Active, at: found.ended });
+            self.known = Some(KnownRate { bps, source: Source::Active, at: found.ended });
         }
     }
 
@@ -194,8 +194,8 @@ impl LegView {
     }
 
     /// Its known rate; `None` if it has never been too slow or measured.
-    pub fn known(&self, now: Time, rules: &Rules) -> Option<Known> {
-        let is_forgotten = |known: &Known| {
+    pub fn known(&self, now: Time, rules: &Rules) -> Option<KnownRate> {
+        let is_forgotten = |known: &KnownRate| {
             let is_old = |after| now.since(known.at) >= after;
             known.source == Source::Passive && rules.forget.is_some_and(is_old)
         };
@@ -219,7 +219,7 @@ impl LegView {
     pub fn may_lift(&self, now: Time, rules: &Rules) -> bool {
         let is_held = self.limited.is_some_and(|at| now.since(at) < rules.hold);
         let is_fresh =
-            |known: Known| known.source == Source::Active && now.since(known.at) <= rules.fresh;
+            |known: KnownRate| known.source == Source::Active && now.since(known.at) <= rules.fresh;
         !is_held && self.known(now, rules).is_some_and(is_fresh)
     }
 }

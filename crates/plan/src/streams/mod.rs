@@ -27,7 +27,9 @@ mod tests;
 pub use anneal::Planned;
 pub use flows::{Fault, Flow, Flows, Transcoding};
 pub use hold_down::HoldDown;
-pub use leg_view::{Known, LIMITED_SECONDS, LegView, MEMORY, Rules, SECONDS, Sent, Source, Trains};
+pub use leg_view::{
+    KnownRate, LIMITED_SECONDS, LegView, MEMORY, Rules, SECONDS, Sent, Source, Trains,
+};
 pub use problem::{
     Configuration, Leg, MAX_NODES, MAX_PARTS, MAX_PLACES, MAX_PREFERENCES, MAX_TRANSCODERS, Made,
     Node, Part, Parts, Preference, Problem, ProblemError, Stream, Subscriber, Terms,

@@ -1,12 +1,12 @@
 //! The parents that a receiver can turn to, in the order in which to try them, for graphs of any size.
 
-use super::{Overlay, Planned, Share};
+use super::{Overlay, PlannedTree, Share};
 use thalweg_units::Rate;
 
 /// See [`Overlay::candidates`].
 pub(super) fn candidates(
     overlay: &Overlay<'_>,
-    planned: &Planned,
+    planned: &PlannedTree,
     count: usize,
 ) -> Vec<Vec<Share>> {
     let spare = spare(overlay, planned);
@@ -15,7 +15,7 @@ pub(super) fn candidates(
 
 fn candidates_of(
     overlay: &Overlay<'_>,
-    planned: &Planned,
+    planned: &PlannedTree,
     spare: &[f64],
     node: usize,
     count: usize,
@@ -44,7 +44,7 @@ fn candidates_of(
 }
 
 /// The rate that each node could give one more child, bit/s.
-fn spare(overlay: &Overlay<'_>, planned: &Planned) -> Vec<f64> {
+fn spare(overlay: &Overlay<'_>, planned: &PlannedTree) -> Vec<f64> {
     let layout = planned.tree.layout();
     let bps = |node: usize| planned.rates[node].as_bps() as f64;
     let of = |node: usize| {
@@ -76,7 +76,7 @@ mod tests {
         let tree = Tree::from_parents(0, vec![None, Some(0), Some(1), Some(0), Some(2)]);
         let rates = overlay.rates(&tree, &ChainLoss::NONE);
         let ceilings = overlay.widest().width;
-        let planned = Planned { tree, rates, ceilings };
+        let planned = PlannedTree { tree, rates, ceilings };
         let of = |count: usize| -> Vec<Vec<(usize, f64)>> {
             let all = overlay.candidates(&planned, count).into_iter();
             all.map(|own| own.iter().map(|share| (share.parent, share.rate.as_mbps())).collect())

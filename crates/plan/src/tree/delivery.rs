@@ -10,16 +10,16 @@
 //! counts as known to the child. Delays of legs are left out: children in step are done together.
 
 use super::{
-    Keeps, Layout, Overlay, Tree,
-    depth::{ChainLoss, Flow},
-    rates::Offer,
+    Layout, Overlay, Storage, Tree,
+    depth::{ArrivingFlow, ChainLoss},
+    rates::LegOffer,
 };
 use std::time::Duration;
 use thalweg_units::{ByteSize, Rate};
 
 /// A node's progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct NodeProgress {
     /// The amount that it has.
     pub has: ByteSize,
     /// The time until it joins; zero: it is there. [`Duration::MAX`]: never.
@@ -33,11 +33,11 @@ pub struct Delivery {
     length: f64,
     /// Seconds.
     now: f64,
-    nodes: Vec<Node>,
+    nodes: Vec<DeliveryNode>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Node {
+struct DeliveryNode {
     /// Bits.
     has: f64,
     /// Seconds.
@@ -56,14 +56,14 @@ const SLACK: f64 = 1.0;
 impl Delivery {
     /// Creates a delivery of an object of this length with each node's progress. Nodes without an entry have nothing,
     /// and are there.
-    pub fn new(length: ByteSize, nodes: usize, progress: &[Progress]) -> Self {
+    pub fn new(length: ByteSize, nodes: usize, progress: &[NodeProgress]) -> Self {
         let length = length.as_bits() as f64;
         let node = |at: usize| {
-            let Progress { has, joins } = progress.get(at).copied().unwrap_or_default();
+            let NodeProgress { has, joins } = progress.get(at).copied().unwrap_or_default();
             let has = (has.as_bits() as f64).min(length);
             let joins = if joins == Duration::MAX { f64::INFINITY } else { joins.as_secs_f64() };
             let done = (has >= length).then_some(0.0);
-            Node { has, joins, done, got: 0.0, sent: 0.0 }
+            DeliveryNode { has, joins, done, got: 0.0, sent: 0.0 }
         };
         Self { length, now: 0.0, nodes: (0..nodes).map(node).collect() }
     }
@@ -138,7 +138,12 @@ impl Delivery {
     }
 
     /// The present flow to each node.
-    fn flows(&self, overlay: &Overlay<'_>, layout: &Layout, model: &ChainLoss) -> Vec<Flow> {
+    fn flows(
+        &self,
+        overlay: &Overlay<'_>,
+        layout: &Layout,
+        model: &ChainLoss,
+    ) -> Vec<ArrivingFlow> {
         let wants = self.wants(overlay, layout);
         overlay.flows_of(layout, model, |parent, child| {
             let there = parent == overlay.source || self.is_there(parent);
@@ -146,11 +151,11 @@ impl Delivery {
         })
     }
 
-    fn offer(&self, overlay: &Overlay<'_>, parent: usize, child: usize) -> Offer {
-        let stores = overlay.host(parent).keeps == Keeps::Store;
+    fn offer(&self, overlay: &Overlay<'_>, parent: usize, child: usize) -> LegOffer {
+        let stores = overlay.host(parent).keeps == Storage::Store;
         let ahead = stores && self.nodes[parent].has > self.nodes[child].has + SLACK;
         let whole = parent == overlay.source || self.nodes[parent].done.is_some();
-        if whole || ahead { Offer::All } else { Offer::Fresh }
+        if whole || ahead { LegOffer::All } else { LegOffer::Fresh }
     }
 
     fn is_there(&self, node: usize) -> bool {
@@ -168,7 +173,7 @@ impl Delivery {
     }
 
     /// Seconds until something changes; infinite if nothing will.
-    fn next(&self, overlay: &Overlay<'_>, tree: &Tree, flows: &[Flow]) -> f64 {
+    fn next(&self, overlay: &Overlay<'_>, tree: &Tree, flows: &[ArrivingFlow]) -> f64 {
         let mut next = f64::INFINITY;
         for (at, node) in self.nodes.iter().enumerate() {
             if node.joins > self.now {
@@ -190,7 +195,7 @@ impl Delivery {
         next
     }
 
-    fn advance(&mut self, to: f64, overlay: &Overlay<'_>, tree: &Tree, flows: &[Flow]) {
+    fn advance(&mut self, to: f64, overlay: &Overlay<'_>, tree: &Tree, flows: &[ArrivingFlow]) {
         let took = to - self.now;
         let mut sent = vec![0.0; self.nodes.len()];
         for (at, node) in self.nodes.iter_mut().enumerate() {
@@ -207,7 +212,7 @@ impl Delivery {
                 node.has = self.length;
             }
             // A ring has no older data to fall back on, and its gaps do not fill: what it has does not matter.
-            let ring = overlay.host(at).keeps != Keeps::Store && at != overlay.source;
+            let ring = overlay.host(at).keeps != Storage::Store && at != overlay.source;
             if ring && !overlay.receives(at) {
                 (node.has, node.done) = (0.0, None);
             }
@@ -223,7 +228,7 @@ pub(super) fn forecast(
     tree: &Tree,
     model: &ChainLoss,
     length: ByteSize,
-    progress: &[Progress],
+    progress: &[NodeProgress],
 ) -> Vec<Option<Duration>> {
     let mut delivery = Delivery::new(length, overlay.nodes(), progress);
     if let Some(source) = delivery.nodes.get_mut(overlay.source) {
@@ -274,23 +279,23 @@ mod tests {
             .collect()
     }
 
-    fn late(joins: u64) -> Progress {
-        Progress { joins: Duration::from_secs(joins), ..Progress::default() }
+    fn late(joins: u64) -> NodeProgress {
+        NodeProgress { joins: Duration::from_secs(joins), ..NodeProgress::default() }
     }
 
     #[test]
     fn a_late_joiner_catches_up_with_a_store_and_not_with_a_ring() {
         let (graph, tree) = line(&[10.0, 30.0]);
-        let times = |keeps: Keeps| {
+        let times = |keeps: Storage| {
             let hosts = [Host { keeps, ..Host::RECEIVER }; 3];
             let overlay = Overlay { graph: &graph, source: 0, hosts: &hosts };
             let progress = [late(0), late(0), late(4)];
             seconds(&overlay.forecast(&tree, &ChainLoss::NONE, LENGTH, &progress))
         };
         // From 4 s it gets 30 Mbit/s and is level at 6 s; then with its parent until 10 s.
-        assert_eq!(times(Keeps::Store), [Some(0), Some(10_000), Some(10_000)]);
+        assert_eq!(times(Storage::Store), [Some(0), Some(10_000), Some(10_000)]);
         // From a ring, 60 Mbit until 10 s; then its parent has everything: 40 more at 30 Mbit/s.
-        let ring = Keeps::Ring(ByteSize::from_bytes(1 << 20));
+        let ring = Storage::Ring(ByteSize::from_bytes(1 << 20));
         assert_eq!(times(ring), [Some(0), Some(10_000), Some(11_333)]);
     }
 
@@ -301,7 +306,7 @@ mod tests {
         hosts[0] = hosts[0].with_access(mbps(50.0), None);
         let overlay = Overlay { graph: &graph, source: 0, hosts: &hosts };
         let tree = Tree::from_parents(0, vec![None, Some(0), Some(0)]);
-        let half = Progress { has: ByteSize::from_bytes(6_250_000), ..Progress::default() };
+        let half = NodeProgress { has: ByteSize::from_bytes(6_250_000), ..NodeProgress::default() };
         let times = overlay.forecast(&tree, &ChainLoss::NONE, LENGTH, &[half, half]);
         // Both at 25: node 1 gets its other half in 2 s; then node 2 gets its other 50 Mbit at 50.
         assert_eq!(seconds(&times), [Some(0), Some(2_000), Some(3_000)]);

@@ -44,7 +44,7 @@ pub struct ChainLoss {
 
 /// The flow that arrives at a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Flow {
+pub struct ArrivingFlow {
     /// The mean rate, bit/s.
     pub rate: f64,
     /// The rate by Eq. (2), bit/s: that of the slowest hop since the last node that stores.
@@ -53,7 +53,7 @@ pub struct Flow {
     pub hops: f64,
 }
 
-impl Flow {
+impl ArrivingFlow {
     /// The flow over a leg of this rate, from a node that has the data that it sends.
     pub const fn first(rate: f64) -> Self {
         Self { rate, width: rate, hops: 1.0 }
@@ -65,7 +65,7 @@ impl ChainLoss {
     pub const NONE: Self = Self { shape: Shape::Exponential, dispersion: ByteSize::from_bytes(0) };
 
     /// The losses of Fig. 15's chain (§VI-D: 4.27, 3.92 and 3.62 Mbit/s behind rings of 3,000 packets of 512 B), fitted
-    /// by [`Fit`]: 7.9 % a hop there, 11.7 % behind 1 MB. Plans use it as long as nothing better was measured.
+    /// by [`LineFit`]: 7.9 % a hop there, 11.7 % behind 1 MB. Plans use it as long as nothing better was measured.
     pub const FIGURE_15: Self =
         Self { shape: Shape::Exponential, dispersion: ByteSize::from_bytes(132_000) };
 
@@ -84,7 +84,7 @@ impl ChainLoss {
     }
 
     /// The flow to a child over a leg that alone would give `own` bit/s, from a ring to which `up` flows.
-    pub fn behind(&self, ring: ByteSize, up: Flow, own: f64) -> Flow {
+    pub fn behind(&self, ring: ByteSize, up: ArrivingFlow, own: f64) -> ArrivingFlow {
         let lost = self.at_equal_rates(ring);
         let width = up.width.min(own);
         let above = if self.shape == Shape::Walk { up.rate } else { up.width };
@@ -98,7 +98,7 @@ impl ChainLoss {
                 own.min(up.rate * (1.0 - (1.0 - left) * alike))
             }
         };
-        Flow { rate: rate.max(0.0), width, hops }
+        ArrivingFlow { rate: rate.max(0.0), width, hops }
     }
 }
 
@@ -117,7 +117,7 @@ fn likeness(apart: f64, scale: f64) -> f64 {
 
 /// A straight line fitted to logarithms.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Fit {
+pub struct LineFit {
     /// T₁, the rate at depth 1.
     pub first: Rate,
     /// ε, the share lost at the second hop; negative if it gained.
@@ -126,7 +126,7 @@ pub struct Fit {
     pub r_squared: f64,
 }
 
-impl Fit {
+impl LineFit {
     /// The line through measured (depth, throughput), depth from 1 up, by least squares: against the depth
     /// ([`Shape::Exponential`], and [`Shape::Walk`] as its first hops) or its logarithm ([`Shape::Power`]).
     ///
@@ -170,14 +170,17 @@ mod tests {
     }
 
     fn chain(model: &ChainLoss, ring: ByteSize, depth: usize) -> Vec<f64> {
-        let hop = |up: &Flow| Some(model.behind(ring, *up, 1.0));
-        std::iter::successors(Some(Flow::first(1.0)), hop).take(depth).map(|f| f.rate).collect()
+        let hop = |up: &ArrivingFlow| Some(model.behind(ring, *up, 1.0));
+        std::iter::successors(Some(ArrivingFlow::first(1.0)), hop)
+            .take(depth)
+            .map(|f| f.rate)
+            .collect()
     }
 
     /// §VI-D: "the performance degradation on adding each additional downstream connection".
     #[test]
     fn the_fit_of_figure_15_is_within_a_hundredth() {
-        let fit = Fit::of(Shape::Exponential, &figure_15()).unwrap();
+        let fit = LineFit::of(Shape::Exponential, &figure_15()).unwrap();
         assert!((0.075..0.085).contains(&fit.lost) && fit.r_squared > 0.999, "{fit:?}");
         let dispersion = ChainLoss::dispersion(fit.lost, RING);
         let model = ChainLoss { shape: Shape::Exponential, dispersion };
@@ -188,7 +191,7 @@ mod tests {
         let off = ChainLoss::FIGURE_15.dispersion.as_bytes().abs_diff(dispersion.as_bytes());
         assert!(off < 500, "the constant is the fit's: {dispersion}");
         assert_eq!(ChainLoss::FIGURE_15.shape, model.shape);
-        let power = Fit::of(Shape::Power, &figure_15()).unwrap();
+        let power = LineFit::of(Shape::Power, &figure_15()).unwrap();
         assert!(power.r_squared < fit.r_squared, "{power:?}");
     }
 
@@ -214,12 +217,12 @@ mod tests {
         };
         let exponential = of(|k| 0.99_f64.powf(k - 1.0));
         let power = of(|k| k.powf(-0.3));
-        let fit = |shape, points: &[_]| Fit::of(shape, points).unwrap();
+        let fit = |shape, points: &[_]| LineFit::of(shape, points).unwrap();
         assert!((fit(Shape::Exponential, &exponential).lost - 0.01).abs() < 1e-6);
         assert!((fit(Shape::Power, &power).lost - (1.0 - 2_f64.powf(-0.3))).abs() < 1e-6);
         assert!(fit(Shape::Power, &exponential).r_squared < 0.95);
         assert!(fit(Shape::Exponential, &power).r_squared < 0.95);
-        assert_eq!(Fit::of(Shape::Power, &exponential[..1]), None);
+        assert_eq!(LineFit::of(Shape::Power, &exponential[..1]), None);
     }
 
     /// Simulates a ring between two jittering connections, in steps, against the formula of the walk.
@@ -247,7 +250,7 @@ mod tests {
                 dispersion: ByteSize::from_bytes((dispersion * ring / (ring - dispersion)) as u64),
             };
             let ring = ByteSize::from_bytes(ring as u64);
-            let says = model.behind(ring, Flow::first(mean * up), mean).rate;
+            let says = model.behind(ring, ArrivingFlow::first(mean * up), mean).rate;
             let got = taken / f64::from(steps);
             assert!((got - says).abs() < 0.004 * mean, "seed {seed}, {up}: {got}, not {says}");
         }
@@ -265,7 +268,7 @@ mod tests {
         ) {
             let model = ChainLoss { shape, dispersion: ChainLoss::dispersion(lost, RING) };
             let huge = ByteSize::from_bytes(1 << 60);
-            let (mut small, mut large) = (Flow::first(legs[0]), Flow::first(legs[0]));
+            let (mut small, mut large) = (ArrivingFlow::first(legs[0]), ArrivingFlow::first(legs[0]));
             let mut slowest = legs[0];
             for leg in &legs[1..] {
                 slowest = slowest.min(*leg);
@@ -282,13 +285,13 @@ mod tests {
             shape in shapes(), up in 1.0..100.0_f64, own in 1.0..100.0_f64, kb in 1_u64..2000, more in 1_u64..2000,
         ) {
             let model = ChainLoss { shape, dispersion: ByteSize::from_bytes(100_000) };
-            let rate = |kb: u64| model.behind(ByteSize::from_bytes(kb * 1000), Flow::first(up), own).rate;
+            let rate = |kb: u64| model.behind(ByteSize::from_bytes(kb * 1000), ArrivingFlow::first(up), own).rate;
             prop_assert!(rate(kb + more) >= rate(kb) - 1e-9);
         }
 
         #[test]
         fn nothing_is_lost_without_dispersion(up in 0.0..1e9_f64, own in 0.0..1e9_f64) {
-            let flow = ChainLoss::NONE.behind(ByteSize::from_bytes(0), Flow::first(up), own);
+            let flow = ChainLoss::NONE.behind(ByteSize::from_bytes(0), ArrivingFlow::first(up), own);
             prop_assert_eq!(flow.rate, up.min(own));
         }
     }

@@ -4,9 +4,9 @@
 //! (ROMA), §V (model) and §VI-C (widest-path tree).
 //!
 //! ```text
-//! Graph + Host… = Overlay ─ widest ─► Widest: the paper's tree, each way as wide as can be
-//!                         ├ bounded ─► Planned: a tree whose nodes share their egress ─ candidates ─► other parents
-//!                         ├ several ─► Several: best simultaneous rates with several parents, shares of each
+//! Graph + Host… = Overlay ─ widest ─► WidestTree: the paper's tree, each way as wide as can be
+//!                         ├ bounded ─► PlannedTree: a tree whose nodes share their egress ─ candidates ─► other parents
+//!                         ├ several ─► SeveralParents: best simultaneous rates with several parents, shares of each
 //!                         └ rates, min_hop, forecast: what a tree gives, and when all are done
 //! ```
 //!
@@ -26,8 +26,8 @@ mod shape;
 mod table;
 mod widest;
 
-pub use bounded::{EFFORT, Planned};
-pub use overlay::{Access, Host, Keeps, Overlay, Role};
-pub use several::{MOST_LEGS, Several, SeveralError, Share};
+pub use bounded::{EFFORT, PlannedTree};
+pub use overlay::{Access, Host, Overlay, Role, Storage};
+pub use several::{MOST_LEGS, SeveralError, SeveralParents, Share};
 pub use shape::{Layout, Tree};
-pub use widest::Widest;
+pub use widest::WidestTree;

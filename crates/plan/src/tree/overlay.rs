@@ -1,12 +1,12 @@
 //! The hosts for which a tree is planned, and what they can do.
 
 use super::{
-    Layout, Planned, Share, Tree, bounded, candidates,
-    delivery::{self, Progress},
-    depth::{ChainLoss, Flow},
-    rates::{self, Offer},
-    several::{self, Several, SeveralError},
-    widest::{self, Widest},
+    Layout, PlannedTree, Share, Tree, bounded, candidates,
+    delivery::{self, NodeProgress},
+    depth::{ArrivingFlow, ChainLoss},
+    rates::{self, LegOffer},
+    several::{self, SeveralError, SeveralParents},
+    widest::{self, WidestTree},
 };
 use crate::Graph;
 use rand_core::Rng;
@@ -26,7 +26,7 @@ pub enum Role {
 
 /// What a host stores of the data that it forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keeps {
+pub enum Storage {
     /// Everything: a child gets later what it could not take.
     Store,
     /// A ring of this many bytes, and its children's socket buffers; what does not fit is lost to the child.
@@ -61,7 +61,7 @@ pub struct Host {
     /// Its role.
     pub role: Role,
     /// What it stores. For the source it does not matter, because it has everything.
-    pub keeps: Keeps,
+    pub keeps: Storage,
     /// Whether it may forward data.
     pub forwards: bool,
     /// The limits of its access.
@@ -72,7 +72,7 @@ impl Host {
     /// A receiver that stores and forwards, without limits.
     pub const RECEIVER: Self = Self {
         role: Role::Receiver,
-        keeps: Keeps::Store,
+        keeps: Storage::Store,
         forwards: true,
         access: Access { egress: None, ingress: None },
     };
@@ -81,7 +81,7 @@ impl Host {
 
     /// A relay with a ring of this many bytes, without limits.
     pub const fn ring(buffer: ByteSize) -> Self {
-        Self { role: Role::Relay, keeps: Keeps::Ring(buffer), ..Self::RECEIVER }
+        Self { role: Role::Relay, keeps: Storage::Ring(buffer), ..Self::RECEIVER }
     }
 
     /// The same host with this access.
@@ -170,7 +170,7 @@ impl Overlay<'_> {
 
     /// Plans a tree for hosts with bounded egress. `effort` bounds the work: about the number of node rates computed
     /// and legs looked at; see [`EFFORT`](super::EFFORT).
-    pub fn bounded(&self, model: &ChainLoss, effort: u64) -> Planned {
+    pub fn bounded(&self, model: &ChainLoss, effort: u64) -> PlannedTree {
         bounded::bounded(self, model, effort)
     }
 
@@ -180,7 +180,7 @@ impl Overlay<'_> {
     /// The spare rate is the least of the leg, of what the parent gets itself, and of the egress that its children
     /// leave, or an equal share with them if that is more. Descendants of the node are left out, because their data
     /// came from it. The source is always included if it has a leg to the node. O(legs · (depth + log legs)).
-    pub fn candidates(&self, planned: &Planned, count: usize) -> Vec<Vec<Share>> {
+    pub fn candidates(&self, planned: &PlannedTree, count: usize) -> Vec<Vec<Share>> {
         candidates::candidates(self, planned, count)
     }
 
@@ -194,7 +194,7 @@ impl Overlay<'_> {
         tree: &Tree,
         model: &ChainLoss,
         length: ByteSize,
-        progress: &[Progress],
+        progress: &[NodeProgress],
     ) -> Vec<Option<Duration>> {
         delivery::forecast(self, tree, model, length, progress)
     }
@@ -216,7 +216,7 @@ impl Overlay<'_> {
     }
 
     /// [`rates`](Self::rates) as flows in bit/s.
-    pub(super) fn flows(&self, tree: &Tree, model: &ChainLoss) -> Vec<Flow> {
+    pub(super) fn flows(&self, tree: &Tree, model: &ChainLoss) -> Vec<ArrivingFlow> {
         rates::flows(self, tree, model)
     }
 
@@ -225,8 +225,8 @@ impl Overlay<'_> {
         &self,
         layout: &Layout,
         model: &ChainLoss,
-        offer: impl Fn(usize, usize) -> Option<Offer>,
-    ) -> Vec<Flow> {
+        offer: impl Fn(usize, usize) -> Option<LegOffer>,
+    ) -> Vec<ArrivingFlow> {
         rates::flows_of(self, layout, model, offer)
     }
 
@@ -238,7 +238,11 @@ impl Overlay<'_> {
     ///
     /// [`SeveralError::TooLarge`] beyond [`MOST_LEGS`](super::several::MOST_LEGS); [`SeveralError::Unsolved`] if the
     /// solver gives up.
-    pub fn several(&self, keep: usize, tree: Option<&Tree>) -> Result<Several, SeveralError> {
+    pub fn several(
+        &self,
+        keep: usize,
+        tree: Option<&Tree>,
+    ) -> Result<SeveralParents, SeveralError> {
         several::several(self, keep, tree)
     }
 
@@ -254,13 +258,13 @@ impl Overlay<'_> {
     /// hops, then the wider last leg, then the lower parent's index, where §VI-C "broke most ties arbitrarily". That
     /// matters: if equal accesses bound most legs, nearly all paths tie, and this hangs nearly all nodes on the source.
     /// [`widest_by_lot`](Self::widest_by_lot) is the paper's method. O(legs · log legs).
-    pub fn widest(&self) -> Widest {
+    pub fn widest(&self) -> WidestTree {
         widest::widest(self)
     }
 
     /// The same widths by a tree whose ties are broken by lot, among the widest paths that are known when a node is
     /// next. "The widest path tree is not typically unique" (§VI-C).
-    pub fn widest_by_lot(&self, random: &mut (impl Rng + ?Sized)) -> Widest {
+    pub fn widest_by_lot(&self, random: &mut (impl Rng + ?Sized)) -> WidestTree {
         widest::widest_by_lot(self, random)
     }
 }

@@ -1,8 +1,8 @@
 //! The rate of each node of a tree when all nodes receive at once.
 
 use super::{
-    Keeps, Layout, Overlay, Tree,
-    depth::{ChainLoss, Flow},
+    Layout, Overlay, Storage, Tree,
+    depth::{ArrivingFlow, ChainLoss},
 };
 use thalweg_units::Rate;
 
@@ -24,9 +24,9 @@ pub(super) fn min_hop(overlay: &Overlay<'_>, tree: &Tree) -> Vec<Rate> {
 }
 
 /// See [`Overlay::flows`].
-pub(super) fn flows(overlay: &Overlay<'_>, tree: &Tree, model: &ChainLoss) -> Vec<Flow> {
+pub(super) fn flows(overlay: &Overlay<'_>, tree: &Tree, model: &ChainLoss) -> Vec<ArrivingFlow> {
     flows_of(overlay, &tree.layout(), model, |parent, _| {
-        Some(if parent == overlay.source { Offer::All } else { Offer::Fresh })
+        Some(if parent == overlay.source { LegOffer::All } else { LegOffer::Fresh })
     })
 }
 
@@ -35,15 +35,15 @@ pub(super) fn flows_of(
     overlay: &Overlay<'_>,
     layout: &Layout,
     model: &ChainLoss,
-    offer: impl Fn(usize, usize) -> Option<Offer>,
-) -> Vec<Flow> {
-    let mut flows = vec![Flow::first(0.0); overlay.nodes()];
+    offer: impl Fn(usize, usize) -> Option<LegOffer>,
+) -> Vec<ArrivingFlow> {
+    let mut flows = vec![ArrivingFlow::first(0.0); overlay.nodes()];
     let mut takers = Vec::new();
     for node in layout.order().iter().copied() {
         let children = layout.children(node).iter();
         let taker = |child: &usize| {
             let offer = offer(node, *child)?;
-            Some(Taker { child: *child, leg: overlay.leg(node, *child), offer })
+            Some(LegDemand { child: *child, leg: overlay.leg(node, *child), offer })
         };
         takers.extend(children.filter_map(taker));
         if !takers.is_empty() {
@@ -58,30 +58,30 @@ pub(super) fn flows_of(
 fn child_flows(
     overlay: &Overlay<'_>,
     node: usize,
-    up: Flow,
-    takers: &[Taker],
+    up: ArrivingFlow,
+    takers: &[LegDemand],
     model: &ChainLoss,
-) -> Vec<Flow> {
+) -> Vec<ArrivingFlow> {
     let egress = overlay.egress(node);
     let wanted: Vec<f64> = takers.iter().map(|taker| taker.wants(up.rate)).collect();
     let shares_now = shares(egress, &wanted);
     let ring = match overlay.host(node).keeps {
-        Keeps::Ring(ring) if takers.iter().any(|taker| taker.offer == Offer::Fresh) => ring,
-        _ => return shares_now.into_iter().map(Flow::first).collect(),
+        Storage::Ring(ring) if takers.iter().any(|taker| taker.offer == LegOffer::Fresh) => ring,
+        _ => return shares_now.into_iter().map(ArrivingFlow::first).collect(),
     };
     // The rate of each child if there were always something to send.
     let legs: Vec<f64> = takers.iter().map(|taker| taker.leg).collect();
     let alone = shares(egress, &legs).into_iter().zip(shares_now);
-    let flow = |(taker, (alone, share)): (&Taker, (f64, f64))| match taker.offer {
-        Offer::All => Flow::first(share),
-        Offer::Fresh => model.behind(ring, up, alone.max(share)),
+    let flow = |(taker, (alone, share)): (&LegDemand, (f64, f64))| match taker.offer {
+        LegOffer::All => ArrivingFlow::first(share),
+        LegOffer::Fresh => model.behind(ring, up, alone.max(share)),
     };
     takers.iter().zip(alone).map(flow).collect()
 }
 
 /// What a parent has for a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Offer {
+pub(super) enum LegOffer {
     /// More data than it can send.
     All,
     /// Only the data that arrives at it meanwhile.
@@ -89,15 +89,15 @@ pub(super) enum Offer {
 }
 
 #[derive(Clone, Copy)]
-struct Taker {
+struct LegDemand {
     child: usize,
     leg: f64,
-    offer: Offer,
+    offer: LegOffer,
 }
 
-impl Taker {
+impl LegDemand {
     fn wants(&self, up: f64) -> f64 {
-        if self.offer == Offer::All { self.leg } else { self.leg.min(up) }
+        if self.offer == LegOffer::All { self.leg } else { self.leg.min(up) }
     }
 }
 
@@ -157,7 +157,7 @@ mod tests {
             dispersion: ChainLoss::dispersion(0.1, ByteSize::from_bytes(1 << 20)),
         };
         let tree = Tree::from_parents(0, vec![None, Some(0), Some(1), Some(2)]);
-        let ring = Host { keeps: Keeps::Ring(ByteSize::from_bytes(1 << 20)), ..Host::RECEIVER };
+        let ring = Host { keeps: Storage::Ring(ByteSize::from_bytes(1 << 20)), ..Host::RECEIVER };
         let rates = |hosts: [Host; 4]| {
             let overlay = Overlay { graph: &graph, source: 0, hosts: &hosts };
             bps(&overlay.rates(&tree, &model))

@@ -7,7 +7,7 @@ use thalweg_units::Rate;
 
 /// The widest-path tree, and the width of each path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Widest {
+pub struct WidestTree {
     /// The tree, without relays that are on no receiver's path.
     pub tree: Tree,
     /// By node, the rate of its slowest hop, Eq. (2); zero without a path, the largest rate at the source. Pruned nodes
@@ -29,16 +29,16 @@ struct PathRank {
 }
 
 /// See [`Overlay::widest`].
-pub(super) fn widest(overlay: &Overlay<'_>) -> Widest {
+pub(super) fn widest(overlay: &Overlay<'_>) -> WidestTree {
     widest_with(overlay, || 0)
 }
 
 /// See [`Overlay::widest_by_lot`].
-pub(super) fn widest_by_lot(overlay: &Overlay<'_>, random: &mut (impl Rng + ?Sized)) -> Widest {
+pub(super) fn widest_by_lot(overlay: &Overlay<'_>, random: &mut (impl Rng + ?Sized)) -> WidestTree {
     widest_with(overlay, || random.next_u64())
 }
 
-fn widest_with(overlay: &Overlay<'_>, mut lot: impl FnMut() -> u64) -> Widest {
+fn widest_with(overlay: &Overlay<'_>, mut lot: impl FnMut() -> u64) -> WidestTree {
     let mut tree = Tree::new(overlay.nodes(), overlay.source);
     let mut width = vec![0; overlay.nodes()];
     let mut ways = BinaryHeap::new();
@@ -62,7 +62,7 @@ fn widest_with(overlay: &Overlay<'_>, mut lot: impl FnMut() -> u64) -> Widest {
         }
     }
     tree.prune(|node| overlay.receives(node));
-    Widest { tree, width: width.into_iter().map(Rate::from_bps).collect() }
+    WidestTree { tree, width: width.into_iter().map(Rate::from_bps).collect() }
 }
 
 #[cfg(test)]
@@ -118,7 +118,7 @@ mod tests {
             graph in graph(6, 20), hosts in hosts(6), source in 0_usize..6, lot in prop::option::of(any::<u64>()),
         ) {
             let overlay = Overlay { graph: &graph, source, hosts: &hosts };
-            let Widest { tree, width } = match lot {
+            let WidestTree { tree, width } = match lot {
                 Some(seed) => overlay.widest_by_lot(&mut Xoshiro256PlusPlus::seed_from_u64(seed)),
                 None => overlay.widest(),
             };
@@ -136,7 +136,7 @@ mod tests {
         #[test]
         fn no_other_parent_is_as_wide_and_nearer(graph in graph(6, 4), hosts in hosts(6)) {
             let overlay = Overlay { graph: &graph, source: 0, hosts: &hosts };
-            let Widest { tree, width } = overlay.widest();
+            let WidestTree { tree, width } = overlay.widest();
             for node in 1..6 {
                 let Some(depth) = tree.depth(node) else { continue };
                 for (from, leg) in overlay.ins(node).filter(|(from, _)| tree.has(*from)) {
@@ -185,7 +185,8 @@ mod tests {
     fn the_paper_s_tree_from_washington() {
         let graph = table_1(1.0);
         let hosts = [Host::RECEIVER; 9];
-        let Widest { tree, width } = Overlay { graph: &graph, source: 8, hosts: &hosts }.widest();
+        let WidestTree { tree, width } =
+            Overlay { graph: &graph, source: 8, hosts: &hosts }.widest();
         let width: Vec<f64> = width.iter().take(8).map(|rate| rate.as_mbps()).collect();
         assert_eq!(width, [21.7, 39.0, 21.7, 21.7, 21.7, 21.7, 21.7, 38.4]);
         assert_eq!([1, 7].map(|node| tree.parent(node)), [Some(8), Some(8)]);

@@ -4,7 +4,7 @@ use super::meshes::seeded;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use thalweg_plan::{
-    adaptive::{Adaptive, Draw, Known, MOST_KNOWN},
+    adaptive::{AdaptiveRelays, Draw, KnownRelay, MOST_KNOWN},
     ranking::MOST_GAIN,
 };
 
@@ -12,13 +12,13 @@ fn list(scores: &[f64]) -> Vec<(String, f64)> {
     scores.iter().enumerate().map(|(at, score)| (format!("r{at}"), *score)).collect()
 }
 
-fn following(scores: &[f64]) -> Adaptive {
-    let mut adaptive = Adaptive::default();
+fn following(scores: &[f64]) -> AdaptiveRelays {
+    let mut adaptive = AdaptiveRelays::default();
     adaptive.follow(&list(scores));
     adaptive
 }
 
-fn score(adaptive: &Adaptive, relay: &str) -> Option<f64> {
+fn score(adaptive: &AdaptiveRelays, relay: &str) -> Option<f64> {
     adaptive.known().iter().find(|k| k.relay == relay).map(|k| k.score)
 }
 
@@ -73,7 +73,7 @@ proptest! {
                 }
                 Step::Restart => {
                     let text = serde_json::to_string(&adaptive).unwrap();
-                    let read: Adaptive = serde_json::from_str(&text).unwrap();
+                    let read: AdaptiveRelays = serde_json::from_str(&text).unwrap();
                     prop_assert_eq!(read.test(), adaptive.test());
                     prop_assert_eq!(read.known().len(), adaptive.known().len());
                     for (a, b) in read.known().iter().zip(adaptive.known()) {
@@ -85,7 +85,7 @@ proptest! {
                 }
             }
             prop_assert!(adaptive.known().is_sorted_by(|a, b| a.score >= b.score));
-            let valid = |k: &Known| (0.0..=MOST_GAIN).contains(&k.score);
+            let valid = |k: &KnownRelay| (0.0..=MOST_GAIN).contains(&k.score);
             prop_assert!(adaptive.known().iter().all(valid));
             prop_assert!(adaptive.test().is_none_or(|t| score(&adaptive, t).is_some()));
         }
@@ -100,8 +100,8 @@ fn a_score_becomes_the_mean_of_itself_and_the_measured_gain() {
     adaptive.learn(&seen("r1", 2.5), &mut random);
     assert_eq!(score(&adaptive, "r1"), Some(1.5), "(0.5 + 2.5)/2");
     adaptive.learn(&seen("r1", 0.0), &mut random);
-    let first = Known { relay: "r0".into(), score: 1.0, tried: 0 };
-    let second = Known { relay: "r1".into(), score: 0.75, tried: 2 };
+    let first = KnownRelay { relay: "r0".into(), score: 1.0, tried: 0 };
+    let second = KnownRelay { relay: "r1".into(), score: 0.75, tried: 2 };
     assert_eq!(adaptive.known(), [first, second]);
     adaptive.learn(&seen("r7", 9.0), &mut random);
     adaptive.learn(&seen("r0", f64::NAN), &mut random);
@@ -203,9 +203,9 @@ fn the_oracle_adds_and_removes_relays_and_learnt_scores_stay() {
 fn a_damaged_file_is_repaired() {
     let text = r#"{"known":[{"relay":"a","score":-3.0,"tried":1},{"relay":"b","score":1e300,"tried":2},
         {"relay":"a","score":1.0,"tried":9}],"test":"gone"}"#;
-    let adaptive: Adaptive = serde_json::from_str(text).unwrap();
+    let adaptive: AdaptiveRelays = serde_json::from_str(text).unwrap();
     let known: Vec<_> = adaptive.known().iter().map(|k| (&*k.relay, k.score)).collect();
     assert_eq!((known, adaptive.test()), (vec![("b", MOST_GAIN), ("a", 0.0)], None));
-    assert!(serde_json::from_str::<Adaptive>(r#"{"known":7}"#).is_err());
-    assert_eq!(serde_json::from_str::<Adaptive>("{}").unwrap(), Adaptive::default());
+    assert!(serde_json::from_str::<AdaptiveRelays>(r#"{"known":7}"#).is_err());
+    assert_eq!(serde_json::from_str::<AdaptiveRelays>("{}").unwrap(), AdaptiveRelays::default());
 }

@@ -6,7 +6,7 @@ use rand_core::Rng;
 use std::collections::BTreeSet;
 use thalweg_plan::{
     Graph,
-    assignment::{Assigner, Client, RelayLoad, Seen, load_aware},
+    assignment::{Assigner, Client, RelayExperience, RelayLoad, load_aware},
     ranking::{End, ROBUST_MOST_GAIN, Ranking},
 };
 use thalweg_units::Rate;
@@ -94,10 +94,14 @@ enum Arm {
 /// A client's record of the relays that it tried: sums of gains, and numbers of tries.
 type Memory = [(f64, u32); RELAYS];
 
-fn seen(memory: &Memory) -> Vec<Seen> {
+fn seen(memory: &Memory) -> Vec<RelayExperience> {
     let tried = memory.iter().enumerate().filter(|(_, (_, tries))| *tries > 0);
     tried
-        .map(|(relay, (sum, tries))| Seen { relay, gain: sum / f64::from(*tries), tries: *tries })
+        .map(|(relay, (sum, tries))| RelayExperience {
+            relay,
+            gain: sum / f64::from(*tries),
+            tries: *tries,
+        })
         .collect()
 }
 
@@ -206,7 +210,7 @@ proptest! {
         let ranking = Ranking::from_scores(listed);
         let all = ranking.scores().len();
         let assigner = Assigner::new(&g, &ranking);
-        let seen = [Seen { relay: 1, gain: odd, tries: 3 }, Seen { relay: 99, gain: 1.0, tries: 1 }];
+        let seen = [RelayExperience { relay: 1, gain: odd, tries: 3 }, RelayExperience { relay: 99, gain: 1.0, tries: 1 }];
         for (node, seen) in [
             (None, &[][..]),
             (Some((client, End::Source)), &[]),
@@ -263,7 +267,7 @@ fn the_client_s_own_experience_counts() {
     let ranking = Ranking::oblivious(&g);
     let assigner = Assigner::new(&g, &ranking);
     let last = ranking.scores().last().unwrap().relay;
-    let seen = [Seen { relay: last, gain: 5.0, tries: 20 }];
+    let seen = [RelayExperience { relay: last, gain: 5.0, tries: 20 }];
     let set = assigner.assign(&Client { node: None, seen: &seen }, &[], 5, &mut random);
     assert_eq!(set[0], last);
     // A node's own pairs count: the relay that is best for it is among those that it gets.

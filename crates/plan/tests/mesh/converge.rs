@@ -4,7 +4,7 @@ use super::meshes::{log_normal, seeded};
 use rand_core::Rng;
 use thalweg_plan::{
     Graph,
-    adaptive::{Adaptive, Draw},
+    adaptive::{AdaptiveRelays, Draw},
     ranking::{MOST_GAIN, Ranking},
 };
 use thalweg_units::Rate;
@@ -55,7 +55,7 @@ fn learnt(
     random: &mut impl Rng,
 ) -> Vec<usize> {
     let relays = oblivious.scores().iter().filter(|s| s.relay < RELAYS);
-    let mut adaptive = Adaptive::default();
+    let mut adaptive = AdaptiveRelays::default();
     adaptive.follow(&relays.map(|s| (s.relay.to_string(), s.score)).collect::<Vec<_>>());
     for _ in 0..downloads {
         let j = RELAYS + (random.next_u32() as usize) % (NODES - RELAYS);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use thalweg_plan::{
     Graph,
     ranking::Ranking,
-    schedule::{Biased, Excluded, Schedule},
+    schedule::{Biased, ExcludedLegs, Schedule},
 };
 
 /// "The count of measured paths (a, b) where (a, l) and (l, b) are both measured", one by one.
@@ -24,7 +24,7 @@ fn fully_measured(graph: &Graph, l: usize) -> bool {
 fn each_step_measures_a_triple_of_the_node_that_the_algorithm_names() {
     let mut random = seeded(11);
     let rates = rates(20, 0.5, &mut random);
-    let excluded = Excluded::default();
+    let excluded = ExcludedLegs::default();
     let mut schedule = Biased::new(Biased::T, 0.8);
     let mut graph = Graph::new(20);
     let mut steps = [0, 0];
@@ -66,7 +66,7 @@ fn each_step_measures_a_triple_of_the_node_that_the_algorithm_names() {
 fn all_six_paths_of_a_new_triple_are_measured() {
     let mut random = seeded(12);
     let mut schedule = Biased::new(25, 0.4);
-    let (graph, excluded) = (Graph::new(10), Excluded::default());
+    let (graph, excluded) = (Graph::new(10), ExcludedLegs::default());
     let pairs = schedule.next(&known(&graph, &excluded), &mut random);
     let nodes: BTreeSet<usize> = pairs.iter().flat_map(|(i, j)| [*i, *j]).collect();
     assert_eq!((pairs.len(), nodes.len()), (6, 3));
@@ -76,7 +76,7 @@ fn all_six_paths_of_a_new_triple_are_measured() {
 fn p_bounds_only_phase_two() {
     let mut random = seeded(13);
     let rates = rates(30, 0.5, &mut random);
-    let graph = run(&mut Biased::new(25, 0.0), &rates, &Excluded::default(), 870, &mut random);
+    let graph = run(&mut Biased::new(25, 0.0), &rates, &ExcludedLegs::default(), 870, &mut random);
     assert!((0..30).all(|l| frequency(&graph, l) >= 25));
     assert!(graph.measured() < 870 * 3 / 4, "{} are far more than needed", graph.measured());
 }
@@ -86,12 +86,13 @@ fn small_meshes_are_measured_whole_and_then_it_ends() {
     let mut random = seeded(14);
     for n in 0..=8 {
         let rates = rates(n, 0.5, &mut random);
-        let graph = run(&mut Biased::new(25, 1.0), &rates, &Excluded::default(), 999, &mut random);
+        let graph =
+            run(&mut Biased::new(25, 1.0), &rates, &ExcludedLegs::default(), 999, &mut random);
         assert_eq!(graph.measured(), n * n.saturating_sub(1), "{n} nodes");
     }
     // Too few nodes for t: phase one measures everything.
     let rates = rates(6, 0.5, &mut random);
-    let graph = run(&mut Biased::new(25, 0.1), &rates, &Excluded::default(), 999, &mut random);
+    let graph = run(&mut Biased::new(25, 0.1), &rates, &ExcludedLegs::default(), 999, &mut random);
     assert_eq!(graph.measured(), 30);
 }
 
@@ -99,7 +100,8 @@ fn small_meshes_are_measured_whole_and_then_it_ends() {
 fn a_node_that_is_down_does_not_hold_up_the_schedule() {
     let mut random = seeded(15);
     let rates = rates(12, 0.5, &mut random);
-    let excluded = Excluded { nodes: BTreeSet::from([3]), pairs: BTreeSet::from([(0, 1), (1, 0)]) };
+    let excluded =
+        ExcludedLegs { nodes: BTreeSet::from([3]), pairs: BTreeSet::from([(0, 1), (1, 0)]) };
     let graph = run(&mut Biased::new(25, 1.0), &rates, &excluded, 999, &mut random);
     assert_eq!(graph.measured(), 11 * 10 - 2);
     assert_eq!(graph.in_degree(3) + graph.out_degree(3), 0);
@@ -118,7 +120,7 @@ fn a_forgotten_leg_is_measured_again() {
     let mut random = seeded(17);
     let rates = rates(12, 0.5, &mut random);
     let mut schedule = Biased::new(25, 1.0);
-    let excluded = Excluded::default();
+    let excluded = ExcludedLegs::default();
     let mut graph = run(&mut schedule, &rates, &excluded, 999, &mut random);
     assert_eq!(schedule.next(&known(&graph, &excluded), &mut random), []);
     graph.set(4, 7, None);

@@ -3,7 +3,7 @@
 use crate::world::{normal, rates, seeded, unit};
 use thalweg_plan::{
     Graph,
-    completion::{self, Completion, RttOf},
+    completion::{self, Completion, LegRtts},
     schedule::Pair,
 };
 use thalweg_units::Rate;
@@ -11,7 +11,7 @@ use thalweg_units::Rate;
 #[derive(Debug)]
 struct Line(Vec<f64>);
 
-impl RttOf for Line {
+impl LegRtts for Line {
     fn rtt_s(&self, (i, j): Pair) -> Option<f64> {
         Some(0.002 + (self.0[i] - self.0[j]).abs() / 10.0)
     }

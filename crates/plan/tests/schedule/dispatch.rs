@@ -6,15 +6,15 @@ use std::{
     time::Duration,
 };
 use thalweg_plan::{
-    dispatch::{Dispatch, Ended, Given, Limits},
+    dispatch::{Dispatch, DispatchLimits, GivenOrder, OrderOutcome},
     schedule::Pair,
 };
 use thalweg_units::{ByteSize, Time};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-fn limits() -> Limits {
-    Limits {
+fn limits() -> DispatchLimits {
+    DispatchLimits {
         test_bytes: ByteSize::from_bytes(100),
         test_time: Duration::from_secs(5),
         bytes_per_day: ByteSize::from_bytes(1_000),
@@ -45,31 +45,34 @@ fn all_next(dispatch: &mut Dispatch, now: Time) -> Vec<Pair> {
 fn each_end_is_in_one_measurement_and_at_once_bounds_them() {
     let mut dispatch = Dispatch::new(limits(), 7);
     assert!(dispatch.is_hungry());
-    dispatch.want([(0, 1), (1, 2), (2, 3), (0, 1), (4, 4), (3, 0), (4, 5), (6, 7), (8, 9)]);
+    dispatch.enqueue([(0, 1), (1, 2), (2, 3), (0, 1), (4, 4), (3, 0), (4, 5), (6, 7), (8, 9)]);
     assert!(!dispatch.is_hungry());
     assert_eq!(all_next(&mut dispatch, at(0)), [(0, 1), (2, 3), (4, 5), (6, 7)]);
-    let first = dispatch.ended(7, Ended::Measured(cost(50)), at(5)).unwrap();
+    let first = dispatch.finish(7, OrderOutcome::Measured(cost(50)), at(5)).unwrap();
     assert_eq!((first.pair, first.until), ((0, 1), at(30)));
-    assert_eq!(dispatch.ended(7, Ended::Measured(cost(50)), at(5)), None, "a duplicate");
-    assert_eq!(dispatch.ended(99, Ended::Measured(cost(50)), at(5)), None, "unknown");
+    assert_eq!(dispatch.finish(7, OrderOutcome::Measured(cost(50)), at(5)), None, "a duplicate");
+    assert_eq!(dispatch.finish(99, OrderOutcome::Measured(cost(50)), at(5)), None, "unknown");
     assert_eq!(dispatch.next(at(5)).map(|g| (g.id, g.pair)), Some((11, (8, 9))));
-    assert_eq!((dispatch.used(0, at(5)), dispatch.used(8, at(5))), (cost(50), cost(100)));
+    assert_eq!(
+        (dispatch.spent_bytes(0, at(5)), dispatch.spent_bytes(8, at(5))),
+        (cost(50), cost(100))
+    );
 }
 
 #[test]
 fn a_node_that_is_down_rests_and_is_listed() {
     let mut dispatch = Dispatch::new(limits(), 1);
-    dispatch.want([(0, 1), (2, 1), (1, 3), (2, 3)]);
+    dispatch.enqueue([(0, 1), (2, 1), (1, 3), (2, 3)]);
     let given = dispatch.next(at(0)).unwrap();
-    dispatch.ended(given.id, Ended::Down(1), at(10));
+    dispatch.finish(given.id, OrderOutcome::Down(1), at(10));
     assert_eq!(dispatch.resting(at(10)), [(1, at(610))]);
     assert_eq!(dispatch.excluded(at(10)).nodes, BTreeSet::from([1]));
     assert_eq!(all_next(&mut dispatch, at(10)), [(2, 3)], "the others go on");
-    dispatch.want([(0, 1)]);
+    dispatch.enqueue([(0, 1)]);
     assert_eq!(dispatch.next(at(609)), None);
-    assert_eq!(dispatch.wanted(), 0, "it is dropped while 1 rests");
-    assert_eq!(dispatch.used(0, at(10)), cost(0), "nothing was sent to it");
-    dispatch.want([(0, 1)]);
+    assert_eq!(dispatch.queue_length(), 0, "it is dropped while 1 rests");
+    assert_eq!(dispatch.spent_bytes(0, at(10)), cost(0), "nothing was sent to it");
+    dispatch.enqueue([(0, 1)]);
     assert_eq!(all_next(&mut dispatch, at(610)), [(0, 1)]);
     assert!(dispatch.resting(at(610)).is_empty());
 }
@@ -77,82 +80,86 @@ fn a_node_that_is_down_rests_and_is_listed() {
 #[test]
 fn failures_are_tried_again_after_longer_and_longer_waits() {
     let mut dispatch = Dispatch::new(limits(), 1);
-    dispatch.want([(0, 1)]);
+    dispatch.enqueue([(0, 1)]);
     for now in [at(0), at(100), at(200)] {
         let given = dispatch.next(now).unwrap();
         assert!(dispatch.excluded(now).pairs.is_empty());
         assert!(dispatch.expire(now + Duration::from_secs(29)).is_empty());
-        assert_eq!(dispatch.wakes(), Some(given.until));
+        assert_eq!(dispatch.next_wake(), Some(given.until));
         assert_eq!(dispatch.expire(given.until), [given]);
-        assert_eq!(dispatch.ended(given.id, Ended::Measured(cost(1)), given.until), None, "late");
+        assert_eq!(
+            dispatch.finish(given.id, OrderOutcome::Measured(cost(1)), given.until),
+            None,
+            "late"
+        );
     }
     assert_eq!(dispatch.next(at(300)), None);
     assert_eq!(dispatch.excluded(at(300)).pairs, BTreeSet::from([(0, 1)]));
-    assert_eq!(dispatch.used(0, at(300)), cost(300), "each may have cost all it could");
+    assert_eq!(dispatch.spent_bytes(0, at(300)), cost(300), "each may have cost all it could");
     assert_eq!(dispatch.excluded(at(230 + 180)).pairs, BTreeSet::new(), "minutes, not a day");
     // The earlier failures are remembered: a fourth one waits longer.
-    dispatch.want([(0, 1)]);
+    dispatch.enqueue([(0, 1)]);
     let given = dispatch.next(at(410)).unwrap();
-    dispatch.ended(given.id, Ended::Failed(cost(0)), at(411));
-    assert_eq!(dispatch.wakes(), Some(at(411 + 1080)));
-    dispatch.want([(0, 1)]);
+    dispatch.finish(given.id, OrderOutcome::Failed(cost(0)), at(411));
+    assert_eq!(dispatch.next_wake(), Some(at(411 + 1080)));
+    dispatch.enqueue([(0, 1)]);
     assert_eq!(dispatch.next(at(1490)), None);
     // A measurement clears all failures.
-    dispatch.want([(0, 1)]);
+    dispatch.enqueue([(0, 1)]);
     let given = dispatch.next(at(1491)).unwrap();
-    dispatch.ended(given.id, Ended::Measured(cost(0)), at(1500));
-    dispatch.want([(0, 1)]);
+    dispatch.finish(given.id, OrderOutcome::Measured(cost(0)), at(1500));
+    dispatch.enqueue([(0, 1)]);
     let given = dispatch.next(at(1500)).unwrap();
-    dispatch.ended(given.id, Ended::Failed(cost(0)), at(1501));
-    assert_eq!((dispatch.next(at(1505)), dispatch.wakes()), (None, Some(at(1506))));
+    dispatch.finish(given.id, OrderOutcome::Failed(cost(0)), at(1501));
+    assert_eq!((dispatch.next(at(1505)), dispatch.next_wake()), (None, Some(at(1506))));
     assert_eq!(all_next(&mut dispatch, at(1506)), [(0, 1)]);
 }
 
 #[test]
 fn a_busy_end_is_no_failure_however_often_and_others_continue() {
     let mut dispatch = Dispatch::new(limits(), 1);
-    dispatch.want([(0, 1), (0, 2)]);
+    dispatch.enqueue([(0, 1), (0, 2)]);
     let mut now = at(0);
     for wait in [5, 10, 20, 40, 60, 60, 60] {
         let given = dispatch.next(now).unwrap();
         assert_eq!(given.pair, (0, 1));
-        dispatch.ended(given.id, Ended::Busy, now);
+        dispatch.finish(given.id, OrderOutcome::Busy, now);
         assert!(dispatch.excluded(now).pairs.is_empty());
         if wait == 5 {
             assert_eq!(all_next(&mut dispatch, now), [(0, 2)], "it does not wait for the first");
-            dispatch.ended(given.id + 1, Ended::Measured(cost(1)), now);
+            dispatch.finish(given.id + 1, OrderOutcome::Measured(cost(1)), now);
         }
-        assert_eq!((dispatch.next(now), dispatch.wakes()), (None, Some(now + secs(wait))));
+        assert_eq!((dispatch.next(now), dispatch.next_wake()), (None, Some(now + secs(wait))));
         now += secs(wait);
     }
-    assert_eq!(dispatch.used(1, now), cost(0));
+    assert_eq!(dispatch.spent_bytes(1, now), cost(0));
 }
 
 #[test]
 fn a_probe_goes_before_all_others_though_its_node_rests() {
-    let mut dispatch = Dispatch::new(Limits { at_once: 1, ..limits() }, 1);
-    dispatch.want([(0, 1), (2, 3)]);
+    let mut dispatch = Dispatch::new(DispatchLimits { at_once: 1, ..limits() }, 1);
+    dispatch.enqueue([(0, 1), (2, 3)]);
     let given = dispatch.next(at(0)).unwrap();
-    dispatch.ended(given.id, Ended::Down(1), at(1));
+    dispatch.finish(given.id, OrderOutcome::Down(1), at(1));
     dispatch.probe((4, 1));
     dispatch.probe((4, 1));
-    assert_eq!((dispatch.wanted(), dispatch.resting(at(1))), (2, vec![]));
+    assert_eq!((dispatch.queue_length(), dispatch.resting(at(1))), (2, vec![]));
     assert_eq!(all_next(&mut dispatch, at(1)), [(4, 1)]);
     dispatch.probe((4, 1));
-    assert_eq!(dispatch.wanted(), 1, "it is under way");
+    assert_eq!(dispatch.queue_length(), 1, "it is under way");
 }
 
 #[test]
 fn late_costs_count_and_nodes_without_budget_are_listed_with_the_time() {
     let mut dispatch = Dispatch::new(limits(), 1);
-    dispatch.want([(0, 1)]);
+    dispatch.enqueue([(0, 1)]);
     let given = dispatch.next(at(0)).unwrap();
-    dispatch.ended(given.id, Ended::Measured(cost(0)), at(1));
+    dispatch.finish(given.id, OrderOutcome::Measured(cost(0)), at(1));
     assert_eq!(dispatch.spent(at(1)), []);
     dispatch.charge((0, 1), cost(950), at(1));
     let until = Some(at(3600) + DAY);
     assert_eq!(dispatch.spent(at(1)), [(0, until), (1, until)]);
-    let none = Limits { bytes_per_day: cost(10), ..limits() };
+    let none = DispatchLimits { bytes_per_day: cost(10), ..limits() };
     let mut dispatch = Dispatch::new(none, 1);
     dispatch.charge((0, 1), cost(1), at(1));
     assert_eq!(dispatch.spent(at(1))[0], (0, None));
@@ -160,21 +167,24 @@ fn late_costs_count_and_nodes_without_budget_are_listed_with_the_time() {
 
 #[test]
 fn both_ends_pay_from_the_daily_budget_and_it_comes_back() {
-    let mut dispatch = Dispatch::new(Limits { at_once: 1, ..limits() }, 1);
+    let mut dispatch = Dispatch::new(DispatchLimits { at_once: 1, ..limits() }, 1);
     for peer in 1..=10 {
-        dispatch.want([(0, peer)]);
+        dispatch.enqueue([(0, peer)]);
         let given = dispatch.next(at(60 * peer as u64)).unwrap();
-        dispatch.ended(given.id, Ended::Measured(cost(100)), at(60 * peer as u64 + 5));
+        dispatch.finish(given.id, OrderOutcome::Measured(cost(100)), at(60 * peer as u64 + 5));
     }
     let now = at(700);
-    assert_eq!((dispatch.used(0, now), dispatch.used(3, now)), (cost(1_000), cost(100)));
+    assert_eq!(
+        (dispatch.spent_bytes(0, now), dispatch.spent_bytes(3, now)),
+        (cost(1_000), cost(100))
+    );
     assert_eq!(dispatch.excluded(now).nodes, BTreeSet::from([0]));
-    dispatch.want([(11, 0), (3, 4)]);
+    dispatch.enqueue([(11, 0), (3, 4)]);
     assert_eq!(all_next(&mut dispatch, now), [(3, 4)]);
-    dispatch.ended(11, Ended::Measured(cost(100)), now);
+    dispatch.finish(11, OrderOutcome::Measured(cost(100)), now);
     assert_eq!(dispatch.next(now), None);
     assert!(dispatch.is_hungry(), "others may still measure");
-    let back = dispatch.wakes().unwrap();
+    let back = dispatch.next_wake().unwrap();
     assert!(back >= at(65) + DAY && back <= at(4_000) + DAY, "{back:?}");
     assert_eq!(all_next(&mut dispatch, back), [(11, 0)]);
 }
@@ -182,16 +192,16 @@ fn both_ends_pay_from_the_daily_budget_and_it_comes_back() {
 #[test]
 fn a_pair_between_two_busy_nodes_does_not_starve() {
     let mut dispatch = Dispatch::new(
-        Limits { bytes_per_day: ByteSize::from_bytes(u64::MAX), at_once: 2, ..limits() },
+        DispatchLimits { bytes_per_day: ByteSize::from_bytes(u64::MAX), at_once: 2, ..limits() },
         1,
     );
-    dispatch.want([(0, 2), (1, 3), (0, 1)]);
-    let mut under_way: Vec<Given> = std::iter::from_fn(|| dispatch.next(at(0))).collect();
+    dispatch.enqueue([(0, 2), (1, 3), (0, 1)]);
+    let mut under_way: Vec<GivenOrder> = std::iter::from_fn(|| dispatch.next(at(0))).collect();
     // 0 and 1 are never free at the same time: one ends while the other measures.
     for step in 1..200_usize {
         let ended = under_way.remove(0);
-        dispatch.ended(ended.id, Ended::Measured(cost(10)), at(step as u64));
-        dispatch.want([(ended.pair.0, 4 + step)]);
+        dispatch.finish(ended.id, OrderOutcome::Measured(cost(10)), at(step as u64));
+        dispatch.enqueue([(ended.pair.0, 4 + step)]);
         under_way.extend(std::iter::from_fn(|| dispatch.next(at(step as u64))));
         if under_way.iter().any(|given| given.pair == (0, 1)) {
             assert!(step >= 3, "it had to wait in this test");
@@ -226,7 +236,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 struct Watched {
     dispatch: Dispatch,
     now: Time,
-    under_way: Vec<Given>,
+    under_way: Vec<GivenOrder>,
     /// By node: (when, bytes).
     spent: BTreeMap<usize, Vec<(Time, u64)>>,
     last_id: u64,
@@ -263,20 +273,20 @@ impl Watched {
         let given = self.under_way.remove(place);
         let bytes = u64::from(how) * 100 / 7;
         let (how, bytes) = match how {
-            0 => (Ended::Down(given.pair.0), 0),
-            1 => (Ended::Down(given.pair.1), 0),
-            2 | 3 => (Ended::Failed(cost(bytes)), bytes),
-            4 => (Ended::Busy, 0),
-            _ => (Ended::Measured(cost(bytes)), bytes),
+            0 => (OrderOutcome::Down(given.pair.0), 0),
+            1 => (OrderOutcome::Down(given.pair.1), 0),
+            2 | 3 => (OrderOutcome::Failed(cost(bytes)), bytes),
+            4 => (OrderOutcome::Busy, 0),
+            _ => (OrderOutcome::Measured(cost(bytes)), bytes),
         };
-        assert_eq!(self.dispatch.ended(given.id, how, self.now), Some(given));
+        assert_eq!(self.dispatch.finish(given.id, how, self.now), Some(given));
         self.spend(given, bytes);
-        if matches!(how, Ended::Failed(_) | Ended::Busy) {
+        if matches!(how, OrderOutcome::Failed(_) | OrderOutcome::Busy) {
             self.open.insert(given.pair);
         }
     }
 
-    fn spend(&mut self, given: Given, bytes: u64) {
+    fn spend(&mut self, given: GivenOrder, bytes: u64) {
         for node in [given.pair.0, given.pair.1] {
             let spent = self.spent.entry(node).or_default();
             spent.push((self.now, bytes));
@@ -300,7 +310,7 @@ impl Watched {
     fn event(&mut self, event: Event) {
         match event {
             Event::Want(pair) => {
-                self.dispatch.want([pair]);
+                self.dispatch.enqueue([pair]);
                 let is_under_way = self.under_way.iter().any(|given| given.pair == pair);
                 if pair.0 != pair.1 && !is_under_way {
                     self.open.insert(pair);
@@ -335,14 +345,14 @@ proptest! {
                 watched.end(0, 7);
             }
             // A pair that was wanted while its node rested is not open, but waits its turn.
-            if watched.open.is_empty() && watched.dispatch.wanted() == 0 {
+            if watched.open.is_empty() && watched.dispatch.queue_length() == 0 {
                 break;
             }
-            let wakes = watched.dispatch.wakes();
+            let wakes = watched.dispatch.next_wake();
             let wakes = wakes.unwrap_or(watched.now).since(watched.now).as_secs();
             watched.event(Event::Wait(wakes + 1));
         }
         prop_assert!(watched.open.is_empty(), "never given: {:?}", watched.open);
-        prop_assert_eq!(watched.dispatch.wanted(), 0);
+        prop_assert_eq!(watched.dispatch.queue_length(), 0);
     }
 }

@@ -4,13 +4,13 @@ use crate::world::{asked, known, rates, run, seeded};
 use std::collections::BTreeSet;
 use thalweg_plan::{
     Graph,
-    schedule::{Excluded, Random, Schedule},
+    schedule::{ExcludedLegs, Random, Schedule},
 };
 
 #[test]
 fn each_path_begins_where_a_measured_one_ends_or_begins() {
     let mut random = seeded(21);
-    let (mut schedule, excluded) = (Random::new(0.5), Excluded::default());
+    let (mut schedule, excluded) = (Random::new(0.5), ExcludedLegs::default());
     let rates = rates(15, 0.5, &mut random);
     let mut graph = Graph::new(15);
     let mut ends: BTreeSet<usize> = BTreeSet::new();
@@ -28,7 +28,7 @@ fn each_path_begins_where_a_measured_one_ends_or_begins() {
 fn it_measures_all_available_paths_and_ends() {
     let mut random = seeded(22);
     let rates = rates(9, 0.5, &mut random);
-    let excluded = Excluded { nodes: BTreeSet::from([0]), ..Excluded::default() };
+    let excluded = ExcludedLegs { nodes: BTreeSet::from([0]), ..ExcludedLegs::default() };
     let graph = run(&mut Random::new(1.0), &rates, &excluded, 999, &mut random);
     assert_eq!(graph.measured(), 8 * 7);
     assert_eq!(asked(&mut Random::new(1.0), &Graph::new(9), 100, &mut random).len(), 72);

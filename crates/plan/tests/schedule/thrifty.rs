@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use thalweg_plan::{
     Graph, completion,
     ranking::Ranking,
-    schedule::{Biased, Design, Excluded, Thrifty},
+    schedule::{Biased, Design, ExcludedLegs, Thrifty},
 };
 
 #[test]
@@ -15,7 +15,7 @@ fn half_of_algorithm_1s_measurements_find_relays_as_good() {
     for _ in 0..10 {
         let rates = rates(40, 0.5, &mut random);
         let mut biased = Biased::new(Biased::T, 0.4);
-        let all = Excluded::default();
+        let all = ExcludedLegs::default();
         let measured = run(&mut biased, &rates, &all, 40 * 39, &mut random);
         let half = run(&mut Thrifty::new(0.2), &rates, &all, measured.measured() / 2, &mut random);
         assert!(half.measured() <= measured.measured() / 2);
@@ -38,7 +38,7 @@ fn every_node_is_measured_before_any_is_preferred() {
     let rates = rates(30, 0.5, &mut random);
     for design in [Design::Even, Design::Focused, Design::Thompson] {
         let mut schedule = Thrifty::designed(0.3, design);
-        let first = run(&mut schedule, &rates, &Excluded::default(), 90, &mut random);
+        let first = run(&mut schedule, &rates, &ExcludedLegs::default(), 90, &mut random);
         let degrees = (0..30).map(|i| (first.out_degree(i), first.in_degree(i)));
         assert!(
             degrees.clone().all(|(out, into)| out.min(into) >= 2),
@@ -48,7 +48,7 @@ fn every_node_is_measured_before_any_is_preferred() {
         let whole = run(
             &mut Thrifty::designed(0.3, design),
             &rates,
-            &Excluded::default(),
+            &ExcludedLegs::default(),
             999,
             &mut random,
         );
@@ -60,7 +60,7 @@ fn every_node_is_measured_before_any_is_preferred() {
 fn promising_relays_get_most_of_the_later_measurements() {
     let mut random = seeded(43);
     let rates = rates(40, 0.3, &mut random);
-    let graph = run(&mut Thrifty::new(0.2), &rates, &Excluded::default(), 999, &mut random);
+    let graph = run(&mut Thrifty::new(0.2), &rates, &ExcludedLegs::default(), 999, &mut random);
     let legs = |l: usize| graph.out_degree(l) + graph.in_degree(l);
     let ranking = completion::ranking(&graph, None);
     let order: Vec<usize> = ranking.scores().iter().map(|s| s.relay).collect();
@@ -78,13 +78,13 @@ fn promising_relays_get_most_of_the_later_measurements() {
 fn it_ends_whatever_is_excluded_and_asks_for_nothing_twice() {
     let mut random = seeded(44);
     let rates = rates(10, 0.5, &mut random);
-    let excluded = Excluded { nodes: BTreeSet::from([2, 5]), pairs: BTreeSet::from([(0, 1)]) };
+    let excluded = ExcludedLegs { nodes: BTreeSet::from([2, 5]), pairs: BTreeSet::from([(0, 1)]) };
     let graph = run(&mut Thrifty::new(1.0), &rates, &excluded, 999, &mut random);
     assert_eq!(graph.measured(), 8 * 7 - 1);
     assert_eq!(asked(&mut Thrifty::new(1.0), &Graph::new(10), 200, &mut random).len(), 90);
     for n in 0..4 {
         let rates = crate::world::rates(n, 0.5, &mut random);
-        let graph = run(&mut Thrifty::new(0.2), &rates, &Excluded::default(), 999, &mut random);
+        let graph = run(&mut Thrifty::new(0.2), &rates, &ExcludedLegs::default(), 999, &mut random);
         assert_eq!(graph.measured(), n * n.saturating_sub(1));
     }
 }

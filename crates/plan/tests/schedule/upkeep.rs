@@ -6,7 +6,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_plan::{
     Graph,
-    schedule::{AgeOf, Biased, Excluded, Known, Pair, Plan, Random, Schedule, Upkeep},
+    schedule::{
+        Biased, ExcludedLegs, LegAges, Pair, Plan, Random, Schedule, ScheduleInput, Upkeep,
+    },
 };
 
 const DAY: f64 = 24.0 * 3600.0;
@@ -19,14 +21,19 @@ struct Ages {
     now: f64,
 }
 
-impl AgeOf for Ages {
+impl LegAges for Ages {
     fn age_s(&self, pair: Pair) -> Option<f64> {
         self.measured.get(&pair).map(|at| self.now - at)
     }
 }
 
-fn next(schedule: &mut dyn Schedule, graph: &Graph, ages: &Ages, excluded: &Excluded) -> Vec<Pair> {
-    let known = Known { graph, excluded, age_s: Some(ages), rtt_s: None, ranges: None };
+fn next(
+    schedule: &mut dyn Schedule,
+    graph: &Graph,
+    ages: &Ages,
+    excluded: &ExcludedLegs,
+) -> Vec<Pair> {
+    let known = ScheduleInput { graph, excluded, age_s: Some(ages), rtt_s: None, ranges: None };
     // The first schedule of a plan draws anew each time.
     schedule.next(&known, &mut Xoshiro256PlusPlus::seed_from_u64(ages.now as u64))
 }
@@ -35,7 +42,7 @@ fn next(schedule: &mut dyn Schedule, graph: &Graph, ages: &Ages, excluded: &Excl
 fn measured(nodes: usize) -> (Graph, Ages) {
     let mut random = seeded(51);
     let rates = rates(nodes, 0.5, &mut random);
-    let graph = run(&mut Random::new(1.0), &rates, &Excluded::default(), 9_999, &mut random);
+    let graph = run(&mut Random::new(1.0), &rates, &ExcludedLegs::default(), 9_999, &mut random);
     let each = 2.0 * DAY / graph.measured() as f64;
     let measured = graph.legs().zip(0_u32..).map(|((pair, _), at)| (pair, f64::from(at) * each));
     let ages = Ages { measured: measured.collect(), now: 2.0 * DAY };
@@ -50,7 +57,7 @@ fn every_leg_is_measured_again_within_the_period_and_those_that_matter_more_ofte
     for _ in 0..(84 * 24) {
         ages.now += 3600.0;
         // One leg an hour can be measured; 132 legs in 14 days are one in 2.5 hours.
-        if let [pair] = next(&mut upkeep, &graph, &ages, &Excluded::default())[..] {
+        if let [pair] = next(&mut upkeep, &graph, &ages, &ExcludedLegs::default())[..] {
             ages.measured.insert(pair, ages.now);
             *times.entry(pair).or_default() += 1;
         }
@@ -69,12 +76,12 @@ fn young_legs_are_left_alone_and_late_ones_come_oldest_first() {
     let (graph, mut ages) = measured(6);
     let mut upkeep = Upkeep::new(PERIOD);
     ages.measured.values_mut().for_each(|at| *at = 1.9 * DAY);
-    assert_eq!(next(&mut upkeep, &graph, &ages, &Excluded::default()), []);
+    assert_eq!(next(&mut upkeep, &graph, &ages, &ExcludedLegs::default()), []);
     ages.now = 13.0 * DAY;
     ages.measured.insert((2, 3), 1.0 * DAY);
     ages.measured.insert((4, 1), 1.5 * DAY);
-    assert_eq!(next(&mut upkeep, &graph, &ages, &Excluded::default()), [(2, 3)]);
-    assert_eq!(next(&mut upkeep, &graph, &ages, &Excluded::default()), [(4, 1)]);
+    assert_eq!(next(&mut upkeep, &graph, &ages, &ExcludedLegs::default()), [(2, 3)]);
+    assert_eq!(next(&mut upkeep, &graph, &ages, &ExcludedLegs::default()), [(4, 1)]);
 }
 
 #[test]
@@ -82,7 +89,7 @@ fn a_leg_is_not_asked_for_again_until_it_was_measured() {
     let (graph, mut ages) = measured(6);
     ages.now = 20.0 * DAY;
     let mut upkeep = Upkeep::new(PERIOD);
-    let down = Excluded { nodes: [5].into(), ..Excluded::default() };
+    let down = ExcludedLegs { nodes: [5].into(), ..ExcludedLegs::default() };
     let mut asked: Vec<Pair> =
         (0..100).flat_map(|_| next(&mut upkeep, &graph, &ages, &down)).collect();
     asked.sort_unstable();
@@ -103,7 +110,7 @@ fn a_plan_measures_first_and_keeps_up_from_then_on() {
     let mut again = 0;
     for _ in 0..2_000 {
         ages.now += 1800.0;
-        for (i, j) in next(&mut plan, &graph, &ages, &Excluded::default()) {
+        for (i, j) in next(&mut plan, &graph, &ages, &ExcludedLegs::default()) {
             again += u32::from(graph.set(i, j, Some(rates[i][j])).is_some());
             ages.measured.insert((i, j), ages.now);
         }

@@ -11,7 +11,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeSet;
 use thalweg_plan::{
     Graph,
-    schedule::{Excluded, Known, Pair, Schedule},
+    schedule::{ExcludedLegs, Pair, Schedule, ScheduleInput},
 };
 use thalweg_units::Rate;
 
@@ -23,8 +23,8 @@ pub fn rates(nodes: usize, luck: f64, random: &mut impl Rng) -> Vec<Vec<Rate>> {
     (0..nodes).map(|i| (0..nodes).map(|j| rate(i, j, luck * normal(random))).collect()).collect()
 }
 
-pub fn known<'a>(graph: &'a Graph, excluded: &'a Excluded) -> Known<'a> {
-    Known { graph, excluded, age_s: None, rtt_s: None, ranges: None }
+pub fn known<'a>(graph: &'a Graph, excluded: &'a ExcludedLegs) -> ScheduleInput<'a> {
+    ScheduleInput { graph, excluded, age_s: None, rtt_s: None, ranges: None }
 }
 
 /// Measures what is asked for, at once, until nothing is asked for or `most` legs are measured. Asserts that no leg is
@@ -32,7 +32,7 @@ pub fn known<'a>(graph: &'a Graph, excluded: &'a Excluded) -> Known<'a> {
 pub fn run(
     schedule: &mut dyn Schedule,
     rates: &[Vec<Rate>],
-    excluded: &Excluded,
+    excluded: &ExcludedLegs,
     most: usize,
     random: &mut Xoshiro256PlusPlus,
 ) -> Graph {
@@ -57,7 +57,7 @@ pub fn asked(
     times: usize,
     random: &mut Xoshiro256PlusPlus,
 ) -> BTreeSet<Pair> {
-    let excluded = Excluded::default();
+    let excluded = ExcludedLegs::default();
     let mut all = BTreeSet::new();
     for pair in (0..times).flat_map(|_| schedule.next(&known(graph, &excluded), random)) {
         assert!(all.insert(pair), "{pair:?} is asked for twice");

@@ -8,11 +8,11 @@ macro_rules! counts {
         /// What was sent to a member and received from it, since the daemon started.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default)]
-        pub struct Counts {
+        pub struct RiderCounts {
             $($(#[$doc])* pub $name: u64,)*
         }
 
-        impl AddAssign for Counts {
+        impl AddAssign for RiderCounts {
             fn add_assign(&mut self, other: Self) {
                 $(self.$name += other.$name;)*
             }

@@ -1,6 +1,6 @@
 //! Which node has which overlay address: the nodes of the roster, and the partners among them.
 
-use super::{partner::Partner, shared::Shared};
+use super::{partner::Partner, shared::CarrierShared};
 use std::{collections::BTreeMap, io, net::Ipv6Addr, sync::Arc};
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::{Name, Roster};
@@ -28,7 +28,11 @@ struct Node {
 
 impl Directory {
     /// The partner at this address; `None` if it belongs to no other node, or there are too many partners.
-    pub(super) fn at(&mut self, address: Ipv6Addr, shared: &Arc<Shared>) -> Option<Arc<Partner>> {
+    pub(super) fn at(
+        &mut self,
+        address: Ipv6Addr,
+        shared: &Arc<CarrierShared>,
+    ) -> Option<Arc<Partner>> {
         self.renew(shared);
         if let Some(known) = self.partners.get(&address) {
             return Some(Arc::clone(known));
@@ -54,7 +58,7 @@ impl Directory {
     }
 
     /// Follows the newest roster.
-    fn renew(&mut self, shared: &Shared) {
+    fn renew(&mut self, shared: &CarrierShared) {
         let Some(roster) = shared.membership.current() else { return };
         if self.version == Some(roster.version) {
             return;
@@ -71,7 +75,7 @@ impl Directory {
 }
 
 /// All nodes but this one.
-fn nodes(roster: &Roster, shared: &Shared) -> BTreeMap<Ipv6Addr, Node> {
+fn nodes(roster: &Roster, shared: &CarrierShared) -> BTreeMap<Ipv6Addr, Node> {
     let nodes = roster.members.iter().filter_map(|member| Some((member.node?, member)));
     let from = &shared.local.settings.doors.from;
     let mut all = BTreeMap::new();

@@ -18,20 +18,20 @@ use thalweg_wire::mesh::{MemberPattern, PORT};
 
 /// The ports of this host that are open to members at the device, and to which members.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Doors {
+pub struct OpenPorts {
     /// Members that reach these ports.
     pub from: Vec<MemberPattern>,
     /// Open TCP and UDP ports. If all ports are open, other protocols are admitted as well.
     pub open: Vec<RangeInclusive<u16>>,
 }
 
-impl Default for Doors {
+impl Default for OpenPorts {
     fn default() -> Self {
         Self { from: vec![MemberPattern::All], open: Vec::new() }
     }
 }
 
-impl Doors {
+impl OpenPorts {
     /// Opens everything to all members.
     pub fn all() -> Self {
         Self { open: vec![1..=u16::MAX], ..Self::default() }
@@ -69,7 +69,7 @@ pub(super) struct Replies {
 impl Replies {
     /// Records a packet sent by this host. `doors`: the open ports, if they are open to the member. What comes to these
     /// needs no record; otherwise the member could displace other records by asking from many ports.
-    pub fn sent(&mut self, packet: &[u8], doors: Option<&Doors>, now: Time) {
+    pub fn sent(&mut self, packet: &[u8], doors: Option<&OpenPorts>, now: Time) {
         let Some(Upper::Of(UDP, [a, b, c, d, ..])) = Upper::read(packet) else { return };
         if doors.is_some_and(|doors| doors.has(u16::from_be_bytes([*a, *b]))) {
             return;
@@ -87,11 +87,11 @@ impl Replies {
     }
 
     /// Whether a packet of the member is admitted. `doors`: the open ports, if they are open to this member.
-    pub fn lets_in(&mut self, packet: &[u8], doors: Option<&Doors>, now: Time) -> bool {
-        let Some(upper) = Upper::read(packet) else { return doors.is_some_and(Doors::is_all) };
+    pub fn lets_in(&mut self, packet: &[u8], doors: Option<&OpenPorts>, now: Time) -> bool {
+        let Some(upper) = Upper::read(packet) else { return doors.is_some_and(OpenPorts::is_all) };
         match upper {
             // Only after the first one, which says what the packet is.
-            Upper::Later(id) => doors.is_some_and(Doors::is_all) || self.continues(id, now),
+            Upper::Later(id) => doors.is_some_and(OpenPorts::is_all) || self.continues(id, now),
             Upper::First(id, protocol, bytes) => {
                 let is_let_in = self.admits(protocol, bytes, doors, now);
                 if is_let_in {
@@ -115,7 +115,7 @@ impl Replies {
         self.fragmented.iter().any(is_it)
     }
 
-    fn admits(&self, protocol: u8, bytes: &[u8], doors: Option<&Doors>, now: Time) -> bool {
+    fn admits(&self, protocol: u8, bytes: &[u8], doors: Option<&OpenPorts>, now: Time) -> bool {
         let is_open = |port| doors.is_some_and(|doors| doors.has(port));
         match (protocol, bytes) {
             (TCP, bytes) => match bytes.first_chunk::<14>() {
@@ -130,7 +130,7 @@ impl Replies {
                 is_open(own) || self.answers((own, far), now)
             }
             (ICMPV6, [kind, ..]) => matches!(kind, 1..=4 | 128 | 129),
-            _ => doors.is_some_and(Doors::is_all),
+            _ => doors.is_some_and(OpenPorts::is_all),
         }
     }
 
@@ -213,14 +213,14 @@ mod tests {
         packet(UDP, &[&from.to_be_bytes()[..], &to.to_be_bytes(), &[0, 8, 0, 0]].concat())
     }
 
-    fn lets_in(packet: &[u8], doors: Option<&Doors>) -> bool {
+    fn lets_in(packet: &[u8], doors: Option<&OpenPorts>) -> bool {
         Replies::default().lets_in(packet, doors, START)
     }
 
     #[test]
     fn members_open_connections_to_the_meshs_port_and_to_open_ones() {
-        let none = Doors::default();
-        let some = Doors { open: vec![22..=22, 8000..=8010], ..Doors::default() };
+        let none = OpenPorts::default();
+        let some = OpenPorts { open: vec![22..=22, 8000..=8010], ..OpenPorts::default() };
         for flags in [SYN, SYN | 0x08, SYN | 0xc0] {
             assert!(lets_in(&tcp(40_000, PORT, flags), None), "{flags:x}");
             assert!(!lets_in(&tcp(40_000, 22, flags), Some(&none)), "{flags:x}");
@@ -248,7 +248,7 @@ mod tests {
         assert!(!replies.lets_in(&udp(53, 5000), None, at(181)), "what came does not count");
         replies.sent(&udp(5000, 53), None, at(200));
         assert!(replies.lets_in(&udp(53, 5000), None, at(379)));
-        let open = Doors { open: vec![5001..=5001], ..Doors::default() };
+        let open = OpenPorts { open: vec![5001..=5001], ..OpenPorts::default() };
         assert!(replies.lets_in(&udp(1, 5001), Some(&open), at(600)));
         for port in 0..=MOST as u16 {
             replies.sent(&udp(5001, port), Some(&open), at(379));
@@ -285,7 +285,7 @@ mod tests {
         let later = |id: u8| packet(44, &[TCP, 0, 0, 8, 0, 0, 0, id, 1, 2, 3]);
         let mut replies = Replies::default();
         assert!(!replies.lets_in(&later(1), None, at(0)), "without a first one");
-        assert!(replies.lets_in(&later(1), Some(&Doors::all()), at(0)));
+        assert!(replies.lets_in(&later(1), Some(&OpenPorts::all()), at(0)));
         assert!(replies.lets_in(&first(1, PORT), None, at(0)));
         assert!(
             replies.lets_in(&later(1), None, at(59)) && replies.lets_in(&later(1), None, at(59))
@@ -310,8 +310,8 @@ mod tests {
         {
             assert_eq!(lets_in(&packet(ICMPV6, &[kind, 0, 0, 0]), None), passes, "{kind}");
         }
-        assert!(!lets_in(&packet(132, &[0; 20]), Some(&Doors::default())));
-        assert!(lets_in(&packet(132, &[0; 20]), Some(&Doors::all())));
-        assert!(!lets_in(&[0x45; 40], Some(&Doors::default())), "IPv4");
+        assert!(!lets_in(&packet(132, &[0; 20]), Some(&OpenPorts::default())));
+        assert!(lets_in(&packet(132, &[0; 20]), Some(&OpenPorts::all())));
+        assert!(!lets_in(&[0x45; 40], Some(&OpenPorts::default())), "IPv4");
     }
 }

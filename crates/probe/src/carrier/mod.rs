@@ -10,9 +10,10 @@
 //!
 //! The IPv6 address of each node follows from the mesh's key and its own ([`Network`]): nobody has to assign addresses,
 //! and the roster tells them all. A packet to such an address opens a session to that node (protocol `probe`,
-//! [`crate::trains::Carrying`]), which both ends then use. A packet from a member must have that member's address as
-//! its source, and be a reply or be for a port that is open to members (`filter`).
+//! [`crate::trains::CarrierSession`]), which both ends then use. A packet from a member must have that member's address
+//! as its source, and be a reply or be for a port that is open to members (`filter`).
 
+mod boarding;
 mod connect;
 mod counts;
 mod datagrams;
@@ -20,18 +21,17 @@ mod directory;
 mod filter;
 mod partner;
 mod report;
-mod riding;
 mod settings;
 mod shared;
 
-pub use counts::Counts;
-pub use filter::Doors;
+pub use counts::RiderCounts;
+pub use filter::OpenPorts;
 pub use report::{CarrierReport, PartnerReport};
 pub use settings::CarrierSettings;
-pub use shared::Delivers;
+pub use shared::PacketSink;
 
-use crate::trains::{Carries, Riders, Trains};
-use shared::{Local, Shared, Standing};
+use crate::trains::{RiderCarrier, Riders, Trains};
+use shared::{CarrierShared, DeviceState, LocalEnd};
 use std::{
     future::Future,
     io,
@@ -42,10 +42,10 @@ use thalweg_base::log::{Event, Log};
 use thalweg_measure::riders::PacketHead;
 use thalweg_mesh::{
     Membership,
-    carrier_network::{CarriedLegs, Network, PREFIX},
+    carrier_network::{Network, OverlayLegs, PREFIX},
     member_dialer::MemberDialer,
 };
-use thalweg_net::{Rides, Tun, TunSettings};
+use thalweg_net::{RideNetwork, Tun, TunSettings};
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::Name;
 use tokio::task::JoinSet;
@@ -54,7 +54,7 @@ use tokio::task::JoinSet;
 const LONGEST: usize = 65_535;
 
 /// Where packets come from and go to: a [`Tun`], or a test's device.
-pub trait Device: Delivers + 'static {
+pub trait Device: PacketSink + 'static {
     /// Reads the next packet of this host. Returns its length.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ pub trait Device: Delivers + 'static {
     fn next(&self, packet: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send;
 }
 
-impl Delivers for Tun {
+impl PacketSink for Tun {
     fn deliver(&self, packet: &[u8]) -> io::Result<()> {
         self.write(packet)
     }
@@ -76,7 +76,7 @@ impl Device for Tun {
 
 /// The carrier of a node; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Carrier(Arc<Shared>);
+pub struct Carrier(Arc<CarrierShared>);
 
 impl Carrier {
     /// Creates the carrier of the node with this key, as which `dialer` opens channels. Nothing is carried before
@@ -89,9 +89,9 @@ impl Carrier {
         log: Log,
     ) -> Self {
         let network = Network::of(&membership.mesh());
-        let local = Local::new(settings, network.address(&me));
+        let local = LocalEnd::new(settings, network.address(&me));
         let directory = Mutex::default();
-        Self(Arc::new(Shared { local, network, me, membership, dialer, log, directory }))
+        Self(Arc::new(CarrierShared { local, network, me, membership, dialer, log, directory }))
     }
 
     /// This node's address.
@@ -121,14 +121,14 @@ impl Carrier {
                 self.0.log.put(up);
                 self.run(tun, trains).await;
             }
-            Err(why) => self.gone(why.to_string()),
+            Err(why) => self.set_gone(why.to_string()),
         }
     }
 
     /// Carries packets until the device is gone, by the endpoints of these trains, which must be running.
     pub async fn run(self, device: impl Device, trains: Trains) {
         let device = Arc::new(device);
-        *self.0.local.standing() = Standing::Up(Arc::clone(&device) as Arc<dyn Delivers>);
+        *self.0.local.device_state() = DeviceState::Up(Arc::clone(&device) as Arc<dyn PacketSink>);
         let mut sessions = JoinSet::new();
         let mut packet = vec![0; LONGEST];
         let why = loop {
@@ -143,14 +143,14 @@ impl Carrier {
             sessions.spawn(connect::connect(Arc::clone(shared), partner, trains.clone()));
         };
         let name = &self.0.local.settings.device;
-        self.gone(format!(
-            "the device `{name}` is gone ({why}); start the node anew to have it back"
+        self.set_gone(format!(
+            "the network device `{name}` is gone ({why}); restart the node to create it again"
         ));
     }
 
-    fn gone(&self, why: String) {
+    fn set_gone(&self, why: String) {
         self.0.log.put(Event::new("no_carrier").with("why", &why).with("level", "alert"));
-        *self.0.local.standing() = Standing::Gone(why);
+        *self.0.local.device_state() = DeviceState::Gone(why);
     }
 }
 
@@ -164,13 +164,13 @@ impl Carrier {
             PartnerReport { name: partner.name.clone(), address: partner.address, session, counts }
         };
         let members: Vec<_> = partners.iter().map(one).collect();
-        let mut counts = Counts::default();
+        let mut counts = RiderCounts::default();
         members.iter().for_each(|member| counts += member.counts);
         let settings = &self.0.local.settings;
-        let (is_up, why) = match &*self.0.local.standing() {
-            Standing::Up(_) => (true, None),
-            Standing::Before => (false, Some("the node is starting".to_owned())),
-            Standing::Gone(why) => (false, Some(why.clone())),
+        let (is_up, why) = match &*self.0.local.device_state() {
+            DeviceState::Up(_) => (true, None),
+            DeviceState::Before => (false, Some("the node is starting".to_owned())),
+            DeviceState::Gone(why) => (false, Some(why.clone())),
         };
         CarrierReport {
             device: settings.device.clone(),
@@ -190,7 +190,7 @@ impl Carrier {
     /// Whether a connection to the node with this key that begins now is to ride although its route does not say so.
     fn chooses(&self, node: NodeId) -> bool {
         let Some(rule) = self.0.local.settings.legs else { return false };
-        if !matches!(*self.0.local.standing(), Standing::Up(_)) {
+        if !matches!(*self.0.local.device_state(), DeviceState::Up(_)) {
             return false;
         }
         let directory = self.0.directory();
@@ -200,7 +200,7 @@ impl Carrier {
     }
 }
 
-impl Shared {
+impl CarrierShared {
     /// Sends a packet of this host. Returns the partner if a session to it is to be opened.
     fn send(self: &Arc<Self>, packet: &[u8]) -> Option<Arc<partner::Partner>> {
         let head = PacketHead::read(packet)?;
@@ -211,9 +211,9 @@ impl Shared {
     }
 }
 
-impl Carries for Carrier {
+impl RiderCarrier for Carrier {
     fn riders(&self, node: NodeId) -> Option<Arc<dyn Riders>> {
-        if !matches!(*self.0.local.standing(), Standing::Up(_)) {
+        if !matches!(*self.0.local.device_state(), DeviceState::Up(_)) {
             return None;
         }
         let address = self.0.network.address(&node);
@@ -222,7 +222,7 @@ impl Carries for Carrier {
     }
 
     fn is_gone(&self) -> bool {
-        matches!(*self.0.local.standing(), Standing::Gone(_))
+        matches!(*self.0.local.device_state(), DeviceState::Gone(_))
     }
 
     fn sent(&self) -> Vec<(Name, u64)> {
@@ -239,21 +239,21 @@ impl Carries for Carrier {
 
 /// Tells which connections ride in this node's carrier, and at which addresses.
 #[derive(Clone, Debug)]
-pub struct Legs {
-    explicit: CarriedLegs,
+pub struct CarrierLegs {
+    explicit: OverlayLegs,
     carrier: Carrier,
 }
 
-impl Legs {
+impl CarrierLegs {
     /// Connections ride in this node's carrier if their routes say so, or if its settings choose them.
     pub fn of(carrier: Carrier) -> Self {
-        Self { explicit: CarriedLegs::in_network(carrier.0.network), carrier }
+        Self { explicit: OverlayLegs::in_network(carrier.0.network), carrier }
     }
 }
 
-impl Rides for Legs {
-    fn at(&self, node: NodeId) -> io::Result<SocketAddr> {
-        self.explicit.at(node)
+impl RideNetwork for CarrierLegs {
+    fn address(&self, node: NodeId) -> io::Result<SocketAddr> {
+        self.explicit.address(node)
     }
 
     fn chooses(&self, node: NodeId) -> bool {

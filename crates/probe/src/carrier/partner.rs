@@ -1,13 +1,13 @@
 //! A member to which packets are carried: its waiting packets, its riders and its sessions.
 
 use super::{
-    counts::Counts,
+    boarding::PartnerBoarding,
+    counts::RiderCounts,
     datagrams::{pack, shorter},
-    filter::{Doors, Replies},
-    riding::InTrain,
-    shared::Local,
+    filter::{OpenPorts, Replies},
+    shared::LocalEnd,
 };
-use crate::trains::{Attached, Outlet, Riders, Riding};
+use crate::trains::{AttachGuard, Boarding, Outlet, Riders};
 use std::{
     collections::VecDeque,
     io,
@@ -21,7 +21,7 @@ use std::{
 use thalweg_measure::{
     riders::{
         FlowState, FlowWatch, Fragment, Hold, LegRule, PacketHead, Reassembly, ReassemblyLimits,
-        Regulator, Ride, Seat, Trip, rides, seats,
+        Regulator, Ride, Seat, TrainId, rides, seats,
     },
     train::{Probe, Train},
 };
@@ -60,17 +60,17 @@ pub struct Partner {
     pub(super) address: Ipv6Addr,
     /// Identifies the numbering of the riders sent to it, which begins at 0.
     epoch: u64,
-    local: Arc<Local>,
+    local: Arc<LocalEnd>,
     /// Whether the ports in the setting `open` are open to it.
     is_let_in: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<PartnerState>,
 }
 
 /// The mutable part of a partner.
 #[derive(Debug)]
-pub struct State {
+pub struct PartnerState {
     pub(super) hold: Hold,
-    pub(super) counts: Counts,
+    pub(super) counts: RiderCounts,
     flows: FlowWatch,
     replies: Replies,
     /// The last one is used.
@@ -83,7 +83,7 @@ pub struct State {
     trains: usize,
     has_timer: bool,
     used: Time,
-    session: Session,
+    session: SessionStatus,
     /// When the last train to or from the member ended that permits connections to ride.
     measured: Option<Time>,
     /// The bounds of incomplete riders.
@@ -94,7 +94,7 @@ pub struct State {
 
 /// The session that this node opens.
 #[derive(Clone, Debug)]
-enum Session {
+enum SessionStatus {
     None,
     Opening,
     Open,
@@ -107,14 +107,14 @@ impl Partner {
     /// # Errors
     /// The kernel gives no random number.
     pub(super) fn new(
-        local: Arc<Local>,
+        local: Arc<LocalEnd>,
         key: NodeId,
         name: Name,
         address: Ipv6Addr,
     ) -> io::Result<Self> {
-        let state = State {
+        let state = PartnerState {
             hold: Hold::new(local.settings.hold, 0),
-            counts: Counts::default(),
+            counts: RiderCounts::default(),
             flows: FlowWatch::default(),
             replies: Replies::default(),
             outlets: Vec::new(),
@@ -125,7 +125,7 @@ impl Partner {
             trains: 0,
             has_timer: false,
             used: now(),
-            session: Session::None,
+            session: SessionStatus::None,
             measured: None,
             limits: local.settings.limits(LIMITS),
             room: local.settings.room(),
@@ -142,7 +142,7 @@ impl Partner {
         self.is_let_in.store(is_let_in, Relaxed);
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, PartnerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -155,16 +155,16 @@ impl Partner {
         state.counts.sent_packets += 1;
         state.counts.sent_bytes += packet.len() as u64;
         if settings.watches_flows() {
-            state.flows.leaves(&packet, now);
+            state.flows.observe_sent(&packet, now);
         }
         state.replies.sent(&packet, self.doors(), now);
-        let fragments = match settings.selection.takes(head) {
+        let fragments = match settings.selection.matches(head) {
             true => state.hold.offer(packet, now),
-            false => state.hold.pass(packet).into_iter().collect(),
+            false => state.hold.send_alone(packet).into_iter().collect(),
         };
         if state.hold.packets() > 0 && !state.has_timer {
             state.has_timer = true;
-            tokio::spawn(Arc::clone(self).let_go_in_time());
+            tokio::spawn(Arc::clone(self).release_in_time());
         }
         let wants_session = state.wants_session(now);
         drop(state);
@@ -173,7 +173,7 @@ impl Partner {
     }
 
     /// Sends packets without a probe when they have waited long enough, until none waits.
-    async fn let_go_in_time(self: Arc<Self>) {
+    async fn release_in_time(self: Arc<Self>) {
         loop {
             let deadline = {
                 let mut state = self.lock();
@@ -183,14 +183,14 @@ impl Partner {
             };
             let Some(deadline) = deadline else { return };
             sleep(deadline.since(now())).await;
-            self.let_go();
+            self.release_due();
         }
     }
 
     /// Sends packets without a probe that have waited long enough, or wait for probes that will not come.
-    pub(super) fn let_go(&self) {
+    pub(super) fn release_due(&self) {
         let mut state = self.lock();
-        let due = state.hold.let_go(now());
+        let due = state.hold.release_due(now());
         state.counts.timed_out_packets += due.len() as u64;
         drop(state);
         self.put(due);
@@ -225,7 +225,7 @@ impl Partner {
     }
 
     /// The open ports, if they are open to this member.
-    fn doors(&self) -> Option<&Doors> {
+    fn doors(&self) -> Option<&OpenPorts> {
         Some(&self.local.settings.doors).filter(|_| self.is_let_in.load(Relaxed))
     }
 
@@ -241,7 +241,7 @@ impl Partner {
         let written = is_its && self.local.write(packet);
         let mut state = self.lock();
         if self.local.settings.watches_flows() && is_its {
-            state.flows.arrives(packet);
+            state.flows.observe_received(packet);
         }
         match (is_its, written) {
             (true, true) => {
@@ -264,30 +264,30 @@ impl Partner {
     }
 
     /// Notes the end of a train.
-    pub(super) fn train_ended(&self, trip: Trip) {
+    pub(super) fn train_ended(&self, trip: TrainId) {
         let mut state = self.lock();
         state.trains = state.trains.saturating_sub(1);
         state.hold.end(trip);
         drop(state);
-        self.let_go();
+        self.release_due();
     }
 
     /// Notes that the session was opened.
     pub(super) fn opened(&self) {
-        self.lock().session = Session::Open;
+        self.lock().session = SessionStatus::Open;
     }
 
     /// Notes that the session ended, or could not be opened.
     pub(super) fn closed(&self, why: Option<String>) {
         let mut state = self.lock();
         let before = match &state.session {
-            Session::Failed { pause, .. } => *pause * 2,
+            SessionStatus::Failed { pause, .. } => *pause * 2,
             _ => RETRY[0],
         };
         let pause = before.clamp(RETRY[0], RETRY[1]);
         state.session = match why {
-            None => Session::None,
-            Some(why) => Session::Failed { next: now() + pause, pause, why },
+            None => SessionStatus::None,
+            Some(why) => SessionStatus::Failed { next: now() + pause, pause, why },
         };
         if state.outlets.is_empty() {
             state.counts.dropped_packets += state.waiting.len() as u64;
@@ -303,7 +303,7 @@ impl Partner {
     /// Whether the partner can be forgotten: it has no session, and nothing is under way.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.lock();
-        let is_calm = !matches!(state.session, Session::Opening | Session::Open);
+        let is_calm = !matches!(state.session, SessionStatus::Opening | SessionStatus::Open);
         is_calm && state.outlets.is_empty() && state.hold.packets() == 0 && state.trains == 0
     }
 
@@ -314,13 +314,13 @@ impl Partner {
     }
 
     fn note_train(&self, probes: usize, bytes: u64, took: Duration) {
-        if self.local.settings.legs.is_some_and(|rule| rule.counts(probes, bytes, took)) {
+        if self.local.settings.legs.is_some_and(|rule| rule.tests_rate(probes, bytes, took)) {
             self.lock().measured = Some(now());
         }
     }
 
     /// The counters, and a description of the session.
-    pub(super) fn report(&self) -> (Counts, String) {
+    pub(super) fn report(&self) -> (RiderCounts, String) {
         let mut state = self.lock();
         // If nothing arrives any more, nobody else expires incomplete riders.
         state.incoming.iter_mut().for_each(|(_, all)| all.expire(now()));
@@ -329,24 +329,24 @@ impl Partner {
         counts.expired_packets = state.expired + state.incoming.iter().map(lost).sum::<u64>();
         let session = match &state.session {
             _ if !state.outlets.is_empty() => "open".to_owned(),
-            Session::None | Session::Open => "none".to_owned(),
-            Session::Opening => "opening".to_owned(),
-            Session::Failed { why, .. } => format!("none: {why}"),
+            SessionStatus::None | SessionStatus::Open => "none".to_owned(),
+            SessionStatus::Opening => "opening".to_owned(),
+            SessionStatus::Failed { why, .. } => format!("none: {why}"),
         };
         (counts, session)
     }
 }
 
-impl State {
+impl PartnerState {
     fn wants_session(&mut self, now: Time) -> bool {
         let may = match &self.session {
-            Session::None => true,
-            Session::Opening | Session::Open => false,
-            Session::Failed { next, .. } => now >= *next,
+            SessionStatus::None => true,
+            SessionStatus::Opening | SessionStatus::Open => false,
+            SessionStatus::Failed { next, .. } => now >= *next,
         };
         let wants = may && self.outlets.is_empty();
         if wants {
-            self.session = Session::Opening;
+            self.session = SessionStatus::Opening;
         }
         wants
     }
@@ -382,7 +382,7 @@ impl Riders for Partner {
         self.epoch
     }
 
-    fn attach(self: Arc<Self>, outlet: Outlet) -> Attached {
+    fn attach(self: Arc<Self>, outlet: Outlet) -> AttachGuard {
         let (number, waiting) = {
             let mut state = self.lock();
             state.attached += 1;
@@ -391,10 +391,10 @@ impl Riders for Partner {
             (number, Vec::from(std::mem::take(&mut state.waiting)))
         };
         self.put(waiting);
-        Attached::new(move || self.lock().outlets.retain(|(other, _)| *other != number))
+        AttachGuard::new(move || self.lock().outlets.retain(|(other, _)| *other != number))
     }
 
-    fn arrived(&self, epoch: u64, fragments: Vec<Fragment>) {
+    fn receive(&self, epoch: u64, fragments: Vec<Fragment>) {
         let now = now();
         let mut whole = Vec::new();
         let mut state = self.lock();
@@ -410,26 +410,26 @@ impl Riders for Partner {
         whole.iter().for_each(|packet| self.deliver(packet));
     }
 
-    fn passed(&self, probes: usize, bytes: u64, took: Duration) {
+    fn note_received_train(&self, probes: usize, bytes: u64, took: Duration) {
         self.note_train(probes, bytes, took);
     }
 
-    fn due(&self, at: Time, train: &Train) {
+    fn announce(&self, at: Time, train: &Train) {
         let mut state = self.lock();
         let seats = state.seats(train, &rides(train, padding), self.regulators());
-        state.hold.due(at, seats);
+        state.hold.announce(at, seats);
     }
 
-    fn begin(self: Arc<Self>, train: &Train) -> Box<dyn Riding> {
+    fn begin(self: Arc<Self>, train: &Train) -> Box<dyn Boarding> {
         let rides = rides(train, padding);
-        self.note_train(rides.iter().flatten().count(), train.bytes(), train.takes());
+        self.note_train(rides.iter().flatten().count(), train.bytes(), train.duration());
         let mut state = self.lock();
         state.trains += 1;
         let seats = state.seats(train, &rides, self.regulators());
         let trip = state.hold.begin(now(), seats);
         let held = (state.hold.packets() as u64, state.hold.bytes() as u64);
         drop(state);
-        Box::new(InTrain::new(self, trip, rides, held))
+        Box::new(PartnerBoarding::new(self, trip, rides, held))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The state of a carrier, for `thalweg carrier status`.
 
-use super::Counts;
+use super::RiderCounts;
 use serde::{Deserialize, Serialize};
 use std::net::Ipv6Addr;
 use thalweg_wire::mesh::Name;
@@ -22,7 +22,7 @@ pub struct CarrierReport {
     #[serde(default)]
     pub why: Option<String>,
     /// The sums over all members.
-    pub counts: Counts,
+    pub counts: RiderCounts,
     /// The members that packets went to or came from.
     pub members: Vec<PartnerReport>,
 }
@@ -37,5 +37,5 @@ pub struct PartnerReport {
     /// The state of the session: `open`, `opening`, or `none` and the reason.
     pub session: String,
     /// What was sent to the member and received from it.
-    pub counts: Counts,
+    pub counts: RiderCounts,
 }

@@ -1,6 +1,6 @@
 //! The settings of a carrier.
 
-use super::{Doors, datagrams};
+use super::{OpenPorts, datagrams};
 use thalweg_measure::riders::{HoldSettings, LegRule, ReassemblyLimits, Regulator, Selection};
 
 /// With a smaller MTU the kernel does not accept IPv6 on a device (RFC 8200 §5).
@@ -24,7 +24,7 @@ pub struct CarrierSettings {
     /// Which of this node's own connections ride although their routes do not say so; `None`: none.
     pub legs: Option<LegRule>,
     /// Ports of this host that are open to members at the device.
-    pub doors: Doors,
+    pub doors: OpenPorts,
 }
 
 impl Default for CarrierSettings {
@@ -37,7 +37,7 @@ impl Default for CarrierSettings {
             selection: Selection::default(),
             congestion: None,
             legs: None,
-            doors: Doors::default(),
+            doors: OpenPorts::default(),
         }
     }
 }

@@ -12,7 +12,7 @@ use thalweg_mesh::{Membership, member_dialer::MemberDialer};
 use thalweg_units::NodeId;
 
 /// Delivers packets to this host.
-pub trait Delivers: Send + Sync {
+pub trait PacketSink: Send + Sync {
     /// Delivers one packet; never waits.
     ///
     /// # Errors
@@ -22,17 +22,17 @@ pub trait Delivers: Send + Sync {
 
 /// The state of the device.
 #[derive(Clone, Default)]
-pub enum Standing {
+pub enum DeviceState {
     /// It has not been created yet.
     #[default]
     Before,
     /// It carries packets.
-    Up(Arc<dyn Delivers>),
+    Up(Arc<dyn PacketSink>),
     /// There is no device, for this reason.
     Gone(String),
 }
 
-impl fmt::Debug for Standing {
+impl fmt::Debug for DeviceState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Before => "Before",
@@ -42,20 +42,20 @@ impl fmt::Debug for Standing {
     }
 }
 
-/// This host's end. Partners hold it instead of [`Shared`], which holds them: a cycle would outlive the node, with its
-/// log and its device.
+/// This host's end. Partners hold it instead of [`CarrierShared`], which holds them: a cycle would outlive the node,
+/// with its log and its device.
 #[derive(Debug)]
-pub struct Local {
+pub struct LocalEnd {
     pub(super) settings: CarrierSettings,
     /// This node's address.
     pub(super) own: Ipv6Addr,
-    standing: Mutex<Standing>,
+    device_state: Mutex<DeviceState>,
 }
 
 /// What the parts of a carrier share.
 #[derive(Debug)]
-pub struct Shared {
-    pub(super) local: Arc<Local>,
+pub struct CarrierShared {
+    pub(super) local: Arc<LocalEnd>,
     pub(super) network: Network,
     /// This node's key.
     pub(super) me: NodeId,
@@ -65,26 +65,26 @@ pub struct Shared {
     pub(super) directory: Mutex<Directory>,
 }
 
-impl Local {
+impl LocalEnd {
     pub(super) fn new(settings: CarrierSettings, own: Ipv6Addr) -> Arc<Self> {
-        Arc::new(Self { settings, own, standing: Mutex::default() })
+        Arc::new(Self { settings, own, device_state: Mutex::default() })
     }
 
-    pub(super) fn standing(&self) -> MutexGuard<'_, Standing> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn device_state(&self) -> MutexGuard<'_, DeviceState> {
+        self.device_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Delivers a packet to this host. Returns whether the device accepted it.
     pub(super) fn write(&self, packet: &[u8]) -> bool {
-        let device = match &*self.standing() {
-            Standing::Up(device) => Arc::clone(device),
+        let device = match &*self.device_state() {
+            DeviceState::Up(device) => Arc::clone(device),
             _ => return false,
         };
         device.deliver(packet).is_ok()
     }
 }
 
-impl Shared {
+impl CarrierShared {
     pub(super) fn directory(&self) -> MutexGuard<'_, Directory> {
         self.directory.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,11 +1,11 @@
-//! A client of the node's probe service (docs/probe-service.md); [`ByNode`] runs measuring tools over it.
+//! A client of the node's probe service (docs/probe-service.md); [`NodeSession`] runs measuring tools over it.
 
-mod by_node;
+mod node_session;
 
-pub use by_node::ByNode;
+pub use node_session::NodeSession;
 
-use crate::trains::words::{
-    Arrival, Asked, Open, Opened, Probes, Receive, Report, Said, SendTrain,
+use crate::trains::messages::{
+    Arrival, OpenRequest, Opened, Probes, ReceiveRequest, Reply, Report, Request, SendRequest,
 };
 use anyhow::{Context as _, bail};
 use std::{
@@ -22,13 +22,13 @@ use thalweg_wire::mesh::Name;
 const PATIENCE: Duration = Duration::from_secs(45);
 
 /// A connection to the probe service, for trains to one member.
-pub struct Service {
+pub struct ProbeServiceClient {
     lines: BufReader<UnixStream>,
     to: Name,
 }
 
 /// A train to send.
-pub struct Order<'a> {
+pub struct TrainOrder<'a> {
     /// The train.
     pub train: &'a Train,
     /// How much later to send it.
@@ -41,7 +41,7 @@ pub struct Order<'a> {
     pub accepts_busy: bool,
 }
 
-impl Service {
+impl ProbeServiceClient {
     /// Connects to the socket, for trains to this member.
     ///
     /// # Errors
@@ -49,21 +49,24 @@ impl Service {
     pub fn at(socket: &Path, to: &str) -> anyhow::Result<Self> {
         let to = to.parse()?;
         let stream = UnixStream::connect(socket);
-        let stream = stream.with_context(|| format!("cannot open {}", socket.display()))?;
+        let stream = stream.with_context(|| {
+            format!("cannot connect to the probe service at {}", socket.display())
+        })?;
         stream.set_read_timeout(Some(PATIENCE))?;
         Ok(Self { lines: BufReader::new(stream), to })
     }
 
-    fn ask(&mut self, what: &Asked) -> anyhow::Result<Said> {
+    fn request(&mut self, what: &Request) -> anyhow::Result<Reply> {
         let line = serde_json::to_string(what)? + "\n";
         self.lines.get_mut().write_all(line.as_bytes())?;
-        self.hear()
+        self.read_reply()
     }
 
-    fn hear(&mut self) -> anyhow::Result<Said> {
+    fn read_reply(&mut self) -> anyhow::Result<Reply> {
         let mut line = String::new();
         self.lines.read_line(&mut line).context("the probe service does not answer")?;
-        serde_json::from_str(&line).with_context(|| format!("the probe service said `{line}`"))
+        serde_json::from_str(&line)
+            .with_context(|| format!("the probe service sent an invalid answer: `{line}`"))
     }
 
     /// Opens a session to the member.
@@ -71,8 +74,8 @@ impl Service {
     /// # Errors
     /// The service's.
     pub fn open(&mut self) -> anyhow::Result<Opened> {
-        match self.ask(&Asked::Open(Open { to: self.to.clone() }))? {
-            Said::Opened(opened) => Ok(opened),
+        match self.request(&Request::Open(OpenRequest { to: self.to.clone() }))? {
+            Reply::Opened(opened) => Ok(opened),
             other => bail!("the probe service answered {other:?}"),
         }
     }
@@ -81,10 +84,10 @@ impl Service {
     ///
     /// # Errors
     /// The service is gone.
-    pub fn send(&mut self, order: &Order<'_>) -> anyhow::Result<Result<Report, String>> {
-        match self.ask(&Asked::Send(words(&self.to, order)))? {
-            Said::Report(report) => Ok(Ok(*report)),
-            Said::Error(why) => Ok(Err(why)),
+    pub fn send(&mut self, order: &TrainOrder<'_>) -> anyhow::Result<Result<Report, String>> {
+        match self.request(&Request::Send(send_request(&self.to, order)))? {
+            Reply::Report(report) => Ok(Ok(*report)),
+            Reply::Error(why) => Ok(Err(why)),
             other => bail!("the probe service answered {other:?}"),
         }
     }
@@ -94,9 +97,9 @@ impl Service {
     /// # Errors
     /// The service's.
     pub fn receive(&mut self, prefix: &[u8]) -> anyhow::Result<()> {
-        match self.ask(&Asked::Receive(Receive { from: None, prefix: hex(prefix) }))? {
+        match self.request(&Request::Receive(ReceiveRequest { from: None, prefix: hex(prefix) }))? {
             // Probes may come at any time.
-            Said::Receiving {} => Ok(self.lines.get_ref().set_read_timeout(None)?),
+            Reply::Receiving {} => Ok(self.lines.get_ref().set_read_timeout(None)?),
             other => bail!("the probe service answered {other:?}"),
         }
     }
@@ -105,19 +108,21 @@ impl Service {
     ///
     /// # Errors
     /// The service dropped probes, because this end read too slowly.
-    pub fn heard(&mut self) -> anyhow::Result<Option<Arrival>> {
+    pub fn next_probe(&mut self) -> anyhow::Result<Option<Arrival>> {
         let mut line = String::new();
         if self.lines.read_line(&mut line)? == 0 {
             return Ok(None);
         }
         match serde_json::from_str(&line)? {
-            Said::Probe(arrival) => Ok(Some(arrival)),
-            Said::Missed(count) => bail!("{count} probes came too fast to be counted"),
-            other => bail!("the probe service said {other:?}"),
+            Reply::Probe(arrival) => Ok(Some(arrival)),
+            Reply::Missed(count) => {
+                bail!("{count} probes were lost because they arrived faster than they were read")
+            }
+            other => bail!("the probe service sent {other:?} instead of a probe"),
         }
     }
 
-    /// A handle of the connection: once it is shut down, [`Self::heard`] ends.
+    /// A handle of the connection: once it is shut down, [`Self::next_probe`] ends.
     ///
     /// # Errors
     /// The kernel's.
@@ -127,7 +132,7 @@ impl Service {
 }
 
 /// The train as a request: runs of equal probes, with gaps in whole microseconds.
-fn words(to: &Name, order: &Order<'_>) -> SendTrain {
+fn send_request(to: &Name, order: &TrainOrder<'_>) -> SendRequest {
     let header = hex(order.header);
     let run = |run: &[Probe]| Probes {
         size: run[0].size,
@@ -137,7 +142,7 @@ fn words(to: &Name, order: &Order<'_>) -> SendTrain {
         count: u16::try_from(run.len()).ok().and_then(NonZeroU16::new).unwrap_or(NonZeroU16::MAX),
     };
     let runs = order.train.probes().chunk_by(|one, other| one == other);
-    SendTrain {
+    SendRequest {
         to: to.clone(),
         probes: runs.map(run).collect(),
         accept_busy: order.accepts_busy,
@@ -162,10 +167,10 @@ mod tests {
     use thalweg_measure::estimators::{Estimator as _, PK2, Pathchirp, PathchirpSettings, Step};
     use thalweg_units::Rate;
 
-    fn said(train: &Train, header: &[u8]) -> SendTrain {
+    fn said(train: &Train, header: &[u8]) -> SendRequest {
         let after = Duration::from_millis(20);
-        let order = Order { train, after, header, awaits: false, accepts_busy: true };
-        words(&"m5".parse().unwrap(), &order)
+        let order = TrainOrder { train, after, header, awaits: false, accepts_busy: true };
+        send_request(&"m5".parse().unwrap(), &order)
     }
 
     #[test]
@@ -199,7 +204,7 @@ mod tests {
         let line = format!(
             r#"{{"opened":{{"rtt_us":41000,"largest":1472,"overhead":28,"shortest_gap_us":1.0,"is_valid":true,"hosts":[{host},{host}]}}}}"#
         );
-        let Ok(Said::Opened(opened)) = serde_json::from_str(&line) else { panic!("{line}") };
+        let Ok(Reply::Opened(opened)) = serde_json::from_str(&line) else { panic!("{line}") };
         assert_eq!((opened.rtt(), opened.largest), (Duration::from_millis(41), 1472));
         let [here, there] = opened.calibrations();
         assert_eq!(
@@ -213,11 +218,14 @@ mod tests {
     fn a_report_is_read_as_documented() {
         let line = r#"{"report":{"sent_ns":[5,null],"arrived_ns":[7,null],"transmitted_us":5,"hidden_packets":0,
             "hidden_bytes":3,"carriers":1,"carried_bytes":9,"carried":[9,0],"bytes":3000,"dropped":2,"is_valid":true,"doubts":[]}}"#;
-        let Ok(Said::Report(told)) = serde_json::from_str(line) else { panic!("{line}") };
+        let Ok(Reply::Report(told)) = serde_json::from_str(line) else { panic!("{line}") };
         let flight = told.flight();
-        assert_eq!((flight.left(), flight.passed().count(), flight.dropped), (1, 1, 2));
+        assert_eq!(
+            (flight.sent_count(), flight.arrived_probes().count(), flight.dropped),
+            (1, 1, 2)
+        );
         assert_eq!((flight.tally.hidden_bytes, told.carried), (3, vec![9, 0]));
-        assert!(matches!(serde_json::from_str(r#"{"error":"no"}"#), Ok(Said::Error(_))));
-        assert!(matches!(serde_json::from_str(r#"{"receiving":{}}"#), Ok(Said::Receiving {})));
+        assert!(matches!(serde_json::from_str(r#"{"error":"no"}"#), Ok(Reply::Error(_))));
+        assert!(matches!(serde_json::from_str(r#"{"receiving":{}}"#), Ok(Reply::Receiving {})));
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 /// How a measurement ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum MeasurementOutcome {
     /// A range was found and reported.
     Measured,
     /// A lower bound was found and reported.
@@ -21,7 +21,7 @@ pub(super) enum Ended {
     Failed,
 }
 
-impl Ended {
+impl MeasurementOutcome {
     const ALL: [(Self, &'static str); 5] = [
         (Self::Measured, "measured"),
         (Self::AtLeast, "at_least"),
@@ -30,7 +30,7 @@ impl Ended {
         (Self::Failed, "failed"),
     ];
 
-    pub fn word(self) -> &'static str {
+    pub fn label(self) -> &'static str {
         Self::ALL[self as usize].1
     }
 }
@@ -44,26 +44,26 @@ pub struct OverlayCounts {
 
 impl OverlayCounts {
     /// Counts a measurement and the bytes it cost.
-    pub(super) fn ended(&self, how: Ended, bytes: u64) {
-        self.ended.get_or_create(&[("outcome", how.word())]).inc();
+    pub(super) fn count(&self, how: MeasurementOutcome, bytes: u64) {
+        self.ended.get_or_create(&[("outcome", how.label())]).inc();
         self.bytes.inc_by(bytes);
     }
 
     /// Registers the counters as `thalweg_overlay_…`.
     pub fn register(&self, registry: &mut Registry) {
-        for (_, word) in Ended::ALL {
+        for (_, word) in MeasurementOutcome::ALL {
             // At zero from the start, so that the first one is seen as an increase.
             drop(self.ended.get_or_create(&[("outcome", word)]));
         }
         let at = registry.sub_registry_with_prefix("thalweg_overlay");
         at.register("measurements", "Links measured by trains, by outcome", self.ended.clone());
-        at.register("bytes", "Bytes of these trains", self.bytes.clone());
+        at.register("bytes", "Bytes sent in these trains", self.bytes.clone());
     }
 
     /// The counters for `GET /v1/status` of the local API: the count of each outcome, and `bytes`.
     pub fn report(&self) -> Value {
         let mut report = json!({ "bytes": self.bytes.get() });
-        for (_, word) in Ended::ALL {
+        for (_, word) in MeasurementOutcome::ALL {
             report[word] = json!(self.ended.get_or_create(&[("outcome", word)]).get());
         }
         report
@@ -76,12 +76,12 @@ mod tests {
 
     #[test]
     fn outcomes_are_counted_under_their_labels() {
-        for (ended, word) in Ended::ALL {
-            assert_eq!(ended.word(), word);
+        for (ended, word) in MeasurementOutcome::ALL {
+            assert_eq!(ended.label(), word);
         }
         let counts = OverlayCounts::default();
-        counts.ended(Ended::Busy, 0);
-        counts.ended(Ended::Measured, 700);
+        counts.count(MeasurementOutcome::Busy, 0);
+        counts.count(MeasurementOutcome::Measured, 700);
         let report = counts.report();
         assert_eq!([&report["busy"], &report["bytes"], &report["failed"]], [1, 700, 0]);
     }

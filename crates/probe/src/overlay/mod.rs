@@ -2,38 +2,41 @@
 //! probe trains, and reports the results to the oracle.
 //!
 //! ```text
-//! legs of transfers, carrier ── what travels ──→ Links ──→ thalweg_measure::overlay::next ── which link, and how
+//! legs of transfers, carrier ── what travels ──→ Links ──→ overlay::next_measurement ─────── which link, and how
 //! oracle ←── outbox of the prober ←── range, age ←── trains::run, over a session ←──────┘
 //! ```
 //!
 //! It measures one link at a time. Each train takes the host's only lane for trains and is never sent beside a bulk
-//! flow. Its bytes are charged to the purse of [`crate::prober`], of which the overlay uses at most a share. Nothing is
-//! measured while a host is too busy to time probes. Links that decide the oracle's ranking are not chosen here: the
+//! flow. Its bytes are charged to the budget of [`crate::prober`], of which the overlay uses at most a share. Nothing
+//! is measured while a host is too busy to time probes. Links that decide the oracle's ranking are not chosen here: the
 //! oracle orders bulk flows for them itself.
 
 mod counts;
-mod follow;
+mod link_measurer;
 mod links;
+mod overlay_budget;
 mod probe;
-mod ration;
 
 pub use counts::OverlayCounts;
-pub use follow::{Follow, FollowNews, FollowRun, Followed, Wanted, Wish, Wishes};
+pub use link_measurer::{
+    LinkMeasurement, LinkMeasurer, LinkMeasurerSettings, LinkNews, MeasurementKind,
+    MeasurementRequest, MeasurementRequests,
+};
 
 use crate::{
     prober::Prober,
     trains::{Payer, Trains},
 };
-use counts::Ended;
+use counts::MeasurementOutcome;
 use links::Links;
-use probe::{Task, Unprobed, probe};
-use ration::Ration;
+use overlay_budget::OverlayBudget;
+use probe::{ProbeError, ProbeTask, probe};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use thalweg_base::log::{Event, Log};
 use thalweg_measure::{
     Bound,
     estimators::Finding,
-    overlay::{How, Known, Order, OverlaySettings, next},
+    overlay::{LinkEstimate, LinkMethod, NextMeasurement, OverlaySettings, next_measurement},
 };
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_units::ByteSize;
@@ -42,7 +45,7 @@ use tokio::time::{Instant, sleep};
 
 /// Settings of the overlay.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct OverlayRun {
+pub struct OverlayRunSettings {
     /// When results are too old.
     pub core: OverlaySettings,
     /// The share of the prober's bytes of a day, from 0 to 1.
@@ -57,7 +60,7 @@ pub struct OverlayRun {
     pub accepts_busy: bool,
 }
 
-impl Default for OverlayRun {
+impl Default for OverlayRunSettings {
     /// The share is a quarter, because the oracle's orders come first. The pauses are five seconds and a minute,
     /// because the calibration of a busy host takes 1.5 s of a thread. A measurement takes at most a minute, as in
     /// `thalweg measure`.
@@ -71,11 +74,11 @@ impl Default for OverlayRun {
 /// The measurement overlay of a node. Cheap to clone; run it once.
 #[derive(Clone, Debug)]
 pub struct Overlay {
-    run: OverlayRun,
+    run: OverlayRunSettings,
     prober: Prober,
     trains: Trains,
     dialer: MemberDialer,
-    ration: Arc<Ration>,
+    overlay_budget: Arc<OverlayBudget>,
     counts: OverlayCounts,
     log: Log,
 }
@@ -83,16 +86,16 @@ pub struct Overlay {
 impl Overlay {
     /// Creates an overlay that measures with `trains`, and charges and reports through `prober`.
     pub fn new(
-        run: OverlayRun,
+        run: OverlayRunSettings,
         prober: Prober,
         trains: Trains,
         dialer: MemberDialer,
         log: Log,
     ) -> Self {
-        let ration = Arc::new(Ration::new(prober.purse(), run.share));
+        let overlay_budget = Arc::new(OverlayBudget::new(prober.probe_budget(), run.share));
         let counts = OverlayCounts::default();
-        prober.shows(counts.clone());
-        Self { run, prober, trains, dialer, ration, counts, log }
+        prober.register_overlay(counts.clone());
+        Self { run, prober, trains, dialer, overlay_budget, counts, log }
     }
 
     /// The overlay's counters.
@@ -110,17 +113,17 @@ impl Overlay {
             // Results lost by falling behind would be out of date by now.
             while let Ok(seen) = transfers.try_recv() {
                 let bound = if seen.at_least { Bound::AtLeast } else { Bound::Exact };
-                let (low, high, how, age) = (seen.bps, seen.bps, How::Passive, seen.age);
-                links.found(&seen.to, Known { low, high, bound, how, age }, now);
+                let (low, high, how, age) = (seen.bps, seen.bps, LinkMethod::Passive, seen.age);
+                links.set_result(&seen.to, LinkEstimate { low, high, bound, how, age }, now);
             }
-            for (to, bytes) in self.prober.moved() {
-                links.used(&to, bytes, 0, now);
+            for (to, bytes) in self.prober.take_moved_bytes() {
+                links.add_use(&to, bytes, 0, now);
             }
             for (to, bytes) in self.trains.carried() {
                 let last = sent.insert(to.clone(), bytes).unwrap_or(0);
                 // The member's counter has been reset: all its bytes are new.
                 let more = bytes.checked_sub(last).unwrap_or(bytes);
-                links.used(&to, more, more, now);
+                links.add_use(&to, more, more, now);
             }
             self.measure_next(&mut links, now).await;
         }
@@ -137,16 +140,18 @@ impl Overlay {
     /// Measures the link that is most worth it now, if any is.
     async fn measure_next(&self, links: &mut Links, now: Instant) {
         let members = self.members();
-        let asked = links.asked(self.dialer.me(), &members, now);
+        let asked = links.candidates(self.dialer.me(), &members, now);
         let all: Vec<_> = asked.iter().map(|(_, link)| *link).collect();
-        let Some(order) = next(&all, self.ration.left(), &self.run.core) else { return };
+        let Some(order) = next_measurement(&all, self.overlay_budget.left(), &self.run.core) else {
+            return;
+        };
         let Some((to, _)) = asked.get(order.link) else { return };
         if !self.is_calm().await {
-            self.counts.ended(Ended::Busy, 0);
+            self.counts.count(MeasurementOutcome::Busy, 0);
             return sleep(self.run.busy).await;
         }
         let Some(payer) = self.payer(to, order.most) else { return };
-        let task = Task {
+        let task = ProbeTask {
             to,
             how: order.how,
             longest: self.run.longest,
@@ -155,18 +160,18 @@ impl Overlay {
             payer,
         };
         let (found, bytes) = probe(&self.dialer, &self.trains, task).await;
-        self.ration.spend(bytes);
-        let ended = Ended::of(&found);
-        self.counts.ended(ended, bytes);
+        self.overlay_budget.spend(bytes);
+        let ended = MeasurementOutcome::of(&found);
+        self.counts.count(ended, bytes);
         self.log_result(to, &order, &found, ended, bytes);
-        links.paid(to, order.how, bytes);
+        links.set_cost(to, order.how, bytes);
         let now = Instant::now();
         match found {
             Ok(found) => {
-                links.found(to, known(&found, order.how), now);
-                self.prober.probed(to.clone(), &found, bytes);
+                links.set_result(to, known(&found, order.how), now);
+                self.prober.report_probe(to.clone(), &found, bytes);
             }
-            Err(_) => links.failed(to, now),
+            Err(_) => links.rest_after_failure(to, now),
         }
     }
 
@@ -190,14 +195,14 @@ impl Overlay {
     fn log_result(
         &self,
         to: &Name,
-        order: &Order,
-        found: &Result<Finding, Unprobed>,
-        ended: Ended,
+        order: &NextMeasurement,
+        found: &Result<Finding, ProbeError>,
+        ended: MeasurementOutcome,
         bytes: u64,
     ) {
         let event =
             Event::new("overlay").with("to", to).with("how", format_args!("{:?}", order.how));
-        let event = event.with("outcome", ended.word()).with_number("bytes", bytes);
+        let event = event.with("outcome", ended.label()).with_number("bytes", bytes);
         self.log.put(match found {
             Ok(found) => event
                 .with_number("low_bps", found.low as u64)
@@ -207,19 +212,19 @@ impl Overlay {
     }
 }
 
-impl Ended {
-    fn of(found: &Result<Finding, Unprobed>) -> Self {
+impl MeasurementOutcome {
+    fn of(found: &Result<Finding, ProbeError>) -> Self {
         match found {
             Ok(found) if found.is_lower_bound => Self::AtLeast,
             Ok(_) => Self::Measured,
-            Err(Unprobed::Busy(_)) => Self::Busy,
-            Err(Unprobed::Doubtful(_)) => Self::Doubtful,
+            Err(ProbeError::Busy(_)) => Self::Busy,
+            Err(ProbeError::Doubtful(_)) => Self::Doubtful,
             Err(_) => Self::Failed,
         }
     }
 }
 
-fn known(found: &Finding, how: How) -> Known {
+fn known(found: &Finding, how: LinkMethod) -> LinkEstimate {
     let bound = if found.is_lower_bound { Bound::AtLeast } else { Bound::Exact };
-    Known { low: found.low, high: found.high, bound, how, age: Duration::ZERO }
+    LinkEstimate { low: found.low, high: found.high, bound, how, age: Duration::ZERO }
 }

@@ -1,12 +1,12 @@
 //! Measures one link once.
 
 use crate::trains::{
-    MeasureError, OpenError, Payer, Session, SessionError, Trains, Way, open, run,
+    Direction, MeasureError, OpenError, Payer, Session, SessionError, Trains, open, run,
 };
 use std::time::Duration;
 use thalweg_measure::{
     estimators::{Estimator, Finding, Pace, Quantity},
-    overlay::How,
+    overlay::LinkMethod,
     train::{Doubt, sizes},
 };
 use thalweg_mesh::member_dialer::{DialMemberError, MemberDialer};
@@ -17,7 +17,7 @@ use thiserror::Error;
 
 /// Why a measurement has no result.
 #[derive(Debug, Error)]
-pub(super) enum Unprobed {
+pub(super) enum ProbeError {
     /// One of the two hosts is too busy to time probes.
     #[error("{0}")]
     Busy(String),
@@ -31,33 +31,33 @@ pub(super) enum Unprobed {
     #[error(transparent)]
     Measure(#[from] MeasureError),
     /// The method does not use trains.
-    #[error("{0:?} is not done by trains")]
-    Trainless(How),
+    #[error("the method {0:?} does not use probe trains")]
+    Trainless(LinkMethod),
     /// The tool found another quantity.
-    #[error("the tool found no available bandwidth")]
+    #[error("the tool did not find an available bandwidth")]
     Nothing,
 }
 
-impl Unprobed {
+impl ProbeError {
     /// Whether no connection to the node could be made.
     pub fn is_unreachable(&self) -> bool {
         matches!(self, Self::Open(OpenError::Dial(DialMemberError::Dial { .. })))
     }
 }
 
-impl From<SessionError> for Unprobed {
+impl From<SessionError> for ProbeError {
     fn from(why: SessionError) -> Self {
         match why {
-            SessionError::Dishonest(why) => Self::Busy(why.to_string()),
+            SessionError::Pacing(why) => Self::Busy(why.to_string()),
             why => Self::Measure(MeasureError::Session { why, so_far: Default::default() }),
         }
     }
 }
 
 /// Which link to measure, how, and for how long at most.
-pub(super) struct Task<'a> {
+pub(super) struct ProbeTask<'a> {
     pub to: &'a Name,
-    pub how: How,
+    pub how: LinkMethod,
     pub longest: Duration,
     pub accepts_busy: bool,
     pub most: Option<Rate>,
@@ -68,9 +68,9 @@ pub(super) struct Task<'a> {
 pub(super) async fn probe(
     dialer: &MemberDialer,
     trains: &Trains,
-    task: Task<'_>,
-) -> (Result<Finding, Unprobed>, u64) {
-    let carries = task.how == How::Riding;
+    task: ProbeTask<'_>,
+) -> (Result<Finding, ProbeError>, u64) {
+    let carries = task.how == LinkMethod::Riding;
     let mut session = match open(trains, dialer, task.to, carries).await {
         Ok((session, _)) => session,
         Err(why) => return (Err(why.into()), 0),
@@ -82,38 +82,41 @@ pub(super) async fn probe(
     (found, task.payer.spent())
 }
 
-async fn measure(session: &mut Session<Stream>, task: &Task<'_>) -> Result<Finding, Unprobed> {
+async fn measure(
+    session: &mut Session<Stream>,
+    task: &ProbeTask<'_>,
+) -> Result<Finding, ProbeError> {
     let [_, there] = session.calibrations();
     if !there.is_valid && !task.accepts_busy {
-        return Err(Unprobed::Busy("the member's host is too busy to time probes".to_owned()));
+        return Err(ProbeError::Busy("the member's host is too busy to time probes".to_owned()));
     }
-    let largest = session.fitting(Way::There, &sizes(session.overhead())).await?;
+    let largest = session.fitting(Direction::There, &sizes(session.overhead())).await?;
     let mut tool = tool(task, session, largest)?;
-    let found = run(session, tool.as_mut(), Way::There, task.longest, &mut |_| {}).await;
+    let found = run(session, tool.as_mut(), Direction::There, task.longest, &mut |_| {}).await;
     let found = found.map_err(|error| match error {
-        MeasureError::Session { why: why @ SessionError::Dishonest(_), .. } => why.into(),
-        error => Unprobed::Measure(error),
+        MeasureError::Session { why: why @ SessionError::Pacing(_), .. } => why.into(),
+        error => ProbeError::Measure(error),
     })?;
     if let (Some(doubt), false) = (found.doubts.first(), task.accepts_busy) {
-        return Err(Unprobed::Doubtful(*doubt));
+        return Err(ProbeError::Doubtful(*doubt));
     }
     let all = found.findings.into_iter();
-    all.into_iter().find(|f| f.of == Quantity::AvailableBandwidth).ok_or(Unprobed::Nothing)
+    all.into_iter().find(|f| f.of == Quantity::AvailableBandwidth).ok_or(ProbeError::Nothing)
 }
 
 fn tool(
-    task: &Task<'_>,
+    task: &ProbeTask<'_>,
     session: &Session<Stream>,
     largest: u16,
-) -> Result<Box<dyn Estimator + Send>, Unprobed> {
-    let mut ends = session.ends(Way::There, largest);
+) -> Result<Box<dyn Estimator + Send>, ProbeError> {
+    let mut ends = session.ends(Direction::There, largest);
     // The operator's bound on the rate of measurements applies to trains as well; the result is then a lower bound.
     ends.sender.honest = task.most.map_or(ends.sender.honest, |most| ends.sender.honest.min(most));
     Ok(match task.how {
-        How::Sparse => Box::new(ends.pathchirp(false)),
-        How::Riding => Box::new(ends.pathload(Pace::Fast, true)),
-        How::Trains => Box::new(ends.pathload(Pace::Fast, false)),
+        LinkMethod::Sparse => Box::new(ends.pathchirp(false)),
+        LinkMethod::Riding => Box::new(ends.pathload(Pace::Fast, true)),
+        LinkMethod::Trains => Box::new(ends.pathload(Pace::Fast, false)),
         // Passive and bulk measurements belong to the prober. They are never chosen here, because no link has rivals.
-        how @ (How::Passive | How::Bulk) => return Err(Unprobed::Trainless(how)),
+        how @ (LinkMethod::Passive | LinkMethod::Bulk) => return Err(ProbeError::Trainless(how)),
     })
 }

@@ -1,6 +1,6 @@
 //! Counters of the prober, for `GET /metrics`. No label names a peer.
 
-use super::Purse;
+use super::ProbeBudget;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric as _},
@@ -15,7 +15,7 @@ type Labels = [(&'static str, &'static str); 2];
 
 /// How a flow ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum FlowOutcome {
     /// The flow was judged, whether its rate was steady or not.
     Measured,
     /// The leg is at least as fast as measured.
@@ -28,7 +28,7 @@ pub(super) enum Ended {
     Failed,
 }
 
-impl Ended {
+impl FlowOutcome {
     const ALL: [Self; 5] = [Self::Measured, Self::AtLeast, Self::Refused, Self::Down, Self::Failed];
 
     /// The end of an order that this node carried out.
@@ -42,7 +42,7 @@ impl Ended {
         }
     }
 
-    const fn word(self) -> &'static str {
+    const fn label(self) -> &'static str {
         match self {
             Self::Measured => "measured",
             Self::AtLeast => "at_least",
@@ -55,17 +55,17 @@ impl Ended {
 
 /// Flows by role and outcome.
 #[derive(Clone, Debug)]
-pub(super) struct Counts(Family<Labels, Counter>);
+pub(super) struct FlowCounts(Family<Labels, Counter>);
 
-const fn labels(is_sender: bool, ended: Ended) -> Labels {
-    [("role", if is_sender { "sender" } else { "receiver" }), ("outcome", ended.word())]
+const fn labels(is_sender: bool, ended: FlowOutcome) -> Labels {
+    [("role", if is_sender { "sender" } else { "receiver" }), ("outcome", ended.label())]
 }
 
-impl Default for Counts {
+impl Default for FlowCounts {
     fn default() -> Self {
         let new = Self(Family::default());
         // At zero from the start, so that the first one is seen as an increase.
-        for ended in Ended::ALL {
+        for ended in FlowOutcome::ALL {
             drop(new.0.get_or_create(&labels(true, ended)));
             drop(new.0.get_or_create(&labels(false, ended)));
         }
@@ -73,29 +73,37 @@ impl Default for Counts {
     }
 }
 
-impl Counts {
+impl FlowCounts {
     /// Counts a flow.
-    pub fn ended(&self, is_sender: bool, ended: Ended) {
+    pub fn count(&self, is_sender: bool, ended: FlowOutcome) {
         self.0.get_or_create(&labels(is_sender, ended)).inc();
     }
 
-    /// Registers the counters and the purse as `thalweg_measure_…`.
-    pub fn register(&self, purse: &Arc<Purse>, registry: &mut Registry) {
+    /// Registers the counters and the budget as `thalweg_measure_…`.
+    pub fn register(&self, probe_budget: &Arc<ProbeBudget>, registry: &mut Registry) {
         let at = registry.sub_registry_with_prefix("thalweg_measure");
         at.register("flows", "Bulk flows by role and outcome", self.0.clone());
-        registry.register_collector(Box::new(PurseMetrics(Arc::clone(purse))));
+        registry.register_collector(Box::new(ProbeBudgetMetrics(Arc::clone(probe_budget))));
     }
 }
 
 /// Reads the bytes of the day when metrics are collected.
 #[derive(Debug)]
-struct PurseMetrics(Arc<Purse>);
+struct ProbeBudgetMetrics(Arc<ProbeBudget>);
 
-impl Collector for PurseMetrics {
+impl Collector for ProbeBudgetMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         for (name, help, value) in [
-            ("thalweg_measure_bytes_left", "Left of the day's bytes", self.0.left()),
-            ("thalweg_measure_bytes_per_day", "Bytes of a day", self.0.per_day()),
+            (
+                "thalweg_measure_bytes_left",
+                "Bytes for measurements that are left today",
+                self.0.left(),
+            ),
+            (
+                "thalweg_measure_bytes_per_day",
+                "Limit of bytes for measurements per day",
+                self.0.per_day(),
+            ),
         ] {
             let gauge = ConstGauge::new(i64::try_from(value.as_bytes()).unwrap_or(i64::MAX));
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
@@ -113,12 +121,12 @@ mod tests {
 
     #[test]
     fn flows_and_the_days_bytes_are_shown() {
-        let purse = Purse::new(Arc::new(Budget::new()), ByteSize::from_bytes(1000));
-        let (purse, counts, mut registry) =
-            (Arc::new(purse), Counts::default(), Registry::default());
-        counts.register(&purse, &mut registry);
-        purse.charge(NodeId::from_bytes([1; 32]), 300);
-        counts.ended(true, Ended::AtLeast);
+        let probe_budget = ProbeBudget::new(Arc::new(Budget::new()), ByteSize::from_bytes(1000));
+        let (probe_budget, counts, mut registry) =
+            (Arc::new(probe_budget), FlowCounts::default(), Registry::default());
+        counts.register(&probe_budget, &mut registry);
+        probe_budget.charge(NodeId::from_bytes([1; 32]), 300);
+        counts.count(true, FlowOutcome::AtLeast);
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();
         for line in [

@@ -9,7 +9,7 @@ use std::{
     os::fd::{AsFd as _, OwnedFd},
     time::Duration,
 };
-use thalweg_measure::bulk::{self, Bulk, Found};
+use thalweg_measure::bulk::{self, Bulk, BulkResult};
 use thalweg_net::TcpInfo;
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::measure_flow::{Limits, Verdict};
@@ -49,21 +49,21 @@ impl Meter {
         let (socket, info) = (tcp.as_fd().try_clone_to_owned()?, TcpInfo::of(tcp)?);
         let round_trip = if info.min_rtt == Duration::MAX { Duration::ZERO } else { info.min_rtt };
         let limits =
-            bulk::Limits { time: limits.time(), bytes: ByteSize::from_bytes(limits.bytes) };
+            bulk::BulkLimits { time: limits.time(), bytes: ByteSize::from_bytes(limits.bytes) };
         let bulk = Bulk::new(limits, round_trip);
         let (samples, before) = (Vec::new(), info.acknowledged);
         Ok(Self { socket, bulk, samples, before, began: Instant::now(), round_trip })
     }
 
     /// The ticks at which to read the counter.
-    pub fn looks() -> Interval {
+    pub fn reading_ticks() -> Interval {
         let mut looks = interval(EACH);
         looks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         looks
     }
 
     /// Reads the counter. A lost connection adds nothing.
-    pub fn look(&mut self) {
+    pub fn read(&mut self) {
         let acknowledged = TcpInfo::of(&self.socket).map_or(0, |info| info.acknowledged);
         let bytes = acknowledged.saturating_sub(self.before);
         if bytes > 0 && self.samples.len() < MOST {
@@ -74,7 +74,7 @@ impl Meter {
     }
 
     /// The result over the time that the receiver judged; `None` if nothing was acknowledged.
-    pub fn found(&self, verdict: &Verdict) -> Option<Found> {
+    pub fn found(&self, verdict: &Verdict) -> Option<BulkResult> {
         self.bulk.beside(&self.samples, verdict.steady)
     }
 }

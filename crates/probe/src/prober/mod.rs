@@ -14,31 +14,31 @@
 
 mod counts;
 mod flow;
-mod kept;
 mod load;
+mod log_limiter;
 mod meter;
 mod orders;
 mod outbox;
 mod pace;
-mod part;
-mod purse;
-mod quiet;
+mod probe_budget;
 mod receive;
+mod report_batch;
 mod reporter;
+mod saved_count;
 mod send;
-mod used;
+mod used_orders;
 
 pub use load::RelayView;
-pub use purse::Purse;
+pub use probe_budget::ProbeBudget;
 
 use crate::overlay::OverlayCounts;
-use counts::Counts;
+use counts::FlowCounts;
 use futures_util::future::BoxFuture;
+use log_limiter::LogLimiter;
 use orders::Orders;
 use outbox::Outbox;
 use pace::Pace;
 use prometheus_client::registry::Registry;
-use quiet::LogLimiter;
 use reporter::Reporter;
 use std::{
     collections::BTreeMap,
@@ -49,30 +49,30 @@ use std::{
 };
 use thalweg_base::{
     log::{Event, Log},
-    shares::Shares,
+    peer_slots::PeerSlots,
 };
-use thalweg_measure::{Bound, bulk::Found, estimators::Finding};
+use thalweg_measure::{Bound, bulk::BulkResult, estimators::Finding};
 use thalweg_mesh::{Membership, MeshPeer, OracleClient, service::MemberService};
 use thalweg_net::{
     Ed25519, PrivateKey,
     channel::{Channel, Connector},
-    legs::{Legs, SeenLeg},
+    legs::{LegEstimate, Legs},
 };
 use thalweg_units::{ByteSize, NodeId, Rate};
 use thalweg_wire::{
     Signer as _,
     mesh::{
         Name,
-        measure::{MOST_BPS, Probed},
+        measure::{MOST_BPS, TrainReport},
         measure_flow::{Hello, Limits, MOST_MICROS, Refusal, Verdict},
-        measure_ticket::{Ticket, Void},
+        measure_ticket::{Ticket, TicketError},
     },
 };
 use tokio::{
     net::TcpStream,
     sync::{Semaphore, SemaphorePermit, broadcast},
 };
-use used::UsedOrders;
+use used_orders::UsedOrders;
 
 /// The longest flow, whatever is asked for (UKAIRO §3.2.1).
 pub const MAX_TIME: Duration = Duration::from_secs(5);
@@ -97,29 +97,29 @@ const HEARD_EACH: usize = 2;
 
 /// The prober of a node; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Prober(Arc<Shared>);
+pub struct Prober(Arc<ProberShared>);
 
 /// What the prober's parts share.
 #[derive(Debug)]
-struct Shared {
+struct ProberShared {
     /// This node's name and key.
     name: Name,
     key: NodeId,
     membership: Membership,
     connector: Connector,
-    purse: Arc<Purse>,
-    counts: Counts,
+    probe_budget: Arc<ProbeBudget>,
+    counts: FlowCounts,
     /// The highest rate at which this node sends or receives for measurements.
     max_rate: Option<Rate>,
     /// One permit: a second flow at the same time would halve both.
     lane: Arc<Semaphore>,
     /// What was observed of users' transfers, for the overlay.
-    transfers: broadcast::Sender<SeenLeg>,
+    transfers: broadcast::Sender<LegEstimate>,
     /// Where transfers are observed, also on a node that relays nothing; and whether they are reported.
     legs: OnceLock<(Legs, bool)>,
     /// The overlay's counters, if there is one.
     overlay: OnceLock<OverlayCounts>,
-    hearing: Shares<NodeId>,
+    hearing: PeerSlots<NodeId>,
     used: UsedOrders,
     quiet: LogLimiter,
     outbox: Outbox,
@@ -134,25 +134,25 @@ impl Prober {
     pub fn new(
         (name, key): (Name, &PrivateKey),
         membership: Membership,
-        purse: Purse,
+        probe_budget: ProbeBudget,
         max_rate: Option<Rate>,
         log: Log,
     ) -> io::Result<Self> {
         let (connector, key) = (Connector::new(key)?, key.id());
-        let (purse, counts) = (Arc::new(purse), Counts::default());
-        let shared = Shared {
+        let (probe_budget, counts) = (Arc::new(probe_budget), FlowCounts::default());
+        let shared = ProberShared {
             name,
             key,
             membership,
             connector,
-            purse,
+            probe_budget,
             counts,
             max_rate,
             lane: Arc::new(Semaphore::new(1)),
             transfers: broadcast::channel(TRANSFERS).0,
             legs: OnceLock::new(),
             overlay: OnceLock::new(),
-            hearing: Shares::new(HEARD, HEARD_EACH),
+            hearing: PeerSlots::new(HEARD, HEARD_EACH),
             used: UsedOrders::default(),
             quiet: LogLimiter::default(),
             outbox: Outbox::default(),
@@ -162,8 +162,8 @@ impl Prober {
     }
 
     /// The bytes that measurements may cost, for this node's other measurements.
-    pub fn purse(&self) -> Arc<Purse> {
-        Arc::clone(&self.0.purse)
+    pub fn probe_budget(&self) -> Arc<ProbeBudget> {
+        Arc::clone(&self.0.probe_budget)
     }
 
     /// The permit that each flow holds. While another measurement holds it, there is no flow.
@@ -178,35 +178,43 @@ impl Prober {
 
     /// Sets where this node's own transfers are observed, and whether they are reported; only the first call has an
     /// effect. Without it only what the node's relay sees is reported.
-    pub fn sees(&self, legs: Legs, passive: bool) {
+    pub fn observe_transfers(&self, legs: Legs, passive: bool) {
         _ = self.0.legs.set((legs, passive));
     }
 
     /// Bytes that transfers moved to each member since the last call.
-    pub(crate) fn moved(&self) -> BTreeMap<Name, u64> {
+    pub(crate) fn take_moved_bytes(&self) -> BTreeMap<Name, u64> {
         self.0.legs.get().map(|(legs, _)| legs.moved()).unwrap_or_default()
     }
 
     /// Subscribes to what transfers show of legs to members.
-    pub(crate) fn transfers(&self) -> broadcast::Receiver<SeenLeg> {
+    pub(crate) fn transfers(&self) -> broadcast::Receiver<LegEstimate> {
         self.0.transfers.subscribe()
     }
 
     /// Tells the oracle what trains found on the leg to this member.
-    pub(crate) fn probed(&self, to: Name, found: &Finding, bytes: u64) {
+    pub(crate) fn report_probe(&self, to: Name, found: &Finding, bytes: u64) {
         let [low_bps, high_bps] = [found.low, found.high].map(|end| end.clamp(0.0, MOST_BPS));
         let (at_least, age) = (found.is_lower_bound, Duration::ZERO);
-        self.0.outbox.probed(Probed { id: 0, to, low_bps, high_bps, at_least, bytes, age });
+        self.0.outbox.add_finding(TrainReport {
+            id: 0,
+            to,
+            low_bps,
+            high_bps,
+            at_least,
+            bytes,
+            age,
+        });
     }
 
     /// Shows the overlay's counters with this prober's; only the first call has an effect.
-    pub(crate) fn shows(&self, overlay: OverlayCounts) {
+    pub(crate) fn register_overlay(&self, overlay: OverlayCounts) {
         _ = self.0.overlay.set(overlay);
     }
 
     /// Registers the counters as `thalweg_measure_…`.
     pub fn register(&self, registry: &mut Registry) {
-        self.0.counts.register(&self.0.purse, registry);
+        self.0.counts.register(&self.0.probe_budget, registry);
     }
 
     /// Carries out the oracle's orders and reports, also on `relay` if this node has one, for ever; drop the future to
@@ -220,10 +228,10 @@ impl Prober {
     }
 }
 
-impl Shared {
+impl ProberShared {
     /// The limits that this node itself sets for a flow now; `None` if the day's bytes are used up.
     fn limits(&self) -> Option<Limits> {
-        let left = self.purse.left();
+        let left = self.probe_budget.left();
         let millis = MAX_TIME.as_millis() as u32;
         (left >= LEAST_BYTES).then(|| Limits { bytes: left.min(MAX_BYTES).as_bytes(), millis })
     }
@@ -235,14 +243,15 @@ impl Shared {
 }
 
 /// The serving side: flows of other members, which arrive at the node's port.
-impl Shared {
+impl ProberShared {
     async fn receive(
         &self,
         mut channel: Channel<TcpStream>,
         peer: &MeshPeer,
     ) -> io::Result<FlowEnd> {
         let heard = self.hearing.enter(peer.key());
-        let _heard = heard.ok_or_else(|| io::Error::other("too many channels at a time"))?;
+        let _heard =
+            heard.ok_or_else(|| io::Error::other("too many measurement channels at a time"))?;
         let hello = receive::hello(&mut channel).await?;
         match self.admit(&hello, peer) {
             Ok((ticket, limits, _place)) => {
@@ -267,14 +276,14 @@ impl Shared {
         let (pair, now) = ((&peer.key(), &self.key), self.membership.now());
         let ticket = Ticket::admit(&hello.ticket, mesh, pair, now).map_err(Refusal::Void)?;
         if self.used.has(ticket.order) {
-            return Err(Refusal::Void(Void::Used));
+            return Err(Refusal::Void(TicketError::Used));
         }
         let place = self.lane.try_acquire().map_err(|_| Refusal::Busy)?;
         let own = self.limits().ok_or(Refusal::Budget)?;
         let own = Limits { bytes: own.bytes.min(ticket.bytes), ..own };
         match self.used.spend(ticket.order) {
             true => Ok((ticket, hello.limits.tightest(own), place)),
-            false => Err(Refusal::Void(Void::Used)),
+            false => Err(Refusal::Void(TicketError::Used)),
         }
     }
 
@@ -288,7 +297,7 @@ impl Shared {
         let pace = Pace::new(self.max_rate);
         // Charged also if the future is dropped meanwhile.
         let mut flow =
-            Charged { flow: receive::Flow::new(tcp, &early, limits, pace), shared: self, peer };
+            ChargedFlow { flow: receive::Flow::new(tcp, &early, limits, pace), shared: self, peer };
         let found = flow.flow.judge(limits.time()).await;
         let verdict = self.verdict(found);
         flow.flow.send_verdict(verdict).await;
@@ -297,7 +306,7 @@ impl Shared {
 
     /// The verdict for the sender; its rate is 0 if nothing arrived. A rate that this node's own setting limits is no
     /// steady rate of the path.
-    fn verdict(&self, found: Option<Found>) -> Verdict {
+    fn verdict(&self, found: Option<BulkResult>) -> Verdict {
         let Some(found) = found else {
             let (spread_bps, steady, at_least) = (None, false, true);
             return Verdict { bytes: 0, micros: 0, bps: 0.0, spread_bps, steady, at_least };
@@ -315,10 +324,10 @@ impl Shared {
 
     fn log_received(&self, peer: &MeshPeer, from: SocketAddr, ended: io::Result<FlowEnd>) {
         let name = &peer.member().name;
-        self.counts.ended(false, counted(&ended));
+        self.counts.count(false, outcome_of(&ended));
         let event = Event::new("measured_by").with("peer", name).with("client", from);
         if let Ok(FlowEnd::Found(order, found)) = ended {
-            self.outbox.received(order, name.clone(), &found);
+            self.outbox.add_received(order, name.clone(), &found);
             let event = event.with_number("order", order).with_number("bps", found.bps as u64);
             return self.log.put(event.with_number("bytes", found.bytes));
         }
@@ -327,7 +336,7 @@ impl Shared {
         let event = if unsaid > 0 { event.with_number("unsaid", unsaid) } else { event };
         self.log.put(match ended {
             Ok(FlowEnd::Refused(why)) => event.with("refused", why),
-            Ok(_) => event.with("why", "nothing came"),
+            Ok(_) => event.with("why", "no data arrived"),
             Err(e) => event.with("why", e),
         });
     }
@@ -363,24 +372,24 @@ impl MemberService for Prober {
     }
 }
 
-fn counted(ended: &io::Result<FlowEnd>) -> counts::Ended {
+fn outcome_of(ended: &io::Result<FlowEnd>) -> counts::FlowOutcome {
     match ended {
-        Ok(FlowEnd::Found(_, found)) if found.at_least => counts::Ended::AtLeast,
-        Ok(FlowEnd::Found(..)) => counts::Ended::Measured,
-        Ok(FlowEnd::Refused(_)) => counts::Ended::Refused,
-        Ok(FlowEnd::Nothing) | Err(_) => counts::Ended::Failed,
+        Ok(FlowEnd::Found(_, found)) if found.at_least => counts::FlowOutcome::AtLeast,
+        Ok(FlowEnd::Found(..)) => counts::FlowOutcome::Measured,
+        Ok(FlowEnd::Refused(_)) => counts::FlowOutcome::Refused,
+        Ok(FlowEnd::Nothing) | Err(_) => counts::FlowOutcome::Failed,
     }
 }
 
 /// A flow whose bytes are charged when it is dropped.
-struct Charged<'a> {
+struct ChargedFlow<'a> {
     flow: receive::Flow,
-    shared: &'a Shared,
+    shared: &'a ProberShared,
     peer: &'a MeshPeer,
 }
 
-impl Drop for Charged<'_> {
+impl Drop for ChargedFlow<'_> {
     fn drop(&mut self) {
-        self.shared.purse.charge(self.peer.key(), self.flow.bytes);
+        self.shared.probe_budget.charge(self.peer.key(), self.flow.bytes);
     }
 }

@@ -1,8 +1,8 @@
 //! Carries out the oracle's orders, one after the other.
 
 use super::{
-    LEAST_BYTES, MAX_TIME, Shared,
-    counts::Ended,
+    LEAST_BYTES, MAX_TIME, ProberShared,
+    counts::FlowOutcome,
     flow::{AFTER, STEP},
     pace::Pace,
     send,
@@ -16,13 +16,13 @@ use thalweg_net::{
     Cause, DialOptions, SocketOptions,
     channel::{Channel, ChannelError, Protocol},
     connect,
-    legs::SeenLeg,
+    legs::LegEstimate,
     resolve,
 };
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::{
     Member, Name,
-    measure::{Done, MOST_BPS, Order, Outcome},
+    measure::{MOST_BPS, Order, OrderReport, Outcome},
     measure_flow::{Hello, Limits, MAX_MESSAGE, Refusal},
     measure_ticket::Ticket,
 };
@@ -56,7 +56,7 @@ const OWN_BUDGET: &str = "this node's bytes for measurements are used up for tod
 
 /// Carries out the oracle's orders.
 pub(super) struct Orders<'a> {
-    pub(super) shared: &'a Shared,
+    pub(super) shared: &'a ProberShared,
     pub(super) client: OracleClient,
 }
 
@@ -106,14 +106,20 @@ impl Orders<'_> {
         self.tell_overlay(&order.to, &outcome);
         let event = Event::new("measured").with("to", to).with_number("order", id);
         self.shared.log.put(with_outcome(event, &outcome));
-        self.shared.counts.ended(true, Ended::of(&outcome));
-        self.shared.outbox.done(Done { id, outcome });
+        self.shared.counts.count(true, FlowOutcome::of(&outcome));
+        self.shared.outbox.add_outcome(OrderReport { id, outcome });
     }
 
     /// Tells the overlay, if there is one, the rate that TCP reached, as for a member's own transfer.
     fn tell_overlay(&self, to: &Name, outcome: &Outcome) {
         if let Outcome::Measured { bps, at_least, bytes, age, .. } = *outcome {
-            _ = self.shared.transfers.send(SeenLeg { to: to.clone(), bps, at_least, bytes, age });
+            _ = self.shared.transfers.send(LegEstimate {
+                to: to.clone(),
+                bps,
+                at_least,
+                bytes,
+                age,
+            });
         }
     }
 
@@ -133,9 +139,9 @@ impl Orders<'_> {
             millis: order.max_time.min(MAX_TIME).as_millis() as u32,
         };
         let ticket = Ticket::bytes_of(&order.ticket).filter(|bytes| bytes.len() < MAX_MESSAGE);
-        let Some(ticket) = ticket else { return failed("the order has no readable ticket", 0) };
+        let Some(ticket) = ticket else { return failed("the order's ticket is invalid", 0) };
         let hello = Hello { ticket, limits: asked.tightest(own) };
-        let gone = self.shared.membership.left_any(vec![key, self.shared.key]);
+        let gone = self.shared.membership.wait_for_removal_of_any(vec![key, self.shared.key]);
         tokio::select! {
             biased;
             () = gone => failed("the member or this node is revoked", 0),
@@ -159,12 +165,14 @@ impl Orders<'_> {
         };
         match send::send(channel, hello, || Pace::new(self.shared.max_rate)).await {
             Ok(sent) => {
-                self.shared.purse.charge(key, sent.bytes);
+                self.shared.probe_budget.charge(key, sent.bytes);
                 self.outcome_of(order, &sent)
             }
-            Err(send::Failed { why: send::Why::Refused(Refusal::Busy), .. }) => Outcome::Busy,
+            Err(send::SendFailure { why: send::FlowError::Refused(Refusal::Busy), .. }) => {
+                Outcome::Busy
+            }
             Err(error) => {
-                self.shared.purse.charge(key, error.bytes);
+                self.shared.probe_budget.charge(key, error.bytes);
                 failed(&error.to_string(), error.bytes)
             }
         }
@@ -173,12 +181,12 @@ impl Orders<'_> {
     /// The outcome of a flow. Its rate is this node's own: the receiver's verdict ended the flow and says whether its
     /// rate was steady, but the verdict's rate is not passed on. If the two rates disagree, this end alone decides
     /// whether its rate is steady, and the oracle hears both rates.
-    fn outcome_of(&self, order: &Order, sent: &send::Sent) -> Outcome {
+    fn outcome_of(&self, order: &Order, sent: &send::SentFlow) -> Outcome {
         let verdict = sent.verdict;
         let own = match sent.own {
             Some(own) if verdict.bytes > 0 => own,
-            Some(_) => return failed("the receiver says that nothing came", sent.bytes),
-            None => return failed("nothing that was sent was acknowledged", sent.bytes),
+            Some(_) => return failed("the receiver reports that no data arrived", sent.bytes),
+            None => return failed("the receiver acknowledged none of the sent data", sent.bytes),
         };
         let bps = own.bps.min(MOST_BPS);
         let agree = bps.max(verdict.bps) <= AGREE * bps.min(verdict.bps);
@@ -208,16 +216,16 @@ impl Orders<'_> {
     fn partner(&self, to: &Name) -> Result<(Member, NodeId), Unreached> {
         let roster = self.shared.membership.current();
         let member = roster.as_ref().and_then(|roster| roster.by_name(to)).cloned();
-        let member = member.ok_or(Unreached::Nobody("no member of the roster has this name"))?;
+        let member = member.ok_or(Unreached::Nobody("the roster has no member of this name"))?;
         match member.node {
             Some(key) if key == self.shared.key => {
-                Err(Unreached::Nobody("this is the node itself"))
+                Err(Unreached::Nobody("the member is this node itself"))
             }
             Some(_) if member.addresses.is_empty() => {
-                Err(Unreached::Nobody("it has no address in the roster"))
+                Err(Unreached::Nobody("the member has no address in the roster"))
             }
             Some(key) => Ok((member, key)),
-            None => Err(Unreached::Nobody("it runs no node")),
+            None => Err(Unreached::Nobody("the member does not run a node")),
         }
     }
 
@@ -243,7 +251,7 @@ impl Orders<'_> {
             // Another host has its address, or nothing answers there.
             Ok(Err(e @ ChannelError::WrongKey(_))) => Err(Unreached::Down(e.to_string())),
             Ok(Err(e)) => Err(Unreached::Declined(e)),
-            Err(_) => Err(Unreached::Down(format!("it sent nothing for {STEP:?}"))),
+            Err(_) => Err(Unreached::Down(format!("no answer from the member within {STEP:?}"))),
         }
     }
 }
@@ -264,7 +272,9 @@ fn with_outcome(event: Event, outcome: &Outcome) -> Event {
             .with_number("took_ms", took.as_millis())
             .with("steady", steady)
             .with("at_least", at_least),
-        Outcome::Busy => event.with("why", "one of the two is in another measurement"),
+        Outcome::Busy => {
+            event.with("why", "this node or the member is busy with another measurement")
+        }
         Outcome::Failed { why, is_down, bytes } => {
             event.with("why", why).with("down", is_down).with_number("bytes", *bytes)
         }
@@ -300,7 +310,9 @@ fn options(control: Option<&str>) -> Result<SocketOptions, Unreached> {
     let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(&b);
     let is_name = |c: &&str| (1..=CONTROL_BYTES).contains(&c.len()) && c.bytes().all(letter);
     if control.is_some_and(|c| !is_name(&c)) {
-        return Err(Unreached::Here("the order's congestion control is no name of one".into()));
+        return Err(Unreached::Here(
+            "the congestion control in the order is not a valid name".into(),
+        ));
     }
     let congestion = control.map(str::to_owned);
     Ok(SocketOptions { congestion, ..SocketOptions::default() })

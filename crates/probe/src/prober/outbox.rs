@@ -1,6 +1,6 @@
 //! Entries that wait to be reported to the oracle.
 
-use super::part::{Entry, Part};
+use super::report_batch::{Entry, ReportBatch};
 use std::{
     collections::VecDeque,
     sync::{
@@ -10,7 +10,7 @@ use std::{
 };
 use thalweg_wire::mesh::{
     Name,
-    measure::{Done, Probed, Received, Watched},
+    measure::{OrderReport, PassiveReport, ReceivedReport, TrainReport},
     measure_flow::Verdict,
 };
 use tokio::{sync::Notify, time::Instant};
@@ -45,55 +45,55 @@ impl Default for Inner {
 /// Entries, each with the time at which its age was right.
 #[derive(Debug, Default)]
 struct Waiting {
-    done: VecDeque<(Instant, Done)>,
-    received: VecDeque<(Instant, Received)>,
-    passive: VecDeque<(Instant, Watched)>,
-    probed: VecDeque<(Instant, Probed)>,
+    done: VecDeque<(Instant, OrderReport)>,
+    received: VecDeque<(Instant, ReceivedReport)>,
+    passive: VecDeque<(Instant, PassiveReport)>,
+    probed: VecDeque<(Instant, TrainReport)>,
 }
 
 impl Outbox {
     /// Adds the outcome of an order.
-    pub(super) fn done(&self, done: Done) {
+    pub(super) fn add_outcome(&self, done: OrderReport) {
         push(&mut self.lock().done, done);
         self.0.news.notify_one();
     }
 
     /// Adds what arrived in a measurement that `from` sent.
-    pub(super) fn received(&self, order: u64, from: Name, found: &Verdict) {
+    pub(super) fn add_received(&self, order: u64, from: Name, found: &Verdict) {
         let (age, Verdict { bps, bytes, at_least, .. }) = (std::time::Duration::ZERO, *found);
-        let received = Received { id: order, from, bps, bytes, at_least, age };
+        let received = ReceivedReport { id: order, from, bps, bytes, at_least, age };
         push(&mut self.lock().received, received);
         self.0.news.notify_one();
     }
 
     /// Adds what a user's own transfer showed, for the next regular report. The entry gets its id here, and keeps it
     /// however often it is reported.
-    pub(super) fn watched(&self, watched: Watched) {
+    pub(super) fn add_transfer(&self, watched: PassiveReport) {
         let id = self.0.next_id.fetch_add(1, Ordering::Relaxed).max(1);
-        push(&mut self.lock().passive, Watched { id, ..watched });
+        push(&mut self.lock().passive, PassiveReport { id, ..watched });
     }
 
     /// Adds what trains found, which is reported at once, since it does not stay valid for long. The entry gets its id
     /// here.
-    pub(super) fn probed(&self, probed: Probed) {
+    pub(super) fn add_finding(&self, probed: TrainReport) {
         let id = self.0.next_id.fetch_add(1, Ordering::Relaxed).max(1);
-        push(&mut self.lock().probed, Probed { id, ..probed });
+        push(&mut self.lock().probed, TrainReport { id, ..probed });
         self.0.news.notify_one();
     }
 
     /// Waits until there is an entry that the oracle waits for.
-    pub(super) async fn news(&self) {
+    pub(super) async fn wait_for_entry(&self) {
         self.0.news.notified().await;
     }
 
-    /// Ends the waits of [`Outbox::news`], because entries that were put back wait as well.
+    /// Ends the waits of [`Outbox::wait_for_entry`], because entries that were put back wait as well.
     pub(super) fn wake(&self) {
         self.0.news.notify_one();
     }
 
     /// Takes at most `most` entries, first those that the oracle waits for.
-    pub(super) fn take(&self, most: usize) -> Part {
-        let (mut waiting, mut part) = (self.lock(), Part::default());
+    pub(super) fn take(&self, most: usize) -> ReportBatch {
+        let (mut waiting, mut part) = (self.lock(), ReportBatch::default());
         let Waiting { done, received, passive, probed } = &mut *waiting;
         move_to(&mut part, most, done, Entry::Done);
         move_to(&mut part, most, received, Entry::Received);
@@ -104,7 +104,7 @@ impl Outbox {
 
     /// Puts back entries that could not be delivered, before newer ones. A load is not put back: the next one is as
     /// good.
-    pub(super) fn put_back(&self, part: Part) {
+    pub(super) fn put_back(&self, part: ReportBatch) {
         let mut waiting = self.lock();
         for (at, entry) in part.0.into_iter().rev() {
             match entry {
@@ -139,7 +139,7 @@ fn bound<T>(entries: &mut VecDeque<T>) {
 }
 
 fn move_to<T>(
-    part: &mut Part,
+    part: &mut ReportBatch,
     most: usize,
     from: &mut VecDeque<(Instant, T)>,
     entry: fn(T) -> Entry,
@@ -154,13 +154,13 @@ mod tests {
     use std::time::Duration;
     use thalweg_wire::mesh::measure::{MOST_ENTRIES, Outcome};
 
-    fn all(outbox: &Outbox) -> Part {
+    fn all(outbox: &Outbox) -> ReportBatch {
         outbox.take(usize::MAX)
     }
 
-    fn failed(id: u64) -> Done {
+    fn failed(id: u64) -> OrderReport {
         let outcome = Outcome::Failed { why: "it is down".into(), is_down: true, bytes: 0 };
-        Done { id, outcome }
+        OrderReport { id, outcome }
     }
 
     #[tokio::test(start_paused = true)]
@@ -174,12 +174,12 @@ mod tests {
             bytes: 1000,
             micros: 1_000_000,
         };
-        outbox.received(7, "a".parse().unwrap(), &found);
-        outbox.done(failed(1));
-        outbox.news().await;
+        outbox.add_received(7, "a".parse().unwrap(), &found);
+        outbox.add_outcome(failed(1));
+        outbox.wait_for_entry().await;
         let old = all(&outbox);
         assert!(all(&outbox).is_empty());
-        outbox.done(failed(2));
+        outbox.add_outcome(failed(2));
         outbox.put_back(old);
         tokio::time::advance(Duration::from_secs(9)).await;
         let reports = all(&outbox).reports();
@@ -191,7 +191,7 @@ mod tests {
     #[tokio::test]
     async fn a_passive_entry_keeps_its_id_when_it_is_reported_again() {
         let outbox = Outbox::default();
-        let watched = Watched {
+        let watched = PassiveReport {
             id: 0,
             from: "a".parse().unwrap(),
             to: "b".parse().unwrap(),
@@ -200,9 +200,9 @@ mod tests {
             bytes: 1000,
             age: Duration::ZERO,
         };
-        outbox.watched(watched.clone());
-        outbox.watched(watched);
-        let ids = |w: &Part| w.reports().passive.iter().map(|w| w.id).collect::<Vec<_>>();
+        outbox.add_transfer(watched.clone());
+        outbox.add_transfer(watched);
+        let ids = |w: &ReportBatch| w.reports().passive.iter().map(|w| w.id).collect::<Vec<_>>();
         let first = all(&outbox);
         let told = ids(&first);
         assert!(told[0] != 0 && told[1] != told[0], "{told:?}");
@@ -213,7 +213,7 @@ mod tests {
     #[tokio::test]
     async fn the_oldest_entries_are_dropped_beyond_the_limit() {
         let outbox = Outbox::default();
-        (0..MOST as u64 + 3).for_each(|id| outbox.done(failed(id)));
+        (0..MOST as u64 + 3).for_each(|id| outbox.add_outcome(failed(id)));
         let done = all(&outbox).reports().done;
         assert_eq!((done.len(), done[0].id), (MOST, 3));
     }
@@ -221,7 +221,7 @@ mod tests {
     #[tokio::test]
     async fn parts_are_bounded_and_orders_come_first() {
         let outbox = Outbox::default();
-        let watched = |n: u64| Watched {
+        let watched = |n: u64| PassiveReport {
             id: 0,
             from: "a".parse().unwrap(),
             to: "b".parse().unwrap(),
@@ -230,8 +230,8 @@ mod tests {
             bytes: n,
             age: Duration::from_nanos(3_123_456_789),
         };
-        (0..MOST as u64).for_each(|n| outbox.watched(watched(n)));
-        (0..MOST as u64).for_each(|id| outbox.done(failed(id)));
+        (0..MOST as u64).for_each(|n| outbox.add_transfer(watched(n)));
+        (0..MOST as u64).for_each(|id| outbox.add_outcome(failed(id)));
         let (mut sizes, mut ids) = (Vec::new(), Vec::new());
         loop {
             let part = outbox.take(MOST_ENTRIES);
@@ -250,14 +250,14 @@ mod tests {
     #[tokio::test]
     async fn halves_are_put_back_in_order() {
         let outbox = Outbox::default();
-        (0..5).for_each(|id| outbox.done(failed(id)));
+        (0..5).for_each(|id| outbox.add_outcome(failed(id)));
         let (first, second) = all(&outbox).halves().unwrap();
         assert_eq!((first.0.len(), second.0.len()), (2, 3));
         outbox.put_back(second);
         outbox.put_back(first);
         let ids: Vec<_> = all(&outbox).reports().done.iter().map(|done| done.id).collect();
         assert_eq!(ids, [0, 1, 2, 3, 4]);
-        outbox.done(failed(9));
+        outbox.add_outcome(failed(9));
         assert!(all(&outbox).halves().is_err(), "one entry has none");
     }
 }

@@ -6,12 +6,12 @@ use super::{
 };
 use std::{io, time::Duration};
 use thalweg_base::timeout::within;
-use thalweg_measure::bulk::{self, Bulk, End, Found};
+use thalweg_measure::bulk::{self, Bulk, BulkEnd, BulkResult};
 use thalweg_net::{TcpInfo, channel::Channel};
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::{
     GO, GO_ACK,
-    measure_flow::{Answer, Hello, Limits, Message, Refusal, Said, Verdict},
+    measure_flow::{Answer, Hello, Limits, Message, ReceiverMessage, Refusal, Verdict},
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -42,7 +42,7 @@ pub(super) async fn hello(channel: &mut Channel<TcpStream>) -> io::Result<Hello>
 /// # Errors
 /// The connection's.
 pub(super) async fn refuse(mut channel: Channel<TcpStream>, why: Refusal) -> io::Result<()> {
-    within(STEP, "room for an answer", async {
+    within(STEP, "room in the send buffer for the refusal", async {
         channel.write_all(&Answer::Refused(why).encode()).await?;
         channel.shutdown().await
     })
@@ -66,7 +66,10 @@ pub(super) async fn accept(
     });
     match acknowledged.await? {
         GO_ACK => channel.into_clear(),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "another byte than GO-ACK")),
+        _ => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the sender sent another byte instead of GO-ACK",
+        )),
     }
 }
 
@@ -89,14 +92,14 @@ impl Flow {
         let round_trip = if round_trip == Duration::MAX { Duration::ZERO } else { round_trip };
         let bytes = early.len() as u64;
         let limits =
-            bulk::Limits { time: limits.time(), bytes: ByteSize::from_bytes(limits.bytes) };
+            bulk::BulkLimits { time: limits.time(), bytes: ByteSize::from_bytes(limits.bytes) };
         let bulk = Bulk::new(limits, round_trip);
         let first = (bytes > 0).then(Instant::now);
         Self { tcp, bulk, bytes, first, pace, unsent: Vec::new() }
     }
 
     /// Receives to the end; `None` if nothing arrived. An error of the connection ends the flow.
-    pub async fn judge(&mut self, longest: Duration) -> Option<Found> {
+    pub async fn judge(&mut self, longest: Duration) -> Option<BulkResult> {
         let began = Instant::now();
         let mut ticks = interval((self.bulk.width() / 2).min(COUNTS / 2));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -106,11 +109,11 @@ impl Flow {
             let until = began + if self.first.is_none() { FIRST } else { longest + AFTER };
             tokio::select! {
                 read = self.tcp.read(&mut buffer) => match read {
-                    Ok(n @ 1..) => self.came(n),
-                    Ok(0) | Err(_) => return self.finish(End::Sender),
+                    Ok(n @ 1..) => self.receive_bytes(n),
+                    Ok(0) | Err(_) => return self.finish(BulkEnd::Sender),
                 },
                 _ = ticks.tick() => {}
-                () = sleep_until(until) => return self.finish(End::Time),
+                () = sleep_until(until) => return self.finish(BulkEnd::Time),
             }
             if let Some(found) = self.sample() {
                 return Some(found);
@@ -123,7 +126,7 @@ impl Flow {
         }
     }
 
-    fn came(&mut self, n: usize) {
+    fn receive_bytes(&mut self, n: usize) {
         self.first.get_or_insert_with(Instant::now);
         self.bytes += n as u64;
     }
@@ -132,16 +135,16 @@ impl Flow {
         self.first.map_or(Duration::ZERO, |first| first.elapsed())
     }
 
-    fn sample(&mut self) -> Option<Found> {
+    fn sample(&mut self) -> Option<BulkResult> {
         self.first?;
         match self.bulk.sample(self.since_first(), self.bytes) {
-            bulk::Verdict::Done(found) => Some(found),
-            bulk::Verdict::GoOn => None,
+            bulk::BulkStatus::Done(found) => Some(found),
+            bulk::BulkStatus::GoOn => None,
         }
     }
 
     /// Includes bytes that came with the cut-over, which no sample has seen.
-    fn finish(&mut self, end: End) -> Option<Found> {
+    fn finish(&mut self, end: BulkEnd) -> Option<BulkResult> {
         self.sample().or_else(|| self.bulk.finish(end))
     }
 
@@ -149,7 +152,7 @@ impl Flow {
     fn send_count(&mut self) {
         if self.unsent.is_empty() {
             let micros = self.since_first().as_micros() as u64;
-            self.unsent = Said::Count { bytes: self.bytes, micros }.encode();
+            self.unsent = ReceiverMessage::Count { bytes: self.bytes, micros }.encode();
         }
         let said = self.tcp.try_write(&self.unsent).unwrap_or(0);
         self.unsent.drain(..said);
@@ -159,7 +162,7 @@ impl Flow {
     /// nothing, nothing is read.
     pub async fn send_verdict(&mut self, verdict: Verdict) {
         let mut last = std::mem::take(&mut self.unsent);
-        last.extend(Said::Verdict(verdict).encode());
+        last.extend(ReceiverMessage::Verdict(verdict).encode());
         let mut bin = vec![0; BUFFER];
         let telling = async {
             self.tcp.write_all(&last).await?;
@@ -214,9 +217,9 @@ mod tests {
         drop(flow);
         // The sender's end is still open, which must not hold anybody up.
         loop {
-            match read::<Said>(&mut sender).await.unwrap() {
-                Said::Count { bytes, .. } => assert_eq!(bytes, 0),
-                Said::Verdict(told) => break assert_eq!(told, verdict),
+            match read::<ReceiverMessage>(&mut sender).await.unwrap() {
+                ReceiverMessage::Count { bytes, .. } => assert_eq!(bytes, 0),
+                ReceiverMessage::Verdict(told) => break assert_eq!(told, verdict),
             }
         }
         assert_eq!(sender.read(&mut [0; 9]).await.unwrap(), 0);

@@ -1,14 +1,14 @@
 //! Reports to the oracle: what it waits for at once, the rest every half minute.
 
 use super::{
-    Shared,
+    ProberShared,
     load::{LoadMeter, RelayView},
-    part::{Entry, Part},
+    report_batch::{Entry, ReportBatch},
 };
 use std::time::Duration;
 use thalweg_base::log::Event;
 use thalweg_mesh::{OracleClient, OracleError};
-use thalweg_wire::mesh::measure::{Load, MOST_ENTRIES, Watched};
+use thalweg_wire::mesh::measure::{Load, MOST_ENTRIES, PassiveReport};
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// The time between two regular reports.
@@ -19,7 +19,7 @@ const FIRST: Duration = Duration::from_secs(1);
 
 /// Reports the entries of the outbox to the oracle.
 pub(super) struct Reporter<'a> {
-    pub(super) shared: &'a Shared,
+    pub(super) shared: &'a ProberShared,
     pub(super) client: OracleClient,
     pub(super) relay: Option<RelayView>,
 }
@@ -31,7 +31,7 @@ impl Reporter<'_> {
         let (mut next, mut pause) = (Instant::now() + REGULAR, FIRST);
         loop {
             let is_regular = tokio::select! {
-                () = self.shared.outbox.news() => false,
+                () = self.shared.outbox.wait_for_entry() => false,
                 () = sleep_until(next) => true,
             };
             let mut load = None;
@@ -71,12 +71,12 @@ impl Reporter<'_> {
 
     /// Halves a part that the oracle does not accept, until the entry that it cannot read is alone. That entry is
     /// dropped, and logged.
-    async fn deliver_part(&self, part: Part) -> Result<(), OracleError> {
+    async fn deliver_part(&self, part: ReportBatch) -> Result<(), OracleError> {
         let mut parts = vec![part];
         while let Some(part) = parts.pop() {
             let reports = part.reports();
             let why = match part.fits(&reports) {
-                false => "longer than an oracle takes".to_owned(),
+                false => "the entry is longer than the oracle accepts".to_owned(),
                 true => match self.client.report(&reports).await {
                     Ok(reply) => {
                         self.log_refused(&reply.refused);
@@ -109,7 +109,7 @@ impl Reporter<'_> {
             if !passive {
                 continue;
             }
-            self.shared.outbox.watched(Watched {
+            self.shared.outbox.add_transfer(PassiveReport {
                 id: 0,
                 from: self.shared.name.clone(),
                 to: seen.to,
@@ -121,7 +121,7 @@ impl Reporter<'_> {
         }
     }
 
-    fn log_dropped(&self, part: &Part, why: &str) {
+    fn log_dropped(&self, part: &ReportBatch, why: &str) {
         for (_, entry) in &part.0 {
             self.shared.log.put(Event::new("report_dropped").with("entry", entry).with("why", why));
         }

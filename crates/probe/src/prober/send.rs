@@ -16,10 +16,10 @@ use std::{
     time::Duration,
 };
 use thalweg_base::timeout::within;
-use thalweg_measure::bulk::Found;
+use thalweg_measure::bulk::BulkResult;
 use thalweg_net::{Cause, TcpInfo, channel::Channel, cut_over};
 use thalweg_wire::mesh::measure_flow::{
-    Answer, Hello, Limits, Message as _, Refusal, Said, Verdict,
+    Answer, Hello, Limits, Message as _, ReceiverMessage, Refusal, Verdict,
 };
 use thiserror::Error;
 use tokio::{
@@ -44,11 +44,11 @@ static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| {
 
 /// The result of a flow.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sent {
+pub(super) struct SentFlow {
     /// The receiver's verdict.
     pub verdict: Verdict,
     /// This end's own count over the same time; `None` if nothing was acknowledged.
-    pub own: Option<Found>,
+    pub own: Option<BulkResult>,
     /// Bytes that have left this host.
     pub bytes: u64,
     /// The smallest round trip.
@@ -58,18 +58,18 @@ pub(super) struct Sent {
 /// A flow without a verdict.
 #[derive(Debug, Error)]
 #[error("{why}")]
-pub(super) struct Failed {
+pub(super) struct SendFailure {
     /// The reason.
-    pub why: Why,
+    pub why: FlowError,
     /// Bytes that have left this host nevertheless.
     pub bytes: u64,
 }
 
 /// Why there is no verdict.
 #[derive(Debug, Error)]
-pub(super) enum Why {
+pub(super) enum FlowError {
     /// The other end refuses.
-    #[error("it refuses: {0}")]
+    #[error("the receiver refused: {0}")]
     Refused(#[from] Refusal),
     /// The channel could not be changed to a plain connection.
     #[error("{0}")]
@@ -82,13 +82,13 @@ pub(super) enum Why {
 /// Sends hello, then bytes until the receiver has enough, and waits for its verdict.
 ///
 /// # Errors
-/// [`Failed`].
+/// [`SendFailure`].
 pub(super) async fn send(
     mut channel: Channel<TcpStream>,
     hello: Hello,
     rate: impl Fn() -> Pace,
-) -> Result<Sent, Failed> {
-    let unsent = |why| Failed { why, bytes: 0 };
+) -> Result<SentFlow, SendFailure> {
+    let unsent = |why| SendFailure { why, bytes: 0 };
     let limits = greet(&mut channel, &hello).await.map_err(unsent)?;
     let cutting = timeout(STEP, cut_over(channel)).await;
     let cut = cutting.unwrap_or(Err(Cause::TimedOut(STEP))).map_err(|e| unsent(e.into()))?;
@@ -99,7 +99,7 @@ pub(super) async fn send(
     let written = AtomicU64::new(0);
     let said = {
         let (hear, pour) = tcp.split();
-        let pouring = pour_until(pour, limits, rate(), &written);
+        let pouring = send_until(pour, limits, rate(), &written);
         exchange(hear, &early, pouring, &mut meter, limits.time() + AFTER).await
     };
     let info = TcpInfo::of(&tcp).unwrap_or_default();
@@ -110,14 +110,14 @@ pub(super) async fn send(
     match said {
         Ok(verdict) => {
             let (own, round_trip) = (meter.found(&verdict), Some(info.min_rtt).filter(known));
-            Ok(Sent { verdict, own, bytes, round_trip })
+            Ok(SentFlow { verdict, own, bytes, round_trip })
         }
-        Err(e) => Err(Failed { why: e.into(), bytes }),
+        Err(e) => Err(SendFailure { why: e.into(), bytes }),
     }
 }
 
 /// Sends hello, and reads the answer.
-async fn greet(channel: &mut Channel<TcpStream>, hello: &Hello) -> Result<Limits, Why> {
+async fn greet(channel: &mut Channel<TcpStream>, hello: &Hello) -> Result<Limits, FlowError> {
     let greeting = async {
         channel.write_all(&hello.encode()).await?;
         channel.flush().await?;
@@ -140,23 +140,23 @@ async fn exchange(
     let mut hear = early.chain(&mut hear);
     let verdict = async {
         loop {
-            let said = within(SILENCE, "word from the receiver", read(&mut hear)).await?;
-            if let Said::Verdict(verdict) = said {
+            let said = within(SILENCE, "message from the receiver", read(&mut hear)).await?;
+            if let ReceiverMessage::Verdict(verdict) = said {
                 return Ok(verdict);
             }
         }
     };
     let (mut verdict, mut pouring) = (pin!(within(longest, "verdict", verdict)), pin!(pouring));
-    let (mut looks, mut has_poured) = (Meter::looks(), false);
+    let (mut looks, mut has_poured) = (Meter::reading_ticks(), false);
     loop {
         tokio::select! {
             // Sending comes last: where the connection always has room, it would keep the others waiting.
             biased;
             said = &mut verdict => {
-                meter.look();
+                meter.read();
                 return said;
             }
-            _ = looks.tick() => meter.look(),
+            _ = looks.tick() => meter.read(),
             // A failed write tells less than what the receiver may have sent before.
             _ = &mut pouring, if !has_poured => has_poured = true,
         }
@@ -164,7 +164,7 @@ async fn exchange(
 }
 
 /// Sends noise within the limits. It stops silently, because the receiver knows the limits as well.
-async fn pour_until(
+async fn send_until(
     mut to: WriteHalf<'_>,
     limits: Limits,
     pace: Pace,

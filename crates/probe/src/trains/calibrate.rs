@@ -105,7 +105,7 @@ impl Bench {
         errors.sort_unstable();
         match errors.len() + 1 {
             PROBES => Ok(errors),
-            _ => Err(io::Error::other("the kernel does not stamp datagrams")),
+            _ => Err(io::Error::other("the kernel does not timestamp datagrams")),
         }
     }
 }

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_measure::train::{MAX_PROBES, OVERHEAD, overhead};
-use thalweg_net::probe::{Opener, Unopened, prepare, receive};
+use thalweg_net::probe::{Opener, UnsealError, prepare, receive};
 use thalweg_wire::{
     mesh::Name,
     probe::{MAX_DATAGRAM, MAX_HEADER, NO_TRAIN, Outer, Payload, ProbeHead},
@@ -57,12 +57,12 @@ pub struct Endpoint {
     refused: [AtomicU64; 4],
     /// The kernel's count.
     dropped: AtomicU32,
-    came: broadcast::Sender<Arc<Came>>,
+    came: broadcast::Sender<Arc<ReceivedProbe>>,
 }
 
 /// A received probe with a tool's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Came {
+pub struct ReceivedProbe {
     /// The member that sent it.
     pub from: Name,
     /// Its train and index, and its send time by the sender's clock ([`ProbeHead::sent`]).
@@ -77,7 +77,7 @@ pub struct Came {
 
 /// Why a datagram was dropped. Its sender is not told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum DropReason {
     /// It is too short, or of an unknown session.
     Stranger,
     /// It was altered, or belongs to another session.
@@ -92,14 +92,14 @@ pub enum Refused {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(super) enum NoReturnAddress {
     /// No datagram has arrived.
-    #[error("no datagram has come from there yet")]
+    #[error("no datagram has arrived from that host yet")]
     Silent,
     /// Datagrams come from another address than the channel. Anybody can forge a datagram's source, even as that of a
     /// third host.
     #[error(
-        "its datagrams come from {from}, but its channel from {peer}; trains go only to the \
-         channel's address, so that nobody gets what they did not ask for: let UDP and TCP of \
-         that host leave by one address"
+        "its datagrams come from {from}, but its channel from {peer}; trains are sent only to the \
+         channel's address, so that no other host receives unrequested traffic; configure that host \
+         to send UDP and TCP from the same address"
     )]
     Elsewhere {
         /// The channel's address.
@@ -210,7 +210,7 @@ impl Endpoint {
     }
 
     /// Binds a socket to another address of the same node. Probes that arrive at either are published by both
-    /// ([`Self::came`]).
+    /// ([`Self::subscribe`]).
     ///
     /// # Errors
     /// The kernel's.
@@ -218,7 +218,7 @@ impl Endpoint {
         Self::with(at, self.came.clone()).await
     }
 
-    async fn with(at: SocketAddr, came: broadcast::Sender<Arc<Came>>) -> io::Result<Self> {
+    async fn with(at: SocketAddr, came: broadcast::Sender<Arc<ReceivedProbe>>) -> io::Result<Self> {
         use socket2::{Domain, Socket, Type};
         let socket = Socket::new(Domain::for_address(at), Type::DGRAM.nonblocking(), None)?;
         if at.is_ipv6() {
@@ -233,12 +233,12 @@ impl Endpoint {
     }
 
     /// Subscribes to probes with a tool's bytes. A receiver that falls behind loses the oldest, and learns how many.
-    pub fn came(&self) -> broadcast::Receiver<Arc<Came>> {
+    pub fn subscribe(&self) -> broadcast::Receiver<Arc<ReceivedProbe>> {
         self.came.subscribe()
     }
 
     /// The number of datagrams dropped for this reason.
-    pub fn refused(&self, why: Refused) -> u64 {
+    pub fn drop_count(&self, why: DropReason) -> u64 {
         self.refused[why as usize].load(Ordering::Relaxed)
     }
 
@@ -324,19 +324,19 @@ impl Endpoint {
         datagram: &[u8],
         at: Option<u64>,
         from: Option<SocketAddr>,
-    ) -> Result<(), Refused> {
-        let (outer, sealed) = Outer::split(datagram).ok_or(Refused::Stranger)?;
-        let incoming = self.lock().get(&outer.session).cloned().ok_or(Refused::Stranger)?;
+    ) -> Result<(), DropReason> {
+        let (outer, sealed) = Outer::split(datagram).ok_or(DropReason::Stranger)?;
+        let incoming = self.lock().get(&outer.session).cloned().ok_or(DropReason::Stranger)?;
         let mut state = incoming.lock();
         let payload = state.opener.open(outer, sealed).map_err(|why| match why {
-            Unopened::Replayed => Refused::Replayed,
-            Unopened::Forged => Refused::Forged,
+            UnsealError::Replayed => DropReason::Replayed,
+            UnsealError::Forged => DropReason::Forged,
         })?;
         state.seen(from);
-        let riders = match Payload::decode(&payload).map_err(|_| Refused::Unread)? {
+        let riders = match Payload::decode(&payload).map_err(|_| DropReason::Unread)? {
             Payload::Riders(riders) => riders,
             Payload::Probe { header, .. } if header.len() > MAX_HEADER => {
-                return Err(Refused::Unread);
+                return Err(DropReason::Unread);
             }
             Payload::Probe { head, header, riders, .. } => {
                 state.note(head.train, usize::from(head.place), datagram.len() as u64, at);
@@ -344,7 +344,7 @@ impl Endpoint {
                     let size = u16::try_from(datagram.len()).unwrap_or(u16::MAX);
                     let from = from.clone();
                     // There may be no subscriber.
-                    _ = self.came.send(Arc::new(Came { from, head, size, header, at }));
+                    _ = self.came.send(Arc::new(ReceivedProbe { from, head, size, header, at }));
                 }
                 incoming.changed.notify_waiters();
                 riders
@@ -353,7 +353,7 @@ impl Endpoint {
         let taker = state.riders.clone().filter(|_| !riders.is_empty());
         drop(state);
         if let Some((taker, epoch)) = taker {
-            taker.arrived(epoch, riders);
+            taker.receive(epoch, riders);
         }
         Ok(())
     }
@@ -451,7 +451,7 @@ impl Incoming {
         };
         if let Some((riders, _)) = riders {
             let (count, took) = came.span();
-            riders.passed(count, came.bytes, took);
+            riders.note_received_train(count, came.bytes, took);
         }
         let mut arrived = came.at;
         arrived.resize(probes, None);

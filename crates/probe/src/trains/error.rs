@@ -1,7 +1,7 @@
 //! Errors of sessions.
 
 use std::{io, net::IpAddr, time::Duration};
-use thalweg_measure::train::Dishonest;
+use thalweg_measure::train::PacingError;
 use thalweg_wire::probe::Refusal;
 use thiserror::Error;
 
@@ -16,21 +16,21 @@ pub enum SessionError {
     Refused(#[from] Refusal),
     /// The member did not answer for this long.
     #[error(
-        "no answer from the member for {} s: it, or the path to it, is gone, or too slow; try again",
+        "no answer from the member for {} s: the member or the path to it is down or too slow; try again",
         .0.as_secs()
     )]
     Silent(Duration),
     /// The member gave an answer that violates the protocol.
-    #[error("the member does not keep to the protocol: {0}")]
+    #[error("the member violates the protocol: {0}")]
     Protocol(&'static str),
     /// No datagrams pass to this address and UDP port.
-    #[error("no datagram reaches UDP port {1} of {0}: does a firewall let it through?")]
+    #[error("no datagram reaches UDP port {1} of {0}; check whether a firewall blocks it")]
     Shut(IpAddr, u16),
     /// This host or the member's cannot send the train truthfully.
     #[error("{0}")]
-    Dishonest(#[from] Dishonest),
+    Pacing(#[from] PacingError),
     /// A probe is too short for its header.
-    #[error("probe {at} has {size} bytes; with its header it needs {least}")]
+    #[error("probe {at} has {size} bytes; with its header it needs at least {least}")]
     Small {
         /// The probe's index.
         at: usize,
@@ -51,7 +51,7 @@ pub enum SessionError {
         overhead: u32,
     },
     /// This host's network sent no probe.
-    #[error("no probe could be sent: {0}")]
+    #[error("cannot send probes: {0}")]
     Unsent(io::Error),
     /// The bytes that the settings allow per day are used up.
     #[error("this node's bytes for measurements are used up for today (`max_bytes_per_day`)")]
@@ -60,7 +60,7 @@ pub enum SessionError {
     #[error("the local node refused to send the train: {0}")]
     Node(String),
     /// Routers report to the sender alone, so a train with hop limits cannot be requested.
-    #[error("only paths from this host can be measured hop by hop")]
+    #[error("hop-by-hop measurement works only for paths that start at this host")]
     Hops,
 }
 

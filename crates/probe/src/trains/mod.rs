@@ -13,14 +13,14 @@
 //! and must not direct traffic to a third host.
 
 mod calibrate;
-mod carry;
-mod departed;
+mod calibration_report;
+mod carrier_session;
+mod departed_train;
 mod endpoint;
 mod error;
-mod fly;
 mod opening;
 mod payer;
-mod published;
+mod probe_sender;
 mod riders;
 mod run;
 mod serve;
@@ -28,14 +28,14 @@ mod service;
 mod session;
 
 pub use calibrate::calibrate;
-pub use carry::Carrying;
-pub use departed::Departed;
-pub use endpoint::{Came, Endpoint, Refused};
+pub use carrier_session::CarrierSession;
+pub use departed_train::DepartedTrain;
+pub use endpoint::{DropReason, Endpoint, ReceivedProbe};
 pub use error::SessionError;
 pub use opening::{OpenError, open};
 pub use payer::Payer;
-pub use riders::{Attached, Carries, Outlet, Riders, Riding};
-pub use run::{Cost, Event, Flies, MeasureError, Measured, Way, run};
+pub use riders::{AttachGuard, Boarding, Outlet, RiderCarrier, Riders};
+pub use run::{Cost, Direction, MeasureError, Measured, TrainEvent, TrainSender, run};
 pub use serve::Trains;
-pub use service::{Service, words};
+pub use service::{ProbeService, messages};
 pub use session::{Session, Terms};

@@ -19,13 +19,13 @@ pub enum OpenError {
     #[error("{0}")]
     Session(#[from] SessionError),
     /// This host's network or calibration failed.
-    #[error("this host: {0}")]
+    #[error("measuring failed on this host: {0}")]
     Here(#[from] io::Error),
     /// The member is this host.
-    #[error("`{0}` is this host: name another member, to which a path leads")]
+    #[error("`{0}` is this host; name another member")]
     Oneself(Name),
     /// No member of this name has a node.
-    #[error("no member of the roster is `{0}`, or it has no node")]
+    #[error("the roster has no member `{0}` that runs a node")]
     Nobody(Name),
 }
 
@@ -52,7 +52,7 @@ pub async fn open(
     let tcp = channel.get_ref().tcp().ok_or(io::ErrorKind::NotConnected);
     let at = tcp.map_err(io::Error::from)?.peer_addr()?.ip();
     let nowhere = || io::Error::from(io::ErrorKind::AddrNotAvailable);
-    let endpoint = trains.towards(at).ok_or_else(nowhere)?;
+    let endpoint = trains.endpoint_towards(at).ok_or_else(nowhere)?;
     let terms = Terms { here, accepts_busy: false };
     let mut session = Session::open(channel, at, &endpoint, terms).await?;
     if let Some(riders) = trains.riders(key).filter(|_| carries) {

@@ -1,7 +1,7 @@
 //! Charges the trains of a session, and makes them wait for their turn.
 
 use super::{SessionError, Trains, endpoint::Incoming};
-use crate::prober::Purse;
+use crate::prober::ProbeBudget;
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
@@ -25,30 +25,30 @@ pub struct Payer {
 /// Charges what arrives in a member's session: at each report of arrivals, and the unreported rest when the session
 /// ends.
 #[derive(Debug)]
-pub(super) struct Bill {
+pub(super) struct ArrivalCharge {
     pub(super) incoming: Arc<Incoming>,
-    pub(super) purse: Arc<Purse>,
+    pub(super) probe_budget: Arc<ProbeBudget>,
     pub(super) from: NodeId,
 }
 
-impl Bill {
+impl ArrivalCharge {
     /// Charges what arrived since the last call.
     pub(super) fn pay(&self) {
         match self.incoming.unpaid() {
             0 => {}
-            bytes => self.purse.charge(self.from, bytes),
+            bytes => self.probe_budget.charge(self.from, bytes),
         }
     }
 }
 
-impl Drop for Bill {
+impl Drop for ArrivalCharge {
     fn drop(&mut self) {
         self.pay();
     }
 }
 
 /// The turn of a train, until it is dropped.
-pub(super) struct Turn<'a> {
+pub(super) struct TrainTurn<'a> {
     _lane: SemaphorePermit<'a>,
     _alone: SemaphorePermit<'a>,
 }
@@ -71,7 +71,7 @@ impl Payer {
     }
 
     /// Waits for the train's turn, and charges it.
-    pub(super) async fn turn(&self, train: &Train) -> Result<Turn<'_>, SessionError> {
+    pub(super) async fn turn(&self, train: &Train) -> Result<TrainTurn<'_>, SessionError> {
         if self.spent().saturating_add(train.bytes()) > self.most {
             return Err(SessionError::Budget);
         }
@@ -79,6 +79,6 @@ impl Payer {
         let alone = self.flows.acquire().await.map_err(closed)?;
         let lane = self.trains.lane(self.to, train).await?;
         self.spent.fetch_add(train.bytes(), Ordering::Relaxed);
-        Ok(Turn { _lane: lane, _alone: alone })
+        Ok(TrainTurn { _lane: lane, _alone: alone })
     }
 }

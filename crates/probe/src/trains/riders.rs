@@ -1,7 +1,7 @@
 //! Riders of trains (MGRP §2.2): the interface between trains and the source of packets for a member, and the way out
 //! for packets without a train.
 
-use super::{endpoint::Incoming, fly::ProbeSender};
+use super::{endpoint::Incoming, probe_sender::ProbeSender};
 use std::{fmt, io, sync::Arc, time::Duration};
 use thalweg_measure::{
     riders::Fragment,
@@ -11,7 +11,7 @@ use thalweg_units::{NodeId, Time};
 use thalweg_wire::{mesh::Name, probe::Payload};
 
 /// A source of riders for members, i.e. [`crate::carrier`].
-pub trait Carries: Send + Sync + fmt::Debug {
+pub trait RiderCarrier: Send + Sync + fmt::Debug {
     /// The riders for the node with this key; `None` if it is no member's daemon, or nothing is carried here.
     fn riders(&self, node: NodeId) -> Option<Arc<dyn Riders>>;
 
@@ -31,46 +31,46 @@ pub trait Riders: Send + Sync + fmt::Debug {
     fn epoch(&self) -> u64;
 
     /// Adds a way for datagrams to the member, until the returned value is dropped.
-    fn attach(self: Arc<Self>, outlet: Outlet) -> Attached;
+    fn attach(self: Arc<Self>, outlet: Outlet) -> AttachGuard;
 
     /// Takes fragments that came from the member, numbered under this epoch of its process.
-    fn arrived(&self, epoch: u64, fragments: Vec<Fragment>);
+    fn receive(&self, epoch: u64, fragments: Vec<Fragment>);
 
     /// Takes note of a train from the member: the probes that arrived, their bytes, and the time from the first to the
     /// last.
-    fn passed(&self, probes: usize, bytes: u64, took: Duration);
+    fn note_received_train(&self, probes: usize, bytes: u64, took: Duration);
 
     /// Announces a train to the member that begins at this time: packets that come shortly before may wait for it.
-    fn due(&self, at: Time, train: &Train);
+    fn announce(&self, at: Time, train: &Train);
 
     /// Begins a train to the member.
-    fn begin(self: Arc<Self>, train: &Train) -> Box<dyn Riding>;
+    fn begin(self: Arc<Self>, train: &Train) -> Box<dyn Boarding>;
 }
 
 /// The riders of one train. The train ends when this is dropped.
-pub trait Riding: Send {
+pub trait Boarding: Send {
     /// The fragments that ride in the probe at this index, which has `room` bytes for them.
     fn fill(&mut self, place: usize, probe: Probe, room: usize) -> Vec<Fragment>;
 
     /// Takes back the riders of the probe that was filled last, which was not sent: they are sent as ordinary
     /// datagrams, and counted as such.
-    fn stayed(&mut self, fragments: Vec<Fragment>);
+    fn take_back(&mut self, fragments: Vec<Fragment>);
 
     /// Ends the train. Returns what rode in it (§2.4 b and c).
     fn end(self: Box<Self>) -> Tally;
 }
 
 /// Undoes [`Riders::attach`] when dropped.
-pub struct Attached(Option<Box<dyn FnOnce() + Send + Sync>>);
+pub struct AttachGuard(Option<Box<dyn FnOnce() + Send + Sync>>);
 
-impl Attached {
+impl AttachGuard {
     /// Creates the guard, which calls `undo` when dropped.
     pub fn new(undo: impl FnOnce() + Send + Sync + 'static) -> Self {
         Self(Some(Box::new(undo)))
     }
 }
 
-impl Drop for Attached {
+impl Drop for AttachGuard {
     fn drop(&mut self) {
         if let Some(undo) = self.0.take() {
             undo();
@@ -78,9 +78,9 @@ impl Drop for Attached {
     }
 }
 
-impl fmt::Debug for Attached {
+impl fmt::Debug for AttachGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Attached").finish_non_exhaustive()
+        f.debug_struct("AttachGuard").finish_non_exhaustive()
     }
 }
 
@@ -118,7 +118,7 @@ impl Outlet {
 
 /// The riders of a train, if any may ride in it.
 pub(super) struct TrainRiders {
-    riding: Option<Box<dyn Riding>>,
+    riding: Option<Box<dyn Boarding>>,
     /// Riders' bytes in each probe.
     carried: Vec<u32>,
 }
@@ -133,17 +133,17 @@ impl TrainRiders {
     pub(super) fn fill(&mut self, place: usize, probe: Probe, header: &[u8]) -> Vec<Fragment> {
         let own = u16::try_from(header.len()).unwrap_or(u16::MAX);
         let room = Payload::padding(probe.size, own).filter(|_| probe.may_carry);
-        let fill = |riding: &mut Box<dyn Riding>| riding.fill(place, probe, room?).into();
+        let fill = |riding: &mut Box<dyn Boarding>| riding.fill(place, probe, room?).into();
         let riders: Vec<_> = self.riding.as_mut().and_then(fill).unwrap_or_default();
         self.carried[place] = riders.iter().map(|rider| rider.bytes.len() as u32).sum();
         riders
     }
 
     /// Takes back the riders of the probe that was filled last, which was not sent.
-    pub(super) fn stayed(&mut self, place: usize, riders: Vec<Fragment>) {
+    pub(super) fn take_back(&mut self, place: usize, riders: Vec<Fragment>) {
         self.carried[place] = 0;
         if let Some(riding) = self.riding.as_mut().filter(|_| !riders.is_empty()) {
-            riding.stayed(riders);
+            riding.take_back(riders);
         }
     }
 

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_measure::{
-    estimators::{Estimator, Finding, Progress, Step, Unfound},
+    estimators::{Estimator, EstimatorError, Finding, Progress, Step},
     train::{Doubt, Flight, Punctuality, Train},
 };
 use thiserror::Error;
@@ -20,7 +20,7 @@ const AHEAD: Duration = Duration::from_millis(10);
 
 /// The direction in which a path is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// To the member.
     There,
     /// From the member.
@@ -28,30 +28,30 @@ pub enum Way {
 }
 
 /// Sends a tool's trains: a session of this process, or the node through its probe service.
-pub trait Flies {
+pub trait TrainSender {
     /// Sends one train after this pause.
-    fn fly(
+    fn send_train(
         &mut self,
         train: &Train,
-        way: Way,
+        way: Direction,
         after: Duration,
     ) -> impl Future<Output = Result<Flight, SessionError>> + Send;
 
     /// Whether packets may ride in trains in this direction. Each train is then announced 10 ms ahead.
-    fn rides(&self, way: Way) -> bool;
+    fn rides(&self, way: Direction) -> bool;
 
     /// The doubts that follow from the hosts' calibrations, whatever the result.
-    fn doubts(&self, way: Way) -> Vec<Doubt>;
+    fn doubts(&self, way: Direction) -> Vec<Doubt>;
 }
 
-impl<IO: AsyncRead + AsyncWrite + Send + Unpin> Flies for Session<IO> {
-    async fn fly(
+impl<IO: AsyncRead + AsyncWrite + Send + Unpin> TrainSender for Session<IO> {
+    async fn send_train(
         &mut self,
         train: &Train,
-        way: Way,
+        way: Direction,
         after: Duration,
     ) -> Result<Flight, SessionError> {
-        if way == Way::Back {
+        if way == Direction::Back {
             sleep(after).await;
             return self.receive(train.clone()).await;
         }
@@ -61,11 +61,11 @@ impl<IO: AsyncRead + AsyncWrite + Send + Unpin> Flies for Session<IO> {
         self.arrivals(departed).await
     }
 
-    fn rides(&self, way: Way) -> bool {
-        way == Way::There && self.carries()
+    fn rides(&self, way: Direction) -> bool {
+        way == Direction::There && self.carries()
     }
 
-    fn doubts(&self, way: Way) -> Vec<Doubt> {
+    fn doubts(&self, way: Direction) -> Vec<Doubt> {
         Self::doubts(self, way)
     }
 }
@@ -85,7 +85,7 @@ pub struct Cost {
 
 /// The state of a measurement after a train.
 #[derive(Clone, Debug)]
-pub struct Event {
+pub struct TrainEvent {
     /// The tool's progress.
     pub progress: Progress,
     /// The cost so far.
@@ -117,25 +117,25 @@ pub enum MeasureError {
     },
     /// The tool found nothing.
     #[error(transparent)]
-    Unfound(#[from] Unfound),
+    EstimatorError(#[from] EstimatorError),
     /// The measurement would take longer than allowed.
-    #[error("not within {} s; {} trains tell this much: {}", .0.as_secs(), .1.trains, known(.1))]
+    #[error("no result within {} s; estimate after {} trains: {}", .0.as_secs(), .1.trains, describe(.1))]
     Slow(Duration, Progress),
 }
 
-fn known(progress: &Progress) -> String {
+fn describe(progress: &Progress) -> String {
     let mbps = |bps: f64| format!("{:.1} Mbit/s", bps / 1e6);
     match progress.between {
         Some((low, Some(high))) => format!("between {} and {}", mbps(low), mbps(high)),
         Some((low, None)) => format!("at least {}", mbps(low)),
-        None => "nothing".to_owned(),
+        None => "none".to_owned(),
     }
 }
 
 fn after(so_far: &Progress) -> String {
     match so_far.trains {
         0 => String::new(),
-        trains => format!(" (after {trains} trains, which tell this much: {})", known(so_far)),
+        trains => format!(" (estimate after {trains} trains: {})", describe(so_far)),
     }
 }
 
@@ -146,14 +146,14 @@ fn after(so_far: &Progress) -> String {
 pub async fn run<S, T, F>(
     session: &mut S,
     tool: &mut T,
-    way: Way,
+    way: Direction,
     longest: Duration,
     told: &mut F,
 ) -> Result<Measured, MeasureError>
 where
-    S: Flies,
+    S: TrainSender,
     T: Estimator + ?Sized,
-    F: FnMut(Event) + ?Sized,
+    F: FnMut(TrainEvent) + ?Sized,
 {
     let (began, mut cost, mut punctuality) =
         (Instant::now(), Cost::default(), Punctuality::default());
@@ -161,7 +161,7 @@ where
     loop {
         let (train, after) = match tool.next() {
             Step::Done(result) => {
-                return Ok(over(session, tool, (way, &punctuality), cost, result?));
+                return Ok(result_of(session, tool, (way, &punctuality), cost, result?));
             }
             Step::Send { train, after } => (train, after),
         };
@@ -169,35 +169,35 @@ where
         let gone = ended.map_or(Duration::ZERO, |at: Instant| at.elapsed());
         let after = after.saturating_sub(gone).max(ahead(session, &train, way));
         if began.elapsed() + after > longest {
-            let findings = tool.by_now();
+            let findings = tool.partial_findings();
             let findings = findings.ok_or_else(|| MeasureError::Slow(longest, tool.progress()))?;
-            return Ok(over(session, tool, (way, &punctuality), cost, findings));
+            return Ok(result_of(session, tool, (way, &punctuality), cost, findings));
         }
         let left = Instant::now() + after;
-        let flown = session.fly(&train, way, after).await;
+        let flown = session.send_train(&train, way, after).await;
         let so_far = |why| MeasureError::Session { why, so_far: tool.progress() };
         let flight = flown.map_err(so_far)?;
         ended = Some(left + flight.tally.transmitted);
         punctuality.note(&train, &flight);
-        tool.seen(&flight);
+        tool.record(&flight);
         // Several trains may have been sent as one.
         (cost.trains, cost.bytes) = (tool.progress().trains, cost.bytes + train.bytes());
         cost.rode += flight.tally.carried_bytes;
         cost.took = began.elapsed();
-        told(Event { progress: tool.progress(), cost });
+        told(TrainEvent { progress: tool.progress(), cost });
     }
 }
 
 /// How long before it is sent the train is to be announced.
-fn ahead(session: &impl Flies, train: &Train, way: Way) -> Duration {
+fn ahead(session: &impl TrainSender, train: &Train, way: Direction) -> Duration {
     let may_carry = || train.probes().iter().any(|probe| probe.may_carry);
     if session.rides(way) && may_carry() { AHEAD } else { Duration::ZERO }
 }
 
-fn over<T: Estimator + ?Sized>(
-    session: &impl Flies,
+fn result_of<T: Estimator + ?Sized>(
+    session: &impl TrainSender,
     tool: &T,
-    (way, punctuality): (Way, &Punctuality),
+    (way, punctuality): (Direction, &Punctuality),
     cost: Cost,
     findings: Vec<Finding>,
 ) -> Measured {
@@ -233,7 +233,7 @@ mod tests {
             }
         }
 
-        fn seen(&mut self, flight: &Flight) {
+        fn record(&mut self, flight: &Flight) {
             self.0.push(flight.clone());
         }
 
@@ -245,22 +245,22 @@ mod tests {
     /// Whether packets ride, and how long ahead each train was announced.
     struct Fake(bool, Vec<Duration>);
 
-    impl Flies for Fake {
-        async fn fly(
+    impl TrainSender for Fake {
+        async fn send_train(
             &mut self,
             _train: &Train,
-            _way: Way,
+            _way: Direction,
             after: Duration,
         ) -> Result<Flight, SessionError> {
             self.1.push(after);
             Ok(Flight::default())
         }
 
-        fn rides(&self, way: Way) -> bool {
-            self.0 && way == Way::There
+        fn rides(&self, way: Direction) -> bool {
+            self.0 && way == Direction::There
         }
 
-        fn doubts(&self, _way: Way) -> Vec<Doubt> {
+        fn doubts(&self, _way: Direction) -> Vec<Doubt> {
             Vec::new()
         }
     }
@@ -268,9 +268,9 @@ mod tests {
     #[tokio::test]
     async fn trains_in_which_packets_may_ride_are_announced_ahead() {
         for (rides, way, ahead) in [
-            (true, Way::There, [Duration::ZERO, AHEAD, AHEAD]),
-            (true, Way::Back, [Duration::ZERO; 3]),
-            (false, Way::There, [Duration::ZERO; 3]),
+            (true, Direction::There, [Duration::ZERO, AHEAD, AHEAD]),
+            (true, Direction::Back, [Duration::ZERO; 3]),
+            (false, Direction::There, [Duration::ZERO; 3]),
         ] {
             let mut fake = Fake(rides, Vec::new());
             let longest = Duration::from_secs(9);

@@ -1,15 +1,15 @@
 //! The serving end of sessions with members.
 
 use super::{
-    calibrate, carry,
+    calibrate, carrier_session,
     endpoint::{Endpoint, NoReturnAddress, SessionEntry},
     error::SessionError,
-    fly::{OutgoingTrain, ProbeSender},
-    payer::Bill,
-    riders::{Attached, Carries, Riders},
+    payer::ArrivalCharge,
+    probe_sender::{OutgoingTrain, ProbeSender},
+    riders::{AttachGuard, RiderCarrier, Riders},
     session::{big_enough, can, secrets},
 };
-use crate::prober::Purse;
+use crate::prober::ProbeBudget;
 use futures_util::future::BoxFuture;
 use std::{
     io,
@@ -22,9 +22,9 @@ use thalweg_base::{
     costly,
     log::{Event, Log},
     message,
-    shares::Shares,
+    peer_slots::PeerSlots,
 };
-use thalweg_measure::train::{Calibration, Dishonest, MAX_PROBES, Probe, Train};
+use thalweg_measure::train::{Calibration, MAX_PROBES, PacingError, Probe, Train};
 use thalweg_mesh::{MeshPeer, service::MemberService};
 use thalweg_net::{
     channel::Channel,
@@ -32,7 +32,7 @@ use thalweg_net::{
 };
 use thalweg_units::{NodeId, Rate, Time};
 use thalweg_wire::mesh::Name;
-use thalweg_wire::probe::{Ask, MAX_MESSAGE, NO_TRAIN, Planned, Refusal, Tell};
+use thalweg_wire::probe::{Ask, MAX_MESSAGE, NO_TRAIN, NodeReply, PlannedProbe, Refusal};
 use tokio::{
     net::TcpStream,
     sync::{Semaphore, SemaphorePermit},
@@ -67,31 +67,31 @@ const CARRYING: (usize, usize) = (256, 4);
 
 /// The service `probe` of a daemon.
 #[derive(Clone, Debug)]
-pub struct Trains(Arc<Shared>);
+pub struct Trains(Arc<TrainsShared>);
 
 #[derive(Debug)]
-struct Shared {
+struct TrainsShared {
     endpoints: OnceLock<Vec<Arc<Endpoint>>>,
-    carrier: OnceLock<Arc<dyn Carries>>,
+    carrier: OnceLock<Arc<dyn RiderCarrier>>,
     /// The operator's bound on the rate.
     most: OnceLock<Rate>,
     calibration: Mutex<Option<(Instant, Calibration)>>,
     /// One train at a time leaves this host.
     lane: Semaphore,
-    silent: Shares<Name>,
-    measuring: Shares<Name>,
-    carrying: Shares<Name>,
-    purse: Arc<Purse>,
+    silent: PeerSlots<Name>,
+    measuring: PeerSlots<Name>,
+    carrying: PeerSlots<Name>,
+    probe_budget: Arc<ProbeBudget>,
     log: Log,
 }
 
 impl Trains {
-    /// Creates the service. Trains that members request are charged to this purse. Nothing is served before
-    /// [`Self::receive_at`].
-    pub fn new(purse: Arc<Purse>, log: Log) -> Self {
+    /// Creates the service. Trains that members request are charged to this budget. Nothing is served before
+    /// [`Self::set_endpoints`].
+    pub fn new(probe_budget: Arc<ProbeBudget>, log: Log) -> Self {
         let (endpoints, carrier, most, calibration) = Default::default();
-        let of = |(all, each)| Shares::new(all, each);
-        Self(Arc::new(Shared {
+        let of = |(all, each)| PeerSlots::new(all, each);
+        Self(Arc::new(TrainsShared {
             endpoints,
             carrier,
             most,
@@ -100,30 +100,30 @@ impl Trains {
             silent: of(SILENT),
             measuring: of(MEASURING),
             carrying: of(CARRYING),
-            purse,
+            probe_budget,
             log,
         }))
     }
 
     /// Sets the endpoints that receive datagrams; only the first call has an effect.
-    pub fn receive_at(&self, endpoints: Vec<Arc<Endpoint>>) {
+    pub fn set_endpoints(&self, endpoints: Vec<Arc<Endpoint>>) {
         _ = self.0.endpoints.set(endpoints);
     }
 
     /// Sets the carrier, whose packets ride; only the first call has an effect.
-    pub fn carry_for(&self, carrier: Arc<dyn Carries>) {
+    pub fn set_carrier(&self, carrier: Arc<dyn RiderCarrier>) {
         _ = self.0.carrier.set(carrier);
     }
 
     /// Sets this host's calibration, which is valid for ten minutes (10 s if the host is not calm). Without it the host
     /// is calibrated when that is first needed.
-    pub fn calibrated_as(&self, host: Calibration) {
+    pub fn set_calibration(&self, host: Calibration) {
         *self.0.calibration.lock().unwrap_or_else(PoisonError::into_inner) =
             Some((Instant::now(), host));
     }
 
     /// Sets the highest rate within trains, whoever requests them; only the first call has an effect.
-    pub fn no_faster_than(&self, most: Rate) {
+    pub fn set_max_rate(&self, most: Rate) {
         _ = self.0.most.set(most);
     }
 
@@ -145,7 +145,7 @@ impl Trains {
     }
 
     /// The endpoint that sends to this address: one of the same family.
-    pub fn towards(&self, to: IpAddr) -> Option<Arc<Endpoint>> {
+    pub fn endpoint_towards(&self, to: IpAddr) -> Option<Arc<Endpoint>> {
         let all = self.0.endpoints.get()?;
         let is_of = |one: &&Arc<Endpoint>| {
             one.local_addr().is_ok_and(|bound| bound.is_ipv4() == to.to_canonical().is_ipv4())
@@ -166,7 +166,7 @@ impl Trains {
     /// Waits until this host may send a train to the member, and charges it.
     ///
     /// # Errors
-    /// [`SessionError::Budget`] if the day's bytes are used up; [`SessionError::Dishonest`] if the train is faster than
+    /// [`SessionError::Budget`] if the day's bytes are used up; [`SessionError::Pacing`] if the train is faster than
     /// the operator allows, even if a busy host is accepted.
     pub(super) async fn lane(
         &self,
@@ -175,10 +175,10 @@ impl Trains {
     ) -> Result<SemaphorePermit<'_>, SessionError> {
         self.0.allows(train)?;
         let permit = self.0.lane.acquire().await.map_err(|_| SessionError::Budget)?;
-        if self.0.purse.left().as_bytes() < train.bytes() {
+        if self.0.probe_budget.left().as_bytes() < train.bytes() {
             return Err(SessionError::Budget);
         }
-        self.0.purse.charge(to, train.bytes());
+        self.0.probe_budget.charge(to, train.bytes());
         Ok(permit)
     }
 }
@@ -204,23 +204,23 @@ impl MemberService for Trains {
     /// The reports of the carrier and the calibration; each is null if there is none.
     fn report(&self) -> serde_json::Value {
         let carrier = self.0.carrier.get().map(|carrier| carrier.report());
-        serde_json::json!({ "carrier": carrier, "calibration": self.published() })
+        serde_json::json!({ "carrier": carrier, "calibration": self.calibration_report() })
     }
 }
 
 /// An open session.
-struct Open {
+struct ServedSession {
     place: SessionEntry,
     sender: ProbeSender,
     /// Set while riders use the session.
-    attached: Option<Attached>,
-    bill: Bill,
+    attached: Option<AttachGuard>,
+    bill: ArrivalCharge,
 }
 
-impl Shared {
+impl TrainsShared {
     /// Serves a session, if the limit for its first request allows.
     async fn admit(&self, mut channel: Channel<TcpStream>, peer: &MeshPeer) -> io::Result<u64> {
-        let crowded = || io::Error::other("too many sessions of trains at a time");
+        let crowded = || io::Error::other("too many probe sessions at a time");
         let who = &peer.member().name;
         let silent = self.silent.enter(who.clone()).ok_or_else(crowded)?;
         let Some(first) = asked(&mut channel, peer.key(), FIRST).await? else { return Ok(0) };
@@ -229,7 +229,7 @@ impl Shared {
             _ => &self.measuring,
         };
         let Some(_place) = places.enter(who.clone()) else {
-            message::write(&mut channel, &Tell::Refused(Refusal::Busy)).await?;
+            message::write(&mut channel, &NodeReply::Refused(Refusal::Busy)).await?;
             return Err(crowded());
         };
         drop(silent);
@@ -251,11 +251,11 @@ impl Shared {
                         open = Some(opened);
                         told
                     }
-                    Err(refusal) => Tell::Refused(refusal),
+                    Err(refusal) => NodeReply::Refused(refusal),
                 },
                 (Ask::Carry { epoch }, _) => {
                     let carrying = self.carry(&channel, &mut open, peer, epoch)?;
-                    carrying.unwrap_or_else(Tell::Refused)
+                    carrying.unwrap_or_else(NodeReply::Refused)
                 }
                 (Ask::Arrivals { train, probes, wait }, Some(open)) => {
                     trains += u64::from(train != NO_TRAIN);
@@ -266,9 +266,9 @@ impl Shared {
                     trains += 1;
                     let request = TrainRequest { train, probes, accepts_busy };
                     let sent = self.send(open, peer.key(), request).await;
-                    sent.map_or_else(Tell::Refused, Tell::Sent)
+                    sent.map_or_else(NodeReply::Refused, NodeReply::Sent)
                 }
-                _ => Tell::Refused(Refusal::Session),
+                _ => NodeReply::Refused(Refusal::Session),
             };
             message::write(&mut channel, &told).await?;
             next = asked(&mut channel, peer.key(), IDLE).await?;
@@ -280,11 +280,11 @@ impl Shared {
         &self,
         channel: &Channel<TcpStream>,
         peer: &MeshPeer,
-    ) -> io::Result<Result<(Open, Tell), Refusal>> {
+    ) -> io::Result<Result<(ServedSession, NodeReply), Refusal>> {
         let host = self.calibrated().await?;
         let opened = self.place(channel, peer)?;
         Ok(opened.map(|(open, port)| {
-            let told = Tell::Opened { session: open.place.number, port, can: can(&host) };
+            let told = NodeReply::Opened { session: open.place.number, port, can: can(&host) };
             (open, told)
         }))
     }
@@ -294,11 +294,11 @@ impl Shared {
         &self,
         channel: &Channel<TcpStream>,
         peer: &MeshPeer,
-    ) -> io::Result<Result<(Open, u16), Refusal>> {
+    ) -> io::Result<Result<(ServedSession, u16), Refusal>> {
         if channel.depth() > 0 {
             // The address would be the relay's.
             return Ok(Err(no(
-                "channels for trains come from the member itself, through no relay",
+                "a channel for probe trains must come directly from the member, not through a relay",
             )));
         }
         let at = channel.get_ref().local_addr()?.ip();
@@ -318,19 +318,20 @@ impl Shared {
         // The client's port is unknown before its first datagram; nothing is sent before.
         let to = SocketAddr::new(address, 0);
         let sender = ProbeSender { socket, to, sealer, riders: None };
-        let (incoming, purse) = (Arc::clone(&place.incoming), Arc::clone(&self.purse));
-        let bill = Bill { incoming, purse, from: peer.key() };
-        Ok(Ok((Open { place, sender, attached: None, bill }, port)))
+        let (incoming, probe_budget) =
+            (Arc::clone(&place.incoming), Arc::clone(&self.probe_budget));
+        let bill = ArrivalCharge { incoming, probe_budget, from: peer.key() };
+        Ok(Ok((ServedSession { place, sender, attached: None, bill }, port)))
     }
 
     /// Lets riders use the open session, or a new one.
     fn carry(
         &self,
         channel: &Channel<TcpStream>,
-        open: &mut Option<Open>,
+        open: &mut Option<ServedSession>,
         peer: &MeshPeer,
         epoch: u64,
-    ) -> io::Result<Result<Tell, Refusal>> {
+    ) -> io::Result<Result<NodeReply, Refusal>> {
         let carrier = self.carrier.get();
         let Some(riders) = carrier.and_then(|carrier| carrier.riders(peer.key())) else {
             let is_gone = carrier.is_some_and(|carrier| carrier.is_gone());
@@ -345,9 +346,10 @@ impl Shared {
             },
         };
         let port = opened.place.endpoint.local_addr()?.port();
-        opened.attached = Some(carry::attach(&mut opened.sender, &opened.place, riders, epoch));
+        opened.attached =
+            Some(carrier_session::attach(&mut opened.sender, &opened.place, riders, epoch));
         let session = open.insert(opened).place.number;
-        Ok(Ok(Tell::Carrying { session, port, epoch: own }))
+        Ok(Ok(NodeReply::Carrying { session, port, epoch: own }))
     }
 
     /// The endpoint at this address of the host, or else at all addresses of its family.
@@ -369,8 +371,8 @@ impl Shared {
     }
 
     /// Checks that a train keeps to the operator's bound.
-    fn allows(&self, train: &Train) -> Result<(), Dishonest> {
-        self.most.get().map_or(Ok(()), |most| train.within(*most))
+    fn allows(&self, train: &Train) -> Result<(), PacingError> {
+        self.most.get().map_or(Ok(()), |most| train.check_rate(*most))
     }
 
     fn known(&self) -> Option<(Instant, Calibration)> {
@@ -407,45 +409,45 @@ impl Shared {
 
     async fn send(
         &self,
-        open: &Open,
+        open: &ServedSession,
         peer: NodeId,
         request: TrainRequest,
     ) -> Result<Vec<Option<u64>>, Refusal> {
         let host = self.calibrated().await.map_err(no)?;
-        let host = if request.accepts_busy { host.as_it_is() } else { host };
+        let host = if request.accepts_busy { host.accepting_busy() } else { host };
         let (overhead, most, number) =
             (open.sender.overhead(), self.most.get().copied(), request.train);
         let checking = move || checked(&request.probes, overhead, &host, most);
         let train = costly::run(PeerKey::Node(peer), checking).await.map_err(no)??;
         let to = open.place.incoming.from().map_err(no)?;
         let _lane = self.lane.try_acquire().map_err(|_| Refusal::Busy)?;
-        if self.purse.left().as_bytes() < train.bytes() {
+        if self.probe_budget.left().as_bytes() < train.bytes() {
             return Err(Refusal::Budget);
         }
-        self.purse.charge(peer, train.bytes());
+        self.probe_budget.charge(peer, train.bytes());
         let sender = ProbeSender { to, ..open.sender.clone() };
         let outgoing = OutgoingTrain { number, train, headers: Vec::new(), at: Time::ZERO };
-        let sent_train = sender.fly(outgoing, Duration::ZERO).await.map_err(no)?;
+        let sent_train = sender.send_train(outgoing, Duration::ZERO).await.map_err(no)?;
         Ok(sent_train.sent.into_iter().map(|at| at.map(|at| at.as_nanos())).collect())
     }
 }
 
 /// The arrivals of a train, which are charged.
-async fn arrivals(open: &Open, (train, probes): (u32, u16), wait: Duration) -> Tell {
+async fn arrivals(open: &ServedSession, (train, probes): (u32, u16), wait: Duration) -> NodeReply {
     if train == NO_TRAIN {
         let shown = open.place.incoming.shown(wait).await;
         // If the member's riders could not be answered, it is told at once.
         if let (Some(_), Err(why @ NoReturnAddress::Elsewhere { .. })) =
             (&open.attached, open.place.incoming.from())
         {
-            return Tell::Refused(no(why));
+            return NodeReply::Refused(no(why));
         }
-        return Tell::Arrivals { arrived: vec![shown.then_some(0)], dropped: 0 };
+        return NodeReply::Arrivals { arrived: vec![shown.then_some(0)], dropped: 0 };
     }
     let probes = usize::from(probes).min(MAX_PROBES);
     let (arrived, dropped) = open.place.arrivals(train, probes, wait).await;
     open.bill.pay();
-    Tell::Arrivals { arrived, dropped }
+    NodeReply::Arrivals { arrived, dropped }
 }
 
 /// Reads the client's next request; `None` if it has left.
@@ -462,21 +464,21 @@ async fn asked(
 /// A train that a member requests.
 struct TrainRequest {
     train: u32,
-    probes: Vec<Planned>,
+    probes: Vec<PlannedProbe>,
     accepts_busy: bool,
 }
 
 /// Builds and checks the train. Thousands of probes take milliseconds.
 fn checked(
-    probes: &[Planned],
+    probes: &[PlannedProbe],
     overhead: u32,
     host: &Calibration,
     most: Option<Rate>,
 ) -> Result<Train, Refusal> {
-    let train = train(probes).map_err(no)?.over(overhead);
+    let train = train(probes).map_err(no)?.with_overhead(overhead);
     big_enough(&train, |_| 0).map_err(no)?;
     host.check(&train).map_err(no)?;
-    most.map_or(Ok(()), |most| train.within(most)).map_err(no)?;
+    most.map_or(Ok(()), |most| train.check_rate(most)).map_err(no)?;
     Ok(train)
 }
 
@@ -484,8 +486,8 @@ fn no(why: impl ToString) -> Refusal {
     Refusal::Train(why.to_string())
 }
 
-fn train(probes: &[Planned]) -> Result<Train, thalweg_measure::train::TrainError> {
-    let probe = |planned: &Planned| Probe {
+fn train(probes: &[PlannedProbe]) -> Result<Train, thalweg_measure::train::TrainError> {
+    let probe = |planned: &PlannedProbe| Probe {
         size: planned.size,
         header: planned.header,
         gap: Duration::from_nanos(planned.gap),

@@ -1,13 +1,13 @@
 //! A session with a member, for trains to it and from it.
 
 use super::{
-    calibrate, carry,
-    departed::{self, Departed},
+    calibrate, carrier_session,
+    departed_train::{self, DepartedTrain},
     endpoint::{Endpoint, SessionEntry},
     error::SessionError,
-    fly::{OutgoingTrain, ProbeSender},
     payer::Payer,
-    riders::{Attached, Riders},
+    probe_sender::{OutgoingTrain, ProbeSender},
+    riders::{AttachGuard, Riders},
     run,
 };
 use std::{
@@ -26,7 +26,9 @@ use thalweg_net::{
     probe::{Opener, SECRET, Sealer, now, too_long},
 };
 use thalweg_units::{Rate, Time};
-use thalweg_wire::probe::{Ask, Can, LABEL, MAX_MESSAGE, NO_TRAIN, Payload, Planned, Tell};
+use thalweg_wire::probe::{
+    Ask, Capabilities, LABEL, MAX_MESSAGE, NO_TRAIN, NodeReply, Payload, PlannedProbe,
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
     task::spawn_blocking,
@@ -81,9 +83,9 @@ pub(super) fn secrets<IO>(channel: &Channel<IO>, session: u32) -> io::Result<[[u
     Ok([of(b'c')?, of(b's')?])
 }
 
-pub(super) fn can(of: &Calibration) -> Can {
+pub(super) fn can(of: &Calibration) -> Capabilities {
     let nanos = |time: Duration| u32::try_from(time.as_nanos()).unwrap_or(u32::MAX);
-    Can {
+    Capabilities {
         latency: [nanos(of.send_latency), nanos(of.receive_latency)],
         gap_error: of.gap_error.map(nanos),
         honest: of.honest.as_bps(),
@@ -91,7 +93,7 @@ pub(super) fn can(of: &Calibration) -> Can {
     }
 }
 
-fn calibration(of: &Can) -> Calibration {
+fn calibration(of: &Capabilities) -> Calibration {
     let nanos = |time: u32| Duration::from_nanos(time.into());
     Calibration {
         send_latency: nanos(of.latency[0]),
@@ -111,7 +113,7 @@ pub struct Session<IO> {
     there: Calibration,
     rtt: Duration,
     next: u32,
-    attached: Option<Attached>,
+    attached: Option<AttachGuard>,
     asked: Instant,
     payer: Option<Payer>,
 }
@@ -130,13 +132,13 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
     ) -> Result<Self, SessionError> {
         let began = Instant::now();
         let (number, port, there) = match ask(&mut channel, &Ask::Open, PATIENCE).await? {
-            Tell::Opened { session, port, can } => (session, port, calibration(&can)),
-            _ => return Err(SessionError::Protocol("another answer than was asked for")),
+            NodeReply::Opened { session, port, can } => (session, port, calibration(&can)),
+            _ => return Err(SessionError::Protocol("unexpected type of answer")),
         };
         let mut rtt = began.elapsed();
         let [own, others] = secrets(&channel, number)?;
         let entry = endpoint.enter(number, Opener::new(&others)?, None, at);
-        let entry = entry.ok_or(SessionError::Protocol("a session's number twice"))?;
+        let entry = entry.ok_or(SessionError::Protocol("it used a session number twice"))?;
         let sealer = Arc::new(Mutex::new(Sealer::new(&own, number)?));
         let to = SocketAddr::new(at, port);
         let sender = ProbeSender { socket: Arc::new(endpoint.sender()?), to, sealer, riders: None };
@@ -165,11 +167,12 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
     pub async fn carry(&mut self, riders: Arc<dyn Riders>) -> Result<(), SessionError> {
         let epoch = riders.epoch();
         match ask(&mut self.channel, &Ask::Carry { epoch }, PATIENCE).await? {
-            Tell::Carrying { epoch, .. } => {
-                self.attached = Some(carry::attach(&mut self.sender, &self.entry, riders, epoch));
+            NodeReply::Carrying { epoch, .. } => {
+                self.attached =
+                    Some(carrier_session::attach(&mut self.sender, &self.entry, riders, epoch));
                 Ok(())
             }
-            _ => Err(SessionError::Protocol("another answer than was asked for")),
+            _ => Err(SessionError::Protocol("unexpected type of answer")),
         }
     }
 
@@ -183,7 +186,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
     pub fn announce(&self, train: &Train, after: Duration) -> Time {
         let at = now() + after;
         if let Some(riders) = &self.sender.riders {
-            riders.due(at, train);
+            riders.announce(at, train);
         }
         at
     }
@@ -201,16 +204,16 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
     /// The calibrations of this host and the member's, against which trains are checked.
     pub fn hosts(&self) -> [Calibration; 2] {
         let judged =
-            |host: Calibration| if self.terms.accepts_busy { host.as_it_is() } else { host };
+            |host: Calibration| if self.terms.accepts_busy { host.accepting_busy() } else { host };
         [self.terms.here, self.there].map(judged)
     }
 
     /// The path in this direction as tools need it, if probes of `largest` bytes pass.
-    pub fn ends(&self, way: run::Way, largest: u16) -> Ends {
+    pub fn ends(&self, way: run::Direction, largest: u16) -> Ends {
         let [here, there] = self.hosts();
         let [sender, receiver] = match way {
-            run::Way::There => [here, there],
-            run::Way::Back => [there, here],
+            run::Direction::There => [here, there],
+            run::Direction::Back => [there, here],
         };
         Ends { sender, receiver, rtt: self.rtt, largest, overhead: self.overhead() }
     }
@@ -231,10 +234,10 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
     }
 
     /// The doubts that follow from the hosts' calibrations, whatever the result; none unless [`Terms::accepts_busy`].
-    pub fn doubts(&self, way: run::Way) -> Vec<Doubt> {
+    pub fn doubts(&self, way: run::Direction) -> Vec<Doubt> {
         let (sender, receiver) = match way {
-            run::Way::There => (&self.terms.here, &self.there),
-            run::Way::Back => (&self.there, &self.terms.here),
+            run::Direction::There => (&self.terms.here, &self.there),
+            run::Direction::Back => (&self.there, &self.terms.here),
         };
         let of = [(End::Sender, sender), (End::Receiver, receiver)];
         of.into_iter().filter_map(|(end, host)| Doubt::of_host(end, host)).collect()
@@ -244,14 +247,18 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
     ///
     /// # Errors
     /// [`SessionError::Mtu`] of the first size if none arrives.
-    pub async fn fitting(&mut self, way: run::Way, sizes: &[u16]) -> Result<u16, SessionError> {
+    pub async fn fitting(
+        &mut self,
+        way: run::Direction,
+        sizes: &[u16],
+    ) -> Result<u16, SessionError> {
         let gap = Duration::ZERO;
         for size in sizes {
             let probe = Probe { size: *size, header: 0, gap, may_carry: false };
             let Ok(train) = Train::uniform(probe, usize::from(SHOWN)) else { continue };
             let result = match way {
-                run::Way::There => self.send(train).await,
-                run::Way::Back => self.receive(train).await,
+                run::Direction::There => self.send(train).await,
+                run::Direction::Back => self.receive(train).await,
             };
             match result {
                 Ok(flight) if flight.arrived.iter().any(Option::is_some) => return Ok(*size),
@@ -272,7 +279,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
     }
 
     /// As [`Self::send`], with bytes of the tool's own in each probe, which programs at the member can receive
-    /// ([`super::Service`]). If `headers` is empty, no probe has any.
+    /// ([`super::ProbeService`]). If `headers` is empty, no probe has any.
     ///
     /// # Errors
     /// [`SessionError`].
@@ -294,7 +301,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         &mut self,
         train: Train,
         headers: Vec<Vec<u8>>,
-    ) -> Result<Departed, SessionError> {
+    ) -> Result<DepartedTrain, SessionError> {
         self.depart_at(train, headers, now()).await
     }
 
@@ -307,8 +314,8 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         train: Train,
         headers: Vec<Vec<u8>>,
         at: Time,
-    ) -> Result<Departed, SessionError> {
-        let train = train.over(self.overhead());
+    ) -> Result<DepartedTrain, SessionError> {
+        let train = train.with_overhead(self.overhead());
         self.hosts()[0].check(&train)?;
         let has = |at: usize| headers.get(at).map_or(0, Vec::len);
         big_enough(&train, has)?;
@@ -318,28 +325,30 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
             Some(payer) => Some(payer.turn(&train).await?),
             None => None,
         };
-        let sent_train =
-            self.sender.fly(OutgoingTrain { number, train, headers, at }, self.wait()).await?;
+        let sent_train = self
+            .sender
+            .send_train(OutgoingTrain { number, train, headers, at }, self.wait())
+            .await?;
         if sent_train.sent.iter().all(Option::is_none) {
             return Err(unsent(sent_train.failed, size, self.overhead()));
         }
-        Ok(Departed { number, probes, sent_train })
+        Ok(DepartedTrain { number, probes, sent_train })
     }
 
     /// Requests the arrivals of a train.
     ///
     /// # Errors
     /// [`SessionError`].
-    pub async fn arrivals(&mut self, of: Departed) -> Result<Flight, SessionError> {
-        let Departed { number, probes, sent_train } = of;
+    pub async fn arrivals(&mut self, of: DepartedTrain) -> Result<Flight, SessionError> {
+        let DepartedTrain { number, probes, sent_train } = of;
         let wait = self.wait().as_millis() as u16;
         let ask_for = Ask::Arrivals { train: number, probes: probes as u16, wait };
         self.asked = Instant::now();
         let told = ask(&mut self.channel, &ask_for, PATIENCE).await?;
-        let Tell::Arrivals { arrived, dropped } = told else {
-            return Err(SessionError::Protocol("another answer than was asked for"));
+        let NodeReply::Arrivals { arrived, dropped } = told else {
+            return Err(SessionError::Protocol("unexpected type of answer"));
         };
-        departed::flight(sent_train, (arrived, dropped), probes)
+        departed_train::flight(sent_train, (arrived, dropped), probes)
     }
 
     /// How long ago the member was last asked for anything. After five minutes it assumes that this end has left.
@@ -360,11 +369,11 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         if train.is_limited() {
             return Err(SessionError::Hops);
         }
-        let train = train.over(self.overhead());
+        let train = train.with_overhead(self.overhead());
         self.hosts()[1].check(&train)?;
         big_enough(&train, |_| 0)?;
         let (number, probes) = (self.number(), train.probes().len());
-        let planned = |probe: &Probe| Planned {
+        let planned = |probe: &Probe| PlannedProbe {
             size: probe.size,
             header: probe.header,
             gap: probe.gap.as_nanos() as u64,
@@ -375,15 +384,19 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
             probes: train.probes().iter().map(planned).collect(),
             accepts_busy: self.terms.accepts_busy,
         };
-        let told = ask(&mut self.channel, &plan, PATIENCE + train.takes()).await?;
-        let Tell::Sent(sent) = told else {
-            return Err(SessionError::Protocol("another answer than was asked for"));
+        let told = ask(&mut self.channel, &plan, PATIENCE + train.duration()).await?;
+        let NodeReply::Sent(sent) = told else {
+            return Err(SessionError::Protocol("unexpected type of answer"));
         };
         let arrivals = match sent.iter().any(Option::is_some) {
             true => self.entry.arrivals(number, probes, LATEST).await,
             false => (vec![None; probes], 0),
         };
-        departed::flight(departed::sent_by_member(sent, train.takes()), arrivals, probes)
+        departed_train::flight(
+            departed_train::from_member_report(sent, train.duration()),
+            arrivals,
+            probes,
+        )
     }
 
     /// Closes the session in order.
@@ -411,9 +424,11 @@ pub(super) async fn show<IO: AsyncRead + AsyncWrite + Unpin>(
     let wait = LATEST.as_millis() as u16;
     let asked = Ask::Arrivals { train: NO_TRAIN, probes: 1, wait };
     match ask(channel, &asked, PATIENCE).await? {
-        Tell::Arrivals { arrived, .. } if arrived.first().is_some_and(Option::is_some) => Ok(()),
-        Tell::Arrivals { .. } => Err(SessionError::Shut(sender.to.ip(), sender.to.port())),
-        _ => Err(SessionError::Protocol("another answer than was asked for")),
+        NodeReply::Arrivals { arrived, .. } if arrived.first().is_some_and(Option::is_some) => {
+            Ok(())
+        }
+        NodeReply::Arrivals { .. } => Err(SessionError::Shut(sender.to.ip(), sender.to.port())),
+        _ => Err(SessionError::Protocol("unexpected type of answer")),
     }
 }
 
@@ -445,15 +460,15 @@ pub(super) async fn ask<IO: AsyncRead + AsyncWrite + Unpin>(
     channel: &mut Channel<IO>,
     what: &Ask,
     patience: Duration,
-) -> Result<Tell, SessionError> {
+) -> Result<NodeReply, SessionError> {
     let exchange = async {
         message::write(channel, what).await?;
         message::read(channel, MAX_MESSAGE).await
     };
     match timeout(patience, exchange).await {
-        Ok(Ok(Some(Tell::Refused(why)))) => Err(why.into()),
+        Ok(Ok(Some(NodeReply::Refused(why)))) => Err(why.into()),
         Ok(Ok(Some(told))) => Ok(told),
-        Ok(Ok(None)) => Err(SessionError::Protocol("it left")),
+        Ok(Ok(None)) => Err(SessionError::Protocol("it closed the session")),
         Ok(Err(why)) => Err(why.into()),
         Err(_) => Err(SessionError::Silent(patience)),
     }

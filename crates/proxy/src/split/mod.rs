@@ -13,7 +13,7 @@ mod stream;
 pub use object::Object;
 pub use stream::SplitBody;
 
-use super::{record::Record, shared::Shared};
+use super::{record::Record, state::ProxyState};
 use bytes::Bytes;
 use hyper::{
     HeaderMap,
@@ -26,14 +26,16 @@ use std::{
     },
     time::Duration,
 };
-use stream::{End, Pipe};
+use stream::{FetchStopper, Pipe};
 use thalweg_base::{
     budget::Budget,
     job::{Event, EventSink},
 };
-use thalweg_get::{GetFailed, Kept, Outcome, Output, Request, Stop, Target, Web, get};
+use thalweg_get::{
+    GetFailed, HttpSettings, IdleConnections, Outcome, Output, Request, Stop, Target, get,
+};
 use thalweg_part::{Batch, Publisher};
-use thalweg_paths::chooser::{Candidates, Content, Seen};
+use thalweg_paths::chooser::{Candidates, Content, PathReport};
 use thalweg_paths::url::HttpUrl;
 use thalweg_plan::selection::Config;
 use tokio::{
@@ -59,17 +61,17 @@ const NOT_PASSED: [HeaderName; 6] = [
 ];
 
 /// An object, the paths to it, and a permit to fetch it.
-pub struct Place {
+pub struct SplitPlan {
     object: Object,
     url: HttpUrl,
     candidates: Candidates,
     turn: OwnedSemaphorePermit,
 }
 
-impl Place {
+impl SplitPlan {
     /// `None` if splitting is not worth it: the object is small, there is a single path, or as many objects are split
     /// already as may be.
-    pub fn find(shared: &Arc<Shared>, object: Object) -> Option<Self> {
+    pub fn find(shared: &Arc<ProxyState>, object: Object) -> Option<Self> {
         if object.length < shared.config.split_from.as_bytes() {
             return None;
         }
@@ -94,36 +96,36 @@ impl Place {
 /// Begins to fetch, and returns the content once its first bytes have arrived. `None`: they did not arrive, and nothing
 /// was sent to the program.
 pub async fn fetch(
-    shared: &Arc<Shared>,
-    place: Place,
+    shared: &Arc<ProxyState>,
+    plan: SplitPlan,
     fields: HeaderMap,
     record: &Arc<Record>,
 ) -> Option<SplitBody> {
     let (pieces, mut came) = mpsc::channel(PIECES);
     let (wish, stop) = Stop::new();
-    let length = place.object.length;
-    let work = run(Arc::clone(shared), place, fields, pieces, stop, Arc::clone(record));
+    let length = plan.object.length;
+    let work = run(Arc::clone(shared), plan, fields, pieces, stop, Arc::clone(record));
     shared.tracker.spawn(work);
     let first = timeout(PATIENCE, came.recv()).await.ok().flatten()?;
     let (waiting, got, record) = (Some(first), 0, Arc::clone(record));
-    Some(SplitBody { length, got, waiting, came, record, _end: End(wish) })
+    Some(SplitBody { length, got, waiting, came, record, _end: FetchStopper(wish) })
 }
 
 async fn run(
-    shared: Arc<Shared>,
-    place: Place,
+    shared: Arc<ProxyState>,
+    plan: SplitPlan,
     fields: HeaderMap,
     pieces: mpsc::Sender<Bytes>,
     stop: Stop,
     record: Arc<Record>,
 ) {
-    let Place { object, url, candidates, turn } = place;
+    let SplitPlan { object, url, candidates, turn } = plan;
     let to = url.destination().clone();
     let (url_text, elsewhere) = (url.to_string(), Arc::new(AtomicBool::new(false)));
     let tag = object.tag.clone();
     let output = Arc::new(Pipe { pieces, tag, elsewhere: Arc::clone(&elsewhere) });
     let request = request(&shared, object, url, candidates, fields, output);
-    let seen = Watching { record, url: url_text, elsewhere };
+    let seen = SplitObserver { record, url: url_text, elsewhere };
     let done = tokio::select! {
         done = get(request, &seen, stop) => done,
         () = shared.cut.cancelled() => return,
@@ -132,21 +134,21 @@ async fn run(
     drop(turn);
 }
 
-fn learn(shared: &Shared, to: &thalweg_wire::Destination, done: &Result<Outcome, GetFailed>) {
+fn learn(shared: &ProxyState, to: &thalweg_wire::Destination, done: &Result<Outcome, GetFailed>) {
     let (observed, corrupt) = match done {
         Ok(outcome) => (&outcome.observed[..], &outcome.corrupt[..]),
         Err(failed) => (&[][..], &failed.corrupt[..]),
     };
     for seen in observed {
-        shared.carried(to, Content::Clear, seen);
+        shared.report_carried(to, Content::Clear, seen);
     }
     for (path, why) in corrupt {
-        shared.chooser.learn(to, Content::Clear, Seen::Altered { path, why });
+        shared.chooser.learn(to, Content::Clear, PathReport::Altered { path, why });
     }
 }
 
 fn request(
-    shared: &Shared,
+    shared: &ProxyState,
     object: Object,
     url: HttpUrl,
     candidates: Candidates,
@@ -166,13 +168,13 @@ fn request(
         pieces: None,
         selection: Config { in_order: true, ..Config::default() },
         priors: candidates.priors,
-        web: Web { dialer: shared.dialer.clone(), ..Web::default() },
+        web: HttpSettings { dialer: shared.dialer.clone(), ..HttpSettings::default() },
         limit: None,
         batch: Batch::default(),
         adopt: false,
         expected_length: Some(object.length),
         publisher: Arc::new(Publisher::default()),
-        kept: Arc::new(Kept::default()),
+        kept: Arc::new(IdleConnections::default()),
         budget: Arc::new(Budget::new()),
         thrift: None,
         patience: PATIENCE,
@@ -180,16 +182,16 @@ fn request(
 }
 
 /// Records which path carries the most, and whether the object comes from the requested URL.
-struct Watching {
+struct SplitObserver {
     record: Arc<Record>,
     url: String,
     elsewhere: Arc<AtomicBool>,
 }
 
-impl EventSink for Watching {
+impl EventSink for SplitObserver {
     fn event(&self, event: &Event) {
         match event {
-            Event::Chosen { path, .. } => self.record.goes_by(path),
+            Event::Chosen { path, .. } => self.record.set_path(path),
             Event::Started { url, .. } if *url != self.url => self.elsewhere.store(true, Relaxed),
             _ => {}
         }

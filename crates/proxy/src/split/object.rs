@@ -35,7 +35,11 @@ pub struct Object {
 impl Object {
     /// The object of `response`, if its ranges can be put together to exactly what the response would bring: status
     /// 200, a length, `Accept-Ranges: bytes`, a strong entity tag (RFC 9110 §8.8.1), no coding.
-    pub fn of(request: &Parts, response: &Response<Incoming>, to: &Forward) -> Option<Self> {
+    pub fn from_response(
+        request: &Parts,
+        response: &Response<Incoming>,
+        to: &Forward,
+    ) -> Option<Self> {
         let plain = !CONDITIONS.iter().any(|name| request.headers.contains_key(name));
         let tag = (plain && response.status() == StatusCode::OK)
             .then(|| offered(response.headers()))

@@ -1,6 +1,6 @@
 //! The content of a split object on its way to the program, in order.
 
-use super::super::{body::Broken, record::Record};
+use super::super::{body::BodyError, record::Record};
 use bytes::Bytes;
 use hyper::{body::Frame, header::HeaderValue};
 use std::{
@@ -29,7 +29,7 @@ impl Output for Pipe {
         let same = tag.is_some_and(|tag| tag.as_bytes() == self.tag.as_bytes());
         match same && !self.elsewhere.load(Relaxed) {
             true => Ok(()),
-            false => Err(io::Error::other("another version than the head is of")),
+            false => Err(io::Error::other("the version differs from that of the answer's header")),
         }
     }
 
@@ -46,13 +46,13 @@ pub struct SplitBody {
     pub(super) waiting: Option<Bytes>,
     pub(super) came: mpsc::Receiver<Bytes>,
     pub(super) record: Arc<Record>,
-    pub(super) _end: End,
+    pub(super) _end: FetchStopper,
 }
 
 /// Stops the fetch when it is dropped.
-pub(super) struct End(pub(super) watch::Sender<bool>);
+pub(super) struct FetchStopper(pub(super) watch::Sender<bool>);
 
-impl Drop for End {
+impl Drop for FetchStopper {
     fn drop(&mut self) {
         self.0.send_replace(true);
     }
@@ -70,7 +70,7 @@ impl SplitBody {
     }
 
     /// The next piece.
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if self.is_over() {
             return Poll::Ready(None);
         }
@@ -81,7 +81,7 @@ impl SplitBody {
         let (got, length) = (self.got, self.length);
         // More bytes than promised are an error.
         let Some(piece) = piece.filter(|piece| piece.len() as u64 <= length - got) else {
-            return Poll::Ready(Some(Err(Broken::Short { got, length })));
+            return Poll::Ready(Some(Err(BodyError::Short { got, length })));
         };
         self.got += piece.len() as u64;
         self.record.down.fetch_add(piece.len() as u64, Relaxed);

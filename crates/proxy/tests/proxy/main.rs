@@ -2,24 +2,24 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
-mod early;
-mod ends;
+mod authentication;
+mod closing;
+mod early_answers;
 mod expectations;
 mod fields;
 mod framing;
-mod line;
-mod own;
-mod proven;
+mod proxy_pages;
+mod races;
 mod refusals;
-mod revoked;
+mod revocation;
 mod scene;
 #[allow(dead_code, reason = "shared with the tests of `get`")]
 #[path = "../../../get/tests/get/server.rs"]
 mod server;
 mod silence;
+mod slow_path;
 mod smuggling;
 mod socks;
 mod split;
 mod targets;
 mod tunnels;
-mod ways;

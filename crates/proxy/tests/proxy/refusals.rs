@@ -3,7 +3,7 @@
 use crate::scene::{Origin, Scene, field, ok, status};
 use std::sync::Arc;
 use thalweg_net::Dialer;
-use thalweg_paths::by_history::ByHistory;
+use thalweg_paths::history_chooser::HistoryChooser;
 use thalweg_proxy::{Proxy, ProxyConfig, ProxyError};
 use tokio::net::TcpListener;
 
@@ -137,7 +137,7 @@ async fn an_origin_that_speaks_no_http_is_named() {
 async fn the_proxy_does_not_start_where_others_could_use_it() {
     for open in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
         let config = ProxyConfig::new(open.parse().unwrap());
-        let chooser = Arc::new(ByHistory::new(Box::new(|_| Vec::new()), None));
+        let chooser = Arc::new(HistoryChooser::new(Box::new(|_| Vec::new()), None));
         let bound = Proxy::bind(config, Dialer::default(), chooser, Arc::new(())).await;
         assert!(matches!(bound, Err(ProxyError::Open(_))), "{open}");
     }
@@ -163,7 +163,7 @@ async fn its_own_port_is_known_in_both_families() {
     let connect = format!("CONNECT {own} HTTP/1.1\r\nHost: {own}\r\n\r\n");
     assert_eq!(answer(&scene, &connect).await.0, 508);
     let mapped = ProxyConfig::new("[::ffff:127.0.0.1]:0".parse().unwrap());
-    let chooser = Arc::new(ByHistory::new(Box::new(|_| Vec::new()), None));
+    let chooser = Arc::new(HistoryChooser::new(Box::new(|_| Vec::new()), None));
     let scene = Scene::with(mapped, chooser).await;
     let own = format!("127.0.0.1:{}", scene.at.port());
     let connect = format!("CONNECT {own} HTTP/1.1\r\nHost: {own}\r\n\r\n");

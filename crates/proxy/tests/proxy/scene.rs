@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 use thalweg_net::{DialOptions, Dialer, SocketOptions};
-use thalweg_paths::{by_history::ByHistory, chooser::PathChooser};
+use thalweg_paths::{chooser::PathChooser, history_chooser::HistoryChooser};
 use thalweg_proxy::{Proxy, ProxyConfig, ProxyEvent, ProxySink, Reviewer, Summary};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -45,7 +45,7 @@ pub struct Scene {
 impl Scene {
     /// A proxy without relays.
     pub async fn new() -> Self {
-        Self::choosing(Arc::new(ByHistory::new(Box::new(|_| Vec::new()), None))).await
+        Self::choosing(Arc::new(HistoryChooser::new(Box::new(|_| Vec::new()), None))).await
     }
 
     pub async fn choosing(chooser: Arc<dyn PathChooser>) -> Self {

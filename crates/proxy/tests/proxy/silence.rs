@@ -1,18 +1,18 @@
 //! Relays that fall silent without closing anything.
 
 use crate::{
-    line::Line,
+    races::{FixedChooser, direct, way},
     scene::{Origin, Scene, ok, text},
-    ways::{Fixed, direct, way},
+    slow_path::SlowPath,
 };
 use std::sync::Arc;
 
 #[tokio::test]
 async fn a_request_on_an_idle_link_goes_another_way_when_its_relay_is_silent() {
     let origin = Origin::new().await;
-    let relay = Line::relay(origin.at, 1 << 30).await;
+    let relay = SlowPath::relay(origin.at, 1 << 30).await;
     let ways = vec![way("fra", relay.at, 0), direct(600_000)];
-    let chooser = Arc::new(Fixed { ways, ..Fixed::default() });
+    let chooser = Arc::new(FixedChooser { ways, ..FixedChooser::default() });
     let scene = Scene::choosing(chooser.clone()).await;
     let mut program = scene.program().await;
     program.send(origin.get("/1", "")).await;

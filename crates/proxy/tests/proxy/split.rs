@@ -1,10 +1,10 @@
 //! Large objects in ranges over several paths.
 
 use crate::{
-    line::Line,
+    races::{FixedChooser, direct, relay, way},
     scene::{Scene, field, status},
     server::{Server, Step, Version},
-    ways::{Fixed, direct, relay, way},
+    slow_path::SlowPath,
 };
 use std::sync::Arc;
 use tokio::task::JoinSet;
@@ -32,7 +32,8 @@ impl Stage {
         let mut tasks = JoinSet::new();
         let at = relay(&mut tasks).await;
         let ways = vec![direct(0), way("fra", at, 600_000)];
-        let scene = Scene::choosing(Arc::new(Fixed { ways, ..Fixed::default() })).await;
+        let scene =
+            Scene::choosing(Arc::new(FixedChooser { ways, ..FixedChooser::default() })).await;
         Self { scene, server, version, _tasks: tasks }
     }
 
@@ -183,10 +184,10 @@ async fn longest_silence(length: usize) -> u64 {
         reply.set("accept-ranges", "bytes");
     };
     let server = Server::start(&version, ranges).await;
-    let slow = Line::direct(server.address, 600_000).await;
-    let fast = Line::relay(server.address, 6_000_000).await;
+    let slow = SlowPath::direct(server.address, 600_000).await;
+    let fast = SlowPath::relay(server.address, 6_000_000).await;
     let ways = vec![direct(0), way("fra", fast.at, 600_000)];
-    let scene = Scene::choosing(Arc::new(Fixed { ways, ..Fixed::default() })).await;
+    let scene = Scene::choosing(Arc::new(FixedChooser { ways, ..FixedChooser::default() })).await;
     let mut program = scene.program().await;
     program.send(format!("GET http://{}/big HTTP/1.1\r\nHost: x\r\n\r\n", slow.at)).await;
     assert_eq!(status(&program.head().await), 200);

@@ -1,7 +1,7 @@
 //! `CONNECT`, and upgraded connections.
 
 use crate::scene::{Origin, Scene, field, soon, status, text};
-use thalweg_proxy::{Kind, ProxyEvent};
+use thalweg_proxy::{ProxyEvent, TunnelKind};
 use tokio::io::AsyncWriteExt as _;
 
 #[tokio::test]
@@ -36,7 +36,7 @@ async fn a_tunnel_carries_bytes_and_ends_both_ways() {
         let [ProxyEvent::Tunnel { kind, up_bytes, down_bytes, broken, .. }] = &events[..] else {
             panic!("{events:?}")
         };
-        assert_eq!((*kind, *up_bytes, broken), (Kind::Connect, 5, &None));
+        assert_eq!((*kind, *up_bytes, broken), (TunnelKind::Connect, 5, &None));
         assert_eq!(*down_bytes, 14 + late.len() as u64);
     }
 }
@@ -84,7 +84,8 @@ async fn a_websocket_is_carried_with_the_bytes_that_follow_the_heads() {
     program.end().await;
     let (summary, events) = scene.end().await;
     assert_eq!(summary.tunnels, 1);
-    let upgrade = |e: &ProxyEvent| matches!(e, ProxyEvent::Tunnel { kind: Kind::Upgrade, .. });
+    let upgrade =
+        |e: &ProxyEvent| matches!(e, ProxyEvent::Tunnel { kind: TunnelKind::Upgrade, .. });
     assert!(events.iter().any(upgrade), "{events:?}");
 }
 

@@ -5,7 +5,7 @@
 use super::super::{
     address_class::{self, Class},
     denial::Denial,
-    egress::{EgressPolicy, within},
+    egress::{EgressPolicy, with_embedded},
 };
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,7 @@ use thalweg_wire::{
 
 /// An address that may be dialled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Admitted {
+pub struct AllowedAddress {
     /// The address to dial.
     pub address: SocketAddr,
     /// Whether a relay or an oracle of the mesh listens there, so that the preamble is sent first.
@@ -96,7 +96,7 @@ impl<'a> Gate<'a> {
 
     /// Sets the member that the client names as its next hop.
     #[must_use]
-    pub fn toward(self, next: Option<NodeId>) -> Self {
+    pub fn with_next(self, next: Option<NodeId>) -> Self {
         Self { next, ..self }
     }
 
@@ -123,7 +123,7 @@ impl<'a> Gate<'a> {
     }
 
     /// The names of avoided members that may resolve to the requested address.
-    pub fn names_to_learn(&self, asked: &Destination) -> Vec<(Destination, &'a Member)> {
+    pub fn names_to_resolve(&self, asked: &Destination) -> Vec<(Destination, &'a Member)> {
         let avoided = self.roster.members.iter().filter(|m| !m.tags.is_disjoint(&self.avoid));
         let hidden = |at: &Destination| matches!(at.host, Host::Name(_)) && at.port == asked.port;
         avoided
@@ -134,7 +134,7 @@ impl<'a> Gate<'a> {
     }
 
     /// Adds the addresses that one of these names resolves to.
-    pub fn learn(&mut self, member: &'a Member, addresses: &[SocketAddr]) {
+    pub fn add_resolved(&mut self, member: &'a Member, addresses: &[SocketAddr]) {
         self.resolved.extend(addresses.iter().map(|address| (canonical(*address), member)));
     }
 
@@ -148,7 +148,7 @@ impl<'a> Gate<'a> {
         &self,
         asked: &Destination,
         addresses: &[SocketAddr],
-    ) -> Result<Vec<Admitted>, Denial> {
+    ) -> Result<Vec<AllowedAddress>, Denial> {
         let judged: Vec<_> = addresses.iter().map(|to| self.check(asked, *to)).collect();
         let passed: Vec<_> = judged.iter().filter_map(|j| j.as_ref().ok().copied()).collect();
         match judged.into_iter().next() {
@@ -161,8 +161,8 @@ impl<'a> Gate<'a> {
     ///
     /// # Errors
     /// The reason why it is denied.
-    pub fn check(&self, asked: &Destination, to: SocketAddr) -> Result<Admitted, Denial> {
-        self.policy.check_never(to)?;
+    pub fn check(&self, asked: &Destination, to: SocketAddr) -> Result<AllowedAddress, Denial> {
+        self.policy.check_always_denied(to)?;
         self.check_rule_networks(to.ip())?;
         let roster_match = self.check_members(asked, to)?;
         match roster_match {
@@ -173,11 +173,11 @@ impl<'a> Gate<'a> {
                 self.check_rule_port(to.port())?;
             }
         }
-        Ok(Admitted { address: to, member: roster_match > RosterMatch::Stranger })
+        Ok(AllowedAddress { address: to, member: roster_match > RosterMatch::Stranger })
     }
 
     fn check_rule_networks(&self, ip: IpAddr) -> Result<(), Denial> {
-        within(ip).try_for_each(|ip| {
+        with_embedded(ip).try_for_each(|ip| {
             let nets = self.rules.iter().flat_map(|rule| &rule.deny_to);
             match nets.into_iter().find(|net| net.contains(&ip)) {
                 Some(net) => Err(Denial::RuleNetwork(ip, *net)),
@@ -246,7 +246,7 @@ impl<'a> Gate<'a> {
 
     /// Whether a member's listed address is exempt from class and port rules.
     fn is_members_own(&self, ip: IpAddr) -> bool {
-        within(ip).all(|ip| match address_class::classify(ip) {
+        with_embedded(ip).all(|ip| match address_class::classify(ip) {
             Some(Class::Unspecified | Class::Multicast | Class::Metadata) => false,
             Some(Class::Loopback) => self.on_one_host,
             _ => !self.policy.is_own(ip),

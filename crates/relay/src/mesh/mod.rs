@@ -9,19 +9,19 @@
 //!
 //! At any time, a revocation of the peer resets both legs at once.
 
-mod avoided;
+mod avoided_names;
 mod gate;
 mod session;
 
-pub use gate::{Admitted, Gate};
+pub use gate::{AllowedAddress, Gate};
 
-use avoided::AvoidedNames;
+use avoided_names::AvoidedNames;
 
 use super::{RelayConfig, RelayMetrics, Resolver, SharedResolver, quota::Quotas};
 use futures_util::future::BoxFuture;
 use std::{io, net::SocketAddr, sync::Arc};
 use thalweg_base::budget::Budget;
-use thalweg_base::{log::Log, shares::Shares};
+use thalweg_base::{log::Log, peer_slots::PeerSlots};
 use thalweg_mesh::{Membership, MeshPeer, service::MemberService};
 use thalweg_net::channel::Channel;
 use thalweg_units::NodeId;
@@ -44,7 +44,7 @@ struct Shared {
     slots: Arc<Semaphore>,
     /// At most [`MAX_REFUSED`] connections without a slot that wait for their refusal, at most a quarter of them of one
     /// member.
-    refused: Shares<NodeId>,
+    refused: PeerSlots<NodeId>,
     avoided: AvoidedNames,
     /// [`RelayConfig::resolver`], shared fairly.
     names: Arc<SharedResolver>,
@@ -71,14 +71,14 @@ impl MeshRelay {
         metrics: RelayMetrics,
         log: Log,
     ) -> io::Result<Self> {
-        config.egress = config.egress.guarded([config.listen])?;
+        config.egress = config.egress.deny_this_host([config.listen])?;
         let slots = config.max_connections.min(Semaphore::MAX_PERMITS);
         let slots = Arc::new(Semaphore::new(slots));
         let quotas = Quotas::new(budget);
         let names = Arc::new(SharedResolver::new(Arc::clone(&config.resolver)));
         config.resolver = Arc::clone(&names) as Arc<dyn Resolver>;
         let (refused, avoided) =
-            (Shares::new(MAX_REFUSED, MAX_REFUSED / 4), AvoidedNames::default());
+            (PeerSlots::new(MAX_REFUSED, MAX_REFUSED / 4), AvoidedNames::default());
         let shared = Shared {
             own,
             config,

@@ -4,12 +4,12 @@ use super::{
     super::{
         Refusal,
         denial::Denial,
-        handshake::{Greeting, NOWHERE},
+        handshake::{Handshake, NOWHERE},
         metrics::{self, Outcome},
-        quota::{OverQuota, Ticket, today},
+        quota::{AdmittedConnection, OverQuota, today},
         session::leg_options,
     },
-    Admitted, Gate, Shared,
+    AllowedAddress, Gate, Shared,
 };
 use socket2::SockRef;
 use std::{
@@ -21,7 +21,7 @@ use std::{
 };
 use thalweg_base::log::Event;
 use thalweg_mesh::{MeshPeer, Revoked, carrier_network::Network};
-use thalweg_net::pump::{self, Moved, Resetting, Stopped};
+use thalweg_net::pump::{self, Moved, ResetOnDrop, Stopped};
 use thalweg_net::{Cause, DialOptions, channel::Channel};
 use thalweg_units::NodeId;
 use thalweg_wire::{
@@ -40,7 +40,7 @@ use tokio::{
 const REFUSED_READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How a session ended, if not by the ends of both directions.
-enum Ended {
+enum MemberSessionEnd {
     /// It was refused before the second leg was established.
     Refused(Refusal),
     /// It broke after the second leg was established.
@@ -49,14 +49,14 @@ enum Ended {
     Revoked,
 }
 
-impl From<Revoked> for Ended {
+impl From<Revoked> for MemberSessionEnd {
     fn from(Revoked: Revoked) -> Self {
         Self::Revoked
     }
 }
 
 /// A session's destination and traffic, for the log.
-struct SessionRecord {
+struct MemberSessionRecord {
     started: Instant,
     leg: LegKind,
     to: Option<Destination>,
@@ -66,31 +66,31 @@ struct SessionRecord {
 
 /// A channel's slot and quota, which it holds from before its first message to its end.
 struct Slot {
-    ticket: Ticket,
+    ticket: AdmittedConnection,
     _among_all: OwnedSemaphorePermit,
 }
 
 /// An established second leg.
-struct Opened {
-    destination: Resetting,
+struct SecondLeg {
+    destination: ResetOnDrop,
     /// The member at the destination, if the client named one and it is a relay or an oracle of the roster.
     next: Option<Name>,
     slot: Slot,
 }
 
 /// A boxed channel, which keeps the futures that pass it on small.
-type Boxed = Box<Channel<TcpStream>>;
+type BoxedChannel = Box<Channel<TcpStream>>;
 
 /// Serves one channel to the end; logs and counts it.
-pub async fn serve(shared: Arc<Shared>, channel: Boxed, peer: MeshPeer, from: SocketAddr) {
+pub async fn serve(shared: Arc<Shared>, channel: BoxedChannel, peer: MeshPeer, from: SocketAddr) {
     let counted = shared.metrics.connection();
     let (started, depth) = (Instant::now(), channel.depth());
     let moved = Arc::default();
     let mut record =
-        SessionRecord { started, leg: LegKind::Sealed, to: None, address: None, moved };
+        MemberSessionRecord { started, leg: LegKind::Sealed, to: None, address: None, moved };
     let ended = run(&shared, channel, &peer, &mut record).await;
     let (outcome, event) = label_end(ended);
-    counted.ended(outcome);
+    counted.finish(outcome);
     let member = peer.member();
     let event = event
         .with("client", from)
@@ -101,36 +101,38 @@ pub async fn serve(shared: Arc<Shared>, channel: Boxed, peer: MeshPeer, from: So
 }
 
 /// The label and the beginning of the log line for the end of a session.
-fn label_end(ended: Result<(), Ended>) -> (Outcome, Event) {
-    let event = |outcome: Outcome| (outcome, Event::new(outcome.word()));
+fn label_end(ended: Result<(), MemberSessionEnd>) -> (Outcome, Event) {
+    let event = |outcome: Outcome| (outcome, Event::new(outcome.label()));
     let with = |outcome: Outcome, why: &dyn std::fmt::Display| {
-        (outcome, Event::new(outcome.word()).with("why", why))
+        (outcome, Event::new(outcome.label()).with("why", why))
     };
     match ended {
         Ok(()) => event(Outcome::Closed),
-        Err(Ended::Revoked | Ended::Broken(Stopped::Cut)) => event(Outcome::Revoked),
-        Err(Ended::Refused(why)) => {
+        Err(MemberSessionEnd::Revoked | MemberSessionEnd::Broken(Stopped::Cut)) => {
+            event(Outcome::Revoked)
+        }
+        Err(MemberSessionEnd::Refused(why)) => {
             let (outcome, event) = with(Outcome::Refused, &why);
             (outcome, event.with("reason", why.reason()))
         }
-        Err(Ended::Broken(Stopped::Quota(over))) => {
+        Err(MemberSessionEnd::Broken(Stopped::Quota(over))) => {
             let retry = today().1;
             let why = OverQuota::Bytes { limit: over.limit, retry };
             let (outcome, event) = with(Outcome::Quota, &why);
             (outcome, event.with_number("retry_s", retry.as_secs()))
         }
-        Err(Ended::Broken(why)) => with(Outcome::Broken, &why),
+        Err(MemberSessionEnd::Broken(why)) => with(Outcome::Broken, &why),
     }
 }
 
-impl SessionRecord {
+impl MemberSessionRecord {
     fn add_to(self, mut event: Event) -> Event {
         if let Some(to) = self.to {
             event = event.with("to", to);
         }
         if let Some(address) = self.address {
             let [up, down] = [&self.moved.up, &self.moved.down].map(|n| n.load(Ordering::Relaxed));
-            event = event.with("leg", metrics::word(self.leg)).with("address", address);
+            event = event.with("leg", metrics::leg_label(self.leg)).with("address", address);
             event = event.with_number("up_bytes", up).with_number("down_bytes", down);
         }
         event.with_number("took_ms", self.started.elapsed().as_millis())
@@ -139,14 +141,14 @@ impl SessionRecord {
 
 async fn run(
     shared: &Shared,
-    mut channel: Boxed,
+    mut channel: BoxedChannel,
     peer: &MeshPeer,
-    record: &mut SessionRecord,
-) -> Result<(), Ended> {
+    record: &mut MemberSessionRecord,
+) -> Result<(), MemberSessionEnd> {
     // This fails if the client has already left, which its reads will report.
     _ = leg_options().apply(SockRef::from(channel.get_ref()));
     reset_when_dropped(channel.get_ref(), true);
-    let mut greeting = Greeting::default();
+    let mut greeting = Handshake::default();
     // Boxed, so that its memory is freed before bytes are moved, perhaps for hours.
     let opening = Box::pin(open(shared, &mut channel, peer, &mut greeting, record));
     match peer.unless_revoked(opening).await? {
@@ -156,7 +158,7 @@ async fn run(
             let telling = Box::pin(refusal.tell(&mut *channel, greeting.prefix()));
             peer.unless_revoked(telling).await?;
             reset_when_dropped(channel.get_ref(), false);
-            Err(Ended::Refused(refusal))
+            Err(MemberSessionEnd::Refused(refusal))
         }
     }
 }
@@ -168,15 +170,19 @@ fn reset_when_dropped(tcp: &TcpStream, yes: bool) {
 }
 
 /// Takes a slot among all sessions and one of the peer's. Silent channels take slots too.
-fn take_slot(shared: &Shared, peer: &MeshPeer, record: &SessionRecord) -> Result<Slot, Refusal> {
+fn take_slot(
+    shared: &Shared,
+    peer: &MeshPeer,
+    record: &MemberSessionRecord,
+) -> Result<Slot, Refusal> {
     let slot = Arc::clone(&shared.slots).try_acquire_owned();
     let _among_all = slot.map_err(|_| Refusal::Full)?;
     let roster = shared.membership.current().ok_or(Denial::NotMember)?;
-    shared.quotas.keep(&roster);
+    shared.quotas.forget_former(&roster);
     let mut quota = Gate::quota(&roster, &shared.own, &peer.key())?.tightest(shared.config.quota);
-    quota.connections.get_or_insert(shared.config.share());
+    quota.connections.get_or_insert(shared.config.connections_per_member());
     let principal = peer.member().principal();
-    let ticket = shared.quotas.enter(principal, quota, Arc::clone(&record.moved))?;
+    let ticket = shared.quotas.admit(principal, quota, Arc::clone(&record.moved))?;
     Ok(Slot { ticket, _among_all })
 }
 
@@ -184,8 +190,8 @@ fn take_slot(shared: &Shared, peer: &MeshPeer, record: &SessionRecord) -> Result
 async fn refuse(
     shared: &Shared,
     (channel, principal): (&mut Channel<TcpStream>, NodeId),
-    greeting: &mut Greeting,
-    record: &mut SessionRecord,
+    greeting: &mut Handshake,
+    record: &mut MemberSessionRecord,
     why: Refusal,
 ) -> Refusal {
     let Some(_slot) = shared.refused.enter(principal) else { return Refusal::Crowded };
@@ -203,9 +209,9 @@ async fn open(
     shared: &Shared,
     channel: &mut Channel<TcpStream>,
     peer: &MeshPeer,
-    greeting: &mut Greeting,
-    record: &mut SessionRecord,
-) -> Result<Opened, Refusal> {
+    greeting: &mut Handshake,
+    record: &mut MemberSessionRecord,
+) -> Result<SecondLeg, Refusal> {
     let slot = match take_slot(shared, peer, record) {
         Ok(slot) => slot,
         Err(why) => {
@@ -220,7 +226,7 @@ async fn open(
     let egress = &shared.config.egress;
     let depth = channel.depth();
     let gate = Gate::new(egress, &roster, shared.own, &peer.key(), &asked.terms, depth)?;
-    let gate = gate.toward(asked.next);
+    let gate = gate.with_next(asked.next);
     let connecting = second_leg(shared, peer, gate, roster.version, to, depth);
     let late = Err(Refusal::NoLeg(Cause::TimedOut(shared.config.connect)));
     let connected = timeout(shared.config.connect, connecting).await.unwrap_or(late)?;
@@ -228,7 +234,7 @@ async fn open(
     record.address = destination.peer_addr().ok();
     let next = asked.next.filter(|_| member);
     let next = next.and_then(|key| roster.by_key(&key)).map(|member| member.name.clone());
-    Ok(Opened { destination, next, slot })
+    Ok(SecondLeg { destination, next, slot })
 }
 
 /// Resolves the destination, checks its addresses, and connects to those that passed. Returns also whether a member
@@ -240,7 +246,7 @@ async fn second_leg(
     version: u64,
     to: &Destination,
     depth: u8,
-) -> Result<(Resetting, bool), Refusal> {
+) -> Result<(ResetOnDrop, bool), Refusal> {
     gate.check_port(to.port)?;
     let addresses = shared.names.resolve_for(peer.member().principal(), to).await?;
     shared.avoided.resolve_into(&mut gate, version, to, &shared.config.resolver).await?;
@@ -248,8 +254,8 @@ async fn second_leg(
     let options = DialOptions { socket: leg_options(), ..DialOptions::default() };
     let addresses: Vec<_> = admitted.iter().map(|a| a.address).collect();
     let tcp = thalweg_net::connect(&addresses, None, &options).await.map_err(Refusal::NoLeg)?;
-    let mut destination = Resetting::new(tcp);
-    shared.config.egress.check_made(&destination)?;
+    let mut destination = ResetOnDrop::new(tcp);
+    shared.config.egress.check_connected(&destination)?;
     let member = send_preamble(&mut destination, &admitted, depth).await?;
     Ok((destination, member))
 }
@@ -257,7 +263,7 @@ async fn second_leg(
 /// Sends the preamble with the number of relays so far, if the destination is a member. Returns whether it is.
 async fn send_preamble(
     destination: &mut TcpStream,
-    admitted: &[Admitted],
+    admitted: &[AllowedAddress],
     depth: u8,
 ) -> Result<bool, Refusal> {
     let failed = |e| Refusal::NoLeg(Cause::Leg(e));
@@ -273,13 +279,13 @@ async fn send_preamble(
 /// Replies to the client that the second leg is established, and moves bytes until both directions end.
 async fn carry(
     shared: &Shared,
-    channel: Boxed,
+    channel: BoxedChannel,
     peer: &MeshPeer,
-    greeting: &Greeting,
-    opened: Opened,
-    record: &SessionRecord,
-) -> Result<(), Ended> {
-    let Opened { destination, next, slot } = opened;
+    greeting: &Handshake,
+    opened: SecondLeg,
+    record: &MemberSessionRecord,
+) -> Result<(), MemberSessionEnd> {
+    let SecondLeg { destination, next, slot } = opened;
     let bound = destination.local_addr().unwrap_or(NOWHERE);
     let reply = [greeting.prefix(), socks5::encode_reply(Reply::Succeeded, bound)].concat();
     let mut terms = pump::Terms::new(shared.config.limits(), &record.moved);
@@ -300,25 +306,25 @@ async fn carry(
             let client = Box::pin(answer(channel, reply));
             let client = peer.unless_revoked(client).await?.map_err(broken)?;
             reset_when_dropped(client.get_ref(), false);
-            let client = Resetting::new(client);
+            let client = ResetOnDrop::new(client);
             Box::pin(pump::sealed(client, destination, terms, cut)).await
         }
         LegKind::Open => {
             let cut_over = Box::pin(cut_over(channel, reply, patience));
             let (client, early) = peer.unless_revoked(cut_over).await?.map_err(broken)?;
             reset_when_dropped(&client, false);
-            let client = Resetting::new(client);
+            let client = ResetOnDrop::new(client);
             Box::pin(pump::clear(client, early, destination, terms, cut)).await
         }
     };
-    moved.map_err(Ended::Broken)
+    moved.map_err(MemberSessionEnd::Broken)
 }
 
-fn broken(e: io::Error) -> Ended {
-    Ended::Broken(Stopped::Broken(e))
+fn broken(e: io::Error) -> MemberSessionEnd {
+    MemberSessionEnd::Broken(Stopped::Broken(e))
 }
 
-async fn answer(mut channel: Boxed, reply: Vec<u8>) -> io::Result<Boxed> {
+async fn answer(mut channel: BoxedChannel, reply: Vec<u8>) -> io::Result<BoxedChannel> {
     channel.write_all(&reply).await?;
     channel.flush().await?;
     Ok(channel)
@@ -326,7 +332,7 @@ async fn answer(mut channel: Boxed, reply: Vec<u8>) -> io::Result<Boxed> {
 
 /// Leaves TLS: GO is this end's last byte in TLS, GO-ACK the client's (see [`thalweg_wire::mesh`]).
 async fn cut_over(
-    channel: Boxed,
+    channel: BoxedChannel,
     mut reply: Vec<u8>,
     patience: Duration,
 ) -> io::Result<(TcpStream, Vec<u8>)> {

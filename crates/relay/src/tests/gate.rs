@@ -60,7 +60,7 @@ fn gate<'a>(
 
 /// Checks an address that is requested as such. `Ok(true)` means that a member that the client names listens there.
 fn judge(gate: &Gate<'_>, at: &str) -> Result<bool, Denial> {
-    let near = [2, 3, 4, 5].map(|n| gate.clone().toward(Some(key(n).id())));
+    let near = [2, 3, 4, 5].map(|n| gate.clone().with_next(Some(key(n).id())));
     let judged = near.map(|gate| gate.check(&to(at), address(at)).map(|a| a.member));
     let is_named = |j: &Result<bool, Denial>| !matches!(j, Err(Denial::Unannounced(_)));
     // If it is a member's address, one of the four next hops is that member.
@@ -107,7 +107,7 @@ fn an_address_is_a_members_only_for_clients_that_name_the_member() {
     let gate = gate(&policy, &roster, &[], 0).unwrap();
     let judged = |next: Option<u8>| {
         let next = next.map(|n| key(n).id());
-        gate.clone().toward(next).check(&to("10.0.0.2:7373"), address("10.0.0.2:7373"))
+        gate.clone().with_next(next).check(&to("10.0.0.2:7373"), address("10.0.0.2:7373"))
     };
     assert_eq!(judged(Some(2)).map(|a| a.member), Ok(true));
     for other in [None, Some(3), Some(90)] {
@@ -154,7 +154,7 @@ fn addresses_of_a_relays_name_need_an_allowed_class() {
     let (policy, roster) = (policy(), mesh(vec![]));
     let gate = gate(&policy, &roster, &[], 0).unwrap();
     let by = |n: u8, at: &str| {
-        gate.clone().toward(Some(key(n).id())).check(&to("relay.test:7373"), address(at))
+        gate.clone().with_next(Some(key(n).id())).check(&to("relay.test:7373"), address(at))
     };
     let named = |at: &str| by(4, at);
     assert_eq!(named("8.8.8.8:7373").map(|a| a.member), Ok(true), "whatever its port");
@@ -225,13 +225,13 @@ fn tags_are_avoided_at_this_relay_at_members_and_behind_names() {
 
     // The roster lists a name, and the client asks for an address that the name resolves to.
     let asked = to("198.51.100.4:7373");
-    let names = avoid.names_to_learn(&asked);
+    let names = avoid.names_to_resolve(&asked);
     assert_eq!(names.iter().map(|(n, _)| n.to_string()).collect::<Vec<_>>(), ["relay.test:7373"]);
     let mut learned = avoid.clone();
-    learned.learn(names[0].1, &[address("198.51.100.4:7373")]);
+    learned.add_resolved(names[0].1, &[address("198.51.100.4:7373")]);
     assert!(matches!(judge(&learned, "198.51.100.4:7373"), Err(Denial::Avoids(..))));
     let nothing = gate(&policy, &roster, &[], 0).unwrap();
-    assert!(nothing.names_to_learn(&asked).is_empty(), "nobody is avoided: nothing to ask");
+    assert!(nothing.names_to_resolve(&asked).is_empty(), "nobody is avoided: nothing to ask");
 }
 
 #[test]

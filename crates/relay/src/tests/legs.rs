@@ -3,7 +3,7 @@
 use super::scene::{Plan, Scene};
 use crate::*;
 use std::time::Duration;
-use thalweg_net::legs::SeenLeg;
+use thalweg_net::legs::LegEstimate;
 use thalweg_wire::{Destination, mesh::LegKind};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -11,7 +11,7 @@ use tokio::{
 };
 
 /// Moves bytes from the destination to the client until `relay` has measured a leg.
-async fn seen(scene: &Scene, through: &[usize], leg: LegKind, relay: usize) -> SeenLeg {
+async fn seen(scene: &Scene, through: &[usize], leg: LegKind, relay: usize) -> LegEstimate {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let to: Destination = listener.local_addr().unwrap().into();
     let (client, accepted) = tokio::join!(scene.dial(through, leg, &[], &to), listener.accept());

@@ -341,7 +341,7 @@ const TRAPS: [(&str, &str); 7] = [
 struct Traps;
 
 impl Resolver for Traps {
-    fn resolve<'a>(&'a self, host: &'a Destination) -> Answer<'a> {
+    fn resolve<'a>(&'a self, host: &'a Destination) -> ResolveFuture<'a> {
         let name = host.host.to_string();
         let ip = TRAPS.iter().find(|(trap, _)| *trap == name).unwrap().1.parse().unwrap();
         Box::pin(async move { Ok(vec![SocketAddr::new(ip, host.port)]) })
@@ -382,7 +382,7 @@ static BAD_FIRST: Rebinding =
 struct RebindingResolver(&'static Rebinding);
 
 impl Resolver for RebindingResolver {
-    fn resolve<'a>(&'a self, host: &'a Destination) -> Answer<'a> {
+    fn resolve<'a>(&'a self, host: &'a Destination) -> ResolveFuture<'a> {
         let turn = self.0.asked.fetch_add(1, Ordering::SeqCst).min(1);
         let ip = self.0.answers[turn].parse().unwrap();
         Box::pin(async move { Ok(vec![SocketAddr::new(ip, host.port)]) })
@@ -430,7 +430,7 @@ async fn a_name_is_resolved_once_and_the_checked_address_is_dialled() {
 struct Failing(&'static str);
 
 impl Resolver for Failing {
-    fn resolve<'a>(&'a self, host: &'a Destination) -> Answer<'a> {
+    fn resolve<'a>(&'a self, host: &'a Destination) -> ResolveFuture<'a> {
         let answer = match host.host {
             thalweg_wire::Host::Ip(ip) => Ok(vec![SocketAddr::new(ip, host.port)]),
             thalweg_wire::Host::Name(_) => Err(Cause::Resolve(io::Error::other(self.0))),

@@ -233,7 +233,7 @@ async fn unsupported_commands_are_refused_with_any_address() {
     }
     let (_, lines) = relay.stop().await;
     let refused = logged(&lines, "refused");
-    assert!(refused[0].contains("command BIND is not served"), "{refused:?}");
+    assert!(refused[0].contains("command BIND is not supported"), "{refused:?}");
 }
 
 #[tokio::test]

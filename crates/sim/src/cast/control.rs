@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 use std::ops::{Add, AddAssign};
-use thalweg_plan::tree::{Keeps, Layout};
+use thalweg_plan::tree::{Layout, Storage};
 use thalweg_units::ByteSize;
 
 /// A TLS record around a message (RFC 8446 §5.2), B.
@@ -114,7 +114,7 @@ impl Control {
     pub(super) fn messages(
         &self,
         layout: &Layout,
-        keeps: impl Fn(usize) -> Keeps,
+        keeps: impl Fn(usize) -> Storage,
         took: &[f64],
         length: ByteSize,
     ) -> Vec<Messages> {
@@ -124,7 +124,7 @@ impl Control {
             for child in layout.children(parent).iter().copied() {
                 let seconds = (Some(parent) != root).then_some(took[parent].min(took[child]));
                 let leg = match keeps(child) {
-                    Keeps::Ring(_) => self.by_ring(length),
+                    Storage::Ring(_) => self.by_ring(length),
                     _ => self.by_asking(length, seconds),
                 };
                 messages[child].with_parent = leg;

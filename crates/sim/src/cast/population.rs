@@ -3,7 +3,7 @@
 use crate::random::{self, Stream};
 use thalweg_plan::{
     Graph,
-    tree::{Host, Keeps, Overlay},
+    tree::{Host, Overlay, Storage},
 };
 use thalweg_units::{ByteSize, Rate};
 
@@ -37,7 +37,7 @@ impl Population {
         seed: u64,
     ) -> Self {
         let mut random = random::stream(seed, "cast", receivers as u64);
-        let keeps = ring.map_or(Keeps::Store, Keeps::Ring);
+        let keeps = ring.map_or(Storage::Store, Storage::Ring);
         let mut hosts = vec![Host::RECEIVER.with_access(Some(egress), None)];
         hosts.extend((0..receivers).map(|_| Host { keeps, ..line(&mut random) }));
         let mut graph = Graph::new(receivers + 1);

@@ -5,8 +5,8 @@ use crate::{random, stats};
 use serde::Serialize;
 use std::time::Duration;
 use thalweg_plan::tree::{
-    EFFORT, Keeps, Overlay, Tree,
-    delivery::{Delivery, Progress},
+    EFFORT, Overlay, Storage, Tree,
+    delivery::{Delivery, NodeProgress},
     depth::ChainLoss,
 };
 use thalweg_units::{ByteSize, Rate};
@@ -163,12 +163,12 @@ fn grain(overlay: &Overlay<'_>, tree: &Tree, settings: &Settings) -> Duration {
     whole(overlay, tree, settings) / parts
 }
 
-fn joins(overlay: &Overlay<'_>, tree: &Tree, settings: &Settings) -> Vec<Progress> {
+fn joins(overlay: &Overlay<'_>, tree: &Tree, settings: &Settings) -> Vec<NodeProgress> {
     let half = whole(overlay, tree, settings) / 2;
     // Only leaves join late: nodes with children are there from the start.
     let layout = tree.layout();
     let many = (settings.late.clamp(0.0, 1.0) * settings.receivers as f64).round() as usize;
-    let mut progress = vec![Progress::default(); overlay.nodes()];
+    let mut progress = vec![NodeProgress::default(); overlay.nodes()];
     let leaves = overlay.receivers().filter(|node| layout.children(*node).is_empty());
     leaves.take(many).for_each(|node| progress[node].joins = half);
     progress
@@ -179,7 +179,7 @@ fn report(
     overlay: &Overlay<'_>,
     tree: &Tree,
     delivery: &Delivery,
-    progress: &[Progress],
+    progress: &[NodeProgress],
 ) -> Report {
     let layout = tree.layout();
     let took: Vec<f64> = (0..overlay.nodes())
@@ -188,7 +188,7 @@ fn report(
             done.saturating_sub(progress[node].joins).as_secs_f64()
         })
         .collect();
-    let keeps = |_| settings.ring.map_or(Keeps::Store, Keeps::Ring);
+    let keeps = |_| settings.ring.map_or(Storage::Store, Storage::Ring);
     let messages = settings.control.messages(&layout, keeps, &took, settings.length);
     let spread = |of: &dyn Fn(usize) -> f64| Spread::of(overlay.receivers().map(of));
     let bits = settings.length.as_bits() as f64;

@@ -54,11 +54,11 @@ fn messages_are_counted_at_both_ends() {
     // 100 times a second.
     let control = Control::default();
     let tree = thalweg_plan::tree::Tree::from_parents(0, vec![None, Some(0), Some(1)]);
-    let of = |keeps: thalweg_plan::tree::Keeps| {
+    let of = |keeps: thalweg_plan::tree::Storage| {
         let length = ByteSize::from_bytes(16 << 20);
         control.messages(&tree.layout(), |_| keeps, &[0.0, 3.0, 6.0], length)
     };
-    let messages = of(thalweg_plan::tree::Keeps::Store);
+    let messages = of(thalweg_plan::tree::Storage::Store);
     let legs = [&messages[1], &messages[2]].map(|one| one.with_parent.messages);
     assert_eq!(legs, [4 + 1024 + 1 + 2 * 2, 4 + 1024 + 300 + 2 * 2]);
     // Nine messages once; an account each second, and every five seconds that the source is there.
@@ -67,7 +67,7 @@ fn messages_are_counted_at_both_ends() {
     assert_eq!(messages[0].with_children, messages[1].with_parent);
     assert_eq!(messages[1].all().messages, legs[0] + legs[1] + source[0]);
     // With rings nothing is asked for: six messages for each block; the source's leg is as all others.
-    let messages = of(thalweg_plan::tree::Keeps::Ring(ByteSize::from_bytes(1 << 20)));
+    let messages = of(thalweg_plan::tree::Storage::Ring(ByteSize::from_bytes(1 << 20)));
     let legs = [&messages[1], &messages[2]].map(|one| one.with_parent.messages);
     assert_eq!(legs, [4 + 1 + 6 * 2; 2]);
     // Two pages for each block, 512 digests of 32 bytes each, are most of it.

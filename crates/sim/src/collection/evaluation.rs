@@ -13,7 +13,7 @@ use std::time::Duration;
 use thalweg_plan::{
     Graph,
     collection::{
-        Direct, Grid, Limits, PlanError, Problem, ProblemError, Rule, Timetable, steering,
+        Direct, Grid, HostLimits, PlanError, Problem, ProblemError, Rule, Timetable, steering,
     },
 };
 use thalweg_units::{ByteSize, Rate};
@@ -113,7 +113,8 @@ impl Evaluation {
         let mut problem = settings.grid.collect(&estimates, &units, destination)?;
         if settings.access_known {
             let ingress = Some(settings.grid.units_per_slot(Rate::from_bps(ACCESS)));
-            problem = problem.with_limits(destination, Limits { ingress, ..Limits::default() });
+            problem =
+                problem.with_limits(destination, HostLimits { ingress, ..HostLimits::default() });
         }
         let timetable = problem.timetable()?;
         let seconds = f64::from(timetable.slots) * settings.grid.slot.as_secs_f64();

@@ -8,7 +8,7 @@ use crate::{
     stats,
 };
 use thalweg_plan::{
-    adaptive::{Adaptive, Draw},
+    adaptive::{AdaptiveRelays, Draw},
     ranking::Ranking,
 };
 
@@ -53,7 +53,7 @@ struct Learner<'a> {
 
 /// A client's list, and how the client uses it.
 struct LearnerState<'a> {
-    adaptive: Adaptive,
+    adaptive: AdaptiveRelays,
     cast: &'a Cast,
     draw: Draw,
     /// Whether the best of the list are used and nothing is learnt.
@@ -68,7 +68,7 @@ impl<'a> Learner<'a> {
         let graph = input.planned.among(&cast.detours).graph();
         let ranking = Ranking::oblivious(&graph);
         let list = ranking.scores().iter().map(|s| (s.relay.to_string(), s.score));
-        let mut adaptive = Adaptive::default();
+        let mut adaptive = AdaptiveRelays::default();
         adaptive.follow(&list.collect::<Vec<_>>());
         let random = random::stream(seed, "learner", client as u64);
         let state = LearnerState { adaptive, cast, draw, testing: false, learnt: false, random };

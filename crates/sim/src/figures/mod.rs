@@ -20,7 +20,7 @@ use crate::matrix::Matrix;
 use thalweg_plan::{
     Graph,
     ranking::{ROBUST_MOST_GAIN, Ranking},
-    schedule::{Pair, RttOf},
+    schedule::{LegRtts, Pair},
 };
 
 /// The ranking that the oracle uses by default; here both ends vouch for each leg.
@@ -32,7 +32,7 @@ fn shipped(graph: &Graph) -> Ranking {
 #[derive(Clone, Debug)]
 struct RoundTrips(Matrix);
 
-impl RttOf for RoundTrips {
+impl LegRtts for RoundTrips {
     fn rtt_s(&self, (from, to): Pair) -> Option<f64> {
         self.0.get(from, to).map(|ms| ms / 1000.0)
     }

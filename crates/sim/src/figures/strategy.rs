@@ -9,8 +9,8 @@ use serde::Serialize;
 use std::{collections::BTreeMap, fmt, str::FromStr};
 use thalweg_plan::{
     Graph,
-    adaptive::{Adaptive, Draw},
-    assignment::{Assigner, Client, RelayLoad, Seen},
+    adaptive::{AdaptiveRelays, Draw},
+    assignment::{Assigner, Client, RelayExperience, RelayLoad},
     ranking::Ranking,
 };
 use thalweg_units::Rate;
@@ -65,7 +65,7 @@ impl Strategy {
 /// No strategy has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no strategy is called \"{name}\"; there are {}",
+    "there is no strategy \"{name}\"; available: {}",
     Strategy::ALL.map(Strategy::name).join(", ")
 )]
 pub struct UnknownStrategy {
@@ -101,9 +101,9 @@ pub(super) struct Oracle<'a> {
     assigned: Vec<u32>,
     given: BTreeMap<(usize, usize), Vec<usize>>,
     /// Each client's experience with relays in its own downloads.
-    seen: BTreeMap<usize, Vec<Seen>>,
+    seen: BTreeMap<usize, Vec<RelayExperience>>,
     /// The clients' lists of Algorithm 2.
-    learners: BTreeMap<usize, Adaptive>,
+    learners: BTreeMap<usize, AdaptiveRelays>,
     /// When relays last reported, s, and what they forwarded then, Mbit/s.
     reported: Option<(f64, Vec<f64>)>,
     random: Stream,
@@ -204,7 +204,7 @@ impl<'a> Oracle<'a> {
                     known.tries += 1;
                     known.gain += (gain - known.gain) / f64::from(known.tries);
                 }
-                None => seen.push(Seen { relay, gain, tries: 1 }),
+                None => seen.push(RelayExperience { relay, gain, tries: 1 }),
             }
         }
     }

@@ -1,14 +1,14 @@
 //! `thalweg carrier`: shows the carrier, which sends IP packets as payload of probe trains.
 
 use super::{
-    gather::words::size,
-    here::{self, Place},
+    gather::messages::size,
+    host::{self, StateDir},
     text::{counted, say},
 };
 use anyhow::Context as _;
 use std::{fmt::Write as _, process::ExitCode};
 use thalweg_mesh::carrier_network::Network;
-use thalweg_probe::carrier::{CarrierReport, Counts, PartnerReport};
+use thalweg_probe::carrier::{CarrierReport, PartnerReport, RiderCounts};
 use thalweg_wire::{Signer as _, mesh::Name};
 
 const HELP: &str = "\
@@ -24,18 +24,18 @@ that node; while no train is due, they are sent at once.
 #[command(after_help = HELP)]
 pub struct Args {
     #[command(subcommand)]
-    what: What,
+    what: CarrierCommand,
 }
 
 #[derive(clap::Subcommand)]
-enum What {
-    /// Show the device, its peers and how much rode in trains; exit code 1 if it is not up
+enum CarrierCommand {
+    /// Show the device, its peers and the traffic in trains; exit code 1 if it is not up
     Status {
         /// Print one JSON object
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        place: Place,
+        state_dir: StateDir,
     },
     /// Print the overlay address of a node, or of this host; works offline
     Address {
@@ -43,7 +43,7 @@ enum What {
         #[arg(value_name = "NODE")]
         node: Option<Name>,
         #[command(flatten)]
-        place: Place,
+        state_dir: StateDir,
     },
 }
 
@@ -53,15 +53,15 @@ enum What {
 /// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.what {
-        What::Status { json, place } => status(&place, json),
-        What::Address { node, place } => address(&place, node.as_ref()),
+        CarrierCommand::Status { json, state_dir } => status(&state_dir, json),
+        CarrierCommand::Address { node, state_dir } => address(&state_dir, node.as_ref()),
     }
 }
 
-fn status(place: &Place, as_json: bool) -> anyhow::Result<ExitCode> {
-    let state = place.open()?;
-    let report = here::block_on(async {
-        let daemon = here::daemon(&state).await?.context("no daemon runs; start `thalweg node`")?;
+fn status(state_dir: &StateDir, as_json: bool) -> anyhow::Result<ExitCode> {
+    let state = state_dir.open()?;
+    let report = host::block_on(async {
+        let daemon = host::daemon(&state).await?.context("no daemon runs; start `thalweg node`")?;
         Ok(daemon.carrier().await?)
     })?;
     let none = "this node has no carrier: `[carrier]` in its settings lacks `enabled = true`";
@@ -73,8 +73,8 @@ fn status(place: &Place, as_json: bool) -> anyhow::Result<ExitCode> {
     Ok(if report.is_up { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn address(place: &Place, node: Option<&Name>) -> anyhow::Result<ExitCode> {
-    let state = place.open()?;
+fn address(state_dir: &StateDir, node: Option<&Name>) -> anyhow::Result<ExitCode> {
+    let state = state_dir.open()?;
     let membership = state.membership()?;
     let network = Network::of(&membership.mesh());
     let key = match node {
@@ -110,19 +110,26 @@ fn text(report: &CarrierReport) -> String {
     text
 }
 
-fn counted_lines(counts: &Counts) -> String {
-    let Counts { sent_packets, sent_bytes, ridden_packets, ridden_fragments, ridden_bytes, .. } =
-        counts;
-    let Counts { carrying_probes, own_datagrams, timed_out_packets, .. } = counts;
-    let Counts { received_packets, received_bytes, refused_fragments, expired_packets, .. } =
-        counts;
+fn counted_lines(counts: &RiderCounts) -> String {
+    let RiderCounts {
+        sent_packets,
+        sent_bytes,
+        ridden_packets,
+        ridden_fragments,
+        ridden_bytes,
+        ..
+    } = counts;
+    let RiderCounts { carrying_probes, own_datagrams, timed_out_packets, .. } = counts;
+    let RiderCounts {
+        received_packets, received_bytes, refused_fragments, expired_packets, ..
+    } = counts;
     let lost = counts.dropped_packets + counts.strange_packets + counts.unasked_packets;
     format!(
         "sent     {}, {}; {own_datagrams} datagrams without a probe, {timed_out_packets} of them \
          after a wait\n\
          rode     {} in {ridden_fragments} fragments and {}; {} complete\n\
-         received {}, {}; {expired_packets} incomplete, {refused_fragments} fragments twice or \
-         late\n\
+         received {}, {}; {expired_packets} incomplete, {refused_fragments} duplicate or late \
+         fragments\n\
          dropped  {}\n",
         counted(*sent_packets, "packet"),
         size(*sent_bytes),

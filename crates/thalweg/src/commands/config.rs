@@ -12,11 +12,11 @@ use thalweg_node::config::{Config, config_file};
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: ConfigCommand,
 }
 
 #[derive(clap::Subcommand)]
-enum Command {
+enum ConfigCommand {
     /// List all errors in a settings file, each with its line and column
     Check(Check),
     /// Print a settings file with every setting, explained, at its default
@@ -39,7 +39,7 @@ struct Check {
     /// The settings file [default: $XDG_CONFIG_HOME/thalweg/config.toml]
     #[arg(long, value_name = "FILE", conflicts_with = "file")]
     config: Option<PathBuf>,
-    /// The same, as it was given before; goes with the next release.
+    /// The same, as it was given before; will be removed in the next release.
     #[arg(hide = true)]
     file: Option<PathBuf>,
 }
@@ -50,8 +50,8 @@ struct Check {
 /// All mistakes in the file.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
-        Command::Example => say(Config::example())?,
-        Command::Check(Check { config, file }) => say(&check(config.or(file).as_deref())?)?,
+        ConfigCommand::Example => say(Config::example())?,
+        ConfigCommand::Check(Check { config, file }) => say(&check(config.or(file).as_deref())?)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -59,10 +59,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 /// Checks the given settings file, which must exist, or the user's own, which may be missing.
 fn check(given: Option<&Path>) -> anyhow::Result<String> {
     let Some(file) = config_file(given) else {
-        return Ok("there is no settings file (neither XDG_CONFIG_HOME nor HOME is set): the defaults hold\n".to_owned());
+        return Ok("there is no settings file (neither XDG_CONFIG_HOME nor HOME is set): the \
+                   defaults apply\n"
+            .to_owned());
     };
     if given.is_none() && !file.try_exists().unwrap_or(true) {
-        return Ok(format!("there is no {}: the defaults hold\n", file.display()));
+        return Ok(format!("{} does not exist: the defaults apply\n", file.display()));
     }
     let problems = Config::load(&file)?.check_here();
     if !problems.is_empty() {

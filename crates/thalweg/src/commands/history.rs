@@ -1,8 +1,8 @@
 //! `thalweg history`: shows, lifts and clears what downloads remember of paths and relays.
 
 use super::{
-    here::Place,
-    remembered,
+    history_file,
+    host::StateDir,
     text::{aligned, rough, say},
 };
 use anyhow::{Context as _, bail};
@@ -15,7 +15,7 @@ use std::{
 };
 use thalweg_console::note;
 use thalweg_paths::detours::Detours;
-use thalweg_paths::history::{Bound, History, Quarantined, Remembered};
+use thalweg_paths::history::{Bound, History, HistoryEntry, QuarantinedRelay};
 use thalweg_units::{WallTime, likeness};
 
 const HELP: &str = "\
@@ -36,19 +36,19 @@ Exit codes: 0 done; 1 no such relay is quarantined, or the file cannot be used."
 #[command(after_help = HELP, args_conflicts_with_subcommands = true)]
 pub struct Args {
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<HistoryCommand>,
     #[command(flatten)]
-    which: Which,
+    which: HistoryArgs,
 }
 
 #[derive(clap::Subcommand)]
-enum Command {
+enum HistoryCommand {
     /// Show the quarantined relays and how much is remembered (the default)
-    Show(Which),
+    Show(HistoryArgs),
     /// Allow a quarantined relay again, for all servers
     Lift(Lift),
     /// Forget all quarantines and all rates
-    Clear(Which),
+    Clear(HistoryArgs),
 }
 
 #[derive(clap::Args)]
@@ -56,21 +56,21 @@ struct Lift {
     /// The relay's name, as `thalweg history` shows it
     relay: String,
     #[command(flatten)]
-    which: Which,
+    which: HistoryArgs,
 }
 
-/// Which history, and how to speak of it.
+/// Which history, and how to print it.
 #[derive(clap::Args)]
-struct Which {
-    /// The file that was given to `thalweg get --history`
-    /// [default: history.json in the state directory, else in ~/.cache/thalweg]
+struct HistoryArgs {
+    /// The history file, as for `thalweg get --history` [default: history.json in the state
+    /// directory, else in ~/.cache/thalweg]
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 /// Runs the command.
@@ -80,16 +80,16 @@ struct Which {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         None => show(&args.which),
-        Some(Command::Show(which)) => show(&which),
-        Some(Command::Lift(args)) => lift(&args),
-        Some(Command::Clear(which)) => clear(&which),
+        Some(HistoryCommand::Show(which)) => show(&which),
+        Some(HistoryCommand::Lift(args)) => lift(&args),
+        Some(HistoryCommand::Clear(which)) => clear(&which),
     }?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(which: &Which) -> anyhow::Result<()> {
+fn show(which: &HistoryArgs) -> anyhow::Result<()> {
     let (file, history) = which.open()?;
-    let all = All::of(&history, remembered::now());
+    let all = HistoryReport::new(&history, history_file::now());
     if which.json {
         return say(&(serde_json::to_string_pretty(&all.json(&file))? + "\n"));
     }
@@ -100,8 +100,8 @@ fn show(which: &Which) -> anyhow::Result<()> {
 
 fn lift(args: &Lift) -> anyhow::Result<()> {
     let (file, mut history) = args.which.open()?;
-    let (relay, now) = (&args.relay, remembered::now());
-    let all = All::of(&history, now);
+    let (relay, now) = (&args.relay, history_file::now());
+    let all = HistoryReport::new(&history, now);
     let origins = all.origins_of(relay);
     if origins.is_empty() {
         bail!("{}", all.no_such(relay, &file));
@@ -116,10 +116,10 @@ fn lift(args: &Lift) -> anyhow::Result<()> {
     }
 }
 
-fn clear(which: &Which) -> anyhow::Result<()> {
+fn clear(which: &HistoryArgs) -> anyhow::Result<()> {
     let (file, mut history) = which.open()?;
-    let now = remembered::now();
-    let all = All::of(&history, now);
+    let now = history_file::now();
+    let all = HistoryReport::new(&history, now);
     // Clears also what is too old to be shown; a missing file is not created.
     if file.exists() {
         history.clear(now);
@@ -145,16 +145,16 @@ fn clear_detours(file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Which {
+impl HistoryArgs {
     /// Opens the history; its file may be missing.
     fn open(&self) -> anyhow::Result<(PathBuf, History)> {
-        let file = remembered::file(self.history.as_deref(), &self.place);
+        let file = history_file::file(self.history.as_deref(), &self.state_dir);
         let file = file.context(
             "no history file is known; name one with --history FILE, as for `thalweg get`",
         )?;
         // A file that the user named must exist.
         if self.history.is_some() && is_missing(&file)? {
-            bail!("there is no {}; `thalweg get --history FILE` makes it", file.display());
+            bail!("{} does not exist; `thalweg get --history FILE` creates it", file.display());
         }
         let history = History::open(&file);
         usable(&history)?;
@@ -170,7 +170,7 @@ fn is_missing(file: &Path) -> anyhow::Result<bool> {
     match fs::metadata(file) {
         Ok(_) => Ok(false),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
-        Err(e) => Err(e).with_context(|| format!("cannot look at {}", file.display())),
+        Err(e) => Err(e).with_context(|| format!("cannot examine {}", file.display())),
     }
 }
 
@@ -192,16 +192,16 @@ fn save(history: &mut History, file: &Path) -> anyhow::Result<()> {
 }
 
 /// The remembered data at one time.
-struct All {
+struct HistoryReport {
     now: WallTime,
-    blames: Vec<Quarantined>,
+    blames: Vec<QuarantinedRelay>,
     /// The relays that are excluded for all servers.
     shut_out: BTreeSet<String>,
-    paths: Vec<Remembered>,
+    paths: Vec<HistoryEntry>,
 }
 
-impl All {
-    fn of(history: &History, now: WallTime) -> Self {
+impl HistoryReport {
+    fn new(history: &History, now: WallTime) -> Self {
         let blames = history.quarantined(now);
         let names = blames.iter().map(|blame| blame.relay.clone());
         let shut_out = names.filter(|relay| history.is_quarantined(relay, None, now)).collect();
@@ -221,7 +221,7 @@ impl All {
         if self.blames.is_empty() {
             return "no relay is in quarantine\n".to_owned();
         }
-        let row = |blame: &Quarantined| {
+        let row = |blame: &QuarantinedRelay| {
             let out = match self.shut_out.contains(&blame.relay) {
                 true => "all servers",
                 false => "this server",
@@ -248,7 +248,7 @@ impl All {
     }
 
     fn json(&self, file: &Path) -> Value {
-        let blame = |blame: &Quarantined| {
+        let blame = |blame: &QuarantinedRelay| {
             json!({
                 "relay": blame.relay,
                 "origin": blame.origin,
@@ -258,7 +258,7 @@ impl All {
                 "all_servers": self.shut_out.contains(&blame.relay),
             })
         };
-        let path = |path: &Remembered| {
+        let path = |path: &HistoryEntry| {
             json!({
                 "origin": path.origin,
                 "path": path.path,
@@ -289,12 +289,12 @@ impl All {
         if let Some(name) = nearest.or_else(|| likeness::nearest(relay, known.iter().copied())) {
             text += &format!("; did you mean {name}?");
         }
-        text + &format!("\nthose that are: {}", Vec::from_iter(known).join(", "))
+        text + &format!("\nin quarantine: {}", Vec::from_iter(known).join(", "))
     }
 }
 
 /// The server concerned; a file of an older version does not name it.
-fn origin(blame: &Quarantined) -> &str {
+fn origin(blame: &QuarantinedRelay) -> &str {
     if blame.origin.is_empty() { "-" } else { &blame.origin }
 }
 

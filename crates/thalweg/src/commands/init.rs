@@ -1,9 +1,9 @@
 //! `thalweg mesh init`: founds a mesh, with this host as its oracle and first node.
 
 use super::{
-    here::{self, Place},
+    embedded_oracle::database,
+    host::{self, StateDir},
     hostname,
-    oracle_inside::database,
     text::{next_steps, say},
 };
 use anyhow::{Context as _, bail};
@@ -53,7 +53,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 /// Runs the command.
@@ -61,7 +61,7 @@ pub struct Args {
 /// # Errors
 /// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let state = State::create(&args.place.directory()?)?;
+    let state = State::create(&args.state_dir.directory()?)?;
     let _lock = state.lock()?;
     if state.has_mesh() {
         let name = state.mesh()?.name;
@@ -73,8 +73,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     check_keys(&state)?;
     let founder = founder(&args, &state)?;
-    let database = database(&here::settings(args.config.as_deref())?.oracle)?;
-    let mesh = here::block_on(found_mesh(&state, founder.clone(), database))?;
+    let database = database(&host::settings(args.config.as_deref())?.oracle)?;
+    let mesh = host::block_on(found_mesh(&state, founder.clone(), database))?;
     print(&mesh, &founder, &state, &args)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -146,8 +146,8 @@ async fn found_mesh(state: &State, founder: Member, database: Database) -> anyho
 /// The absolute path of a file, quoted for a shell.
 fn absolute(file: &Path) -> anyhow::Result<String> {
     let whole = std::path::absolute(file)
-        .with_context(|| format!("cannot tell where {} is", file.display()))?;
-    Ok(here::quoted(&whole.display().to_string()))
+        .with_context(|| format!("cannot determine the absolute path of {}", file.display()))?;
+    Ok(host::quoted(&whole.display().to_string()))
 }
 
 fn print(mesh: &NodeId, founder: &Member, state: &State, args: &Args) -> anyhow::Result<()> {
@@ -160,14 +160,14 @@ fn print(mesh: &NodeId, founder: &Member, state: &State, args: &Args) -> anyhow:
     say(&format!("mesh {mesh}\n"))?;
     let reached: Vec<_> = addresses.iter().map(Destination::to_string).collect();
     note!("This host is `{name}`, the mesh's oracle and first relay, at {}.", reached.join(", "));
-    note!("All of it is in {dir}; keep a copy of the whole directory in a safe place.");
-    let place = args.place.argument();
+    note!("All keys and records are in {dir}; keep a copy of the whole directory in a safe place.");
+    let state_arg = args.state_dir.argument();
     // The settings name the oracle's database: the daemon must read the same ones.
     let config = args.config.as_ref().map(|file| absolute(file)).transpose()?;
     let config = config.map(|file| format!(" --config {file}")).unwrap_or_default();
     next_steps([
-        (format!("thalweg node{place}{config}"), "serve the mesh"),
-        (format!("thalweg mesh token --role relay{place}"), "let another host join"),
+        (format!("thalweg node{state_arg}{config}"), "serve the mesh"),
+        (format!("thalweg mesh token --role relay{state_arg}"), "let another host join"),
     ]);
     Ok(())
 }

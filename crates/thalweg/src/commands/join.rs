@@ -1,7 +1,7 @@
 //! `thalweg mesh join`: makes this host a member of a mesh.
 
 use super::{
-    here::{self, Place},
+    host::{self, StateDir},
     text::{next_steps, say},
 };
 use anyhow::{Context as _, bail};
@@ -9,7 +9,7 @@ use serde_json::json;
 use std::{io, process::ExitCode};
 use thalweg_base::clock::WallClock;
 use thalweg_console::note;
-use thalweg_mesh::{JoinError, Joined, OracleError, State, Wish, join};
+use thalweg_mesh::{JoinError, JoinOptions, JoinResult, OracleError, State, join};
 use thalweg_wire::{
     Destination,
     mesh::{Name, Role, Token},
@@ -43,7 +43,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 /// Runs the command.
@@ -52,13 +52,13 @@ pub struct Args {
 /// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let token = read(&args.token)?;
-    let state = State::create(&args.place.directory()?)?;
-    let wish = Wish {
+    let state = State::create(&args.state_dir.directory()?)?;
+    let wish = JoinOptions {
         name: args.name.clone(),
         addresses: args.addresses.clone(),
         daemon: !args.no_daemon,
     };
-    let joined = here::block_on(async {
+    let joined = host::block_on(async {
         join(&state, &token, &wish, WallClock::default()).await.map_err(with_hint)
     })?;
     print(&joined, &state, &args)?;
@@ -86,7 +86,7 @@ fn with_hint(error: JoinError) -> anyhow::Error {
     }
 }
 
-fn print(joined: &Joined, state: &State, args: &Args) -> anyhow::Result<()> {
+fn print(joined: &JoinResult, state: &State, args: &Args) -> anyhow::Result<()> {
     let (name, mesh) = (&joined.mesh.name, &joined.mesh.mesh);
     let member = joined.roster.by_name(name);
     let roles: Vec<Role> = member.iter().flat_map(|m| m.roles.iter().copied()).collect();
@@ -109,10 +109,10 @@ fn print(joined: &Joined, state: &State, args: &Args) -> anyhow::Result<()> {
         note!("thalweg: {skew}");
     }
     if !args.json && !args.no_daemon {
-        let place = args.place.argument();
+        let state_arg = args.state_dir.argument();
         next_steps([
-            (format!("thalweg node{place}"), "keep the roster current, and relay for others"),
-            (format!("thalweg get URL{place}"), "download, also over the mesh's relays"),
+            (format!("thalweg node{state_arg}"), "keep the roster current, and relay for others"),
+            (format!("thalweg get URL{state_arg}"), "download, also over the mesh's relays"),
         ]);
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! `thalweg mesh members`: lists the members of the mesh.
 
 use super::{
-    here::{self, Place},
+    host::{self, StateDir},
     renewal,
     text::{aligned, listed, rough, say},
 };
@@ -26,7 +26,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 /// Runs the command.
@@ -34,8 +34,8 @@ pub struct Args {
 /// # Errors
 /// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let state = args.place.open()?;
-    let roster = here::block_on(find(&state))?;
+    let state = args.state_dir.open()?;
+    let roster = host::block_on(find(&state))?;
     if args.json {
         say(&(serde_json::to_string_pretty(&roster)? + "\n"))?;
     } else {
@@ -46,14 +46,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 async fn find(state: &State) -> anyhow::Result<Roster> {
-    if let Some(daemon) = here::daemon(state).await? {
+    if let Some(daemon) = host::daemon(state).await? {
         return Ok(daemon.roster().await?);
     }
     let membership = state.membership()?;
     match renewal::renew(state, &membership, DialOptions::default(), renewal::PATIENCE).await {
         Ok(()) => {}
         Err(refused) if renewal::is_refusal(&refused) => return Err(refused),
-        Err(failed) => note!("thalweg: this is the stored roster: {failed:#}"),
+        Err(failed) => note!("thalweg: showing the stored roster: {failed:#}"),
     }
     let kept = membership.current();
     let kept = kept.ok_or_else(|| {
@@ -75,7 +75,7 @@ fn table(roster: &Roster) -> String {
 fn note_validity(state: &State) -> anyhow::Result<()> {
     let Some(status) = roster_status(&state.membership()?) else { return Ok(()) };
     let holds = match (status.left, status.fault) {
-        (Some(left), _) => format!("holds for {}", rough(left)),
+        (Some(left), _) => format!("valid for {}", rough(left)),
         (None, fault) => fault.unwrap_or_default(),
     };
     note!("version {}; {holds}", status.version);

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: MeshCommand,
 }
 
 #[derive(clap::Subcommand)]
-enum Command {
+enum MeshCommand {
     /// Create a mesh: this host becomes its oracle and first node
     Init(init::Args),
     /// Create a token with which one host can join
@@ -30,10 +30,10 @@ enum Command {
 /// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
-        Command::Init(args) => init::run(args),
-        Command::Token(args) => token::run(args),
-        Command::Join(args) => join::run(args),
-        Command::Members(args) => members::run(args),
-        Command::Revoke(args) => revoke::run(args),
+        MeshCommand::Init(args) => init::run(args),
+        MeshCommand::Token(args) => token::run(args),
+        MeshCommand::Join(args) => join::run(args),
+        MeshCommand::Members(args) => members::run(args),
+        MeshCommand::Revoke(args) => revoke::run(args),
     }
 }

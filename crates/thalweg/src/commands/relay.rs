@@ -35,7 +35,7 @@ pub struct Args {
     /// Address and port to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:1080", value_parser = parse_listen)]
     listen: SocketAddr,
-    /// Clients to serve, required if others than this host can connect; others get no byte
+    /// Clients to serve, required if other hosts can connect; connections of others are closed
     #[arg(long, value_name = "CIDR", value_parser = parse_cidr)]
     allow_from: Vec<IpNet>,
     /// Also connect to these networks, which are not public
@@ -102,7 +102,7 @@ async fn serve(args: &Args, log: Log) -> anyhow::Result<()> {
     let mut signals = Signals::watch()?;
     warn_of_few_descriptors(args.max_connections);
     let relay = Relay::bind(args.config(), log).await.map_err(with_hint)?;
-    print_ready(relay.local_addr().context("cannot tell the bound address")?, args.json)?;
+    print_ready(relay.local_addr().context("cannot determine the bound address")?, args.json)?;
 
     let (first, asked) = tokio::sync::oneshot::channel::<()>();
     let mut serving = std::pin::pin!(relay.run(async { _ = asked.await }));
@@ -126,9 +126,9 @@ fn with_hint(error: BindError) -> anyhow::Error {
         BindError::Listen { source, .. } => match source.kind() {
             io::ErrorKind::AddrInUse => "is another program using it?",
             io::ErrorKind::AddrNotAvailable => {
-                "this host has no such address; `ip address` lists its own"
+                "this host does not have this address; `ip address` lists its addresses"
             }
-            io::ErrorKind::PermissionDenied => "ports below 1024 are for root; take a higher one",
+            io::ErrorKind::PermissionDenied => "ports below 1024 need root; choose a higher one",
             _ => return error.into(),
         },
     };

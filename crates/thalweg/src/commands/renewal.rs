@@ -1,6 +1,6 @@
 //! Fetches a newer roster on a host without a daemon: each command that needs it asks the oracle once.
 
-use super::here;
+use super::host;
 use std::{
     fs::File,
     time::{Duration, SystemTime},
@@ -44,7 +44,7 @@ pub async fn renew(
 
 fn client(state: &State, dial: DialOptions) -> anyhow::Result<OracleClient> {
     let oracles = state.mesh()?.oracles;
-    Ok(OracleClient::dialling(&state.client_key()?, oracles, WallClock::default(), dial)?)
+    Ok(OracleClient::with_dial_options(&state.client_key()?, oracles, WallClock::default(), dial)?)
 }
 
 /// Stores the roster, and the addresses of its oracles.
@@ -83,7 +83,7 @@ pub async fn renew_without_daemon(
     dial: DialOptions,
     patience: Duration,
 ) -> anyhow::Result<()> {
-    match here::daemon(state).await? {
+    match host::daemon(state).await? {
         Some(_) => Ok(()),
         None => renew(state, &state.membership()?, dial, patience).await,
     }

@@ -1,7 +1,7 @@
 //! `thalweg mesh revoke`: removes a member from the mesh.
 
 use super::{
-    here::{self, Place},
+    host::{self, StateDir},
     text::say,
 };
 use serde_json::json;
@@ -41,7 +41,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 /// A node that was silent for this long is not connected: nodes ask at least every 20 s.
@@ -49,7 +49,7 @@ const MAX_SILENCE: Duration = Duration::from_secs(60);
 
 /// How many nodes have the new roster, including the oracle's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Confirmed {
+struct Confirmations {
     have: usize,
     /// The number of nodes that the oracle hears of.
     of: usize,
@@ -57,9 +57,9 @@ struct Confirmed {
     silent: usize,
 }
 
-impl Confirmed {
+impl Confirmations {
     /// `mute` are the members without a daemon: only their commands ask the oracle, now and then.
-    fn of(status: &StatusReply, mute: &BTreeSet<Name>, version: u64) -> Self {
+    fn count(status: &StatusReply, mute: &BTreeSet<Name>, version: u64) -> Self {
         let nodes = status.members.iter().filter(|m| !mute.contains(&m.name));
         let seen = nodes.filter_map(|m| Some((m.seen?, m.version?)));
         let (near, silent): (Vec<_>, Vec<_>) = seen.partition(|(seen, _)| *seen <= MAX_SILENCE);
@@ -77,26 +77,31 @@ impl Confirmed {
 /// # Errors
 /// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let state = args.place.open()?;
-    here::block_on(async {
-        let control = here::control(&state).await?;
+    let state = args.state_dir.open()?;
+    host::block_on(async {
+        let control = host::control(&state).await?;
         let request = RevokeRequest { member: args.member.clone() };
-        let reply = control.revoke(request).await.map_err(here::refused)?;
+        let reply = control.revoke(request).await.map_err(host::api_error)?;
         // The member is revoked even if it is unknown which nodes have confirmed.
-        let confirmed =
-            confirmed(&*control, &without_daemon(&state), reply.version, args.wait).await;
+        let confirmed = wait_for_confirmations(
+            &*control,
+            &members_without_daemon(&state),
+            reply.version,
+            args.wait,
+        )
+        .await;
         if let Err(e) = &confirmed {
-            note!("thalweg: cannot tell who has confirmed: {e:#}");
+            note!("thalweg: cannot determine which nodes have confirmed: {e:#}");
         }
         let confirmed = confirmed.ok();
         print(&reply, confirmed, args.json)?;
-        let short = args.wait.is_some() && !confirmed.is_some_and(Confirmed::all);
+        let short = args.wait.is_some() && !confirmed.is_some_and(Confirmations::all);
         Ok(if short { ExitCode::from(UNCONFIRMED) } else { ExitCode::SUCCESS })
     })
 }
 
 /// The members without a daemon, as far as this host knows.
-fn without_daemon(state: &State) -> BTreeSet<Name> {
+fn members_without_daemon(state: &State) -> BTreeSet<Name> {
     let kept = state.membership().ok().and_then(|membership| membership.current());
     let Some(roster) = kept else { return BTreeSet::new() };
     let without = roster.members.iter().filter(|m| m.node.is_none());
@@ -104,16 +109,16 @@ fn without_daemon(state: &State) -> BTreeSet<Name> {
 }
 
 /// Asks until all nodes have confirmed or the time is over; once if `wait` is `None`.
-async fn confirmed(
+async fn wait_for_confirmations(
     control: &dyn Control,
     mute: &BTreeSet<Name>,
     version: u64,
     wait: Option<Duration>,
-) -> anyhow::Result<Confirmed> {
+) -> anyhow::Result<Confirmations> {
     let until = Instant::now() + wait.unwrap_or_default();
     loop {
-        let status = control.status().await.map_err(here::refused)?;
-        let confirmed = Confirmed::of(&status, mute, version);
+        let status = control.status().await.map_err(host::api_error)?;
+        let confirmed = Confirmations::count(&status, mute, version);
         if confirmed.all() || Instant::now() >= until {
             return Ok(confirmed);
         }
@@ -121,7 +126,11 @@ async fn confirmed(
     }
 }
 
-fn print(reply: &RevokeReply, confirmed: Option<Confirmed>, as_json: bool) -> anyhow::Result<()> {
+fn print(
+    reply: &RevokeReply,
+    confirmed: Option<Confirmations>,
+    as_json: bool,
+) -> anyhow::Result<()> {
     let RevokeReply { name, version } = reply;
     if as_json {
         let (have, of) = (confirmed.map(|c| c.have), confirmed.map(|c| c.of));
@@ -135,8 +144,8 @@ fn print(reply: &RevokeReply, confirmed: Option<Confirmed>, as_json: bool) -> an
     say(&format!("{name} is revoked by roster version {version}{known}\n"))
 }
 
-fn text(confirmed: Confirmed) -> String {
-    let Confirmed { have, of, silent } = confirmed;
+fn text(confirmed: Confirmations) -> String {
+    let Confirmations { have, of, silent } = confirmed;
     let mut text = match of {
         // At most the oracle's own node.
         0 | 1 => "; no other node is connected".to_owned(),
@@ -175,12 +184,12 @@ mod tests {
             ],
         };
         let mute = BTreeSet::from(["e".parse().unwrap()]);
-        let confirmed = Confirmed::of(&status, &mute, 9);
-        assert_eq!(confirmed, Confirmed { have: 1, of: 2, silent: 1 });
+        let confirmed = Confirmations::count(&status, &mute, 9);
+        assert_eq!(confirmed, Confirmations { have: 1, of: 2, silent: 1 });
         assert!(text(confirmed).contains("1 of 2 nodes have it") && !confirmed.all());
         assert!(text(confirmed).contains("1 more have not contacted"));
-        assert!(Confirmed::of(&status, &mute, 8).all());
-        let alone = Confirmed { have: 1, of: 1, silent: 0 };
+        assert!(Confirmations::count(&status, &mute, 8).all());
+        let alone = Confirmations { have: 1, of: 1, silent: 0 };
         assert_eq!(text(alone), "; no other node is connected");
     }
 }

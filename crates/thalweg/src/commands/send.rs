@@ -1,19 +1,19 @@
 //! `thalweg send`: runs the command, from arguments to exit code.
 
-mod told;
+mod display;
 
 use super::{
+    bond_options::{self, BondOptions},
     exit::Code,
-    gather::{self, Display, known, node_and_path},
+    gather::{self, GatherDisplay, leg_estimates, node_and_path},
     get::{mesh::check_tags, rate::bytes_per_second},
-    here::Place,
-    keep::KeepArgs,
+    host::StateDir,
     local_files,
+    metadata_options::MetadataOptions,
     screen::Style,
     signals::Signals,
     text::say,
     uplinks,
-    within::{self, WithinArgs},
 };
 use anyhow::Context as _;
 use std::{
@@ -26,16 +26,17 @@ use thalweg_gather::{
     send::{SendError, SendRequest, send},
 };
 use thalweg_mesh::State;
-use thalweg_uplinks::interfaces::Flow;
+use thalweg_uplinks::interfaces::Direction;
 use thalweg_wire::mesh::{LegKind, Name, Tag, Terms};
 use tokio_util::sync::CancellationToken;
 
 const HELP: &str = "\
 Sends files to a directory of another member, over the direct path and, for large transfers, also
-through relays, each with the share that it can carry. Directories go with all in them, empty ones
-and symbolic links too, with modes and times; a link is sent as a link, LINK/ as what is in the
-directory that it points to. A file appears under its name there when it is complete; each part is
-verified by its hash. The same command continues an interrupted transfer.
+through relays, each with the share that it can carry. Directories are sent with their content,
+including empty directories and symbolic links, and with modes and times. LINK is sent as a link,
+LINK/ as the content of the directory that it points to. A file appears there under its name when
+it is complete; each part is verified by its hash. The same command continues an interrupted
+transfer.
 
   thalweg send results.tar fra:/inbox
   thalweg send run7 run8 fra:/inbox --via nyc,ber
@@ -43,9 +44,9 @@ verified by its hash. The same command continues an interrupted transfer.
   thalweg send a.bin fra:/inbox/b.bin              # under another name
   thalweg send run7 fra:/inbox --dry-run -v        # what would be sent, and what would fail
 
-A node accepts files only if its settings allow it: `[files] accept`. What is there is replaced only
-with --replace, and removed only with --delete, where the settings allow that as well. With both, a
-file also replaces a directory that is not empty.
+A node accepts files only if its settings allow it: `[files] accept`. Existing files there are
+replaced only with --replace and removed only with --delete, if the settings allow that as well.
+With both, a file also replaces a directory that is not empty.
 
 Exit codes:
   0    everything was sent
@@ -68,7 +69,8 @@ pub struct Args {
     #[arg(value_name = "NODE:DIR", required = true)]
     to: OsString,
 
-    /// Leave out files that match, and directories with their content, as rsync does; `+ PATTERN` takes them
+    /// Leave out files that match, and directories with their content, as rsync does; `+ PATTERN`
+    /// includes them
     #[arg(long, value_name = "PATTERN")]
     exclude: Vec<OsString>,
 
@@ -80,11 +82,12 @@ pub struct Args {
     #[arg(long)]
     replace: bool,
 
-    /// Remove what is in sent directories there and not here, if the node's settings allow it
+    /// Remove files and directories there that are not in the sent directories here, if the node's
+    /// settings allow it
     #[arg(long)]
     delete: bool,
 
-    /// Send nothing; tell what would be sent, and what would fail
+    /// Send nothing; show what would be sent, and what would fail
     #[arg(short = 'n', long)]
     dry_run: bool,
 
@@ -106,28 +109,28 @@ pub struct Args {
     rates: Option<PathBuf>,
 
     #[command(flatten)]
-    within: WithinArgs,
+    bond_options: BondOptions,
 
     /// The most that this host sends, in bytes per second (500k, 2M) or as "40 Mbit/s"
     #[arg(long, value_name = "RATE", value_parser = bytes_per_second)]
     bwlimit: Option<NonZeroU64>,
 
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 
     #[command(flatten)]
-    keep: KeepArgs,
+    metadata: MetadataOptions,
 
     /// Print nothing but errors
-    #[arg(short, long, help_heading = "What is shown")]
+    #[arg(short, long, help_heading = "Messages")]
     quiet: bool,
 
     /// Report which paths are used, and when they change
-    #[arg(short, long, help_heading = "What is shown")]
+    #[arg(short, long, help_heading = "Messages")]
     verbose: bool,
 
     /// Print events on standard output, one JSON object per line
-    #[arg(long, help_heading = "What is shown")]
+    #[arg(long, help_heading = "Messages")]
     json: bool,
 }
 
@@ -145,18 +148,18 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let missing = local_files::missing(&args.files);
     if missing.len() == args.files.len() {
-        let display = Display::start(args.style(), args.verbose)?;
+        let display = GatherDisplay::start(args.style(), args.verbose)?;
         display.failed(missing.join("; "), Code::Disk as u8);
         display.finish();
         return Ok(Code::Disk.into());
     }
-    let state = args.place.open()?;
+    let state = args.state_dir.open()?;
     let runtime = gather::runtime()?;
-    let display = Arc::new(Display::start(args.style(), args.verbose)?);
+    let display = Arc::new(GatherDisplay::start(args.style(), args.verbose)?);
     let ended = runtime.block_on(deliver(&args, state, request, display.clone()));
     runtime.shutdown_background();
     let code = match &ended {
-        Ok(Ok(totals)) => told::code(totals),
+        Ok(Ok(totals)) => display::code(totals),
         Ok(Err(error)) => Code::of_error(error),
         Err(_) => Code::Other,
     };
@@ -177,7 +180,7 @@ impl From<&SendError> for Code {
         match error {
             SendError::Name(_)
             | SendError::Exclude(_)
-            | SendError::Twice(_)
+            | SendError::NameClash(_)
             | SendError::NotOne => Self::Usage,
             SendError::Roster(_) | SendError::NotAccepted { .. } | SendError::Old(..) => {
                 Self::Other
@@ -206,7 +209,7 @@ impl Args {
             into,
             as_name: self.no_target_directory,
             exclude: self.exclude.iter().map(|p| p.as_bytes().to_vec()).collect(),
-            fidelity: self.keep.fidelity(false),
+            fidelity: self.metadata.fidelity(false),
             checksum: self.checksum,
             replace: self.replace,
             delete: self.delete,
@@ -214,13 +217,13 @@ impl Args {
             list: self.json || (self.dry_run && self.verbose),
             via,
             terms: Terms { leg: LegKind::Open, avoid: self.avoid.iter().cloned().collect() },
-            estimates: known::from_file(self.rates.as_deref())?,
+            estimates: leg_estimates::from_file(self.rates.as_deref())?,
             limit: self.bwlimit,
         })
     }
 
     fn style(&self) -> Style {
-        Style::of(self.json, self.quiet)
+        Style::choose(self.json, self.quiet)
     }
 }
 
@@ -229,30 +232,34 @@ async fn deliver(
     args: &Args,
     state: State,
     mut request: SendRequest,
-    display: Arc<Display>,
+    display: Arc<GatherDisplay>,
 ) -> anyhow::Result<Result<Totals, SendError>> {
     let stop = CancellationToken::new();
     let told = Arc::clone(&display);
-    let signals = gather::listen(Signals::watch()?, stop.clone(), move |text| told.note(text));
+    let signals =
+        gather::stop_on_signals(Signals::watch()?, stop.clone(), move |text| told.note(text));
     let signals = tokio::spawn(signals);
     let note = |text: String| display.note(text);
     let ask = args.rates.is_none();
-    let estimates = known::ask(&state, &args.place, &[request.node.as_str()], ask, &note).await;
+    let estimates =
+        leg_estimates::ask(&state, &args.state_dir, &[request.node.as_str()], ask, &note).await;
     if ask {
         request.estimates = estimates;
     }
-    let dialer = gather::dialer_by_bonds(&state, args.within)?;
+    let dialer = gather::bonding_dialer(&state, args.bond_options)?;
     if let Ok(roster) = dialer.roster() {
-        check_tags(&roster, &args.avoid, &args.place.argument())?;
+        check_tags(&roster, &args.avoid, &args.state_dir.argument())?;
     }
     let events: Arc<dyn EventSink> = match args.style() {
         Style::Json => display.clone(),
-        _ => Arc::new(told::SendDisplay { display: display.clone(), dry_run: args.dry_run }),
+        _ => Arc::new(display::SendDisplay { display: display.clone(), dry_run: args.dry_run }),
     };
-    let events = args.within.begin(Flow::Up, events);
+    let events = args.bond_options.begin(Direction::Up, events);
     let began = Instant::now();
     let ended = send(request, dialer, events, stop).await;
-    within::missed(args.within.within, began).filter(|_| ended.is_ok()).map(note);
+    bond_options::deadline_overrun(args.bond_options.within, began)
+        .filter(|_| ended.is_ok())
+        .map(note);
     uplinks::end();
     signals.abort();
     Ok(ended)

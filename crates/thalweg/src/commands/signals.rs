@@ -15,7 +15,7 @@ impl Signals {
     /// # Errors
     /// If the system does not let one of them be watched.
     pub fn watch() -> anyhow::Result<Self> {
-        let watch = |kind, name| signal(kind).with_context(|| format!("cannot watch {name}"));
+        let watch = |kind, name| signal(kind).with_context(|| format!("cannot handle {name}"));
         Ok(Self {
             interrupt: watch(SignalKind::interrupt(), "SIGINT")?,
             terminate: watch(SignalKind::terminate(), "SIGTERM")?,

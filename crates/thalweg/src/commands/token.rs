@@ -1,7 +1,7 @@
 //! `thalweg mesh token`: creates a token with which one host can join.
 
 use super::{
-    here::{self, Place},
+    host::{self, StateDir},
     text::{rough, say},
 };
 use serde_json::json;
@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 impl Args {
@@ -58,14 +58,14 @@ impl Args {
 /// # Errors
 /// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let state = args.place.open()?;
+    let state = args.state_dir.open()?;
     let valid = match args.valid {
         Some(valid) => valid,
-        None => here::settings(None)?.oracle.token_validity,
+        None => host::settings(None)?.oracle.token_validity,
     };
-    let reply = here::block_on(async {
-        let control = here::control(&state).await?;
-        control.token(args.request(valid)).await.map_err(here::refused)
+    let reply = host::block_on(async {
+        let control = host::control(&state).await?;
+        control.token(args.request(valid)).await.map_err(host::api_error)
     })?;
     print(&reply, valid, args.json)?;
     Ok(ExitCode::SUCCESS)

@@ -1,6 +1,6 @@
 //! The interfaces, bonds and byte accounts of this process, for all commands.
 
-use super::{here::Place, remembered};
+use super::{history_file, host::StateDir};
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use std::{
@@ -12,19 +12,19 @@ use thalweg_console::note;
 use thalweg_mesh::State;
 use thalweg_net::Dialer;
 use thalweg_uplinks::{
-    bond::{self, BondMetrics, Bonding, Bonds, Shown, Watch},
+    bond::{self, BondMetrics, BondRegistry, BondStatus, Bonding, Bonds},
     interfaces::{InterfaceMetrics, Settings, Uplinks, serve},
 };
 
 /// A process has one set of interfaces, however many dialers it has.
-static OF_PROCESS: OnceLock<Uplinks> = OnceLock::new();
+static PROCESS_UPLINKS: OnceLock<Uplinks> = OnceLock::new();
 
 /// A process has one account of bytes by purpose.
 static BUDGET: LazyLock<Arc<Budget>> = LazyLock::new(Arc::default);
 
 /// The bonds for status reports: those of this process, and those that others made with this daemon.
-static BONDS: Watch = Watch::new();
-static OF_OTHERS: Mutex<Option<Bonds>> = Mutex::new(None);
+static BONDS: BondRegistry = BondRegistry::new();
+static ACCEPTED_BONDS: Mutex<Option<Bonds>> = Mutex::new(None);
 
 /// The bytes that this process moves, by purpose: interfaces' probes and second copies, downloads, measuring, quotas.
 pub fn budget() -> Arc<Budget> {
@@ -32,15 +32,15 @@ pub fn budget() -> Arc<Budget> {
 }
 
 /// The file with records of interfaces, beside the history.
-fn beside(history: &Path) -> PathBuf {
+fn records_file(history: &Path) -> PathBuf {
     history.with_file_name("interfaces.json")
 }
 
 /// The file with records of interfaces, if they are stored: beside the history. If there is a cap, it is beside the
 /// default history whichever history is given, because it records what all processes have used of the cap.
-pub fn file(settings: &Settings, history: Option<&Path>, place: &Place) -> Option<PathBuf> {
+pub fn file(settings: &Settings, history: Option<&Path>, state_dir: &StateDir) -> Option<PathBuf> {
     let history = history.filter(|_| !has_cap(settings));
-    remembered::file(history, place).map(|file| beside(&file))
+    history_file::file(history, state_dir).map(|file| records_file(&file))
 }
 
 fn has_cap(settings: &Settings) -> bool {
@@ -62,12 +62,12 @@ pub fn open(
     file: Option<PathBuf>,
     note: &dyn Fn(String),
 ) -> anyhow::Result<Uplinks> {
-    let uplinks = kept_or_not(settings, file, note)?;
-    uplinks.charge_to(budget());
+    let uplinks = open_records(settings, file, note)?;
+    uplinks.set_budget(budget());
     Ok(uplinks)
 }
 
-fn kept_or_not(
+fn open_records(
     settings: Settings,
     file: Option<PathBuf>,
     note: &dyn Fn(String),
@@ -76,25 +76,25 @@ fn kept_or_not(
     let Some(path) = file else {
         anyhow::ensure!(
             !has_cap,
-            "no directory to record what is used of the caps in the settings: give --state DIR, \
-             or set HOME"
+            "no directory to record how much of the caps in the settings is used: give --state \
+             DIR, or set HOME"
         );
-        return Ok(Uplinks::unkept(settings));
+        return Ok(Uplinks::without_file(settings));
     };
     // What was used of a cap before this host became a member counts as well.
-    if has_cap && let Err(why) = remembered::take_over(&path) {
+    if has_cap && let Err(why) = history_file::adopt_cached(&path) {
         note(format!("cannot copy the records of interfaces to {}: {why}", path.display()));
     }
     match Uplinks::open(settings.clone(), Some(path.clone())) {
         Ok(uplinks) => Ok(uplinks),
         Err(why) if has_cap => anyhow::bail!(
-            "{}: {why}; it records what was used of the caps in the settings. Remove it to count \
-             from zero",
+            "{}: {why}; this file records how much of the caps in the settings was used. Remove it \
+             to count from zero",
             path.display()
         ),
         Err(why) => {
             note(format!("cannot read the records of interfaces, so no new ones are saved: {why}"));
-            Ok(Uplinks::unkept(settings))
+            Ok(Uplinks::without_file(settings))
         }
     }
 }
@@ -118,48 +118,48 @@ pub fn bonding(
     if settings.is_plain() {
         return Ok(Bonding::new(dialer, bond::Settings::default()));
     }
-    let uplinks = match OF_PROCESS.get() {
+    let uplinks = match PROCESS_UPLINKS.get() {
         Some(uplinks) => uplinks.clone(),
         None => {
             let file = state.dir().join("interfaces.json");
             let uplinks = open(settings, Some(file.clone()), &tell)?;
-            uplinks.probe_by(dialer.clone());
+            uplinks.set_probe_dialer(dialer.clone());
             begin(uplinks, Some(&file), tell)
         }
     };
-    Ok(Bonding::over(dialer, bond::Settings::default(), uplinks))
+    Ok(Bonding::with_uplinks(dialer, bond::Settings::default(), uplinks))
 }
 
 /// Adds these bonds to the process's status.
-pub fn shown(bonds: Bonding) -> Bonding {
+pub fn track_bonds(bonds: Bonding) -> Bonding {
     BONDS.add(&bonds);
     bonds
 }
 
 /// Adds the bonds that others made with this daemon to its status, until [`end`].
-pub fn shown_of_others(bonds: &Bonds) {
-    *of_others() = Some(bonds.clone());
+pub fn track_accepted_bonds(bonds: &Bonds) {
+    *lock_accepted_bonds() = Some(bonds.clone());
 }
 
 /// The state of the bonds that others made.
-fn shown_by_others() -> Vec<Shown> {
-    of_others().as_ref().map(Bonds::shown).unwrap_or_default()
+fn accepted_bonds() -> Vec<BondStatus> {
+    lock_accepted_bonds().as_ref().map(Bonds::shown).unwrap_or_default()
 }
 
-fn of_others() -> MutexGuard<'static, Option<Bonds>> {
-    OF_OTHERS.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_accepted_bonds() -> MutexGuard<'static, Option<Bonds>> {
+    ACCEPTED_BONDS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Registers the metrics of this process's interfaces and bonds.
 pub fn register(registry: &mut Registry) {
-    if let Some(uplinks) = of_process() {
+    if let Some(uplinks) = process_uplinks() {
         registry.register_collector(Box::new(InterfaceMetrics(uplinks)));
     }
     registry.register_collector(Box::new(BondMetrics(Box::new(all_bonds))));
 }
 
-fn all_bonds() -> Vec<Shown> {
-    [BONDS.shown(), shown_by_others()].concat()
+fn all_bonds() -> Vec<BondStatus> {
+    [BONDS.shown(), accepted_bonds()].concat()
 }
 
 /// Makes these interfaces, which are stored in this file, the interfaces of this process, unless it already has some.
@@ -170,7 +170,7 @@ pub fn begin(
     file: Option<&Path>,
     tell: impl Fn(String) + Clone + Send + 'static,
 ) -> Uplinks {
-    OF_PROCESS
+    PROCESS_UPLINKS
         .get_or_init(|| {
             let (followed, told) = (uplinks.clone(), tell.clone());
             tokio::spawn(async move { followed.keep(told).await });
@@ -184,14 +184,14 @@ pub fn begin(
 
 /// Answers questions about the interfaces, at a socket beside this file.
 fn answer(uplinks: Uplinks, file: &Path, tell: impl Fn(String) + Send + 'static) {
-    if let Err(why) = remembered::make_place(file) {
+    if let Err(why) = history_file::create_parent(file) {
         tell(format!("cannot save the records of interfaces in {}: {why}", file.display()));
     }
     let at = sockets(file);
     tokio::spawn(async move {
         let more = |said: &mut Value| {
             said["bonds"] = json!(BONDS.report());
-            said["bonds_of_others"] = json!(shown_by_others());
+            said["bonds_of_others"] = json!(accepted_bonds());
         };
         if let Err(why) = serve(&at, uplinks, &more).await {
             tell(format!(
@@ -203,16 +203,16 @@ fn answer(uplinks: Uplinks, file: &Path, tell: impl Fn(String) + Send + 'static)
 }
 
 /// The interfaces of this process, if its settings have policies.
-pub fn of_process() -> Option<Uplinks> {
-    OF_PROCESS.get().cloned()
+pub fn process_uplinks() -> Option<Uplinks> {
+    PROCESS_UPLINKS.get().cloned()
 }
 
 /// At the end of a process: ends bonds, saves the records, and returns quotas that were not used.
 pub fn end() {
     BONDS.end();
     // The bonds hold the log, whose writer ends with its last user.
-    *of_others() = None;
-    if let Some(uplinks) = OF_PROCESS.get()
+    *lock_accepted_bonds() = None;
+    if let Some(uplinks) = PROCESS_UPLINKS.get()
         && let Err(why) = uplinks.end()
     {
         to_stderr(uplinks.unsaved(&why));

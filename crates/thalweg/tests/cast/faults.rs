@@ -3,8 +3,9 @@
 use crate::{
     bytes, events,
     host::{Daemon, Host, text, until},
-    killed::{LENGTH, number, source, written},
-    mesh, named, start,
+    mesh, named,
+    restarts::{LENGTH, number, source, written},
+    start,
 };
 use serde_json::Value;
 use std::{
@@ -47,7 +48,7 @@ fn a_cast_goes_to_all_members_or_to_those_with_a_tag() {
     }
     assert_eq!(fs::metadata(nyc.path("inbox/empty")).unwrap().len(), 0);
     let said = lap.fails(2, &["cast", "byte", "--to-all", "--tag", "none"]);
-    assert!(said.contains("nobody to cast to"), "{said}");
+    assert!(said.contains("there are no receivers"), "{said}");
     drop(daemons);
 }
 
@@ -72,7 +73,7 @@ fn an_abandoned_cast_is_not_continued() {
     assert!(lap.ok(&["cast", "status"]).contains("abandoned"));
     assert!(hosts[1].path("inbox/one").exists());
     let said = lap.fails(2, &["cast", "forget", "two"]);
-    assert!(said.contains("nothing of the name or number `two`"), "{said}");
+    assert!(said.contains("has the name or number `two`"), "{said}");
 }
 
 #[test]

@@ -8,7 +8,7 @@
 mod host;
 
 mod faults;
-mod killed;
+mod restarts;
 
 use host::{Daemon, Host, events, named, text};
 use serde_json::json;
@@ -193,7 +193,7 @@ fn the_plan_has_the_rates_of_the_formulas_and_respects_sending_rates() {
         (&["--egress", "nyc"][..], "NODE=RATE"),
         (&["--egress", "nyc=0 bit/s"], "above 0"),
         (&["--egress", "nyc=fast"], "fast"),
-        (&["--egress", "fra=1 Mbit/s"], "`fra` has no part in this cast"),
+        (&["--egress", "fra=1 Mbit/s"], "`fra` is neither source, receiver nor relay"),
         (&["--leaf-below", "0 bit/s"], "above 0"),
         (&["--leaf-below", "25"], "25"),
     ] {
@@ -219,14 +219,14 @@ fn receivers_that_are_away_or_refuse_are_named_and_the_others_receive() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(23), "{said}");
     assert!(output.stdout.is_empty());
-    assert!(said.contains("ber: not taken: its `[cast] inbox` takes nothing from you"), "{said}");
+    assert!(said.contains("ber: refused: its `[cast] inbox` accepts nothing from you"), "{said}");
     assert!(said.contains("par: ") && said.contains("1 of 3 have it"), "{said}");
     let there = std::fs::read(hosts[1].path("inbox/set/a/one")).unwrap();
     assert!(there == bytes(3_000_000, 1) && hosts[1].path("inbox/set/two").exists());
     assert!(ber.ok(&["cast", "status"]).contains("accepts no casts"));
 
     let said = lap.fails(2, &["cast", "set", "--to", "nobody"]);
-    assert!(said.contains("`nobody` is no member"), "{said}");
+    assert!(said.contains("`nobody` is not a member"), "{said}");
     let said = lap.fails(2, &["cast", "set", "--to", "nyc,lap"]);
     assert!(said.contains("`lap` is this host"), "{said}");
     let said = lap.fails(2, &["cast", "set", "--to", "nyc", "--block", "3MB"]);

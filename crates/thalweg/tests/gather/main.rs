@@ -2,13 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
-mod dry;
+mod dry_run;
 mod faults;
-mod killed;
-mod many;
 mod plans;
+mod restarts;
 mod running;
-mod sent;
+mod send;
+mod several_sources;
 mod tree;
 
 // Each test crate uses another part of it.

@@ -87,7 +87,7 @@ fn a_deadline_that_no_plan_meets_is_reported_at_once() {
     let output = with("500 ms", &["--dry-run"]);
     assert_eq!(output.status.code(), Some(8));
     let told = text(&output.stderr);
-    assert!(told.contains("cannot be met") && told.contains("takes 1 s at least"), "{told}");
+    assert!(told.contains("cannot be met") && told.contains("takes at least 1 s"), "{told}");
     assert_eq!(with("60 s", &["--dry-run"]).status.code(), Some(0));
     // A real collection that misses its deadline: everything is here, and the exit code reports it.
     let output = with("1 ms", &["--json"]);
@@ -122,7 +122,7 @@ fn timetables_without_rates_are_refused() {
     std::fs::write(lap.path("rates.csv"), "from,to,rate\nfra,lap,8 Mbit/s\n").unwrap();
     let args = ["gather", &fra, &nyc, "--into", "d", "--dry-run", "--rates", "rates.csv"];
     let said = lap.fails(2, &[&args[..], &["--method", "path-sync", "--quiet"]].concat());
-    assert!(said.contains("no measured way leads from `nyc`"), "{said}");
+    assert!(said.contains("no measured path leads from `nyc`"), "{said}");
     let real: Vec<&str> = args.iter().copied().filter(|arg| *arg != "--dry-run").collect();
     lap.fails(2, &[&real[..], &["--method", "path-sync", "--quiet"]].concat());
     assert!(!lap.path("d").exists(), "a plan that is refused leaves nothing");
@@ -141,9 +141,9 @@ fn mistakes_are_answered_with_what_to_write() {
         (vec![&fra[..], "--rates", "bad.csv"], "bad.csv: line 2"),
         (vec![&fra[..], "--rates", "gone.csv"], "cannot read --rates gone.csv"),
         (vec![&fra[..], "--via", "nobody"], "no member of the mesh is named `nobody`"),
-        (vec![&fra[..], "--method", "quick"], "is no method: fluid"),
+        (vec![&fra[..], "--method", "quick"], "is not a method; the methods are fluid"),
         (vec![&fra[..], "--slot", "1 ms"], "at least 10 ms"),
-        (vec![&fra[..], "--method", "concurrent=0"], "one at least"),
+        (vec![&fra[..], "--method", "concurrent=0"], "at least 1"),
         (vec![&fra[..], "--exclude", "+ "], "--exclude: "),
     ] {
         let said = lap.fails(2, &[&["gather"], &args[..], &["--into", "d", "--quiet"]].concat());

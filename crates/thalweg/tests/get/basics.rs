@@ -101,7 +101,7 @@ async fn exit_codes_distinguish_failure_from_wrong_usage() {
         (&[url.as_str(), url.as_str(), "--sha256", "12"], 2, "exactly one URL"),
         (&[url.as_str(), "--mirror", "http://a/b"], 2, "--mirror needs"),
         (&[url.as_str(), "--header", "Range: bytes=0-1"], 2, "Range"),
-        (&[url.as_str(), "--via", "nowhere"], 2, "a relay without a mesh is written HOST:PORT"),
+        (&[url.as_str(), "--via", "nowhere"], 2, "a relay outside the mesh is written HOST:PORT"),
         (&[url.as_str(), "--via", "a:1,a:1"], 2, "twice"),
         (&[url.as_str(), "--path", "nowhere"], 2, "HOST:PORT"),
         (&[url.as_str(), "--connect-timeout", "0"], 2, "longer than 0"),

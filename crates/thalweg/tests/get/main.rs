@@ -5,10 +5,10 @@
 mod basics;
 mod lists;
 mod logins;
+mod messages;
 mod metalinks;
 mod names;
 mod retries;
-mod words;
 
 // Each of the two test crates uses another part of it.
 #[allow(dead_code, reason = "shared with the tests of the library")]

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
+mod altering_relay;
 mod answers;
-mod blamed;
 mod disk;
 
 use serde_json::Value;

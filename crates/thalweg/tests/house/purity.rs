@@ -17,7 +17,7 @@ const PURE_MODULES: &[&str] = &[
     "crates/uplinks/src/interfaces/caps.rs",
     "crates/uplinks/src/interfaces/doubt.rs",
     "crates/uplinks/src/interfaces/estimate.rs",
-    "crates/uplinks/src/interfaces/resent.rs",
+    "crates/uplinks/src/interfaces/retransmissions.rs",
     "crates/uplinks/src/interfaces/table.rs",
     "crates/uplinks/src/interfaces/table",
     "crates/uplinks/src/interfaces/traffic.rs",

@@ -17,10 +17,36 @@ impl Source {
         self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 
+    /// The crate, and the path below its `src`; `None` for other files and for tests.
+    pub fn product_file(&self) -> Option<(String, String)> {
+        let (krate, file) = self.path.strip_prefix("crates/")?.split_once("/src/")?;
+        let is_test = file.split('/').any(|part| part == "tests" || part.ends_with("tests.rs"));
+        (self.is(&["rs"]) && !is_test).then(|| (krate.to_owned(), file.to_owned()))
+    }
+
     /// Whether the file has one of these extensions.
     pub fn is(&self, extensions: &[&str]) -> bool {
         extensions.iter().any(|extension| self.path.ends_with(&format!(".{extension}")))
     }
+}
+
+/// The text without the bodies of test modules.
+pub fn without_tests(text: &str) -> String {
+    let mut kept = String::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line.trim() == "#[cfg(test)]" {
+            let head = lines.by_ref().find(|line| !line.trim_start().starts_with("#["));
+            let Some(head) = head.filter(|head| head.ends_with('{')) else { continue };
+            let indent = &head[..head.len() - head.trim_start().len()];
+            let end = format!("{indent}}}");
+            lines.by_ref().find(|line| *line == end);
+            continue;
+        }
+        kept += line;
+        kept.push('\n');
+    }
+    kept
 }
 
 /// The root of the checkout.

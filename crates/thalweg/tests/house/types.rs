@@ -1,6 +1,6 @@
 //! The methods of a type are in one file, or in few, so that readers find them.
 
-use super::tree::{self, Source};
+use super::tree::{self, without_tests};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most files of a crate that may contain methods of one type.
@@ -64,7 +64,7 @@ fn is_excepted(krate: &str, name: &str) -> bool {
 fn spread() -> BTreeMap<Key, BTreeSet<String>> {
     let mut crates: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
     for source in tree::sources(&["crates"]) {
-        if let Some((krate, file)) = place(&source) {
+        if let Some((krate, file)) = source.product_file() {
             crates.entry(krate).or_default().push((file, without_tests(&source.text)));
         }
     }
@@ -81,32 +81,6 @@ fn spread() -> BTreeMap<Key, BTreeSet<String>> {
     }
     found.retain(|_, files| files.len() > MOST);
     found
-}
-
-/// The crate, and the path below its `src`; `None` for other files and for tests.
-fn place(source: &Source) -> Option<(String, String)> {
-    let (krate, file) = source.path.strip_prefix("crates/")?.split_once("/src/")?;
-    let is_test = file.split('/').any(|part| part == "tests" || part.ends_with("tests.rs"));
-    (source.is(&["rs"]) && !is_test).then(|| (krate.to_owned(), file.to_owned()))
-}
-
-/// The text without the bodies of test modules.
-fn without_tests(text: &str) -> String {
-    let mut kept = String::new();
-    let mut lines = text.lines();
-    while let Some(line) = lines.next() {
-        if line.trim() == "#[cfg(test)]" {
-            let head = lines.by_ref().find(|line| !line.trim_start().starts_with("#["));
-            let Some(head) = head.filter(|head| head.ends_with('{')) else { continue };
-            let indent = &head[..head.len() - head.trim_start().len()];
-            let end = format!("{indent}}}");
-            lines.by_ref().find(|line| *line == end);
-            continue;
-        }
-        kept += line;
-        kept.push('\n');
-    }
-    kept
 }
 
 /// For each type name, the files that define such a type.

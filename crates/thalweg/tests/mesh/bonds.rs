@@ -4,7 +4,7 @@ use super::host::{Host, PATIENCE};
 use std::{num::NonZeroU32, sync::Arc};
 use thalweg_mesh::{Names, State};
 use thalweg_net::{DialOptions, Dialer, Interface, channel::Connector};
-use thalweg_uplinks::bond::{Bond, Settings, Standing};
+use thalweg_uplinks::bond::{Bond, Readiness, Settings};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     time::timeout,
@@ -28,7 +28,7 @@ fn bond(host: &Host) -> (Bond, Connector) {
     let to = names.node(&"fra".parse().unwrap()).unwrap();
     let dialer = Dialer::with_identity(DialOptions::default(), identity.clone());
     let by = Arc::new(|_: &_| Ok(vec![loopback()]));
-    (Bond::by(dialer, to, Settings::default(), by).unwrap(), identity)
+    (Bond::with_interfaces(dialer, to, Settings::default(), by).unwrap(), identity)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,8 +62,8 @@ async fn a_node_that_refuses_bonds_reports_it() {
     let _runs = fra.start_with("[bond]\nenabled = false\n", None);
     let lap = Host::joined(&fra, "lap", &[], &["--no-daemon"]);
     let (bond, _) = bond(&lap);
-    let mut standing = bond.standing();
-    let refused = |standing: &Standing| standing.refused.is_some();
-    let standing = timeout(PATIENCE, standing.wait_for(refused)).await.unwrap().unwrap();
-    assert_eq!((standing.live, standing.most), (0, 0));
+    let mut readiness = bond.readiness();
+    let refused = |readiness: &Readiness| readiness.refused.is_some();
+    let readiness = timeout(PATIENCE, readiness.wait_for(refused)).await.unwrap().unwrap();
+    assert_eq!((readiness.live, readiness.most), (0, 0));
 }

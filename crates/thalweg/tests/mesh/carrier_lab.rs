@@ -227,7 +227,7 @@ fn a_deleted_device_is_reported_and_the_node_continues() {
     in_lab::ok(&scene.lab, "fra", &delete);
     until("the node says so", || scene.status("fra")["is_up"] == false);
     let why = scene.status("fra")["why"].as_str().unwrap().to_owned();
-    assert!(why.contains("`thalweg0` is gone") && why.contains("start the node anew"), "{why}");
+    assert!(why.contains("`thalweg0` is gone") && why.contains("restart the node"), "{why}");
     // The node still answers, and still is a member.
     said(&scene.lab, "fra", &scene.fra, &["status"]);
 }

@@ -297,7 +297,7 @@ fn a_collection_reports_missing_data_and_excludes_another_one() {
     let args = ["drop-box", "collect", "taxes", "--into", "in"];
     let (ended, said) = code(&fra, &args);
     assert_eq!(ended, Some(1), "{said}");
-    assert!(said.contains("number 1: its data has not come from node `nyc`: "), "{said}");
+    assert!(said.contains("number 1: its data was not received from node `nyc`: "), "{said}");
 
     let _runs = nyc.start_with(OTHERS, None);
     for place in [fra.state().join("drop-box/taxes/collecting"), fra.path("in")] {

@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
-mod alone;
 mod bond_cast;
 mod bond_lab;
 mod bond_policies;
@@ -11,12 +10,13 @@ mod bonds;
 mod carrier_lab;
 mod carrier_legs;
 mod carrier_streams;
-mod doors;
+mod daemon_access;
 mod drain;
 mod drop_box;
 mod faults;
 #[path = "../../../media/tests/fixtures/ffmpeg_decoder.rs"]
 mod ffmpeg_decoder;
+mod founder_host;
 mod host;
 mod in_lab;
 mod local_socks;
@@ -24,19 +24,19 @@ mod measure_errors;
 mod measure_hops;
 mod measure_lab;
 mod measure_service;
+mod messages;
 mod no_daemon;
-mod odd;
 mod odd_links;
 mod oracle_down;
 mod overlay_lab;
-mod plain_ways;
 mod samples;
+mod second_interface;
 mod stream_inputs;
 mod stream_video;
 mod streams;
-mod submitted;
+mod submissions;
+mod transfer_interfaces;
 mod two_links;
-mod words;
 
 #[path = "../../../node/tests/overlay/calm.rs"]
 mod calm;
@@ -90,13 +90,13 @@ async fn a_mesh_is_founded_joined_used_and_left() {
         assert!(line.contains("peer=lap") && line.contains("depth=0"), "{line}");
         // `get` says goodbye, so that the connection does not look cut off. Whether the relay's own goodbye then meets
         // a closed socket is a matter of timing.
-        assert!(!line.contains("without a goodbye"), "{line}");
+        assert!(!line.contains("without a TLS close_notify"), "{line}");
 
         let output = get(&lap, &server, &["--path", "fra+nyc", "--legs", legs]).await;
         assert_got(&lap, &version, &output);
         let line = nyc_runs.log_until(&format!("leg={legs}"));
         assert!(line.contains("peer=lap") && line.contains("depth=1"), "{line}");
-        assert!(!line.contains("without a goodbye"), "{line}");
+        assert!(!line.contains("without a TLS close_notify"), "{line}");
     }
     // Without --path, all relays are tried; the file is the same whichever wins.
     let output = get(&lap, &server, &["--json"]).await;
@@ -193,5 +193,5 @@ async fn an_unusable_mesh_does_not_prevent_a_direct_download() {
     assert!(said.contains("no relays are tried: this host has no roster yet"), "{said}");
     let output = get(&fra, &server, &["--via", "nyc"]).await;
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("`nyc` names a node, and this host has no roster yet"));
+    assert!(text(&output.stderr).contains("but this host has no roster yet"));
 }

@@ -10,7 +10,7 @@ fn an_unknown_member_and_one_without_probes_have_different_errors() {
     let said = lap.fails(2, &["measure", "nobody"]);
     assert!(said.contains("nobody"), "{said}");
     let said = lap.fails(4, &["measure", "fra"]);
-    assert_eq!(said.matches("it takes no probe trains").count(), 1, "{said}");
+    assert_eq!(said.matches("it accepts no probe trains").count(), 1, "{said}");
     assert!(said.contains("[measure]"), "{said}");
     let said = lap.fails(2, &["measure", "fra", "--method", "hops", "--back"]);
     assert!(said.contains("--back"), "{said}");

@@ -26,18 +26,18 @@ const SLEEPERS: &str = "for n in 1 2 3; do
     echo $p; done; wait";
 
 /// The network namespace of a sleeper, by its process id.
-struct Place(String);
+struct Namespace(String);
 
 /// Starts the sleepers. Returns the process that owns them, and their namespaces.
-fn places(lab: &Lab) -> (Running, [Place; 3]) {
+fn namespaces(lab: &Lab) -> (Running, [Namespace; 3]) {
     let mut sh = Command::new("sh");
     sh.args(["-ec", SLEEPERS]);
     let mut running = Running(within(lab, "client", &sh).spawn().unwrap());
     let mut lines = BufReader::new(running.0.stdout.take().unwrap()).lines().map(Result::unwrap);
-    (running, [(); 3].map(|()| Place(lines.next().unwrap())))
+    (running, [(); 3].map(|()| Namespace(lines.next().unwrap())))
 }
 
-impl Place {
+impl Namespace {
     /// The same command inside the namespace.
     fn within(&self, lab: &Lab, command: &Command) -> Command {
         let mut inside = Command::new("nsenter");
@@ -57,8 +57,8 @@ fn script(lab: &Lab, text: &str) -> Output {
 }
 
 /// Connects the namespaces in a row. `None` if this kernel lacks the queue, or `ip` and `tc` are missing.
-fn join(lab: &Lab, [r1, r2, fra]: [&Place; 3]) -> Option<()> {
-    let [Place(r1), Place(r2), Place(fra)] = [r1, r2, fra];
+fn join(lab: &Lab, [r1, r2, fra]: [&Namespace; 3]) -> Option<()> {
+    let [Namespace(r1), Namespace(r2), Namespace(fra)] = [r1, r2, fra];
     let text = format!(
         "in_r1='nsenter --target {r1} --net --'; in_r2='nsenter --target {r2} --net --'
         in_fra='nsenter --target {fra} --net --'
@@ -103,7 +103,7 @@ struct Scene {
 
 fn scene() -> Option<Scene> {
     let lab = lab(NETWORK)?;
-    let (sleepers, [r1, r2, at]) = places(&lab);
+    let (sleepers, [r1, r2, at]) = namespaces(&lab);
     join(&lab, [&r1, &r2, &at])?;
     let fra = Host::new();
     let run = |command: &mut Command| {

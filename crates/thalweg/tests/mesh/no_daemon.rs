@@ -24,10 +24,10 @@ fn commands_without_a_daemon_renew_the_roster_and_report_a_revocation() {
     // An unknown tag is reported, a known one is not.
     let avoid = |tag| text(&lap.run(&[&args[..2], &["--avoid", tag]].concat()).stderr);
     assert!(
-        avoid("county=us").contains("avoids nobody")
+        avoid("county=us").contains("has no effect")
             && avoid("county=us").contains("`country=us`?")
     );
-    assert!(!avoid("country=us").contains("avoids nobody"));
+    assert!(!avoid("country=us").contains("has no effect"));
 
     // A member without a daemon is not waited for, although its commands ask the oracle.
     let revoked = fra.json(&["mesh", "revoke", "nyc", "--wait", "30s", "--json"]);

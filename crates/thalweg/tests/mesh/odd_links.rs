@@ -4,7 +4,7 @@ use crate::{
     bond_lab::{LENGTH, Scene, URL, scene},
     host::{text, until},
     in_lab::{Running, within},
-    odd,
+    second_interface,
     two_links::{LINKS, came, came_since},
 };
 use std::{fs, process::Output};
@@ -32,7 +32,7 @@ impl Scene {
 #[test]
 fn a_small_mtu_does_not_impair_a_bond() {
     let Some(scene) = &scene() else { return };
-    odd::change(&scene.lab, "client", odd::SMALL_PACKETS);
+    second_interface::change(&scene.lab, "client", second_interface::SMALL_PACKETS);
     let each = scene.download_bytes("576 bytes");
     assert!(each.iter().all(|bytes| *bytes > LENGTH as u64 / 3), "{each:?}");
 }
@@ -41,7 +41,7 @@ fn a_small_mtu_does_not_impair_a_bond() {
 #[test]
 fn an_interface_without_a_route_to_the_relay_is_not_used() {
     let Some(scene) = &scene() else { return };
-    odd::change(&scene.lab, "client", odd::V6_ALONE);
+    second_interface::change(&scene.lab, "client", second_interface::V6_ALONE);
     let each = scene.download_bytes("IPv6 alone");
     assert!(each[0] > LENGTH as u64 && each[1] < 20_000, "{each:?}");
 }
@@ -56,10 +56,10 @@ fn a_flapping_interface_stalls_no_stream_and_floods_no_log() {
     let mut running = Running(running);
     let each = || came_since(&scene.lab, before);
     until("both carry it", || each().iter().all(|bytes| *bytes > 300_000));
-    let mut flapping = odd::flaps(&scene.lab, &scene.client.state());
+    let mut flapping = second_interface::flaps(&scene.lab, &scene.client.state());
     let mut most = 0;
     let ended = loop {
-        most = most.max(odd::memory_below(running.0.id()));
+        most = most.max(second_interface::memory_below(running.0.id()));
         if let Some(ended) = running.0.try_wait().unwrap() {
             break ended;
         }
@@ -84,7 +84,7 @@ fn a_captive_portal_is_not_taken_for_the_relay() {
     if !has_nft() {
         return;
     }
-    let _portals = odd::portal(&scene.lab, &["fra", "server"]);
+    let _portals = second_interface::portal(&scene.lab, &["fra", "server"]);
     scene
         .lab
         .set(LINKS[0], &thalweg_lab::topology::LinkChange::parse(&["delay=60ms"]).unwrap())

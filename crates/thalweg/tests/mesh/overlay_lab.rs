@@ -31,8 +31,8 @@ use thalweg_measure::overlay::OverlaySettings;
 use thalweg_mesh::{OracleClient, State, member_dialer::MemberDialer};
 use thalweg_net::{DialOptions, channel::Connector};
 use thalweg_probe::{
-    overlay::{Overlay, OverlayRun},
-    prober::{Prober, Purse},
+    overlay::{Overlay, OverlayRunSettings},
+    prober::{ProbeBudget, Prober},
     trains::{Endpoint, Trains},
 };
 use thalweg_units::ByteSize;
@@ -183,20 +183,21 @@ async fn is_a_node_where_it_is_told_so() {
     let membership = state.membership().unwrap();
     let (log, told) = Log::to_queue();
     std::thread::spawn(move || told.into_iter().for_each(|event| println!("{event:?}")));
-    let purse = Purse::new(Arc::new(Budget::new()), ByteSize::from_bytes(1 << 34));
+    let purse = ProbeBudget::new(Arc::new(Budget::new()), ByteSize::from_bytes(1 << 34));
     let who = (mesh.name.clone(), &key);
     let prober = Prober::new(who, membership.clone(), purse, None, log.clone()).unwrap();
-    let trains = Trains::new(prober.purse(), log.clone());
-    trains.calibrated_as(calm());
+    let trains = Trains::new(prober.probe_budget(), log.clone());
+    trains.set_calibration(calm());
     let endpoint = Arc::new(Endpoint::bind(([0, 0, 0, 0], 7373).into()).await.unwrap());
-    trains.receive_at(vec![Arc::clone(&endpoint)]);
-    trains.carry_for(Arc::new(Sends::to("nyc".parse().unwrap())));
+    trains.set_endpoints(vec![Arc::clone(&endpoint)]);
+    trains.set_carrier(Arc::new(Sends::to("nyc".parse().unwrap())));
     let identity = Connector::new(&key).unwrap();
     let dialer = MemberDialer::new(mesh.name, membership, identity, DialOptions::default());
     // Only this link: others get no share of the budget.
     let used = Duration::from_millis(1);
     let core = OverlaySettings { used, share: 0.0, ..OverlaySettings::default() };
-    let overlay = Overlay::new(OverlayRun { core, ..quick() }, prober.clone(), trains, dialer, log);
+    let overlay =
+        Overlay::new(OverlayRunSettings { core, ..quick() }, prober.clone(), trains, dialer, log);
     let client = OracleClient::new(&key, mesh.oracles, WallClock::default()).unwrap();
     tokio::join!(endpoint.run(), overlay.run(), prober.run(client, None));
 }

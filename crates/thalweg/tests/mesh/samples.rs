@@ -154,7 +154,7 @@ fn check_cast(fra: &Host) {
 
 #[test]
 fn shapes_omit_what_differs_between_runs() {
-    assert_eq!(shape("version 1795718011; holds for 6 d 23 h"), "version #; holds for # TIME");
+    assert_eq!(shape("version 1795718011; valid for 6 d 23 h"), "version #; valid for # TIME");
     assert_eq!(shape("a: 30 MB, in 4.0 s (60.4 Mbit/s)"), "a: # SIZE, in # TIME (# RATE)");
     assert_eq!(shape("fra  127.0.0.1:7401  26177fee…"), "fra ADDRESS HEX");
     assert_eq!(shape("fra  fra.example.org:7373"), "fra ADDRESS");

@@ -48,9 +48,9 @@ fn a_silent_program_keeps_no_other_from_delivering() {
     until("the first one's frames have come", || next(&fra, "stage") == Some(15));
     // It stays, and delivers nothing more.
     TcpStream::connect(at).unwrap().write_all(&frames(0..15)).unwrap();
-    publisher.line("delivers nothing any more; the next one takes its place");
+    publisher.line("has stopped sending; the next program takes its place");
     until("the second one's frames have come", || next(&fra, "stage") == Some(30));
-    publisher.line("has left; waiting for another");
+    publisher.line("has disconnected; waiting for another");
     publisher.interrupt();
 }
 

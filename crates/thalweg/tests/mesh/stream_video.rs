@@ -169,7 +169,7 @@ fn consecutive_programs_deliver_and_receive_by_tcp() {
     // The clock of the second program starts again, like that of a restarted encoder.
     for program in 0..2 {
         TcpStream::connect(at).unwrap().write_all(&bytes).unwrap();
-        publisher.line("has left");
+        publisher.line("has disconnected");
         until("its frames have come", || {
             let status = ber.json(&["stream", "status", "--json"]);
             status["streams"][0]["came"][2].as_u64() >= Some(3 * (program + 1))

@@ -2,7 +2,7 @@
 
 use crate::{
     files::Files,
-    started::{Started, has, program, succeeds},
+    running_proxy::{RunningProxy, has, program, succeeds},
 };
 use sha2::{Digest as _, Sha256};
 use std::{fs, path::Path, process::Command};
@@ -83,7 +83,7 @@ async fn apt_updates_and_downloads() {
     let dir = TempDir::new().unwrap();
     let at = dir.path();
     let deb = repository(at).await;
-    let proxy = Started::new(at, &[]);
+    let proxy = RunningProxy::new(at, &[]);
     let files = Files::serve(&at.join("www"), "127.0.0.1:0").await;
     sources(at, &files.url(""));
 

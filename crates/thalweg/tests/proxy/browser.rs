@@ -2,7 +2,7 @@
 
 use crate::{
     files::Files,
-    started::{Started, has, program, succeeds},
+    running_proxy::{RunningProxy, has, program, succeeds},
 };
 use std::{fs, net::IpAddr};
 use tempfile::TempDir;
@@ -27,7 +27,7 @@ async fn chromium_loads_a_page_and_its_script_through_the_pac_file() {
     fs::write(dir.path().join("page.html"), page).unwrap();
     let script = "document.getElementById('x').textContent = 'the script ran';";
     fs::write(dir.path().join("s.js"), script).unwrap();
-    let proxy = Started::new(dir.path(), &[]);
+    let proxy = RunningProxy::new(dir.path(), &[]);
     let files = Files::serve(dir.path(), &format!("{ip}:0")).await;
     let mut chromium = program("chromium", dir.path());
     chromium.env("HOME", dir.path());

@@ -4,7 +4,7 @@ use crate::{
     files::bytes,
     host::text,
     in_lab::within,
-    started::{has, thalweg},
+    running_proxy::{has, thalweg},
     uplinks::{Scene, ranges, settings},
 };
 use std::{

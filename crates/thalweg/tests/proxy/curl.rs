@@ -2,7 +2,7 @@
 
 use crate::{
     files::{Files, bytes},
-    started::{Started, has, program, succeeds},
+    running_proxy::{RunningProxy, has, program, succeeds},
 };
 use std::{path::Path, process::Command};
 use tempfile::TempDir;
@@ -21,7 +21,7 @@ async fn curl_gets_the_same_bytes_through_every_kind_of_proxy() {
     let dir = TempDir::new().unwrap();
     let content = bytes(5_000_000);
     std::fs::write(dir.path().join("a.bin"), &content).unwrap();
-    let proxy = Started::new(dir.path(), &[]);
+    let proxy = RunningProxy::new(dir.path(), &[]);
     for address in ["127.0.0.1:0", "[::1]:0"] {
         let files = Files::serve(dir.path(), address).await;
         let (url, http) = (files.url("a.bin"), proxy.url());
@@ -48,7 +48,7 @@ async fn curl_uploads_and_requests_heads_ranges_and_several_files() {
     let dir = TempDir::new().unwrap();
     let content = bytes(3_000_000);
     std::fs::write(dir.path().join("a.bin"), &content).unwrap();
-    let proxy = Started::new(dir.path(), &[]);
+    let proxy = RunningProxy::new(dir.path(), &[]);
     let files = Files::serve(dir.path(), "127.0.0.1:0").await;
     let (url, http) = (files.url("a.bin"), proxy.url());
     // Above 1 MB curl waits for `100 Continue`.

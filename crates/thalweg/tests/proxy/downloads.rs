@@ -2,7 +2,7 @@
 
 use crate::{
     files::{Files, bytes},
-    started::{Started, has, program, succeeds},
+    running_proxy::{RunningProxy, has, program, succeeds},
 };
 use std::{fs, path::Path, process::Command};
 use tempfile::TempDir;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 struct Scene {
     dir: TempDir,
     content: Vec<u8>,
-    proxy: Started,
+    proxy: RunningProxy,
     files: Files,
 }
 
@@ -20,7 +20,7 @@ impl Scene {
         let content = bytes(6_000_000);
         fs::create_dir(dir.path().join("www")).unwrap();
         fs::write(dir.path().join("www/a.bin"), &content).unwrap();
-        let proxy = Started::new(dir.path(), &[]);
+        let proxy = RunningProxy::new(dir.path(), &[]);
         let files = Files::serve(&dir.path().join("www"), "127.0.0.1:0").await;
         Self { dir, content, proxy, files }
     }

@@ -8,21 +8,21 @@ mod browser;
 mod capped_get;
 mod curl;
 mod downloads;
-mod ends;
 mod files;
-mod get_ways;
+mod get_interfaces;
 #[allow(dead_code, reason = "shared with the tests of the mesh")]
 #[path = "../mesh/host.rs"]
 mod host;
 #[path = "../mesh/in_lab.rs"]
 mod in_lab;
 mod lab;
-#[path = "../mesh/odd.rs"]
-mod odd;
 mod odd_interfaces;
 mod probes;
 mod run;
-mod started;
+mod running_proxy;
+#[path = "../mesh/second_interface.rs"]
+mod second_interface;
+mod start_and_end;
 mod transparent;
 #[path = "../mesh/two_links.rs"]
 mod two_links;

@@ -3,8 +3,8 @@
 use crate::{
     host::{text, until},
     in_lab::{Running, serve, within},
-    odd,
-    started::{has, program},
+    running_proxy::{has, program},
+    second_interface,
     two_links::{came, came_since},
     uplinks::{Scene, settings, status},
 };
@@ -39,13 +39,13 @@ async fn an_interface_without_a_route_is_not_used_and_named() {
     settings(&scene, IN_TURN);
     let proxy = scene.proxy(&[]);
     scene.download(&proxy, "aB", false);
-    odd::change(&scene.lab, "client", odd::NO_ROUTE);
+    second_interface::change(&scene.lab, "client", second_interface::NO_ROUTE);
     until("it is not used any more", || interface(&scene, "wan1").is_null());
     let each = scene.during(|| scene.download(&proxy, "cDeF", false));
     assert!(each[0] > 4 * FILE && each[1] < 20_000, "{each:?}");
     let line = line(&scene, "wan1");
-    assert!(line.contains("no route leaves by it"), "{line}");
-    odd::change(&scene.lab, "client", "ip link set wan1 down");
+    assert!(line.contains("no route uses it"), "{line}");
+    second_interface::change(&scene.lab, "client", "ip link set wan1 down");
     until("it says why", || {
         text(&scene.thalweg(&["interfaces", "status"]).stdout).contains("it is down")
     });
@@ -57,7 +57,7 @@ async fn an_interface_without_a_route_is_not_used_and_named() {
 async fn an_interface_with_routes_only_for_its_own_address_is_used() {
     let Some(scene) = Scene::new() else { return };
     settings(&scene, IN_TURN);
-    odd::change(&scene.lab, "client", odd::ROUTE_BY_SOURCE);
+    second_interface::change(&scene.lab, "client", second_interface::ROUTE_BY_SOURCE);
     let proxy = scene.proxy(&[]);
     let each = scene.during(|| scene.download(&proxy, "aBcD", false));
     assert!(each.iter().all(|bytes| *bytes > 2 * FILE), "{each:?}");
@@ -80,8 +80,12 @@ async fn an_ipv6_only_interface_is_used_for_ipv6_destinations() {
     settings(&scene, IN_TURN);
     // A name without an IPv6 address.
     let at = scene.lab.address("server");
-    odd::change(&scene.lab, "client", &format!("echo '{at} old.example' >> /etc/hosts"));
-    odd::change(&scene.lab, "client", odd::V6_ALONE);
+    second_interface::change(
+        &scene.lab,
+        "client",
+        &format!("echo '{at} old.example' >> /etc/hosts"),
+    );
+    second_interface::change(&scene.lab, "client", second_interface::V6_ALONE);
     let proxy = scene.proxy(&[]);
     let get = |url: &str| {
         let mut curl = program("curl", scene.dir.path());
@@ -102,14 +106,14 @@ async fn an_ipv6_only_interface_is_used_for_ipv6_destinations() {
     let each = scene.during(|| (0..4).for_each(|_| get("http://a.example:8086/file")));
     assert!(each.iter().all(|bytes| *bytes > FILE), "{each:?}");
     let line = line(&scene, "wan1");
-    assert!(line.contains("IPv6 alone") && !line.contains("left out"), "{line}");
+    assert!(line.contains("IPv6 only") && !line.contains("left out"), "{line}");
     proxy.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_small_mtu_does_not_impair_the_proxy() {
     let Some(scene) = Scene::new() else { return };
-    odd::change(&scene.lab, "client", odd::SMALL_PACKETS);
+    second_interface::change(&scene.lab, "client", second_interface::SMALL_PACKETS);
     let proxy = scene.proxy(&[]);
     let each = scene.during(|| scene.download(&proxy, "aBcDeF", true));
     assert!(each.iter().all(|bytes| *bytes > 2 * FILE), "{each:?}");
@@ -123,14 +127,14 @@ async fn a_flapping_interface_breaks_no_connection_and_leaks_no_memory() {
     settings(&scene, IN_TURN);
     let proxy = scene.proxy(&[]);
     scene.download(&proxy, "aB", true);
-    let before = odd::memory_below(proxy.id());
-    let mut flapping: Child = odd::flaps(&scene.lab, scene.dir.path());
+    let before = second_interface::memory_below(proxy.id());
+    let mut flapping: Child = second_interface::flaps(&scene.lab, scene.dir.path());
     let mut rounds = 0;
     while flapping.try_wait().unwrap().is_none() {
         scene.download(&proxy, "aBcD", true);
         rounds += 1;
     }
-    let after = odd::memory_below(proxy.id());
+    let after = second_interface::memory_below(proxy.id());
     println!("{rounds} rounds; {before} bytes of memory before, {after} after");
     assert!(after < before + (16 << 20), "{before} bytes before, {after} after");
     let said = status(&scene);
@@ -196,7 +200,11 @@ impl OneNetwork {
     /// `arp_ignore`).
     fn forget_neighbours(&self, scene: &Scene) {
         let file = scene.path("router.ns").display().to_string();
-        odd::change(&scene.lab, "client", &format!("nsenter --net={file} ip neigh flush all"));
+        second_interface::change(
+            &scene.lab,
+            "client",
+            &format!("nsenter --net={file} ip neigh flush all"),
+        );
     }
 }
 
@@ -227,7 +235,7 @@ async fn only_one_of_two_interfaces_in_one_network_is_used_at_a_time() {
     let shown = line(&scene, "card1");
     assert!(shown.contains("in the same network as card0"), "{shown}");
     assert!(interface(&scene, "card1").is_null() && !interface(&scene, "card0").is_null());
-    odd::change(&scene.lab, "client", "ip link set card0 down");
+    second_interface::change(&scene.lab, "client", "ip link set card0 down");
     until("the other is used", || interface(&scene, "card1")["name"] == "card1");
     (0..3).for_each(|_| get());
     proxy.end().await;
@@ -253,7 +261,7 @@ async fn a_captive_portal_is_avoided_once_tls_reveals_it() {
         return;
     }
     let _by_tls = by_tls(&scene);
-    let _portal = odd::portal(&scene.lab, &["server"]);
+    let _portal = second_interface::portal(&scene.lab, &["server"]);
     settings(&scene, IN_TURN);
     let proxy = scene.proxy(&[]);
     let get = || {
@@ -286,7 +294,11 @@ async fn a_captive_portal_that_answers_511_is_avoided() {
     if !has("nft") {
         return;
     }
-    let _portal = odd::portal_with(&scene.lab, &["server"], "511 Network Authentication Required");
+    let _portal = second_interface::portal_with(
+        &scene.lab,
+        &["server"],
+        "511 Network Authentication Required",
+    );
     settings(&scene, IN_TURN);
     let proxy = scene.proxy(&[]);
     // Through a tunnel, and as a request in absolute form; connections use the interfaces in turn. Two hosts must give

@@ -8,7 +8,7 @@ use crate::{
     files::bytes,
     host::until,
     in_lab::{Running, lab, within},
-    started::{Started, has, thalweg},
+    running_proxy::{RunningProxy, has, thalweg},
     two_links::{came, network, whole_files},
 };
 use serde_json::Value;
@@ -45,11 +45,11 @@ fn scene(settings: &str) -> Option<(Lab, TempDir, Running)> {
     Some((lab, dir, server))
 }
 
-fn proxy(lab: &Lab, dir: &TempDir) -> Started {
+fn proxy(lab: &Lab, dir: &TempDir) -> RunningProxy {
     let mut command = thalweg(dir.path());
     command.args(["proxy", "--listen", "127.0.0.1:0", "--json"]);
     command.env("XDG_CONFIG_HOME", dir.path().join("config"));
-    Started::of(within(lab, "client", &command))
+    RunningProxy::spawn(within(lab, "client", &command))
 }
 
 /// Runs a proxy with these settings until its status matches. Returns the status, and the bytes that arrived by each

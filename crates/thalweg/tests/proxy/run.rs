@@ -2,7 +2,7 @@
 
 use crate::{
     files::{Files, bytes},
-    started::{has, signal, thalweg},
+    running_proxy::{has, signal, thalweg},
 };
 use std::{
     io::{BufRead as _, BufReader, Read as _},
@@ -101,7 +101,7 @@ async fn the_exit_code_is_that_of_the_command() {
         (&["sh", "-c", "exit 42"], 42, ""),
         (&["sh", "-c", "kill -TERM $$"], 143, ""),
         (&["no-such-program-here"], 127, "no-such-program-here: command not found"),
-        (&["/"], 126, "cannot be run"),
+        (&["/"], 126, "cannot run"),
         (&["--via", "nobody", "true"], 125, "nobody"),
         (&[], 2, "CMD"),
     ] {

@@ -5,7 +5,7 @@ use crate::{
     files::bytes,
     host::{text, until},
     in_lab::{lab, within},
-    started::{Started, has, program, thalweg},
+    running_proxy::{RunningProxy, has, program, thalweg},
 };
 use serde_json::Value;
 use std::{
@@ -90,10 +90,10 @@ impl Scene {
         text(&listed.stdout)
     }
 
-    fn proxy(&self) -> Started {
+    fn proxy(&self) -> RunningProxy {
         let mut command = thalweg(self.dir.path());
         command.args(["proxy", "--listen", "127.0.0.1:0", "--json", "--transparent"]);
-        Started::of(within(&self.lab, "client", &command))
+        RunningProxy::spawn(within(&self.lab, "client", &command))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{
     files::bytes,
     host::{text, until},
     in_lab::{Running, lab, nginx, within},
-    started::{Started, has, program, thalweg},
+    running_proxy::{RunningProxy, has, program, thalweg},
     two_links::{came, came_since, network, whole_files},
 };
 use serde_json::{Value, json};
@@ -49,11 +49,11 @@ impl Scene {
     }
 
     /// Starts the client's proxy.
-    pub fn proxy(&self, args: &[&str]) -> Started {
+    pub fn proxy(&self, args: &[&str]) -> RunningProxy {
         let mut command = thalweg(self.dir.path());
         command.args(["proxy", "--listen", "127.0.0.1:0", "--json"]).args(args);
         command.env("XDG_CONFIG_HOME", self.dir.path().join("config"));
-        Started::of(within(&self.lab, "client", &command))
+        RunningProxy::spawn(within(&self.lab, "client", &command))
     }
 
     /// Runs a command on the client.
@@ -64,7 +64,7 @@ impl Scene {
     }
 
     /// A download through the proxy: in a tunnel, or as a request in absolute form.
-    pub fn curl(&self, proxy: &Started, host: &str, file: &str, tunnel: bool) -> Child {
+    pub fn curl(&self, proxy: &RunningProxy, host: &str, file: &str, tunnel: bool) -> Child {
         let mut curl = program("curl", self.dir.path());
         curl.args(["-q", "-sS", "--fail", "-x", &proxy.url(), "-o", file]);
         curl.args(tunnel.then_some("--proxytunnel"));
@@ -79,7 +79,7 @@ impl Scene {
 
     /// Downloads from these hosts, one after the other or all at once, and checks the files. A lower-case letter uses a
     /// tunnel, an upper-case letter a request in absolute form over kept connections.
-    pub fn download(&self, proxy: &Started, hosts: &str, at_once: bool) {
+    pub fn download(&self, proxy: &RunningProxy, hosts: &str, at_once: bool) {
         let mut running = Vec::new();
         for (n, host) in hosts.chars().enumerate() {
             let (name, tunnel) = (host.to_lowercase().to_string(), host.is_lowercase());

@@ -9,9 +9,9 @@
 use crate::{
     host::{text, until},
     in_lab::{Running, within},
-    odd,
     odd_interfaces::ready,
-    started::{has, program},
+    running_proxy::{has, program},
+    second_interface,
     uplinks::{Scene, settings},
 };
 use std::fs;
@@ -89,7 +89,7 @@ impl Vpn {
         };
         let far = tunnel("nsenter --net=router.ns", "192.168.70.1", "192.168.70.2");
         let near = tunnel("", "192.168.70.2", "192.168.70.1");
-        odd::change(&scene.lab, "client", &VPN.replace("router.ns", &path(scene)));
+        second_interface::change(&scene.lab, "client", &VPN.replace("router.ns", &path(scene)));
         let server = "cd www; exec nsenter --net=../router.ns python3 -u -m http.server 8080";
         let _all = vec![router, far, near, ready(script(server).spawn().unwrap())];
         Self { _all }
@@ -162,7 +162,7 @@ async fn nothing_bypasses_a_vpn_unless_the_settings_allow_it() {
     let line = shown.lines().find(|line| line.starts_with("card1")).expect("a line of it");
     assert!(line.contains("the tunnel vpn0 has the default route"), "{shown}");
     // When the tunnel ends, the cards are used automatically, once the change is noticed (until then nothing answers).
-    odd::change(&scene.lab, "client", "ip link set vpn0 down");
+    second_interface::change(&scene.lab, "client", "ip link set vpn0 down");
     until("a card is used", || {
         let each = during(&scene, || drop(asks().wait_with_output().unwrap()));
         each[1] > FILE

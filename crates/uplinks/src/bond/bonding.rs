@@ -5,13 +5,13 @@
 //! bonds is remembered, and asked again later.
 
 use super::{
-    by::{By, Interfaces},
     dial::Bond,
     engine::MEMORY,
+    link_interfaces::{InterfaceLister, LinkInterfaces},
     memory::Memory,
-    standing::{Standing, stands},
+    readiness::{Readiness, wait_until_ready},
+    registry::BondStatus,
     state::Settings,
-    watching::Shown,
 };
 use crate::interfaces::{Accounts, Uplinks};
 use serde_json::{Value, json};
@@ -22,8 +22,8 @@ use std::{
     time::Duration,
 };
 use thalweg_net::{
-    Bookkeeper, Carried, Carrier, Destination, Dialer, Hop, Host, Leaving, Opening, Route, Wish,
-    interfaces, into_the_world,
+    Bookkeeper, CarriedStream, Carrier, Destination, Dialer, EgressChoice, Hop, Host,
+    InterfaceWish, OpeningStream, Route, interfaces, internet_interfaces,
 };
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::Name;
@@ -63,23 +63,23 @@ const FRESH: Duration = Duration::from_secs(1);
 
 /// The bonds of this host; cheap to clone. They end with the last clone and the last stream.
 #[derive(Clone)]
-pub struct Bonding(Arc<Shared>);
+pub struct Bonding(Arc<BondingState>);
 
-struct Shared {
+struct BondingState {
     dialer: Dialer,
     settings: Settings,
-    by: By,
+    by: LinkInterfaces,
     bond_use: BondUse,
     /// What the streams of all bonds may hold.
     memory: Memory,
-    known: Mutex<Known>,
+    known: Mutex<BondTable>,
 }
 
 /// Which streams use bonds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BondUse {
     /// Only streams that ask for a bond.
-    Asked,
+    OnRequest,
     /// Also streams that find a bond ready.
     Ready,
     /// Also streams for which a bond can be made while they wait.
@@ -87,25 +87,25 @@ enum BondUse {
 }
 
 /// The member at the other end of a bond, and the routes to it; no routes if it is direct.
-type Key = (NodeId, Vec<Route>);
+type BondKey = (NodeId, Vec<Route>);
 
 #[derive(Default)]
-struct Known {
-    bonds: BTreeMap<Key, Entry>,
+struct BondTable {
+    bonds: BTreeMap<BondKey, OpenBond>,
     /// Members that are not asked for a bond for now.
-    without: BTreeMap<Key, Without>,
+    without: BTreeMap<BondKey, SkippedMember>,
     /// The number of interfaces, and when they were counted.
     interfaces: Option<(usize, Instant)>,
 }
 
 /// A member that is not asked for a bond until some time.
-struct Without {
+struct SkippedMember {
     until: Instant,
     name: Option<Name>,
     why: String,
 }
 
-struct Entry {
+struct OpenBond {
     bond: Arc<Bond>,
     /// The member's name, where the roster has one.
     name: Option<Name>,
@@ -122,58 +122,73 @@ impl fmt::Debug for Bonding {
 impl Bonding {
     /// Creates bonds whose links `dialer` makes, over all interfaces that lead into the world.
     pub fn new(dialer: Dialer, settings: Settings) -> Self {
-        Self::by(
+        Self::with_interfaces(
             dialer,
             settings,
-            Arc::new(|_| Ok(into_the_world(&interfaces()?, |_| Wish::default()))),
+            Arc::new(|_| Ok(internet_interfaces(&interfaces()?, |_| InterfaceWish::default()))),
         )
     }
 
     /// As [`Self::new`], but over these interfaces alone.
-    pub fn by(dialer: Dialer, settings: Settings, by: Interfaces) -> Self {
-        Self::made(dialer, settings, By::These(by), BondUse::Ready)
+    pub fn with_interfaces(dialer: Dialer, settings: Settings, by: InterfaceLister) -> Self {
+        Self::with_new_memory(dialer, settings, LinkInterfaces::Listed(by), BondUse::Ready)
     }
 
-    /// As [`Self::by`]; links keep to the interfaces' caps and limits.
-    pub fn counted(dialer: Dialer, settings: Settings, by: Interfaces, uplinks: Uplinks) -> Self {
-        Self::made(dialer, settings, By::Counted(by, uplinks), BondUse::Ready)
-    }
-
-    fn made(dialer: Dialer, settings: Settings, by: By, bond_use: BondUse) -> Self {
-        Self::within(dialer, settings, by, (bond_use, Memory::new(ALL)))
-    }
-
-    fn within(
+    /// As [`Self::with_interfaces`]; links keep to the interfaces' caps and limits.
+    pub fn with_caps(
         dialer: Dialer,
         settings: Settings,
-        by: By,
+        by: InterfaceLister,
+        uplinks: Uplinks,
+    ) -> Self {
+        Self::with_new_memory(
+            dialer,
+            settings,
+            LinkInterfaces::ListedWithCaps(by, uplinks),
+            BondUse::Ready,
+        )
+    }
+
+    fn with_new_memory(
+        dialer: Dialer,
+        settings: Settings,
+        by: LinkInterfaces,
+        bond_use: BondUse,
+    ) -> Self {
+        Self::build(dialer, settings, by, (bond_use, Memory::new(ALL)))
+    }
+
+    fn build(
+        dialer: Dialer,
+        settings: Settings,
+        by: LinkInterfaces,
         (bond_use, memory): (BondUse, Memory),
     ) -> Self {
         let known = Mutex::default();
-        Self(Arc::new(Shared { dialer, settings, by, bond_use, memory, known }))
+        Self(Arc::new(BondingState { dialer, settings, by, bond_use, memory, known }))
     }
 
     /// Creates bonds over the interfaces that the user allows, within their caps and limits.
-    pub fn over(dialer: Dialer, settings: Settings, uplinks: Uplinks) -> Self {
-        Self::made(dialer, settings, By::Allowed(uplinks), BondUse::Ready)
+    pub fn with_uplinks(dialer: Dialer, settings: Settings, uplinks: Uplinks) -> Self {
+        Self::with_new_memory(dialer, settings, LinkInterfaces::Allowed(uplinks), BondUse::Ready)
     }
 
     /// A copy with the same settings that makes bonds only for streams that ask for one.
     #[must_use]
     pub fn on_demand(self) -> Self {
-        self.of(BondUse::Asked)
+        self.with_bond_use(BondUse::OnRequest)
     }
 
     /// A copy whose streams wait for a bond that is being made, as long as the dialler lets a carrier take. It is for a
     /// caller that opens one stream for everything it moves, and so would never use a later bond.
     #[must_use]
     pub fn awaited(self) -> Self {
-        self.of(BondUse::Awaiting)
+        self.with_bond_use(BondUse::Awaiting)
     }
 
-    fn of(&self, bond_use: BondUse) -> Self {
-        let Shared { dialer, settings, by, memory, .. } = &*self.0;
-        Self::within(dialer.clone(), *settings, by.clone(), (bond_use, memory.clone()))
+    fn with_bond_use(&self, bond_use: BondUse) -> Self {
+        let BondingState { dialer, settings, by, memory, .. } = &*self.0;
+        Self::build(dialer.clone(), *settings, by.clone(), (bond_use, memory.clone()))
     }
 
     /// All bonds as JSON: each member, its streams, its links, and the interfaces without a link. Then the members that
@@ -182,7 +197,7 @@ impl Bonding {
         let now = Instant::now();
         let known = self.0.lock();
         let bonds = known.bonds.iter().map(|((key, _), entry)| {
-            let without = entry.bond.standing().borrow().without.clone();
+            let without = entry.bond.readiness().borrow().without.clone();
             json!({
                 "member": key.to_string(), "name": entry.name, "streams": entry.bond.streams(),
                 "links": entry.bond.links(), "without": without,
@@ -200,14 +215,14 @@ impl Bonding {
     }
 
     /// The bonds, by their members' names; without a name in the roster, by the beginning of the key.
-    pub fn shown(&self) -> Vec<Shown> {
+    pub fn shown(&self) -> Vec<BondStatus> {
         let known = self.0.lock();
-        let shown = |((key, _), entry): (&Key, &Entry)| {
+        let shown = |((key, _), entry): (&BondKey, &OpenBond)| {
             let member = match &entry.name {
                 Some(name) => name.to_string(),
                 None => key.to_string().chars().take(SHORT).collect(),
             };
-            Shown { member, streams: entry.bond.streams(), links: entry.bond.links() }
+            BondStatus { member, streams: entry.bond.streams(), links: entry.bond.links() }
         };
         known.bonds.iter().map(shown).collect()
     }
@@ -219,13 +234,13 @@ impl Bonding {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Known> {
+impl BondingState {
+    fn lock(&self) -> MutexGuard<'_, BondTable> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The number of interfaces, counted anew when the last count is older than [`FRESH`].
-    fn interfaces(&self, known: &mut Known) -> usize {
+    fn interfaces(&self, known: &mut BondTable) -> usize {
         let now = Instant::now();
         match known.interfaces {
             Some((count, at)) if now.duration_since(at) < FRESH => count,
@@ -253,41 +268,41 @@ impl Shared {
             return None;
         }
         let (by, within) = (self.by.clone(), (self.settings, self.memory.part(MEMORY)));
-        let bond = match Bond::over(self.dialer.clone(), to.clone(), within, by) {
+        let bond = match Bond::with_memory(self.dialer.clone(), to.clone(), within, by) {
             Ok(bond) => Arc::new(bond),
             Err(why) => {
                 let (until, name, why) = (now + UNREACHED, to.name.clone(), why.to_string());
-                known.without.insert(key, Without { until, name, why });
+                known.without.insert(key, SkippedMember { until, name, why });
                 return None;
             }
         };
         known.make_room();
         let name = to.name.clone();
-        known.bonds.insert(key.clone(), Entry { bond: Arc::clone(&bond), name, used: now });
-        tokio::spawn(keep(Arc::downgrade(self), key, Arc::downgrade(&bond)));
+        known.bonds.insert(key.clone(), OpenBond { bond: Arc::clone(&bond), name, used: now });
+        tokio::spawn(watch_bond(Arc::downgrade(self), key, Arc::downgrade(&bond)));
         Some(bond)
     }
 
     /// Removes a bond that is of no use any more. `without`: for how long none is made, and why.
-    fn drop_bond(&self, key: Key, bond: &Weak<Bond>, without: Option<(Duration, String)>) {
+    fn drop_bond(&self, key: BondKey, bond: &Weak<Bond>, without: Option<(Duration, String)>) {
         let mut known = self.lock();
         if known.bonds.get(&key).is_some_and(|entry| entry.is(bond))
-            && let Some(Entry { name, .. }) = known.bonds.remove(&key)
+            && let Some(OpenBond { name, .. }) = known.bonds.remove(&key)
             && let Some((time, why)) = without
         {
             let until = Instant::now() + time;
-            known.without.insert(key, Without { until, name, why });
+            known.without.insert(key, SkippedMember { until, name, why });
         }
     }
 }
 
-impl Entry {
+impl OpenBond {
     fn is(&self, bond: &Weak<Bond>) -> bool {
         Weak::ptr_eq(&Arc::downgrade(&self.bond), bond)
     }
 }
 
-impl Known {
+impl BondTable {
     fn forget(&mut self, now: Instant) {
         self.without.retain(|_, none| none.until > now);
         while self.without.len() > REMEMBERED {
@@ -308,18 +323,18 @@ impl Known {
 }
 
 /// Removes the bond once it is refused, broken or idle. If it is idle and had no second link, none is made for a while.
-async fn keep(shared: Weak<Shared>, key: Key, bond: Weak<Bond>) {
+async fn watch_bond(shared: Weak<BondingState>, key: BondKey, bond: Weak<Bond>) {
     loop {
-        let Some(mut standing) = bond.upgrade().map(|bond| bond.standing()) else { return };
-        let done = |standing: &Standing| standing.is_over || standing.refused.is_some();
+        let Some(mut readiness) = bond.upgrade().map(|bond| bond.readiness()) else { return };
+        let done = |readiness: &Readiness| readiness.is_over || readiness.refused.is_some();
         let is_done = tokio::select! {
-            done = standing.wait_for(done) => done.is_ok(),
+            done = readiness.wait_for(done) => done.is_ok(),
             () = sleep(LOOK) => false,
         };
         let (Some(shared), Some(held)) = (shared.upgrade(), bond.upgrade()) else { return };
-        let standing = held.standing().borrow().clone();
+        let readiness = held.readiness().borrow().clone();
         if is_done {
-            let without = standing.refused.map(|why| (REFUSED, why));
+            let without = readiness.refused.map(|why| (REFUSED, why));
             return shared.drop_bond(key, &bond, without);
         }
         let mut known = shared.lock();
@@ -329,10 +344,10 @@ async fn keep(shared: Weak<Shared>, key: Key, bond: Weak<Bond>) {
         }
         if entry.used.elapsed() >= IDLE {
             drop(known);
-            let why = standing.last.unwrap_or_else(|| "no second link could be opened".to_owned());
-            let without = match standing.most {
+            let why = readiness.last.unwrap_or_else(|| "no second link could be opened".to_owned());
+            let without = match readiness.most {
                 0 => Some((UNREACHED, why)),
-                1 if standing.wanted > 1 => Some((REFUSED, why)),
+                1 if readiness.wanted > 1 => Some((REFUSED, why)),
                 _ => None,
             };
             return shared.drop_bond(key, &bond, without);
@@ -341,46 +356,48 @@ async fn keep(shared: Weak<Shared>, key: Key, bond: Weak<Bond>) {
 }
 
 impl Carrier for Bonding {
-    fn open(&self, to: &Hop, waits: bool) -> Option<Opening> {
+    fn open(&self, to: &Hop, waits: bool) -> Option<OpeningStream> {
         let member = to.key()?;
-        let is_asked = self.0.bond_use == BondUse::Asked;
-        if !waits && (is_asked || to.addresses().all(|at| is_here(&at.host))) {
+        let is_asked = self.0.bond_use == BondUse::OnRequest;
+        if !waits && (is_asked || to.addresses().all(|at| is_this_host(&at.host))) {
             return None;
         }
         let Some(bond) = self.0.bond(to, member) else {
-            let why =
-                "it has none, or this host has not two interfaces, or routes, that lead there";
-            return waits.then(|| Box::pin(async move { Err(io::Error::other(why)) }) as Opening);
+            let why = "it accepts none, or this host does not have two interfaces or routes that lead \
+                 there";
+            return waits
+                .then(|| Box::pin(async move { Err(io::Error::other(why)) }) as OpeningStream);
         };
         let waits = waits || self.0.bond_use == BondUse::Awaiting;
-        if !waits && !bond.standing().borrow().is_worth_it() {
+        if !waits && !bond.readiness().borrow().is_useful() {
             return None;
         }
         Some(Box::pin(async move {
             if waits {
-                stands(bond.standing(), PATIENCE).await.map_err(io::Error::other)?;
+                wait_until_ready(bond.readiness(), PATIENCE).await.map_err(io::Error::other)?;
             }
             let opened = bond.open().await.map_err(|why| why.error());
-            opened.map(|stream| Box::new(stream.of(bond)) as Box<dyn Carried>)
+            opened.map(|stream| Box::new(stream.with_bond(bond)) as Box<dyn CarriedStream>)
         }))
     }
 
-    fn leaves_by(&self, to: &Hop) -> io::Result<Option<Leaving>> {
+    fn egress(&self, to: &Hop) -> io::Result<Option<EgressChoice>> {
         let Some(uplinks) = self.0.by.uplinks() else { return Ok(None) };
-        if to.addresses().any(|at| is_here(&at.host)) {
+        if to.addresses().any(|at| is_this_host(&at.host)) {
             return Ok(None);
         }
         let ip = |at: &Destination| match &at.host {
             Host::Ip(ip) => Some(ip.to_canonical()),
             Host::Name(_) => None,
         };
-        let interface = uplinks.plain_way(&to.addresses().filter_map(ip).collect::<Vec<_>>())?;
+        let interface =
+            uplinks.plain_interface(&to.addresses().filter_map(ip).collect::<Vec<_>>())?;
         let books: Arc<dyn Bookkeeper> = Arc::new(Accounts::new(uplinks.clone()));
-        Ok(interface.map(|interface| Leaving { interface, books: Some(books) }))
+        Ok(interface.map(|interface| EgressChoice { interface, books: Some(books) }))
     }
 }
 
 /// Whether this is a loopback address: only those lead to this host itself.
-fn is_here(host: &Host) -> bool {
+fn is_this_host(host: &Host) -> bool {
     matches!(host, Host::Ip(ip) if ip.to_canonical().is_loopback())
 }

@@ -1,13 +1,13 @@
 //! The dialling end: a bond to a member, with a link for each interface and each route from it.
 
 use super::{
-    BondStream, Broken, GRACE, LinkStatus,
-    by::{By, Interfaces},
+    BondStream, GRACE, LinkStatus, StreamError,
     engine::{Engine, MEMORY},
-    keeping::keep,
-    making::Making,
+    link_interfaces::{InterfaceLister, LinkInterfaces},
+    link_keeper::keep,
+    link_maker::LinkMaker,
     memory::Memory,
-    standing::Standing,
+    readiness::Readiness,
     state::Settings,
 };
 use std::{collections::BTreeMap, future::pending, io, sync::Arc};
@@ -20,13 +20,13 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// A bond to a member. Dropping it ends the bond, and its streams.
 pub struct Bond {
     engine: Arc<Engine>,
-    standing: watch::Receiver<Standing>,
+    readiness: watch::Receiver<Readiness>,
     _end: DropGuard,
 }
 
 impl std::fmt::Debug for Bond {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Bond({:?})", *self.standing.borrow())
+        write!(f, "Bond({:?})", *self.readiness.borrow())
     }
 }
 
@@ -36,24 +36,29 @@ impl Bond {
     /// # Errors
     /// The system gives no random number.
     pub fn begin(dialer: Dialer, to: Hop, settings: Settings) -> io::Result<Self> {
-        Self::by(dialer, to, settings, Arc::new(|_| interfaces()))
+        Self::with_interfaces(dialer, to, settings, Arc::new(|_| interfaces()))
     }
 
     /// As [`Self::begin`], but over these interfaces alone.
     ///
     /// # Errors
     /// As [`Self::begin`].
-    pub fn by(dialer: Dialer, to: Hop, settings: Settings, by: Interfaces) -> io::Result<Self> {
-        Self::over(dialer, to, (settings, Memory::new(MEMORY)), By::These(by))
+    pub fn with_interfaces(
+        dialer: Dialer,
+        to: Hop,
+        settings: Settings,
+        by: InterfaceLister,
+    ) -> io::Result<Self> {
+        Self::with_memory(dialer, to, (settings, Memory::new(MEMORY)), LinkInterfaces::Listed(by))
     }
 
-    /// As [`Self::by`], but streams hold no more than `memory` has. If `by` keeps to caps and limits, links are charged
-    /// to their interfaces, and end when those may not be used any more.
-    pub(super) fn over(
+    /// As [`Self::with_interfaces`], but streams hold no more than `memory` has. If `by` keeps to caps and limits,
+    /// links are charged to their interfaces, and end when those may not be used any more.
+    pub(super) fn with_memory(
         dialer: Dialer,
         to: Hop,
         (settings, memory): (Settings, Memory),
-        by: By,
+        by: LinkInterfaces,
     ) -> io::Result<Self> {
         // A link is a plain connection, never a stream of another bond.
         let mut to = Hop { medium: Medium::Underlay, ..to };
@@ -66,44 +71,44 @@ impl Bond {
         // The far end announces its window in its first greeting; until then nothing is sent.
         let engine = Engine::within(settings, 0, true, memory);
         let end = CancellationToken::new();
-        let (told, standing) = watch::channel(Standing::default());
+        let (told, readiness) = watch::channel(Readiness::default());
         let uplinks = by.uplinks().cloned();
-        let making = Making {
+        let maker = LinkMaker {
             dialer,
             to,
             routes,
             bond,
             engine: Arc::clone(&engine),
-            standing: told,
+            readiness: told,
             uplinks,
         };
-        let making = Arc::new(making);
+        let maker = Arc::new(maker);
         let (watching, ended) = (Arc::clone(&engine), end.clone());
         tokio::spawn(async move {
             let why = tokio::select! {
-                () = keep(Arc::clone(&making), by) => "its links are no longer kept",
+                () = keep(Arc::clone(&maker), by) => "its links are no longer maintained",
                 // The engine was broken off already, and keeps that first reason.
                 () = watching.watch() => "the bond broke",
                 () = ended.cancelled() => "the bond was given up",
-                () = forsaken(making.standing.subscribe()) => "no link of the bond came back",
+                () = wait_until_abandoned(maker.readiness.subscribe()) => "no link of the bond came back",
             };
             watching.break_off(why);
-            making.standing.send_modify(|standing| standing.is_over = true);
+            maker.readiness.send_modify(|readiness| readiness.is_over = true);
         });
-        Ok(Self { engine, standing, _end: end.drop_guard() })
+        Ok(Self { engine, readiness, _end: end.drop_guard() })
     }
 
     /// Opens a stream to the member's own port, for a channel of any protocol.
     ///
     /// # Errors
     /// Why the stream was not opened.
-    pub async fn open(&self) -> Result<BondStream, Broken> {
+    pub async fn open(&self) -> Result<BondStream, StreamError> {
         self.engine.open(Target::Service("node".to_owned())).await
     }
 
-    /// The standing of the bond, now and as it changes.
-    pub fn standing(&self) -> watch::Receiver<Standing> {
-        self.standing.clone()
+    /// The readiness of the bond, now and as it changes.
+    pub fn readiness(&self) -> watch::Receiver<Readiness> {
+        self.readiness.clone()
     }
 
     /// Its links, as they are now.
@@ -123,12 +128,13 @@ impl Bond {
 }
 
 /// Returns once all links have been gone for [`GRACE`]: by then the far end has forgotten the bond, too.
-async fn forsaken(mut standing: watch::Receiver<Standing>) {
+async fn wait_until_abandoned(mut readiness: watch::Receiver<Readiness>) {
     loop {
-        if standing.wait_for(|standing| standing.most > 0 && standing.live == 0).await.is_err() {
+        if readiness.wait_for(|readiness| readiness.most > 0 && readiness.live == 0).await.is_err()
+        {
             return pending().await;
         }
-        let back = standing.wait_for(|standing| standing.live > 0);
+        let back = readiness.wait_for(|readiness| readiness.live > 0);
         if timeout(GRACE, back).await.is_err() {
             return;
         }

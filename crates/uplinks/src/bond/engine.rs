@@ -1,11 +1,11 @@
 //! A running bond: its state under a lock, and a reader and a writer for each link.
 
 use super::{
-    flow::{Broken, Flow},
+    flow::{Flow, StreamError},
     gauge::Gauge,
     link::{LinkIo, Meter},
     memory::Memory,
-    state::{Joining, LinkState, Settings, State},
+    state::{LinkState, NewLink, Settings, State},
     status::LinkStatus,
     stream::BondStream,
 };
@@ -54,7 +54,7 @@ pub struct Engine {
 
 /// Why a link ended.
 #[derive(Debug)]
-pub enum Ended {
+pub enum LinkEnd {
     /// The connection failed.
     Lost(io::Error),
     /// An end stopped using it.
@@ -97,11 +97,11 @@ impl Engine {
     }
 
     /// Takes the window from a link's greeting: how much of each stream the far end holds at first.
-    pub(super) fn far_window(&self, window: u64) {
+    pub(super) fn set_far_window(&self, window: u64) {
         let mut state = self.lock();
         state.theirs = window;
         // Streams may have been opened before the first link came up.
-        state.flows.values_mut().for_each(|flow| flow.sender.may_send_to(window));
+        state.flows.values_mut().for_each(|flow| flow.sender.raise_limit(window));
     }
 
     /// Bytes of a new stream that this end holds at first.
@@ -127,8 +127,8 @@ impl Engine {
     }
 
     /// What links and streams wait for, in words, to find the cause of a standstill.
-    pub fn account(&self) -> String {
-        self.lock().account(self.now())
+    pub fn describe(&self) -> String {
+        self.lock().describe(self.now())
     }
 
     /// Streams that are open, or not settled yet.
@@ -137,21 +137,21 @@ impl Engine {
     }
 
     /// The application dropped a stream.
-    pub fn let_go(&self, stream: u32) {
-        self.with(stream, Flow::let_go);
-        self.lock().bury();
+    pub fn release(&self, stream: u32) {
+        self.with(stream, Flow::release);
+        self.lock().remove_ended();
     }
 
     /// Opens a stream to `to`, and waits for the far end's confirmation.
     ///
     /// # Errors
     /// Why the stream was not opened.
-    pub async fn open(self: &Arc<Self>, to: Target) -> Result<BondStream, Broken> {
+    pub async fn open(self: &Arc<Self>, to: Target) -> Result<BondStream, StreamError> {
         let opened = self.lock().open(to, self.now());
-        let stream = BondStream::new(Arc::clone(self), opened.map_err(Broken::Reset)?);
+        let stream = BondStream::new(Arc::clone(self), opened.map_err(StreamError::Reset)?);
         self.busy.notify_one();
         let no = stream.number();
-        let gone = || Err(Broken::Reset("the bond ended".to_owned()));
+        let gone = || Err(StreamError::Reset("the bond ended".to_owned()));
         poll_fn(|cx| {
             self.with(no, |flow| flow.poll_open(cx)).unwrap_or(std::task::Poll::Ready(gone()))
         })
@@ -167,7 +167,7 @@ impl Engine {
                 let mut state = self.lock();
                 if let Some((stream, to)) = state.offered.pop_front() {
                     // Its `Open` word may be repeated before it is accepted; it must not be offered twice.
-                    state.flows.get_mut(&stream).map(Flow::led);
+                    state.flows.get_mut(&stream).map(Flow::begin_connecting);
                     return Some((stream, to));
                 }
                 if state.broken.is_some() {
@@ -187,15 +187,15 @@ impl Engine {
 
     /// Refuses a stream from [`Self::next`].
     pub fn refuse(&self, stream: u32, why: Refusal) {
-        self.with(stream, |flow| flow.reset(Broken::Refused(why.cut())));
-        self.let_go(stream);
+        self.with(stream, |flow| flow.reset(StreamError::Refused(why.cut())));
+        self.release(stream);
     }
 
     /// Breaks the bond: nothing is carried any more. The first reason is kept.
     pub fn break_off(&self, why: &str) {
         let mut state = self.lock();
         state.broken.get_or_insert_with(|| why.to_owned());
-        let broken = || Broken::Reset(why.to_owned());
+        let broken = || StreamError::Reset(why.to_owned());
         state.flows.values_mut().for_each(|flow| flow.break_off(broken()));
         for link in state.links.values() {
             link.wake.notify_one();
@@ -209,7 +209,7 @@ impl Engine {
     }
 
     /// Runs one link until it ends. The bond goes on without it.
-    pub async fn run_link(&self, id: LinkId, link: LinkIo) -> Ended {
+    pub async fn run_link(&self, id: LinkId, link: LinkIo) -> LinkEnd {
         self.run_link_until(id, link, pending()).await
     }
 
@@ -219,27 +219,27 @@ impl Engine {
         id: LinkId,
         link: LinkIo,
         stop: impl Future<Output = ()>,
-    ) -> Ended {
+    ) -> LinkEnd {
         let LinkIo { mut read, mut write, socket, may_duplicate, interface, via, .. } = link;
         let (beyond, meter) = (link.beyond, link.meter.as_ref());
         let gauge = match Gauge::new(socket) {
             Ok(gauge) => Arc::new(gauge),
-            Err(why) => return Ended::Lost(why),
+            Err(why) => return LinkEnd::Lost(why),
         };
-        let joining = Joining { gauge: Arc::clone(&gauge), may_duplicate, interface, via, beyond };
+        let joining = NewLink { gauge: Arc::clone(&gauge), may_duplicate, interface, via, beyond };
         let (wake, gone) = self.lock().join(id, joining, self.now());
         let ended = tokio::select! {
             ended = self.read_frames(id, &mut read, (&gauge, meter)) => ended,
-            ended = self.write_frames(id, (&mut write, meter), &gauge, &wake) => Ended::Lost(ended),
-            () = stop => Ended::Bye,
-            () = gone.notified() => Ended::Bye,
-            () = keep_counts(meter, &gauge) => Ended::Bye,
+            ended = self.write_frames(id, (&mut write, meter), &gauge, &wake) => LinkEnd::Lost(ended),
+            () = stop => LinkEnd::Bye,
+            () = gone.notified() => LinkEnd::Bye,
+            () = keep_counts(meter, &gauge) => LinkEnd::Bye,
         };
         if let Some(meter) = meter {
             meter.ends(&gauge);
         }
         self.lock().leave(id, self.now());
-        if let Ended::Hostile(why) = &ended {
+        if let LinkEnd::Hostile(why) = &ended {
             self.break_off(why);
         }
         ended
@@ -299,12 +299,12 @@ impl Engine {
     async fn read_frames(
         &self,
         id: LinkId,
-        read: &mut super::link::Read,
+        read: &mut super::link::LinkReader,
         (gauge, meter): (&Gauge, Option<&Meter>),
-    ) -> Ended {
+    ) -> LinkEnd {
         loop {
             if let Some(Err(why)) = wait_for_allowance(meter).await {
-                return Ended::Lost(why);
+                return LinkEnd::Lost(why);
             }
             match (self.read_frame(id, read).await, meter) {
                 (Ok(length), Some(meter)) => meter.moved(length, gauge),
@@ -315,28 +315,32 @@ impl Engine {
     }
 
     /// Reads and handles one frame; returns its length.
-    async fn read_frame(&self, id: LinkId, read: &mut super::link::Read) -> Result<usize, Ended> {
+    async fn read_frame(
+        &self,
+        id: LinkId,
+        read: &mut super::link::LinkReader,
+    ) -> Result<usize, LinkEnd> {
         let mut head = [0; FRAME_HEAD];
-        read.read_exact(&mut head).await.map_err(Ended::Lost)?;
-        let hostile = |why: &dyn std::fmt::Display| Ended::Hostile(why.to_string());
+        read.read_exact(&mut head).await.map_err(LinkEnd::Lost)?;
+        let hostile = |why: &dyn std::fmt::Display| LinkEnd::Hostile(why.to_string());
         match Frame::decode(head).map_err(|why| hostile(&why))? {
             Frame::Chunk(head) => {
                 let length = head.length as usize;
                 let bytes = body(read, length).await?;
                 let done = self.lock().chunk(id, head, bytes, self.now());
-                done.map(|()| FRAME_HEAD + length).map_err(Ended::Hostile)
+                done.map(|()| FRAME_HEAD + length).map_err(LinkEnd::Hostile)
             }
             Frame::Word(length) => {
                 let bytes = body(read, length).await?;
                 let word = object::decode::<Word>(&bytes).map_err(|why| hostile(&why))?.cut();
                 if matches!(word, Word::Bye) {
-                    return Err(Ended::Bye);
+                    return Err(LinkEnd::Bye);
                 }
                 if !word.is_sound() {
-                    return Err(hostile(&"a word whose numbers are out of order"));
+                    return Err(hostile(&"a word's numbers are out of order"));
                 }
                 let is_open = matches!(word, Word::Open { .. });
-                self.lock().word(id, word, self.now()).map_err(Ended::Hostile)?;
+                self.lock().word(id, word, self.now()).map_err(LinkEnd::Hostile)?;
                 if is_open {
                     self.offered.notify_one();
                 }
@@ -346,7 +350,7 @@ impl Engine {
     }
 
     /// Returns when a link is found silent. It wakes one caller.
-    pub(super) async fn fell_silent(&self) {
+    pub(super) async fn wait_for_silence(&self) {
         self.silent.notified().await;
     }
 
@@ -384,14 +388,14 @@ async fn keep_counts(meter: Option<&Meter>, gauge: &Gauge) {
 
 async fn wait_for_allowance(meter: Option<&Meter>) -> Option<io::Result<()>> {
     match meter {
-        Some(meter) => Some(meter.may().await),
+        Some(meter) => Some(meter.wait_to_move().await),
         None => None,
     }
 }
 
-async fn body(read: &mut super::link::Read, length: usize) -> Result<Bytes, Ended> {
+async fn body(read: &mut super::link::LinkReader, length: usize) -> Result<Bytes, LinkEnd> {
     let mut bytes = BytesMut::zeroed(length);
     let whole = timeout(WHOLE, read.read_exact(&mut bytes)).await;
-    whole.map_err(|_| Ended::Lost(io::ErrorKind::TimedOut.into()))?.map_err(Ended::Lost)?;
+    whole.map_err(|_| LinkEnd::Lost(io::ErrorKind::TimedOut.into()))?.map_err(LinkEnd::Lost)?;
     Ok(bytes.freeze())
 }

@@ -1,7 +1,7 @@
 //! One stream of a bond, in both directions, as the bond's state keeps it.
 
 use super::{
-    memory::{Held, Memory},
+    memory::{Memory, MemoryLease},
     outbox::Outbox,
 };
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use std::{
     ops::Range,
     task::{Context, Poll, Waker},
 };
-use thalweg_bond::{Acks, Chunk, Link, Reorder, Room, Sender, SenderSettings};
+use thalweg_bond::{Acks, Chunk, Link, Reorder, SendAllowance, Sender, SenderSettings};
 use thalweg_units::Time;
 use thalweg_wire::bond::{MAX_RANGES, Refusal, Target, Word};
 
@@ -23,22 +23,22 @@ pub const FIRST: u64 = 256 << 10;
 
 /// Which end opened a stream, and how far the opening has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Birth {
+pub enum OpeningState {
     /// Opened here; the far end has not confirmed it yet.
-    Asked(Target),
+    Requested(Target),
     /// Opened here, and confirmed by the far end.
-    Opened,
+    Confirmed,
     /// Opened by the far end; nobody here has taken it yet.
     Offered,
     /// Opened by the far end; being connected to its target here.
-    Led,
+    Connecting,
     /// Opened by the far end, and confirmed here.
     Accepted,
 }
 
 /// Why a stream carries nothing any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Broken {
+pub enum StreamError {
     /// The far end refused it.
     Refused(Refusal),
     /// One end reset it.
@@ -48,7 +48,7 @@ pub enum Broken {
 /// The state of a stream.
 #[derive(Debug)]
 pub struct Flow {
-    pub birth: Birth,
+    pub opening: OpeningState,
     /// Which bytes are to be sent, under way or acknowledged.
     pub sender: Sender,
     /// Its next chunk waits for a better link than an idle one.
@@ -61,37 +61,37 @@ pub struct Flow {
     /// The received chunks, put in order.
     reorder: Reorder,
     current: Bytes,
-    pub broken: Option<Broken>,
+    pub broken: Option<StreamError>,
     /// The application dropped it.
-    pub is_let_go: bool,
+    pub is_released: bool,
     /// The words that are due to the far end.
-    pub due: Due,
+    pub due: DueWords,
     reader: Option<Waker>,
     writer: Option<Waker>,
     /// The limit that the far end was last told.
-    told: u64,
+    announced_limit: u64,
     /// The receive window at most, bytes.
     most: u64,
     /// Bytes read by the application since the window grew.
     read: u64,
     /// Limits the bytes that wait to be sent or acknowledged.
-    room: Room,
+    room: SendAllowance,
     /// The memory that window and room take; `None` if there was none left.
-    held: Option<Held>,
+    held: Option<MemoryLease>,
 }
 
 /// Words that are due to be sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Due {
-    pub birth: bool,
+pub struct DueWords {
+    pub opening: bool,
     pub acks: bool,
     pub end: bool,
     pub reset: bool,
 }
 
-impl Due {
+impl DueWords {
     fn any(self) -> bool {
-        self.birth || self.acks || self.end || self.reset
+        self.opening || self.acks || self.end || self.reset
     }
 }
 
@@ -100,17 +100,20 @@ impl Flow {
     ///
     /// If no memory is left for it, it is broken from the start.
     pub fn new(
-        birth: Birth,
+        opening: OpeningState,
         settings: SenderSettings,
         theirs: u64,
         ours: u64,
         memory: &Memory,
     ) -> Self {
-        let due = Due { birth: matches!(birth, Birth::Asked(_)), ..Due::default() };
+        let due = DueWords {
+            opening: matches!(opening, OpeningState::Requested(_)),
+            ..DueWords::default()
+        };
         let first = ours.min(FIRST);
         let held = memory.take(first + FIRST);
-        let broken = held.is_none().then_some(Broken::Refused(Refusal::Busy));
-        let due = Due { reset: broken.is_some(), ..due };
+        let broken = held.is_none().then_some(StreamError::Refused(Refusal::Busy));
+        let due = DueWords { reset: broken.is_some(), ..due };
         Self {
             sender: Sender::new(settings, theirs),
             waits: false,
@@ -120,16 +123,16 @@ impl Flow {
             reorder: Reorder::new(first),
             current: Bytes::new(),
             // It is never offered, so nobody will drop it.
-            is_let_go: broken.is_some() && birth == Birth::Offered,
+            is_released: broken.is_some() && opening == OpeningState::Offered,
             broken,
-            birth,
+            opening,
             due,
             reader: None,
             writer: None,
-            told: first,
+            announced_limit: first,
             most: ours,
             read: 0,
-            room: Room::new(FIRST, OUTBOX),
+            room: SendAllowance::new(FIRST, OUTBOX),
             held,
         }
     }
@@ -139,16 +142,16 @@ impl Flow {
         if !self.due.any() {
             return None;
         }
-        if std::mem::take(&mut self.due.birth) {
-            return Some(match &self.birth {
-                Birth::Asked(to) => Word::Open { stream, to: to.clone() },
+        if std::mem::take(&mut self.due.opening) {
+            return Some(match &self.opening {
+                OpeningState::Requested(to) => Word::Open { stream, to: to.clone() },
                 _ => Word::Opened { stream },
             });
         }
         if std::mem::take(&mut self.due.reset) {
             return Some(match &self.broken {
-                Some(Broken::Refused(why)) => Word::Refused { stream, why: why.clone() },
-                Some(Broken::Reset(why)) => Word::Reset { stream, why: why.clone() },
+                Some(StreamError::Refused(why)) => Word::Refused { stream, why: why.clone() },
+                Some(StreamError::Reset(why)) => Word::Reset { stream, why: why.clone() },
                 None => Word::Reset { stream, why: "it ended".to_owned() },
             });
         }
@@ -157,15 +160,16 @@ impl Flow {
         }
         self.due.acks = false;
         let Acks { arrived, ranges, limit } = self.reorder.acks(MAX_RANGES);
-        self.told = limit;
+        self.announced_limit = limit;
         let ranges = ranges.into_iter().map(|range| (range.start, range.end)).collect();
         let ended = self.reorder.is_complete();
         Some(Word::Acks { stream, arrived, limit, ranges, ended })
     }
 
     /// A link is gone, and perhaps words with it: repeats those that may have been lost.
-    pub fn say_again(&mut self) {
-        self.due.birth |= matches!(self.birth, Birth::Asked(_) | Birth::Accepted);
+    pub fn repeat_words(&mut self) {
+        self.due.opening |=
+            matches!(self.opening, OpeningState::Requested(_) | OpeningState::Accepted);
         self.due.acks = true;
         self.due.end |= self.ended && !self.end_known;
         self.due.reset |= self.broken.is_some();
@@ -181,8 +185,8 @@ impl Flow {
     }
 
     /// Records that a chunk was given to a link.
-    pub fn assigned(&mut self, chunk: Chunk, link: &Link, now: Time) {
-        self.sender.assigned(chunk, link, now);
+    pub fn record_assignment(&mut self, chunk: Chunk, link: &Link, now: Time) {
+        self.sender.record_assignment(chunk, link, now);
     }
 
     /// Takes a chunk that arrived.
@@ -192,7 +196,7 @@ impl Flow {
     pub fn chunk(&mut self, offset: u64, bytes: Bytes) -> Result<(), String> {
         self.reorder.accept(offset, bytes).map_err(|why| why.to_string())?;
         self.due.acks = true;
-        if self.is_let_go {
+        if self.is_released {
             while self.reorder.pop().is_some() {}
         }
         wake(&mut self.reader);
@@ -220,18 +224,18 @@ impl Flow {
         limit: u64,
         ranges: &[Range<u64>],
         ended: bool,
-    ) -> Result<Vec<thalweg_bond::Freed>, String> {
-        let freed = self.sender.acknowledged(arrived, ranges).map_err(|why| why.to_string())?;
-        self.sender.may_send_to(limit);
+    ) -> Result<Vec<thalweg_bond::ReleasedChunk>, String> {
+        let freed = self.sender.acknowledge(arrived, ranges).map_err(|why| why.to_string())?;
+        self.sender.raise_limit(limit);
         self.outbox.forget(self.sender.arrived());
-        self.room.drained(self.outbox.len() as u64);
+        self.room.record_drained(self.outbox.len() as u64);
         self.end_known |= ended && self.ended;
         wake(&mut self.writer);
         Ok(freed)
     }
 
     /// Ends the stream here, in both directions, without telling the far end.
-    pub fn break_off(&mut self, why: Broken) {
+    pub fn break_off(&mut self, why: StreamError) {
         self.broken.get_or_insert(why);
         wake(&mut self.reader);
         wake(&mut self.writer);
@@ -240,7 +244,7 @@ impl Flow {
     /// Whether this end waits for nothing of it any more.
     pub fn is_over(&self) -> bool {
         let is_done = self.ended && self.end_known && self.reorder.is_complete();
-        self.is_let_go && !self.due.any() && (self.broken.is_some() || is_done)
+        self.is_released && !self.due.any() && (self.broken.is_some() || is_done)
     }
 
     /// Reads for the application.
@@ -258,7 +262,8 @@ impl Flow {
             self.read += count as u64;
             self.widen();
             // The sender is told of room in steps of a quarter of the window.
-            self.due.acks |= (self.reorder.limit() - self.told) * 4 >= self.reorder.capacity();
+            self.due.acks |=
+                (self.reorder.limit() - self.announced_limit) * 4 >= self.reorder.capacity();
             return Poll::Ready(Ok(()));
         }
         if self.reorder.is_done() {
@@ -287,15 +292,15 @@ impl Flow {
     /// Doubles the room for unacknowledged bytes if most of them are under way, and if there is memory for that.
     /// Whether it grew.
     fn more_room(&mut self) -> bool {
-        let more = self.room.wants(self.sender.backlog());
+        let more = self.room.growth(self.sender.backlog());
         let grows = more > 0 && self.held.as_mut().is_some_and(|held| held.grow(more));
         self.room.grow(if grows { more } else { 0 });
         grows
     }
 
     /// Bytes that are still to be sent, as far as that can be known.
-    pub fn expects(&self) -> u64 {
-        self.room.expects(self.sender.backlog(), self.sender.arrived())
+    pub fn expected_bytes(&self) -> u64 {
+        self.room.expected_bytes(self.sender.backlog(), self.sender.arrived())
     }
 
     /// Writes for the application.
@@ -311,13 +316,13 @@ impl Flow {
             return Poll::Ready(Err(std::io::ErrorKind::BrokenPipe.into()));
         }
         let waiting = self.outbox.len() as u64;
-        if self.room.left(waiting) == 0 && !self.more_room() {
+        if self.room.remaining(waiting) == 0 && !self.more_room() {
             self.writer = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        let count = bytes.len().min(self.room.left(waiting) as usize);
+        let count = bytes.len().min(self.room.remaining(waiting) as usize);
         self.outbox.push(&bytes[..count]);
-        self.sender.wrote(count as u64);
+        self.sender.record_write(count as u64);
         Poll::Ready(Ok(count))
     }
 
@@ -325,7 +330,7 @@ impl Flow {
     pub fn end(&mut self) {
         if !self.ended {
             (self.ended, self.due.end) = (true, true);
-            self.room.ended();
+            self.room.finish();
         }
     }
 
@@ -342,11 +347,11 @@ impl Flow {
     }
 
     /// Waits until the far end confirms or refuses the stream.
-    pub fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+    pub fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamError>> {
         if let Some(broken) = &self.broken {
             return Poll::Ready(Err(broken.clone()));
         }
-        if !matches!(self.birth, Birth::Asked(_)) {
+        if !matches!(self.opening, OpeningState::Requested(_)) {
             return Poll::Ready(Ok(()));
         }
         self.reader = Some(cx.waker().clone());
@@ -354,36 +359,38 @@ impl Flow {
     }
 
     /// The far end confirmed the stream.
-    pub fn opened(&mut self) {
-        if matches!(self.birth, Birth::Asked(_)) {
-            self.birth = Birth::Opened;
+    pub fn confirm(&mut self) {
+        if matches!(self.opening, OpeningState::Requested(_)) {
+            self.opening = OpeningState::Confirmed;
             wake(&mut self.reader);
         }
     }
 
     /// The stream is being connected to its target here, so it is not offered again.
-    pub fn led(&mut self) {
-        if self.birth == Birth::Offered {
-            self.birth = Birth::Led;
+    pub fn begin_connecting(&mut self) {
+        if self.opening == OpeningState::Offered {
+            self.opening = OpeningState::Connecting;
         }
     }
 
     /// Refuses the stream because there are too many: the far end is told, and it takes no memory.
     pub fn refuse(&mut self) {
         self.held = None;
-        self.break_off(Broken::Refused(Refusal::Busy));
-        (self.due.reset, self.is_let_go) = (true, true);
+        self.break_off(StreamError::Refused(Refusal::Busy));
+        (self.due.reset, self.is_released) = (true, true);
     }
 
     /// Confirms the stream to the far end.
     pub fn accept(&mut self) {
-        if self.broken.is_none() && matches!(self.birth, Birth::Offered | Birth::Led) {
-            (self.birth, self.due.birth) = (Birth::Accepted, true);
+        if self.broken.is_none()
+            && matches!(self.opening, OpeningState::Offered | OpeningState::Connecting)
+        {
+            (self.opening, self.due.opening) = (OpeningState::Accepted, true);
         }
     }
 
     /// Breaks the stream, and tells the far end.
-    pub fn reset(&mut self, why: Broken) {
+    pub fn reset(&mut self, why: StreamError) {
         if self.broken.is_none() {
             self.break_off(why);
             self.due.reset = true;
@@ -391,15 +398,15 @@ impl Flow {
     }
 
     /// The application dropped it: what it wrote is still sent, what arrives is discarded.
-    pub fn let_go(&mut self) {
-        self.is_let_go = true;
+    pub fn release(&mut self) {
+        self.is_released = true;
         if self.broken.is_some() {
             // An `End` after a reset could be taken for a regular end.
             return;
         }
         self.end();
         if !self.reorder.is_done() {
-            self.reset(Broken::Reset("nobody reads it".to_owned()));
+            self.reset(StreamError::Reset("the stream is no longer read".to_owned()));
         }
     }
 
@@ -411,11 +418,12 @@ impl Flow {
 
 /// The stream's state in words, for debugging.
 impl Flow {
-    pub(super) fn account(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let sender = &self.sender;
         let due = &self.due;
         format!(
-            "{} of {} bytes arrived there, {} wait, window {}; {} came in order; due {due:?}",
+            "{} of {} bytes arrived there, {} wait, window {}; {} were received in order; due \
+             {due:?}",
             sender.arrived(),
             sender.written(),
             sender.backlog(),
@@ -425,7 +433,7 @@ impl Flow {
     }
 }
 
-impl Broken {
+impl StreamError {
     /// The same, as the application's reads and writes report it.
     pub fn error(&self) -> std::io::Error {
         match self {

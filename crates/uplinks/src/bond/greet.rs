@@ -21,13 +21,13 @@ use tokio::{
 const STEP: Duration = Duration::from_secs(10);
 
 /// The link, and the bytes that the far end holds of each stream at first; or the far end's refusal.
-pub type Greeted = Result<(LinkIo, u64), Refusal>;
+pub type GreetingResult = Result<(LinkIo, u64), Refusal>;
 
 /// Turns a channel into a link. TLS ends here; the ends of each stream seal what it carries.
 ///
 /// # Errors
 /// Errors of the connection, and timeouts.
-pub async fn greet(mut channel: Channel<Stream>, hello: &Hello) -> io::Result<Greeted> {
+pub async fn greet(mut channel: Channel<Stream>, hello: &Hello) -> io::Result<GreetingResult> {
     let asked = async {
         message::write(&mut channel, hello).await?;
         message::read::<Greeting>(&mut channel, MAX_GREETING).await
@@ -43,7 +43,8 @@ pub async fn greet(mut channel: Channel<Stream>, hello: &Hello) -> io::Result<Gr
     let cutting = async { cut_over(channel).await.map_err(io::Error::other) };
     let (mut stream, early) = within(STEP, "GO", cutting).await?;
     let account = stream.take_account();
-    let tcp = stream.into_tcp().map_err(|_| io::Error::other("its route is not in the clear"))?;
+    let tcp =
+        stream.into_tcp().map_err(|_| io::Error::other("the link's route is not in the clear"))?;
     let link = LinkIo { account, ..LinkIo::clear_after(early, tcp)? };
     Ok(Ok((if hello.is_relayed { link.relayed(took) } else { link }, window)))
 }
@@ -52,7 +53,7 @@ pub async fn greet(mut channel: Channel<Stream>, hello: &Hello) -> io::Result<Gr
 ///
 /// # Errors
 /// Errors of the connection, and timeouts.
-pub async fn hear(channel: &mut Channel<TcpStream>) -> io::Result<Hello> {
+pub async fn read_hello(channel: &mut Channel<TcpStream>) -> io::Result<Hello> {
     let hello = within(STEP, "hello", message::read(channel, MAX_GREETING)).await?;
     hello.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
@@ -82,7 +83,9 @@ pub async fn welcome(
             let link = if hello.is_metered { link.metered() } else { link };
             Ok(if hello.is_relayed { link.relayed(took) } else { link })
         }
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "another byte than GO-ACK")),
+        _ => {
+            Err(io::Error::new(io::ErrorKind::InvalidData, "a byte other than GO-ACK was received"))
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
-use thalweg_bond::Beyond;
+use thalweg_bond::RelayedPath;
 use thalweg_net::{Account, Route, TcpInfo};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, BufReader},
@@ -30,12 +30,12 @@ const PAID_BUFFER: usize = 1 << 10;
 const LOOK: Duration = Duration::from_millis(2);
 
 /// The buffered receiving half of a link.
-pub type Read = BufReader<Box<dyn AsyncRead + Send + Unpin>>;
+pub type LinkReader = BufReader<Box<dyn AsyncRead + Send + Unpin>>;
 
 /// A connection after its greeting.
 pub struct LinkIo {
     /// The receiving half.
-    pub read: Read,
+    pub read: LinkReader,
     /// The sending half.
     pub write: OwnedWriteHalf,
     /// A duplicate of the connection's descriptor, for its counters and its queue.
@@ -47,7 +47,7 @@ pub struct LinkIo {
     /// The relays on its route, if this end dialled and there are some.
     pub via: Option<String>,
     /// The path beyond the first relay, if there is one.
-    pub beyond: Option<Beyond>,
+    pub beyond: Option<RelayedPath>,
     /// Its account since it was dialled, if there is one and no meter has it yet.
     pub account: Option<Box<dyn Account>>,
     /// Counts what it moves, and says when it may move more.
@@ -62,28 +62,28 @@ pub struct LinkIo {
 pub struct Meter {
     uplinks: Uplinks,
     interface: String,
-    counting: Mutex<Counting>,
+    counting: Mutex<MeterState>,
     /// Notified when there is something to count.
     moved: Notify,
 }
 
 #[derive(Debug)]
-struct Counting {
+struct MeterState {
     account: Box<dyn Account>,
     /// Bytes that the account was not told of yet.
     pending: usize,
     /// When the kernel was last asked.
     looked: Instant,
     /// Whether the interface has a cap or a limit.
-    is_tolled: bool,
+    is_limited: bool,
 }
 
 impl Meter {
     /// Creates the meter for the interface of this name; `account` was kept since the link was dialled.
     fn new(uplinks: Uplinks, interface: &str, account: Option<Box<dyn Account>>) -> Self {
-        let account = account.unwrap_or_else(|| Accounts::new(uplinks.clone()).of(interface));
-        let is_tolled = uplinks.is_tolled(interface);
-        let counting = Counting { account, pending: 0, looked: Instant::now(), is_tolled };
+        let account = account.unwrap_or_else(|| Accounts::new(uplinks.clone()).open(interface));
+        let is_limited = uplinks.is_limited(interface);
+        let counting = MeterState { account, pending: 0, looked: Instant::now(), is_limited };
         let (counting, interface) = (Mutex::new(counting), interface.to_owned());
         Self { uplinks, interface, counting, moved: Notify::new() }
     }
@@ -93,7 +93,7 @@ impl Meter {
     pub fn moved(&self, bytes: usize, gauge: &Gauge) {
         let mut counting = self.lock();
         counting.pending += bytes;
-        if !counting.is_tolled {
+        if !counting.is_limited {
             self.moved.notify_one();
         } else if counting.looked.elapsed() >= LOOK {
             self.look(&mut counting, gauge);
@@ -120,9 +120,9 @@ impl Meter {
         }
     }
 
-    fn look(&self, counting: &mut Counting, gauge: &Gauge) {
+    fn look(&self, counting: &mut MeterState, gauge: &Gauge) {
         counting.looked = Instant::now();
-        counting.is_tolled = self.uplinks.is_tolled(&self.interface);
+        counting.is_limited = self.uplinks.is_limited(&self.interface);
         counting.count(gauge.info().as_ref());
     }
 
@@ -130,26 +130,26 @@ impl Meter {
     pub fn ends(&self, gauge: &Gauge) {
         let (mut counting, info) = (self.lock(), gauge.info());
         counting.count(info.as_ref());
-        counting.account.ends(info.as_ref());
+        counting.account.close(info.as_ref());
     }
 
     /// Waits until the link may move more.
     ///
     /// # Errors
     /// The cap is used up, or cannot be enforced.
-    pub async fn may(&self) -> io::Result<()> {
-        if !self.lock().is_tolled {
+    pub async fn wait_to_move(&self) -> io::Result<()> {
+        if !self.lock().is_limited {
             return Ok(());
         }
-        self.uplinks.may(&self.interface).await.map_err(io::Error::other)
+        self.uplinks.wait_to_move(&self.interface).await.map_err(io::Error::other)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Counting> {
+    fn lock(&self) -> MutexGuard<'_, MeterState> {
         self.counting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Counting {
+impl MeterState {
     fn count(&mut self, info: Option<&TcpInfo>) {
         self.account.moved(std::mem::take(&mut self.pending), info);
     }
@@ -196,9 +196,9 @@ impl LinkIo {
     /// The same link, whose bytes are counted for the interface of this name, and wait if that has a cap or a limit.
     /// Must be called before anything is read.
     #[must_use]
-    pub fn paying(mut self, uplinks: Uplinks, interface: &str) -> Self {
+    pub fn with_meter(mut self, uplinks: Uplinks, interface: &str) -> Self {
         let account = self.account.take();
-        let read = match uplinks.is_tolled(interface) {
+        let read = match uplinks.is_limited(interface) {
             true => BufReader::with_capacity(PAID_BUFFER, self.read.into_inner()),
             false => self.read,
         };
@@ -208,7 +208,7 @@ impl LinkIo {
 
     /// The same link, with the interface and the route that it leaves by.
     #[must_use]
-    pub fn by(self, interface: &str, route: &Route) -> Self {
+    pub fn with_route(self, interface: &str, route: &Route) -> Self {
         let via = (!route.is_direct()).then(|| route.called());
         Self { interface: Some(interface.to_owned()), via, ..self }
     }
@@ -217,6 +217,6 @@ impl LinkIo {
     #[must_use]
     pub fn relayed(self, took: Duration) -> Self {
         let own = TcpInfo::of(&self.socket).map_or(took, |info| info.rtt);
-        Self { beyond: Some(Beyond::new(took, own)), ..self }
+        Self { beyond: Some(RelayedPath::new(took, own)), ..self }
     }
 }

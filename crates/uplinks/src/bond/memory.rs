@@ -7,10 +7,10 @@ use std::sync::{
 
 /// A budget of bytes; cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Memory(Arc<Budget>);
+pub struct Memory(Arc<MemoryBudget>);
 
 #[derive(Debug)]
-struct Budget {
+struct MemoryBudget {
     used: AtomicU64,
     most: u64,
     /// The budget that this one is a part of.
@@ -20,13 +20,13 @@ struct Budget {
 impl Memory {
     /// A budget of `most` bytes.
     pub fn new(most: u64) -> Self {
-        Self(Arc::new(Budget { used: AtomicU64::new(0), most, whole: None }))
+        Self(Arc::new(MemoryBudget { used: AtomicU64::new(0), most, whole: None }))
     }
 
     /// A part of this budget: at most `most` bytes, and no more than are left of the whole.
     #[must_use]
     pub fn part(&self, most: u64) -> Self {
-        Self(Arc::new(Budget { used: AtomicU64::new(0), most, whole: Some(self.clone()) }))
+        Self(Arc::new(MemoryBudget { used: AtomicU64::new(0), most, whole: Some(self.clone()) }))
     }
 
     /// Bytes taken now.
@@ -35,8 +35,8 @@ impl Memory {
     }
 
     /// Takes this many bytes, or none.
-    pub fn take(&self, bytes: u64) -> Option<Held> {
-        let mut held = Held { memory: self.clone(), bytes: 0 };
+    pub fn take(&self, bytes: u64) -> Option<MemoryLease> {
+        let mut held = MemoryLease { memory: self.clone(), bytes: 0 };
         held.grow(bytes).then_some(held)
     }
 
@@ -63,12 +63,12 @@ impl Memory {
 
 /// Bytes taken from a budget; dropping them gives them back.
 #[derive(Debug)]
-pub struct Held {
+pub struct MemoryLease {
     memory: Memory,
     bytes: u64,
 }
 
-impl Held {
+impl MemoryLease {
     /// Takes this many bytes more, or none; returns whether it did.
     pub fn grow(&mut self, bytes: u64) -> bool {
         let grown = self.memory.try_take(bytes);
@@ -77,7 +77,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for MemoryLease {
     fn drop(&mut self) {
         self.memory.give_back(self.bytes);
     }

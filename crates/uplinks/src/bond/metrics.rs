@@ -1,6 +1,6 @@
 //! OpenMetrics gauges of bonds.
 
-use super::{status::LinkLife, watching::Shown};
+use super::{registry::BondStatus, status::LinkLife};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric as _},
@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, fmt};
 
 /// Collects `thalweg_bond_…` on each scrape, from the bonds that the function returns. Labels name the member and, for
 /// links, the interface; links by the same interface are taken together.
-pub struct BondMetrics(pub Box<dyn Fn() -> Vec<Shown> + Send + Sync>);
+pub struct BondMetrics(pub Box<dyn Fn() -> Vec<BondStatus> + Send + Sync>);
 
 /// The links of one bond by one interface, taken together.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,18 +24,20 @@ struct LinkSums {
 }
 
 /// A gauge's name, help text and value.
-type Column = (&'static str, &'static str, fn(&LinkSums) -> f64);
+type BondColumn = (&'static str, &'static str, fn(&LinkSums) -> f64);
 
-const COLUMNS: [Column; 6] = [
-    ("thalweg_bond_links", "Links by an interface", |by| by.links),
-    ("thalweg_bond_links_alive", "Those that are not silent", |by| by.alive),
-    ("thalweg_bond_rate_bps", "What they deliver, bit/s", |by| by.rate),
-    ("thalweg_bond_rtt_seconds", "The longest of their round trips", |by| by.rtt),
-    ("thalweg_bond_sent_bytes", "Of chunks, by the links that there are", |by| by.sent),
-    ("thalweg_bond_received_bytes", "Of chunks, by the links that there are", |by| by.received),
+const COLUMNS: [BondColumn; 6] = [
+    ("thalweg_bond_links", "Links of bonds over the interface", |by| by.links),
+    ("thalweg_bond_links_alive", "Links that are not silent", |by| by.alive),
+    ("thalweg_bond_rate_bps", "Rate that the links deliver, bit/s", |by| by.rate),
+    ("thalweg_bond_rtt_seconds", "Longest round-trip time of the links", |by| by.rtt),
+    ("thalweg_bond_sent_bytes", "Bytes of chunks sent by the present links", |by| by.sent),
+    ("thalweg_bond_received_bytes", "Bytes of chunks received by the present links", |by| {
+        by.received
+    }),
 ];
 
-const STREAMS: &str = "Streams that are open, or not settled";
+const STREAMS: &str = "Streams that are open or not yet settled";
 
 impl fmt::Debug for BondMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -47,7 +49,7 @@ impl fmt::Debug for BondMetrics {
 type Links<'a> = BTreeMap<(&'a str, &'a str), LinkSums>;
 
 /// The links by member and interface; and each member's number of streams.
-fn sums(all: &[Shown]) -> (Links<'_>, BTreeMap<&str, f64>) {
+fn sums(all: &[BondStatus]) -> (Links<'_>, BTreeMap<&str, f64>) {
     let (mut links, mut streams): (Links<'_>, BTreeMap<_, f64>) = Default::default();
     for bond in all {
         *streams.entry(bond.member.as_str()).or_default() += bond.streams as f64;
@@ -116,7 +118,7 @@ mod tests {
             link("wan0", LinkLife::Silent, 30),
             link("wan1", LinkLife::Late, 9),
         ];
-        let bond = Shown { member: "fra".to_owned(), streams: 2, links };
+        let bond = BondStatus { member: "fra".to_owned(), streams: 2, links };
         let mut registry = Registry::default();
         registry.register_collector(Box::new(BondMetrics(Box::new(move || vec![bond.clone()]))));
         let mut text = String::new();

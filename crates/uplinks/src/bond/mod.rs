@@ -4,41 +4,41 @@
 //! [`Bonding`] keeps the bonds of a host and lends their streams to a [`Dialer`](thalweg_net::Dialer), so that all who
 //! open channels use them.
 
-mod answered;
 mod bonding;
-mod by;
 mod dial;
 mod engine;
 mod flow;
 mod gauge;
 mod greet;
-mod keeping;
 mod link;
-mod making;
+mod link_interfaces;
+mod link_keeper;
+mod link_maker;
 mod memory;
 mod metrics;
 mod outbox;
+mod permit_stream;
+mod readiness;
+mod registry;
 mod serve;
-mod standing;
 mod state;
 mod status;
 mod stream;
-mod watching;
 
 pub use bonding::Bonding;
-pub use by::Interfaces;
 pub use dial::Bond;
-pub use engine::{Ended, Engine};
-pub use flow::Broken;
+pub use engine::{Engine, LinkEnd};
+pub use flow::StreamError;
 pub use link::LinkIo;
+pub use link_interfaces::InterfaceLister;
 pub use memory::Memory;
 pub use metrics::BondMetrics;
+pub use readiness::Readiness;
+pub use registry::{BondRegistry, BondStatus};
 pub use serve::{BondLimits, Bonds};
-pub use standing::Standing;
 pub use state::Settings;
 pub use status::{LinkLife, LinkStatus};
 pub use stream::BondStream;
-pub use watching::{Shown, Watch};
 
 /// Both ends give up a bond that has had no link for this long.
 const GRACE: std::time::Duration = std::time::Duration::from_secs(60);

@@ -5,8 +5,8 @@
 //! links (decision 0003).
 
 use super::{
-    GRACE, answered::Answered, engine::Engine, greet, memory::Memory, state::Settings,
-    watching::Shown,
+    GRACE, engine::Engine, greet, memory::Memory, permit_stream::PermitStream,
+    registry::BondStatus, state::Settings,
 };
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ const REACHED: Duration = Duration::from_secs(5);
 
 /// The service `bond` of a daemon.
 #[derive(Clone, Debug)]
-pub struct Bonds(Arc<Shared>);
+pub struct Bonds(Arc<BondsState>);
 
 /// Limits of the bonds of all members together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub struct BondLimits {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct BondsState {
     settings: Settings,
     limits: BondLimits,
     memory: Memory,
@@ -78,20 +78,20 @@ struct Shared {
     log: Log,
     /// Limit the log lines about links that broke, and about members that violate the protocol.
     breaks: [Throttle; 2],
-    bonds: Mutex<BTreeMap<(NodeId, BondId), Entry>>,
+    bonds: Mutex<BTreeMap<(NodeId, BondId), ServedBond>>,
     /// Connections that lead streams to the own port: the local address of each, and the remote address of its member.
     origins: Mutex<BTreeMap<SocketAddr, SocketAddr>>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct ServedBond {
     engine: Arc<Engine>,
     /// The owner's name.
     name: Name,
     /// Where the last link came from.
     from: SocketAddr,
     /// What all bonds of the owner share.
-    owned: Owned,
+    owned: MemberLimits,
     /// Link numbers that were used.
     numbers: BTreeSet<u32>,
     live: usize,
@@ -101,33 +101,33 @@ struct Entry {
 
 /// What the bonds of a member share.
 #[derive(Clone, Debug)]
-struct Owned {
+struct MemberLimits {
     memory: Memory,
     mute: Arc<Semaphore>,
 }
 
 impl Bonds {
-    /// Creates the service with these limits. Streams are refused before [`Self::lead_to`] is called.
+    /// Creates the service with these limits. Streams are refused before [`Self::set_own_port`] is called.
     pub fn new(settings: Settings, limits: BondLimits, log: Log) -> Self {
         let memory = Memory::new(limits.memory);
         let (own, bonds, breaks, origins) = Default::default();
-        Self(Arc::new(Shared { settings, limits, memory, own, log, breaks, bonds, origins }))
+        Self(Arc::new(BondsState { settings, limits, memory, own, log, breaks, bonds, origins }))
     }
 
     /// Sets the address of this node's own port, to which streams lead. Only the first call counts.
-    pub fn lead_to(&self, own: SocketAddr) {
+    pub fn set_own_port(&self, own: SocketAddr) {
         _ = self.0.own.set(own);
     }
 
     /// The bonds with the most streams, at most 64.
-    pub fn shown(&self) -> Vec<Shown> {
+    pub fn shown(&self) -> Vec<BondStatus> {
         let bonds = self.0.lock();
-        let of = |entry: &Entry| Shown {
+        let of = |entry: &ServedBond| BondStatus {
             member: entry.name.to_string(),
             streams: entry.engine.streams(),
             links: entry.engine.links(),
         };
-        let mut shown: Vec<Shown> = bonds.values().map(of).collect();
+        let mut shown: Vec<BondStatus> = bonds.values().map(of).collect();
         drop(bonds);
         shown.sort_by_key(|bond| Reverse(bond.streams));
         shown.truncate(MOST_SHOWN);
@@ -140,8 +140,8 @@ impl Bonds {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<(NodeId, BondId), Entry>> {
+impl BondsState {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(NodeId, BondId), ServedBond>> {
         self.bonds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -150,7 +150,7 @@ impl Shared {
     }
 
     /// Registers a link, with a new bond if it is the first one of it.
-    fn enter(
+    fn register(
         self: &Arc<Self>,
         (of, name, from): (NodeId, &Name, SocketAddr),
         hello: &Hello,
@@ -164,7 +164,7 @@ impl Shared {
             return Err(Refusal::Busy);
         }
         let others = bonds.iter().find(|((owner, _), _)| *owner == of);
-        let owned = others.map(|(_, entry)| entry.owned.clone()).unwrap_or_else(|| Owned {
+        let owned = others.map(|(_, entry)| entry.owned.clone()).unwrap_or_else(|| MemberLimits {
             memory: self.memory.part(self.limits.memory / 2),
             mute: Arc::new(Semaphore::new(MAX_MUTE)),
         });
@@ -174,11 +174,16 @@ impl Shared {
         let entry = bonds.entry(key).or_insert_with(|| {
             let memory = owned.memory.clone();
             let engine = Engine::within(self.settings, hello.window, false, memory);
-            tokio::spawn(lead(Arc::clone(&engine), Arc::clone(self), Arc::clone(&owned.mute), key));
+            tokio::spawn(connect_streams(
+                Arc::clone(&engine),
+                Arc::clone(self),
+                Arc::clone(&owned.mute),
+                key,
+            ));
             let watching = Arc::clone(&engine);
             tokio::spawn(async move { watching.watch().await });
             let (name, numbers) = (name.clone(), BTreeSet::new());
-            Entry { engine, name, from, owned, numbers, live: 0, turn: 0 }
+            ServedBond { engine, name, from, owned, numbers, live: 0, turn: 0 }
         });
         if entry.live >= MAX_LINKS || entry.numbers.len() >= 1 << 16 {
             return Err(Refusal::Busy);
@@ -192,7 +197,7 @@ impl Shared {
     }
 
     /// Unregisters a link. After the last one, the bond is forgotten once [`GRACE`] is over.
-    fn left(self: &Arc<Self>, key: (NodeId, BondId)) {
+    fn unregister(self: &Arc<Self>, key: (NodeId, BondId)) {
         let mut bonds = self.lock();
         let Some(entry) = bonds.get_mut(&key) else { return };
         entry.live -= 1;
@@ -216,7 +221,7 @@ impl Shared {
     }
 
     /// Logs the end of a link, at most once a second: interfaces flap.
-    fn note(&self, from: SocketAddr, peer: &MeshPeer, why: &io::Error) {
+    fn log_link_end(&self, from: SocketAddr, peer: &MeshPeer, why: &io::Error) {
         let is_hostile = why.kind() == io::ErrorKind::InvalidData;
         let [broke, hostile] = &self.breaks;
         let throttle = if is_hostile { hostile } else { broke };
@@ -228,7 +233,7 @@ impl Shared {
     }
 
     /// Breaks off the bonds of a member that was revoked.
-    fn disown(&self, of: NodeId) {
+    fn break_member_bonds(&self, of: NodeId) {
         self.lock().retain(|(owner, _), entry| {
             if *owner == of {
                 entry.engine.break_off("the member was revoked");
@@ -242,19 +247,19 @@ impl Shared {
         mut channel: Channel<TcpStream>,
         (of, name, from): (NodeId, Name, SocketAddr),
     ) -> io::Result<()> {
-        let hello = greet::hear(&mut channel).await?;
-        let engine = match self.enter((of, &name, from), &hello) {
+        let hello = greet::read_hello(&mut channel).await?;
+        let engine = match self.register((of, &name, from), &hello) {
             Ok(engine) => engine,
             Err(why) => return greet::refuse(channel, why).await,
         };
         let _registration = Registration(Arc::clone(&self), (of, hello.bond));
         let link = greet::welcome(channel, &hello, self.settings.first_window()).await?;
         match engine.run_link(LinkId(hello.link), link).await {
-            super::Ended::Bye => Ok(()),
+            super::LinkEnd::Bye => Ok(()),
             // A program's links end with it; that is no fault.
-            super::Ended::Lost(why) if why.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
-            super::Ended::Lost(why) => Err(why),
-            super::Ended::Hostile(why) => {
+            super::LinkEnd::Lost(why) if why.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
+            super::LinkEnd::Lost(why) => Err(why),
+            super::LinkEnd::Hostile(why) => {
                 let turn = self.lock().get(&(of, hello.bond)).map_or(0, |entry| entry.turn);
                 self.forget((of, hello.bond), turn, &why);
                 let why = format!("the bond ended, the peer does not keep to the protocol: {why}");
@@ -265,7 +270,11 @@ impl Shared {
 }
 
 /// Breaks off a bond without links if the new one needs its place.
-fn make_room(bonds: &mut BTreeMap<(NodeId, BondId), Entry>, new: (NodeId, BondId), most: usize) {
+fn make_room(
+    bonds: &mut BTreeMap<(NodeId, BondId), ServedBond>,
+    new: (NodeId, BondId),
+    most: usize,
+) {
     if bonds.contains_key(&new) {
         return;
     }
@@ -280,16 +289,16 @@ fn make_room(bonds: &mut BTreeMap<(NodeId, BondId), Entry>, new: (NodeId, BondId
         (false, false) => None,
     };
     if let Some(entry) = goes.and_then(|key| bonds.remove(&key)) {
-        entry.engine.break_off("all its links were gone, and its place was needed");
+        entry.engine.break_off("all its links were lost, and its place was needed");
     }
 }
 
 /// A connection to the own port, which is known as a member's until this is dropped.
-struct Origin(Arc<Shared>, SocketAddr);
+struct Origin(Arc<BondsState>, SocketAddr);
 
 impl Origin {
     /// `None` if the bond or the connection is gone.
-    fn of(shared: &Arc<Shared>, key: (NodeId, BondId), tcp: &TcpStream) -> Option<Self> {
+    fn register(shared: &Arc<BondsState>, key: (NodeId, BondId), tcp: &TcpStream) -> Option<Self> {
         let origin = shared.lock().get(&key)?.from;
         let local = canonical(tcp.local_addr().ok()?);
         shared.origins().insert(local, origin);
@@ -309,18 +318,18 @@ fn canonical(at: SocketAddr) -> SocketAddr {
 }
 
 /// The registration of a link, which dropping it gives back.
-struct Registration(Arc<Shared>, (NodeId, BondId));
+struct Registration(Arc<BondsState>, (NodeId, BondId));
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.0.left(self.1);
+        self.0.unregister(self.1);
     }
 }
 
 /// Connects each stream of a bond to this node's own port, until the bond is broken.
-async fn lead(
+async fn connect_streams(
     engine: Arc<Engine>,
-    shared: Arc<Shared>,
+    shared: Arc<BondsState>,
     mute: Arc<Semaphore>,
     key: (NodeId, BondId),
 ) {
@@ -328,29 +337,37 @@ async fn lead(
         match (to, shared.own.get()) {
             (Target::Service(_), Some(own)) => {
                 let joined = (Arc::clone(&engine), stream);
-                tokio::spawn(join(joined, *own, Arc::clone(&mute), (Arc::clone(&shared), key)));
+                tokio::spawn(connect_stream(
+                    joined,
+                    *own,
+                    Arc::clone(&mute),
+                    (Arc::clone(&shared), key),
+                ));
             }
             (Target::Service(_), None) => engine.refuse(stream, Refusal::Busy),
-            _ => engine.refuse(stream, Refusal::Forbidden("streams lead to the node".into())),
+            _ => engine
+                .refuse(stream, Refusal::Forbidden("streams may lead only to the node".into())),
         }
     }
 }
 
-async fn join(
+async fn connect_stream(
     (engine, stream): (Arc<Engine>, u32),
     own: SocketAddr,
     mute: Arc<Semaphore>,
-    (shared, key): (Arc<Shared>, (NodeId, BondId)),
+    (shared, key): (Arc<BondsState>, (NodeId, BondId)),
 ) {
     let Ok(place) = mute.acquire_owned().await else { return };
     let tcp = match timeout(REACHED, TcpStream::connect(own)).await {
         Ok(Ok(tcp)) => tcp,
         Ok(Err(why)) => return engine.refuse(stream, Refusal::Unreached(why.to_string())),
-        Err(_) => return engine.refuse(stream, Refusal::Unreached("it does not answer".into())),
+        Err(_) => {
+            return engine.refuse(stream, Refusal::Unreached("the node does not answer".into()));
+        }
     };
     // Before the first byte: the handshake ends later, and only then does the daemon ask for the origin.
-    let _origin = Origin::of(&shared, key, &tcp);
-    let mut tcp = Answered::new(tcp, place);
+    let _origin = Origin::register(&shared, key, &tcp);
+    let mut tcp = PermitStream::new(tcp, place);
     let mut stream = engine.accept(stream);
     if copy_bidirectional_with_sizes(&mut stream, &mut tcp, COPIED, COPIED).await.is_err() {
         // Both ends see a reset, so that neither takes what it has for the whole stream.
@@ -371,11 +388,11 @@ impl MemberService for Bonds {
             let who = (peer.key(), peer.member().name.clone(), from);
             let serving = Arc::clone(&shared).serve(channel, who);
             let ended = peer.unless_revoked(serving).await.unwrap_or_else(|revoked| {
-                shared.disown(peer.key());
+                shared.break_member_bonds(peer.key());
                 Err(io::Error::other(revoked))
             });
             if let Err(why) = ended {
-                shared.note(from, &peer, &why);
+                shared.log_link_end(from, &peer, &why);
             }
         })
     }

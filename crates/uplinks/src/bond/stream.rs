@@ -1,6 +1,6 @@
 //! One stream of a bond, as an application uses it.
 
-use super::{Bond, engine::Engine, flow::Broken};
+use super::{Bond, engine::Engine, flow::StreamError};
 use std::{
     io,
     pin::Pin,
@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll},
     time::Duration,
 };
-use thalweg_net::Carried;
+use thalweg_net::CarriedStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A byte stream over all links of a bond.
@@ -29,14 +29,14 @@ impl BondStream {
     }
 
     /// The same stream, which keeps its bond alive.
-    pub(super) fn of(mut self, bond: Arc<Bond>) -> Self {
+    pub(super) fn with_bond(mut self, bond: Arc<Bond>) -> Self {
         self.bond = Some(bond);
         self
     }
 
     /// Resets both directions, so that the far end does not take what it has for the whole stream.
     pub fn reset(&mut self, why: &str) {
-        let broken = || Broken::Reset(why.to_owned());
+        let broken = || StreamError::Reset(why.to_owned());
         self.engine.with(self.stream, |flow| flow.reset(broken()));
     }
 
@@ -48,7 +48,7 @@ impl BondStream {
 
 /// The error of a stream that the bond has forgotten.
 fn gone() -> io::Error {
-    io::Error::new(io::ErrorKind::NotConnected, "the bond has no such stream any more")
+    io::Error::new(io::ErrorKind::NotConnected, "the stream no longer exists in the bond")
 }
 
 impl AsyncRead for BondStream {
@@ -86,9 +86,9 @@ impl AsyncWrite for BondStream {
     }
 }
 
-impl Carried for BondStream {
+impl CarriedStream for BondStream {
     fn reset(&mut self) {
-        Self::reset(self, "it was given up");
+        Self::reset(self, "the stream was given up");
     }
 
     fn round_trip(&self) -> Option<Duration> {
@@ -98,6 +98,6 @@ impl Carried for BondStream {
 
 impl Drop for BondStream {
     fn drop(&mut self) {
-        self.engine.let_go(self.stream);
+        self.engine.release(self.stream);
     }
 }

@@ -1,7 +1,10 @@
 //! Accounts of connections that belong to no program and count all the same: downloads, channels to members that use no
 //! bond, and links of bonds.
 
-use super::{NoMore, Uplinks, bill::Bill, caps::with_headers, resent::Resent, under_way::UnderWay};
+use super::{
+    CapError, Uplinks, bill::Bill, caps::with_headers, in_flight::InFlight,
+    retransmissions::Retransmissions,
+};
 use std::{
     fmt, io,
     num::NonZeroU32,
@@ -9,7 +12,7 @@ use std::{
     task::{Context, Poll},
     time::Instant,
 };
-use thalweg_net::{Account, Bookkeeper, Entry, TcpInfo, Way};
+use thalweg_net::{Account, AccountEntry, Bookkeeper, ByteDirection, TcpInfo};
 use thalweg_units::Time;
 
 /// Keeps the accounts of a dialler's connections, by the settings and counts of these interfaces; cheap to clone.
@@ -17,19 +20,19 @@ use thalweg_units::Time;
 pub struct Accounts(Uplinks);
 
 /// A wait until more may move.
-type Waiting = Pin<Box<dyn Future<Output = Result<(), NoMore>> + Send + Sync>>;
+type PermissionWait = Pin<Box<dyn Future<Output = Result<(), CapError>> + Send + Sync>>;
 
 /// The account of one connection, which counts as a link does until it is dropped.
-struct Tally {
+struct ConnectionAccount {
     uplinks: Uplinks,
     interface: String,
     bill: Bill,
     /// Waits in progress, down and up.
-    waiting: [Option<Waiting>; 2],
-    under_way: UnderWay,
+    waiting: [Option<PermissionWait>; 2],
+    in_flight: InFlight,
     /// Bytes received, and bytes acknowledged, when the kernel was last asked.
     seen: (u64, u64),
-    resent: Resent,
+    resent: Retransmissions,
 }
 
 impl Accounts {
@@ -39,13 +42,13 @@ impl Accounts {
     }
 
     /// Opens the account of one connection by the interface of this name.
-    pub fn of(&self, name: &str) -> Box<dyn Account> {
-        Box::new(Tally::new(self.0.clone(), name.to_owned()))
+    pub fn open(&self, name: &str) -> Box<dyn Account> {
+        Box::new(ConnectionAccount::new(self.0.clone(), name.to_owned()))
     }
 }
 
 impl Bookkeeper for Accounts {
-    fn enter(&self, interface: NonZeroU32) -> io::Result<Option<Entry>> {
+    fn open_account(&self, interface: NonZeroU32) -> io::Result<Option<AccountEntry>> {
         let Some(name) = self.0.name_of(interface) else { return Ok(None) };
         let today = self.0.today();
         let (has_room, ahead) = {
@@ -53,21 +56,21 @@ impl Bookkeeper for Accounts {
             (table.has_left_for_link(&name, today), table.ahead_by(&name))
         };
         if !has_room {
-            return Err(io::Error::other(self.0.no_more(&name)));
+            return Err(io::Error::other(self.0.cap_error(&name)));
         }
         let ahead = ahead.and_then(|bytes| usize::try_from(bytes).ok());
-        Ok(Some(Entry { ahead, account: self.of(&name) }))
+        Ok(Some(AccountEntry { ahead, account: self.open(&name) }))
     }
 }
 
-impl Tally {
+impl ConnectionAccount {
     /// Opens an account by the interface of this name, and charges the interface for the handshake.
     fn new(uplinks: Uplinks, interface: String) -> Self {
         uplinks.table().link_began(&interface);
         let (bill, waiting) = (Bill::default(), [None, None]);
-        let (seen, resent) = ((0, 0), Resent::default());
-        let under_way = UnderWay::new(Instant::now());
-        let mut tally = Self { uplinks, interface, bill, waiting, under_way, seen, resent };
+        let (seen, resent) = ((0, 0), Retransmissions::default());
+        let in_flight = InFlight::new(Instant::now());
+        let mut tally = Self { uplinks, interface, bill, waiting, in_flight, seen, resent };
         tally.settle(None, 0);
         tally
     }
@@ -78,9 +81,9 @@ impl Tally {
     }
 
     fn mark(&mut self, info: &TcpInfo, now: Time) {
-        if self.under_way.look(info, Instant::now()) {
-            let resent = self.resent.look(info, now);
-            self.uplinks.table().link_saw(&self.interface, info.rtt, resent, now);
+        if self.in_flight.update(info, Instant::now()) {
+            let resent = self.resent.update(info, now);
+            self.uplinks.table().record_link_tcp_info(&self.interface, info.rtt, resent, now);
         }
         let more = (
             info.received.saturating_sub(self.seen.0),
@@ -88,21 +91,25 @@ impl Tally {
         );
         self.seen = (info.received, info.acknowledged);
         if more != (0, 0) {
-            self.uplinks.table().flowed(&self.interface, more, now);
+            self.uplinks.table().record_link_bytes(&self.interface, more, now);
         }
     }
 }
 
-impl Account for Tally {
-    fn poll_may(&mut self, way: Way, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let waiting = &mut self.waiting[usize::from(way == Way::Up)];
-        if waiting.is_none() && self.uplinks.may_now(&self.interface) {
+impl Account for ConnectionAccount {
+    fn poll_permission(
+        &mut self,
+        way: ByteDirection,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        let waiting = &mut self.waiting[usize::from(way == ByteDirection::Up)];
+        if waiting.is_none() && self.uplinks.may_move_now(&self.interface) {
             return Poll::Ready(Ok(()));
         }
         let (uplinks, name) = (&self.uplinks, &self.interface);
         let wait = waiting.get_or_insert_with(|| {
             let (uplinks, name) = (uplinks.clone(), name.clone());
-            Box::pin(async move { uplinks.may(&name).await })
+            Box::pin(async move { uplinks.wait_to_move(&name).await })
         });
         let done = wait.as_mut().poll(cx);
         if done.is_ready() {
@@ -122,21 +129,21 @@ impl Account for Tally {
         self.settle(counts, 0);
     }
 
-    fn ends(&mut self, counts: Option<&TcpInfo>) {
-        let under_way = counts.map_or(0, |info| self.under_way.left(info));
-        self.settle(counts, with_headers(under_way));
+    fn close(&mut self, counts: Option<&TcpInfo>) {
+        let in_flight = counts.map_or(0, |info| self.in_flight.upper_bound(info));
+        self.settle(counts, with_headers(in_flight));
     }
 }
 
-impl Drop for Tally {
+impl Drop for ConnectionAccount {
     fn drop(&mut self) {
         self.uplinks.table().link_ended(&self.interface);
     }
 }
 
-impl fmt::Debug for Tally {
+impl fmt::Debug for ConnectionAccount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tally")
+        f.debug_struct("ConnectionAccount")
             .field("interface", &self.interface)
             .field("bill", &self.bill)
             .finish()
@@ -146,17 +153,17 @@ impl fmt::Debug for Tally {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Present, Settings},
+        super::{Settings, UsableInterface},
         *,
     };
     use std::time::Duration;
 
     #[test]
     fn a_link_reports_losses_of_its_interface() {
-        let uplinks = Uplinks::unkept(Settings::default());
-        let present = Present { index: 9, name: "wan0".to_owned() };
+        let uplinks = Uplinks::without_file(Settings::default());
+        let present = UsableInterface { index: 9, name: "wan0".to_owned() };
         uplinks.table().follow(vec![present], uplinks.now(), uplinks.today());
-        let mut tally = Tally::new(uplinks.clone(), "wan0".to_owned());
+        let mut tally = ConnectionAccount::new(uplinks.clone(), "wan0".to_owned());
         let info =
             TcpInfo { acknowledged: 90_000, retransmitted: 10, mss: 1000, ..TcpInfo::default() };
         tally.mark(&info, Time::from_nanos(2_000_000_000));
@@ -172,10 +179,13 @@ mod tests {
         let rests = TcpInfo { since_data: 2 * rtt, ..info };
         let ended = TcpInfo { peer_has_ended: true, ..info };
         for (info, more) in [(info, 34_000), (offered, 17_000), (rests, 0), (ended, 0)] {
-            let mut tally = Tally::new(Uplinks::unkept(Settings::default()), "wan0".to_owned());
+            let mut tally = ConnectionAccount::new(
+                Uplinks::without_file(Settings::default()),
+                "wan0".to_owned(),
+            );
             tally.moved(16_000, None);
-            assert_eq!(with_headers(tally.under_way.left(&info)), more, "{info:?}");
-            tally.ends(Some(&info));
+            assert_eq!(with_headers(tally.in_flight.upper_bound(&info)), more, "{info:?}");
+            tally.close(Some(&info));
             assert_eq!(tally.bill.settle(Some(&info), more), 0, "it was paid: {info:?}");
         }
     }

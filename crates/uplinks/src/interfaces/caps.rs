@@ -43,7 +43,7 @@ struct Allotment {
 
 /// The rest of an interface's allotments, when it is given back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct AllotmentRest {
     /// The interface's name.
     pub name: String,
     /// Bytes; below zero: bytes that were moved beyond all allotments.
@@ -54,13 +54,13 @@ pub struct Left {
 
 /// Whether a connection may move more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum May {
+pub enum Permission {
     /// It may.
-    Go,
+    Granted,
     /// It must wait until more is allotted.
     Wait,
     /// The cap is used up.
-    Over,
+    UsedUp,
     /// The file cannot be asked for more.
     Fault,
 }
@@ -102,12 +102,12 @@ impl Caps {
     }
 
     /// Whether more may move, if `reserve` bytes may be under way already.
-    pub fn may(&self, name: &str, reserve: u64) -> May {
+    pub fn permission(&self, name: &str, reserve: u64) -> Permission {
         match self.0.get(name) {
-            Some(allotment) if allotment.balance > signed(reserve) => May::Go,
-            Some(allotment) if allotment.is_over => May::Over,
-            Some(allotment) if allotment.fault.is_some() => May::Fault,
-            _ => May::Wait,
+            Some(allotment) if allotment.balance > signed(reserve) => Permission::Granted,
+            Some(allotment) if allotment.is_over => Permission::UsedUp,
+            Some(allotment) if allotment.fault.is_some() => Permission::Fault,
+            _ => Permission::Wait,
         }
     }
 
@@ -168,22 +168,22 @@ impl Caps {
     }
 
     /// Takes all that is left, to give it back.
-    pub fn take(&mut self) -> Vec<Left> {
+    pub fn take(&mut self) -> Vec<AllotmentRest> {
         let names: Vec<String> = self.0.keys().cloned().collect();
         names.iter().filter_map(|name| self.take_of(name)).collect()
     }
 
     /// Takes what is left of an interface that no connection uses or waits for.
-    pub fn take_idle(&mut self, name: &str) -> Option<Left> {
+    pub fn take_idle(&mut self, name: &str) -> Option<AllotmentRest> {
         let is_idle = |a: &&Allotment| a.balance > 0 && !a.is_asked && !a.is_awaited;
         self.0.get(name).filter(is_idle)?;
         self.take_of(name)
     }
 
-    fn take_of(&mut self, name: &str) -> Option<Left> {
+    fn take_of(&mut self, name: &str) -> Option<AllotmentRest> {
         let allotment = self.0.get_mut(name)?;
         let bytes = std::mem::take(&mut allotment.balance);
-        (bytes != 0).then(|| Left { name: name.to_owned(), bytes, day: allotment.day })
+        (bytes != 0).then(|| AllotmentRest { name: name.to_owned(), bytes, day: allotment.day })
     }
 }
 
@@ -208,23 +208,23 @@ mod tests {
     #[test]
     fn only_allotted_bytes_are_moved() {
         let mut caps = Caps::default();
-        let may = |caps: &Caps| caps.may("lte0", 0);
-        assert_eq!(may(&caps), May::Wait);
+        let may = |caps: &Caps| caps.permission("lte0", 0);
+        assert_eq!(may(&caps), Permission::Wait);
         assert_eq!(caps.wants("lte0", 1000, 0), Some(1000));
         assert_eq!(caps.wants("lte0", 1000, 0), None);
         caps.granted("lte0", 1000, 7);
-        assert_eq!((may(&caps), caps.wants("lte0", 1000, 0)), (May::Go, None));
+        assert_eq!((may(&caps), caps.wants("lte0", 1000, 0)), (Permission::Granted, None));
         caps.pay("lte0", 501);
         assert_eq!(caps.wants("lte0", 1000, 0), Some(501));
         caps.pay("lte0", 600);
-        assert_eq!((may(&caps), caps.balance("lte0")), (May::Wait, 0));
+        assert_eq!((may(&caps), caps.balance("lte0")), (Permission::Wait, 0));
         caps.granted("lte0", 0, 7);
-        assert_eq!((may(&caps), caps.wants("lte0", 1000, 0)), (May::Over, None));
+        assert_eq!((may(&caps), caps.wants("lte0", 1000, 0)), (Permission::UsedUp, None));
         caps.ask_again();
         assert_eq!(caps.wants("lte0", 1000, 0), Some(1101));
         caps.granted("lte0", 1000, 8);
-        assert_eq!(caps.take(), [Left { name: "lte0".to_owned(), bytes: 899, day: 8 }]);
-        assert_eq!(may(&caps), May::Wait);
+        assert_eq!(caps.take(), [AllotmentRest { name: "lte0".to_owned(), bytes: 899, day: 8 }]);
+        assert_eq!(may(&caps), Permission::Wait);
     }
 
     #[test]
@@ -234,9 +234,12 @@ mod tests {
         assert_eq!(caps.take_idle("lte0"), None, "an answer is due");
         caps.granted("lte0", 1300, 7);
         caps.pay("lte0", 999);
-        assert_eq!((caps.may("lte0", 300), caps.may("lte0", 301)), (May::Go, May::Wait));
+        assert_eq!(
+            (caps.permission("lte0", 300), caps.permission("lte0", 301)),
+            (Permission::Granted, Permission::Wait)
+        );
         caps.granted("lte0", 0, 7);
-        assert_eq!(caps.may("lte0", 301), May::Over);
+        assert_eq!(caps.permission("lte0", 301), Permission::UsedUp);
         assert_eq!(caps.take_idle("lte0").map(|left| left.bytes), Some(301));
         assert_eq!(caps.take_idle("lte0"), None);
     }
@@ -246,9 +249,12 @@ mod tests {
         let mut caps = Caps::default();
         assert!(caps.wants("lte0", 1000, 0).is_some());
         caps.unanswered("lte0", "no space".to_owned());
-        assert_eq!((caps.may("lte0", 0), caps.fault("lte0")), (May::Fault, Some("no space")));
+        assert_eq!(
+            (caps.permission("lte0", 0), caps.fault("lte0")),
+            (Permission::Fault, Some("no space"))
+        );
         assert!(caps.wants("lte0", 1000, 0).is_some(), "it is asked again");
         caps.granted("lte0", 1000, 7);
-        assert_eq!((caps.may("lte0", 0), caps.fault("lte0")), (May::Go, None));
+        assert_eq!((caps.permission("lte0", 0), caps.fault("lte0")), (Permission::Granted, None));
     }
 }

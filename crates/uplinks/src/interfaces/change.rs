@@ -63,7 +63,7 @@ impl Change {
     ///
     /// # Errors
     /// Why the change is refused.
-    pub(super) fn of(&self, settings: &Settings) -> Result<Settings, String> {
+    pub(super) fn apply_to(&self, settings: &Settings) -> Result<Settings, String> {
         let mut settings = settings.clone();
         let rules = &mut settings.rules.0;
         match self {
@@ -72,7 +72,7 @@ impl Change {
             Self::Affinity(time) => settings.affinity = *time,
             Self::Near(near) => settings.near = *near,
             Self::Policy(change) => {
-                let policy = change.of(settings.policy(&change.name));
+                let policy = change.apply_to(settings.policy(&change.name));
                 settings.policies.insert(change.name.clone(), policy);
             }
             Self::Rule { .. } if rules.len() >= MOST_RULES => {
@@ -96,7 +96,7 @@ impl Change {
 }
 
 impl PolicyChange {
-    fn of(&self, old: Policy) -> Policy {
+    fn apply_to(&self, old: Policy) -> Policy {
         let bytes = self.cap.map(ByteSize::as_bytes).or(old.cap.map(|cap| cap.bytes));
         let reset_day = self.reset_day.or(old.cap.map(|cap| cap.reset_day)).unwrap_or(1);
         let cap = bytes.filter(|bytes| *bytes > 0).map(|bytes| Cap { bytes, reset_day });
@@ -128,7 +128,7 @@ mod tests {
         let mut change = |change: Change| -> Result<(), String> {
             // As it is sent over the socket.
             let said = serde_json::to_string(&change).unwrap();
-            settings = serde_json::from_str::<Change>(&said).unwrap().of(&settings)?;
+            settings = serde_json::from_str::<Change>(&said).unwrap().apply_to(&settings)?;
             Ok(())
         };
         change(Change::Rule { at: None, rule: rule(1) }).unwrap();

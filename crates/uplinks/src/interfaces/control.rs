@@ -84,7 +84,7 @@ async fn answer(
 fn changed(uplinks: &Uplinks, change: &Change) -> Result<(), String> {
     match change {
         Change::Show => Ok(()),
-        change => uplinks.change(|settings| change.of(settings)),
+        change => uplinks.change(|settings| change.apply_to(settings)),
     }
 }
 
@@ -191,10 +191,10 @@ mod tests {
     }
     #[test]
     fn a_cap_needs_an_account() {
-        let uplinks = Uplinks::unkept(Settings::default());
+        let uplinks = Uplinks::without_file(Settings::default());
         let (name, cap) = ("lte0".to_owned(), Some(ByteSize::from_bytes(7)));
         let change = Change::Policy(PolicyChange { name, cap, ..PolicyChange::default() });
-        let why = uplinks.change(|settings| change.of(settings)).unwrap_err();
+        let why = uplinks.change(|settings| change.apply_to(settings)).unwrap_err();
         assert!(
             why.contains("does not record usage") && uplinks.table().settings().is_plain(),
             "{why}"

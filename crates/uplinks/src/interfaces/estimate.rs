@@ -36,14 +36,14 @@ pub enum Load {
 pub struct Estimate {
     down: Peak,
     up: Peak,
-    rtt: Option<(Duration, Moment)>,
-    loss: Option<(f64, Moment)>,
+    rtt: Option<(Duration, ObservationTime)>,
+    loss: Option<(f64, ObservationTime)>,
 }
 
 /// What was known of an interface, each value with its age; zero: not known. An age of [`Duration::MAX`] means that the
 /// age is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Past {
+pub(super) struct RecordedEstimate {
     pub down: (Rate, Duration),
     pub up: (Rate, Duration),
     pub rtt: (Duration, Duration),
@@ -53,12 +53,12 @@ pub(super) struct Past {
 
 /// When something was observed: `before` earlier than `at`, a time of the table's clock, which begins with the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Moment {
+struct ObservationTime {
     at: Time,
     before: Duration,
 }
 
-impl Moment {
+impl ObservationTime {
     fn now(at: Time) -> Self {
         Self { at, before: Duration::ZERO }
     }
@@ -73,7 +73,7 @@ struct Peak(VecDeque<Sample>);
 
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    at: Moment,
+    at: ObservationTime,
     rate: Rate,
     by: Method,
     /// Whether the interface was loaded, so that the rate is taken for its limit as well.
@@ -82,8 +82,8 @@ struct Sample {
 
 impl Estimate {
     /// Restores what was kept, with its age. New samples replace it from the first one on.
-    pub(super) fn kept(past: &Past, now: Time) -> Self {
-        let moment = |before| Moment { at: now, before };
+    pub(super) fn restore(past: &RecordedEstimate, now: Time) -> Self {
+        let moment = |before| ObservationTime { at: now, before };
         let peak = |(rate, age), by| {
             let sample = Sample { at: moment(age), rate, by, is_full: true };
             Peak((rate > Rate::ZERO).then_some(sample).into_iter().collect())
@@ -94,24 +94,30 @@ impl Estimate {
     }
 
     /// What is to be kept of the estimate.
-    pub(super) fn past(&self, now: Time) -> Past {
+    pub(super) fn recorded(&self, now: Time) -> RecordedEstimate {
         let of = |peak: &Peak| (peak.best(), peak.age(now).unwrap_or_default());
         let rtt = self.rtt.map(|(rtt, at)| (rtt, at.age(now))).unwrap_or_default();
         let by = self.down.0.back().map_or(Method::Passive, |sample| sample.by);
-        Past { down: of(&self.down), up: of(&self.up), rtt, by }
+        RecordedEstimate { down: of(&self.down), up: of(&self.up), rtt, by }
     }
 
     /// This many bytes came and went by the interface, over all connections, in the time `took` that ends at `now`.
-    pub fn carried(&mut self, (down, up): (u64, u64), load: Load, took: Duration, now: Time) {
-        self.down.carried(down, (load, Method::Passive), took, now);
-        self.up.carried(up, (load, Method::Passive), took, now);
+    pub fn record_traffic(
+        &mut self,
+        (down, up): (u64, u64),
+        load: Load,
+        took: Duration,
+        now: Time,
+    ) {
+        self.down.record(down, (load, Method::Passive), took, now);
+        self.up.record(up, (load, Method::Passive), took, now);
     }
 
     /// This many bytes of a probe arrived in the time `took` that ends at `now`. Most of that is slow start, which
     /// tells more than nothing, and less than traffic did.
-    pub fn probed(&mut self, bytes: u64, took: Duration, now: Time) {
+    pub fn record_probe(&mut self, bytes: u64, took: Duration, now: Time) {
         let load = if self.is_known() { Load::Passing } else { Load::One };
-        self.down.carried(bytes, (load, Method::Transfer), took, now);
+        self.down.record(bytes, (load, Method::Transfer), took, now);
     }
 
     /// Whether the interface was loaded when it brought [`Self::down`]; otherwise that rate is only a lower bound.
@@ -136,17 +142,17 @@ impl Estimate {
     }
 
     /// Records the round trip of a connection, smoothed by an eighth (RFC 6298 §2).
-    pub fn round_trip(&mut self, rtt: Duration, now: Time) {
+    pub fn record_round_trip(&mut self, rtt: Duration, now: Time) {
         let rtt = self.rtt.map_or(rtt, |(old, _)| (old * 7 + rtt) / 8);
-        self.rtt = Some((rtt, Moment::now(now)));
+        self.rtt = Some((rtt, ObservationTime::now(now)));
     }
 
     /// Records how many of the bytes that TCP sent it sent again.
-    pub fn sent_again(&mut self, (again, all): (u64, u64), now: Time) {
+    pub fn record_retransmissions(&mut self, (again, all): (u64, u64), now: Time) {
         if all > 0 {
             let share = (again as f64 / all as f64).min(1.0);
             let loss = self.loss.map_or(share, |(old, _)| old + (share - old) * GAIN);
-            self.loss = Some((loss, Moment::now(now)));
+            self.loss = Some((loss, ObservationTime::now(now)));
         }
     }
 
@@ -158,13 +164,13 @@ impl Estimate {
 
     /// The age of the newest rate sample, including time before this process; [`Duration::MAX`]: the age is not known.
     /// `None`: there is no sample.
-    pub fn heard(&self, now: Time) -> Option<Duration> {
+    pub fn age(&self, now: Time) -> Option<Duration> {
         let ages = [self.down.age(now), self.up.age(now)];
         ages.into_iter().flatten().min()
     }
 
     /// How that sample was taken: [`Method::Passive`], or [`Method::Transfer`] by a light probe.
-    pub fn heard_by(&self, now: Time) -> Option<Method> {
+    pub fn newest_method(&self, now: Time) -> Option<Method> {
         let newest = [&self.down, &self.up].into_iter().filter_map(|peak| peak.0.back());
         newest.min_by_key(|sample| sample.at.age(now)).map(|sample| sample.by)
     }
@@ -188,8 +194,9 @@ impl Estimate {
             let how = (newest.by, newest.at.age(now));
             Some(of(subject, Metric::Throughput, peak.best().as_bps() as f64, how))
         };
-        let told =
-            |metric, value, at: Moment| of(from, metric, value, (Method::TcpInfo, at.age(now)));
+        let told = |metric, value, at: ObservationTime| {
+            of(from, metric, value, (Method::TcpInfo, at.age(now)))
+        };
         let rtt = self.rtt.map(|(rtt, at)| told(Metric::RoundTrip, rtt.as_secs_f64(), at));
         let loss = self.loss.map(|(loss, at)| told(Metric::Loss, loss, at));
         let all = [rate(to, &self.down), rate(from, &self.up), rtt, loss];
@@ -214,7 +221,7 @@ impl Estimate {
 
 impl Peak {
     /// Old samples are forgotten only when there is a new one.
-    fn carried(&mut self, bytes: u64, (load, by): (Load, Method), took: Duration, now: Time) {
+    fn record(&mut self, bytes: u64, (load, by): (Load, Method), took: Duration, now: Time) {
         if bytes < TELLING || took.is_zero() {
             return;
         }
@@ -233,7 +240,7 @@ impl Peak {
             is_full |= less.is_full;
             self.0.pop_back();
         }
-        self.0.push_back(Sample { at: Moment::now(now), rate, by, is_full });
+        self.0.push_back(Sample { at: ObservationTime::now(now), rate, by, is_full });
     }
 
     /// The age of the newest sample.
@@ -246,7 +253,7 @@ impl Peak {
     }
 
     /// When the rate was last taken for the limit.
-    fn limit(&self) -> Option<Moment> {
+    fn limit(&self) -> Option<ObservationTime> {
         self.0.iter().rev().find(|sample| sample.is_full).map(|sample| sample.at)
     }
 }
@@ -264,36 +271,36 @@ mod tests {
     #[test]
     fn the_best_sample_of_the_window_counts_until_there_is_a_new_one() {
         let mut seen = Estimate::default();
-        seen.carried((1_000_000, 0), Load::One, SECOND, at(1));
-        seen.carried((250_000, 0), Load::One, SECOND, at(2));
+        seen.record_traffic((1_000_000, 0), Load::One, SECOND, at(1));
+        seen.record_traffic((250_000, 0), Load::One, SECOND, at(2));
         assert_eq!((seen.down(), seen.up()), (Rate::from_mbps(8.0), Rate::ZERO));
-        seen.carried((1000, 1000), Load::Several, SECOND, at(100));
+        seen.record_traffic((1000, 1000), Load::Several, SECOND, at(100));
         assert_eq!(seen.down(), Rate::from_mbps(8.0), "chatting is no news");
-        seen.carried((125_000, 0), Load::Several, SECOND, at(101));
+        seen.record_traffic((125_000, 0), Load::Several, SECOND, at(101));
         assert_eq!(seen.down(), Rate::from_mbps(1.0));
     }
 
     #[test]
     fn short_or_server_limited_connections_do_not_lower_the_rate() {
         let mut seen = Estimate::default();
-        seen.carried((2_500_000, 0), Load::One, SECOND, at(1));
-        seen.carried((600_000, 0), Load::Passing, SECOND, at(100));
-        seen.carried((32_000, 0), Load::One, SECOND, at(200));
+        seen.record_traffic((2_500_000, 0), Load::One, SECOND, at(1));
+        seen.record_traffic((600_000, 0), Load::Passing, SECOND, at(100));
+        seen.record_traffic((32_000, 0), Load::One, SECOND, at(200));
         assert_eq!(seen.down(), Rate::from_mbps(20.0));
-        seen.carried((1_250_000, 0), Load::One, SECOND, at(300));
+        seen.record_traffic((1_250_000, 0), Load::One, SECOND, at(300));
         assert_eq!(seen.down(), Rate::from_mbps(10.0), "it became slower");
-        seen.carried((32_000, 0), Load::Several, SECOND, at(400));
+        seen.record_traffic((32_000, 0), Load::Several, SECOND, at(400));
         assert_eq!(seen.down(), Rate::from_mbps(0.256), "much slower, and several say so");
     }
 
     #[test]
     fn an_interface_that_was_never_loaded_is_taken_for_no_worse() {
         let (mut seen, others) = (Estimate::default(), Rate::from_mbps(20.0));
-        seen.carried((600_000, 0), Load::Passing, SECOND, at(1));
+        seen.record_traffic((600_000, 0), Load::Passing, SECOND, at(1));
         assert_eq!((seen.is_known(), seen.down()), (false, Rate::from_mbps(4.8)));
         assert_eq!(seen.believed(others, at(1)), others);
         assert_eq!(seen.believed(Rate::from_mbps(1.0), at(1)), Rate::from_mbps(4.8));
-        seen.carried((600_000, 0), Load::One, SECOND, at(2));
+        seen.record_traffic((600_000, 0), Load::One, SECOND, at(2));
         assert_eq!(seen.believed(others, at(32)), Rate::from_mbps(4.8));
         // It is tried again gradually: the old limit may no longer hold.
         assert_eq!(seen.believed(others, at(92)), Rate::from_mbps(9.6));
@@ -306,18 +313,21 @@ mod tests {
         let of = |age| {
             let none = (Rate::ZERO, Duration::ZERO);
             let (down, rtt) = ((rate, age), Default::default());
-            Estimate::kept(&Past { down, up: none, rtt, by: Method::Transfer }, at(7))
+            Estimate::restore(
+                &RecordedEstimate { down, up: none, rtt, by: Method::Transfer },
+                at(7),
+            )
         };
-        assert_eq!(of(SECOND).heard(at(9)), Some(SECOND * 3));
+        assert_eq!(of(SECOND).age(at(9)), Some(SECOND * 3));
         assert_eq!(of(SECOND).believed(others, at(9)), rate);
         assert_eq!(of(SECOND * 150).believed(others, at(7)), Rate::from_mbps(4.0));
         assert_eq!(of(Duration::MAX).believed(others, at(8)), others);
         let mut seen = of(SECOND * 150);
-        assert_eq!(seen.heard_by(at(8)), Some(Method::Transfer));
-        assert_eq!(seen.past(at(8)).down, (rate, SECOND * 151));
-        seen.carried((62_500, 0), Load::One, SECOND, at(9));
+        assert_eq!(seen.newest_method(at(8)), Some(Method::Transfer));
+        assert_eq!(seen.recorded(at(8)).down, (rate, SECOND * 151));
+        seen.record_traffic((62_500, 0), Load::One, SECOND, at(9));
         assert_eq!(
-            (seen.heard_by(at(9)), seen.down()),
+            (seen.newest_method(at(9)), seen.down()),
             (Some(Method::Passive), Rate::from_mbps(0.5))
         );
     }
@@ -325,9 +335,9 @@ mod tests {
     #[test]
     fn estimates_are_told_with_age_and_method() {
         let mut seen = Estimate::default();
-        seen.probed(125_000, SECOND, at(1));
-        seen.round_trip(SECOND / 10, at(2));
-        seen.sent_again((1, 4), at(3));
+        seen.record_probe(125_000, SECOND, at(1));
+        seen.record_round_trip(SECOND / 10, at(2));
+        seen.record_retransmissions((1, 4), at(3));
         let told = seen.measured(Interface { node: NodeIndex(0), interface: 1 }, at(4));
         let all: Vec<_> =
             told.iter().map(|of| (of.metric, of.value, of.method, of.age.as_secs())).collect();
@@ -340,8 +350,8 @@ mod tests {
     fn round_trips_are_smoothed() {
         let mut seen = Estimate::default();
         assert_eq!(seen.rtt(), Duration::ZERO);
-        seen.round_trip(Duration::from_millis(80), at(1));
-        seen.round_trip(Duration::from_millis(160), at(2));
+        seen.record_round_trip(Duration::from_millis(80), at(1));
+        seen.record_round_trip(Duration::from_millis(160), at(2));
         assert_eq!(seen.rtt(), Duration::from_millis(90));
     }
 }

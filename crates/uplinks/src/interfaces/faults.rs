@@ -27,7 +27,7 @@ struct State {
 
 impl Faults {
     /// Begins the fault `what`, described by `why`. It is reported once until it ends.
-    pub fn begins(&self, what: &str, why: String) {
+    pub fn begin(&self, what: &str, why: String) {
         let mut state = self.lock();
         if !state.now.contains_key(what) && state.now.len() < MOST {
             state.now.insert(what.to_owned(), why.clone());
@@ -40,7 +40,7 @@ impl Faults {
     }
 
     /// Ends the fault `what`.
-    pub fn ends(&self, what: &str) {
+    pub fn end(&self, what: &str) {
         self.lock().now.remove(what);
     }
 
@@ -50,7 +50,7 @@ impl Faults {
     }
 
     /// Reports each new fault to `note`; never returns.
-    pub async fn tell(&self, note: impl Fn(String)) {
+    pub async fn report_to(&self, note: impl Fn(String)) {
         loop {
             let next = self.lock().untold.pop_front();
             match next {
@@ -74,13 +74,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_fault_is_reported_once_until_it_ends() {
         let (faults, heard) = (Faults::default(), RefCell::new(Vec::new()));
-        faults.begins("save", "no space".to_owned());
-        faults.begins("save", "no space at all".to_owned());
-        faults.begins("look", "no kernel".to_owned());
+        faults.begin("save", "no space".to_owned());
+        faults.begin("save", "no space at all".to_owned());
+        faults.begin("look", "no kernel".to_owned());
         assert_eq!(faults.all(), ["no kernel", "no space"]);
-        faults.ends("save");
-        faults.begins("save", "read-only".to_owned());
-        let telling = faults.tell(|why| heard.borrow_mut().push(why));
+        faults.end("save");
+        faults.begin("save", "read-only".to_owned());
+        let telling = faults.report_to(|why| heard.borrow_mut().push(why));
         let both = async { tokio::join!(telling, pending::<()>()) };
         assert!(timeout(Duration::from_secs(1), both).await.is_err());
         assert_eq!(*heard.borrow(), ["no space", "no kernel", "read-only"]);

@@ -1,6 +1,6 @@
 //! OpenMetrics gauges of the interfaces.
 
-use super::{Shown, Uplinks};
+use super::{InterfaceStatus, Uplinks};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric as _},
@@ -14,23 +14,37 @@ use thalweg_units::Time;
 pub struct InterfaceMetrics(pub Uplinks);
 
 /// A gauge's name, help text and value.
-type Column = (&'static str, &'static str, fn(&Shown, Time) -> f64);
+type InterfaceColumn = (&'static str, &'static str, fn(&InterfaceStatus, Time) -> f64);
 
-const COLUMNS: [Column; 9] = [
-    ("thalweg_interface_down_bps", "What it brings, bit/s", |s, _| bps(s.estimate.down())),
-    ("thalweg_interface_up_bps", "What it takes, bit/s", |s, _| bps(s.estimate.up())),
-    ("thalweg_interface_rtt_seconds", "Its round trip", |s, _| s.estimate.rtt().as_secs_f64()),
-    ("thalweg_interface_loss", "Share of what was sent that was sent again", |s, _| {
+const COLUMNS: [InterfaceColumn; 9] = [
+    ("thalweg_interface_down_bps", "Estimated download rate, bit/s", |s, _| bps(s.estimate.down())),
+    ("thalweg_interface_up_bps", "Estimated upload rate, bit/s", |s, _| bps(s.estimate.up())),
+    ("thalweg_interface_rtt_seconds", "Estimated round-trip time", |s, _| {
+        s.estimate.rtt().as_secs_f64()
+    }),
+    ("thalweg_interface_loss", "Share of the sent data that was retransmitted", |s, _| {
         s.estimate.loss().unwrap_or(0.0)
     }),
-    ("thalweg_interface_heard_seconds", "Since the newest rate of it; -1: unknown", |s, now| {
-        let heard = s.estimate.heard(now).filter(|age| *age < Duration::MAX);
-        heard.map_or(-1.0, |age| age.as_secs_f64())
+    (
+        "thalweg_interface_heard_seconds",
+        "Time since the newest rate of the interface; -1: unknown",
+        |s, now| {
+            let heard = s.estimate.age(now).filter(|age| *age < Duration::MAX);
+            heard.map_or(-1.0, |age| age.as_secs_f64())
+        },
+    ),
+    ("thalweg_interface_connections", "Open connections over the interface", |s, _| {
+        s.connections as f64
     }),
-    ("thalweg_interface_connections", "Connections by it now", |s, _| s.connections as f64),
-    ("thalweg_interface_load_bytes", "What they are still expected to move", |s, _| s.load as f64),
-    ("thalweg_interface_used_bytes", "Moved both ways in this period", |s, _| s.used as f64),
-    ("thalweg_interface_cap_bytes", "Its cap; -1: none", |s, _| {
+    (
+        "thalweg_interface_load_bytes",
+        "Bytes that open connections are still expected to move",
+        |s, _| s.load as f64,
+    ),
+    ("thalweg_interface_used_bytes", "Bytes moved in both directions in this period", |s, _| {
+        s.used as f64
+    }),
+    ("thalweg_interface_cap_bytes", "Cap on the bytes of a period; -1: none", |s, _| {
         s.cap.map_or(-1.0, |cap| cap as f64)
     }),
 ];

@@ -3,7 +3,7 @@
 //! inputs.
 //!
 //! A [`Table`] is pure: it holds the usable interfaces, their estimated rates, what is under way by them, what each
-//! application's connections move, and what the user allows. [`Kept`] is the part that outlives the process.
+//! application's connections move, and what the user allows. [`StoredTable`] is the part that outlives the process.
 //! [`Uplinks`] are the table of a running process, a [`Passage`] is one connection in it. Estimates come from traffic
 //! that moves anyway; where there is none, and the user names a server for it, from light probes, which are charged to
 //! the budget.
@@ -13,41 +13,41 @@ mod bill;
 mod caps;
 mod change;
 mod control;
+mod daily_usage;
 mod doubt;
 mod estimate;
 mod faults;
-mod kept;
+mod in_flight;
 mod metrics;
 mod passage;
+mod passage_throttle;
 mod probe;
 mod program;
 mod report;
-mod resent;
+mod retransmissions;
 mod settings;
+mod stored_table;
 mod table;
-mod toll;
 mod traffic;
-mod under_way;
 mod uplinks;
-mod used;
 
 pub use accounts::Accounts;
-pub use caps::May;
+pub use caps::Permission;
 pub use change::{Change, PolicyChange};
 pub use control::{ask, serve};
 pub use estimate::Estimate;
-pub use kept::{Addition, Allotting, Kept};
 pub use metrics::InterfaceMetrics;
 pub use passage::Passage;
-pub use probe::{NoProbeServer, ProbeServer, Probed};
+pub use passage_throttle::{CapError, PassageThrottle};
+pub use probe::{ProbeServer, ProbeServerError, Probed};
 pub use program::{Client, program_at, user_at};
 pub use report::report;
 pub use settings::Settings;
-pub use table::{Assigned, Decision, Flow, Present, Shown, Table};
+pub use stored_table::{Addition, AllotmentRequest, StoredTable};
+pub use table::{Assignment, Decision, Direction, InterfaceStatus, Table, UsableInterface};
 /// What is allowed of an interface, and how connections are assigned.
 pub use thalweg_bond::{Cap, ConnectionMethod, Policy, Rule, Rules, Tier};
-pub use toll::{NoMore, Toll};
-pub use uplinks::Probing;
+pub use uplinks::ProbeSettings;
 pub use uplinks::{Lane, Lanes, Uplinks};
 
 #[cfg(test)]

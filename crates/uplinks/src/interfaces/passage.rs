@@ -1,11 +1,11 @@
 //! A connection that was assigned to an interface, from its dial to its end.
 
 use super::{
-    NoMore, Uplinks,
+    CapError, Uplinks,
     bill::Bill,
     caps::{CONNECTION, with_headers},
-    resent::Resent,
-    under_way::UnderWay,
+    in_flight::InFlight,
+    retransmissions::Retransmissions,
 };
 use std::{
     num::NonZeroU32,
@@ -17,7 +17,7 @@ use std::{
 };
 use thalweg_net::TcpInfo;
 use thalweg_net::{
-    legs::{LegWatcher, Sender},
+    legs::{LegEnd, LegWatcher},
     pump::Moved,
 };
 
@@ -26,28 +26,28 @@ use thalweg_net::{
 pub struct Passage {
     uplinks: Uplinks,
     id: u64,
-    account: Box<Mutex<Account>>,
+    account: Box<Mutex<PassageAccount>>,
     /// Whether the program's first bytes are those of TLS.
     speaks_tls: AtomicBool,
 }
 
 /// What the connection paid, what TCP sent again, and what may still arrive.
 #[derive(Debug)]
-struct Account {
+struct PassageAccount {
     bill: Bill,
-    resent: Resent,
-    under_way: UnderWay,
+    resent: Retransmissions,
+    in_flight: InFlight,
     /// Whether it was ever established.
     has_stood: bool,
     /// The kernel's counts at the last look.
     last: Option<TcpInfo>,
 }
 
-impl Account {
+impl PassageAccount {
     fn new() -> Self {
-        let (bill, resent) = (Bill::default(), Resent::default());
-        let under_way = UnderWay::new(Instant::now());
-        Self { bill, resent, under_way, has_stood: false, last: None }
+        let (bill, resent) = (Bill::default(), Retransmissions::default());
+        let in_flight = InFlight::new(Instant::now());
+        Self { bill, resent, in_flight, has_stood: false, last: None }
     }
 }
 
@@ -56,19 +56,19 @@ impl Passage {
         Self {
             uplinks,
             id,
-            account: Box::new(Mutex::new(Account::new())),
+            account: Box::new(Mutex::new(PassageAccount::new())),
             speaks_tls: AtomicBool::new(false),
         }
     }
 
     /// The connection is established by this interface, with this round trip. `None`: by the kernel's choice.
-    pub fn stands(&self, interface: Option<NonZeroU32>, rtt: Option<Duration>) {
+    pub fn record_established(&self, interface: Option<NonZeroU32>, rtt: Option<Duration>) {
         let now = self.uplinks.now();
         {
             let mut table = self.uplinks.table();
             match interface {
-                Some(index) => table.stands(self.id, index.get(), rtt, now),
-                None => table.stands_free(self.id, now),
+                Some(index) => table.record_established(self.id, index.get(), rtt, now),
+                None => table.record_unbound(self.id, now),
             }
         }
         self.account().has_stood = true;
@@ -76,7 +76,7 @@ impl Passage {
     }
 
     /// A dial by this interface failed, which took packets, too.
-    pub fn tried(&self, interface: NonZeroU32) {
+    pub fn record_failed_dial(&self, interface: NonZeroU32) {
         let name = self.uplinks.table().name(interface.get());
         if let Some(name) = name {
             self.uplinks.counted(&name, CONNECTION);
@@ -84,8 +84,8 @@ impl Passage {
     }
 
     /// No route to the destination leaves by this interface.
-    pub fn leads_not_by(&self, interface: NonZeroU32) {
-        self.uplinks.table().leads_not_by(self.id, interface.get());
+    pub fn record_no_route(&self, interface: NonZeroU32) {
+        self.uplinks.table().record_no_route(self.id, interface.get());
     }
 
     /// The connection has moved this many bytes by now, to and from this host. The rate limit is charged with these,
@@ -107,11 +107,11 @@ impl Passage {
     }
 
     /// Another host answered than the one that was asked.
-    pub fn answered_falsely(&self) {
-        self.uplinks.table().answered_falsely(self.id, self.uplinks.now());
+    pub fn record_impostor(&self) {
+        self.uplinks.table().record_impostor(self.id, self.uplinks.now());
     }
 
-    fn account(&self) -> MutexGuard<'_, Account> {
+    fn account(&self) -> MutexGuard<'_, PassageAccount> {
         self.account.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -123,18 +123,18 @@ impl Passage {
     }
 
     /// The connection waits for a later request, or has one. A waiting connection is no load of its interface.
-    pub fn rests(&self, rests: bool) {
-        self.uplinks.table().rests(self.id, rests);
+    pub fn set_resting(&self, rests: bool) {
+        self.uplinks.table().set_resting(self.id, rests);
     }
 
     /// Whether it has a cap or a limit to wait for.
-    pub fn is_tolled(&self) -> bool {
+    pub fn is_limited(&self) -> bool {
         let name = self.uplinks.table().interface_of(self.id);
-        name.is_some_and(|name| self.uplinks.is_tolled(&name))
+        name.is_some_and(|name| self.uplinks.is_limited(&name))
     }
 
     /// Why nothing more may move by its interface, if so; also when the cap was set after it began.
-    pub fn is_over(&self) -> Option<NoMore> {
+    pub fn is_over(&self) -> Option<CapError> {
         let name = self.uplinks.table().interface_of(self.id)?;
         self.uplinks.is_over(&name)
     }
@@ -143,10 +143,10 @@ impl Passage {
     ///
     /// # Errors
     /// The cap of its interface is used up, or cannot be enforced.
-    pub async fn may(&self) -> Result<(), NoMore> {
+    pub async fn wait_to_move(&self) -> Result<(), CapError> {
         let name = self.uplinks.table().interface_of(self.id);
         match name {
-            Some(name) => self.uplinks.may(&name).await,
+            Some(name) => self.uplinks.wait_to_move(&name).await,
             None => Ok(()),
         }
     }
@@ -157,26 +157,26 @@ impl Passage {
     }
 
     /// Takes the kernel's counters of the connection.
-    pub fn saw(&self, info: &TcpInfo) {
+    pub fn record_tcp_info(&self, info: &TcpInfo) {
         let now = self.uplinks.now();
         let resent = {
             let mut account = self.account();
-            account.under_way.look(info, Instant::now());
+            account.in_flight.update(info, Instant::now());
             account.last = Some(*info);
-            account.resent.look(info, now)
+            account.resent.update(info, now)
         };
-        self.uplinks.table().saw(self.id, info.rtt, resent, now);
+        self.uplinks.table().record_tcp_info(self.id, info.rtt, resent, now);
         self.settle(Some(info));
     }
 }
 
 impl LegWatcher for Passage {
-    fn saw(&self, _: &TcpInfo, destination: &TcpInfo) {
-        self.saw(destination);
+    fn record_counters(&self, _: &TcpInfo, destination: &TcpInfo) {
+        self.record_tcp_info(destination);
     }
 
-    fn ends(&self, destination: &TcpInfo) {
-        self.saw(destination);
+    fn record_end(&self, destination: &TcpInfo) {
+        self.record_tcp_info(destination);
     }
 
     fn wants_beginnings(&self) -> bool {
@@ -185,18 +185,18 @@ impl LegWatcher for Passage {
 
     /// A non-TLS answer to a ClientHello comes from another host than the intended one: networks that require a login
     /// answer for every host. To plain HTTP some of them answer that a login is needed.
-    fn begins(&self, from: Sender, bytes: &[u8]) {
+    fn record_beginning(&self, from: LegEnd, bytes: &[u8]) {
         match from {
-            Sender::Client => self.speaks_tls.store(is_tls(bytes, HELLO), Relaxed),
-            Sender::Destination if self.speaks_tls.load(Relaxed) => {
+            LegEnd::Client => self.speaks_tls.store(is_tls(bytes, HELLO), Relaxed),
+            LegEnd::Destination if self.speaks_tls.load(Relaxed) => {
                 let (now, mut table) = (self.uplinks.now(), self.uplinks.table());
                 match is_tls(bytes, HELLO) || is_tls(bytes, ALERT) {
-                    true => table.proven(self.id, now),
-                    false => table.answered_falsely(self.id, now),
+                    true => table.record_proof(self.id, now),
+                    false => table.record_impostor(self.id, now),
                 }
             }
-            Sender::Destination if is_portals(bytes) => self.answered_falsely(),
-            Sender::Destination => {}
+            LegEnd::Destination if is_portals(bytes) => self.record_impostor(),
+            LegEnd::Destination => {}
         }
     }
 }
@@ -226,7 +226,8 @@ impl Drop for Passage {
         if let Some(name) = self.name() {
             let most = self.uplinks.table().ahead_by(&name).unwrap_or_default();
             let account = self.account.get_mut().unwrap_or_else(PoisonError::into_inner);
-            let left = account.last.as_ref().map_or(most, |info| account.under_way.left(info));
+            let left =
+                account.last.as_ref().map_or(most, |info| account.in_flight.upper_bound(info));
             let left = if account.has_stood { with_headers(left) } else { 0 };
             let owed = account.bill.settle(account.last.as_ref(), left);
             self.uplinks.counted(&name, owed);
@@ -238,32 +239,32 @@ impl Drop for Passage {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Assigned, Present, Settings},
+        super::{Assignment, Settings, UsableInterface},
         *,
     };
     use thalweg_bond::Application;
 
     #[test]
     fn bytes_that_waited_unread_are_paid_once() {
-        let uplinks = Uplinks::unkept(Settings::default());
+        let uplinks = Uplinks::without_file(Settings::default());
         let (now, today) = (uplinks.now(), uplinks.today());
         let present = [(7, "wan0"), (8, "wan1")];
-        let present = present.map(|(index, name)| Present { index, name: name.to_owned() });
+        let present = present.map(|(index, name)| UsableInterface { index, name: name.to_owned() });
         uplinks.table().follow(present.to_vec(), now, today);
         let application = Application { process: None, port: 80 };
         let assigned = uplinks.table().assign(application, "site", now, today);
-        let Assigned::By(id, order) = assigned else { panic!("{assigned:?}") };
+        let Assignment::By(id, order) = assigned else { panic!("{assigned:?}") };
         let passage = Passage::new(uplinks.clone(), id);
         let used = |index: u32| {
             let shown = uplinks.table().show(today);
             shown.iter().find(|of| of.index == index).unwrap().used
         };
         // The second interface answers, not the first.
-        passage.tried(NonZeroU32::new(order[0].0).unwrap());
-        passage.stands(NonZeroU32::new(order[1].0), None);
+        passage.record_failed_dial(NonZeroU32::new(order[0].0).unwrap());
+        passage.record_established(NonZeroU32::new(order[1].0), None);
         assert_eq!((used(order[0].0), used(order[1].0)), (CONNECTION, CONNECTION));
         let info = TcpInfo { received: 160_000, ..TcpInfo::default() };
-        passage.saw(&info);
+        passage.record_tcp_info(&info);
         assert_eq!(used(order[1].0), 160_000);
         passage.moved(160_000, 0);
         let paid = with_headers(160_000) + CONNECTION;

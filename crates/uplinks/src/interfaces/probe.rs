@@ -51,14 +51,14 @@ impl ProbeServer {
 
 /// Not the URL of a file to probe with.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{0}` is no file to probe with, e.g. \"http://speed.example/256k.bin\"")]
-pub struct NoProbeServer(String);
+#[error("`{0}` is not the URL of a file to probe with, e.g. \"http://speed.example/256k.bin\"")]
+pub struct ProbeServerError(String);
 
 impl FromStr for ProbeServer {
-    type Err = NoProbeServer;
+    type Err = ProbeServerError;
 
-    fn from_str(text: &str) -> Result<Self, NoProbeServer> {
-        let no = || NoProbeServer(text.escape_debug().to_string());
+    fn from_str(text: &str) -> Result<Self, ProbeServerError> {
+        let no = || ProbeServerError(text.escape_debug().to_string());
         let uri: hyper::Uri = text.parse().map_err(|_| no())?;
         let authority = uri.authority().filter(|_| uri.scheme_str() == Some("http"));
         let authority = authority.filter(|a| !a.as_str().contains('@')).ok_or_else(no)?;
@@ -103,13 +103,13 @@ pub enum ProbeError {
     #[error(transparent)]
     Unreached(#[from] DialError),
     /// The answer was not the file.
-    #[error("the probe was answered {0}, not with the file: a portal that wants a login?")]
+    #[error("the probe got status {0} instead of the file; does a captive portal want a login?")]
     Other(StatusCode),
     /// The connection broke.
-    #[error("the probe broke off: {0}")]
+    #[error("the probe's connection broke: {0}")]
     Broken(#[from] hyper::Error),
     /// It took too long.
-    #[error("the probe had no end within {} s", PATIENCE.as_secs())]
+    #[error("the probe did not end within {} s", PATIENCE.as_secs())]
     Slow,
 }
 

@@ -1,12 +1,12 @@
 //! The report on the interfaces as JSON: sizes in bytes, rates in bit/s, times in seconds.
 
-use super::{Settings, Shown, Uplinks};
+use super::{InterfaceStatus, Settings, Uplinks};
 use serde_json::{Value, json};
 use std::{num::NonZeroU32, time::Duration};
 use thalweg_base::budget::{Purpose, Scope};
 use thalweg_bond::{Application, Demand};
 use thalweg_measure::{self as measure, Method};
-use thalweg_net::{Interface, Lack, Survey, survey};
+use thalweg_net::{Interface, Survey, UnusableReason, survey};
 use thalweg_units::{Rate, Time};
 
 /// Applications in the report: those that were used last.
@@ -18,7 +18,7 @@ pub fn report(uplinks: &Uplinks) -> Value {
     let spent_on_probes = uplinks.spent_on_probes().as_bytes();
     let mut faults = uplinks.0.faults.all();
     let survey = survey().unwrap_or_else(|why| {
-        faults.push(format!("why interfaces are not used is not known: {why}"));
+        faults.push(format!("cannot find out why interfaces are not used: {why}"));
         Survey::default()
     });
     let table = uplinks.table();
@@ -68,11 +68,11 @@ pub fn report(uplinks: &Uplinks) -> Value {
     })
 }
 
-fn interface(shown: &Shown, now: Time) -> Value {
+fn interface(shown: &InterfaceStatus, now: Time) -> Value {
     let known = |rate: Rate| (rate > Rate::ZERO).then(|| rate.as_bps());
     let rtt = shown.estimate.rtt();
-    let heard = shown.estimate.heard(now).filter(|age| *age < Duration::MAX);
-    let by = shown.estimate.heard_by(now).map(|by| match by {
+    let heard = shown.estimate.age(now).filter(|age| *age < Duration::MAX);
+    let by = shown.estimate.newest_method(now).map(|by| match by {
         Method::Passive => "passive",
         _ => "probe",
     });
@@ -90,7 +90,7 @@ fn interface(shown: &Shown, now: Time) -> Value {
 }
 
 /// Bytes that this process was charged for a purpose.
-fn charged(uplinks: &Uplinks, shown: &Shown, purpose: Purpose) -> u64 {
+fn charged(uplinks: &Uplinks, shown: &InterfaceStatus, purpose: Purpose) -> u64 {
     let scope = Scope { interface: NonZeroU32::new(shown.index), ..Scope::purpose(purpose) };
     uplinks.budget().spent(scope).as_bytes()
 }
@@ -103,16 +103,17 @@ fn found(value: &mut Value, name: &str, survey: &Survey) {
 }
 
 /// The interfaces that no connection is assigned to, with the reason.
-fn unused<'a>(used: &'a [Shown], survey: &'a Survey) -> impl Iterator<Item = (&'a str, String)> {
+fn unused<'a>(
+    used: &'a [InterfaceStatus],
+    survey: &'a Survey,
+) -> impl Iterator<Item = (&'a str, String)> {
     let is_used = move |found: &&Interface| used.iter().any(|shown| shown.name == found.name);
     let has_default = survey.usable.iter().any(|found| found.has_default_route);
     let name =
         move |index| survey.usable.iter().find(|found| found.index == index).map(|f| &f.name);
     let idle = survey.usable.iter().filter(move |found| !is_used(found)).map(move |found| {
         let why = match (found.beside.and_then(name), found.doubles.and_then(name)) {
-            _ if has_default && !found.has_default_route => {
-                "no default route leaves by it".to_owned()
-            }
+            _ if has_default && !found.has_default_route => "no default route uses it".to_owned(),
             (Some(tunnel), _) => format!(
                 "the tunnel {tunnel} has the default route, and other interfaces are used beside \
                  it only with beside_tunnel = true"
@@ -120,7 +121,7 @@ fn unused<'a>(used: &'a [Shown], survey: &'a Survey) -> impl Iterator<Item = (&'
             (_, Some(other)) => {
                 format!("it is in the same network as {other}, which receives its answers")
             }
-            _ => "a tunnel without the default route".to_owned(),
+            _ => "it is a tunnel without the default route".to_owned(),
         };
         (found.name.as_str(), why)
     });
@@ -145,16 +146,16 @@ fn absent<'a>(
     };
     let absent = named.filter(move |(name, _)| !is_there(name));
     absent.map(|(name, by)| {
-        (name.as_str(), format!("there is no interface of this name now; {by} is for it"))
+        (name.as_str(), format!("no interface has this name now, but {by} refers to it"))
     })
 }
 
-fn lacks(lack: Lack) -> &'static str {
+fn lacks(lack: UnusableReason) -> &'static str {
     match lack {
-        Lack::Down => "it is down",
-        Lack::Carrier => "no cable, or no network joined",
-        Lack::Address => "it has no address",
-        Lack::Route => "no route leaves by it",
+        UnusableReason::Down => "it is down",
+        UnusableReason::Carrier => "it has no cable, or has not joined a network",
+        UnusableReason::Address => "it has no address",
+        UnusableReason::Route => "no route uses it",
     }
 }
 
@@ -172,7 +173,7 @@ fn ago(at: Time, now: Time) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::Present, *};
+    use super::{super::UsableInterface, *};
     use std::sync::Arc;
     use thalweg_base::budget::Budget;
     use thalweg_bond::{Action, Policy, Rule};
@@ -186,9 +187,9 @@ mod tests {
         let only = Action::Only(vec!["eth77".to_owned(), "lo0there".to_owned()]);
         let rule = Rule { process: None, port: Some(22), destination: None, action: only };
         settings.rules.0.push(rule);
-        let lacking = vec![("lo0there".to_owned(), Lack::Down)];
+        let lacking = vec![("lo0there".to_owned(), UnusableReason::Down)];
         let survey = Survey { usable: Vec::new(), lacking };
-        let why = |by: &str| format!("there is no interface of this name now; {by} is for it");
+        let why = |by: &str| format!("no interface has this name now, but {by} refers to it");
         assert_eq!(
             absent(&settings, &survey).collect::<Vec<_>>(),
             [("lte7", why("a policy")), ("eth77", why("rule 1"))]
@@ -197,10 +198,11 @@ mod tests {
 
     #[test]
     fn probes_and_second_copies_are_charged_to_the_process_and_shown_by_interface() {
-        let (uplinks, budget) = (Uplinks::unkept(Settings::default()), Arc::new(Budget::new()));
-        uplinks.charge_to(budget.clone());
+        let (uplinks, budget) =
+            (Uplinks::without_file(Settings::default()), Arc::new(Budget::new()));
+        uplinks.set_budget(budget.clone());
         let present = ["wan0", "wan1"].into_iter().zip([7, 8]);
-        let present = present.map(|(name, index)| Present { name: name.to_owned(), index });
+        let present = present.map(|(name, index)| UsableInterface { name: name.to_owned(), index });
         uplinks.table().follow(present.collect(), uplinks.now(), uplinks.today());
         uplinks.sent_twice("wan1", 500);
         uplinks.sent_twice("gone", 500);

@@ -1,9 +1,9 @@
 //! The user's settings for the interfaces.
 
-use super::{Probing, table::Present};
+use super::{ProbeSettings, table::UsableInterface};
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_bond::{ConnectionMethod, Policy, Rules};
-use thalweg_net::{Interface, Wish, into_the_world};
+use thalweg_net::{Interface, InterfaceWish, internet_interfaces};
 
 /// How connections are assigned to interfaces.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub struct Settings {
     /// Whether hosts of this host's own networks are assigned as well; loopback never is.
     pub near: bool,
     /// How interfaces without traffic are probed.
-    pub probing: Probing,
+    pub probing: ProbeSettings,
 }
 
 impl Default for Settings {
@@ -38,10 +38,10 @@ impl Settings {
     }
 
     /// What the settings say about an interface that would not be used by default.
-    pub fn wish(&self, name: &str) -> Wish {
+    pub fn wish(&self, name: &str) -> InterfaceWish {
         let policy = self.policies.get(name);
         let beside_tunnel = policy.is_some_and(|policy| policy.beside_tunnel);
-        Wish { is_named: policy.is_some(), beside_tunnel }
+        InterfaceWish { is_named: policy.is_some(), beside_tunnel }
     }
 
     /// The day of the month on which the counts of this interface begin anew.
@@ -56,7 +56,7 @@ impl Settings {
 }
 
 /// The interfaces that lead into the world and that the settings allow, in the kernel's order of preference.
-pub fn present(found: &[Interface], settings: &Settings) -> Vec<Present> {
-    let wanted = into_the_world(found, |name| settings.wish(name));
-    wanted.into_iter().map(|i| Present { index: i.index.get(), name: i.name }).collect()
+pub fn present(found: &[Interface], settings: &Settings) -> Vec<UsableInterface> {
+    let wanted = internet_interfaces(found, |name| settings.wish(name));
+    wanted.into_iter().map(|i| UsableInterface { index: i.index.get(), name: i.name }).collect()
 }

@@ -4,13 +4,13 @@
 mod tests;
 
 use super::{
-    caps::{Caps, Left, May, ahead, allotment},
-    doubt::{Doubts, Why},
+    caps::{AllotmentRest, Caps, Permission, ahead, allotment},
+    doubt::{DoubtReason, Doubts},
     estimate::Estimate,
-    kept::{Addition, Allotting, Kept},
     probe::{ProbeServer, Probed},
     settings::Settings,
-    traffic::{Brought, Open, Traffic},
+    stored_table::{Addition, AllotmentRequest, StoredTable},
+    traffic::{OpenConnection, SecondTraffic, Traffic},
     uplinks::PROBED_EVERY,
 };
 use std::{
@@ -18,8 +18,8 @@ use std::{
     time::Duration,
 };
 use thalweg_bond::{
-    Affinity, Application, Candidate, ConnectionMethod, ConnectionScheduler, Demand, Linkable,
-    Offer, Period, Pick, Thrift, Tier, allowed, kept_to, linked,
+    Affinity, Application, Candidate, ConnectionMethod, ConnectionScheduler, Demand, LinkInterface,
+    Offer, PaidReserve, Period, Pick, Tier, allowed_interfaces, keep_affinity, link_interfaces,
 };
 use thalweg_units::{Rate, Time, WallTime};
 use thalweg_wire::{Destination, Host};
@@ -41,11 +41,11 @@ const FULL: Duration = Duration::from_secs(10);
 const KERNELS: &str = "-";
 
 /// Why they are left to the kernel although there is a choice.
-const NEAR: &str = "a near destination, left to the kernel; `near = true` changes that";
+const NEAR: &str = "a near destination, for which the kernel chooses; `near = true` changes that";
 
 /// An interface that is usable now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Present {
+pub struct UsableInterface {
     /// The kernel's index.
     pub index: u32,
     /// Its name, which settings and kept counts refer to.
@@ -69,7 +69,7 @@ pub struct Decision {
 
 /// The assignment of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Assigned {
+pub enum Assignment {
     /// The kernel decides: there is no choice.
     Free,
     /// The connection has this number from now on, and uses the first of these interfaces, and each later one if those
@@ -85,22 +85,22 @@ pub struct Table {
     settings: Settings,
     scheduler: ConnectionScheduler,
     affinity: Affinity,
-    kept: Kept,
-    present: Vec<Present>,
+    kept: StoredTable,
+    present: Vec<UsableInterface>,
     estimates: BTreeMap<String, Estimate>,
     traffic: Traffic,
     doubts: Doubts,
-    probes: Probes,
+    probes: ProbeLog,
     addition: Addition,
     caps: Caps,
     /// If a deadline is to be met at the least cost: the interfaces that wait.
-    thrift: Option<Thrift<String>>,
+    thrift: Option<PaidReserve<String>>,
     decisions: VecDeque<Decision>,
 }
 
 impl Table {
     /// Creates a table with these settings and what was kept.
-    pub fn new(settings: Settings, kept: Kept, now: Time) -> Self {
+    pub fn new(settings: Settings, kept: StoredTable, now: Time) -> Self {
         Self {
             scheduler: ConnectionScheduler::new(settings.schedule),
             affinity: Affinity::new(settings.affinity),
@@ -110,7 +110,7 @@ impl Table {
             estimates: BTreeMap::new(),
             traffic: Traffic::new(now),
             doubts: Doubts::default(),
-            probes: Probes::default(),
+            probes: ProbeLog::default(),
             addition: Addition::default(),
             caps: Caps::default(),
             thrift: None,
@@ -127,9 +127,9 @@ impl Table {
 
     /// Sets the interfaces that are usable now, in the system's order of preference. Destinations of interfaces that
     /// are gone are free to use others.
-    pub fn follow(&mut self, present: Vec<Present>, now: Time, today: WallTime) {
+    pub fn follow(&mut self, present: Vec<UsableInterface>, now: Time, today: WallTime) {
         for gone in self.present.iter().filter(|old| !present.contains(old)) {
-            self.affinity.gone(gone.index);
+            self.affinity.remove_interface(gone.index);
             self.doubts.forget(gone.index);
         }
         self.present = present;
@@ -148,7 +148,7 @@ impl Table {
     fn forget_old_estimates(&mut self, now: Time) {
         let is_gone = |name: &&String| self.present.iter().all(|present| present.name != **name);
         let gone: Vec<String> = self.estimates.keys().filter(is_gone).cloned().collect();
-        let age = |name: &String| self.estimates[name].heard(now).unwrap_or(Duration::MAX);
+        let age = |name: &String| self.estimates[name].age(now).unwrap_or(Duration::MAX);
         let mut gone: Vec<_> = gone.into_iter().map(|name| (age(&name), name)).collect();
         gone.sort();
         for (_, name) in gone.iter().skip(MOST_GONE) {
@@ -171,15 +171,15 @@ impl Table {
     }
 
     /// A bond's link by this interface reached another host than the member, which answers by other interfaces.
-    pub fn is_impostor(&mut self, interface: u32, now: Time) {
-        if self.doubts.of(interface, now) != Some(Why::Impostor) {
-            self.doubts.believe(interface, Why::Impostor, now);
+    pub fn mark_impostor(&mut self, interface: u32, now: Time) {
+        if self.doubts.reason(interface, now) != Some(DoubtReason::Impostor) {
+            self.doubts.exclude(interface, DoubtReason::Impostor, now);
         }
     }
 
     /// A bond's link by this interface reached the member itself.
-    pub fn is_genuine(&mut self, interface: u32, now: Time) {
-        self.doubts.proven(interface, None, now);
+    pub fn mark_genuine(&mut self, interface: u32, now: Time) {
+        self.doubts.record_proof(interface, None, now);
     }
 
     /// The kernel's index of an interface that is usable now.
@@ -202,18 +202,18 @@ impl Table {
         destination: &str,
         now: Time,
         today: WallTime,
-    ) -> Assigned {
+    ) -> Assignment {
         if self.present.len() < 2 && self.settings.is_plain() {
-            return Assigned::Free;
+            return Assignment::Free;
         }
-        let used = self.affinity.of(destination, now);
+        let used = self.affinity.interfaces(destination, now);
         if used.first() == Some(&UNBOUND) && self.settings.is_plain() {
-            return Assigned::Free;
+            return Assignment::Free;
         }
         let (usable, last) = self.usable(&application, destination, now, today);
         let candidates = self.candidates(&usable, now);
         let expected = self.kept.applications.expected(&application);
-        let kept = self.faithful(used, &application, destination, &candidates);
+        let kept = self.affine_candidates(used, &application, destination, &candidates);
         let among = kept.as_deref().unwrap_or(&candidates);
         let pick = self.scheduler.pick(among, expected, application.nature());
         let why = |pick: &Pick| match &kept {
@@ -221,18 +221,18 @@ impl Table {
             None => self.reason(pick, (&application, destination), candidates.len(), (now, today)),
         };
         let picked = pick.map(|pick| (pick.interface, why(&pick)));
-        let Some((first, why)) = picked else { return Assigned::Nowhere };
+        let Some((first, why)) = picked else { return Assignment::Nowhere };
         let others = candidates.iter().map(|c| c.interface).filter(|index| *index != first);
         let mut order: Vec<(u32, bool)> =
             std::iter::once(first).chain(others).map(|index| (index, false)).collect();
         order.extend(last.iter().map(|at| (self.present[*at].index, true)));
         self.decide(&application, destination, first, why, now);
         let id = self.traffic.begin(application, destination, first, expected, now);
-        Assigned::By(id, order)
+        Assignment::By(id, order)
     }
 
     /// The candidates that a connection keeps to, among those that its destination used already.
-    fn faithful(
+    fn affine_candidates(
         &self,
         used: Vec<u32>,
         application: &Application,
@@ -241,24 +241,24 @@ impl Table {
     ) -> Option<Vec<Candidate>> {
         let expected = self.kept.applications.expected(application);
         let used = self.with_open(used, application, destination);
-        kept_to(candidates, &used, expected, self.scheduler.method())
+        keep_affinity(candidates, &used, expected, self.scheduler.method())
     }
 
     /// Whether a connection would leave the interfaces that its destination used, although they are there, because of
     /// other traffic by them. That traffic may be a connection that the program has closed already: the order in which
     /// both are seen is chance.
-    pub fn lets_go(
+    pub fn would_leave(
         &self,
         application: &Application,
         destination: &str,
         now: Time,
         today: WallTime,
     ) -> bool {
-        let used = self.affinity.of(destination, now);
+        let used = self.affinity.interfaces(destination, now);
         let (usable, _) = self.usable(application, destination, now, today);
         let candidates = self.candidates(&usable, now);
         let is_there = candidates.iter().any(|candidate| used.contains(&candidate.interface));
-        is_there && self.faithful(used, application, destination, &candidates).is_none()
+        is_there && self.affine_candidates(used, application, destination, &candidates).is_none()
     }
 
     /// Whether there is anything to decide for a connection to `to`.
@@ -300,27 +300,27 @@ impl Table {
 /// Which interfaces may be used now.
 impl Table {
     /// The interfaces of a bond's links, by index, given that it reaches nothing by those in `fails`.
-    pub fn for_links(&self, fails: &BTreeSet<u32>, now: Time, today: WallTime) -> Vec<u32> {
-        let of = |present: &Present| {
-            let serves = self.doubts.of(present.index, now).is_none();
-            Linkable {
+    pub fn link_interfaces(&self, fails: &BTreeSet<u32>, now: Time, today: WallTime) -> Vec<u32> {
+        let of = |present: &UsableInterface| {
+            let serves = self.doubts.reason(present.index, now).is_none();
+            LinkInterface {
                 tier: self.tier_of_links(&present.name),
                 is_usable: serves && self.has_left_for_link(&present.name, today),
                 fails: fails.contains(&present.index),
             }
         };
         let all: Vec<_> = self.present.iter().map(of).collect();
-        linked(&all).into_iter().map(|at| self.present[at].index).collect()
+        link_interfaces(&all).into_iter().map(|at| self.present[at].index).collect()
     }
 
     /// The interfaces for channels without a bond, by index: the same as for links; if all of those are in doubt, they
     /// are used all the same.
-    pub fn for_plain(&self, now: Time, today: WallTime) -> Vec<u32> {
-        let meant = self.for_links(&BTreeSet::new(), now, today);
+    pub fn plain_interfaces(&self, now: Time, today: WallTime) -> Vec<u32> {
+        let meant = self.link_interfaces(&BTreeSet::new(), now, today);
         if !meant.is_empty() {
             return meant;
         }
-        let may = |present: &&Present| {
+        let may = |present: &&UsableInterface| {
             let is_never = self.settings.policy(&present.name).tier == Tier::Never;
             !is_never && self.has_left_for_link(&present.name, today)
         };
@@ -333,8 +333,8 @@ impl Table {
     }
 
     /// How many interfaces links may use now, whatever fails.
-    pub fn count_for_links(&self, today: WallTime) -> usize {
-        let may = |present: &&Present| {
+    pub fn count_link_interfaces(&self, today: WallTime) -> usize {
+        let may = |present: &&UsableInterface| {
             let is_never = self.settings.policy(&present.name).tier == Tier::Never;
             !is_never && self.has_left_for_link(&present.name, today)
         };
@@ -355,12 +355,15 @@ impl Table {
         let policy = |at: usize| self.settings.policy(names[at]);
         ruled.retain(|at| policy(*at).tier != Tier::Never && self.has_left(names[*at], today));
         ruled.sort_by_key(|at| policy(*at).tier);
-        let serves = |at: usize| self.doubts.of(self.present[at].index, now).is_none();
+        let serves = |at: usize| self.doubts.reason(self.present[at].index, now).is_none();
         let primary = |at: &&usize| policy(**at).tier == Tier::Primary && serves(**at);
         let is_full = ruled.iter().filter(primary).all(|at| self.is_full(*at));
         let of = |serves: &dyn Fn(usize) -> bool| {
             let policies: Vec<_> = ruled.iter().map(|at| (policy(*at), serves(*at))).collect();
-            allowed(&policies, is_full).into_iter().map(|at| ruled[at]).collect::<Vec<_>>()
+            allowed_interfaces(&policies, is_full)
+                .into_iter()
+                .map(|at| ruled[at])
+                .collect::<Vec<_>>()
         };
         let mut first = of(&serves);
         if first.is_empty() {
@@ -389,7 +392,7 @@ impl Table {
     }
 
     /// Remembers such a connection for the report; successive ones to the same destination count as one.
-    pub fn left_as_near(&mut self, application: Application, destination: &str, at: Time) {
+    pub fn record_near(&mut self, application: Application, destination: &str, at: Time) {
         let (interface, why) = (KERNELS.to_owned(), NEAR.to_owned());
         let destination = destination.to_owned();
         let new = Decision { application, destination, interface, why, at };
@@ -402,7 +405,9 @@ impl Table {
     /// The interfaces that a destination used, if it is to keep to some, and those by which this very application has
     /// connections open to it: a destination that accepts those accepts the next one.
     fn with_open(&self, mut used: Vec<u32>, by: &Application, to: &str) -> Vec<u32> {
-        let own = |open: &&Open| open.stands && open.application == *by && open.destination == to;
+        let own = |open: &&OpenConnection| {
+            open.is_established && open.application == *by && open.destination == to
+        };
         if !used.is_empty() {
             used.extend(self.traffic.open().filter(own).map(|open| open.interface));
         }
@@ -437,9 +442,9 @@ impl Table {
         parts.join("; ")
     }
 
-    fn left_out(&self, one: &Present, now: Time, today: WallTime) -> Option<&'static str> {
+    fn left_out(&self, one: &UsableInterface, now: Time, today: WallTime) -> Option<&'static str> {
         let tier = self.settings.policy(&one.name).tier;
-        match self.doubts.of(one.index, now) {
+        match self.doubts.reason(one.index, now) {
             _ if tier == Tier::Never => Some("its tier is never"),
             _ if !self.has_left(&one.name, today) => Some("its cap is used up"),
             Some(why) => Some(why.text()),
@@ -453,24 +458,30 @@ impl Table {
 /// The course of assigned connections.
 impl Table {
     /// The connection is established by this interface, with this round trip.
-    pub fn stands(&mut self, id: u64, interface: u32, rtt: Option<Duration>, now: Time) {
+    pub fn record_established(
+        &mut self,
+        id: u64,
+        interface: u32,
+        rtt: Option<Duration>,
+        now: Time,
+    ) {
         let Some(open) = self.traffic.get_mut(id) else { return };
         let assigned = std::mem::replace(&mut open.interface, interface);
         let missed = assigned != interface;
-        (open.stands, open.active) = (true, now);
+        (open.is_established, open.active) = (true, now);
         let is_routeless = open.is_routeless;
         let (application, destination) = (open.application.clone(), open.destination.clone());
         let server = open.server();
-        self.affinity.went(&destination, interface, now);
-        self.doubts.serves(interface);
+        self.affinity.record_connection(&destination, interface, now);
+        self.doubts.record_connected(interface);
         if let (Some(rtt), Some(name)) = (rtt, self.name(interface)) {
-            self.estimates.entry(name).or_default().round_trip(rtt, now);
+            self.estimates.entry(name).or_default().record_round_trip(rtt, now);
         }
         if missed {
             let why = match is_routeless {
                 true => "the interfaces tried before it have no route there",
                 false => {
-                    self.doubts.missed(assigned, server, now);
+                    self.doubts.record_unreached(assigned, server, now);
                     "no answer over the interfaces tried before it"
                 }
             };
@@ -480,31 +491,31 @@ impl Table {
     }
 
     /// No route to the connection's destination leaves by this interface, which is not the interface's fault.
-    pub fn leads_not_by(&mut self, id: u64, interface: u32) {
+    pub fn record_no_route(&mut self, id: u64, interface: u32) {
         if let Some(open) = self.traffic.get_mut(id) {
             open.is_routeless |= open.interface == interface;
         }
     }
 
     /// Records that the connection's intended destination has answered.
-    pub fn proven(&mut self, id: u64, now: Time) {
+    pub fn record_proof(&mut self, id: u64, now: Time) {
         if let Some(open) = self.traffic.get(id) {
-            self.doubts.proven(open.interface, Some(open.server()), now);
+            self.doubts.record_proof(open.interface, Some(open.server()), now);
         }
     }
 
     /// Another host answered than the intended destination, or the server is at fault. The destination need not keep to
     /// its interface any more. The interface is left out for a while once another destination or another interface
     /// shows whose fault it is.
-    pub fn answered_falsely(&mut self, id: u64, now: Time) {
+    pub fn record_impostor(&mut self, id: u64, now: Time) {
         if let Some(open) = self.traffic.get(id) {
-            self.affinity.free(&open.destination, open.interface);
-            self.doubts.answered_falsely(open.interface, open.server(), now);
+            self.affinity.release(&open.destination, open.interface);
+            self.doubts.record_impostor(open.interface, open.server(), now);
         }
     }
 
     /// The connection waits for its program's next request, or has one.
-    pub fn rests(&mut self, id: u64, rests: bool) {
+    pub fn set_resting(&mut self, id: u64, rests: bool) {
         if let Some(open) = self.traffic.get_mut(id) {
             open.rests = rests;
         }
@@ -517,9 +528,9 @@ impl Table {
 
     /// The connection is established by the kernel's own choice only, and by none of the interfaces. Later ones to this
     /// destination are left to the kernel at once.
-    pub fn stands_free(&mut self, id: u64, now: Time) {
+    pub fn record_unbound(&mut self, id: u64, now: Time) {
         if let Some(open) = self.traffic.end(id) {
-            self.affinity.went(&open.destination, UNBOUND, now);
+            self.affinity.record_connection(&open.destination, UNBOUND, now);
             // The decision had no effect.
             let of = |d: &Decision| {
                 d.destination == open.destination && d.application == open.application
@@ -537,17 +548,23 @@ impl Table {
 
     /// TCP's counts of the connection: its round trip; and the bytes that it sent again and all that it sent, since
     /// they were last given.
-    pub fn saw(&mut self, id: u64, rtt: Duration, resent: Option<(u64, u64)>, now: Time) {
+    pub fn record_tcp_info(
+        &mut self,
+        id: u64,
+        rtt: Duration,
+        resent: Option<(u64, u64)>,
+        now: Time,
+    ) {
         if let Some(name) = self.interface_of(id) {
-            self.heard_of(name, rtt, resent, now);
+            self.update_estimate(name, rtt, resent, now);
         }
     }
 
     /// The connection has ended, or failed.
     pub fn ended(&mut self, id: u64) {
-        if let Some(open) = self.traffic.end(id).filter(|open| open.stands) {
+        if let Some(open) = self.traffic.end(id).filter(|open| open.is_established) {
             let bytes = open.moved.0.saturating_add(open.moved.1);
-            self.kept.applications.ended(&open.application, bytes);
+            self.kept.applications.record_connection(&open.application, bytes);
             self.addition.ended(&open.application, bytes);
         }
     }
@@ -556,25 +573,37 @@ impl Table {
 /// The traffic of interfaces, second by second, and the rates that are believed.
 impl Table {
     /// This many bytes more came and went by an interface, over connections that belong to no program.
-    pub fn flowed(&mut self, name: &str, more: (u64, u64), now: Time) {
+    pub fn record_link_bytes(&mut self, name: &str, more: (u64, u64), now: Time) {
         let Some(index) = self.index_of(name) else { return };
-        self.traffic.flowed(index, more, now);
+        self.traffic.record_bytes(index, more, now);
     }
 
-    /// TCP's counts of one of those, as in [`Self::saw`].
-    pub fn link_saw(&mut self, name: &str, rtt: Duration, resent: Option<(u64, u64)>, now: Time) {
+    /// TCP's counts of one of those, as in [`Self::record_tcp_info`].
+    pub fn record_link_tcp_info(
+        &mut self,
+        name: &str,
+        rtt: Duration,
+        resent: Option<(u64, u64)>,
+        now: Time,
+    ) {
         if self.present.iter().any(|present| present.name == name) {
-            self.heard_of(name.to_owned(), rtt, resent, now);
+            self.update_estimate(name.to_owned(), rtt, resent, now);
         }
     }
 
-    fn heard_of(&mut self, name: String, rtt: Duration, resent: Option<(u64, u64)>, now: Time) {
+    fn update_estimate(
+        &mut self,
+        name: String,
+        rtt: Duration,
+        resent: Option<(u64, u64)>,
+        now: Time,
+    ) {
         let estimate = self.estimates.entry(name).or_default();
         if !rtt.is_zero() {
-            estimate.round_trip(rtt, now);
+            estimate.record_round_trip(rtt, now);
         }
         if let Some(resent) = resent {
-            estimate.sent_again(resent, now);
+            estimate.record_retransmissions(resent, now);
         }
     }
 
@@ -582,11 +611,11 @@ impl Table {
     pub fn tick(&mut self, now: Time, today: WallTime) {
         let name = |index| self.present.iter().find(|p| p.index == index).map(|p| p.name.clone());
         let (took, brought) = self.traffic.tick(now, name);
-        for Brought { interface, bytes, load } in brought {
+        for SecondTraffic { interface, bytes, load } in brought {
             let Some(name) = self.name(interface) else { continue };
             let estimate = self.estimates.entry(name.clone()).or_default();
-            estimate.carried(bytes, load, took, now);
-            self.addition.seen(&name, estimate, (now, today));
+            estimate.record_traffic(bytes, load, took, now);
+            self.addition.record_estimate(&name, estimate, (now, today));
         }
     }
 
@@ -627,10 +656,10 @@ impl Table {
 /// What is left of interfaces' caps: by the allotments of this process, and by the file.
 impl Table {
     /// Whether an interface may move more.
-    pub fn may(&self, name: &str) -> May {
+    pub fn permission(&self, name: &str) -> Permission {
         match self.settings.policy(name).cap {
-            Some(cap) => self.caps.may(name, self.ends_by(name).saturating_mul(ahead(cap))),
-            None => May::Go,
+            Some(cap) => self.caps.permission(name, self.ends_by(name).saturating_mul(ahead(cap))),
+            None => Permission::Granted,
         }
     }
 
@@ -655,23 +684,28 @@ impl Table {
     }
 
     /// An interface that needs another allotment of its cap now, with the allotment to ask for.
-    pub fn wants_allotment(&mut self, today: WallTime) -> Option<(String, Allotting)> {
+    pub fn wants_allotment(&mut self, today: WallTime) -> Option<(String, AllotmentRequest)> {
         let names: Vec<String> = self.present.iter().map(|p| p.name.clone()).collect();
         names.into_iter().find_map(|name| {
             let cap = self.settings.policy(&name).cap?;
             // Nothing is taken for an interface without connections.
             let connections = self.ends_by(&name);
             let reserve = connections.saturating_mul(ahead(cap));
-            let has_some = self.caps.may(&name, reserve) == May::Go;
+            let has_some = self.caps.permission(&name, reserve) == Permission::Granted;
             let is_used = connections > 0 || self.caps.is_awaited(&name) || has_some;
             let size = is_used.then(|| self.caps.wants(&name, allotment(cap), reserve))??;
             let period = Period::at(today, cap.reset_day);
-            Some((name, Allotting { cap: cap.bytes, period, size }))
+            Some((name, AllotmentRequest { cap: cap.bytes, period, size }))
         })
     }
 
     /// The result of asking: what is kept now, and the bytes granted; or why the file could not be asked.
-    pub fn allotted(&mut self, name: &str, of: &Allotting, got: Result<(Kept, u64), String>) {
+    pub fn allotted(
+        &mut self,
+        name: &str,
+        of: &AllotmentRequest,
+        got: Result<(StoredTable, u64), String>,
+    ) {
         match got {
             Ok((kept, bytes)) => {
                 self.renew(kept);
@@ -682,7 +716,7 @@ impl Table {
     }
 
     /// As [`Self::allotted`], if nothing is kept in a file.
-    pub fn allot_here(&mut self, name: &str, of: &Allotting) {
+    pub fn allot_here(&mut self, name: &str, of: &AllotmentRequest) {
         let bytes = self.kept.take_allotment(name, of);
         self.caps.granted(name, bytes, of.period.today);
     }
@@ -710,11 +744,11 @@ impl Table {
         }
     }
 
-    fn settle(&mut self, Left { name, bytes, day }: Left, today: WallTime) {
+    fn settle(&mut self, AllotmentRest { name, bytes, day }: AllotmentRest, today: WallTime) {
         let all = bytes.unsigned_abs();
         if bytes > 0 {
             self.kept.take_back(&name, all, day);
-            self.addition.gives_back(&name, all, day);
+            self.addition.return_bytes(&name, all, day);
         } else {
             let period = self.period(&name, today);
             self.kept.spend(&name, all, period);
@@ -757,7 +791,7 @@ impl Table {
         let Some(cap) = policy.cap else { return true };
         let reserve = ahead(cap).saturating_mul(connections);
         let has_left = policy.left(self.used(name, today)).is_none_or(|left| left > reserve);
-        has_left && !matches!(self.caps.may(name, 0), May::Over | May::Fault)
+        has_left && !matches!(self.caps.permission(name, 0), Permission::UsedUp | Permission::Fault)
     }
 
     /// Bytes moved in this period, without those that are allotted and not moved.
@@ -781,7 +815,7 @@ impl Table {
 
     /// Takes back an addition that could not be saved.
     pub fn give_back(&mut self, mut addition: Addition) {
-        addition.follow(std::mem::take(&mut self.addition));
+        addition.append(std::mem::take(&mut self.addition));
         self.addition = addition;
     }
 
@@ -791,13 +825,13 @@ impl Table {
     }
 
     /// Sets what is kept now by all processes of the user; what came meanwhile is added to it.
-    pub fn renew(&mut self, mut kept: Kept) {
-        self.addition.to(&mut kept);
+    pub fn renew(&mut self, mut kept: StoredTable) {
+        self.addition.apply_to(&mut kept);
         self.kept = kept;
     }
 
     /// What is kept.
-    pub fn kept(&self) -> &Kept {
+    pub fn kept(&self) -> &StoredTable {
         &self.kept
     }
 
@@ -811,7 +845,7 @@ impl Table {
 impl Table {
     /// Everything under way must arrive by `until`. Interfaces with a price wait as long as the others can meet that
     /// alone; while they wait, they are used as backups, if none of the others answers.
-    pub fn meet(&mut self, until: Time, flow: Flow, today: WallTime) {
+    pub fn set_deadline(&mut self, until: Time, flow: Direction, today: WallTime) {
         let names = || self.present.iter().map(|present| &present.name);
         let price = |name: &str| self.settings.policy(name).price;
         let may = |name: &&String| {
@@ -821,20 +855,21 @@ impl Table {
         let has_other = names().filter(may).any(|name| price(name) <= 0.0);
         let offer = |name: &String| {
             let seen = self.estimates.get(name);
-            let rate = seen.map(|seen| if flow == Flow::Down { seen.down() } else { seen.up() });
+            let rate =
+                seen.map(|seen| if flow == Direction::Down { seen.down() } else { seen.up() });
             let cap = self.settings.policy(name).cap;
             let left = cap.map(|cap| cap.bytes.saturating_sub(self.used(name, today)));
             let offer = Offer { rate: rate.unwrap_or_default(), price: price(name), left };
             (name.clone(), offer)
         };
         let dear = names().filter(|name| has_other && price(name) > 0.0).map(offer).collect();
-        self.thrift = Some(Thrift::new(dear, until));
+        self.thrift = Some(PaidReserve::new(dear, until));
     }
 
     /// This many bytes have arrived, and this many are missing. Returns whether more interfaces are to be used from now
     /// on.
-    pub fn came(&mut self, done: u64, missing: u64, now: Time) -> bool {
-        self.thrift.as_mut().is_some_and(|thrift| thrift.came(done, missing, now))
+    pub fn record_progress(&mut self, done: u64, missing: u64, now: Time) -> bool {
+        self.thrift.as_mut().is_some_and(|thrift| thrift.record_progress(done, missing, now))
     }
 
     /// The tier of an interface for links: that of its policy or, while it waits, at least backup.
@@ -848,17 +883,17 @@ impl Table {
 /// Interfaces of which nothing is known, and the results of probes.
 impl Table {
     /// An interface that may be probed, was not probed for a while, and of which no traffic told anything meanwhile.
-    pub fn unknown(&self, now: Time, today: WallTime) -> Option<Present> {
+    pub fn interface_to_probe(&self, now: Time, today: WallTime) -> Option<UsableInterface> {
         let is_old = |age: Option<Duration>| age.is_none_or(|age| age >= PROBED_EVERY);
-        let is_unknown = |present: &&Present| {
-            let heard = self.estimates.get(&present.name).and_then(|of| of.heard(now));
+        let is_unknown = |present: &&UsableInterface| {
+            let heard = self.estimates.get(&present.name).and_then(|of| of.age(now));
             let probed = self.probes.0.get(&present.name).map(|told| now.since(told.at));
             self.may_probe(present, today) && is_old(heard) && is_old(probed)
         };
         self.present.iter().find(is_unknown).cloned()
     }
 
-    fn may_probe(&self, present: &Present, today: WallTime) -> bool {
+    fn may_probe(&self, present: &UsableInterface, today: WallTime) -> bool {
         let policy = self.settings.policy(&present.name);
         let may = policy.tier != Tier::Never && policy.may_spend();
         may && self.has_left(&present.name, today)
@@ -870,7 +905,7 @@ impl Table {
     }
 
     /// A probe of the interface begins.
-    pub fn is_probed(&mut self, name: &str, now: Time) {
+    pub fn begin_probe(&mut self, name: &str, now: Time) {
         let present: Vec<_> = self.present.iter().map(|present| &present.name).collect();
         self.probes.0.retain(|name, _| present.contains(&name));
         self.probes.0.insert(name.to_owned(), ProbeOutcome { at: now, failed: None });
@@ -880,11 +915,11 @@ impl Table {
     /// server; if there is none, the same interface with another of the `servers`.
     pub fn witness(
         &self,
-        of: &Present,
+        of: &UsableInterface,
         server: &ProbeServer,
         servers: &[ProbeServer],
         today: WallTime,
-    ) -> Option<(Present, ProbeServer)> {
+    ) -> Option<(UsableInterface, ProbeServer)> {
         let other = self.present.iter().find(|other| *other != of && self.may_probe(other, today));
         let by_other = || servers.iter().find(|other| !other.is_on_host_of(server));
         match other {
@@ -894,24 +929,24 @@ impl Table {
     }
 
     /// A probe of the interface failed, and the server is not at fault: the interface is left out for now.
-    pub fn is_to_blame(&mut self, of: &Present, now: Time) {
-        self.doubts.believe(of.index, Why::Unreached, now);
+    pub fn exclude_unreached(&mut self, of: &UsableInterface, now: Time) {
+        self.doubts.exclude(of.index, DoubtReason::Unreached, now);
     }
 
     /// The result of a probe, or why it failed.
-    pub fn probed(
+    pub fn record_probe(
         &mut self,
-        of: &Present,
+        of: &UsableInterface,
         told: Result<Probed, String>,
         (now, today): (Time, WallTime),
     ) {
         if let Ok(probed) = &told {
             let took = probed.took.max(Duration::from_millis(1));
             let estimate = self.estimates.entry(of.name.clone()).or_default();
-            estimate.probed(probed.bytes, took, now);
-            probed.rtt.into_iter().for_each(|rtt| estimate.round_trip(rtt, now));
-            self.addition.seen(&of.name, estimate, (now, today));
-            self.doubts.serves(of.index);
+            estimate.record_probe(probed.bytes, took, now);
+            probed.rtt.into_iter().for_each(|rtt| estimate.record_round_trip(rtt, now));
+            self.addition.record_estimate(&of.name, estimate, (now, today));
+            self.doubts.record_connected(of.index);
         }
         self.probes.0.insert(of.name.clone(), ProbeOutcome { at: now, failed: told.err() });
     }
@@ -925,10 +960,10 @@ impl Table {
 /// The status of the interfaces.
 impl Table {
     /// The status of each usable interface.
-    pub fn show(&self, today: WallTime) -> Vec<Shown> {
-        let shown = |present: &Present| {
+    pub fn show(&self, today: WallTime) -> Vec<InterfaceStatus> {
+        let shown = |present: &UsableInterface| {
             let policy = self.settings.policy(&present.name);
-            Shown {
+            InterfaceStatus {
                 index: present.index,
                 name: present.name.clone(),
                 tier: policy.tier,
@@ -936,7 +971,7 @@ impl Table {
                 used: self.used(&present.name, today),
                 cap: policy.cap.map(|cap| cap.bytes),
                 is_used_up: !self.has_left(&present.name, today),
-                doubted: self.doubts.of(present.index, self.traffic.ticked()),
+                doubted: self.doubts.reason(present.index, self.traffic.ticked()),
                 probe_failure: self.probe_failure(&present.name),
                 connections: self.traffic.by(present.index).count(),
                 load: self.traffic.load(present.index),
@@ -950,13 +985,16 @@ impl Table {
 fn kept_reason(interfaces: usize, pick: &Pick) -> String {
     match interfaces {
         1 => "this destination's connections keep to it".to_owned(),
-        _ => format!("of those that this destination's connections keep to: {}", pick.why),
+        _ => format!(
+            "among the interfaces that this destination's connections keep to: {}",
+            pick.why
+        ),
     }
 }
 
 /// The direction of the bytes that a deadline is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flow {
+pub enum Direction {
     /// To this host.
     Down,
     /// From it.
@@ -965,7 +1003,7 @@ pub enum Flow {
 
 /// The last probe of each interface, by name.
 #[derive(Clone, Debug, Default)]
-pub struct Probes(BTreeMap<String, ProbeOutcome>);
+pub struct ProbeLog(BTreeMap<String, ProbeOutcome>);
 
 #[derive(Clone, Debug)]
 struct ProbeOutcome {
@@ -975,7 +1013,7 @@ struct ProbeOutcome {
 
 /// The status of an interface.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct InterfaceStatus {
     /// The kernel's index.
     pub index: u32,
     /// Its name.
@@ -991,7 +1029,7 @@ pub struct Shown {
     /// Whether its cap leaves nothing for another connection until the period ends.
     pub is_used_up: bool,
     /// Why it is left out for a while.
-    pub doubted: Option<Why>,
+    pub doubted: Option<DoubtReason>,
     /// Why its last probe failed.
     pub probe_failure: Option<String>,
     /// Connections of programs by it.

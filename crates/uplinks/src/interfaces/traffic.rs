@@ -19,7 +19,7 @@ const EACH_LINK: u64 = 2;
 
 /// A connection under way.
 #[derive(Clone, Debug)]
-pub(super) struct Open {
+pub(super) struct OpenConnection {
     pub(super) application: Application,
     pub(super) destination: String,
     pub(super) interface: u32,
@@ -31,14 +31,14 @@ pub(super) struct Open {
     /// Whether no route to its destination leaves by the assigned interface.
     pub(super) is_routeless: bool,
     /// Whether it is established; before, it is being dialled.
-    pub(super) stands: bool,
+    pub(super) is_established: bool,
     /// When it began, or last moved something.
     pub(super) active: Time,
     /// It waits for a request, and so is no load.
     pub(super) rests: bool,
 }
 
-impl Open {
+impl OpenConnection {
     pub(super) fn server(&self) -> Server {
         (self.destination.clone(), self.application.port)
     }
@@ -46,14 +46,14 @@ impl Open {
 
 /// Bytes that an interface moved since the last tick.
 #[derive(Clone, Copy, Debug, Default)]
-struct Second {
+struct SecondCounts {
     down: u64,
     up: u64,
     /// The parts of the second in which bytes came, as bits.
     parts: u8,
 }
 
-impl Second {
+impl SecondCounts {
     /// Adds bytes to and from this host that came `since` after the second began.
     fn add(&mut self, more: (u64, u64), since: Duration) {
         let part = since.as_millis() * u128::from(PARTS) / 1000;
@@ -70,7 +70,7 @@ impl Second {
 
 /// Traffic by an interface beside programs' connections: by links of bonds, and by downloads.
 #[derive(Clone, Copy, Debug)]
-struct Flowing {
+struct OtherTraffic {
     /// Bytes in both directions since it last rested.
     moved: u64,
     /// Of those, the bytes until the last second ended.
@@ -81,7 +81,7 @@ struct Flowing {
 
 /// What one interface moved in a second.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Brought {
+pub(super) struct SecondTraffic {
     /// Its index.
     pub(super) interface: u32,
     /// Bytes to and from this host.
@@ -93,15 +93,15 @@ pub(super) struct Brought {
 /// All traffic under way.
 #[derive(Debug)]
 pub(super) struct Traffic {
-    open: BTreeMap<u64, Open>,
+    open: BTreeMap<u64, OpenConnection>,
     /// The number of the next connection.
     next: u64,
     /// Number of links of bonds, by their interface's name.
     links: BTreeMap<String, u64>,
     /// Traffic by those, and by downloads, by interface.
-    flowing: BTreeMap<u32, Flowing>,
+    flowing: BTreeMap<u32, OtherTraffic>,
     /// Bytes to and from this host since the last second ended.
-    second: BTreeMap<u32, Second>,
+    second: BTreeMap<u32, SecondCounts>,
     /// When the last second ended.
     ticked: Time,
 }
@@ -139,7 +139,7 @@ impl Traffic {
     ) -> u64 {
         let id = self.next;
         self.next += 1;
-        let open = Open {
+        let open = OpenConnection {
             application,
             destination: destination.to_owned(),
             interface,
@@ -147,7 +147,7 @@ impl Traffic {
             moved: (0, 0),
             before: 0,
             is_routeless: false,
-            stands: false,
+            is_established: false,
             active: now,
             rests: false,
         };
@@ -155,24 +155,24 @@ impl Traffic {
         id
     }
 
-    pub(super) fn get(&self, id: u64) -> Option<&Open> {
+    pub(super) fn get(&self, id: u64) -> Option<&OpenConnection> {
         self.open.get(&id)
     }
 
-    pub(super) fn get_mut(&mut self, id: u64) -> Option<&mut Open> {
+    pub(super) fn get_mut(&mut self, id: u64) -> Option<&mut OpenConnection> {
         self.open.get_mut(&id)
     }
 
     /// The connection has ended.
-    pub(super) fn end(&mut self, id: u64) -> Option<Open> {
+    pub(super) fn end(&mut self, id: u64) -> Option<OpenConnection> {
         self.open.remove(&id)
     }
 
-    pub(super) fn open(&self) -> impl Iterator<Item = &Open> {
+    pub(super) fn open(&self) -> impl Iterator<Item = &OpenConnection> {
         self.open.values()
     }
 
-    pub(super) fn by(&self, index: u32) -> impl Iterator<Item = &Open> {
+    pub(super) fn by(&self, index: u32) -> impl Iterator<Item = &OpenConnection> {
         self.open.values().filter(move |open| open.interface == index)
     }
 
@@ -193,10 +193,10 @@ impl Traffic {
     }
 
     /// This many bytes more came and went by an interface, over connections that belong to no program.
-    pub(super) fn flowed(&mut self, index: u32, more: (u64, u64), now: Time) {
+    pub(super) fn record_bytes(&mut self, index: u32, more: (u64, u64), now: Time) {
         let since = now.since(self.ticked);
         self.second.entry(index).or_default().add(more, since);
-        let new = Flowing { moved: 0, before: 0, active: now };
+        let new = OtherTraffic { moved: 0, before: 0, active: now };
         let flowing = self.flowing.entry(index).or_insert(new);
         if now.since(flowing.active) >= RESTS {
             *flowing = new;
@@ -234,11 +234,12 @@ impl Traffic {
     /// moved more than expected is taken to move as much again. This is ours: by Eq. (1) alone a long flow would count
     /// nothing from then on.
     pub(super) fn load(&self, index: u32) -> u64 {
-        let left = |open: &Open| {
+        let left = |open: &OpenConnection| {
             let moved = open.moved.0.saturating_add(open.moved.1);
             open.expected.checked_sub(moved).filter(|left| *left > 0).unwrap_or(moved)
         };
-        let is_active = |open: &Open| !open.rests && self.ticked.since(open.active) < RESTS;
+        let is_active =
+            |open: &OpenConnection| !open.rests && self.ticked.since(open.active) < RESTS;
         let active = self.by(index).filter(|open| is_active(open));
         active.fold(self.flow(index), |sum: u64, open| sum.saturating_add(left(open)))
     }
@@ -256,7 +257,7 @@ impl Traffic {
         &mut self,
         now: Time,
         name: impl Fn(u32) -> Option<String>,
-    ) -> (Duration, Vec<Brought>) {
+    ) -> (Duration, Vec<SecondTraffic>) {
         let took = now.since(std::mem::replace(&mut self.ticked, now));
         let lasting = self.lasting(name);
         // A second with pauses says nothing: nobody asked for more.
@@ -270,7 +271,7 @@ impl Traffic {
                 1 => Load::One,
                 _ => Load::Several,
             };
-            Brought { interface, bytes: (second.down, second.up), load }
+            SecondTraffic { interface, bytes: (second.down, second.up), load }
         });
         (took, brought.collect())
     }

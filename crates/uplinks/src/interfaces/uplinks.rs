@@ -1,14 +1,14 @@
 //! The table of this host's interfaces in a running process: it follows the kernel's changes and is saved in a file.
 
 use super::{
-    Accounts, Client, Flow, NoMore, Present,
-    caps::May,
+    Accounts, CapError, Client, Direction, UsableInterface,
+    caps::Permission,
     faults::Faults,
-    kept::Kept,
     passage::Passage,
     probe::{COST, ProbeServer, probe},
     settings::{Settings, present},
-    table::{Assigned, Table},
+    stored_table::StoredTable,
+    table::{Assignment, Table},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -69,7 +69,7 @@ pub(super) struct Inner {
     began: Instant,
     clock: WallClock,
     pub(super) file: Option<PathBuf>,
-    pub(super) paces: Paces,
+    pub(super) paces: RateLimits,
     /// Notified when an allotment may be wanted.
     pub(super) wanted: Notify,
     /// Notified when the file has answered.
@@ -130,16 +130,16 @@ impl Uplinks {
     /// # Errors
     /// The file cannot be read, or is damaged; it holds the bytes that count against caps.
     pub fn open(settings: Settings, file: Option<PathBuf>) -> io::Result<Self> {
-        let kept = file.as_deref().map(Kept::open).transpose()?.unwrap_or_default();
+        let kept = file.as_deref().map(StoredTable::open).transpose()?.unwrap_or_default();
         Ok(Self::with(settings, kept, file))
     }
 
     /// As [`Self::open`], but nothing is kept.
-    pub fn unkept(settings: Settings) -> Self {
-        Self::with(settings, Kept::default(), None)
+    pub fn without_file(settings: Settings) -> Self {
+        Self::with(settings, StoredTable::default(), None)
     }
 
-    fn with(settings: Settings, kept: Kept, file: Option<PathBuf>) -> Self {
+    fn with(settings: Settings, kept: StoredTable, file: Option<PathBuf>) -> Self {
         let table = Mutex::new(Table::new(settings, kept, Time::ZERO));
         let clock = WallClock::default();
         let uplinks = Self(Arc::new(Inner {
@@ -147,7 +147,7 @@ impl Uplinks {
             began: Instant::now(),
             clock,
             file,
-            paces: Paces::default(),
+            paces: RateLimits::default(),
             wanted: Notify::new(),
             granted: Notify::new(),
             faults: Faults::default(),
@@ -171,7 +171,7 @@ impl Uplinks {
 
     /// Sets the budget of the process, to which probes and second copies are charged. Only the first call counts, and
     /// only before anything was charged.
-    pub fn charge_to(&self, budget: Arc<Budget>) {
+    pub fn set_budget(&self, budget: Arc<Budget>) {
         _ = self.0.budget.set(budget);
     }
 
@@ -208,11 +208,11 @@ impl Uplinks {
         let found = match interfaces() {
             Ok(found) => found,
             Err(why) => {
-                let why = format!("the kernel does not list its interfaces: {why}");
-                return self.0.faults.begins("look", why);
+                let why = format!("cannot list the interfaces: {why}; the known ones stay in use");
+                return self.0.faults.begin("look", why);
             }
         };
-        self.0.faults.ends("look");
+        self.0.faults.end("look");
         {
             let mut table = self.table();
             let present = present(&found, table.settings());
@@ -233,7 +233,7 @@ impl Uplinks {
     }
 
     /// Has all users of interfaces look at them again.
-    pub(super) fn tell_changed(&self) {
+    pub(super) fn notify_changed(&self) {
         self.0.changed.notify_waiters();
     }
 
@@ -245,16 +245,16 @@ impl Uplinks {
     /// The interfaces of a bond's links now, in the kernel's order of preference, given that it reaches nothing by
     /// those in `fails` (kernel indices). Rules do not count here: they are for single programs, whose streams a bond
     /// carries together.
-    pub fn for_bonds(&self, fails: &BTreeSet<u32>) -> Vec<Interface> {
-        let allowed = self.table().for_links(fails, self.now(), self.today());
+    pub fn bond_interfaces(&self, fails: &BTreeSet<u32>) -> Vec<Interface> {
+        let allowed = self.table().link_interfaces(fails, self.now(), self.today());
         let mut found = self.found();
         found.retain(|interface| allowed.contains(&interface.index.get()));
         found
     }
 
     /// How many interfaces bonds have, including those that wait for others to fail.
-    pub fn count_for_bonds(&self) -> usize {
-        self.table().count_for_links(self.today())
+    pub fn count_bond_interfaces(&self) -> usize {
+        self.table().count_link_interfaces(self.today())
     }
 
     /// Assigns interfaces to a connection of this program to `to`.
@@ -268,19 +268,19 @@ impl Uplinks {
         }
         let application = Application { process: client.program().await, port: to.port };
         if is_left {
-            self.table().left_as_near(application, &to.host.to_string(), self.now());
+            self.table().record_near(application, &to.host.to_string(), self.now());
             return Lanes::Free;
         }
         let host = to.host.to_string();
-        if self.table().lets_go(&application, &host, self.now(), self.today()) {
+        if self.table().would_leave(&application, &host, self.now(), self.today()) {
             sleep(SETTLES).await;
         }
         let (now, today) = (self.now(), self.today());
         let mut table = self.table();
         match table.assign(application, &host, now, today) {
-            Assigned::Free => Lanes::Free,
-            Assigned::Nowhere => Lanes::Nowhere,
-            Assigned::By(id, order) => {
+            Assignment::Free => Lanes::Free,
+            Assignment::Nowhere => Lanes::Nowhere,
+            Assignment::By(id, order) => {
                 let or_free = table.settings().is_plain();
                 let relays = table.relays_leave_by(&order).and_then(NonZeroU32::new);
                 drop(table);
@@ -300,19 +300,18 @@ impl Uplinks {
             self.follow(),
             self.tick(),
             self.allot(),
-            self.probe_again_and_again(),
-            self.save_again_and_again(),
-            self.0.faults.tell(note),
+            self.probe_regularly(),
+            self.save_regularly(),
+            self.0.faults.report_to(note),
         );
     }
 
     async fn follow(&self) {
         let deaf = |why: io::Error| {
             let why = format!(
-                "the kernel does not report changes, so it is asked each second: \
-                               {why}"
+                "cannot watch the interfaces for changes, so they are listed every second: {why}"
             );
-            self.0.faults.begins("changes", why);
+            self.0.faults.begin("changes", why);
         };
         let mut changes = Changes::watch().map_err(deaf).ok();
         loop {
@@ -382,13 +381,13 @@ impl Uplinks {
                 None => self.table().allot_here(&name, &of),
                 Some(file) => {
                     let (asked, at) = (name.clone(), file.clone());
-                    let got = spawn_blocking(move || Kept::allot(&at, &asked, &of)).await;
+                    let got = spawn_blocking(move || StoredTable::allot(&at, &asked, &of)).await;
                     let got = got.unwrap_or_else(|why| Err(io::Error::other(why)));
                     let got = got.map_err(|why| format!("{}: {why}", file.display()));
                     let is_answered = got.is_ok();
                     self.table().allotted(&name, &of, got);
                     self.0.granted.notify_waiters();
-                    self.tell_of_account(&name);
+                    self.report_account(&name);
                     if !is_answered {
                         sleep(TICK).await;
                     }
@@ -399,16 +398,16 @@ impl Uplinks {
     }
 
     /// Reports when the bytes of an interface can no longer be counted, or can be again.
-    fn tell_of_account(&self, name: &str) {
+    fn report_account(&self, name: &str) {
         let fault = self.table().fault(name).map(str::to_owned);
         let what = format!("account {name}");
         match fault {
-            Some(_) => self.0.faults.begins(&what, self.no_more(name).to_string()),
-            None => self.0.faults.ends(&what),
+            Some(_) => self.0.faults.begin(&what, self.cap_error(name).to_string()),
+            None => self.0.faults.end(&what),
         }
     }
 
-    /// This many bytes went by an interface. If that was too early, the next call of [`Self::may`] waits.
+    /// This many bytes went by an interface. If that was too early, the next call of [`Self::wait_to_move`] waits.
     pub(super) fn charge(&self, name: &str, bytes: u64) {
         let policy = self.table().settings().policy(name);
         if policy.cap.is_some() {
@@ -420,7 +419,8 @@ impl Uplinks {
             return;
         };
         let now = Instant::now();
-        let new = || Pacing { rate, bucket: Bucket::new(rate, THROTTLED_TURN, now), until: now };
+        let new =
+            || RateLimitState { rate, bucket: Bucket::new(rate, THROTTLED_TURN, now), until: now };
         let pacing = buckets.entry(name.to_owned()).or_insert_with(new);
         if pacing.rate != rate {
             pacing.rate = rate;
@@ -441,38 +441,38 @@ impl Uplinks {
     }
 
     /// Whether the interface has a cap or a limit to wait for.
-    pub fn is_tolled(&self, name: &str) -> bool {
+    pub fn is_limited(&self, name: &str) -> bool {
         let policy = self.table().settings().policy(name);
         policy.cap.is_some() || policy.rate_limit.is_some()
     }
 
     /// Why an interface may move nothing more, if so.
-    pub fn is_over(&self, name: &str) -> Option<NoMore> {
-        let is_over =
-            self.is_tolled(name) && matches!(self.table().may(name), May::Over | May::Fault);
-        is_over.then(|| self.no_more(name))
+    pub fn is_over(&self, name: &str) -> Option<CapError> {
+        let is_over = self.is_limited(name)
+            && matches!(self.table().permission(name), Permission::UsedUp | Permission::Fault);
+        is_over.then(|| self.cap_error(name))
     }
 
     /// Waits until an interface may move more.
     ///
     /// # Errors
     /// Its cap is used up, or cannot be enforced.
-    pub async fn may(&self, name: &str) -> Result<(), NoMore> {
+    pub async fn wait_to_move(&self, name: &str) -> Result<(), CapError> {
         loop {
             let mut granted = std::pin::pin!(self.0.granted.notified());
             granted.as_mut().enable();
             let may = {
                 let mut table = self.table();
-                let may = table.may(name);
-                if may == May::Wait {
+                let may = table.permission(name);
+                if may == Permission::Wait {
                     table.await_more(name);
                 }
                 may
             };
             match may {
-                May::Go => break,
-                May::Over | May::Fault => return Err(self.no_more(name)),
-                May::Wait => {
+                Permission::Granted => break,
+                Permission::UsedUp | Permission::Fault => return Err(self.cap_error(name)),
+                Permission::Wait => {
                     self.0.wanted.notify_one();
                     granted.await;
                 }
@@ -489,22 +489,22 @@ impl Uplinks {
     }
 
     /// Whether an interface may move more at once.
-    pub(super) fn may_now(&self, name: &str) -> bool {
+    pub(super) fn may_move_now(&self, name: &str) -> bool {
         let buckets = self.0.paces.lock();
         let is_paced = buckets.get(name).is_some_and(|pacing| pacing.until > Instant::now());
         drop(buckets);
-        !is_paced && self.table().may(name) == May::Go
+        !is_paced && self.table().permission(name) == Permission::Granted
     }
 
     /// Why nothing more may move by an interface.
-    pub(super) fn no_more(&self, name: &str) -> NoMore {
+    pub(super) fn cap_error(&self, name: &str) -> CapError {
         let table = self.table();
         let cap = table.settings().policy(name).cap;
         let (bytes, reset_day) = cap.map_or((0, 1), |cap| (cap.bytes, cap.reset_day));
         let (interface, cap) = (name.to_owned(), ByteSize::from_bytes(bytes));
         match table.fault(name) {
-            Some(why) => NoMore::Uncounted { interface, cap, why: why.to_owned() },
-            None => NoMore::UsedUp { interface, cap, reset_day },
+            Some(why) => CapError::Uncounted { interface, cap, why: why.to_owned() },
+            None => CapError::UsedUp { interface, cap, reset_day },
         }
     }
 }
@@ -512,7 +512,7 @@ impl Uplinks {
 /// When interfaces are probed, and what that may cost.
 impl Uplinks {
     /// Sets the dialler of probes. Only the first call counts; without a dialler nothing is probed.
-    pub fn probe_by(&self, dialer: Dialer) {
+    pub fn set_probe_dialer(&self, dialer: Dialer) {
         _ = self.prober().dialer.set(dialer);
     }
 
@@ -527,14 +527,14 @@ impl Uplinks {
     }
 
     /// Probes interfaces of which nothing is known; never returns.
-    pub(super) async fn probe_again_and_again(&self) {
+    pub(super) async fn probe_regularly(&self) {
         let mut next = 0_usize;
         loop {
             sleep(PROBE_LOOK).await;
             let Some(dialer) = self.prober().dialer.get() else { continue };
-            let Some((interface, server)) = self.due(next) else { continue };
+            let Some((interface, server)) = self.next_probe(next) else { continue };
             next = next.wrapping_add(1);
-            if self.pays_for(&interface).await
+            if self.pay_for(&interface).await
                 && let Some(false) = self.probe_one(dialer, &interface, &server).await
             {
                 self.ask_again_elsewhere(dialer, &interface, &server).await;
@@ -543,25 +543,26 @@ impl Uplinks {
     }
 
     /// An interface to be probed, and the server to probe it with.
-    fn due(&self, turn: usize) -> Option<(Present, ProbeServer)> {
+    fn next_probe(&self, turn: usize) -> Option<(UsableInterface, ProbeServer)> {
         let (now, today) = (self.now(), self.today());
         let mut table = self.table();
         let servers = &table.settings().probing.servers;
         let server = servers.get(turn % servers.len().max(1))?.clone();
-        let interface = table.unknown(now, today)?;
-        table.is_probed(&interface.name, now);
+        let interface = table.interface_to_probe(now, today)?;
+        table.begin_probe(&interface.name, now);
         Some((interface, server))
     }
 
     /// Takes the cost of a probe from the day's budget, which all processes share. If the budget does not allow it, the
     /// interface's status says so.
-    async fn pays_for(&self, interface: &Present) -> bool {
+    async fn pay_for(&self, interface: &UsableInterface) -> bool {
         let (today, most) = (self.day(), self.table().settings().probing.per_day.as_bytes());
         let cost = (COST.as_bytes(), most);
         let paid = match self.0.file.clone() {
             None => Ok(self.table().pay_for_probe(today, cost)),
             Some(file) => {
-                let paying = spawn_blocking(move || Kept::pay_for_probe_in(&file, today, cost));
+                let paying =
+                    spawn_blocking(move || StoredTable::pay_for_probe_in(&file, today, cost));
                 let paid = paying.await.unwrap_or_else(|why| Err(io::Error::other(why)));
                 paid.map(|(kept, is_paid)| {
                     self.table().renew(kept);
@@ -576,10 +577,10 @@ impl Uplinks {
                 }
                 return true;
             }
-            Ok(false) => "the budget of this day is used up".to_owned(),
+            Ok(false) => "today's budget is used up".to_owned(),
             Err(why) => self.unsaved(&why),
         };
-        self.table().probed(
+        self.table().record_probe(
             interface,
             Err(format!("not probed: {why}")),
             (self.now(), self.today()),
@@ -589,21 +590,26 @@ impl Uplinks {
 
     /// A probe failed. The interface is left out if the server answers by another interface, or if another server does
     /// not answer by this one either. If the server does not answer by any interface, the server is at fault.
-    async fn ask_again_elsewhere(&self, dialer: &Dialer, failed: &Present, server: &ProbeServer) {
+    async fn ask_again_elsewhere(
+        &self,
+        dialer: &Dialer,
+        failed: &UsableInterface,
+        server: &ProbeServer,
+    ) {
         let (now, today) = (self.now(), self.today());
         let (by, at) = {
             let mut table = self.table();
             let servers = &table.settings().probing.servers;
             let Some((by, at)) = table.witness(failed, server, servers, today) else { return };
-            table.is_probed(&by.name, now);
+            table.begin_probe(&by.name, now);
             (by, at)
         };
-        if !self.pays_for(&by).await {
+        if !self.pay_for(&by).await {
             return;
         }
         let answers = self.probe_one(dialer, &by, &at).await;
         if answers.is_some_and(|answers| answers == (by != *failed)) {
-            self.table().is_to_blame(failed, self.now());
+            self.table().exclude_unreached(failed, self.now());
         }
     }
 
@@ -611,16 +617,16 @@ impl Uplinks {
     async fn probe_one(
         &self,
         dialer: &Dialer,
-        interface: &Present,
+        interface: &UsableInterface,
         server: &ProbeServer,
     ) -> Option<bool> {
         let index = NonZeroU32::new(interface.index)?;
-        self.may(&interface.name).await.ok()?;
+        self.wait_to_move(&interface.name).await.ok()?;
         // The connection's bytes count, whatever comes of the probe.
-        let dialer = dialer.clone().booked_by(Arc::new(Accounts::new(self.clone())));
+        let dialer = dialer.clone().with_bookkeeper(Arc::new(Accounts::new(self.clone())));
         let told = probe(&dialer, index, server).await.map_err(|why| why.to_string());
         let is_answered = told.is_ok();
-        self.table().probed(interface, told, (self.now(), self.today()));
+        self.table().record_probe(interface, told, (self.now(), self.today()));
         Some(is_answered)
     }
 }
@@ -638,10 +644,10 @@ impl Uplinks {
     ///
     /// # Errors
     /// No interface may be used.
-    pub fn plain_way(&self, to: &[IpAddr]) -> io::Result<Option<NonZeroU32>> {
+    pub fn plain_interface(&self, to: &[IpAddr]) -> io::Result<Option<NonZeroU32>> {
         let (allowed, present) = {
             let table = self.table();
-            (table.for_plain(self.now(), self.today()), table.indices())
+            (table.plain_interfaces(self.now(), self.today()), table.indices())
         };
         let mut found = self.found();
         let asked = to.first().and_then(|ip| interface_for(*ip).ok());
@@ -656,7 +662,7 @@ impl Uplinks {
             return Ok(None);
         }
         found.retain(|interface| allowed.contains(&interface.index.get()));
-        let mut free = found.iter().filter(|interface| !self.is_tolled(&interface.name));
+        let mut free = found.iter().filter(|interface| !self.is_limited(&interface.name));
         if free.clone().any(|interface| interface.index == own.index) {
             return Ok(None);
         }
@@ -671,19 +677,19 @@ impl Uplinks {
     }
 
     /// Everything that bonds carry must arrive within this time, at the least cost. Interfaces with a price are used as
-    /// late and as little as that allows, given the progress reported by [`Self::came`].
-    pub fn meet(&self, within: Duration, flow: Flow) {
+    /// late and as little as that allows, given the progress reported by [`Self::record_progress`].
+    pub fn set_deadline(&self, within: Duration, flow: Direction) {
         let (until, today) = (self.now() + within, self.today());
-        self.table().meet(until, flow, today);
-        self.tell_changed();
+        self.table().set_deadline(until, flow, today);
+        self.notify_changed();
     }
 
     /// Since then this many bytes have arrived, and this many are missing.
-    pub fn came(&self, done: u64, missing: u64) {
+    pub fn record_progress(&self, done: u64, missing: u64) {
         let now = self.now();
-        let has_changed = self.table().came(done, missing, now);
+        let has_changed = self.table().record_progress(done, missing, now);
         if has_changed {
-            self.tell_changed();
+            self.notify_changed();
         }
     }
 }
@@ -699,14 +705,14 @@ impl Uplinks {
         self.save()
     }
 
-    pub(super) async fn save_again_and_again(&self) {
+    pub(super) async fn save_regularly(&self) {
         loop {
             sleep(SAVE).await;
             let uplinks = self.clone();
             let saved = spawn_blocking(move || uplinks.save()).await;
             match saved.unwrap_or_else(|why| Err(io::Error::other(why))) {
-                Ok(()) => self.0.faults.ends("save"),
-                Err(why) => self.0.faults.begins("save", self.unsaved(&why)),
+                Ok(()) => self.0.faults.end("save"),
+                Err(why) => self.0.faults.begin("save", self.unsaved(&why)),
             }
         }
     }
@@ -715,7 +721,7 @@ impl Uplinks {
     pub fn unsaved(&self, why: &io::Error) -> String {
         let file = self.0.file.as_deref().unwrap_or_else(|| "".as_ref());
         format!(
-            "cannot save what was learnt of interfaces and programs in {}: {why}",
+            "cannot save the statistics of interfaces and programs to {}: {why}",
             file.display()
         )
     }
@@ -730,7 +736,7 @@ impl Uplinks {
         if addition.is_empty() {
             return Ok(());
         }
-        match Kept::exchange(file, &addition) {
+        match StoredTable::exchange(file, &addition) {
             Ok(kept) => {
                 self.table().renew(kept);
                 Ok(())
@@ -745,30 +751,30 @@ impl Uplinks {
 
 /// The state of rate limits, by interface name.
 #[derive(Default)]
-pub(super) struct Paces(Mutex<BTreeMap<String, Pacing>>);
+pub(super) struct RateLimits(Mutex<BTreeMap<String, RateLimitState>>);
 
-struct Pacing {
+struct RateLimitState {
     rate: Rate,
     bucket: Bucket,
     until: Instant,
 }
 
-impl Paces {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Pacing>> {
+impl RateLimits {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, RateLimitState>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What interfaces are probed with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Probing {
+pub struct ProbeSettings {
     /// Files, one for each probe in turn; without any, nothing is probed.
     pub servers: Vec<ProbeServer>,
     /// The most that probes may cost in a day (UTC), over all interfaces and processes.
     pub per_day: ByteSize,
 }
 
-impl Default for Probing {
+impl Default for ProbeSettings {
     fn default() -> Self {
         Self { servers: Vec::new(), per_day: ByteSize::from_bytes(10_000_000) }
     }

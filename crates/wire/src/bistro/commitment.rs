@@ -62,12 +62,12 @@ impl fmt::Debug for Commitment {
 
 /// Computes the commitment of data.
 #[derive(Clone)]
-pub struct Committing {
+pub struct CommitmentHasher {
     hasher: blake3::Hasher,
     size: u64,
 }
 
-impl Committing {
+impl CommitmentHasher {
     /// Creates it, without data.
     pub fn new(nonce: &Nonce, client: &NodeId) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
@@ -92,9 +92,9 @@ impl Committing {
     }
 }
 
-impl fmt::Debug for Committing {
+impl fmt::Debug for CommitmentHasher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Committing({} B)", self.size)
+        write!(f, "CommitmentHasher({} B)", self.size)
     }
 }
 
@@ -117,7 +117,7 @@ mod tests {
 
     fn of(nonce: u8, client: u8, parts: &[&[u8]]) -> Commitment {
         let mut committing =
-            Committing::new(&Nonce([nonce; 32]), &NodeId::from_bytes([client; 32]));
+            CommitmentHasher::new(&Nonce([nonce; 32]), &NodeId::from_bytes([client; 32]));
         parts.iter().for_each(|part| committing.update(part));
         committing.finish()
     }

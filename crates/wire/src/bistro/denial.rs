@@ -41,10 +41,10 @@ impl Denial {
         let denial = crate::Signed::<Self>::open(bytes, verifier).map_err(wrong)?;
         match () {
             () if denial.signer() != *destination => {
-                Err("the refusal is signed by another key than the destination's".to_owned())
+                Err("the refusal is signed by a key other than the destination's".to_owned())
             }
             () if denial.value().about != *about => {
-                Err("the refusal is of another submission".to_owned())
+                Err("the refusal is for another submission".to_owned())
             }
             () => Ok(denial.into_value().refusal),
         }

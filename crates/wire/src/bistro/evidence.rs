@@ -120,8 +120,8 @@ impl Evidence {
             meant.iter().zip(&lines).find(|((w, v), (word, value))| w != word || v != value);
         if let Some(((word, value), (found, _))) = differ {
             return Err(match word == found {
-                true => wrong(word, format!("what is signed says `{value}`")),
-                false => wrong(found, format!("`{word}` is expected in this place")),
+                true => wrong(word, format!("the signed value is `{value}`")),
+                false => wrong(found, format!("`{word}` is expected here")),
             });
         }
         if let Some((word, _)) = lines.get(meant.len()) {
@@ -129,7 +129,7 @@ impl Evidence {
         }
         match evidence.to_string() == text {
             true => Ok(evidence),
-            false => Err(wrong("text", "line ends or blanks were altered")),
+            false => Err(wrong("text", "line ends or spaces were altered")),
         }
     }
 
@@ -165,7 +165,7 @@ impl Evidence {
         if let Some(stamp) = &self.stamp {
             let said = stamp.value();
             let same = |field, same: bool| {
-                let why = "the signed stamp is for another one";
+                let why = "the signed stamp has another value";
                 if same { Ok(()) } else { Err(wrong(field, why)) }
             };
             same("box", said.drop_box == self.drop_box)?;
@@ -183,10 +183,10 @@ impl Evidence {
         }
         let sheet = self.sheet.as_ref();
         if sheet.is_some_and(|s| s.signer() != self.destination) {
-            return Err(wrong("sheet", "another key than the destination's has signed it"));
+            return Err(wrong("sheet", "it is signed by a key other than the destination's"));
         }
         match sheet.is_some_and(|s| s.value().drop_box != self.drop_box) {
-            true => Err(wrong("sheet", "it is of another drop box")),
+            true => Err(wrong("sheet", "it is for another drop box")),
             false => Ok(()),
         }
     }
@@ -198,7 +198,7 @@ fn split(text: &str) -> Result<Vec<(&str, &str)>, EvidenceError> {
     if lines.next() != Some(HEAD) {
         return Err(wrong("text", format!("a receipt begins with the line `{HEAD}`")));
     }
-    let pair = |line: &str| wrong("text", format!("`{}` is no word and value", excerpt(line)));
+    let pair = |line: &str| wrong("text", format!("`{}` is not a word and a value", excerpt(line)));
     lines.map(|line| line.split_once(' ').ok_or_else(|| pair(line))).collect()
 }
 

@@ -12,11 +12,11 @@ pub struct Label(Box<str>);
 
 /// The text is not a safe name; contains the safe name for it, if there is one.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the name has characters that a file's name shall not have{}", suggested(.0))]
+#[error("the name has characters that are not allowed in a file name{}", suggested(.0))]
 pub struct LabelError(Option<String>);
 
 fn suggested(name: &Option<String>) -> String {
-    name.as_ref().map(|name| format!("; `{name}` would do")).unwrap_or_default()
+    name.as_ref().map(|name| format!("; use `{name}`")).unwrap_or_default()
 }
 
 impl Label {

@@ -30,7 +30,7 @@ mod stamp;
 mod strike;
 mod verdict;
 
-pub use commitment::{Commitment, Committing, Nonce};
+pub use commitment::{Commitment, CommitmentHasher, Nonce};
 pub use date::{DateError, parse_date, show_date};
 pub use denial::Denial;
 pub use envelope::{
@@ -47,7 +47,7 @@ pub use refusal::Refusal;
 pub use sheet::{Sheet, SheetNode};
 pub use stamp::{Stamp, StampId};
 pub use strike::{StrikeReply, StrikeRequest};
-pub use verdict::{Trust, Trusted, Verdict};
+pub use verdict::{Trust, TrustBasis, Verdict};
 
 #[cfg(test)]
 mod tests;

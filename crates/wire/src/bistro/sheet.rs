@@ -58,7 +58,7 @@ impl Signable for Sheet {
         let sheet: Self = take(bytes, "a field of the drop box's sheet is not readable")?;
         let many = |node: &SheetNode| node.addresses.len() > Member::MAX_ADDRESSES;
         if sheet.nodes.len() > Self::MAX_NODES || sheet.nodes.iter().any(many) {
-            return Err(DecodeError::Invalid("the drop box has more nodes than it can have"));
+            return Err(DecodeError::Invalid("the drop box has more nodes than allowed"));
         }
         Ok(sheet)
     }

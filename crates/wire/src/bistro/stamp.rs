@@ -70,7 +70,7 @@ impl Signable for Stamp {
         let stamp: Self = take(bytes, "a field of the stamp is not readable")?;
         match stamp.time < stamp.until {
             true => Ok(stamp),
-            false => Err(DecodeError::Invalid("the stamp is not before its own deadline")),
+            false => Err(DecodeError::Invalid("the stamp's time is not before its deadline")),
         }
     }
 }

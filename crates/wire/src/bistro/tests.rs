@@ -175,10 +175,10 @@ fn a_verdict_depends_on_the_trusted_keys() {
     assert!(nobody.unproven[0].contains("--key"), "{nobody:?}");
     let destination = judged(&whole, &[DESTINATION]);
     assert!(destination.is_whole());
-    assert_eq!(destination.node, Some(Trusted::Sheet));
+    assert_eq!(destination.node, Some(TrustBasis::Sheet));
     let mesh = judged(&whole, &[MESH]);
     assert!(mesh.is_whole());
-    assert_eq!((mesh.destination, mesh.node), (Trusted::Mesh, Some(Trusted::Mesh)));
+    assert_eq!((mesh.destination, mesh.node), (TrustBasis::Mesh, Some(TrustBasis::Mesh)));
     let node = judged(&whole, &[NODE]);
     assert_eq!((node.proven.len(), node.unproven.len()), (1, 1));
     let unlisted = judged(&Evidence { sheet: None, roster: None, ..whole.clone() }, &[DESTINATION]);
@@ -193,7 +193,7 @@ fn a_roster_that_was_expired_at_the_stamp_proves_nothing() {
     let mut roster = whole.roster.take().unwrap().into_value();
     roster.expiry = at(999);
     whole.roster = Some(Signed::sign(roster, &Hashed(id(MESH))));
-    assert_eq!(judged(&whole, &[MESH]).destination, Trusted::Not);
+    assert_eq!(judged(&whole, &[MESH]).destination, TrustBasis::Not);
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn a_refusal_is_valid_if_the_destination_signed_it_for_this_submission() {
         Denial::read(&bytes, &id(DESTINATION), &about.0, &Hashed(id(0)))
     };
     assert_eq!(read(DESTINATION, about), Ok(Refusal::NotAdmitted));
-    assert!(read(NODE, about).unwrap_err().contains("another key"));
+    assert!(read(NODE, about).unwrap_err().contains("a key other than"));
     assert!(read(DESTINATION, StampId([2; 32])).unwrap_err().contains("another submission"));
     let mut bytes = Signed::sign(denial, &Hashed(id(DESTINATION))).encode();
     *bytes.last_mut().unwrap() ^= 1;

@@ -24,7 +24,10 @@ impl Trust {
         let digits = key.bytes().all(|b| b.is_ascii_hexdigit());
         if !digits || !(Self::LEAST_DIGITS..=64).contains(&key.len()) {
             let least = Self::LEAST_DIGITS;
-            return Err(format!("a key is 64 hexadecimal digits, or the first {least} at least"));
+            return Err(format!(
+                "a key is 64 hexadecimal digits, or at least the first {least} of \
+                                them"
+            ));
         }
         self.0.push(key.to_ascii_lowercase());
         Ok(())
@@ -39,7 +42,7 @@ impl Trust {
 
 /// Why a key's claimed owner is believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trusted {
+pub enum TrustBasis {
     /// The key is one of the trusted keys.
     Given,
     /// A roster that was valid at the time of the stamp lists the key, and the mesh's key is trusted.
@@ -54,9 +57,9 @@ pub enum Trusted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// The trust in the destination's key.
-    pub destination: Trusted,
+    pub destination: TrustBasis,
     /// The trust in the key of the node with the data; `None` without a receipt.
-    pub node: Option<Trusted>,
+    pub node: Option<TrustBasis>,
     /// The proven statements.
     pub proven: Vec<String>,
     /// The unproven statements, and why they are not proven.
@@ -89,7 +92,8 @@ impl Evidence {
 
     fn judge_stamp(&self, verdict: &mut Verdict) {
         let Some(stamp) = self.stamp.as_ref().map(Signed::value) else {
-            let what = "that anything was committed to: the destination has stamped nothing yet";
+            let what = "that data was committed to: the destination has not stamped a commitment \
+                        yet";
             return verdict.unproven.push(what.into());
         };
         let says = format!(
@@ -104,9 +108,9 @@ impl Evidence {
         );
         let key = self.destination;
         match verdict.destination {
-            Trusted::Not => verdict.unproven.push(format!(
-                "that key {key} is the destination's: give its key, or the mesh's, by --key. \
-                 Whoever has that key says: {says}"
+            TrustBasis::Not => verdict.unproven.push(format!(
+                "that key {key} is the destination's: give its key, or the mesh's, with --key. The \
+                 owner of that key states: {says}"
             )),
             _ => verdict.proven.push(says),
         }
@@ -114,7 +118,9 @@ impl Evidence {
 
     fn judge_receipt(&self, verdict: &mut Verdict) {
         let Some(receipt) = &self.receipt else {
-            return verdict.unproven.push("that the data was brought: there is no receipt".into());
+            return verdict
+                .unproven
+                .push("that the data was delivered: there is no receipt".into());
         };
         let said = receipt.value();
         let says = format!(
@@ -123,8 +129,8 @@ impl Evidence {
             show_date(said.time),
         );
         match verdict.node {
-            Some(Trusted::Not) | None => verdict.unproven.push(format!(
-                "that key {} is node `{}`'s. Whoever has that key says: {says}",
+            Some(TrustBasis::Not) | None => verdict.unproven.push(format!(
+                "that key {} is node `{}`'s. The owner of that key states: {says}",
                 receipt.signer(),
                 said.node,
             )),
@@ -132,14 +138,14 @@ impl Evidence {
         }
     }
 
-    fn trusted(&self, key: &NodeId, name: Option<&Name>, trust: &Trust) -> Trusted {
+    fn trusted(&self, key: &NodeId, name: Option<&Name>, trust: &Trust) -> TrustBasis {
         if trust.has(key) {
-            return Trusted::Given;
+            return TrustBasis::Given;
         }
         let time = self.stamp.as_ref().map(|stamp| stamp.value().time);
         match self.roster.as_ref().filter(|roster| trust.has(&roster.signer())) {
-            Some(roster) if has_member(roster.value(), key, name, time) => Trusted::Mesh,
-            _ => Trusted::Not,
+            Some(roster) if has_member(roster.value(), key, name, time) => TrustBasis::Mesh,
+            _ => TrustBasis::Not,
         }
     }
 
@@ -147,15 +153,15 @@ impl Evidence {
         &self,
         key: &NodeId,
         name: &Name,
-        destination: Trusted,
+        destination: TrustBasis,
         trust: &Trust,
-    ) -> Trusted {
+    ) -> TrustBasis {
         let known = self.trusted(key, Some(name), trust);
         let listed = |sheet: &Signed<super::Sheet>| {
             sheet.value().node(key).is_some_and(|node| node.name == *name)
         };
-        let by_sheet = destination != Trusted::Not && self.sheet.as_ref().is_some_and(listed);
-        if known == Trusted::Not && by_sheet { Trusted::Sheet } else { known }
+        let by_sheet = destination != TrustBasis::Not && self.sheet.as_ref().is_some_and(listed);
+        if known == TrustBasis::Not && by_sheet { TrustBasis::Sheet } else { known }
     }
 }
 

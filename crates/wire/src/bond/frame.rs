@@ -37,13 +37,13 @@ pub enum Frame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
     /// The kind is unknown.
-    #[error("neither a chunk nor a word")]
+    #[error("the frame is neither a chunk nor a word")]
     Kind,
     /// A chunk is empty or too long, or a message is too long or has non-zero unused bytes.
-    #[error("a chunk or word of {0} bytes")]
+    #[error("a chunk or word has an invalid length of {0} bytes")]
     Length(u32),
     /// The chunk would end beyond 2⁶⁴ bytes.
-    #[error("a chunk at {0} bytes, where no stream ends")]
+    #[error("a chunk at offset {0} exceeds the maximum length of a stream")]
     Offset(u64),
 }
 

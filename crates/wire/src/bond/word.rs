@@ -81,11 +81,13 @@ impl Refusal {
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Unknown => f.write_str("the bond is not known there (any more)"),
-            Self::Number => f.write_str("a link of this number was there"),
+            Self::Unknown => {
+                f.write_str("the far end does not know the bond, or no longer knows it")
+            }
+            Self::Number => f.write_str("the bond already had a link with this number"),
             Self::Busy => f.write_str("there are too many bonds or streams"),
             Self::Forbidden(why) => write!(f, "not allowed: {why}"),
-            Self::Unreached(why) => write!(f, "could not be reached: {why}"),
+            Self::Unreached(why) => write!(f, "the target could not be reached: {why}"),
         }
     }
 }

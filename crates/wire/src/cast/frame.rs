@@ -37,10 +37,10 @@ pub enum Frame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
     /// The kind is unknown.
-    #[error("neither a symbol nor a message")]
+    #[error("the frame is neither a symbol nor a message")]
     Kind,
     /// A symbol is empty or too long, or a message is too long or has non-zero unused bytes.
-    #[error("a symbol or message of {0} bytes")]
+    #[error("a symbol or message has an invalid length of {0} bytes")]
     Length(u32),
 }
 

@@ -113,10 +113,10 @@ pub enum LayoutError {
     #[error("the layout does not begin with the object itself")]
     Root,
     /// The paths are not in ascending order, or a path occurs twice.
-    #[error("the layout is not in the order of its paths")]
+    #[error("the entries of the layout are not sorted by path")]
     Order,
     /// An entry is below a path that is not a directory of the layout.
-    #[error("the layout has an entry below what is no directory in it")]
+    #[error("the layout has an entry below one that is not a directory")]
     Parent,
     /// The lengths of the files do not add up to the object's length.
     #[error("the layout's files do not add up to the object's length")]
@@ -125,10 +125,10 @@ pub enum LayoutError {
     #[error("the layout has a link whose target holds a NUL byte, or is empty or too long")]
     Target,
     /// A field is invalid, or belongs to no entry.
-    #[error("the layout has fields that no entry has")]
+    #[error("the layout has an entry with invalid fields")]
     Fields,
     /// A hard link refers to something other than an earlier file.
-    #[error("the layout has a hard link to what is no file before it")]
+    #[error("the layout has a hard link that does not point to an earlier file")]
     SameAs,
 }
 

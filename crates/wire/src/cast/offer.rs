@@ -100,14 +100,17 @@ impl Shape {
         let is_symbol =
             symbol_bytes.is_power_of_two() && (MIN_SYMBOL..=MAX_SYMBOL).contains(&symbol_bytes);
         if !is_symbol {
-            return Err(DecodeError::Invalid("a symbol has 1, 2, 4 … 64 KiB"));
+            return Err(DecodeError::Invalid("the symbol size is not 1, 2, 4 … 64 KiB"));
         }
         let block = u64::from(symbol_bytes) * u64::from(block_symbols);
         if !(1..=MAX_BLOCK_SYMBOLS).contains(&block_symbols) || block % CHUNK_BYTES != 0 {
-            return Err(DecodeError::Invalid("a block has whole chunks, and up to 16384 symbols"));
+            return Err(DecodeError::Invalid(
+                "a block is not a whole number of chunks, or does not \
+                                             have 1 to 16384 symbols",
+            ));
         }
         if repair_symbols > MAX_REPAIR {
-            return Err(DecodeError::Invalid("a block has up to 16384 repair symbols"));
+            return Err(DecodeError::Invalid("a block has more than 16384 repair symbols"));
         }
         Ok(self)
     }
@@ -141,7 +144,7 @@ impl Signable for Offer {
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         if reader.array()? != [VERSION] {
-            return Err(DecodeError::Invalid("unknown version of the offer's layout"));
+            return Err(DecodeError::Invalid("the version of the offer's layout is not known"));
         }
         let object = ObjectId::from_bytes(reader.array()?);
         let length = u64::from_be_bytes(reader.array()?);
@@ -161,7 +164,7 @@ impl Signable for Offer {
         let open = match reader.array()? {
             [0] => false,
             [1] => true,
-            _ => return Err(DecodeError::Invalid("open is 0 or 1")),
+            _ => return Err(DecodeError::Invalid("the field `open` is not 0 or 1")),
         };
         let mut time = || Ok::<_, DecodeError>(u64::from_be_bytes(reader.array()?));
         let (created, expiry) = (time()?, time()?);
@@ -177,5 +180,5 @@ impl Signable for Offer {
 fn name_of(bytes: &[u8]) -> Result<FilePath, DecodeError> {
     let is_plain = !bytes.is_empty() && !bytes.contains(&b'/') && !bytes.starts_with(b".thalweg");
     let name = FilePath::new(bytes.to_vec()).ok().filter(|_| is_plain);
-    name.ok_or(DecodeError::Invalid("the name is no plain file name"))
+    name.ok_or(DecodeError::Invalid("the name is not a plain file name"))
 }

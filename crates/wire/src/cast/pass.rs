@@ -41,7 +41,8 @@ impl Signable for Pass {
         let name = str::from_utf8(reader.take(length.into())?).ok();
         reader.end()?;
         let to = name.and_then(|name| name.parse().ok());
-        let to = to.ok_or(DecodeError::Invalid("the receiver has no name of a member"))?;
+        let to =
+            to.ok_or(DecodeError::Invalid("the receiver's name is not a valid member name"))?;
         Ok(Self { cast, to, expiry })
     }
 }

@@ -9,11 +9,11 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum Refusal {
     /// No inbox accepts casts from this member.
-    #[error("its `[cast] inbox` takes nothing from you")]
+    #[error("its `[cast] inbox` accepts nothing from you")]
     Policy,
     /// The cast is larger than the inbox allows.
     #[error(
-        "its inbox takes at most {} a cast (`max_bytes`), and this one has {}",
+        "its inbox accepts at most {} per cast (`max_bytes`), and this one has {}",
         size(*most),
         size(*bytes)
     )]
@@ -25,8 +25,8 @@ pub enum Refusal {
     },
     /// The disk has too little room.
     #[error(
-        "its disk has room for {} beside what `[cast] keep_free` there keeps free and other casts \
-         need, and {} are still to come with digests and names",
+        "its disk has room for {} in addition to its `[cast] keep_free` and the needs of other \
+         casts, but {} are still needed for this cast, its digests and its names",
         size(*room),
         size(*bytes)
     )]
@@ -39,21 +39,24 @@ pub enum Refusal {
     },
     /// The name is taken.
     #[error(
-        "its inbox has another file or directory of the name `{0}`, and a cast replaces nothing: remove it there, or cast \
-         under another name (--name)"
+        "its inbox already has another file or directory named `{0}`, which a cast does not \
+         replace: remove it there, or cast under another name (--name)"
     )]
     Exists(String),
     /// The node takes part in the maximum number of casts.
-    #[error("it takes part in as many casts at a time as its settings allow; try again later")]
+    #[error(
+        "it already takes part in the maximum number of casts that its settings allow; try again \
+         later"
+    )]
     Busy,
     /// The node does not know this cast (yet).
     #[error("it does not know this cast (yet)")]
     Unknown,
     /// The pass is not signed by the source, is for another member, or has expired.
-    #[error("the pass is not the source's, for another member, or too old")]
+    #[error("the pass is not signed by the source, is for another member, or has expired")]
     Pass,
     /// The node does not relay casts.
-    #[error("it relays no casts: its settings say `relay = false`")]
+    #[error("it does not relay casts: its settings have `relay = false`")]
     NoRelay,
     /// A message is invalid; contains the reason.
     #[error("{0}")]
@@ -63,15 +66,15 @@ pub enum Refusal {
     System(String),
     /// The offer has expired, or the source has given the cast up.
     #[error(
-        "its offer has ended: what was received is kept for a week, and the same cast \
-             continues with it"
+        "its offer has ended: the received data is kept for a week, and the same cast continues \
+         with it"
     )]
     Over,
     /// Another process of the source conducts the cast already.
-    #[error("another `thalweg cast` of yours sends it this already")]
+    #[error("another `thalweg cast` of yours is already sending this to it")]
     Conducted,
     /// The data of a cast that was given up could not be deleted.
-    #[error("it could not delete what it received: {0}; its log has more")]
+    #[error("it could not delete the received data: {0}; its log has more")]
     Unremoved(String),
 }
 
@@ -123,10 +126,10 @@ mod tests {
     #[test]
     fn messages_have_sizes_with_units_and_name_the_settings() {
         let full = Refusal::Full { bytes: 2_500_000, room: 0 }.to_string();
-        assert!(full.contains("room for 0 B beside") && full.contains("2.5 MB are"), "{full}");
+        assert!(full.contains("room for 0 B in addition") && full.contains("2.5 MB are"), "{full}");
         assert!(full.contains("keep_free"), "{full}");
         let large = Refusal::TooLarge { bytes: 12_000_000, most: 10_000_000 }.to_string();
-        let says = "at most 10 MB a cast (`max_bytes`), and this one has 12 MB";
+        let says = "at most 10 MB per cast (`max_bytes`), and this one has 12 MB";
         assert!(large.contains(says), "{large}");
     }
 }

@@ -56,7 +56,12 @@ impl Signable for ClientBinding {
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        postcard::from_bytes(bytes).map_err(|_| DecodeError::Invalid("no client binding"))
+        postcard::from_bytes(bytes).map_err(|_| {
+            DecodeError::Invalid(
+                "the client binding is not \
+            valid",
+            )
+        })
     }
 }
 

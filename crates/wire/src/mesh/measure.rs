@@ -12,7 +12,7 @@
 use super::Name;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use thalweg_measure::{Bound, Spare, planned};
+use thalweg_measure::{AvailableRate, Bound, planned_rate};
 use thalweg_units::serde_duration;
 
 /// The maximum number of entries of one [`Reports`]; a node with more sends several.
@@ -58,16 +58,16 @@ pub struct Orders {
 pub struct Reports {
     /// The outcomes of ordered measurements.
     #[serde(default)]
-    pub done: Vec<Done>,
+    pub done: Vec<OrderReport>,
     /// Data received in measurements by others, to check the sender's report.
     #[serde(default)]
-    pub received: Vec<Received>,
+    pub received: Vec<ReceivedReport>,
     /// The goodput of users' own transfers, which is measured at no cost.
     #[serde(default)]
-    pub passive: Vec<Watched>,
+    pub passive: Vec<PassiveReport>,
     /// The results of this member's probe trains on legs from it. An older oracle ignores them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub probed: Vec<Probed>,
+    pub probed: Vec<TrainReport>,
     /// The load of this relay.
     #[serde(default)]
     pub load: Option<Load>,
@@ -75,7 +75,7 @@ pub struct Reports {
 
 /// How an ordered measurement ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Done {
+pub struct OrderReport {
     /// [`Order::id`].
     pub id: u64,
     /// The outcome.
@@ -89,7 +89,7 @@ pub enum Outcome {
     /// The leg was measured.
     Measured {
         /// The rate acknowledged by the receiver's TCP, counted by the sender, bit/s. The receiver's own figure for the
-        /// same time is in its [`Received`].
+        /// same time is in its [`ReceivedReport`].
         bps: f64,
         /// Half the interquartile range of the samples, bit/s.
         spread_bps: Option<f64>,
@@ -125,7 +125,7 @@ pub enum Outcome {
 
 /// The data that one end received in a measurement by another member.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Received {
+pub struct ReceivedReport {
     /// [`Order::id`], according to the sender.
     pub id: u64,
     /// The sender.
@@ -144,7 +144,7 @@ pub struct Received {
 
 /// The goodput of a user's own transfer over one leg.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Watched {
+pub struct PassiveReport {
     /// The number of the entry at its reporter. A second entry with the same number is a repetition, sent because the
     /// reply was lost. 0: not numbered.
     #[serde(default)]
@@ -166,8 +166,8 @@ pub struct Watched {
 
 /// The available bandwidth of a leg from the reporting member, measured by probe trains (MGRP §3.2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Probed {
-    /// As [`Watched::id`], from the same sequence of numbers.
+pub struct TrainReport {
+    /// As [`PassiveReport::id`], from the same sequence of numbers.
     #[serde(default)]
     pub id: u64,
     /// The receiver of the leg.
@@ -269,7 +269,7 @@ pub struct PathsReply {
     /// Whether measurements are ordered, and what prevents them; none: this oracle does not order measurements now, but
     /// another one may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub measuring: Option<Measuring>,
+    pub measuring: Option<MeasuringStatus>,
     /// Where further legs begin, as `after` of `GET /v1/paths`; absent: there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
@@ -282,12 +282,12 @@ impl PathsReply {
 
 /// Whether an oracle orders measurements, and what prevents them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Measuring {
+pub struct MeasuringStatus {
     /// Whether measurements are ordered at all.
     pub enabled: bool,
     /// Relays whose daily bytes are used up.
     #[serde(default)]
-    pub spent: Vec<Spent>,
+    pub spent: Vec<SpentRelay>,
     /// The last order that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<FailedOrder>,
@@ -295,7 +295,7 @@ pub struct Measuring {
 
 /// A relay that is not measured for now, because its bytes for any 24 hours are used up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Spent {
+pub struct SpentRelay {
     /// Its name.
     pub node: Name,
     /// The time until there are bytes for one more measurement; none: never, since one costs more than a day's bytes.
@@ -344,14 +344,14 @@ pub struct LegEntry {
 }
 
 impl LegEntry {
-    /// The rate for planning, bit/s, `since` after this entry was sent; see [`planned`].
+    /// The rate for planning, bit/s, `since` after this entry was sent; see [`planned_rate`].
     pub fn planned_bps(&self, since: Duration) -> f64 {
-        let spare = self.available.as_ref().map(|found| Spare {
+        let spare = self.available.as_ref().map(|found| AvailableRate {
             bps: found.bps,
             bound: if found.at_least { Bound::AtLeast } else { Bound::Exact },
             age: found.age + since,
         });
-        planned(self.bps, self.age + since, spare)
+        planned_rate(self.bps, self.age + since, spare)
     }
 }
 

@@ -14,7 +14,7 @@
 //!
 //! All messages are `length:u16 ‖ postcard`, big-endian, like [`super::Ask`].
 
-use super::{measure::MOST_BPS, measure_ticket::Void};
+use super::{measure::MOST_BPS, measure_ticket::TicketError};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::time::Duration;
 use thiserror::Error;
@@ -76,12 +76,12 @@ pub enum Refusal {
     Budget,
     /// The ticket is not valid.
     #[error("{0}")]
-    Void(Void),
+    Void(TicketError),
 }
 
 /// A message of the receiver on the clear leg.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Said {
+pub enum ReceiverMessage {
     /// The progress.
     Count {
         /// All bytes received.
@@ -163,7 +163,7 @@ impl Message for Hello {}
 
 impl Message for Answer {}
 
-impl Message for Said {
+impl Message for ReceiverMessage {
     fn is_sound(&self) -> bool {
         let sound = |v: f64| (0.0..=MOST_BPS).contains(&v);
         let (micros, rates) = match self {
@@ -204,17 +204,17 @@ mod tests {
             round_trip(&Hello { ticket, limits });
             round_trip(&Answer::Accepted(limits));
             round_trip(&Answer::Refused(Refusal::Busy));
-            round_trip(&Answer::Refused(Refusal::Void(Void::Used)));
-            round_trip(&Said::Count { bytes, micros });
-            round_trip(&Said::Verdict(Verdict { bytes, micros, bps, spread_bps, steady, at_least }));
+            round_trip(&Answer::Refused(Refusal::Void(TicketError::Used)));
+            round_trip(&ReceiverMessage::Count { bytes, micros });
+            round_trip(&ReceiverMessage::Verdict(Verdict { bytes, micros, bps, spread_bps, steady, at_least }));
         }
 
         #[test]
         fn any_bytes_are_a_message_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
             // Encodings are canonical, except that postcard allows padded integers.
-            if let Ok(said) = Said::decode(&bytes) {
+            if let Ok(said) = ReceiverMessage::decode(&bytes) {
                 prop_assert!(said.is_sound());
-                prop_assert_eq!(Said::decode(&said.encode()[2..]), Ok(said));
+                prop_assert_eq!(ReceiverMessage::decode(&said.encode()[2..]), Ok(said));
             }
             if let Ok(hello) = Hello::decode(&bytes) {
                 prop_assert_eq!(Hello::decode(&hello.encode()[2..]), Ok(hello));
@@ -235,16 +235,16 @@ mod tests {
             steady: true,
             at_least: false,
         };
-        let read = |v: Verdict| Said::decode(&Said::Verdict(v).encode()[2..]);
-        assert_eq!(read(verdict), Ok(Said::Verdict(verdict)));
+        let read = |v: Verdict| ReceiverMessage::decode(&ReceiverMessage::Verdict(v).encode()[2..]);
+        assert_eq!(read(verdict), Ok(ReceiverMessage::Verdict(verdict)));
         for bps in [f64::NAN, f64::INFINITY, -1.0, MOST_BPS * 1.001] {
             assert_eq!(read(Verdict { bps, ..verdict }), Err(FlowError::Invalid), "{bps}");
             let spread_bps = Some(bps);
             assert_eq!(read(Verdict { spread_bps, ..verdict }), Err(FlowError::Invalid), "{bps}");
         }
         assert_eq!(read(Verdict { micros: u64::MAX, ..verdict }), Err(FlowError::Invalid));
-        let count = Said::Count { bytes: 1, micros: MOST_MICROS + 1 };
-        assert_eq!(Said::decode(&count.encode()[2..]), Err(FlowError::Invalid));
-        assert_eq!(Said::length([1, 1]), Err(FlowError::TooLong(257)));
+        let count = ReceiverMessage::Count { bytes: 1, micros: MOST_MICROS + 1 };
+        assert_eq!(ReceiverMessage::decode(&count.encode()[2..]), Err(FlowError::Invalid));
+        assert_eq!(ReceiverMessage::length([1, 1]), Err(FlowError::TooLong(257)));
     }
 }

@@ -35,7 +35,7 @@ pub struct Ticket {
 
 /// Why a ticket is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
-pub enum Void {
+pub enum TicketError {
     /// The ticket is missing, altered, or not signed with the mesh's key.
     #[error("the order is not signed by the mesh's key")]
     Unsigned,
@@ -69,22 +69,24 @@ impl Ticket {
     /// The caller must check that the ticket was not used before.
     ///
     /// # Errors
-    /// [`Void`].
+    /// [`TicketError`].
     pub fn admit(
         shown: &[u8],
         (mesh, verifier): (&NodeId, &impl Verifier),
         (from, to): (&NodeId, &NodeId),
         now: WallTime,
-    ) -> Result<Self, Void> {
+    ) -> Result<Self, TicketError> {
         let read: Result<Signed<Self>, SignedError> = Signed::open(shown, verifier);
-        let signed = read.ok().filter(|s| s.signer() == *mesh).ok_or(Void::Unsigned)?;
+        let signed = read.ok().filter(|s| s.signer() == *mesh).ok_or(TicketError::Unsigned)?;
         let ticket = signed.into_value();
         let (now, expiry) = (now.as_unix_nanos(), ticket.expiry.as_unix_nanos());
         let nanos = |d: Duration| u64::try_from(d.as_nanos()).unwrap_or(u64::MAX);
         match () {
-            () if ticket.from != *from || ticket.to != *to => Err(Void::AnotherPair),
-            () if now >= expiry.saturating_add(nanos(CLOCKS_APART)) => Err(Void::Expired),
-            () if expiry > now.saturating_add(nanos(LONGEST + CLOCKS_APART)) => Err(Void::Future),
+            () if ticket.from != *from || ticket.to != *to => Err(TicketError::AnotherPair),
+            () if now >= expiry.saturating_add(nanos(CLOCKS_APART)) => Err(TicketError::Expired),
+            () if expiry > now.saturating_add(nanos(LONGEST + CLOCKS_APART)) => {
+                Err(TicketError::Future)
+            }
             () => Ok(ticket),
         }
     }
@@ -152,7 +154,7 @@ mod tests {
         Ticket { order: u64::MAX, from: id(1), to: id(2), bytes: u64::MAX, expiry: at(10_000) }
     }
 
-    fn admit(shown: &[u8], pair: (u8, u8), now: u64) -> Result<Ticket, Void> {
+    fn admit(shown: &[u8], pair: (u8, u8), now: u64) -> Result<Ticket, TicketError> {
         let mesh = id(9);
         Ticket::admit(shown, (&mesh, &Hashed(mesh)), (&id(pair.0), &id(pair.1)), at(now))
     }
@@ -163,15 +165,15 @@ mod tests {
         let shown = Ticket::bytes_of(&text).unwrap();
         assert_eq!(admit(&shown, (1, 2), 9_990), Ok(ticket()));
         for pair in [(2, 1), (1, 3), (3, 2)] {
-            assert_eq!(admit(&shown, pair, 9_990), Err(Void::AnotherPair), "{pair:?}");
+            assert_eq!(admit(&shown, pair, 9_990), Err(TicketError::AnotherPair), "{pair:?}");
         }
         // Small differences between clocks are tolerated; larger ones are reported.
         assert!(admit(&shown, (1, 2), 10_599).is_ok() && admit(&shown, (1, 2), 8_800).is_ok());
-        assert_eq!(admit(&shown, (1, 2), 10_600), Err(Void::Expired));
-        assert_eq!(admit(&shown, (1, 2), 8_799), Err(Void::Future));
+        assert_eq!(admit(&shown, (1, 2), 10_600), Err(TicketError::Expired));
+        assert_eq!(admit(&shown, (1, 2), 8_799), Err(TicketError::Future));
         let own = Ticket::bytes_of(&ticket().sign(&Hashed(id(1)))).unwrap();
-        assert_eq!(admit(&own, (1, 2), 9_990), Err(Void::Unsigned), "a member's own word");
-        assert_eq!(admit(&[], (1, 2), 9_990), Err(Void::Unsigned));
+        assert_eq!(admit(&own, (1, 2), 9_990), Err(TicketError::Unsigned), "a member's own word");
+        assert_eq!(admit(&[], (1, 2), 9_990), Err(TicketError::Unsigned));
         assert_eq!(Ticket::bytes_of("not one"), None);
     }
 
@@ -190,7 +192,7 @@ mod tests {
             let place = place % shown.len();
             prop_assume!(shown[place] != to);
             shown[place] = to;
-            prop_assert_eq!(admit(&shown, (1, 2), 9_990), Err(Void::Unsigned));
+            prop_assert_eq!(admit(&shown, (1, 2), 9_990), Err(TicketError::Unsigned));
         }
 
         #[test]
@@ -200,7 +202,7 @@ mod tests {
                 ticket.encode(&mut again);
                 prop_assert_eq!(Ticket::decode(&again), Ok(ticket));
             }
-            prop_assert_eq!(admit(&bytes, (1, 2), 0), Err(Void::Unsigned));
+            prop_assert_eq!(admit(&bytes, (1, 2), 0), Err(TicketError::Unsigned));
         }
     }
 }

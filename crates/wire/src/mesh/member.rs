@@ -17,7 +17,8 @@ pub type Tag = Name;
 /// The text is not a name; contains the text, escaped and truncated.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "`{0}` is no name: 1 to 63 of a-z, 0-9, `-`, `_`, `=` and `.`, the first a letter or digit"
+    "`{0}` is not a valid name: use 1 to 63 of a-z, 0-9, `-`, `_`, `=` and `.`, beginning with a \
+     letter or digit"
 )]
 pub struct NameError(String);
 

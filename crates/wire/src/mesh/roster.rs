@@ -30,14 +30,14 @@ pub struct Roster {
 pub enum RosterFault {
     /// The roster is not valid yet.
     #[error(
-        "the roster is valid only in {0:?}: this host's clock is at least that far behind \
-         the oracle's; set the clock"
+        "the roster becomes valid only in {0:?}: this host's clock is at least that far behind the \
+         oracle's; set the clock"
     )]
     ClockBehind(Duration),
     /// The roster has expired.
     #[error(
-        "the roster expired {0:?} ago: no oracle was reached since, or this host's clock is \
-         that far ahead; check the clock and the way to the oracle"
+        "the roster expired {0:?} ago: no oracle could be reached since then, or this host's clock \
+         is that far ahead; check the clock and the connection to the oracle"
     )]
     Expired(Duration),
 }

@@ -75,7 +75,9 @@ pub struct PortRange {
 
 /// The text is not a port range; contains the text, escaped and truncated.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{0}` is no port range: write one port (`443`) or two, the lower first (`8000-8999`)")]
+#[error(
+    "`{0}` is not a port range: write one port (`443`), or two with the lower first (`8000-8999`)"
+)]
 pub struct PortRangeError(String);
 
 impl PortRange {

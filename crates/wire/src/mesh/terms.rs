@@ -51,7 +51,7 @@ pub struct Terms {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TermsError {
     /// The terms are longer than [`Ask::MAX_BYTES`].
-    #[error("terms of {0} bytes are longer than allowed")]
+    #[error("the terms are longer than allowed: {0} bytes")]
     TooLong(usize),
     /// The terms cannot be decoded.
     #[error("the terms are not readable")]

@@ -49,11 +49,11 @@ pub struct Token {
 pub enum TokenError {
     /// The text does not begin like a token.
     #[error(
-        "this is no join token: one begins with `thalweg-`; make one with `thalweg mesh token`"
+        "this is not a join token, which begins with `thalweg-`; make one with `thalweg mesh token`"
     )]
     Prefix,
     /// The token was truncated or altered.
-    #[error("the join token is incomplete or altered; copy the whole of it")]
+    #[error("the join token is incomplete or altered; copy all of it")]
     Altered,
 }
 

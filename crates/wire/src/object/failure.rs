@@ -12,7 +12,7 @@ pub const MAX_WHY: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum Failure {
     /// The node's settings do not allow it; contains the path.
-    #[error("this node does not offer `{0}` to you; its `[files] offer` says what it does")]
+    #[error("this node does not offer `{0}` to you; its `[files] offer` lists what it offers")]
     NotOffered(String),
     /// The operating system reports an error.
     #[error("{0}")]
@@ -21,13 +21,13 @@ pub enum Failure {
     #[error("the file changed since it was listed")]
     Changed,
     /// The ticket was used, has expired, or is for another member.
-    #[error("the ticket is not valid (any more)")]
+    #[error("the ticket is not valid, or no longer valid")]
     Ticket,
     /// The spool is full; contains the bytes needed.
-    #[error("the spool has no room for {0} bytes more")]
+    #[error("the spool has no room for {0} more bytes")]
     Full(u64),
     /// The spool has no entry with this id.
-    #[error("nothing of this name is in the spool")]
+    #[error("the spool has no entry with this name")]
     NoSpool,
     /// The node to fetch from failed.
     #[error("{node}: {why}")]
@@ -38,7 +38,7 @@ pub enum Failure {
         why: String,
     },
     /// There are too many transfers.
-    #[error("this node serves as many transfers as it may")]
+    #[error("this node already serves its maximum number of transfers")]
     Busy,
 }
 

@@ -69,16 +69,16 @@ pub(crate) const UNREADABLE: u8 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MoreError {
     /// There are more fields than an entry may have.
-    #[error("an entry with more than {MAX_FIELDS} fields")]
+    #[error("an entry has more than {MAX_FIELDS} fields")]
     Fields,
     /// A field cannot be decoded.
     #[error("a field of an entry is not readable")]
     Unreadable,
     /// The attributes have invalid names or are too long.
-    #[error("extended attributes that no file has")]
+    #[error("an entry's extended attributes are not valid")]
     Xattrs,
     /// Holes are empty, overlap, are not in order, or lie beyond the end of the file; or there are too many.
-    #[error("holes that no file has")]
+    #[error("a file's holes are not valid")]
     Holes,
 }
 

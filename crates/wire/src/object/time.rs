@@ -18,7 +18,7 @@ pub struct FileTime {
 
 /// There are more than 999,999,999 ns. For utimensat(2) some such values mean "now" or "unchanged".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a second has fewer nanoseconds")]
+#[error("a time has 1,000,000,000 nanoseconds or more")]
 pub struct NanosError;
 
 impl FileTime {

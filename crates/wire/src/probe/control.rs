@@ -25,9 +25,9 @@ pub const NO_TRAIN: u32 = u32::MAX;
 /// A request of the client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ask {
-    /// Opens a session. Reply: [`Tell::Opened`].
+    /// Opens a session. Reply: [`NodeReply::Opened`].
     Open,
-    /// Requests the arrival times of a train sent by the client. Reply: [`Tell::Arrivals`].
+    /// Requests the arrival times of a train sent by the client. Reply: [`NodeReply::Arrivals`].
     Arrivals {
         /// The number of the train.
         train: u32,
@@ -36,18 +36,18 @@ pub enum Ask {
         /// How long to wait for probes still in flight, ms.
         wait: u16,
     },
-    /// Requests a train to the client. Reply: [`Tell::Sent`].
+    /// Requests a train to the client. Reply: [`NodeReply::Sent`].
     Send {
         /// The number of the train.
         train: u32,
         /// The probes to send.
-        probes: Vec<Planned>,
+        probes: Vec<PlannedProbe>,
         /// Whether to send the train even if the node is too busy to time it. The client then treats the result as
         /// doubtful.
         accepts_busy: bool,
     },
     /// Requests that riders are sent in both directions: in this session, or else in a new one for riders only, without
-    /// the calibration of [`Ask::Open`]. Reply: [`Tell::Carrying`].
+    /// the calibration of [`Ask::Open`]. Reply: [`NodeReply::Carrying`].
     Carry {
         /// The run of the client's process. The numbers of riders restart with each run.
         epoch: u64,
@@ -56,7 +56,7 @@ pub enum Ask {
 
 /// A probe to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Planned {
+pub struct PlannedProbe {
     /// The size of the whole datagram, bytes.
     pub size: u16,
     /// The size of the tool's header in it, bytes.
@@ -69,7 +69,7 @@ pub struct Planned {
 
 /// The capabilities of a node, from its calibration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Can {
+pub struct Capabilities {
     /// The latencies of sending and receiving a probe, ns.
     pub latency: [u32; 2],
     /// The errors of gaps between probes: the median and the 99th percentile, ns.
@@ -82,7 +82,7 @@ pub struct Can {
 
 /// A reply of the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Tell {
+pub enum NodeReply {
     /// The reply to [`Ask::Open`].
     Opened {
         /// The session's number.
@@ -90,7 +90,7 @@ pub enum Tell {
         /// The port for the session's datagrams, at the address of the channel.
         port: u16,
         /// The capabilities of this node.
-        can: Can,
+        can: Capabilities,
     },
     /// The reply to [`Ask::Arrivals`].
     Arrivals {
@@ -118,25 +118,27 @@ pub enum Tell {
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum Refusal {
     /// The node is sending another train, or has the maximum number of sessions.
-    #[error("it is sending another's train, or has no room for a session; try again")]
+    #[error("it is sending a train for another member, or has no free session; try again")]
     Busy,
     /// The node's daily bytes for measurements are used up.
     #[error("its bytes for measurements are used up for today")]
     Budget,
     /// The node cannot send this train with correct gaps, or any train; contains the reason.
-    #[error("it does not send this train: {0}")]
+    #[error("it cannot send this train: {0}")]
     Train(String),
     /// No session is open on this channel.
-    #[error("it has no session here; open one")]
+    #[error("no session is open on this channel; open one first")]
     Session,
     /// The node does not accept riders, or not from this key.
     #[error(
-        "it carries no packets of members: `carrier.enabled` is not set there, or it knows this key as no node's"
+        "it carries no packets of members: `carrier.enabled` is not set there, or it does not know \
+         this key as a node's"
     )]
     Carrier,
     /// The node's carrier has lost its network device, or never had one.
     #[error(
-        "it carries no packets of members: its device is gone; `thalweg carrier status` tells why there"
+        "it carries no packets of members: its device is gone; `thalweg carrier status` on that \
+         node shows why"
     )]
     Device,
 }

@@ -7,7 +7,9 @@
 mod control;
 mod payload;
 
-pub use control::{Ask, Can, LABEL, MAX_MESSAGE, NO_TRAIN, Planned, Refusal, Tell};
+pub use control::{
+    Ask, Capabilities, LABEL, MAX_MESSAGE, NO_TRAIN, NodeReply, PlannedProbe, Refusal,
+};
 pub use payload::{Payload, PayloadError, ProbeHead};
 
 /// The length of [`Outer`], bytes: `session:u32 ‖ number:u64`, big-endian, in the clear. The number is the nonce, too.

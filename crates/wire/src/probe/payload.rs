@@ -44,16 +44,16 @@ pub enum Payload {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PayloadError {
     /// The kind is unknown.
-    #[error("neither a probe nor riders")]
+    #[error("the payload is neither a probe nor riders")]
     Kind,
     /// The payload ends too early.
-    #[error("it ends within a field")]
+    #[error("the payload ends within a field")]
     Short,
     /// A fragment ends beyond the end of its rider.
-    #[error("a fragment does not lie within its rider")]
+    #[error("a fragment ends beyond its rider")]
     Fragment,
     /// The padding is not zero.
-    #[error("its padding is not empty")]
+    #[error("the padding is not zero")]
     Padding,
 }
 

@@ -48,13 +48,13 @@ pub enum Socks5Error {
     #[error("the client offers no authentication method")]
     NoMethods,
     /// RSV is not 0.
-    #[error("reserved byte is {0:#04x} instead of 0")]
+    #[error("the reserved byte is {0:#04x} instead of 0")]
     Reserved(u8),
     /// ATYP is not 1, 3 or 4; the reply is [`Reply::AddressTypeNotSupported`].
     #[error("unknown address type {0:#04x}")]
     AddressType(u8),
     /// CMD is not CONNECT; the reply is [`Reply::CommandNotSupported`].
-    #[error("command {} is not served, only CONNECT is", Named(.0))]
+    #[error("command {} is not supported; only CONNECT is", Named(.0))]
     Command(u8),
     /// The name is empty, too long, or contains bytes that are invalid in host names.
     #[error("the destination's name is not a host name")]

@@ -300,7 +300,7 @@ impl Ask {
         let latency = Duration::from_millis(self.latency_ms.into());
         let wrong = match self {
             _ if self.tracks.len() > MAX_TRACKS => "the request names too many tracks",
-            _ if self.latency_ms == 0 || latency > MAX_LATENCY => "a latency of 0 or above 60 s",
+            _ if self.latency_ms == 0 || latency > MAX_LATENCY => "the latency is 0 or above 60 s",
             _ if self.after.is_some_and(|(_, last)| last > MAX_SEQUENCE) => {
                 "the number of a frame is out of range"
             }
@@ -330,7 +330,7 @@ impl Announce {
             _ if !are_sound(&self.tracks) => {
                 "there are too many tracks, a label is too long or a rate is out of range"
             }
-            _ if self.latency_ms == 0 || latency > MAX_LATENCY => "a latency of 0 or above 60 s",
+            _ if self.latency_ms == 0 || latency > MAX_LATENCY => "the latency is 0 or above 60 s",
             _ => return Ok(()),
         };
         Err(Refusal::Invalid(wrong.to_owned()))
@@ -538,7 +538,7 @@ const FRAME: u8 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum HeadError {
     /// The kind is unknown, or a message has non-zero unused bytes.
-    #[error("the head is neither a frame's nor a message's")]
+    #[error("the head is not that of a frame or a message")]
     Kind,
     /// The class does not exist.
     #[error("the frame's class {0} does not exist")]

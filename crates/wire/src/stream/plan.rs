@@ -270,7 +270,7 @@ pub struct Measured {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ReportError {
     /// There are too many items.
-    #[error("the report has more {what} than {most}")]
+    #[error("the report has more than {most} {what}")]
     TooMany {
         /// The kind of the items.
         what: &'static str,
@@ -358,11 +358,9 @@ impl Published {
             _ if !self.tracks.iter().flat_map(|track| track.rates).all(is_rate) => {
                 ("a rate", "above 100 Gbit/s")
             }
-            _ if self.allow.len() > MAX_ALLOW => {
-                ("the number of those who may subscribe", "above 64")
-            }
+            _ if self.allow.len() > MAX_ALLOW => ("the number of allowed subscribers", "above 64"),
             _ if self.allow.iter().any(|whom| whom.len() > 64) => {
-                ("a name of those who may subscribe", "longer than 64 bytes")
+                ("the name of an allowed subscriber", "longer than 64 bytes")
             }
             _ if self.age > MAX_AGE => ("the age", "above 366 days"),
             _ => return Ok(()),
@@ -382,12 +380,12 @@ impl Subscription {
             _ if preferences.len() > MAX_PREFERENCES => ("the number of preferences", "above 16"),
             _ if self.tracks.len() > MAX_TRACKS => ("the number of renditions", "above 16"),
             _ if !preferences.iter().all(|one| is_worth(one.utility)) => {
-                ("a utility", "not above 0, or above 1000")
+                ("a utility", "0 or less, or above 1000")
             }
             _ if !preferences.iter().all(|one| is_rate(bps(one))) => {
                 ("a transcoder's rate", "above 100 Gbit/s")
             }
-            _ if !is_worth(self.weight) => ("the weight", "not above 0, or above 1000"),
+            _ if !is_worth(self.weight) => ("the weight", "0 or less, or above 1000"),
             _ if self.latency.is_zero() || self.latency > MAX_LATENCY => {
                 ("the latency", "0, or above 60 s")
             }
@@ -617,11 +615,11 @@ mod tests {
         assert_eq!(wrong(|r| r.legs[1].to = name("n1")), "leg to n1 is in the report twice");
         assert_eq!(
             wrong(|r| r.subscriptions[1].weight = 0.0),
-            "the weight of subscription 2 is not above 0, or above 1000"
+            "the weight of subscription 2 is 0 or less, or above 1000"
         );
         assert_eq!(
             wrong(|r| r.subscriptions[0].preferences[1].utility = f64::INFINITY),
-            "a utility of subscription 1 is not above 0, or above 1000"
+            "a utility of subscription 1 is 0 or less, or above 1000"
         );
         assert_eq!(
             wrong(|r| r.published[0].tracks[0].rates[2] = u64::MAX),
@@ -633,7 +631,7 @@ mod tests {
         );
         assert_eq!(
             wrong(|r| r.subscriptions = (0..300).map(subscription).collect()),
-            "the report has more subscriptions than 256"
+            "the report has more than 256 subscriptions"
         );
         assert_eq!(
             wrong(|r| r.legs[0].age = Duration::from_secs(16)),

@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use rand_core::Rng;
 use std::io::Cursor;
-use thalweg_dropbox::{Envelope, Line, Target, commit, nearest, new_keys, push};
+use thalweg_dropbox::{Envelope, NodeChannel, Target, commit, find_nodes, new_keys, push};
 use thalweg_net::{PrivateKey, channel::Connector};
 use thalweg_units::NodeId;
 use thalweg_wire::{
@@ -54,7 +54,7 @@ impl Client {
     /// # Errors
     /// When the connection fails; the inner error is the destination's refusal.
     pub async fn commit(&self, target: &Target) -> anyhow::Result<Result<Committed, Refusal>> {
-        let mut line = Line::open(&self.connector, &target.port).await?;
+        let mut line = NodeChannel::open(&self.connector, &target.port).await?;
         let sheet = target.sheet(&mut line).await?;
         let keys = new_keys(&sheet, &self.id)?;
         let (commitment, content) = commit(&self.data[..], &keys, &self.nonce, &self.id)?;
@@ -75,7 +75,7 @@ impl Client {
         draw: f64,
     ) -> anyhow::Result<String> {
         let commitment = &stamp.value().commitment;
-        let found = nearest(&self.connector, sheet.value(), commitment.size, draw).await;
+        let found = find_nodes(&self.connector, sheet.value(), commitment.size, draw).await;
         let (offers, others) = found;
         let mut why = others.into_iter().map(|(name, why)| format!("{name}: {why}")).next();
         for mut offer in offers {
@@ -88,6 +88,6 @@ impl Client {
                 Err(e) => why = Some(format!("{}: {e}", offer.node.name)),
             }
         }
-        anyhow::bail!("no node takes the data: {}", why.unwrap_or_default())
+        anyhow::bail!("no node accepts the data: {}", why.unwrap_or_default())
     }
 }

@@ -20,22 +20,22 @@ pub struct Args {
     /// The destination's state directory
     #[arg(long)]
     state: PathBuf,
-    /// Its settings
+    /// The destination's configuration file
     #[arg(long)]
     config: PathBuf,
-    /// The box
+    /// The name of the drop box
     #[arg(long)]
     name: Name,
-    /// Submissions to wait for
+    /// Number of submissions to wait for
     #[arg(long)]
     count: usize,
-    /// Where they go
+    /// Directory for the collected submissions
     #[arg(long, required_unless_present = "wait_only")]
     into: Option<PathBuf>,
-    /// Only wait: the data comes to this node by itself
+    /// Only wait for the data, which is sent to this node without a collection
     #[arg(long)]
     wait_only: bool,
-    /// How, as `thalweg gather --method`
+    /// Method of collection, as in `thalweg gather --method`
     #[arg(long, default_value = "fluid")]
     method: String,
 }

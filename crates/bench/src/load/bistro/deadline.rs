@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
-use thalweg_dropbox::{BoxFiles, Port, Target, View};
+use thalweg_dropbox::{BoxFiles, NodeAddress, Target, View};
 use thalweg_mesh::State;
 use thalweg_units::{WallTime, parse_duration};
 use thalweg_wire::{
@@ -38,16 +38,16 @@ const PREPARATION: Duration = Duration::from_secs(8);
 /// Arguments of `thalweg-bench load bistro deadline`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// How many
+    /// Number of clients
     #[arg(long, default_value_t = 10_000)]
     clients: usize,
-    /// Within this time before the deadline
+    /// Time before the deadline within which the clients commit
     #[arg(long, default_value = "10 s", value_parser = parse_duration)]
     window: Duration,
-    /// And so many more that commit one behind the other before it, as fast as it goes
+    /// Number of further clients that commit one after the other before that time, as fast as possible
     #[arg(long, default_value_t = 5_000)]
     burst: usize,
-    /// Where their times come from
+    /// Seed of the clients' times
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -80,7 +80,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let irs = test_mesh.found("irs", &settings(deadline)?)?;
     let daemon = irs.start()?;
     let state = State::open(irs.state())?;
-    let port = Port { key: state.node_key()?.id(), addresses: vec![irs.at().into()] };
+    let port = NodeAddress { key: state.node_key()?.id(), addresses: vec![irs.at().into()] };
     let target = Arc::new(Target { drop_box: "taxes".parse()?, port });
 
     let mut report = Report::default();
@@ -93,7 +93,8 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
 
     let all = clients(args.clients, 0, &mut random)?;
     let left = begin.duration_since(SystemTime::now());
-    let since = Instant::now() + left.context("the preparation took too long: fewer clients")?;
+    let since =
+        Instant::now() + left.context("the preparation took too long; use fewer --clients")?;
     let window = args.window.saturating_sub(LAST);
     let mut at = || window.mul_f64(random.next_u32() as f64 / f64::from(u32::MAX));
     let times: Vec<Instant> = all.iter().map(|_| since + at()).collect();
@@ -115,7 +116,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let files = BoxFiles::new(irs.state(), &target.drop_box, None);
     let kept = View::read(&files)?.stamps.len();
     report.add("lost", "1", (signed + before).saturating_sub(kept) as f64);
-    ensure!(signed > 0, "nobody got a signature");
+    ensure!(signed > 0, "no client received a signature");
     report.print().context("cannot print the report")
 }
 

@@ -23,7 +23,7 @@ pub struct Args {
 enum Work {
     /// Commit in the last seconds before a deadline
     Deadline(deadline::Args),
-    /// Commit and push
+    /// Commit and push the data of many clients
     Push(push::Args),
     /// Wait for receipts, then collect
     Collect(collect::Args),

@@ -5,7 +5,7 @@ use anyhow::{Context as _, bail};
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{path::PathBuf, sync::Arc, time::Duration};
-use thalweg_dropbox::{Port, Target};
+use thalweg_dropbox::{NodeAddress, Target};
 use thalweg_mesh::State;
 use thalweg_node::config::state_directory;
 use thalweg_units::ByteSize;
@@ -21,13 +21,13 @@ pub struct Args {
     /// The drop box: BOX@NODE
     #[arg(long)]
     to: String,
-    /// How many clients, all at once
+    /// Number of clients, all at the same time
     #[arg(long, default_value_t = 50)]
     clients: usize,
-    /// Bytes of each
+    /// Bytes of each client's data
     #[arg(long, default_value = "100 kB")]
     size: ByteSize,
-    /// Where their data comes from
+    /// Seed of the clients' data
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// This host's state directory
@@ -50,7 +50,8 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
         let (target, draw) = (target.clone(), f64::from(random.next_u32()) / f64::from(u32::MAX));
         running.spawn(async move {
             let begun = Instant::now();
-            let submission = client.commit(&target).await?.context("the commitment")?;
+            let submission =
+                client.commit(&target).await?.context("the drop box refused the commitment")?;
             let committed = begun.elapsed();
             // A busy node stays busy for as long as a push takes.
             while let Err(e) = client.push(&submission, draw).await {
@@ -78,9 +79,13 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
 fn target(args: &Args) -> anyhow::Result<Target> {
     let state = State::open(&state_directory(args.state.as_deref())?)?;
     let roster = state.membership()?.current().context("this host has no roster")?;
-    let Some((drop_box, node)) = args.to.split_once('@') else { bail!("--to BOX@NODE") };
+    let Some((drop_box, node)) = args.to.split_once('@') else {
+        bail!("--to must have the form BOX@NODE")
+    };
     let node: Name = node.parse()?;
-    let member = roster.by_name(&node).with_context(|| format!("no member is named {node}"))?;
-    let port = Port::of(member).with_context(|| format!("{node} runs no node"))?;
+    let member =
+        roster.by_name(&node).with_context(|| format!("the roster has no member {node}"))?;
+    let port = NodeAddress::of_member(member)
+        .with_context(|| format!("the member {node} does not run a node"))?;
     Ok(Target { drop_box: drop_box.parse()?, port })
 }

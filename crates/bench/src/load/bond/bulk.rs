@@ -24,10 +24,10 @@ use tokio::{
 pub struct Args {
     #[command(flatten)]
     near: NearArgs,
-    /// Not measured at first
+    /// Time at the start that is not measured
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     warmup: Duration,
-    /// Then measured
+    /// Measured time
     #[arg(long = "for", value_name = "TIME", default_value = "4s", value_parser = parse_duration)]
     span: Duration,
 }

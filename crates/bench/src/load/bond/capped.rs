@@ -28,16 +28,16 @@ pub struct Args {
     /// The interface with the cap
     #[arg(long, value_name = "NAME")]
     interface: String,
-    /// What the settings say of it
+    /// The cap in the settings
     #[arg(long, value_name = "SIZE")]
     cap: ByteSize,
-    /// Kill a first one when so much went by the interface
+    /// Kill a first run of the command once this many bytes have passed the interface
     #[arg(long, value_name = "SIZE")]
     kill_at: Option<ByteSize>,
-    /// Run by `sh` beside the command, which then ends with it
+    /// Script to run with `sh` at the same time; the command ends with it
     #[arg(long, value_name = "FILE")]
     user: Option<String>,
-    /// All of it takes no longer
+    /// Time limit for everything
     #[arg(long, value_name = "TIME", default_value = "100s", value_parser = parse_duration)]
     within: Duration,
     /// The command
@@ -61,13 +61,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let went = |name: &str| -> anyhow::Result<u64> {
         let now = counters::both_ways()?;
         let (now, then) = (now.get(name), before.get(name));
-        Ok(now.context("no such interface")? - then.context("no such interface")?)
+        Ok(now.context("there is no such interface")?
+            - then.context("there is no such interface")?)
     };
     if let Some(at) = args.kill_at {
         let mut first = Run::begin(args)?;
         while went(&args.interface)? < at.as_bytes() {
-            ensure!(!first.has_ended()?, "it ended before it was to be killed");
-            ensure!(Instant::now() < until, "not so much went by it in time");
+            ensure!(!first.has_ended()?, "the command ended before it reached --kill-at");
+            ensure!(Instant::now() < until, "the command did not reach --kill-at in time");
             thread::sleep(LOOK);
         }
     }
@@ -97,7 +98,7 @@ fn report(cap: u64, went: u64, others: u64) -> Report {
 
 impl Run {
     fn begin(args: &Args) -> anyhow::Result<Self> {
-        let (program, rest) = args.command.split_first().context("no command")?;
+        let (program, rest) = args.command.split_first().context("no command is given")?;
         let mut command = Command::new(program);
         let command = command.args(rest).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
         let command = command.with_context(|| format!("cannot start {program}"))?;
@@ -116,11 +117,11 @@ impl Run {
 
     fn end(mut self, until: Instant) -> anyhow::Result<()> {
         while !self.has_ended()? {
-            ensure!(Instant::now() < until, "it did not end in time");
+            ensure!(Instant::now() < until, "the command did not end in time");
             thread::sleep(LOOK);
         }
         let status = self.user.as_mut().unwrap_or(&mut self.command).wait()?;
-        ensure!(status.success(), "it failed: {status}");
+        ensure!(status.success(), "the command failed: {status}");
         Ok(())
     }
 }

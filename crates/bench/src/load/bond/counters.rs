@@ -40,7 +40,7 @@ fn devices(text: &str, places: &[usize]) -> BTreeMap<String, u64> {
 /// When the kernel does not support MPTCP.
 pub fn joined() -> anyhow::Result<u64> {
     let text = fs::read_to_string("/proc/self/net/netstat")?;
-    counter(&text, "MPTcpExt:", "MPJoinSynAckRx").context("the kernel counts no MPTCP")
+    counter(&text, "MPTcpExt:", "MPJoinSynAckRx").context("the kernel has no MPTCP counters")
 }
 
 /// Finds a counter in a pair of lines, the first with names and the second with values.

@@ -33,37 +33,37 @@ pub struct Args {
     /// The lab's socket
     #[arg(long, value_name = "SOCKET")]
     lab: PathBuf,
-    /// The hosts with two interfaces; all streams at the same time
+    /// The hosts with two interfaces; their streams run at the same time
     #[arg(long, value_name = "HOST,…", value_delimiter = ',', required = true)]
     hosts: Vec<String>,
-    /// What goes wrong; absent: any of these, at random times, with either interface
+    /// The kind of failure (default: any kind, at random times, of either interface)
     #[arg(long, value_enum)]
     kind: Option<Kind>,
-    /// How often, in each host
+    /// Number of failures in each host
     #[arg(long, default_value_t = 40)]
     events: usize,
-    /// An interface is away so long; at random: up to twice as long
+    /// Time for which an interface is down; if random, up to twice as long
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     gone: Duration,
-    /// And there so long before the other is away
+    /// Time for which it is up before the other interface fails
     #[arg(long, value_name = "TIME", default_value = "1500ms", value_parser = parse_duration)]
     back: Duration,
-    /// Of what is random
+    /// Seed of the random failures
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// A stream that breaks stands still from then on, and is counted; otherwise it ends the measurement
+    /// Count a stream that breaks as stalled from then on, instead of ending the measurement
     #[arg(long)]
     may_break: bool,
-    /// Of the server that runs in this host, whose memory is asked for too
+    /// Address of the server in this host, whose memory is reported too
     #[arg(long, value_name = "ADDR:PORT")]
     far: Option<SocketAddr>,
     /// Run the streams under `mptcpize`
     #[arg(long)]
     mptcpize: bool,
-    /// Endpoints of MPTCP go with an interface's address and come again with it, as NetworkManager has it
+    /// Remove and add MPTCP endpoints along with an interface's address, as NetworkManager does
     #[arg(long)]
     manage_endpoints: bool,
-    /// Arguments of the streams, as of `bulk`
+    /// Arguments of the streams, as for `bulk`
     #[arg(last = true)]
     stream: Vec<String>,
 }
@@ -126,10 +126,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 /// Memory of the server's process, kB.
 fn far_memory(far: Option<SocketAddr>) -> anyhow::Result<Option<f64>> {
     let Some(far) = far else { return Ok(None) };
-    let mut server = TcpStream::connect(far).context("the server in this host")?;
+    let mut server =
+        TcpStream::connect(far).context("cannot ask the server in this host for its memory")?;
     server.write_all(&[server::MEMORY])?;
     let mut kb = [0; 8];
-    server.read_exact(&mut kb).context("the server does not tell its memory")?;
+    server.read_exact(&mut kb).context("the server does not report its memory")?;
     Ok(Some(u64::from_be_bytes(kb).max(1) as f64))
 }
 
@@ -158,7 +159,8 @@ impl Stream {
         command.args(["load", "bond", "gaps"]).args(&args.stream);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().context("cannot start a stream")?;
-        let (input, output) = (child.stdin.take(), child.stdout.take().context("its output")?);
+        let (input, output) =
+            (child.stdin.take(), child.stdout.take().context("cannot read the stream's output")?);
         let heard: Arc<Mutex<Vec<Line>>> = Arc::default();
         let shared = Arc::clone(&heard);
         let hears = thread::spawn(move || {
@@ -173,15 +175,15 @@ impl Stream {
     fn begun(&mut self) -> anyhow::Result<()> {
         let since = Instant::now();
         while self.heard.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
-            ensure!(self.child.try_wait()?.is_none(), "a stream ended before it began");
-            ensure!(since.elapsed() < BEGINS, "a stream does not begin");
+            ensure!(self.child.try_wait()?.is_none(), "a stream ended before its first byte");
+            ensure!(since.elapsed() < BEGINS, "a stream did not begin in time");
             thread::sleep(Duration::from_millis(20));
         }
         Ok(())
     }
 
     fn ask_memory(&mut self) -> anyhow::Result<()> {
-        let input = self.input.as_mut().context("it runs")?;
+        let input = self.input.as_mut().context("the stream has already ended")?;
         Ok(input.write_all(b"?")?)
     }
 
@@ -192,14 +194,14 @@ impl Stream {
         drop(self.input.take());
         let ended = self.child.wait()?;
         ensure!(ended.success() && broke.is_none() || may_break, "a stream broke: {ended}");
-        ensure!(self.hears.join().is_ok(), "nobody heard it");
+        ensure!(self.hears.join().is_ok(), "the thread that reads a stream panicked");
         Ok(std::mem::take(&mut *self.heard.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
 /// The report of the stalls of all hosts after all events, ms.
 fn report(struck: &[u64], records: &[Vec<Line>], far: Option<f64>) -> anyhow::Result<Report> {
-    let over = *struck.last().context("there were events")?;
+    let over = *struck.last().context("there were no events")?;
     let streams = records.iter().map(|lines| StreamRecord::of(lines, over));
     let streams: Vec<StreamRecord> = streams.collect::<anyhow::Result<_>>()?;
     let stalls = streams
@@ -261,7 +263,7 @@ impl StreamRecord {
                 }
             }
         }
-        ensure!(has_ended, "a stream did not say how it ended");
+        ensure!(has_ended, "a stream did not report how it ended");
         Ok(record)
     }
 }

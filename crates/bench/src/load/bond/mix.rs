@@ -38,40 +38,40 @@ const TRAINS: Duration = Duration::from_secs(2);
 pub struct Args {
     #[command(flatten)]
     near: NearArgs,
-    /// Where large connections go, another application's port; absent: where small ones do
+    /// Destination of large connections, the port of another application (default: that of small ones)
     #[arg(long, value_name = "ADDR:PORT")]
     large_to: Option<Destination>,
-    /// Small connections a second, on average
+    /// Mean number of small connections per second
     #[arg(long, default_value_t = 13.0)]
     small: f64,
-    /// Large ones
+    /// Mean number of large connections per second
     #[arg(long, default_value_t = 1.0)]
     large: f64,
     /// Bytes of a small connection
     #[arg(long, value_name = "SIZE", default_value = "22380 B")]
     small_size: ByteSize,
-    /// Of a large one
+    /// Bytes of a large connection
     #[arg(long, value_name = "SIZE", default_value = "285 kB")]
     large_size: ByteSize,
-    /// One more, from the beginning to the end
+    /// Add one connection that lasts from the beginning to the end
     #[arg(long)]
     long: bool,
-    /// Not measured at first
+    /// Time at the start that is not measured
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     warmup: Duration,
-    /// Then measured
+    /// Measured time
     #[arg(long = "for", value_name = "TIME", default_value = "20s", value_parser = parse_duration)]
     span: Duration,
-    /// Before that a batch that arrives within this time, until its last connection has ended
+    /// First measure a batch of connections that arrive within this time, until the last one has ended
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     batch: Option<Duration>,
-    /// What the links carry together
+    /// The sum of the links' rates
     #[arg(long, value_name = "RATE")]
     sum: Option<Rate>,
-    /// Of the arrivals
+    /// Seed of the arrivals
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Makes the arrivals of this host others than those of the next
+    /// Added to the seed, so that the arrivals of hosts differ
     #[arg(long, default_value = "")]
     salt: String,
 }
@@ -161,7 +161,7 @@ impl Load {
         let mut arrivals = Arrivals::new(args, began, &mut self.rng);
         self.arrive(&mut arrivals, began + span).await?;
         while let Some(ended) = self.all.join_next().await {
-            ended.context("a connection's task died")??;
+            ended.context("a connection's task panicked")??;
         }
         Ok(mbps(self.bytes() - before, began))
     }
@@ -177,7 +177,7 @@ impl Load {
             tokio::select! {
                 () = sleep_until(due) => {}
                 Some(ended) = self.all.join_next() => {
-                    ended.context("a connection's task died")??;
+                    ended.context("a connection's task panicked")??;
                     continue;
                 }
             }

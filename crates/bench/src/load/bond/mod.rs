@@ -42,25 +42,25 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Work {
-    /// The far end
+    /// Run the far end
     Serve(serve::Args),
-    /// Bytes for a time
+    /// Transfer bytes for some time
     Bulk(bulk::Args),
-    /// Small transfers, one after the other
+    /// Measure small transfers, one after the other
     Transfers(transfers::Args),
-    /// The paper's load: connections that come and go
+    /// Generate the paper's load: connections that arrive and end
     Mix(mix::Args),
-    /// Several clients that share the links
+    /// Run several clients that share the links
     Sharing(sharing::Args),
-    /// A stream that says when nothing came
+    /// Read a stream and report when no data arrived
     Gaps(gaps::Args),
-    /// A program that copies: what comes on loopback goes by a stream
+    /// Copy connections on loopback to streams
     Pipe(pipe::Args),
-    /// What goes by an interface that has a cap
+    /// Measure the bytes on an interface that has a cap
     Capped(capped::Args),
-    /// CPU time of a stream between two such programs
+    /// Measure the CPU time of a stream between two programs that copy
     Cost(cost::Args),
-    /// Streams whose interfaces are lost and come back
+    /// Measure streams while interfaces fail and recover
     Failover(failover::Args),
 }
 

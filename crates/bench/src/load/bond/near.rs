@@ -21,22 +21,22 @@ pub struct NearArgs {
     /// The server of known bytes, for TCP and MPTCP
     #[arg(long, value_name = "ADDR:PORT")]
     to: Destination,
-    /// Plain TCP by this interface
+    /// Use plain TCP over this interface
     #[arg(long, value_name = "NAME", group = "way")]
     interface: Option<String>,
-    /// What the kernel makes of a connection, which has to be of several subflows: under `mptcpize run`
+    /// Use MPTCP, which must have several subflows; run under `mptcpize run`
     #[arg(long, group = "way")]
     mptcp: bool,
-    /// Congestion control of MPTCP, which does not ask the route for that of all its subflows
+    /// Congestion control for MPTCP, which does not take it from the route for all subflows
     #[arg(long, value_name = "NAME", requires = "mptcp")]
     congestion: Option<String>,
-    /// Through a SOCKS5 proxy of this host
+    /// Connect through a SOCKS5 proxy of this host
     #[arg(long, value_name = "ADDR:PORT", group = "way")]
     socks: Option<Destination>,
-    /// A bond with the daemon there
+    /// Use a bond with the daemon at this address
     #[arg(long, value_name = "ADDR:PORT", group = "way")]
     bond: Option<Destination>,
-    /// So many links of a bond by each interface
+    /// Number of links of a bond over each interface
     #[arg(long, value_name = "N", default_value_t = 1)]
     links: usize,
     #[command(flatten)]
@@ -72,7 +72,7 @@ impl NearArgs {
             (None, Some(proxy)) => Route::through([proxy.clone()])?,
             (Some(name), _) => {
                 let found = interfaces()?.into_iter().find(|found| found.name == *name);
-                Route::direct().by_interface(found.context("no such interface")?.index)
+                Route::direct().by_interface(found.context("there is no such interface")?.index)
             }
         };
         let dialer = Dialer::new(options());
@@ -101,15 +101,19 @@ pub async fn bonded(
         let found = interfaces()?;
         Ok(found.into_iter().flat_map(|one| std::iter::repeat_n(one, links)).collect())
     };
-    let made = Bond::by(dialer, to, settings, Arc::new(by))?;
+    let made = Bond::with_interfaces(dialer, to, settings, Arc::new(by))?;
     bond(made, interfaces()?.len() * links).await
 }
 
 async fn bond(bond: Bond, wanted: usize) -> anyhow::Result<Near> {
     let began = Instant::now();
-    let mut standing = bond.standing();
-    let all = timeout(PATIENCE, standing.wait_for(|now| now.live >= wanted)).await;
-    ensure!(matches!(all, Ok(Ok(_))), "not {wanted} links: {:?}", bond.standing().borrow().clone());
+    let mut readiness = bond.readiness();
+    let all = timeout(PATIENCE, readiness.wait_for(|now| now.live >= wanted)).await;
+    ensure!(
+        matches!(all, Ok(Ok(_))),
+        "the bond did not reach {wanted} links: {:?}",
+        bond.readiness().borrow().clone()
+    );
     Ok(Near::Bond { took: began.elapsed(), bond })
 }
 
@@ -141,7 +145,9 @@ impl Near {
             }
             Self::Bond { bond, .. } => {
                 let opened = bond.open().await;
-                Ok(Box::new(opened.map_err(|why| anyhow::anyhow!("no stream: {why:?}"))?))
+                Ok(Box::new(
+                    opened.map_err(|why| anyhow::anyhow!("cannot open a stream: {why:?}"))?,
+                ))
             }
         }
     }
@@ -152,7 +158,7 @@ impl Near {
     /// When MPTCP had no second subflow.
     pub fn check(&self) -> anyhow::Result<()> {
         if let Self::Mptcp { .. } = self {
-            ensure!(counters::joined()? > 0, "MPTCP has joined no second subflow");
+            ensure!(counters::joined()? > 0, "MPTCP did not join a second subflow");
         }
         Ok(())
     }

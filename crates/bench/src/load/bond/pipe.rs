@@ -22,7 +22,7 @@ const PIECE: usize = 64 << 10;
 /// Arguments of `thalweg-bench load bond pipe`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Where it is come to
+    /// Address to listen on
     #[arg(long, value_name = "ADDR:PORT")]
     listen: SocketAddr,
     #[command(flatten)]

@@ -12,7 +12,7 @@ use std::{
 };
 use thalweg_base::log::Log;
 use thalweg_bond::{SenderSettings, StripeMethod};
-use thalweg_node::daemon::{Daemon, DaemonConfig, Limits, Node, OracleDown, Services};
+use thalweg_node::daemon::{Daemon, DaemonConfig, HandshakeLimits, Node, OracleDown, Services};
 use thalweg_uplinks::bond::{BondLimits, Bonds, Settings};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -23,17 +23,17 @@ const LIMITS: BondLimits = BondLimits { bonds: 256, memory: 1 << 30 };
 /// Arguments of `thalweg-bench load bond serve`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The server of known bytes; bonds lead to the first of several
+    /// Addresses of the server of known bytes; bonds connect to the first one
     #[arg(long, value_name = "ADDR:PORT", value_delimiter = ',', required_unless_present = "lead")]
     listen: Vec<SocketAddr>,
-    /// Bonds lead to this server of this host, and none runs here
+    /// Connect bonds to this server of this host, instead of running a server
     #[arg(long, value_name = "ADDR:PORT", requires = "bonds", conflicts_with = "listen")]
     lead: Option<SocketAddr>,
-    /// The daemon that takes bonds; absent: none runs
+    /// Address of the daemon that accepts bonds (default: none)
     #[arg(long, value_name = "ADDR:PORT")]
     bonds: Option<SocketAddr>,
-    /// Congestion control of those who come to the server: MPTCP gives subflows that are joined the system's, not the
-    /// route's
+    /// Congestion control of accepted connections: MPTCP gives joined subflows that of the system, not that of the
+    /// route
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
     #[command(flatten)]
@@ -43,13 +43,13 @@ pub struct Args {
 /// How an end stripes what it sends.
 #[derive(Clone, Copy, clap::Args)]
 pub struct HowArgs {
-    /// Who gets the next chunk
+    /// Which link gets the next chunk
     #[arg(long, value_enum, default_value = "earliest")]
     method: Method,
-    /// Bytes of a chunk; absent: the product's
+    /// Bytes of a chunk (default: that of the product)
     #[arg(long, value_name = "BYTES")]
     chunk: Option<u32>,
-    /// Nothing is sent twice
+    /// Send no chunk twice
     #[arg(long)]
     once: bool,
 }
@@ -60,7 +60,7 @@ enum Method {
     RoundRobin,
     /// The paper's PO Weighted Round Robin
     Weighted,
-    /// Ours
+    /// The product's method
     Earliest,
 }
 
@@ -94,7 +94,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let own = match (args.lead, listeners.first()) {
         (Some(lead), _) => lead,
         (None, first) => {
-            let port = first.context("--listen is missing")?.local_addr()?.port();
+            let port = first.context("--listen is required")?.local_addr()?.port();
             SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)
         }
     };
@@ -124,7 +124,7 @@ async fn daemon(
     // The log has no reader; the near end reports broken links.
     let (log, _) = Log::to_queue();
     let bonds = Bonds::new(settings, LIMITS, log.clone());
-    bonds.lead_to(own);
+    bonds.set_own_port(own);
     let (relay, oracle, measure) = (None, None, None);
     let (files, cast, submit) = (None, None, None);
     let bond = Some(Arc::new(bonds) as _);
@@ -143,7 +143,7 @@ async fn daemon(
             stream: None,
             submit,
         },
-        control: Arc::new(OracleDown::new(membership, "there is none")),
+        control: Arc::new(OracleDown::new(membership, "this program has no oracle")),
         registry: Default::default(),
         legs: None,
         log,
@@ -152,7 +152,7 @@ async fn daemon(
         riding: None,
         listen: vec![at],
         handshake: Duration::from_secs(10),
-        limits: Limits::default(),
+        limits: HandshakeLimits::default(),
         drain: Duration::ZERO,
         metrics: None,
         socket: dir.join("node.sock"),

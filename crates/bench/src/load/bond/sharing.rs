@@ -33,22 +33,22 @@ use tokio::{
 /// Arguments of `thalweg-bench load bond sharing`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The daemon there: each client has a bond with it
+    /// Address of the daemon; each client opens a bond with it
     #[arg(long, value_name = "ADDR:PORT", required_unless_present = "to", conflicts_with = "to")]
     bond: Option<Destination>,
-    /// The server of known bytes: each client has a connection to it by one interface, in turn
+    /// Address of the server of known bytes; the clients connect to it over the interfaces in turn
     #[arg(long, value_name = "ADDR:PORT")]
     to: Option<Destination>,
-    /// How many
+    /// Number of clients
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=members::MOST.into()))]
     clients: u8,
-    /// Not measured at first
+    /// Time at the start that is not measured
     #[arg(long, value_name = "TIME", default_value = "4s", value_parser = parse_duration)]
     warmup: Duration,
-    /// Then measured
+    /// Measured time
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     span: Duration,
-    /// What the links carry together
+    /// The sum of the links' rates
     #[arg(long, value_name = "RATE")]
     sum: Rate,
     #[command(flatten)]
@@ -81,8 +81,8 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let each = tokio::select! {
         each = measured => each,
         Some(ended) = all.join_next() => {
-            ended.context("a client's task died")??;
-            anyhow::bail!("a stream without end ended");
+            ended.context("a client's task panicked")??;
+            anyhow::bail!("an endless stream ended");
         }
     };
     report(&each, args.span, args.sum).print().context("cannot print the report")
@@ -94,8 +94,9 @@ async fn client(args: &Args, number: u8) -> anyhow::Result<Near> {
         return near::bonded(at.clone(), &members::near(number), args.how.settings(), 1).await;
     }
     let found = interfaces()?;
-    let by = found.get(usize::from(number) % found.len().max(1)).context("no interface")?;
-    let to = args.to.clone().context("--to is missing")?;
+    let by =
+        found.get(usize::from(number) % found.len().max(1)).context("there is no interface")?;
+    let to = args.to.clone().context("--to is required")?;
     let route = Route::direct().by_interface(by.index);
     Ok(Near::Tcp { dialer: Dialer::new(near::options()), route, to })
 }

@@ -23,16 +23,16 @@ use tokio::{
 pub struct Args {
     #[command(flatten)]
     near: NearArgs,
-    /// Of which sizes
+    /// Sizes of the transfers
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',')]
     sizes: Vec<ByteSize>,
-    /// So many of each
+    /// Number of transfers of each size
     #[arg(long, default_value_t = 5)]
     count: usize,
-    /// Between two of them
+    /// Pause between two transfers
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = parse_duration)]
     pause: Duration,
-    /// All by one connection, opened before
+    /// Make all transfers over one connection, opened before
     #[arg(long)]
     kept: bool,
 }
@@ -62,7 +62,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
             times.push(began.elapsed());
         }
         times.sort();
-        let median = times.get(times.len() / 2).context("--count is 0")?;
+        let median = times.get(times.len() / 2).context("--count must be above 0")?;
         report.add(format!("time_{}", size.as_bytes()), "ms", median.as_secs_f64() * 1e3);
     }
     near.tell();
@@ -92,6 +92,6 @@ async fn transfer(
         pattern.check_whole(position, &buffer[..count])?;
         position += count as u64;
     }
-    ensure!(position == size, "{position} bytes came of {size}");
+    ensure!(position == size, "{position} of {size} bytes arrived");
     Ok(())
 }

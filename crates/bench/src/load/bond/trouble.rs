@@ -7,11 +7,11 @@ use thalweg_lab::{client::Lab, topology::LinkChange};
 /// A kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
-    /// The interface goes down: the kernel tells
+    /// The interface goes down, which the kernel reports
     Down,
-    /// The link loses all, both ways; nobody is told
+    /// The link drops all packets in both directions, without notice
     Blackhole,
-    /// The link loses all that comes to the client
+    /// The link drops all packets to the client
     Loss,
     /// The interface loses its address, and gets it again
     Address,
@@ -73,7 +73,7 @@ impl<'a> Victim<'a> {
         let output = command.args(["-ec", script, &self.interface]).output()?;
         let error = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{}: {}", self.host, error.trim());
-        String::from_utf8(output.stdout).context("what `ip` says")
+        String::from_utf8(output.stdout).context("the output of `ip` is not valid UTF-8")
     }
 
     /// Runs `ip mptcp endpoint add` or `delete`, as a network manager does with each address.

@@ -33,16 +33,16 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Arguments of `thalweg-bench load carrier cost`: to be run in a network namespace of one's own (`unshare --net`).
 #[derive(clap::Args)]
 pub struct Args {
-    /// What it goes by
+    /// The transport
     #[arg(long, value_enum)]
     by: By,
-    /// Nothing is sent at first, and the programs' CPU time is counted
+    /// Time at the start in which nothing is sent and the programs' CPU time is counted
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     rest: Duration,
-    /// Not measured at first
+    /// Time of the transfer that is not measured
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_duration)]
     warmup: Duration,
-    /// Then measured
+    /// Measured time
     #[arg(long = "for", value_name = "TIME", default_value = "3s", value_parser = parse_duration)]
     span: Duration,
 }
@@ -114,7 +114,7 @@ impl Flow {
     fn read_for(&mut self, span: Duration) -> anyhow::Result<()> {
         let end = Instant::now() + span;
         while Instant::now() < end {
-            let count = self.tcp.read(&mut self.buffer).context("no byte comes")?;
+            let count = self.tcp.read(&mut self.buffer).context("no byte arrives")?;
             ensure!(count > 0, "the stream ended after {} bytes", self.position);
             self.pattern.check(self.position, &self.buffer[..count])?;
             self.position += count as u64;

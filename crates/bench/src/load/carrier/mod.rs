@@ -18,7 +18,7 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Work {
-    /// CPU time of a TCP connection, and of a carrier that rests
+    /// Measure the CPU time of a TCP connection and of an idle carrier
     Cost(cost::Args),
 }
 

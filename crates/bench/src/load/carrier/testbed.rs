@@ -34,7 +34,7 @@ const SETTINGS: &str = "[carrier]\nenabled = true\nopen = [\"1-65535\"]\n[oracle
 /// The connection between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
-    /// Nothing
+    /// A direct connection
     Direct,
     /// Two nodes with carriers
     Carrier,
@@ -61,7 +61,7 @@ impl Testbed {
     /// When a program does not start.
     pub fn new(by: By) -> anyhow::Result<Self> {
         let far = Far::join()?;
-        let state = TempDir::new().context("cannot make a directory")?;
+        let state = TempDir::new().context("cannot create a directory")?;
         let (to, programs): (IpAddr, _) = match by {
             By::Direct => (FAR.into(), None),
             By::Carrier => {
@@ -98,7 +98,7 @@ impl Testbed {
     /// # Errors
     /// When there is no connection within `patience`.
     pub fn connect(&self, patience: Duration) -> anyhow::Result<TcpStream> {
-        TcpStream::connect_timeout(&self.at, patience).context("connecting to the server")
+        TcpStream::connect_timeout(&self.at, patience).context("cannot connect to the server")
     }
 }
 
@@ -174,7 +174,7 @@ pub fn wait_until<T>(
         if let Some(found) = look()? {
             return Ok(found);
         }
-        ensure!(since.elapsed() < COMES, "in vain it was waited that {what}");
+        ensure!(since.elapsed() < COMES, "timed out waiting until {what}");
         thread::sleep(LOOK);
     }
 }
@@ -201,7 +201,7 @@ impl ChildGuard {
     pub fn ready(command: &mut Command) -> anyhow::Result<Self> {
         let mut part = Self::start(command.stdout(Stdio::piped()))?;
         let mut line = String::new();
-        let output = part.0.stdout.take().context("its output is ours")?;
+        let output = part.0.stdout.take().context("cannot read the program's output")?;
         BufReader::new(output).read_line(&mut line)?;
         ensure!(line.contains("ready"), "{command:?} did not start");
         Ok(part)

@@ -80,12 +80,12 @@ fn configuration(end: &End, other: &End, at: Ipv4Addr, inside: Ipv4Addr) -> Stri
 /// Configures the program of an end once it listens.
 fn configure(end: &End, configuration: &str) -> anyhow::Result<()> {
     let socket = format!("/var/run/wireguard/{}.sock", end.device);
-    let mut stream = wait_until("boringtun-cli takes its configuration", || {
+    let mut stream = wait_until("boringtun-cli accepts its configuration", || {
         Ok(UnixStream::connect(&socket).ok())
     })?;
     stream.write_all(configuration.as_bytes())?;
     let mut answer = String::new();
     BufReader::new(&stream).read_line(&mut answer).context("boringtun-cli does not answer")?;
-    ensure!(answer.trim() == "errno=0", "boringtun-cli refuses: {answer}");
+    ensure!(answer.trim() == "errno=0", "boringtun-cli refused the configuration: {answer}");
     Ok(())
 }

@@ -15,13 +15,13 @@ pub struct Args {
     /// The lab's socket
     #[arg(long, value_name = "SOCKET")]
     lab: PathBuf,
-    /// Where roma-table1.csv is (default: $THALWEG_DATA); without it links stay as they are
+    /// Directory of roma-table1.csv (default: $THALWEG_DATA); without it the links are not changed
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Hosts whose accesses stay as the topology has them, whatever the table says of two hosts there
+    /// Hosts whose access links keep the rates of the topology, even if the table has rates for them
     #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
     keep: Vec<String>,
-    /// Factor of all rates
+    /// Factor for all rates
     #[arg(long, default_value_t = 1.0)]
     scale: f64,
 }
@@ -46,7 +46,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut changed = 0_u32;
     if let Some(file) = file {
         let text = fs::read_to_string(&file)?;
-        let table = parse(&text).with_context(|| format!("{} is no such table", file.display()))?;
+        let table = parse(&text)
+            .with_context(|| format!("{} is not a valid table of rates", file.display()))?;
         let is_kept = |entry: &Entry| entry.from == entry.to && args.keep.contains(&entry.from);
         for Entry { from, to, mbps } in table.into_iter().filter(|entry| !is_kept(entry)) {
             let rate = LinkChange::rate(Rate::from_mbps(mbps * args.scale));
@@ -55,7 +56,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 changed += 1;
             }
         }
-        ensure!(changed > 0, "the lab has no link of the table");
+        ensure!(changed > 0, "the lab has none of the table's links");
     }
     report.add("changed", "links", f64::from(changed));
     Ok(report.print()?)
@@ -76,17 +77,18 @@ fn halves(lab: &Lab, from: &str, to: &str) -> Vec<String> {
 fn parse(text: &str) -> anyhow::Result<Vec<Entry>> {
     let mut lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     let name = |text: &str| text.trim().to_lowercase();
-    let senders: Vec<String> = lines.next().context("it is empty")?.split(',').map(name).collect();
+    let senders: Vec<String> =
+        lines.next().context("the table is empty")?.split(',').map(name).collect();
     let mut table = Vec::new();
     for line in lines {
         let mut cells = line.split(',');
         let to = name(cells.next().unwrap_or_default());
         for (from, cell) in senders.iter().skip(1).zip(cells) {
-            let mbps = cell.trim().parse().with_context(|| format!("`{cell}` is no rate"))?;
+            let mbps = cell.trim().parse().with_context(|| format!("`{cell}` is not a rate"))?;
             table.push(Entry { from: from.clone(), to: to.clone(), mbps });
         }
     }
-    ensure!(!table.is_empty(), "it has no rates");
+    ensure!(!table.is_empty(), "the table has no rates");
     Ok(table)
 }
 

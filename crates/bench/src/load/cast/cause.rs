@@ -53,11 +53,12 @@ impl Watch {
         let script =
             "while :; do read up idle </proc/uptime; echo \"$up\"; ss -tinHO; sleep \"$0\"; done";
         for host in parents {
-            let out = File::create(watch.file(host)).context("cannot write what is seen")?;
+            let out = File::create(watch.file(host))
+                .context("cannot create the file for samples of connections")?;
             let mut command = lab.command(host, "sh");
             command.args(["-c", script, &period.as_secs_f64().to_string()]);
             let look = command.stdin(Stdio::null()).stdout(out).stderr(Stdio::null()).spawn();
-            watch.looks.push(look.with_context(|| format!("cannot look in {host}"))?);
+            watch.looks.push(look.with_context(|| format!("cannot run `ss` in {host}"))?);
         }
         Ok(watch)
     }

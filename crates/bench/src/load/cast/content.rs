@@ -15,7 +15,7 @@ pub fn same(wanted: &Path, came: &Path) -> anyhow::Result<()> {
         |path: &Path| File::open(path).with_context(|| format!("cannot open {}", path.display()));
     let (mut one, mut other) = (open(wanted)?, open(came)?);
     let (a, b) = (one.metadata()?.len(), other.metadata()?.len());
-    ensure!(a == b, "{} has {b} bytes, not {a}", came.display());
+    ensure!(a == b, "{} has {b} bytes instead of {a}", came.display());
     let (mut left, mut right) = (vec![0; PIECE], vec![0; PIECE]);
     let mut at = 0;
     while at < a {

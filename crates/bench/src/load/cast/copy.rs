@@ -20,10 +20,10 @@ const STARTS: Duration = Duration::from_secs(10);
 /// Arguments of `thalweg-bench load cast copy`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Where its parent comes; absent: the file is the source
+    /// Address at which the parent connects (default: none, the file is the source)
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
-    /// Its children
+    /// Addresses of the children
     #[arg(long, value_name = "HOST:PORT,…", value_delimiter = ',')]
     to: Vec<String>,
     /// The file
@@ -56,7 +56,7 @@ fn connect(child: &str) -> io::Result<TcpStream> {
     let since = Instant::now();
     loop {
         let address = child.to_socket_addrs()?.find(SocketAddr::is_ipv4);
-        let address = address.ok_or_else(|| io::Error::other("no address"))?;
+        let address = address.ok_or_else(|| io::Error::other("the name has no address"))?;
         match TcpStream::connect(address) {
             Err(_) if since.elapsed() < STARTS => thread::sleep(Duration::from_millis(20)),
             other => return other,

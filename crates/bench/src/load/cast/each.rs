@@ -23,23 +23,23 @@ pub struct Args {
     /// The lab's socket
     #[arg(long, value_name = "SOCKET")]
     lab: PathBuf,
-    /// Where it runs
+    /// Hosts in which the program runs
     #[arg(long, value_name = "HOST,…", value_delimiter = ',', required = true)]
     hosts: Vec<String>,
-    /// Further ones where it runs, but need not end: sources
+    /// Further hosts in which it runs but need not end: sources
     #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
     also: Vec<String>,
-    /// What each is to have in the end
+    /// The file that each host must have at the end
     #[arg(long)]
     file: PathBuf,
-    /// Below it each host has a directory of its own, by its name; the program begins there, and leaves the file
-    /// under its name
+    /// Directory with one directory for each host, in which the program starts and leaves the file under its
+    /// name
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
-    /// Beyond this it has failed
+    /// Time after which the program has failed
     #[arg(long, value_name = "TIME", default_value = "10 min", value_parser = thalweg_units::parse_duration)]
     within: Duration,
-    /// The program; the environment variable NODE names the host
+    /// The program and its arguments; the environment variable NODE contains the host's name
     #[arg(last = true, required = true)]
     command: Vec<String>,
 }
@@ -73,7 +73,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     for (at, host) in args.also.iter().chain(&args.hosts).enumerate() {
         let child = start(args, &lab, host)?;
         programs.0.push(child);
-        let stdout = programs.0[at].stdout.take().context("its output")?;
+        let stdout = programs.0[at].stdout.take().context("cannot read the program's output")?;
         let (host, done) = (host.clone(), done.clone());
         thread::spawn(move || watch(BufReader::new(stdout), &host, &done));
     }
@@ -81,12 +81,17 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     while finishes.len() < args.hosts.len() {
         let left = args.within.saturating_sub(began.elapsed());
         let Ok((host, is_done)) = ended.recv_timeout(left) else {
-            bail!("only {} of {} have it after {:?}", finishes.len(), args.hosts.len(), args.within)
+            bail!(
+                "only {} of {} hosts have the file after {:?}",
+                finishes.len(),
+                args.hosts.len(),
+                args.within
+            )
         };
         let is_new = finishes.iter().all(|(known, _)| *known != host);
         if args.hosts.contains(&host) && is_new {
             // A program that ends without the line has succeeded only if the file is there, which is compared below.
-            ensure!(is_done || came(args, &host), "{host}: it ended without the file");
+            ensure!(is_done || came(args, &host), "{host}: the program ended without the file");
             finishes.push((host, began.elapsed().as_secs_f64()));
         }
     }
@@ -106,7 +111,7 @@ fn start(args: &Args, lab: &Lab, host: &str) -> anyhow::Result<Child> {
     let mut command = lab.command(host, "sh");
     command.args(["-c", "cd \"$0\" && export NODE=\"$1\" && shift && exec \"$@\""]).arg(&dir);
     command.arg(host).args(&args.command).stdin(Stdio::null()).stdout(Stdio::piped());
-    command.spawn().with_context(|| format!("cannot run it in {host}"))
+    command.spawn().with_context(|| format!("cannot run the program in {host}"))
 }
 
 /// Reports when the program prints that it is done, and when it ends. It reads on meanwhile, so that the pipe never
@@ -125,7 +130,7 @@ fn watch(lines: impl std::io::BufRead, host: &str, done: &SyncSender<(String, bo
 
 fn report(args: &Args, finishes: &[(String, f64)]) -> anyhow::Result<()> {
     let length = fs::metadata(&args.file)?.len() as f64;
-    let name = args.file.file_name().context("the file's name")?;
+    let name = args.file.file_name().context("the file's path has no file name")?;
     let mut report = Report::default();
     for (host, seconds) in finishes {
         content::same(&args.file, &args.dir.join(host).join(name))?;

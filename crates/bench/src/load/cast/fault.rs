@@ -34,12 +34,12 @@ impl FromStr for Fault {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> anyhow::Result<Self> {
-        let form = "a fault is `kill=NODE@SHARE:RECEIVER`, `start=…` or `rate=LINK/RATE@…`";
+        let form = "a fault must have the form `kill=NODE@SHARE:RECEIVER`, `start=…` or `rate=LINK/RATE@…`";
         let (what, when) = text.split_once('@').context(form)?;
         let (kind, whom) = what.split_once('=').context(form)?;
         let (share, of) = when.split_once(':').context(form)?;
-        let share: f64 = share.parse().with_context(|| format!("`{share}` is no share"))?;
-        ensure!((0.0..=1.0).contains(&share), "a share is from 0 to 1");
+        let share: f64 = share.parse().with_context(|| format!("`{share}` is not a share"))?;
+        ensure!((0.0..=1.0).contains(&share), "a share must be from 0 to 1");
         let what = match kind {
             "kill" => What::Kill(whom.to_owned()),
             "start" => What::Start(whom.to_owned()),

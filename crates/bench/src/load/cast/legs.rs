@@ -24,7 +24,10 @@ impl FromStr for Legs {
         let mut legs = Vec::new();
         for part in text.split(',') {
             let hosts: Vec<&str> = part.split('>').map(str::trim).collect();
-            ensure!(hosts.len() > 1 && hosts.iter().all(|h| !h.is_empty()), "`{part}` is no leg");
+            ensure!(
+                hosts.len() > 1 && hosts.iter().all(|h| !h.is_empty()),
+                "`{part}` is not a leg"
+            );
             for pair in hosts.windows(2) {
                 legs.push((pair[0].to_owned(), pair[1].to_owned()));
             }
@@ -44,9 +47,9 @@ impl fmt::Display for Legs {
 fn chain(text: &str) -> anyhow::Result<Legs> {
     let mut parts = text.split(':');
     let (Some(first), Some(name), Some(count)) = (parts.next(), parts.next(), parts.next()) else {
-        bail!("a chain is `chain:FIRST:NAME:COUNT`")
+        bail!("a chain must have the form `chain:FIRST:NAME:COUNT`")
     };
-    let count: usize = count.parse().with_context(|| format!("`{count}` is no number"))?;
+    let count: usize = count.parse().with_context(|| format!("`{count}` is not a number"))?;
     let host = |at: usize| if at == 0 { first.to_owned() } else { format!("{name}{at}") };
     Ok(Legs((1..=count).map(|at| (host(at - 1), host(at))).collect()))
 }
@@ -119,7 +122,7 @@ pub fn read(file: &Path) -> anyhow::Result<Rates> {
     let line = |line: &str| -> anyhow::Result<(Leg, f64)> {
         let mut parts = line.split(',');
         let (Some(from), Some(to), Some(bps)) = (parts.next(), parts.next(), parts.next()) else {
-            bail!("{}: `{line}` is no rate of a leg", file.display())
+            bail!("{}: `{line}` is not the rate of a leg", file.display())
         };
         Ok(((from.to_owned(), to.to_owned()), bps.parse()?))
     };

@@ -170,9 +170,13 @@ impl<'a> Mesh<'a> {
     fn wait(&mut self, host: &str) -> anyhow::Result<()> {
         let (since, out) = (Instant::now(), self.file(host, "out"));
         while !fs::read_to_string(&out)?.contains("ready") {
-            let child = self.nodes.get_mut(host).context("it was begun")?;
+            let child = self.nodes.get_mut(host).context("the node was not started")?;
             let has_ended = child.try_wait()?.is_some();
-            ensure!(!has_ended && since.elapsed() < STARTS, "no node: {}", self.log(host));
+            ensure!(
+                !has_ended && since.elapsed() < STARTS,
+                "the node did not start: {}",
+                self.log(host)
+            );
             thread::sleep(LOOK);
         }
         Ok(())
@@ -191,8 +195,9 @@ impl<'a> Mesh<'a> {
     /// # Errors
     /// When it does not run.
     pub fn kill(&mut self, host: &str) -> anyhow::Result<()> {
-        let mut child = self.nodes.remove(host).with_context(|| format!("{host} runs no node"))?;
-        ensure!(child.try_wait()?.is_none(), "a node ended by itself: {}", self.log(host));
+        let mut child =
+            self.nodes.remove(host).with_context(|| format!("there is no node on {host}"))?;
+        ensure!(child.try_wait()?.is_none(), "a node ended unexpectedly: {}", self.log(host));
         child.kill()?;
         child.wait()?;
         Ok(())

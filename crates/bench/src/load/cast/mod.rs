@@ -36,15 +36,15 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Work {
-    /// Cast once through a mesh of its own
+    /// Cast once through a new mesh
     Run(Box<run::Args>),
-    /// TCP alone on each leg
+    /// Measure TCP alone on each leg
     Solo(solo::Args),
-    /// Another program in each host, until all have the file
+    /// Run another program in each host until all have the file
     Each(each::Args),
-    /// A tree of plain TCP with back-pressure
+    /// Send a file through a tree of plain TCP with back-pressure
     Tee(tee::Args),
-    /// One node of it
+    /// Run one node of such a tree
     Copy(copy::Args),
     /// Give the lab's links the rates of a table
     Capacities(capacities::Args),

@@ -6,7 +6,7 @@ use std::path::Path;
 use thalweg_lab::{client::Lab, stats::Stats};
 use thalweg_plan::{
     Graph,
-    tree::{Host, Overlay, Several, model::Hop},
+    tree::{Host, Overlay, SeveralParents, model::Hop},
 };
 use thalweg_units::Rate;
 
@@ -89,7 +89,7 @@ impl Network {
     ///
     /// # Errors
     /// When the linear program has no solution.
-    pub fn several(&self, hosts: &[String]) -> anyhow::Result<Several> {
+    pub fn several(&self, hosts: &[String]) -> anyhow::Result<SeveralParents> {
         let mut graph = Graph::new(hosts.len());
         for (i, from) in hosts.iter().enumerate() {
             for (j, to) in hosts.iter().enumerate().filter(|(j, _)| *j != i) {
@@ -102,7 +102,7 @@ impl Network {
         };
         let hosts: Vec<Host> = hosts.iter().map(access).collect();
         let overlay = Overlay { graph: &graph, source: 0, hosts: &hosts };
-        overlay.several(hosts.len(), None).context("the best simultaneous rates")
+        overlay.several(hosts.len(), None).context("cannot compute the best simultaneous rates")
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
 };
 use std::collections::BTreeMap;
 use thalweg_plan::tree::{
-    Several,
+    SeveralParents,
     model::{Formula, Hop},
 };
 use thalweg_units::{ByteSize, Rate};
@@ -162,7 +162,7 @@ impl CastResults<'_> {
     }
 
     /// Reports each receiver's rate relative to the best simultaneous rates, and the rate that it could have alone.
-    pub fn add_bound(&self, several: &Several, report: &mut Report) {
+    pub fn add_bound(&self, several: &SeveralParents, report: &mut Report) {
         let mut shares = Vec::new();
         for host in self.wanted {
             let Some(at) = self.setup.hosts.iter().position(|one| one == host) else { continue };

@@ -26,35 +26,35 @@ const SOME: f64 = 10e6;
 /// Arguments of `thalweg-bench load cast run`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The lab's socket; this runs in the source's host
+    /// The lab's socket; the command runs in the source's host
     #[arg(long, value_name = "SOCKET")]
     lab: PathBuf,
-    /// For the mesh and the inboxes; emptied first
+    /// Directory for the mesh and the inboxes; emptied first
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
-    /// The object
+    /// The file to cast
     #[arg(long)]
     pub file: PathBuf,
     /// The source's host
     #[arg(long, value_name = "HOST")]
     pub from: String,
-    /// The receivers; absent: all of --tree
+    /// The receivers (default: all hosts of --tree)
     #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
     pub to: Vec<String>,
-    /// Hosts that hand on and keep nothing
+    /// Hosts that only forward and keep nothing
     #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
     via: Vec<String>,
-    /// The tree, `s>a>b,s>c` or `chain:s:n:20`; or `widest`, the paper's. Each receiver has one parent then.
-    /// Absent: as `cast` plans it
+    /// The tree, such as `s>a>b,s>c` or `chain:s:n:20`, or `widest` for the paper's; each receiver then has
+    /// one parent (default: as `cast` plans it)
     #[arg(long, value_name = "LEGS")]
     tree: Option<String>,
-    /// Plan without any rates
+    /// Plan without any known rates
     #[arg(long, conflicts_with = "tree")]
     blind: bool,
-    /// Rates of legs that `solo` has measured: for the plan, and for each receiver's slowest hop. Absent: the links'
+    /// Rates of legs measured by `solo`, for the plan and each receiver's slowest hop (default: the links' rates)
     #[arg(long, value_name = "FILE")]
     solo: Option<PathBuf>,
-    /// The rate of each leg of the tree, where TCP gets less than its links carry
+    /// The rate of each leg of the tree, if TCP reaches less than the links' rates
     #[arg(long, value_name = "RATE", requires = "tree", conflicts_with = "solo")]
     each: Option<Rate>,
     /// Compare with the best simultaneous rates under all links
@@ -66,25 +66,25 @@ pub struct Args {
     /// `kill=NODE@SHARE:RECEIVER`, `start=…` or `rate=LINK/RATE@…`
     #[arg(long, value_name = "FAULT")]
     fault: Vec<Fault>,
-    /// The best rate that a fault leaves to its receiver
+    /// The best rate of a receiver that a fault leaves possible
     #[arg(long, value_name = "RATE", requires = "fault")]
     left: Option<Rate>,
-    /// Nodes that are started by a fault alone
+    /// Nodes that only a fault starts
     #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
     late: Vec<String>,
-    /// End when these have it
+    /// End when these receivers have the file
     #[arg(long, value_name = "HOST,…", value_delimiter = ',')]
     until: Vec<String>,
     /// Compare rates by depth; the tree is a chain
     #[arg(long, requires = "tree")]
     depth: bool,
-    /// Look at the chain's connections so often: which had nothing to send, and how many time-outs there were
+    /// Interval at which to sample the chain's connections: which have nothing to send, and their time-outs
     #[arg(long, value_name = "TIME", requires = "depth", value_parser = thalweg_units::parse_duration)]
     watch: Option<Duration>,
     /// Further settings of all nodes, as TOML
     #[arg(long, value_name = "TOML", default_value = "")]
     settings: String,
-    /// For `thalweg cast`
+    /// Further arguments of `thalweg cast`
     #[arg(last = true)]
     flags: Vec<String>,
 }
@@ -118,7 +118,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let (mut record, mut struck) = (CastRecord::default(), Vec::new());
     let began = Instant::now();
     let mut child = cast(args, &setup, &mesh)?;
-    let stdout = child.stdout.take().context("its output")?;
+    let stdout = child.stdout.take().context("cannot read the output of `thalweg cast`")?;
     let mut faults: Vec<&Fault> = args.fault.iter().collect();
     for line in BufReader::new(stdout).lines() {
         record.add_line(&line?, began.elapsed().as_secs_f64())?;
@@ -143,12 +143,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let wanted = if args.until.is_empty() { receivers(args, &setup) } else { args.until.clone() };
     if let Some(lacks) = wanted.iter().find(|host| !record.received.contains_key(*host)) {
         let why = record.failed.clone().unwrap_or_else(|| mesh.log(lacks));
-        bail!("{lacks} does not have it ({status}): {why}");
+        bail!("{lacks} does not have the object ({status}): {why}");
     }
-    ensure!(faults.is_empty(), "a fault was not reached");
+    ensure!(faults.is_empty(), "the cast ended before a fault was due");
     let ended = mesh.ended();
-    ensure!(ended.is_empty(), "nodes ended by themselves: {}", mesh.log(&ended.join(",")));
-    let name = args.file.file_name().context("the file's name")?;
+    ensure!(ended.is_empty(), "nodes ended unexpectedly: {}", mesh.log(&ended.join(",")));
+    let name = args.file.file_name().context("the file's path has no file name")?;
     for host in &wanted {
         content::same(&args.file, &mesh.inbox(host).join(name))?;
     }
@@ -190,7 +190,7 @@ fn setup(args: &Args, network: &Network) -> anyhow::Result<CastSetup> {
         Some(tree) if args.to.is_empty() => hosts.extend(tree.children()),
         _ => hosts.extend(args.to.iter().chain(&args.via).cloned()),
     }
-    ensure!(hosts.len() > 1, "nobody to cast to");
+    ensure!(hosts.len() > 1, "there are no receivers; give --to or --tree");
     let rates = match (&args.solo, &tree) {
         (Some(file), _) => legs::read(file)?,
         (None, Some(tree)) => match args.each {

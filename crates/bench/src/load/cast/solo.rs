@@ -28,19 +28,19 @@ pub struct Args {
     /// The lab's socket
     #[arg(long, value_name = "SOCKET")]
     lab: PathBuf,
-    /// The legs: `s>a,a>b`
+    /// The legs, such as `s>a,a>b`
     #[arg(long, value_name = "LEGS", required_unless_present = "all")]
     legs: Option<Legs>,
-    /// Those between all of these, each way
+    /// Measure the legs between all these hosts, in both directions
     #[arg(long, value_name = "HOST,…", value_delimiter = ',', conflicts_with = "legs")]
     all: Vec<String>,
-    /// All at the same time; else only those that share no host's sending or receiving
+    /// Measure all legs at the same time (default: only legs that share neither sender nor receiver)
     #[arg(long)]
     together: bool,
-    /// Each leg so many whole seconds, after one that does not count
+    /// Measured time of each leg, s, after one second that does not count
     #[arg(long = "for", default_value_t = 3, value_name = "SECONDS")]
     seconds: u32,
-    /// Where rates are written
+    /// File to write the rates to
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
@@ -126,11 +126,11 @@ impl Drop for Servers {
 }
 
 fn received(json: &[u8]) -> anyhow::Result<f64> {
-    let report: Value = serde_json::from_slice(json).context("iperf3 said nothing")?;
+    let report: Value = serde_json::from_slice(json).context("iperf3 printed nothing")?;
     let error = report.pointer("/error").and_then(Value::as_str);
     ensure!(error.is_none(), "iperf3: {}", error.unwrap_or_default());
     let rate = report.pointer("/end/sum_received/bits_per_second").and_then(Value::as_f64);
-    rate.context("iperf3 said no rate")
+    rate.context("the output of iperf3 has no rate")
 }
 
 #[cfg(test)]

@@ -21,19 +21,19 @@ pub struct Args {
     /// The lab's socket
     #[arg(long, value_name = "SOCKET")]
     lab: PathBuf,
-    /// The tree; its first leg begins at the source
+    /// The tree; its first leg must begin at the source
     #[arg(long, value_name = "LEGS")]
     tree: Legs,
-    /// What is sent
+    /// The file to send
     #[arg(long)]
     file: PathBuf,
-    /// For what came; emptied first
+    /// Directory for received data; emptied first
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
-    /// Not counted at first
+    /// Time at the start that is not counted
     #[arg(long, value_name = "TIME", default_value = "2 s", value_parser = thalweg_units::parse_duration)]
     warmup: Duration,
-    /// Then counted
+    /// Counted time
     #[arg(long = "for", value_name = "TIME", default_value = "10 s", value_parser = thalweg_units::parse_duration)]
     span: Duration,
 }

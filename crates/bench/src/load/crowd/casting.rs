@@ -82,14 +82,14 @@ pub fn cast(mesh: &Mesh, args: &[&str], core: Option<u32>) -> anyhow::Result<Cas
     }
     let ended = child.wait()?;
     ensure!(ended.success(), "the cast ended with {ended}");
-    ensure!(cast.bytes > 0.0 && cast.seconds > 0.0, "the cast did not tell its end");
+    ensure!(cast.bytes > 0.0 && cast.seconds > 0.0, "the cast did not report its end");
     cast.wire = (seen.ours().0 as f64, seen.ours().1 as f64);
     Ok(cast)
 }
 
 /// The lines of the cast, read by a thread, so that the cast does not wait while connections are looked at.
 fn lines(child: &mut Child) -> anyhow::Result<Receiver<io::Result<String>>> {
-    let out = BufReader::new(child.stdout.take().context("it has an output")?);
+    let out = BufReader::new(child.stdout.take().context("cannot read the output of the cast")?);
     let (sender, receiver) = mpsc::sync_channel(WAITING);
     thread::spawn(move || {
         // The caller may have failed and dropped the receiver.

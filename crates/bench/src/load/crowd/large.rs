@@ -23,13 +23,13 @@ const NAMES: [&str; 2] = ["one", "two"];
 /// Arguments of `thalweg-bench load crowd large`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The object; it has holes at the source, and is written whole at each receiver
+    /// Size of the object; it has holes at the source and is written completely at each receiver
     #[arg(long, default_value = "4 GB")]
     size: ByteSize,
-    /// What each receiver may have, pages of files with it
+    /// Memory limit of each receiver, including its page cache
     #[arg(long, default_value = "256 MiB")]
     memory: ByteSize,
-    /// Receivers, in a chain
+    /// Number of receivers, in a chain
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     receivers: u8,
     /// Further arguments of `thalweg cast`
@@ -58,7 +58,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     note!("thalweg-bench: casting {} to {}", args.size, names.join(", "));
     let rates = mesh.file(SOURCE, "csv");
     fs::write(&rates, format!("from,to,rate\n{SOURCE},one,1 Gbit/s\none,two,1 Gbit/s\n"))?;
-    let text = |path: &'_ std::path::Path| path.to_str().map(str::to_owned).context("no text");
+    let text = |path: &'_ std::path::Path| {
+        path.to_str().map(str::to_owned).context("a path is not valid UTF-8")
+    };
     let (path, rates, to) = (text(&object)?, text(&rates)?, names.join(","));
     let wide = ["--rates", &rates, "--parents", "1", "--legs", "open"];
     let further: Vec<&str> = args.further.iter().map(String::as_str).collect();
@@ -77,7 +79,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     report.add("receiver_charged", "MiB", charged);
     for name in &names {
         let came = fs::metadata(mesh.inbox(name).join("src.bin"))?;
-        ensure!(came.size() == args.size.as_bytes(), "{name} has {} bytes", came.size());
+        ensure!(
+            came.size() == args.size.as_bytes(),
+            "the object at {name} has {} bytes",
+            came.size()
+        );
     }
     report.print().context("cannot print the report")
 }

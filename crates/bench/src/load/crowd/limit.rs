@@ -37,7 +37,7 @@ impl Limit {
                 return Ok(made);
             }
         }
-        bail!("no control group with a memory limit can be made here: it takes root")
+        bail!("cannot create a control group with a memory limit; run as root")
     }
 
     /// The file to which a process writes its id to join the group.
@@ -51,7 +51,8 @@ impl Limit {
     /// When it cannot be read.
     pub fn peak_mib(&self) -> anyhow::Result<f64> {
         let text = fs::read_to_string(self.directory.join(self.most));
-        let text = text.context("the kernel does not tell the most that was charged")?;
+        let text =
+            text.context("the kernel does not report the peak memory of the control group")?;
         Ok(text.trim().parse::<f64>()? / f64::from(1 << 20))
     }
 }

@@ -200,7 +200,7 @@ impl Mesh {
     /// When it does not serve in time.
     pub fn start(&mut self, name: &str, start: Start<'_>) -> anyhow::Result<u32> {
         let node = self.nodes.iter().position(|node| node.name == name);
-        let node = node.with_context(|| format!("there is no {name}"))?;
+        let node = node.with_context(|| format!("there is no host {name}"))?;
         let child = self.spawn(node, start)?;
         let id = child.id();
         self.nodes[node].child = Some(child);
@@ -255,11 +255,11 @@ impl Mesh {
         let (out, log) =
             ["out", "log"].map(|ending| self.file(&self.nodes[node].name, ending)).into();
         while !fs::read_to_string(&out)?.contains("ready") {
-            let child = self.nodes[node].child.as_mut().context("it was begun")?;
+            let child = self.nodes[node].child.as_mut().context("the node was not started")?;
             let has_ended = child.try_wait()?.is_some();
             ensure!(
                 !has_ended && since.elapsed() < STARTS,
-                "no node: {}",
+                "the node did not start: {}",
                 fs::read_to_string(&log).unwrap_or_default().trim()
             );
             thread::sleep(LOOK);

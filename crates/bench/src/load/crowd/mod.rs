@@ -27,9 +27,9 @@ pub struct Args {
 enum Work {
     /// Cast to hundreds of nodes in one tree
     Scale(scale::Args),
-    /// Cast through one node; what does it spend for each bit?
+    /// Cast through one node and measure what it spends per bit
     Relay(relay::Args),
-    /// Cast what is larger than a receiver's memory
+    /// Cast an object that is larger than a receiver's memory
     Large(large::Args),
 }
 

@@ -30,17 +30,17 @@ const CORES: [u32; 2] = [1, 0];
 /// Arguments of `thalweg-bench load crowd relay`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The object
+    /// Size of the object
     #[arg(long, default_value = "1 GiB")]
     size: ByteSize,
-    /// Of the object's bytes
+    /// Seed of the object's bytes
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The relay in a network namespace of its own behind a veth pair, else all on loopback; to be run in
-    /// a network namespace of one's own (`unshare --net`)
+    /// Run the relay in its own network namespace behind a veth pair instead of on loopback; run this
+    /// command in a new network namespace (`unshare --net`)
     #[arg(long)]
     veth: bool,
-    /// Measure it as well as one that has nothing but its ring: it is not to have the object
+    /// Also measure a relay that only forwards through its ring and does not keep the object
     #[arg(long)]
     via: bool,
     /// Further arguments of `thalweg cast`
@@ -143,7 +143,8 @@ impl Bench {
         report: &mut Report,
     ) -> anyhow::Result<()> {
         let (object, rates) = (self.object(), self.rates());
-        let text = |path: &PathBuf| path.to_str().map(str::to_owned).context("a path of bytes");
+        let text =
+            |path: &PathBuf| path.to_str().map(str::to_owned).context("a path is not valid UTF-8");
         let (object, rates) = (text(&object)?, text(&rates)?);
         let mut args = vec![&*object, "--name", name, "--rates", &*rates, "--parents", "1"];
         args.extend(to);
@@ -169,7 +170,7 @@ fn passed(what: &str, done: &Cast) -> anyhow::Result<f64> {
     let (to, from) = if what == "receive" { (relay, SOURCE) } else { (end, relay) };
     let (passed, sent) = (done.came_from(to, from), done.served / done.bytes);
     let share = passed / done.bytes;
-    ensure!(share >= 0.5, "{what}: {share:.2} objects came to `{to}` from `{from}`");
+    ensure!(share >= 0.5, "{what}: `{to}` received {share:.2} objects from `{from}`");
     // A source that outruns the receiver sends symbols again that rings no longer held. That costs the relay CPU time,
     // and the report has the number.
     let most = match what {

@@ -24,16 +24,16 @@ const EGRESS: u32 = 4;
 /// Arguments of `thalweg-bench load crowd scale`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// How many receivers, each a node of its own
+    /// Number of receivers, each a separate node
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(2..=1000))]
     receivers: u16,
-    /// The object
+    /// Size of the object
     #[arg(long, default_value = "8 MiB")]
     size: ByteSize,
-    /// How many parents a receiver has at a time
+    /// Number of concurrent parents of a receiver
     #[arg(long, default_value = "1")]
     parents: String,
-    /// Of the legs that are known
+    /// Seed of the known legs
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -48,7 +48,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut mesh = Mesh::found(&Files::Disk, &names)?;
     mesh.start_all()?;
     let starting = began.elapsed().as_secs_f64();
-    note!("thalweg-bench: {} nodes run after {starting:.0} s", names.len());
+    note!("thalweg-bench: {} nodes are running after {starting:.0} s", names.len());
     let mut random = Xoshiro256PlusPlus::seed_from_u64(args.seed);
     let rates = mesh.file(SOURCE, "csv");
     fs::write(&rates, legs(&names, &mut random))?;
@@ -59,7 +59,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let done = cast(&mesh, &arguments(&object, &rates, args)?, None)?;
     for name in &names {
         let came = fs::read(mesh.inbox(name).join("object")).with_context(|| name.clone())?;
-        ensure!(came == bytes, "{name} has other bytes");
+        ensure!(came == bytes, "{name} received wrong bytes");
     }
     report(&done, starting).print().context("cannot print the report")
 }
@@ -69,7 +69,7 @@ fn arguments<'a>(
     rates: &'a Path,
     args: &'a Args,
 ) -> anyhow::Result<[&'a str; 10]> {
-    let text = |path: &'a Path| path.to_str().context("a path that is no text");
+    let text = |path: &'a Path| path.to_str().context("a path is not valid UTF-8");
     let parents = args.parents.as_str();
     let (object, rates) = (text(object)?, text(rates)?);
     Ok([

@@ -27,7 +27,7 @@ impl ConnectionCounts {
     /// When `ss` is missing or fails.
     pub fn look(&mut self, pid: u32) -> anyhow::Result<()> {
         let ours = inodes(pid);
-        let output = Command::new("ss").args(["-tineHO"]).output().context("`ss` is missing")?;
+        let output = Command::new("ss").args(["-tineHO"]).output().context("cannot run `ss`")?;
         ensure!(output.status.success(), "ss: {}", String::from_utf8_lossy(&output.stderr));
         for line in String::from_utf8_lossy(&output.stdout).lines() {
             if let Some((inode, end)) = parse(line) {

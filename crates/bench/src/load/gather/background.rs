@@ -42,12 +42,14 @@ impl Background {
     pub fn read(file: &Path) -> anyhow::Result<Self> {
         let text =
             fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-        Self::parse(&text).with_context(|| format!("{} is no such record", file.display()))
+        Self::parse(&text).with_context(|| {
+            format!("{} is not a valid record of background traffic", file.display())
+        })
     }
 
     fn parse(text: &str) -> anyhow::Result<Self> {
         let mut lines = text.lines();
-        let head: Head = serde_json::from_str(lines.next().context("it is empty")?)?;
+        let head: Head = serde_json::from_str(lines.next().context("the file is empty")?)?;
         let lines = lines.map_while(|line| serde_json::from_str(line).ok()).collect();
         Ok(Self { streams: head.streams, lines })
     }
@@ -69,7 +71,10 @@ impl Background {
                 sums[usize::from(*stream)] += bytes;
             }
         }
-        ensure!(seconds > 0.0, "the background's record has no whole line of this time");
+        ensure!(
+            seconds > 0.0,
+            "the record of background traffic has no complete line in this time"
+        );
         // Without flows of a kind there is no rate of them.
         let rate = |stream: bool| match self.streams.contains(&stream) {
             true => sums[usize::from(stream)] as f64 * 8e-6 / seconds,

@@ -35,9 +35,15 @@ impl Quiet {
     pub fn read(file: &Path, seed: u64) -> anyhow::Result<Self> {
         let text =
             fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-        let quiet: Self = serde_json::from_str(&text)
-            .with_context(|| format!("{} is no record of a background", file.display()))?;
-        ensure!(quiet.seed == seed, "{} is of the network of seed {}", file.display(), quiet.seed);
+        let quiet: Self = serde_json::from_str(&text).with_context(|| {
+            format!("{} is not a valid record of background traffic", file.display())
+        })?;
+        ensure!(
+            quiet.seed == seed,
+            "{} belongs to the network of seed {}",
+            file.display(),
+            quiet.seed
+        );
         Ok(quiet)
     }
 
@@ -104,8 +110,8 @@ impl Records {
         let bin = self.links.iter().map(|link| link.bin).fold(0.0, f64::max);
         ensure!(
             bound <= makespan * (1.0 + SLACK) + bin,
-            "by the lab's records the data could not have come before {bound:.2} s, but it took \
-             {makespan:.2} s: they are not of this run"
+            "by the lab's records the data cannot have arrived before {bound:.2} s, but the collection took \
+             {makespan:.2} s: the records belong to another run"
         );
         Ok(bound)
     }
@@ -224,7 +230,7 @@ mod tests {
     fn a_run_faster_than_its_bound_is_invalid() {
         let records = shared(&[250.0; 20]);
         let error = records.shortest(&[7240, 7240], 12.0).unwrap_err().to_string();
-        assert!(error.contains("could not have come before 30.0"), "{error}");
+        assert!(error.contains("cannot have arrived before 30.0"), "{error}");
     }
 
     #[test]

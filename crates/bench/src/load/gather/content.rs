@@ -21,7 +21,11 @@ pub fn compare(data: &Path, into: &Path) -> anyhow::Result<Vec<u64>> {
         let mut bytes = 0;
         for file in files(&data.join(&name))? {
             let own = into.join(file.strip_prefix(data)?);
-            ensure!(equal(&file, &own)?, "{} is not what {name} has", own.display());
+            ensure!(
+                equal(&file, &own)?,
+                "{} differs from the file of source {name}",
+                own.display()
+            );
             bytes += fs::metadata(&file)?.len();
         }
         amounts.push(bytes);

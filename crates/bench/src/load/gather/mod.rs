@@ -34,22 +34,22 @@ pub struct Args {
     /// The topology's seed
     #[arg(long)]
     seed: u64,
-    /// What the background's receiver writes
+    /// File that the receiver of the background traffic writes
     #[arg(long, value_name = "FILE")]
     background: Option<PathBuf>,
-    /// The sources' files: `s1/…` to `s7/…`; absent: nothing is collected, the background alone counts
+    /// Directory of the sources' files, `s1/…` to `s7/…`; without it only the background traffic is measured
     #[arg(long, value_name = "DIR", requires = "into")]
     data: Option<PathBuf>,
-    /// Where the command puts them, under the same names
+    /// Directory in which the command puts the files, under the same names
     #[arg(long, value_name = "DIR")]
     into: Option<PathBuf>,
-    /// Writes what the background takes of each link on average while the command runs
+    /// Write the mean background traffic on each link while the command runs to this file
     #[arg(long, value_name = "FILE", conflicts_with = "data")]
     record_quiet: Option<PathBuf>,
-    /// What --record-quiet wrote: gives the bound beside a background that keeps 84 % of that
+    /// File written by --record-quiet, for the bound beside background traffic that keeps 84 % of its rate
     #[arg(long, value_name = "FILE", requires = "data")]
     quiet: Option<PathBuf>,
-    /// The collection
+    /// The command that collects
     #[arg(last = true, required = true)]
     command: Vec<String>,
 }
@@ -138,7 +138,7 @@ fn lab_time(lab: &Lab) -> anyhow::Result<f64> {
 
 /// Runs the command to its end; returns its output and the time of its end, s since 1970.
 fn collect(args: &Args) -> anyhow::Result<(String, f64)> {
-    let (program, rest) = args.command.split_first().context("no command")?;
+    let (program, rest) = args.command.split_first().context("no command is given")?;
     let mut child = Command::new(program)
         .args(rest)
         .stdin(Stdio::null())

@@ -12,14 +12,14 @@ use std::{
 /// # Errors
 /// When the server does not answer.
 pub fn bytes(url: &str) -> anyhow::Result<u64> {
-    let rest = url.strip_prefix("http://").context("an http:// URL")?;
-    let (authority, path) = rest.split_once('/').context("a URL with a path")?;
+    let rest = url.strip_prefix("http://").context("the URL must begin with http://")?;
+    let (authority, path) = rest.split_once('/').context("the URL must have a path")?;
     let mut stream = TcpStream::connect(authority)?;
     let ask = format!("GET /counts/{path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     stream.write_all(ask.as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    let body = answer.split("\r\n\r\n").nth(1).context("no answer")?;
+    let body = answer.split("\r\n\r\n").nth(1).context("the server sent no answer")?;
     let counts: Value = serde_json::from_str(body.trim()).context(body.trim().to_owned())?;
-    counts["bytes"].as_u64().context("no number of bytes")
+    counts["bytes"].as_u64().context("the server's answer has no number of bytes")
 }

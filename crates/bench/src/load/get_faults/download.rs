@@ -78,7 +78,8 @@ impl Order {
         let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
         let recorded = Arc::new(Mutex::new(Vec::new()));
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let (stdout, mut stderr) = stdout.zip(stderr).context("no pipes")?;
+        let (stdout, mut stderr) =
+            stdout.zip(stderr).context("cannot open pipes to the program")?;
         let events = Arc::clone(&recorded);
         let lines = thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {

@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Args {
     #[command(flatten)]
     common: Common,
-    /// A URL of something that cannot fit
+    /// A URL of a file that is larger than the file system
     #[arg(long, value_name = "URL")]
     large_url: String,
 }
@@ -40,7 +40,10 @@ pub struct Args {
 pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let right = args.common.begin()?;
     let free = rustix::fs::statvfs(&args.common.dir)?;
-    ensure!(free.f_bfree * free.f_frsize < SMALL, "the file system is no small one");
+    ensure!(
+        free.f_bfree * free.f_frsize < SMALL,
+        "the file system is not small enough for this test"
+    );
     let mut tally = Tally::default();
     too_large(args, &right, &mut tally, report)?;
     taken_midway(args, &right, &mut tally, report)?;
@@ -61,7 +64,7 @@ fn too_large(
     let ended = trial.order.run()?;
     tally.expect_code(&ended, &[6], what);
     if !trial.is_untouched()? || trial.temporary()? > 0 {
-        tally.wrong(what, "something was left");
+        tally.wrong(what, "the failed download left files behind");
     }
     report.add("fetched_too_large", "MB", counts::bytes(&url)? as f64 / 1e6);
     tally.end(trial, what)
@@ -74,7 +77,7 @@ fn taken_midway(
     tally: &mut Tally,
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    let (what, common) = ("room taken midway", &args.common);
+    let (what, common) = ("space taken midway", &args.common);
     let url = common.url(1);
     let calm = undisturbed(common, &common.url, right, tally)?;
     let trial = Trial::new(&common.dir, "midway", &url, &[Arc::clone(right)], &common.get)?;
@@ -89,7 +92,7 @@ fn taken_midway(
     let ended = download.end()?;
     tally.expect_code(&ended, &[6], what);
     if !trial.is_untouched()? {
-        tally.wrong(what, "it failed and left something under the final name");
+        tally.wrong(what, "the failed download left a file under the final name");
     }
     fs::remove_file(&hog)?;
     let again = trial.order.run()?;
@@ -107,7 +110,7 @@ fn take_all_room(hog: &Path) -> anyhow::Result<()> {
     for block in [vec![1; 64 << 10], vec![1; 4 << 10]] {
         while file.write_all(&block).is_ok() {
             written += block.len() as u64;
-            ensure!(written < SMALL, "the file system is no small one");
+            ensure!(written < SMALL, "the file system is not small enough for this test");
         }
     }
     Ok(())

@@ -36,7 +36,7 @@ const LOOK: Duration = Duration::from_millis(2);
 pub struct Args {
     #[command(flatten)]
     common: Common,
-    /// At most so many calls of each download, from the first one on
+    /// Maximum number of calls per download, from the first one on
     #[arg(long, default_value_t = 60)]
     most: usize,
 }
@@ -111,13 +111,16 @@ fn kill_in_hold(download: &mut Download, k: usize) -> anyhow::Result<Option<Stri
             && let Some(call) = holds.look(id)
             && holds.count == k
         {
-            let pid = i32::try_from(id).ok().and_then(Pid::from_raw).context("no process")?;
+            let pid = i32::try_from(id)
+                .ok()
+                .and_then(Pid::from_raw)
+                .context("the process id is invalid")?;
             kill_process(pid, Signal::KILL)?;
             return Ok(Some(call));
         }
         thread::sleep(LOOK);
     }
-    ensure!(program.is_some(), "the tracer started nothing");
+    ensure!(program.is_some(), "the tracer did not start the program");
     Ok(None)
 }
 

@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(2);
 pub struct Args {
     #[command(flatten)]
     common: Common,
-    /// How many points
+    /// Number of points
     #[arg(long, default_value_t = 10)]
     points: usize,
 }
@@ -61,7 +61,7 @@ fn killed_at(
     let killed = download.kill()?;
     tally.expect_code(&killed, &[137], &what);
     if !trial.is_untouched()? {
-        tally.wrong(&what, "there is something else under the final name already");
+        tally.wrong(&what, "the final name already has other content");
     }
     let ended = trial.order.run()?;
     tally.expect_success(&trial, &ended, &what)?;

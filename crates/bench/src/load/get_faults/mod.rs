@@ -37,28 +37,28 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Trials {
-    /// One undisturbed download, and one that something happens to
+    /// Run an undisturbed download and a disturbed one
     Pair(pair::Args),
-    /// Kill it at points uniform over its bytes
+    /// Kill a download at points distributed evenly over its bytes
     Kills(kills::Args),
-    /// Kill it before and after each call that makes something durable
+    /// Kill a download before and after each system call that makes data durable
     Holds(holds::Args),
-    /// Let calls that write or make durable fail
+    /// Let system calls fail that write data or make it durable
     Refusals(refusals::Args),
-    /// Let the file system be full (it must be a small one of its own)
+    /// Fill the file system (it must be a small, separate one)
     Full(full::Args),
 }
 
 /// What all trials need.
 #[derive(Clone, Debug, clap::Args)]
 struct Common {
-    /// The URL, of `thalweg-lab tool web-faults`; `@n` in it becomes the number of the trial
+    /// The URL of `thalweg-lab tool web-faults`; `@n` is replaced by the number of the trial
     #[arg(long)]
     url: String,
-    /// What the file must hold at the end
+    /// File with the expected content
     #[arg(long, value_name = "FILE")]
     content: PathBuf,
-    /// Where to work: this is created
+    /// Working directory; it is created
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
     /// Further arguments of `thalweg get`

@@ -29,25 +29,25 @@ pub struct Args {
     /// The URL of the undisturbed download
     #[arg(long, value_name = "URL")]
     calm_url: String,
-    /// Its content, if another one
+    /// File with the content of the undisturbed download, if different
     #[arg(long, value_name = "FILE")]
     calm_content: Option<PathBuf>,
-    /// Its further arguments, instead of the disturbed one's
+    /// Arguments of the undisturbed download, instead of those of the disturbed one
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     calm_arg: Option<Vec<String>>,
-    /// Say `{"event":"disturb"}` when this part of the bytes is there
+    /// Print `{"event":"disturb"}` when this part of the bytes has arrived
     #[arg(long, value_name = "PART")]
     at: Option<f64>,
-    /// Exit codes that are right
+    /// Expected exit codes
     #[arg(long, value_name = "CODE", value_delimiter = ',', default_value = "0")]
     exit: Vec<i32>,
-    /// Wrong bytes cannot be noticed by anybody: only say what happened
+    /// Wrong bytes cannot be detected: only report what happened
     #[arg(long)]
     unprotected: bool,
-    /// This relay must be named as the one that alters bytes
+    /// Relay that the download must report as the one that alters bytes
     #[arg(long, value_name = "RELAY")]
     corrupt: Option<String>,
-    /// Download again afterwards: is the relay left out?
+    /// Download again afterwards and report whether the relay is avoided
     #[arg(long, requires = "corrupt")]
     again: bool,
 }
@@ -64,7 +64,7 @@ pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let calm_args = args.calm_arg.as_ref().unwrap_or(&common.get);
     let calm = Trial::new(&common.dir, "calm", &args.calm_url, &[calm_content], calm_args)?;
     let undisturbed = calm.order.run()?;
-    ensure!(undisturbed.code() == 0, "undisturbed, it failed: {}", undisturbed.words());
+    ensure!(undisturbed.code() == 0, "the undisturbed download failed: {}", undisturbed.words());
     tally.expect_success(&calm, &undisturbed, "undisturbed")?;
     tally.end(calm, "undisturbed")?;
     let trial = Trial::new(
@@ -100,7 +100,7 @@ fn disturb(download: &mut Download, file: &Path, bytes: u64) -> anyhow::Result<(
     while occupied() < bytes && download.runs()? {
         thread::sleep(LOOK);
     }
-    ensure!(download.runs()?, "it ended before it could be disturbed");
+    ensure!(download.runs()?, "the download ended before it could be disturbed");
     let mut out = io::stdout().lock();
     writeln!(out, "{}", json!({ "event": "disturb" }))?;
     Ok(out.flush()?)
@@ -128,7 +128,7 @@ fn judge(
     }
     tally.expect_code(ended, &args.exit, "disturbed");
     if ended.code() != 0 && !trial.is_untouched()? {
-        tally.wrong("disturbed", "it failed and left something under the final name");
+        tally.wrong("disturbed", "the failed download left a file under the final name");
     }
     Ok(())
 }

@@ -28,10 +28,10 @@ const CALLS: [(&str, &[usize]); 5] = [
 pub struct Args {
     #[command(flatten)]
     common: Common,
-    /// A second URL, of a download that ends before anything is journaled
+    /// A second URL, of a download that ends before its first journal entry
     #[arg(long, value_name = "URL")]
     short_url: Option<String>,
-    /// At most so many of each call
+    /// Maximum number of calls of each kind
     #[arg(long, default_value_t = usize::MAX)]
     most: usize,
 }
@@ -102,7 +102,7 @@ fn fails(
         // Only if syncing the directory failed may the file already have its final name.
         let published = !trial.is_untouched()?;
         if published && (calls != "fsync" || !trial.is_complete()?) {
-            tally.wrong(&what, "what could not be made durable was published");
+            tally.wrong(&what, "the download published data that could not be made durable");
         }
         lose_pages(&trial)?;
         let again = trial.order.run()?;

@@ -53,7 +53,7 @@ impl Trial {
     /// # Errors
     /// When it cannot be read.
     pub fn is_complete(&self) -> anyhow::Result<bool> {
-        let right = self.allowed.right.last().context("no right content")?;
+        let right = self.allowed.right.last().context("there is no expected content")?;
         Ok(fs::read(&self.order.file)? == **right)
     }
 
@@ -116,7 +116,7 @@ impl Tally {
     ) -> anyhow::Result<()> {
         self.expect_code(ended, &[0], what);
         if ended.code() == 0 && !trial.is_complete()? {
-            self.say(what, "it says that all is well, and the file is not the right one");
+            self.say(what, "the download reported success, but the file has wrong content");
             self.wrong += 1;
         }
         let litter = trial.temporary()?;

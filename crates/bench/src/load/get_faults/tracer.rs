@@ -47,7 +47,7 @@ impl Tracer {
     /// # Errors
     /// When there is no log.
     pub fn failed(&self) -> anyhow::Result<Vec<String>> {
-        let text = fs::read_to_string(&self.log).context("strace wrote nothing down")?;
+        let text = fs::read_to_string(&self.log).context("strace recorded nothing")?;
         Ok(text.lines().filter(|l| l.contains("(INJECTED)")).map(str::to_owned).collect())
     }
 }

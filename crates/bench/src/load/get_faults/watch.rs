@@ -50,7 +50,7 @@ impl Watch {
     /// # Errors
     /// When inotify is not available.
     pub fn start(file: &Path, allowed: Allowed) -> anyhow::Result<Self> {
-        let directory = file.parent().context("a file in a directory")?;
+        let directory = file.parent().context("the file's path has no directory")?;
         let inotify = inotify::init(inotify::CreateFlags::NONBLOCK)?;
         let flags = WatchFlags::CREATE
             | WatchFlags::MODIFY
@@ -71,7 +71,7 @@ impl Watch {
     /// When the watch failed.
     pub fn end(self) -> anyhow::Result<Observations> {
         self.stop.store(true, Ordering::SeqCst);
-        self.thread.join().map_err(|_| anyhow::anyhow!("the watch died"))?
+        self.thread.join().map_err(|_| anyhow::anyhow!("the watching thread panicked"))?
     }
 }
 
@@ -127,7 +127,7 @@ impl Watcher {
                     self.wrong(format!("{name} was altered in place or removed: {touched:?}"));
                 }
             } else if !is_temporary(&about, &name) && touched.intersects(ReadFlags::CREATE) {
-                self.wrong(format!("another name can be seen: {about}"));
+                self.wrong(format!("an unexpected file name is visible: {about}"));
             }
         }
     }
@@ -145,7 +145,7 @@ impl Watcher {
             Ok(about) => about,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                 if std::mem::take(&mut self.is_there) {
-                    self.wrong("what was there is gone".to_owned());
+                    self.wrong("the existing file has disappeared".to_owned());
                 }
                 return Ok(());
             }

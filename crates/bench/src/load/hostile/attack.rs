@@ -26,16 +26,16 @@ use tokio::time::Instant;
 /// Arguments of `thalweg-bench load hostile attack`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Who attacks
+    /// The kind of attacker
     #[arg(long)]
     pub by: By,
-    /// What of the node is attacked
+    /// The attacked part of the node
     #[arg(long)]
     pub door: Door,
-    /// How
+    /// The kind of attack
     #[arg(long)]
     pub kind: Kind,
-    /// The port of the mesh, of the metrics or of datagrams, as the door says
+    /// The attacked port: that of the mesh, of the metrics or of datagrams
     #[arg(long, value_name = "ADDR:PORT")]
     pub to: SocketAddr,
     /// The port of the mesh
@@ -44,7 +44,7 @@ pub struct Args {
     /// The key of the node
     #[arg(long, value_parser = messages::key)]
     pub node: NodeId,
-    /// The state directory of the member that attacks
+    /// The state directory of the attacking member
     #[arg(long)]
     pub state: PathBuf,
     /// The directory of files that this member may not read
@@ -53,10 +53,10 @@ pub struct Args {
     /// The server that the relay may connect to
     #[arg(long)]
     pub server: SocketAddr,
-    /// How long
+    /// Duration of the attack
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub time: Duration,
-    /// Of what is random
+    /// Seed of the random generator
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }

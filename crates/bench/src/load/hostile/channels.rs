@@ -58,7 +58,7 @@ pub async fn run(scene: &Arc<Scene>) -> anyhow::Result<()> {
         tasks.spawn(repeat(Arc::clone(scene)));
     }
     while let Some(done) = tasks.join_next().await {
-        done.context("a task of the attack died")??;
+        done.context("a task of the attack panicked")??;
     }
     Ok(())
 }
@@ -89,7 +89,7 @@ async fn repeat(scene: Arc<Scene>) -> anyhow::Result<()> {
 }
 
 async fn open(scene: &Scene, connector: &Connector) -> anyhow::Result<Channel<TcpStream>> {
-    let protocol = scene.attack.door.protocol().context("it is attacked without channels")?;
+    let protocol = scene.attack.door.protocol().context("this attack does not use channels")?;
     let tcp = connect(scene.to, scene.source()).await?;
     Ok(connector.connect(tcp, scene.node, protocol).await?)
 }
@@ -168,8 +168,11 @@ async fn link(
     channel.write_all(&costly.first).await?;
     channel.flush().await?;
     let greeting = message::read(&mut channel, MAX_GREETING).await?;
-    ensure!(matches!(greeting, Some(Greeting::Welcome { .. })), "it is not let in");
-    ensure!(channel.read_u8().await? == GO, "no GO");
+    ensure!(
+        matches!(greeting, Some(Greeting::Welcome { .. })),
+        "the bond's far end refused the link"
+    );
+    ensure!(channel.read_u8().await? == GO, "the node sent no GO");
     channel.write_all(&[GO_ACK]).await?;
     channel.flush().await?;
     let (tcp, _) = channel.into_clear()?;

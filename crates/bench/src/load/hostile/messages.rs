@@ -13,7 +13,7 @@ use thalweg_wire::{
     cast::{self, CastId, Want},
     mesh::{self, METHOD, Name, Tag, Terms, measure_flow, measure_flow::Message as _},
     object::{self, ListRequest, Request},
-    probe::{self, Planned},
+    probe::{self, PlannedProbe},
     stream::leg,
 };
 
@@ -208,7 +208,7 @@ fn words() -> Vec<u8> {
 
 /// A train to the client with the most probes, and with gaps so short that the node watches the clock all the time.
 fn train() -> Vec<u8> {
-    let probe = Planned { size: 200, header: 0, gap: 100_000, may_carry: false };
+    let probe = PlannedProbe { size: 200, header: 0, gap: 100_000, may_carry: false };
     object::encode(&probe::Ask::Send { train: 1, probes: vec![probe; 4096], accepts_busy: true })
 }
 
@@ -226,7 +226,7 @@ fn subscription(tracks: Vec<u8>) -> leg::Opening {
 
 /// Parses a key, for an option of the attacking process.
 pub fn key(text: &str) -> anyhow::Result<NodeId> {
-    text.parse().map_err(|_| anyhow::anyhow!("`{text}` is no key"))
+    text.parse().map_err(|_| anyhow::anyhow!("`{text}` is not a valid key"))
 }
 
 #[cfg(test)]

@@ -35,9 +35,9 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Work {
-    /// Attack a node of a mesh of its own in every way, and measure what a peer that behaves sees
+    /// Attack a node of a new mesh in every way, and measure the effect on a well-behaved peer
     Run(run::Args),
-    /// Attack one node until the time is over; `run` starts this
+    /// Attack one node for some time; started by `run`
     Attack(attack::Args),
 }
 

@@ -121,7 +121,7 @@ impl Peer {
         let mut channel = self.channel(Protocol::Probe).await?;
         self.write(&mut channel, Door::Probe).await?;
         match message::read(&mut channel, probe::MAX_MESSAGE).await? {
-            Some(probe::Tell::Opened { port, .. }) => Ok(port),
+            Some(probe::NodeReply::Opened { port, .. }) => Ok(port),
             other => bail!("the node answers {other:?}"),
         }
     }
@@ -141,26 +141,30 @@ impl Peer {
             Door::Object => self.file(&mut channel).await,
             Door::Submit => match message::read(&mut channel, bistro::MAX_ANSWER).await? {
                 Some(bistro::Answer::Sheet(_)) => Ok(()),
-                other => bail!("the drop box answers {other:?}"),
+                other => bail!("the drop box answered {other:?}"),
             },
             Door::Bond => match message::read(&mut channel, MAX_GREETING).await? {
                 Some(Greeting::Welcome { .. }) => {
-                    ensure!(channel.read_u8().await? == GO, "no GO behind the welcome");
+                    ensure!(channel.read_u8().await? == GO, "there is no GO after the welcome");
                     Ok(())
                 }
-                other => bail!("the bond's far end answers {other:?}"),
+                other => bail!("the bond's far end answered {other:?}"),
             },
             Door::Cast => match message::read(&mut channel, cast::MAX_ANSWER).await? {
                 Some(cast::Answer::Refused(cast::Refusal::Unknown)) => Ok(()),
-                other => bail!("asked for a cast that is none, the node answers {other:?}"),
+                other => bail!(
+                    "unexpected answer to a request for a cast that does not exist: {other:?}"
+                ),
             },
             Door::Probe => match message::read(&mut channel, probe::MAX_MESSAGE).await? {
-                Some(probe::Tell::Opened { .. }) => Ok(()),
-                other => bail!("asked for a session, the node answers {other:?}"),
+                Some(probe::NodeReply::Opened { .. }) => Ok(()),
+                other => bail!("unexpected answer to a request for a session: {other:?}"),
             },
             Door::Stream => match message::read(&mut channel, leg::MAX_ANSWER).await? {
                 Some(leg::Answer::Refused(why)) if !matches!(why, leg::Refusal::Busy(_)) => Ok(()),
-                other => bail!("asked for a stream that is none, the node answers {other:?}"),
+                other => bail!(
+                    "unexpected answer to a request for a stream that does not exist: {other:?}"
+                ),
             },
         }
     }
@@ -192,7 +196,7 @@ impl Peer {
     async fn echo(&self, channel: &mut Channel<TcpStream>) -> anyhow::Result<()> {
         let mut reply = [0; 12];
         channel.read_exact(&mut reply).await?;
-        ensure!(reply[..4] == [5, METHOD, 5, 0], "the relay answers {:?}", &reply[..4]);
+        ensure!(reply[..4] == [5, METHOD, 5, 0], "the relay answered {:?}", &reply[..4]);
         channel.write_all(&[server::ECHO, b'x']).await?;
         channel.flush().await?;
         ensure!(channel.read_u8().await? == b'x', "WRONG BYTES through the relay");
@@ -212,10 +216,10 @@ impl Peer {
                 }
                 Reply::Listed(_) => break,
                 Reply::Wait => {}
-                other => bail!("asked for a listing, the node answers {other:?}"),
+                other => bail!("unexpected answer to a request for a listing: {other:?}"),
             }
         }
-        let (path, snapshot) = found.context("the file is not listed")?;
+        let (path, snapshot) = found.context("the listing does not contain the file")?;
         let file = FileRef { root: self.names.files.clone().into(), path, snapshot };
         message::write(channel, &Request::ReadAll(vec![file])).await?;
         loop {
@@ -226,7 +230,7 @@ impl Peer {
                 }
                 Reply::Sent(_) => return Ok(()),
                 Reply::Wait => {}
-                other => bail!("asked for a file, the node answers {other:?}"),
+                other => bail!("unexpected answer to a request for a file: {other:?}"),
             }
         }
     }
@@ -242,7 +246,7 @@ async fn page(channel: &mut Channel<TcpStream>, status: u16) -> anyhow::Result<(
     let mut head = [0; 12];
     channel.read_exact(&mut head).await?;
     let expected = format!("HTTP/1.1 {status}");
-    ensure!(head == expected.as_bytes(), "the oracle answers {}", String::from_utf8_lossy(&head));
+    ensure!(head == expected.as_bytes(), "the oracle answered {}", String::from_utf8_lossy(&head));
     // Reads as much of the rest as has arrived.
     _ = channel.read(&mut [0; 4096]).await?;
     Ok(())
@@ -256,7 +260,7 @@ async fn refused_flow(channel: &mut Channel<TcpStream>) -> anyhow::Result<()> {
     channel.read_exact(&mut body).await?;
     match measure_flow::Answer::decode(&body)? {
         measure_flow::Answer::Refused(measure_flow::Refusal::Void(_)) => Ok(()),
-        other => bail!("shown a void order, the node answers {other:?}"),
+        other => bail!("unexpected answer to an invalid order: {other:?}"),
     }
 }
 

@@ -7,9 +7,9 @@ use thalweg_net::channel::Protocol;
 /// The attacker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
-    /// A member of the mesh that nothing is offered to.
+    /// A member of the mesh without rights.
     Member,
-    /// Somebody with a key that no roster lists.
+    /// A host with a key that is not in the roster.
     Stranger,
 }
 
@@ -49,7 +49,7 @@ pub enum Door {
 pub enum Kind {
     /// Connections that send nothing.
     Idle,
-    /// A message of which a byte comes now and then.
+    /// A message whose bytes are sent one at a time, with pauses.
     Slow,
     /// The longest message, without its last byte.
     Largest,
@@ -131,7 +131,7 @@ pub fn list(wanted: &str) -> anyhow::Result<Vec<Attack>> {
             found.retain(|attack| names.iter().any(|name| attack.to_string().starts_with(name)));
         }
     }
-    anyhow::ensure!(!found.is_empty(), "no attack is called `{wanted}`");
+    anyhow::ensure!(!found.is_empty(), "there is no attack `{wanted}`");
     Ok(found)
 }
 

@@ -54,7 +54,7 @@ pub async fn connections(scene: &Arc<Scene>) -> anyhow::Result<()> {
         tasks.spawn(repeat(Arc::clone(scene), Arc::clone(&message)));
     }
     while let Some(done) = tasks.join_next().await {
-        done.context("a task of the attack died")?;
+        done.context("a task of the attack panicked")?;
     }
     Ok(())
 }

@@ -30,19 +30,19 @@ const NICE: &str = "19";
 /// Arguments of `thalweg-bench load hostile run`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Which attacks: `all`, `few`, or the beginnings of their names, with commas between them
+    /// The attacks: `all`, `few`, or prefixes of names, separated by commas
     #[arg(long, default_value = "all")]
     attacks: String,
-    /// How long each lasts
+    /// Duration of each attack
     #[arg(long, value_name = "TIME", default_value = "4s", value_parser = parse_duration)]
     time: Duration,
-    /// Operations of each kind that are timed before all attacks
+    /// Number of operations of each kind that are timed before the attacks
     #[arg(long, default_value_t = 200)]
     idle: usize,
-    /// The core that the node has for itself; without it the kernel chooses
+    /// The core reserved for the node (default: chosen by the kernel)
     #[arg(long)]
     core: Option<u32>,
-    /// Of what is random
+    /// Seed of the random generator
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -96,7 +96,9 @@ async fn measure_idle(peer: &Peer, attacks: &[Attack], times: usize) -> anyhow::
     let mut idle = Idle::new();
     for door in doors {
         // The first operation reads data from disk that later ones find in memory.
-        peer.once(door).await.with_context(|| format!("before all attacks, at {}", word(&door)))?;
+        peer.once(door)
+            .await
+            .with_context(|| format!("cannot use {} before all attacks", word(&door)))?;
         let found = peer.repeat(door, times).await;
         if found.failed > 0 {
             let why = found.why.unwrap_or_default();
@@ -177,7 +179,7 @@ fn start(
 async fn ended(attacker: &mut Child, attack: Attack) -> anyhow::Result<Counts> {
     use tokio::io::AsyncReadExt as _;
     let mut text = String::new();
-    let mut out = attacker.stdout.take().context("no standard output")?;
+    let mut out = attacker.stdout.take().context("cannot read the attacker's output")?;
     let reading = tokio::time::timeout(LATE, out.read_to_string(&mut text)).await;
     reading.with_context(|| format!("{attack} did not stop"))??;
     ensure!(attacker.wait().await?.success(), "the attacker of {attack} failed");

@@ -75,7 +75,7 @@ impl Scene {
         let daemon = hub.start_on(core)?;
         let [good, bad] = [test_mesh.join(&hub, "good", &[])?, test_mesh.join(&hub, "bad", &[])?];
         let roster = State::open(good.state())?.membership()?.current();
-        let roster = roster.context("there is no roster")?;
+        let roster = roster.context("the host has no roster")?;
         let node = roster.members.iter().find(|member| member.name.as_str() == "hub");
         let node = node.and_then(|member| member.node).context("the roster has no hub")?;
         let names = Names { files: text(&files.path().join("pub"))?, server };
@@ -121,7 +121,7 @@ impl Scene {
 }
 
 fn text(path: &Path) -> anyhow::Result<String> {
-    Ok(path.to_str().context("the temporary directory's name is no text")?.to_owned())
+    Ok(path.to_str().context("the path of the temporary directory is not valid UTF-8")?.to_owned())
 }
 
 /// The node's settings: all services, with rights for `good` only, and an open drop box.
@@ -157,7 +157,8 @@ fn serve(listener: TcpListener) {
 /// When the process does not exist.
 pub fn resources(process: u32) -> anyhow::Result<Resources> {
     let memory = memory_mib(process, "VmRSS")?;
-    let descriptors = fs::read_dir(format!("/proc/{process}/fd")).context("the process is gone")?;
+    let descriptors =
+        fs::read_dir(format!("/proc/{process}/fd")).context("the process no longer exists")?;
     Ok(Resources { memory, descriptors: descriptors.count() })
 }
 
@@ -192,6 +193,6 @@ impl Watch {
     /// If the thread died.
     pub fn end(self) -> anyhow::Result<Resources> {
         self.stop.store(true, Ordering::Relaxed);
-        self.looking.join().map_err(|_| anyhow::anyhow!("the thread that looks died"))
+        self.looking.join().map_err(|_| anyhow::anyhow!("the observing thread panicked"))
     }
 }

@@ -8,7 +8,7 @@ use thalweg_net::{
     channel::Channel,
     probe::{SECRET, Sealer},
 };
-use thalweg_wire::probe::{self, Ask, LABEL, MAX_MESSAGE, NO_TRAIN, Payload, ProbeHead, Tell};
+use thalweg_wire::probe::{self, Ask, LABEL, MAX_MESSAGE, NO_TRAIN, NodeReply, Payload, ProbeHead};
 use tokio::net::{TcpStream, UdpSocket};
 
 /// A session and the node's UDP port for its datagrams.
@@ -26,8 +26,8 @@ pub struct Session {
 pub async fn open(channel: &mut Channel<TcpStream>) -> anyhow::Result<Session> {
     message::write(channel, &Ask::Open).await?;
     match message::read(channel, MAX_MESSAGE).await? {
-        Some(Tell::Opened { session, port, .. }) => Ok(Session { number: session, port }),
-        other => bail!("asked for a session, the node answers {other:?}"),
+        Some(NodeReply::Opened { session, port, .. }) => Ok(Session { number: session, port }),
+        other => bail!("unexpected answer to a request for a session: {other:?}"),
     }
 }
 
@@ -54,7 +54,7 @@ pub async fn show(
     socket.send_to(&Sealer::new(&secret, session.number)?.seal(&payload)?, to).await?;
     let shown = Ask::Arrivals { train: NO_TRAIN, probes: 1, wait: 1000 };
     message::write(channel, &shown).await?;
-    let answer: Option<Tell> = message::read(channel, MAX_MESSAGE).await?;
+    let answer: Option<NodeReply> = message::read(channel, MAX_MESSAGE).await?;
     answer.context("the node closed the session")?;
     Ok(socket)
 }

@@ -30,40 +30,40 @@ use thalweg_units::{Rate, parse_duration};
 /// Arguments of `thalweg-bench load mgrp`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What probes
+    /// The tool that probes
     #[arg(long, value_enum)]
     tool: Tool,
     /// Whether the source's packets ride
     #[arg(long, value_enum)]
     riders: Riders,
-    /// What else is on the bottleneck
+    /// Cross traffic on the bottleneck
     #[arg(long, value_enum)]
     cross: Cross,
     /// The round trip without queues
     #[arg(long, value_name = "TIME", default_value = "40ms", value_parser = parse_duration)]
     rtt: Duration,
-    /// How long each of the six steps lasts; all of it takes six of them
+    /// Duration of each of the six steps of the measurement
     #[arg(long, value_name = "TIME", default_value = "45s", value_parser = parse_duration)]
     step: Duration,
-    /// What the source has to send; without it, as much as TCP takes
+    /// Rate of the source (default: as fast as TCP allows)
     #[arg(long, value_name = "RATE")]
     source: Option<Rate>,
     /// WEB's mean rate
     #[arg(long, value_name = "RATE", default_value = "3Mbit/s")]
     web: Rate,
-    /// So many networks side by side
+    /// Number of networks that run at the same time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     copies: u8,
-    /// Founding one network takes so long at most: cross traffic begins by the lab's clock
+    /// The time reserved for founding one network, because cross traffic follows the lab's clock
     #[arg(long, value_name = "TIME", default_value = "9s", value_parser = parse_duration)]
     found: Duration,
-    /// Of WEB; each copy has the next one
+    /// Seed of WEB; each copy uses the next one
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// A further line of `[carrier]`, such as `share = "50 %"`
     #[arg(long, value_name = "LINE")]
     carrier: Vec<String>,
-    /// Pathload is given up after so long
+    /// Time after which a Pathload measurement is aborted
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     patience: Duration,
 }
@@ -82,26 +82,26 @@ pub enum Tool {
     Pslow,
     /// Pathload with pauses of one round trip
     Pfast,
-    /// Table 1's trains
+    /// Trains of Table 1, PK1
     Pk1,
-    /// Table 1's trains
+    /// Trains of Table 1, PK2
     Pk2,
-    /// Table 1's trains
+    /// Trains of Table 1, PK3
     Pk3,
-    /// Nothing
+    /// No probing
     None,
 }
 
 /// Whether the source's packets ride in probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Riders {
-    /// The carrier holds none (`mgrpOFF`)
+    /// The carrier holds no packets (`mgrpOFF`)
     Off,
-    /// As the carrier does unless told otherwise: held while a train is under way or due (`mgrp10`)
+    /// The carrier's default: packets are held while a train is under way or due (`mgrp10`)
     On,
-    /// Held always, as the paper does
+    /// Packets are always held, as in the paper
     Always,
-    /// The source goes to m5's own address, past the carrier: what the carrier's headers cost beside `off`
+    /// The source sends to m5's own address, without the carrier, to show the cost of the carrier's headers
     Plain,
 }
 
@@ -112,7 +112,7 @@ pub enum Cross {
     Step,
     /// Short TCP flows, ten at most
     Web,
-    /// None
+    /// No cross traffic
     None,
 }
 

@@ -88,5 +88,5 @@ impl Pair {
 /// # Errors
 /// When it cannot be created.
 pub fn directory() -> anyhow::Result<tempfile::TempDir> {
-    tempfile::TempDir::new().context("cannot make a directory")
+    tempfile::TempDir::new().context("cannot create a directory")
 }

@@ -10,8 +10,8 @@ use thalweg_measure::{
     estimators::Pace,
     train::{Doubt, Flight, Train},
 };
-use thalweg_probe::client::ByNode;
-use thalweg_probe::trains::{Flies, MeasureError, SessionError, Way, run};
+use thalweg_probe::client::NodeSession;
+use thalweg_probe::trains::{Direction, MeasureError, SessionError, TrainSender, run};
 
 /// The pause after a refusal.
 const REST: Duration = Duration::from_millis(500);
@@ -45,7 +45,8 @@ pub fn measure(
         let deadline = began + patience.as_secs_f64();
         let left = Duration::from_secs_f64((deadline.min(until) - began).max(0.0));
         let mut logged = Logged { node: &mut ready.node, log: &mut log, clock };
-        let found = runtime.block_on(run(&mut logged, &mut tool, Way::There, left, &mut |_| {}));
+        let found =
+            runtime.block_on(run(&mut logged, &mut tool, Direction::There, left, &mut |_| {}));
         let took = match found {
             Ok(_) => Some(clock.now() - began),
             Err(MeasureError::Slow(..)) => {
@@ -65,13 +66,13 @@ pub fn measure(
 }
 
 /// Pauses after a measurement without result.
-fn rest(node: &ByNode, log: &mut Log, why: MeasureError) -> anyhow::Result<()> {
+fn rest(node: &NodeSession, log: &mut Log, why: MeasureError) -> anyhow::Result<()> {
     if let MeasureError::Session { why, .. } = why {
         if node.is_gone() {
             bail!(why);
         }
         log.refused += 1;
-        ensure!(log.refused < PATIENCE, "trains are refused: {why}");
+        ensure!(log.refused < PATIENCE, "the node refuses trains: {why}");
         thread::sleep(REST);
     }
     Ok(())
@@ -79,29 +80,29 @@ fn rest(node: &ByNode, log: &mut Log, why: MeasureError) -> anyhow::Result<()> {
 
 /// The node's trains, each of which is recorded in the log.
 struct Logged<'a> {
-    node: &'a mut ByNode,
+    node: &'a mut NodeSession,
     log: &'a mut Log,
     clock: &'a Clock,
 }
 
-impl Flies for Logged<'_> {
-    async fn fly(
+impl TrainSender for Logged<'_> {
+    async fn send_train(
         &mut self,
         train: &Train,
-        _way: Way,
+        _way: Direction,
         after: Duration,
     ) -> Result<Flight, SessionError> {
         let at = self.clock.now() + after.as_secs_f64();
-        let report = self.node.told(train, after)?;
+        let report = self.node.send_and_report(train, after)?;
         self.log.add(train, &report, at, self.clock);
         Ok(report.flight())
     }
 
-    fn rides(&self, way: Way) -> bool {
+    fn rides(&self, way: Direction) -> bool {
         self.node.rides(way)
     }
 
-    fn doubts(&self, way: Way) -> Vec<Doubt> {
+    fn doubts(&self, way: Direction) -> Vec<Doubt> {
         self.node.doubts(way)
     }
 }

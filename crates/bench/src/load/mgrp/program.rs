@@ -32,12 +32,14 @@ impl Program {
     pub fn start(mut command: Command, name: String) -> anyhow::Result<Self> {
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
-        let out = child.stdout.take().context("its output is ours")?;
+        let out = child.stdout.take().context("cannot read the program's output")?;
         Ok(Self { child, out: Some(BufReader::new(out)), name })
     }
 
     fn output(&mut self) -> anyhow::Result<&mut BufReader<ChildStdout>> {
-        self.out.as_mut().with_context(|| format!("the output of {} is read elsewhere", self.name))
+        self.out
+            .as_mut()
+            .with_context(|| format!("the output of {} is already being read", self.name))
     }
 
     /// Takes its standard output for another reader; `None` if it is taken already.

@@ -19,7 +19,7 @@ use std::{
 };
 use thalweg_lab::{client::Lab, topology::Topology};
 use thalweg_measure::estimators::{PK1, PK2, PK3, Pace};
-use thalweg_probe::client::{ByNode, Service};
+use thalweg_probe::client::{NodeSession, ProbeServiceClient};
 
 /// The time for founding and calibrating each further copy.
 const FURTHER: Duration = Duration::from_secs(4);
@@ -32,7 +32,7 @@ pub struct Ready<'a> {
     /// The copy's nodes.
     pub pair: &'a Pair,
     /// The node of m3 with a session to the node of m5.
-    pub node: ByNode,
+    pub node: NodeSession,
 }
 
 /// Converts to the lab's time, s.
@@ -65,7 +65,7 @@ impl Clock {
 }
 
 fn unix() -> anyhow::Result<Duration> {
-    SystemTime::now().duration_since(UNIX_EPOCH).context("this host's clock")
+    SystemTime::now().duration_since(UNIX_EPOCH).context("this host's clock is before 1970")
 }
 
 /// Runs the measurement and prints the report.
@@ -83,7 +83,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let (begin, lead) = (begin.as_secs_f64(), LEAD.as_secs_f64());
     ensure!(
         clock.now() + lead <= begin,
-        "founding took {:.1} s, and was given {:.1} s; with a longer --found there is more",
+        "founding took {:.1} s, more than the reserved {:.1} s; give a longer --found",
         clock.now(),
         begin - lead
     );
@@ -101,7 +101,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let stats = lab.stats(true)?;
     let mut copies = Vec::new();
     for ((pair, flow), (log, rounds)) in pairs.iter().zip(sources).zip(tried) {
-        let truth = stats.link(&pair.names().bottleneck).context("the bottleneck")?.clone();
+        let truth = stats
+            .link(&pair.names().bottleneck)
+            .context("the lab has no record of the bottleneck")?
+            .clone();
         let counts = pair.counts(&lab, &pair.names().m3)?;
         copies.push(Copy { log, rounds, source: flow.end()?, truth, counts, begin, until });
     }
@@ -129,8 +132,8 @@ fn found(lab: &Lab, dir: &Path, args: &Args) -> anyhow::Result<Vec<Pair>> {
 /// Opens a session between a copy's nodes, for which both nodes are calibrated. This is done for one copy at a time, so
 /// that they do not disturb each other.
 fn open(pair: &Pair) -> anyhow::Result<Ready<'_>> {
-    let service = Service::at(&pair.sockets()[0], &pair.names().m5)?;
-    Ok(Ready { pair, node: ByNode::open(service, true)? })
+    let service = ProbeServiceClient::at(&pair.sockets()[0], &pair.names().m5)?;
+    Ok(Ready { pair, node: NodeSession::open(service, true)? })
 }
 
 /// Does the work for all copies concurrently.
@@ -208,7 +211,8 @@ impl Flow {
         };
         let mut sink = Program::tool(lab, &names.m5, &["tcp-sink", "--listen", &listen])?;
         let ready: serde_json::Value = serde_json::from_str(&sink.ready()?)?;
-        let to = ready["ready"]["address"].as_str().context("the sink says no address")?;
+        let to =
+            ready["ready"]["address"].as_str().context("the sink did not report its address")?;
         let span = millis(LEAD + args.span());
         let rate = args.source.map(|rate| format!("{}bit/s", rate.as_bps()));
         let mut words = vec!["tcp-source", "--to", to, "--for", &span, "--bin", "1s", "--series"];
@@ -220,7 +224,8 @@ impl Flow {
     /// The throughput in each measured second, Mbit/s.
     fn end(self) -> anyhow::Result<Vec<f64>> {
         let report = self.source.report()?;
-        let series = report["flows"][0]["series"].as_array().context("the source has no series")?;
+        let series =
+            report["flows"][0]["series"].as_array().context("the source's report has no series")?;
         let mbps = |bytes: &serde_json::Value| bytes.as_f64().unwrap_or(0.0) * 8e-6;
         Ok(series.iter().skip(LEAD.as_secs() as usize).map(mbps).collect())
     }

@@ -8,9 +8,9 @@ use std::{
     thread::{self, JoinHandle},
     time::Duration,
 };
-use thalweg_measure::{estimators::Fixed, train::Train};
-use thalweg_probe::client::{Order, Service};
-use thalweg_probe::trains::words::Report;
+use thalweg_measure::{estimators::FixedTrains, train::Train};
+use thalweg_probe::client::{ProbeServiceClient, TrainOrder};
+use thalweg_probe::trains::messages::Report;
 
 /// The first bytes of the probes' headers.
 const TAG: &[u8; 4] = b"mgrp";
@@ -106,7 +106,12 @@ const FIRST: f64 = 0.02;
 ///
 /// # Errors
 /// When a service is gone or refuses repeatedly.
-pub fn fire(of: Fixed, ready: &mut Ready<'_>, clock: &Clock, until: f64) -> anyhow::Result<Log> {
+pub fn fire(
+    of: FixedTrains,
+    ready: &mut Ready<'_>,
+    clock: &Clock,
+    until: f64,
+) -> anyhow::Result<Log> {
     let train = of.train()?;
     let mut due = clock.now() + FIRST;
     let names = ready.pair.names();
@@ -120,14 +125,14 @@ pub fn fire(of: Fixed, ready: &mut Ready<'_>, clock: &Clock, until: f64) -> anyh
         let after = Duration::from_secs_f64((due - clock.now()).max(0.0));
         due += period;
         let order =
-            Order { train: &train, after, header: &header, awaits: false, accepts_busy: true };
+            TrainOrder { train: &train, after, header: &header, awaits: false, accepts_busy: true };
         match ready.node.service().send(&order)? {
             Ok(report) => {
-                log.add(&train, &report, clock.now() - train.takes().as_secs_f64(), clock)
+                log.add(&train, &report, clock.now() - train.duration().as_secs_f64(), clock)
             }
             Err(why) => {
                 log.refused += 1;
-                ensure!(log.refused < PATIENCE, "trains are refused: {why}");
+                ensure!(log.refused < PATIENCE, "the node refuses trains: {why}");
             }
         }
     }
@@ -154,13 +159,14 @@ struct Heard {
 
 impl Heard {
     fn begin(socket: &Path, node: &str, clock: Clock) -> anyhow::Result<Self> {
-        let mut service = Service::at(socket, node)?;
+        let mut service = ProbeServiceClient::at(socket, node)?;
         service.receive(TAG)?;
         let ender = service.ender()?;
         let hear = move || {
             let mut all = Vec::new();
-            while let Some(arrival) = service.heard()? {
-                let train = train_of(&arrival.header).context("a probe's header is another's")?;
+            while let Some(arrival) = service.next_probe()? {
+                let train =
+                    train_of(&arrival.header).context("a probe's header is not from this tool")?;
                 all.push((train, arrival.place, clock.of_unix(arrival.arrived_ns)));
             }
             Ok(all)
@@ -171,7 +177,7 @@ impl Heard {
     fn end(self) -> anyhow::Result<Vec<(u32, u16, f64)>> {
         // The service then sends no more arrivals and closes.
         self.ender.shutdown(Shutdown::Both)?;
-        self.thread.join().unwrap_or_else(|_| bail!("the receiving thread died"))
+        self.thread.join().unwrap_or_else(|_| bail!("the receiving thread panicked"))
     }
 }
 

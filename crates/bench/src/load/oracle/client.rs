@@ -102,13 +102,13 @@ fn body(buffer: &[u8]) -> anyhow::Result<Option<(usize, usize)>> {
     };
     let text = std::str::from_utf8(&buffer[..head])?;
     if !text.starts_with("HTTP/1.1 200") {
-        bail!("the oracle answers {}", text.lines().next().unwrap_or_default());
+        bail!("the oracle answered {}", text.lines().next().unwrap_or_default());
     }
     let length = text.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
         name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
     });
-    let end = head + 4 + length.context("an answer without its length")?;
+    let end = head + 4 + length.context("the oracle's answer has no Content-Length")?;
     Ok((buffer.len() >= end).then_some((head + 4, end)))
 }
 
@@ -122,7 +122,7 @@ fn request(strategy: Strategy) -> Vec<u8> {
 /// # Errors
 /// When it does not within `limit`.
 pub async fn until_ranked(world: &World, port: &Port, limit: Duration) -> anyhow::Result<()> {
-    let key = world.clients.first().context("no client")?;
+    let key = world.clients.first().context("there is no client")?;
     let mut line = Line::open(key, world, port).await?;
     let (since, request) = (Instant::now(), request(Strategy::Oblivious));
     loop {

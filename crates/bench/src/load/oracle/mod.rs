@@ -18,7 +18,7 @@ use super::report::Report;
 use anyhow::Context as _;
 use client::{Load, Strategy};
 use std::{fs, time::Duration};
-use thalweg_oracle::{MeasureConfig, Order, Pace};
+use thalweg_oracle::{MeasureConfig, Pace, ScheduleKind};
 use tokio::{
     sync::oneshot,
     task::block_in_place,
@@ -38,38 +38,38 @@ const SECOND: f64 = 1.0;
 /// Arguments of `thalweg-bench load oracle`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Members; all of them relay
+    /// Number of members; all of them are relays
     #[arg(long, default_value_t = 10_000)]
     nodes: usize,
     /// Measured legs, as a share of all ordered pairs
     #[arg(long, default_value_t = 0.01)]
     share: f64,
-    /// Where keys, rates and legs come from
+    /// Seed of keys, rates and legs
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Clients, each with a key and a connection of its own
+    /// Number of clients, each with its own key and connection
     #[arg(long, default_value_t = 64)]
     clients: usize,
-    /// How long each strategy is asked for, in seconds
+    /// Duration of the requests for each strategy, s
     #[arg(long, default_value_t = 5)]
     seconds: u64,
-    /// Rankings to time
+    /// Number of rankings to time
     #[arg(long, default_value_t = 5)]
     rankings: usize,
-    /// Which legs are measured first, and how relays are ranked
+    /// Order in which legs are measured, and ranking of relays
     #[arg(long, value_enum, default_value = "algorithm-1")]
     schedule: Schedule,
     /// The share of all pairs that is measured before old ones are measured again
     #[arg(long, default_value_t = 0.4)]
     wanted: f64,
-    /// Looks for the next order to time
+    /// Number of searches for the next order to time
     #[arg(long, default_value_t = 200)]
     orders: usize,
-    /// How long candidates may be used, in ms: the oracle remembers them for a fourth of it
+    /// Validity of candidates, ms; the oracle caches them for a quarter of it
     #[arg(long, default_value_t = 60_000)]
     valid_ms: u64,
-    /// Add clients until they get too few answers, legs until a ranking takes a second or the
-    /// table is full, and nodes, in a graph alone, until a ranking takes a second
+    /// Find limits: add clients until they get too few answers, legs until a ranking takes a second
+    /// or the table is full, and nodes of a bare graph until a ranking takes a second
     #[arg(long)]
     limit: bool,
 }
@@ -92,9 +92,9 @@ impl Args {
 
     fn measure(&self) -> MeasureConfig {
         let schedule = match self.schedule {
-            Schedule::Algorithm1 => Order::Algorithm1,
-            Schedule::Thrifty => Order::Thrifty,
-            Schedule::Random => Order::Random,
+            Schedule::Algorithm1 => ScheduleKind::Algorithm1,
+            Schedule::Thrifty => ScheduleKind::Thrifty,
+            Schedule::Random => ScheduleKind::Random,
         };
         let candidates = Duration::from_millis(self.valid_ms.max(1));
         let pace = Pace { candidates, ..Pace::default() };
@@ -140,7 +140,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     }
     drop(port);
     _ = stop.send(());
-    runs.await.context("the oracle ended badly")?;
+    runs.await.context("the oracle failed at its end")?;
     report.print().context("cannot print the report")
 }
 
@@ -148,7 +148,9 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
 fn peak_memory() -> anyhow::Result<f64> {
     let status = fs::read_to_string("/proc/self/status").context("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")).context("no VmHWM")?;
+    let kib = line
+        .and_then(|line| line.trim().strip_suffix(" kB"))
+        .context("/proc/self/status has no VmHWM")?;
     Ok(kib.trim().parse::<f64>()? / 1024.0)
 }
 

@@ -46,7 +46,7 @@ impl World {
     pub fn new(nodes: usize, clients: usize, seed: u64) -> anyhow::Result<Self> {
         anyhow::ensure!(
             clients < nodes && nodes <= Roster::MAX_MEMBERS,
-            "there are {clients} clients and the oracle among {nodes} members, and {} at most",
+            "{clients} clients and the oracle do not fit in {nodes} members, or there are more than {} members",
             Roster::MAX_MEMBERS
         );
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);

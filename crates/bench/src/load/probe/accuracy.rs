@@ -16,7 +16,7 @@ use std::{
 };
 use thalweg_console::note;
 use thalweg_measure::estimators::{Ends, Estimator, Pace};
-use thalweg_probe::client::ByNode;
+use thalweg_probe::client::NodeSession;
 use thalweg_units::{Rate, parse_duration};
 
 /// The lengths of cross-traffic packets and each length's share of the bytes, as on core links of the Internet.
@@ -49,25 +49,25 @@ pub struct Args {
     /// The bottleneck's rate
     #[arg(long, value_name = "RATE", default_value = "10Mbit/s")]
     rate: Rate,
-    /// The share of it that others take, by Poisson arrivals
+    /// The bottleneck's share taken by cross traffic with Poisson arrivals
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     used: f64,
-    /// The share of what is left that a TCP source has to send, whose packets ride in our trains
+    /// The share of the remaining rate that a TCP source sends, whose packets ride in our trains
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     riding: f64,
     /// The round trip without queues
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = parse_duration)]
     rtt: Duration,
-    /// Others take a tenth of the bottleneck for so long, then three, five, six, four and two tenths; measured until that is over
+    /// Cross traffic takes 1, 3, 5, 6, 4 and 2 tenths of the bottleneck for this time each; measure until it ends
     #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "used")]
     steps: Option<Duration>,
-    /// So many measurements, one after the other
+    /// Number of measurements, one after the other
     #[arg(long, default_value_t = 3)]
     times: u32,
-    /// One is given up after so long
+    /// Time after which a measurement is aborted
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     within: Duration,
-    /// Of others' arrivals
+    /// Seed of the cross traffic's arrivals
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -82,11 +82,11 @@ impl Args {
 /// The measuring tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum By {
-    /// Ours, with pauses of one round trip
+    /// Our Pathload, with pauses of one round trip
     Pathload,
-    /// Ours, with the public tool's pauses
+    /// Our Pathload, with the public tool's pauses
     PathloadSlow,
-    /// Ours
+    /// Our pathChirp
     Pathchirp,
     /// The public C tool: `pathload_snd` and `pathload_rcv` in PATH
     PublicPathload,
@@ -231,7 +231,7 @@ fn measurement(
 
 fn ours(args: &Args, lab: &mut ProbeLab) -> anyhow::Result<Vec<Measurement>> {
     let overlay = lab.mesh()?;
-    let mut node = ByNode::open(lab.service()?, true)?;
+    let mut node = NodeSession::open(lab.service()?, true)?;
     if args.riding == 0.0 {
         node = node.without_riders();
     }
@@ -250,7 +250,11 @@ fn ours(args: &Args, lab: &mut ProbeLab) -> anyhow::Result<Vec<Measurement>> {
 }
 
 /// Runs one of our tools once.
-fn one(tool: &mut dyn Estimator, node: &mut ByNode, args: &Args) -> anyhow::Result<ToolResult> {
+fn one(
+    tool: &mut dyn Estimator,
+    node: &mut NodeSession,
+    args: &Args,
+) -> anyhow::Result<ToolResult> {
     let driven = drive(tool, node, args.within)?;
     if let Some(why) = &driven.why {
         note!("{}: {why} after {:.1} s", tool.name(), driven.took.as_secs_f64());
@@ -294,11 +298,12 @@ impl Flow {
         let mut sink = lab.tool("b", &["tcp-sink", "--listen", &format!("[{overlay}]:0")]);
         let mut sink: Child = sink.stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
-        let mut out = BufReader::new(sink.stdout.take().context("its output is ours")?);
+        let mut out = BufReader::new(sink.stdout.take().context("cannot read the sink's output")?);
         out.read_line(&mut line)?;
         let sink = ChildGuard::of(sink);
         let ready: serde_json::Value = serde_json::from_str(&line)?;
-        let to = ready["ready"]["address"].as_str().context("the sink says no address")?;
+        let to =
+            ready["ready"]["address"].as_str().context("the sink did not report its address")?;
         // Longer than all measurements; dropping the flow ends it.
         let all = args.ends().unwrap_or(args.within * args.times) + args.within;
         let span = format!("{}ms", all.as_millis() + 30_000);

@@ -5,7 +5,7 @@ use anyhow::Context as _;
 use std::time::Duration;
 use thalweg_lab::emu::LinkTruth;
 use thalweg_measure::estimators::{Badabing, BadabingSettings, Finding, Quantity};
-use thalweg_probe::client::ByNode;
+use thalweg_probe::client::NodeSession;
 use thalweg_units::parse_duration;
 
 /// The probability that an experiment begins at a slot.
@@ -19,16 +19,16 @@ const BURST: f64 = 16.0;
 /// Arguments of `thalweg-bench load probe badabing`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Others' bursts overflow the queue for this long each…
+    /// Time for which each burst of cross traffic overflows the queue
     #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = parse_duration)]
     burst: Duration,
-    /// … and one comes so often
+    /// Interval between bursts
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = parse_duration)]
     every: Duration,
-    /// How long it is measured
+    /// Duration of the measurement
     #[arg(long = "for", value_name = "TIME", default_value = "120s", value_parser = parse_duration)]
     span: Duration,
-    /// Of the experiments' beginnings
+    /// Seed of the start times of the tool's experiments
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -40,7 +40,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut lab = ProbeLab::new(&topology(args))?;
     lab.mesh()?;
-    let mut node = ByNode::open(lab.service()?, true)?.without_riders();
+    let mut node = NodeSession::open(lab.service()?, true)?.without_riders();
     let mut tool = Badabing::new(BadabingSettings::new(CHANCE, args.span, args.seed));
     let began = lab.now();
     let driven = drive(&mut tool, &mut node, args.span * 3 + Duration::from_secs(30))?;

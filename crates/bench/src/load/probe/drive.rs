@@ -6,8 +6,8 @@ use thalweg_measure::{
     estimators::{Estimator, Finding},
     train::Doubt,
 };
-use thalweg_probe::client::ByNode;
-use thalweg_probe::trains::{Way, run as measure};
+use thalweg_probe::client::NodeSession;
+use thalweg_probe::trains::{Direction, run as measure};
 
 /// The result of a run.
 #[derive(Debug, Default)]
@@ -28,12 +28,12 @@ pub struct Driven {
 /// When the service is gone.
 pub fn drive(
     tool: &mut dyn Estimator,
-    node: &mut ByNode,
+    node: &mut NodeSession,
     patience: Duration,
 ) -> anyhow::Result<Driven> {
     let runtime = crate::runtime()?;
     let began = Instant::now();
-    let found = runtime.block_on(measure(node, tool, Way::There, patience, &mut |_| {}));
+    let found = runtime.block_on(measure(node, tool, Direction::There, patience, &mut |_| {}));
     let took = began.elapsed();
     match found {
         Ok(found) => Ok(Driven { findings: found.findings, doubts: found.doubts, why: None, took }),

@@ -27,11 +27,11 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Work {
-    /// Estimate available bandwidth; how far is it from what the emulator says?
+    /// Estimate available bandwidth and compare with the emulator's record
     Accuracy(accuracy::Args),
-    /// Estimate how often packets are lost, and for how long; what does the emulator's record say?
+    /// Estimate how often and for how long packets are lost, and compare with the emulator's record
     Badabing(badabing::Args),
-    /// Send trains over loopback; which gaps are kept, and what did the calibration say?
+    /// Send trains over loopback and compare the accuracy of their gaps with the calibration
     Pacing(pacing::Args),
 }
 

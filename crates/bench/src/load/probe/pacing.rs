@@ -29,10 +29,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Arguments of `thalweg-bench load probe pacing`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The number of threads that only count meanwhile
+    /// Number of busy threads that only count during the measurement
     #[arg(long, default_value_t = 0)]
     busy: u8,
-    /// Trains of each gap
+    /// Number of trains for each gap
     #[arg(long, default_value = "20")]
     trains: NonZeroU32,
 }
@@ -116,7 +116,10 @@ fn trains(gap: Duration, trains: u32) -> anyhow::Result<[Vec<f64>; 2]> {
         for _ in 0..left.len() {
             came.extend(receive(to.as_fd(), &mut buffer)?.at.map(|at| at.as_unix_nanos()));
         }
-        ensure!(came.len() == PROBES, "loopback lost probes, or the kernel stamps none");
+        ensure!(
+            came.len() == PROBES,
+            "probes were lost on loopback, or the kernel does not timestamp them"
+        );
         sent.extend(gaps(&left));
         arrived.extend(gaps(&came));
     }

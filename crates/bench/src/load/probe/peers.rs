@@ -34,7 +34,7 @@ pub enum Public {
 pub fn prepare(lab: &ProbeLab) -> anyhow::Result<()> {
     let forget = ["-c", "echo 0 > /proc/sys/net/ipv4/tcp_max_tw_buckets"];
     let forgets = lab.command("a", "sh").args(forget).status()?;
-    ensure!(forgets.success(), "closed connections cannot be forgotten in a host of the lab");
+    ensure!(forgets.success(), "cannot disable TIME_WAIT in a host of the lab");
     Ok(())
 }
 
@@ -104,8 +104,8 @@ fn ended(command: &mut std::process::Command, within: Duration) -> anyhow::Resul
     let since = Instant::now();
     while since.elapsed() < within {
         if child.try_wait()?.is_some() {
-            let output = child.wait_with_output().context("its output")?;
-            ensure!(output.status.code() != Some(127), "{command:?} is not there");
+            let output = child.wait_with_output().context("cannot read the tool's output")?;
+            ensure!(output.status.code() != Some(127), "cannot run {command:?}");
             return Ok(Some(output));
         }
         thread::sleep(LOOK);

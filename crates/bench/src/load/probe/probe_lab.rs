@@ -12,7 +12,7 @@ use std::{
 };
 use tempfile::TempDir;
 use thalweg_lab::{client::Lab, emu::LinkTruth, topology::Topology};
-use thalweg_probe::client::Service;
+use thalweg_probe::client::ProbeServiceClient;
 
 /// The nodes' port.
 const NODE: u16 = 7373;
@@ -44,7 +44,7 @@ impl ProbeLab {
         let elapsed = Duration::from_secs_f64(lab.stats(false)?.elapsed_s);
         let now = Instant::now();
         let zero = now.checked_sub(elapsed).unwrap_or(now);
-        let dir = TempDir::new().context("cannot make a directory")?;
+        let dir = TempDir::new().context("cannot create a directory")?;
         Ok(Self { nodes: Vec::new(), lab, zero, dir })
     }
 
@@ -131,8 +131,8 @@ impl ProbeLab {
     ///
     /// # Errors
     /// When it is not available.
-    pub fn service(&self) -> anyhow::Result<Service> {
-        Service::at(&self.dir.path().join("a").join("probe.sock"), "b")
+    pub fn service(&self) -> anyhow::Result<ProbeServiceClient> {
+        ProbeServiceClient::at(&self.dir.path().join("a").join("probe.sock"), "b")
     }
 
     /// The record of the link from `a` to `b`, and the 99th percentile of the emulator's lateness, µs.

@@ -48,16 +48,19 @@ pub fn of(at: &str, download: &str) -> anyhow::Result<Counts> {
 }
 
 fn ask(at: &str, download: &str) -> anyhow::Result<Counts> {
-    let authority =
-        at.strip_prefix("http://").context("an http:// address of the scripted server")?;
+    let authority = at
+        .strip_prefix("http://")
+        .context("the address of the scripted server must begin with http://")?;
     let mut stream = TcpStream::connect(authority)
-        .with_context(|| format!("the scripted server at {authority} is not reached"))?;
+        .with_context(|| format!("cannot connect to the scripted server at {authority}"))?;
     let head = format!("GET /counts/{download} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     stream.write_all(head.as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    let body = answer.split("\r\n\r\n").nth(1).context("the scripted server does not count")?;
-    serde_json::from_str(body).with_context(|| format!("no counts: {body}"))
+    let body =
+        answer.split("\r\n\r\n").nth(1).context("the scripted server did not report its counts")?;
+    serde_json::from_str(body)
+        .with_context(|| format!("cannot parse the scripted server's counts: {body}"))
 }
 
 /// An access log with a line for each request. A line's last word is the number of bytes, if it is a number.

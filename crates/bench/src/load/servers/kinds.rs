@@ -209,13 +209,13 @@ pub enum EmptyRange {
 pub enum Class {
     /// Ranges are refused or ignored.
     Refused,
-    /// Parts are not what was asked for.
+    /// Parts differ from the requested ones.
     Parts,
-    /// What works at first does not later.
+    /// Features stop working after some requests.
     Turns,
-    /// Versions cannot be told, or change.
+    /// Versions cannot be distinguished, or change.
     Versions,
-    /// Lengths, and how bodies end.
+    /// Lengths and ends of bodies.
     Lengths,
     /// Heads.
     Heads,

@@ -32,7 +32,7 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Work {
-    /// Serve one file under `/KIND/DOWNLOAD/NAME`, as that kind of server does
+    /// Serve one file under `/KIND/DOWNLOAD/NAME`, as a server of that kind does
     Serve(serve::Args),
     /// Download from each kind, or from a real server, with each tool in turn
     Run(Box<run::Args>),

@@ -19,25 +19,25 @@ pub struct Args {
     /// The scripted server, `http://HOST:PORT`
     #[arg(long, value_name = "URL", required_unless_present = "real")]
     at: Option<String>,
-    /// Its kinds of this class
+    /// Only kinds of this class
     #[arg(long, value_name = "CLASS")]
     class: Option<Class>,
-    /// These kinds; with --class those of them that are of it; `all`
+    /// The kinds of servers, or `all`; with --class only those of that class
     #[arg(long, value_name = "KIND,…", value_delimiter = ',', default_value = "all")]
     kinds: Vec<String>,
-    /// A real server instead, and the URL of the file there
+    /// A real server instead of the scripted one, and the URL of the file there
     #[arg(long, value_name = "NAME=URL")]
     real: Option<String>,
-    /// Its access log: a line for each request, whose last word is the number of bytes or something else
+    /// Access log of the real server: one line per request; its last word is the number of bytes, if it is a number
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// What the file holds
+    /// File with the expected content
     #[arg(long, value_name = "FILE")]
     content: PathBuf,
-    /// Where to work: this is created
+    /// Working directory; it is created
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
-    /// Which tools
+    /// The tools
     #[arg(
         long,
         value_name = "TOOL,…",
@@ -45,7 +45,7 @@ pub struct Args {
         default_value = "curl,wget,aria2,get,relays"
     )]
     tools: Vec<Tool>,
-    /// The round: each begins with another tool
+    /// Number of the round; each round begins with another tool
     #[arg(long, value_name = "N", default_value_t = 0)]
     round: usize,
     /// Write a line of JSON for each download to this file
@@ -98,7 +98,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(absent) = tools.iter().find(|tool| !tool.is_there()) {
         bail!("{} is not installed; install it, or select other tools with --tools", absent.name());
     }
-    ensure!(!tools.is_empty(), "--tools names no tool");
+    ensure!(!tools.is_empty(), "--tools selects no tool");
     let turn = args.round % tools.len();
     tools.rotate_left(turn);
     let mut tally = Tally::default();
@@ -116,15 +116,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 fn servers(args: &Args) -> anyhow::Result<Vec<Server<'_>>> {
     if let Some(real) = &args.real {
-        let (name, url) = real.split_once('=').context("--real is NAME=URL")?;
+        let (name, url) = real.split_once('=').context("--real must have the form NAME=URL")?;
         let from = From::Real { url, log: args.log.as_deref() };
         return Ok(vec![Server { name: name.to_owned(), tolerant: true, from }]);
     }
-    let at = args.at.as_deref().context("--at is needed")?.trim_end_matches('/');
+    let at = args.at.as_deref().context("--at is required")?.trim_end_matches('/');
     let all = args.kinds.iter().any(|name| name == "all");
     if let Some(name) = args.kinds.iter().find(|name| *name != "all" && Kind::named(name).is_none())
     {
-        bail!("there is no kind {name}; see `thalweg-bench load servers kinds`");
+        bail!("there is no kind {name}; list the kinds with `thalweg-bench load servers kinds`");
     }
     let meant = |kind: &&Kind| {
         args.class.is_none_or(|class| kind.class == class)
@@ -139,7 +139,7 @@ fn servers(args: &Args) -> anyhow::Result<Vec<Server<'_>>> {
 
 fn download(args: &Args, server: &Server<'_>, tool: Tool, right: &Right) -> anyhow::Result<Trial> {
     let place = args.dir.join(format!("{}-{}", server.name, tool.name()));
-    fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
+    fs::create_dir_all(&place).with_context(|| format!("cannot create {}", place.display()))?;
     let file = place.join("data.bin");
     let (ended, counts) = match server.from {
         From::Script { at, kind } => {

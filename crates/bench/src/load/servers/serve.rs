@@ -66,7 +66,7 @@ pub fn serve(listener: &TcpListener, content: Vec<u8>) -> anyhow::Result<()> {
     let shared = Arc::new(Shared::new(content));
     let open = Arc::new(AtomicUsize::new(0));
     for connection in 0.. {
-        let (stream, _) = listener.accept().context("cannot accept")?;
+        let (stream, _) = listener.accept().context("cannot accept connections")?;
         if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
             open.fetch_sub(1, Ordering::Relaxed);
             reset(&stream);
@@ -134,7 +134,7 @@ impl Shared {
         stream.set_write_timeout(Some(IDLE))?;
         let mut heads = Heads { stream, read: Vec::new() };
         while let Some(head) = heads.next()? {
-            let request = Request::parse(&head).context("no request")?;
+            let request = Request::parse(&head).context("the client sent an invalid request")?;
             let closes =
                 request.field("connection").is_some_and(|c| c.eq_ignore_ascii_case("close"));
             let after = match request.target.strip_prefix("/counts") {
@@ -166,7 +166,7 @@ impl Shared {
         let mut parts = request.target.split('/').skip(1);
         let (name, download) = parts.next().zip(parts.next()).unwrap_or_default();
         let Some(kind) = Kind::named(name) else {
-            respond(stream, 404, &format!("no kind of server is called {name}"))?;
+            respond(stream, 404, &format!("there is no kind of server {name}"))?;
             return Ok(After::Continues);
         };
         let at = format!("/{name}/{download}/");

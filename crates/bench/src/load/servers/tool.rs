@@ -31,16 +31,16 @@ pub enum Tool {
 /// What all of them are told.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Settings {
-    /// Relays of `relays`, as in `thalweg get --via`
+    /// The relays for `relays`, as in `thalweg get --via`
     #[arg(long, value_name = "RELAY,…", default_value = "none")]
     via: String,
     /// Further arguments of `thalweg get`
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     get_arg: Vec<String>,
-    /// A certificate that all of them trust
+    /// A certificate that all tools trust
     #[arg(long, value_name = "FILE")]
     cacert: Option<PathBuf>,
-    /// Seconds until a download is given up
+    /// Seconds after which a download is aborted
     #[arg(long, value_name = "SECONDS", default_value_t = 20)]
     limit: u64,
 }

@@ -48,9 +48,9 @@ pub enum Broken {
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Dial(why) => write!(f, "no connection: {why}"),
+            Self::Dial(why) => write!(f, "could not connect: {why}"),
             Self::Io(e) => write!(f, "broke: {e}"),
-            Self::Truncated => f.write_str("ended in order, too early"),
+            Self::Truncated => f.write_str("ended cleanly, but too early"),
             Self::WrongBytes(what) => f.write_str(what),
             Self::Hung => f.write_str("did not end"),
         }

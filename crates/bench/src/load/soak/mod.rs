@@ -47,25 +47,25 @@ const REST: Duration = Duration::from_secs(10);
 /// Arguments of `thalweg-bench load soak`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Where the far end listens, which is in this process
+    /// Listening address of the far end, which runs in this process
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// The node, whose processes are looked at
+    /// Address of the relay whose processes are observed
     #[arg(long, value_name = "ADDR:PORT")]
     relay: Destination,
-    /// The state directory whose client key is used, and whose roster knows the relay
+    /// The state directory with the client key and a roster that contains the relay
     #[arg(long, value_name = "DIR")]
     state: PathBuf,
-    /// How many connections at a time
+    /// Number of concurrent connections
     #[arg(long, default_value_t = 200)]
     connections: u64,
-    /// Memory is not judged at first
+    /// Time at the start in which memory is not evaluated
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     warmup: Duration,
-    /// Then it is
+    /// Time in which memory is evaluated
     #[arg(long = "for", value_name = "TIME", default_value = "10min", value_parser = parse_duration)]
     span: Duration,
-    /// Where the scripts come from
+    /// Seed of the connections' scripts
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -93,7 +93,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let mut lanes = near_end(args, to, &scene, until)?;
     samples.take(&relay, args.warmup, args.span).await?;
     while let Some(lane) = lanes.join_next().await {
-        lane.context("a lane's task died")?;
+        lane.context("a connection's task panicked")?;
     }
     samples.settle(&relay, REST).await?;
     far.abort();
@@ -117,7 +117,7 @@ fn near_end(
     let ways: Arc<[(Dialer, Route); 2]> = Arc::new([way(false)?, way(true)?]);
     let numbers = Arc::new(AtomicU64::new(0));
     let mut lanes = JoinSet::new();
-    ensure!(args.connections > 0, "no connection at a time is nothing to look at");
+    ensure!(args.connections > 0, "--connections must be above 0");
     for lane in 0..args.connections {
         let (ways, numbers) = (Arc::clone(&ways), Arc::clone(&numbers));
         let (scene, to) = (Arc::clone(scene), to.clone());

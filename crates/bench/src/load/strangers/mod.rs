@@ -38,13 +38,13 @@ const WORDS: [(&str, &[u8]); 5] = [
 /// Arguments of `thalweg-bench load strangers`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Arbitrary targets, and as many SOCKS messages
+    /// Number of arbitrary targets, and of SOCKS messages
     #[arg(long, default_value_t = 1_000_000)]
     fuzz: u64,
-    /// Where these come from
+    /// Seed of the arbitrary targets and messages
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Connections while the name that is asked for changes its address all the time
+    /// Number of connections to a name whose address changes continuously
     #[arg(long, default_value_t = 500)]
     rebinding: usize,
 }
@@ -70,7 +70,7 @@ fn add_account(
     what: &str,
     account: Result<fuzz::Account, String>,
 ) -> anyhow::Result<()> {
-    let account = account.map_err(|e| anyhow::anyhow!("arbitrary {what}: {e}"))?;
+    let account = account.map_err(|e| anyhow::anyhow!("arbitrary {what} failed: {e}"))?;
     report.add(format!("fuzzed_{what}"), "1", account.cases as f64);
     report.add(format!("fuzzed_{what}_passed"), "1", account.passed as f64);
     Ok(())
@@ -126,7 +126,7 @@ async fn expiry(report: &mut Report) -> anyhow::Result<()> {
     let until = Instant::now() + PATIENCE;
     let mut response = probe::handshake(nyc.at(), &identity, b"thalweg/relay/1").await?;
     while !response.alerted() {
-        ensure!(Instant::now() < until, "the roster did not end within {PATIENCE:?}");
+        ensure!(Instant::now() < until, "the roster did not expire within {PATIENCE:?}");
         sleep(Duration::from_millis(200)).await;
         response = probe::handshake(nyc.at(), &identity, b"thalweg/relay/1").await?;
     }

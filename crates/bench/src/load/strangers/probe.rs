@@ -111,7 +111,7 @@ fn beyond_unfinished(mut bytes: &[u8]) -> usize {
 /// # Errors
 /// When there is no connection.
 pub async fn words(at: SocketAddr, words: &[u8]) -> anyhow::Result<PortResponse> {
-    let mut tcp = TcpStream::connect(at).await.context("no connection")?;
+    let mut tcp = TcpStream::connect(at).await.context("cannot connect")?;
     // The port may close the connection before it has read everything.
     _ = tcp.write_all(words).await;
     _ = tcp.shutdown().await;
@@ -130,12 +130,14 @@ pub async fn handshake(
     alpn: &[u8],
 ) -> anyhow::Result<PortResponse> {
     let mut tls = client(identity, alpn)?;
-    let mut tcp = TcpStream::connect(at).await.context("no connection")?;
+    let mut tcp = TcpStream::connect(at).await.context("cannot connect")?;
     let mut response = PortResponse { sent: 0, bytes: Vec::new(), flight: None, alert: false };
     // A time-out ends the exchange; the port has then been silent.
     match timeout(PATIENCE, talk(&mut tls, &mut tcp, &mut response)).await {
         Ok(done) => done?,
-        Err(_) => thalweg_console::note!("thalweg-bench: load strangers: {at} did not hang up"),
+        Err(_) => thalweg_console::note!(
+            "thalweg-bench: load strangers: {at} did not close the connection"
+        ),
     }
     Ok(response)
 }

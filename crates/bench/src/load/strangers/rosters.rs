@@ -52,7 +52,7 @@ pub async fn run(report: &mut Report) -> anyhow::Result<()> {
     let nyc = test_mesh.join(&fra, "nyc", &["--role", "relay"])?;
     let mut nyc_daemon = nyc.start()?;
     let gone = test_mesh.join(&fra, "gone", &[])?;
-    until("nyc has not heard of a member", || {
+    until("nyc has not received the new member", || {
         Ok(nyc.thalweg(&["mesh", "members"])?.contains("gone"))
     })
     .await?;
@@ -86,7 +86,7 @@ async fn until(what: &str, is: impl Fn() -> anyhow::Result<bool>) -> anyhow::Res
 
 /// The same members in a higher version, signed with another key.
 fn forged(bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
-    let signed = Signed::<Roster>::open(bytes, &Ed25519).ok().context("a roster is damaged")?;
+    let signed = Signed::<Roster>::open(bytes, &Ed25519).ok().context("a roster is corrupt")?;
     let mut roster = signed.into_value();
     roster.version += 100;
     Ok(Signed::sign(roster, &PrivateKey::from_seed(&[7; 32])).encode())
@@ -95,7 +95,8 @@ fn forged(bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
 async fn false_oracle(of: &Node, bytes: Vec<u8>) -> anyhow::Result<tokio::task::JoinHandle<()>> {
     let key = State::open(of.state())?.node_key()?;
     let acceptor = Acceptor::new(&key, Arc::new(AdmitAll), &[Protocol::Api])?;
-    let listener = TcpListener::bind(of.at()).await.context("the oracle's address")?;
+    let listener =
+        TcpListener::bind(of.at()).await.context("cannot listen on the oracle's address")?;
     let bytes: Arc<[u8]> = bytes.into();
     Ok(tokio::spawn(async move {
         while let Ok((tcp, _)) = listener.accept().await {

@@ -71,8 +71,7 @@ pub async fn run(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
     let hosts = fra.state().with_file_name("hosts");
     let lines: String = NAMES.iter().map(|(name, ip)| format!("{ip} {name}\n")).collect();
     fs::write(&hosts, format!("{REBINDING}{lines}"))?;
-    let daemon =
-        fra.start_with_hosts(&hosts).context("needs root: a file instead of /etc/hosts")?;
+    let daemon = fra.start_with_hosts(&hosts).context("cannot replace /etc/hosts; run as root")?;
     let at = fra.at().into();
     let (dialer, route) = mesh::route(fra.state(), at, false, DialOptions::default())?;
     refused(report, &fra, &dialer, &route).await?;
@@ -160,7 +159,7 @@ async fn rebinding(
         connected += u32::from(dialer.dial(route, &to).await.is_ok());
     }
     stop.store(true, Relaxed);
-    flipping.join().map_err(|_| anyhow::anyhow!("the thread that rebinds has died"))?;
+    flipping.join().map_err(|_| anyhow::anyhow!("the thread that changes the address panicked"))?;
     report.add("rebinding_asked", "1", rounds as f64);
     report.add("rebinding_connected", "1", connected.into());
     report.add("rebinding_refused", "1", rounds as f64 - f64::from(connected));

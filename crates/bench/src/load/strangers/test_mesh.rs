@@ -110,8 +110,10 @@ impl Node {
     /// When there is no readable key.
     pub fn client_seed(&self) -> anyhow::Result<[u8; 32]> {
         let text = fs::read_to_string(self.state.join("client.key"))?;
-        let id: NodeId =
-            text.trim().parse().map_err(|_| anyhow::anyhow!("client.key is no key"))?;
+        let id: NodeId = text
+            .trim()
+            .parse()
+            .map_err(|_| anyhow::anyhow!("client.key does not contain a valid key"))?;
         Ok(*id.as_bytes())
     }
 
@@ -192,10 +194,10 @@ impl Node {
     fn run(&self, mut command: Command) -> anyhow::Result<Daemon> {
         let log = File::create(&self.log)?;
         let mut daemon = Daemon(command.stdout(Stdio::piped()).stderr(log).spawn()?);
-        let stdout = daemon.0.stdout.take().context("no standard output")?;
+        let stdout = daemon.0.stdout.take().context("cannot read the daemon's standard output")?;
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line)?;
-        ensure!(line.starts_with("ready"), "no daemon: {}", self.log()?);
+        ensure!(line.starts_with("ready"), "the daemon did not start: {}", self.log()?);
         Ok(daemon)
     }
 }
@@ -219,7 +221,7 @@ impl Daemon {
     /// # Errors
     /// When it has ended before.
     pub fn end(mut self) -> anyhow::Result<()> {
-        ensure!(self.0.try_wait()?.is_none(), "a daemon has ended by itself");
+        ensure!(self.0.try_wait()?.is_none(), "a daemon ended unexpectedly");
         Ok(())
     }
 }

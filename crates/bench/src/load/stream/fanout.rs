@@ -281,7 +281,7 @@ impl Subscriber {
 /// When a component does not start or fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let topology = Topology::from_toml(&topology(args))?;
-    let directory = tempfile::TempDir::new().context("cannot make a directory")?;
+    let directory = tempfile::TempDir::new().context("cannot create a directory")?;
     let lab = Lab::start(&topology)?;
     let done = Mesh::found(&lab, directory.path(), args).and_then(|mesh| run_streams(args, &mesh));
     if let Some(kept) = &args.logs {

@@ -51,7 +51,7 @@ pub struct Args {
     /// When the tool measures
     #[arg(long, value_enum, default_value = "always")]
     measure: Measure,
-    /// Who chooses levels
+    /// The component that chooses levels
     #[arg(long, value_enum, default_value = "local")]
     scheduler: Scheduler,
     /// The deadline: frames that are older on arrival do not count
@@ -75,7 +75,7 @@ pub struct Args {
     /// How many of the seven intervals to run
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u8).range(1..=7))]
     peaks: u8,
-    /// Instead of PEAKS, this many times 15 s of cross traffic at 8 Mbit/s and 15 s at 4
+    /// Instead of PEAKS, this many cycles of 15 s of cross traffic at 8 Mbit/s and 15 s at 4 Mbit/s
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["span", "peaks"])]
     cycles: Option<u8>,
     /// The time reserved for founding the mesh, because cross traffic follows the lab's clock

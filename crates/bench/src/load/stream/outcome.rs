@@ -301,11 +301,11 @@ fn add_series(args: &Args, outcome: &Outcome, report: &mut Report) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_probe::carrier::Counts;
+    use thalweg_probe::carrier::RiderCounts;
 
     #[test]
     fn the_carriers_counters_are_found_and_a_missing_one_is_an_error() {
-        let counts = Counts { ridden_packets: 7, ridden_bytes: 900, ..Counts::default() };
+        let counts = RiderCounts { ridden_packets: 7, ridden_bytes: 900, ..RiderCounts::default() };
         let mut counts = serde_json::to_value(counts).unwrap();
         let mut report = Report::default();
         add_counters(&counts, &mut report).unwrap();

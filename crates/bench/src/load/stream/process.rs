@@ -36,7 +36,7 @@ impl StreamProcess {
     /// # Errors
     /// When it has none, or it was taken before.
     pub fn take_input(&mut self) -> anyhow::Result<ChildStdin> {
-        self.0.stdin.take().context("the program has no input")
+        self.0.stdin.take().context("cannot write to the program's input")
     }
 
     /// The pipe of its output.
@@ -44,7 +44,7 @@ impl StreamProcess {
     /// # Errors
     /// When it was taken before.
     pub fn take_output(&mut self) -> anyhow::Result<ChildStdout> {
-        self.0.stdout.take().context("the program has no output")
+        self.0.stdout.take().context("cannot read the program's output")
     }
 }
 

@@ -60,7 +60,7 @@ pub struct Args {
     /// Whether probe trains measure the legs
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
     measure: bool,
-    /// What other traffic leaves of a congested path
+    /// The rate that other traffic leaves on a congested path
     #[arg(long, value_name = "RATE", default_value = "0.6 Mbit/s")]
     congested: Rate,
     /// The deadline of frames
@@ -217,7 +217,7 @@ impl Flood {
 /// When a component does not start or fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let topology = Topology::from_toml(&topology(args))?;
-    let directory = tempfile::TempDir::new().context("cannot make a directory")?;
+    let directory = tempfile::TempDir::new().context("cannot create a directory")?;
     let lab = Lab::start(&topology)?;
     let nodes = Nodes::found(&lab, directory.path(), args)?;
     let done = crate::runtime()?.block_on(run_events(args, &lab, &nodes));
@@ -312,7 +312,8 @@ async fn event(
 ) -> anyhow::Result<Event> {
     let parent = nodes.parent("hall").await?.context("the viewer's node has no parent")?;
     let used = RELAYS.iter().find(|(relay, _)| *relay == parent);
-    let (_, link) = used.with_context(|| format!("the stream comes by {parent}"))?;
+    let (_, link) =
+        used.with_context(|| format!("the stream arrives from {parent}, which is not a relay"))?;
     let set_up = |is_up: bool| {
         let set = |half| lab.set(&format!("{link}.{half}"), &LinkChange::up(is_up));
         ["fwd", "rev"].into_iter().try_for_each(set)
@@ -342,7 +343,7 @@ async fn event(
     let resumed = match found {
         Ok(found) => {
             found?;
-            wait_for("a frame by the other parent", newer).await?.at - began
+            wait_for("a frame from the other parent", newer).await?.at - began
         }
         // It stays with its parent.
         Err(_) => PATIENCE,

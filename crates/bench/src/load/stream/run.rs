@@ -50,18 +50,19 @@ struct Begin(Instant);
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let begin = args.found + LEAD;
     let topology = Topology::from_toml(&network::topology(args, begin))?;
-    let directory = tempfile::TempDir::new().context("cannot make a directory")?;
+    let directory = tempfile::TempDir::new().context("cannot create a directory")?;
     let video = match args.media {
         Media::Table2 => None,
         Media::Picture | Media::Noise => Some(Video::encode(args, directory.path())?),
     };
     let chooses_levels = args.tool == Tool::Padding;
-    ensure!(!chooses_levels || video.is_none(), "with --tool padding only --media table2 works");
+    ensure!(!chooses_levels || video.is_none(), "--tool padding requires --media table2");
     let lab = Lab::start(&topology)?;
     let since = Instant::now();
     let elapsed = Duration::from_secs_f64(lab.stats(false)?.elapsed_s);
     let nodes = Nodes::found(&lab, directory.path(), args)?;
-    let counts_from = (since + begin).checked_sub(elapsed).context("the lab's clock")?;
+    let counts_from =
+        (since + begin).checked_sub(elapsed).context("the lab's clock has no such time")?;
     ensure!(
         Instant::now() + LEAD <= counts_from,
         "founding the mesh took {:.1} s, more than the {:.1} s of --found; give a longer --found",
@@ -98,7 +99,7 @@ async fn run_streams(
     (counts_from, dir): (Instant, &Path),
 ) -> anyhow::Result<Outcome> {
     let begin = Begin(counts_from);
-    let lead = counts_from.checked_sub(LEAD).context("the clock")?;
+    let lead = counts_from.checked_sub(LEAD).context("the clock has no such time")?;
     sleep(lead.saturating_duration_since(Instant::now())).await;
     let span = network::span(args);
     let until = counts_from + span;
@@ -144,7 +145,8 @@ async fn run_streams(
         Some(padding) => padding.measurements(counts_from),
         None => read_measurements(&nodes.log("m3"), counts_from)?,
     };
-    let truth = stats.link(network::BOTTLENECK).context("the bottleneck")?.clone();
+    let truth =
+        stats.link(network::BOTTLENECK).context("the lab has no record of the bottleneck")?.clone();
     Ok(Outcome {
         seen,
         views,

@@ -159,10 +159,10 @@ impl Host {
         let mut command = self.command(&["node", "--listen", &address, "--config", &settings]);
         let log: File = OpenOptions::new().create(true).append(true).open(&self.log)?;
         let mut daemon = Daemon(command.stdout(Stdio::piped()).stderr(log).spawn()?);
-        let stdout = daemon.0.stdout.take().context("no standard output")?;
+        let stdout = daemon.0.stdout.take().context("cannot read the daemon's standard output")?;
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line)?;
-        ensure!(line.starts_with("ready"), "no daemon: {}", self.log()?);
+        ensure!(line.starts_with("ready"), "the daemon did not start: {}", self.log()?);
         Ok(daemon)
     }
 }
@@ -173,7 +173,7 @@ impl Daemon {
     /// # Errors
     /// When it has ended before.
     pub fn kill(mut self) -> anyhow::Result<()> {
-        ensure!(self.0.try_wait()?.is_none(), "a daemon has ended by itself");
+        ensure!(self.0.try_wait()?.is_none(), "a daemon ended unexpectedly");
         self.0.kill()?;
         self.0.wait()?;
         Ok(())

@@ -36,10 +36,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Arguments of `thalweg-bench load takeover`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// How often the elected oracle is killed
+    /// Number of times that the elected oracle is killed
     #[arg(long, default_value = "5")]
     kills: NonZeroUsize,
-    /// Synthetic relays
+    /// Number of synthetic relays
     #[arg(long, default_value_t = 20)]
     relays: usize,
 }
@@ -59,14 +59,16 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let reader = reader::Reader::start(client(&hosts[0], &oracles)?);
     let (mut gaps, mut lost) = (vec![], 0);
     for kill in 1..=args.kills.get() {
-        let term = relays.goes_on(GOES_ON, PATIENCE).await.context("nobody schedules")?;
+        let term =
+            relays.goes_on(GOES_ON, PATIENCE).await.context("no oracle schedules measurements")?;
         let elected = elected(&hosts, term)?;
         let known = relays.measured();
-        let (dead, began) = (daemons[elected].take().context("it runs")?, Instant::now());
+        let (dead, began) =
+            (daemons[elected].take().context("the elected oracle is not running")?, Instant::now());
         dead.kill()?;
-        let gap = relays.after(term, began, PATIENCE).await.context("nobody took over")?;
+        let gap = relays.after(term, began, PATIENCE).await.context("no other oracle took over")?;
         thalweg_console::note!(
-            "kill {kill}: {} schedules no more, another does after {gap:?}",
+            "kill {kill}: oracle {} was killed, another one took over after {gap:?}",
             elected + 1
         );
         gaps.push(gap.as_secs_f64());
@@ -126,7 +128,7 @@ fn elected(hosts: &[Host], term: u64) -> anyhow::Result<usize> {
             found = Some(n);
         }
     }
-    found.with_context(|| format!("no log says who has term {term}"))
+    found.with_context(|| format!("no oracle's log reports its election for term {term}"))
 }
 
 /// Counts the reported legs that an oracle does not know. It is asked just after a takeover: it has read by then what
@@ -136,6 +138,6 @@ async fn missing(measured: &[(String, String)], oracle: OracleClient) -> anyhow:
     let name = |at: u32| paths.nodes.get(at as usize).map(ToString::to_string);
     let legs = paths.legs.iter().filter_map(|leg| Some((name(leg.from)?, name(leg.to)?)));
     let known: BTreeSet<_> = legs.collect();
-    ensure!(!known.is_empty(), "an oracle that is left knows nothing");
+    ensure!(!known.is_empty(), "a remaining oracle knows no measurements");
     Ok(measured.iter().filter(|leg| !known.contains(*leg)).count() as u64)
 }

@@ -55,7 +55,7 @@ async fn ask(client: OracleClient, mut stopped: oneshot::Receiver<()>) -> Reads 
         match client.candidates(None, M).await {
             Ok(_) => reads.answered += 1,
             Err(error) => {
-                thalweg_console::note!("no candidates: {error}");
+                thalweg_console::note!("cannot read candidates: {error}");
                 reads.failed += 1;
             }
         }

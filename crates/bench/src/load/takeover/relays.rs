@@ -9,7 +9,7 @@ use thalweg_base::clock::WallClock;
 use thalweg_mesh::{Oracle, OracleClient, State};
 use thalweg_wire::mesh::{
     Name,
-    measure::{Done, Order, Outcome, Received, Reports},
+    measure::{Order, OrderReport, Outcome, ReceivedReport, Reports},
 };
 use tokio::{
     task::JoinSet,
@@ -145,7 +145,7 @@ async fn carry_out(
     sleep(TAKES).await;
     let (id, age) = (order.id, Duration::ZERO);
     let from = name.clone();
-    let received = Received { id, from, bps: BPS, bytes: BYTES, at_least: false, age };
+    let received = ReceivedReport { id, from, bps: BPS, bytes: BYTES, at_least: false, age };
     let received = Reports { received: vec![received], ..Reports::default() };
     let outcome = Outcome::Measured {
         bps: BPS,
@@ -157,7 +157,7 @@ async fn carry_out(
         rtt_s: None,
         age,
     };
-    let done = Reports { done: vec![Done { id, outcome }], ..Reports::default() };
+    let done = Reports { done: vec![OrderReport { id, outcome }], ..Reports::default() };
     let Some(receiver) = clients.get(&order.to) else { return };
     for (who, what) in [(receiver, received), (own, done)] {
         match who.report(&what).await {

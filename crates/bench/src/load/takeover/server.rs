@@ -29,7 +29,7 @@ impl Server {
         }
         let server = Self { dir, bin, user };
         let data = server.dir.join("data");
-        let data = data.to_str().context("the directory's name")?;
+        let data = data.to_str().context("the directory's path is not valid UTF-8")?;
         let founded = ["-A", "trust", "-U", "thalweg", "-E", "UTF8", "--no-locale", "-D", data];
         server.run("initdb", &founded)?;
         let socket = server.dir.display();
@@ -90,5 +90,5 @@ fn own_user() -> anyhow::Result<Option<(u32, u32)>> {
         Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
     };
     let found = entry("postgres").or_else(|| entry("nobody"));
-    found.map(Some).context("there is no user to run PostgreSQL as")
+    found.map(Some).context("there is no user account to run PostgreSQL as")
 }

@@ -1,11 +1,11 @@
 //! Decides which casts this node accepts or relays, and which members may fetch them.
 
-use super::{Entry, MAX_LIFETIME, Shared, clear::is_gone};
+use super::{Entry, MAX_LIFETIME, ServiceState, clear::is_gone};
 use crate::{
-    disk::{Policy, is_as_made},
+    disk::{InboxPolicy, is_as_made},
     receive::{
+        cast_directory::{CastDirectory, StoredCast},
         finish,
-        home::{Home, StoredCast},
         reception::{Reception, State, geometry},
         relay::RelaySlot,
         run,
@@ -33,9 +33,9 @@ use tokio::{
     task::spawn_blocking,
 };
 
-impl Shared {
+impl ServiceState {
     /// Admits a cast that this node only relays.
-    pub(super) fn asked_to_relay(
+    pub(super) fn admit_relay(
         &self,
         offer: Vec<u8>,
         pass: Vec<u8>,
@@ -56,14 +56,14 @@ impl Shared {
         let offer = Signed::<Offer>::open(offer, &Ed25519).map_err(|e| invalid(e.to_string()))?;
         let id = offer.value().id(&offer.signer());
         if offer.signer() != peer.key() {
-            return Err(invalid("the offer is signed by another than its sender".to_owned()));
+            return Err(invalid("the offer is not signed by its sender".to_owned()));
         }
         self.check_pass(pass, id, &offer, &self.me)?;
         geometry(offer.value())?;
         let now = self.membership.now().as_unix_nanos();
         if offer.value().expiry.as_unix_nanos() > now.saturating_add(MAX_LIFETIME.as_nanos() as u64)
         {
-            return Err(invalid(format!("it is offered for more than {MAX_LIFETIME:?}")));
+            return Err(invalid(format!("the offer is valid for more than {MAX_LIFETIME:?}")));
         }
         Ok(offer)
     }
@@ -91,8 +91,8 @@ impl Shared {
         let (copy, policy) = spawn_blocking(look).await.map_err(failed)??;
         let admission = |copy| Admission { copy, policy: Some(policy) };
         let copy = match copy {
-            Copy::Settled(check) => return Ok(admission(check)),
-            Copy::File(path) => path,
+            ExistingCopy::Settled(check) => return Ok(admission(check)),
+            ExistingCopy::File(path) => path,
         };
         let closed = |e: AcquireError| Refusal::System(e.to_string());
         let turn = COMPARING.acquire().await.map_err(closed)?;
@@ -107,14 +107,18 @@ impl Shared {
         }
     }
 
-    fn look_at(&self, offer: &Signed<Offer>, from: &Member) -> Result<(Copy, Policy), Refusal> {
+    fn look_at(
+        &self,
+        offer: &Signed<Offer>,
+        from: &Member,
+    ) -> Result<(ExistingCopy, InboxPolicy), Refusal> {
         let id = offer.value().id(&offer.signer());
         if self.lock().get(&id).is_some_and(|entry| entry.is_leaving) {
             return Err(Refusal::Busy);
         }
         let known = self.get(id).filter(|reception| still_holds(reception));
         if let Some(reception) = known.filter(|reception| !is_gone(reception)) {
-            let settled = (Copy::Settled(CopyCheck::Done), reception.home.policy.clone());
+            let settled = (ExistingCopy::Settled(CopyCheck::Done), reception.home.policy.clone());
             if matches!(reception.state(), State::Complete(..)) {
                 return Ok(settled);
             }
@@ -128,7 +132,7 @@ impl Shared {
     }
 
     /// Accepts or refuses an offered cast. Returns its reception.
-    pub(super) async fn offered(
+    pub(super) async fn accept_offer(
         self: &Arc<Self>,
         offer: Vec<u8>,
         pass: Vec<u8>,
@@ -158,7 +162,7 @@ impl Shared {
     ) -> Result<Arc<Reception>, Refusal> {
         // One admission at a time: free space is checked and then reserved.
         let _alone = self.admission.lock().unwrap_or_else(PoisonError::into_inner);
-        self.let_go_of_gone();
+        self.drop_removed();
         let known = self.get(id);
         if self.lock().get(&id).is_some_and(|entry| entry.is_leaving) {
             return Err(Refusal::Busy);
@@ -167,7 +171,7 @@ impl Shared {
             let is_complete = matches!(reception.state(), State::Complete(..));
             if !is_complete {
                 let takes = self.inboxes.takes(&reception.home.inbox, from, reception.bytes());
-                takes.inspect_err(|_| self.cast_out(&reception))?;
+                takes.inspect_err(|_| self.expel(&reception))?;
             }
             if reception.is_conducted() && !is_complete {
                 return Err(Refusal::Conducted);
@@ -178,12 +182,12 @@ impl Shared {
                 begun => begun.map_err(|why| unwritten(&why))?,
             }
             reception.renew(offer, pass);
-            self.begin_anew(id, &reception);
+            self.clear_failure(id, &reception);
             return Ok(reception);
         }
         self.has_place(from)?;
         let others = |inbox: &Path| self.lacked_beside(id, inbox);
-        let home: Home = self.inboxes.admit(from, id, offer.value(), others)?;
+        let home: CastDirectory = self.inboxes.admit(from, id, offer.value(), others)?;
         home.remove().and_then(|()| home.begin(&offer, &pass)).map_err(|why| unwritten(&why))?;
         let kept = StoredCast {
             offer,
@@ -215,7 +219,7 @@ impl Shared {
         if reception.home.is_begun(reception.offer().value().name.as_bytes()) {
             return Ok(());
         }
-        let Home { inbox, id, .. } = &reception.home;
+        let CastDirectory { inbox, id, .. } = &reception.home;
         self.inboxes.has_room(inbox, reception.takes(), self.lacked_beside(*id, inbox))
     }
 
@@ -231,7 +235,7 @@ impl Shared {
     }
 
     /// Checks whether another receiver may fetch the cast from here. Returns whether legs may be open.
-    pub(super) fn greeted(
+    pub(super) fn admit_child(
         &self,
         id: CastId,
         pass: &[u8],
@@ -266,7 +270,7 @@ impl Shared {
 pub(super) struct Admission {
     pub(super) copy: CopyCheck,
     /// What its source may set in the inbox; `None` if this node only relays it.
-    pub(super) policy: Option<Policy>,
+    pub(super) policy: Option<InboxPolicy>,
 }
 
 /// Whether a dry run compared an existing copy with the object.
@@ -285,19 +289,19 @@ const MAX_COMPARED: u64 = 64 << 20;
 static COMPARING: Semaphore = Semaphore::const_new(1);
 
 /// What is known of an existing copy without reading it.
-enum Copy {
+enum ExistingCopy {
     /// The content need not be read.
     Settled(CopyCheck),
     /// A file whose content must be compared.
     File(PathBuf),
 }
 
-fn find_copy(home: &Home, offer: &Offer) -> Copy {
+fn find_copy(home: &CastDirectory, offer: &Offer) -> ExistingCopy {
     let path = home.inbox.join(OsStr::from_bytes(offer.name.as_bytes()));
     match path.symlink_metadata() {
-        Err(_) => Copy::Settled(CopyCheck::Done),
-        Ok(found) if found.is_file() && offer.length <= MAX_COMPARED => Copy::File(path),
-        Ok(_) => Copy::Settled(CopyCheck::Skipped),
+        Err(_) => ExistingCopy::Settled(CopyCheck::Done),
+        Ok(found) if found.is_file() && offer.length <= MAX_COMPARED => ExistingCopy::File(path),
+        Ok(_) => ExistingCopy::Settled(CopyCheck::Skipped),
     }
 }
 
@@ -330,7 +334,7 @@ fn still_holds(reception: &Reception) -> bool {
     let State::Complete(..) = reception.state() else { return true };
     let name = reception.offer().into_value().name;
     let described = reception.described().clone();
-    let landed = reception.home.landed(name.as_bytes()).ok();
+    let landed = reception.home.final_location(name.as_bytes()).ok();
     landed.zip(described).is_some_and(|(place, (_, layout))| {
         is_as_made(&place, &layout, &reception.home.policy)
             && finish::is_proven(reception, &place, &layout)

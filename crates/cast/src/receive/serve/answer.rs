@@ -1,13 +1,13 @@
 //! Handles incoming channels of the cast protocol.
 
 use super::{
-    Shared,
+    ServiceState,
     admit::{Admission, CopyCheck},
 };
 use crate::{
     leg::{self, parent},
     receive::{
-        control::{Parting, forget, talk},
+        control::{ControlEnd, forget, talk},
         reception::Reception,
     },
 };
@@ -17,14 +17,14 @@ use thalweg_net::channel::Channel;
 use thalweg_wire::cast::{CastId, Opening, Refusal, Report, Want};
 use tokio::net::TcpStream;
 
-impl Shared {
+impl ServiceState {
     pub(super) async fn serve(
         self: Arc<Self>,
         mut channel: Channel<TcpStream>,
         peer: &MeshPeer,
     ) -> io::Result<()> {
-        match leg::opening(&mut channel).await? {
-            Opening::Offer { offer, pass } => match self.offered(offer, pass, peer).await {
+        match leg::read_opening(&mut channel).await? {
+            Opening::Offer { offer, pass } => match self.accept_offer(offer, pass, peer).await {
                 Ok(reception) => self.control(channel, reception).await,
                 Err(why) => leg::refuse(channel, why).await,
             },
@@ -34,10 +34,10 @@ impl Shared {
                     Err(why) => leg::refuse(channel, why).await,
                 }
             }
-            Opening::Relay { offer, pass } => match self.asked_to_relay(offer, pass, peer) {
-                Ok(seat) => {
+            Opening::Relay { offer, pass } => match self.admit_relay(offer, pass, peer) {
+                Ok(slot) => {
                     let leg = leg::accept(channel, false).await?;
-                    self.relays.talk(seat, leg).await
+                    self.relays.talk(slot, leg).await
                 }
                 Err(why) => leg::refuse(channel, why).await,
             },
@@ -70,7 +70,7 @@ impl Shared {
                 Err(why) => leg::refuse(channel, why).await,
             };
         }
-        let (reception, is_open) = match self.greeted(cast, pass, peer.member()) {
+        let (reception, is_open) = match self.admit_child(cast, pass, peer.member()) {
             Ok(greeted) => greeted,
             Err(why) => return leg::refuse(channel, why).await,
         };
@@ -78,7 +78,7 @@ impl Shared {
             return leg::refuse(channel, Refusal::Unknown).await;
         };
         let leg = leg::accept(channel, is_open).await?;
-        let _child = reception.serving(name.clone());
+        let _child = reception.add_child(name.clone());
         let serving = async {
             match want {
                 Want::Pull => parent::serve(Arc::clone(&store), leg, None).await,
@@ -87,7 +87,7 @@ impl Shared {
         };
         tokio::select! {
             served = serving => served.map_err(io::Error::other),
-            () = reception.left(&store) => Ok(()),
+            () = reception.wait_replaced(&store) => Ok(()),
         }
     }
 
@@ -123,8 +123,8 @@ impl Shared {
         let mut leg = leg::accept(channel, false).await?;
         match talk(&reception, &mut leg, || self.work(id)).await? {
             // Received data is kept until the offer expires.
-            Parting::Gone => Ok(()),
-            Parting::Forget => forget(&mut leg.say, self.forget(id)).await,
+            ControlEnd::Gone => Ok(()),
+            ControlEnd::Forget => forget(&mut leg.writer, self.forget(id)).await,
         }
     }
 }
@@ -133,11 +133,11 @@ impl Shared {
 async fn say_would_take(channel: Channel<TcpStream>, admission: &Admission) -> io::Result<()> {
     let mut leg = leg::accept(channel, false).await?;
     if admission.copy == CopyCheck::Skipped {
-        leg.say.message(&Report::Uncompared).await?;
+        leg.writer.write_message(&Report::Uncompared).await?;
     }
     if let Some(policy) = &admission.policy {
-        _ = leg.say.message(&Report::InboxRules(policy.rules())).await;
+        _ = leg.writer.write_message(&Report::InboxRules(policy.rules())).await;
     }
-    leg.say.close().await;
+    leg.writer.close().await;
     Ok(())
 }

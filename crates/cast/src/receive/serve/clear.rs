@@ -1,7 +1,7 @@
 //! Removes casts whose offers have expired: stops their tasks and deletes received data.
 
-use super::{Shared, State};
-use crate::receive::{home::Home, reception::Reception};
+use super::{ServiceState, State};
+use crate::receive::{cast_directory::CastDirectory, reception::Reception};
 use std::{ffi::OsStr, io, os::unix::ffi::OsStrExt as _, sync::Arc, time::Duration};
 use thalweg_base::log::Event;
 use thalweg_wire::cast::{CastId, Refusal};
@@ -15,7 +15,7 @@ const UNDESCRIBED: Duration = Duration::from_secs(600);
 
 /// The action that is due for a cast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Due {
+enum DueAction {
     /// Nothing yet.
     Nothing,
     /// Stop the task: nobody serves the cast any more. The data is kept in case it is offered again.
@@ -24,22 +24,22 @@ enum Due {
     Remove,
 }
 
-impl Shared {
+impl ServiceState {
     /// Ends and removes casts whose offers have expired. A complete cast loses what is kept for other receivers at
     /// once; an incomplete one loses its data a week later.
     pub(super) fn clear(&self) {
-        self.let_go_of_gone();
+        self.drop_removed();
         let now = self.membership.now().as_unix_nanos();
         let mut over = Vec::new();
         self.lock().retain(|_, entry| {
             let is_idle = entry.since.elapsed() > UNDESCRIBED && is_only_offered(&entry.reception);
-            let due = if is_idle { Due::Remove } else { due(&entry.reception, now) };
-            if due == Due::Stop || entry.is_running && due == Due::Remove {
+            let due = if is_idle { DueAction::Remove } else { due(&entry.reception, now) };
+            if due == DueAction::Stop || entry.is_running && due == DueAction::Remove {
                 // The data is removed at the next call.
                 entry.stop.cancel();
                 entry.reception.set(State::Failed(Refusal::Over));
             }
-            let goes = due == Due::Remove && !entry.is_leaving && !entry.is_running;
+            let goes = due == DueAction::Remove && !entry.is_leaving && !entry.is_running;
             over.extend(goes.then(|| Arc::clone(&entry.reception)));
             !goes
         });
@@ -48,7 +48,7 @@ impl Shared {
     }
 
     /// Stops a cast that the settings no longer allow, and removes its data.
-    pub(super) fn cast_out(&self, reception: &Reception) {
+    pub(super) fn expel(&self, reception: &Reception) {
         let entry = self.lock().remove(&reception.home.id);
         entry.inspect(|entry| entry.stop.cancel());
         reception.set(State::Failed(Refusal::Policy));
@@ -57,7 +57,7 @@ impl Shared {
     }
 
     /// Forgets casts whose objects were removed from their inboxes: open files would keep their disk space allocated.
-    pub(super) fn let_go_of_gone(&self) {
+    pub(super) fn drop_removed(&self) {
         let mut gone = Vec::new();
         self.lock().retain(|_, entry| {
             let is_gone = !entry.is_leaving && is_gone(&entry.reception);
@@ -108,7 +108,7 @@ impl Shared {
     }
 
     /// Removes everything that is kept of a cast. What cannot be removed is tried again at the next start.
-    pub(super) fn remove(&self, home: &Home) -> io::Result<()> {
+    pub(super) fn remove(&self, home: &CastDirectory) -> io::Result<()> {
         home.remove().inspect_err(|why| {
             let event = Event::new("cast_unremoved").with("cast", home.id);
             self.log.put(event.with("why", why));
@@ -129,13 +129,13 @@ pub(super) fn is_gone(reception: &Reception) -> bool {
     path.symlink_metadata().is_err_and(|why| why.kind() == io::ErrorKind::NotFound)
 }
 
-fn due(reception: &Reception, now: u64) -> Due {
+fn due(reception: &Reception, now: u64) -> DueAction {
     let expiry = reception.offer().value().expiry.as_unix_nanos();
     let is_complete = matches!(reception.state(), State::Complete(..));
     let kept = if is_complete { 0 } else { UNFINISHED.as_nanos() as u64 };
     match expiry {
-        expiry if expiry >= now => Due::Nothing,
-        expiry if expiry.saturating_add(kept) < now => Due::Remove,
-        _ => Due::Stop,
+        expiry if expiry >= now => DueAction::Nothing,
+        expiry if expiry.saturating_add(kept) < now => DueAction::Remove,
+        _ => DueAction::Stop,
     }
 }

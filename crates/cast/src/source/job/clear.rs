@@ -1,6 +1,6 @@
 //! Removes old jobs, and digests of objects that are no longer cast.
 
-use super::{End, Lock, Record, ending, stems};
+use super::{CastEnd, CastRecord, Lock, ending, stems};
 use std::{
     fs, io,
     path::Path,
@@ -24,8 +24,9 @@ pub fn clear(directory: &Path) {
 
 pub(super) fn clear_at(directory: &Path, now: SystemTime) {
     for stem in stems(directory, "job") {
-        let is_well = |record: &Record| matches!(record.end, Some(End::Complete | End::GivenUp));
-        let record = Record::read(&stem).ok().flatten();
+        let is_well =
+            |record: &CastRecord| matches!(record.end, Some(CastEnd::Complete | CastEnd::GivenUp));
+        let record = CastRecord::read(&stem).ok().flatten();
         let kept = if record.as_ref().is_some_and(is_well) { KEPT } else { KEPT_UNFINISHED };
         if is_older(&ending(&stem, "job"), now, kept)
             && let Ok(_lock) = Lock::take(&stem)

@@ -15,7 +15,7 @@ fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
 
-fn record(receivers: &[&str]) -> Record {
+fn record(receivers: &[&str]) -> CastRecord {
     let offer = Offer {
         name: FilePath::new(b"image".to_vec()).unwrap(),
         object: ObjectId::from_bytes([1; 32]),
@@ -28,8 +28,8 @@ fn record(receivers: &[&str]) -> Record {
         expiry: WallTime::from_unix_nanos(6),
     };
     let offer = Signed::sign(offer, &PrivateKey::from_seed(&[1; 32]));
-    let parts = receivers.iter().map(|text| (name(text), Part::default())).collect();
-    Record::begin(Path::new("/data/image"), &name("lab"), &offer, &parts)
+    let parts = receivers.iter().map(|text| (name(text), ReceiverPlan::default())).collect();
+    CastRecord::begin(Path::new("/data/image"), &name("lab"), &offer, &parts)
 }
 
 fn received(receiver: &str) -> Event {
@@ -49,13 +49,13 @@ fn received(receiver: &str) -> Event {
 #[test]
 fn a_job_outlives_its_process_and_is_continued() {
     let dir = tempfile::tempdir().unwrap();
-    let first = Keeper::open(dir.path(), record(&["a", "b"]), Arc::new(())).unwrap();
+    let first = JobRecorder::open(dir.path(), record(&["a", "b"]), Arc::new(())).unwrap();
     let job = list(dir.path())[0].record.job.clone();
     assert!(list(dir.path())[0].is_running);
-    let again = Keeper::open(dir.path(), record(&["a", "b"]), Arc::new(()));
+    let again = JobRecorder::open(dir.path(), record(&["a", "b"]), Arc::new(()));
     assert!(matches!(again, Err(JobError::Running)));
     // Other receivers make another job.
-    drop(Keeper::open(dir.path(), record(&["a", "c"]), Arc::new(())).unwrap());
+    drop(JobRecorder::open(dir.path(), record(&["a", "c"]), Arc::new(())).unwrap());
     first.event(&received("a"));
     let why = "away".to_owned();
     first.event(&Event::Unreached { receiver: name("b"), why });
@@ -63,26 +63,27 @@ fn a_job_outlives_its_process_and_is_continued() {
     drop(first);
     let found = list(dir.path());
     assert_eq!(found.len(), 2);
-    let its = |found: &[Listed]| found.iter().find(|f| f.record.job.id == job.id).cloned().unwrap();
+    let its =
+        |found: &[ListedCast]| found.iter().find(|f| f.record.job.id == job.id).cloned().unwrap();
     let known = its(&found);
     assert_eq!((known.is_running, known.record.end), (false, None));
     assert!(known.record.receivers[&name("a")].is_complete);
     assert_eq!(known.record.receivers[&name("b")].why.as_deref(), Some("away"));
     assert_eq!(known.record.offer().unwrap().value().length, 100);
 
-    let second = Keeper::open(dir.path(), record(&["a", "b"]), Arc::new(())).unwrap();
+    let second = JobRecorder::open(dir.path(), record(&["a", "b"]), Arc::new(())).unwrap();
     let totals = Totals { outcome: Outcome::Complete, ..Totals::default() };
     second.event(&Event::Ended(totals));
     second.finish();
     let known = its(&list(dir.path()));
-    assert_eq!((known.record.end, known.record.job), (Some(End::Complete), job));
+    assert_eq!((known.record.end, known.record.job), (Some(CastEnd::Complete), job));
 }
 
 #[test]
 fn old_jobs_and_digests_are_removed_and_running_jobs_stay() {
     let dir = tempfile::tempdir().unwrap();
     let days = |n: u64| SystemTime::now() + Duration::from_secs(n * 24 * 3600);
-    let keeper = Keeper::open(dir.path(), record(&["a"]), Arc::new(())).unwrap();
+    let keeper = JobRecorder::open(dir.path(), record(&["a"]), Arc::new(())).unwrap();
     for digests in ["x.pages", "x.known", "y.new-7", "y.new-8", "other"] {
         fs::write(dir.path().join(digests), "").unwrap();
     }

@@ -1,6 +1,6 @@
 //! Tests that land trees in temporary directories.
 
-mod kept;
+mod metadata;
 mod random;
 mod refused;
 mod resumed;
@@ -45,10 +45,10 @@ pub(super) fn link(path: &str, target: &str) -> Entry {
     entry(path, Kind::Symlink { target: target.into() }, 0o777)
 }
 
-pub(super) fn listed(source: u32, node: &str, roots: &[&str], entries: Vec<Entry>) -> Listed {
+pub(super) fn listed(source: u32, node: &str, roots: &[&str], entries: Vec<Entry>) -> Listing {
     let roots = roots.iter().map(|root| root.as_bytes().to_vec()).collect();
     let (failed, owners) = (Vec::new(), Owners::default());
-    Listed { source, node: node.parse().unwrap(), roots, entries, failed, owners }
+    Listing { source, node: node.parse().unwrap(), roots, entries, failed, owners }
 }
 
 fn options() -> Options {
@@ -60,7 +60,7 @@ fn byte(inode: u64, i: u64) -> u8 {
     ((i / 8 + inode).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (8 * (i % 8))) as u8
 }
 
-fn content(wanted: &thalweg_files::inventory::Wanted, range: std::ops::Range<u64>) -> Bytes {
+fn content(wanted: &thalweg_files::inventory::MissingFile, range: std::ops::Range<u64>) -> Bytes {
     range.map(|i| byte(wanted.file.snapshot.inode, i)).collect()
 }
 

@@ -152,7 +152,7 @@ fn a_second_collection_into_a_directory_is_refused() {
     let (landing, _) = arena.open(vec![file("a", 10)]).unwrap();
     let refused = arena.open(vec![file("b", 10)]).unwrap_err();
     assert!(matches!(refused, OpenError::Locked(_)), "{refused}");
-    assert!(refused.to_string().contains("already landing in"), "{refused}");
+    assert!(refused.to_string().contains("already writing to"), "{refused}");
     drop(landing);
     assert!(arena.land(vec![file("b", 10)]).is_complete());
 }
@@ -265,7 +265,7 @@ fn the_number_of_unlisted_directories_is_bounded() {
     entries.push(file(&format!("{}/x", deep(400)), 1));
     let dry = Options { dry_run: true, ..options() };
     let (looking, inventory) = arena.open_with(entries, dry).unwrap();
-    let failed = &looking.outlook().failed;
+    let failed = &looking.required_work().failed;
     // 262 * 250 is less than 65,536.
     assert_eq!((inventory.files.len(), failed.len()), (263, 38));
     assert!(failed.iter().all(|f| f.path.ends_with("d/x") && f.why.contains("was not listed")));
@@ -344,7 +344,11 @@ fn a_file_larger_than_the_disk_is_reported_and_the_others_land() {
     let entries = vec![file("a", 1000), file("lie", u64::MAX), file("z", 9 << 20)];
     let dry = Options { dry_run: true, ..options() };
     let (looking, inventory) = arena.open_with(entries.clone(), dry).unwrap();
-    assert_eq!((inventory.files.len(), looking.outlook().failed.len()), (1, 2), "told before");
+    assert_eq!(
+        (inventory.files.len(), looking.required_work().failed.len()),
+        (1, 2),
+        "told before"
+    );
     let report = arena.land(entries);
     assert_eq!((report.files, report.failed.len()), (1, 2), "{report:?}");
     for path in ["lie", "z"] {
@@ -402,7 +406,7 @@ fn a_dry_run_reports_unreadable_files_unless_present() {
     for into in [&arena, &Arena::new()] {
         let dry = Options { dry_run: true, ..options() };
         let (landing, inventory) = into.open_with(all(), dry).unwrap();
-        let failed = &landing.outlook().failed;
+        let failed = &landing.required_work().failed;
         let mut names: Vec<_> = failed.iter().filter_map(|f| f.path.to_str()).collect();
         names.sort_unstable();
         // Empty files and existing files are not read from the source.

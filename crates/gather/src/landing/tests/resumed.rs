@@ -53,7 +53,7 @@ fn an_interrupted_session_resumes_without_resending() {
     let (landing, inventory) = arena.open(tree()).unwrap();
     assert_eq!(landing.job().id, job, "the same job");
     assert_eq!(inventory.amounts(1)[0], all - report.bytes);
-    assert_eq!(landing.outlook().resumed_bytes, report.kept_bytes);
+    assert_eq!(landing.required_work().resumed_bytes, report.kept_bytes);
     let report = wait(async {
         send_all(&landing, &inventory).await;
         landing.finish().await

@@ -150,20 +150,20 @@ fn a_dry_run_changes_nothing() {
     let looking = || Options { dry_run: true, ..options() };
     let (landing, inventory) = arena.open_with(tree(), looking()).unwrap();
     assert_eq!(inventory.files.len(), 5);
-    assert_eq!(landing.outlook().files, 6);
-    assert_eq!(landing.outlook().bytes, inventory.amounts(1)[0]);
+    assert_eq!(landing.required_work().files, 6);
+    assert_eq!(landing.required_work().bytes, inventory.amounts(1)[0]);
     assert!(!arena.path("").exists());
     arena.land(tree());
     let (landing, inventory) = arena.open_with(tree(), looking()).unwrap();
     assert!(inventory.files.is_empty());
-    assert_eq!(landing.outlook().present_files, 6);
+    assert_eq!(landing.required_work().present_files, 6);
     assert_tree(&arena);
 }
 
 #[derive(Debug)]
 struct Hashes;
 
-impl Sums for Hashes {
+impl ChecksumSource for Hashes {
     fn sums(
         &self,
         _: u32,
@@ -190,7 +190,7 @@ fn with_checksums_only_content_counts() {
     let then = std::time::UNIX_EPOCH + std::time::Duration::from_nanos(THEN as u64);
     forged.set_modified(then).unwrap();
     assert_eq!(arena.open(tree()).unwrap().1.amounts(1), [LARGE], "times say so");
-    let sums: Option<Arc<dyn Sums>> = Some(Arc::new(Hashes));
+    let sums: Option<Arc<dyn ChecksumSource>> = Some(Arc::new(Hashes));
     let (sent, report) = arena.land_with(tree(), Options { sums, ..options() });
     assert_eq!(sent, 3000, "content says so");
     assert!(report.is_complete(), "{report:?}");

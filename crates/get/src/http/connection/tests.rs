@@ -48,9 +48,9 @@ async fn served(http2: bool, dropped: Sender<()>) -> Connection {
     let stream = Dialer::default().dial(&Route::direct(), &to).await.unwrap();
     let wire = Wire::plain(stream.closed_on_drop());
     let made = if http2 {
-        Connection::http2(wire, Reach::All).await
+        Connection::http2(wire, AllowedUrls::All).await
     } else {
-        Connection::http1(wire, Reach::All).await
+        Connection::http1(wire, AllowedUrls::All).await
     };
     made.unwrap()
 }
@@ -109,15 +109,15 @@ async fn a_connection_into_this_network_does_not_serve_redirects_of_other_sites(
     let url = |text: &str| HttpUrl::parse(text).unwrap();
     let here = url(&format!("http://127.0.0.1:{port}/x"));
     let direct = Route::direct();
-    let given = Connection::open(&Web::default(), &direct, &here).await.unwrap();
+    let given = Connection::open(&HttpSettings::default(), &direct, &here).await.unwrap();
     let from_name = |name: &str| url(name).join(here.to_string()).unwrap();
     assert!(given.serves(&here) && !given.serves(&from_name("http://a.example/")));
     let local = from_name("http://localhost/");
-    let redirected = Connection::open(&Web::default(), &direct, &local).await.unwrap();
+    let redirected = Connection::open(&HttpSettings::default(), &direct, &local).await.unwrap();
     assert!(redirected.serves(&here) && redirected.serves(&local));
     assert!(!redirected.serves(&from_name("http://a.example/")));
     // A name that does not exist (RFC 6761 §6.4).
     let outside = from_name("http://nothing.invalid/");
-    let refused = Connection::open(&Web::default(), &direct, &outside).await.err();
+    let refused = Connection::open(&HttpSettings::default(), &direct, &outside).await.err();
     assert!(matches!(refused, Some(PathError::Redirect(_))));
 }

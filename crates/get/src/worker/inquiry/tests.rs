@@ -1,7 +1,7 @@
 //! Tests: which answer leads to which request.
 
 use super::*;
-use crate::{said::Said, version::Names};
+use crate::{metadata::Metadata, version::VersionNames};
 
 fn url(path: &str) -> HttpUrl {
     HttpUrl::parse(&format!("http://www.example{path}")).unwrap()
@@ -12,18 +12,18 @@ fn inquiry(asked: Range<u64>) -> Inquiry {
 }
 
 fn ranged(length: u64) -> Answer {
-    let (names, said) = (Names::default(), Said::default());
-    Answer::Ranged(Resource { url: url("/a.iso"), length, validator: None, names, said })
+    let (names, metadata) = (VersionNames::default(), Metadata::default());
+    Answer::Ranged(Resource { url: url("/a.iso"), length, validator: None, names, metadata })
 }
 
 fn whole(path: &str, length: u64, is_page: bool) -> Answer {
-    Answer::Whole(Whole {
+    Answer::Whole(WholeObject {
         url: url(path),
         length: Some(length),
         is_open_ended: false,
         validator: None,
-        names: Names::default(),
-        said: Said { is_page, ..Said::default() },
+        names: VersionNames::default(),
+        metadata: Metadata { is_page, ..Metadata::default() },
     })
 }
 
@@ -202,7 +202,7 @@ fn a_login_page_elsewhere_is_not_the_file() {
     in_ranges.next(to("/login?next=/a.iso"), &server);
     let mut page = ranged(9);
     if let Answer::Ranged(resource) = &mut page {
-        resource.said.is_page = true;
+        resource.metadata.is_page = true;
     }
     let step = in_ranges.next(Ok(page), &server);
     assert!(is_plain(&in_ranges, &step), "a login page with ranges");

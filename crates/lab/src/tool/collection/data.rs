@@ -21,13 +21,13 @@ const SOURCES: usize = 7;
 /// Arguments of `collection data`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Of the amounts and of the bytes
+    /// Seed of the random amounts and bytes
     #[arg(long)]
     seed: u64,
-    /// All sources together; each has 0.5 to 1.5 of the mean
+    /// Bytes of all sources together; each has 0.5 to 1.5 of the mean
     #[arg(long, value_name = "SIZE")]
     total: ByteSize,
-    /// Files per source, of equal size but for the last
+    /// Files per source, all of equal size except the last
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     files: u32,
     /// Writes `s1/s1-0.bin` … `s7/…` below this directory
@@ -43,7 +43,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let name = format!("s{}", at + 1);
         let directory = args.into.join(&name);
         fs::create_dir_all(&directory)
-            .with_context(|| format!("cannot make {}", directory.display()))?;
+            .with_context(|| format!("cannot create {}", directory.display()))?;
         let mut random = random::stream(args.seed, "data", at as u64);
         for (file, size) in shares(*bytes, args.files).into_iter().enumerate() {
             let path = directory.join(format!("{name}-{file}.bin"));

@@ -66,7 +66,7 @@ struct Scene {
 
 /// The IPv4 address of a host of the lab. The paper's packets have IPv4 headers.
 fn resolve(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
-    let unknown = || format!("there is no host `{host}` here");
+    let unknown = || format!("the lab has no host `{host}`");
     let mut found = (host, port).to_socket_addrs().with_context(unknown)?;
     found.find(SocketAddr::is_ipv4).with_context(unknown)
 }

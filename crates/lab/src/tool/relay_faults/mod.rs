@@ -33,10 +33,10 @@ pub struct Args {
     /// Flip a bit of the byte at this offset
     #[arg(long, value_name = "SIZE", group = "fault")]
     corrupt_at: Option<ByteSize>,
-    /// Give nothing more after so many bytes; connections stay open
+    /// Stop forwarding after this many bytes; connections stay open
     #[arg(long, value_name = "SIZE", group = "fault")]
     stall_after: Option<ByteSize>,
-    /// Reset every connection after so many bytes
+    /// Reset every connection after this many bytes
     #[arg(long, value_name = "SIZE", group = "fault")]
     reset_after: Option<ByteSize>,
 }

@@ -126,7 +126,7 @@ fn read_request(client: &mut TcpStream) -> anyhow::Result<SocketAddr> {
     client.write_all(&[5, 0])?;
     let [again, command, _, kind] = bytes(client)?;
     if (version, again, command) != (5, 5, 1) {
-        bail!("no SOCKS5 request to connect");
+        bail!("the client did not send a SOCKS5 CONNECT request");
     }
     let host = match kind {
         1 => IpAddr::from(bytes::<4>(client)?).to_string(),
@@ -137,7 +137,7 @@ fn read_request(client: &mut TcpStream) -> anyhow::Result<SocketAddr> {
             client.read_exact(&mut name)?;
             String::from_utf8(name)?
         }
-        other => bail!("no address of kind {other}"),
+        other => bail!("unsupported SOCKS5 address type {other}"),
     };
     let port = u16::from_be_bytes(bytes(client)?);
     net::resolve(&format!("{host}:{port}"))

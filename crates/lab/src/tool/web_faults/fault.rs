@@ -5,25 +5,25 @@ use thalweg_units::Rate;
 
 /// The help text about faults.
 pub const HELP: &str = "\
-URLs are /FAULT[,FAULT…]/NAME[?TEXT]; each counts for itself. Faults:
+URLs are /FAULT[,FAULT…]/NAME[?TEXT]; each URL has its own counts. Faults:
 
-  honest              none
-  rate=8Mbps          all answers together are that slow
+  honest              no fault
+  rate=8Mbps          all answers together are limited to this rate
   no-validator        no entity tag
-  ignore-range        always the whole file, with 200
-  change@AT           after so many bytes all connections are reset, and from then on the file
-                      is NAME.next, with another entity tag
+  ignore-range        every answer is the whole file with status 200
+  change@AT           after this many bytes all connections are reset, and from then on the
+                      file is NAME.next, with another entity tag
   length=N[xK]        Content-Length is N less than Content-Range says, and so is the body
   short=N[xK]         the body ends N bytes early, and the connection with it
-  long=N[xK]          N bytes of nonsense follow the body
-  reset@AT[xK]        the connection is reset where the byte at AT would come
-  stall@AT[xK]        nothing more comes from there on; the connection stays
+  long=N[xK]          N bytes of garbage follow the body
+  reset@AT[xK]        the connection is reset before the byte at AT
+  stall@AT[xK]        no byte is sent from AT on; the connection stays open
   busy=STATUS[:S][xK] the requests after the first one get STATUS, with `Retry-After: S`
   parallel=N:STATUS[:S]
-                      so do requests beyond N at once
+                      likewise for more than N requests at once
 
-AT is bytes, or a part of the file like 0.99. A fault happens K times: once for `reset` and
-`stall`, else always, 4 times for `busy`.";
+AT is a number of bytes, or a part of the file such as 0.99. A fault happens K times; by default
+once for `reset` and `stall`, 4 times for `busy`, and always for the others.";
 
 /// A position in the file.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,7 +47,7 @@ impl At {
         if !text.contains('.') {
             return Ok(Self::Byte(text.parse().context("no whole number of bytes")?));
         }
-        let part: f64 = text.parse().context("no part of the file like 0.99")?;
+        let part: f64 = text.parse().context("not a part of the file such as 0.99")?;
         if !(0.0..=1.0).contains(&part) {
             bail!("the part is not between 0 and 1");
         }
@@ -72,9 +72,9 @@ impl Refusal {
         };
         let status: u16 = status.parse().context("no status")?;
         if !(400..600).contains(&status) {
-            bail!("{status} is no refusal");
+            bail!("{status} is not a status that refuses a request");
         }
-        let retry_after = seconds.map(str::parse).transpose().context("no seconds")?;
+        let retry_after = seconds.map(str::parse).transpose().context("not a number of seconds")?;
         Ok(Self { status, retry_after })
     }
 }
@@ -131,7 +131,7 @@ fn parse(text: &str) -> anyhow::Result<Fault> {
         return Ok(always(What::Rate(value.parse()?)));
     }
     let (value, times) = match value.split_once('x') {
-        Some((value, times)) => (value, Some(times.parse().context("no number of times")?)),
+        Some((value, times)) => (value, Some(times.parse().context("not a number of times")?)),
         None => (value, None),
     };
     let mut fault = match name {
@@ -148,7 +148,7 @@ fn parse(text: &str) -> anyhow::Result<Fault> {
             let (most, refusal) = value.split_once(':').context("no status")?;
             always(What::Parallel(most.parse()?, Refusal::parse(refusal)?))
         }
-        _ => bail!("no such fault; see --help"),
+        _ => bail!("unknown fault; see --help"),
     };
     fault.times = times.unwrap_or(fault.times);
     Ok(fault)

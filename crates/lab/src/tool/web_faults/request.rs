@@ -66,13 +66,14 @@ impl Reader {
             return Ok(None);
         }
         let mut words = line.split_ascii_whitespace();
-        let (method, target) = words.next().zip(words.next()).context("no request")?;
+        let (method, target) =
+            words.next().zip(words.next()).context("the first line is not a valid HTTP request")?;
         let mut request =
             Request { method: method.to_owned(), target: target.to_owned(), fields: Vec::new() };
         loop {
             let mut line = String::new();
             if head.read_line(&mut line)? == 0 {
-                bail!("the head does not end");
+                bail!("the request head is too long or incomplete");
             }
             let Some((name, value)) = line.split_once(':') else { break };
             request.fields.push((name.to_ascii_lowercase(), value.trim().to_owned()));

@@ -98,7 +98,7 @@ impl Sites {
             return Ok(Arc::clone(site));
         }
         if known.len() >= URLS_MAX {
-            bail!("more than {URLS_MAX} URLs were asked for");
+            bail!("more than {URLS_MAX} URLs were requested");
         }
         let site = Arc::new(self.open(target)?);
         known.insert(target.to_owned(), Arc::clone(&site));
@@ -114,7 +114,7 @@ impl Sites {
         let inside = Path::new(name).components().all(|c| matches!(c, Component::Normal(_)));
         let file = self.directory.join(name);
         if !inside || !file.is_file() {
-            bail!("there is no file {name}");
+            bail!("the file {name} does not exist");
         }
         let faults = fault::parse_all(faults)?;
         let happened = vec![0; faults.len()];
@@ -166,7 +166,8 @@ impl Site {
         if changed {
             name.push(".next");
         }
-        let file = File::open(&name).with_context(|| format!("{} is gone", name.display()))?;
+        let file =
+            File::open(&name).with_context(|| format!("{} no longer exists", name.display()))?;
         let length = file.metadata()?.len();
         let validator = !self.faults.iter().any(|f| f.what == What::NoValidator);
         let tag = format!("\"{}-{length}\"", if changed { "next" } else { "first" });

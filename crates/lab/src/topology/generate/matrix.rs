@@ -101,7 +101,7 @@ impl Matrix {
     fn draw(&self, n: usize, seed: u64) -> Result<Drawn, TopologyError> {
         let written = [("rate", &self.rate), ("rtt", &self.rtt), ("loss", &self.loss)];
         if let Some((key, _)) = written.iter().find(|(_, m)| m.is_some()) {
-            let why = format!("`{key}` is drawn by `synthetic`; leave one out");
+            let why = format!("`synthetic` draws `{key}`; omit one of them");
             return Err(TopologyError::conflict("generate", why));
         }
         let scale = self.scale.unwrap_or(1.0);

@@ -107,7 +107,7 @@ impl Hosts {
         };
         check_count("hosts", names.len())?;
         if let Some(twice) = (1..names.len()).find(|&i| names[..i].contains(&names[i])) {
-            return Err(TopologyError::value("generate.hosts", &names[twice], "is there twice"));
+            return Err(TopologyError::value("generate.hosts", &names[twice], "is listed twice"));
         }
         Ok(names)
     }

@@ -112,10 +112,10 @@ fn an_unknown_name_is_reported_with_the_nearest_one() {
 #[test]
 fn invalid_and_contradictory_keys_are_rejected() {
     for (toml, word) in [
-        ("[host.a]\n[[path]]\nfrom = \"a\"\nto = \"a\"\nlinks = []\n", "itself"),
+        ("[host.a]\n[[path]]\nfrom = \"a\"\nto = \"a\"\nlinks = []\n", "two different hosts"),
         ("[host.a]\nnames = [\"b\"]\n[host.b]\n", "another host"),
         ("[host.a]\nnames = [\"www.example\", \"localhost\"]\n", "labels"),
-        ("[host.a]\nnames = [\"127.0.0.1\"]\n", "no address"),
+        ("[host.a]\nnames = [\"127.0.0.1\"]\n", "must not be an address"),
         ("[host.a_b]\n", "hyphens"),
         ("[host.a]\ninterfaces = 0\n", "interfaces"),
         ("[link.\"x.fwd\"]\n", "halves"),
@@ -124,7 +124,7 @@ fn invalid_and_contradictory_keys_are_rejected() {
         ("[link.x]\nsimplex = true\nrev = { rate = \"1 Mbit/s\" }\n", "simplex"),
         ("[link.x]\nrate = \"0 bit/s\"\n", "up = false"),
         ("[link.x]\ntrace = { steps = [] }\n", "at least one step"),
-        ("[[class]]\nname = \"cross\"\n", "taken"),
+        ("[[class]]\nname = \"cross\"\n", "reserved"),
     ] {
         let e = refused(toml);
         assert!(e.contains(word), "{toml}\n{e}");

@@ -2,8 +2,8 @@
 
 use super::{
     growth::Growth,
-    search::Verdict,
-    segment::{Asked, pause, usable},
+    search::RateVerdict,
+    segment::{RequestedStream, pause, usable},
     trend::{LEAST_GROWTH, Trend, trend},
 };
 use crate::train::Flight;
@@ -48,13 +48,13 @@ impl Fleet {
     /// Adds a stream of probes of `bits` bits with this gap.
     pub fn add(&mut self, flight: &Flight, bits: f64, gap: Duration, receive_latency: Duration) {
         self.streams += 1;
-        let lost = flight.lost();
+        let lost = flight.loss_share();
         self.lossy += usize::from(lost >= LIGHT_LOSS);
         self.is_given_up |= lost >= HEAVY_LOSS || 2 * self.lossy >= STREAMS;
         self.rates.extend(rate(flight, bits, gap));
         let hidden = flight.tally.hidden_rate().as_bps() as f64;
         self.hidden.push(hidden);
-        for segment in usable(flight, Asked { gap, count: STREAM, receive_latency }) {
+        for segment in usable(flight, RequestedStream { gap, count: STREAM, receive_latency }) {
             match trend(&segment, gap) {
                 Trend::Growing => self.growing += 1,
                 Trend::None => self.even += 1,
@@ -81,39 +81,39 @@ impl Fleet {
 
     /// The verdict on one rate from fewer streams than a fleet has: each further stream of a rate that is not available
     /// harms other traffic, and a wrong verdict costs no more than another test. `None`: more streams are needed.
-    pub fn early_verdict(&self) -> Option<Verdict> {
+    pub fn early_verdict(&self) -> Option<RateVerdict> {
         let is_doubtful = self.streams >= EARLY_STREAMS && 2 * self.even <= self.streams;
         match () {
             () if self.growing >= EARLY_GROWING && self.growing >= self.even => {
-                Some(Verdict::Above)
+                Some(RateVerdict::Above)
             }
-            () if self.is_given_up || is_doubtful => Some(Verdict::Above),
-            () if self.even >= EARLY_EVEN && self.growing == 0 => Some(Verdict::Below),
+            () if self.is_given_up || is_doubtful => Some(RateVerdict::Above),
+            () if self.even >= EARLY_EVEN && self.growing == 0 => Some(RateVerdict::Below),
             () => None,
         }
     }
 
     /// The verdict; `None`: too few streams were conclusive.
-    pub fn verdict(&self) -> Option<Verdict> {
+    pub fn verdict(&self) -> Option<RateVerdict> {
         let usable = self.growing + self.even;
         let agree = |count: usize| count as f64 >= AGREE * usable as f64;
         match () {
-            () if self.is_given_up => Some(Verdict::Above),
+            () if self.is_given_up => Some(RateVerdict::Above),
             () if 2 * usable < STREAMS => None,
-            () if agree(self.growing) => Some(Verdict::Above),
-            () if agree(self.even) => Some(Verdict::Below),
-            () => Some(Verdict::Grey),
+            () if agree(self.growing) => Some(RateVerdict::Above),
+            () if agree(self.even) => Some(RateVerdict::Below),
+            () => Some(RateVerdict::Grey),
         }
     }
 
     /// The verdict of all streams together, if few are conclusive by themselves: delays that grow in steps, at each
     /// long packet of other traffic, pass one test of growth and not the other. `None`: there is nothing to judge.
-    pub fn at_large(&self) -> Option<Verdict> {
+    pub fn at_large(&self) -> Option<RateVerdict> {
         let grows = self.growth().is_some_and(|growth| growth.slope >= LEAST_GROWTH);
         match (grows, self.growing + self.even) {
-            (true, _) => Some(Verdict::Above),
+            (true, _) => Some(RateVerdict::Above),
             (false, 0) => None,
-            (false, _) => Some(Verdict::Grey),
+            (false, _) => Some(RateVerdict::Grey),
         }
     }
 
@@ -175,16 +175,16 @@ mod tests {
     fn inconclusive_streams_are_judged_together() {
         // A step at every 34th packet: most groups have the same median as the previous one.
         let steps = fleet(|i| i / 34 * 500, |_| false);
-        assert_eq!((steps.verdict(), steps.at_large()), (None, Some(Verdict::Above)));
+        assert_eq!((steps.verdict(), steps.at_large()), (None, Some(RateVerdict::Above)));
         let none = fleet(|i| i * 3, |i| i % 3 > 0);
-        assert!(none.is_given_up && none.verdict() == Some(Verdict::Above));
+        assert!(none.is_given_up && none.verdict() == Some(RateVerdict::Above));
         assert_eq!(Fleet::default().at_large(), None);
     }
 
     #[test]
     fn streams_that_fill_the_queue_have_no_growth() {
         let full = fleet(|i| i.min(50) * 20, |i| i > 50 && i % 10 == 0);
-        assert_eq!((full.growth(), full.verdict()), (None, Some(Verdict::Above)));
+        assert_eq!((full.growth(), full.verdict()), (None, Some(RateVerdict::Above)));
         assert!(fleet(|i| i * 20, |_| false).growth().is_some());
     }
 }

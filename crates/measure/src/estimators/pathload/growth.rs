@@ -92,7 +92,7 @@ fn line(points: impl Iterator<Item = (f64, f64, f64)> + Clone) -> Option<(f64, f
 #[cfg(test)]
 mod tests {
     use super::{
-        super::segment::{Asked, usable},
+        super::segment::{RequestedStream, usable},
         *,
     };
     use crate::train::{Flight, Stamp};
@@ -110,7 +110,7 @@ mod tests {
         };
         change(&mut flight);
         let us = Duration::from_micros;
-        let asked = Asked { gap: us(100), count: 100, receive_latency: us(1) };
+        let asked = RequestedStream { gap: us(100), count: 100, receive_latency: us(1) };
         usable(&flight, asked).iter().filter_map(|one| Growth::of(one, 1200.0, 3e6)).collect()
     }
 

@@ -21,10 +21,10 @@ mod trend;
 
 pub use rate_test::RateTest;
 
-use super::{Estimator, Finding, Progress, Quantity, Step, Unfound};
+use super::{Estimator, EstimatorError, Finding, Progress, Quantity, Step};
 use crate::train::{Calibration, Flight, Probe, Train, bits_of, rate_of};
 use fleet::{Fleet, STREAM};
-use search::{Search, Verdict};
+use search::{RateVerdict, Search};
 use segment::together;
 use std::time::Duration;
 
@@ -115,7 +115,7 @@ enum State {
         fleet: Fleet,
         is_retry: bool,
     },
-    Done(Result<Vec<Finding>, Unfound>),
+    Done(Result<Vec<Finding>, EstimatorError>),
 }
 
 impl Pathload {
@@ -148,7 +148,7 @@ impl Pathload {
             }
             State::Done(_) => return None,
         };
-        Some(train.ok()?.over(self.settings.overhead))
+        Some(train.ok()?.with_overhead(self.settings.overhead))
     }
 
     /// The state after a burst that arrived at this rate.
@@ -164,18 +164,18 @@ impl Pathload {
         State::Fleet { search, rate, fleet: Fleet::default(), is_retry: false }
     }
 
-    fn burst_seen(&mut self, lost: usize, flight: &Flight) -> State {
+    fn record_burst(&mut self, lost: usize, flight: &Flight) -> State {
         match rate_of_burst(flight, bits_of(self.settings.largest, self.settings.overhead)) {
             Some(rate) => {
                 self.burst = rate;
                 self.begin(rate, is_coalesced(flight, self.settings.host.receive_latency))
             }
             None if lost + 1 < BURSTS.len() => State::Burst(lost + 1),
-            None => State::Done(Err(Unfound::Lost(BURSTS.len() as u32))),
+            None => State::Done(Err(EstimatorError::Lost(BURSTS.len() as u32))),
         }
     }
 
-    fn stream_seen(
+    fn record_stream(
         &self,
         (search, rate, is_retry): (Box<Search>, f64, bool),
         mut fleet: Fleet,
@@ -192,13 +192,19 @@ impl Pathload {
                 State::Fleet { search, rate, fleet: Fleet::default(), is_retry: true }
             }
             verdict => match verdict.or_else(|| fleet.at_large()) {
-                Some(verdict) => self.judged(search, rate, &fleet, verdict),
-                None => State::Done(Err(Unfound::Unclear)),
+                Some(verdict) => self.next_state(search, rate, &fleet, verdict),
+                None => State::Done(Err(EstimatorError::Unclear)),
             },
         }
     }
 
-    fn judged(&self, mut search: Box<Search>, rate: f64, fleet: &Fleet, verdict: Verdict) -> State {
+    fn next_state(
+        &self,
+        mut search: Box<Search>,
+        rate: f64,
+        fleet: &Fleet,
+        verdict: RateVerdict,
+    ) -> State {
         let probed = fleet.rate().unwrap_or(rate);
         search.learn(probed, verdict, fleet.growth());
         let missed = (rate / probed).clamp(MISSED.0, MISSED.1);
@@ -275,23 +281,23 @@ impl Estimator for Pathload {
 
     fn next(&mut self) -> Step {
         if self.trains >= MOST_TRAINS && !matches!(self.state, State::Done(_)) {
-            self.state = State::Done(Err(Unfound::Endless(self.trains)));
+            self.state = State::Done(Err(EstimatorError::Endless(self.trains)));
         }
         match (self.train(), &self.state) {
             (_, State::Done(result)) => Step::Done(result.clone()),
             (Some(train), _) => Step::Send { train, after: self.pause() },
-            (None, _) => Step::Done(Err(Unfound::Unclear)),
+            (None, _) => Step::Done(Err(EstimatorError::Unclear)),
         }
     }
 
-    fn seen(&mut self, flight: &Flight) {
-        self.took = self.train().map_or(Duration::ZERO, |train| train.takes());
+    fn record(&mut self, flight: &Flight) {
+        self.took = self.train().map_or(Duration::ZERO, |train| train.duration());
         self.trains += 1;
         let state = std::mem::replace(&mut self.state, State::Burst(0));
         self.state = match state {
-            State::Burst(lost) => self.burst_seen(lost, flight),
+            State::Burst(lost) => self.record_burst(lost, flight),
             State::Fleet { search, rate, fleet, is_retry } => {
-                self.stream_seen((search, rate, is_retry), fleet, flight)
+                self.record_stream((search, rate, is_retry), fleet, flight)
             }
             done @ State::Done(_) => done,
         };

@@ -1,8 +1,8 @@
 //! Tests whether one rate is available, with a single pathload fleet. Streams test the rate of their next level.
 
 use super::{
-    super::{Estimator, Finding, Progress, Quantity, Step, Unfound},
-    Fleet, HEADER, LEAST_SIZE, LONGEST_GAP, PathloadSettings, Verdict, packets,
+    super::{Estimator, EstimatorError, Finding, Progress, Quantity, Step},
+    Fleet, HEADER, LEAST_SIZE, LONGEST_GAP, PathloadSettings, RateVerdict, packets,
 };
 use crate::train::{Flight, Probe, Train, bits_of, rate_of};
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub struct RateTest {
     trains: u32,
     /// Whether the last stream may have left a queue on the path.
     is_queued: bool,
-    done: Option<Result<Vec<Finding>, Unfound>>,
+    done: Option<Result<Vec<Finding>, EstimatorError>>,
 }
 
 impl RateTest {
@@ -34,15 +34,15 @@ impl RateTest {
         Self { settings, rate, fleet: Fleet::default(), trains: 0, is_queued: false, done: None }
     }
 
-    fn finding(&self) -> Result<Vec<Finding>, Unfound> {
+    fn finding(&self) -> Result<Vec<Finding>, EstimatorError> {
         let verdict = self.fleet.early_verdict();
         let verdict = verdict.or_else(|| self.fleet.verdict()).or_else(|| self.fleet.at_large());
         let (sent, hidden) = (self.fleet.rate().unwrap_or(self.rate), self.fleet.hidden());
         let found = |low| Finding::corrected(Quantity::AvailableBandwidth, low, sent, hidden);
         match verdict {
-            Some(Verdict::Below) => Ok(vec![Finding { is_lower_bound: true, ..found(sent) }]),
+            Some(RateVerdict::Below) => Ok(vec![Finding { is_lower_bound: true, ..found(sent) }]),
             Some(_) => Ok(vec![found(0.0)]),
-            None => Err(Unfound::Unclear),
+            None => Err(EstimatorError::Unclear),
         }
     }
 }
@@ -60,16 +60,16 @@ impl Estimator for RateTest {
         let probe = Probe { size, header: HEADER, gap, may_carry: self.settings.may_carry };
         match Train::uniform(probe, STREAM) {
             Ok(train) => {
-                let train = train.over(self.settings.overhead);
+                let train = train.with_overhead(self.settings.overhead);
                 // The results of the last stream took half a round trip, in which an available rate leaves no queue.
                 let after = if self.is_queued { self.settings.rtt } else { Duration::ZERO };
                 Step::Send { train, after }
             }
-            Err(_) => Step::Done(Err(Unfound::Unclear)),
+            Err(_) => Step::Done(Err(EstimatorError::Unclear)),
         }
     }
 
-    fn seen(&mut self, flight: &Flight) {
+    fn record(&mut self, flight: &Flight) {
         let (size, gap) = packets(self.rate, &self.settings);
         let bits = bits_of(size, self.settings.overhead);
         self.trains += 1;
@@ -124,7 +124,7 @@ mod tests {
                         let came = at + late + 0.02;
                         arrived.push(Some(Stamp::from_unix_nanos((came * 1e9) as u64)));
                     }
-                    tool.seen(&Flight { sent, arrived, ..Flight::default() });
+                    tool.record(&Flight { sent, arrived, ..Flight::default() });
                 }
             }
         }

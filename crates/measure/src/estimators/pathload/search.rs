@@ -4,7 +4,7 @@ use super::growth::{Growth, available};
 
 /// A fleet's verdict on its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RateVerdict {
     /// The rate is above the available bandwidth.
     Above,
     /// The rate is below it.
@@ -48,7 +48,7 @@ pub struct Search {
     /// The number of fleets since the era began, and since the last progress.
     fleets: u32,
     idle: u32,
-    last: Option<Verdict>,
+    last: Option<RateVerdict>,
     /// The number of verdicts in a row that were equal to the last one.
     same: u32,
     /// The search ends when the ends of the range are this close …
@@ -95,17 +95,17 @@ impl Search {
     }
 
     /// Records a fleet's verdict on this rate, and the growth of its delays.
-    pub fn learn(&mut self, rate: f64, verdict: Verdict, growth: Option<Growth>) {
+    pub fn learn(&mut self, rate: f64, verdict: RateVerdict, growth: Option<Growth>) {
         let before = (self.low().rate, self.high().map(|high| high.rate), self.grey, self.era);
         let contradicted = match verdict {
-            Verdict::Above => self.low().rate >= rate,
-            Verdict::Below => self.high().is_some_and(|high| high.rate <= rate),
-            Verdict::Grey => false,
+            RateVerdict::Above => self.low().rate >= rate,
+            RateVerdict::Below => self.high().is_some_and(|high| high.rate <= rate),
+            RateVerdict::Grey => false,
         };
         if contradicted {
             (self.era, self.fleets) = (self.era + 1, 0);
-            self.below.retain(|tested| verdict == Verdict::Below || tested.rate < rate);
-            self.above.retain(|tested| verdict == Verdict::Above || tested.rate > rate);
+            self.below.retain(|tested| verdict == RateVerdict::Below || tested.rate < rate);
+            self.above.retain(|tested| verdict == RateVerdict::Above || tested.rate > rate);
         }
         self.note(rate, verdict, growth);
         let (low, high) = (self.low().rate, self.high().map(|high| high.rate));
@@ -128,21 +128,21 @@ impl Search {
 
     /// Records a verdict. It confirms those on rates further away on the same side, and on rates within the resolution:
     /// they move to the present era.
-    fn note(&mut self, rate: f64, verdict: Verdict, growth: Option<Growth>) {
+    fn note(&mut self, rate: f64, verdict: RateVerdict, growth: Option<Growth>) {
         let era = self.era;
         let near = self.resolution;
         match verdict {
-            Verdict::Above => {
+            RateVerdict::Above => {
                 let same = self.above.iter_mut().filter(|tested| tested.rate + near >= rate);
                 same.for_each(|tested| tested.era = era);
                 self.above.push(TestedRate { rate, era, growth: growth.map(|of| (era, of)) });
             }
-            Verdict::Below => {
+            RateVerdict::Below => {
                 let same = self.below.iter_mut().filter(|tested| tested.rate - near <= rate);
                 same.for_each(|tested| tested.era = era);
                 self.below.push(TestedRate { rate, era, growth: None });
             }
-            Verdict::Grey => {
+            RateVerdict::Grey => {
                 let (least, most) = self.grey.unwrap_or((rate, rate));
                 self.grey = Some((least.min(rate), most.max(rate)));
             }
@@ -152,13 +152,13 @@ impl Search {
     /// An end of the range that has to be tested again. An end of another era is tested again once a second verdict
     /// points to it, and before the search ends; any end, once all of the last verdicts point to it.
     fn doubtful(&self, is_found: bool) -> Option<f64> {
-        let is_so = |tested: &TestedRate, points: Verdict| {
+        let is_so = |tested: &TestedRate, points: RateVerdict| {
             let does = self.last == Some(points);
             let is_stale = tested.era != self.era && (is_found || (does && self.fleets >= 2));
             is_stale || (does && !is_found && self.same == POINTING)
         };
-        let low = Some(self.low()).filter(|low| low.rate > 0.0 && is_so(low, Verdict::Above));
-        let high = self.high().filter(|high| is_so(high, Verdict::Below));
+        let low = Some(self.low()).filter(|low| low.rate > 0.0 && is_so(low, RateVerdict::Above));
+        let high = self.high().filter(|high| is_so(high, RateVerdict::Below));
         low.or(high).map(|tested| tested.rate)
     }
 
@@ -229,9 +229,9 @@ mod tests {
             tried.push(now);
             assert!(tried.len() < 60, "{tried:?}");
             let verdict = match now {
-                _ if now < low => Verdict::Below,
-                _ if now > high => Verdict::Above,
-                _ => Verdict::Grey,
+                _ if now < low => RateVerdict::Below,
+                _ if now > high => RateVerdict::Above,
+                _ => RateVerdict::Grey,
             };
             search.learn(now, verdict, None);
             match search.next(now) {
@@ -267,22 +267,22 @@ mod tests {
     #[test]
     fn of_contradictory_verdicts_the_newest_counts_and_older_ones_are_tested_again() {
         let mut search = Search::new(0.2, 0.5, 0.1, 100.0);
-        search.learn(2.0, Verdict::Below, None);
-        search.learn(4.0, Verdict::Below, None);
-        search.learn(8.0, Verdict::Above, None);
-        search.learn(3.0, Verdict::Above, None);
+        search.learn(2.0, RateVerdict::Below, None);
+        search.learn(4.0, RateVerdict::Below, None);
+        search.learn(8.0, RateVerdict::Above, None);
+        search.learn(3.0, RateVerdict::Above, None);
         // So 4 is not below; 2 was not contradicted.
         assert_eq!(search.between(), (2.0, Some(3.0)));
         assert_eq!(search.next(3.0), Some(2.5));
-        search.learn(2.5, Verdict::Above, None);
+        search.learn(2.5, RateVerdict::Above, None);
         assert_eq!(search.next(2.5), Some(2.0), "a second word points to it");
-        search.learn(2.01, Verdict::Below, None);
+        search.learn(2.01, RateVerdict::Below, None);
         assert_eq!(search.between(), (2.01, Some(2.5)));
-        search.learn(5.0, Verdict::Below, None);
+        search.learn(5.0, RateVerdict::Below, None);
         assert_eq!(search.between(), (5.0, Some(8.0)));
-        search.learn(6.5, Verdict::Below, None);
+        search.learn(6.5, RateVerdict::Below, None);
         assert_eq!(search.next(6.5), Some(8.0));
-        search.learn(7.9, Verdict::Above, None);
+        search.learn(7.9, RateVerdict::Above, None);
         assert_eq!((search.between(), search.next(7.9)), ((6.5, Some(7.9)), Some(7.2)));
     }
 
@@ -293,8 +293,11 @@ mod tests {
         let (mut now, mut fleets) = (10.0, 0);
         loop {
             let left = if fleets < 4 { before } else { after };
-            let says =
-                if (now < left) == (fleets == wrong) { Verdict::Above } else { Verdict::Below };
+            let says = if (now < left) == (fleets == wrong) {
+                RateVerdict::Above
+            } else {
+                RateVerdict::Below
+            };
             let slope = (now - left).max(0.0) / 10.0;
             search.learn(now, says, Some(Growth { rate: now, slope, hidden: 0.0, packets: 1e3 }));
             fleets += 1;
@@ -321,9 +324,9 @@ mod tests {
     #[test]
     fn a_host_that_keeps_no_rate_ends_the_search() {
         let mut search = Search::new(0.2, 0.5, 0.1, 100.0);
-        search.learn(8.0, Verdict::Above, None);
-        search.learn(4.0, Verdict::Below, None);
-        (0..IDLE).for_each(|_| search.learn(4.0, Verdict::Below, None));
+        search.learn(8.0, RateVerdict::Above, None);
+        search.learn(4.0, RateVerdict::Below, None);
+        (0..IDLE).for_each(|_| search.learn(4.0, RateVerdict::Below, None));
         assert_eq!((search.next(4.0), search.between()), (None, (4.0, Some(8.0))));
     }
 }

@@ -1,6 +1,6 @@
 //! Stretches of a stream that left without a pause; delays are judged within one.
 
-use crate::train::{Flight, Passed, SHORTEST_GAP};
+use crate::train::{ArrivedProbe, Flight, SHORTEST_GAP};
 use std::time::Duration;
 
 /// The minimum number of packets of a conclusive segment.
@@ -12,7 +12,7 @@ const BATCHES: usize = 5;
 
 /// What was requested of a stream, and the resolution of the receiving host.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
+pub struct RequestedStream {
     /// The requested gap.
     pub gap: Duration,
     /// The number of packets.
@@ -25,14 +25,14 @@ pub struct Asked {
 #[derive(Clone, Debug, Default)]
 pub struct Segment {
     /// The packets that arrived, in order.
-    passed: Vec<Passed>,
+    passed: Vec<ArrivedProbe>,
     /// When packets left, s after the first one, and their delays, s, plus a constant. Packets whose successor arrived
     /// together with them are left out: their stamps say when the host polled, not when they arrived.
     delays: Vec<(f64, f64)>,
 }
 
 /// The conclusive segments of a stream; none if nothing usable arrived.
-pub fn usable(flight: &Flight, asked: Asked) -> Vec<Segment> {
+pub fn usable(flight: &Flight, asked: RequestedStream) -> Vec<Segment> {
     let needed = MIN_PACKETS.min(asked.count.saturating_sub(1));
     // In a segment with enough packets, a few ends of batches suffice.
     let is_usable =
@@ -52,10 +52,10 @@ pub fn pause(gap: Duration) -> Duration {
     (2 * gap).max(gap + Duration::from_millis(1))
 }
 
-fn segments(flight: &Flight, asked: Asked) -> Vec<Segment> {
+fn segments(flight: &Flight, asked: RequestedStream) -> Vec<Segment> {
     let pause = pause(asked.gap);
     let together = together(asked.receive_latency);
-    let passed: Vec<Passed> = flight.passed().collect();
+    let passed: Vec<ArrivedProbe> = flight.arrived_probes().collect();
     let mut segments = vec![Segment::default()];
     for (at, probe) in passed.iter().enumerate() {
         let next = passed.get(at + 1);
@@ -73,7 +73,7 @@ fn segments(flight: &Flight, asked: Asked) -> Vec<Segment> {
 }
 
 impl Segment {
-    fn add(&mut self, probe: Passed, is_stamped: bool) {
+    fn add(&mut self, probe: ArrivedProbe, is_stamped: bool) {
         self.passed.push(probe);
         let first = self.passed[0];
         let at = probe.sent.since(first.sent).as_secs_f64();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::path::{Busy, Cross, SimulatedPath};
+use crate::simulated_path::{BusyHosts, CrossTraffic, SimulatedPath};
 use crate::train::{OVERHEAD, OVERHEAD_IPV6, Stamp};
 use thalweg_units::Rate;
 
@@ -20,7 +20,7 @@ fn settings() -> PathloadSettings {
 fn run(
     settings: PathloadSettings,
     path: &mut SimulatedPath,
-) -> (Result<Finding, Unfound>, Duration) {
+) -> (Result<Finding, EstimatorError>, Duration) {
     let (result, took) = path.run(&mut Pathload::new(settings));
     (result.map(|found| found[0]), took)
 }
@@ -30,7 +30,8 @@ fn errors(capacity: f64, used: f64) -> [f64; 2] {
     let truth = capacity * (1.0 - used) * 1e6;
     let mut all: Vec<f64> = (0..40)
         .map(|seed| {
-            let mut path = SimulatedPath::new(capacity, Cross::poisson(capacity * used), seed);
+            let mut path =
+                SimulatedPath::new(capacity, CrossTraffic::poisson(capacity * used), seed);
             run(settings(), &mut path).0.unwrap().value / truth - 1.0
         })
         .collect();
@@ -60,14 +61,14 @@ fn available_bandwidth_is_found_from_10_to_100_mbits_and_up_to_80_percent_use() 
 #[test]
 fn small_probes_over_ipv6_find_the_available_bandwidth() {
     let (largest, overhead) = (200, OVERHEAD_IPV6);
-    let mut path = SimulatedPath::new(10.0, Cross::even(0.0), 3).over(overhead);
+    let mut path = SimulatedPath::new(10.0, CrossTraffic::even(0.0), 3).with_overhead(overhead);
     let found = run(PathloadSettings { largest, overhead, ..settings() }, &mut path).0.unwrap();
     assert!((found.value / 1e7 - 1.0).abs() < 0.03, "{found:?}");
 }
 
 /// Hosts like two shared processors: the sender pauses for a millisecond now and then; the receiver polls every 0.3 ms
 /// and sometimes pauses for longer.
-const BUSY: Busy = Busy { pauses: (0.02, 1e-3), looks: 0.3e-3, rests: (0.02, 2e-3) };
+const BUSY: BusyHosts = BusyHosts { pauses: (0.02, 1e-3), looks: 0.3e-3, rests: (0.02, 2e-3) };
 
 #[test]
 fn busy_hosts_find_the_available_bandwidth_within_a_minute() {
@@ -75,8 +76,9 @@ fn busy_hosts_find_the_available_bandwidth_within_a_minute() {
     for pace in [Pace::Fast, Pace::Slow] {
         for (n, used) in [0.0, 0.2, 0.4, 0.6, 0.8].into_iter().enumerate() {
             for seed in 0..2 {
-                let cross = Cross::poisson(10.0 * used);
-                let mut path = SimulatedPath::new(10.0, cross, 100 * seed + n as u64).busy(BUSY);
+                let cross = CrossTraffic::poisson(10.0 * used);
+                let mut path =
+                    SimulatedPath::new(10.0, cross, 100 * seed + n as u64).with_busy_hosts(BUSY);
                 let (found, took) = run(PathloadSettings { pace, ..settings() }, &mut path);
                 let truth = 10.0 * (1.0 - used);
                 println!("{pace:?} {used}: {took:?} {found:?}");
@@ -93,7 +95,7 @@ fn busy_hosts_find_the_available_bandwidth_within_a_minute() {
 
 #[test]
 fn the_slow_pace_finds_the_same_value_later() {
-    let path = || SimulatedPath::new(10.0, Cross::even(4.0), 3);
+    let path = || SimulatedPath::new(10.0, CrossTraffic::even(4.0), 3);
     let (fast, soon) = run(settings(), &mut path());
     let (slow, late) = run(PathloadSettings { pace: Pace::Slow, ..settings() }, &mut path());
     let (fast, slow) = (fast.unwrap().value, slow.unwrap().value);
@@ -103,8 +105,8 @@ fn the_slow_pace_finds_the_same_value_later() {
 
 #[test]
 fn hidden_traffic_is_subtracted() {
-    let hide = |path: SimulatedPath, mbps| path.hiding(mbps);
-    let mut path = hide(SimulatedPath::new(10.0, Cross::even(3.0), 5), 2.0);
+    let hide = |path: SimulatedPath, mbps| path.with_hidden_rate(mbps);
+    let mut path = hide(SimulatedPath::new(10.0, CrossTraffic::even(3.0), 5), 2.0);
     let found = run(settings(), &mut path).0.unwrap();
     assert!((found.hidden / 1e6 - 2.0).abs() < 0.1, "{found:?}");
     assert!((found.value / 1e6 - 5.0).abs() < 0.6, "{found:?}");
@@ -113,22 +115,22 @@ fn hidden_traffic_is_subtracted() {
 #[test]
 fn streams_carry_riders_and_the_burst_does_not() {
     let mut tool = Pathload::new(settings());
-    let mut path = SimulatedPath::new(10.0, Cross::even(0.0), 1);
+    let mut path = SimulatedPath::new(10.0, CrossTraffic::even(0.0), 1);
     let may = |step: Step| match step {
         Step::Send { train, .. } => train.probes().iter().any(|probe| probe.may_carry),
         Step::Done(_) => panic!("done"),
     };
     assert!(!may(tool.next()));
-    path.one(&mut tool);
+    path.send_next_train(&mut tool);
     assert!(may(tool.next()));
 }
 
 #[test]
 fn a_dead_path_is_an_error_and_a_slow_host_gives_a_lower_bound() {
-    let mut dead = SimulatedPath::new(10.0, Cross::even(0.0), 1).losing(1.0);
-    assert_eq!(run(settings(), &mut dead).0, Err(Unfound::Lost(5)));
+    let mut dead = SimulatedPath::new(10.0, CrossTraffic::even(0.0), 1).with_loss(1.0);
+    assert_eq!(run(settings(), &mut dead).0, Err(EstimatorError::Lost(5)));
     let host = Calibration { honest: Rate::from_mbps(20.0), ..settings().host };
-    let mut wide = SimulatedPath::new(100.0, Cross::even(0.0), 1);
+    let mut wide = SimulatedPath::new(100.0, CrossTraffic::even(0.0), 1);
     let found = run(PathloadSettings { host, ..settings() }, &mut wide).0.unwrap();
     assert!(found.is_lower_bound && found.low / 1e6 > 18.0, "{found:?}");
 }
@@ -163,7 +165,7 @@ fn the_burst_detects_a_host_that_takes_arrivals_in_batches() {
 fn batched_arrivals_end_the_search_at_a_wider_range() {
     let width = |came: fn(u64) -> u64| {
         let mut tool = Pathload::new(settings());
-        tool.seen(&burst(came));
+        tool.record(&burst(came));
         let State::Fleet { search, rate, .. } = tool.state else { panic!("{tool:?}") };
         let (least, most) =
             (rate_of(LEAST_SIZE, OVERHEAD, LONGEST_GAP), settings().host.highest(1472, OVERHEAD));

@@ -91,16 +91,17 @@ fn pdt(medians: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::segment::{Asked, usable},
+        super::segment::{RequestedStream, usable},
         *,
     };
     use crate::train::{Flight, Stamp};
     use thalweg_units::Time;
 
     const GAP: Duration = Duration::from_micros(100);
-    const ASKED: Asked = Asked { gap: GAP, count: 100, receive_latency: Duration::from_micros(1) };
+    const ASKED: RequestedStream =
+        RequestedStream { gap: GAP, count: 100, receive_latency: Duration::from_micros(1) };
 
-    fn trends(flight: &Flight, asked: Asked) -> Vec<Trend> {
+    fn trends(flight: &Flight, asked: RequestedStream) -> Vec<Trend> {
         usable(flight, asked).iter().map(|segment| trend(segment, asked.gap)).collect()
     }
 

@@ -52,7 +52,7 @@ async fn sealed_pump() -> Sealed {
                 pending().await
             }
         };
-        let (near, far) = (Resetting::new(near), Resetting::new(far));
+        let (near, far) = (ResetOnDrop::new(near), ResetOnDrop::new(far));
         sealed(near, far, Terms::new(LIMITS, &counted), cut).await
     });
     Sealed { client, server, moved, cut, pump }

@@ -122,7 +122,7 @@ async fn an_idle_connection_is_small() {
     let ((_client, near), (far, _server)) = (pair().await, pair().await);
     let moved = Moved::default();
     let terms = Terms::new(LIMITS, &moved);
-    let (near, far) = (Resetting::new(near), Resetting::new(far));
+    let (near, far) = (ResetOnDrop::new(near), ResetOnDrop::new(far));
     let pump = clear(near, Vec::new(), far, terms, pending());
     // A future contains all its state except buffers and pipes, which an idle connection does not have. The limit is a
     // third of the 16 kB that a connection may cost; the rest is the session's and tokio's.

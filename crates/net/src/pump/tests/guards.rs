@@ -13,7 +13,7 @@ struct Quota {
 }
 
 impl Throttle for Quota {
-    fn take(&self, bytes: usize) -> Taken<'_> {
+    fn take(&self, bytes: usize) -> ThrottleFuture<'_> {
         let taken = self
             .left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes));

@@ -77,7 +77,7 @@ impl Setup {
             let throttle = self.throttle.as_deref();
             let mut terms = Terms::new(self.limits, &counted);
             (terms.pipes, terms.throttle) = (&self.pipes, throttle);
-            let (near, mut far) = (Resetting::new(near), Resetting::new(far));
+            let (near, mut far) = (ResetOnDrop::new(near), ResetOnDrop::new(far));
             // A dropped `cut` sender is not a cut.
             let cut = async {
                 if cut_off.await.is_err() {

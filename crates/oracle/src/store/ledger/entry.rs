@@ -41,11 +41,11 @@ pub(crate) struct Sample {
 
 /// A node that went down or came up again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Change {
+pub(crate) struct NodeChange {
     /// The node.
     pub node: NodeId,
     /// Its state from now on.
-    pub state: State,
+    pub state: NodeState,
     /// The reason, for people.
     pub why: String,
     /// When it was noticed.
@@ -54,7 +54,7 @@ pub(crate) struct Change {
 
 /// Whether a node responds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum State {
+pub(crate) enum NodeState {
     /// The node does not respond.
     Down,
     /// The node responds.
@@ -86,7 +86,7 @@ pub(crate) struct Batch {
     /// Measurements.
     pub samples: Vec<Sample>,
     /// Changes of nodes.
-    pub changes: Vec<Change>,
+    pub changes: Vec<NodeChange>,
     /// Disagreements.
     pub disagreements: Vec<Disagreement>,
 }

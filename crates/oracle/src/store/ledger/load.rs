@@ -1,7 +1,7 @@
 //! Reading of measurements.
 
 use super::{
-    Change, Disagreement, Sample, Summary, WINDOW,
+    Disagreement, NodeChange, Sample, Summary, WINDOW,
     record::next,
     row::{self, Hosts, RawSample, RawSummary},
 };
@@ -20,7 +20,7 @@ pub(crate) struct Recent {
     /// Measurements; from [`Store::load_since`] in the order of recording.
     pub samples: Vec<Sample>,
     /// Changes of nodes, the oldest first.
-    pub changes: Vec<Change>,
+    pub changes: Vec<NodeChange>,
     /// Disagreements, the oldest first.
     pub disagreements: Vec<Disagreement>,
     /// The position up to which these entries reach; [`Store::load_since`] continues from there.

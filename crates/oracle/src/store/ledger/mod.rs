@@ -18,7 +18,7 @@ mod record;
 mod row;
 
 pub(crate) use compact::{Compacted, compact};
-pub(crate) use entry::{Batch, Change, Disagreement, Sample, State, Topic};
+pub(crate) use entry::{Batch, Disagreement, NodeChange, NodeState, Sample, Topic};
 pub(crate) use entry::{Recorded, Summary};
 #[cfg(test)]
 pub(crate) use history::history;

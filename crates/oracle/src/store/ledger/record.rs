@@ -1,7 +1,7 @@
 //! Storing of measurements.
 
 use super::{
-    Batch, Change, Disagreement, MOST_SAMPLES, ROWS, Recorded, Sample,
+    Batch, Disagreement, MOST_SAMPLES, NodeChange, ROWS, Recorded, Sample,
     row::{RawSample, state, whole},
 };
 use crate::store::{Query, Session, Store, StoreError, row::nanos};
@@ -23,7 +23,7 @@ pub(crate) async fn record(store: &Store, batch: &Batch) -> Result<Recorded, Sto
     let mut disagreements = batch.disagreements.chunks(ROWS);
     let mut done = Recorded::default();
     loop {
-        let part = Part {
+        let part = BatchPart {
             samples: samples.next().unwrap_or_default(),
             changes: changes.next().unwrap_or_default(),
             disagreements: disagreements.next().unwrap_or_default(),
@@ -38,7 +38,7 @@ pub(crate) async fn record(store: &Store, batch: &Batch) -> Result<Recorded, Sto
 }
 
 /// Stores a part in one transaction. Returns the number of new measurements.
-async fn record_part(store: &Store, part: &Part<'_>) -> Result<usize, StoreError> {
+async fn record_part(store: &Store, part: &BatchPart<'_>) -> Result<usize, StoreError> {
     let mut entry = LedgerWrite::begin(store).await?;
     let hosts = entry.hosts(&part.hosts()).await?;
     let new = entry.samples(part.samples, &hosts).await?;
@@ -48,13 +48,13 @@ async fn record_part(store: &Store, part: &Part<'_>) -> Result<usize, StoreError
     Ok(new)
 }
 
-struct Part<'a> {
+struct BatchPart<'a> {
     samples: &'a [Sample],
-    changes: &'a [Change],
+    changes: &'a [NodeChange],
     disagreements: &'a [Disagreement],
 }
 
-impl Part<'_> {
+impl BatchPart<'_> {
     fn is_empty(&self) -> bool {
         self.samples.is_empty() && self.changes.is_empty() && self.disagreements.is_empty()
     }
@@ -144,7 +144,7 @@ impl<'a> LedgerWrite<'a> {
         Ok(usize::try_from(new).unwrap_or(0))
     }
 
-    async fn changes(&mut self, changes: &[Change], hosts: &Numbers) -> Result<(), StoreError> {
+    async fn changes(&mut self, changes: &[NodeChange], hosts: &Numbers) -> Result<(), StoreError> {
         let statement = "INSERT INTO changes (seq, node, state, why, happened) \
                          VALUES ($1, $2, $3, $4, $5)";
         for change in changes {

@@ -1,6 +1,6 @@
 //! Conversion between rows and values: whole numbers, words, and short numbers of hosts.
 
-use super::{Change, Disagreement, Sample, State, Summary, Topic};
+use super::{Disagreement, NodeChange, NodeState, Sample, Summary, Topic};
 use crate::store::row::{nanos, unreadable};
 use serde::{Deserialize, Serialize, de::IntoDeserializer as _, de::value::Error};
 use sqlx::{Row as _, any::AnyRow};
@@ -159,24 +159,24 @@ impl RawSummary {
     }
 }
 
-pub(super) fn change(row: &AnyRow, hosts: &Hosts) -> sqlx::Result<Change> {
+pub(super) fn change(row: &AnyRow, hosts: &Hosts) -> sqlx::Result<NodeChange> {
     let state: String = row.try_get("state")?;
     let state = match state.as_str() {
-        DOWN => State::Down,
-        UP => State::Up,
+        DOWN => NodeState::Down,
+        UP => NodeState::Up,
         _ => return Err(unreadable("state")),
     };
     let (node, why) = (hosts.key(row.try_get("node")?)?, row.try_get("why")?);
-    Ok(Change { node, state, why, at: date(row.try_get("happened")?) })
+    Ok(NodeChange { node, state, why, at: date(row.try_get("happened")?) })
 }
 
 const DOWN: &str = "down";
 const UP: &str = "up";
 
-pub(super) fn state(state: State) -> &'static str {
+pub(super) fn state(state: NodeState) -> &'static str {
     match state {
-        State::Down => DOWN,
-        State::Up => UP,
+        NodeState::Down => DOWN,
+        NodeState::Up => UP,
     }
 }
 

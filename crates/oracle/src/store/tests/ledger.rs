@@ -2,7 +2,7 @@
 
 use super::{Home, on_both};
 use crate::store::{
-    Batch, Change, Disagreement, Sample, State, Store, Topic,
+    Batch, Disagreement, NodeChange, NodeState, Sample, Store, Topic,
     ledger::{KEPT, SAMPLES_KEPT, WINDOW},
 };
 use std::time::Duration;
@@ -76,7 +76,8 @@ async fn a_recorded_batch_is_read_back_unchanged(home: Home) {
     let bare = Sample { order: Some(u64::from(u32::MAX) << 31), ..bare };
     let lost = Sample { topic: loss, value: 0.25, spread: Some(0.125), ..sample(2, 1, 1.0, HOUR) };
     let lost = Sample { seen: None, ..lost };
-    let change = |state, why: &str| Change { node: host(2), state, why: why.into(), at: at(HOUR) };
+    let change =
+        |state, why: &str| NodeChange { node: host(2), state, why: why.into(), at: at(HOUR) };
     let disagreement = Disagreement {
         from: host(1),
         to: host(2),
@@ -88,7 +89,10 @@ async fn a_recorded_batch_is_read_back_unchanged(home: Home) {
     };
     let batch = Batch {
         samples: vec![exact, bare, lost],
-        changes: vec![change(State::Down, "no answer, \"really\" – 'so'"), change(State::Up, "")],
+        changes: vec![
+            change(NodeState::Down, "no answer, \"really\" – 'so'"),
+            change(NodeState::Up, ""),
+        ],
         disagreements: vec![disagreement],
     };
     let done = store.record(&batch).await.unwrap();
@@ -235,7 +239,8 @@ async fn old_rows_expire_and_a_clock_ahead_deletes_little(home: Home) {
     let store = home.open().await;
     let windows = 8;
     let samples = (0..windows).map(|n| sample(1, 2, 5.0, n * WINDOW + HOUR)).collect();
-    let change = Change { node: host(1), state: State::Down, why: "x".into(), at: at(HOUR) };
+    let change =
+        NodeChange { node: host(1), state: NodeState::Down, why: "x".into(), at: at(HOUR) };
     let batch = Batch { changes: vec![change], ..of(samples) };
     store.record(&batch).await.unwrap();
     for _ in 0..windows {

@@ -51,7 +51,7 @@ fn only_the_data_of_a_sparse_file_must_arrive() {
 fn show(part: Part) {
     let mut complete = part.complete(LENGTH).unwrap();
     complete.sync().unwrap();
-    complete.show().unwrap().forget().unwrap();
+    complete.give_final_name().unwrap().remove_journal().unwrap();
 }
 
 #[test]
@@ -114,13 +114,13 @@ fn a_link_is_replaced_by_a_file_with_mode_and_time() {
 fn kept_bytes_are_reported_without_a_lock_and_only_for_the_same_content() {
     let dir = TempDir::new().unwrap();
     let target = dir.path().join("a");
-    assert_eq!(Part::kept(&target, &listed(0)).unwrap(), None);
+    assert_eq!(Part::journaled_ranges(&target, &listed(0)).unwrap(), None);
     let mut part = exactly(&target);
     fill(&mut part, 5_000..10_000);
     part.checkpoint().unwrap();
-    let kept = Part::kept(&target, &listed(0)).unwrap().unwrap();
+    let kept = Part::journaled_ranges(&target, &listed(0)).unwrap().unwrap();
     assert_eq!(kept.missing(LENGTH), part.missing());
-    assert!(Part::kept(&target, &listed(1)).unwrap().unwrap().is_empty());
+    assert!(Part::journaled_ranges(&target, &listed(1)).unwrap().unwrap().is_empty());
     part.close().unwrap();
 }
 
@@ -131,13 +131,13 @@ fn a_journal_without_its_part_is_removed() {
     let mut part = exactly(&target);
     fill(&mut part, 0..LENGTH);
     part.checkpoint().unwrap();
-    assert!(matches!(Part::tidy(&target), Err(PartError::Busy(_))));
+    assert!(matches!(Part::remove_leftovers(&target), Err(PartError::Busy(_))));
     // The session ends before the last step.
-    drop(part.complete(LENGTH).unwrap().show().unwrap());
+    drop(part.complete(LENGTH).unwrap().give_final_name().unwrap());
     assert_eq!(names(dir.path()), [".a.thalweg-journal", "a"]);
-    Part::tidy(&target).unwrap();
+    Part::remove_leftovers(&target).unwrap();
     assert_eq!(names(dir.path()), ["a"]);
-    Part::tidy(&target).unwrap();
+    Part::remove_leftovers(&target).unwrap();
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn an_unfinished_journal_is_removed() {
     fs::remove_file(dir.path().join(".a.thalweg-part")).unwrap();
     fs::remove_file(dir.path().join(".a.thalweg-journal")).unwrap();
     fs::write(&new, "half").unwrap();
-    Part::tidy(&target).unwrap();
+    Part::remove_leftovers(&target).unwrap();
     assert_eq!(names(dir.path()), [""; 0]);
 }
 

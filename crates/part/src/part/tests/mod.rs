@@ -144,6 +144,19 @@ fn a_second_writer_is_refused_until_the_first_is_gone() {
 }
 
 #[test]
+fn closing_releases_the_lock_although_a_copy_of_the_descriptor_is_open() {
+    let dir = TempDir::new().unwrap();
+    let mut part = open(dir.path());
+    fill(&mut part, 0..100);
+    // A child process that another thread is just starting has such a copy, too.
+    let copy = part.reader().unwrap();
+    part.close().unwrap();
+    let part = open(dir.path());
+    assert_eq!(part.resumed(), 100);
+    drop(copy);
+}
+
+#[test]
 fn targets_that_are_no_files_are_refused_and_links_followed() {
     let dir = TempDir::new().unwrap();
     let job = || Job::begin(Kind::Get, String::new(), String::new());

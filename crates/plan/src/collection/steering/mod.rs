@@ -18,18 +18,18 @@
 //! decides how many connections a source has, and where. So estimates are only needed for a good start; they may be
 //! wrong or missing.
 
-mod legs;
-mod open;
+mod leg_estimates;
+mod open_way;
 #[cfg(test)]
 mod tests;
 
-pub use legs::SharedSet;
-pub use open::{Opening, Way, WayId};
+pub use leg_estimates::SharedSet;
+pub use open_way::{Opening, Way, WayId};
 
-use super::{Limits, Problem, RatedPath};
+use super::{HostLimits, Problem, RatedPath};
 use crate::Graph;
-use legs::{Leg, LegLoad, Legs};
-use open::Open;
+use leg_estimates::{LegEnds, LegEstimates, LegLoad};
+use open_way::OpenWay;
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -82,9 +82,9 @@ pub struct Steering {
     remaining: Vec<u64>,
     lost: Vec<bool>,
     relays: Vec<u32>,
-    legs: Legs,
-    open: Vec<Open>,
-    benched: BTreeMap<Way, Benched>,
+    legs: LegEstimates,
+    open: Vec<OpenWay>,
+    benched: BTreeMap<Way, RestingWay>,
     /// Intervals so far.
     ticks: u64,
     /// Intervals since the last change.
@@ -100,7 +100,7 @@ pub struct Steering {
 
 /// A way that is not tried for a while.
 #[derive(Clone, Copy, Debug)]
-struct Benched {
+struct RestingWay {
     /// The interval from which it may be tried again.
     until: u64,
     /// How often it was closed.
@@ -128,7 +128,7 @@ impl Steering {
             remaining: remaining.to_vec(),
             lost: vec![false; remaining.len()],
             relays: relays.iter().copied().filter(|host| *host != destination).collect(),
-            legs: Legs::new(remaining.len() as u32, destination, estimates),
+            legs: LegEstimates::new(remaining.len() as u32, destination, estimates),
             open: Vec::new(),
             benched: BTreeMap::new(),
             ticks: 0,
@@ -226,7 +226,7 @@ impl Steering {
 
     fn close_finished(&mut self) {
         let (remaining, lost) = (&self.remaining, &self.lost);
-        let waits = |open: &Open| {
+        let waits = |open: &OpenWay| {
             let source = open.way.source as usize;
             remaining[source] > 0 && !lost[source]
         };
@@ -243,7 +243,7 @@ impl Steering {
         let open = self.open.remove(at);
         let times = self.benched.get(&open.way).map_or(0, |benched| benched.times) + 1;
         let pause = u64::from(self.settings.pause) << times.min(6);
-        let benched = Benched { until: self.ticks + pause, times, rate: open.rate() };
+        let benched = RestingWay { until: self.ticks + pause, times, rate: open.rate() };
         self.benched.insert(open.way, benched);
     }
 
@@ -254,24 +254,24 @@ impl Steering {
         let expected = (self.expected(&way), alone);
         let id = WayId(self.next);
         self.next += 1;
-        self.open.push(Open::new(id, way, expected, trial.then_some(before)));
+        self.open.push(OpenWay::new(id, way, expected, trial.then_some(before)));
     }
 
     fn is_waiting(&self, source: u32) -> bool {
         self.remaining[source as usize] > 0 && !self.lost[source as usize]
     }
 
-    fn open_of(&self, source: u32) -> impl Iterator<Item = &Open> {
+    fn open_of(&self, source: u32) -> impl Iterator<Item = &OpenWay> {
         self.open.iter().filter(move |open| open.way.source == source)
     }
 
     /// The rate that a source gets now, bytes/s.
     fn rate(&self, source: u32) -> f64 {
-        self.open_of(source).map(Open::rate).sum()
+        self.open_of(source).map(OpenWay::rate).sum()
     }
 
-    fn opening(&self, open: &Open) -> Opening {
-        let all: f64 = self.open_of(open.way.source).map(Open::weight).sum();
+    fn opening(&self, open: &OpenWay) -> Opening {
+        let all: f64 = self.open_of(open.way.source).map(OpenWay::weight).sum();
         let count = self.open_of(open.way.source).count() as f64;
         let weight = if all > 0.0 { open.weight() / all } else { 1.0 / count };
         Opening { id: open.id, way: open.way.clone(), weight, expected: open.weight() }
@@ -325,7 +325,7 @@ impl Steering {
         for host in 0..self.remaining.len() as u32 {
             let (into, out) = self.legs.host_limits(host);
             let limit = |rate: f64| rate.is_finite().then_some(rate as u64);
-            let limits = Limits { ingress: limit(into), egress: limit(out), storage: None };
+            let limits = HostLimits { ingress: limit(into), egress: limit(out), storage: None };
             problem = problem.with_limits(host, limits);
         }
         if legs.len() <= MOST_LEGS {
@@ -347,11 +347,12 @@ impl Steering {
 impl Steering {
     /// Ends the trials that are settled. Returns whether any way was closed.
     fn judge(&mut self) -> bool {
-        let settled = |open: &&Open| open.trial.is_some() && open.seen() >= self.settings.samples;
+        let settled =
+            |open: &&OpenWay| open.trial.is_some() && open.seen() >= self.settings.samples;
         let due: Vec<WayId> = self.open.iter().filter(settled).map(|open| open.id).collect();
         let gain = self.gain(&due);
         if gain < WORTH {
-            let all = self.open.iter().map(Open::rate).sum();
+            let all = self.open.iter().map(OpenWay::rate).sum();
             self.legs.limit_into(self.destination, all);
         }
         let mut changed = false;
@@ -363,11 +364,11 @@ impl Steering {
 
     /// The part of what the ways in `due` carry that is not taken from other ways, of whatever source.
     fn gain(&self, due: &[WayId]) -> f64 {
-        let is_due = |open: &Open| due.contains(&open.id);
+        let is_due = |open: &OpenWay| due.contains(&open.id);
         let first = self.open.iter().find_map(|open| open.trial.as_ref().filter(|_| is_due(open)));
         let Some(before) = first else { return 1.0 };
-        let carried: f64 = self.open.iter().filter(|open| is_due(open)).map(Open::rate).sum();
-        let taken = |open: &Open| before.get(&open.id).map_or(0.0, |was| was - open.rate());
+        let carried: f64 = self.open.iter().filter(|open| is_due(open)).map(OpenWay::rate).sum();
+        let taken = |open: &OpenWay| before.get(&open.id).map_or(0.0, |was| was - open.rate());
         let taken: f64 = self.open.iter().filter(|open| !is_due(open)).map(taken).sum();
         1.0 - taken.max(0.0) / carried.max(1e-9)
     }
@@ -382,7 +383,7 @@ impl Steering {
         let carried = self.open[at].rate();
         self.learn_set(id, &before);
         let siblings = || self.open_of(source).filter(|open| open.id != id);
-        let taken = |open: &Open| before.get(&open.id).map_or(0.0, |was| was - open.rate());
+        let taken = |open: &OpenWay| before.get(&open.id).map_or(0.0, |was| was - open.rate());
         let own = 1.0 - siblings().map(taken).sum::<f64>().max(0.0) / carried.max(1e-9);
         let forecast = self.forecast(None);
         let late = forecast.last() > LATE * self.floor()
@@ -399,11 +400,11 @@ impl Steering {
     /// If other ways slowed by at least half of what the new way carries, they share a bottleneck with it: learns the
     /// set.
     fn learn_set(&mut self, id: WayId, before: &BTreeMap<WayId, f64>) {
-        let lost = |open: &&Open| {
+        let lost = |open: &&OpenWay| {
             let was = before.get(&open.id).copied().unwrap_or(0.0);
             open.id != id && open.rate() < (1.0 - self.settings.drift) * was
         };
-        let slowed: Vec<&Open> = self.open.iter().filter(lost).collect();
+        let slowed: Vec<&OpenWay> = self.open.iter().filter(lost).collect();
         let Some(new) = self.open.iter().find(|open| open.id == id) else { return };
         let taken: f64 = slowed
             .iter()
@@ -412,16 +413,17 @@ impl Steering {
         if slowed.is_empty() || taken < 0.5 * new.rate() {
             return;
         }
-        let together: Vec<&Open> = slowed.into_iter().chain([new]).collect();
+        let together: Vec<&OpenWay> = slowed.into_iter().chain([new]).collect();
         let limit = together.iter().map(|open| open.rate()).sum();
-        let legs: BTreeSet<Leg> = together.iter().filter_map(|open| self.narrowest(open)).collect();
+        let legs: BTreeSet<LegEnds> =
+            together.iter().filter_map(|open| self.narrowest(open)).collect();
         if legs.len() > 1 {
             self.legs.learn(legs, limit);
         }
     }
 
     /// The leg of a way with the lowest estimate.
-    fn narrowest(&self, open: &Open) -> Option<Leg> {
+    fn narrowest(&self, open: &OpenWay) -> Option<LegEnds> {
         let legs = open.way.legs(self.destination).into_iter();
         legs.min_by(|a, b| self.legs.rate(*a).total_cmp(&self.legs.rate(*b)))
     }
@@ -481,7 +483,7 @@ impl Steering {
     /// Whether the destination's access link carries what it is known to carry.
     fn is_full(&self) -> bool {
         let (into, _) = self.legs.host_limits(self.destination);
-        self.open.iter().map(Open::rate).sum::<f64>() >= FULL * into
+        self.open.iter().map(OpenWay::rate).sum::<f64>() >= FULL * into
     }
 
     /// Tries one more way, or another in place of the slowest. Returns whether it did.
@@ -618,7 +620,7 @@ impl Steering {
     }
 
     /// The way of a source that carries least.
-    fn slowest(&self, source: u32) -> Option<&Open> {
+    fn slowest(&self, source: u32) -> Option<&OpenWay> {
         self.open_of(source).min_by(|a, b| a.rate().total_cmp(&b.rate()))
     }
 }

@@ -2,7 +2,7 @@
 
 mod value;
 
-use super::{Known, Pair, Schedule};
+use super::{Pair, Schedule, ScheduleInput};
 use crate::ranking::Ranking;
 use rand_core::Rng;
 use std::{cmp::Ordering, collections::BTreeMap, time::Duration};
@@ -22,7 +22,7 @@ const QUEUED: usize = 64;
 /// The minimum number of legs that are queued at a time, if so many are due.
 const LEAST_QUEUED: usize = 16;
 
-/// Repeats old measurements. Needs [`Known::age_s`], and asks for nothing without it.
+/// Repeats old measurements. Needs [`ScheduleInput::age_s`], and asks for nothing without it.
 ///
 /// UKAIRO §2.1: "measurements for detour discovery have to be repeated roughly every 2 weeks". We model a rate's drift
 /// as one that forgets within the period (Ornstein and Uhlenbeck), so what measuring again can tell grows as `1 −
@@ -51,14 +51,14 @@ impl Upkeep {
     }
 
     /// Forgets legs that were measured again, are gone, or are excluded.
-    fn settle(&mut self, known: &Known<'_>) {
+    fn settle(&mut self, known: &ScheduleInput<'_>) {
         let age = |pair| known.age_s.and_then(|ages| ages.age_s(pair));
         self.asked.retain(|pair, before| {
             age(*pair).is_some_and(|now| now >= *before) && !known.excluded.contains(*pair)
         });
     }
 
-    fn is_quiet(&self, known: &Known<'_>) -> bool {
+    fn is_quiet(&self, known: &ScheduleInput<'_>) -> bool {
         let Some((pair, from, until)) = self.quiet else { return false };
         let now = known.age_s.and_then(|ages| ages.age_s(pair));
         now.is_some_and(|now| now >= from && now < until)
@@ -66,7 +66,7 @@ impl Upkeep {
 
     /// Finds the legs that are due. O(legs), and O(d) for each leg that is judged; O(n·d²) without a ranking from the
     /// caller.
-    fn refill(&mut self, known: &Known<'_>) {
+    fn refill(&mut self, known: &ScheduleInput<'_>) {
         let Some(ages) = known.age_s else { return };
         let aged = known.graph.legs().filter_map(|(pair, _)| Some((ages.age_s(pair)?, pair)));
         let all: Vec<(f64, Pair)> = aged.collect();
@@ -93,7 +93,7 @@ impl Upkeep {
     }
 
     /// The legs that are due, with their urgency.
-    fn urgent(&self, known: &Known<'_>, judged: &[(f64, Pair)]) -> Vec<(f64, Pair)> {
+    fn urgent(&self, known: &ScheduleInput<'_>, judged: &[(f64, Pair)]) -> Vec<(f64, Pair)> {
         if judged.is_empty() {
             return vec![];
         }
@@ -121,7 +121,7 @@ fn older(a: &(f64, Pair), b: &(f64, Pair)) -> Ordering {
 }
 
 impl Schedule for Upkeep {
-    fn next(&mut self, known: &Known<'_>, _random: &mut dyn Rng) -> Vec<Pair> {
+    fn next(&mut self, known: &ScheduleInput<'_>, _random: &mut dyn Rng) -> Vec<Pair> {
         self.settle(known);
         if self.due.is_empty() && !self.is_quiet(known) {
             self.refill(known);
@@ -138,7 +138,7 @@ impl Schedule for Upkeep {
         vec![]
     }
 
-    fn ranked(&mut self, ranking: &Ranking) {
+    fn set_ranking(&mut self, ranking: &Ranking) {
         self.ranking = Some(ranking.clone());
     }
 }

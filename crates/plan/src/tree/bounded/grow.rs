@@ -8,7 +8,7 @@ use std::{
 
 /// Which of several parents with room a node is hung under.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum GrowthRule {
     /// The nearest to the source; then the one with the most egress left.
     Near,
     /// The one with the least egress left, so that larger ones are kept for more.
@@ -17,7 +17,7 @@ pub enum Rule {
     Rare,
 }
 
-pub const RULES: [Rule; 3] = [Rule::Near, Rule::Tight, Rule::Rare];
+pub const RULES: [GrowthRule; 3] = [GrowthRule::Near, GrowthRule::Tight, GrowthRule::Rare];
 
 /// The maximum length of a chain of children that are moved to make room for one node.
 const MOVES: u32 = 3;
@@ -32,7 +32,7 @@ pub struct Aim<'a> {
     pub rate: f64,
     /// The most that each node can have, bit/s.
     pub ceilings: &'a [f64],
-    pub rule: Rule,
+    pub rule: GrowthRule,
     /// Whether relays may be used.
     pub relays: bool,
 }
@@ -253,9 +253,9 @@ impl Growing<'_, '_> {
         let parents = self.overlay.ins(node).filter(fits).map(|(parent, _)| parent);
         let left = |parent: usize| self.left[parent] as u64;
         match self.aim.rule {
-            Rule::Near => parents.min_by_key(|p| (self.hops[*p], Reverse(left(*p)), *p)),
-            Rule::Tight => parents.min_by_key(|p| (left(*p), self.hops[*p], *p)),
-            Rule::Rare => {
+            GrowthRule::Near => parents.min_by_key(|p| (self.hops[*p], Reverse(left(*p)), *p)),
+            GrowthRule::Tight => parents.min_by_key(|p| (left(*p), self.hops[*p], *p)),
+            GrowthRule::Rare => {
                 parents.min_by_key(|p| (self.overlay.graph.out_degree(*p), self.hops[*p], *p))
             }
         }

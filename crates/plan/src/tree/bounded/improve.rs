@@ -1,6 +1,6 @@
 //! Moves that make a tree better, one after the other.
 
-use super::{has_relays, score::Score};
+use super::{has_relays, score::TreeScore};
 use crate::tree::{Overlay, Tree, depth::ChainLoss};
 
 /// The number of parents tried for each node: the source, then those with the fastest legs.
@@ -9,7 +9,7 @@ const PARENTS: usize = 24;
 /// The number of parents tried for a relay that is not in the tree yet.
 const RELAY_PARENTS: usize = 8;
 
-pub struct Search<'a, 'b> {
+pub struct TreeSearch<'a, 'b> {
     overlay: &'a Overlay<'b>,
     model: &'a ChainLoss,
     /// The number of node rates that may still be computed.
@@ -18,7 +18,7 @@ pub struct Search<'a, 'b> {
     relays: bool,
 }
 
-impl<'a, 'b> Search<'a, 'b> {
+impl<'a, 'b> TreeSearch<'a, 'b> {
     /// Creates a search that computes at most `effort` node rates.
     pub fn new(overlay: &'a Overlay<'b>, model: &'a ChainLoss, effort: u64) -> Self {
         Self { overlay, model, effort, relays: has_relays(overlay) }
@@ -26,8 +26,8 @@ impl<'a, 'b> Search<'a, 'b> {
 
     /// Returns the tree after all moves that help, or when the effort is spent. A move hangs a node with its subtree
     /// under another parent, exchanges two nodes, or puts a relay in between.
-    pub fn improve(&mut self, mut tree: Tree) -> (Tree, Score) {
-        let mut score = Score::of(self.overlay, &tree, self.model);
+    pub fn improve(&mut self, mut tree: Tree) -> (Tree, TreeScore) {
+        let mut score = TreeScore::of(self.overlay, &tree, self.model);
         let parents: Vec<Vec<usize>> = (0..tree.nodes()).map(|node| self.parents(node)).collect();
         // Listing the parents costs effort as well.
         self.effort = self.effort.saturating_sub(self.overlay.graph.measured() as u64);
@@ -37,7 +37,7 @@ impl<'a, 'b> Search<'a, 'b> {
 
     /// As [`improve`](Self::improve), and then searches from each tree that is worse by one move for a better one
     /// beyond.
-    pub fn look_beyond(&mut self, tree: Tree) -> (Tree, Score) {
+    pub fn look_beyond(&mut self, tree: Tree) -> (Tree, TreeScore) {
         let mut best = self.improve(tree);
         while let Some(better) = self.search_beyond(&best) {
             best = better;
@@ -45,7 +45,7 @@ impl<'a, 'b> Search<'a, 'b> {
         best
     }
 
-    fn search_beyond(&mut self, best: &(Tree, Score)) -> Option<(Tree, Score)> {
+    fn search_beyond(&mut self, best: &(Tree, TreeScore)) -> Option<(Tree, TreeScore)> {
         for node in self.slowest_first(&best.0) {
             for parent in self.parents(node) {
                 if self.effort == 0 {
@@ -64,7 +64,7 @@ impl<'a, 'b> Search<'a, 'b> {
     }
 
     /// Makes one round of all moves. Returns whether one helped.
-    fn pass(&mut self, tree: &mut Tree, score: &mut Score, parents: &[Vec<usize>]) -> bool {
+    fn pass(&mut self, tree: &mut Tree, score: &mut TreeScore, parents: &[Vec<usize>]) -> bool {
         let mut helped = false;
         for node in self.slowest_first(tree) {
             for parent in &parents[node] {
@@ -90,7 +90,7 @@ impl<'a, 'b> Search<'a, 'b> {
     fn by_relay(
         &mut self,
         tree: &mut Tree,
-        score: &mut Score,
+        score: &mut TreeScore,
         (relay, node): (usize, usize),
         parents: &[usize],
     ) -> bool {
@@ -105,7 +105,7 @@ impl<'a, 'b> Search<'a, 'b> {
     fn attempt(
         &mut self,
         tree: &mut Tree,
-        score: &mut Score,
+        score: &mut TreeScore,
         change: impl FnOnce(&mut Tree) -> bool,
     ) -> bool {
         if self.effort == 0 {
@@ -119,7 +119,7 @@ impl<'a, 'b> Search<'a, 'b> {
         if self.relays {
             next.prune(|node| self.overlay.receives(node));
         }
-        let found = Score::of(self.overlay, &next, self.model);
+        let found = TreeScore::of(self.overlay, &next, self.model);
         let better = found.beats(score);
         if better {
             (*tree, *score) = (next, found);

@@ -22,15 +22,15 @@ mod score;
 #[cfg(test)]
 mod tests;
 
-use super::{Overlay, Tree, depth::ChainLoss, widest::Widest};
-use grow::{Aim, RULES, Rule};
-use improve::Search;
-use score::Score;
+use super::{Overlay, Tree, depth::ChainLoss, widest::WidestTree};
+use grow::{Aim, GrowthRule, RULES};
+use improve::TreeSearch;
+use score::TreeScore;
 use thalweg_units::Rate;
 
 /// A tree and the rates that it is expected to give.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Planned {
+pub struct PlannedTree {
     /// The tree. Receivers without any path from the source are not in it.
     pub tree: Tree,
     /// By node, as [`Overlay::rates`].
@@ -49,23 +49,24 @@ const LEVELS: usize = 12;
 const STARTS: usize = 4;
 
 /// See [`Overlay::bounded`].
-pub(super) fn bounded(overlay: &Overlay<'_>, model: &ChainLoss, effort: u64) -> Planned {
-    let Widest { tree: widest, width } = overlay.widest();
+pub(super) fn bounded(overlay: &Overlay<'_>, model: &ChainLoss, effort: u64) -> PlannedTree {
+    let WidestTree { tree: widest, width } = overlay.widest();
     let ceilings: Vec<f64> = width.iter().map(|rate| rate.as_bps() as f64).collect();
-    let mut found = vec![(Score::of(overlay, &widest, model), widest)];
+    let mut found = vec![(TreeScore::of(overlay, &widest, model), widest)];
     found.extend(grown(overlay, model, &ceilings, effort / 2));
     // The widest-path tree is always improved: it is wide where egress is no limit.
     found[1..].sort_by(|a, b| b.0.compare(&a.0));
     found.dedup_by(|a, b| a.1 == b.1);
     found.truncate(STARTS);
     let share = effort / 4 / found.len() as u64;
-    let best = found.into_iter().map(|(_, tree)| Search::new(overlay, model, share).improve(tree));
+    let best =
+        found.into_iter().map(|(_, tree)| TreeSearch::new(overlay, model, share).improve(tree));
     // Among equals, the first.
     let best = best.reduce(|best, next| if next.1.beats(&best.1) { next } else { best });
     let tree = best.map_or_else(|| Tree::new(overlay.nodes(), overlay.source), |best| best.0);
-    let tree = Search::new(overlay, model, effort / 4).look_beyond(tree).0;
+    let tree = TreeSearch::new(overlay, model, effort / 4).look_beyond(tree).0;
     let rates = overlay.rates(&tree, model);
-    Planned { tree, rates, ceilings: width }
+    PlannedTree { tree, rates, ceilings: width }
 }
 
 /// Grows trees for many target rates, then for rates between the best one and its neighbours. Fewer for large graphs.
@@ -74,20 +75,20 @@ fn grown(
     model: &ChainLoss,
     ceilings: &[f64],
     effort: u64,
-) -> Vec<(Score, Tree)> {
+) -> Vec<(TreeScore, Tree)> {
     let runs = effort / (overlay.graph.measured() + overlay.nodes() + 1) as u64;
     let ways: &[bool] = if has_relays(overlay) { &[false, true] } else { &[false] };
-    let rules: &[Rule] = if runs < 24 { &RULES[..1] } else { &RULES };
+    let rules: &[GrowthRule] = if runs < 24 { &RULES[..1] } else { &RULES };
     let count = (runs as usize / (rules.len() * ways.len() * 2)).clamp(3, LEVELS);
     let grow = |rate: f64| {
         let kinds = rules.iter().flat_map(|rule| ways.iter().map(|relays| (*rule, *relays)));
         let trees = kinds.map(|(rule, relays)| {
             let tree = grow::grow(overlay, Aim { rate, ceilings, rule, relays });
-            (Score::of(overlay, &tree, model), tree)
+            (TreeScore::of(overlay, &tree, model), tree)
         });
         trees.collect::<Vec<_>>()
     };
-    let mut found: Vec<(f64, Score, Tree)> = Vec::new();
+    let mut found: Vec<(f64, TreeScore, Tree)> = Vec::new();
     let mut levels = levels(overlay, ceilings, count);
     for _ in 0..2 {
         for level in &levels {

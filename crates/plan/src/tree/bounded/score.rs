@@ -16,7 +16,7 @@ const LITTLE: f64 = 1e-6;
 /// Beyond the slowest receiver, max-min order would let a hundredth of the next slowest's rate outweigh half of a fast
 /// one's.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Score {
+pub struct TreeScore {
     /// The number of receivers with a path.
     reached: usize,
     /// The slowest rate among them, in steps of 1 %.
@@ -27,7 +27,7 @@ pub struct Score {
     hops: usize,
 }
 
-impl Score {
+impl TreeScore {
     pub fn of(overlay: &Overlay<'_>, tree: &Tree, model: &ChainLoss) -> Self {
         let flows = overlay.flows(tree, model);
         let rates = || overlay.receivers().map(|node| flows[node].rate).filter(|rate| *rate > 0.0);

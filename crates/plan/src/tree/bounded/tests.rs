@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     Graph, draw,
     tree::{
-        Host, Keeps, Role,
+        Host, Role, Storage,
         depth::Shape,
         table::{HOSTS, TABLE, table_1},
     },
@@ -15,10 +15,10 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use thalweg_units::ByteSize;
 
 /// The best of all trees, over every choice of parents.
-fn best(overlay: &Overlay<'_>, model: &ChainLoss) -> (Score, Tree) {
+fn best(overlay: &Overlay<'_>, model: &ChainLoss) -> (TreeScore, Tree) {
     let nodes = overlay.nodes();
     let mut parent = vec![0; nodes];
-    let mut best: Option<(Score, Tree)> = None;
+    let mut best: Option<(TreeScore, Tree)> = None;
     for code in 0..(nodes as u64).pow(nodes as u32 - 1) {
         let mut rest = code;
         for at in parent.iter_mut().skip(1) {
@@ -31,7 +31,7 @@ fn best(overlay: &Overlay<'_>, model: &ChainLoss) -> (Score, Tree) {
         };
         let parents: Vec<Option<usize>> = parent.iter().enumerate().map(own).collect();
         let tree = Tree::from_parents(0, parents);
-        let score = Score::of(overlay, &tree, model);
+        let score = TreeScore::of(overlay, &tree, model);
         if best.as_ref().is_none_or(|best| score.beats(&best.0)) {
             best = Some((score, tree));
         }
@@ -81,7 +81,7 @@ fn small_graphs_get_the_best_tree_or_nearly() {
         let overlay = Overlay { graph: &graph, source: 0, hosts: &hosts };
         let planned = overlay.bounded(&ChainLoss::NONE, EFFORT / 10);
         let (score, tree) = best(&overlay, &ChainLoss::NONE);
-        let own = Score::of(&overlay, &planned.tree, &ChainLoss::NONE);
+        let own = TreeScore::of(&overlay, &planned.tree, &ChainLoss::NONE);
         assert!(!own.beats(&score), "seed {seed}: better than the best of all");
         let rates = overlay.rates(&tree, &ChainLoss::NONE);
         exact += u32::from(!score.beats(&own));
@@ -156,7 +156,7 @@ fn depth_costs_where_rings_lose() {
     let ring = ByteSize::from_bytes(1 << 20);
     let model =
         ChainLoss { shape: Shape::Exponential, dispersion: ChainLoss::dispersion(0.1, ring) };
-    let plan = |keeps: Keeps, model: &ChainLoss| {
+    let plan = |keeps: Storage, model: &ChainLoss| {
         // The source has egress for three at full rate, every other host for one, or for two slow ones.
         let host = Host { keeps, ..Host::RECEIVER.with_access(mbps(50.0), None) };
         let mut hosts = [host; 9];
@@ -166,9 +166,9 @@ fn depth_costs_where_rings_lose() {
         let deepest = (1..9).filter_map(|node| planned.tree.depth(node)).max();
         (deepest.unwrap(), slowest(&overlay, &planned.rates))
     };
-    let (stored, rate) = plan(Keeps::Store, &model);
+    let (stored, rate) = plan(Storage::Store, &model);
     assert_eq!((stored, rate), (3, 50.0), "three chains of three, three and two");
-    let (deep, rate) = plan(Keeps::Ring(ring), &model);
+    let (deep, rate) = plan(Storage::Ring(ring), &model);
     assert!(deep <= 3 && rate > 40.0, "{deep} {rate}");
 }
 

@@ -3,7 +3,7 @@
 
 use super::{
     SeveralError,
-    program::{Goal, Program},
+    program::{FlowProgram, ProgramGoal},
 };
 
 /// A receiver that cannot get this much more together with the others, as a share of the level, gets no more. Receivers
@@ -11,38 +11,38 @@ use super::{
 const MORE: f64 = 1e-3;
 
 /// Max-min fair rates, bit/s.
-pub struct Fair {
+pub struct FairRates {
     /// By node.
     pub rates: Vec<f64>,
     /// By leg.
     pub on: Vec<f64>,
 }
 
-pub fn rates(mut program: Program<'_, '_>) -> Result<Fair, SeveralError> {
+pub fn rates(mut program: FlowProgram<'_, '_>) -> Result<FairRates, SeveralError> {
     // Unreachable receivers have nothing.
     for (fixed, alone) in program.fixed.iter_mut().zip(&program.alone) {
         *fixed = Some(0.0).filter(|_| *alone <= 0.0);
     }
     while program.fixed.iter().any(Option::is_none) {
-        let answer = program.solve(Goal::Level)?;
+        let answer = program.solve(ProgramGoal::Level)?;
         let free = (0..program.fixed.len()).find(|at| program.fixed[*at].is_none());
         let level = free.map_or(0.0, |at| answer.rates[at]).max(0.0);
         fix(&mut program, level)?;
     }
-    let least = program.solve(Goal::Least)?;
+    let least = program.solve(ProgramGoal::Least)?;
     let mut rates = vec![0.0; program.nodes()];
     for (node, rate) in program.receivers.iter().zip(&least.rates) {
         rates[*node] = rate * program.scale;
     }
-    Ok(Fair { rates, on: least.on.iter().map(|on| on * program.scale).collect() })
+    Ok(FairRates { rates, on: least.on.iter().map(|on| on * program.scale).collect() })
 }
 
 /// Fixes the receivers that can get no more than this level; at least one.
-fn fix(program: &mut Program<'_, '_>, level: f64) -> Result<(), SeveralError> {
+fn fix(program: &mut FlowProgram<'_, '_>, level: f64) -> Result<(), SeveralError> {
     let more = (MORE * level).max(1e-4);
     // Slightly below, so that the rounding of the level does not make it infeasible.
     let level = level * (1.0 - 1e-7);
-    let beyond = program.solve(Goal::Beyond(level, more))?;
+    let beyond = program.solve(ProgramGoal::Beyond(level, more))?;
     let gets = |at: usize| beyond.rates[at] - level;
     let free = (0..program.fixed.len()).filter(|at| program.fixed[*at].is_none());
     let free: Vec<usize> = free.collect();

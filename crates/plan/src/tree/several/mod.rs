@@ -30,7 +30,7 @@ mod tests;
 
 use super::{Overlay, Tree};
 use crate::maxflow::MaxFlow;
-use program::Program;
+use program::FlowProgram;
 use thalweg_units::Rate;
 use thiserror::Error;
 
@@ -45,7 +45,7 @@ pub struct Share {
 
 /// The best simultaneous rates.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Several {
+pub struct SeveralParents {
     /// By node, max-min fair among receivers; zero for others.
     pub rates: Vec<Rate>,
     /// By node, the rate that a receiver could have alone: its maximum flow under all capacities.
@@ -59,7 +59,7 @@ pub struct Several {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SeveralError {
     /// More legs than the solver can handle in reasonable time.
-    #[error("{legs} legs are more than {most}: keep fewer legs to each receiver")]
+    #[error("there are {legs} legs, more than {most}: use fewer legs to each receiver")]
     TooLarge {
         /// The number of legs.
         legs: usize,
@@ -67,7 +67,7 @@ pub enum SeveralError {
         most: usize,
     },
     /// The solver gave up.
-    #[error("the linear program was not solved: {0}")]
+    #[error("cannot solve the linear program: {0}")]
     Unsolved(String),
 }
 
@@ -76,7 +76,7 @@ pub const MOST_LEGS: usize = 600;
 
 /// A usable leg.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Leg {
+struct UsableLeg {
     from: usize,
     to: usize,
     /// Bit/s.
@@ -88,17 +88,17 @@ pub(super) fn several(
     overlay: &Overlay<'_>,
     keep: usize,
     tree: Option<&Tree>,
-) -> Result<Several, SeveralError> {
+) -> Result<SeveralParents, SeveralError> {
     let legs = kept_legs(overlay, keep, tree);
     if legs.len() > MOST_LEGS {
         return Err(SeveralError::TooLarge { legs: legs.len(), most: MOST_LEGS });
     }
     let alone: Vec<f64> =
         (0..overlay.nodes()).map(|node| largest_flow(overlay, &legs, node)).collect();
-    let fair = fair::rates(Program::new(overlay, &legs, &alone))?;
+    let fair = fair::rates(FlowProgram::new(overlay, &legs, &alone))?;
     let rate = |bps: f64| Rate::from_bps(bps.round() as u64);
     let parents = (0..overlay.nodes()).map(|node| ranked(overlay, node, &legs, &fair.on)).collect();
-    Ok(Several {
+    Ok(SeveralParents {
         rates: fair.rates.into_iter().map(rate).collect(),
         alone: alone.into_iter().map(rate).collect(),
         parents,
@@ -112,7 +112,7 @@ pub(super) fn alone(overlay: &Overlay<'_>) -> Vec<Rate> {
     (0..overlay.nodes()).map(flow).collect()
 }
 
-fn kept_legs(overlay: &Overlay<'_>, keep: usize, tree: Option<&Tree>) -> Vec<Leg> {
+fn kept_legs(overlay: &Overlay<'_>, keep: usize, tree: Option<&Tree>) -> Vec<UsableLeg> {
     let mut legs = Vec::new();
     for to in (0..overlay.nodes()).filter(|node| overlay.takes_part(*node)) {
         let mut ins: Vec<(usize, f64)> = overlay.ins(to).collect();
@@ -123,13 +123,13 @@ fn kept_legs(overlay: &Overlay<'_>, keep: usize, tree: Option<&Tree>) -> Vec<Leg
             place += 1;
             place <= keep || *from == overlay.source || Some(*from) == own
         });
-        legs.extend(ins.into_iter().map(|(from, rate)| Leg { from, to, rate }));
+        legs.extend(ins.into_iter().map(|(from, rate)| UsableLeg { from, to, rate }));
     }
     legs
 }
 
 /// The maximum flow to a node, bit/s. Each node is three: its ingress, its content, its egress.
-fn largest_flow(overlay: &Overlay<'_>, legs: &[Leg], to: usize) -> f64 {
+fn largest_flow(overlay: &Overlay<'_>, legs: &[UsableLeg], to: usize) -> f64 {
     if !overlay.receives(to) {
         return 0.0;
     }
@@ -141,13 +141,13 @@ fn largest_flow(overlay: &Overlay<'_>, legs: &[Leg], to: usize) -> f64 {
         arcs.push((3 * node, 3 * node + 1, capacity(overlay.ingress(node as usize))));
         arcs.push((3 * node + 1, 3 * node + 2, capacity(overlay.egress(node as usize))));
     }
-    let arc = |leg: &Leg| (3 * leg.from as u32 + 2, 3 * leg.to as u32, capacity(leg.rate));
+    let arc = |leg: &UsableLeg| (3 * leg.from as u32 + 2, 3 * leg.to as u32, capacity(leg.rate));
     arcs.extend(legs.iter().map(arc));
     let mut flow = MaxFlow::new(3 * nodes as usize, &arcs);
     flow.run(3 * overlay.source as u32 + 1, 3 * to as u32 + 1) as f64
 }
 
-fn ranked(overlay: &Overlay<'_>, node: usize, legs: &[Leg], on: &[f64]) -> Vec<Share> {
+fn ranked(overlay: &Overlay<'_>, node: usize, legs: &[UsableLeg], on: &[f64]) -> Vec<Share> {
     let to = legs.iter().zip(on).filter(|(leg, _)| leg.to == node);
     let mut to: Vec<(f64, f64, usize)> = to.map(|(leg, on)| (*on, leg.rate, leg.from)).collect();
     // Shares within the solver's tolerance count as zero.

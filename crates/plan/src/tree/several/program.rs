@@ -1,6 +1,6 @@
 //! The linear program, with cuts added as they are found violated.
 
-use super::{Leg, Overlay, SeveralError};
+use super::{Overlay, SeveralError, UsableLeg};
 use crate::maxflow::MaxFlow;
 use good_lp::{
     Expression, ProblemVariables, ResolutionError, Solution, SolverModel, Variable,
@@ -14,9 +14,9 @@ const TOLERANCE: f64 = 1e-6;
 /// The maximum number of rounds of adding cuts; each adds at least one, and some ten were the most seen.
 const MOST_ROUNDS: usize = 500;
 
-/// The objective; rates are shares of [`Program::scale`].
+/// The objective; rates are shares of [`FlowProgram::scale`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Goal {
+pub enum ProgramGoal {
     /// The largest rate that all free receivers can have.
     Level,
     /// The most that free receivers get beyond this level, each at most the second value.
@@ -33,9 +33,9 @@ pub struct Answer {
     pub rates: Vec<f64>,
 }
 
-pub struct Program<'a, 'b> {
+pub struct FlowProgram<'a, 'b> {
     overlay: &'a Overlay<'b>,
-    legs: &'a [Leg],
+    legs: &'a [UsableLeg],
     /// The largest rate that matters, bit/s.
     pub scale: f64,
     pub receivers: Vec<usize>,
@@ -56,8 +56,8 @@ struct Variables {
     beyond: Vec<Variable>,
 }
 
-impl<'a, 'b> Program<'a, 'b> {
-    pub fn new(overlay: &'a Overlay<'b>, legs: &'a [Leg], alone: &[f64]) -> Self {
+impl<'a, 'b> FlowProgram<'a, 'b> {
+    pub fn new(overlay: &'a Overlay<'b>, legs: &'a [UsableLeg], alone: &[f64]) -> Self {
         let receivers: Vec<usize> = overlay.receivers().collect();
         let scale = receivers.iter().map(|node| alone[*node]).fold(1.0, f64::max);
         let share = |node: &usize| alone[*node] / scale;
@@ -91,21 +91,22 @@ impl<'a, 'b> Program<'a, 'b> {
     }
 
     /// The optimum over all cuts.
-    pub fn solve(&mut self, goal: Goal) -> Result<Answer, SeveralError> {
+    pub fn solve(&mut self, goal: ProgramGoal) -> Result<Answer, SeveralError> {
         for _ in 0..MOST_ROUNDS {
             let answer = self.relaxed(goal)?;
             if !self.add_broken(&answer) {
                 return Ok(answer);
             }
         }
-        Err(SeveralError::Unsolved(format!("cuts are broken after {MOST_ROUNDS} rounds")))
+        Err(SeveralError::Unsolved(format!("cuts are still violated after {MOST_ROUNDS} rounds")))
     }
 
     /// Adds a cut for each receiver that does not get what the answer says. Returns whether there was any.
     fn add_broken(&mut self, answer: &Answer) -> bool {
         // Whole numbers, fine enough that rounding is far below the tolerance.
         let fine = (1_u64 << 40) as f64;
-        let arc = |(leg, on): (&Leg, &f64)| (leg.from as u32, leg.to as u32, (on * fine) as u64);
+        let arc =
+            |(leg, on): (&UsableLeg, &f64)| (leg.from as u32, leg.to as u32, (on * fine) as u64);
         let arcs: Vec<(u32, u32, u64)> = self.legs.iter().zip(&answer.on).map(arc).collect();
         let whole = MaxFlow::new(self.overlay.nodes(), &arcs);
         let mut broken = false;
@@ -120,14 +121,14 @@ impl<'a, 'b> Program<'a, 'b> {
     }
 
     /// The optimum over the cuts found so far.
-    fn relaxed(&self, goal: Goal) -> Result<Answer, SeveralError> {
+    fn relaxed(&self, goal: ProgramGoal) -> Result<Answer, SeveralError> {
         let mut variables = ProblemVariables::new();
         let of = self.variables(&mut variables, goal);
         let sum = |of: &[Variable]| of.iter().copied().sum::<Expression>();
         let mut model = match goal {
-            Goal::Level => variables.maximise(of.level).using(microlp),
-            Goal::Beyond(..) => variables.maximise(sum(&of.beyond)).using(microlp),
-            Goal::Least => variables.minimise(sum(&of.on)).using(microlp),
+            ProgramGoal::Level => variables.maximise(of.level).using(microlp),
+            ProgramGoal::Beyond(..) => variables.maximise(sum(&of.beyond)).using(microlp),
+            ProgramGoal::Least => variables.minimise(sum(&of.on)).using(microlp),
         };
         for node in 0..self.overlay.nodes() {
             let out = self.carried(&of, |leg| leg.from == node);
@@ -149,16 +150,16 @@ impl<'a, 'b> Program<'a, 'b> {
         Ok(Answer { on, rates })
     }
 
-    fn variables(&self, variables: &mut ProblemVariables, goal: Goal) -> Variables {
+    fn variables(&self, variables: &mut ProblemVariables, goal: ProgramGoal) -> Variables {
         let mut within = |low: f64, high: f64| variables.add(variable().min(low).max(high));
         let on =
             self.legs.iter().map(|leg| within(0.0, (leg.rate / self.scale).min(1.0))).collect();
         let free = (0..self.fixed.len()).filter(|at| self.fixed[*at].is_none());
         let most = free.map(|at| self.alone[at]).fold(1.0, f64::min);
         let (level, beyond) = match goal {
-            Goal::Level => ((0.0, most), 0.0),
-            Goal::Beyond(level, more) => ((level, level), more),
-            Goal::Least => ((0.0, 0.0), 0.0),
+            ProgramGoal::Level => ((0.0, most), 0.0),
+            ProgramGoal::Beyond(level, more) => ((level, level), more),
+            ProgramGoal::Least => ((0.0, 0.0), 0.0),
         };
         let level = within(level.0, level.1);
         let beyond = self.alone.iter().map(|_| within(0.0, beyond)).collect();
@@ -173,7 +174,7 @@ impl<'a, 'b> Program<'a, 'b> {
         }
     }
 
-    fn carried(&self, of: &Variables, which: impl Fn(&Leg) -> bool) -> Expression {
+    fn carried(&self, of: &Variables, which: impl Fn(&UsableLeg) -> bool) -> Expression {
         let legs = self.legs.iter().zip(&of.on).filter(|(leg, _)| which(leg));
         legs.map(|(_, on)| *on).sum()
     }

@@ -61,7 +61,7 @@ fn level_by_flows(overlay: &Overlay<'_>) -> f64 {
     let legs = kept_legs(overlay, usize::MAX, None);
     let mut variables = ProblemVariables::new();
     let mut per_leg = |most: bool| -> Vec<_> {
-        let within = |leg: &Leg| if most { leg.rate / 1e6 } else { f64::INFINITY };
+        let within = |leg: &UsableLeg| if most { leg.rate / 1e6 } else { f64::INFINITY };
         legs.iter().map(|leg| variables.add(variable().min(0.0).max(within(leg)))).collect()
     };
     let on = per_leg(true);
@@ -69,7 +69,7 @@ fn level_by_flows(overlay: &Overlay<'_>) -> f64 {
         overlay.receivers().map(|receiver| (receiver, per_leg(false))).collect();
     let level = variables.add(variable().min(0.0));
     let mut model = variables.maximise(level).using(microlp);
-    let sum = |of: &[good_lp::Variable], which: &dyn Fn(&Leg) -> bool| -> Expression {
+    let sum = |of: &[good_lp::Variable], which: &dyn Fn(&UsableLeg) -> bool| -> Expression {
         legs.iter().zip(of).filter(|(leg, _)| which(leg)).map(|(_, x)| *x).sum()
     };
     for node in 0..overlay.nodes() {
@@ -110,7 +110,7 @@ fn rates_are_possible_and_no_receiver_can_have_more() {
     for seed in 0..10 {
         let (graph, hosts) = world(7, seed);
         let overlay = Overlay { graph: &graph, source: 0, hosts: &hosts };
-        let Several { rates, alone, parents } = overlay.several(usize::MAX, None).unwrap();
+        let SeveralParents { rates, alone, parents } = overlay.several(usize::MAX, None).unwrap();
         let mut arcs = Vec::new();
         let mut egress = [0.0; 7];
         for (to, shares) in (0_u32..).zip(&parents) {

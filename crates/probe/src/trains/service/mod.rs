@@ -3,11 +3,12 @@
 //! A program submits a whole train and reads its report. A program at the receiving member gets the header of each
 //! probe with both timestamps. `docs/probe-service.md` describes the protocol.
 
-pub mod words;
+pub mod messages;
 
 use super::{
-    Endpoint, OpenError, Payer, Session, SessionError, Trains, open, run::Way, session::READY,
+    Endpoint, OpenError, Payer, Session, SessionError, Trains, open, run::Direction, session::READY,
 };
+use messages::{Arrival, InvalidRequest, Opened, ProbeFilter, Reply, Report, Request, SendRequest};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
     collections::BTreeMap,
@@ -30,7 +31,6 @@ use tokio::{
     task::JoinSet,
     time::sleep,
 };
-use words::{Arrival, Asked, Opened, Report, Said, SendTrain, Wanted, WordsError};
 
 /// The longest line: a train of 4,096 different probes.
 const MAX_LINE: u64 = 1 << 20;
@@ -52,7 +52,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// The service of one node.
 #[derive(Clone, Debug)]
-pub struct Service {
+pub struct ProbeService {
     trains: Trains,
     endpoint: Arc<Endpoint>,
     dialer: MemberDialer,
@@ -64,29 +64,31 @@ pub struct Service {
 /// Why a request fails.
 #[derive(Debug, Error)]
 enum RequestError {
-    #[error("not understood: {0}")]
+    #[error("cannot parse the request: {0}")]
     Json(#[from] serde_json::Error),
     #[error("{0}")]
-    Words(#[from] WordsError),
+    Words(#[from] InvalidRequest),
     #[error("{0}")]
     Open(#[from] OpenError),
     #[error("{0}")]
     Session(#[from] SessionError),
-    #[error("no member of the roster is `{0}`, or it has no node")]
+    #[error("the roster has no member `{0}` that runs a node")]
     Nobody(Name),
     #[error("the program disconnected before its train was sent")]
     Left,
-    #[error("trains to at most {SESSIONS} members go over one connection; open another one")]
+    #[error(
+        "one connection can send trains to at most {SESSIONS} members; open another connection"
+    )]
     Many,
 }
 
 /// A session with a member, and the key that the member had when it was opened.
-struct Open {
+struct ProgramSession {
     session: Session<Stream>,
     key: NodeId,
 }
 
-impl Service {
+impl ProbeService {
     /// Creates the service. `endpoint` is one of those that receive the datagrams of `trains`. Bulk flows hold permits
     /// of `flows`, so that no train is sent beside one.
     pub fn new(
@@ -143,7 +145,7 @@ impl Service {
                 }
                 Err(why) => {
                     self.log.put(Event::new("probe_service").with("why", &why));
-                    Said::Error(why.to_string())
+                    Reply::Error(why.to_string())
                 }
             };
             if say(&mut write, &said).await.is_err() {
@@ -155,24 +157,24 @@ impl Service {
     async fn answer(
         &self,
         line: &str,
-        sessions: &mut BTreeMap<Name, Open>,
+        sessions: &mut BTreeMap<Name, ProgramSession>,
         program: &OwnedWriteHalf,
     ) -> Result<Answer, RequestError> {
         match serde_json::from_str(line)? {
-            Asked::Open(open) => {
+            Request::Open(open) => {
                 let session = self.session(&open.to, sessions).await?;
                 // Whether a probe passes does not depend on timing.
                 session.accept_busy(true);
-                let largest = session.fitting(Way::There, &sizes(session.overhead())).await?;
+                let largest = session.fitting(Direction::There, &sizes(session.overhead())).await?;
                 let way = (largest, session.overhead());
                 let opened = Opened::of(session.rtt(), way, session.calibrations());
-                Ok(Answer::Say(Said::Opened(opened)))
+                Ok(Answer::Say(Reply::Opened(opened)))
             }
-            Asked::Send(send) => {
+            Request::Send(send) => {
                 let report = self.send(&send, sessions, program).await?;
-                Ok(Answer::Say(Said::Report(Box::new(report))))
+                Ok(Answer::Say(Reply::Report(Box::new(report))))
             }
-            Asked::Receive(receive) => Ok(Answer::Subscribe(receive.wanted()?)),
+            Request::Receive(receive) => Ok(Answer::Subscribe(receive.wanted()?)),
         }
     }
 
@@ -180,7 +182,7 @@ impl Service {
     async fn session<'a>(
         &self,
         to: &Name,
-        sessions: &'a mut BTreeMap<Name, Open>,
+        sessions: &'a mut BTreeMap<Name, ProgramSession>,
     ) -> Result<&'a mut Session<Stream>, RequestError> {
         let nobody = || RequestError::Nobody(to.clone());
         let roster = self.dialer.roster().map_err(|_| nobody())?;
@@ -193,20 +195,20 @@ impl Service {
             }
             let (mut session, key) = open(&self.trains, &self.dialer, to, true).await?;
             session.pay_by(Payer::new(self.trains.clone(), key, Arc::clone(&self.flows)));
-            sessions.insert(to.clone(), Open { session, key });
+            sessions.insert(to.clone(), ProgramSession { session, key });
         }
         sessions.get_mut(to).map(|open| &mut open.session).ok_or_else(nobody)
     }
 
     async fn send(
         &self,
-        send: &SendTrain,
-        sessions: &mut BTreeMap<Name, Open>,
+        send: &SendRequest,
+        sessions: &mut BTreeMap<Name, ProgramSession>,
         program: &OwnedWriteHalf,
     ) -> Result<Report, RequestError> {
         let (train, headers) = send.train()?;
         let session = self.session(&send.to, sessions).await?;
-        let train = train.over(session.overhead());
+        let train = train.with_overhead(session.overhead());
         session.accept_busy(send.accept_busy);
         let after = Duration::from_micros(send.after_us.into());
         let at = session.announce(&train, after);
@@ -222,18 +224,18 @@ impl Service {
     /// Sends probes to a program until it disconnects.
     async fn stream_probes(
         &self,
-        wanted: &Wanted,
+        wanted: &ProbeFilter,
         read: &mut BufReader<OwnedReadHalf>,
         write: &mut OwnedWriteHalf,
     ) -> io::Result<()> {
-        let mut came = self.endpoint.came();
-        say(write, &Said::Receiving {}).await?;
+        let mut came = self.endpoint.subscribe();
+        say(write, &Reply::Receiving {}).await?;
         loop {
             let said = tokio::select! {
                 came = came.recv() => match came {
-                    Ok(came) if wanted.has(&came) => Said::Probe(Arrival::from(&*came)),
+                    Ok(came) if wanted.has(&came) => Reply::Probe(Arrival::from(&*came)),
                     Ok(_) => continue,
-                    Err(RecvError::Lagged(missed)) => Said::Missed(missed),
+                    Err(RecvError::Lagged(missed)) => Reply::Missed(missed),
                     Err(RecvError::Closed) => return Ok(()),
                 },
                 // The program has no more requests: a line or the end of the connection ends this.
@@ -273,7 +275,7 @@ fn has_left(program: &OwnedWriteHalf) -> bool {
 /// Sends a train in its turn, charges it, and returns its report.
 async fn send_and_report(
     session: &mut Session<Stream>,
-    send: &SendTrain,
+    send: &SendRequest,
     (train, at): (Train, Time),
     headers: Vec<Vec<u8>>,
 ) -> Result<Report, SessionError> {
@@ -281,18 +283,18 @@ async fn send_and_report(
     let carried = departed.carried().to_vec();
     let flight = match send.await_arrivals || session.silence() > SILENT {
         true => session.arrivals(departed).await?,
-        false => departed.unasked(),
+        false => departed.without_arrivals(),
     };
     let mut punctuality = Punctuality::default();
     punctuality.note(&train, &flight);
-    let doubts = [session.doubts(Way::There), punctuality.doubts()].concat();
+    let doubts = [session.doubts(Direction::There), punctuality.doubts()].concat();
     Ok(Report::of(&train, &flight, carried, &doubts))
 }
 
 /// What a request leads to.
 enum Answer {
-    Say(Said),
-    Subscribe(Wanted),
+    Say(Reply),
+    Subscribe(ProbeFilter),
 }
 
 /// Reads the next line; `None` at the end.
@@ -305,7 +307,7 @@ async fn line(from: &mut BufReader<OwnedReadHalf>) -> io::Result<Option<String>>
     }
 }
 
-async fn say(to: &mut OwnedWriteHalf, said: &Said) -> io::Result<()> {
+async fn say(to: &mut OwnedWriteHalf, said: &Reply) -> io::Result<()> {
     let mut line = serde_json::to_vec(said)?;
     line.push(b'\n');
     to.write_all(&line).await

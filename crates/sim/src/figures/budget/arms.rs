@@ -112,7 +112,7 @@ pub const ARMS: [Arm; 11] = [
 
 /// No arm has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no schedule is called \"{name}\"; there are {}", ARMS.map(|arm| arm.name).join(", "))]
+#[error("there is no schedule \"{name}\"; available: {}", ARMS.map(|arm| arm.name).join(", "))]
 pub struct UnknownArm {
     name: String,
 }

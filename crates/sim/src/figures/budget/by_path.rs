@@ -2,7 +2,7 @@
 
 use crate::random;
 use rand_core::Rng;
-use thalweg_plan::schedule::{Known, Pair, Schedule};
+use thalweg_plan::schedule::{Pair, Schedule, ScheduleInput};
 
 /// The number of draws before any path that is left is taken.
 const DRAWS: usize = 2000;
@@ -16,7 +16,7 @@ const DRAWS: usize = 2000;
 pub(super) struct ByPath;
 
 impl Schedule for ByPath {
-    fn next(&mut self, known: &Known<'_>, random: &mut dyn Rng) -> Vec<Pair> {
+    fn next(&mut self, known: &ScheduleInput<'_>, random: &mut dyn Rng) -> Vec<Pair> {
         let nodes = known.graph.nodes();
         let measured: Vec<Pair> = known.graph.legs().map(|(pair, _)| pair).collect();
         if measured.is_empty() {
@@ -33,7 +33,7 @@ impl Schedule for ByPath {
 }
 
 /// The paths from a node that are not measured and may be.
-fn left(known: &Known<'_>, from: usize) -> Vec<Pair> {
+fn left(known: &ScheduleInput<'_>, from: usize) -> Vec<Pair> {
     let open = |&(i, j): &Pair| {
         i != j && known.graph.rate(i, j).is_none() && !known.excluded.contains((i, j))
     };
@@ -48,16 +48,16 @@ fn one(pairs: Vec<Pair>, random: &mut dyn Rng) -> Option<Pair> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_plan::{Graph, schedule::Excluded};
+    use thalweg_plan::{Graph, schedule::ExcludedLegs};
     use thalweg_units::Rate;
 
     #[test]
     fn it_measures_all_paths_and_some_nodes_more_than_others() {
-        let (excluded, mut graph) = (Excluded::default(), Graph::new(30));
+        let (excluded, mut graph) = (ExcludedLegs::default(), Graph::new(30));
         let mut random = random::stream(1, "by path", 0);
         let mut uneven = 0;
         while graph.measured() < 30 * 29 {
-            let now = Known {
+            let now = ScheduleInput {
                 graph: &graph,
                 excluded: &excluded,
                 age_s: None,
@@ -73,8 +73,13 @@ mod tests {
         }
         // 6.7 each on average; uniform draws would be within about 10.
         assert!(uneven >= 12, "{uneven}");
-        let now =
-            Known { graph: &graph, excluded: &excluded, age_s: None, rtt_s: None, ranges: None };
+        let now = ScheduleInput {
+            graph: &graph,
+            excluded: &excluded,
+            age_s: None,
+            rtt_s: None,
+            ranges: None,
+        };
         assert_eq!(ByPath.next(&now, &mut random), []);
     }
 }

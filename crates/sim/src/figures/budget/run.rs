@@ -13,7 +13,7 @@ use crate::{
 use thalweg_plan::{
     Graph,
     ranking::Incremental,
-    schedule::{Excluded, Known, Pair},
+    schedule::{ExcludedLegs, Pair, ScheduleInput},
 };
 use thalweg_units::Rate;
 
@@ -58,8 +58,13 @@ pub(super) fn curve(
     run.note(random);
     while run.curve.gain.len() <= PARTS {
         let graph = run.known.graph();
-        let now =
-            Known { graph, excluded: &excluded, age_s: None, rtt_s: Some(&run.rtt), ranges: None };
+        let now = ScheduleInput {
+            graph,
+            excluded: &excluded,
+            age_s: None,
+            rtt_s: Some(&run.rtt),
+            ranges: None,
+        };
         let wanted = schedule.next(&now, random);
         if wanted.is_empty() {
             break;
@@ -106,10 +111,13 @@ impl<'a> Run<'a> {
     }
 
     /// The paths that were never measured.
-    fn unreachable(&self) -> Excluded {
+    fn unreachable(&self) -> ExcludedLegs {
         let nodes: Vec<usize> = (0..self.cast.detours.len()).collect();
         let unknown = |&(i, j): &Pair| self.rates.get(i, j).is_none();
-        Excluded { pairs: super::pairs(&nodes).filter(unknown).collect(), ..Excluded::default() }
+        ExcludedLegs {
+            pairs: super::pairs(&nodes).filter(unknown).collect(),
+            ..ExcludedLegs::default()
+        }
     }
 
     /// Makes a test of a path for the schedule.

@@ -1,7 +1,7 @@
 //! The arguments of `thalweg cast`.
 
 use super::display::Style;
-use crate::commands::{get::duration::seconds, here::Place, keep::KeepArgs};
+use crate::commands::{get::duration::seconds, host::StateDir, metadata_options::MetadataOptions};
 use std::{ffi::OsString, os::unix::ffi::OsStringExt as _, path::PathBuf, time::Duration};
 use thalweg_cast::source::{CastError, Fidelity, Forwarding};
 use thalweg_fountain::RING_BYTES;
@@ -17,12 +17,12 @@ const HELP: &str = "\
 Delivers a file, or a directory with its content, to many members at once. Receivers pass on what
 they have already; a slow receiver does not slow the others. The same command continues an
 interrupted cast; receivers keep what they have. The command runs until all receivers have
-everything, or until those that are away have been waited for (--wait).
+everything, or until --wait has passed for those that cannot be reached.
 
   thalweg cast image.iso --to fra,nyc,ber
   thalweg cast dataset/ --to-all --tag lab --json
   thalweg cast image.iso --to fra,nyc --rates rates.csv    # plan the tree from these rates
-  thalweg cast image.iso --to-all --dry-run               # who would take it
+  thalweg cast image.iso --to-all --dry-run               # which receivers would accept it
   thalweg cast status                                     # outgoing and incoming casts
   thalweg cast forget image.iso                           # abandon a cast
 
@@ -31,7 +31,7 @@ A node accepts casts only if its settings allow it (`[cast] inbox`), and must be
 name when it is complete, verified and synced. Every byte is verified before it is passed on.
 
 Exit codes:
-  0    all receivers have all of it (with --dry-run: would take it; the others accordingly)
+  0    all receivers have all of it (with --dry-run: would accept it; likewise below)
   1    another failure
   2    wrong usage, or a file of rates that cannot be used
   4    no receiver has it
@@ -49,23 +49,23 @@ const STATUS_HELP: &str = "\
 Without --all: casts that run or are incomplete, and the last ten others, newest first. Empty
 columns are left out.
 
-Outgoing casts, each receiver below the parent that gives it most:
-  STATE    waiting; receiving; lost: reached before, and tried again; complete; refused: does not
-           or cannot take it; away: not reached. The reason is given below the table
+Outgoing casts, each receiver below the parent that sends it most:
+  STATE    waiting; receiving; lost: the connection was lost and is retried; complete; refused: does
+           not or cannot accept it; away: not reached. The reason is given below the table
   HELD     what the receiver has
   RATE     over the last second or so; once complete, over the whole time
   PLANNED  the rate that the plan expects
-  MIN-HOP  the slowest hop on the widest path to the receiver: no plan can give it more
+  MIN-HOP  the slowest hop on the widest path to the receiver: no plan can exceed it
   EQ2,EQ3  with -v: ROMA's formulas for its path: the slowest hop by loss and round trip, and one
            connection over all hops (docs/cast.md)
   LEFT     the time until it is complete, at its rate or the planned one
   MISSED   with rings: symbols that arrived too late to be passed on, and were replaced
-  RING     with rings: the most bytes that waited for its children at a time
+  RING     with rings: the most bytes that were buffered for its children at a time
   FROM     its parents now, and the rate of each
 
 Casts to this host's node: NAME; FROM, the source; STATE; HELD of OF; RATE, MIN-HOP, LEFT, MISSED
-and RING as above; PARENTS, which give to it now; CHILDREN, to which it gives; GIVEN, how much it
-has given.";
+and RING as above; PARENTS, which send to it now; CHILDREN, to which it sends; GIVEN, how much it
+has sent.";
 
 /// Arguments of `thalweg cast`.
 #[derive(clap::Args)]
@@ -95,7 +95,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub rates: Option<PathBuf>,
 
-    /// From how many members each receiver fetches at a time
+    /// The number of members from which each receiver fetches at a time
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub parents: u32,
 
@@ -111,11 +111,11 @@ pub struct Args {
     #[arg(long, value_name = "NODE[,NODE…]", value_delimiter = ',', value_parser = name)]
     via: Vec<Name>,
 
-    /// The most that a node sends to all others together; several with commas
+    /// The highest total rate at which a node sends to others; several with commas
     #[arg(long, value_name = "NODE=RATE", value_delimiter = ',', value_parser = egress)]
     egress: Vec<(Name, Rate)>,
 
-    /// Do not let nodes pass data on whose sending rate, as given or measured, is lower
+    /// Nodes with a lower sending rate, given or measured, do not pass data on
     #[arg(long, value_name = "RATE", value_parser = positive)]
     leaf_below: Option<Rate>,
 
@@ -131,39 +131,39 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", help_heading = "Coding")]
     block: Option<ByteSize>,
 
-    /// How long to retry a receiver that is away or refuses for now
+    /// How long to retry a receiver that cannot be reached or refuses for now
     #[arg(long, value_name = "TIME", default_value = "60 s", value_parser = seconds)]
     pub wait: Duration,
 
-    /// Cast nothing: read what there is, show the plan, and ask receivers whether they would take it
+    /// Cast nothing: read the files, show the plan, and ask receivers whether they would accept them
     #[arg(short = 'n', long)]
     pub dry_run: bool,
 
     #[command(flatten)]
-    pub place: Place,
+    pub state_dir: StateDir,
 
     #[command(flatten)]
-    keep: KeepArgs,
+    metadata: MetadataOptions,
 
     /// Print nothing but errors
-    #[arg(short, long, help_heading = "What is shown")]
+    #[arg(short, long, help_heading = "Messages")]
     quiet: bool,
 
     /// Report more: changes of parents, retries of receivers
-    #[arg(short, long, help_heading = "What is shown")]
+    #[arg(short, long, help_heading = "Messages")]
     pub verbose: bool,
 
     /// Print events on standard output, one JSON object per line
-    #[arg(long, help_heading = "What is shown")]
+    #[arg(long, help_heading = "Messages")]
     json: bool,
 
     #[command(subcommand)]
-    pub sub: Option<Sub>,
+    pub sub: Option<CastCommand>,
 }
 
 /// What else there is.
 #[derive(clap::Subcommand)]
-pub enum Sub {
+pub enum CastCommand {
     /// Show the casts of this host and those that its node receives
     Status(StatusArgs),
     /// Abandon a cast of this host; receivers without all of it delete what they have
@@ -182,7 +182,7 @@ pub struct ForgetArgs {
     pub json: bool,
 
     #[command(flatten)]
-    pub place: Place,
+    pub state_dir: StateDir,
 }
 
 /// Arguments of `thalweg cast status`.
@@ -206,7 +206,7 @@ pub struct StatusArgs {
     pub json: bool,
 
     #[command(flatten)]
-    pub place: Place,
+    pub state_dir: StateDir,
 }
 
 /// How receivers forward. Not a `bool`, which clap would take for a flag without a value.
@@ -263,19 +263,19 @@ impl Args {
     ///
     /// # Errors
     /// A message about the misplaced argument.
-    pub fn command(&mut self) -> Result<Option<Sub>, &'static str> {
+    pub fn command(&mut self) -> Result<Option<CastCommand>, &'static str> {
         let Some(mut sub) = self.sub.take() else { return Ok(None) };
         if !self.what.is_empty() || self.to_all || !self.to.is_empty() {
-            return Err("`status` and `forget` take neither a file nor receivers; a file with \
-                        such a name is written with `./` before it");
+            return Err("`status` and `forget` take no file and no receivers; to cast a file of \
+                        that name, write `./` before it");
         }
-        let (place, json) = match &mut sub {
-            Sub::Status(args) => (&mut args.place, &mut args.json),
-            Sub::Forget(args) => (&mut args.place, &mut args.json),
+        let (state_dir, json) = match &mut sub {
+            CastCommand::Status(args) => (&mut args.state_dir, &mut args.json),
+            CastCommand::Forget(args) => (&mut args.state_dir, &mut args.json),
         };
-        *place = place.clone().or(&self.place);
+        *state_dir = state_dir.clone().or(&self.state_dir);
         *json |= self.json;
-        if let Sub::Status(args) = &mut sub {
+        if let CastCommand::Status(args) = &mut sub {
             args.verbose |= self.verbose;
         }
         Ok(Some(sub))
@@ -283,7 +283,7 @@ impl Args {
 
     /// Which metadata is cast besides content, modes, times and links.
     pub fn fidelity(&self) -> Fidelity {
-        self.keep.fidelity(false)
+        self.metadata.fidelity(false)
     }
 
     /// Returns the path to cast, and checks that the arguments fit together.
@@ -305,10 +305,10 @@ impl Args {
                 "no receivers: name them with --to NODE,…, or give --to-all"
             }
             () if !self.to_all && !self.tag.is_empty() => {
-                "--tag chooses among all members: it goes with --to-all, not with --to"
+                "--tag selects among all members: use it with --to-all, not with --to"
             }
             () if self.ring_bytes.is_some() && !is_ring => {
-                "--ring-bytes without rings: add --forward ring, or nodes with --via"
+                "--ring-bytes needs rings: add --forward ring, or nodes with --via"
             }
             () => return Ok(what),
         };

@@ -1,8 +1,8 @@
 //! Shows the events of a cast.
 
-use super::words;
+use super::messages;
 pub use crate::commands::screen::Style;
-use crate::commands::screen::{Screen, Shown};
+use crate::commands::screen::{DisplayedEvent, Screen};
 use serde::Serialize;
 use std::{
     collections::BTreeMap,
@@ -10,14 +10,14 @@ use std::{
     sync::{Mutex, PoisonError},
     time::Duration,
 };
-use thalweg_base::sample::Sample;
+use thalweg_base::sample::FailureSample;
 use thalweg_cast::source::{Event, EventSink, Outcome};
 use thalweg_wire::mesh::Name;
 
 /// An event with what the display adds to it. As JSON it is the event alone.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
-struct ShownEvent {
+struct AnnotatedEvent {
     event: Event,
     /// Whether the user has seen this message or many similar ones.
     #[serde(skip)]
@@ -27,10 +27,10 @@ struct ShownEvent {
     summary: Vec<String>,
 }
 
-impl Shown for ShownEvent {
-    const FIRST: &'static str = "reading the files …";
+impl DisplayedEvent for AnnotatedEvent {
+    const INITIAL_TEXT: &'static str = "reading the files …";
 
-    const EVERY: Duration = Duration::from_secs(10);
+    const PROGRESS_INTERVAL: Duration = Duration::from_secs(10);
 
     fn note(text: String) -> Self {
         Self { event: Event::Note { text }, is_known: false, summary: Vec::new() }
@@ -40,17 +40,17 @@ impl Shown for ShownEvent {
         matches!(self.event, Event::Progress { .. } | Event::Hashing { .. })
     }
 
-    fn picture(&self, verbose: bool) -> Vec<String> {
-        words::picture(&self.event, verbose)
+    fn progress_lines(&self, verbose: bool) -> Vec<String> {
+        messages::progress_lines(&self.event, verbose)
     }
 
-    fn told(&self, verbose: bool) -> Vec<String> {
-        let told = match self.is_known && !verbose {
+    fn message_lines(&self, verbose: bool) -> Vec<String> {
+        let lines = match self.is_known && !verbose {
             true => Vec::new(),
-            false => words::told(&self.event, verbose),
+            false => messages::message_lines(&self.event, verbose),
         };
         let summary = if verbose { &[][..] } else { &self.summary };
-        summary.iter().cloned().chain(told).collect()
+        summary.iter().cloned().chain(lines).collect()
     }
 
     fn is_trouble(&self) -> bool {
@@ -69,7 +69,7 @@ impl Shown for ShownEvent {
 #[derive(Debug, Default)]
 struct ShownMessages {
     last: BTreeMap<Name, LastMessage>,
-    sample: Sample,
+    sample: FailureSample,
 }
 
 /// The last messages about one receiver.
@@ -124,12 +124,12 @@ impl ShownMessages {
 
 /// Shows the events.
 #[derive(Debug)]
-pub struct Display {
-    screen: Screen<ShownEvent>,
+pub struct CastDisplay {
+    screen: Screen<AnnotatedEvent>,
     shown: Mutex<ShownMessages>,
 }
 
-impl Display {
+impl CastDisplay {
     /// Starts the display.
     ///
     /// # Errors
@@ -155,14 +155,14 @@ impl Display {
     }
 }
 
-impl EventSink for Display {
+impl EventSink for CastDisplay {
     fn event(&self, event: &Event) {
         // A panic while the lock was held cannot leave a half-written value.
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = shown.is_known(event);
         let summary = shown.summary(event);
         drop(shown);
-        self.screen.event(ShownEvent { event: event.clone(), is_known, summary });
+        self.screen.event(AnnotatedEvent { event: event.clone(), is_known, summary });
     }
 }
 
@@ -181,7 +181,7 @@ mod tests {
         };
         let unreached = || Event::Unreached { receiver: receiver.clone(), why: "room".to_owned() };
         let accepted = |held_bytes: u64| Event::Accepted { receiver: receiver.clone(), held_bytes };
-        let told = [
+        let events = [
             refused("room for 5 B", true),
             refused("room for 17 B", true),
             refused("busy", true),
@@ -194,7 +194,7 @@ mod tests {
             refused("busy", false),
             refused("busy", false),
         ];
-        let known: Vec<bool> = told.iter().map(|event| shown.is_known(event)).collect();
+        let known: Vec<bool> = events.iter().map(|event| shown.is_known(event)).collect();
         let expected = [false, true, false, false, true, false, false, true, true, false, false];
         assert_eq!(known, expected);
     }
@@ -207,8 +207,8 @@ mod tests {
             why: format!("n{n} has no room for {n} B"),
             again: false,
         };
-        let told = (0..40).filter(|n| !shown.is_known(&refused(*n))).count();
-        assert_eq!(told, 10);
+        let named = (0..40).filter(|n| !shown.is_known(&refused(*n))).count();
+        assert_eq!(named, 10);
         assert!(shown.summary(&refused(7)).is_empty(), "the summary comes only at the end");
         let summary = shown.summary(&Event::Ended(Default::default()));
         assert!(summary.len() == 1 && summary[0].contains("30 more"), "{summary:?}");
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn as_json_it_is_the_event_alone() {
-        let told = ShownEvent::note("x".to_owned());
-        assert_eq!(serde_json::to_string(&told).unwrap(), r#"{"event":"note","text":"x"}"#);
+        let note = AnnotatedEvent::note("x".to_owned());
+        assert_eq!(serde_json::to_string(&note).unwrap(), r#"{"event":"note","text":"x"}"#);
     }
 }

@@ -7,17 +7,17 @@ use crate::commands::{
     text::{counted, listed, plain, say},
 };
 use std::process::ExitCode;
-use thalweg_cast::source::{ForgetError, Forgotten, forget};
+use thalweg_cast::source::{ForgetError, ForgetReport, forget};
 
 /// Runs the command.
 ///
 /// # Errors
 /// If this host is in no mesh. Other failures are printed here.
 pub fn run(args: &ForgetArgs) -> anyhow::Result<ExitCode> {
-    let state = args.place.open()?;
+    let state = args.state_dir.open()?;
     let runtime = gather::runtime()?;
     let (dialer, key) = (gather::dialer(&state)?, state.client_key()?);
-    let directory = super::kept_in(&state);
+    let directory = super::record_dir(&state);
     let ended = runtime.block_on(forget(&directory, &args.cast, &dialer, &key));
     runtime.shutdown_background();
     let code = match ended {
@@ -45,7 +45,7 @@ fn code_of(why: &ForgetError) -> Code {
     }
 }
 
-fn text(forgotten: &Forgotten) -> String {
+fn text(forgotten: &ForgetReport) -> String {
     let (told, away): (Vec<_>, Vec<_>) = forgotten.told.iter().partition(|t| t.why.is_none());
     let name = plain(&forgotten.name);
     let mut text = format!("{name}: abandoned");

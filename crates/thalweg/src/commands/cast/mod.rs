@@ -4,19 +4,19 @@ mod args;
 mod display;
 mod exit;
 mod forget;
+mod messages;
 mod status;
-mod words;
 
 pub use args::Args;
 
 use super::{
-    gather::{self, known},
+    gather::{self, leg_estimates},
     local_files,
     signals::Signals,
     text::listed,
     uplinks,
 };
-use display::Display;
+use display::CastDisplay;
 use exit::Code;
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 use thalweg_cast::source::{CastError, EventSink, Request, Totals, cast};
@@ -32,8 +32,8 @@ use tokio_util::sync::CancellationToken;
 /// that the help names.
 pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
     match args.command() {
-        Ok(Some(args::Sub::Status(args))) => return status::run(&args),
-        Ok(Some(args::Sub::Forget(args))) => return forget::run(&args),
+        Ok(Some(args::CastCommand::Status(args))) => return status::run(&args),
+        Ok(Some(args::CastCommand::Forget(args))) => return forget::run(&args),
         Ok(None) => {}
         Err(mistake) => return Ok(wrong(mistake)),
     }
@@ -41,19 +41,19 @@ pub fn run(mut args: Args) -> anyhow::Result<ExitCode> {
         Ok(path) => path,
         Err(mistake) => return Ok(wrong(&mistake)),
     };
-    let rates = match known::from_file(args.rates.as_deref()) {
+    let rates = match leg_estimates::from_file(args.rates.as_deref()) {
         Ok(rates) => rates,
         Err(mistake) => return Ok(wrong(&format!("{mistake:#}"))),
     };
     if let Some(missing) = local_files::missing([&path]).pop() {
-        let display = Display::start(args.style(), args.verbose)?;
+        let display = CastDisplay::start(args.style(), args.verbose)?;
         display.failed(missing, Code::Disk as u8);
         display.finish();
         return Ok(Code::Disk.into());
     }
-    let state = args.place.open()?;
+    let state = args.state_dir.open()?;
     let runtime = gather::runtime()?;
-    let display = Arc::new(Display::start(args.style(), args.verbose)?);
+    let display = Arc::new(CastDisplay::start(args.style(), args.verbose)?);
     let ended = runtime.block_on(deliver(&args, (path, rates), state, &display));
     runtime.shutdown_background();
     let code = match &ended {
@@ -74,7 +74,7 @@ fn wrong(mistake: &str) -> ExitCode {
 }
 
 /// The directory with the state of casts from this host: their jobs, and digests of the files.
-fn kept_in(state: &State) -> PathBuf {
+fn record_dir(state: &State) -> PathBuf {
     state.dir().join("casts")
 }
 
@@ -83,18 +83,20 @@ async fn deliver(
     args: &Args,
     (path, rates): (PathBuf, Estimates),
     state: State,
-    display: &Arc<Display>,
+    display: &Arc<CastDisplay>,
 ) -> anyhow::Result<Result<Totals, CastError>> {
     let stop = CancellationToken::new();
     let told = Arc::clone(display);
-    let signals = gather::listen(Signals::watch()?, stop.clone(), move |text| told.note(text));
+    let signals =
+        gather::stop_on_signals(Signals::watch()?, stop.clone(), move |text| told.note(text));
     let signals = tokio::spawn(signals);
     let names: Vec<&str> = args.to.iter().map(Name::as_str).collect();
     let note = |text: String| display.note(text);
-    let asked = known::ask(&state, &args.place, &names, args.rates.is_none(), &note).await;
+    let asked =
+        leg_estimates::ask(&state, &args.state_dir, &names, args.rates.is_none(), &note).await;
     let estimates = if args.rates.is_some() { rates } else { asked };
-    let bonds = uplinks::shown(gather::bonds(&state)?.awaited());
-    let dialer = gather::dialer(&state)?.carried_by(Arc::new(bonds));
+    let bonds = uplinks::track_bonds(gather::bonds(&state)?.awaited());
+    let dialer = gather::dialer(&state)?.with_carrier(Arc::new(bonds));
     let (to, left_out) = args.receivers(&dialer)?;
     if !left_out.is_empty() {
         display.note(format!("left out: {}, without an address", listed(&left_out)));
@@ -114,7 +116,7 @@ async fn deliver(
         forwarding: args.forwarding(),
         open: args.is_open(),
         patience: args.wait,
-        kept_in: kept_in(&state),
+        kept_in: record_dir(&state),
         dry_run: args.dry_run,
     };
     let events = Arc::clone(display) as Arc<dyn EventSink>;

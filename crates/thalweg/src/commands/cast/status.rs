@@ -1,14 +1,14 @@
 //! `thalweg cast status`: shows casts from this host and casts to its node.
 
-mod chosen;
-mod here;
+mod incoming;
+mod selection;
 mod table;
 mod tree;
 
 use super::args::StatusArgs;
-use crate::commands::{here as host, text::say};
+use crate::commands::{host, text::say};
 use anyhow::bail;
-use chosen::Chosen;
+use selection::CastSelection;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use table::NOTHING;
@@ -19,8 +19,8 @@ use thalweg_cast::source::list;
 /// # Errors
 /// If no daemon answers and nothing was cast from here, or if no cast has the given name or number.
 pub fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
-    let state = args.place.open()?;
-    let mut sources = list(&super::kept_in(&state));
+    let state = args.state_dir.open()?;
+    let mut sources = list(&super::record_dir(&state));
     sources.reverse();
     let casts = host::block_on(async {
         match host::daemon(&state).await? {
@@ -33,7 +33,7 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
     }
     let is_short = !sources.is_empty();
     let casts = casts.unwrap_or_else(|| json!({ "inboxes": null, "casts": [] }));
-    let mut chosen = Chosen::of(sources, casts);
+    let mut chosen = CastSelection::new(sources, casts);
     if let Some(what) = &args.cast {
         chosen.keep_only(what)?;
     }
@@ -41,13 +41,13 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<ExitCode> {
         say(&(serde_json::to_string_pretty(&chosen.json()?)? + "\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let left_out = if args.all || args.cast.is_some() { 0 } else { chosen.leave_out() };
+    let left_out = if args.all || args.cast.is_some() { 0 } else { chosen.drop_older() };
     let trees: String = chosen.sources.iter().map(|one| tree::text(one, args.verbose)).collect();
     let more = match left_out {
         0 => String::new(),
         more => format!("{more} more that ended: thalweg cast status --all\n"),
     };
-    say(&(trees + &here::text(&chosen.casts, is_short) + &more))?;
+    say(&(trees + &incoming::text(&chosen.casts, is_short) + &more))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -63,25 +63,25 @@ fn some(count: u64) -> String {
 
 /// A time in seconds as text.
 fn left(of: &Value) -> String {
-    of.as_f64().map_or_else(|| NOTHING.to_owned(), crate::commands::gather::words::time)
+    of.as_f64().map_or_else(|| NOTHING.to_owned(), crate::commands::gather::messages::time)
 }
 
 /// A size as text; 0 is shown as nothing.
 fn bytes(bytes: u64) -> String {
     match bytes {
         0 => NOTHING.to_owned(),
-        bytes => crate::commands::gather::words::size(bytes),
+        bytes => crate::commands::gather::messages::size(bytes),
     }
 }
 
 /// A rate as text, if it is known.
 fn known_rate(of: &Value) -> String {
-    of.as_u64().map_or_else(|| NOTHING.to_owned(), crate::commands::gather::words::rate)
+    of.as_u64().map_or_else(|| NOTHING.to_owned(), crate::commands::gather::messages::rate)
 }
 
 /// The present rate: of what was stored, or else `parents`, the rate at which the parents say they send: a block may
 /// not be decoded yet.
 fn now(of: &Value, parents: u64) -> String {
     let bps = Some(number(of, "rate_bps")).filter(|bps| *bps > 0).unwrap_or(parents);
-    if bps == 0 { NOTHING.to_owned() } else { crate::commands::gather::words::rate(bps) }
+    if bps == 0 { NOTHING.to_owned() } else { crate::commands::gather::messages::rate(bps) }
 }

@@ -4,7 +4,7 @@ use super::OpenBox;
 use anyhow::{Context as _, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_console::note;
-use thalweg_dropbox::{Collected, Line, Port, View};
+use thalweg_dropbox::{Collected, NodeAddress, NodeChannel, View};
 use thalweg_net::channel::Connector;
 use thalweg_wire::{
     bistro::{Answer, Ask, StampId},
@@ -18,8 +18,8 @@ const AT_ONCE: usize = 1000;
 ///
 /// # Errors
 /// If the records cannot be read or written.
-pub async fn copies(here: &OpenBox, book: &Collected) -> anyhow::Result<()> {
-    let view = View::read(&here.files)?;
+pub async fn delete_copies(open_box: &OpenBox, book: &Collected) -> anyhow::Result<()> {
+    let view = View::read(&open_box.files)?;
     let mut nodes: BTreeMap<&Name, Vec<(u64, StampId)>> = BTreeMap::new();
     for (number, arrival) in view.copies() {
         nodes.entry(&arrival.receipt.value().node).or_default().push((number, arrival.id()));
@@ -27,7 +27,7 @@ pub async fn copies(here: &OpenBox, book: &Collected) -> anyhow::Result<()> {
     let mut left: BTreeSet<u64> = BTreeSet::new();
     for (node, copies) in &nodes {
         let ids: Vec<StampId> = copies.iter().map(|(_, id)| *id).collect();
-        if let Err(why) = forget(here, node, &ids).await {
+        if let Err(why) = delete_from_node(open_box, node, &ids).await {
             note!("thalweg: node {node} keeps its copies until the next collection: {why:#}");
             left.extend(copies.iter().map(|(number, _)| number));
         }
@@ -35,23 +35,30 @@ pub async fn copies(here: &OpenBox, book: &Collected) -> anyhow::Result<()> {
     let told = view.copies().map(|(number, _)| number).filter(|number| !left.contains(number));
     let count = |number: u64| view.arrivals.get(&number).map_or(0, Vec::len);
     let done: BTreeMap<u64, usize> = told.map(|number| (number, count(number))).collect();
-    book.cleared(&done).await.context("cannot note which copies are gone")
+    book.cleared(&done).await.context("cannot record which copies are deleted")
 }
 
 /// Tells one node to delete the data of these submissions.
 ///
 /// # Errors
 /// If the node cannot be reached, or refuses.
-pub async fn forget(here: &OpenBox, node: &Name, ids: &[StampId]) -> anyhow::Result<()> {
-    let roster = here.state.membership()?.current().context("there is no roster")?;
-    let port = roster.by_name(node).and_then(Port::of).context("it is no member")?;
-    let connector = Connector::new(&here.state.client_key()?)?;
-    let mut line = Line::open(&connector, &port).await?;
+pub async fn delete_from_node(
+    open_box: &OpenBox,
+    node: &Name,
+    ids: &[StampId],
+) -> anyhow::Result<()> {
+    let roster = open_box.state.membership()?.current().context("this host has no roster")?;
+    let port = roster
+        .by_name(node)
+        .and_then(NodeAddress::of_member)
+        .context("the node is not a member")?;
+    let connector = Connector::new(&open_box.state.client_key()?)?;
+    let mut line = NodeChannel::open(&connector, &port).await?;
     for some in ids.chunks(AT_ONCE) {
-        match line.ask(&Ask::Forget(here.name.clone(), some.to_vec())).await? {
+        match line.ask(&Ask::Forget(open_box.name.clone(), some.to_vec())).await? {
             Answer::Forgot(_) => {}
             Answer::Refused(refusal) => return Err(refusal.into()),
-            _ => bail!("unexpected answer"),
+            _ => bail!("the node sent an unexpected answer"),
         }
     }
     line.close().await;

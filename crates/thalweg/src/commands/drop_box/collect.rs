@@ -1,9 +1,9 @@
 //! `thalweg drop-box collect`: fetches the submissions with `gather` (step 3 of a submission).
 
-use super::{Common, OpenBox, clear, heard::FailureRecorder, status};
+use super::{BoxArgs, OpenBox, clear, failures::FailureRecorder, status};
 use crate::commands::{
     exit::Code,
-    gather::{Display, dialer, known, listen, runtime},
+    gather::{GatherDisplay, dialer, leg_estimates, runtime, stop_on_signals},
     screen::Style,
     signals::Signals,
     text::{counted, printable, say},
@@ -22,13 +22,16 @@ use std::{
 };
 use thalweg_console::note;
 use thalweg_dropbox::{
-    Arrival, BoxKey, Collected, View,
-    collect::{Alone, Settled, Source, next_sources, retold, settle, sources, sync, take_own},
+    BoxKey, Collected, VerifiedReceipt, View,
+    collect::{
+        CollectionLock, Source, SubmissionResult, copy_own_data, next_sources, replace_results,
+        settle, sources, sync,
+    },
 };
 use thalweg_gather::{
     MethodName,
     landing::Layout,
-    run::{Asked, Request, gather},
+    run::{Request, SourceRequest, gather},
 };
 use thalweg_wire::{Signer as _, mesh::Name};
 use tokio_util::sync::CancellationToken;
@@ -42,7 +45,7 @@ collects what has arrived since.
 
   thalweg drop-box collect taxes --into /srv/taxes
 
-Exit codes: 0 everything that nodes hold is here; 1 something is missing, and is named; 7 another
+Exit codes: 0 everything that nodes hold is here; 1 something is missing and listed; 7 another
 collection of this box or into this directory runs.";
 
 /// The subdirectory for data that is not checked yet.
@@ -68,7 +71,7 @@ pub struct Args {
     #[arg(long)]
     keep: bool,
     #[command(flatten)]
-    common: Common,
+    common: BoxArgs,
 }
 
 /// Runs the command.
@@ -76,25 +79,28 @@ pub struct Args {
 /// # Errors
 /// If nothing could be collected; the message says why.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let here = args.common.open(&args.name)?;
-    if let Some(destination) = &here.settings.destination {
-        bail!("the destination of box `{}` is `{destination}`: collect on that host", here.name);
+    let open_box = args.common.open(&args.name)?;
+    if let Some(destination) = &open_box.settings.destination {
+        bail!(
+            "the destination of box `{}` is `{destination}`: collect on that host",
+            open_box.name
+        );
     }
     if args.list {
-        return list(&sources(&View::read(&here.files)?));
+        return list(&sources(&View::read(&open_box.files)?));
     }
     let into = &args.into;
-    fs::create_dir_all(into).with_context(|| format!("cannot make {}", printable(into)))?;
-    let _alone = match Alone::take(&here.files, into) {
+    fs::create_dir_all(into).with_context(|| format!("cannot create {}", printable(into)))?;
+    let _alone = match CollectionLock::take(&open_box.files, into) {
         Err(e) if e.kind() == ErrorKind::WouldBlock => {
             note!("thalweg: {e}; wait until it has ended");
             return Ok(Code::Busy.into());
         }
-        taken => taken.context("cannot begin a collection (has this box's node ever run?)")?,
+        taken => taken.context("cannot start a collection (has this box's node ever run?)")?,
     };
-    let view = View::read(&here.files)?;
+    let view = View::read(&open_box.files)?;
     let runtime = runtime()?;
-    let done = runtime.block_on(collect(&args, &here, &view));
+    let done = runtime.block_on(collect(&args, &open_box, &view));
     runtime.shutdown_background();
     let settled = done?;
     report(&args, &view, &settled)?;
@@ -113,18 +119,22 @@ fn list(due: &[Source]) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn collect(args: &Args, here: &OpenBox, view: &View) -> anyhow::Result<Vec<Settled>> {
+async fn collect(
+    args: &Args,
+    open_box: &OpenBox,
+    view: &View,
+) -> anyhow::Result<Vec<SubmissionResult>> {
     let landing = args.into.join(LANDING);
-    let cannot = || format!("cannot make {}", printable(&landing));
+    let cannot = || format!("cannot create {}", printable(&landing));
     fs::create_dir_all(&landing).with_context(cannot)?;
-    let settled = collect_from_all(args, here, view, &landing).await?;
-    sync(&args.into).with_context(|| format!("cannot make {} durable", printable(&args.into)))?;
+    let settled = collect_from_all(args, open_box, view, &landing).await?;
+    sync(&args.into).with_context(|| format!("cannot sync {} to disk", printable(&args.into)))?;
     let numbers: Vec<u64> =
         settled.iter().filter(|one| one.outcome.is_ok()).map(|one| one.number).collect();
-    let book = Collected::open(&here.files, here.state.node_key()?.id())?;
-    book.note(&numbers).await.context("cannot note what was collected")?;
+    let book = Collected::open(&open_box.files, open_box.state.node_key()?.id())?;
+    book.note(&numbers).await.context("cannot record what was collected")?;
     if !args.keep {
-        clear::copies(here, &book).await?;
+        clear::delete_copies(open_box, &book).await?;
     }
     // Fails, as intended, if something did not match or is still incomplete: then the directory is not empty.
     _ = fs::remove_dir(&landing);
@@ -134,17 +144,17 @@ async fn collect(args: &Args, here: &OpenBox, view: &View) -> anyhow::Result<Vec
 /// Fetches each submission from the first node that has it, or else from the next one.
 async fn collect_from_all(
     args: &Args,
-    here: &OpenBox,
+    open_box: &OpenBox,
     view: &View,
     landing: &Path,
-) -> anyhow::Result<Vec<Settled>> {
+) -> anyhow::Result<Vec<SubmissionResult>> {
     let (mut settled, mut asked) = (Vec::new(), 0);
     let mut due = sources(view);
     while !due.is_empty() {
-        let (came, stopped) = collect_from(args, here, &due, landing).await?;
+        let (came, stopped) = collect_from(args, open_box, &due, landing).await?;
         match asked {
             0 => settled = came,
-            _ => retold(&mut settled, came),
+            _ => replace_results(&mut settled, came),
         }
         if stopped {
             break;
@@ -163,33 +173,33 @@ async fn collect_from_all(
 /// Fetches these submissions. Returns the result of each, and whether the user interrupted it.
 async fn collect_from(
     args: &Args,
-    here: &OpenBox,
+    open_box: &OpenBox,
     due: &[Source],
     landing: &Path,
-) -> anyhow::Result<(Vec<Settled>, bool)> {
-    let me = here.state.mesh()?.name;
+) -> anyhow::Result<(Vec<SubmissionResult>, bool)> {
+    let me = open_box.state.mesh()?.name;
     let (own, others): (Vec<_>, Vec<_>) = due.iter().partition(|source| source.node == me);
-    let take = |arrival: &Arrival| {
-        let failed = take_own(arrival, landing).err()?;
+    let take = |arrival: &VerifiedReceipt| {
+        let failed = copy_own_data(arrival, landing).err()?;
         Some((arrival.stamp.value().number, failed.to_string()))
     };
     let unable: BTreeMap<u64, String> =
         own.iter().flat_map(|source| &source.arrivals).filter_map(take).collect();
     let stop = CancellationToken::new();
-    let heard = match others.is_empty() {
+    let recorder = match others.is_empty() {
         true => None,
-        false => Some(fetch(args, here, &others, landing, &stop).await?),
+        false => Some(fetch(args, open_box, &others, landing, &stop).await?),
     };
-    let key = BoxKey::of(&here.state.node_key()?, &here.name)?;
+    let key = BoxKey::of(&open_box.state.node_key()?, &open_box.name)?;
     let arrivals = due.iter().flat_map(|source| &source.arrivals);
     let mut settled: Vec<_> =
         arrivals.map(|arrival| settle(arrival, landing, &args.into, &key)).collect();
-    if let Some(heard) = heard {
-        heard.explain(&mut settled, due);
+    if let Some(recorder) = recorder {
+        recorder.explain(&mut settled, due);
     }
     for one in &mut settled {
         if let (Err(said), Some(why)) = (&mut one.outcome, unable.get(&one.number)) {
-            *said = format!("{said}, which is this one: {why}");
+            *said = format!("{said}, which is this node: {why}");
         }
     }
     Ok((settled, stop.is_cancelled()))
@@ -198,18 +208,20 @@ async fn collect_from(
 /// Fetches from other nodes with `gather`.
 async fn fetch(
     args: &Args,
-    here: &OpenBox,
+    open_box: &OpenBox,
     others: &[&Source],
     landing: &Path,
     stop: &CancellationToken,
 ) -> anyhow::Result<Arc<FailureRecorder>> {
     // The JSON result is printed at the end.
-    let style = Style::of(false, args.common.json);
-    let display = Arc::new(Display::start(style, false)?);
+    let style = Style::choose(false, args.common.json);
+    let display = Arc::new(GatherDisplay::start(style, false)?);
     let names: Vec<&str> = others.iter().map(|source| source.node.as_str()).collect();
     let hint = |text: String| display.note(text);
-    let estimates = known::ask(&here.state, &args.common.place, &names, true, &hint).await;
-    let asked = |source: &&Source| Asked { node: source.node.clone(), paths: source.paths() };
+    let estimates =
+        leg_estimates::ask(&open_box.state, &args.common.state_dir, &names, true, &hint).await;
+    let asked =
+        |source: &&Source| SourceRequest { node: source.node.clone(), paths: source.paths() };
     let request = Request {
         exclude: vec![b"/part".to_vec()],
         layout: Some(Layout::Flat),
@@ -218,20 +230,20 @@ async fn fetch(
         ..Request::new(others.iter().map(asked).collect(), landing.to_owned())
     };
     let told = Arc::clone(&display);
-    let signals = listen(Signals::watch()?, stop.clone(), move |text| told.note(text));
+    let signals = stop_on_signals(Signals::watch()?, stop.clone(), move |text| told.note(text));
     let signals = tokio::spawn(signals);
-    let heard = Arc::new(FailureRecorder::new(display.clone()));
-    let ended = gather(request, dialer(&here.state)?, heard.clone(), stop.clone()).await;
+    let recorder = Arc::new(FailureRecorder::new(display.clone()));
+    let ended = gather(request, dialer(&open_box.state)?, recorder.clone(), stop.clone()).await;
     signals.abort();
     // What has arrived is kept nevertheless.
     if let Err(error) = ended {
-        heard.ended(error.to_string());
+        recorder.record_end(error.to_string());
     }
     display.finish();
-    Ok(heard)
+    Ok(recorder)
 }
 
-fn report(args: &Args, view: &View, settled: &[Settled]) -> anyhow::Result<()> {
+fn report(args: &Args, view: &View, settled: &[SubmissionResult]) -> anyhow::Result<()> {
     let failed = settled.iter().filter_map(|s| s.outcome.as_ref().err().map(|why| (s.number, why)));
     for (number, why) in failed.clone() {
         note!("thalweg: number {number}: {why}");

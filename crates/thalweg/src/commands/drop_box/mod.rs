@@ -2,11 +2,11 @@
 
 mod clear;
 mod collect;
-mod heard;
+mod failures;
 mod status;
 mod strike;
 
-use super::here::{self, Place};
+use super::host::{self, StateDir};
 use anyhow::{Context as _, bail};
 use clap::Subcommand;
 use std::{path::PathBuf, process::ExitCode};
@@ -20,24 +20,24 @@ use thalweg_wire::mesh::Name;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    what: What,
+    what: DropBoxCommand,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum DropBoxCommand {
     /// List this node's boxes and the --to argument for submissions to each
-    List(Common),
-    /// Show who has committed to what, and which nodes hold the data
+    List(BoxArgs),
+    /// Show the commitments, and which nodes hold their data
     Status(status::Args),
     /// Collect the data from the nodes that have it
     Collect(collect::Args),
-    /// Take submissions or keys out of a box, with their data
+    /// Remove submissions or keys from a box, with their data
     Strike(strike::Args),
 }
 
 /// Where the boxes are.
 #[derive(clap::Args)]
-struct Common {
+struct BoxArgs {
     /// The settings file [default: the running node's settings; if no node runs,
     /// $XDG_CONFIG_HOME/thalweg/config.toml]
     #[arg(long, value_name = "FILE")]
@@ -46,7 +46,7 @@ struct Common {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 /// A box of this node, opened.
@@ -63,14 +63,14 @@ struct OpenBox {
 /// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.what {
-        What::List(args) => status::list(&args),
-        What::Status(args) => status::run(&args),
-        What::Collect(args) => collect::run(args),
-        What::Strike(args) => strike::run(&args),
+        DropBoxCommand::List(args) => status::list(&args),
+        DropBoxCommand::Status(args) => status::run(&args),
+        DropBoxCommand::Collect(args) => collect::run(args),
+        DropBoxCommand::Strike(args) => strike::run(&args),
     }
 }
 
-impl Common {
+impl BoxArgs {
     /// The settings of all boxes of this node.
     fn settings(&self, state: &State) -> anyhow::Result<Vec<DropBoxSection>> {
         if self.config.is_none()
@@ -78,12 +78,12 @@ impl Common {
         {
             return Ok(running);
         }
-        Ok(here::settings(self.config.as_deref())?.drop_box)
+        Ok(host::settings(self.config.as_deref())?.drop_box)
     }
 
     /// Opens the box with this name.
     fn open(&self, name: &str) -> anyhow::Result<OpenBox> {
-        let state = self.place.open()?;
+        let state = self.state_dir.open()?;
         let boxes = self.settings(&state)?;
         let names: Vec<&str> =
             boxes.iter().filter_map(|b| Some(b.name.as_ref()?.as_str())).collect();
@@ -108,15 +108,15 @@ impl Common {
 
 /// The boxes of the running node; `None` if no node runs or it has none.
 fn running(state: &State) -> anyhow::Result<Option<Vec<DropBoxSection>>> {
-    let mut report = here::block_on(async {
-        match here::daemon(state).await? {
+    let mut report = host::block_on(async {
+        match host::daemon(state).await? {
             Some(daemon) => Ok(daemon.drop_boxes().await?),
             None => Ok(serde_json::Value::Null),
         }
     })?;
     match report.get_mut("settings").map(serde_json::Value::take) {
         Some(settings) => Ok(Some(serde_json::from_value(settings).context(
-            "the running node is of another version than this command: restart it, or give the \
+            "the running node has another version than this command: restart it, or give the \
              settings with --config FILE",
         )?)),
         None => Ok(None),

@@ -1,11 +1,11 @@
 //! `thalweg drop-box list` and `status`: shows boxes and their submissions.
 
-use super::{Common, OpenBox};
+use super::{BoxArgs, OpenBox};
 use crate::commands::text::{aligned, counted, listed, say};
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, process::ExitCode};
 use thalweg_console::note;
-use thalweg_dropbox::{LineError, Port, View};
+use thalweg_dropbox::{NodeAddress, NodeChannelError, View};
 use thalweg_mesh::State;
 use thalweg_node::config::DropBoxSection;
 use thalweg_units::ByteSize;
@@ -32,15 +32,15 @@ pub struct Args {
     #[arg(long)]
     missing: bool,
     #[command(flatten)]
-    common: Common,
+    common: BoxArgs,
 }
 
 /// Runs `thalweg drop-box list`.
 ///
 /// # Errors
 /// If the settings or the state cannot be read.
-pub fn list(args: &Common) -> anyhow::Result<ExitCode> {
-    let state = args.place.open()?;
+pub fn list(args: &BoxArgs) -> anyhow::Result<ExitCode> {
+    let state = args.state_dir.open()?;
     let boxes = args.settings(&state)?;
     boxes.iter().for_each(|one| warn(&state, one));
     let rows: Vec<_> = boxes.iter().map(|one| row(&state, one)).collect();
@@ -58,7 +58,7 @@ pub fn list(args: &Common) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Warns of nodes that have no address: clients would take their box for closed.
+/// Warns of nodes that have no address: clients would believe that their box is closed.
 fn warn(state: &State, one: &DropBoxSection) {
     let (Some(name), Some(roster)) =
         (&one.name, state.membership().ok().and_then(|membership| membership.current()))
@@ -66,10 +66,10 @@ fn warn(state: &State, one: &DropBoxSection) {
         return;
     };
     for node in one.nodes.iter().chain(&one.destination) {
-        match roster.by_name(node).and_then(Port::of) {
+        match roster.by_name(node).and_then(NodeAddress::of_member) {
             None => note!("thalweg: box {name}: the roster has no node `{node}`"),
             Some(port) if port.addresses.is_empty() => {
-                note!("thalweg: box {name}: node {node}: {}", LineError::Unlisted);
+                note!("thalweg: box {name}: node {node}: {}", NodeChannelError::Unlisted);
             }
             Some(_) => {}
         }
@@ -126,12 +126,12 @@ fn value(state: &State, one: &DropBoxSection) -> Value {
 /// # Errors
 /// If the settings, the state or the box's files cannot be read.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let here = args.common.open(&args.name)?;
-    let view = View::read(&here.files)?;
+    let open_box = args.common.open(&args.name)?;
+    let view = View::read(&open_box.files)?;
     let text = match (args.common.json, args.missing) {
-        (true, _) => format!("{}\n", as_json(&here, &view)),
+        (true, _) => format!("{}\n", as_json(&open_box, &view)),
         (false, true) => missing(&view),
-        (false, false) => summary(&here, &view),
+        (false, false) => summary(&open_box, &view),
     };
     say(&text)?;
     Ok(ExitCode::SUCCESS)
@@ -152,14 +152,14 @@ fn by_node(view: &View) -> BTreeMap<Name, (u64, u64)> {
     nodes
 }
 
-fn summary(here: &OpenBox, view: &View) -> String {
-    let mut text = format!("{}\n", here.name);
+fn summary(open_box: &OpenBox, view: &View) -> String {
+    let mut text = format!("{}\n", open_box.name);
     let mut line = |what: &str, value: String| text += &format!("  {what:<12} {value}\n");
-    if let Some(destination) = &here.settings.destination {
+    if let Some(destination) = &open_box.settings.destination {
         line("destination", destination.to_string());
     } else {
         let bytes: u64 = view.stamps.iter().map(|stamp| stamp.commitment.content_size()).sum();
-        line("deadline", here.settings.until.map_or_else(|| "-".to_owned(), show_date));
+        line("deadline", open_box.settings.until.map_or_else(|| "-".to_owned(), show_date));
         line(
             "committed",
             format!("{}, {}", counted(view.stamps.len() as u64, "submission"), size(bytes)),
@@ -173,11 +173,14 @@ fn summary(here: &OpenBox, view: &View) -> String {
     }
     let held = view.here;
     if held.held + held.gone > 0 {
-        let told =
-            if held.untold == 0 { "all told".into() } else { format!("{} not told", held.untold) };
+        let told = if held.untold == 0 {
+            "all reported".into()
+        } else {
+            format!("{} not reported", held.untold)
+        };
         let what = counted(held.held, "submission");
         let bytes = size(held.bytes);
-        line("here", format!("{what}, {bytes}; {told}; {} given away", held.gone));
+        line("here", format!("{what}, {bytes}; {told}; {} collected", held.gone));
     }
     text
 }
@@ -193,7 +196,7 @@ pub fn missing(view: &View) -> String {
     aligned(["NUMBER", "COMMITTED", "KEY", "SIZE", "NAME"], &rows)
 }
 
-fn as_json(here: &OpenBox, view: &View) -> Value {
+fn as_json(open_box: &OpenBox, view: &View) -> Value {
     let missing = |stamp: &Stamp| {
         json!({
             "number": stamp.number, "committed": show_date(stamp.time), "client": stamp.client,
@@ -202,8 +205,8 @@ fn as_json(here: &OpenBox, view: &View) -> Value {
     };
     let node = |(node, (count, bytes)): (Name, (u64, u64))| json!({ "node": node, "submissions": count, "bytes": bytes });
     json!({
-        "box": here.name, "destination": here.settings.destination,
-        "until": here.settings.until.map(show_date), "committed": view.stamps.len(),
+        "box": open_box.name, "destination": open_box.settings.destination,
+        "until": open_box.settings.until.map(show_date), "committed": view.stamps.len(),
         "received": view.arrivals.len(), "collected": view.collected.len(),
         "nodes": by_node(view).into_iter().map(node).collect::<Vec<_>>(),
         "missing": view.missing().map(missing).collect::<Vec<_>>(),

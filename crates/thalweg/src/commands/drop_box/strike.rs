@@ -1,8 +1,8 @@
 //! `thalweg drop-box strike`: takes submissions and keys out of a box.
 
-use super::{Common, OpenBox, clear};
+use super::{BoxArgs, OpenBox, clear};
 use crate::commands::{
-    here,
+    host,
     text::{counted, say},
 };
 use anyhow::{Context as _, bail};
@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long = "key", value_name = "KEY")]
     keys: Vec<NodeId>,
     #[command(flatten)]
-    common: Common,
+    common: BoxArgs,
 }
 
 /// Runs the command.
@@ -48,14 +48,14 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.numbers.is_empty() && args.keys.is_empty() {
         bail!("give numbers of submissions, or keys with --key KEY");
     }
-    let here = args.common.open(&args.name)?;
-    if here.settings.destination.is_some() {
-        bail!("this node only takes data for box `{}`; strike at its destination", here.name);
+    let open_box = args.common.open(&args.name)?;
+    if open_box.settings.destination.is_some() {
+        bail!("this node only takes data for box `{}`; strike at its destination", open_box.name);
     }
-    let view = View::read(&here.files)?;
-    let reply = here::block_on(async {
-        let reply = strike(&here, &view, args).await?;
-        tell_nodes(&here, &view, args).await;
+    let view = View::read(&open_box.files)?;
+    let reply = host::block_on(async {
+        let reply = strike(&open_box, &view, args).await?;
+        tell_nodes(&open_box, &view, args).await;
         Ok(reply)
     })?;
     let text = match args.common.json {
@@ -77,14 +77,14 @@ impl Args {
 }
 
 /// Asks the running node, which has the journal open. If no node runs, writes the journal.
-async fn strike(here: &OpenBox, view: &View, args: &Args) -> anyhow::Result<StrikeReply> {
+async fn strike(open_box: &OpenBox, view: &View, args: &Args) -> anyhow::Result<StrikeReply> {
     let (numbers, keys) = (args.numbers.clone(), args.keys.clone());
-    if let Some(daemon) = here::daemon(&here.state).await? {
-        let request = StrikeRequest { drop_box: here.name.clone(), numbers, keys };
+    if let Some(daemon) = host::daemon(&open_box.state).await? {
+        let request = StrikeRequest { drop_box: open_box.name.clone(), numbers, keys };
         return Ok(daemon.strike(&request).await?);
     }
-    let key = here.state.node_key()?.id();
-    let struck = thalweg_dropbox::strike(&here.files, key, &numbers, &keys).await;
+    let key = open_box.state.node_key()?.id();
+    let struck = thalweg_dropbox::strike(&open_box.files, key, &numbers, &keys).await;
     struck.context("cannot record the strike")?;
     let mut reply = StrikeReply::default();
     for stamp in view.stamps.iter().filter(|stamp| args.has(stamp.number, &stamp.client)) {
@@ -95,7 +95,7 @@ async fn strike(here: &OpenBox, view: &View, args: &Args) -> anyhow::Result<Stri
 }
 
 /// Tells the nodes that have the data to delete it.
-async fn tell_nodes(here: &OpenBox, view: &View, args: &Args) {
+async fn tell_nodes(open_box: &OpenBox, view: &View, args: &Args) {
     let mut nodes: BTreeMap<&Name, Vec<StampId>> = BTreeMap::new();
     for arrival in view.arrivals.values().flatten() {
         let stamp = arrival.stamp.value();
@@ -104,7 +104,7 @@ async fn tell_nodes(here: &OpenBox, view: &View, args: &Args) {
         }
     }
     for (node, ids) in nodes {
-        if let Err(why) = clear::forget(here, node, &ids).await {
+        if let Err(why) = clear::delete_from_node(open_box, node, &ids).await {
             note!("thalweg: node {node} could not delete the struck data: {why:#}");
         }
     }

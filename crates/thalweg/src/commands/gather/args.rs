@@ -1,11 +1,11 @@
 //! The arguments of `thalweg gather`.
 
 use crate::commands::{
+    bond_options::BondOptions,
     get::{duration::seconds, rate::bytes_per_second},
-    here::Place,
-    keep::KeepArgs,
+    host::StateDir,
+    metadata_options::MetadataOptions,
     screen::Style,
-    within::WithinArgs,
 };
 use anyhow::{Context as _, bail};
 use clap::builder::TypedValueParser;
@@ -19,7 +19,7 @@ use std::{
 use thalweg_gather::{
     MethodName,
     landing::{Fidelity, Layout},
-    run::{Asked, Via},
+    run::{SourceRequest, Via},
 };
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::{LegKind, Name, Tag, Terms};
@@ -89,30 +89,30 @@ pub struct Args {
     pub dry_run: bool,
 
     #[command(flatten)]
-    keep: KeepArgs,
+    metadata: MetadataOptions,
 
     /// Keep the set-user and set-group bits and the capabilities of files whose owners and groups are kept.
     /// Programs then run with these rights on this host
-    #[arg(long, help_heading = "What is kept")]
+    #[arg(long, help_heading = "Metadata")]
     set_id: bool,
 
     #[command(flatten)]
     plan: PlanArgs,
 
     /// Print nothing but errors
-    #[arg(short, long, help_heading = "What is shown")]
+    #[arg(short, long, help_heading = "Messages")]
     quiet: bool,
 
     /// Report which paths are used, and when they change
-    #[arg(short, long, help_heading = "What is shown")]
+    #[arg(short, long, help_heading = "Messages")]
     pub verbose: bool,
 
     /// Print events on standard output, one JSON object per line
-    #[arg(long, help_heading = "What is shown")]
+    #[arg(long, help_heading = "Messages")]
     json: bool,
 
     #[command(flatten)]
-    pub place: Place,
+    pub state_dir: StateDir,
 }
 
 /// How it is carried out.
@@ -151,7 +151,7 @@ struct PlanArgs {
     deadline: Option<Duration>,
 
     #[command(flatten)]
-    within: WithinArgs,
+    bond_options: BondOptions,
 
     /// The most that this host receives, in bytes per second (500k, 2M) or as "40 Mbit/s"
     #[arg(long, value_name = "RATE", value_parser = bytes_per_second)]
@@ -202,7 +202,7 @@ fn unit(text: &str) -> Result<ByteSize, String> {
 impl Args {
     /// How progress is shown.
     pub fn style(&self) -> Style {
-        Style::of(self.json, self.quiet)
+        Style::choose(self.json, self.quiet)
     }
 
     /// Whether standard output carries events.
@@ -214,14 +214,14 @@ impl Args {
     ///
     /// # Errors
     /// If an argument is not `NODE:/PATH`; the message says what to write instead.
-    pub fn sources(&self) -> anyhow::Result<Vec<Asked>> {
-        let mut sources: Vec<Asked> = Vec::new();
+    pub fn sources(&self) -> anyhow::Result<Vec<SourceRequest>> {
+        let mut sources: Vec<SourceRequest> = Vec::new();
         for what in &self.what {
             let (node, path) = node_and_path(what.as_bytes())
                 .with_context(|| format!("`{}`", what.to_string_lossy()))?;
             match sources.iter_mut().find(|source| source.node == node) {
                 Some(source) => source.paths.push(path),
-                None => sources.push(Asked { node, paths: vec![path] }),
+                None => sources.push(SourceRequest { node, paths: vec![path] }),
             }
         }
         Ok(sources)
@@ -234,7 +234,7 @@ impl Args {
 
     /// Which metadata is kept.
     pub fn fidelity(&self) -> Fidelity {
-        Fidelity { set_id: self.set_id, ..self.keep.fidelity(true) }
+        Fidelity { set_id: self.set_id, ..self.metadata.fidelity(true) }
     }
 
     /// Where each node's files go, if an option says so.
@@ -287,8 +287,8 @@ impl Args {
     }
 
     /// The deadline to meet at the least cost.
-    pub fn within(&self) -> WithinArgs {
-        self.plan.within
+    pub fn bond_options(&self) -> BondOptions {
+        self.plan.bond_options
     }
 
     /// The deadline, the rate limit, the number of paths, the slot and the unit.
@@ -314,7 +314,7 @@ pub struct Bounds {
 /// If the text has another form; the message says what to write instead.
 pub fn node_and_path(text: &[u8]) -> anyhow::Result<(Name, Vec<u8>)> {
     let Some(colon) = text.iter().position(|b| *b == b':') else {
-        bail!("a member and a path there are written NODE:/PATH");
+        bail!("expected NODE:/PATH, a member and an absolute path there");
     };
     let (node, path) = (&text[..colon], &text[colon + 1..]);
     let node: Name = String::from_utf8_lossy(node).parse()?;
@@ -340,8 +340,8 @@ fn local_directory(text: &str) -> Result<PathBuf, String> {
     match text.split_once(':') {
         Some((node, path)) if path.starts_with('/') && node.parse::<Name>().is_ok() => {
             Err(format!(
-                "it is a directory of this host: `thalweg send` brings files to another one; a directory that \
-             is named so is written ./{text}"
+                "the directory must be on this host: `thalweg send` copies files to another host; \
+                 for a local directory of this name write ./{text}"
             ))
         }
         _ => Ok(text.into()),
@@ -361,8 +361,8 @@ mod tests {
             ("/data/x", "NODE:/PATH"),
             ("fra:data", "fra:/data"),
             ("fra:", "absolute"),
-            ("Fra:/x", "is no name"),
-            (":/x", "is no name"),
+            ("Fra:/x", "is not a valid name"),
+            (":/x", "is not a valid name"),
         ] {
             let error = node_and_path(text.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(says), "{text}: {error}");

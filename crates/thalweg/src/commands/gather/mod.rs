@@ -3,19 +3,19 @@
 mod args;
 mod display;
 mod exit;
-pub mod known;
-pub mod words;
+pub mod leg_estimates;
+pub mod messages;
 
 pub use args::{Args, node_and_path};
-pub use display::Display;
+pub use display::GatherDisplay;
 
 use super::{
+    bond_options::{BondOptions, deadline_overrun},
     exit::Code,
-    here,
+    host,
     signals::Signals,
     text::say,
     uplinks,
-    within::{WithinArgs, missed},
 };
 use std::{process::ExitCode, sync::Arc, time::Instant};
 use thalweg_gather::{
@@ -24,7 +24,7 @@ use thalweg_gather::{
 };
 use thalweg_mesh::{State, member_dialer::MemberDialer};
 use thalweg_net::{DialOptions, Dialer, channel::Connector};
-use thalweg_uplinks::{bond::Bonding, interfaces::Flow};
+use thalweg_uplinks::{bond::Bonding, interfaces::Direction};
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
@@ -44,9 +44,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             return Ok(Code::Usage.into());
         }
     };
-    let state = args.place.open()?;
+    let state = args.state_dir.open()?;
     let runtime = runtime()?;
-    let display = Arc::new(Display::start(args.style(), args.verbose)?);
+    let display = Arc::new(GatherDisplay::start(args.style(), args.verbose)?);
     let ended = runtime.block_on(collect(&args, state, request, display.clone()));
     // A pending name lookup may hang; it is not waited for.
     runtime.shutdown_background();
@@ -67,7 +67,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         say(&listed)?;
     }
     if let Some(forecast) = display.planned().filter(|_| args.dry_run && !args.is_json()) {
-        say(&(words::table(&forecast, usize::MAX) + &words::curve(&forecast)))?;
+        say(&(messages::table(&forecast, usize::MAX) + &messages::curve(&forecast)))?;
     }
     ended.map(|_| code.into())
 }
@@ -86,7 +86,7 @@ fn request(args: &Args) -> anyhow::Result<Request> {
     let bounds = args.bounds();
     let (prices, budget) = args.cost();
     Ok(Request {
-        prices: known::prices(prices.map(|file| file.as_path()))?,
+        prices: leg_estimates::prices(prices.map(|file| file.as_path()))?,
         budget,
         sources: args.sources()?,
         exclude: args.excluded(),
@@ -97,7 +97,7 @@ fn request(args: &Args) -> anyhow::Result<Request> {
         fidelity: args.fidelity(),
         via: args.via()?,
         terms: args.terms(),
-        estimates: known::from_file(args.rates().map(|file| file.as_path()))?,
+        estimates: leg_estimates::from_file(args.rates().map(|file| file.as_path()))?,
         method: args.method(),
         slot: bounds.slot,
         unit: bounds.unit,
@@ -115,27 +115,27 @@ async fn collect(
     args: &Args,
     state: State,
     mut request: Request,
-    display: Arc<Display>,
+    display: Arc<GatherDisplay>,
 ) -> anyhow::Result<Result<Totals, GatherError>> {
     let stop = CancellationToken::new();
     let told = Arc::clone(&display);
-    let signals = listen(Signals::watch()?, stop.clone(), move |text| told.note(text));
+    let signals = stop_on_signals(Signals::watch()?, stop.clone(), move |text| told.note(text));
     let signals = tokio::spawn(signals);
     let note = |text: String| display.note(text);
     let names: Vec<&str> = request.sources.iter().map(|source| source.node.as_str()).collect();
     let ask = args.rates().is_none();
-    let estimates = known::ask(&state, &args.place, &names, ask, &note).await;
+    let estimates = leg_estimates::ask(&state, &args.state_dir, &names, ask, &note).await;
     if ask {
         request.estimates = estimates;
     }
-    let dialer = dialer_by_bonds(&state, args.within())?;
+    let dialer = bonding_dialer(&state, args.bond_options())?;
     if let Ok(roster) = dialer.roster() {
-        super::get::mesh::check_tags(&roster, args.avoided(), &args.place.argument())?;
+        super::get::mesh::check_tags(&roster, args.avoided(), &args.state_dir.argument())?;
     }
-    let events = args.within().begin(Flow::Down, display.clone());
+    let events = args.bond_options().begin(Direction::Down, display.clone());
     let began = Instant::now();
     let ended = gather(request, dialer, events, stop).await;
-    missed(args.within().within, began).filter(|_| ended.is_ok()).map(note);
+    deadline_overrun(args.bond_options().within, began).filter(|_| ended.is_ok()).map(note);
     uplinks::end();
     signals.abort();
     Ok(ended)
@@ -157,12 +157,12 @@ pub fn dialer(state: &State) -> anyhow::Result<MemberDialer> {
 ///
 /// # Errors
 /// As [`dialer`].
-pub fn dialer_by_bonds(state: &State, within: WithinArgs) -> anyhow::Result<MemberDialer> {
-    if within.rides() {
+pub fn bonding_dialer(state: &State, bond_options: BondOptions) -> anyhow::Result<MemberDialer> {
+    if bond_options.rides() {
         return dialer(state)?.riding().map_err(|why| anyhow::anyhow!("--ride: {why}"));
     }
-    let bonds = uplinks::shown(bonds(state)?.awaited());
-    Ok(dialer(state)?.carried_by(Arc::new(bonds)))
+    let bonds = uplinks::track_bonds(bonds(state)?.awaited());
+    Ok(dialer(state)?.with_carrier(Arc::new(bonds)))
 }
 
 /// The bonds of this host's client, as its settings allow.
@@ -172,13 +172,13 @@ pub fn dialer_by_bonds(state: &State, within: WithinArgs) -> anyhow::Result<Memb
 pub fn bonds(state: &State) -> anyhow::Result<Bonding> {
     let identity = Connector::new(&state.client_key()?)?;
     let dialer = Dialer::with_identity(DialOptions::default(), identity);
-    let settings = here::settings(None)?.interfaces.settings();
+    let settings = host::settings(None)?.interfaces.settings();
     uplinks::bonding(dialer, settings, state, uplinks::to_stderr)
 }
 
 /// Waits for signals: the first Ctrl-C or SIGTERM ends the transfer in order, the second one at once. `note` prints
 /// beside the progress display.
-pub async fn listen(mut signals: Signals, stop: CancellationToken, note: impl Fn(String)) {
+pub async fn stop_on_signals(mut signals: Signals, stop: CancellationToken, note: impl Fn(String)) {
     loop {
         signals.next().await;
         if stop.is_cancelled() {

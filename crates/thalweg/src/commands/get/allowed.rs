@@ -1,7 +1,7 @@
 //! Which interfaces the user's settings allow a download to use.
 
 use super::args::{Interfaces, PathArgs};
-use crate::commands::{here, uplinks};
+use crate::commands::{host, uplinks};
 use anyhow::{Context as _, bail};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,8 +9,8 @@ use std::{
     time::Duration,
 };
 use thalweg_bond::{Application, Rules};
-use thalweg_get::Dear;
-use thalweg_net::{Interface, interfaces, into_the_world};
+use thalweg_get::PricedPath;
+use thalweg_net::{Interface, interfaces, internet_interfaces};
 use thalweg_paths::url::HttpUrl;
 use thalweg_units::likeness;
 use thalweg_uplinks::interfaces::{Settings, Tier, Uplinks};
@@ -22,7 +22,7 @@ pub struct Ways {
     /// Whether each path is bound to one of them. A path that is not bound may leave by another interface.
     pub is_bound: bool,
     /// The interfaces with a price, by index, if a deadline is to be met at the least cost.
-    pub dear: BTreeMap<NonZeroU32, Dear>,
+    pub dear: BTreeMap<NonZeroU32, PricedPath>,
     /// Counts the traffic of interfaces, if the settings have policies.
     pub uplinks: Option<Uplinks>,
     /// The settings' rules; empty if the user named interfaces on the command line.
@@ -79,8 +79,8 @@ pub fn chosen(args: &PathArgs, note: &dyn Fn(String)) -> anyhow::Result<Vec<Inte
         if wanted == Interfaces::All {
             return Ok(found);
         }
-        let settings = here::settings(None)?.interfaces.settings();
-        return Ok(into_the_world(&found, |name| settings.wish(name)));
+        let settings = host::settings(None)?.interfaces.settings();
+        return Ok(internet_interfaces(&found, |name| settings.wish(name)));
     };
     let found = found.context("the kernel does not list its interfaces")?;
     names.iter().map(|name| named(name, &found)).collect()
@@ -120,15 +120,15 @@ pub fn of(
     note: &dyn Fn(String),
 ) -> anyhow::Result<Ways> {
     let is_named = matches!(args.interfaces()?, Interfaces::Named(_));
-    let settings = here::settings(None)?.interfaces.settings();
+    let settings = host::settings(None)?.interfaces.settings();
     let rules = if is_named { Rules::default() } else { settings.rules.clone() };
     if settings.policies.is_empty() {
         return Ok(Ways { rules, ..Ways::plain(chosen, is_named) });
     }
-    let uplinks = match uplinks::of_process() {
+    let uplinks = match uplinks::process_uplinks() {
         Some(uplinks) => uplinks,
         None => {
-            let file = uplinks::file(&settings, args.history.as_deref(), &args.place);
+            let file = uplinks::file(&settings, args.history.as_deref(), &args.state_dir);
             let uplinks = uplinks::open(settings.clone(), file.clone(), note)?;
             uplinks::begin(uplinks, file.as_deref(), uplinks::to_stderr)
         }
@@ -137,7 +137,7 @@ pub fn of(
     if is_named || chosen.is_empty() {
         return Ok(Ways { uplinks: counted, rules, ..Ways::plain(chosen, is_named) });
     }
-    let allowed: Vec<_> = uplinks.for_bonds(fails).into_iter().map(|i| i.index).collect();
+    let allowed: Vec<_> = uplinks.bond_interfaces(fails).into_iter().map(|i| i.index).collect();
     let left = thrifty(&settings, &chosen, fails, |i| allowed.contains(&i.index));
     anyhow::ensure!(
         !left.is_empty(),
@@ -161,7 +161,7 @@ pub fn of(
 /// (kernel indices) reach nothing: if only they are left, backups are added.
 pub fn for_bond(settings: &Settings, found: &[Interface], fails: &BTreeSet<u32>) -> Vec<Interface> {
     let tier = |i: &Interface| settings.policy(&i.name).tier;
-    let mut found = into_the_world(found, |name| settings.wish(name));
+    let mut found = internet_interfaces(found, |name| settings.wish(name));
     found.retain(|i| tier(i) != Tier::Never);
     let is_meant = |i: &Interface| tier(i) != Tier::Backup;
     let has_other = found.iter().any(|i| is_meant(i) && !fails.contains(&i.index.get()));
@@ -175,12 +175,12 @@ fn dear(
     chosen: &[Interface],
     used: &[Interface],
     is_allowed: impl Fn(&Interface) -> bool,
-) -> BTreeMap<NonZeroU32, Dear> {
+) -> BTreeMap<NonZeroU32, PricedPath> {
     let shown = uplinks.table().show(uplinks.today());
     let expected = |name: &str| shown.iter().find(|s| s.name == name).map(|s| s.estimate.down());
     let of = |i: &Interface| {
         let expected = expected(&i.name).unwrap_or_default();
-        (i.index, Dear { price: settings.policy(&i.name).price, expected })
+        (i.index, PricedPath { price: settings.policy(&i.name).price, expected })
     };
     let is_dear = |i: &&Interface| {
         let is_used = used.iter().any(|used| used.index == i.index);

@@ -4,7 +4,7 @@ use super::{
     allowed,
     args::{Interfaces, PathArgs},
 };
-use crate::commands::{here, uplinks};
+use crate::commands::{host, uplinks};
 use std::{collections::BTreeSet, sync::Arc};
 use thalweg_mesh::BOND;
 use thalweg_net::{Dialer, Interface, Route, interfaces};
@@ -25,7 +25,7 @@ pub fn lend(dialer: Dialer, args: &PathArgs, uplinks: Option<&Uplinks>) -> anyho
         Interfaces::Named(names) => Some(names.to_vec()),
         _ => None,
     };
-    let policies = here::settings(None)?.interfaces.settings();
+    let policies = host::settings(None)?.interfaces.settings();
     let of = move |mut found: Vec<Interface>, fails: &BTreeSet<u32>| match &named {
         Some(names) => {
             found.retain(|interface| names.contains(&interface.name));
@@ -35,7 +35,11 @@ pub fn lend(dialer: Dialer, args: &PathArgs, uplinks: Option<&Uplinks>) -> anyho
     };
     let (plain, settings) = (dialer.clone(), Settings::default());
     let bonds = match uplinks.cloned() {
-        None => Bonding::by(plain, settings, Arc::new(move |fails| Ok(of(interfaces()?, fails)))),
+        None => Bonding::with_interfaces(
+            plain,
+            settings,
+            Arc::new(move |fails| Ok(of(interfaces()?, fails))),
+        ),
         Some(uplinks) => {
             let known = uplinks.clone();
             let by = move |fails: &BTreeSet<u32>| {
@@ -43,10 +47,10 @@ pub fn lend(dialer: Dialer, args: &PathArgs, uplinks: Option<&Uplinks>) -> anyho
                 found.retain(|interface| known.has_room(&interface.name));
                 Ok(of(found, fails))
             };
-            Bonding::counted(plain, settings, Arc::new(by), uplinks)
+            Bonding::with_caps(plain, settings, Arc::new(by), uplinks)
         }
     };
-    Ok(dialer.carried_by(Arc::new(uplinks::shown(bonds.on_demand()))))
+    Ok(dialer.with_carrier(Arc::new(uplinks::track_bonds(bonds.on_demand()))))
 }
 
 /// On a host with several interfaces, one more path: a bond to the first relay of the mesh that the user named, if no

@@ -12,8 +12,8 @@ impl From<&GetError> for Code {
     fn from(error: &GetError) -> Self {
         match error {
             GetError::Url(_) | GetError::Header(..) => Self::Usage,
-            GetError::Part(part) => of_part(part),
-            GetError::Paths(paths) => of_paths(paths),
+            GetError::Part(part) => part_code(part),
+            GetError::Paths(paths) => paths_code(paths),
             GetError::KeepsChanging(_) | GetError::Mismatch { .. } | GetError::Shown(_) => {
                 Self::Bytes
             }
@@ -28,7 +28,7 @@ impl From<&GetError> for Code {
     }
 }
 
-fn of_part(error: &PartError) -> Code {
+fn part_code(error: &PartError) -> Code {
     match error {
         PartError::Busy(_) => Code::Busy,
         PartError::Digest { .. } | PartError::Piece { .. } | PartError::PastEnd(_) => Code::Bytes,
@@ -39,7 +39,7 @@ fn of_part(error: &PartError) -> Code {
 }
 
 /// The failure of the direct path decides, if it has failed: relays may fail for reasons of their own.
-fn of_paths(paths: &[(String, PathError)]) -> Code {
+fn paths_code(paths: &[(String, PathError)]) -> Code {
     let refused = |e: &PathError| match e {
         PathError::Status(status) => status.is_client_error(),
         PathError::Login(_) => true,
@@ -116,12 +116,12 @@ pub fn why(failed: &GetFailed) -> String {
     match &failed.error {
         GetError::Output(e) if e.get_ref().is_some_and(|e| e.is::<Unwritable>()) => {
             match e.kind() {
-                io::ErrorKind::BrokenPipe => format!("the reader has closed it: {e}"),
+                io::ErrorKind::BrokenPipe => format!("the reader has closed the output: {e}"),
                 _ => format!("cannot write to {e}"),
             }
         }
         GetError::Output(e) if e.kind() == io::ErrorKind::BrokenPipe => {
-            "nobody reads standard output any more".to_owned()
+            "the reader of standard output has closed it".to_owned()
         }
         GetError::Output(e) => format!("cannot write to standard output: {e}"),
         _ => failed.to_string(),
@@ -154,8 +154,9 @@ fn login_hint(schemes: &[String], logs_in: bool) -> String {
 }
 
 /// Why a partly written stream is not continued.
-pub const CUT_SHORT: &str = "part of the file is in the output already, and nothing proves that another source or another try \
-                             would go on with the same file: start again with an empty output, or give a hash";
+pub const CUT_SHORT: &str = "part of the file is in the output already, and without a hash it is \
+                             unknown whether another source or attempt would continue the same \
+                             file: start again with an empty output, or give a hash";
 
 /// What the user can do about the failure, or should know. `logs_in`: the request had a user name and a password.
 pub fn hints(failed: &GetFailed, came: u64, logs_in: bool) -> Vec<String> {
@@ -167,7 +168,7 @@ pub fn hints(failed: &GetFailed, came: u64, logs_in: bool) -> Vec<String> {
             hints.push(format!("{kept} are kept; the same command continues from there"));
         }
         GetError::Interrupted if lost => hints.push(
-            "nothing is kept: this server sends no ranges, so the same command begins anew"
+            "nothing is kept: this server sends no ranges, so the same command starts over"
                 .to_owned(),
         ),
         _ => {}

@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use std::{collections::BTreeSet, sync::Arc};
-use thalweg_mesh::carrier_network::CarriedLegs;
+use thalweg_mesh::carrier_network::OverlayLegs;
 use thalweg_mesh::{Names, RouteNameError, State, StateError};
 use thalweg_net::{DialOptions, Dialer, Hop, Route, channel::Connector};
 use thalweg_units::likeness;
@@ -14,52 +14,52 @@ pub struct Mesh {
     roster: Result<Arc<Roster>, String>,
     identity: Option<Connector>,
     /// The carried legs of its members.
-    legs: Option<CarriedLegs>,
+    legs: Option<OverlayLegs>,
     /// Whether the mesh cannot be used, as opposed to not existing.
     is_faulty: bool,
     /// The argument that makes other commands use the same state: ` --state DIR`, or nothing.
-    place: String,
+    state_arg: String,
 }
 
 impl Mesh {
-    /// Opens the mesh in this state directory. Never fails: without a mesh, downloads go directly. `place` is the
+    /// Opens the mesh in this state directory. Never fails: without a mesh, downloads go directly. `state_arg` is the
     /// argument that makes other commands use the same state.
-    pub fn open(state: anyhow::Result<State>, place: String) -> Self {
-        let opened = state.and_then(|state| Self::read(&state, &place));
+    pub fn open(state: anyhow::Result<State>, state_arg: String) -> Self {
+        let opened = state.and_then(|state| Self::read(&state, &state_arg));
         opened.unwrap_or_else(|e| {
             let absent = e
                 .downcast_ref::<StateError>()
                 .is_some_and(|e| matches!(e, StateError::Absent(_) | StateError::NoMesh(_)));
             let why = match absent {
-                true => format!("this host is in no mesh (see `thalweg mesh join{place}`)"),
+                true => format!("this host is in no mesh (see `thalweg mesh join{state_arg}`)"),
                 false => format!("this host's mesh cannot be used: {e:#}"),
             };
             let (me, identity, legs) = Default::default();
-            Self { me, roster: Err(why), identity, legs, is_faulty: !absent, place }
+            Self { me, roster: Err(why), identity, legs, is_faulty: !absent, state_arg }
         })
     }
 
-    fn read(state: &State, place: &str) -> anyhow::Result<Self> {
+    fn read(state: &State, state_arg: &str) -> anyhow::Result<Self> {
         let (mesh, membership) = (state.mesh()?, state.membership()?);
         let identity = Connector::new(&state.client_key()?)?;
         let roster = match membership.current() {
-            None => Err(format!("this host has no roster yet (start `thalweg node{place}`)")),
+            None => Err(format!("this host has no roster yet (start `thalweg node{state_arg}`)")),
             Some(roster) => match roster.check(membership.now()) {
                 Ok(()) => Ok(roster),
                 Err(fault) => Err(fault.to_string()),
             },
         };
         let is_faulty = roster.is_err();
-        let legs = Some(CarriedLegs::of(&membership.mesh()));
-        let (me, identity, place) = (Some(mesh.name), Some(identity), place.to_owned());
-        Ok(Self { me, roster, identity, legs, is_faulty, place })
+        let legs = Some(OverlayLegs::of(&membership.mesh()));
+        let (me, identity, state_arg) = (Some(mesh.name), Some(identity), state_arg.to_owned());
+        Ok(Self { me, roster, identity, legs, is_faulty, state_arg })
     }
 
     /// A dialer with these options that can use the mesh; `None` if there is no mesh.
     pub fn dialer(&self, options: &DialOptions) -> Option<Dialer> {
         let dialer = Dialer::with_identity(options.clone(), self.identity.clone()?);
         Some(match self.legs {
-            Some(legs) => dialer.riding_by(Arc::new(legs)),
+            Some(legs) => dialer.with_ride_network(Arc::new(legs)),
             None => dialer,
         })
     }
@@ -90,9 +90,9 @@ impl Mesh {
         let roster = match &self.roster {
             Ok(roster) => roster,
             Err(_) if tags.is_empty() => return Ok(()),
-            Err(why) => bail!("--avoid has no relays to choose among: {why}"),
+            Err(why) => bail!("--avoid needs the list of relays: {why}"),
         };
-        check_tags(roster, tags, &self.place)
+        check_tags(roster, tags, &self.state_arg)
     }
 
     /// Whether every relay of the route that is a node of the mesh is still a member. Without a valid roster the answer
@@ -110,25 +110,25 @@ impl Mesh {
     }
 }
 
-/// Checks that members in this roster carry these tags. `place` is the argument that makes other commands use the same
-/// state.
+/// Checks that members in this roster carry these tags. `state_arg` is the argument with which other commands use the
+/// same state.
 ///
 /// # Errors
 /// The first tag that no member carries.
-pub fn check_tags(roster: &Roster, tags: &[Tag], place: &str) -> anyhow::Result<()> {
+pub fn check_tags(roster: &Roster, tags: &[Tag], state_arg: &str) -> anyhow::Result<()> {
     let known: BTreeSet<&Tag> = roster.members.iter().flat_map(|m| &m.tags).collect();
     match tags.iter().find(|tag| !known.contains(tag)) {
         None => Ok(()),
-        Some(strange) => bail!("{}", strange_tag(strange, &known, place)),
+        Some(strange) => bail!("{}", strange_tag(strange, &known, state_arg)),
     }
 }
 
-fn strange_tag(tag: &Tag, known: &BTreeSet<&Tag>, place: &str) -> String {
+fn strange_tag(tag: &Tag, known: &BTreeSet<&Tag>, state_arg: &str) -> String {
     let tag = tag.to_string();
     let known: Vec<String> = known.iter().map(ToString::to_string).collect();
     let hint = match likeness::nearest(&tag, known.iter().map(String::as_str)) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => format!("`thalweg mesh members{place}` lists the tags"),
+        None => format!("`thalweg mesh members{state_arg}` lists the tags"),
     };
-    format!("--avoid {tag} avoids nobody: no member of the mesh has this tag; {hint}")
+    format!("--avoid {tag} has no effect: no member of the mesh has this tag; {hint}")
 }

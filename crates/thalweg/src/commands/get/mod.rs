@@ -2,30 +2,33 @@
 
 mod allowed;
 mod args;
-mod asking;
 mod bonds;
-mod calls;
+mod candidate_query;
 mod credentials;
 mod display;
+mod download_session;
 pub mod duration;
 mod exit;
-mod maker;
 pub mod mesh;
 pub mod rate;
 mod relays;
 mod renewal;
+mod request_builder;
 mod sources;
 mod streams;
 
 pub use args::{Args, Drawing};
 
-use super::{here::quoted, remembered, signals::Signals, text::rough, uplinks, within::missed};
-use asking::CandidateQuery;
-use calls::DownloadSession;
+use super::{
+    bond_options::deadline_overrun, history_file, host::quoted, signals::Signals, text::rough,
+    uplinks,
+};
+use candidate_query::CandidateQuery;
 use display::{Display, Note};
+use download_session::DownloadSession;
 use exit::Code;
-use maker::RequestBuilder;
 use renewal::Renewal;
+use request_builder::RequestBuilder;
 use sources::{Fallback, Fetched, FoundItems, Item, ItemKind, Wanted};
 use std::{
     collections::BTreeSet,
@@ -92,7 +95,7 @@ fn refuse(display: &Display, why: String, code: Code) -> Code {
 fn renew(args: &Args) -> Renewal {
     let names = args.paths.named();
     match args.paths.tries_mesh() || names.iter().any(|name| !name.contains(':')) {
-        true => Renewal::start(args.paths.place.open(), &names, &args.paths.avoid),
+        true => Renewal::start(args.paths.state_dir.open(), &names, &args.paths.avoid),
         false => Renewal::none(),
     }
 }
@@ -103,15 +106,15 @@ fn ask(args: &Args) -> CandidateQuery {
     if !paths.tries_mesh() {
         return CandidateQuery::none();
     }
-    let file = remembered::file(paths.history.as_deref(), &paths.place);
-    CandidateQuery::start(paths.place.open(), file.as_deref())
+    let file = history_file::file(paths.history.as_deref(), &paths.state_dir);
+    CandidateQuery::start(paths.state_dir.open(), file.as_deref())
 }
 
 /// Runs all downloads. An error is a mistake in the arguments.
 async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code>> {
     args.check()?;
-    let memory = remembered::file(args.paths.history.as_deref(), &args.paths.place);
-    let began = remembered::now();
+    let memory = history_file::file(args.paths.history.as_deref(), &args.paths.state_dir);
+    let began = history_file::now();
     let history = memory.as_deref().map(|file| Mutex::new(History::open(file)));
     let detours = memory.as_deref().map(|file| Mutex::new(Detours::open(&Detours::beside(file))));
     let note = |text| display.tell(Note::Said(text));
@@ -146,7 +149,7 @@ async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code
     };
     let started = Instant::now();
     let code = calls.run(items).await;
-    missed(args.effort.within, started).filter(|_| code.is_none()).map(note);
+    deadline_overrun(args.effort.within, started).filter(|_| code.is_none()).map(note);
     signals.abort();
     clock.inspect(|clock| clock.abort());
     if let (Some(history), Some(file)) = (&history, &memory) {
@@ -170,16 +173,16 @@ fn withheld(maker: &RequestBuilder<'_>, items: &[Item]) -> Option<String> {
         n => format!(" and {n} more"),
     };
     Some(format!(
-        "no login is sent to {first}{more}: a fetched Metalink names it; only over https are logins sent to the hosts \
-         that a netrc file names, and -u and -H go to the origin of the Metalink alone"
+        "no login is sent to {first}{more}, which a fetched Metalink names: logins of a netrc file \
+         are sent to its hosts only over https, and -u and -H only to the origin of the Metalink"
     ))
 }
 
 /// Names the relays that this command put into quarantine, and how the user can lift it.
 fn note_quarantines(history: &Mutex<History>, began: WallTime, args: &Args, note: &dyn Fn(String)) {
     let history = history.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let same = remembered::argument(args.paths.history.as_deref(), &args.paths.place);
-    let blames = history.quarantined(remembered::now());
+    let same = history_file::argument(args.paths.history.as_deref(), &args.paths.state_dir);
+    let blames = history.quarantined(history_file::now());
     for blame in blames.iter().filter(|blame| blame.since >= began) {
         let (relay, origin) = (&blame.relay, &blame.origin);
         note(format!(
@@ -195,9 +198,9 @@ fn note_quarantines(history: &Mutex<History>, began: WallTime, args: &Args, note
 fn save(history: &Mutex<History>, file: &Path, note: &dyn Fn(String)) {
     let mut history = history.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     history.problem().map(str::to_owned).map(note);
-    if let Err(e) = remembered::save(&mut history, file) {
+    if let Err(e) = history_file::save(&mut history, file) {
         note(format!(
-            "cannot save what was learnt of paths: {e} (choose a file with --history \
+            "cannot save the history of paths: {e} (choose a file with --history \
                       FILE, or `--history none`)"
         ));
     }
@@ -209,7 +212,7 @@ fn save_detours(detours: &Mutex<Detours>, note: &dyn Fn(String)) {
     detours.problem().map(str::to_owned).map(note);
     if let Err(e) = detours.save() {
         note(format!(
-            "cannot save what was learnt of relays: {e} (choose a file with --history \
+            "cannot save the history of relays: {e} (choose a file with --history \
                       FILE, or `--history none`)"
         ));
     }

@@ -7,14 +7,14 @@ use std::{
     time::Duration,
 };
 use thalweg_net::Route;
-use thalweg_paths::detours::{Detours, Draw, Picked};
+use thalweg_paths::detours::{Detours, Draw, PickedRelay};
 use thalweg_units::{Rate, WallTime};
 
 /// The relays of one download, with the reason for each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
     /// In the order in which they were picked.
-    pub picked: Vec<Picked>,
+    pub picked: Vec<PickedRelay>,
     /// The number of relays to pick from.
     pub usable: usize,
     /// The age of the oracle's list; `None` if there is none.
@@ -36,7 +36,7 @@ impl Choice {
         let pick = |detours: &mut Detours| Self {
             picked: detours.pick(&names, rate, draw),
             usable: usable.len(),
-            age: detours.listed().map(|l| l.age(now)),
+            age: detours.relay_list().map(|l| l.age(now)),
             is_stale: detours.is_stale(now),
         };
         match detours {

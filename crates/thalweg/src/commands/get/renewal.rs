@@ -1,6 +1,6 @@
 //! Renews the roster during a download.
 
-use crate::commands::{here, renewal};
+use crate::commands::{host, renewal};
 use std::{
     sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel},
     thread,
@@ -40,7 +40,7 @@ impl Renewal {
         let (told, answer) = sync_channel(1);
         // On a separate thread, so that a name lookup that hangs does not delay the end of a download.
         let ask = move || {
-            let renewed = here::block_on(renewal::renew_without_daemon(
+            let renewed = host::block_on(renewal::renew_without_daemon(
                 &state,
                 DialOptions::default(),
                 TIMEOUT,

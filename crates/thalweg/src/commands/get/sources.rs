@@ -159,7 +159,7 @@ pub async fn find(args: &Args, fetch: &Fetch<'_>) -> anyhow::Result<FoundItems> 
             let link = metalinks::Link { link: url, naming, only: sources.is_one_metalink() };
             metalinks::read(link, fetch, &mut found).await?;
         } else {
-            let output = naming.of(Some(nth));
+            let output = naming.output_for(Some(nth));
             nth += 1;
             found.items.push(plain(args, url, output)?);
         }
@@ -180,8 +180,8 @@ fn plain(args: &Args, url: &str, output: Output) -> anyhow::Result<Item> {
     let mirrors = &args.sources.mirror;
     if !mirrors.is_empty() && digests.is_empty() {
         anyhow::bail!(
-            "--mirror needs --sha256 or --blake3: without a hash nothing shows that the bytes of \
-             two servers are of one file"
+            "--mirror needs --sha256 or --blake3: without a hash it is unknown whether two servers \
+             have the same file"
         );
     }
     let text = url.to_owned();
@@ -199,6 +199,6 @@ fn plain(args: &Args, url: &str, output: Output) -> anyhow::Result<Item> {
 /// An output with a name that others chose, below `directory`.
 fn below(directory: &Path, name: &str) -> Result<Output, String> {
     let file = thalweg_wire::metalink::File { name: name.to_owned(), ..Default::default() };
-    let parts = file.path().map_err(|_| format!("`{name}` is no file name"))?;
+    let parts = file.path().map_err(|_| format!("`{name}` is not a file name"))?;
     Ok(Output::Below(directory.to_owned(), parts.iter().collect()))
 }

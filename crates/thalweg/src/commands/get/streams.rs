@@ -92,7 +92,10 @@ impl Output for Buffer {
     fn write(&self, data: &[u8]) -> io::Result<()> {
         let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         if bytes.len() + data.len() > self.max {
-            return Err(io::Error::other(format!("it is longer than {} bytes", self.max)));
+            return Err(io::Error::other(format!(
+                "the document is longer than {} bytes",
+                self.max
+            )));
         }
         bytes.extend_from_slice(data);
         Ok(())

@@ -1,27 +1,27 @@
 //! The subcommands of `thalweg interfaces` that change running processes.
 
-use super::Common;
+use super::InterfaceArgs;
 use anyhow::bail;
 use clap::{ArgGroup, ValueEnum, builder::RangedU64ValueParser};
 use std::time::Duration;
-use thalweg_node::config::{Price, WaySection};
+use thalweg_node::config::{InterfaceRuleSection, Price};
 use thalweg_units::{ByteSize, Rate};
 use thalweg_uplinks::interfaces::{Change, ConnectionMethod, PolicyChange, Tier};
 
 /// Arguments of `thalweg interfaces schedule`.
 #[derive(clap::Args)]
-pub struct Schedule {
+pub struct ScheduleArgs {
     /// How the interface of the next connection is chosen
     #[arg(value_enum)]
-    method: Method,
+    method: ScheduleMethod,
 
     #[command(flatten)]
-    pub common: Common,
+    pub common: InterfaceArgs,
 }
 
 /// Arguments of `thalweg interfaces allow`.
 #[derive(clap::Args)]
-pub struct Allow {
+pub struct AllowArgs {
     /// The interface's name
     interface: String,
 
@@ -59,12 +59,12 @@ pub struct Allow {
     beside_tunnel: Option<bool>,
 
     #[command(flatten)]
-    pub common: Common,
+    pub common: InterfaceArgs,
 }
 
 /// As in the settings.
 #[derive(Clone, Copy, ValueEnum)]
-enum Method {
+enum ScheduleMethod {
     /// Always the interface of the default route
     OnlyOne,
     /// Each in turn
@@ -120,19 +120,19 @@ fn price(text: &str) -> Result<Price, String> {
     }
 }
 
-impl Schedule {
+impl ScheduleArgs {
     /// The requested change.
     pub fn change(&self) -> Change {
         Change::Schedule(match self.method {
-            Method::OnlyOne => ConnectionMethod::OnlyOne,
-            Method::RoundRobin => ConnectionMethod::RoundRobin,
-            Method::WeightedRoundRobin => ConnectionMethod::WeightedRoundRobin,
-            Method::MaximumThroughput => ConnectionMethod::MaximumThroughput,
+            ScheduleMethod::OnlyOne => ConnectionMethod::OnlyOne,
+            ScheduleMethod::RoundRobin => ConnectionMethod::RoundRobin,
+            ScheduleMethod::WeightedRoundRobin => ConnectionMethod::WeightedRoundRobin,
+            ScheduleMethod::MaximumThroughput => ConnectionMethod::MaximumThroughput,
         })
     }
 }
 
-impl Allow {
+impl AllowArgs {
     /// The requested change.
     ///
     /// # Errors
@@ -203,7 +203,7 @@ pub struct RuleArgs {
     remove: Option<usize>,
 
     #[command(flatten)]
-    pub common: Common,
+    pub common: InterfaceArgs,
 }
 
 impl RuleArgs {
@@ -215,7 +215,7 @@ impl RuleArgs {
         if let Some(number) = self.remove {
             return Ok(Change::Unrule(number));
         }
-        let way = WaySection {
+        let way = InterfaceRuleSection {
             process: self.process.clone(),
             port: self.port,
             destination: self.destination.clone(),
@@ -231,7 +231,7 @@ impl RuleArgs {
 /// Arguments of `thalweg interfaces set`.
 #[derive(clap::Args)]
 #[command(group = ArgGroup::new("what").required(true).multiple(true).args(["affinity", "near"]))]
-pub struct Set {
+pub struct SetArgs {
     /// How long a destination stays on its interface after its last connection; `0 s`: not at all
     #[arg(long, value_name = "TIME", value_parser = time)]
     affinity: Option<Duration>,
@@ -241,7 +241,7 @@ pub struct Set {
     near: Option<bool>,
 
     #[command(flatten)]
-    pub common: Common,
+    pub common: InterfaceArgs,
 }
 
 /// Parses a time as in the settings.
@@ -249,7 +249,7 @@ fn time(text: &str) -> Result<Duration, String> {
     thalweg_units::parse_duration(text).map_err(|e| e.to_string())
 }
 
-impl Set {
+impl SetArgs {
     /// The requested changes, in order.
     pub fn changes(&self) -> Vec<Change> {
         let affinity = self.affinity.map(Change::Affinity);
@@ -265,7 +265,7 @@ mod tests {
     #[derive(Parser)]
     struct Cli {
         #[command(flatten)]
-        allow: Allow,
+        allow: AllowArgs,
     }
 
     #[test]

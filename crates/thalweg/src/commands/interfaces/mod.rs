@@ -5,12 +5,12 @@ mod changes;
 mod show;
 
 use super::{
-    here::{self, Place},
+    host::{self, StateDir},
     text::say,
     uplinks,
 };
 use anyhow::{Context as _, bail};
-use changes::{Allow, RuleArgs, Schedule, Set};
+use changes::{AllowArgs, RuleArgs, ScheduleArgs, SetArgs};
 use clap::Subcommand;
 use serde_json::{Value, json};
 use std::{
@@ -40,36 +40,36 @@ Exit codes: 0 done; 1 no thalweg process runs, or its state cannot be read; 2 wr
 #[command(after_help = HELP)]
 pub struct Args {
     #[command(subcommand)]
-    sub: Sub,
+    sub: InterfacesCommand,
 }
 
 #[derive(Subcommand)]
-enum Sub {
+enum InterfacesCommand {
     /// Show the interfaces, the traffic of programs, and why recent connections used which interface
-    Status(Status),
+    Status(InterfaceStatusArgs),
     /// Change how running processes assign connections to interfaces
-    Schedule(Schedule),
+    Schedule(ScheduleArgs),
     /// Change how running processes may use an interface
-    Allow(Allow),
+    Allow(AllowArgs),
     /// Add or remove a rule for programs, ports or destinations in running processes
     Rule(RuleArgs),
     /// Change other interface settings of running processes
-    Set(Set),
+    Set(SetArgs),
 }
 
 /// What each subcommand has.
 #[derive(clap::Args)]
-pub struct Common {
+pub struct InterfaceArgs {
     /// The history file, if the processes were started with --history
     #[arg(long, value_name = "FILE")]
     history: Option<PathBuf>,
 
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 #[derive(clap::Args)]
-struct Status {
+struct InterfaceStatusArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -79,13 +79,13 @@ struct Status {
     config: Option<PathBuf>,
 
     #[command(flatten)]
-    common: Common,
+    common: InterfaceArgs,
 }
 
-impl Common {
+impl InterfaceArgs {
     /// The file of what is known about interfaces; the sockets of processes are beside it.
     fn file(&self, settings: &Settings) -> anyhow::Result<PathBuf> {
-        uplinks::file(settings, self.history.as_deref(), &self.place)
+        uplinks::file(settings, self.history.as_deref(), &self.state_dir)
             .context("no directory for the records of interfaces: give --state DIR, or set HOME")
     }
 }
@@ -96,40 +96,42 @@ impl Common {
 /// If something cannot be read, or no process runs that could be changed.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match &args.sub {
-        Sub::Status(status) => {
-            let settings = here::settings(status.config.as_deref())?.interfaces.settings();
+        InterfacesCommand::Status(status) => {
+            let settings = host::settings(status.config.as_deref())?.interfaces.settings();
             let file = status.common.file(&settings)?;
             let processes = answers(&file, &Change::Show)?;
             let said = match processes.is_empty() {
                 false => json!({ "processes": processes }),
-                true => json!({ "processes": [], "kept": kept(settings, &file)? }),
+                true => json!({ "processes": [], "kept": stored_report(settings, &file)? }),
             };
             say(&if status.json { format!("{said}\n") } else { show::text(&said) })?;
         }
-        Sub::Schedule(schedule) => change(&schedule.common, &schedule.change())?,
-        Sub::Allow(allow) => change(&allow.common, &allow.change()?)?,
-        Sub::Rule(rule) => change(&rule.common, &rule.change()?)?,
-        Sub::Set(set) => set.changes().iter().try_for_each(|one| change(&set.common, one))?,
+        InterfacesCommand::Schedule(schedule) => change(&schedule.common, &schedule.change())?,
+        InterfacesCommand::Allow(allow) => change(&allow.common, &allow.change()?)?,
+        InterfacesCommand::Rule(rule) => change(&rule.common, &rule.change()?)?,
+        InterfacesCommand::Set(set) => {
+            set.changes().iter().try_for_each(|one| change(&set.common, one))?
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn answers(file: &Path, change: &Change) -> anyhow::Result<Vec<Value>> {
     let at = uplinks::sockets(file);
-    here::block_on(async {
+    host::block_on(async {
         ask(&at, change).await.with_context(|| format!("cannot read {}", at.display()))
     })
 }
 
 /// What is stored about interfaces, for when no process runs.
-fn kept(settings: Settings, file: &Path) -> anyhow::Result<Value> {
-    let kept = Uplinks::open(settings, Some(file.to_owned()));
-    let kept = kept.with_context(|| format!("cannot read {}", file.display()))?;
-    Ok(report(&kept))
+fn stored_report(settings: Settings, file: &Path) -> anyhow::Result<Value> {
+    let stored = Uplinks::open(settings, Some(file.to_owned()));
+    let stored = stored.with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(report(&stored))
 }
 
-fn change(common: &Common, change: &Change) -> anyhow::Result<()> {
-    let file = common.file(&here::settings(None)?.interfaces.settings())?;
+fn change(common: &InterfaceArgs, change: &Change) -> anyhow::Result<()> {
+    let file = common.file(&host::settings(None)?.interfaces.settings())?;
     let said = answers(&file, change)?;
     if said.is_empty() {
         bail!(

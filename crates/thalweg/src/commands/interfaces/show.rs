@@ -1,7 +1,7 @@
 //! Formats the status of interfaces for people.
 
 use crate::commands::{
-    gather::words::{rate, size},
+    gather::messages::{rate, size},
     text::{aligned, plain, rough},
 };
 use serde_json::Value;
@@ -16,12 +16,12 @@ pub fn text(said: &Value) -> String {
     if processes.is_empty() {
         return format!(
             "no thalweg process runs; the stored records of interfaces:\n{}",
-            one(&said["kept"])
+            process_details(&said["kept"])
         );
     }
     let texts = processes.iter().map(|said| match said["error"].as_str() {
         Some(why) => format!("process {}: {}\n", said["pid"], plain(why)),
-        None => format!("{}\n{}", process(said), one(said)),
+        None => format!("{}\n{}", process(said), process_details(said)),
     });
     texts.collect::<Vec<_>>().join("\n")
 }
@@ -44,7 +44,7 @@ pub fn allowed(said: &Value, name: &str) -> Option<String> {
     Some([tier, cap, limit].into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
-fn one(said: &Value) -> String {
+fn process_details(said: &Value) -> String {
     let faults = all(said, "faults").map(|why| format!("{}\n", word(why))).collect::<String>();
     let head = [
         "INTERFACE",
@@ -122,7 +122,7 @@ fn interface(of: &Value) -> [String; 12] {
         known(&of["up_bps"], rate),
         millis(&of["rtt_seconds"]),
         of["loss"].as_f64().map_or_else(|| "-".to_owned(), |p| format!("{:.1} %", p * 100.0)),
-        heard(of),
+        rate_age(of),
         known(&of["used_bytes"], size),
         known(&of["cap_bytes"], size),
         known(&of["connections"], |n| n.to_string()),
@@ -132,7 +132,7 @@ fn interface(of: &Value) -> [String; 12] {
 }
 
 /// The age of its newest rate, with "probe" if the rate was measured by a probe instead of by other traffic.
-fn heard(of: &Value) -> String {
+fn rate_age(of: &Value) -> String {
     let ago = of["heard_seconds_ago"].as_f64();
     match (ago.and_then(|s| Duration::try_from_secs_f64(s).ok()), of["heard_by"].as_str()) {
         (Some(ago), Some("probe")) => format!("{}, probe", rough(ago)),
@@ -153,7 +153,7 @@ fn notes(of: &Value) -> String {
         None => None,
     };
     let alone = match (of["ipv4"].as_bool(), of["ipv6"].as_bool()) {
-        (Some(false), Some(true)) => Some("IPv6 alone".to_owned()),
+        (Some(false), Some(true)) => Some("IPv6 only".to_owned()),
         _ => None,
     };
     let limit = of["rate_limit_bps"].as_u64().map(|limit| format!("at most {}", rate(limit)));
@@ -213,7 +213,7 @@ fn connection(of: &Value) -> [String; 5] {
 }
 
 /// The interface of a link, and its relays.
-fn by(link: &Value) -> String {
+fn link_route(link: &Value) -> String {
     let interface = word(&link["interface"]);
     link["via"].as_str().map_or(interface.clone(), |via| format!("{interface} via {}", plain(via)))
 }
@@ -235,7 +235,7 @@ fn links(bond: &Value) -> Vec<[String; 8]> {
     let row = |link: &Value| {
         [
             member.clone(),
-            by(link),
+            link_route(link),
             word(&link["life"]),
             word(&link["rate"]),
             word(&link["rtt"]),
@@ -269,7 +269,7 @@ mod tests {
             "name": "wan1", "tier": "primary", "doubt": "impostor", "down_bps": 1_000_000,
             "heard_seconds_ago": 7260.0, "heard_by": "probe",
         });
-        let unused = json!({ "name": "eth3", "why": "no route leaves by it" });
+        let unused = json!({ "name": "eth3", "why": "no route uses it" });
         let connection = json!({
             "process": "curl", "port": 443, "to": "a.example", "interface": "wan0",
             "why": "its turn", "ago_seconds": 3.2,

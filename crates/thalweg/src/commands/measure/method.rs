@@ -3,7 +3,7 @@
 use super::Args;
 use std::time::Duration;
 use thalweg_measure::estimators::{
-    Badabing, BadabingSettings, Dispersion, DispersionSettings, Ends, Estimator, Fixed, Hops,
+    Badabing, BadabingSettings, Dispersion, DispersionSettings, Ends, Estimator, FixedTrains, Hops,
     HopsSettings, PK1, PK2, PK3, Pace,
 };
 
@@ -55,13 +55,13 @@ pub fn tool(args: &Args, ends: &Ends) -> Box<dyn Estimator> {
             let of = BadabingSettings::new(SLOT_PROBABILITY, lasts, seed);
             Box::new(Badabing::new(BadabingSettings { overhead, ..of }))
         }
-        Method::Pk1 => Box::new(for_as_long(PK1.over(overhead), lasts)),
-        Method::Pk2 => Box::new(for_as_long(PK2.over(overhead), lasts)),
-        Method::Pk3 => Box::new(for_as_long(PK3.over(overhead), lasts)),
+        Method::Pk1 => Box::new(for_as_long(PK1.with_overhead(overhead), lasts)),
+        Method::Pk2 => Box::new(for_as_long(PK2.with_overhead(overhead), lasts)),
+        Method::Pk3 => Box::new(for_as_long(PK3.with_overhead(overhead), lasts)),
     }
 }
 
-fn for_as_long(of: Fixed, lasts: Duration) -> Fixed {
+fn for_as_long(of: FixedTrains, lasts: Duration) -> FixedTrains {
     let one = of.period().as_secs_f64().max(1e-6);
-    of.times((lasts.as_secs_f64() / one).ceil() as u32)
+    of.with_trains((lasts.as_secs_f64() / one).ceil() as u32)
 }

@@ -1,17 +1,17 @@
 //! `thalweg measure`: measures one path with probe trains.
 
-mod alone;
-mod by_node;
+mod measurement_lock;
 mod method;
+mod node_trains;
+mod progress;
 mod result;
-mod shown;
 
-use super::{exit::Code, gather, here::Place};
-use alone::Alone;
+use super::{exit::Code, gather, host::StateDir};
 use anyhow::{Context as _, anyhow};
-use by_node::Riders;
+use measurement_lock::MeasurementLock;
 use method::Method;
-use shown::ProgressView;
+use node_trains::Riders;
+use progress::ProgressView;
 use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     process::ExitCode,
@@ -23,8 +23,8 @@ use thalweg_measure::{estimators::Ends, train::sizes};
 use thalweg_mesh::{State, member_dialer::DialMemberError};
 use thalweg_net::{Stream, channel::Protocol};
 use thalweg_probe::trains::{
-    Endpoint, Flies, MeasureError, Measured, OpenError, Session, SessionError, Terms, Way,
-    run as measure,
+    Direction, Endpoint, MeasureError, Measured, OpenError, Session, SessionError, Terms,
+    TrainSender, run as measure,
 };
 use thalweg_units::parse_duration;
 use thalweg_wire::mesh::Name;
@@ -61,11 +61,11 @@ pub struct Args {
     #[arg(long)]
     back: bool,
 
-    /// The longest it may take; badabing and pk1 to pk3 use all of it
+    /// The maximum duration; badabing and pk1 to pk3 use all of it
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     within: Duration,
 
-    /// The largest probe, without the headers of IP and UDP [default: what the path takes]
+    /// The largest probe, without the headers of IP and UDP [default: the longest that arrives]
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(200..=9000))]
     size: Option<u16>,
 
@@ -87,12 +87,12 @@ pub struct Args {
     json: bool,
 
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 impl Args {
-    fn way(&self) -> Way {
-        if self.back { Way::Back } else { Way::There }
+    fn way(&self) -> Direction {
+        if self.back { Direction::Back } else { Direction::There }
     }
 }
 
@@ -113,31 +113,31 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-type Failed = (Code, anyhow::Error);
+type ExitError = (Code, anyhow::Error);
 
-async fn measure_path(args: &Args) -> Result<(), Failed> {
+async fn measure_path(args: &Args) -> Result<(), ExitError> {
     if args.back && args.method == Method::Hops {
         let why = "--method hops works only from this host, because routers answer the sender; \
                    leave out --back";
         return Err((Code::Usage, anyhow!(why)));
     }
-    let state = args.place.open().map_err(|why| (Code::Other, why))?;
-    let _alone = block_in_place(|| Alone::take(state.dir(), waits));
-    if let Some(mut node) = by_node::open(args, &state).await? {
+    let state = args.state_dir.open().map_err(|why| (Code::Other, why))?;
+    let _alone = block_in_place(|| MeasurementLock::take(state.dir(), note_waiting));
+    if let Some(mut node) = node_trains::open(args, &state).await? {
         let mut ends = node.ends();
         if let Some(size) = args.size {
-            node.passes(size).await.map_err(|why| failed(args, &why))?;
+            node.passes(size).await.map_err(|why| session_error(args, &why))?;
             ends.largest = size;
         }
         note_size(args, &ends);
-        let (tool, found) = find(args, &mut node, &ends).await?;
+        let (tool, found) = run_tool(args, &mut node, &ends).await?;
         return result::print(args, tool, &found, true).map_err(|why| (Code::Other, why));
     }
     let (mut session, endpoint) = open(args, &state).await?;
     let receiving = tokio::spawn(async move { endpoint.run().await });
-    let found = match fitting(args, &mut session).await {
-        Ok(ends) => find(args, &mut session, &ends).await,
-        Err(why) => Err(failed(args, &why)),
+    let found = match find_probe_size(args, &mut session).await {
+        Ok(ends) => run_tool(args, &mut session, &ends).await,
+        Err(why) => Err(session_error(args, &why)),
     };
     session.close().await;
     receiving.abort();
@@ -146,15 +146,15 @@ async fn measure_path(args: &Args) -> Result<(), Failed> {
 }
 
 /// Reports that another command measures.
-fn waits() {
+fn note_waiting() {
     note!("thalweg: another measurement runs on this host; waiting for its end");
 }
 
-async fn find(
+async fn run_tool(
     args: &Args,
-    flies: &mut impl Flies,
+    flies: &mut impl TrainSender,
     ends: &Ends,
-) -> Result<(&'static str, Measured), Failed> {
+) -> Result<(&'static str, Measured), ExitError> {
     let mut tool = method::tool(args, ends);
     let mut shown = ProgressView::new(args);
     let mut each = |event| shown.event(&event);
@@ -162,7 +162,7 @@ async fn find(
     shown.end();
     let found = found.map_err(|error| match &error {
         MeasureError::Session { why, .. } => {
-            (of_session(why), anyhow!("{error}{}", hint(args, why)))
+            (session_exit_code(why), anyhow!("{error}{}", hint(args, why)))
         }
         _ => (Code::Other, error.into()),
     })?;
@@ -170,7 +170,7 @@ async fn find(
 }
 
 /// The path's properties, with the longest probe that passes.
-async fn fitting(args: &Args, session: &mut Session<Stream>) -> Result<Ends, SessionError> {
+async fn find_probe_size(args: &Args, session: &mut Session<Stream>) -> Result<Ends, SessionError> {
     let sizes = args.size.map_or(sizes(session.overhead()).to_vec(), |size| vec![size]);
     let largest = session.fitting(args.way(), &sizes).await?;
     let ends = session.ends(args.way(), largest);
@@ -191,39 +191,38 @@ fn shorter(ends: &Ends) -> Option<String> {
     let mtu = u32::from(largest) + overhead;
     (largest < longest).then(|| {
         format!(
-            "probes of {longest} bytes do not pass, those of {largest} do: the path's MTU is {mtu} or a little more"
+            "probes of {longest} bytes are lost, those of {largest} arrive: the path's MTU is \
+             {mtu} or a little more"
         )
     })
 }
 
-fn of_session(why: &SessionError) -> Code {
+fn session_exit_code(why: &SessionError) -> Code {
     match why {
-        SessionError::Dishonest(_) | SessionError::Refused(_) | SessionError::Node(_) => {
-            Code::Other
-        }
+        SessionError::Pacing(_) | SessionError::Refused(_) | SessionError::Node(_) => Code::Other,
         SessionError::Small { .. } | SessionError::Hops => Code::Usage,
         _ => Code::Network,
     }
 }
 
-fn failed(args: &Args, why: &SessionError) -> Failed {
-    (of_session(why), anyhow!("{why}{}", hint(args, why)))
+fn session_error(args: &Args, why: &SessionError) -> ExitError {
+    (session_exit_code(why), anyhow!("{why}{}", hint(args, why)))
 }
 
 /// What the user can try.
 fn hint(args: &Args, why: &SessionError) -> &'static str {
     match why {
-        SessionError::Dishonest(_) => {
+        SessionError::Pacing(_) => {
             "; --accept-busy measures anyway and marks the result as not valid"
         }
         SessionError::Mtu { .. } if args.size.is_some() => {
-            "; without --size the longest probes that pass are used"
+            "; without --size the longest probes that arrive are used"
         }
         _ => "",
     }
 }
 
-async fn open(args: &Args, state: &State) -> Result<(Session<Stream>, Arc<Endpoint>), Failed> {
+async fn open(args: &Args, state: &State) -> Result<(Session<Stream>, Arc<Endpoint>), ExitError> {
     let own = |why: anyhow::Error| (Code::Other, why);
     let far = |why: anyhow::Error| (Code::Network, why);
     let dialer = gather::dialer(state).map_err(own)?;
@@ -231,7 +230,7 @@ async fn open(args: &Args, state: &State) -> Result<(Session<Stream>, Arc<Endpoi
         return Err((Code::Usage, OpenError::Oneself(args.node.clone()).into()));
     }
     let channel = dialer.channel(&args.node, &[], Protocol::Probe).await;
-    let channel = channel.map_err(unreached)?;
+    let channel = channel.map_err(dial_error)?;
     let at = channel.get_ref().tcp().and_then(|tcp| tcp.peer_addr().ok());
     let at = at.context("the member's address is not known").map_err(far)?;
     let any = match at {
@@ -243,10 +242,10 @@ async fn open(args: &Args, state: &State) -> Result<(Session<Stream>, Arc<Endpoi
     let terms = Terms::found(args.accept_busy).await;
     let terms = terms.context("cannot calibrate this host").map_err(own)?;
     let session = Session::open(channel, at.ip(), &endpoint, terms).await;
-    Ok((session.map_err(|why| failed(args, &why))?, endpoint))
+    Ok((session.map_err(|why| session_error(args, &why))?, endpoint))
 }
 
-fn unreached(why: DialMemberError) -> Failed {
+fn dial_error(why: DialMemberError) -> ExitError {
     match &why {
         DialMemberError::Name(_) => (Code::Usage, why.into()),
         // Its text already names the causes.

@@ -1,7 +1,7 @@
 //! The result of a measurement, in words and as JSON.
 
-use super::{Args, shown::bits};
-use crate::commands::gather::words::{size, time};
+use super::{Args, progress::bits};
+use crate::commands::gather::messages::{size, time};
 use serde_json::{Value, json};
 use thalweg_console::{note, say_line};
 use thalweg_measure::estimators::{Finding, Quantity};
@@ -51,7 +51,7 @@ fn cost(args: &Args, tool: &str, found: &Measured) -> String {
 fn rode(found: &Measured) -> String {
     let Cost { bytes, rode, .. } = found.cost;
     let net = size(bytes.saturating_sub(rode));
-    format!("; {} of it were riders', {net} the trains' own", size(rode))
+    format!("; {} of it were application packets, {net} the trains' own", size(rode))
 }
 
 /// The name of a quantity.
@@ -92,7 +92,7 @@ fn words(finding: &Finding) -> String {
             format!("{name}  {value}: the link into it is the narrowest")
         }
         Quantity::NarrowestHop => {
-            format!("{name}  one of {low} to {high}: routers between do not answer")
+            format!("{name}  one of {low} to {high}: the routers in between do not answer")
         }
         _ if *is_lower_bound => {
             format!("{name}  at least {}: this host cannot probe faster", bits(*low))

@@ -1,14 +1,14 @@
 //! `thalweg node`: runs the daemon.
 
+mod local_oracle;
 mod parts;
-mod probing;
-mod seat;
+mod probe_tasks;
 mod settings;
 mod socket_file;
 mod streams;
 
 use super::{
-    here::{self, Place},
+    host::{self, StateDir},
     signals::Signals,
     text::say,
     uplinks,
@@ -50,7 +50,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 /// Runs the command until SIGTERM or SIGINT, then drains connections; a second signal ends it at once.
@@ -58,8 +58,8 @@ pub struct Args {
 /// # Errors
 /// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let config = here::settings(args.config.as_deref())?;
-    let state = args.place.open()?;
+    let config = host::settings(args.config.as_deref())?;
+    let state = args.state_dir.open()?;
     state.mesh()?;
     let _lock = state.lock()?;
     settings::warn_of_few_descriptors(raise_descriptor_limit(), config.relay.max_connections);
@@ -91,7 +91,7 @@ async fn serve(
     let settings = settings::daemon(&config, &args.listen, state, &parts)?;
     let (node, tasks) = parts.into_node(&config, &settings, state)?;
     let daemon = Daemon::bind(settings, node).await.map_err(with_hint)?;
-    tasks.bound(daemon.local_addrs());
+    tasks.start_trains_at(daemon.local_addrs());
     print_ready(&daemon, args.json)?;
     // Outside systemd there is nothing to notify.
     _ = sd_notify::notify(&[NotifyState::Ready]);
@@ -112,7 +112,7 @@ async fn serve(
             running.await;
         }
     }
-    tasks.ended().await;
+    tasks.join().await;
     uplinks::end();
     Ok(())
 }
@@ -121,15 +121,17 @@ async fn serve(
 fn with_hint(error: DaemonError) -> anyhow::Error {
     let hint = match &error {
         DaemonError::Listen { source, .. } => match source.kind() {
-            io::ErrorKind::AddrInUse => "another program uses it; see `ss -ltnp`, or set `listen`",
-            io::ErrorKind::AddrNotAvailable => {
-                "this host has no such address; `ip address` lists its own"
+            io::ErrorKind::AddrInUse => {
+                "another program uses this address; see `ss -ltnp`, or set `listen`"
             }
-            io::ErrorKind::PermissionDenied => "ports below 1024 are for root; take a higher one",
+            io::ErrorKind::AddrNotAvailable => {
+                "this host does not have this address; `ip address` lists its addresses"
+            }
+            io::ErrorKind::PermissionDenied => "ports below 1024 need root; choose a higher one",
             _ => return error.into(),
         },
         DaemonError::Socket { source, .. } if source.kind() == io::ErrorKind::InvalidInput => {
-            "a socket's path has at most 107 bytes; take a shorter --state DIR"
+            "the path of a socket can have at most 107 bytes; choose a shorter --state DIR"
         }
         _ => return error.into(),
     };

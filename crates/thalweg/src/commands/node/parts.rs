@@ -1,8 +1,8 @@
 //! The parts of a node: its keys, membership, services and tasks.
 
 use super::{
-    probing::{self, Probing},
-    seat::Seat,
+    local_oracle::LocalOracle,
+    probe_tasks::{self, ProbeTasks},
     streams,
 };
 use crate::commands::uplinks;
@@ -18,23 +18,23 @@ use thalweg_base::{
     clock::WallClock,
     log::{Event, Log},
 };
-use thalweg_cast::Casts;
+use thalweg_cast::CastService;
 use thalweg_dropbox::DropBoxes;
 use thalweg_files::{Files, Lending, spool::Spool};
 use thalweg_mesh::{
     Membership, MeshFile, Oracle, OracleClient, Reporter, RosterSync, State, SyncEvent,
-    carrier_network::CarriedLegs,
+    carrier_network::OverlayLegs,
     member_dialer::MemberDialer,
     service::{MemberService, SubmitService},
 };
-use thalweg_net::{DialOptions, Dialer, PrivateKey, Rides, channel::Connector};
+use thalweg_net::{DialOptions, Dialer, PrivateKey, RideNetwork, channel::Connector};
 use thalweg_node::{
     config::{Config, OfferSection},
     daemon::{DaemonConfig, Node, Services},
 };
 use thalweg_probe::{
-    carrier::{Carrier, Legs},
-    prober::{Prober, Purse, RelayView},
+    carrier::{Carrier, CarrierLegs},
+    prober::{ProbeBudget, Prober, RelayView},
     trains::Trains,
 };
 use thalweg_relay::{MeshRelay, RelayMetrics};
@@ -52,7 +52,7 @@ pub struct Parts {
     mesh: MeshFile,
     key: PrivateKey,
     membership: Membership,
-    seat: Seat,
+    local_oracle: LocalOracle,
     carrier: Option<Carrier>,
     log: Log,
 }
@@ -63,19 +63,19 @@ pub struct Tasks {
     tracker: TaskTracker,
     stop: CancellationToken,
     bonds: Option<Bonds>,
-    trains: Option<Probing>,
+    trains: Option<ProbeTasks>,
 }
 
 impl Tasks {
-    fn new(bonds: Option<Bonds>, trains: Option<Probing>) -> Self {
+    fn new(bonds: Option<Bonds>, trains: Option<ProbeTasks>) -> Self {
         Self { tracker: TaskTracker::new(), stop: CancellationToken::new(), bonds, trains }
     }
 
     /// Tells the tasks where the daemon is bound, so that streams of bonds to this node's own port reach it, and starts
     /// the probe trains there.
-    pub fn bound(&self, listen: &[SocketAddr]) {
+    pub fn start_trains_at(&self, listen: &[SocketAddr]) {
         if let (Some(bonds), Some(first)) = (&self.bonds, listen.first()) {
-            bonds.lead_to(near(*first));
+            bonds.set_own_port(loopback_address(*first));
         }
         if let Some(trains) = self.trains.clone() {
             self.spawn(trains.run(listen.to_vec()));
@@ -96,7 +96,7 @@ impl Tasks {
     }
 
     /// Waits until all tasks have ended.
-    pub async fn ended(self) {
+    pub async fn join(self) {
         self.tracker.close();
         self.tracker.wait().await;
     }
@@ -113,9 +113,9 @@ impl Parts {
             log.put(Event::new("roster_damaged").with("what", damage));
         }
         let settings = &config.oracle;
-        let seat = Seat::open(state, key.id(), &membership, settings, &log).await?;
+        let local_oracle = LocalOracle::open(state, key.id(), &membership, settings, &log).await?;
         let carrier = None;
-        let mut parts = Self { mesh, key, membership, seat, carrier, log };
+        let mut parts = Self { mesh, key, membership, local_oracle, carrier, log };
         parts.carrier = parts.carrier(config)?;
         Ok(parts)
     }
@@ -132,7 +132,7 @@ impl Parts {
 
     /// Whether other members use its port, for the oracle or the relay.
     pub fn serves_others(&self) -> bool {
-        self.seat.is_taken() || self.relays()
+        self.local_oracle.is_present() || self.relays()
     }
 
     fn relays(&self) -> bool {
@@ -165,31 +165,32 @@ impl Parts {
         let client = OracleClient::new(&self.key, self.mesh.oracles.clone(), WallClock::default())?;
         let bonds = self.bonds(config);
         let prober = self.prober(config, budget, state)?;
-        let trains = |prober: &Prober| probing::trains(prober, self.log.clone(), &config.measure);
+        let trains =
+            |prober: &Prober| probe_tasks::trains(prober, self.log.clone(), &config.measure);
         let trains = prober.as_ref().map(trains);
         trains.iter().for_each(|trains| trains.register(&mut registry));
-        let probing = |(trains, prober): (_, &Prober)| self.probing(trains, prober.lane(), state);
+        let start = |(trains, prober): (_, &Prober)| self.probe_tasks(trains, prober.lane(), state);
         let streams = self.streams(config)?;
-        let mut probing = trains.clone().zip(prober.as_ref()).map(probing).transpose()?;
-        if let (Some(probing), Some(prober)) = (&mut probing, &prober) {
-            probing.measures(&config.measure, prober, &legs, &mut registry);
-            probing.follows(&config.stream, prober, &streams);
+        let mut probe_tasks = trains.clone().zip(prober.as_ref()).map(start).transpose()?;
+        if let (Some(probe_tasks), Some(prober)) = (&mut probe_tasks, &prober) {
+            probe_tasks.enable_overlay(&config.measure, prober, &legs, &mut registry);
+            probe_tasks.enable_stream_measurements(&config.stream, prober, &streams);
         }
-        bonds.iter().for_each(uplinks::shown_of_others);
-        let tasks = Tasks::new(bonds.clone(), probing);
+        bonds.iter().for_each(uplinks::track_accepted_bonds);
+        let tasks = Tasks::new(bonds.clone(), probe_tasks);
         tasks.spawn(self.sync(client.clone(), state).run());
         if let Some(prober) = prober.clone() {
             prober.register(&mut registry);
-            tasks.spawn(prober.run(self.ordered_by(settings, &client)?, view));
+            tasks.spawn(prober.run(self.ordering_oracles(settings, &client)?, view));
         }
         let measure = prober.map(|prober| Arc::new(prober) as Arc<dyn MemberService>);
-        self.seat_tasks(config, &tasks, &mut registry);
+        self.start_oracle(config, &tasks, &mut registry);
         if config.stream.scheduler == Scheduler::Oracle {
-            let oracles = self.ordered_by(settings, &client)?;
+            let oracles = self.ordering_oracles(settings, &client)?;
             tasks.spawn(streams.clone().follow_oracle(oracles));
         }
-        let control = self.seat.control().unwrap_or_else(|| Arc::new(client));
-        let oracle = self.seat.service();
+        let control = self.local_oracle.control().unwrap_or_else(|| Arc::new(client));
+        let oracle = self.local_oracle.service();
         uplinks::register(&mut registry);
         let transfers = self.transfers(config, state, streams, &tasks, &mut registry)?;
         let bond = bonds.map(|bonds| Arc::new(bonds) as Arc<dyn MemberService>);
@@ -218,9 +219,9 @@ impl Parts {
     ) -> anyhow::Result<Services> {
         let lending = self.lending(config, state)?;
         lending.spool().register(registry);
-        tasks.spawn(lending.spool().clone().keep());
+        tasks.spawn(lending.spool().clone().sweep_periodically());
         let boxes = self.drop_boxes(config, state)?;
-        let files = self.files(&offering(config, boxes.as_ref()), state, lending)?;
+        let files = self.files(&with_drop_box_offers(config, boxes.as_ref()), state, lending)?;
         files.register(registry);
         let files = Some(Arc::new(files) as Arc<dyn MemberService>);
         let casts = self.casts(config, state)?;
@@ -239,16 +240,16 @@ impl Parts {
         Ok(Services { files, cast, stream, submit, ..Services::default() })
     }
 
-    /// Starts the tasks of the oracle's seat: those of a running oracle, or the reminder that it is down.
-    fn seat_tasks(&self, config: &Config, tasks: &Tasks, registry: &mut Registry) {
-        if let Seat::Taken(oracle) = &self.seat {
+    /// Starts the tasks of this node's oracle: those of a running one, or the reminder that it is down.
+    fn start_oracle(&self, config: &Config, tasks: &Tasks, registry: &mut Registry) {
+        if let LocalOracle::Running(oracle) = &self.local_oracle {
             oracle.register(registry);
             let stop = tasks.stop.clone();
             // It runs to its end even when stopped, because it closes its database.
             tasks.tracker.spawn(oracle.clone().run(stop.cancelled_owned()));
             tasks.spawn(oracle.clone().feed(self.membership.clone(), self.log.clone()));
         }
-        tasks.spawn(self.seat.clone().remind(config.oracle.clone(), self.log.clone()));
+        tasks.spawn(self.local_oracle.clone().maintain(config.oracle.clone(), self.log.clone()));
     }
 
     fn relay(
@@ -268,15 +269,15 @@ impl Parts {
     }
 
     /// The oracles whose orders and plans are followed. An oracle in this node comes first, at the node's own port.
-    fn ordered_by(
+    fn ordering_oracles(
         &self,
         settings: &DaemonConfig,
         others: &OracleClient,
     ) -> anyhow::Result<OracleClient> {
-        if !matches!(self.seat, Seat::Taken(_)) {
+        if !matches!(self.local_oracle, LocalOracle::Running(_)) {
             return Ok(others.beside());
         }
-        let addresses = settings.listen.iter().map(|at| near(*at).into()).collect();
+        let addresses = settings.listen.iter().map(|at| loopback_address(*at).into()).collect();
         let own = Oracle { key: self.key.id(), addresses };
         let all = [vec![own], others.oracles()].concat();
         Ok(OracleClient::new(&self.key, all, WallClock::default())?)
@@ -296,7 +297,12 @@ impl Parts {
         let who = (self.mesh.name.clone(), &self.key);
         let log = self.log.clone();
         let unkept = move |e| log.put(Event::new("measured_not_kept").with("why", e));
-        let purse = Purse::kept(budget, settings.max_bytes_per_day, state.measured_file(), unkept);
+        let purse = ProbeBudget::with_file(
+            budget,
+            settings.max_bytes_per_day,
+            state.measured_file(),
+            unkept,
+        );
         let (membership, log) = (self.membership.clone(), self.log.clone());
         Ok(Some(Prober::new(who, membership, purse, settings.max_rate, log)?))
     }
@@ -317,33 +323,33 @@ impl Parts {
         let spool = spool.with_context(|| format!("cannot use the spool {}", dir.display()))?;
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
         let dialer = Dialer::with_identity(DialOptions::default(), identity.clone());
-        let bonds = uplinks::shown(self.bonding(dialer, config, state)?);
+        let bonds = uplinks::track_bonds(self.bonding(dialer, config, state)?);
         let dialer = MemberDialer::new(name, membership.clone(), identity, DialOptions::default());
-        let dialer = dialer.carried_by(Arc::new(bonds)).riding_by(self.rides());
+        let dialer = dialer.with_carrier(Arc::new(bonds)).with_ride_network(self.rides());
         Ok(Lending::new(spool, dialer, membership))
     }
 
     /// The bonds for this dialer's streams.
     fn bonding(&self, dialer: Dialer, config: &Config, state: &State) -> anyhow::Result<Bonding> {
         let settings = config.interfaces.settings();
-        uplinks::bonding(dialer, settings, state, self.told_of_interfaces())
+        uplinks::bonding(dialer, settings, state, self.interface_logger())
     }
 
     /// Logs faults of interfaces.
-    pub fn told_of_interfaces(&self) -> impl Fn(String) + Clone + Send + use<> {
+    pub fn interface_logger(&self) -> impl Fn(String) + Clone + Send + use<> {
         let log = self.log.clone();
         move |why| log.put(Event::new("interfaces").with("why", why))
     }
 
     /// The service that receives and forwards casts. It also runs without an inbox, to tell other members so.
-    fn casts(&self, config: &Config, state: &State) -> anyhow::Result<Casts> {
+    fn casts(&self, config: &Config, state: &State) -> anyhow::Result<CastService> {
         let (membership, log) = (self.membership.clone(), self.log.clone());
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
         let dialer = Dialer::with_identity(DialOptions::default(), identity.clone());
-        let bonds = uplinks::shown(self.bonding(dialer, config, state)?.awaited());
+        let bonds = uplinks::track_bonds(self.bonding(dialer, config, state)?.awaited());
         let dialer = MemberDialer::new(name, membership.clone(), identity, DialOptions::default());
-        let dialer = dialer.carried_by(Arc::new(bonds)).riding_by(self.rides());
-        Ok(Casts::new(&(&config.cast).into(), state.dir(), membership, dialer, log)?)
+        let dialer = dialer.with_carrier(Arc::new(bonds)).with_ride_network(self.rides());
+        Ok(CastService::new(&(&config.cast).into(), state.dir(), membership, dialer, log)?)
     }
 
     /// The service that receives and forwards streams. It also runs if no member may subscribe, because this host's own
@@ -352,18 +358,18 @@ impl Parts {
         let (membership, log) = (self.membership.clone(), self.log.clone());
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
         let dialer = MemberDialer::new(name, membership, identity, DialOptions::default());
-        let dialer = dialer.riding_by(self.rides());
+        let dialer = dialer.with_ride_network(self.rides());
         Ok(Streams::new((&config.stream).into(), dialer, log))
     }
 
     /// The service of probe trains: it receives their datagrams and sends trains for other programs, but not during
     /// bulk flows.
-    fn probing(
+    fn probe_tasks(
         &self,
         trains: Trains,
         flows: Arc<Semaphore>,
         state: &State,
-    ) -> anyhow::Result<Probing> {
+    ) -> anyhow::Result<ProbeTasks> {
         let (name, identity) = (self.mesh.name.clone(), Connector::new(&self.key)?);
         // Not over bonds: a train takes a single path, and its control messages take the same.
         let dialer =
@@ -371,9 +377,9 @@ impl Parts {
         let (socket, log) = (state.probe_socket(), self.log.clone());
         let carrier = self.carrier.clone();
         if let Some(carrier) = carrier.clone() {
-            trains.carry_for(Arc::new(carrier));
+            trains.set_carrier(Arc::new(carrier));
         }
-        Ok(Probing { trains, flows, carrier, overlay: None, follow: None, dialer, socket, log })
+        Ok(ProbeTasks { trains, flows, carrier, overlay: None, follow: None, dialer, socket, log })
     }
 
     /// The carrier; `None` if the settings disable it.
@@ -389,15 +395,15 @@ impl Parts {
     }
 
     /// The carried legs of this node's own connections, and which of them are used automatically.
-    pub fn rides(&self) -> Arc<dyn Rides> {
+    pub fn rides(&self) -> Arc<dyn RideNetwork> {
         match &self.carrier {
-            Some(carrier) => Arc::new(Legs::of(carrier.clone())),
-            None => Arc::new(CarriedLegs::of(&self.membership.mesh())),
+            Some(carrier) => Arc::new(CarrierLegs::of(carrier.clone())),
+            None => Arc::new(OverlayLegs::of(&self.membership.mesh())),
         }
     }
 
     /// The address for connections that arrive through the carrier, if there is one.
-    pub fn riding(&self) -> Option<SocketAddr> {
+    pub fn carrier_address(&self) -> Option<SocketAddr> {
         self.carrier.as_ref().map(|carrier| (carrier.address(), PORT).into())
     }
 
@@ -433,7 +439,7 @@ impl Parts {
 }
 
 /// The settings, extended by the offers of drop boxes to their destinations.
-fn offering(config: &Config, boxes: Option<&DropBoxes>) -> Config {
+fn with_drop_box_offers(config: &Config, boxes: Option<&DropBoxes>) -> Config {
     let mut config = config.clone();
     let offers = boxes.into_iter().flat_map(DropBoxes::offers);
     let offer =
@@ -443,7 +449,7 @@ fn offering(config: &Config, boxes: Option<&DropBoxes>) -> Config {
 }
 
 /// The address at which this host reaches its own listening port.
-fn near(mut at: SocketAddr) -> SocketAddr {
+fn loopback_address(mut at: SocketAddr) -> SocketAddr {
     match at.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => at.set_ip(Ipv4Addr::LOCALHOST.into()),
         IpAddr::V6(ip) if ip.is_unspecified() => at.set_ip(Ipv6Addr::LOCALHOST.into()),

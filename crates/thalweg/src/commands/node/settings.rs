@@ -8,7 +8,7 @@ use thalweg_mesh::State;
 use thalweg_net::{DialOptions, Dialer, SocketOptions, channel::Connector};
 use thalweg_node::{
     config::Config,
-    daemon::{DaemonConfig, Limits, SocksConfig, Ways},
+    daemon::{DaemonConfig, HandshakeLimits, LocalRoutes, SocksConfig},
 };
 use thalweg_relay::RelayConfig;
 use thalweg_wire::mesh::Member;
@@ -36,15 +36,15 @@ pub fn daemon(
     let streams = stream.relay || !stream.subscribe.is_empty() || !stream.publish.is_empty();
     let serves = files || streams || !config.drop_box.is_empty() || config.carrier.enabled;
     let listen = match parts.serves_others() || serves {
-        true => listens(config, listen, parts.member().as_ref()),
+        true => listen_addresses(config, listen, parts.member().as_ref()),
         // No other host has a reason to connect.
         false => Vec::new(),
     };
     Ok(DaemonConfig {
         listen,
-        riding: parts.riding(),
+        riding: parts.carrier_address(),
         handshake: config.relay.handshake,
-        limits: Limits::default(),
+        limits: HandshakeLimits::default(),
         drain: config.relay.drain,
         metrics: config.metrics.listen,
         socket: state.socket(),
@@ -54,7 +54,11 @@ pub fn daemon(
 
 /// The addresses to listen at: the given ones, or else those in the settings. If both are missing, the port is the one
 /// in the roster.
-fn listens(config: &Config, given: &[SocketAddr], member: Option<&Member>) -> Vec<SocketAddr> {
+fn listen_addresses(
+    config: &Config,
+    given: &[SocketAddr],
+    member: Option<&Member>,
+) -> Vec<SocketAddr> {
     if !given.is_empty() {
         return given.to_vec();
     }
@@ -80,11 +84,11 @@ fn socks(config: &Config, parts: &Parts, state: &State) -> anyhow::Result<Option
         DialOptions { deadline: ROUTE_TIMEOUT, socket: leg_options(), ..DialOptions::default() };
     let dialer = Dialer::with_identity(options, Connector::new(parts.key())?);
     let settings = config.interfaces.settings();
-    let told = parts.told_of_interfaces();
-    let bonds = uplinks::shown(uplinks::bonding(dialer.clone(), settings, state, told)?);
-    let dialer = dialer.carried_by(Arc::new(bonds)).riding_by(parts.rides());
+    let told = parts.interface_logger();
+    let bonds = uplinks::track_bonds(uplinks::bonding(dialer.clone(), settings, state, told)?);
+    let dialer = dialer.with_carrier(Arc::new(bonds)).with_ride_network(parts.rides());
     let (via, terms, limits) = (config.socks.via.clone(), config.socks.terms(), direct.limits());
-    let ways = Box::new(Ways { via, terms, dialer, limits });
+    let ways = Box::new(LocalRoutes { via, terms, dialer, limits });
     Ok(Some(SocksConfig::Mesh { listen, ways }))
 }
 
@@ -125,7 +129,7 @@ mod tests {
     fn by_default_it_listens_at_the_port_in_the_roster() {
         let (config, given) = (Config::default(), "127.0.0.1:5".parse().unwrap());
         let ports = |config: &Config, given: &[SocketAddr], member: Option<&Member>| {
-            listens(config, given, member).iter().map(SocketAddr::port).collect::<Vec<_>>()
+            listen_addresses(config, given, member).iter().map(SocketAddr::port).collect::<Vec<_>>()
         };
         let told = member("fra.example:9000");
         assert_eq!(ports(&config, &[], Some(&told)), [9000, 9000]);

@@ -10,7 +10,7 @@ use thalweg_stream::{Streams, local};
 pub(super) fn run(streams: Streams, socket: PathBuf, log: Log) -> impl Future<Output = ()> {
     let bound = bind_local(&socket);
     async move {
-        let _end = Ended(streams.clone());
+        let _end = EndOnDrop(streams.clone());
         match bound {
             Ok(listener) => {
                 let _removed = SocketFile(socket);
@@ -26,9 +26,9 @@ pub(super) fn run(streams: Streams, socket: PathBuf, log: Log) -> impl Future<Ou
 }
 
 /// Ends the streams when dropped.
-struct Ended(Streams);
+struct EndOnDrop(Streams);
 
-impl Drop for Ended {
+impl Drop for EndOnDrop {
     fn drop(&mut self) {
         self.0.end();
     }

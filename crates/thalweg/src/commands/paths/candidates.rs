@@ -1,38 +1,38 @@
 //! Formats the candidates for relays, with their scores and reasons.
 
 use super::{
-    found::PathKnowledge,
+    knowledge::PathKnowledge,
     rates::{gain, share},
 };
 use crate::commands::text::{aligned, rough};
 use serde_json::{Value, json};
 use std::sync::PoisonError;
-use thalweg_paths::detours::{CANDIDATES, Standing};
+use thalweg_paths::detours::{CANDIDATES, RelayState};
 
 /// The most rows without `--full`.
 const ROWS: usize = 25;
 
 /// The candidates as text and as JSON.
-pub fn shown(found: &PathKnowledge, full: bool) -> (String, Value) {
-    let standings = found.detours.standings();
-    if standings.is_empty() {
-        let text =
-            "no candidates: the oracle ranks no relays yet, so the roster's first are tried\n";
+pub fn render(found: &PathKnowledge, full: bool) -> (String, Value) {
+    let relay_states = found.detours.relay_states();
+    if relay_states.is_empty() {
+        let text = "no candidates: the oracle ranks no relays yet, so the first relays of the roster are \
+             tried\n";
         return (text.to_owned(), json!([]));
     }
-    let rows: Vec<_> = standings.iter().map(|s| row(found, s, &standings)).collect();
+    let rows: Vec<_> = relay_states.iter().map(|s| row(found, s, &relay_states)).collect();
     let most = if full { rows.len() } else { ROWS };
     let head = ["CANDIDATE", "SCORE", "PAIRS", "AGE", "LOAD", "TRIED", "WHY"];
     let mut text = heading(found) + &aligned(head, &rows[..most.min(rows.len())]);
     if rows.len() > most {
         text += &format!("… and {} more: --full\n", rows.len() - most);
     }
-    let value = |s: &Standing| json(found, s, &standings);
-    (text, standings.iter().map(value).collect())
+    let value = |s: &RelayState| json(found, s, &relay_states);
+    (text, relay_states.iter().map(value).collect())
 }
 
 fn heading(found: &PathKnowledge) -> String {
-    let Some(listed) = found.detours.listed() else { return String::new() };
+    let Some(listed) = found.detours.relay_list() else { return String::new() };
     let strategy = json!(listed.reply.strategy);
     let strategy = strategy.as_str().unwrap_or_default().replace('_', "-");
     let stale =
@@ -44,8 +44,8 @@ fn heading(found: &PathKnowledge) -> String {
     )
 }
 
-fn row(found: &PathKnowledge, s: &Standing, all: &[Standing]) -> [String; 7] {
-    let since = found.detours.listed().map(|l| l.age(found.now)).unwrap_or_default();
+fn row(found: &PathKnowledge, s: &RelayState, all: &[RelayState]) -> [String; 7] {
+    let since = found.detours.relay_list().map(|l| l.age(found.now)).unwrap_or_default();
     let oracle = s.oracle.as_ref();
     let dash = || "-".to_owned();
     [
@@ -60,12 +60,12 @@ fn row(found: &PathKnowledge, s: &Standing, all: &[Standing]) -> [String; 7] {
 }
 
 /// The source of its score, and what that means for the next download.
-fn why(found: &PathKnowledge, s: &Standing, all: &[Standing]) -> String {
+fn why(found: &PathKnowledge, s: &RelayState, all: &[RelayState]) -> String {
     if is_quarantined(found, &s.relay) {
         return "in quarantine (`thalweg history`): not tried".to_owned();
     }
     let whose = match (s.tried, &s.oracle) {
-        (0, _) => "the oracle's word",
+        (0, _) => "the oracle's score",
         (_, None) => "learnt here, not in the oracle's list",
         (_, Some(_)) => "learnt here",
     };
@@ -74,12 +74,14 @@ fn why(found: &PathKnowledge, s: &Standing, all: &[Standing]) -> String {
     }
     match s.is_test {
         true => format!("test detour, until it loses; {whose}"),
-        false => format!("drawn with {:.0} % of the odds; {whose}", 100.0 * odds(s, all)),
+        false => {
+            format!("drawn first with a probability of {:.0} %; {whose}", 100.0 * odds(s, all))
+        }
     }
 }
 
 /// The probability of being drawn first.
-fn odds(s: &Standing, all: &[Standing]) -> f64 {
+fn odds(s: &RelayState, all: &[RelayState]) -> f64 {
     let others = all.iter().filter(|other| !other.is_test);
     let (n, sum) = others.fold((0.0, 0.0), |(n, sum), other| (n + 1.0, sum + other.score));
     // With the weights of thalweg_plan::adaptive.
@@ -87,8 +89,8 @@ fn odds(s: &Standing, all: &[Standing]) -> f64 {
     (s.score + least) / (sum + least * n)
 }
 
-fn json(found: &PathKnowledge, s: &Standing, all: &[Standing]) -> Value {
-    let since = found.detours.listed().map(|l| l.age(found.now)).unwrap_or_default();
+fn json(found: &PathKnowledge, s: &RelayState, all: &[RelayState]) -> Value {
+    let since = found.detours.relay_list().map(|l| l.age(found.now)).unwrap_or_default();
     json!({
         "relay": s.relay,
         "score": s.score,

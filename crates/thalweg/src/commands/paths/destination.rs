@@ -1,6 +1,6 @@
 //! Shows which paths would be used for one destination now, and why.
 
-use super::{found::PathKnowledge, rates::mbps};
+use super::{knowledge::PathKnowledge, rates::mbps};
 use crate::commands::text::{aligned, rough};
 use anyhow::Context as _;
 use serde_json::{Value, json};
@@ -11,10 +11,10 @@ use std::{
 use thalweg_mesh::Names;
 use thalweg_net::Route;
 use thalweg_paths::{
-    by_history::ByHistory,
-    chooser::{Content, PathChooser as _, Way},
-    detours::{Draw, Picked},
-    history::{Bound, Remembered},
+    chooser::{Content, PathAttempt, PathChooser as _},
+    detours::{Draw, PickedRelay},
+    history::{Bound, HistoryEntry},
+    history_chooser::HistoryChooser,
     url::HttpUrl,
 };
 use thalweg_units::Rate;
@@ -36,13 +36,13 @@ impl DestinationUrl {
             (false, false) => format!("https://{text}/"),
         };
         let url = HttpUrl::parse(&url);
-        Ok(Self(url.with_context(|| format!("`{text}` is no URL and no HOST[:PORT]"))?))
+        Ok(Self(url.with_context(|| format!("`{text}` is neither a URL nor HOST[:PORT]"))?))
     }
 }
 
 /// The options of the `thalweg get` to predict.
 #[derive(Clone, Debug, Default)]
-pub struct Terms<'a> {
+pub struct GetOptions<'a> {
     /// Its `--avoid`.
     pub avoid: &'a [Tag],
     /// Its `--draw`.
@@ -50,10 +50,10 @@ pub struct Terms<'a> {
 }
 
 /// What is known and what would be done, as text and as JSON.
-pub fn shown(
+pub fn render(
     found: &mut PathKnowledge,
     wanted: &DestinationUrl,
-    terms: &Terms<'_>,
+    terms: &GetOptions<'_>,
 ) -> (String, Value) {
     let origin = wanted.0.origin();
     let known = known(found, &origin);
@@ -69,8 +69,8 @@ pub fn shown(
     let mut text = table(&known, &origin);
     text += &download(&picked, names.len());
     text += &connection(&ways);
-    let way = |w: &Way| json!({ "path": w.name, "after_seconds": w.after.as_secs_f64() });
-    let path = |k: &Remembered| {
+    let way = |w: &PathAttempt| json!({ "path": w.name, "after_seconds": w.after.as_secs_f64() });
+    let path = |k: &HistoryEntry| {
         json!({
             "path": k.path, "rate_bps": k.rate.as_bps(), "at_least": k.bound == Bound::AtLeast,
             "setup_seconds": k.setup.map(|s| s.as_secs_f64()), "age_seconds": k.age.as_secs(),
@@ -88,7 +88,7 @@ pub fn shown(
 }
 
 /// What earlier transfers from this origin measured.
-fn known(found: &PathKnowledge, origin: &str) -> Vec<Remembered> {
+fn known(found: &PathKnowledge, origin: &str) -> Vec<HistoryEntry> {
     let history = found.history.lock().unwrap_or_else(PoisonError::into_inner);
     history.entries(found.now).into_iter().filter(|e| e.origin == origin).collect()
 }
@@ -110,20 +110,20 @@ fn ways(
     found: &PathKnowledge,
     wanted: &DestinationUrl,
     mut relays: Vec<(String, Route)>,
-) -> Vec<Way> {
+) -> Vec<PathAttempt> {
     let content = if wanted.0.is_https() { Content::Encrypted } else { Content::Clear };
     let score = |name: &str| found.detours.score(name).unwrap_or(0.0);
     relays.sort_by(|a, b| score(&b.0).total_cmp(&score(&a.0)));
     let chooser =
-        ByHistory::new(Box::new(move |_| relays.clone()), Some(Arc::clone(&found.history)));
-    chooser.choose(wanted.0.destination(), content).ways().to_vec()
+        HistoryChooser::new(Box::new(move |_| relays.clone()), Some(Arc::clone(&found.history)));
+    chooser.choose(wanted.0.destination(), content).attempts().to_vec()
 }
 
-fn table(known: &[Remembered], origin: &str) -> String {
+fn table(known: &[HistoryEntry], origin: &str) -> String {
     if known.is_empty() {
         return format!("nothing is known of {origin} yet\n\n");
     }
-    let row = |k: &Remembered| {
+    let row = |k: &HistoryEntry| {
         let least = if k.bound == Bound::AtLeast { "≥" } else { "" };
         [
             k.path.clone(),
@@ -138,21 +138,21 @@ fn table(known: &[Remembered], origin: &str) -> String {
     format!("known of {origin}:\n{}\n", aligned(head, &rows))
 }
 
-fn download(picked: &[Picked], usable: usize) -> String {
+fn download(picked: &[PickedRelay], usable: usize) -> String {
     let mut text = "a download samples the direct path".to_owned();
     match picked.len() {
-        0 => text += " alone: there are no relays to try\n",
+        0 => text += " only: there are no relays to try\n",
         n => {
-            _ = writeln!(text, " and {n} of {usable} relays, and goes on by the fastest:");
+            _ = writeln!(text, " and {n} of {usable} relays, and continues over the fastest:");
             picked.iter().for_each(|p| _ = writeln!(text, "  {p}"));
         }
     }
     text + "\n"
 }
 
-fn connection(ways: &[Way]) -> String {
-    let mut text = "a connection by the proxy begins ".to_owned();
-    let way = |(at, way): (usize, &Way)| match (at, way.after.is_zero()) {
+fn connection(ways: &[PathAttempt]) -> String {
+    let mut text = "a connection through the proxy begins ".to_owned();
+    let way = |(at, way): (usize, &PathAttempt)| match (at, way.after.is_zero()) {
         (0, _) => way.name.clone(),
         (_, true) => format!("with {} at once", way.name),
         (_, false) => format!("with {} after {} ms", way.name, way.after.as_millis()),
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(origin("[2001:db8::1]:8443"), "https://[2001:db8::1]:8443");
         for bad in ["", "ftp://x/", "a b", "http://", "x:y"] {
             let error = DestinationUrl::parse(bad).unwrap_err().to_string();
-            assert!(error.contains("is no URL and no HOST[:PORT]"), "{error}");
+            assert!(error.contains("is neither a URL nor HOST[:PORT]"), "{error}");
         }
     }
 }

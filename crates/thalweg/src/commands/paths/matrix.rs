@@ -1,8 +1,8 @@
 //! Formats the matrix of rates: all of it for few nodes, a summary for many.
 
 use super::{
-    found::PathKnowledge,
-    measuring,
+    knowledge::PathKnowledge,
+    measurement_limits,
     rates::{mbps, median, share},
 };
 use crate::commands::text::{aligned, rough};
@@ -18,9 +18,9 @@ const MAX_NODES: usize = 12;
 const ROWS: usize = 20;
 
 /// The matrix as text and as JSON.
-pub fn shown(found: &PathKnowledge, full: bool) -> (String, Value) {
+pub fn render(found: &PathKnowledge, full: bool) -> (String, Value) {
     let Some(paths) = &found.paths else {
-        return (format!("no matrix: {}\n", found.excuse()), Value::Null);
+        return (format!("no rates are known: {}\n", found.missing_reason()), Value::Null);
     };
     let since = paths.age(found.now);
     let nodes = paths.reply.nodes.len();
@@ -30,7 +30,7 @@ pub fn shown(found: &PathKnowledge, full: bool) -> (String, Value) {
         false => summary(paths, since),
     };
     text += &troubles(paths, since);
-    text += &measuring::shown(paths, since);
+    text += &measurement_limits::render(paths, since);
     (text, json!(paths.reply))
 }
 
@@ -86,14 +86,14 @@ fn cells(paths: &KnownPaths) -> String {
 
 /// The legs of one node.
 #[derive(Default)]
-struct Legs<'a> {
+struct NodeLegs<'a> {
     out: Vec<&'a LegEntry>,
     into: Vec<&'a LegEntry>,
 }
 
 fn summary(paths: &KnownPaths, since: Duration) -> String {
     let reply = &paths.reply;
-    let mut legs: Vec<Legs> = reply.nodes.iter().map(|_| Legs::default()).collect();
+    let mut legs: Vec<NodeLegs> = reply.nodes.iter().map(|_| NodeLegs::default()).collect();
     for leg in &reply.legs {
         legs[leg.from as usize].out.push(leg);
         legs[leg.to as usize].into.push(leg);
@@ -103,7 +103,7 @@ fn summary(paths: &KnownPaths, since: Duration) -> String {
     let fastest = |at: &usize| middle(&legs[*at].out).unwrap_or(-1.0);
     order.sort_by(|a, b| fastest(b).total_cmp(&fastest(a)).then(a.cmp(b)));
     let row = |at: &usize| {
-        let Legs { out, into } = &legs[*at];
+        let NodeLegs { out, into } = &legs[*at];
         let both = || out.iter().chain(into);
         let rate = |legs: &[&LegEntry]| middle(legs).map_or("-".to_owned(), mbps);
         let age = median(both().map(|leg| leg.age + since).collect());
@@ -137,7 +137,7 @@ fn troubles(paths: &KnownPaths, since: Duration) -> String {
     for d in paths.reply.disagreements.iter().take(ROWS) {
         _ = writeln!(
             text,
-            "{}: {} claimed {}, the other end saw {}, believed is {} ({} ago)",
+            "{}: {} reported {}, the other end measured {}, {} is used ({} ago)",
             leg(&d.from, &d.to),
             d.by,
             said(Some(d.claimed_bps)),

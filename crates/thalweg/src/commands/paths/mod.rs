@@ -1,11 +1,11 @@
 //! `thalweg paths`: shows rates of paths, the candidates for relays, and the reasons.
 
-mod advise;
+mod advice;
 mod candidates;
 mod destination;
-mod found;
+mod knowledge;
 mod matrix;
-mod measuring;
+mod measurement_limits;
 mod node;
 mod rates;
 #[cfg(test)]
@@ -13,12 +13,12 @@ mod tests;
 
 use super::{
     get::{Drawing, mesh::check_tags},
-    here::{self, Place},
+    host::{self, StateDir},
     text::say,
 };
 use anyhow::bail;
 use destination::DestinationUrl;
-use found::PathKnowledge;
+use knowledge::PathKnowledge;
 use serde_json::{Value, json};
 use std::{path::PathBuf, process::ExitCode};
 use thalweg_wire::mesh::Tag;
@@ -71,7 +71,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE|none")]
     history: Option<PathBuf>,
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 /// Runs the command.
@@ -79,15 +79,15 @@ pub struct Args {
 /// # Errors
 /// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let state = args.place.open()?;
+    let state = args.state_dir.open()?;
     let wanted = args.destination.as_deref().map(DestinationUrl::parse).transpose()?;
     let mut found =
-        here::block_on(PathKnowledge::ask(&state, args.history.as_deref(), &args.place))?;
+        host::block_on(PathKnowledge::ask(&state, args.history.as_deref(), &args.state_dir))?;
     found.notes.iter().for_each(|note| thalweg_console::note!("thalweg: {note}"));
     let (text, value) = match (&wanted, &args.to) {
         (Some(wanted), _) => args.destination(&mut found, wanted)?,
-        (None, Some(name)) => node::shown(&found, name)?,
-        (None, None) if args.advise => advise::shown(&found, args.full)?,
+        (None, Some(name)) => node::render(&found, name)?,
+        (None, None) if args.advise => advice::render(&found, args.full)?,
         (None, None) => overview(&found, args.full)?,
     };
     match args.json {
@@ -104,21 +104,21 @@ impl Args {
         to: &DestinationUrl,
     ) -> anyhow::Result<(String, Value)> {
         match &found.roster {
-            Some(roster) => check_tags(roster, &self.avoid, &self.place.argument())?,
+            Some(roster) => check_tags(roster, &self.avoid, &self.state_dir.argument())?,
             None if self.avoid.is_empty() => {}
-            None => bail!("--avoid has no relays to choose among: this host has no roster yet"),
+            None => bail!("--avoid needs the list of relays: this host has no roster yet"),
         }
-        let terms = destination::Terms { avoid: &self.avoid, draw: self.draw.into() };
-        Ok(destination::shown(found, to, &terms))
+        let terms = destination::GetOptions { avoid: &self.avoid, draw: self.draw.into() };
+        Ok(destination::render(found, to, &terms))
     }
 }
 
 fn overview(found: &PathKnowledge, full: bool) -> anyhow::Result<(String, Value)> {
-    if found.paths.is_none() && found.detours.listed().is_none() {
-        bail!("nothing is known of paths yet: {}", found.excuse());
+    if found.paths.is_none() && found.detours.relay_list().is_none() {
+        bail!("nothing is known of paths yet: {}", found.missing_reason());
     }
-    let (matrix, matrix_json) = matrix::shown(found, full);
-    let (candidates, candidates_json) = candidates::shown(found, full);
+    let (matrix, matrix_json) = matrix::render(found, full);
+    let (candidates, candidates_json) = candidates::render(found, full);
     let text = format!("{matrix}\n{candidates}");
     Ok((text, json!({ "paths": matrix_json, "candidates": candidates_json })))
 }
@@ -131,7 +131,7 @@ fn with_oracle(mut value: Value, found: &PathKnowledge) -> Value {
             "answered": found.trouble.is_none(),
             "trouble": found.trouble,
             "paths_age_seconds": age(found.paths.as_ref().map(|p| p.age(found.now))),
-            "candidates_age_seconds": age(found.detours.listed().map(|l| l.age(found.now))),
+            "candidates_age_seconds": age(found.detours.relay_list().map(|l| l.age(found.now))),
         });
         fields.insert("oracle".to_owned(), oracle);
     }

@@ -1,7 +1,7 @@
 //! Shows all paths to one node.
 
 use super::{
-    found::PathKnowledge,
+    knowledge::PathKnowledge,
     rates::{gain, maybe, mbps},
 };
 use crate::commands::text::{aligned, rough};
@@ -21,9 +21,9 @@ struct Best {
 ///
 /// # Errors
 /// If there is no such node, or no matrix.
-pub fn shown(found: &PathKnowledge, name: &str) -> anyhow::Result<(String, Value)> {
+pub fn render(found: &PathKnowledge, name: &str) -> anyhow::Result<(String, Value)> {
     let to = find(found, name)?;
-    let paths = found.paths.as_ref().context("no matrix")?;
+    let paths = found.paths.as_ref().context("the oracle's rates are not known")?;
     let (graph, relays) = (found.graph(), found.relays());
     let since = paths.age(found.now);
     let leg = |from: usize| {
@@ -87,7 +87,7 @@ fn find(found: &PathKnowledge, name: &str) -> anyhow::Result<usize> {
         return Ok(at);
     }
     if names.is_empty() {
-        bail!("nothing is known of paths yet: {}", found.excuse());
+        bail!("nothing is known of paths yet: {}", found.missing_reason());
     }
     match likeness::nearest(name, names) {
         Some(near) => bail!("the oracle knows no node `{name}`; did you mean `{near}`?"),

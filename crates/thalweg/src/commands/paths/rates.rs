@@ -38,8 +38,8 @@ mod tests {
 
     #[test]
     fn values_are_formatted_briefly() {
-        let shown = [4e5, 9.7e6, 9.96e6, 94.4e6, 1.2e9].map(mbps);
-        assert_eq!(shown, ["0.4", "9.7", "10", "94", "1200"]);
+        let render = [4e5, 9.7e6, 9.96e6, 94.4e6, 1.2e9].map(mbps);
+        assert_eq!(render, ["0.4", "9.7", "10", "94", "1200"]);
         assert_eq!(
             (gain(0.5), share(1, 8), share(0, 0)),
             ("+50 %".into(), "12 %".into(), "-".into())

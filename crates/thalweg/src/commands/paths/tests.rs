@@ -1,19 +1,20 @@
 //! Tests of the output for an invented mesh; no number is measured.
 
 use super::{
-    advise, candidates, destination, destination::Terms, found::PathKnowledge, matrix, node,
+    advice, candidates, destination, destination::GetOptions, knowledge::PathKnowledge, matrix,
+    node,
 };
 use std::{sync::Arc, time::Duration};
 use thalweg_paths::{
     detours::KnownPaths,
-    history::{Bound, Observed},
+    history::{Bound, PathObservation},
 };
 use thalweg_units::{NodeId, Rate, WallTime};
 use thalweg_wire::mesh::{
     Member, Name, Role, Roster,
     measure::{
-        Candidate, CandidatesReply, Disagreement, Down, FailedOrder, LegEntry, Measuring,
-        PathsReply, Spent, Strategy,
+        Candidate, CandidatesReply, Disagreement, Down, FailedOrder, LegEntry, MeasuringStatus,
+        PathsReply, SpentRelay, Strategy,
     },
 };
 
@@ -118,7 +119,7 @@ fn candidates(scores: &[(&str, f64)]) -> CandidatesReply {
 
 /// What `fra` knows, from an answer stored five minutes ago.
 fn found() -> PathKnowledge {
-    let mut found = PathKnowledge::kept(name("fra"), None);
+    let mut found = PathKnowledge::stored(name("fra"), None);
     found.now = now();
     let asked = WallTime::from_unix_nanos(now().as_unix_nanos() - 300_000_000_000);
     found.paths = Some(KnownPaths::new(reply(), asked));
@@ -131,12 +132,12 @@ fn found() -> PathKnowledge {
 
 #[test]
 fn a_small_mesh_is_shown_whole() {
-    insta::assert_snapshot!(matrix::shown(&found(), false).0);
+    insta::assert_snapshot!(matrix::render(&found(), false).0);
 }
 
 #[test]
 fn candidates_are_shown_with_score_age_evidence_and_reason() {
-    insta::assert_snapshot!(candidates::shown(&found(), false).0);
+    insta::assert_snapshot!(candidates::render(&found(), false).0);
 }
 
 #[test]
@@ -146,10 +147,10 @@ fn many_candidates_are_shown_with_odds_and_learnt_ones_outlive_the_list() {
     let scores: Vec<(&str, f64)> =
         names.iter().enumerate().map(|(i, n)| (n.as_str(), i as f64 / 100.0)).collect();
     found.detours.follow(candidates(&scores), None, now());
-    let (text, value) = candidates::shown(&found, false);
+    let (text, value) = candidates::render(&found, false);
     assert!(text.contains("… and 6 more: --full"), "{text}");
     assert!(text.contains("learnt here, not in the oracle's list"), "{text}");
-    assert!(text.contains("% of the odds; the oracle's word"), "{text}");
+    assert!(text.contains("%; the oracle's score"), "{text}");
     assert_eq!(value.as_array().unwrap().len(), 31);
 }
 
@@ -161,64 +162,67 @@ fn three_hundred_nodes_are_summarised_on_one_screen() {
     let legs = all.map(|(i, j)| leg(i, j, f64::from(i + 1))).collect();
     let reply = PathsReply { nodes, legs, ..PathsReply::default() };
     found.paths = Some(KnownPaths::new(reply, now()));
-    let (text, _) = matrix::shown(&found, false);
+    let (text, _) = matrix::render(&found, false);
     assert_eq!(text.lines().count(), 24, "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     assert!(text.starts_with("300 nodes, 89700 of 89700 ordered pairs measured (100 %)"), "{text}");
-    let (full, _) = matrix::shown(&found, true);
+    let (full, _) = matrix::render(&found, true);
     assert_eq!(full.lines().count(), 303);
 }
 
 #[test]
 fn limits_of_measuring_are_shown() {
-    let shown = |measuring| {
+    let render = |measuring| {
         let mut found = found();
         let reply = PathsReply { measuring: Some(measuring), ..reply() };
         found.paths = Some(KnownPaths::new(reply, now()));
-        let text = matrix::shown(&found, false).0;
+        let text = matrix::render(&found, false).0;
         text.lines().filter(|l| l.starts_with("measuring: ")).map(str::to_owned).collect()
     };
-    let off: Vec<String> = shown(Measuring::default());
+    let off: Vec<String> = render(MeasuringStatus::default());
     assert_eq!(off, ["measuring: off (`enabled` in [oracle.measure] of the oracle's host)"]);
-    assert!(shown(Measuring { enabled: true, ..Measuring::default() }).is_empty());
-    let spent = (0..10)
-        .map(|n| Spent { node: name(&format!("n{n}")), free_in: (n > 0).then_some(minutes(90)) });
+    assert!(render(MeasuringStatus { enabled: true, ..MeasuringStatus::default() }).is_empty());
+    let spent = (0..10).map(|n| SpentRelay {
+        node: name(&format!("n{n}")),
+        free_in: (n > 0).then_some(minutes(90)),
+    });
     let failed =
         FailedOrder { from: name("fra"), to: name("nyc"), why: "refused".into(), age: minutes(2) };
-    let held = shown(Measuring { enabled: true, spent: spent.collect(), failed: Some(failed) });
+    let held =
+        render(MeasuringStatus { enabled: true, spent: spent.collect(), failed: Some(failed) });
     assert_eq!(held.len(), 2, "{held:?}");
-    let of = "measuring: today's bytes are used up at n0 (always: one measurement takes more than \
-              its bytes of a day), n1 (for 1 h 30 min), ";
+    let of = "measuring: today's byte budget is used up at n0 (always: one measurement needs more \
+              than its daily budget), n1 (for 1 h 30 min), ";
     assert!(held[0].starts_with(of) && held[0].ends_with(" and 2 more"), "{held:?}");
     assert_eq!(held[1], "measuring: the last failure, 2 min ago: fra → nyc: refused");
 }
 
 #[test]
 fn the_paths_to_one_node_come_with_their_detours() {
-    insta::assert_snapshot!(node::shown(&found(), "nyc").unwrap().0);
+    insta::assert_snapshot!(node::render(&found(), "nyc").unwrap().0);
 }
 
 #[test]
 fn an_unknown_node_is_answered_with_the_nearest_name() {
-    let error = |text| node::shown(&found(), text).unwrap_err().to_string();
+    let error = |text| node::render(&found(), text).unwrap_err().to_string();
     assert_eq!(error("nyk"), "the oracle knows no node `nyk`; did you mean `nyc`?");
     assert!(error("elsewhere").contains("`thalweg mesh members` lists them"));
-    let nothing = PathKnowledge::kept(name("fra"), None);
-    let error = node::shown(&nothing, "nyc").unwrap_err().to_string();
+    let nothing = PathKnowledge::stored(name("fra"), None);
+    let error = node::render(&nothing, "nyc").unwrap_err().to_string();
     assert!(error.contains("nothing is known of paths yet"), "{error}");
 }
 
 #[test]
 fn advice_names_who_should_relay_and_for_whom() {
-    insta::assert_snapshot!(advise::shown(&found(), false).unwrap().0);
-    let nothing = PathKnowledge::kept(name("fra"), None);
-    assert!(advise::shown(&nothing, false).is_err());
+    insta::assert_snapshot!(advice::render(&found(), false).unwrap().0);
+    let nothing = PathKnowledge::stored(name("fra"), None);
+    assert!(advice::render(&nothing, false).is_err());
 }
 
 #[test]
 fn a_destination_is_told_with_what_is_known_and_what_would_be_done() {
     let mut found = found();
-    let seen = |path: &str, mbps, bound| Observed {
+    let seen = |path: &str, mbps, bound| PathObservation {
         path: path.into(),
         rate: Rate::from_mbps(mbps),
         setup: Duration::from_millis(80),
@@ -228,14 +232,14 @@ fn a_destination_is_told_with_what_is_known_and_what_would_be_done() {
     let before = WallTime::from_unix_nanos(now().as_unix_nanos() - 3_600_000_000_000);
     found.history.lock().unwrap().learn(ORIGIN, &own, before);
     let wanted = destination::DestinationUrl::parse(URL).unwrap();
-    let (text, value) = destination::shown(&mut found, &wanted, &Terms::default());
+    let (text, value) = destination::render(&mut found, &wanted, &GetOptions::default());
     insta::assert_snapshot!(text);
     assert_eq!(value["destination"], ORIGIN);
     // The proxy uses the system's clock, by which all of this is long past.
     assert_eq!(value["connection_goes"][0]["path"], "direct");
     assert_eq!(value["download_tries"][0]["reason"], "all");
     let other = destination::DestinationUrl::parse("other.example").unwrap();
-    let (text, _) = destination::shown(&mut found, &other, &Terms::default());
+    let (text, _) = destination::render(&mut found, &other, &GetOptions::default());
     assert!(text.contains("nothing is known of https://other.example:443 yet"), "{text}");
     assert!(text.contains("begins directly, with mid after 500 ms"), "{text}");
 }
@@ -245,8 +249,8 @@ fn relays_with_an_avoided_tag_are_not_tried() {
     let mut found = found();
     let wanted = destination::DestinationUrl::parse(URL).unwrap();
     let avoid = ["region=eu".parse().unwrap()];
-    let terms = Terms { avoid: &avoid, ..Terms::default() };
-    let (text, value) = destination::shown(&mut found, &wanted, &terms);
+    let terms = GetOptions { avoid: &avoid, ..GetOptions::default() };
+    let (text, value) = destination::render(&mut found, &wanted, &terms);
     assert_eq!(value["usable_relays"], 1, "nyc alone is elsewhere: {text}");
     assert_eq!(value["download_tries"][0]["relay"], "nyc");
     let ways = value["connection_goes"].as_array().unwrap();

@@ -17,7 +17,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use thalweg_proxy::{MARK, Redirected};
+use thalweg_proxy::{MARK, RedirectPorts};
 use tokio::task::spawn_blocking;
 
 /// The timeout for the rules to be in place.
@@ -36,7 +36,7 @@ const MIN_LIFETIME: Duration = Duration::from_secs(600);
 /// Rules that are set again if the process that holds them ends.
 #[derive(Debug)]
 pub struct PacketRules {
-    ports: Redirected,
+    ports: RedirectPorts,
     rules: Interception,
     since: Instant,
     again: u32,
@@ -47,7 +47,7 @@ impl PacketRules {
     ///
     /// # Errors
     /// As [`Interception::begin`].
-    pub fn begin(ports: Redirected, note: &dyn Fn(String)) -> anyhow::Result<Self> {
+    pub fn begin(ports: RedirectPorts, note: &dyn Fn(String)) -> anyhow::Result<Self> {
         for other in others(&tables()) {
             note(format!(
                 "process {other} is a transparent proxy already, and the kernel redirects a \
@@ -62,7 +62,7 @@ impl PacketRules {
         loop {
             if let Err(why) = self.rules.ended().await {
                 return anyhow!(
-                    "--transparent: cannot tell whether the packet rules are in place: {why}"
+                    "--transparent: cannot check whether the packet rules are in place: {why}"
                 );
             }
             self.again = if self.since.elapsed() < MIN_LIFETIME { self.again + 1 } else { 1 };
@@ -107,7 +107,7 @@ impl Interception {
     ///
     /// # Errors
     /// What is missing, and what to do.
-    pub fn begin(ports: Redirected) -> anyhow::Result<Self> {
+    pub fn begin(ports: RedirectPorts) -> anyhow::Result<Self> {
         let table = format!("{TABLE}{}", std::process::id());
         let mut holder = nft();
         holder.arg("-i").env("HOME", "/");
@@ -118,11 +118,11 @@ impl Interception {
             .spawn()
             .context("--transparent needs nftables' program `nft` (packages call it nftables)")?;
         let mut this = Self { holder };
-        let mut input = this.holder.stdin.take().context("nft takes no input")?;
+        let mut input = this.holder.stdin.take().context("cannot write to nft")?;
         let written = input.write_all(rules(&table, ports).as_bytes());
         // Kept open until the end: it holds the rules.
         this.holder.stdin = Some(input);
-        match written.context("nft ended at once").and_then(|()| this.wait(&table)) {
+        match written.context("nft ended immediately").and_then(|()| this.wait(&table)) {
             Ok(()) => Ok(this),
             Err(why) => bail!("--transparent: {why:#}{}", this.error_of_nft()),
         }
@@ -166,7 +166,7 @@ impl Interception {
         }
         let first = said.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
         let hint = match first.contains("not permitted") {
-            true => ": it is for root (CAP_NET_ADMIN)",
+            true => ": this needs root (CAP_NET_ADMIN)",
             false => "",
         };
         if first.is_empty() { String::new() } else { format!(" ({first}){hint}") }
@@ -202,7 +202,7 @@ fn nft() -> Command {
     nft
 }
 
-fn rules(table: &str, Redirected { v4, v6 }: Redirected) -> String {
+fn rules(table: &str, RedirectPorts { v4, v6 }: RedirectPorts) -> String {
     let mut rules = format!(
         "add table inet {table} {{ flags owner; }}\n\
          add chain inet {table} out {{ type nat hook output priority -100; policy accept; }}\n\
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn own_connections_and_connections_to_this_host_are_not_redirected() {
-        let rules = rules("t", Redirected { v4: 4444, v6: Some(6666) });
+        let rules = rules("t", RedirectPorts { v4: 4444, v6: Some(6666) });
         let lines: Vec<&str> = rules.lines().collect();
         assert_eq!(lines.len(), 6, "{rules}");
         assert!(lines[0].contains("flags owner"));

@@ -10,7 +10,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 use thalweg_console::{note, say_line};
-use thalweg_proxy::{Kind, ProxyEvent, ProxySink};
+use thalweg_proxy::{ProxyEvent, ProxySink, TunnelKind};
 use thalweg_units::ByteSize;
 
 /// The most lines that wait to be written: a second of a busy proxy. Further lines are dropped and counted.
@@ -72,7 +72,7 @@ fn write(format: Format, lines: &Receiver<String>) {
         match format {
             Format::Json => {
                 if let Err(error) = say_line(line) {
-                    note!("thalweg: the log ends: {error}");
+                    note!("thalweg: no more events are logged: {error}");
                     return;
                 }
             }
@@ -93,7 +93,7 @@ impl ProxySink for Log {
         let line = match (lost, self.format) {
             (0, _) => line,
             (n, Format::Json) => format!("{{\"event\":\"lost\",\"lines\":{n}}}\n{line}"),
-            (n, _) => format!("({n} lines were left out)\n{line}"),
+            (n, _) => format!("({n} lines were dropped)\n{line}"),
         };
         if let Err(TrySendError::Full(_)) = lines.try_send(line) {
             self.lost.fetch_add(lost + 1, Relaxed);
@@ -117,7 +117,7 @@ fn in_words(event: &ProxyEvent) -> String {
             complete,
         } => {
             let how = if *split { " in ranges" } else { "" };
-            let end = if *complete { "" } else { ", broken off" };
+            let end = if *complete { "" } else { ", incomplete" };
             let (up, down) = (size(up_bytes), size(down_bytes));
             format!(
                 "{client} {method} {to} by {path}{how}: {status}, {up} up, {down} down, {seconds:.3} s{end}"
@@ -125,10 +125,10 @@ fn in_words(event: &ProxyEvent) -> String {
         }
         ProxyEvent::Tunnel { client, kind, to, path, up_bytes, down_bytes, seconds, broken } => {
             let kind = match kind {
-                Kind::Connect => "CONNECT",
-                Kind::Socks => "SOCKS",
-                Kind::Upgrade => "upgrade",
-                Kind::Redirected => "redirected",
+                TunnelKind::Connect => "CONNECT",
+                TunnelKind::Socks => "SOCKS",
+                TunnelKind::Upgrade => "upgrade",
+                TunnelKind::Redirected => "redirected",
             };
             let end = broken.as_ref().map(|why| format!(", {why}")).unwrap_or_default();
             let (up, down) = (size(up_bytes), size(down_bytes));

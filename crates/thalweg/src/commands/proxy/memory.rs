@@ -3,7 +3,7 @@
 //! An exchange waits for other processes and for the disk. Connections ask for paths meanwhile, so the data to save is
 //! copied first, and no lock is held.
 
-use crate::commands::remembered;
+use crate::commands::history_file;
 use std::{
     fs, io,
     os::unix::fs::MetadataExt as _,
@@ -26,28 +26,28 @@ pub struct Memory {
     history: Option<(Arc<Mutex<History>>, PathBuf)>,
     detours: Arc<Mutex<Detours>>,
     /// The stamps of the files when they were last read.
-    read: Stamps,
+    read: FileVersions,
     /// Whether the last exchange failed: a failure is reported once.
     fails: bool,
     /// The exchange in progress; it continues if its caller is cancelled.
-    under_way: Option<JoinHandle<Exchanged>>,
+    exchange_task: Option<JoinHandle<ExchangeResult>>,
 }
 
 /// Identifies a version of a file: inode, length, modification time in seconds and nanoseconds.
-type Stamp = (u64, u64, i64, i64);
+type FileVersion = (u64, u64, i64, i64);
 
 /// The stamps of the history and the list; `None` if there is no file.
 #[derive(Clone, Copy, Default)]
-struct Stamps {
-    history: Option<Stamp>,
-    detours: Option<Stamp>,
+struct FileVersions {
+    history: Option<FileVersion>,
+    detours: Option<FileVersion>,
 }
 
 /// The result of an exchange: the content of the files, if it is new.
-struct Exchanged {
+struct ExchangeResult {
     history: Option<History>,
     detours: Option<Detours>,
-    read: Stamps,
+    read: FileVersions,
     done: io::Result<()>,
     /// A fault of a file.
     problem: Option<String>,
@@ -59,7 +59,7 @@ impl Memory {
         history: Option<(Arc<Mutex<History>>, PathBuf)>,
         detours: Arc<Mutex<Detours>>,
     ) -> Self {
-        Self { history, detours, read: Stamps::default(), fails: false, under_way: None }
+        Self { history, detours, read: FileVersions::default(), fails: false, exchange_task: None }
     }
 
     /// The list of relays that the chooser uses.
@@ -86,15 +86,15 @@ impl Memory {
         let Some((history, file)) = &self.history else { return };
         let (file, read) = (file.clone(), self.read);
         let (history, detours) = (lock(history).unsaved(), lock(&self.detours).unsaved());
-        self.under_way = Some(spawn_blocking(move || exchange(&file, read, history, detours)));
+        self.exchange_task = Some(spawn_blocking(move || exchange(&file, read, history, detours)));
         self.finish(note).await;
     }
 
     /// Waits for the exchange in progress, and takes its results.
     async fn finish(&mut self, note: &dyn Fn(String)) {
-        let Some(under_way) = &mut self.under_way else { return };
-        let exchanged = under_way.await;
-        self.under_way = None;
+        let Some(exchange_task) = &mut self.exchange_task else { return };
+        let exchanged = exchange_task.await;
+        self.exchange_task = None;
         // The exchange is an error only if it panicked.
         let Ok(exchanged) = exchanged else { return };
         if let (Some((history, _)), Some(theirs)) = (&self.history, exchanged.history) {
@@ -110,7 +110,7 @@ impl Memory {
         let failed = exchanged.done.err();
         if let Some(e) = failed.as_ref().filter(|_| !self.fails) {
             note(format!(
-                "cannot save what was learnt of paths: {e} (choose a file with --history FILE, \
+                "cannot save the history of paths: {e} (choose a file with --history FILE, \
                  or `--history none`)"
             ));
         }
@@ -120,16 +120,16 @@ impl Memory {
 
 fn exchange(
     file: &Path,
-    before: Stamps,
+    before: FileVersions,
     mut history: Option<History>,
     mut detours: Option<Detours>,
-) -> Exchanged {
+) -> ExchangeResult {
     let beside = Detours::beside(file);
     // Taken first: what is written after this is read by the next exchange.
-    let read = Stamps { history: stamp(file), detours: stamp(&beside) };
-    let is_new = |then: Option<Stamp>, now: Option<Stamp>| now.is_some() && now != then;
+    let read = FileVersions { history: file_version(file), detours: file_version(&beside) };
+    let is_new = |then: Option<FileVersion>, now: Option<FileVersion>| now.is_some() && now != then;
     let done = if history.is_some() || detours.is_some() {
-        remembered::make_place(file)
+        history_file::create_parent(file)
             .and_then(|()| history.as_mut().map_or(Ok(()), History::save))
             .and_then(|()| detours.as_mut().map_or(Ok(()), Detours::save))
     } else {
@@ -148,10 +148,10 @@ fn exchange(
         detours = theirs.is_none().then_some(found);
         problem = problem.or(theirs);
     }
-    Exchanged { history, detours, read, done, problem }
+    ExchangeResult { history, detours, read, done, problem }
 }
 
-fn stamp(file: &Path) -> Option<Stamp> {
+fn file_version(file: &Path) -> Option<FileVersion> {
     let found = fs::metadata(file).ok()?;
     Some((found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
 }
@@ -165,20 +165,20 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
     use std::fs::File;
-    use thalweg_paths::history::{Bound, Observed};
+    use thalweg_paths::history::{Bound, PathObservation};
     use thalweg_units::Rate;
 
     const SITE: &str = "http://www.example.org:80";
 
     fn learn(history: &Mutex<History>, path: &str) {
-        let observed = Observed {
+        let observed = PathObservation {
             path: path.to_owned(),
             rate: Rate::from_mbps(10.0),
             setup: Duration::from_millis(100),
             bound: Bound::Exact,
         };
         // `try_lock` never waits: a held lock would delay connections.
-        history.try_lock().unwrap().learn(SITE, &[observed], remembered::now());
+        history.try_lock().unwrap().learn(SITE, &[observed], history_file::now());
     }
 
     #[tokio::test]
@@ -209,7 +209,7 @@ mod tests {
         memory.exchange(&note).await;
         let kept = History::open(&file);
         for path in ["fra", "nyc"] {
-            assert!(kept.prior(SITE, path, remembered::now()).is_some(), "{path}");
+            assert!(kept.prior(SITE, path, history_file::now()).is_some(), "{path}");
         }
         assert_eq!(said.lock().unwrap().len(), 1, "{said:?}");
     }
@@ -223,7 +223,7 @@ mod tests {
         let mut memory = Memory::new(Some((Arc::clone(&history), file.clone())), list);
         let said = Mutex::new(Vec::new());
         let note = |text| said.lock().unwrap().push(text);
-        let knows = |path| history.lock().unwrap().prior(SITE, path, remembered::now()).is_some();
+        let knows = |path| history.lock().unwrap().prior(SITE, path, history_file::now()).is_some();
         memory.exchange(&note).await;
         assert!(!file.exists(), "nothing was learnt, and something was written");
         for (theirs, ours) in [("fra", "nyc"), ("sin", "lon")] {

@@ -1,16 +1,16 @@
 //! `thalweg proxy`: serves HTTP and SOCKS5 to this host's programs, over the best known paths.
 
-mod answering;
 mod intercept;
-mod keeper;
+mod interface_service;
 mod log;
 mod memory;
+mod path_args;
 mod start;
-mod ways;
+mod updater;
 
 pub use log::{Format, Log};
+pub use path_args::ProxyPathArgs;
 pub use start::{Running, start};
-pub use ways::PathArgs;
 
 use super::signals::Signals;
 use anyhow::Context as _;
@@ -20,7 +20,7 @@ use serde_json::json;
 use std::{io, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 use thalweg_base::descriptors::raise_descriptor_limit;
 use thalweg_console::{note, say_line};
-use thalweg_proxy::{Led, ProxyConfig, Summary};
+use thalweg_proxy::{ProxyConfig, RedirectSource, Summary};
 use tokio::{runtime::Runtime, time::timeout};
 
 /// How long ending may take after the second signal.
@@ -73,7 +73,7 @@ pub struct Args {
     json: bool,
 
     #[command(flatten)]
-    paths: PathArgs,
+    paths: ProxyPathArgs,
 }
 
 /// Parses `--listen`: an address and a port. Names are refused, so that no resolver decides who can connect.
@@ -92,8 +92,9 @@ impl Args {
 
     fn config(&self) -> ProxyConfig {
         let max_connections = usize::try_from(self.max_connections).unwrap_or(usize::MAX);
-        let led = if self.transparent { Led::ByRules } else { Led::Nowhere };
-        ProxyConfig { max_connections, led, ..ProxyConfig::new(self.listen) }
+        let redirect_source =
+            if self.transparent { RedirectSource::Rules } else { RedirectSource::None };
+        ProxyConfig { max_connections, redirect_source, ..ProxyConfig::new(self.listen) }
     }
 }
 
@@ -111,7 +112,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     runtime.shutdown_background();
     log.close();
     writer.finish();
-    let Ended { summary, in_order } = summary?;
+    let ServeOutcome { summary, in_order } = summary?;
     match (summary, args.json) {
         (Some(summary), true) => say_line(summary_event(&summary))?,
         (Some(summary), false) => note!("thalweg: {}", in_words(&summary)),
@@ -121,18 +122,18 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// How the proxy ended.
-struct Ended {
+struct ServeOutcome {
     /// `None` if it was ended at once, before it could count.
     summary: Option<Summary>,
     in_order: bool,
 }
 
 /// Serves until it has drained, or was ended at once.
-async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<Ended> {
+async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<ServeOutcome> {
     let mut signals = Signals::watch()?;
     let note = |text: String| note!("thalweg: {text}");
-    let Running { proxy, mut keeper } = start(args.config(), &args.paths, log, &note).await?;
-    let led = proxy.redirected().map(|ports| PacketRules::begin(ports, &note));
+    let Running { proxy, mut updater } = start(args.config(), &args.paths, log, &note).await?;
+    let led = proxy.redirect_ports().map(|ports| PacketRules::begin(ports, &note));
     let mut led = led.transpose()?;
     print_ready(proxy.local_addr(), args.json)?;
     let cutter = proxy.cutter();
@@ -140,8 +141,8 @@ async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<Ended> {
     // On a worker thread, so that accepted connections need not be handed to another thread.
     let mut serving = tokio::spawn(proxy.run(async { _ = asked.await }));
     let failed = tokio::select! {
-        summary = &mut serving => return Ok(Ended { summary: Some(summary?), in_order: true }),
-        () = keeper.keep(&note) => None,
+        summary = &mut serving => return Ok(ServeOutcome { summary: Some(summary?), in_order: true }),
+        () = updater.keep(&note) => None,
         failed = keep(led.as_mut(), &note) => Some(failed),
         () = signals.next() => None,
     };
@@ -150,14 +151,14 @@ async fn serve(args: &Args, log: Arc<Log>) -> anyhow::Result<Ended> {
     drop(led);
     note("draining: waiting for open connections; interrupt again to stop at once".to_owned());
     let ended = tokio::select! {
-        summary = &mut serving => Ended { summary: Some(summary?), in_order: true },
+        summary = &mut serving => ServeOutcome { summary: Some(summary?), in_order: true },
         () = signals.next() => {
             cutter.cancel();
             let summary = timeout(END_TIMEOUT, serving).await.ok().transpose()?;
-            Ended { summary, in_order: false }
+            ServeOutcome { summary, in_order: false }
         }
     };
-    keeper.save(&note).await;
+    updater.save(&note).await;
     failed.map_or(Ok(ended), Err)
 }
 

@@ -1,12 +1,12 @@
 //! Starts a proxy with this host's mesh, key, interfaces and history.
 
 use super::{
-    Log, PathArgs,
-    answering::InterfaceService,
-    keeper::{Keeper, open},
+    Log, ProxyPathArgs,
+    interface_service::InterfaceService,
     memory::Memory,
+    updater::{ProxyUpdater, open},
 };
-use crate::commands::{get::mesh::Mesh, here, remembered, uplinks};
+use crate::commands::{get::mesh::Mesh, history_file, host, uplinks};
 use anyhow::anyhow;
 use std::{
     io,
@@ -14,10 +14,10 @@ use std::{
 };
 use thalweg_net::{DialOptions, Dialer, Route, SocketOptions};
 use thalweg_paths::{
-    detours::{ByDetours, Detours},
+    detours::{DetourChooser, Detours},
     history::History,
 };
-use thalweg_proxy::{Led, MARK, Over, Proxy, ProxyConfig, ProxyError};
+use thalweg_proxy::{HostInterfaces, MARK, Proxy, ProxyConfig, ProxyError, RedirectSource};
 use thalweg_uplinks::{
     bond::{Bonding, Settings},
     interfaces::Uplinks,
@@ -28,7 +28,7 @@ pub struct Running {
     /// The proxy, bound.
     pub proxy: Proxy,
     /// Keeps its mesh and its memory up to date.
-    pub keeper: Keeper,
+    pub updater: ProxyUpdater,
 }
 
 /// Starts the proxy of this host. `note` receives remarks for the user.
@@ -37,7 +37,7 @@ pub struct Running {
 /// A fault of the arguments or the address.
 pub async fn start(
     config: ProxyConfig,
-    paths: &PathArgs,
+    paths: &ProxyPathArgs,
     log: Arc<Log>,
     note: &dyn Fn(String),
 ) -> anyhow::Result<Running> {
@@ -46,13 +46,13 @@ pub async fn start(
         note(format!("no relays are tried: {fault}"));
     }
     paths.check(&mesh)?;
-    let file = remembered::file(paths.history.as_deref(), &paths.place);
-    let settings = here::settings(paths.config.as_deref())?.interfaces.settings();
-    let kept = uplinks::file(&settings, paths.history.as_deref(), &paths.place);
+    let file = history_file::file(paths.history.as_deref(), &paths.state_dir);
+    let settings = host::settings(paths.config.as_deref())?.interfaces.settings();
+    let kept = uplinks::file(&settings, paths.history.as_deref(), &paths.state_dir);
     let uplinks = uplinks::open(settings, kept.clone(), note)?;
-    let asks = marked(config.led);
+    let asks = marked(config.redirect_source);
     let (dialer, bonds) = dialer(&mesh, &uplinks, asks.clone());
-    uplinks.probe_by(dialer.clone());
+    uplinks.set_probe_dialer(dialer.clone());
     let detours = match &file {
         Some(file) => Detours::open(&Detours::beside(file)),
         None => Detours::unkept(),
@@ -72,24 +72,24 @@ pub async fn start(
         members.read().unwrap_or_else(PoisonError::into_inner).still_has(route)
     });
     let known = history.as_ref().map(|(history, _)| Arc::clone(history));
-    let chooser = ByDetours::new(relays, known, Arc::clone(&detours), paths.draw.into());
-    let chooser = Arc::new(chooser.while_standing(standing));
+    let chooser = DetourChooser::new(relays, known, Arc::clone(&detours), paths.draw.into());
+    let chooser = Arc::new(chooser.with_route_check(standing));
 
-    let over = Over { uplinks: uplinks.clone(), bonds: bonds.clone() };
-    let bound = Proxy::bind_over(config, dialer, Some(over), chooser, log).await;
+    let over = HostInterfaces { uplinks: uplinks.clone(), bonds: bonds.clone() };
+    let bound = Proxy::bind_with_interfaces(config, dialer, Some(over), chooser, log).await;
     let proxy = bound.map_err(with_hint)?;
     let memory = Memory::new(history, detours);
     let (sockets, listen) = (kept.as_deref().map(uplinks::sockets), proxy.local_addr());
     let answering = InterfaceService { uplinks, bonds, sockets, listen };
     let reviewer = proxy.reviewer();
-    let keeper = Keeper::new(paths.clone(), mesh, memory, answering, reviewer, asks);
-    Ok(Running { proxy, keeper })
+    let updater = ProxyUpdater::new(paths.clone(), mesh, memory, answering, reviewer, asks);
+    Ok(Running { proxy, updater })
 }
 
 /// Options that mark the proxy's own connections if the kernel redirects connections to it, so that they are not
 /// redirected back.
-fn marked(led: Led) -> DialOptions {
-    let mark = (led == Led::ByRules).then_some(MARK);
+fn marked(source: RedirectSource) -> DialOptions {
+    let mark = (source == RedirectSource::Rules).then_some(MARK);
     let socket = SocketOptions { mark, ..SocketOptions::default() };
     DialOptions { socket, ..DialOptions::default() }
 }
@@ -100,8 +100,8 @@ fn dialer(mesh: &Mesh, uplinks: &Uplinks, mut options: DialOptions) -> (Dialer, 
     options.socket.user_timeout = None;
     match mesh.dialer(&options) {
         Some(dialer) => {
-            let bonds = Bonding::over(dialer.clone(), Settings::default(), uplinks.clone());
-            (dialer.carried_by(Arc::new(bonds.clone())), Some(bonds))
+            let bonds = Bonding::with_uplinks(dialer.clone(), Settings::default(), uplinks.clone());
+            (dialer.with_carrier(Arc::new(bonds.clone())), Some(bonds))
         }
         None => (Dialer::new(options), None),
     }
@@ -114,8 +114,8 @@ fn with_hint(error: ProxyError) -> anyhow::Error {
         ProxyError::NoConnections => "give --max-connections at least 1",
         ProxyError::Listen { source, .. } => match source.kind() {
             io::ErrorKind::AddrInUse => "is another proxy using it? --listen takes another port",
-            io::ErrorKind::AddrNotAvailable => "this host has no such address",
-            io::ErrorKind::PermissionDenied => "ports below 1024 are for root; take a higher one",
+            io::ErrorKind::AddrNotAvailable => "this host does not have this address",
+            io::ErrorKind::PermissionDenied => "ports below 1024 need root; choose a higher one",
             _ => return error.into(),
         },
     };

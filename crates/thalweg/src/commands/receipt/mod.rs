@@ -1,7 +1,7 @@
 //! `thalweg receipt`: verifies receipts of submissions, offline.
 
 use super::{
-    here::Place,
+    host::StateDir,
     submit::commitment,
     text::{printable, say},
 };
@@ -22,7 +22,7 @@ use thalweg_wire::{
 };
 
 const HELP: &str = "\
-Checks every signature of a receipt, and that each line states what was signed. No host is asked.
+Checks every signature of a receipt, and that each line states what was signed. Works offline.
 The signatures prove something only if their keys are known: give the key of the box's destination
 or of the mesh by --key (at least the first 32 of its 64 digits). A member of the mesh knows its
 mesh's key already.
@@ -40,11 +40,11 @@ const UNPROVEN: u8 = 3;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    what: What,
+    what: ReceiptCommand,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum ReceiptCommand {
     /// Check receipts
     Verify(Verify),
 }
@@ -65,11 +65,11 @@ struct Verify {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 /// The result for one file.
-enum Examined {
+enum ReceiptVerdict {
     /// The receipt or the data cannot be read, so nothing is known about it.
     Unread(String),
     Altered(String),
@@ -81,15 +81,15 @@ enum Examined {
 /// # Errors
 /// If a key is invalid, or nothing can be printed.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let What::Verify(args) = args.what;
+    let ReceiptCommand::Verify(args) = args.what;
     let (trust, roster) = trust(&args)?;
     let mut code = ExitCode::SUCCESS;
     let (mut altered, mut unproven) = (false, false);
     for file in &args.files {
         let found = examine(file, args.data.as_deref(), &trust, roster.as_ref());
         match &found {
-            Examined::Altered(_) | Examined::Unread(_) => altered = true,
-            Examined::Whole(_, verdict) => unproven |= !verdict.is_whole(),
+            ReceiptVerdict::Altered(_) | ReceiptVerdict::Unread(_) => altered = true,
+            ReceiptVerdict::Whole(_, verdict) => unproven |= !verdict.is_whole(),
         }
         print(file, &found, args.json)?;
     }
@@ -99,16 +99,17 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if altered { ExitCode::FAILURE } else { code })
 }
 
-type Roster = Signed<thalweg_wire::mesh::Roster>;
+type SignedRoster = Signed<thalweg_wire::mesh::Roster>;
 
 /// The given keys; without any, the key of this host's mesh, with its roster.
-fn trust(args: &Verify) -> anyhow::Result<(Trust, Option<Roster>)> {
+fn trust(args: &Verify) -> anyhow::Result<(Trust, Option<SignedRoster>)> {
     let mut trust = Trust::default();
     for key in &args.key {
         trust.add(key).map_err(anyhow::Error::msg).with_context(|| format!("--key {key}"))?;
     }
     // A host without a mesh can verify, too.
-    let Ok(membership) = args.place.open().and_then(|state: State| Ok(state.membership()?)) else {
+    let Ok(membership) = args.state_dir.open().and_then(|state: State| Ok(state.membership()?))
+    else {
         return Ok((trust, None));
     };
     if args.key.is_empty() {
@@ -118,16 +119,21 @@ fn trust(args: &Verify) -> anyhow::Result<(Trust, Option<Roster>)> {
     Ok((trust, roster))
 }
 
-fn examine(file: &Path, data: Option<&Path>, trust: &Trust, roster: Option<&Roster>) -> Examined {
+fn examine(
+    file: &Path,
+    data: Option<&Path>,
+    trust: &Trust,
+    roster: Option<&SignedRoster>,
+) -> ReceiptVerdict {
     let text = match fs::read(file) {
         Ok(text) => text,
-        Err(e) => return Examined::Unread(format!("cannot read it: {e}")),
+        Err(e) => return ReceiptVerdict::Unread(format!("cannot read the receipt: {e}")),
     };
-    let text = String::from_utf8(text).map_err(|_| "text: it is not UTF-8".to_owned());
+    let text = String::from_utf8(text).map_err(|_| "text: the receipt is not UTF-8".to_owned());
     let evidence = text.and_then(|text| Evidence::read(&text, &Ed25519).map_err(|e| e.to_string()));
     let evidence = match evidence {
         Ok(evidence) => evidence,
-        Err(why) => return Examined::Altered(why),
+        Err(why) => return ReceiptVerdict::Altered(why),
     };
     if let Some(found) = data.and_then(|data| differs(&evidence, data)) {
         return found;
@@ -136,53 +142,50 @@ fn examine(file: &Path, data: Option<&Path>, trust: &Trust, roster: Option<&Rost
     let mut judged = evidence.clone();
     judged.roster = judged.roster.or_else(|| roster.cloned());
     let verdict = judged.judge(trust);
-    Examined::Whole(Box::new(evidence), verdict)
+    ReceiptVerdict::Whole(Box::new(evidence), verdict)
 }
 
 /// Why the data is not what was committed to.
-fn differs(evidence: &Evidence, data: &Path) -> Option<Examined> {
-    let altered = |why: String| Some(Examined::Altered(why));
+fn differs(evidence: &Evidence, data: &Path) -> Option<ReceiptVerdict> {
+    let altered = |why: String| Some(ReceiptVerdict::Altered(why));
     let (Some(nonce), Some(keys)) = (&evidence.nonce, &evidence.keys) else {
         let why = "the lines `nonce` and `keys` are needed to check the data";
         return altered(format!("nonce: {why}"));
     };
     match commitment(data, nonce, keys, evidence.client).map(|(found, _)| found) {
-        Err(e) => Some(Examined::Unread(format!("{e:#}"))),
+        Err(e) => Some(ReceiptVerdict::Unread(format!("{e:#}"))),
         Ok(found) if found.size != evidence.commitment.size => {
             let (have, meant) = (found.content_size(), evidence.commitment.content_size());
             altered(format!(
-                "size: {} has {have} bytes, {meant} were committed to",
+                "size: {} has {have} bytes, but the commitment is to {meant}",
                 printable(data)
             ))
         }
-        Ok(found) if found != evidence.commitment => {
-            altered(format!("commitment: {}, the nonce or the keys are different", printable(data)))
-        }
+        Ok(found) if found != evidence.commitment => altered(format!(
+            "commitment: {}, the nonce or the keys do not match it",
+            printable(data)
+        )),
         Ok(_) => None,
     }
 }
 
-fn print(file: &Path, found: &Examined, as_json: bool) -> anyhow::Result<()> {
+fn print(file: &Path, found: &ReceiptVerdict, as_json: bool) -> anyhow::Result<()> {
     if as_json {
         return say(&format!("{}\n", object(&file.display().to_string(), found)));
     }
     let file = printable(file);
     match found {
-        Examined::Unread(why) => {
+        ReceiptVerdict::Unread(why) => {
             note!("thalweg: {file}: {why}");
             Ok(())
         }
-        Examined::Altered(why) => {
+        ReceiptVerdict::Altered(why) => {
             note!("thalweg: {file}: NOT VALID: {why}");
             Ok(())
         }
-        Examined::Whole(_, verdict) => {
-            let word = if verdict.is_whole() {
-                "valid"
-            } else {
-                "intact, but not everything is \
-                                                                 proven"
-            };
+        ReceiptVerdict::Whole(_, verdict) => {
+            let word =
+                if verdict.is_whole() { "valid" } else { "intact, but not everything is proven" };
             let lines = |head: &str, all: &[String]| -> String {
                 all.iter().map(|line| format!("  {head}: {line}\n")).collect()
             };
@@ -192,11 +195,11 @@ fn print(file: &Path, found: &Examined, as_json: bool) -> anyhow::Result<()> {
     }
 }
 
-fn object(file: &str, found: &Examined) -> Value {
+fn object(file: &str, found: &ReceiptVerdict) -> Value {
     match found {
-        Examined::Unread(why) => json!({ "file": file, "read": false, "why": why }),
-        Examined::Altered(why) => json!({ "file": file, "valid": false, "why": why }),
-        Examined::Whole(evidence, verdict) => json!({
+        ReceiptVerdict::Unread(why) => json!({ "file": file, "read": false, "why": why }),
+        ReceiptVerdict::Altered(why) => json!({ "file": file, "valid": false, "why": why }),
+        ReceiptVerdict::Whole(evidence, verdict) => json!({
             "file": file, "valid": true, "all_proven": verdict.is_whole(),
             "box": evidence.drop_box, "destination": evidence.destination,
             "client": evidence.client, "name": evidence.label.as_str(),

@@ -1,6 +1,6 @@
 //! Runs the command as a child process: starts it, forwards signals to it, and waits for it.
 
-use super::supervise::{Prepared, Supervisor, Ways};
+use super::supervise::{Prepared, RedirectTargets, Supervisor};
 use anyhow::Context as _;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{ffi::OsString, io, os::unix::process::ExitStatusExt as _, time::Duration};
@@ -28,7 +28,7 @@ const FORWARDED: [(SignalKind, Signal); 6] = [
     (SignalKind::quit(), Signal::QUIT),
 ];
 
-/// Runs the command with these variables added to its environment, and with its connections redirected by `ways`, if
+/// Runs the command with these variables added to its environment, and with its connections redirected by `targets`, if
 /// given. Returns its exit code, as a shell does.
 ///
 /// # Errors
@@ -36,14 +36,14 @@ const FORWARDED: [(SignalKind, Signal); 6] = [
 pub async fn run(
     command: &[OsString],
     variables: &[(&str, String)],
-    ways: Option<Ways>,
+    targets: Option<RedirectTargets>,
 ) -> anyhow::Result<u8> {
     let mut signals = watch()?;
     let (program, arguments) = command.split_first().context("no command is given")?;
     let shown = program.to_string_lossy();
     let mut child = Command::new(program);
     child.args(arguments).envs(variables.iter().map(|(name, value)| (name, value)));
-    let prepared = ways.as_ref().map(|_| Prepared::new(&mut child)).transpose()?;
+    let prepared = targets.as_ref().map(|_| Prepared::new(&mut child)).transpose()?;
     let mut child = match child.spawn() {
         Ok(child) => child,
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -51,15 +51,15 @@ pub async fn run(
             return Ok(NOT_FOUND);
         }
         Err(e) => {
-            note!("thalweg: {shown} cannot be run: {e}");
+            note!("thalweg: cannot run {shown}: {e}");
             return Ok(CANNOT_RUN);
         }
     };
-    let _supervisor = supervise(prepared, ways)?;
+    let _supervisor = supervise(prepared, targets)?;
     loop {
         tokio::select! {
             ended = child.wait() => {
-                let status = ended.context("the command cannot be waited for")?;
+                let status = ended.context("cannot wait for the command")?;
                 return Ok(code(status.code(), status.signal()));
             }
             Some(signal) = signals.recv() => forward(&child, signal),
@@ -67,8 +67,11 @@ pub async fn run(
     }
 }
 
-fn supervise(prepared: Option<Prepared>, ways: Option<Ways>) -> anyhow::Result<Option<Supervisor>> {
-    prepared.zip(ways).map(|(prepared, ways)| prepared.supervise(ways)).transpose()
+fn supervise(
+    prepared: Option<Prepared>,
+    targets: Option<RedirectTargets>,
+) -> anyhow::Result<Option<Supervisor>> {
+    prepared.zip(targets).map(|(prepared, targets)| prepared.supervise(targets)).transpose()
 }
 
 /// 128 + N for signal N; codes have eight bits.
@@ -82,7 +85,7 @@ fn watch() -> anyhow::Result<mpsc::Receiver<Signal>> {
     // One place per kind of signal: the kernel merges equal ones as well.
     let (sender, receiver) = mpsc::channel(FORWARDED.len());
     for (kind, passed) in FORWARDED {
-        let mut signals = signal(kind).context("cannot watch signals")?;
+        let mut signals = signal(kind).context("cannot handle signals")?;
         let sender = sender.clone();
         tokio::spawn(async move {
             while signals.recv().await.is_some() && sender.send(passed).await.is_ok() {}

@@ -4,7 +4,7 @@ mod child;
 mod environment;
 mod supervise;
 
-use super::proxy::{self, Format, Log, PathArgs, Running};
+use super::proxy::{self, Format, Log, ProxyPathArgs, Running};
 use anyhow::Context as _;
 use std::{
     ffi::OsString,
@@ -12,10 +12,10 @@ use std::{
     process::ExitCode,
     sync::Arc,
 };
-use supervise::Ways;
+use supervise::RedirectTargets;
 use thalweg_base::descriptors::raise_descriptor_limit;
 use thalweg_console::note;
-use thalweg_proxy::{Led, ProxyConfig};
+use thalweg_proxy::{ProxyConfig, RedirectSource};
 use tokio::runtime::Runtime;
 
 /// The exit code for failures of this program instead of the command, as in timeout(1).
@@ -72,7 +72,7 @@ pub struct Args {
 
     // Last, because its heading applies to all options that follow.
     #[command(flatten)]
-    paths: PathArgs,
+    paths: ProxyPathArgs,
 }
 
 /// Runs the command. The exit code is the child's; 128 + N if signal N ended it, 127 if there is no such program, 126
@@ -109,24 +109,27 @@ async fn run_child_and_proxy(args: &Args, log: Arc<Log>) -> anyhow::Result<u8> {
             note!("thalweg: {text}");
         }
     };
-    let led = if args.transparent { Led::BySupervisor } else { Led::Nowhere };
+    let redirect_source =
+        if args.transparent { RedirectSource::Supervisor } else { RedirectSource::None };
     let listen = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
-    let config = ProxyConfig { led, ..ProxyConfig::new(listen) };
-    let Running { proxy, mut keeper } = proxy::start(config, &args.paths, log, &note).await?;
+    let config = ProxyConfig { redirect_source, ..ProxyConfig::new(listen) };
+    let Running { proxy, mut updater } = proxy::start(config, &args.paths, log, &note).await?;
     let variables = environment::variables(proxy.local_addr(), &args.no_proxy);
     let replaced = environment::replaced(&variables, |name| std::env::var_os(name).is_some());
     if !replaced.is_empty() {
         // Never print the value: it may contain a password.
         note(format!(
-            "{} set before: replaced for the command, whose traffic does not use that proxy",
+            "{} replaced for the command: its traffic does not use the proxy set before",
             replaced.join(", ")
         ));
     }
-    let ways = proxy.redirected().map(|ports| Ways { ports, meant: proxy.meant() });
+    let targets = proxy
+        .redirect_ports()
+        .map(|ports| RedirectTargets { ports, meant: proxy.redirect_destinations() });
     let (ended, end) = tokio::sync::oneshot::channel::<()>();
     let serving = proxy.run(async { _ = end.await });
     let living = async {
-        let code = child::run(&args.command, &variables, ways).await;
+        let code = child::run(&args.command, &variables, targets).await;
         drop(ended);
         code
     };
@@ -134,12 +137,12 @@ async fn run_child_and_proxy(args: &Args, log: Arc<Log>) -> anyhow::Result<u8> {
     let code = tokio::select! {
         code = &mut living => code,
         summary = &mut serving => anyhow::bail!("the proxy ended: {}", proxy::in_words(&summary)),
-        () = keeper.keep(&note) => Ok(OWN_FAILURE),
+        () = updater.keep(&note) => Ok(OWN_FAILURE),
     };
     // The proxy may still finish connections that have just ended: it records the command's last connection only then.
     // Open requests have no reader any more.
     let summary = tokio::time::timeout(child::MOMENT, serving).await;
-    keeper.save(&note).await;
+    updater.save(&note).await;
     if let (true, Ok(summary)) = (args.verbose, &summary) {
         note(proxy::in_words(summary));
     }

@@ -1,16 +1,16 @@
 //! Events as JSON on standard output, one object per line.
 
-use super::{Note, Shown, lines, say};
+use super::{DisplayedEvent, ScreenMessage, lines, say};
 use serde_json::{Value, json};
 use std::{io, sync::mpsc::Receiver};
 use thalweg_console::say_line;
 
 /// Prints the events. A closed standard output ends the printing, not the transfer. Returns false if writing failed
 /// otherwise, which has been reported.
-pub fn run<E: Shown>(notes: &Receiver<Note<E>>) -> bool {
+pub fn run<E: DisplayedEvent>(notes: &Receiver<ScreenMessage<E>>) -> bool {
     let mut failed: Option<io::Error> = None;
     for note in notes {
-        lines::of_trouble(&note);
+        lines::print_trouble(&note);
         let Some(line) = object(&note).filter(|_| failed.is_none()) else { continue };
         failed = say_line(line).err();
     }
@@ -20,10 +20,12 @@ pub fn run<E: Shown>(notes: &Receiver<Note<E>>) -> bool {
     failed.is_none()
 }
 
-fn object<E: Shown>(note: &Note<E>) -> Option<Value> {
+fn object<E: DisplayedEvent>(note: &ScreenMessage<E>) -> Option<Value> {
     let mut object = match note {
-        Note::Event(event) => serde_json::to_value(event).ok()?,
-        Note::Failed(why, code) => json!({ "event": "failed", "why": why, "exit_code": code }),
+        ScreenMessage::Event(event) => serde_json::to_value(event).ok()?,
+        ScreenMessage::Failed(why, code) => {
+            json!({ "event": "failed", "why": why, "exit_code": code })
+        }
     };
     leave_out_null(&mut object);
     Some(object)
@@ -49,13 +51,14 @@ mod tests {
     #[test]
     fn unknown_values_are_absent() {
         let forecast = Forecast { makespan_seconds: Some(f64::INFINITY), ..Forecast::default() };
-        let line = object(&Note::Event(Box::new(Event::Planned(forecast)))).unwrap().to_string();
+        let line =
+            object(&ScreenMessage::Event(Box::new(Event::Planned(forecast)))).unwrap().to_string();
         assert!(!line.contains("null") && line.contains("\"planned\""), "{line}");
     }
 
     #[test]
     fn a_failure_names_the_exit_code() {
-        let failed = object(&Note::<Event>::Failed("no such file".to_owned(), 6)).unwrap();
+        let failed = object(&ScreenMessage::<Event>::Failed("no such file".to_owned(), 6)).unwrap();
         assert_eq!(failed, json!({ "event": "failed", "why": "no such file", "exit_code": 6 }));
     }
 }

@@ -1,28 +1,28 @@
 //! Plain lines on standard error, for logs.
 
-use super::{Note, Shown, say};
+use super::{DisplayedEvent, ScreenMessage, say};
 use std::{sync::mpsc::Receiver, time::Instant};
 
 /// Prints the events.
-pub fn run<E: Shown>(verbose: bool, notes: &Receiver<Note<E>>) {
+pub fn run<E: DisplayedEvent>(verbose: bool, notes: &Receiver<ScreenMessage<E>>) {
     let mut last = Instant::now();
     for note in notes {
         match &note {
-            Note::Event(event) if event.is_progress() => {
-                if last.elapsed() >= E::EVERY {
-                    of_event(verbose, &**event);
+            ScreenMessage::Event(event) if event.is_progress() => {
+                if last.elapsed() >= E::PROGRESS_INTERVAL {
+                    print_event(verbose, &**event);
                     last = Instant::now();
                 }
             }
-            Note::Event(event) => of_event(verbose, &**event),
-            Note::Failed(..) => of_trouble(&note),
+            ScreenMessage::Event(event) => print_event(verbose, &**event),
+            ScreenMessage::Failed(..) => print_trouble(&note),
         }
     }
 }
 
 /// Prints the lines of an event.
-pub fn of_event<E: Shown>(verbose: bool, event: &E) {
-    for line in event.told(verbose) {
+pub fn print_event<E: DisplayedEvent>(verbose: bool, event: &E) {
+    for line in event.message_lines(verbose) {
         match event.is_trouble() {
             true => say(&format!("thalweg: {line}")),
             false => say(&line),
@@ -31,10 +31,10 @@ pub fn of_event<E: Shown>(verbose: bool, event: &E) {
 }
 
 /// Prints trouble, which is shown even with `--quiet`.
-pub fn of_trouble<E: Shown>(note: &Note<E>) {
+pub fn print_trouble<E: DisplayedEvent>(note: &ScreenMessage<E>) {
     match note {
-        Note::Event(event) if event.is_trouble() => of_event(false, &**event),
-        Note::Event(_) => {}
-        Note::Failed(why, _) => say(&format!("thalweg: {why}")),
+        ScreenMessage::Event(event) if event.is_trouble() => print_event(false, &**event),
+        ScreenMessage::Event(_) => {}
+        ScreenMessage::Failed(why, _) => say(&format!("thalweg: {why}")),
     }
 }

@@ -1,27 +1,27 @@
 //! The progress on a terminal, redrawn in place, with lines above it.
 
-use super::{Note, Shown, lines};
+use super::{DisplayedEvent, ScreenMessage, lines};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::mpsc::Receiver;
 use thalweg_console::plain;
 
 /// Shows the events.
-pub fn run<E: Shown>(verbose: bool, notes: &Receiver<Note<E>>) {
+pub fn run<E: DisplayedEvent>(verbose: bool, notes: &Receiver<ScreenMessage<E>>) {
     // On a terminal that cannot redraw (TERM=dumb), only the lines are shown.
     let bar = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template("{msg}") {
         bar.set_style(style);
     }
-    bar.set_message(E::FIRST);
+    bar.set_message(E::INITIAL_TEXT);
     bar.tick();
     for note in notes {
         match &note {
-            Note::Event(event) if event.is_progress() => {
-                bar.set_message(plain(&event.picture(verbose).join("\n")).into_owned());
+            ScreenMessage::Event(event) if event.is_progress() => {
+                bar.set_message(plain(&event.progress_lines(verbose).join("\n")).into_owned());
                 bar.tick();
             }
-            Note::Event(event) => bar.suspend(|| lines::of_event(verbose, &**event)),
-            Note::Failed(..) => bar.suspend(|| lines::of_trouble(&note)),
+            ScreenMessage::Event(event) => bar.suspend(|| lines::print_event(verbose, &**event)),
+            ScreenMessage::Failed(..) => bar.suspend(|| lines::print_trouble(&note)),
         }
     }
     bar.finish_and_clear();

@@ -38,7 +38,7 @@ pub enum Style {
 
 impl Style {
     /// Chooses by `--json` and `--quiet`, and by whether standard error is a terminal.
-    pub fn of(json: bool, quiet: bool) -> Self {
+    pub fn choose(json: bool, quiet: bool) -> Self {
         match (json, quiet) {
             (true, _) => Self::Json,
             (_, true) => Self::Quiet,
@@ -49,12 +49,12 @@ impl Style {
 }
 
 /// An event as it is shown. As JSON it is an object whose field `event` names it.
-pub trait Shown: Serialize + Send + 'static {
+pub trait DisplayedEvent: Serialize + Send + 'static {
     /// What a terminal shows before the first event.
-    const FIRST: &'static str;
+    const INITIAL_TEXT: &'static str;
 
     /// The interval of progress lines without a terminal.
-    const EVERY: Duration;
+    const PROGRESS_INTERVAL: Duration;
 
     /// Creates a remark.
     fn note(text: String) -> Self;
@@ -63,10 +63,10 @@ pub trait Shown: Serialize + Send + 'static {
     fn is_progress(&self) -> bool;
 
     /// The progress, as it is redrawn in place.
-    fn picture(&self, verbose: bool) -> Vec<String>;
+    fn progress_lines(&self, verbose: bool) -> Vec<String>;
 
     /// The lines for people; none if it is not shown. `verbose`: more was asked for.
-    fn told(&self, verbose: bool) -> Vec<String>;
+    fn message_lines(&self, verbose: bool) -> Vec<String>;
 
     /// Whether it is shown even with `--quiet`.
     fn is_trouble(&self) -> bool;
@@ -74,7 +74,7 @@ pub trait Shown: Serialize + Send + 'static {
 
 /// Something to show.
 #[derive(Debug)]
-enum Note<E> {
+enum ScreenMessage<E> {
     /// An event.
     Event(Box<E>),
     /// The command failed: the reason and the exit code.
@@ -84,12 +84,12 @@ enum Note<E> {
 /// Shows events on a thread of its own.
 #[derive(Debug)]
 pub struct Screen<E> {
-    notes: Mutex<Option<SyncSender<Note<E>>>>,
+    notes: Mutex<Option<SyncSender<ScreenMessage<E>>>>,
     thread: Mutex<Option<JoinHandle<bool>>>,
     lost: AtomicU64,
 }
 
-impl<E: Shown> Screen<E> {
+impl<E: DisplayedEvent> Screen<E> {
     /// Starts the thread.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ impl<E: Shown> Screen<E> {
 
     /// Queues an event. Never blocks.
     pub fn event(&self, event: E) {
-        self.push(Note::Event(Box::new(event)));
+        self.push(ScreenMessage::Event(Box::new(event)));
     }
 
     /// Queues a remark.
@@ -114,7 +114,7 @@ impl<E: Shown> Screen<E> {
 
     /// Queues the failure of the command.
     pub fn failed(&self, why: String, code: u8) {
-        self.push(Note::Failed(why, code));
+        self.push(ScreenMessage::Failed(why, code));
     }
 
     /// Waits until everything queued is shown; later events are ignored. Returns false if standard output could not be
@@ -130,8 +130,8 @@ impl<E: Shown> Screen<E> {
         written
     }
 
-    fn push(&self, note: Note<E>) {
-        let is_progress = matches!(&note, Note::Event(event) if event.is_progress());
+    fn push(&self, note: ScreenMessage<E>) {
+        let is_progress = matches!(&note, ScreenMessage::Event(event) if event.is_progress());
         let sent = lock(&self.notes).as_ref().map(|notes| notes.try_send(note));
         // A dropped progress report is not counted: the next one replaces it.
         if matches!(sent, Some(Err(TrySendError::Full(_)))) && !is_progress {
@@ -146,12 +146,16 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// Returns false if standard output could not be written.
-fn show<E: Shown>(style: Style, verbose: bool, notes: &Receiver<Note<E>>) -> bool {
+fn show<E: DisplayedEvent>(
+    style: Style,
+    verbose: bool,
+    notes: &Receiver<ScreenMessage<E>>,
+) -> bool {
     match style {
         Style::Json => return json::run(notes),
         Style::Live => live::run(verbose, notes),
         Style::Lines => lines::run(verbose, notes),
-        Style::Quiet => notes.iter().for_each(|note| lines::of_trouble(&note)),
+        Style::Quiet => notes.iter().for_each(|note| lines::print_trouble(&note)),
     }
     true
 }

@@ -9,7 +9,7 @@ use thalweg_units::WallTime;
 use thalweg_wire::mesh::{MemberStatus, StatusReply};
 
 /// The status that the daemon reports.
-pub fn of_daemon(status: &NodeStatus) -> Value {
+pub fn daemon(status: &NodeStatus) -> Value {
     json!({
         "name": status.name,
         "key": status.key,
@@ -19,7 +19,7 @@ pub fn of_daemon(status: &NodeStatus) -> Value {
         "up_seconds": status.up.as_secs_f64(),
         "listen": status.listen,
         "roster": status.roster.as_ref().map(roster),
-        "oracle": asked(&status.oracle),
+        "oracle": daemon_oracle(&status.oracle),
         "counts": status.counts,
         "relay": status.relay,
         "files": status.files,
@@ -31,7 +31,7 @@ pub fn of_daemon(status: &NodeStatus) -> Value {
 }
 
 /// The status on disk, and the oracle's answer to the command itself.
-pub fn of_disk(
+pub fn offline(
     mesh: &MeshFile,
     kept: Option<&RosterStatus>,
     oracle: &anyhow::Result<StatusReply>,
@@ -45,7 +45,7 @@ pub fn of_disk(
         "oracle": {
             "reached": reply.is_some(),
             "error": error.map(|e| format!("{e:#}")),
-            "status": reply.map(replied),
+            "status": reply.map(oracle_reply),
         },
     })
 }
@@ -60,7 +60,7 @@ fn roster(status: &RosterStatus) -> Value {
     })
 }
 
-fn asked(oracle: &OracleStatus) -> Value {
+fn daemon_oracle(oracle: &OracleStatus) -> Value {
     json!({
         "inside": oracle.inside,
         "reached": oracle.reached,
@@ -71,7 +71,7 @@ fn asked(oracle: &OracleStatus) -> Value {
     })
 }
 
-fn replied(reply: &StatusReply) -> Value {
+fn oracle_reply(reply: &StatusReply) -> Value {
     json!({
         "mesh": reply.mesh,
         "version": reply.version,

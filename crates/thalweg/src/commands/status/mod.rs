@@ -3,7 +3,7 @@
 mod json;
 
 use super::{
-    here::{self, Place},
+    host::{self, StateDir},
     renewal,
     text::{aligned, counted, listed, rough, say},
 };
@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 /// Runs the command.
@@ -44,19 +44,19 @@ pub struct Args {
 /// # Errors
 /// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let state = args.place.open()?;
-    let well = here::block_on(async {
-        match here::daemon(&state).await? {
-            Some(daemon) => of_daemon(&daemon.node_status().await?, args.json),
-            None => of_disk(&state, args.json).await,
+    let state = args.state_dir.open()?;
+    let well = host::block_on(async {
+        match host::daemon(&state).await? {
+            Some(daemon) => show_daemon(&daemon.node_status().await?, args.json),
+            None => show_offline(&state, args.json).await,
         }
     })?;
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn of_daemon(status: &NodeStatus, as_json: bool) -> anyhow::Result<bool> {
+fn show_daemon(status: &NodeStatus, as_json: bool) -> anyhow::Result<bool> {
     match as_json {
-        true => say(&(serde_json::to_string_pretty(&json::of_daemon(status))? + "\n"))?,
+        true => say(&(serde_json::to_string_pretty(&json::daemon(status))? + "\n"))?,
         false => say(&text(status))?,
     }
     let holds = status.roster.as_ref().is_some_and(|r| r.fault.is_none());
@@ -64,15 +64,15 @@ fn of_daemon(status: &NodeStatus, as_json: bool) -> anyhow::Result<bool> {
 }
 
 /// Shows the status without a daemon.
-async fn of_disk(state: &State, as_json: bool) -> anyhow::Result<bool> {
+async fn show_offline(state: &State, as_json: bool) -> anyhow::Result<bool> {
     let (mesh, membership) = (state.mesh()?, state.membership()?);
     let (renewed, oracle) = tokio::join!(
         renewal::renew(state, &membership, DialOptions::default(), renewal::PATIENCE),
-        asked(state)
+        query_oracle(state)
     );
     let mut roster = roster_status(&membership);
     if let Err(failed) = renewed {
-        note!("thalweg: this is the stored roster: {failed:#}");
+        note!("thalweg: showing the stored roster: {failed:#}");
         if let (true, Some(roster)) = (renewal::is_refusal(&failed), roster.as_mut()) {
             // The roster may still be valid for its members.
             (roster.left, roster.fault) = (None, Some("no longer valid for this host".to_owned()));
@@ -81,12 +81,12 @@ async fn of_disk(state: &State, as_json: bool) -> anyhow::Result<bool> {
     let holds = roster.as_ref().is_some_and(|r| r.fault.is_none());
     let well = holds && oracle.is_ok();
     if as_json {
-        let all = json::of_disk(&mesh, roster.as_ref(), &oracle);
+        let all = json::offline(&mesh, roster.as_ref(), &oracle);
         say(&(serde_json::to_string_pretty(&all).context("cannot print")? + "\n"))?;
         return Ok(well);
     }
     let oracle = match oracle {
-        Ok(reply) => format!("reached\n\n{}", seen(&reply)),
+        Ok(reply) => format!("reached\n\n{}", members(&reply.members)),
         Err(e) => format!("not reached: {e:#}\n"),
     };
     say(&format!(
@@ -102,12 +102,8 @@ async fn of_disk(state: &State, as_json: bool) -> anyhow::Result<bool> {
 }
 
 /// The oracle's status, wherever the oracle is.
-async fn asked(state: &State) -> anyhow::Result<StatusReply> {
-    here::control(state).await?.status().await.map_err(here::refused)
-}
-
-fn seen(reply: &StatusReply) -> String {
-    members(&reply.members)
+async fn query_oracle(state: &State) -> anyhow::Result<StatusReply> {
+    host::control(state).await?.status().await.map_err(host::api_error)
 }
 
 fn text(status: &NodeStatus) -> String {
@@ -119,7 +115,7 @@ fn text(status: &NodeStatus) -> String {
          listens  {}\n\
          roster   {}\n\
          oracle   {}\n\
-         traffic  {} open; {} came, {}; {} local\n",
+         traffic  {} open; {} accepted, {}; {} local\n",
         rough(*up),
         listed(listen),
         roster_line(roster.as_ref()),
@@ -169,14 +165,18 @@ fn probes(calibration: &Value) -> Option<String> {
 }
 
 fn strangers(n: u64) -> String {
-    if n == 1 { "1 of them a stranger".to_owned() } else { format!("{n} of them strangers") }
+    if n == 1 {
+        "1 of them without a channel".to_owned()
+    } else {
+        format!("{n} of them without a channel")
+    }
 }
 
 fn roster_line(roster: Option<&RosterStatus>) -> String {
     match roster {
         None => "none yet".to_owned(),
         Some(RosterStatus { version, members, left, fault, .. }) => {
-            let holds = left.map(|left| format!("holds for {}", rough(left)));
+            let holds = left.map(|left| format!("valid for {}", rough(left)));
             let holds = holds.or(fault.clone()).unwrap_or_default();
             format!("version {version}, {}; {holds}", counted(*members as u64, "member"))
         }
@@ -184,7 +184,7 @@ fn roster_line(roster: Option<&RosterStatus>) -> String {
 }
 
 fn oracle_line(oracle: &OracleStatus) -> String {
-    let why = thalweg_console::field(oracle.error.as_deref().unwrap_or("no reason known"));
+    let why = thalweg_console::field(oracle.error.as_deref().unwrap_or("the reason is unknown"));
     match (oracle.inside, oracle.reached) {
         (true, true) => return "this node".to_owned(),
         (true, false) => return format!("this node; {why}"),
@@ -200,8 +200,8 @@ fn clock(ahead_s: f64) -> String {
     let off = Duration::try_from_secs_f64(ahead_s.abs()).unwrap_or_default();
     match (off.as_secs(), ahead_s > 0.0) {
         (0..2, _) => String::new(),
-        (_, true) => format!("; this host's clock is {} behind its", rough(off)),
-        (_, false) => format!("; this host's clock is {} ahead of its", rough(off)),
+        (_, true) => format!("; this host's clock is {} behind the oracle's", rough(off)),
+        (_, false) => format!("; this host's clock is {} ahead of the oracle's", rough(off)),
     }
 }
 
@@ -234,8 +234,8 @@ mod tests {
     #[test]
     fn a_clock_is_mentioned_only_if_it_is_wrong() {
         assert_eq!(clock(0.3), "");
-        assert_eq!(clock(7200.5), "; this host's clock is 2 h behind its");
-        assert_eq!(clock(-90.0), "; this host's clock is 1 min 30 s ahead of its");
+        assert_eq!(clock(7200.5), "; this host's clock is 2 h behind the oracle's");
+        assert_eq!(clock(-90.0), "; this host's clock is 1 min 30 s ahead of the oracle's");
     }
 
     #[test]

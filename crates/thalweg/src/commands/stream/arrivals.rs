@@ -85,10 +85,15 @@ async fn accept(listener: TcpListener, to: mpsc::Sender<io::Result<Program>>) {
 async fn greet((from, peer): Program) -> Option<Program> {
     let mut first = [0; 8];
     match timeout(FIRST_BYTES, from.peek(&mut first)).await {
-        Err(_) => note!("thalweg: {peer} has sent nothing for {FIRST_BYTES:?}; it is not read"),
-        Ok(Ok(0)) => note!("thalweg: {peer} has left without sending anything"),
+        Err(_) => {
+            note!("thalweg: {peer} has sent nothing for {FIRST_BYTES:?}; its connection is closed")
+        }
+        Ok(Ok(0)) => note!("thalweg: {peer} has closed its connection without sending anything"),
         Ok(Ok(length)) if is_http(&first[..length]) => {
-            note!("thalweg: {peer} speaks HTTP, perhaps a web page; it is not read");
+            note!(
+                "thalweg: {peer} sent an HTTP request, perhaps from a web page; its connection \
+                   is closed"
+            );
         }
         // If it cannot be read, that shows later.
         Ok(_) => return Some((from, peer)),

@@ -13,7 +13,7 @@ impl FromStr for Endpoint {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let form = "an address looks like tcp://127.0.0.1:9000 or udp://127.0.0.1:9000";
+        let form = "expected an address like tcp://127.0.0.1:9000 or udp://127.0.0.1:9000";
         let (kind, address) = text.split_once("://").ok_or(form)?;
         let address = address.parse().map_err(|_| form)?;
         match kind {

@@ -41,7 +41,11 @@ impl FromStr for HlsAddress {
             (Ok(address), _, _) => address,
             (_, Ok(ip), _) => (ip, PORT).into(),
             (_, _, Ok(port)) => (Ipv4Addr::LOCALHOST, port).into(),
-            _ => return Err("an address looks like 127.0.0.1:8090, [::1]:8090 or :8090".to_owned()),
+            _ => {
+                return Err(
+                    "expected an address like 127.0.0.1:8090, [::1]:8090 or :8090".to_owned()
+                );
+            }
         };
         Ok(Self(address))
     }
@@ -72,7 +76,7 @@ impl Hls {
         let at = listener.local_addr()?;
         note!("thalweg: watch it at http://{at}/ (HLS: http://{at}/master.m3u8)");
         if !at.ip().to_canonical().is_loopback() {
-            note!("thalweg: everybody who can reach {at} can watch");
+            note!("thalweg: any host that can reach {at} can watch the stream");
         }
         let (window, stop) = (Window::default(), CancellationToken::new());
         let serving = tokio::spawn(hls::serve(listener, window.clone(), stop.clone()));

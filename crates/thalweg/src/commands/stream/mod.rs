@@ -8,7 +8,7 @@ mod sink;
 mod status;
 mod subscribe;
 
-use super::{exit::Code, here::Place};
+use super::{exit::Code, host::StateDir};
 use clap::ValueEnum;
 use std::process::ExitCode;
 use thalweg_console::note;
@@ -25,7 +25,7 @@ tables last.
   thalweg stream status --watch
 
 Exit codes: 0 the stream ended; 1 other; 2 usage; 3 refused; 4 no mesh, no node or no such stream;
-5 the input is not a stream; 6 the disk; 9 nobody reads the output; 130 interrupted.";
+5 the input is not a stream; 6 the disk; 9 the reader of the output is gone; 130 interrupted.";
 
 /// Arguments of `thalweg stream`.
 #[derive(clap::Args)]
@@ -57,7 +57,7 @@ pub enum Format {
 }
 
 /// The path of the node's socket for streams.
-fn socket(place: &Place) -> anyhow::Result<std::path::PathBuf> {
+fn socket(place: &StateDir) -> anyhow::Result<std::path::PathBuf> {
     Ok(place.open()?.stream_socket())
 }
 

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::commands::{
     exit::Code,
-    here::{self, Place},
+    host::{self, StateDir},
     signals::Signals,
 };
 use anyhow::Context as _;
@@ -61,7 +61,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     latency: Duration,
     #[command(flatten)]
-    place: Place,
+    place: StateDir,
 }
 
 /// Runs the command.
@@ -70,7 +70,7 @@ pub struct Args {
 /// When the input cannot be read, or no node runs.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let socket = socket(&args.place)?;
-    here::block_on(async {
+    host::block_on(async {
         let mut signals = Signals::watch()?;
         let work = async {
             let latency_ms = u32::try_from(args.latency.as_millis()).unwrap_or(u32::MAX);
@@ -126,7 +126,7 @@ fn other_error(why: std::io::Error, what: impl Into<String>) -> FeedError {
 }
 
 fn no_accept(why: std::io::Error) -> FeedError {
-    other_error(why, "cannot accept")
+    other_error(why, "cannot accept a connection")
 }
 
 /// The size of the socket's buffer for datagrams: a key frame of high quality arrives at once.
@@ -169,7 +169,9 @@ impl Feed<'_> {
     }
 
     async fn accept(&mut self, listener: TcpListener) -> Result<(), FeedError> {
-        let at = listener.local_addr().map_err(|why| other_error(why, "no address"))?;
+        let at = listener
+            .local_addr()
+            .map_err(|why| other_error(why, "cannot determine the bound address"))?;
         note!("thalweg: waiting for a program at tcp://{at}");
         let mut arrivals = Arrivals::at(listener);
         let mut waiting = None;
@@ -178,18 +180,16 @@ impl Feed<'_> {
                 Some(program) => program,
                 None => self.unless_ended(arrivals.next()).await?.map_err(no_accept)?,
             };
-            note!("thalweg: {peer} delivers the stream");
+            note!("thalweg: {peer} sends the stream");
             match self.read(&mut from, Some(&mut arrivals)).await {
                 Err(FeedError::Input(why)) => note!("thalweg: {peer}: {why}; waiting for another"),
                 Err(FeedError::Other(why)) => {
                     note!("thalweg: {peer}: {why:#}; waiting for another");
                 }
                 Err(why) => return Err(why),
-                Ok(None) => note!("thalweg: {peer} has left; waiting for another"),
+                Ok(None) => note!("thalweg: {peer} has disconnected; waiting for another"),
                 Ok(next) => {
-                    note!(
-                        "thalweg: {peer} delivers nothing any more; the next one takes its place"
-                    );
+                    note!("thalweg: {peer} has stopped sending; the next program takes its place");
                     waiting = next;
                 }
             }
@@ -209,7 +209,9 @@ impl Feed<'_> {
     }
 
     async fn receive(&mut self, socket: UdpSocket) -> Result<(), FeedError> {
-        let at = socket.local_addr().map_err(|why| other_error(why, "no address"))?;
+        let at = socket
+            .local_addr()
+            .map_err(|why| other_error(why, "cannot determine the bound address"))?;
         note!("thalweg: waiting for datagrams at udp://{at}");
         let (mut input, mut buffer) = (self.begin(), vec![0; 64 << 10]);
         loop {

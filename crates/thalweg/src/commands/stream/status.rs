@@ -2,7 +2,7 @@
 
 use super::{publish::report_error, socket};
 use crate::commands::{
-    here::{self, Place},
+    host::{self, StateDir},
     text::{aligned, plain, say},
 };
 use serde_json::Value;
@@ -19,7 +19,7 @@ pub struct ListArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    place: StateDir,
 }
 
 /// Arguments of `thalweg stream status`.
@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    place: StateDir,
 }
 
 /// Lists the streams.
@@ -44,7 +44,7 @@ pub struct Args {
 /// When the state directory cannot be used, or the output not written.
 pub fn list(args: &ListArgs) -> anyhow::Result<ExitCode> {
     let socket = socket(&args.place)?;
-    let report = match here::block_on(async { Ok(local::status(&socket).await) })? {
+    let report = match host::block_on(async { Ok(local::status(&socket).await) })? {
         Ok(report) => report,
         Err(why) => return Ok(report_error(&why).into()),
     };
@@ -101,7 +101,7 @@ fn mbps(bps: f64) -> String {
 /// As [`list`].
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let socket = socket(&args.place)?;
-    here::block_on(async {
+    host::block_on(async {
         let mut history = History::default();
         loop {
             let mut report = match local::status(&socket).await {
@@ -174,7 +174,7 @@ fn planned_lines(oracle: &Value, name: &Value) -> String {
         let estimate = &why["estimate"];
         if let Some(bps) = estimate["bps"].as_f64() {
             let how = match estimate["is_measured"].as_bool() {
-                Some(true) => "had by probe trains",
+                Some(true) => "measured by probe trains at",
                 _ => "carried",
             };
             let age = age(&estimate["age"]).unwrap_or_default().as_secs_f64();

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::commands::{
     exit::Code,
-    here::{self, Place},
+    host::{self, StateDir},
     signals::Signals,
 };
 use std::{io::ErrorKind, path::PathBuf, process::ExitCode, str::FromStr, time::Duration};
@@ -69,7 +69,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "ts")]
     format: Format,
     #[command(flatten)]
-    place: Place,
+    place: StateDir,
 }
 
 /// The renditions of a ladder to receive.
@@ -118,7 +118,7 @@ impl Rendition {
 /// When no node runs, or the output cannot be written.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let socket = socket(&args.place)?;
-    here::block_on(async {
+    host::block_on(async {
         let mut signals = Signals::watch()?;
         let work = async {
             let ask = Ask {
@@ -139,7 +139,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 Ok(subscriber) => subscriber,
                 Err(why) => return Ok(report_error(&why)),
             };
-            note!("thalweg: {} of {}", args.name, subscriber.about().origin);
+            note!("thalweg: {}, published at {}", args.name, subscriber.about().origin);
             let mut output = match StreamOutput::open(&args, &subscriber).await {
                 Ok(output) => output,
                 Err(why) if why.is::<DirectoryError>() => {

@@ -1,51 +1,51 @@
 //! `thalweg submit`: commits to files before a deadline, and pushes their data to a node.
 
-mod bring;
-mod item;
-mod look;
-mod named;
-mod pace;
+mod client;
+mod dry_run;
+mod named_files;
 mod progress;
-mod to;
+mod retry;
+mod submission;
+mod upload;
 
 use super::{
-    gather::listen,
-    here::{self, Place},
+    gather::stop_on_signals,
+    host::{self, StateDir},
     local_files,
     signals::Signals,
     text::{printable, say},
 };
 use anyhow::{Context as _, bail};
-pub use item::commitment;
-use item::{Item, Step};
-use named::{NamedFiles, NotSubmitted};
+use client::{ClientIdentity, ClientMesh};
+use named_files::{NamedFiles, NotSubmitted};
 use serde_json::json;
 use std::{cell::Cell, path::PathBuf, process::ExitCode};
-use thalweg_base::sample::Sample;
+pub use submission::commitment;
+use submission::{Step, Submission};
+use thalweg_base::sample::FailureSample;
 use thalweg_console::{INTERRUPTED, note};
-use thalweg_dropbox::{ClientError, Line, Target};
+use thalweg_dropbox::{ClientError, NodeChannel, Target};
 use thalweg_net::channel::Connector;
 use thalweg_wire::{
     Signed, Signer as _,
     bistro::{Intent, MOST_INTENTS, Refusal, Stamp},
 };
-use to::{Identity, Mesh};
 use tokio_util::sync::CancellationToken;
 
 const HELP: &str = "\
 First the box's node time-stamps and signs a commitment to each file (its size and a hidden hash);
-this takes a moment and must happen before the deadline. Then the data goes, encrypted to the box's
-own key, to the nearest idle node of the box, which returns a receipt. Both are kept in
-FILE.receipt, which anybody can check with `thalweg receipt verify`. The same command continues an
-interrupted submission.
+this takes a moment and must happen before the deadline. Then the data, encrypted to the box's own
+key, is sent to the nearest idle node of the box, which returns a receipt. The commitment and the
+receipt are stored in FILE.receipt, which anybody can check with `thalweg receipt verify`. The same
+command continues an interrupted submission.
 
   thalweg submit return.pdf --to taxes@irs
   thalweg submit *.pdf --to taxes@irs.example:7373#KEY      # without being a member of the mesh
-  thalweg submit * --to taxes@irs --dry-run                 # what would fail, and nothing else
+  thalweg submit * --to taxes@irs --dry-run                 # only report what would fail
 
 The file must not change until its data has been received. FILE.receipt holds secrets: leave the
 lines `nonce`, `blake3` and `keys` out of copies for others to check. A file that cannot be
-submitted is named, and the others are submitted. Receipts of this drop box are passed over.
+submitted is named, and the others are submitted. Receipts of this drop box are skipped.
 
 Exit codes: 0 all files have receipts; 3 some were too late; 4 all commitments are signed, but some
 data has not been received (run it again); 130 interrupted; 1 anything else.";
@@ -72,7 +72,7 @@ pub struct Args {
     /// Only commit, before the deadline; the same command without this option sends the data later
     #[arg(long)]
     commit_only: bool,
-    /// Submit nothing; name what would fail, with the exit code that the call would have
+    /// Submit nothing; report what would fail, with the exit code that the command would have
     #[arg(short = 'n', long, conflicts_with = "anew")]
     dry_run: bool,
     /// Keep the receipts in this directory [default: beside each file]
@@ -86,7 +86,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    place: Place,
+    state_dir: StateDir,
 }
 
 /// Runs the command.
@@ -102,26 +102,27 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let more = if more > 0 { format!("; and {more} more") } else { String::new() };
         bail!("nothing was committed: {}{more}", missing.join("; "));
     }
-    let mesh = Mesh::of(&args.place)?;
-    let target = mesh.target(&args.to, &args.place)?;
-    let identity = Identity::of(&args.place, mesh)?;
-    here::block_on(async {
+    let mesh = ClientMesh::load(&args.state_dir)?;
+    let target = mesh.target(&args.to, &args.state_dir)?;
+    let identity = ClientIdentity::load_or_create(&args.state_dir, mesh)?;
+    host::block_on(async {
         let connector = Connector::new(&identity.key)?;
-        let mut named = NamedFiles::of(&args, &identity, &target, &connector).await?;
-        named.tell();
+        let mut named = NamedFiles::examine(&args, &identity, &target, &connector).await?;
+        named.print_errors();
         if args.dry_run {
-            return look::look(named, &args, &target, &connector).await;
+            return dry_run::run(named, &args, &target, &connector).await;
         }
         let stop = CancellationToken::new();
-        let signals = listen(Signals::watch()?, stop.clone(), |text| note!("thalweg: {text}"));
+        let signals =
+            stop_on_signals(Signals::watch()?, stop.clone(), |text| note!("thalweg: {text}"));
         tokio::spawn(signals);
         let submitter =
             Submitter { target: &target, connector: &connector, identity: &identity, stop: &stop };
         let committed = submitter.commit(&mut named.items, &args.to).await;
-        named.items.iter().for_each(Item::forget);
+        named.items.iter().for_each(Submission::remove_useless_receipt);
         let done = match committed {
             Ok(()) if !args.commit_only => tokio::select! {
-                done = bring::all(&mut named.items, &target, &connector) => done,
+                done = upload::send_all(&mut named.items, &target, &connector) => done,
                 () = stop.cancelled() => Ok(()),
             },
             committed => committed,
@@ -145,17 +146,17 @@ type Stamps = Vec<Result<Signed<Stamp>, Refusal>>;
 struct Submitter<'a> {
     target: &'a Target,
     connector: &'a Connector,
-    identity: &'a Identity,
+    identity: &'a ClientIdentity,
     stop: &'a CancellationToken,
 }
 
 impl Submitter<'_> {
     /// Step 1 of a submission, for items without a stamp: one request for up to `MOST_INTENTS` items; each stamp is
     /// stored when it arrives.
-    async fn commit(&self, items: &mut [Item], to: &str) -> anyhow::Result<()> {
-        let mut open: Vec<&mut Item> =
+    async fn commit(&self, items: &mut [Submission], to: &str) -> anyhow::Result<()> {
+        let mut open: Vec<&mut Submission> =
             items.iter_mut().filter(|i| i.evidence.stamp.is_none()).collect();
-        let intent = |item: &&mut Item| Intent {
+        let intent = |item: &&mut Submission| Intent {
             label: item.evidence.label.clone(),
             commitment: item.evidence.commitment,
         };
@@ -163,7 +164,7 @@ impl Submitter<'_> {
             let intents: Vec<Intent> = some.iter().map(intent).collect();
             let is_sent = Cell::new(false);
             let asked = tokio::select! {
-                asked = pace::patiently(|| self.stamps(&intents, &is_sent)) => Some(asked),
+                asked = retry::retry_when_asked(|| self.stamps(&intents, &is_sent)) => Some(asked),
                 () = self.stop.cancelled() => None,
             };
             let is_answered = matches!(asked, Some(Ok(_) | Err(ClientError::Refused(_))));
@@ -174,14 +175,14 @@ impl Submitter<'_> {
             let stamps = asked.with_context(|| {
             let none = if is_unknown { "" } else { "; nothing was committed by this request" };
             format!(
-                "cannot commit to {to}{none}; run this again before the deadline: what was signed \
-                 already gets the same signature"
+                "cannot commit to {to}{none}; run the same command again before the deadline: what \
+                 was signed already gets the same signature"
             )
         })?;
             for (item, stamp) in some.iter_mut().zip(stamps) {
                 match stamp {
-                    Ok(stamp) => item.stamped(stamp)?,
-                    Err(refusal) => item.refused(&refusal),
+                    Ok(stamp) => item.record_stamp(stamp)?,
+                    Err(refusal) => item.record_refusal(&refusal),
                 }
             }
         }
@@ -194,7 +195,7 @@ impl Submitter<'_> {
         intents: &[Intent],
         is_sent: &Cell<bool>,
     ) -> Result<Stamps, ClientError> {
-        let mut line = Line::open(self.connector, &self.target.port).await?;
+        let mut line = NodeChannel::open(self.connector, &self.target.port).await?;
         is_sent.set(true);
         let stamps = self.target.commit(&mut line, self.identity.key.id(), intents).await;
         line.close().await;
@@ -204,7 +205,7 @@ impl Submitter<'_> {
 
 fn print(named: &NamedFiles, as_json: bool) -> anyhow::Result<()> {
     let mut text = String::new();
-    let mut sample = Sample::default();
+    let mut sample = FailureSample::default();
     for item in &named.items {
         let evidence = &item.evidence;
         let committed = item.evidence.stamp.as_ref().map(|stamp| stamp.value());
@@ -214,7 +215,7 @@ fn print(named: &NamedFiles, as_json: bool) -> anyhow::Result<()> {
             let line = json!({
                 "file": item.file.display().to_string(), "size": evidence.commitment.content_size(),
                 "encrypted": evidence.commitment.size, "blake3": evidence.content.map(|hash| hash.to_string()),
-                "commitment": evidence.commitment.hash_text(), "step": item.step().word(),
+                "commitment": evidence.commitment.hash_text(), "step": item.step().name(),
                 "committed": date, "number": committed.map(|stamp| stamp.number), "node": node,
                 "receipt": item.receipt.display().to_string(), "why": item.why,
             });
@@ -224,7 +225,9 @@ fn print(named: &NamedFiles, as_json: bool) -> anyhow::Result<()> {
         let (file, receipt) = (printable(&item.file), printable(&item.receipt));
         text += &match (item.step(), node) {
             (Step::Received, Some(node)) => format!("{file}: received by {node}; {receipt}\n"),
-            (Step::Committed, _) => format!("{file}: committed; its data is not there yet\n"),
+            (Step::Committed, _) => {
+                format!("{file}: committed; its data has not been received yet\n")
+            }
             _ => format!("{file}: not committed\n"),
         };
         if let Some(why) = item.why.as_ref().filter(|why| sample.takes("", why)) {
@@ -233,14 +236,14 @@ fn print(named: &NamedFiles, as_json: bool) -> anyhow::Result<()> {
     }
     sample.more().iter().for_each(|more| note!("thalweg: {more}"));
     if as_json {
-        named.left.iter().for_each(|left| text += &format!("{}\n", json(left)));
+        named.not_submitted.iter().for_each(|left| text += &format!("{}\n", json(left)));
     }
     say(&text)
 }
 
 /// A file that is not submitted, as JSON.
 fn json(left: &NotSubmitted) -> serde_json::Value {
-    let step = if left.is_receipt { "receipt" } else { Step::Nothing.word() };
+    let step = if left.is_receipt { "receipt" } else { Step::Nothing.name() };
     json!({ "file": left.file.display().to_string(), "step": step, "why": left.why })
 }
 
@@ -248,7 +251,7 @@ fn exit(named: &NamedFiles, commit_only: bool) -> ExitCode {
     let any = |step: Step| named.items.iter().any(|item| item.step() == step);
     match () {
         () if named.items.iter().any(|item| item.late) => ExitCode::from(LATE),
-        () if any(Step::Nothing) || named.bad() > 0 => ExitCode::FAILURE,
+        () if any(Step::Nothing) || named.error_count() > 0 => ExitCode::FAILURE,
         // Only receipts were named: nothing was submitted, which may be a mistake.
         () if named.items.is_empty() => ExitCode::FAILURE,
         () if any(Step::Committed) && !commit_only => ExitCode::from(UNFINISHED),
@@ -260,6 +263,6 @@ fn exit(named: &NamedFiles, commit_only: bool) -> ExitCode {
 fn parts(to: &str) -> anyhow::Result<(&str, &str)> {
     match to.split_once('@') {
         Some((name, node)) if !name.is_empty() && !node.is_empty() => Ok((name, node)),
-        _ => bail!("`{to}` is no drop box: one is written BOX@NODE, or BOX@HOST:PORT#KEY"),
+        _ => bail!("`{to}` is not a drop box: write BOX@NODE, or BOX@HOST:PORT#KEY"),
     }
 }

@@ -1,7 +1,7 @@
 //! apt with a repository in the emulated Internet.
 
 use super::scene::{Scene, succeeds};
-use crate::{apt, started::has};
+use crate::{apt, running_proxy::has};
 use std::fs;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,7 @@
 //! zero byte).
 
 use super::scene::{Scene, by_relays};
-use crate::started::has;
+use crate::running_proxy::has;
 use serde_json::{Value, json};
 use std::{
     fs,

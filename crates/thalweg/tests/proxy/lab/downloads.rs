@@ -1,7 +1,7 @@
 //! curl, wget and aria2: forwarded, in ranges, through tunnels, by SOCKS, and with `thalweg run`.
 
 use super::scene::{Scene, by_relays, succeeds};
-use crate::started::has;
+use crate::running_proxy::has;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn large_files_arrive_complete_over_the_relays() {

@@ -1,7 +1,7 @@
 //! git over smart HTTP: cloning from and pushing to `git http-backend` behind lighttpd.
 
 use super::scene::{GIT, Scene, succeeds};
-use crate::{files::bytes, host::text, started::has};
+use crate::{files::bytes, host::text, running_proxy::has};
 use std::{
     fs,
     path::Path,

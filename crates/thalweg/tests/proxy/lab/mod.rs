@@ -5,5 +5,5 @@ mod apt;
 mod browser;
 mod downloads;
 mod git;
-mod revoked;
+mod revocation;
 mod scene;

@@ -13,7 +13,7 @@ use crate::{
     files::bytes,
     host::{Daemon, Host, text},
     in_lab::{self, Running, lab, within},
-    started::{Started, program, without_proxies},
+    running_proxy::{RunningProxy, program, without_proxies},
 };
 use serde_json::Value;
 use std::{
@@ -178,9 +178,9 @@ impl Scene {
     }
 
     /// `thalweg proxy` on the client.
-    pub fn proxy(&self) -> Started {
+    pub fn proxy(&self) -> RunningProxy {
         let args = ["proxy", "--listen", "127.0.0.1:3128", "--json"];
-        Started::of(self.on_client(&self.thalweg(&args)))
+        RunningProxy::spawn(self.on_client(&self.thalweg(&args)))
     }
 
     /// Runs a command with `thalweg run` on the client. Returns the messages of the proxy.

@@ -5,10 +5,10 @@ use super::{
         gauge::{Gauge, Reading},
         status::{LinkLife, LinkStatus},
     },
-    words::Words,
+    word_delivery::WordDelivery,
 };
 use std::{collections::VecDeque, sync::Arc, time::Duration};
-use thalweg_bond::{Beyond, Link, LinkId, Liveness, State as Life};
+use thalweg_bond::{Link, LinkId, Liveness, RelayedPath, State as Life};
 use thalweg_units::{Rate, Time};
 use thalweg_wire::bond::Word;
 use tokio::sync::Notify;
@@ -18,12 +18,12 @@ const LONGEST_QUEUE: Duration = Duration::from_secs(2);
 
 /// A link that joins a bond.
 #[derive(Debug)]
-pub struct Joining {
+pub struct NewLink {
     pub gauge: Arc<Gauge>,
     pub may_duplicate: bool,
     pub interface: Option<String>,
     pub via: Option<String>,
-    pub beyond: Option<Beyond>,
+    pub beyond: Option<RelayedPath>,
 }
 
 /// The state of a link.
@@ -48,7 +48,7 @@ pub struct LinkState {
     interface: Option<String>,
     via: Option<String>,
     /// The path beyond the first relay, if there is one.
-    beyond: Option<Beyond>,
+    beyond: Option<RelayedPath>,
     /// Bytes of chunks given to it.
     pub sent: u64,
     /// Of those, the bytes that another link carries as well and that were not accounted for yet.
@@ -60,12 +60,12 @@ pub struct LinkState {
     pub(super) asked: Time,
     /// Whether chunks were under way by it then.
     asked_behind: bool,
-    pub(super) words: Words,
+    pub(super) words: WordDelivery,
 }
 
 impl LinkState {
-    pub(super) fn new(link: Joining) -> Self {
-        let Joining { gauge, may_duplicate, interface, via, beyond } = link;
+    pub(super) fn new(link: NewLink) -> Self {
+        let NewLink { gauge, may_duplicate, interface, via, beyond } = link;
         Self {
             gauge,
             reading: Reading::default(),
@@ -86,12 +86,12 @@ impl LinkState {
             acknowledged: 0,
             asked: Time::ZERO,
             asked_behind: false,
-            words: Words::default(),
+            words: WordDelivery::default(),
         }
     }
 
     /// The link as the scheduler sees it, after a fresh look at the kernel's counters.
-    pub(super) fn seen(&mut self, id: LinkId, now: Time) -> Link {
+    pub(super) fn scheduler_view(&mut self, id: LinkId, now: Time) -> Link {
         self.gauge.look(&mut self.reading, now);
         let pending = self.work.as_ref().map_or(0, |work| work.len() as u64);
         let seen = self.reading.link(id);
@@ -138,7 +138,7 @@ impl LinkState {
 
     /// The round trip to the far end.
     pub fn round_trip(&self) -> Duration {
-        let beyond = self.beyond.as_ref().map_or(Duration::ZERO, Beyond::rtt);
+        let beyond = self.beyond.as_ref().map_or(Duration::ZERO, RelayedPath::rtt);
         self.own_round_trip() + beyond
     }
 
@@ -155,27 +155,27 @@ impl LinkState {
     }
 
     /// The far end acknowledged this many bytes more.
-    pub(super) fn arrived(&mut self, bytes: u32, now: Time) {
+    pub(super) fn record_acknowledged(&mut self, bytes: u32, now: Time) {
         let (owed, own) = (self.owed(), self.own_round_trip());
         self.acknowledged += u64::from(bytes);
         if let Some(beyond) = &mut self.beyond {
-            beyond.arrived(bytes, owed, own, now);
+            beyond.record_arrival(bytes, owed, own, now);
         }
     }
 
     /// The far end answered the question that was asked at `asked`.
-    pub(super) fn answered(&mut self, asked: Time, now: Time) {
-        self.words.proven(asked);
+    pub(super) fn record_answer(&mut self, asked: Time, now: Time) {
+        self.words.record_answer(asked);
         let own = self.own_round_trip();
         let waited = self.asked_behind || asked != self.asked;
         if let Some(beyond) = &mut self.beyond {
-            beyond.answered(now.since(asked), own, waited);
+            beyond.record_answer(now.since(asked), own, waited);
         }
     }
 
     /// The link answers. If it was silent, its rate is forgotten: what it delivered while it fell silent says nothing
     /// about now.
-    pub(super) fn comes_back(&mut self) {
+    pub(super) fn restore(&mut self) {
         if std::mem::replace(&mut self.is_silent, false) {
             self.reading.forget_rate();
         }
@@ -212,7 +212,7 @@ impl LinkState {
 
 /// The link's state in words, for debugging.
 impl LinkState {
-    pub(super) fn account(&self, now: Time) -> String {
+    pub(super) fn describe(&self, now: Time) -> String {
         let info = self.reading.info();
         let life = self.liveness.state(Duration::ZERO, now);
         let silent = if self.is_silent { "silent" } else { "in use" };
@@ -222,8 +222,8 @@ impl LinkState {
             (false, None) => "at work",
         };
         format!(
-            "{silent}, {life:?}, writer {writer}, {} words of its own, {} of {} bytes acknowledged, {} \
-             came, asked {:?} ago; TCP holds {} unsent, {} unacknowledged",
+            "{silent}, {life:?}, writer {writer}, {} words of its own, {} of {} bytes \
+             acknowledged, {} received, asked {:?} ago; TCP holds {} unsent, {} unacknowledged",
             self.own.len(),
             self.acknowledged,
             self.sent,

@@ -1,12 +1,12 @@
 //! The state of a bond, and the choice of the link that carries each chunk.
 
 mod link;
-mod words;
+mod word_delivery;
 
-pub use link::{Joining, LinkState};
+pub use link::{LinkState, NewLink};
 
 use super::{
-    flow::{Birth, Broken, FIRST, Flow},
+    flow::{FIRST, Flow, OpeningState, StreamError},
     memory::Memory,
     status::LinkStatus,
 };
@@ -20,7 +20,7 @@ use std::{
 };
 use thalweg_bond::{
     Chunk, Link, LinkId, SenderSettings, State as Life, StripeMethod, StripeScheduler, Verdict,
-    stripe::{Crowd, Load},
+    stripe::{Load, StreamLoads},
 };
 use thalweg_units::Time;
 use thalweg_wire::bond::{ChunkHead, Frame, MAX_LINKS, Refusal, Target, Word};
@@ -100,7 +100,7 @@ pub struct State {
     /// The highest stream that the far end opened.
     newest: Option<u32>,
     /// Streams that are over, the oldest first.
-    past: VecDeque<(u32, Past)>,
+    past: VecDeque<(u32, StreamEnd)>,
     /// The stream whose chunk was sent last.
     turn: u32,
     /// Links that broke here, and that the far end was not told of yet.
@@ -137,7 +137,7 @@ impl State {
     }
 
     /// Adds a link. Returns what notifies of work for it, and of its end at the far end.
-    pub fn join(&mut self, id: LinkId, link: Joining, now: Time) -> (Arc<Notify>, Arc<Notify>) {
+    pub fn join(&mut self, id: LinkId, link: NewLink, now: Time) -> (Arc<Notify>, Arc<Notify>) {
         let mut link = LinkState::new(link);
         if link.is_relayed() {
             // The duration of the greeting includes delays of two busy hosts.
@@ -170,8 +170,8 @@ impl State {
     /// Has other links carry the chunks of this one, and repeats words.
     fn reassign(&mut self, id: LinkId) {
         for flow in self.flows.values_mut() {
-            flow.sender.lost(id);
-            flow.say_again();
+            flow.sender.release_link(id);
+            flow.repeat_words();
         }
         if let Some(link) = self.links.get_mut(&id) {
             link.acknowledged = link.sent;
@@ -189,20 +189,21 @@ impl State {
         if self.flows.len() >= MAX_STREAMS {
             return Err(Refusal::Busy.to_string());
         }
-        let flow = self.flow(Birth::Asked(to));
+        let flow = self.flow(OpeningState::Requested(to));
         if flow.broken.is_some() {
             return Err("there is no memory left for another stream".to_owned());
         }
         let stream = self.next_stream;
-        self.next_stream = stream.checked_add(2).ok_or("the bond has had all its streams")?;
+        self.next_stream =
+            stream.checked_add(2).ok_or("the bond has used all its stream numbers")?;
         self.flows.insert(stream, flow);
         self.dispatch(now);
         Ok(stream)
     }
 
-    fn flow(&self, birth: Birth) -> Flow {
+    fn flow(&self, opening: OpeningState) -> Flow {
         let Settings { sender, window, .. } = self.settings;
-        Flow::new(birth, sender, self.theirs, window, &self.memory)
+        Flow::new(opening, sender, self.theirs, window, &self.memory)
     }
 
     /// The stream of a frame that arrived, which is created if the far end opens it. `None`: the stream is over.
@@ -220,7 +221,7 @@ impl State {
                 return Err("too many streams".to_owned());
             }
             for between in (first..=stream).step_by(2) {
-                let mut flow = self.flow(Birth::Offered);
+                let mut flow = self.flow(OpeningState::Offered);
                 if self.flows.len() >= MAX_STREAMS {
                     flow.refuse();
                 }
@@ -245,7 +246,7 @@ impl State {
         if let Some(link) = self.links.get_mut(&by) {
             link.received += u64::from(head.length);
         }
-        self.heard_by(by, now);
+        self.record_arrival_by(by, now);
         match self.find(head.stream)? {
             Some(flow) => flow.chunk(head.offset, bytes)?,
             None => self.answer_for_past(by, head.stream),
@@ -259,11 +260,11 @@ impl State {
     /// # Errors
     /// The far end violates the protocol.
     pub fn word(&mut self, by: LinkId, word: Word, now: Time) -> Result<(), String> {
-        self.heard_by(by, now);
+        self.record_arrival_by(by, now);
         match word {
             Word::Open { stream, to } => match self.find(stream)? {
                 Some(flow) => {
-                    if flow.birth == Birth::Offered
+                    if flow.opening == OpeningState::Offered
                         && flow.broken.is_none()
                         && !self.offered.iter().any(|(offered, _)| *offered == stream)
                     {
@@ -272,12 +273,12 @@ impl State {
                 }
                 None => self.answer_for_broken(by, stream),
             },
-            Word::Opened { stream } => self.with(stream, Flow::opened)?,
+            Word::Opened { stream } => self.with(stream, Flow::confirm)?,
             Word::Refused { stream, why } => {
-                self.with(stream, |flow| flow.break_off(Broken::Refused(why)))?;
+                self.with(stream, |flow| flow.break_off(StreamError::Refused(why)))?;
             }
             Word::Reset { stream, why } => {
-                self.with(stream, |flow| flow.break_off(Broken::Reset(why)))?;
+                self.with(stream, |flow| flow.break_off(StreamError::Reset(why)))?;
             }
             Word::End { stream, at } => match self.find(stream)? {
                 Some(flow) => flow.ends_at(at)?,
@@ -288,7 +289,7 @@ impl State {
                 match self.find(stream)? {
                     Some(flow) => {
                         let freed = flow.acks(arrived, limit, &ranges, ended)?;
-                        self.freed(&freed, now);
+                        self.release_chunks(&freed, now);
                     }
                     None => self.answer_for_broken(by, stream),
                 }
@@ -301,9 +302,9 @@ impl State {
             }
             Word::Pong { token, .. } => {
                 if let Some(link) = self.links.get_mut(&by) {
-                    link.answered(Time::from_nanos(token).min(now), now);
+                    link.record_answer(Time::from_nanos(token).min(now), now);
                 }
-                self.alive(by, now);
+                self.record_alive(by, now);
             }
             // The link's reader ends with this word.
             Word::Bye => {}
@@ -314,7 +315,7 @@ impl State {
                 }
             }
         }
-        self.bury();
+        self.remove_ended();
         self.dispatch(now);
         Ok(())
     }
@@ -326,13 +327,13 @@ impl State {
         Ok(())
     }
 
-    fn freed(&mut self, freed: &[thalweg_bond::Freed], now: Time) {
+    fn release_chunks(&mut self, freed: &[thalweg_bond::ReleasedChunk], now: Time) {
         for one in freed {
             let Some(link) = self.links.get_mut(&one.link) else { continue };
-            link.arrived(one.bytes, now);
+            link.record_acknowledged(one.bytes, now);
             let owes = link.owed() > 0;
-            link.liveness.heard(now, owes);
-            link.comes_back();
+            link.liveness.record_heard(now, owes);
+            link.restore();
             if one.is_plain {
                 link.liveness.sample(now.since(one.sent));
             }
@@ -341,25 +342,25 @@ impl State {
 
     /// Something arrived by a link, so words that went by it may count as heard. Chunks do not: a good way back says
     /// nothing about the way there.
-    pub fn heard_by(&mut self, id: LinkId, now: Time) {
+    pub fn record_arrival_by(&mut self, id: LinkId, now: Time) {
         if let Some(link) = self.links.get_mut(&id)
             && link.owed() == 0
         {
-            link.liveness.heard(now, false);
+            link.liveness.record_heard(now, false);
         }
     }
 
     /// A link answered a question.
-    pub fn alive(&mut self, id: LinkId, now: Time) {
+    pub fn record_alive(&mut self, id: LinkId, now: Time) {
         if let Some(link) = self.links.get_mut(&id) {
-            link.comes_back();
-            link.liveness.heard(now, false);
+            link.restore();
+            link.liveness.record_heard(now, false);
         }
     }
 
     /// Checks which links are late or silent, and asks those in doubt. Returns whether one fell silent.
     pub fn watch(&mut self, now: Time) -> bool {
-        let (mut silent, mut say_again) = (Vec::new(), false);
+        let (mut silent, mut repeat_words) = (Vec::new(), false);
         let held_up = now.since(std::mem::replace(&mut self.watched, now));
         for (id, link) in &mut self.links {
             // Only the excess is excused: on a host that is always late, a silence is found late, but it is found.
@@ -369,13 +370,12 @@ impl State {
                 link.liveness.sample(link.round_trip());
             }
             if link.reading.drains() {
-                link.liveness.heard(now, true);
+                link.liveness.record_heard(now, true);
             }
             let life = link.liveness.state(link.queue(), now);
             // A silent link is asked until it answers, even if something arrived by it: a good way back says nothing
             // about the way there.
-            let is_doubtful =
-                link.is_silent || life != Life::Alive || link.words.are_to_be_proven(now);
+            let is_doubtful = link.is_silent || life != Life::Alive || link.words.need_proof(now);
             let patience = if is_doubtful { ASK_AGAIN } else { ASK_RELAYED };
             let is_asked = is_doubtful || link.is_relayed();
             if is_asked && link.own.is_empty() && now.since(link.asked) >= patience {
@@ -386,13 +386,13 @@ impl State {
                 link.is_silent = true;
                 silent.push(*id);
             }
-            say_again |= link.words.are_lost(now);
+            repeat_words |= link.words.are_lost(now);
         }
         silent.iter().for_each(|id| self.reassign(*id));
-        if say_again {
-            self.flows.values_mut().for_each(Flow::say_again);
+        if repeat_words {
+            self.flows.values_mut().for_each(Flow::repeat_words);
         }
-        self.bury();
+        self.remove_ended();
         self.dispatch(now);
         !silent.is_empty()
     }
@@ -405,7 +405,7 @@ impl State {
         for link in self.links.values_mut().filter(|link| link.is_idle) {
             if let Some(word) = link.own.pop_front() {
                 link.carry(Frame::word(&word), 0);
-                link.liveness.sent(now);
+                link.liveness.record_sent(now);
             }
         }
         while self.links.values().any(|link| link.is_idle) {
@@ -417,7 +417,7 @@ impl State {
 
     /// The links as the scheduler sees them.
     fn view(&mut self, now: Time) -> Vec<Link> {
-        self.links.iter_mut().map(|(id, link)| link.seen(*id, now)).collect()
+        self.links.iter_mut().map(|(id, link)| link.scheduler_view(*id, now)).collect()
     }
 
     /// Gives a word that belongs to no particular link to the idle link with the shortest round trip; links in doubt
@@ -432,8 +432,8 @@ impl State {
             gone.or_else(|| self.flows.iter_mut().find_map(|(stream, flow)| flow.word(*stream)));
         let (Some(word), Some(link)) = (word, self.links.get_mut(&best)) else { return false };
         link.carry(Frame::word(&word), 0);
-        link.liveness.sent(now);
-        link.words.went(now);
+        link.liveness.record_sent(now);
+        link.words.record_sent(now);
         true
     }
 
@@ -453,7 +453,7 @@ impl State {
             let Some(flow) = self.flows.get_mut(&stream) else { continue };
             let load = Load {
                 chunk: chunk.length.into(),
-                backlog: flow.expects(),
+                backlog: flow.expected_bytes(),
                 window: flow.sender.window(),
                 waits: flow.waits,
             };
@@ -471,7 +471,7 @@ impl State {
         let idle = links.iter().filter(|link| link.writable && link.usable);
         let found = idle.flat_map(|link| self.flows.iter().map(move |flow| (link, flow)));
         let found = found.into_iter().find_map(|(link, (stream, flow))| {
-            let chunk = flow.sender.second(link, now).filter(|_| flow.broken.is_none())?;
+            let chunk = flow.sender.next_copy(link, now).filter(|_| flow.broken.is_none())?;
             Some((*stream, chunk, link.id))
         });
         let Some((stream, chunk, id)) = found else { return false };
@@ -493,9 +493,9 @@ impl State {
         let mut frame = Vec::with_capacity(32 + chunk.length as usize);
         frame.extend(Frame::Chunk(head).encode());
         flow.copy(chunk, &mut frame);
-        flow.assigned(chunk, seen, now);
+        flow.record_assignment(chunk, seen, now);
         link.carry(frame, chunk.length.into());
-        link.liveness.sent(now);
+        link.liveness.record_sent(now);
         self.turn = stream;
         true
     }
@@ -508,11 +508,11 @@ impl State {
         let past = self.past.iter().find(|(past, _)| *past == stream).map(|(_, past)| *past);
         let (Some(past), Some(link)) = (past, self.links.get_mut(&by)) else { return };
         let answer = match past {
-            Past::Whole(length) => {
+            StreamEnd::Whole(length) => {
                 let (arrived, limit, ranges) = (length, length, Vec::new());
                 Word::Acks { stream, arrived, limit, ranges, ended: true }
             }
-            Past::Broken => Word::Reset { stream, why: "it broke before".to_owned() },
+            StreamEnd::Broken => Word::Reset { stream, why: "the stream broke earlier".to_owned() },
         };
         if link.own.len() < MOST_ANSWERS && !link.own.contains(&answer) {
             link.own.push_back(answer);
@@ -521,17 +521,17 @@ impl State {
 
     /// As [`Self::answer_for_past`], for words that need no answer if the stream ended well.
     fn answer_for_broken(&mut self, by: LinkId, stream: u32) {
-        if self.past.iter().any(|(past, how)| *past == stream && matches!(how, Past::Broken)) {
+        if self.past.iter().any(|(past, how)| *past == stream && matches!(how, StreamEnd::Broken)) {
             self.answer_for_past(by, stream);
         }
     }
 
     /// Removes streams that are over, and remembers how they ended.
-    pub fn bury(&mut self) {
+    pub fn remove_ended(&mut self) {
         let over = self.flows.iter().filter(|(_, flow)| flow.is_over());
         let past = |flow: &Flow| match flow.broken {
-            Some(_) => Past::Broken,
-            None => Past::Whole(flow.received()),
+            Some(_) => StreamEnd::Broken,
+            None => StreamEnd::Whole(flow.received()),
         };
         let over: Vec<_> = over.map(|(stream, flow)| (*stream, past(flow))).collect();
         for (stream, past) in over {
@@ -547,29 +547,29 @@ impl State {
 /// The state in words, for debugging.
 impl State {
     /// A line for each link and each stream.
-    pub fn account(&self, now: Time) -> String {
+    pub fn describe(&self, now: Time) -> String {
         let mut text = String::new();
         for (id, link) in &self.links {
-            _ = writeln!(text, "link {}: {}", id.0, link.account(now));
+            _ = writeln!(text, "link {}: {}", id.0, link.describe(now));
         }
         for (stream, flow) in &self.flows {
-            _ = writeln!(text, "stream {stream}: {}", flow.account());
+            _ = writeln!(text, "stream {stream}: {}", flow.describe());
         }
         text
     }
 }
 
 /// The streams that have something to send.
-fn crowd<'a>(flows: impl Iterator<Item = &'a Flow>) -> Crowd {
-    let mut crowd = Crowd::default();
+fn crowd<'a>(flows: impl Iterator<Item = &'a Flow>) -> StreamLoads {
+    let mut crowd = StreamLoads::default();
     let waiting = flows.filter(|flow| flow.broken.is_none() && flow.sender.backlog() > 0);
-    waiting.for_each(|flow| crowd.add(flow.expects(), flow.sender.window()));
+    waiting.for_each(|flow| crowd.add(flow.expected_bytes(), flow.sender.window()));
     crowd
 }
 
 /// How a stream ended.
 #[derive(Clone, Copy, Debug)]
-enum Past {
+enum StreamEnd {
     /// Regularly, after this many bytes were received.
     Whole(u64),
     Broken,
@@ -580,7 +580,7 @@ mod tests {
     use super::*;
     use super::{
         super::{gauge::Gauge, memory::Memory},
-        Joining, Settings,
+        NewLink, Settings,
     };
     use std::{
         os::fd::AsFd as _,
@@ -608,7 +608,7 @@ mod tests {
             let gauge = Gauge::new(tcp.as_fd().try_clone_to_owned().unwrap()).unwrap();
             let (gauge, may_duplicate) = (Arc::new(gauge), true);
             let (interface, via, beyond) = (None, None, None);
-            let link = Joining { gauge, may_duplicate, interface, via, beyond };
+            let link = NewLink { gauge, may_duplicate, interface, via, beyond };
             state.join(LinkId(id), link, Time::ZERO);
         }
         state

@@ -41,13 +41,13 @@ const LEAST_SHARE: f64 = 0.05;
 /// Arguments of `thalweg-bench load bond cost`: to be run in a network namespace of one's own (`unshare --net`).
 #[derive(clap::Args)]
 pub struct Args {
-    /// What it goes by
+    /// The transport
     #[arg(long, value_enum)]
     by: By,
-    /// Not measured at first
+    /// Time at the start that is not measured
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_duration)]
     warmup: Duration,
-    /// Then measured
+    /// Measured time
     #[arg(long = "for", value_name = "TIME", default_value = "3s", value_parser = parse_duration)]
     span: Duration,
     /// Further arguments of both ends of a bond
@@ -58,11 +58,11 @@ pub struct Args {
 /// The connection between the two programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum By {
-    /// A connection by one link; no programs: server and reader are the two ends
+    /// A TCP connection over one link without the two programs: server and reader are the ends
     Direct,
-    /// A connection by one link
+    /// A TCP connection over one link
     Tcp,
-    /// A bonded stream by both links
+    /// A bonded stream over both links
     Bond,
     /// The program `agg-tunnel`
     Aggligator,
@@ -111,7 +111,7 @@ impl Flow {
     }
 
     fn read(&mut self) -> anyhow::Result<()> {
-        let count = self.tcp.read(&mut self.buffer).context("no byte comes")?;
+        let count = self.tcp.read(&mut self.buffer).context("no byte arrives")?;
         ensure!(count > 0, "the stream ended after {} bytes", self.position);
         self.pattern.check(self.position, &self.buffer[..count])?;
         self.position += count as u64;
@@ -149,7 +149,10 @@ fn report(by: By, first: &Reading, last: &Reading) -> anyhow::Result<Report> {
     let least = came.iter().copied().fold(f64::INFINITY, f64::min) / came.iter().sum::<f64>();
     report.add("least_share", "ratio", least);
     let is_one = matches!(by, By::Direct | By::Tcp);
-    ensure!(is_one || least >= LEAST_SHARE, "one of the links carried {least:.3} of it");
+    ensure!(
+        is_one || least >= LEAST_SHARE,
+        "one of the links carried only a share of {least:.3} of the bytes"
+    );
     Ok(report)
 }
 

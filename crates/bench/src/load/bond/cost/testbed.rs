@@ -86,10 +86,10 @@ impl Testbed {
         loop {
             match TcpStream::connect(at) {
                 Err(why) if why.kind() == io::ErrorKind::ConnectionRefused => {
-                    ensure!(since.elapsed() < patience, "nobody listens on {at}");
+                    ensure!(since.elapsed() < patience, "no program listens on {at}");
                     thread::sleep(LOOK);
                 }
-                done => return done.with_context(|| format!("connecting to {at}")),
+                done => return done.with_context(|| format!("cannot connect to {at}")),
             }
         }
     }
@@ -144,7 +144,7 @@ impl ChildGuard {
     fn ready(command: &mut Command) -> anyhow::Result<Self> {
         let mut part = Self::start(command.stdout(Stdio::piped()))?;
         let mut line = String::new();
-        let output = part.0.stdout.take().context("its output is ours")?;
+        let output = part.0.stdout.take().context("cannot read the program's output")?;
         BufReader::new(output).read_line(&mut line)?;
         ensure!(line.contains("ready"), "{command:?} did not start");
         Ok(part)

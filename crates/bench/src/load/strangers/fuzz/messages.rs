@@ -10,7 +10,7 @@ use std::{
     task::{Context, Poll, Waker},
     time::Duration,
 };
-use thalweg_relay::{Greeting, Refusal};
+use thalweg_relay::{Handshake, Refusal};
 use thalweg_wire::{
     mesh::{LegKind, METHOD, Tag, Terms},
     socks5,
@@ -46,7 +46,7 @@ type Read = (Result<(), Refusal>, Vec<u8>, usize);
 
 /// Parses a request from `bytes`; the connection ends after them.
 fn read(bytes: &[u8]) -> Result<Read, String> {
-    let (mut greeting, mut left, mut reply) = (Greeting::default(), bytes, Vec::new());
+    let (mut greeting, mut left, mut reply) = (Handshake::default(), bytes, Vec::new());
     let mut io = tokio::io::join(&mut left, &mut reply);
     let done = {
         let reading = pin!(greeting.read(&mut io, Duration::from_secs(1)));

@@ -109,7 +109,7 @@ fn member(name: &str, seed: u8, at: &[&str], tags: BTreeSet<Tag>) -> Result<Memb
     let addresses: Result<_, String> =
         at.iter().map(|a| a.parse::<Destination>().map_err(|e| e.to_string())).collect();
     Ok(Member {
-        name: name.parse().map_err(|_| format!("`{name}` is no name"))?,
+        name: name.parse().map_err(|_| format!("`{name}` is not a valid name"))?,
         node: Some(key(seed)),
         client: key(seed + 100),
         addresses: addresses?,
@@ -162,7 +162,7 @@ pub fn targets(cases: u64, seed: u64, world: &World) -> Result<Account, String> 
         let gate = Gate::new(policy, roster, world.own, &world.client, &terms, 0);
         let next = chance.below(world.roster.members.len() + 1);
         let next = world.roster.members.get(next).and_then(|member| member.node);
-        let gate = gate.map_err(|e| e.to_string())?.toward(next);
+        let gate = gate.map_err(|e| e.to_string())?.with_next(next);
         let asked: Destination = match chance.below(2) {
             0 => to.into(),
             _ => Destination::new("name.test", to.port()).map_err(|e| e.to_string())?,

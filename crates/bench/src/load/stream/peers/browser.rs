@@ -49,8 +49,8 @@ impl Browser {
         command.args(OPTIONS).arg(format!("--user-data-dir={}", dir.join("profile").display()));
         command.arg("about:blank").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().context("cannot start chromium")?;
-        let input = child.stdin.take().context("its input is ours")?;
-        let output = BufReader::new(child.stdout.take().context("its output is ours")?);
+        let input = child.stdin.take().context("cannot write to chromium")?;
+        let output = BufReader::new(child.stdout.take().context("cannot read from chromium")?);
         let mut browser = Self { child, input, output, number: 0, session: None };
         browser.call("Browser.getVersion", &json!({}))?;
         Ok(browser)

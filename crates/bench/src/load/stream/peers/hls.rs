@@ -19,7 +19,7 @@ use std::{
     thread,
     time::{Duration, Instant, SystemTime},
 };
-use thalweg_experiment::run::installed;
+use thalweg_experiment::run::installed_programs;
 use thalweg_lab::client::Lab;
 
 /// The web server's port.
@@ -54,7 +54,7 @@ impl<'a> Hls<'a> {
     ) -> anyhow::Result<Self> {
         let www = dir.join("www");
         fs::create_dir(&www)?;
-        let script = installed::find("hls.js");
+        let script = installed_programs::find("hls.js");
         let script = script.context("hls.js is not in PATH; scripts/peer-hls installs it")?;
         fs::copy(script, www.join("hls.js"))?;
         fs::write(www.join("index.html"), include_str!("page.html"))?;
@@ -110,9 +110,12 @@ impl<'a> Hls<'a> {
         while Instant::now() < until {
             let value = self.browser.evaluate("sample()")?;
             errors = value["errors"].to_string();
-            let unix = Duration::from_millis(value["now"].as_u64().context("no time")?);
+            let unix =
+                Duration::from_millis(value["now"].as_u64().context("the sample has no time")?);
             let ago = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
-            let at = Instant::now().checked_sub(ago.saturating_sub(unix)).context("the clock")?;
+            let at = Instant::now()
+                .checked_sub(ago.saturating_sub(unix))
+                .context("the clock has no such time")?;
             let number = |key: &str| value[key].as_f64();
             if let (Some(segment), Some(within), Some(height)) =
                 (number("segment"), number("within"), number("height"))
@@ -167,7 +170,7 @@ fn start_nginx(lab: &Lab, dir: &Path) -> anyhow::Result<Program> {
     );
     let file = dir.join("nginx.conf");
     fs::write(&file, text)?;
-    let nginx = installed::find("nginx").context("nginx is not installed")?;
+    let nginx = installed_programs::find("nginx").context("nginx is not installed")?;
     let mut command = lab.command("m3", nginx);
     command.arg("-p").arg(dir).arg("-e").arg(&log).arg("-c").arg(&file).env("HOME", dir);
     command.env("PATH", env::var_os("PATH").unwrap_or_default());

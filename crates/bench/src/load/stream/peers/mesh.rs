@@ -166,7 +166,7 @@ impl Sender {
     /// When it does not start.
     pub fn start(command: Command) -> anyhow::Result<Self> {
         let mut program = Silent::start(command)?;
-        let input = program.0.stdin.take().context("its input is ours")?;
+        let input = program.0.stdin.take().context("cannot write to the program's input")?;
         Ok(Self { input, _program: program })
     }
 }

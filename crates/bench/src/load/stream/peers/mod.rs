@@ -50,7 +50,7 @@ const LOSSY_LEAD: Duration = Duration::from_secs(5);
 /// Arguments of `thalweg-bench load stream-peers`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What carries the stream
+    /// The system that transmits the stream
     #[arg(long, value_enum)]
     system: System,
     /// `srt` and `stream`: directly, or through the relay in the middle
@@ -62,7 +62,7 @@ pub struct Args {
     /// `ladder`: how it adapts
     #[arg(long, value_enum, default_value = "queue")]
     adapt: Adapt,
-    /// `ladder`: who chooses renditions
+    /// `ladder`: the component that chooses renditions
     #[arg(long, value_enum, default_value = "oracle")]
     scheduler: Scheduler,
     /// `hls`: the duration of segments
@@ -92,7 +92,7 @@ pub struct Args {
     /// The lab's seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where encoded video is kept for further runs
+    /// Directory in which encoded video is kept for further runs
     #[arg(long, value_name = "DIRECTORY")]
     cache: Option<PathBuf>,
     /// Copy the logs of nodes and programs to this directory
@@ -134,7 +134,7 @@ enum Congestion {
 /// # Errors
 /// When a program does not start or fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let directory = tempfile::TempDir::new().context("cannot make a directory")?;
+    let directory = tempfile::TempDir::new().context("cannot create a directory")?;
     let done = match args.system {
         System::Ladder | System::Hls => run_bottleneck(args, directory.path()),
         System::Stream | System::Srt => run_lossy(args, directory.path()),
@@ -223,8 +223,9 @@ fn run_bottleneck(args: &Args, dir: &Path) -> anyhow::Result<Report> {
     let lab = Lab::start(&topology)?;
     let since = Instant::now();
     let elapsed = Duration::from_secs_f64(lab.stats(false)?.elapsed_s);
-    let counts_from = (since + begin).checked_sub(elapsed).context("the lab's clock")?;
-    let first = counts_from.checked_sub(LEAD).context("the lab's clock")?;
+    let counts_from =
+        (since + begin).checked_sub(elapsed).context("the lab's clock has no such time")?;
+    let first = counts_from.checked_sub(LEAD).context("the lab's clock has no such time")?;
     let check = || {
         ensure!(
             Instant::now() <= first,
@@ -264,7 +265,8 @@ fn run_bottleneck(args: &Args, dir: &Path) -> anyhow::Result<Report> {
         outcome = viewer.end(&source, (first, counts_from, span), args.latency)?;
     }
     let stats = lab.stats(false)?;
-    let truth = stats.link(network::BOTTLENECK).context("the bottleneck")?;
+    let truth =
+        stats.link(network::BOTTLENECK).context("the lab has no record of the bottleneck")?;
     let (drops, passed) = (truth.cross_drops as f64, truth.cross_packets as f64);
     outcome.cross_lost = Some(100.0 * drops / (drops + passed));
     Ok(finish(&outcome, stats.lateness.p99_us as f64, starved))

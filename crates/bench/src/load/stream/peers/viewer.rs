@@ -40,7 +40,8 @@ impl Viewer {
     /// # Errors
     /// When its output is read already.
     pub fn start(mut receiver: Program, others: Vec<Silent>) -> anyhow::Result<Self> {
-        let output = receiver.take_output().context("its output is read already")?;
+        let output =
+            receiver.take_output().context("the receiver's output is already being read")?;
         Ok(Self { receiver, _others: others, reader: thread::spawn(move || read(output)) })
     }
 
@@ -55,7 +56,8 @@ impl Viewer {
         latency: Duration,
     ) -> anyhow::Result<Outcome> {
         drop(self.receiver);
-        let arrivals = self.reader.join().map_err(|_| anyhow::anyhow!("the reader failed"))??;
+        let arrivals =
+            self.reader.join().map_err(|_| anyhow::anyhow!("the reading thread panicked"))??;
         ensure!(
             !arrivals.is_empty(),
             "no picture arrived; the programs' logs may say why (--logs)"

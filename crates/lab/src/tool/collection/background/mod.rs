@@ -22,7 +22,7 @@ const PORT: u16 = 9100;
 struct FlowArgs {
     #[command(flatten)]
     scene: Scene,
-    /// How many; a quarter crosses the first peering point
+    /// Number of flows; a quarter crosses the first peering point
     #[arg(long, value_parser = clap::value_parser!(u32).range(0..=1000))]
     flows: u32,
 }

@@ -29,7 +29,7 @@ pub struct Args {
     /// first line is `{"streams": [whether a flow is a UDP stream]}`
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Between lines
+    /// Interval between two lines
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = net::parse_span)]
     every: Duration,
     /// End after this time

@@ -31,7 +31,7 @@ pub struct Args {
     /// End after this time
     #[arg(long = "for", value_name = "TIME", default_value = "1h", value_parser = net::parse_span)]
     duration: Duration,
-    /// UDP payload; the paper says none
+    /// UDP payload, bytes; the paper does not give it
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u16).range(16..=1400))]
     packet: u16,
 }
@@ -62,8 +62,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         thread::sleep(deadline.saturating_duration_since(Instant::now()));
     }
     for thread in threads {
-        let ended = thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("its thread died")));
-        ended.context("a background flow")?;
+        let ended = thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("its thread panicked")));
+        ended.context("a background flow failed")?;
     }
     Ok(())
 }
@@ -79,7 +79,7 @@ fn download(flow: FlowEnds, deadline: Instant) -> anyhow::Result<()> {
     let options = TcpOptions { from: Some(flow.from), congestion: None };
     while Instant::now() < deadline {
         if let Err(e) = one_connection(flow, &options, deadline) {
-            note!("background flow {}: {e:#}; again", flow.number);
+            note!("background flow {}: {e:#}; retrying", flow.number);
             thread::sleep(AGAIN.min(deadline.saturating_duration_since(Instant::now())));
         }
     }

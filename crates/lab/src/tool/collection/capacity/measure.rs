@@ -31,22 +31,22 @@ const GRACE: Duration = Duration::from_secs(30);
 pub struct Args {
     #[command(flatten)]
     scene: Scene,
-    /// Of each transfer
+    /// Bytes of each transfer
     #[arg(long, value_name = "SIZE")]
     bytes: ByteSize,
-    /// Transfers of a pair, one after the other
+    /// Number of transfers of a pair, one after the other
     #[arg(long, default_value_t = 10)]
     times: u32,
-    /// For a pair; what is not over by then counts as far as it came
+    /// Time limit for a pair; of an incomplete transfer, the bytes that arrived by then count
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = net::parse_span)]
     longest: Duration,
-    /// Each capacity is written this much too high or too low at most, drawn evenly: 0.7 is ±70 %
+    /// Largest random error of the written capacities, drawn uniformly: 0.7 is ±70 %
     #[arg(long, default_value_t = 0.0)]
     wrong_by: f64,
     /// Writes `from,to,bps` lines with a header
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// With --wrong-by: the capacities as measured are read from here, nothing is measured
+    /// With --wrong-by: read measured capacities from this file instead of measuring
     #[arg(long, value_name = "FILE")]
     measured: Option<PathBuf>,
 }
@@ -98,7 +98,7 @@ fn measure(args: &Args) -> anyhow::Result<Rates> {
     thread::scope(|scope| -> anyhow::Result<()> {
         let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(|| work(&state, args))).collect();
         let join = |worker: thread::ScopedJoinHandle<'_, anyhow::Result<()>>| {
-            worker.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a measurement's thread died")))
+            worker.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a measurement thread panicked")))
         };
         workers.into_iter().try_for_each(join)
     })?;
@@ -139,7 +139,7 @@ fn work(state: &Mutex<State>, args: &Args) -> anyhow::Result<()> {
             Ok(rate) => state.done.push((pair.from, pair.to, rate)),
             Err(e) => {
                 state.waiting.clear();
-                return Err(e.context(format!("measuring from {} to {}", pair.from, pair.to)));
+                return Err(e.context(format!("cannot measure from {} to {}", pair.from, pair.to)));
             }
         }
     }
@@ -181,7 +181,10 @@ fn order(pair: &Pair, args: &Args) -> anyhow::Result<f64> {
     let longest = args.longest.as_secs_f64();
     control.send(&Order { to, bytes: args.bytes.as_bytes(), times: args.times, longest })?;
     let Outcome { bytes, seconds } = control.receive()?;
-    anyhow::ensure!(seconds > 0.0 && begun.elapsed() > Duration::ZERO, "no time has passed");
+    anyhow::ensure!(
+        seconds > 0.0 && begun.elapsed() > Duration::ZERO,
+        "the measurement took no time"
+    );
     Ok(bytes as f64 * 8.0 / seconds)
 }
 

@@ -5,12 +5,12 @@ use super::{
     table::{NOTHING, table},
 };
 use crate::commands::{
-    gather::words::{rate, size},
+    gather::messages::{rate, size},
     text::{counted, plain},
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use thalweg_cast::source::{End, Listed, Receiver};
+use thalweg_cast::source::{CastEnd, ListedCast, Receiver};
 use thalweg_wire::mesh::Name;
 
 /// The most receivers named in a line.
@@ -18,18 +18,18 @@ const NAMED: usize = 4;
 
 /// Returns a line about the cast. Unless the cast has ended, a table of its receivers follows, each below the parent
 /// that gives it most, and the reasons why some are incomplete.
-pub fn text(found: &Listed, verbose: bool) -> String {
+pub fn text(found: &ListedCast, verbose: bool) -> String {
     let record = &found.record;
     let names: Vec<&str> = record.receivers.keys().map(Name::as_str).collect();
     let complete = record.receivers.values().filter(|receiver| receiver.is_complete).count();
     let number = record.cast.get(..8).unwrap_or_default();
     let what = format!("{} ({number}): {}", plain(&record.name), size(record.total_bytes));
     let count = counted(names.len() as u64, "receiver");
-    let is_over = matches!(record.end, Some(End::Complete | End::GivenUp));
+    let is_over = matches!(record.end, Some(CastEnd::Complete | CastEnd::GivenUp));
     if is_over && !found.is_running {
         let to = if names.len() <= NAMED { names.join(", ") } else { count };
         let end = match record.end {
-            Some(End::Complete) => "all have it".to_owned(),
+            Some(CastEnd::Complete) => "all have it".to_owned(),
             _ => format!("abandoned, {complete} complete"),
         };
         return format!("{what} to {to}: {end}\n");
@@ -45,22 +45,22 @@ pub fn text(found: &Listed, verbose: bool) -> String {
 }
 
 /// The state of the cast, or how it ended and what the same command does now.
-fn state(found: &Listed) -> String {
+fn state(found: &ListedCast) -> String {
     let record = &found.record;
     let goes_on = "the same command continues";
     match (found.is_running, record.end, &record.why) {
-        (true, ..) => "it runs".to_owned(),
+        (true, ..) => "running".to_owned(),
         (_, _, Some(why)) => {
             format!("{}; the same command starts another cast of the current content", plain(why))
         }
-        (_, Some(End::Interrupted), _) => format!("interrupted; {goes_on}"),
+        (_, Some(CastEnd::Interrupted), _) => format!("interrupted; {goes_on}"),
         (_, Some(_), _) => format!("incomplete; {goes_on}"),
         (_, None, _) => format!("interrupted; {goes_on}"),
     }
 }
 
 /// Why receivers are incomplete, one line each.
-fn reasons(found: &Listed) -> String {
+fn reasons(found: &ListedCast) -> String {
     let lacking = found.record.receivers.iter().filter(|(_, receiver)| !receiver.is_complete);
     let line = |(name, receiver): (&Name, &Receiver)| {
         let how = if receiver.is_refused { "refused" } else { "away" };
@@ -69,7 +69,7 @@ fn reasons(found: &Listed) -> String {
     lacking.filter_map(line).collect()
 }
 
-fn row(found: &Listed, depth: usize, name: &Name, verbose: bool) -> [String; 12] {
+fn row(found: &ListedCast, depth: usize, name: &Name, verbose: bool) -> [String; 12] {
     let receiver = &found.record.receivers[name];
     let its = progress(found, name);
     let parents: Vec<(&str, u64)> = parents(its).collect();
@@ -116,7 +116,7 @@ fn is_served(receiver: &Receiver) -> bool {
 }
 
 /// Seconds until it is complete: at its present rate, or at the planned one while nothing arrives.
-fn expected_left(found: &Listed, receiver: &Receiver, now: &Value) -> Value {
+fn expected_left(found: &ListedCast, receiver: &Receiver, now: &Value) -> Value {
     if receiver.is_complete || !found.is_running || !is_served(receiver) {
         return Value::Null;
     }
@@ -128,7 +128,7 @@ fn expected_left(found: &Listed, receiver: &Receiver, now: &Value) -> Value {
     planned.map_or(Value::Null, |bps| json!(missing as f64 * 8.0 / bps as f64))
 }
 
-fn progress<'a>(found: &'a Listed, name: &Name) -> &'a Value {
+fn progress<'a>(found: &'a ListedCast, name: &Name) -> &'a Value {
     let all = found.progress.as_ref().and_then(|progress| progress["receivers"].as_array());
     let its = all.into_iter().flatten().find(|one| one["name"] == name.as_str());
     its.unwrap_or(&Value::Null)
@@ -141,7 +141,7 @@ fn parents(now: &Value) -> impl Iterator<Item = (&str, u64)> {
 
 /// All receivers with their depth, each below its first parent. Receivers may be each other's parents: a cycle is cut
 /// at its first member.
-fn tree(found: &Listed) -> Vec<(usize, &Name)> {
+fn tree(found: &ListedCast) -> Vec<(usize, &Name)> {
     let mut order = Vec::new();
     let mut seen = BTreeSet::new();
     below(found, &found.record.source, 0, &mut seen, &mut order);
@@ -155,7 +155,7 @@ fn tree(found: &Listed) -> Vec<(usize, &Name)> {
 }
 
 fn below<'a>(
-    found: &'a Listed,
+    found: &'a ListedCast,
     parent: &Name,
     depth: usize,
     seen: &mut BTreeSet<&'a Name>,
@@ -170,7 +170,7 @@ fn below<'a>(
 }
 
 /// The parent that gives it most now, or else the first planned parent that takes part itself.
-fn first<'a>(found: &'a Listed, name: &Name, receiver: &'a Receiver) -> Option<&'a str> {
+fn first<'a>(found: &'a ListedCast, name: &Name, receiver: &'a Receiver) -> Option<&'a str> {
     let now = parents(progress(found, name)).filter(|(_, bps)| *bps > 0);
     let most = now.max_by_key(|(_, bps)| *bps).map(|(name, _)| name);
     let takes_part = |parent: &&Name| found.record.receivers.get(*parent).is_none_or(is_served);
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     /// `lab` → a → b; c and d are each other's parents.
-    fn found() -> Listed {
+    fn found() -> ListedCast {
         let receiver = |parent: &str, hop: u64| {
             json!({"is_complete": false, "held_bytes": 0, "why": null, "parents": [parent],
                    "min_hop_bps": hop, "expected_bps": 4_000_000})
@@ -208,7 +208,7 @@ mod tests {
             "end": null, "why": null,
         });
         let progress = json!({"receivers": [now("a", "lab"), now("b", "a")]});
-        Listed::of(serde_json::from_value(record).unwrap(), Some(progress))
+        ListedCast::running(serde_json::from_value(record).unwrap(), Some(progress))
     }
 
     #[test]
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(shape, [(0, "a"), (1, "b"), (0, "c"), (1, "d")]);
         let said = text(&found, true);
         let lines: Vec<&str> = said.lines().collect();
-        assert_eq!(lines[0], "image (00112233): 2 MB to 4 receivers, 0 complete: it runs");
+        assert_eq!(lines[0], "image (00112233): 2 MB to 4 receivers, 0 complete: running");
         assert!(!text(&found, false).contains("EQ2"), "the formulas are for the curious");
         let cells = |n: usize| -> Vec<&str> {
             lines[n].split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
@@ -269,10 +269,10 @@ mod tests {
     fn an_ended_cast_is_one_line_and_a_changed_file_needs_another_cast() {
         let mut found = found();
         (found.is_running, found.progress) = (false, None);
-        found.record.end = Some(End::GivenUp);
+        found.record.end = Some(CastEnd::GivenUp);
         let said = text(&found, false);
         assert_eq!(said, "image (00112233): 2 MB to a, b, c, d: abandoned, 0 complete\n");
-        found.record.end = Some(End::Failed);
+        found.record.end = Some(CastEnd::Failed);
         found.record.why = Some("chg.bin: it has changed".to_owned());
         let said = text(&found, false);
         let says = "chg.bin: it has changed; the same command starts another cast of the current \

@@ -1,9 +1,9 @@
 //! The progress display of a collection, and the numbers for its final summary.
 
-mod picture;
+mod bars;
 
-use super::words;
-use crate::commands::screen::{Screen, Shown, Style};
+use super::messages;
+use crate::commands::screen::{DisplayedEvent, Screen, Style};
 use std::{
     io,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -11,10 +11,10 @@ use std::{
 };
 use thalweg_gather::{Event, EventSink, Forecast, Outcome};
 
-impl Shown for Event {
-    const FIRST: &'static str = "listing files …";
+impl DisplayedEvent for Event {
+    const INITIAL_TEXT: &'static str = "listing files …";
 
-    const EVERY: Duration = Duration::from_secs(2);
+    const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
     fn note(text: String) -> Self {
         Self::Note { text }
@@ -24,15 +24,15 @@ impl Shown for Event {
         matches!(self, Self::Progress(_))
     }
 
-    fn picture(&self, _: bool) -> Vec<String> {
+    fn progress_lines(&self, _: bool) -> Vec<String> {
         match self {
-            Self::Progress(progress) => picture::picture(progress),
+            Self::Progress(progress) => bars::progress_lines(progress),
             _ => Vec::new(),
         }
     }
 
-    fn told(&self, verbose: bool) -> Vec<String> {
-        words::told(self, verbose)
+    fn message_lines(&self, verbose: bool) -> Vec<String> {
+        messages::message_lines(self, verbose)
     }
 
     fn is_trouble(&self) -> bool {
@@ -51,7 +51,7 @@ impl Shown for Event {
 
 /// Shows the events.
 #[derive(Debug)]
-pub struct Display {
+pub struct GatherDisplay {
     screen: Screen<Event>,
     planned: Mutex<Option<Forecast>>,
     /// The lines of listed files, for standard output.
@@ -59,7 +59,7 @@ pub struct Display {
     lists: bool,
 }
 
-impl Display {
+impl GatherDisplay {
     /// Starts the display.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl Display {
     }
 }
 
-impl EventSink for Display {
+impl EventSink for GatherDisplay {
     fn event(&self, event: Event) {
         if let Event::Planned(forecast) = &event {
             *lock(&self.planned) = Some(forecast.clone());
@@ -104,7 +104,7 @@ impl EventSink for Display {
         if let Event::Files { source, files } = &event
             && self.lists
         {
-            lock(&self.listed).push_str(&words::files(source, files));
+            lock(&self.listed).push_str(&messages::files(source, files));
             return;
         }
         self.screen.event(event);

@@ -7,9 +7,9 @@ use std::{num::NonZeroU64, time::Duration};
 /// The most downloads at a time: each has a connection per path and an open file.
 const MAX_PARALLEL: u64 = 256;
 
-/// Bounds of a call.
+/// Limits of a call.
 #[derive(clap::Args)]
-#[command(next_help_heading = "Effort")]
+#[command(next_help_heading = "Limits")]
 pub struct Effort {
     /// The number of downloads at the same time
     #[arg(long, value_name = "N", default_value_t = 4)]

@@ -1,21 +1,21 @@
 //! The arguments of `thalweg get`, by topic.
 
 mod effort;
-mod habits;
+mod expected_hashes;
+mod foreign_options;
 mod naming;
 mod paths;
-mod proof;
 mod sources;
 mod web;
 
 pub use effort::Effort;
+pub use expected_hashes::ExpectedHashes;
 pub use naming::{Naming, Output};
 pub use paths::{Drawing, Interfaces, PathArgs};
-pub use proof::Proof;
 pub use sources::{Sources, is_metalink};
 pub use web::WebArgs;
 
-use super::display::Style;
+use super::display::DisplayStyle;
 
 const HELP: &str = "\
 Samples the direct path and the relays at once for a moment, then downloads over the fastest. A
@@ -64,7 +64,7 @@ pub struct Args {
     #[command(flatten)]
     pub naming: Naming,
     #[command(flatten)]
-    pub proof: Proof,
+    pub proof: ExpectedHashes,
     #[command(flatten)]
     pub paths: PathArgs,
     #[command(flatten)]
@@ -72,29 +72,29 @@ pub struct Args {
     #[command(flatten)]
     pub effort: Effort,
     #[command(flatten)]
-    habits: habits::Habits,
+    habits: foreign_options::ForeignOptions,
 
     /// Print nothing but errors
-    #[arg(short, long, help_heading = "What is shown")]
+    #[arg(short, long, help_heading = "Messages")]
     quiet: bool,
 
     /// Report which relays are tried and why
-    #[arg(short, long, help_heading = "What is shown")]
+    #[arg(short, long, help_heading = "Messages")]
     pub verbose: bool,
 
     /// Print events on standard output, one JSON object per line
-    #[arg(long, help_heading = "What is shown")]
+    #[arg(long, help_heading = "Messages")]
     pub json: bool,
 }
 
 impl Args {
     /// How progress is shown.
-    pub fn style(&self) -> Style {
+    pub fn style(&self) -> DisplayStyle {
         match (self.json, self.quiet) {
-            (true, _) => Style::Json,
-            (_, quiet) if quiet || self.habits.silent => Style::Quiet,
-            _ if thalweg_console::stderr_is_terminal() => Style::Bar,
-            _ => Style::Lines,
+            (true, _) => DisplayStyle::Json,
+            (_, quiet) if quiet || self.habits.silent => DisplayStyle::Quiet,
+            _ if thalweg_console::stderr_is_terminal() => DisplayStyle::Bar,
+            _ => DisplayStyle::Lines,
         }
     }
 

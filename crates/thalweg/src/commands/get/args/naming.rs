@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 /// Names and places of files.
 #[derive(clap::Args)]
-#[command(next_help_heading = "Names and places")]
+#[command(next_help_heading = "Files")]
 pub struct Naming {
     /// Write to this file, `-` for standard output [default: the last part of the URL]; with
     /// several URLs the first -o is for the first URL, and so on
@@ -36,7 +36,7 @@ pub struct Dash;
 fn dash(text: &str) -> Result<Dash, String> {
     match text {
         "-" => Ok(Dash),
-        _ => Err("only `-` is accepted: the existing file tells where to continue".into()),
+        _ => Err("only `-` is accepted: the size of the existing file is the offset".into()),
     }
 }
 
@@ -84,7 +84,7 @@ impl Naming {
     /// If standard output is one of several outputs, or a name is that of a directory.
     pub fn check(&self) -> anyhow::Result<()> {
         if self.is_stdout() && self.output.len() > 1 {
-            anyhow::bail!("`-o -` holds for all URLs and cannot be combined with another -o");
+            anyhow::bail!("`-o -` applies to all URLs and cannot be combined with another -o");
         }
         if self.is_stdout() && self.adopts() {
             anyhow::bail!("-C continues a file, but `-o -` writes none");
@@ -109,7 +109,7 @@ impl Naming {
     }
 
     /// Where the `nth` URL of the command line goes, counted from 0; `None`: a URL of a list.
-    pub fn of(&self, nth: Option<usize>) -> Output {
+    pub fn output_for(&self, nth: Option<usize>) -> Output {
         let given = nth.and_then(|nth| self.output.get(nth));
         match given {
             _ if self.is_stdout() => Output::Stdout,
@@ -127,6 +127,6 @@ impl Naming {
         use anyhow::Context as _;
         let Some(dir) = &self.dir else { return Ok(()) };
         std::fs::create_dir_all(dir)
-            .with_context(|| format!("cannot make the directory {}", dir.display()))
+            .with_context(|| format!("cannot create the directory {}", dir.display()))
     }
 }

@@ -1,6 +1,6 @@
 //! Options of `thalweg get` about interfaces, relays and the selection of paths.
 
-use crate::commands::here::Place;
+use crate::commands::host::StateDir;
 use clap::{ValueEnum, builder::RangedU64ValueParser};
 use std::path::PathBuf;
 use thalweg_mesh::routes_in;
@@ -62,7 +62,7 @@ pub struct PathArgs {
     pub draw: Drawing,
 
     #[command(flatten)]
-    pub place: Place,
+    pub state_dir: StateDir,
 }
 
 /// UKAIRO §3.2.2 says both; see `thalweg_plan::adaptive::Draw`.

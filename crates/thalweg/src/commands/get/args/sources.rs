@@ -1,6 +1,6 @@
 //! Arguments of `thalweg get` about what is downloaded.
 
-use super::Proof;
+use super::ExpectedHashes;
 use std::path::PathBuf;
 
 /// URLs, lists of URLs, Metalinks.
@@ -42,27 +42,27 @@ impl Sources {
 
     /// Checks that options for a single URL are given with a single URL, and that there are not more `outputs` than
     /// URLs.
-    pub fn check(&self, outputs: usize, proof: &Proof) -> anyhow::Result<()> {
+    pub fn check(&self, outputs: usize, proof: &ExpectedHashes) -> anyhow::Result<()> {
         for (option, given) in [
             ("--mirror", !self.mirror.is_empty()),
             ("--sha256", proof.sha256.is_some()),
             ("--blake3", proof.blake3.is_some()),
         ] {
             if given && !self.is_one() {
-                anyhow::bail!("{option} is about one file: give exactly one URL with it");
+                anyhow::bail!("{option} applies to one file: give exactly one URL with it");
             }
         }
         let stdin = self.urls.iter().filter(|url| *url == "-").count()
             + self.input_file.iter().filter(|file| file.as_os_str() == "-").count();
         if stdin > 1 {
-            anyhow::bail!("standard input can be read once: `-` is given {stdin} times");
+            anyhow::bail!("standard input can be read only once: `-` is given {stdin} times");
         }
         let named = self.urls.iter().filter(|url| *url != "-" && !is_metalink(url)).count();
         let room = if self.is_one_metalink() { 1 } else { named };
         if outputs > room {
             anyhow::bail!(
                 "-o is given {outputs} times for {named} URLs; in a list, write the file's name \
-                 behind its URL and a tab"
+                 after its URL and a tab"
             );
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Bars on a terminal, redrawn in place, with lines above them.
 
-use super::{Queue, board::Board, lines::LineFormatter, say};
+use super::{Queue, download_states::DownloadStates, lines::LineFormatter, say};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::{Duration, Instant};
 use thalweg_console::plain;
@@ -15,23 +15,23 @@ pub fn run(queue: &Queue) {
     if let Ok(style) = ProgressStyle::with_template("{msg}") {
         bar.set_style(style);
     }
-    let mut board = Board::new(Instant::now());
+    let mut states = DownloadStates::new(Instant::now());
     let mut formatter = LineFormatter::default();
     loop {
         match queue.next_within(REDRAW) {
             Ok(None) => break,
             Ok(Some(note)) => {
-                let lines = formatter.lines(&note, &board);
+                let lines = formatter.lines(&note, &states);
                 if !lines.is_empty() {
                     bar.suspend(|| lines.iter().for_each(|line| say(line)));
                 }
-                board.learn(&note, Instant::now());
+                states.update(&note, Instant::now());
             }
             Err(()) => {}
         }
-        bar.set_message(plain(&board.lines().join("\n")).into_owned());
+        bar.set_message(plain(&states.lines().join("\n")).into_owned());
         bar.tick();
     }
     bar.finish_and_clear();
-    board.summary(Instant::now()).iter().for_each(|line| say(line));
+    states.summary(Instant::now()).iter().for_each(|line| say(line));
 }

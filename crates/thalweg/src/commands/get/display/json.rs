@@ -1,6 +1,6 @@
 //! Events as JSON on standard output, one object per line.
 
-use super::{Note, Queue, say, words};
+use super::{Note, Queue, messages, say};
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, time::Instant};
 use thalweg_base::job::Event;
@@ -8,18 +8,18 @@ use thalweg_console::say_line;
 
 /// Prints the events until the queue is closed. A closed standard output ends the printing, not the downloads.
 pub fn run(queue: &Queue) {
-    let mut lines = Lines { started: Instant::now(), ..Lines::new() };
+    let mut formatter = JsonFormatter { started: Instant::now(), ..JsonFormatter::new() };
     let mut open = true;
     let mut write = |line: Value| open = open && say_line(line).is_ok();
     while let Some(note) = queue.next() {
-        words::failure(&note, lines.count > 1).iter().for_each(|line| say(line));
-        lines.of(note).map(&mut write);
+        messages::failure(&note, formatter.count > 1).iter().for_each(|line| say(line));
+        formatter.format_note(note).map(&mut write);
     }
-    lines.summary().map(&mut write);
+    formatter.summary().map(&mut write);
 }
 
 /// Converts events to JSON objects.
-struct Lines {
+struct JsonFormatter {
     started: Instant,
     count: usize,
     urls: BTreeMap<usize, String>,
@@ -29,14 +29,14 @@ struct Lines {
     fetched: u64,
 }
 
-impl Lines {
+impl JsonFormatter {
     fn new() -> Self {
         let urls = BTreeMap::new();
         let started = Instant::now();
         Self { started, count: 0, urls, done: 0, failed: 0, bytes: 0, fetched: 0 }
     }
 
-    fn of(&mut self, note: Note) -> Option<Value> {
+    fn format_note(&mut self, note: Note) -> Option<Value> {
         match note {
             Note::Said(text) => Some(json!({ "event": "note", "text": text })),
             Note::Planned { count } => {
@@ -49,7 +49,7 @@ impl Lines {
             }
             Note::Relays { item, choice, .. } => Some(self.numbered(item, choice.json())),
             Note::Event { item, event } => {
-                self.learn(&event);
+                self.update(&event);
                 let line = self.numbered(item, serde_json::to_value(&event).ok()?);
                 if matches!(event, Event::Finished { .. }) {
                     self.urls.remove(&item);
@@ -76,7 +76,7 @@ impl Lines {
         }
     }
 
-    fn learn(&mut self, event: &Event) {
+    fn update(&mut self, event: &Event) {
         if let Event::Finished { bytes, fetched_bytes, .. } = event {
             self.done += 1;
             self.bytes += bytes;
@@ -120,13 +120,13 @@ mod tests {
     #[test]
     fn downloads_are_numbered_only_if_there_are_several() {
         let resumed = || Note::Event { item: 1, event: Event::Resumed { bytes: 5 } };
-        let mut lines = Lines::new();
-        let alone = lines.of(resumed()).unwrap().to_string();
+        let mut formatter = JsonFormatter::new();
+        let alone = formatter.format_note(resumed()).unwrap().to_string();
         assert_eq!(alone, r#"{"event":"resumed","bytes":5}"#);
-        assert_eq!(lines.summary(), None);
-        lines.of(Note::Planned { count: 2 });
-        lines.of(Note::Begun { item: 1, url: "http://a/b".into() });
-        let line = lines.of(resumed()).unwrap().to_string();
+        assert_eq!(formatter.summary(), None);
+        formatter.format_note(Note::Planned { count: 2 });
+        formatter.format_note(Note::Begun { item: 1, url: "http://a/b".into() });
+        let line = formatter.format_note(resumed()).unwrap().to_string();
         let wanted = r#"{"event":"resumed","bytes":5,"download":1,"url":"http://a/b"}"#;
         assert_eq!(line, wanted);
         let failed = Note::Failed {
@@ -137,8 +137,8 @@ mod tests {
             kept: 7,
             hints: vec![],
         };
-        let line = lines.of(failed).unwrap();
+        let line = formatter.format_note(failed).unwrap();
         assert_eq!((&line["exit_code"], &line["kept_bytes"]), (&json!(3), &json!(7)));
-        assert_eq!(lines.summary().unwrap()["failed"], 1);
+        assert_eq!(formatter.summary().unwrap()["failed"], 1);
     }
 }

@@ -4,11 +4,11 @@
 //! that cannot be shown in time are dropped.
 
 mod bar;
-mod board;
+mod download_states;
 mod json;
 mod lines;
+mod messages;
 mod queue;
-mod words;
 
 use super::{exit::Code, relays::Choice};
 use queue::Queue;
@@ -17,7 +17,7 @@ use thalweg_base::job::Event;
 
 /// How events are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Style {
+pub enum DisplayStyle {
     /// Bars and a line per path, on standard error.
     Bar,
     /// A plain line every few seconds, on standard error.
@@ -123,7 +123,7 @@ pub struct Display {
 
 impl Display {
     /// Starts the thread.
-    pub fn start(style: Style) -> io::Result<Self> {
+    pub fn start(style: DisplayStyle) -> io::Result<Self> {
         let queue = Arc::new(Queue::default());
         let notes = Arc::clone(&queue);
         let thread = std::thread::Builder::new().name("display".into());
@@ -148,12 +148,12 @@ impl Display {
     }
 }
 
-fn show(style: Style, queue: &Queue) {
+fn show(style: DisplayStyle, queue: &Queue) {
     match style {
-        Style::Bar => bar::run(queue),
-        Style::Lines => lines::run(queue),
-        Style::Json => json::run(queue),
-        Style::Quiet => quiet(queue),
+        DisplayStyle::Bar => bar::run(queue),
+        DisplayStyle::Lines => lines::run(queue),
+        DisplayStyle::Json => json::run(queue),
+        DisplayStyle::Quiet => quiet(queue),
     }
 }
 
@@ -161,7 +161,7 @@ fn quiet(queue: &Queue) {
     let mut several = false;
     while let Some(note) = queue.next() {
         several |= matches!(note, Note::Planned { count } if count > 1);
-        words::failure(&note, several).iter().for_each(|line| say(line));
+        messages::failure(&note, several).iter().for_each(|line| say(line));
     }
 }
 

@@ -18,14 +18,14 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// A bounded queue. Of each download's progress it keeps only the latest.
 #[derive(Default)]
 pub struct Queue {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<QueueState>,
     changed: Condvar,
     /// Signals that the queue is closed.
     over: Condvar,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct QueueState {
     notes: VecDeque<Note>,
     lost: u64,
     closed: bool,
@@ -53,15 +53,15 @@ impl Queue {
 
     /// Waits for the next note; `None` after the last one.
     pub fn next(&self) -> Option<Note> {
-        let nothing = |w: &mut Waiting| w.awaits();
-        let waiting = self.changed.wait_while(self.rested(), nothing);
+        let nothing = |w: &mut QueueState| w.is_waiting();
+        let waiting = self.changed.wait_while(self.lock_after_pause(), nothing);
         waiting.unwrap_or_else(PoisonError::into_inner).notes.pop_front()
     }
 
     /// As [`next`](Self::next), for at most `time`: `Err` if no note arrived.
     pub fn next_within(&self, time: Duration) -> Result<Option<Note>, ()> {
-        let nothing = |w: &mut Waiting| w.awaits();
-        let waited = self.changed.wait_timeout_while(self.rested(), time, nothing);
+        let nothing = |w: &mut QueueState| w.is_waiting();
+        let waited = self.changed.wait_timeout_while(self.lock_after_pause(), time, nothing);
         let (mut waiting, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
         match waiting.notes.pop_front() {
             None if timeout.timed_out() => Err(()),
@@ -82,25 +82,25 @@ impl Queue {
     }
 
     /// Locks the queue, after a pause if it is empty.
-    fn rested(&self) -> MutexGuard<'_, Waiting> {
+    fn lock_after_pause(&self) -> MutexGuard<'_, QueueState> {
         let waiting = self.lock();
         if !waiting.notes.is_empty() {
             return waiting;
         }
-        let open = |w: &mut Waiting| !w.closed;
+        let open = |w: &mut QueueState| !w.closed;
         let waited = self.over.wait_timeout_while(waiting, PAUSE, open);
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// The lock is held for a few instructions only; a panic cannot leave a half-written value.
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Waiting {
+impl QueueState {
     /// Whether the queue is empty and open. If so, the next note or the end wakes the reader.
-    fn awaits(&mut self) -> bool {
+    fn is_waiting(&mut self) -> bool {
         self.awaited = self.notes.is_empty() && !self.closed;
         self.awaited
     }

@@ -46,7 +46,9 @@ pub fn read(file: &Path, naming: &Naming, found: &mut FoundItems) -> anyhow::Res
     anyhow::ensure!(!is_empty, "no URLs in {list}");
     if !unused.is_empty() {
         let names: Vec<&str> = unused.into_iter().collect();
-        found.notes.push(format!("options in {list} that are not used: {}", names.join(", ")));
+        found
+            .notes
+            .push(format!("unsupported options in {list} are ignored: {}", names.join(", ")));
     }
     Ok(())
 }
@@ -59,7 +61,7 @@ fn contents(file: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     source.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(io::Error::other(format!("it is longer than {} MB", MAX_BYTES >> 20)));
+        return Err(io::Error::other(format!("the list is longer than {} MB", MAX_BYTES >> 20)));
     }
     let text =
         text_encoding::decode(&bytes).map_or_else(|| latin(&bytes), |text| text.into_owned());
@@ -173,7 +175,7 @@ impl<'a> Entry<'a> {
     }
 
     fn output(&self, naming: &Naming) -> Result<Output, String> {
-        let name = match (naming.of(None), self.name, self.directory) {
+        let name = match (naming.output_for(None), self.name, self.directory) {
             (Output::Stdout, ..) => return Ok(Output::Stdout),
             (other, None, None) => return Ok(other),
             (_, Some(name), None) => name.to_owned(),

@@ -118,7 +118,7 @@ fn wanted(
     named: Option<&Output>,
     named_by: Option<HttpUrl>,
 ) -> Result<Wanted, String> {
-    let output = match (naming.of(None), named) {
+    let output = match (naming.output_for(None), named) {
         (Output::Stdout, _) => Output::Stdout,
         (_, Some(named)) => named.clone(),
         _ => below(naming.directory(), &file.name)?,
@@ -132,7 +132,7 @@ fn wanted(
     };
     let urls: Vec<HttpUrl> = file.urls.iter().filter_map(absolute).collect();
     let mut urls = urls.into_iter();
-    let url = urls.next().ok_or("no http or https URL is given for it")?;
+    let url = urls.next().ok_or("no http or https URL is given for the file")?;
     let (digests, pieces, size) = (digests(file), pieces(file), file.size);
     Ok(Wanted { size, pieces, named_by, ..Wanted::of_sources(url, urls, digests, output) })
 }

@@ -4,11 +4,11 @@
 //! Not intercepted: connections by io_uring, by `sendto` with `MSG_FASTOPEN`, and of 32-bit programs under a 64-bit
 //! kernel. They go as the kernel sends them. Interception is a convenience, not a confinement.
 
-mod lead;
+mod redirect;
 mod seccomp;
 
 use anyhow::{Context as _, anyhow};
-use lead::HeldConnect;
+use redirect::HeldConnect;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
@@ -26,16 +26,16 @@ use std::{
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     thread::{self, JoinHandle},
 };
-use thalweg_proxy::{Meant, Redirected};
+use thalweg_proxy::{RedirectDestinations, RedirectPorts};
 use tokio::process::Command;
 
 /// Where connections are redirected to.
 #[derive(Clone, Debug)]
-pub struct Ways {
+pub struct RedirectTargets {
     /// The proxy's ports.
-    pub ports: Redirected,
+    pub ports: RedirectPorts,
     /// Tells the proxy the destinations.
-    pub meant: Meant,
+    pub meant: RedirectDestinations,
 }
 
 /// A command that will be supervised once it is started.
@@ -51,7 +51,7 @@ impl Prepared {
     pub fn new(command: &mut Command) -> anyhow::Result<Self> {
         let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
         let (ours, its) = socketpair(AddressFamily::UNIX, kind, flags, None)
-            .context("cannot make a pair of sockets")?;
+            .context("cannot create a socket pair")?;
         in_child(command, move || pass(its.as_fd(), seccomp::hold_connects()?.as_fd()));
         Ok(Self { ours })
     }
@@ -60,10 +60,10 @@ impl Prepared {
     ///
     /// # Errors
     /// As the system reports them.
-    pub fn supervise(self, ways: Ways) -> anyhow::Result<Supervisor> {
-        let listener = take(self.ours.as_fd()).context("the program cannot be supervised")?;
+    pub fn supervise(self, targets: RedirectTargets) -> anyhow::Result<Supervisor> {
+        let listener = take(self.ours.as_fd()).context("cannot supervise the command")?;
         let (ended, end) = pipe_with(PipeFlags::CLOEXEC)?;
-        let work = move || serve(&listener, &ended, &ways);
+        let work = move || serve(&listener, &ended, &targets);
         let thread = thread::Builder::new().name("connects".to_owned()).spawn(work)?;
         Ok(Supervisor { end: Some(end), thread: Some(thread) })
     }
@@ -95,7 +95,7 @@ fn take(by: BorrowedFd<'_>) -> anyhow::Result<OwnedFd> {
         RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
         _ => None,
     });
-    descriptors.ok_or_else(|| anyhow!("its process gave no descriptor"))
+    descriptors.ok_or_else(|| anyhow!("the command's process did not pass a descriptor"))
 }
 
 /// Answers a program's connections until it is dropped; later connections fail in the program.
@@ -115,7 +115,7 @@ impl Drop for Supervisor {
 }
 
 /// Serves until all programs have ended, or the other end of `ended` is closed.
-fn serve(listener: &OwnedFd, ended: &OwnedFd, ways: &Ways) {
+fn serve(listener: &OwnedFd, ended: &OwnedFd, targets: &RedirectTargets) {
     loop {
         let mut looked = [PollFd::new(listener, PollFlags::IN), PollFd::new(ended, PollFlags::IN)];
         match poll(&mut looked, None) {
@@ -128,7 +128,7 @@ fn serve(listener: &OwnedFd, ended: &OwnedFd, ways: &Ways) {
             return;
         }
         match seccomp::receive(listener.as_fd()) {
-            Ok(held) => seccomp::answer(listener, &held, decide(listener.as_fd(), &held, ways)),
+            Ok(held) => seccomp::answer(listener, &held, decide(listener.as_fd(), &held, targets)),
             // The program was killed meanwhile.
             Err(Errno::NOENT | Errno::INTR) => {}
             Err(_) => return,
@@ -136,11 +136,11 @@ fn serve(listener: &OwnedFd, ended: &OwnedFd, ways: &Ways) {
     }
 }
 
-fn decide(listener: BorrowedFd<'_>, held: &Held, ways: &Ways) -> Answer {
+fn decide(listener: BorrowedFd<'_>, held: &Held, targets: &RedirectTargets) -> Answer {
     let wish = HeldConnect::read(held);
     // If the call no longer waits, the data read may be another program's.
     match wish.filter(|_| seccomp::still_waits(listener, held)) {
-        Some(wish) => wish.lead(ways.ports, &ways.meant),
+        Some(wish) => wish.lead(targets.ports, &targets.meant),
         None => Answer::Go,
     }
 }

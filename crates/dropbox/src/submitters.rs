@@ -1,0 +1,31 @@
+//! Who may submit to a box.
+
+use crate::Settings;
+use std::collections::BTreeSet;
+use thalweg_units::NodeId;
+
+/// The clients that a box's settings allow to submit.
+#[derive(Clone, Debug)]
+pub(super) struct AllowedSubmitters {
+    open: bool,
+    members: bool,
+    keys: BTreeSet<NodeId>,
+}
+
+impl AllowedSubmitters {
+    /// Creates the rules of these settings.
+    pub fn from_settings(settings: &Settings) -> Self {
+        let Settings { open, members, keys, .. } = settings;
+        Self { open: *open, members: *members, keys: keys.clone() }
+    }
+
+    /// Whether this key may submit even if it is not a member's.
+    pub fn admits(&self, key: &NodeId) -> bool {
+        self.open || self.keys.contains(key)
+    }
+
+    /// Whether this key may submit.
+    pub fn allows(&self, key: &NodeId, is_member: bool) -> bool {
+        self.admits(key) || (self.members && is_member)
+    }
+}
