@@ -4,7 +4,7 @@
 //! After a change: `INSTA_UPDATE=always cargo test -p thalweg --test house messages`, then read the difference.
 
 use super::tree::{self, without_tests};
-use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+use proc_macro2::{Delimiter, Group, LexError, TokenStream, TokenTree};
 use std::fmt::Write as _;
 
 /// Crates of the harness, whose texts only developers read.
@@ -43,7 +43,8 @@ fn messages_are_those_of_the_snapshot() {
         if HARNESS.contains(&krate.as_str()) {
             continue;
         }
-        let messages = messages(&without_tests(&source.text));
+        let messages = messages(&without_tests(&source.text))
+            .unwrap_or_else(|why| panic!("{}: {why}", source.path));
         if !messages.is_empty() {
             writeln!(text, "\n{}", source.path).expect("a String");
         }
@@ -57,23 +58,24 @@ fn messages_are_those_of_the_snapshot() {
 #[test]
 fn messages_are_found_in_sources() {
     let text = r##"
+        //! A comment of the module.
         #[error("cannot read {path}: {source}")]
         #[doc = "a comment of the item"]
         fn f() { assert!(a, "not for users"); bail!("it broke \
             off: {}", x("one")); let a = r#"say "no" here"#; b.expect("it is there"); sql("SELECT a FROM b") }
     "##;
     assert_eq!(
-        messages(text),
+        messages(text).unwrap(),
         ["cannot read {path}: {source}", "it broke off: {}", "say \"no\" here"]
     );
 }
 
 /// The texts in this source, each once, in the order of the source.
-fn messages(text: &str) -> Vec<String> {
-    let tokens: TokenStream = text.parse().expect("the source has been compiled");
+fn messages(text: &str) -> Result<Vec<String>, LexError> {
+    let tokens: TokenStream = text.parse()?;
     let mut found = Vec::new();
     collect(tokens, &mut found);
-    found
+    Ok(found)
 }
 
 fn collect(tokens: TokenStream, found: &mut Vec<String>) {
@@ -98,8 +100,12 @@ fn collect(tokens: TokenStream, found: &mut Vec<String>) {
 /// Whether a group of tokens after these ones may contain texts for users.
 fn is_for_users(before: &[TokenTree], group: &Group) -> bool {
     let is = |token: &TokenTree, c: char| matches!(token, TokenTree::Punct(p) if p.as_char() == c);
-    let last = before.last();
-    let is_attribute = group.delimiter() == Delimiter::Bracket && last.is_some_and(|t| is(t, '#'));
+    let is_after_hash = match before {
+        [.., hash, mark] if is(mark, '!') => is(hash, '#'),
+        [.., hash] => is(hash, '#'),
+        [] => false,
+    };
+    let is_attribute = group.delimiter() == Delimiter::Bracket && is_after_hash;
     let name = match is_attribute {
         true => group.stream().into_iter().next(),
         false => before.iter().rev().find(|token| !is(token, '!')).cloned(),

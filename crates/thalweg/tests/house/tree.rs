@@ -36,17 +36,31 @@ pub fn without_tests(text: &str) -> String {
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
         if line.trim() == "#[cfg(test)]" {
-            let head = lines.by_ref().find(|line| !line.trim_start().starts_with("#["));
-            let Some(head) = head.filter(|head| head.ends_with('{')) else { continue };
-            let indent = &head[..head.len() - head.trim_start().len()];
-            let end = format!("{indent}}}");
-            lines.by_ref().find(|line| *line == end);
+            skip_item(&mut lines);
             continue;
         }
         kept += line;
         kept.push('\n');
     }
     kept
+}
+
+/// Skips the item that begins after further attributes.
+fn skip_item<'a>(lines: &mut impl Iterator<Item = &'a str>) {
+    let Some(head) = lines.find(|line| !line.trim_start().starts_with("#[")) else { return };
+    let indent = &head[..head.len() - head.trim_start().len()];
+    if head.ends_with(',') {
+        return;
+    }
+    let mut last = head;
+    while !last.ends_with(['{', ';']) {
+        let Some(line) = lines.next() else { return };
+        last = line;
+    }
+    let ends = [format!("{indent}}}"), format!("{indent}}};")];
+    if last.ends_with('{') {
+        lines.find(|line| ends.iter().any(|end| end == line));
+    }
 }
 
 /// The root of the checkout.

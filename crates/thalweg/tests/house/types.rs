@@ -10,7 +10,7 @@ const MOST: usize = 3;
 const SPREAD: &[(&str, &str, &str)] = &[
     (
         "cast",
-        "Shared",
+        "ServiceState",
         "a receiver's service: one file each for admission, answers and clearing up",
     ),
     ("files", "Remote", "the fetching end: one file for each request of the protocol"),
