@@ -122,7 +122,10 @@ mod tests {
         let cases: [(Change, &str); 5] = [
             (|a| a.lateness_p99_us = Some(2001), "a (seed 7, repeat 0): packets were 2001 µs late"),
             (|a| a.cpu_pressure = Some(0.51), "CPU pressure was 51 %"),
-            (|a| a.sockets.congestion_control = ["bbr".to_owned()].into(), "used bbr"),
+            (
+                |a| a.sockets.congestion_control = ["bbr".to_owned()].into(),
+                "congestion control bbr",
+            ),
             (|a| a.sockets = Sockets::default(), "congestion control is unknown"),
             (|a| a.outcome = Outcome::Failed("WRONG BYTES".into()), "WRONG BYTES"),
         ];

@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn errors_name_the_line_and_the_value() {
         let error_of = |text: &str| format!("{:#}", parse(text, &Columns::FILE).unwrap_err());
-        assert!(error_of(&file("a,b,fast,")).contains("line 382: \"fast\" is no number"));
+        assert!(error_of(&file("a,b,fast,")).contains("line 382: \"fast\" is not a number"));
         assert!(error_of(&file("a,b,-1,")).contains("line 382"));
         assert!(error_of(&file("a,b")).contains("2 fields, but the header has 4"));
         assert!(error_of("src,dst,gbps\n").contains("no column mbps; there are: src, dst, gbps"));

@@ -325,7 +325,7 @@ mod tests {
             said.contains("5 files and directories, and 5 are allowed (`max_entries`)"),
             "{said}"
         );
-        assert!(said.contains(dir.path().to_str().unwrap()) && said.contains("stays"), "{said}");
+        assert!(said.contains(dir.path().to_str().unwrap()) && said.contains("is kept"), "{said}");
         drop(fourth);
         take(&quota, &open, 0, 1).unwrap().keep();
         // More bytes of an existing file are not a new entry.

@@ -190,7 +190,7 @@ async fn invalid_requests_are_answered_and_the_connection_continues() {
     for (line, why) in [
         (json!({ "send": { "to": "n7", "probes": [{ "size": 100 }] } }), "n7"),
         (json!({ "open": { "to": "n0" } }), "`n0` is this host"),
-        (json!({ "send": { "to": "n1", "probes": [{ "size": 20 }] } }), "needs 45"),
+        (json!({ "send": { "to": "n1", "probes": [{ "size": 20 }] } }), "needs at least 45"),
         (json!({ "send": { "to": "n1", "probes": [] } }), "at least one probe"),
         (json!({ "send": { "to": "n1", "probes": [{ "size": 99, "header": "x" }] } }), "hexa"),
         (json!({ "send": { "to": "n1", "probes": [{ "size": 99, "ttl": 1 }] } }), "ttl"),
@@ -232,7 +232,7 @@ async fn refused_trains_cost_nothing() {
     let mut program = Program::at(&nodes[0]).await;
     for (probe, why) in [
         (json!({ "size": 1000, "gap_us": 1, "count": 15 }), "allows only gaps"),
-        (json!({ "size": 40, "count": 250 }), "needs 45"),
+        (json!({ "size": 40, "count": 250 }), "needs at least 45"),
     ] {
         for _ in 0..3 {
             let said = program.ask(json!({ "send": { "to": "n1", "probes": [probe] } })).await;

@@ -273,7 +273,7 @@ fn versions_exceed_those_that_members_follow() {
 fn the_first_live_publisher_holds_a_name() {
     let mut world = World::new(4);
     assert!(world.say(0, publishes(&["*"])).is_empty());
-    assert_eq!(world.say(1, publishes(&["*"])), ["`stage` is published at n0 already"]);
+    assert_eq!(world.say(1, publishes(&["*"])), ["`stage` is already published at n0"]);
     world.say(2, wants());
     world.plan();
     assert_eq!(world.part(2).parent, Some(name("n0")));

@@ -111,7 +111,7 @@ async fn a_wrong_length_is_an_error_without_a_hash() {
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{said}");
         if code != 0 {
-            assert!(said.contains(&format!("and has {LENGTH}")), "{said}");
+            assert!(said.contains(&format!("but has {LENGTH}")), "{said}");
             assert_eq!(names(dir.path()), ["x.meta4"]);
         }
     }

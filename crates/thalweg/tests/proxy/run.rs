@@ -83,7 +83,7 @@ async fn the_last_transfer_of_a_command_is_recorded() {
 #[tokio::test]
 async fn a_replaced_proxy_is_reported_without_its_password() {
     let dir = TempDir::new().unwrap();
-    for (quiet, says) in [(&[][..], "https_proxy, HTTP_PROXY set before"), (&["-q"], "")] {
+    for (quiet, says) in [(&[][..], "https_proxy, HTTP_PROXY replaced"), (&["-q"], "")] {
         let mut command = thalweg(dir.path());
         command.env("HTTP_PROXY", "http://me:secret@127.0.0.1:1").env("https_proxy", "x");
         let output = command.arg("run").args(quiet).arg("true").output().unwrap();
