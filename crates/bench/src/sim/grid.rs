@@ -157,7 +157,7 @@ mod tests {
         assert!(error_of(&file("a,b,fast,")).contains("line 382: \"fast\" is not a number"));
         assert!(error_of(&file("a,b,-1,")).contains("line 382"));
         assert!(error_of(&file("a,b")).contains("2 fields, but the header has 4"));
-        assert!(error_of("src,dst,gbps\n").contains("no column mbps; there are: src, dst, gbps"));
+        assert!(error_of("src,dst,gbps\n").contains("no column mbps; available: src, dst, gbps"));
         assert!(error_of("src,dst,mbps\na,b,1\n").contains("2 places"));
         assert!(error_of("").contains("empty"));
     }
