@@ -234,10 +234,9 @@ impl FrameReceiver<'_> {
             if let Ok(item) = timeout(left, &mut item).await {
                 return item;
             }
-            // A large frame takes long on a slow path.
             let now = received.load(Ordering::Relaxed);
             let has_come = std::mem::replace(&mut before, now) != now;
-            left = if has_come { SUSPICION } else { SUSPICION.saturating_sub(self.silence()) };
+            left = time_to_suspicion(self.silence(), has_come);
         }
         self.report_parent(true);
         let item = item.await?;
@@ -245,10 +244,10 @@ impl FrameReceiver<'_> {
         Ok(item)
     }
 
-    /// How long nothing has come from the parent, when an item is overdue.
-    fn silence(&self) -> Duration {
+    /// How long nothing has come from the parent; `None` if the system cannot tell.
+    fn silence(&self) -> Option<Duration> {
         let info = self.socket.as_ref().and_then(|socket| TcpInfo::of(socket).ok());
-        info.map_or(SUSPICION, |info| info.since_data)
+        info.map(|info| info.since_data)
     }
 
     fn receive_frame(&mut self, head: FrameHead, bytes: bytes::Bytes) -> io::Result<()> {
@@ -317,6 +316,16 @@ impl FrameReceiver<'_> {
     }
 }
 
+/// How much longer to wait until the parent is suspected, if an item is overdue; zero: it is suspected now. `has_come`:
+/// some bytes have arrived since the last check, as of a large frame on a slow path.
+fn time_to_suspicion(silence: Option<Duration>, has_come: bool) -> Duration {
+    match silence {
+        Some(silence) => SUSPICION.saturating_sub(silence),
+        None if has_come => SUSPICION,
+        None => Duration::ZERO,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -359,6 +368,16 @@ mod tests {
         let head =
             FrameHead { sequence, track: 0, class, time_us: 0, age_us: 0, sent_us: 0, length };
         Head::Frame(head).encode().to_vec()
+    }
+
+    #[test]
+    fn a_parent_that_dies_within_a_frame_is_suspected_after_its_last_byte() {
+        let ms = Duration::from_millis;
+        assert_eq!(time_to_suspicion(Some(ms(490)), true), ms(10));
+        assert_eq!(time_to_suspicion(Some(ms(0)), true), SUSPICION);
+        assert_eq!(time_to_suspicion(Some(ms(600)), false), Duration::ZERO);
+        assert_eq!(time_to_suspicion(None, true), SUSPICION);
+        assert_eq!(time_to_suspicion(None, false), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]
