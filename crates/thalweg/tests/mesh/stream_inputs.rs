@@ -300,9 +300,10 @@ fn pass(fra: &Host, ber: &Host, name: &str, row: &Row) -> Result<(), String> {
         && is_shown
         && arrived == row.arrives
         && (code, codes) == (Some(0), [Some(0), Some(0)]);
-    is_right
-        .then_some(())
-        .ok_or_else(|| format!("{}: {code:?} {codes:?} {arrived:?} {duration} s, {said}", row.what))
+    is_right.then_some(()).ok_or_else(|| {
+        let errors = outputs.each_ref().map(|o| String::from_utf8_lossy(&o.stderr).into_owned());
+        format!("{}: {code:?} {codes:?} {arrived:?} {duration} s, {said}; {errors:?}", row.what)
+    })
 }
 
 /// The most memory that a node may have besides what it had before: its streams' rings and legs, and reserve.
