@@ -50,25 +50,25 @@ pub struct Node {
 
 impl Node {
     /// Starts a node that offers `data` to these members, and accepts files of theirs into `inbox`.
-    pub async fn start(n: u8, whom: &[&str]) -> Self {
-        Self::limited(n, whom, 8).await
+    pub async fn start(n: u8, members: &[&str]) -> Self {
+        Self::limited(n, members, 8).await
     }
 
     /// The same, with this many channels at a time.
-    pub async fn limited(n: u8, whom: &[&str], max_channels: usize) -> Self {
-        Self::with(n, whom, AcceptingDirectory::default(), max_channels).await
+    pub async fn limited(n: u8, members: &[&str], max_channels: usize) -> Self {
+        Self::with_accepting(n, members, AcceptingDirectory::default(), max_channels).await
     }
 
     /// A node that lets all members replace and remove what is in its inbox.
     pub async fn lenient(n: u8) -> Self {
         let accept =
             AcceptingDirectory { replace: true, remove: true, ..AcceptingDirectory::default() };
-        Self::with(n, &["*"], accept, 8).await
+        Self::with_accepting(n, &["*"], accept, 8).await
     }
 
     /// A node whose inbox all members may use with these rights.
     pub async fn accepting(n: u8, accept: AcceptingDirectory) -> Self {
-        Self::with(n, &["*"], accept, 8).await
+        Self::with_accepting(n, &["*"], accept, 8).await
     }
 
     /// A node that also lets all members set owners and leave symbolic links that point anywhere.
@@ -80,7 +80,7 @@ impl Node {
             links: true,
             ..AcceptingDirectory::default()
         };
-        Self::with(n, &["*"], accept, 8).await
+        Self::with_accepting(n, &["*"], accept, 8).await
     }
 
     /// A node that lets all members remove and replace what is in its inbox, but not in `inbox/narrow`.
@@ -104,13 +104,18 @@ impl Node {
         Self::with_settings(n, &["*"], accept, 8, change).await
     }
 
-    async fn with(n: u8, whom: &[&str], accept: AcceptingDirectory, max_channels: usize) -> Self {
-        Self::with_settings(n, whom, accept, max_channels, |_, _| {}).await
+    async fn with_accepting(
+        n: u8,
+        members: &[&str],
+        accept: AcceptingDirectory,
+        max_channels: usize,
+    ) -> Self {
+        Self::with_settings(n, members, accept, max_channels, |_, _| {}).await
     }
 
     async fn with_settings(
         n: u8,
-        whom: &[&str],
+        members: &[&str],
         accept: AcceptingDirectory,
         max_channels: usize,
         change: impl FnOnce(&Path, &mut Settings),
@@ -122,10 +127,11 @@ impl Node {
         }
         let membership = membership();
         let (log, queue) = Log::to_queue();
-        let whom: Vec<MemberPattern> = whom.iter().map(|w| w.parse().unwrap()).collect();
-        let accepting = AcceptingDirectory { path: inbox.clone(), members: whom.clone(), ..accept };
+        let members: Vec<MemberPattern> = members.iter().map(|m| m.parse().unwrap()).collect();
+        let accepting =
+            AcceptingDirectory { path: inbox.clone(), members: members.clone(), ..accept };
         let mut settings = Settings {
-            offer: vec![OfferedDirectory { path: data.clone(), members: whom }],
+            offer: vec![OfferedDirectory { path: data.clone(), members }],
             accept: vec![accepting],
             max_channels,
             ..Settings::default()

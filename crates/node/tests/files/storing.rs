@@ -30,8 +30,8 @@ fn entry(path: &str, size: u64) -> Entry {
 }
 
 /// `n1`, which accepts files, `n2`, which sends, and a channel from it.
-async fn pair(whom: &[&str]) -> (Node, Node, Remote, Vec<u8>) {
-    let (one, two) = (Node::start(1, whom).await, Node::start(2, &[]).await);
+async fn pair(members: &[&str]) -> (Node, Node, Remote, Vec<u8>) {
+    let (one, two) = (Node::start(1, members).await, Node::start(2, &[]).await);
     introduce(&[&one, &two]);
     let remote = two.open(&one, &[]).await;
     let into = one.inbox.as_os_str().as_bytes().to_vec();

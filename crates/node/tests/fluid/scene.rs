@@ -48,9 +48,9 @@ impl Drop for Scene {
     }
 }
 
-async fn start(n: u8, whom: &'static [&'static str]) -> (Node, Option<Runtime>) {
+async fn start(n: u8, members: &'static [&'static str]) -> (Node, Option<Runtime>) {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let node = runtime.spawn(Node::start(n, whom)).await.unwrap();
+    let node = runtime.spawn(Node::start(n, members)).await.unwrap();
     (node, Some(runtime))
 }
 

@@ -6,10 +6,10 @@
 //! oracle ←── outbox of the prober ←── range, age ←── trains::run, over a session ←──────┘
 //! ```
 //!
-//! It measures one link at a time. Each train takes the host's only lane for trains and is never sent beside a bulk
-//! flow. Its bytes are charged to the budget of [`crate::prober`], of which the overlay uses at most a share. Nothing
-//! is measured while a host is too busy to time probes. Links that decide the oracle's ranking are not chosen here: the
-//! oracle orders bulk flows for them itself.
+//! It measures one link at a time. A host sends one train at a time, and none beside a bulk flow. The bytes of trains are
+//! charged to the budget of [`crate::prober`]; the overlay may use a part of it. Nothing is measured while a host is too
+//! busy to time probes. The overlay does not choose links that decide the oracle's ranking: the oracle orders bulk flows
+//! for them itself.
 
 mod counts;
 mod link_measurer;

@@ -39,13 +39,7 @@ pub fn message_lines(event: &Event, verbose: bool) -> Vec<String> {
             let id = if verbose { format!(", cast {cast}") } else { String::new() };
             vec![format!("{name}: {} to {to}{id}", size(*bytes))]
         }
-        Event::Planned { receivers } if verbose => {
-            let line = |planned: &PlannedReceiver| {
-                let parents: Vec<&str> = planned.parents.iter().map(|name| name.as_str()).collect();
-                format!("{} from {}{}", planned.name, parents.join(", "), plan_rates(planned))
-            };
-            receivers.iter().map(line).collect()
-        }
+        Event::Planned { receivers } if verbose => receivers.iter().map(plan_line).collect(),
         Event::Accepted { receiver, held_bytes: held @ 1.. } => {
             vec![format!("{receiver}: has {} already", size(*held))]
         }
@@ -92,7 +86,13 @@ pub fn message_lines(event: &Event, verbose: bool) -> Vec<String> {
     }
 }
 
-/// How many more messages of this kind there were than were named.
+/// The parents of a receiver and the planned rates.
+fn plan_line(planned: &PlannedReceiver) -> String {
+    let parents: Vec<&str> = planned.parents.iter().map(|name| name.as_str()).collect();
+    format!("{} from {}{}", planned.name, parents.join(", "), plan_rates(planned))
+}
+
+/// The number of further messages of this kind, which are not listed.
 fn more(why: &str, count: u64) -> String {
     UnlistedFailures { whose: String::new(), why: why.to_owned(), count }.to_string()
 }
