@@ -217,6 +217,16 @@ impl LegReader {
         Ok(bytes)
     }
 
+    /// Reads until the peer closes the connection, or it fails.
+    pub async fn discard(&mut self) {
+        while let Ok(bytes) = self.from.fill_buf().await
+            && !bytes.is_empty()
+        {
+            let count = bytes.len();
+            self.from.consume(count);
+        }
+    }
+
     async fn read_exact(&mut self, into: &mut [u8]) -> io::Result<()> {
         let count = patient(self.patience, self.from.read_exact(into)).await?;
         self.received.fetch_add(count as u64, Ordering::Relaxed);

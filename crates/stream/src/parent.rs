@@ -21,7 +21,7 @@ use thalweg_wire::{
 };
 use tokio::{
     sync::{mpsc, watch},
-    time::{Instant, MissedTickBehavior, interval, sleep},
+    time::{Instant, MissedTickBehavior, interval, sleep, timeout},
 };
 
 /// How often the leg's rate is sampled; every fourth tick updates the status.
@@ -45,6 +45,9 @@ const WANTS: u32 = 1;
 
 /// The time within which a new plan for a changed request arrives, unless the plan stays the same.
 const REPLAN: Duration = Duration::from_secs(5);
+
+/// The time in which a child reads the last frames and closes the connection.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A leg without progress for this long gets only key frames until it makes progress again.
 const SLOW: Duration = Duration::from_secs(2);
@@ -146,13 +149,13 @@ pub async fn serve(
     context: LegContext,
     right_lost: impl Future<Output = ()>,
 ) -> std::io::Result<Ending> {
-    let Leg { reader, mut writer, socket } = leg;
+    let Leg { mut reader, mut writer, socket } = leg;
     let (sender, mut words) = mpsc::channel(WORDS);
     let mut scheduler = LegScheduler::new(context, socket);
     // A guard, because this future is dropped when the member is revoked.
     let registration =
         Registration { stream: Arc::clone(&scheduler.context.stream), number: scheduler.number };
-    let reading = read_words(reader, sender);
+    let reading = read_words(&mut reader, sender);
     let ended = tokio::select! {
         ended = scheduler.run(&mut writer, &mut words) => ended,
         why = reading => Err(why),
@@ -161,12 +164,19 @@ pub async fn serve(
     drop(registration);
     scheduler.context.counts.add(scheduler.queue.tally());
     if let Ok(why) = &ended {
-        let bye = Head::message(&Said::End(why.clone()));
         // A child that does not read this sees the connection end.
-        _ = tokio::time::timeout(Duration::from_secs(1), writer.write_all(&bye)).await;
-        writer.close().await;
+        _ = timeout(END_TIMEOUT, end_leg(reader, writer, why)).await;
     }
     ended
+}
+
+/// Sends the reason why the leg ends, and waits until the child closes the connection. A connection that is closed while
+/// a report of the child is unread is reset (RFC 1122 §4.2.2.13), and the child may lose the last frames and the reason.
+async fn end_leg(mut reader: LegReader, mut writer: LegWriter, why: &Ending) {
+    if writer.write_all(&Head::message(&Said::End(why.clone()))).await.is_ok() {
+        writer.close().await;
+        reader.discard().await;
+    }
 }
 
 /// The registration of a leg with its stream; removed on drop.
@@ -182,7 +192,7 @@ impl Drop for Registration {
 }
 
 /// Reads the child's messages until the connection fails.
-async fn read_words(mut reader: LegReader, to: mpsc::Sender<Word>) -> std::io::Error {
+async fn read_words(reader: &mut LegReader, to: mpsc::Sender<Word>) -> std::io::Error {
     let now = || Instant::now().into_std();
     // The bucket counts bytes, and here a byte stands for a message.
     let mut rate = Bucket::new(Rate::from_bps(8 * MAX_WORDS), MAX_WORDS as usize, now());
@@ -523,10 +533,10 @@ impl LegScheduler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Counts, Settings};
+    use crate::{Counts, Settings, io::Incoming};
     use std::future::pending;
     use thalweg_media::Frame;
-    use thalweg_wire::stream::leg::encode;
+    use thalweg_wire::stream::leg::{Report, encode};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     /// A stream, the context of a leg to this child, and the sender of its plans, which must live as long as the leg.
@@ -570,6 +580,43 @@ mod tests {
         assert_eq!(ended.unwrap().unwrap_err().kind(), std::io::ErrorKind::TimedOut);
         let took = began.elapsed();
         assert!((6.0..7.0).contains(&took.as_secs_f64()), "{took:?}");
+    }
+
+    #[tokio::test]
+    async fn a_child_gets_the_last_frame_and_the_reason_though_its_reports_are_unread() {
+        let (stream, context, _plans) = leg(Child::Member("hall".parse().unwrap()), 60_000);
+        let clock = context.clock;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let child = tokio::net::TcpSocket::new_v4().unwrap();
+        // The frame has to wait in the parent's socket.
+        child.set_recv_buffer_size(4096).unwrap();
+        let child = child.connect(listener.local_addr().unwrap()).await.unwrap();
+        let (here, _) = listener.accept().await.unwrap();
+        socket2::SockRef::from(&here).set_send_buffer_size(200 << 10).unwrap();
+        let mut child = Leg::new(child, None);
+        // More than the parent reads in some seconds.
+        for _ in 0..8 * MAX_WORDS {
+            child.writer.write_message(&Word::Report(Report::default())).await.unwrap();
+        }
+        let bytes = Bytes::from(vec![7; 100 << 10]);
+        let class = thalweg_media::FrameClass::Key;
+        stream.add(Frame { track: 0, class, time: Duration::ZERO, bytes }, clock.now());
+        stream.end(Ending::Over);
+        let mut demand = stream.demand();
+        let serving = tokio::spawn(serve(Leg::new(here, None), context, pending()));
+        demand.changed().await.unwrap();
+        demand.wait_for(|demand| demand.legs == 0).await.unwrap();
+        let mut items = Vec::new();
+        while let Ok(item) = child.reader.read_item().await {
+            items.push(match item {
+                Incoming::Frame(_, bytes) => bytes.len().to_string(),
+                Incoming::Said(Said::End(why)) => why.to_string(),
+                Incoming::Said(_) => continue,
+            });
+        }
+        assert_eq!(items, [(100 << 10).to_string(), Ending::Over.to_string()]);
+        drop(child);
+        assert_eq!(serving.await.unwrap().unwrap(), Ending::Over);
     }
 
     #[tokio::test(start_paused = true)]
