@@ -17,14 +17,15 @@ use thalweg_base::timeout::within;
 use thalweg_media::{Frame, FrameClass};
 use thalweg_net::TcpInfo;
 use thalweg_wire::stream::leg::{
-    Ending, FrameHead, Lost, MAX_LATENCY, MAX_TRACKS, Report, Said, Why, Word,
+    ChildMessage, DropReason, Ending, FrameHead, LostFrame, MAX_LATENCY, MAX_TRACKS, ParentMessage,
+    ReceptionReport,
 };
 use tokio::{
     sync::watch,
     time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout},
 };
 
-/// A parent that sends nothing for this long counts as lost; an idle one sends [`Said::Alive`]. A large frame may take
+/// A parent that sends nothing for this long counts as lost; an idle one sends [`ParentMessage::Alive`]. A large frame may take
 /// longer, as long as some of it comes.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -52,19 +53,19 @@ const WANT_INTERVAL: Duration = Duration::from_millis(250);
 /// Statistics of one second's frames.
 #[derive(Debug, Default)]
 struct SecondStats {
-    report: Report,
+    report: ReceptionReport,
     ages: Vec<u32>,
 }
 
 impl SecondStats {
     /// Returns the second's report and begins the next second.
-    fn end(&mut self) -> Report {
+    fn end(&mut self) -> ReceptionReport {
         let mut ages = std::mem::take(&mut self.ages);
         ages.sort_unstable();
         let age_us = ages.get(ages.len() / 2).copied().unwrap_or(0);
         let worst_us = ages.last().copied().unwrap_or(0);
-        let report = Report { age_us, worst_us, ..self.report };
-        self.report = Report { received: report.received, ..Report::default() };
+        let report = ReceptionReport { age_us, worst_us, ..self.report };
+        self.report = ReceptionReport { received: report.received, ..ReceptionReport::default() };
         report
     }
 }
@@ -118,7 +119,7 @@ pub async fn follow(
         ended = receiver.run(&mut reader) => ended.map(Some),
         sent = send_reports(&mut writer, stream, &second, wanted.clone()) => sent.map(|()| None),
         () = wait_until_unwanted(wanted) => {
-            _ = timeout(Duration::from_secs(1), writer.write_message(&Word::Bye)).await;
+            _ = timeout(Duration::from_secs(1), writer.write_message(&ChildMessage::Bye)).await;
             Ok(None)
         }
     }
@@ -148,14 +149,14 @@ async fn send_reports(
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut next_want = Instant::now();
     loop {
-        let word = tokio::select! {
+        let message = tokio::select! {
             _ = tick.tick() => {
                 let report = second.lock().unwrap_or_else(PoisonError::into_inner).end();
                 stream.update_intake(|status| {
                     (status.age_us, status.worst_us) = (report.age_us, report.worst_us);
                 });
                 stream.review_demand();
-                Word::Report(report)
+                ChildMessage::Report(report)
             }
             changed = async { sleep_until(next_want).await; wanted.changed().await } => {
                 if changed.is_err() {
@@ -167,10 +168,10 @@ async fn send_reports(
                     continue;
                 }
                 let latency_ms = u32::try_from(latency.as_millis()).unwrap_or(u32::MAX);
-                Word::Want { level, tracks, latency_ms }
+                ChildMessage::Want { level, tracks, latency_ms }
             }
         };
-        within(SILENCE_TIMEOUT, "room for a report", writer.write_message(&word)).await?;
+        within(SILENCE_TIMEOUT, "room for a report", writer.write_message(&message)).await?;
     }
 }
 
@@ -181,20 +182,20 @@ impl FrameReceiver<'_> {
             self.rate.admit(item.frames()).await;
             match item {
                 Incoming::Frame(head, bytes) => self.receive_frame(head, bytes)?,
-                Incoming::Said(Said::Lost(lost)) => {
+                Incoming::Message(ParentMessage::Lost(lost)) => {
                     for lost in lost {
                         self.receive_lost(lost)?;
                     }
                 }
                 // No node sends it: the frames themselves tell of further tracks.
-                Incoming::Said(Said::Tracks(_)) => {}
-                Incoming::Said(Said::Level(level)) => {
+                Incoming::Message(ParentMessage::Tracks(_)) => {}
+                Incoming::Message(ParentMessage::Level(level)) => {
                     self.stream.update_intake(|status| status.level = Some(level));
                 }
-                Incoming::Said(Said::Alive { quiet_ms }) => {
+                Incoming::Message(ParentMessage::Alive { quiet_ms }) => {
                     self.stream.hear_sign(Duration::from_millis(quiet_ms.into()));
                 }
-                Incoming::Said(Said::End(why)) => return Ok(why),
+                Incoming::Message(ParentMessage::End(why)) => return Ok(why),
             }
             self.check_signs()?;
         }
@@ -270,7 +271,7 @@ impl FrameReceiver<'_> {
             true => Entry::Frame(Arc::new(numbered)),
             false => {
                 self.second.lock().unwrap_or_else(PoisonError::into_inner).report.useless += 1;
-                Entry::Lost(numbered.to_lost(Why::Chain))
+                Entry::Lost(numbered.to_lost(DropReason::Chain))
             }
         };
         self.next = self.next.max(head.sequence + 1);
@@ -299,7 +300,7 @@ impl FrameReceiver<'_> {
         }
     }
 
-    fn receive_lost(&mut self, lost: Lost) -> io::Result<()> {
+    fn receive_lost(&mut self, lost: LostFrame) -> io::Result<()> {
         let Some(class) = FrameClass::from_number(lost.class) else { return Ok(()) };
         self.check_gap(lost.sequence);
         self.chains.record_loss(lost.track, class);
@@ -406,7 +407,7 @@ mod tests {
         while !following.is_finished() {
             // The parent is alive, and so is its clock: what it had of the publisher ages.
             let quiet_ms = began.elapsed().as_millis() as u32;
-            let alive = Head::message(&Said::Alive { quiet_ms });
+            let alive = Head::encode_message(&ParentMessage::Alive { quiet_ms });
             if parent.write_all(&alive).await.is_err() {
                 break;
             }
@@ -435,14 +436,14 @@ mod tests {
         });
         let mut wants = 0;
         loop {
-            match parent.read_message(thalweg_wire::stream::leg::MAX_WORD).await.unwrap() {
-                Word::Want { latency_ms, .. } => {
+            match parent.read_message(thalweg_wire::stream::leg::MAX_CHILD_MESSAGE).await.unwrap() {
+                ChildMessage::Want { latency_ms, .. } => {
                     wants += 1;
                     if latency_ms == 2000 {
                         break;
                     }
                 }
-                Word::Report(_) | Word::Bye => {}
+                ChildMessage::Report(_) | ChildMessage::Bye => {}
             }
         }
         let most = began.elapsed().as_millis() / WANT_INTERVAL.as_millis() + 1;
@@ -455,7 +456,10 @@ mod tests {
     async fn a_pausing_publisher_is_no_reason_to_leave_its_node() {
         let (stream, mut parent, following) = follow_leg();
         for _ in 0..100 {
-            parent.write_all(&Head::message(&Said::Alive { quiet_ms: 0 })).await.unwrap();
+            parent
+                .write_all(&Head::encode_message(&ParentMessage::Alive { quiet_ms: 0 }))
+                .await
+                .unwrap();
             sleep(Duration::from_millis(250)).await;
         }
         assert!(!following.is_finished());

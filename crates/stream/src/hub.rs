@@ -34,8 +34,8 @@ use thalweg_net::channel::Channel;
 use thalweg_wire::{
     mesh::{Member, Name},
     stream::leg::{
-        Accepted, Announce, Answer, Ask, Bounded, Ending, Head, MAX_ALLOW, MAX_HOPS, Opening,
-        Refusal, Said,
+        Accepted, Answer, Ending, Head, LimitedResource, MAX_ALLOW, MAX_HOPS, Opening,
+        ParentMessage, PublishRequest, Refusal, SubscribeRequest,
     },
 };
 use tokio::{
@@ -188,8 +188,8 @@ impl Streams {
 
     async fn serve_leg(&self, mut leg: Leg, who: Caller) -> io::Result<()> {
         match (leg.read_opening().await?, &who) {
-            (Opening::Subscribe(ask), _) => self.subscribe(leg, ask, who).await,
-            (Opening::Publish(announce), _) => self.publish(leg, announce, who).await,
+            (Opening::Subscribe(request), _) => self.subscribe(leg, request, who).await,
+            (Opening::Publish(request), _) => self.publish(leg, request, who).await,
             (Opening::Status, Caller::Local) => {
                 let report = self.report().to_string();
                 leg.send_answer(&Answer::Status(report.len() as u32)).await?;
@@ -202,18 +202,23 @@ impl Streams {
         }
     }
 
-    async fn subscribe(&self, mut leg: Leg, ask: Ask, who: Caller) -> io::Result<()> {
+    async fn subscribe(
+        &self,
+        mut leg: Leg,
+        request: SubscribeRequest,
+        who: Caller,
+    ) -> io::Result<()> {
         let number = self.0.locals.fetch_add(1, Ordering::Relaxed);
-        let admitted = self.admit(&ask, &who, number);
+        let admitted = self.admit(&request, &who, number);
         let admitted = match who {
-            Caller::Local => self.tell_while_waiting(&mut leg, &ask.stream, admitted).await?,
+            Caller::Local => self.tell_while_waiting(&mut leg, &request.stream, admitted).await?,
             Caller::Member(_) => admitted.await,
         };
         let (stream, slot, wish) = match admitted {
             Ok(admitted) => admitted,
             Err(why) => return leg.send_answer(&Answer::Refused(why.cut())).await,
         };
-        let start = stream.start_after(ask.after);
+        let start = stream.start_after(request.after);
         let about = Accepted { start, ..stream.about() };
         leg.send_answer(&Answer::Accepted(about)).await?;
         let right = who.loses(|member| stream.allows(member));
@@ -228,7 +233,7 @@ impl Streams {
         let settings = &self.0.settings;
         let context = LegContext {
             stream: Arc::clone(&stream),
-            ask,
+            request,
             to,
             memory: usize::try_from(settings.leg_memory.as_bytes()).unwrap_or(usize::MAX),
             stall: settings.stall,
@@ -270,37 +275,38 @@ impl Streams {
     /// Announces a request of a program of this host, or of a member for which this node is to relay a stream that it
     /// does not have. A member that follows a plan names the stream's origin; nobody else asks the oracle on behalf of
     /// other members.
-    fn wish_for(&self, ask: &Ask, who: &Caller, number: u32) -> Option<WishGuard> {
+    fn wish_for(&self, request: &SubscribeRequest, who: &Caller, number: u32) -> Option<WishGuard> {
         let is_known = || {
-            let here = self.0.get(&ask.stream);
-            let is_planned = self.0.plan.borrow().parent(&ask.stream).is_some();
+            let here = self.0.get(&request.stream);
+            let is_planned = self.0.plan.borrow().parent(&request.stream).is_some();
             is_planned || here.is_some_and(|stream| stream.progress().borrow().run > 0)
         };
         let is_wanted = match who {
             Caller::Local => true,
             Caller::Member(_) => {
-                let names_us = ask.from.as_ref().is_none_or(|from| from == self.me());
+                let names_us = request.from.as_ref().is_none_or(|from| from == self.me());
                 self.0.settings.relay && names_us && !is_known()
             }
         };
-        is_wanted.then(|| self.wish(number, ask))
+        is_wanted.then(|| self.wish(number, request))
     }
 
     /// Returns the requested stream, a subscriber slot and the announced wish if the caller is allowed to subscribe.
     /// `number`: the wish's number.
     async fn admit(
         &self,
-        ask: &Ask,
+        request: &SubscribeRequest,
         who: &Caller,
         number: u32,
     ) -> Result<(Arc<Stream>, Slot, Option<WishGuard>), Refusal> {
-        ask.check()?;
-        let slot = self.0.slots.claim(who.name()).ok_or(Refusal::Busy(Bounded::Subscribers))?;
-        let wish = self.wish_for(ask, who, number);
+        request.check()?;
+        let slot =
+            self.0.slots.claim(who.name()).ok_or(Refusal::Busy(LimitedResource::Subscribers))?;
+        let wish = self.wish_for(request, who, number);
         let stream =
-            match self.0.get(&ask.stream).filter(|stream| stream.progress().borrow().run > 0) {
-                Some(stream) => self.check_origin(stream, ask)?,
-                None => self.check_origin(self.fetch(ask, who, number).await?, ask)?,
+            match self.0.get(&request.stream).filter(|stream| stream.progress().borrow().run > 0) {
+                Some(stream) => self.check_origin(stream, request)?,
+                None => self.check_origin(self.fetch(request, who, number).await?, request)?,
             };
         if let Caller::Member(peer) = who {
             if matches!(stream.source(), Source::Parent(route) if route.node == peer.member().name)
@@ -320,9 +326,13 @@ impl Streams {
     }
 
     /// Returns the stream unless the request names another origin.
-    fn check_origin(&self, stream: Arc<Stream>, ask: &Ask) -> Result<Arc<Stream>, Refusal> {
+    fn check_origin(
+        &self,
+        stream: Arc<Stream>,
+        request: &SubscribeRequest,
+    ) -> Result<Arc<Stream>, Refusal> {
         let origin = stream.about().origin;
-        let Some(from) = ask.from.as_ref().filter(|from| *from != self.me()) else {
+        let Some(from) = request.from.as_ref().filter(|from| *from != self.me()) else {
             return Ok(stream);
         };
         // What a parent says of the origin counts if the parent is the origin, or the plan names it for this origin.
@@ -330,7 +340,7 @@ impl Streams {
             Source::Parent(route) if route.node == *from => true,
             Source::Parent(route) if origin == *from => {
                 let plan = self.0.plan.borrow().clone();
-                route.node == origin || plan.parent_of(&ask.stream, from) == Some(&route)
+                route.node == origin || plan.parent_of(&request.stream, from) == Some(&route)
             }
             Source::Parent(_) => false,
             Source::Publisher(_) | Source::Absent => origin == *from,
@@ -338,26 +348,33 @@ impl Streams {
         if is_it {
             return Ok(stream);
         }
-        let name = &ask.stream;
+        let name = &request.stream;
         let why = format!("`{name}` comes from {origin} at this node, not surely from {from}");
         Err(Refusal::Upstream(why))
     }
 
     /// Requests a stream from its parent and waits for the answer.
-    async fn fetch(&self, ask: &Ask, who: &Caller, number: u32) -> Result<Arc<Stream>, Refusal> {
+    async fn fetch(
+        &self,
+        request: &SubscribeRequest,
+        who: &Caller,
+        number: u32,
+    ) -> Result<Arc<Stream>, Refusal> {
         if matches!(who, Caller::Member(_)) && !self.0.settings.relay {
             // Do not reveal whether another node has such a stream.
-            return Err(Refusal::Unknown(ask.stream.clone()));
+            return Err(Refusal::Unknown(request.stream.clone()));
         }
-        if ask.hops >= MAX_HOPS {
+        if request.hops >= MAX_HOPS {
             return Err(Refusal::Hops);
         }
-        let route = self.route(ask, who, number).await?;
+        let route = self.route(request, who, number).await?;
         // The stream outlives the request for it, and counts against the member as long as it is here.
-        let slot = self.0.slots.claim(who.name()).ok_or(Refusal::Busy(Bounded::Subscribers))?;
+        let slot =
+            self.0.slots.claim(who.name()).ok_or(Refusal::Busy(LimitedResource::Subscribers))?;
         let is_owners = matches!(who, Caller::Local);
-        let (stream, is_new) = self.0.streams.get_or_relay(&ask.stream, &route.node, is_owners)?;
-        let upstream = || upstream::start(self.clone(), Arc::clone(&stream), route, slot, ask);
+        let (stream, is_new) =
+            self.0.streams.get_or_relay(&request.stream, &route.node, is_owners)?;
+        let upstream = || upstream::start(self.clone(), Arc::clone(&stream), route, slot, request);
         let refusal = is_new.then(upstream);
         let mut head = stream.progress();
         let begun = head.wait_for(|head| head.run > 0 || head.ended.is_some());
@@ -376,19 +393,24 @@ impl Streams {
     }
 
     /// The route to the stream's parent: the planned one, unless the request names another origin; else the named one.
-    async fn route(&self, ask: &Ask, who: &Caller, number: u32) -> Result<ParentRoute, Refusal> {
+    async fn route(
+        &self,
+        request: &SubscribeRequest,
+        who: &Caller,
+        number: u32,
+    ) -> Result<ParentRoute, Refusal> {
         let plan = self.0.plan.borrow().clone();
-        let Some(from) = ask.from.as_ref().filter(|from| *from != self.me()) else {
-            let planned = plan.parent(&ask.stream).cloned().map(Ok);
+        let Some(from) = request.from.as_ref().filter(|from| *from != self.me()) else {
+            let planned = plan.parent(&request.stream).cloned().map(Ok);
             let planned = match planned {
                 Some(planned) => planned,
                 None => {
                     let is_local = matches!(who, Caller::Local);
-                    self.planned_route(&ask.stream, number, is_local).await
+                    self.planned_route(&request.stream, number, is_local).await
                 }
             };
             return planned.map_err(|why| match (why, who) {
-                (NoRoute::Unknown, _) => Refusal::Unknown(ask.stream.clone()),
+                (NoRoute::Unknown, _) => Refusal::Unknown(request.stream.clone()),
                 (NoRoute::Forbidden, Caller::Local) => Refusal::Subscribe,
                 (NoRoute::Forbidden, Caller::Member(_)) => {
                     let relay = "`[stream] subscribe` at the publisher's node does not allow it";
@@ -401,12 +423,12 @@ impl Streams {
                 }
             });
         };
-        let planned = plan.parent_of(&ask.stream, from).cloned();
+        let planned = plan.parent_of(&request.stream, from).cloned();
         Ok(planned.unwrap_or_else(|| ParentRoute::direct(from.clone())))
     }
 
-    async fn publish(&self, mut leg: Leg, announce: Announce, who: Caller) -> io::Result<()> {
-        let connection = match self.begin(announce, &who) {
+    async fn publish(&self, mut leg: Leg, request: PublishRequest, who: Caller) -> io::Result<()> {
+        let connection = match self.begin(request, &who) {
             Ok(connection) => Arc::new(connection),
             Err(why) => return leg.send_answer(&Answer::Refused(why.cut())).await,
         };
@@ -436,7 +458,7 @@ impl Streams {
         };
         guard.ended = Some(tokio::select! {
             why = stopped => {
-                let bye = Head::message(&Said::End(why.clone()));
+                let bye = Head::encode_message(&ParentMessage::End(why.clone()));
                 _ = timeout(Duration::from_secs(1), writer.write_all(&bye)).await;
                 Ok(why)
             }
@@ -508,8 +530,8 @@ impl Streams {
     }
 
     /// Begins or resumes a stream for this publisher.
-    fn begin(&self, announce: Announce, who: &Caller) -> Result<Connection, Refusal> {
-        announce.check()?;
+    fn begin(&self, request: PublishRequest, who: &Caller) -> Result<Connection, Refusal> {
+        request.check()?;
         if let Caller::Member(peer) = who
             && !self.0.settings.may_publish(peer.member())
         {
@@ -519,12 +541,12 @@ impl Streams {
         let about = Accepted {
             run: new_run(),
             start: 0,
-            tracks: announce.tracks,
-            latency_ms: announce.latency_ms,
+            tracks: request.tracks,
+            latency_ms: request.latency_ms,
             origin: self.me().clone(),
             allow: allow.collect(),
         };
-        self.0.streams.publish(&announce.stream, who.name(), about)
+        self.0.streams.publish(&request.stream, who.name(), about)
     }
 }
 

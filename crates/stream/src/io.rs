@@ -14,7 +14,8 @@ use std::{
 use thalweg_base::timeout::within;
 use thalweg_net::TcpInfo;
 use thalweg_wire::stream::leg::{
-    Answer, FrameHead, HEAD, Head, MAX_ANSWER, MAX_OPENING, Opening, Said, decode, encode, length,
+    Answer, FrameHead, HEAD, Head, MAX_ANSWER, MAX_OPENING, Opening, ParentMessage, decode, encode,
+    length,
 };
 use tokio::io::{
     AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader,
@@ -61,15 +62,15 @@ pub enum Incoming {
     /// A frame.
     Frame(FrameHead, Bytes),
     /// A message.
-    Said(Said),
+    Message(ParentMessage),
 }
 
 impl Incoming {
     /// The number of frames and notices of lost ones, at least 1: each of them costs work on every leg.
     pub fn frames(&self) -> usize {
         match self {
-            Self::Said(Said::Lost(lost)) => lost.len().max(1),
-            Self::Frame(..) | Self::Said(_) => 1,
+            Self::Message(ParentMessage::Lost(lost)) => lost.len().max(1),
+            Self::Frame(..) | Self::Message(_) => 1,
         }
     }
 }
@@ -187,10 +188,10 @@ impl LegReader {
                 Ok(Incoming::Frame(head, self.read_bytes(head.length as usize).await?.into()))
             }
             Head::Message(length) => {
-                let said: Said =
+                let message: ParentMessage =
                     decode(&self.read_bytes(length as usize).await?).map_err(invalid_data)?;
-                if said.is_sound() {
-                    Ok(Incoming::Said(said))
+                if message.is_sound() {
+                    Ok(Incoming::Message(message))
                 } else {
                     Err(invalid_data("a message out of bounds"))
                 }

@@ -16,7 +16,7 @@ use std::{
 };
 use thalweg_media::{Frame, FrameClass};
 use thalweg_units::{Rate, Time};
-use thalweg_wire::stream::leg::{CLASSES, Level, Lost, MAX_LOST, MAX_TRACKS, Why};
+use thalweg_wire::stream::leg::{CLASSES, DropReason, Level, LostFrame, MAX_LOST, MAX_TRACKS};
 
 /// The part of a stream that a leg carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ const ALIGNED: Duration = Duration::from_millis(20);
 #[derive(Clone, Debug)]
 pub enum Next {
     /// Notices of lost frames, ascending.
-    Lost(Vec<Lost>),
+    Lost(Vec<LostFrame>),
     /// A frame.
     Frame(Arc<NumberedFrame>),
 }
@@ -89,7 +89,7 @@ pub struct Tally {
     /// Bytes of frames within the present quality, sent or not.
     pub wanted: u64,
     /// Frames dropped, by reason.
-    pub dropped: BTreeMap<Why, ByClass>,
+    pub dropped: BTreeMap<DropReason, ByClass>,
 }
 
 /// The queue of a leg.
@@ -110,7 +110,7 @@ pub struct LegQueue {
     /// The delay behind the queue: the network and later nodes.
     downstream: Duration,
     queued: FrameQueue,
-    lost: BTreeMap<u64, Lost>,
+    lost: BTreeMap<u64, LostFrame>,
     /// Covers the frames pushed so far.
     chains: Chains,
     tally: Tally,
@@ -210,7 +210,7 @@ impl LegQueue {
         let excluded: Vec<u64> = classes.flat_map(|class| self.queued.of_class(class)).collect();
         for at in excluded {
             if let Some(frame) = self.queued.remove(at) {
-                self.drop_frame(frame.to_lost(Why::Level));
+                self.drop_frame(frame.to_lost(DropReason::Level));
             }
         }
     }
@@ -289,7 +289,7 @@ impl LegQueue {
     /// Drops a frame that the quality excludes.
     fn exclude(&mut self, frame: &NumberedFrame) {
         self.chains.record_loss(frame.frame.track, frame.frame.class);
-        self.drop_frame(frame.to_lost(Why::Level));
+        self.drop_frame(frame.to_lost(DropReason::Level));
     }
 
     fn add(&mut self, entry: Entry, now: Time) {
@@ -309,7 +309,7 @@ impl LegQueue {
         }
         self.tally.wanted += frame.frame.bytes.len() as u64;
         if !self.chains.accept(frame.frame.track, class) {
-            return self.drop_frame(frame.to_lost(Why::Chain));
+            return self.drop_frame(frame.to_lost(DropReason::Chain));
         }
         self.queued.insert(frame);
         self.expire(now);
@@ -326,11 +326,14 @@ impl LegQueue {
 
     /// The notice of a frame that was lost before this leg. What a request excluded there or excludes here is no fault of
     /// the path.
-    fn passed_on(&self, lost: Lost) -> Lost {
+    fn passed_on(&self, lost: LostFrame) -> LostFrame {
         let class = FrameClass::from_number(lost.class);
         let is_wanted = class.is_none_or(|class| self.wants(lost.track, class));
-        let is_excluded = lost.why == Why::Level || !is_wanted;
-        Lost { why: if is_excluded { Why::Level } else { Why::Upstream }, ..lost }
+        let is_excluded = lost.why == DropReason::Level || !is_wanted;
+        LostFrame {
+            why: if is_excluded { DropReason::Level } else { DropReason::Upstream },
+            ..lost
+        }
     }
 
     fn wants(&self, track: u8, class: FrameClass) -> bool {
@@ -359,7 +362,7 @@ impl LegQueue {
         while let Some((born, at)) = self.queued.oldest()
             && now.since(born) > latest
         {
-            self.remove(at, Why::Late);
+            self.remove(at, DropReason::Late);
         }
     }
 
@@ -367,13 +370,13 @@ impl LegQueue {
     fn evict(&mut self) -> bool {
         let victim = self.queued.cheapest();
         victim.is_some_and(|at| {
-            self.remove(at, Why::Room);
+            self.remove(at, DropReason::Room);
             true
         })
     }
 
     /// Drops a queued frame and the frames that depend on it.
-    fn remove(&mut self, at: u64, why: Why) {
+    fn remove(&mut self, at: u64, why: DropReason) {
         let Some(frame) = self.queued.remove(at) else { return };
         let (track, class) = (frame.frame.track, frame.frame.class);
         self.drop_frame(frame.to_lost(why));
@@ -386,13 +389,13 @@ impl LegQueue {
                 return;
             }
             if let Some(frame) = self.queued.remove(next) {
-                self.drop_frame(frame.to_lost(Why::Chain));
+                self.drop_frame(frame.to_lost(DropReason::Chain));
             }
         }
         self.chains.record_loss(track, class);
     }
 
-    fn drop_frame(&mut self, lost: Lost) {
+    fn drop_frame(&mut self, lost: LostFrame) {
         let by_class = self.tally.dropped.entry(lost.why).or_default();
         if let Some(count) = by_class.get_mut(usize::from(lost.class)) {
             *count += 1;

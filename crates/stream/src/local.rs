@@ -8,7 +8,8 @@ use std::{io, path::Path, time::Duration};
 use thalweg_base::peer_source::is_owner;
 use thalweg_media::{Frame, FrameClass};
 use thalweg_wire::stream::leg::{
-    Accepted, Announce, Answer, Ask, Ending, FrameHead, Head, Opening, Refusal, Said, Word,
+    Accepted, Answer, ChildMessage, Ending, FrameHead, Head, Opening, ParentMessage,
+    PublishRequest, Refusal, SubscribeRequest,
 };
 use thiserror::Error;
 use tokio::{
@@ -84,13 +85,13 @@ impl Publisher {
     ///
     /// # Errors
     /// [`StreamError`].
-    pub async fn begin(socket: &Path, announce: Announce) -> Result<Self, StreamError> {
-        Self::over(connect(socket).await?, announce).await
+    pub async fn begin(socket: &Path, request: PublishRequest) -> Result<Self, StreamError> {
+        Self::over(connect(socket).await?, request).await
     }
 
     /// Begins to publish over this leg.
-    pub(crate) async fn over(mut leg: Leg, announce: Announce) -> Result<Self, StreamError> {
-        match leg.open(&Opening::Publish(announce)).await? {
+    pub(crate) async fn over(mut leg: Leg, request: PublishRequest) -> Result<Self, StreamError> {
+        match leg.open(&Opening::Publish(request)).await? {
             Answer::Accepted(_) => Ok(Self { leg, sequence: 0 }),
             Answer::Refused(why) => Err(why.into()),
             Answer::Status(_) | Answer::Waiting(_) => {
@@ -128,7 +129,7 @@ impl Publisher {
     /// Waits until the node ends the stream and returns the reason; `None` if the connection fails first.
     pub async fn ended(&mut self) -> Option<Ending> {
         match self.leg.reader.read_item().await {
-            Ok(Incoming::Said(Said::End(why))) => Some(why),
+            Ok(Incoming::Message(ParentMessage::End(why))) => Some(why),
             _ => None,
         }
     }
@@ -138,7 +139,7 @@ impl Publisher {
     /// # Errors
     /// When the connection fails.
     pub async fn end(mut self) -> Result<(), StreamError> {
-        self.leg.writer.write_all(&Head::message(&Said::End(Ending::Over))).await?;
+        self.leg.writer.write_all(&Head::encode_message(&ParentMessage::End(Ending::Over))).await?;
         self.leg.writer.close().await;
         Ok(())
     }
@@ -156,7 +157,7 @@ pub enum Received {
     /// A frame; the head has its number and age.
     Frame(FrameHead, Frame),
     /// A message, including the end of the stream.
-    Said(Said),
+    Message(ParentMessage),
 }
 
 impl Subscriber {
@@ -164,8 +165,8 @@ impl Subscriber {
     ///
     /// # Errors
     /// [`StreamError`].
-    pub async fn begin(socket: &Path, ask: Ask) -> Result<Self, StreamError> {
-        Self::begin_telling(socket, ask, |_| ()).await
+    pub async fn begin(socket: &Path, request: SubscribeRequest) -> Result<Self, StreamError> {
+        Self::begin_telling(socket, request, |_| ()).await
     }
 
     /// As [`Self::begin`], and calls `tell` about each second with what the request waits for.
@@ -174,19 +175,19 @@ impl Subscriber {
     /// [`StreamError`].
     pub async fn begin_telling(
         socket: &Path,
-        ask: Ask,
+        request: SubscribeRequest,
         tell: impl FnMut(&str),
     ) -> Result<Self, StreamError> {
-        Self::over(connect(socket).await?, ask, tell).await
+        Self::over(connect(socket).await?, request, tell).await
     }
 
     /// Requests a stream over this leg.
     pub(crate) async fn over(
         mut leg: Leg,
-        ask: Ask,
+        request: SubscribeRequest,
         mut tell: impl FnMut(&str),
     ) -> Result<Self, StreamError> {
-        let mut answer = leg.open(&Opening::Subscribe(ask)).await?;
+        let mut answer = leg.open(&Opening::Subscribe(request)).await?;
         while let Answer::Waiting(why) = &answer {
             tell(why);
             answer = leg.read_answer().await?;
@@ -211,7 +212,7 @@ impl Subscriber {
     /// When the connection fails.
     pub async fn next(&mut self) -> Result<Received, StreamError> {
         Ok(match self.leg.reader.read_item().await? {
-            Incoming::Said(said) => Received::Said(said),
+            Incoming::Message(message) => Received::Message(message),
             Incoming::Frame(head, bytes) => {
                 let class = FrameClass::from_number(head.class);
                 let class = class.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
@@ -225,8 +226,8 @@ impl Subscriber {
     ///
     /// # Errors
     /// When the connection fails.
-    pub async fn send(&mut self, word: &Word) -> Result<(), StreamError> {
-        Ok(self.leg.writer.write_message(word).await?)
+    pub async fn send(&mut self, message: &ChildMessage) -> Result<(), StreamError> {
+        Ok(self.leg.writer.write_message(message).await?)
     }
 }
 
@@ -264,11 +265,11 @@ mod tests {
             let why = Refusal::Unknown("stage".parse().unwrap());
             leg.send_answer(&Answer::Refused(why)).await.unwrap();
         });
-        let ask = Ask::all_of("stage".parse().unwrap());
+        let request = SubscribeRequest::for_stream("stage".parse().unwrap());
         let mut told = 0;
         let tell = |why: &str| told += usize::from(why.contains("planned"));
         // Longer than the ten seconds after which a silent node is given up.
-        let ended = Subscriber::over(Leg::new(here, None), ask, tell).await.map(|_| ());
+        let ended = Subscriber::over(Leg::new(here, None), request, tell).await.map(|_| ());
         assert!(matches!(ended, Err(StreamError::Refused(Refusal::Unknown(_)))), "{ended:?}");
         assert_eq!(told, 30);
         node.await.unwrap();

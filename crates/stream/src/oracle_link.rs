@@ -24,10 +24,10 @@ use thalweg_units::Rate;
 use thalweg_wire::{
     mesh::Name,
     stream::{
-        leg::{Ask, Level, Track},
+        leg::{Level, SubscribeRequest, Track},
         plan::{
-            self, Estimate, Holder, MAX_AGE, MAX_LOST, MAX_MEASURED, Measured, Parent, Preference,
-            Published, Reason, Reply, Report, Subscription,
+            self, Estimate, MAX_AGE, MAX_LOST, MAX_MEASURED, Measured, NameHolder, Parent,
+            Preference, Published, Reason, Reply, Report, Subscription,
         },
     },
 };
@@ -96,7 +96,7 @@ struct Replied {
     standing: Standing,
     /// The number of the report.
     number: u64,
-    held: Vec<Holder>,
+    held: Vec<NameHolder>,
     refused: Vec<String>,
     /// Why the last report failed.
     why: String,
@@ -326,7 +326,7 @@ impl Streams {
         measure.truncate(MAX_MEASURED);
         let link = &self.0.link;
         let known = link.replied.borrow().held.clone();
-        for Holder { stream, node } in held.iter().filter(|holder| !known.contains(holder)) {
+        for NameHolder { stream, node } in held.iter().filter(|holder| !known.contains(holder)) {
             let event = Event::new("stream_name_held").with("stream", stream);
             self.0.log.put(event.with("by", node));
         }
@@ -370,12 +370,12 @@ impl Streams {
     }
 
     /// Announces that a program of this host, or a member for which this node relays, requests a stream.
-    pub(crate) fn wish(&self, id: u32, ask: &Ask) -> WishGuard {
+    pub(crate) fn wish(&self, id: u32, request: &SubscribeRequest) -> WishGuard {
         let wish = Wish {
-            stream: ask.stream.clone(),
-            level: ask.level,
-            tracks: ask.tracks.clone(),
-            latency: Duration::from_millis(ask.latency_ms.into()),
+            stream: request.stream.clone(),
+            level: request.level,
+            tracks: request.tracks.clone(),
+            latency: Duration::from_millis(request.latency_ms.into()),
         };
         self.0.link.lock().wishes.insert(id, wish);
         self.0.link.news.notify_one();
@@ -473,7 +473,7 @@ fn parent(stream: &Arc<Stream>) -> Option<Parent> {
 fn subscriptions(state: &State) -> Vec<Subscription> {
     let plan = state.plan.as_ref();
     let streams = || plan.into_iter().flat_map(|(plan, _)| &plan.streams);
-    let given: BTreeMap<u32, &plan::Given> =
+    let given: BTreeMap<u32, &plan::SubscriptionDecision> =
         streams().flat_map(|stream| &stream.subscriptions).map(|given| (given.id, given)).collect();
     let of = |(id, wish): (&u32, &Wish)| {
         let lower =
@@ -540,7 +540,7 @@ fn union(qualities: &[plan::Quality]) -> Quality {
 }
 
 /// A reason in words; empty if there is nothing to explain.
-fn text(why: &plan::Why) -> String {
+fn text(why: &plan::Explanation) -> String {
     let word = match why.reason {
         Reason::Begun => return String::new(),
         Reason::Lowered => "lowered",
@@ -571,10 +571,10 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn why(reason: Reason) -> plan::Why {
+    fn why(reason: Reason) -> plan::Explanation {
         let estimate = Estimate { bps: 2_100_000, is_measured: true, age: Duration::from_secs(3) };
         let leg = Some((name("n0"), name("n1")));
-        plan::Why { reason, leg, estimate: Some(estimate), since: Duration::ZERO }
+        plan::Explanation { reason, leg, estimate: Some(estimate), since: Duration::ZERO }
     }
 
     fn plan(qualities: Vec<plan::Quality>, reason: Reason) -> plan::Plan {
@@ -584,7 +584,8 @@ mod tests {
             transcoded: Vec::new(),
             why: why(Reason::Lowered),
         };
-        let given = plan::Given { id: 1, preference: None, track: None, why: why(reason) };
+        let given =
+            plan::SubscriptionDecision { id: 1, preference: None, track: None, why: why(reason) };
         let stream = plan::StreamPlan {
             stream: name("stage"),
             origin: Some(name("n0")),

@@ -150,7 +150,7 @@ mod tests {
     fn status(sent_bps: u64, is_limited: bool, dropped: u64) -> StreamStatus {
         let wants = Quality::default();
         let leg = LegStatus::new("n1".to_owned(), ChildKind::Member, wants, Duration::from_secs(1));
-        let dropped = [(thalweg_wire::stream::leg::Why::Room, [0, 0, 0, 0, dropped])].into();
+        let dropped = [(thalweg_wire::stream::leg::DropReason::Room, [0, 0, 0, 0, dropped])].into();
         let leg = LegStatus { sent_bps, wanted_bps: 5, is_limited, dropped, ..leg };
         let local = LegStatus { to: "local-1".into(), taker: ChildKind::Local, ..leg.clone() };
         StreamStatus { legs: vec![leg.clone(), leg, local], ..StreamStatus::default() }

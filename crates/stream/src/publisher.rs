@@ -7,7 +7,7 @@ use crate::{
 use std::{io, time::Duration};
 use thalweg_base::timeout::within;
 use thalweg_media::{Frame, FrameClass};
-use thalweg_wire::stream::leg::{Ending, MAX_LATENCY, MAX_TRACKS, Said};
+use thalweg_wire::stream::leg::{Ending, MAX_LATENCY, MAX_TRACKS, ParentMessage};
 
 /// A publisher that stops within an item for this long is given up. Between two items it may pause.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -35,10 +35,13 @@ pub async fn receive(reader: &mut LegReader, take: impl Fn(Frame)) -> io::Result
                 let time = Duration::from_micros(head.time_us);
                 take(Frame { track: head.track, class, time, bytes });
             }
-            Incoming::Said(Said::End(why)) => return Ok(why),
+            Incoming::Message(ParentMessage::End(why)) => return Ok(why),
             // Messages of parents only, and one that nobody sends.
-            Incoming::Said(
-                Said::Lost(_) | Said::Level(_) | Said::Alive { .. } | Said::Tracks(_),
+            Incoming::Message(
+                ParentMessage::Lost(_)
+                | ParentMessage::Level(_)
+                | ParentMessage::Alive { .. }
+                | ParentMessage::Tracks(_),
             ) => {}
         }
     }
@@ -84,7 +87,10 @@ mod tests {
             sleep(Duration::from_secs(3600)).await;
             assert_eq!(taken.lock().unwrap().len() as u64, n + 1);
         }
-        publisher.write_all(&Head::message(&Said::End(Ending::Over))).await.unwrap();
+        publisher
+            .write_all(&Head::encode_message(&ParentMessage::End(Ending::Over)))
+            .await
+            .unwrap();
         assert_eq!(receiving.await.unwrap().unwrap(), Ending::Over);
     }
 

@@ -15,7 +15,7 @@ use thalweg_media::Frame;
 use thalweg_units::Time;
 use thalweg_wire::{
     mesh::{Member, Name},
-    stream::leg::{Accepted, Ask, Ending, Level, MAX_TRACKS, Track, Why},
+    stream::leg::{Accepted, DropReason, Ending, Level, MAX_TRACKS, SubscribeRequest, Track},
 };
 use tokio::sync::{Notify, watch};
 
@@ -348,7 +348,7 @@ impl Stream {
         let numbered = NumberedFrame { sequence: state.ring.next(), born, frame };
         let entry = match is_whole {
             true => Entry::Frame(Arc::new(numbered)),
-            false => Entry::Lost(numbered.to_lost(Why::Chain)),
+            false => Entry::Lost(numbered.to_lost(DropReason::Chain)),
         };
         self.push(state, entry, now);
     }
@@ -473,7 +473,8 @@ impl Stream {
         let now = self.clock.now();
         let mut state = self.lock();
         let missing = &state.status.missing;
-        let lost = [Why::Late, Why::Room].iter().filter_map(|why| missing.get(why)).sum();
+        let lost =
+            [DropReason::Late, DropReason::Room].iter().filter_map(|why| missing.get(why)).sum();
         let is_all = state.wants_all() && self.demand.borrow().tracks.is_empty();
         if state.union.tick(now, lost, is_all) {
             self.update_demand(&state);
@@ -511,13 +512,13 @@ impl Stream {
     }
 
     /// Brings a request to a parent up to the present position and demand.
-    pub(crate) fn update_ask(&self, ask: &mut Ask) {
+    pub(crate) fn update_request(&self, request: &mut SubscribeRequest) {
         let progress = self.progress.borrow().clone();
-        ask.after = progress.next.checked_sub(1).map(|last| (progress.run, last));
+        request.after = progress.next.checked_sub(1).map(|last| (progress.run, last));
         let demand = self.demand.borrow().clone();
         if demand.legs > 0 {
-            (ask.level, ask.tracks) = (demand.level, demand.tracks);
-            ask.latency_ms = u32::try_from(demand.latency.as_millis()).unwrap_or(u32::MAX);
+            (request.level, request.tracks) = (demand.level, demand.tracks);
+            request.latency_ms = u32::try_from(demand.latency.as_millis()).unwrap_or(u32::MAX);
         }
     }
 
@@ -572,11 +573,11 @@ mod tests {
     }
 
     fn lost(sequence: u64) -> Entry {
-        Entry::Lost(thalweg_wire::stream::leg::Lost {
+        Entry::Lost(thalweg_wire::stream::leg::LostFrame {
             sequence,
             track: 0,
             class: 2,
-            why: Why::Room,
+            why: DropReason::Room,
         })
     }
 

@@ -13,7 +13,7 @@ use std::{
 };
 use thalweg_wire::{
     mesh::Name,
-    stream::leg::{Accepted, Bounded, Ending, Refusal},
+    stream::leg::{Accepted, Ending, LimitedResource, Refusal},
 };
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -168,7 +168,7 @@ impl StreamTable {
         let max = if is_owners { max } else { for_members(max) };
         match state.entries.contains_key(name) || state.entries.len() < max {
             true => Ok(()),
-            false => Err(Refusal::Busy(Bounded::Streams)),
+            false => Err(Refusal::Busy(LimitedResource::Streams)),
         }
     }
 
@@ -217,7 +217,7 @@ impl StreamTable {
             None => None,
             Some(_) => {
                 let slot = self.slots.claim(member.clone());
-                Some(slot.ok_or(Refusal::Busy(Bounded::Streams))?)
+                Some(slot.ok_or(Refusal::Busy(LimitedResource::Streams))?)
             }
         };
         Ok(Publication {
@@ -368,7 +368,7 @@ mod tests {
             _ = table.begin(&format!("t{n}"), Some("n2"));
         }
         assert_eq!(table.all().len(), 56);
-        let full = Refusal::Busy(Bounded::Streams);
+        let full = Refusal::Busy(LimitedResource::Streams);
         assert_eq!(table.get_or_relay(&name("more"), &name("n3"), false).unwrap_err(), full);
         for n in 0..8 {
             assert!(table.begin(&format!("own{n}"), None).is_ok(), "the owner has places");

@@ -21,7 +21,7 @@ use thalweg_base::log::Event;
 use thalweg_media::TsSplitter;
 use thalweg_wire::{
     mesh::Name,
-    stream::leg::{Announce, Ask, Ending, Said},
+    stream::leg::{Ending, ParentMessage, PublishRequest, SubscribeRequest},
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
@@ -104,12 +104,13 @@ impl Keeper {
     async fn run_once(&self) -> Result<(), TranscodeError> {
         let of = self.streams.0.get(&self.of);
         let latency_ms = of.map_or(1000, |of| of.about().latency_ms);
-        let ask = Ask { latency_ms, ..Ask::all_of(self.of.clone()) };
+        let request =
+            SubscribeRequest { latency_ms, ..SubscribeRequest::for_stream(self.of.clone()) };
         let leg = || self.leg().map_err(StreamError::from);
-        let subscriber = Subscriber::over(leg()?, ask, |_| ()).await?;
+        let subscriber = Subscriber::over(leg()?, request, |_| ()).await?;
         let (mut running, input, output) = RunningCommand::start(&self.command)?;
-        let announce = Announce { stream: self.name.clone(), tracks: Vec::new(), latency_ms };
-        let mut publisher = Publisher::over(leg()?, announce).await?;
+        let request = PublishRequest { stream: self.name.clone(), tracks: Vec::new(), latency_ms };
+        let mut publisher = Publisher::over(leg()?, request).await?;
         if transcode(subscriber, input, output, &mut publisher).await? {
             return Ok(publisher.end().await?);
         }
@@ -142,10 +143,14 @@ async fn feed(mut subscriber: Subscriber, mut input: CommandInput) -> Result<(),
     loop {
         match subscriber.next().await? {
             Received::Frame(_, frame) => input.push(&frame).await?,
-            Received::Said(Said::Lost(lost)) => input.lost(&lost),
-            Received::Said(Said::End(Ending::Over | Ending::Gone)) => return input.end().await,
-            Received::Said(Said::End(why)) => return Err(StreamError::Ended(why).into()),
-            Received::Said(_) => {}
+            Received::Message(ParentMessage::Lost(lost)) => input.lost(&lost),
+            Received::Message(ParentMessage::End(Ending::Over | Ending::Gone)) => {
+                return input.end().await;
+            }
+            Received::Message(ParentMessage::End(why)) => {
+                return Err(StreamError::Ended(why).into());
+            }
+            Received::Message(_) => {}
         }
     }
 }

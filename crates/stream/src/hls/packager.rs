@@ -6,7 +6,7 @@ use thalweg_media::{
     Frame, FrameClass,
     hls::{HlsWarning, Init, Piece, Playlist, Removed, Segment, Segmenter},
 };
-use thalweg_wire::stream::leg::{Lost, Why};
+use thalweg_wire::stream::leg::{DropReason, LostFrame};
 
 /// The bounds of an HLS output.
 #[derive(Clone, Copy, Debug)]
@@ -114,10 +114,10 @@ impl Packager {
     }
 
     /// Records a lost frame.
-    pub fn record_loss(&mut self, lost: Lost) {
+    pub fn record_loss(&mut self, lost: LostFrame) {
         self.check_gap(lost.sequence);
         let Some(class) = FrameClass::from_number(lost.class) else { return };
-        if lost.why == Why::Level {
+        if lost.why == DropReason::Level {
             // The subscriber has not requested it.
             self.status.omitted += 1;
         } else {

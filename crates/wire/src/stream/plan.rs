@@ -154,7 +154,7 @@ pub struct Subscription {
 
 impl Subscription {
     /// Whether it requests the same, whatever it gets.
-    pub fn is_same_wish(&self, other: &Self) -> bool {
+    pub fn is_same_request(&self, other: &Self) -> bool {
         let of = |one: &Self| Self { gets: None, gets_track: None, ..one.clone() };
         of(self) == of(other)
     }
@@ -314,17 +314,17 @@ impl Report {
         if let Some((what, _, most)) = counts.into_iter().find(|(_, count, most)| count > most) {
             return Err(ReportError::TooMany { what, most });
         }
-        once("stream", self.published.iter().map(|published| &published.stream))?;
-        once("subscription", self.subscriptions.iter().map(|wanted| wanted.id))?;
-        once("a parent of stream", self.parents.iter().map(|parent| &parent.stream))?;
-        once("leg to", self.legs.iter().map(|leg| &leg.to))?;
+        check_unique("stream", self.published.iter().map(|published| &published.stream))?;
+        check_unique("subscription", self.subscriptions.iter().map(|wanted| wanted.id))?;
+        check_unique("a parent of stream", self.parents.iter().map(|parent| &parent.stream))?;
+        check_unique("leg to", self.legs.iter().map(|leg| &leg.to))?;
         self.published.iter().try_for_each(Published::check)?;
         self.subscriptions.iter().try_for_each(Subscription::check)?;
         self.legs.iter().try_for_each(LegReport::check)
     }
 }
 
-fn once<T: Ord + ToString>(
+fn check_unique<T: Ord + ToString>(
     what: &'static str,
     names: impl Iterator<Item = T>,
 ) -> Result<(), ReportError> {
@@ -415,7 +415,7 @@ impl LegReport {
 
 /// The member that holds a name which the reporting node publishes too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holder {
+pub struct NameHolder {
     /// The name.
     pub stream: Name,
     /// The member.
@@ -433,7 +433,7 @@ pub struct Reply {
     /// Names that other members hold: the node refuses new publishers of them. A stream that runs already goes on for
     /// those who receive it.
     #[serde(default)]
-    pub held: Vec<Holder>,
+    pub held: Vec<NameHolder>,
     /// Members to whom probe trains should measure the leg, at most [`MAX_MEASURED`].
     #[serde(default)]
     pub measure: Vec<Name>,
@@ -470,7 +470,7 @@ pub struct StreamPlan {
     pub children: Vec<Child>,
     /// The decisions for the node's own users.
     #[serde(default)]
-    pub subscriptions: Vec<Given>,
+    pub subscriptions: Vec<SubscriptionDecision>,
 }
 
 /// The leg to a child.
@@ -484,12 +484,12 @@ pub struct Child {
     #[serde(default)]
     pub transcoded: Vec<Transcoder>,
     /// The reason.
-    pub why: Why,
+    pub why: Explanation,
 }
 
 /// The decision for one subscription.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Given {
+pub struct SubscriptionDecision {
     /// [`Subscription::id`].
     pub id: u32,
     /// The position of its preference; absent: it gets nothing.
@@ -499,12 +499,12 @@ pub struct Given {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub track: Option<u8>,
     /// The reason.
-    pub why: Why,
+    pub why: Explanation,
 }
 
 /// The reason of a decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Why {
+pub struct Explanation {
     /// The kind of the reason.
     pub reason: Reason,
     /// The leg that decided it, sender and receiver.

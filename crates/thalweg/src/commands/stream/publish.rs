@@ -22,7 +22,7 @@ use thalweg_stream::{
 use thalweg_units::parse_duration;
 use thalweg_wire::{
     mesh::Name,
-    stream::leg::{Announce, Ending, Refusal},
+    stream::leg::{Ending, PublishRequest, Refusal},
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
@@ -74,8 +74,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let mut signals = Signals::watch()?;
         let work = async {
             let latency_ms = u32::try_from(args.latency.as_millis()).unwrap_or(u32::MAX);
-            let announce = Announce { stream: args.name.clone(), tracks: Vec::new(), latency_ms };
-            let mut publisher = match Publisher::begin(&socket, announce).await {
+            let request =
+                PublishRequest { stream: args.name.clone(), tracks: Vec::new(), latency_ms };
+            let mut publisher = match Publisher::begin(&socket, request).await {
                 Ok(publisher) => publisher,
                 Err(why) => return Ok(report_error(&why)),
             };

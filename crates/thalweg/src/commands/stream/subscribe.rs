@@ -25,7 +25,7 @@ use thalweg_stream::{
 use thalweg_units::parse_duration;
 use thalweg_wire::{
     mesh::Name,
-    stream::leg::{Ask, Ending, FrameHead, Level, Lost, Said},
+    stream::leg::{Ending, FrameHead, Level, LostFrame, ParentMessage, SubscribeRequest},
 };
 
 const HELP: &str = "\
@@ -121,12 +121,12 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     host::block_on(async {
         let mut signals = Signals::watch()?;
         let work = async {
-            let ask = Ask {
+            let request = SubscribeRequest {
                 level: args.level,
                 tracks: args.rendition.tracks(),
                 latency_ms: u32::try_from(args.latency.as_millis()).unwrap_or(u32::MAX),
                 from: args.from.clone(),
-                ..Ask::all_of(args.name.clone())
+                ..SubscribeRequest::for_stream(args.name.clone())
             };
             let mut told = String::new();
             let tell = |why: &str| {
@@ -135,7 +135,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                     why.clone_into(&mut told);
                 }
             };
-            let mut subscriber = match Subscriber::begin_telling(&socket, ask, tell).await {
+            let mut subscriber = match Subscriber::begin_telling(&socket, request, tell).await {
                 Ok(subscriber) => subscriber,
                 Err(why) => return Ok(report_error(&why)),
             };
@@ -176,15 +176,17 @@ async fn follow(
     loop {
         let written = match subscriber.next().await {
             Ok(Received::Frame(head, frame)) => output.write(head, &frame).await?,
-            Ok(Received::Said(Said::Lost(lost))) => {
+            Ok(Received::Message(ParentMessage::Lost(lost))) => {
                 lost.into_iter().for_each(|lost| output.record_loss(lost));
                 None
             }
-            Ok(Received::Said(Said::End(Ending::Over))) => return Ok(Followed::Ended(Code::Done)),
-            Ok(Received::Said(Said::End(why))) => {
+            Ok(Received::Message(ParentMessage::End(Ending::Over))) => {
+                return Ok(Followed::Ended(Code::Done));
+            }
+            Ok(Received::Message(ParentMessage::End(why))) => {
                 return Ok(Followed::Ended(report_error(&StreamError::Ended(why))));
             }
-            Ok(Received::Said(_)) => None,
+            Ok(Received::Message(_)) => None,
             Err(why) => return Ok(Followed::Ended(report_error(&why))),
         };
         if let Some(code) = written {
@@ -236,7 +238,7 @@ impl StreamOutput {
         }
     }
 
-    fn record_loss(&mut self, lost: Lost) {
+    fn record_loss(&mut self, lost: LostFrame) {
         match self {
             Self::Ts(output, _) => output.record_loss(lost),
             Self::Frames(output, _) => output.record_loss(lost),
@@ -320,7 +322,7 @@ impl TsOutput {
         packets
     }
 
-    fn record_loss(&mut self, lost: Lost) {
+    fn record_loss(&mut self, lost: LostFrame) {
         self.check_gap(lost.sequence);
         if let Some(class) = FrameClass::from_number(lost.class) {
             self.joiner.lost(lost.track, class);
@@ -350,7 +352,7 @@ impl FramesOutput {
         }
     }
 
-    fn record_loss(&mut self, lost: Lost) {
+    fn record_loss(&mut self, lost: LostFrame) {
         self.check_gap(lost.sequence);
         if let Some(class) = FrameClass::from_number(lost.class) {
             self.chains.record_loss(lost.track, class);
