@@ -2,8 +2,8 @@
 
 use crate::{
     Chains, Clock, Entry, NumberedFrame, Stream, Transit,
-    frame_rate::FrameRate,
-    io::{Incoming, Leg, LegReader, LegWriter, half_rtt, invalid_data},
+    frame_rate::FrameRateLimit,
+    io::{IncomingItem, Leg, LegReader, LegWriter, half_rtt, invalid_data},
     stream::{Demand, Source},
 };
 use std::{
@@ -83,7 +83,7 @@ struct FrameReceiver<'a> {
     transit: Transit,
     next: u64,
     second: Arc<Mutex<SecondStats>>,
-    rate: FrameRate,
+    rate: FrameRateLimit,
     began: Instant,
     /// Whether the parent is reported because the publisher's node gives no sign through it.
     is_quiet: bool,
@@ -109,7 +109,7 @@ pub async fn follow(
         transit: Transit::default(),
         next: stream.progress().borrow().next,
         second: Arc::clone(&second),
-        rate: FrameRate::new(),
+        rate: FrameRateLimit::new(),
         began: Instant::now(),
         is_quiet: false,
     };
@@ -181,21 +181,21 @@ impl FrameReceiver<'_> {
             let item = self.next_item(reader).await?;
             self.rate.admit(item.frames()).await;
             match item {
-                Incoming::Frame(head, bytes) => self.receive_frame(head, bytes)?,
-                Incoming::Message(ParentMessage::Lost(lost)) => {
+                IncomingItem::Frame(head, bytes) => self.receive_frame(head, bytes)?,
+                IncomingItem::Message(ParentMessage::Lost(lost)) => {
                     for lost in lost {
                         self.receive_lost(lost)?;
                     }
                 }
                 // No node sends it: the frames themselves tell of further tracks.
-                Incoming::Message(ParentMessage::Tracks(_)) => {}
-                Incoming::Message(ParentMessage::Level(level)) => {
+                IncomingItem::Message(ParentMessage::Tracks(_)) => {}
+                IncomingItem::Message(ParentMessage::Level(level)) => {
                     self.stream.update_intake(|status| status.level = Some(level));
                 }
-                Incoming::Message(ParentMessage::Alive { quiet_ms }) => {
-                    self.stream.hear_sign(Duration::from_millis(quiet_ms.into()));
+                IncomingItem::Message(ParentMessage::Alive { quiet_ms }) => {
+                    self.stream.record_sign(Duration::from_millis(quiet_ms.into()));
                 }
-                Incoming::Message(ParentMessage::End(why)) => return Ok(why),
+                IncomingItem::Message(ParentMessage::End(why)) => return Ok(why),
             }
             self.check_signs()?;
         }
@@ -227,7 +227,7 @@ impl FrameReceiver<'_> {
     }
 
     /// Reads the next item, and reports a parent that is silent meanwhile.
-    async fn next_item(&self, reader: &mut LegReader) -> io::Result<Incoming> {
+    async fn next_item(&self, reader: &mut LegReader) -> io::Result<IncomingItem> {
         let received = reader.received();
         let mut item = pin!(within(ITEM_TIMEOUT, "message of the parent", reader.read_item()));
         let (mut left, mut before) = (SUSPICION, received.load(Ordering::Relaxed));

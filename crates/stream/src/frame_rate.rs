@@ -13,9 +13,9 @@ const BURST: usize = 8192;
 
 /// Delays the reading of a peer that sends too many frames.
 #[derive(Debug)]
-pub struct FrameRate(Bucket);
+pub struct FrameRateLimit(Bucket);
 
-impl FrameRate {
+impl FrameRateLimit {
     /// Creates a bound with its whole burst.
     pub fn new() -> Self {
         // The bucket counts bytes, and here a byte stands for a frame.
@@ -37,7 +37,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn frames_beyond_the_burst_take_their_time() {
-        let (mut rate, began) = (FrameRate::new(), Instant::now());
+        let (mut rate, began) = (FrameRateLimit::new(), Instant::now());
         for _ in 0..BURST {
             rate.admit(1).await;
         }

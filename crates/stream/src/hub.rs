@@ -4,14 +4,14 @@ use crate::{
     Clock, Counts, NoRoute, ParentRoute, Plan, Settings, Stream,
     adaptation::Adaptation,
     io::{Leg, LegReader, duplicate},
-    oracle_link::{CONFIRM_TIMEOUT, OracleLink, WishGuard},
+    oracle_link::{CONFIRM_TIMEOUT, OracleLink, PlanRequestGuard},
     parent::{self, Child, LegContext},
     publisher,
     renditions::{self, LadderContext},
     slots::{Slot, Slots},
     status::StreamStatus,
     stream::Source,
-    table::{Connection, StreamTable, shown},
+    table::{Connection, StreamTable, publisher_name},
     upstream,
 };
 use futures_util::future::BoxFuture;
@@ -49,7 +49,7 @@ use tokio_util::sync::CancellationToken;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How often a waiting program is told what it waits for. It gives up after 10 s of silence.
-const TELL_INTERVAL: Duration = Duration::from_secs(1);
+const WAITING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The streams of a node; cheap to clone.
 #[derive(Clone, Debug)]
@@ -107,7 +107,7 @@ impl Caller {
 
     /// Waits until a newer roster changes the member so that `may` does not hold; a program of this host keeps its
     /// rights. The caller ends when the member leaves the mesh.
-    async fn loses(&self, may: impl Fn(&Member) -> bool) {
+    async fn wait_until_denied(&self, may: impl Fn(&Member) -> bool) {
         let Self::Member(peer) = self else { return pending().await };
         let mut rosters = peer.membership().subscribe();
         let lost = rosters.wait_for(|roster| {
@@ -174,7 +174,7 @@ impl Streams {
     pub fn end(&self) {
         self.0.end.cancel();
         for stream in self.all().iter().filter(|s| matches!(s.source(), Source::Publisher(_))) {
-            stream.end(stopping());
+            stream.end(stopping_ending());
         }
     }
 
@@ -211,22 +211,22 @@ impl Streams {
         let number = self.0.locals.fetch_add(1, Ordering::Relaxed);
         let admitted = self.admit(&request, &who, number);
         let admitted = match who {
-            Caller::Local => self.tell_while_waiting(&mut leg, &request.stream, admitted).await?,
+            Caller::Local => self.answer_while_waiting(&mut leg, &request.stream, admitted).await?,
             Caller::Member(_) => admitted.await,
         };
-        let (stream, slot, wish) = match admitted {
+        let (stream, slot, plan_request) = match admitted {
             Ok(admitted) => admitted,
             Err(why) => return leg.send_answer(&Answer::Refused(why.cut())).await,
         };
         let start = stream.start_after(request.after);
         let about = Accepted { start, ..stream.about() };
         leg.send_answer(&Answer::Accepted(about)).await?;
-        let right = who.loses(|member| stream.allows(member));
+        let right = who.wait_until_denied(|member| stream.allows(member));
         let to = match &who {
             Caller::Local => Child::Local(number.into()),
             Caller::Member(peer) => Child::Member(peer.member().name.clone()),
         };
-        let shown = match &to {
+        let child_name = match &to {
             Child::Local(number) => format!("local-{number}"),
             Child::Member(name) => name.to_string(),
         };
@@ -242,18 +242,18 @@ impl Streams {
             counts: self.0.counts.leg(),
         };
         let ended = parent::serve(leg, context, right).await;
-        drop((slot, wish));
+        drop((slot, plan_request));
         let why = match &ended {
             Ok(why) => why.to_string(),
             Err(why) => why.to_string(),
         };
         let event = Event::new("stream_leg_ended").with("stream", &stream.name);
-        self.0.log.put(event.with("to", shown).with("why", why));
+        self.0.log.put(event.with("to", child_name).with("why", why));
         Ok(())
     }
 
     /// Tells a program of this host what it waits for, until its request is admitted or refused.
-    async fn tell_while_waiting<T>(
+    async fn answer_while_waiting<T>(
         &self,
         leg: &mut Leg,
         stream: &Name,
@@ -261,7 +261,7 @@ impl Streams {
     ) -> io::Result<T> {
         let mut admitted = pin!(admitted);
         loop {
-            if let Ok(admitted) = timeout(TELL_INTERVAL, &mut admitted).await {
+            if let Ok(admitted) = timeout(WAITING_INTERVAL, &mut admitted).await {
                 return Ok(admitted);
             }
             let why = match self.0.plan.borrow().parent(stream) {
@@ -275,7 +275,12 @@ impl Streams {
     /// Announces a request of a program of this host, or of a member for which this node is to relay a stream that it
     /// does not have. A member that follows a plan names the stream's origin; nobody else asks the oracle on behalf of
     /// other members.
-    fn wish_for(&self, request: &SubscribeRequest, who: &Caller, number: u32) -> Option<WishGuard> {
+    fn plan_request_for(
+        &self,
+        request: &SubscribeRequest,
+        who: &Caller,
+        number: u32,
+    ) -> Option<PlanRequestGuard> {
         let is_known = || {
             let here = self.0.get(&request.stream);
             let is_planned = self.0.plan.borrow().parent(&request.stream).is_some();
@@ -288,7 +293,7 @@ impl Streams {
                 self.0.settings.relay && names_us && !is_known()
             }
         };
-        is_wanted.then(|| self.wish(number, request))
+        is_wanted.then(|| self.request_plan(number, request))
     }
 
     /// Returns the requested stream, a subscriber slot and the announced wish if the caller is allowed to subscribe.
@@ -298,11 +303,11 @@ impl Streams {
         request: &SubscribeRequest,
         who: &Caller,
         number: u32,
-    ) -> Result<(Arc<Stream>, Slot, Option<WishGuard>), Refusal> {
+    ) -> Result<(Arc<Stream>, Slot, Option<PlanRequestGuard>), Refusal> {
         request.check()?;
         let slot =
             self.0.slots.claim(who.name()).ok_or(Refusal::Busy(LimitedResource::Subscribers))?;
-        let wish = self.wish_for(request, who, number);
+        let plan_request = self.plan_request_for(request, who, number);
         let stream =
             match self.0.get(&request.stream).filter(|stream| stream.progress().borrow().run > 0) {
                 Some(stream) => self.check_origin(stream, request)?,
@@ -322,7 +327,7 @@ impl Streams {
                 return Err(Refusal::Subscribe);
             }
         }
-        Ok((stream, slot, wish))
+        Ok((stream, slot, plan_request))
     }
 
     /// Returns the stream unless the request names another origin.
@@ -445,14 +450,14 @@ impl Streams {
         }
         leg.send_answer(&Answer::Accepted(stream.about())).await?;
         let event = Event::new("stream_published").with("stream", &stream.name);
-        self.0.log.put(event.with("by", shown(who.name().as_ref())));
+        self.0.log.put(event.with("by", publisher_name(who.name().as_ref())));
         let Leg { reader, writer, .. } = &mut leg;
         let stopped = async {
             tokio::select! {
                 // The node stops.
                 why = stream.ended() => why,
-                () = who.loses(|member| self.0.settings.may_publish(member)) => Ending::Revoked,
-                () = connection.displaced.cancelled() => displaced(),
+                () = who.wait_until_denied(|member| self.0.settings.may_publish(member)) => Ending::Revoked,
+                () = connection.displaced.cancelled() => displaced_ending(),
                 Some(by) = &mut holder, if is_undecided => Ending::Failed(taken(by).to_string()),
             }
         };
@@ -539,7 +544,7 @@ impl Streams {
         }
         let allow = self.0.settings.subscribe.iter().take(MAX_ALLOW).map(ToString::to_string);
         let about = Accepted {
-            run: new_run(),
+            run: random_run(),
             start: 0,
             tracks: request.tracks,
             latency_ms: request.latency_ms,
@@ -551,17 +556,17 @@ impl Streams {
 }
 
 /// The ending of all streams of a node that stops.
-pub(crate) fn stopping() -> Ending {
+pub(crate) fn stopping_ending() -> Ending {
     Ending::Failed("the node is stopping".to_owned())
 }
 
 /// The ending for a publisher's connection that another one has replaced.
-fn displaced() -> Ending {
+fn displaced_ending() -> Ending {
     Ending::Failed("another connection of this publisher has replaced this one".to_owned())
 }
 
 /// A random identifier for a new run.
-fn new_run() -> u64 {
+fn random_run() -> u64 {
     let mut bytes = [0; 8];
     // If there is no randomness, two runs across a restart of the node may look like one.
     _ = getrandom::fill(&mut bytes);

@@ -58,14 +58,14 @@ pub struct Leg {
 
 /// A frame or message from a parent.
 #[derive(Debug)]
-pub enum Incoming {
+pub enum IncomingItem {
     /// A frame.
     Frame(FrameHead, Bytes),
     /// A message.
     Message(ParentMessage),
 }
 
-impl Incoming {
+impl IncomingItem {
     /// The number of frames and notices of lost ones, at least 1: each of them costs work on every leg.
     pub fn frames(&self) -> usize {
         match self {
@@ -180,18 +180,18 @@ impl LegReader {
     ///
     /// # Errors
     /// As [`Self::read_message`].
-    pub async fn read_item(&mut self) -> io::Result<Incoming> {
+    pub async fn read_item(&mut self) -> io::Result<IncomingItem> {
         let mut head = [0; HEAD];
         self.read_exact(&mut head).await?;
         match Head::decode(&head).map_err(invalid_data)? {
             Head::Frame(head) => {
-                Ok(Incoming::Frame(head, self.read_bytes(head.length as usize).await?.into()))
+                Ok(IncomingItem::Frame(head, self.read_bytes(head.length as usize).await?.into()))
             }
             Head::Message(length) => {
                 let message: ParentMessage =
                     decode(&self.read_bytes(length as usize).await?).map_err(invalid_data)?;
                 if message.is_sound() {
-                    Ok(Incoming::Message(message))
+                    Ok(IncomingItem::Message(message))
                 } else {
                     Err(invalid_data("a message out of bounds"))
                 }
@@ -209,7 +209,7 @@ impl LegReader {
             let left = length - bytes.len();
             bytes.reserve(left.min(PIECE.max(bytes.len())));
             let reading = async { (&mut self.from).take(left as u64).read_buf(&mut bytes).await };
-            let count = patient(self.patience, reading).await?;
+            let count = read_within(self.patience, reading).await?;
             if count == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -229,14 +229,14 @@ impl LegReader {
     }
 
     async fn read_exact(&mut self, into: &mut [u8]) -> io::Result<()> {
-        let count = patient(self.patience, self.from.read_exact(into)).await?;
+        let count = read_within(self.patience, self.from.read_exact(into)).await?;
         self.received.fetch_add(count as u64, Ordering::Relaxed);
         Ok(())
     }
 }
 
 /// Reads, for at most this long.
-async fn patient<T>(
+async fn read_within<T>(
     patience: Option<Duration>,
     reading: impl Future<Output = io::Result<T>>,
 ) -> io::Result<T> {

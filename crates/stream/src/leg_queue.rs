@@ -69,7 +69,7 @@ const ALIGNED: Duration = Duration::from_millis(20);
 
 /// The next item to send.
 #[derive(Clone, Debug)]
-pub enum Next {
+pub enum NextItem {
     /// Notices of lost frames, ascending.
     Lost(Vec<LostFrame>),
     /// A frame.
@@ -138,7 +138,7 @@ impl LegQueue {
 
     /// Marks all chains as whole, because the child has all earlier frames.
     pub fn resume(&mut self) {
-        self.chains = Chains::whole();
+        self.chains = Chains::intact();
     }
 
     /// Sets the renditions that may be sent; empty: all.
@@ -207,7 +207,8 @@ impl LegQueue {
         let level = self.quality.level;
         let classes = [FrameClass::Reference, FrameClass::Disposable];
         let classes = classes.into_iter().filter(|class| !level.takes(*class as u8));
-        let excluded: Vec<u64> = classes.flat_map(|class| self.queued.of_class(class)).collect();
+        let excluded: Vec<u64> =
+            classes.flat_map(|class| self.queued.numbers_of_class(class)).collect();
         for at in excluded {
             if let Some(frame) = self.queued.remove(at) {
                 self.drop_frame(frame.to_lost(DropReason::Level));
@@ -299,7 +300,7 @@ impl LegQueue {
                 if let Some(class) = FrameClass::from_number(lost.class) {
                     self.chains.record_loss(lost.track, class);
                 }
-                return self.drop_frame(self.passed_on(lost));
+                return self.drop_frame(self.forward_loss(lost));
             }
         };
         self.switch_track(&frame);
@@ -326,7 +327,7 @@ impl LegQueue {
 
     /// The notice of a frame that was lost before this leg. What a request excluded there or excludes here is no fault of
     /// the path.
-    fn passed_on(&self, lost: LostFrame) -> LostFrame {
+    fn forward_loss(&self, lost: LostFrame) -> LostFrame {
         let class = FrameClass::from_number(lost.class);
         let is_wanted = class.is_none_or(|class| self.wants(lost.track, class));
         let is_excluded = lost.why == DropReason::Level || !is_wanted;
@@ -407,7 +408,7 @@ impl LegQueue {
     }
 
     /// Removes the next item to send. Losses are reported before the next frame.
-    pub fn pop(&mut self, now: Time) -> Option<Next> {
+    pub fn pop(&mut self, now: Time) -> Option<NextItem> {
         self.expire(now);
         let next = self.queued.front().map_or(u64::MAX, |frame| frame.sequence);
         let mut reported = Vec::new();
@@ -418,12 +419,12 @@ impl LegQueue {
             reported.push(first.remove());
         }
         if !reported.is_empty() {
-            return Some(Next::Lost(reported));
+            return Some(NextItem::Lost(reported));
         }
         let frame = self.queued.pop_front()?;
         self.tally.sent[frame.frame.class as usize] += 1;
         self.tally.bytes += frame.frame.bytes.len() as u64;
-        Some(Next::Frame(frame))
+        Some(NextItem::Frame(frame))
     }
 
     /// Breaks all chains after the leg has missed entries.

@@ -26,8 +26,8 @@ fn drain(queue: &mut LegQueue, now: u64) -> (Vec<u64>, Vec<(u64, DropReason)>) {
     let (mut sent, mut lost) = (Vec::new(), Vec::new());
     while let Some(next) = queue.pop(at(now)) {
         match next {
-            Next::Frame(frame) => sent.push(frame.sequence),
-            Next::Lost(some) => lost.extend(some.iter().map(|lost| (lost.sequence, lost.why))),
+            NextItem::Frame(frame) => sent.push(frame.sequence),
+            NextItem::Lost(some) => lost.extend(some.iter().map(|lost| (lost.sequence, lost.why))),
         }
     }
     (sent, lost)
@@ -194,12 +194,12 @@ proptest! {
         let mut take = |queue: &mut LegQueue, now| {
             let Some(out) = queue.pop(at(now)) else { return false };
             match out {
-                Next::Frame(frame) => {
+                NextItem::Frame(frame) => {
                     assert!(chains.accept(frame.frame.track, frame.frame.class), "{}", frame.sequence);
                     assert!(frame.age(at(now)) <= Duration::from_millis(970));
                     seen.push(frame.sequence);
                 }
-                Next::Lost(lost) => for lost in lost {
+                NextItem::Lost(lost) => for lost in lost {
                     chains.record_loss(lost.track, FrameClass::from_number(lost.class).unwrap());
                     seen.push(lost.sequence);
                 },
@@ -280,12 +280,12 @@ fn a_leg_switches_between_renditions_at_aligned_key_frames() {
         let (mut sent, mut next) = (Vec::new(), 0);
         while let Some(item) = queue.pop(at(1)) {
             match item {
-                Next::Frame(frame) => {
+                NextItem::Frame(frame) => {
                     assert_eq!(frame.sequence, next, "no number is missing without a notice");
                     next = frame.sequence + 1;
                     sent.push((frame.frame.track, frame.sequence / 2));
                 }
-                Next::Lost(lost) => {
+                NextItem::Lost(lost) => {
                     assert!(lost.iter().all(|lost| lost.why == DropReason::Level), "{lost:?}");
                     next = lost.last().unwrap().sequence + 1;
                 }

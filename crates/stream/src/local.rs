@@ -2,7 +2,7 @@
 
 use crate::{
     Streams,
-    io::{Incoming, Leg},
+    io::{IncomingItem, Leg},
 };
 use std::{io, path::Path, time::Duration};
 use thalweg_base::peer_source::is_owner;
@@ -86,11 +86,14 @@ impl Publisher {
     /// # Errors
     /// [`StreamError`].
     pub async fn begin(socket: &Path, request: PublishRequest) -> Result<Self, StreamError> {
-        Self::over(connect(socket).await?, request).await
+        Self::begin_on_leg(connect(socket).await?, request).await
     }
 
     /// Begins to publish over this leg.
-    pub(crate) async fn over(mut leg: Leg, request: PublishRequest) -> Result<Self, StreamError> {
+    pub(crate) async fn begin_on_leg(
+        mut leg: Leg,
+        request: PublishRequest,
+    ) -> Result<Self, StreamError> {
         match leg.open(&Opening::Publish(request)).await? {
             Answer::Accepted(_) => Ok(Self { leg, sequence: 0 }),
             Answer::Refused(why) => Err(why.into()),
@@ -129,7 +132,7 @@ impl Publisher {
     /// Waits until the node ends the stream and returns the reason; `None` if the connection fails first.
     pub async fn ended(&mut self) -> Option<Ending> {
         match self.leg.reader.read_item().await {
-            Ok(Incoming::Message(ParentMessage::End(why))) => Some(why),
+            Ok(IncomingItem::Message(ParentMessage::End(why))) => Some(why),
             _ => None,
         }
     }
@@ -153,7 +156,7 @@ pub struct Subscriber {
 
 /// An item received from a stream.
 #[derive(Debug)]
-pub enum Received {
+pub enum ReceivedItem {
     /// A frame; the head has its number and age.
     Frame(FrameHead, Frame),
     /// A message, including the end of the stream.
@@ -166,23 +169,23 @@ impl Subscriber {
     /// # Errors
     /// [`StreamError`].
     pub async fn begin(socket: &Path, request: SubscribeRequest) -> Result<Self, StreamError> {
-        Self::begin_telling(socket, request, |_| ()).await
+        Self::begin_with_progress(socket, request, |_| ()).await
     }
 
     /// As [`Self::begin`], and calls `tell` about each second with what the request waits for.
     ///
     /// # Errors
     /// [`StreamError`].
-    pub async fn begin_telling(
+    pub async fn begin_with_progress(
         socket: &Path,
         request: SubscribeRequest,
         tell: impl FnMut(&str),
     ) -> Result<Self, StreamError> {
-        Self::over(connect(socket).await?, request, tell).await
+        Self::begin_on_leg(connect(socket).await?, request, tell).await
     }
 
     /// Requests a stream over this leg.
-    pub(crate) async fn over(
+    pub(crate) async fn begin_on_leg(
         mut leg: Leg,
         request: SubscribeRequest,
         mut tell: impl FnMut(&str),
@@ -210,14 +213,14 @@ impl Subscriber {
     ///
     /// # Errors
     /// When the connection fails.
-    pub async fn next(&mut self) -> Result<Received, StreamError> {
+    pub async fn next(&mut self) -> Result<ReceivedItem, StreamError> {
         Ok(match self.leg.reader.read_item().await? {
-            Incoming::Message(message) => Received::Message(message),
-            Incoming::Frame(head, bytes) => {
+            IncomingItem::Message(message) => ReceivedItem::Message(message),
+            IncomingItem::Frame(head, bytes) => {
                 let class = FrameClass::from_number(head.class);
                 let class = class.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
                 let time = Duration::from_micros(head.time_us);
-                Received::Frame(head, Frame { track: head.track, class, time, bytes })
+                ReceivedItem::Frame(head, Frame { track: head.track, class, time, bytes })
             }
         })
     }
@@ -269,7 +272,7 @@ mod tests {
         let mut told = 0;
         let tell = |why: &str| told += usize::from(why.contains("planned"));
         // Longer than the ten seconds after which a silent node is given up.
-        let ended = Subscriber::over(Leg::new(here, None), request, tell).await.map(|_| ());
+        let ended = Subscriber::begin_on_leg(Leg::new(here, None), request, tell).await.map(|_| ());
         assert!(matches!(ended, Err(StreamError::Refused(Refusal::Unknown(_)))), "{ended:?}");
         assert_eq!(told, 30);
         node.await.unwrap();

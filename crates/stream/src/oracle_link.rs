@@ -9,7 +9,7 @@
 
 use crate::{
     Adapt, LegPlan, Measure, NoRoute, ParentRoute, Plan, Quality, Settings, StreamPlan, Streams,
-    oracle_report::{LegSamples, cut},
+    oracle_report::{LegSamples, shrink_to_bounds},
     stream::{Source, Stream},
 };
 use serde_json::{Value, json};
@@ -69,7 +69,7 @@ const MEMBER_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// What a program of this host wants.
 #[derive(Clone, Debug, PartialEq)]
-struct Wish {
+struct PlanRequest {
     stream: Name,
     level: Level,
     tracks: Vec<u8>,
@@ -78,7 +78,7 @@ struct Wish {
 
 /// The state of the link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum LinkState {
     /// This node has no link: it does not use the oracle's plan.
     #[default]
     Off,
@@ -92,8 +92,8 @@ pub(crate) enum Standing {
 
 /// The last reply.
 #[derive(Clone, Debug, Default)]
-struct Replied {
-    standing: Standing,
+struct LastReply {
+    link_state: LinkState,
     /// The number of the report.
     number: u64,
     held: Vec<NameHolder>,
@@ -104,7 +104,7 @@ struct Replied {
 
 #[derive(Debug, Default)]
 struct State {
-    wishes: BTreeMap<u32, Wish>,
+    plan_requests: BTreeMap<u32, PlanRequest>,
     samples: LegSamples,
     measured: BTreeMap<Name, (Measured, Instant)>,
     /// Members to which there was no connection for a measurement since the last report.
@@ -122,7 +122,7 @@ pub(crate) struct OracleLink {
     state: Mutex<State>,
     /// Wakes the reporter.
     pub news: Arc<Notify>,
-    replied: watch::Sender<Replied>,
+    replied: watch::Sender<LastReply>,
     /// Whether this node has anything to do with streams.
     is_active: watch::Sender<bool>,
 }
@@ -132,21 +132,21 @@ impl Default for OracleLink {
         Self {
             state: Mutex::default(),
             news: Arc::default(),
-            replied: watch::channel(Replied::default()).0,
+            replied: watch::channel(LastReply::default()).0,
             is_active: watch::channel(false).0,
         }
     }
 }
 
 /// An announced wish; withdrawn on drop.
-pub(crate) struct WishGuard {
+pub(crate) struct PlanRequestGuard {
     streams: Streams,
     id: u32,
 }
 
-impl Drop for WishGuard {
+impl Drop for PlanRequestGuard {
     fn drop(&mut self) {
-        self.streams.0.link.lock().wishes.remove(&self.id);
+        self.streams.0.link.lock().plan_requests.remove(&self.id);
         self.streams.0.link.news.notify_one();
     }
 }
@@ -158,17 +158,17 @@ impl OracleLink {
     }
 
     /// The link's state.
-    pub fn standing(&self) -> Standing {
-        self.replied.borrow().standing
+    pub fn link_state(&self) -> LinkState {
+        self.replied.borrow().link_state
     }
 
     /// Whether an oracle may answer.
     fn may_answer(&self) -> bool {
-        matches!(self.standing(), Standing::Waiting | Standing::Live)
+        matches!(self.link_state(), LinkState::Waiting | LinkState::Live)
     }
 
     /// Records what trains found to be free on the leg to a member, bit/s.
-    pub fn add_measured(&self, to: &Name, free: f64, at_least: bool, took: Duration) {
+    pub fn add_measurement(&self, to: &Name, free: f64, at_least: bool, took: Duration) {
         let free_bps = free.max(0.0) as u64;
         let found = Measured { free_bps, at_least, took, age: Duration::ZERO };
         self.lock().measured.insert(to.clone(), (found, Instant::now()));
@@ -186,14 +186,14 @@ impl OracleLink {
         let replied = self.replied.borrow().clone();
         let state = self.lock();
         let plan = state.plan.as_ref();
-        let standing = match replied.standing {
-            Standing::Off => "off",
-            Standing::Waiting => "waiting",
-            Standing::Live => "live",
-            Standing::Down => "down",
+        let link_state = match replied.link_state {
+            LinkState::Off => "off",
+            LinkState::Waiting => "waiting",
+            LinkState::Live => "live",
+            LinkState::Down => "down",
         };
         json!({
-            "standing": standing,
+            "standing": link_state,
             "reports": replied.number,
             "why": replied.why,
             "refused": replied.refused,
@@ -207,7 +207,7 @@ impl OracleLink {
 impl Streams {
     /// Reports to the oracle and follows its plan; runs until the future is dropped.
     pub async fn follow_oracle(self, client: OracleClient) {
-        self.0.link.replied.send_modify(|replied| replied.standing = Standing::Waiting);
+        self.0.link.replied.send_modify(|replied| replied.link_state = LinkState::Waiting);
         tokio::join!(self.keep_reporting(client.beside()), self.keep_polling(client));
     }
 
@@ -295,9 +295,9 @@ impl Streams {
             parents: streams.iter().filter_map(parent).collect(),
             legs: state.samples.reports(measured, unreachable),
             lost,
-            ..report_of(settings)
+            ..settings_report(settings)
         };
-        let is_cut = cut(&mut report);
+        let is_cut = shrink_to_bounds(&mut report);
         if is_cut && !state.is_cut {
             self.0.log.put(Event::new("stream_report_cut"));
         }
@@ -330,7 +330,7 @@ impl Streams {
             let event = Event::new("stream_name_held").with("stream", stream);
             self.0.log.put(event.with("by", node));
         }
-        let is_back = link.standing() == Standing::Down;
+        let is_back = link.link_state() == LinkState::Down;
         let is_other = link.replied.borrow().refused != refused;
         if is_back || (is_other && !refused.is_empty()) {
             let event = Event::new("stream_oracle").with("standing", "live");
@@ -339,19 +339,20 @@ impl Streams {
         if let Some(plan) = plan {
             self.adopt(plan);
         }
-        self.0.adaptation.set_asked(measure);
-        let (standing, why) = (Standing::Live, String::new());
-        link.replied.send_replace(Replied { standing, number, held, refused, why });
+        self.0.adaptation.set_requested(measure);
+        let (link_state, why) = (LinkState::Live, String::new());
+        link.replied.send_replace(LastReply { link_state, number, held, refused, why });
     }
 
     fn record_failure(&self, why: String) {
         let link = &self.0.link;
-        if link.standing() != Standing::Down {
+        if link.link_state() != LinkState::Down {
             let event = Event::new("stream_oracle").with("standing", "down");
             self.0.log.put(event.with("why", &why));
         }
-        self.0.adaptation.set_asked(Vec::new());
-        link.replied.send_modify(|replied| (replied.standing, replied.why) = (Standing::Down, why));
+        self.0.adaptation.set_requested(Vec::new());
+        link.replied
+            .send_modify(|replied| (replied.link_state, replied.why) = (LinkState::Down, why));
     }
 
     /// Puts a newer plan in force.
@@ -361,7 +362,7 @@ impl Streams {
             return false;
         }
         let keeps_levels = self.0.settings.adapt == Adapt::Levels;
-        let effective = effective(&plan, keeps_levels);
+        let effective = effective_plan(&plan, keeps_levels);
         state.plan = Some((plan, Instant::now()));
         drop(state);
         self.0.log.put(Event::new("stream_plan").with_number("version", effective.version));
@@ -370,16 +371,16 @@ impl Streams {
     }
 
     /// Announces that a program of this host, or a member for which this node relays, requests a stream.
-    pub(crate) fn wish(&self, id: u32, request: &SubscribeRequest) -> WishGuard {
-        let wish = Wish {
+    pub(crate) fn request_plan(&self, id: u32, request: &SubscribeRequest) -> PlanRequestGuard {
+        let plan_request = PlanRequest {
             stream: request.stream.clone(),
             level: request.level,
             tracks: request.tracks.clone(),
             latency: Duration::from_millis(request.latency_ms.into()),
         };
-        self.0.link.lock().wishes.insert(id, wish);
+        self.0.link.lock().plan_requests.insert(id, plan_request);
         self.0.link.news.notify_one();
-        WishGuard { streams: self.clone(), id }
+        PlanRequestGuard { streams: self.clone(), id }
     }
 
     /// Waits for the oracle's answer to the publishing of a name that begins now. Returns who else holds it; `None` if
@@ -393,7 +394,7 @@ impl Streams {
         link.news.notify_one();
         let mut replied = link.replied.subscribe();
         let answered = replied
-            .wait_for(|replied| replied.number > before || replied.standing == Standing::Down);
+            .wait_for(|replied| replied.number > before || replied.link_state == LinkState::Down);
         let replied = answered.await.ok()?;
         if replied.number <= before {
             return None;
@@ -429,7 +430,7 @@ impl Streams {
             if let Ok(Ok(plan)) = timeout_at(until, answered).await {
                 return answer(&plan).unwrap_or(Err(NoRoute::Unknown));
             }
-            if self.0.link.standing() != Standing::Live {
+            if self.0.link.link_state() != LinkState::Live {
                 return Err(NoRoute::Unknown);
             }
             if !is_local || began.elapsed() >= PLANNING_TIMEOUT {
@@ -449,7 +450,7 @@ fn is_active(report: &Report) -> bool {
 }
 
 /// The part of the node's settings that is reported to the oracle.
-fn report_of(settings: &Settings) -> Report {
+fn settings_report(settings: &Settings) -> Report {
     Report {
         relays: settings.relay,
         egress_bps: settings.egress.map(Rate::as_bps),
@@ -459,7 +460,7 @@ fn report_of(settings: &Settings) -> Report {
     }
 }
 
-fn parent(stream: &Arc<Stream>) -> Option<Parent> {
+fn reported_parent(stream: &Arc<Stream>) -> Option<Parent> {
     match stream.source() {
         Source::Parent(ParentRoute { node, .. }) => {
             let origin = Some(stream.about().origin);
@@ -475,38 +476,41 @@ fn subscriptions(state: &State) -> Vec<Subscription> {
     let streams = || plan.into_iter().flat_map(|(plan, _)| &plan.streams);
     let given: BTreeMap<u32, &plan::SubscriptionDecision> =
         streams().flat_map(|stream| &stream.subscriptions).map(|given| (given.id, given)).collect();
-    let of = |(id, wish): (&u32, &Wish)| {
-        let lower =
-            Preference::defaults().into_iter().filter(|one| one.quality.level <= wish.level);
-        let track = crate::stream::quality(wish.level, &wish.tracks).track;
+    let of = |(id, plan_request): (&u32, &PlanRequest)| {
+        let lower = Preference::defaults()
+            .into_iter()
+            .filter(|one| one.quality.level <= plan_request.level);
+        let track =
+            crate::stream::requested_quality(plan_request.level, &plan_request.tracks).track;
         let quality = |level| plan::Quality { track, level };
-        let tracks = if wish.tracks.len() > 1 { wish.tracks.clone() } else { Vec::new() };
+        let tracks =
+            if plan_request.tracks.len() > 1 { plan_request.tracks.clone() } else { Vec::new() };
         Subscription {
             id: *id,
-            stream: wish.stream.clone(),
+            stream: plan_request.stream.clone(),
             preferences: lower
                 .map(|one| Preference { quality: quality(one.quality.level), ..one })
                 .collect(),
             weight: 1.0,
-            latency: wish.latency,
+            latency: plan_request.latency,
             tracks,
             gets: given.get(id).and_then(|given| given.preference),
             gets_track: given.get(id).and_then(|given| given.track),
         }
     };
-    state.wishes.iter().map(of).collect()
+    state.plan_requests.iter().map(of).collect()
 }
 
 /// The plan as this node's legs follow it. Without `keeps_levels` the legs send whole renditions.
-fn effective(plan: &plan::Plan, keeps_levels: bool) -> Plan {
+fn effective_plan(plan: &plan::Plan, keeps_levels: bool) -> Plan {
     let child = |child: &plan::Child| {
-        let planned = union(&child.qualities);
+        let planned = combined_quality(&child.qualities);
         let quality = match keeps_levels {
             true => planned,
             false => Quality { track: planned.track, level: Level::All },
         };
         let estimate = child.why.estimate.map(|found| (found.bps as f64, found.age.as_secs_f64()));
-        (child.node.clone(), LegPlan { quality, why: text(&child.why), estimate })
+        (child.node.clone(), LegPlan { quality, why: explanation_text(&child.why), estimate })
     };
     let stream = |stream: &plan::StreamPlan| {
         let failures = stream.subscriptions.iter().filter_map(|given| {
@@ -530,7 +534,7 @@ fn effective(plan: &plan::Plan, keeps_levels: bool) -> Plan {
 }
 
 /// The least quality that includes all of these.
-fn union(qualities: &[plan::Quality]) -> Quality {
+fn combined_quality(qualities: &[plan::Quality]) -> Quality {
     let level = qualities.iter().map(|quality| quality.level).max().unwrap_or(Level::Keys);
     let track = match qualities {
         [one] => one.track,
@@ -540,7 +544,7 @@ fn union(qualities: &[plan::Quality]) -> Quality {
 }
 
 /// A reason in words; empty if there is nothing to explain.
-fn text(why: &plan::Explanation) -> String {
+fn explanation_text(why: &plan::Explanation) -> String {
     let word = match why.reason {
         Reason::Begun => return String::new(),
         Reason::Lowered => "lowered",
@@ -602,7 +606,7 @@ mod tests {
         let keys = plan::Quality { track: Some(1), level: Level::Keys };
         let all = plan::Quality { track: Some(2), level: Level::NoDisposable };
         let leg = |qualities: Vec<plan::Quality>, keeps_levels| {
-            let effective = effective(&plan(qualities, Reason::Begun), keeps_levels);
+            let effective = effective_plan(&plan(qualities, Reason::Begun), keeps_levels);
             effective.leg(&name("stage"), &name("n1")).unwrap().clone()
         };
         let kept = leg(vec![keys], true);
@@ -622,15 +626,15 @@ mod tests {
     #[test]
     fn the_oracle_hears_what_a_node_can_send() {
         let egress = Some(Rate::from_bps(20_000_000));
-        let report = report_of(&Settings { egress, relay: true, ..Settings::default() });
+        let report = settings_report(&Settings { egress, relay: true, ..Settings::default() });
         assert_eq!((report.egress_bps, report.relays), (Some(20_000_000), true));
-        assert_eq!(report_of(&Settings::default()).egress_bps, None);
+        assert_eq!(settings_report(&Settings::default()).egress_bps, None);
     }
 
     #[test]
     fn a_plan_says_why_there_is_no_route() {
         let failure = |reason| {
-            let effective = effective(&plan(vec![], reason), true);
+            let effective = effective_plan(&plan(vec![], reason), true);
             effective.streams[&name("stage")].failures.get(&1).copied()
         };
         assert_eq!(failure(Reason::Forbidden), Some(NoRoute::Forbidden));
@@ -640,14 +644,15 @@ mod tests {
 
     #[test]
     fn a_program_prefers_its_level_and_takes_lower_ones() {
-        let wish = Wish {
+        let plan_request = PlanRequest {
             stream: name("stage"),
             level: Level::NoDisposable,
             tracks: vec![2],
             latency: Duration::from_secs(1),
         };
-        let auto = Wish { tracks: vec![0, 1, 2], ..wish.clone() };
-        let state = State { wishes: [(5, wish), (6, auto)].into(), ..State::default() };
+        let auto = PlanRequest { tracks: vec![0, 1, 2], ..plan_request.clone() };
+        let state =
+            State { plan_requests: [(5, plan_request), (6, auto)].into(), ..State::default() };
         let wanted = &subscriptions(&state)[0];
         let levels: Vec<_> = wanted.preferences.iter().map(|one| one.quality).collect();
         let of = |level| plan::Quality { track: Some(2), level };

@@ -25,7 +25,7 @@ const SAMPLE: Duration = Duration::from_millis(900);
 
 /// The figures of all legs to one member.
 #[derive(Debug, Default)]
-struct Leg {
+struct MemberLegs {
     /// Sent rates in bit/s, and whether the leg was too slow; the newest last.
     seconds: VecDeque<(u64, bool)>,
     wanted: u64,
@@ -38,7 +38,7 @@ struct Leg {
 /// The last seconds of this node's legs, by member.
 #[derive(Debug, Default)]
 pub(crate) struct LegSamples {
-    legs: BTreeMap<Name, Leg>,
+    legs: BTreeMap<Name, MemberLegs>,
     sampled: Option<Instant>,
 }
 
@@ -72,16 +72,19 @@ impl LegSamples {
             .iter()
             .map(|(to, leg)| LegReport { measured: measured.remove(to), ..leg.report(to.clone()) })
             .collect();
-        let unused = |(to, found)| LegReport { measured: Some(found), ..Leg::default().report(to) };
+        let unused =
+            |(to, found)| LegReport { measured: Some(found), ..MemberLegs::default().report(to) };
         reports.extend(measured.into_iter().map(unused));
         // A leg that sends is connected.
         let missing = unreachable.into_iter().filter(|to| !self.legs.contains_key(to));
-        reports.extend(missing.map(|to| LegReport { is_down: true, ..Leg::default().report(to) }));
+        reports.extend(
+            missing.map(|to| LegReport { is_down: true, ..MemberLegs::default().report(to) }),
+        );
         reports
     }
 }
 
-impl Leg {
+impl MemberLegs {
     fn add(&mut self, legs: &[&LegStatus]) {
         let sum = |of: fn(&LegStatus) -> u64| legs.iter().map(|leg| of(leg)).sum();
         self.seconds.push_back((sum(|leg| leg.sent_bps), legs.iter().any(|leg| leg.is_limited)));
@@ -122,7 +125,7 @@ impl Leg {
 }
 
 /// Cuts the report to the protocol's bounds. Returns whether something was left out.
-pub(crate) fn cut(report: &mut Report) -> bool {
+pub(crate) fn shrink_to_bounds(report: &mut Report) -> bool {
     let lengths =
         |report: &Report| (report.published.len(), report.subscriptions.len(), report.legs.len());
     let before = lengths(report);
@@ -203,8 +206,8 @@ mod tests {
         let all =
             |count| Report { published: (0..count).map(published).collect(), ..Report::default() };
         let mut large = all(100);
-        assert!(cut(&mut large) && !large.published.is_empty());
+        assert!(shrink_to_bounds(&mut large) && !large.published.is_empty());
         assert!(serde_json::to_vec(&large).unwrap().len() <= MAX_BYTES);
-        assert!(!cut(&mut all(3)));
+        assert!(!shrink_to_bounds(&mut all(3)));
     }
 }

@@ -1,12 +1,12 @@
 //! The local scheduler of one leg: sends those frames of a stream that the leg can deliver in time.
 
 use crate::{
-    Bounds, Clock, LegQueue, Next, Plan, Quality, Stream,
+    Bounds, Clock, LegQueue, NextItem, Plan, Quality, Stream,
     counts::LegCounts,
     io::{Leg, LegReader, LegWriter},
     rates::LegRate,
     status::{ChildKind, LegStatus},
-    stream::quality,
+    stream::requested_quality,
 };
 use bytes::Bytes;
 use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
@@ -84,14 +84,14 @@ pub enum Child {
 
 /// The item that is being sent.
 #[derive(Default)]
-struct Outgoing {
+struct OutgoingItem {
     head: Bytes,
     body: Bytes,
     /// When the connection is given up if the item is not written; `None`: never.
     overdue: Option<Time>,
 }
 
-impl Outgoing {
+impl OutgoingItem {
     fn is_empty(&self) -> bool {
         self.head.is_empty() && self.body.is_empty()
     }
@@ -114,7 +114,7 @@ struct LegScheduler {
     queue: LegQueue,
     cursor: u64,
     number: u64,
-    out: Outgoing,
+    out: OutgoingItem,
     is_flushed: bool,
     rate: LegRate,
     socket: Option<OwnedFd>,
@@ -220,7 +220,7 @@ impl LegScheduler {
     fn new(context: LegContext, socket: Option<OwnedFd>) -> Self {
         let request = &context.request;
         let latency = Duration::from_millis(request.latency_ms.into());
-        let wants = quality(request.level, &request.tracks);
+        let wants = requested_quality(request.level, &request.tracks);
         let bounds = Bounds { latency, bytes: context.memory };
         let (to, taker) = match &context.to {
             Child::Local(number) => (format!("local-{number}"), ChildKind::Local),
@@ -239,7 +239,7 @@ impl LegScheduler {
             queue,
             cursor,
             number,
-            out: Outgoing::default(),
+            out: OutgoingItem::default(),
             is_flushed: true,
             rate: LegRate::default(),
             socket,
@@ -359,10 +359,10 @@ impl LegScheduler {
         let now = self.now();
         let (head, body, overdue) = match self.queue.pop(now) {
             None => return,
-            Some(Next::Lost(lost)) => {
+            Some(NextItem::Lost(lost)) => {
                 (Head::encode_message(&ParentMessage::Lost(lost)), Bytes::new(), None)
             }
-            Some(Next::Frame(frame)) => {
+            Some(NextItem::Frame(frame)) => {
                 let head = FrameHead {
                     sequence: frame.sequence,
                     track: frame.frame.track,
@@ -378,7 +378,7 @@ impl LegScheduler {
                 (Head::Frame(head).encode().to_vec(), frame.frame.bytes.clone(), overdue)
             }
         };
-        self.out = Outgoing { head: head.into(), body, overdue };
+        self.out = OutgoingItem { head: head.into(), body, overdue };
     }
 
     /// Whether the item that is being written is long overdue.
@@ -398,7 +398,7 @@ impl LegScheduler {
     fn handle_message(&mut self, message: ChildMessage) {
         match message {
             ChildMessage::Report(report) => self.context.stream.update_leg(self.number, |leg| {
-                (leg.heard, leg.child_age_us) = (report, report.age_us);
+                (leg.child_report, leg.child_age_us) = (report, report.age_us);
             }),
             ChildMessage::Want { .. } if self.changes_left == 0 => self.postponed = Some(message),
             ChildMessage::Want { level, tracks, latency_ms } => {
@@ -406,7 +406,7 @@ impl LegScheduler {
                 if tracks.len() > MAX_TRACKS {
                     return;
                 }
-                self.wants = quality(level, &tracks);
+                self.wants = requested_quality(level, &tracks);
                 let latency = Duration::from_millis(latency_ms.max(1).into()).min(MAX_LATENCY);
                 let wants = self.wants;
                 self.queue.set_bounds(Bounds { latency, bytes: self.context.memory });
@@ -540,7 +540,7 @@ impl LegScheduler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Counts, Settings, io::Incoming};
+    use crate::{Counts, Settings, io::IncomingItem};
     use std::future::pending;
     use thalweg_media::Frame;
     use thalweg_wire::stream::leg::{ReceptionReport, encode};
@@ -620,9 +620,9 @@ mod tests {
         let mut items = Vec::new();
         while let Ok(item) = child.reader.read_item().await {
             items.push(match item {
-                Incoming::Frame(_, bytes) => bytes.len().to_string(),
-                Incoming::Message(ParentMessage::End(why)) => why.to_string(),
-                Incoming::Message(_) => continue,
+                IncomingItem::Frame(_, bytes) => bytes.len().to_string(),
+                IncomingItem::Message(ParentMessage::End(why)) => why.to_string(),
+                IncomingItem::Message(_) => continue,
             });
         }
         assert_eq!(items, [(100 << 10).to_string(), Ending::Over.to_string()]);

@@ -1,8 +1,8 @@
 //! Receives a publisher's frames.
 
 use crate::{
-    frame_rate::FrameRate,
-    io::{Incoming, LegReader, invalid_data},
+    frame_rate::FrameRateLimit,
+    io::{IncomingItem, LegReader, invalid_data},
 };
 use std::{io, time::Duration};
 use thalweg_base::timeout::within;
@@ -20,14 +20,14 @@ const ITEM_TIMEOUT: Duration = MAX_LATENCY.saturating_add(PATIENCE);
 /// # Errors
 /// When the connection fails or the publisher violates the protocol.
 pub async fn receive(reader: &mut LegReader, take: impl Fn(Frame)) -> io::Result<Ending> {
-    let mut rate = FrameRate::new();
+    let mut rate = FrameRateLimit::new();
     reader.set_patience(PATIENCE);
     loop {
         reader.wait().await?;
         let item = within(ITEM_TIMEOUT, "frame of the publisher", reader.read_item()).await?;
         rate.admit(item.frames()).await;
         match item {
-            Incoming::Frame(head, bytes) => {
+            IncomingItem::Frame(head, bytes) => {
                 let class = FrameClass::from_number(head.class)
                     .filter(|_| usize::from(head.track) < MAX_TRACKS);
                 let class = class
@@ -35,9 +35,9 @@ pub async fn receive(reader: &mut LegReader, take: impl Fn(Frame)) -> io::Result
                 let time = Duration::from_micros(head.time_us);
                 take(Frame { track: head.track, class, time, bytes });
             }
-            Incoming::Message(ParentMessage::End(why)) => return Ok(why),
+            IncomingItem::Message(ParentMessage::End(why)) => return Ok(why),
             // Messages of parents only, and one that nobody sends.
-            Incoming::Message(
+            IncomingItem::Message(
                 ParentMessage::Lost(_)
                 | ParentMessage::Level(_)
                 | ParentMessage::Alive { .. }

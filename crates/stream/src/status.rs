@@ -106,7 +106,7 @@ pub struct LegStatus {
     pub retransmitted: u32,
     /// The child's last report.
     #[serde(skip)]
-    pub heard: ReceptionReport,
+    pub child_report: ReceptionReport,
     /// The median age of frames at the child, microseconds.
     pub child_age_us: u32,
 }
@@ -134,7 +134,7 @@ impl LegStatus {
             dropped: BTreeMap::new(),
             rtt_us: None,
             retransmitted: 0,
-            heard: ReceptionReport::default(),
+            child_report: ReceptionReport::default(),
             child_age_us: 0,
         }
     }

@@ -109,7 +109,7 @@ struct State {
 impl State {
     /// Whether each leg takes one of several renditions and the legs may take different ones: programs of this host
     /// take any rendition, but the paths to members differ.
-    fn wants_all(&self) -> bool {
+    fn wants_all_renditions(&self) -> bool {
         let mut legs = self.legs.values();
         self.legs.len() > 1
             && self.legs.values().all(|leg| leg.tracks.len() > 1)
@@ -175,7 +175,7 @@ impl Stream {
 
     /// Tells `news` of what the oracle should hear at once.
     #[must_use]
-    pub(crate) fn telling(mut self, news: Arc<Notify>) -> Self {
+    pub(crate) fn with_news(mut self, news: Arc<Notify>) -> Self {
         self.news = news;
         self
     }
@@ -259,7 +259,7 @@ impl Stream {
     }
 
     /// Records that the parent had a sign of the publisher's node so long ago.
-    pub(crate) fn hear_sign(&self, quiet: Duration) {
+    pub(crate) fn record_sign(&self, quiet: Duration) {
         let now = self.clock.now().as_nanos();
         let ago = u64::try_from(quiet.as_nanos()).unwrap_or(u64::MAX);
         let sign = Time::from_nanos(now.saturating_sub(ago));
@@ -343,10 +343,10 @@ impl Stream {
         state.name_track(frame.track);
         state.intake.add(now, frame.track, frame.class as u8, frame.bytes.len());
         state.last = Some((born, time));
-        let is_whole = state.chains.accept(frame.track, frame.class);
+        let is_intact = state.chains.accept(frame.track, frame.class);
         let frame = Frame { time, ..frame };
         let numbered = NumberedFrame { sequence: state.ring.next(), born, frame };
-        let entry = match is_whole {
+        let entry = match is_intact {
             true => Entry::Frame(Arc::new(numbered)),
             false => Entry::Lost(numbered.to_lost(DropReason::Chain)),
         };
@@ -453,7 +453,7 @@ impl Stream {
         // Renditions are alternatives of one request only if all legs request the same ones and one rendition suffices
         // for all legs.
         let is_one = legs().all(|leg| leg.tracks == first)
-            && (!state.wants_all() || state.union.is_narrow());
+            && (!state.wants_all_renditions() || state.union.is_narrow());
         let tracks = if is_one { first } else { Vec::new() };
         let demand = Demand {
             legs: state.legs.len(),
@@ -475,7 +475,7 @@ impl Stream {
         let missing = &state.status.missing;
         let lost =
             [DropReason::Late, DropReason::Room].iter().filter_map(|why| missing.get(why)).sum();
-        let is_all = state.wants_all() && self.demand.borrow().tracks.is_empty();
+        let is_all = state.wants_all_renditions() && self.demand.borrow().tracks.is_empty();
         if state.union.tick(now, lost, is_all) {
             self.update_demand(&state);
         }
@@ -559,7 +559,7 @@ impl Stream {
 }
 
 /// The quality for a request of a level and tracks: the only requested track, else all tracks.
-pub fn quality(level: Level, tracks: &[u8]) -> Quality {
+pub fn requested_quality(level: Level, tracks: &[u8]) -> Quality {
     Quality { track: if let [one] = tracks { Some(*one) } else { None }, level }
 }
 

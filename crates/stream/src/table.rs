@@ -31,13 +31,13 @@ pub(crate) struct StreamTable {
 
 #[derive(Debug, Default)]
 struct State {
-    entries: BTreeMap<Name, Entry>,
+    entries: BTreeMap<Name, TableEntry>,
     /// The number of publishers' connections so far.
     connections: u64,
 }
 
 #[derive(Debug)]
-enum Entry {
+enum TableEntry {
     /// It comes from another node.
     Relayed(Arc<Stream>),
     /// It is published here.
@@ -71,11 +71,11 @@ pub(crate) struct Connection {
 }
 
 /// The display name of a publisher.
-pub(crate) fn shown(member: Option<&Name>) -> String {
+pub(crate) fn publisher_name(member: Option<&Name>) -> String {
     member.map_or_else(|| "a program of this host".to_owned(), Name::to_string)
 }
 
-impl Entry {
+impl TableEntry {
     fn stream(&self) -> &Arc<Stream> {
         match self {
             Self::Relayed(stream) => stream,
@@ -100,7 +100,7 @@ impl Entry {
             }),
             Self::Published(Publication { member: holder, is_connected, .. }) => {
                 let may_return = holder.as_ref() == member && (member.is_some() || !is_connected);
-                (!may_return).then(|| shown(holder.as_ref()))
+                (!may_return).then(|| publisher_name(holder.as_ref()))
             }
         }
     }
@@ -110,7 +110,9 @@ impl State {
     /// The publication to which this connection belongs, if it is the last one.
     fn current(&mut self, connection: &Connection) -> Option<&mut Publication> {
         match self.entries.get_mut(&connection.stream.name) {
-            Some(Entry::Published(publication)) if publication.connection == connection.number => {
+            Some(TableEntry::Published(publication))
+                if publication.connection == connection.number =>
+            {
                 Some(publication)
             }
             _ => None,
@@ -159,7 +161,7 @@ impl StreamTable {
         }
         self.check_room(&state, name, is_owners)?;
         let stream = self.create(name, parent, true);
-        state.entries.insert(name.clone(), Entry::Relayed(Arc::clone(&stream)));
+        state.entries.insert(name.clone(), TableEntry::Relayed(Arc::clone(&stream)));
         Ok((stream, true))
     }
 
@@ -175,7 +177,7 @@ impl StreamTable {
     fn create(&self, name: &Name, origin: &Name, is_relayed: bool) -> Arc<Stream> {
         let (name, origin) = (name.clone(), origin.clone());
         let stream = Stream::new(name, self.clock, &self.settings, origin, is_relayed);
-        Arc::new(stream.telling(Arc::clone(&self.news)))
+        Arc::new(stream.with_news(Arc::clone(&self.news)))
     }
 
     /// Connects a publisher to a new stream, or to the one that it published before; `member` is `None` for a program of
@@ -191,14 +193,14 @@ impl StreamTable {
         if let Some(by) = earlier.and_then(|entry| entry.is_taken(member.as_ref())) {
             return Err(Refusal::Taken { stream: name.clone(), by });
         }
-        if !matches!(earlier, Some(Entry::Published(_))) {
+        if !matches!(earlier, Some(TableEntry::Published(_))) {
             let publication = self.create_publication(&state, name, member, &about.origin)?;
             // It may replace a stream for which a parent was asked and has not answered.
-            state.entries.insert(name.clone(), Entry::Published(publication));
+            state.entries.insert(name.clone(), TableEntry::Published(publication));
         }
         state.connections += 1;
         let State { entries, connections } = &mut *state;
-        let Some(Entry::Published(publication)) = entries.get_mut(name) else {
+        let Some(TableEntry::Published(publication)) = entries.get_mut(name) else {
             return Err(Refusal::Unknown(name.clone()));
         };
         Ok(publication.connect(*connections, about))
@@ -279,7 +281,7 @@ impl Publication {
         self.displaced.cancel();
         self.displaced = CancellationToken::new();
         (self.connection, self.is_connected) = (number, true);
-        self.stream.publish(about, shown(self.member.as_ref()));
+        self.stream.publish(about, publisher_name(self.member.as_ref()));
         let (stream, displaced) = (Arc::clone(&self.stream), self.displaced.clone());
         Connection { stream, displaced, number }
     }

@@ -13,7 +13,7 @@ use crate::{
     Streams,
     command::{BUFFER, CommandInput, DRAIN, Pauses, RunningCommand, TranscodeError},
     io::Leg,
-    local::{Publisher, Received, StreamError, Subscriber},
+    local::{Publisher, ReceivedItem, StreamError, Subscriber},
     stream::Source,
 };
 use std::{io, pin::pin, time::Duration};
@@ -37,7 +37,7 @@ const LOOK: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transcoder {
     /// The stream that it reads, as an MPEG transport stream.
-    pub of: Name,
+    pub source: Name,
     /// The stream that it makes; `None`: more renditions of the stream that it reads.
     pub name: Option<Name>,
     /// The program and its arguments; no shell is involved.
@@ -47,24 +47,24 @@ pub struct Transcoder {
 /// Runs the transcoders of the settings whenever their streams are published here, until the future is dropped.
 pub async fn run_transcoders(streams: Streams) {
     let all = streams.0.settings.transcoders.iter().cloned();
-    let all = all.filter_map(|Transcoder { of, name, command }| {
-        Some(Keeper { streams: streams.clone(), of, name: name?, command }.run())
+    let all = all.filter_map(|Transcoder { source, name, command }| {
+        Some(TranscoderRunner { streams: streams.clone(), source, name: name?, command }.run())
     });
     futures_util::future::join_all(all).await;
 }
 
 /// Keeps a transcoder running.
-struct Keeper {
+struct TranscoderRunner {
     streams: Streams,
-    of: Name,
+    source: Name,
     name: Name,
     command: Vec<String>,
 }
 
-impl Keeper {
+impl TranscoderRunner {
     async fn run(self) {
         let log = &self.streams.0.log;
-        let event = |kind| Event::new(kind).with("stream", &self.name).with("of", &self.of);
+        let event = |kind| Event::new(kind).with("stream", &self.name).with("of", &self.source);
         let mut pauses = Pauses::default();
         loop {
             self.wait_for_stream().await;
@@ -83,7 +83,7 @@ impl Keeper {
     /// Waits until a program publishes the stream here.
     async fn wait_for_stream(&self) {
         let is_here = || {
-            let stream = self.streams.0.get(&self.of)?;
+            let stream = self.streams.0.get(&self.source)?;
             let is_open = stream.progress().borrow().ended.is_none();
             (is_open && matches!(stream.source(), Source::Publisher(_))).then_some(())
         };
@@ -102,15 +102,15 @@ impl Keeper {
 
     /// Runs the command until its stream ends.
     async fn run_once(&self) -> Result<(), TranscodeError> {
-        let of = self.streams.0.get(&self.of);
-        let latency_ms = of.map_or(1000, |of| of.about().latency_ms);
+        let source = self.streams.0.get(&self.source);
+        let latency_ms = source.map_or(1000, |source| source.about().latency_ms);
         let request =
-            SubscribeRequest { latency_ms, ..SubscribeRequest::for_stream(self.of.clone()) };
+            SubscribeRequest { latency_ms, ..SubscribeRequest::for_stream(self.source.clone()) };
         let leg = || self.leg().map_err(StreamError::from);
-        let subscriber = Subscriber::over(leg()?, request, |_| ()).await?;
+        let subscriber = Subscriber::begin_on_leg(leg()?, request, |_| ()).await?;
         let (mut running, input, output) = RunningCommand::start(&self.command)?;
         let request = PublishRequest { stream: self.name.clone(), tracks: Vec::new(), latency_ms };
-        let mut publisher = Publisher::over(leg()?, request).await?;
+        let mut publisher = Publisher::begin_on_leg(leg()?, request).await?;
         if transcode(subscriber, input, output, &mut publisher).await? {
             return Ok(publisher.end().await?);
         }
@@ -142,15 +142,15 @@ async fn transcode(
 async fn feed(mut subscriber: Subscriber, mut input: CommandInput) -> Result<(), TranscodeError> {
     loop {
         match subscriber.next().await? {
-            Received::Frame(_, frame) => input.push(&frame).await?,
-            Received::Message(ParentMessage::Lost(lost)) => input.lost(&lost),
-            Received::Message(ParentMessage::End(Ending::Over | Ending::Gone)) => {
+            ReceivedItem::Frame(_, frame) => input.push(&frame).await?,
+            ReceivedItem::Message(ParentMessage::Lost(lost)) => input.lost(&lost),
+            ReceivedItem::Message(ParentMessage::End(Ending::Over | Ending::Gone)) => {
                 return input.end().await;
             }
-            Received::Message(ParentMessage::End(why)) => {
+            ReceivedItem::Message(ParentMessage::End(why)) => {
                 return Err(StreamError::Ended(why).into());
             }
-            Received::Message(_) => {}
+            ReceivedItem::Message(_) => {}
         }
     }
 }

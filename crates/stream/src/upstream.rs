@@ -3,9 +3,9 @@
 use crate::{
     Chains, ParentRoute, Plan, Stream, Streams,
     child::follow,
-    hub::stopping,
+    hub::stopping_ending,
     io::{Leg, duplicate},
-    oracle_link::Standing,
+    oracle_link::LinkState,
     slots::Slot,
     stream::Source,
 };
@@ -44,7 +44,7 @@ struct OpenLeg {
 }
 
 /// How following a leg ended.
-enum Followed {
+enum LegOutcome {
     /// The leg ended; `None`: nobody subscribes any more.
     Ended(io::Result<Option<Ending>>),
     /// The plan names another parent, to which there is a leg already.
@@ -104,7 +104,7 @@ impl Upstream {
         let end = hub.0.end.clone();
         let ended = tokio::select! {
             // The children may find another parent.
-            () = end.cancelled() => stopping(),
+            () = end.cancelled() => stopping_ending(),
             ended = self.keep_following(request) => ended,
         };
         self.stream.set_lost(None);
@@ -141,7 +141,7 @@ impl Upstream {
                 |(run, last): (u64, u64)| run == accepted.run && last.checked_add(1) == Some(start);
             if is_new && request.after.is_some_and(is_continued) {
                 // The child for which it is fetched has all earlier frames.
-                self.chains = Chains::whole();
+                self.chains = Chains::intact();
             }
             let source = Source::Parent(self.route.clone());
             if !self.stream.begin(accepted, source, start) {
@@ -155,13 +155,13 @@ impl Upstream {
                 false => attempts.fail(),
             }
             match followed {
-                Followed::Moved(opened) => {
+                LegOutcome::Moved(opened) => {
                     next = Some(*opened);
                     continue;
                 }
-                Followed::Ended(Ok(None)) => return Ending::Over,
-                Followed::Ended(Ok(Some(Ending::Failed(_) | Ending::Stalled)) | Err(_)) => {}
-                Followed::Ended(Ok(Some(why))) => return why,
+                LegOutcome::Ended(Ok(None)) => return Ending::Over,
+                LegOutcome::Ended(Ok(Some(Ending::Failed(_) | Ending::Stalled)) | Err(_)) => {}
+                LegOutcome::Ended(Ok(Some(why))) => return why,
             }
             self.stream.set_lost(Some(self.route.node.clone()));
             self.stream.clear_source();
@@ -182,7 +182,7 @@ impl Upstream {
     /// Whether to try again after this refusal. A relay of a plan may get its own plan later.
     fn may_retry(&self, why: &Refusal, failures: u32) -> bool {
         let is_begun = self.stream.progress().borrow().run > 0;
-        let is_live = self.hub.0.link.standing() == Standing::Live;
+        let is_live = self.hub.0.link.link_state() == LinkState::Live;
         let is_planned = is_live && self.hub.0.plan.borrow().parent(&self.stream.name).is_some();
         let is_final = matches!(why, Refusal::Subscribe | Refusal::Hops | Refusal::Invalid(_));
         let may_pass = (is_planned && !is_final) || (is_begun && why.is_temporary());
@@ -198,17 +198,17 @@ impl Upstream {
     }
 
     /// Receives frames until the leg ends, or there is a leg to another parent that the plan names.
-    async fn follow(&mut self, leg: Leg, request: &SubscribeRequest) -> Followed {
+    async fn follow(&mut self, leg: Leg, request: &SubscribeRequest) -> LegOutcome {
         let clock = self.hub.0.clock;
         let moved = self.opener().open_next(self.route.clone(), request);
         let followed = tokio::select! {
-            ended = follow(&self.stream, leg, &mut self.chains, clock) => Followed::Ended(ended),
-            opened = moved => Followed::Moved(Box::new(opened)),
+            ended = follow(&self.stream, leg, &mut self.chains, clock) => LegOutcome::Ended(ended),
+            opened = moved => LegOutcome::Moved(Box::new(opened)),
         };
         let event = match &followed {
-            Followed::Ended(Ok(_)) => return followed,
-            Followed::Ended(Err(why)) => Event::new("stream_parent_lost").with("why", why),
-            Followed::Moved(opened) => Event::new("stream_parent_left").with("to", &opened.route),
+            LegOutcome::Ended(Ok(_)) => return followed,
+            LegOutcome::Ended(Err(why)) => Event::new("stream_parent_lost").with("why", why),
+            LegOutcome::Moved(opened) => Event::new("stream_parent_left").with("to", &opened.route),
         };
         let event = event.with("stream", &self.stream.name).with("parent", &self.route);
         self.hub.0.log.put(event);
@@ -221,7 +221,7 @@ impl Upstream {
         if let Some(route) = self.hub.0.plan.borrow().parent_of(&self.stream.name, &origin) {
             self.route = route.clone();
         }
-        let is_alone = self.hub.0.link.standing() == Standing::Down;
+        let is_alone = self.hub.0.link.link_state() == LinkState::Down;
         if is_alone && next == NextParent::Origin {
             self.route = ParentRoute::direct(origin);
         }

@@ -8,7 +8,7 @@ use std::path::Path;
 use thalweg_media::{Frame, FrameClass, Output, TsJoiner, TsSplitter};
 use thalweg_stream::{
     LegPlan, ParentRoute, Plan, Quality, RenditionChoice, StreamPlan,
-    local::{Received, Subscriber},
+    local::{ReceivedItem, Subscriber},
 };
 use thalweg_wire::stream::leg::{DropReason, Level, ParentMessage, SubscribeRequest};
 
@@ -124,14 +124,14 @@ async fn join(viewer: &mut Subscriber) -> (Vec<u8>, Vec<u8>) {
     let (mut out, mut tracks) = (Vec::new(), Vec::new());
     loop {
         match viewer.next().await.unwrap() {
-            Received::Frame(_, frame) => {
+            ReceivedItem::Frame(_, frame) => {
                 if let Some(track) = choice.add(&frame) {
                     joiner.select(track);
                 }
                 joiner.push(&frame, &mut out);
                 tracks.extend(joiner.selected());
             }
-            Received::Message(ParentMessage::Lost(lost)) => {
+            ReceivedItem::Message(ParentMessage::Lost(lost)) => {
                 for lost in lost {
                     assert!(
                         matches!(lost.why, DropReason::Level | DropReason::Upstream),
@@ -140,8 +140,8 @@ async fn join(viewer: &mut Subscriber) -> (Vec<u8>, Vec<u8>) {
                     joiner.lost(lost.track, FrameClass::from_number(lost.class).unwrap());
                 }
             }
-            Received::Message(ParentMessage::End(_)) => break,
-            Received::Message(_) => {}
+            ReceivedItem::Message(ParentMessage::End(_)) => break,
+            ReceivedItem::Message(_) => {}
         }
     }
     joiner.end(&mut out);

@@ -9,7 +9,7 @@ use crate::{
 use thalweg_media::FrameClass;
 use thalweg_mesh::service::MemberService as _;
 use thalweg_net::channel::{Channel, Protocol};
-use thalweg_stream::local::{Publisher, Received, StreamError, Subscriber};
+use thalweg_stream::local::{Publisher, ReceivedItem, StreamError, Subscriber};
 use thalweg_wire::stream::leg::{
     Answer, DropReason, Ending, FrameHead, Head, Level, LimitedResource, MAX_ANSWER, Opening,
     ParentMessage, Refusal, SubscribeRequest, decode, encode, length,
@@ -38,12 +38,12 @@ async fn frames_pass_from_node_to_node() {
     source.end().await.unwrap();
     loop {
         match viewer.next().await.unwrap() {
-            Received::Message(ParentMessage::End(why)) => {
+            ReceivedItem::Message(ParentMessage::End(why)) => {
                 assert_eq!(why, Ending::Over);
                 break;
             }
-            Received::Message(_) => {}
-            Received::Frame(..) => panic!("an unexpected frame"),
+            ReceivedItem::Message(_) => {}
+            ReceivedItem::Frame(..) => panic!("an unexpected frame"),
         }
     }
 }
@@ -191,7 +191,7 @@ async fn a_stream_ends_when_its_publisher_does_not_return() {
     next(&mut viewer).await;
     drop(source);
     let ended = loop {
-        if let Received::Message(ParentMessage::End(why)) = viewer.next().await.unwrap() {
+        if let ReceivedItem::Message(ParentMessage::End(why)) = viewer.next().await.unwrap() {
             break why;
         }
     };
@@ -227,16 +227,16 @@ async fn a_stalled_subscriber_is_disconnected_and_delays_no_other() {
     let (mut chains, mut came) = (thalweg_stream::Chains::default(), 0);
     while let Ok(coming) = stalled.next().await {
         match coming {
-            Received::Frame(_, frame) => {
+            ReceivedItem::Frame(_, frame) => {
                 assert!(chains.accept(0, frame.class), "{}", place(&frame));
                 came += 1;
             }
-            Received::Message(ParentMessage::Lost(lost)) => {
+            ReceivedItem::Message(ParentMessage::Lost(lost)) => {
                 for lost in lost {
                     chains.record_loss(0, FrameClass::from_number(lost.class).unwrap());
                 }
             }
-            Received::Message(_) => {}
+            ReceivedItem::Message(_) => {}
         }
     }
     assert!(came < 300, "{came} frames were queued for it");

@@ -20,7 +20,7 @@ use thalweg_net::channel::{Channel, Protocol};
 use thalweg_oracle::{Caller as Asker, Config, Oracle};
 use thalweg_stream::{
     Settings,
-    local::{Publisher, Received, StreamError},
+    local::{Publisher, ReceivedItem, StreamError},
 };
 use thalweg_wire::{
     Signed, Signer as _,
@@ -152,7 +152,7 @@ impl Drop for Camera {
 
 /// Has `from` report that so much is free on its leg to `to`, as trains would.
 fn measured(from: &Node, to: u8, mbps: f64) {
-    from.streams.report_measured(&name(to), mbps * 1e6, false, Instant::now());
+    from.streams.report_measurement(&name(to), mbps * 1e6, false, Instant::now());
 }
 
 /// The number of the node's last report that the oracle has answered.
@@ -308,8 +308,8 @@ async fn a_subscriber_of_a_rendition_that_nobody_has_seen_yet_is_not_refused() {
     loop {
         let coming = tokio::time::timeout(PATIENCE, source.next()).await.expect("in time");
         match coming.unwrap() {
-            Received::Message(ParentMessage::Lost(_)) => break,
-            Received::Message(
+            ReceivedItem::Message(ParentMessage::Lost(_)) => break,
+            ReceivedItem::Message(
                 ParentMessage::Alive { .. } | ParentMessage::Level(_) | ParentMessage::Tracks(_),
             ) => {}
             other => panic!("{other:?}"),

@@ -6,7 +6,7 @@ use crate::{
 };
 use thalweg_stream::{
     ParentRoute, Plan, StreamPlan,
-    local::{Received, StreamError},
+    local::{ReceivedItem, StreamError},
 };
 use thalweg_wire::{
     mesh::{Member, Role},
@@ -93,9 +93,9 @@ async fn a_revoked_member_receives_nothing_more() {
     // Its own node still has the old roster and retries for a while.
     let ended = loop {
         match viewer.next().await {
-            Ok(Received::Message(ParentMessage::End(why))) => break why,
-            Ok(Received::Message(_)) => {}
-            Ok(Received::Frame(_, frame)) => panic!("frame {}", place(&frame)),
+            Ok(ReceivedItem::Message(ParentMessage::End(why))) => break why,
+            Ok(ReceivedItem::Message(_)) => {}
+            Ok(ReceivedItem::Frame(_, frame)) => panic!("frame {}", place(&frame)),
             Err(StreamError::Broken(why)) => panic!("{why}"),
             Err(why) => panic!("{why}"),
         }
@@ -126,9 +126,9 @@ async fn a_member_that_loses_its_tag_loses_the_stream_and_no_other_does() {
     let [first, second] = &mut viewers;
     let ended = loop {
         match first.next().await.unwrap() {
-            Received::Message(ParentMessage::End(why)) => break why,
-            Received::Message(_) => {}
-            Received::Frame(_, frame) => panic!("frame {}", place(&frame)),
+            ReceivedItem::Message(ParentMessage::End(why)) => break why,
+            ReceivedItem::Message(_) => {}
+            ReceivedItem::Frame(_, frame) => panic!("frame {}", place(&frame)),
         }
     };
     assert_eq!(ended, Ending::Revoked);

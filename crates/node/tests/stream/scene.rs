@@ -21,7 +21,7 @@ use thalweg_mesh::{
 use thalweg_node::daemon::{Daemon, Services, bind_local};
 use thalweg_stream::{
     Settings, Streams,
-    local::{self, Publisher, Received, Subscriber},
+    local::{self, Publisher, ReceivedItem, Subscriber},
 };
 use thalweg_wire::{
     mesh::{Member, Name, Role, Roster},
@@ -217,10 +217,10 @@ pub async fn next(
     loop {
         let coming = tokio::time::timeout(PATIENCE, subscriber.next()).await.expect("in time");
         match coming.unwrap() {
-            Received::Frame(_, frame) => return (frame, missing),
-            Received::Message(ParentMessage::Lost(lost)) => missing.extend(lost),
-            Received::Message(ParentMessage::End(why)) => panic!("it ended: {why}"),
-            Received::Message(_) => {}
+            ReceivedItem::Frame(_, frame) => return (frame, missing),
+            ReceivedItem::Message(ParentMessage::Lost(lost)) => missing.extend(lost),
+            ReceivedItem::Message(ParentMessage::End(why)) => panic!("it ended: {why}"),
+            ReceivedItem::Message(_) => {}
         }
     }
 }

@@ -27,7 +27,7 @@ impl Default for Settings {
 
 /// The numbers with which an output begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Start {
+pub struct StartNumbers {
     /// That of the first media segment.
     pub segment: u64,
     /// That of the first init segment.
@@ -89,7 +89,7 @@ impl Packager {
     }
 
     /// Continues an earlier output; to be called before the first frame.
-    pub fn continue_from(&mut self, start: Start) {
+    pub fn continue_from(&mut self, start: StartNumbers) {
         self.segmenter.continue_from(start.segment, start.init);
         self.playlist.continue_from(start.discontinuities);
     }

@@ -62,7 +62,7 @@ pub struct Viewer {
 }
 
 impl Viewer {
-    fn has_progress(&mut self) {
+    fn record_progress(&mut self) {
         self.idle.as_mut().reset(Instant::now() + STALL);
     }
 }
@@ -78,7 +78,7 @@ impl AsyncRead for Viewer {
                 self.idle.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
             }
             done => {
-                self.has_progress();
+                self.record_progress();
                 done
             }
         }
@@ -93,7 +93,7 @@ impl AsyncWrite for Viewer {
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         if written.is_ready() {
-            self.has_progress();
+            self.record_progress();
         }
         written
     }

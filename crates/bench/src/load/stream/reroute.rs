@@ -28,7 +28,7 @@ use thalweg_lab::{
     client::Lab,
     topology::{LinkChange, Topology},
 };
-use thalweg_stream::local::{self, Publisher, Received, Subscriber};
+use thalweg_stream::local::{self, Publisher, ReceivedItem, Subscriber};
 use thalweg_units::{Rate, parse_duration};
 use thalweg_wire::stream::leg::{ParentMessage, PublishRequest, SubscribeRequest, Track};
 use tokio::time::{sleep, sleep_until, timeout};
@@ -424,17 +424,19 @@ async fn view(socket: PathBuf, begin: Instant, latency: Duration, log: Log) -> a
     let mut decoder = Decoder::default();
     loop {
         match subscriber.next().await? {
-            Received::Frame(head, frame) if frame.class.is_video() => {
+            ReceivedItem::Frame(head, frame) if frame.class.is_video() => {
                 let (due, at) = (begin + frame.time, Instant::now());
                 let in_time = at.saturating_duration_since(due) <= latency;
                 let is_decoded = decoder.receive(head.sequence, &frame, in_time);
                 lock(&log).push(Seen { due, at, is_decoded });
             }
-            Received::Message(ParentMessage::Lost(lost)) => {
+            ReceivedItem::Message(ParentMessage::Lost(lost)) => {
                 lost.iter().for_each(|lost| decoder.receive_lost(lost));
             }
-            Received::Message(ParentMessage::End(why)) => anyhow::bail!("the stream ended: {why}"),
-            Received::Frame(..) | Received::Message(_) => {}
+            ReceivedItem::Message(ParentMessage::End(why)) => {
+                anyhow::bail!("the stream ended: {why}")
+            }
+            ReceivedItem::Frame(..) | ReceivedItem::Message(_) => {}
         }
     }
 }

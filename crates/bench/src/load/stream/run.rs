@@ -24,7 +24,7 @@ use thalweg_lab::{client::Lab, topology::Topology};
 use thalweg_media::{Frame, TsSplitter};
 use thalweg_stream::{
     Chains,
-    local::{self, Publisher, Received, Subscriber},
+    local::{self, Publisher, ReceivedItem, Subscriber},
 };
 use thalweg_wire::stream::leg::{
     ChildMessage, Level, ParentMessage, PublishRequest, SubscribeRequest, Track,
@@ -300,17 +300,17 @@ impl Viewer {
                     .await?;
             }
             match subscriber.next().await? {
-                Received::Frame(head, frame) => {
+                ReceivedItem::Frame(head, frame) => {
                     let due = due(self.begin, self.number, frame.time);
                     let age = due.elapsed();
                     let is_decoded = decoder.receive(head.sequence, &frame, age <= self.latency);
                     self.record(&frame, due, age, is_decoded);
                 }
-                Received::Message(ParentMessage::Lost(lost)) => {
+                ReceivedItem::Message(ParentMessage::Lost(lost)) => {
                     lost.iter().for_each(|lost| decoder.receive_lost(lost))
                 }
-                Received::Message(ParentMessage::End(_)) => return Ok(()),
-                Received::Message(_) => {}
+                ReceivedItem::Message(ParentMessage::End(_)) => return Ok(()),
+                ReceivedItem::Message(_) => {}
             }
         }
     }

@@ -26,7 +26,7 @@ pub struct Arrivals(mpsc::Receiver<io::Result<Program>>);
 
 impl Arrivals {
     /// Accepts programs until this is dropped.
-    pub fn at(listener: TcpListener) -> Self {
+    pub fn new(listener: TcpListener) -> Self {
         let (to, programs) = mpsc::channel(1);
         tokio::spawn(accept(listener, to));
         Self(programs)
@@ -69,7 +69,7 @@ async fn accept(listener: TcpListener, to: mpsc::Sender<io::Result<Program>>) {
         let to = to.clone();
         tokio::spawn(async move {
             let arrived = match accepted {
-                Ok(program) => greet(program).await.map(Ok),
+                Ok(program) => check_first_bytes(program).await.map(Ok),
                 Err(why) => Some(Err(why)),
             };
             if let Some(arrived) = arrived {
@@ -82,7 +82,7 @@ async fn accept(listener: TcpListener, to: mpsc::Sender<io::Result<Program>>) {
 }
 
 /// Waits for the first bytes of a program. Returns `None` if none come, or if it is not a source of streams.
-async fn greet((from, peer): Program) -> Option<Program> {
+async fn check_first_bytes((from, peer): Program) -> Option<Program> {
     let mut first = [0; 8];
     match timeout(FIRST_BYTES, from.peek(&mut first)).await {
         Err(_) => {

@@ -3,7 +3,7 @@
 use super::{
     Format,
     arrivals::{Arrivals, Program},
-    endpoint::{Endpoint, listening},
+    endpoint::{Endpoint, parse_listen_address},
     socket,
 };
 use crate::commands::{
@@ -49,7 +49,7 @@ pub struct Args {
     #[arg(value_name = "FILE", conflicts_with = "listen")]
     file: Option<PathBuf>,
     /// Accept the stream from one connecting program at a time, or as datagrams
-    #[arg(long, value_name = "tcp://ADDR:PORT|udp://ADDR:PORT", value_parser = listening)]
+    #[arg(long, value_name = "tcp://ADDR:PORT|udp://ADDR:PORT", value_parser = parse_listen_address)]
     listen: Option<Endpoint>,
     /// Send frames in real time instead of as fast as they are read
     #[arg(long)]
@@ -126,7 +126,7 @@ fn other_error(why: std::io::Error, what: impl Into<String>) -> FeedError {
     FeedError::Other(anyhow::Error::new(why).context(what.into()))
 }
 
-fn no_accept(why: std::io::Error) -> FeedError {
+fn accept_error(why: std::io::Error) -> FeedError {
     other_error(why, "cannot accept a connection")
 }
 
@@ -147,23 +147,23 @@ struct Feed<'a> {
 impl Feed<'_> {
     /// Publishes the input, or one input after the other.
     async fn run(mut self) -> Result<(), FeedError> {
-        let no_listener =
+        let listen_error =
             |at: SocketAddr| move |why| other_error(why, format!("cannot listen at {at}"));
         match (self.args.listen, &self.args.file) {
             (Some(Endpoint::Tcp(at)), _) => {
-                let listener = TcpListener::bind(at).await.map_err(no_listener(at))?;
+                let listener = TcpListener::bind(at).await.map_err(listen_error(at))?;
                 self.accept(listener).await
             }
             (Some(Endpoint::Udp(at)), _) => {
-                let socket = UdpSocket::bind(at).await.map_err(no_listener(at))?;
+                let socket = UdpSocket::bind(at).await.map_err(listen_error(at))?;
                 // The kernel may allow less.
                 _ = socket2::SockRef::from(&socket).set_recv_buffer_size(UDP_BUFFER);
                 self.receive(socket).await
             }
             (None, None) => self.read(&mut tokio::io::stdin(), None).await.map(drop),
             (None, Some(file)) => {
-                let no_file = |why| other_error(why, format!("cannot open {}", file.display()));
-                let mut file = tokio::fs::File::open(file).await.map_err(no_file)?;
+                let open_error = |why| other_error(why, format!("cannot open {}", file.display()));
+                let mut file = tokio::fs::File::open(file).await.map_err(open_error)?;
                 self.read(&mut file, None).await.map(drop)
             }
         }
@@ -174,12 +174,12 @@ impl Feed<'_> {
             .local_addr()
             .map_err(|why| other_error(why, "cannot determine the bound address"))?;
         note!("thalweg: waiting for a program at tcp://{at}");
-        let mut arrivals = Arrivals::at(listener);
+        let mut arrivals = Arrivals::new(listener);
         let mut waiting = None;
         loop {
             let (mut from, peer) = match waiting.take() {
                 Some(program) => program,
-                None => self.unless_ended(arrivals.next()).await?.map_err(no_accept)?,
+                None => self.unless_ended(arrivals.next()).await?.map_err(accept_error)?,
             };
             note!("thalweg: {peer} sends the stream");
             match self.read(&mut from, Some(&mut arrivals)).await {
@@ -245,7 +245,7 @@ impl Feed<'_> {
             let read = match self.unless_ended(read).await? {
                 Ok(read) => read.map_err(|why| other_error(why, "cannot read"))?,
                 Err(next) => {
-                    let next = next.map_err(no_accept)?;
+                    let next = next.map_err(accept_error)?;
                     self.end(&mut input).await?;
                     return Ok(Some(next));
                 }
