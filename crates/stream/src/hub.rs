@@ -48,7 +48,7 @@ use tokio_util::sync::CancellationToken;
 /// How long a subscriber waits for the parent's answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How often a waiting program is told what it waits for. It gives up after 10 s of silence.
+/// How often a waiting program gets an answer with the reason. It gives up after 10 s of silence.
 const WAITING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The streams of a node; cheap to clone.
@@ -76,7 +76,7 @@ pub(crate) struct Inner {
 struct PublishGuard {
     hub: Streams,
     connection: Arc<Connection>,
-    /// How publishing ended; `None`: it was cut off.
+    /// How publishing ended; `None` if the task was cancelled.
     ended: Option<io::Result<Ending>>,
 }
 
@@ -105,8 +105,8 @@ impl Caller {
         }
     }
 
-    /// Waits until a newer roster changes the member so that `may` does not hold; a program of this host keeps its
-    /// rights. The caller ends when the member leaves the mesh.
+    /// Waits until `may` is false for the member in a newer roster. Never returns for a program of this host, or if the
+    /// member leaves the mesh, which ends the channel.
     async fn wait_until_denied(&self, may: impl Fn(&Member) -> bool) {
         let Self::Member(peer) = self else { return pending().await };
         let mut rosters = peer.membership().subscribe();
@@ -252,7 +252,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Tells a program of this host what it waits for, until its request is admitted or refused.
+    /// Sends a program of this host the reason of the delay each second until its request is admitted or refused.
     async fn answer_while_waiting<T>(
         &self,
         leg: &mut Leg,
@@ -272,9 +272,8 @@ impl Streams {
         }
     }
 
-    /// Announces a request of a program of this host, or of a member for which this node is to relay a stream that it
-    /// does not have. A member that follows a plan names the stream's origin; nobody else asks the oracle on behalf of
-    /// other members.
+    /// Requests a plan for a program of this host, or for a member that needs a stream which this node does not have yet.
+    /// A member that names the stream's origin already follows a plan, and needs no request here.
     fn plan_request_for(
         &self,
         request: &SubscribeRequest,
@@ -296,8 +295,8 @@ impl Streams {
         is_wanted.then(|| self.request_plan(number, request))
     }
 
-    /// Returns the requested stream, a subscriber slot and the announced wish if the caller is allowed to subscribe.
-    /// `number`: the wish's number.
+    /// Returns the requested stream, a subscriber slot and the plan request if the caller is allowed to subscribe.
+    /// `number`: the number of the plan request.
     async fn admit(
         &self,
         request: &SubscribeRequest,
@@ -316,8 +315,8 @@ impl Streams {
         if let Caller::Member(peer) = who {
             if matches!(stream.source(), Source::Parent(route) if route.node == peer.member().name)
             {
-                // It may pass, while both follow a new plan.
-                return Err(Refusal::Upstream("it gets the stream from you itself".to_owned()));
+                // This may be temporary, while both nodes change to a new plan.
+                return Err(Refusal::Upstream("you are its parent for this stream".to_owned()));
             }
             let is_ours = stream.about().origin == *self.me();
             if !is_ours && !self.0.settings.relay {
@@ -340,7 +339,7 @@ impl Streams {
         let Some(from) = request.from.as_ref().filter(|from| *from != self.me()) else {
             return Ok(stream);
         };
-        // What a parent says of the origin counts if the parent is the origin, or the plan names it for this origin.
+        // A parent's statement about the origin is trusted if it is the origin, or if the plan names it for this origin.
         let is_it = match stream.source() {
             Source::Parent(route) if route.node == *from => true,
             Source::Parent(route) if origin == *from => {
@@ -354,7 +353,9 @@ impl Streams {
             return Ok(stream);
         }
         let name = &request.stream;
-        let why = format!("`{name}` comes from {origin} at this node, not surely from {from}");
+        let why = format!(
+            "this node receives `{name}` from {origin} and cannot confirm that it comes from {from}"
+        );
         Err(Refusal::Upstream(why))
     }
 
@@ -373,7 +374,7 @@ impl Streams {
             return Err(Refusal::Hops);
         }
         let route = self.route(request, who, number).await?;
-        // The stream outlives the request for it, and counts against the member as long as it is here.
+        // The stream outlives the request, so its slot is held until the stream ends.
         let slot =
             self.0.slots.claim(who.name()).ok_or(Refusal::Busy(LimitedResource::Subscribers))?;
         let is_owners = matches!(who, Caller::Local);

@@ -26,7 +26,7 @@ const MAX_READ: usize = 256;
 /// longer jump all frames of an honest parent would be ignored as known.
 const MAX_GAP: u64 = 1 << 26;
 
-/// The time after which every rendition that a stream has has sent pictures.
+/// The time within which every rendition of a stream sends a picture.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// The progress of a stream.
@@ -69,13 +69,13 @@ pub enum Source {
 pub struct Stream {
     /// Its name.
     pub name: Name,
-    /// Whether it comes from another node; else it is published here.
+    /// Whether it is received from another node; otherwise it is published here.
     pub is_relayed: bool,
     clock: Clock,
     state: Mutex<State>,
     progress: watch::Sender<Progress>,
     demand: watch::Sender<Demand>,
-    /// Told of news for the oracle.
+    /// Notified of changes that the oracle should learn at once.
     news: Arc<Notify>,
 }
 
@@ -84,14 +84,14 @@ struct State {
     ring: Ring,
     about: Accepted,
     intake: IntakeRates,
-    /// Covers the frames of the present publisher.
+    /// The reference chains of the present publisher's frames.
     chains: Chains,
     source: Source,
-    /// A parent from which nothing comes although it should.
+    /// The parent, if it is silent or unreachable.
     lost: Option<Name>,
     /// Planned parents that were lost or could not be reached since the last report to the oracle.
     newly_lost: BTreeSet<Name>,
-    /// When the publisher's node last gave a sign of the stream; `None`: not yet.
+    /// When the publisher's node last sent a frame or keep-alive; `None`: not yet.
     sign: Option<Time>,
     /// Added to the decoding times of the present publisher, which begin at zero.
     offset: Duration,
@@ -107,8 +107,8 @@ struct State {
 }
 
 impl State {
-    /// Whether each leg takes one of several renditions and the legs may take different ones: programs of this host
-    /// take any rendition, but the paths to members differ.
+    /// Whether this node needs all renditions: each leg takes one of several, and paths to members differ, so that they
+    /// may take different ones. Programs of this host can take any rendition.
     fn wants_all_renditions(&self) -> bool {
         let mut legs = self.legs.values();
         self.legs.len() > 1
@@ -116,8 +116,8 @@ impl State {
             && legs.any(|leg| leg.taker == ChildKind::Member)
     }
 
-    /// Labels undeclared tracks up to this one with their numbers.
-    fn name_track(&mut self, track: u8) {
+    /// Adds undeclared tracks up to this one; their labels are their numbers.
+    fn add_tracks_up_to(&mut self, track: u8) {
         let tracks = &mut self.about.tracks;
         while tracks.len() <= usize::from(track) && tracks.len() < MAX_TRACKS {
             tracks.push(Track { label: tracks.len().to_string(), rates: [0; 5] });
@@ -173,7 +173,7 @@ impl Stream {
         }
     }
 
-    /// Tells `news` of what the oracle should hear at once.
+    /// Sets `news`, which is notified of changes that the oracle should learn at once.
     #[must_use]
     pub(crate) fn with_news(mut self, news: Arc<Notify>) -> Self {
         self.news = news;
@@ -221,7 +221,7 @@ impl Stream {
         self.lock().source.clone()
     }
 
-    /// The parent from which nothing comes although it should.
+    /// The parent, if it is silent or unreachable.
     pub fn lost(&self) -> Option<Name> {
         self.lock().lost.clone()
     }
@@ -241,7 +241,7 @@ impl Stream {
         }
     }
 
-    /// Records that nothing comes from this parent, or with `None` that frames come.
+    /// Records that this parent is silent or unreachable; `None`: it sends frames.
     pub(crate) fn set_lost(&self, parent: Option<Name>) {
         let mut state = self.lock();
         if state.lost != parent {
@@ -251,14 +251,14 @@ impl Stream {
         }
     }
 
-    /// How long ago the publisher's node gave a sign of the stream; zero at the publisher's node.
+    /// The time since the publisher's node last sent a frame or keep-alive; zero at the publisher's node.
     pub(crate) fn quiet(&self) -> Duration {
         let now = self.clock.now();
         let sign = self.lock().sign.filter(|_| self.is_relayed);
         sign.map_or(Duration::ZERO, |at| now.since(at))
     }
 
-    /// Records that the parent had a sign of the publisher's node so long ago.
+    /// Records that the publisher's node sent a frame or keep-alive so long ago, according to the parent.
     pub(crate) fn record_sign(&self, quiet: Duration) {
         let now = self.clock.now().as_nanos();
         let ago = u64::try_from(quiet.as_nanos()).unwrap_or(u64::MAX);
@@ -267,7 +267,7 @@ impl Stream {
         state.sign = state.sign.max(Some(sign));
     }
 
-    /// Begins or resumes a run from this source; a new run begins at the number `at`. Returns false if the run is known
+    /// Begins or resumes a run from this source; `at` is the number of its first frame. Returns false if the run is known
     /// and `at` is more than `MAX_GAP` ahead.
     pub fn begin(&self, about: Accepted, source: Source, at: u64) -> bool {
         let mut state = self.lock();
@@ -306,7 +306,7 @@ impl Stream {
         self.progress.send_modify(|progress| *progress = Progress { next, run, ended: None });
     }
 
-    /// How long it has been published here, over all returns of its publisher.
+    /// The time since it was first published here, including absences of its publisher.
     pub(crate) fn published_for(&self) -> Duration {
         let began = self.lock().published;
         began.map_or(Duration::ZERO, |at| self.clock.now().since(at))
@@ -335,12 +335,12 @@ impl Stream {
         }
     }
 
-    /// Adds a frame from the publisher, or a picture that was made of one of its frames; `born` is when that frame came.
+    /// Adds a frame from the publisher, or a transcoded picture of it; `born` is when the publisher's frame arrived.
     pub fn add(&self, frame: Frame, born: Time) {
         let now = self.clock.now();
         let mut state = self.lock();
         let time = frame.time + state.offset;
-        state.name_track(frame.track);
+        state.add_tracks_up_to(frame.track);
         state.intake.add(now, frame.track, frame.class as u8, frame.bytes.len());
         state.last = Some((born, time));
         let is_intact = state.chains.accept(frame.track, frame.class);
@@ -364,14 +364,14 @@ impl Stream {
         if entry.sequence() - state.ring.next() > MAX_GAP {
             return false;
         }
-        // Frames that are known already, as in a loop, are none.
+        // Known frames, as in a loop of nodes, are no sign of the publisher's node.
         state.sign = Some(now);
         if entry.sequence() > state.ring.next() {
             state.ring.restart(entry.sequence());
         }
         if let Entry::Frame(numbered) = &entry {
             let Frame { track, class, ref bytes, .. } = numbered.frame;
-            state.name_track(track);
+            state.add_tracks_up_to(track);
             state.intake.add(now, track, class as u8, bytes.len());
         }
         self.push(state, entry, now);
@@ -486,7 +486,7 @@ impl Stream {
         self.has_all_renditions(&self.lock())
     }
 
-    /// Whether all renditions come here. A parent that chooses among them sends one at a time.
+    /// Whether the node receives all renditions. A parent that chooses among them sends one at a time.
     fn has_all_renditions(&self, state: &State) -> bool {
         !matches!(state.source, Source::Parent(_)) || self.demand.borrow().tracks.len() < 2
     }
@@ -511,7 +511,7 @@ impl Stream {
         known.rev().max_by_key(|(_, rate): &(u8, u64)| *rate).map(|(track, _)| track)
     }
 
-    /// Brings a request to a parent up to the present position and demand.
+    /// Updates a request to a parent to the present position and demand.
     pub(crate) fn update_request(&self, request: &mut SubscribeRequest) {
         let progress = self.progress.borrow().clone();
         request.after = progress.next.checked_sub(1).map(|last| (progress.run, last));

@@ -1,6 +1,6 @@
-//! The streams at a node, by name: where they come from, who publishes them, and until when they are kept.
+//! The streams at a node, by name, with their sources, publishers and ends.
 //!
-//! The streams change under one lock, so that a publisher that returns either finds its stream or begins another one.
+//! One lock guards all changes, so that a publisher that returns either finds its stream or begins another one.
 
 use crate::{
     Clock, Settings, Stream,
@@ -24,7 +24,7 @@ pub(crate) struct StreamTable {
     settings: Settings,
     clock: Clock,
     slots: Arc<Slots>,
-    /// Told of news for the oracle.
+    /// Notified of changes that the oracle should learn at once.
     news: Arc<Notify>,
     state: Mutex<State>,
 }
@@ -38,25 +38,25 @@ struct State {
 
 #[derive(Debug)]
 enum TableEntry {
-    /// It comes from another node.
+    /// Received from another node.
     Relayed(Arc<Stream>),
-    /// It is published here.
+    /// Published at this node.
     Published(Publication),
 }
 
-/// A stream that is published here, also while its publisher is absent.
+/// A stream that is published at this node. It stays while its publisher is absent.
 #[derive(Debug)]
 struct Publication {
     stream: Arc<Stream>,
-    /// Its publisher; `None`: a program of this host. Nobody else takes its place as long as the stream is here.
+    /// Its publisher; `None`: a program of this host. Nobody else may publish the stream until it ends.
     member: Option<Name>,
-    /// The number of the publisher's last connection. Its end, and the end of the grace period after it, mean nothing
-    /// once there is another connection.
+    /// The number of the publisher's last connection. The ends of earlier connections, and of their grace periods, are
+    /// ignored.
     connection: u64,
     is_connected: bool,
     /// Cancelled when another connection of the publisher replaces the last one.
     displaced: CancellationToken,
-    /// The member's place, which it has as long as the stream is here.
+    /// The member's slot, held until the stream ends.
     _slot: Option<Slot>,
 }
 
@@ -83,19 +83,19 @@ impl TableEntry {
         }
     }
 
-    /// Whether a parent was asked for it and has not answered.
+    /// Whether the parent has not answered the request for it.
     fn is_open(&self) -> bool {
         matches!(self, Self::Relayed(stream) if stream.progress().borrow().run == 0)
     }
 
-    /// Who else has the name, if this publisher cannot have it. Another connection of the same member replaces one that
-    /// may be dead; connections of this host's programs end with the programs.
-    fn is_taken(&self, member: Option<&Name>) -> Option<String> {
+    /// The publisher that holds the name, if this one cannot have it. A new connection of the same member replaces its
+    /// old one, which may be dead; connections of this host's programs end with the programs.
+    fn other_holder(&self, member: Option<&Name>) -> Option<String> {
         match self {
             _ if self.is_open() => None,
             Self::Relayed(stream) => Some(match stream.source() {
                 Source::Parent(route) => route.node.to_string(),
-                // Its parent is lost, and another is looked for.
+                // Its parent is lost, and the node looks for another one.
                 Source::Absent | Source::Publisher(_) => stream.about().origin.to_string(),
             }),
             Self::Published(Publication { member: holder, is_connected, .. }) => {
@@ -107,7 +107,7 @@ impl TableEntry {
 }
 
 impl State {
-    /// The publication to which this connection belongs, if it is the last one.
+    /// The publication of this connection, if the connection is its last one.
     fn current(&mut self, connection: &Connection) -> Option<&mut Publication> {
         match self.entries.get_mut(&connection.stream.name) {
             Some(TableEntry::Published(publication))
@@ -121,7 +121,7 @@ impl State {
 }
 
 impl StreamTable {
-    /// Creates a table without streams, which tells `news` of what the oracle should hear at once.
+    /// Creates an empty table, which notifies `news` of changes that the oracle should learn at once.
     pub fn new(settings: &Settings, clock: Clock, slots: &Arc<Slots>, news: &Arc<Notify>) -> Self {
         Self {
             settings: settings.clone(),
@@ -147,8 +147,8 @@ impl StreamTable {
         self.lock().entries.values().map(|entry| Arc::clone(entry.stream())).collect()
     }
 
-    /// Returns the stream of this name, or a new one that is to come from `parent`, and whether it is new. `is_owners`:
-    /// for a program of this host.
+    /// Returns the stream of this name, or creates one that is received from `parent`, and whether it is new.
+    /// `is_owners`: for a program of this host.
     pub fn get_or_relay(
         &self,
         name: &Name,
@@ -190,12 +190,12 @@ impl StreamTable {
     ) -> Result<Connection, Refusal> {
         let mut state = self.lock();
         let earlier = state.entries.get(name);
-        if let Some(by) = earlier.and_then(|entry| entry.is_taken(member.as_ref())) {
+        if let Some(by) = earlier.and_then(|entry| entry.other_holder(member.as_ref())) {
             return Err(Refusal::Taken { stream: name.clone(), by });
         }
         if !matches!(earlier, Some(TableEntry::Published(_))) {
             let publication = self.create_publication(&state, name, member, &about.origin)?;
-            // It may replace a stream for which a parent was asked and has not answered.
+            // It may replace a relayed stream whose parent has not answered.
             state.entries.insert(name.clone(), TableEntry::Published(publication));
         }
         state.connections += 1;
@@ -249,8 +249,7 @@ impl StreamTable {
         }
     }
 
-    /// Ends the stream for this reason, unless another connection of its publisher has replaced this one. Returns whether
-    /// it did.
+    /// Ends the stream, unless another connection of its publisher has replaced this one. Returns whether it ended it.
     pub fn end_published(&self, connection: &Connection, why: Ending) -> bool {
         let mut state = self.lock();
         let is_current = state.current(connection).is_some();
@@ -260,7 +259,7 @@ impl StreamTable {
         is_current
     }
 
-    /// Ends a stream from another node.
+    /// Ends a relayed stream.
     pub fn end_relayed(&self, stream: &Arc<Stream>, why: Ending) {
         self.remove(&mut self.lock(), stream, why);
     }
@@ -376,7 +375,7 @@ mod tests {
             assert!(table.begin(&format!("own{n}"), None).is_ok(), "the owner has places");
         }
         assert_eq!(table.begin("own8", None).unwrap_err(), full);
-        // The places are free again with the streams.
+        // The end of a stream frees its slot.
         let last = table.begin("s0", Some("n1")).unwrap();
         table.end_published(&last, Ending::Over);
         assert!(table.begin("own8", None).is_ok());

@@ -30,7 +30,7 @@ struct Upstream {
     stream: Arc<Stream>,
     route: ParentRoute,
     chains: Chains,
-    /// Why the parent could not be reached.
+    /// The refusal, if the parent could not be reached.
     refusal: watch::Sender<Option<Refusal>>,
     /// The slot of the member that requested it.
     _slot: Slot,
@@ -51,12 +51,12 @@ enum LegOutcome {
     Moved(Box<OpenLeg>),
 }
 
-/// The parent that is asked next.
+/// The parent to try next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NextParent {
-    /// The planned one, or the last one if the plan names none.
+    /// The planned parent, or the last one if the plan names none.
     Planned,
-    /// The publisher's node itself, if no oracle can name another parent.
+    /// The publisher's node, if no oracle answers.
     Origin,
 }
 
@@ -82,8 +82,8 @@ impl Attempts {
     }
 }
 
-/// Begins to receive a stream by this route, until it ends or nobody subscribes to it any more. The receiver says why the
-/// parent could not be reached.
+/// Begins to receive a stream by this route, until it ends or nobody subscribes to it any more. The returned receiver
+/// gets the refusal if the parent cannot be reached.
 pub(crate) fn start(
     hub: Streams,
     stream: Arc<Stream>,
@@ -140,12 +140,15 @@ impl Upstream {
             let is_continued =
                 |(run, last): (u64, u64)| run == accepted.run && last.checked_add(1) == Some(start);
             if is_new && request.after.is_some_and(is_continued) {
-                // The child for which it is fetched has all earlier frames.
+                // The child that requested it has all earlier frames.
                 self.chains = Chains::intact();
             }
             let source = Source::Parent(self.route.clone());
             if !self.stream.begin(accepted, source, start) {
-                return Ending::Failed(format!("{}: its stream starts out of range", self.route));
+                return Ending::Failed(format!(
+                    "{}: the number of its first frame is out of range",
+                    self.route
+                ));
             }
             let before = self.stream.progress().borrow().next;
             let followed = self.follow(leg, &request).await;
@@ -173,7 +176,8 @@ impl Upstream {
         LegOpener { hub: self.hub.clone(), stream: Arc::clone(&self.stream) }
     }
 
-    /// Opens a leg to the parent. If that takes long, it tells the oracle, and gives up for another planned parent.
+    /// Opens a leg to the parent. If that takes long, reports the parent to the oracle, and gives up once the plan names
+    /// another one.
     async fn open(&self, request: &SubscribeRequest) -> Result<OpenLeg, Refusal> {
         let is_slow = || self.stream.set_lost(Some(self.route.node.clone()));
         self.opener().open_while_planned(&self.route, request, is_slow).await
@@ -284,7 +288,7 @@ impl LegOpener {
         let another = plan.wait_for(|plan| plan.parent(name).is_some_and(|to| to != route));
         tokio::select! {
             opened = open => opened,
-            _ = another => Err(Refusal::Upstream(format!("{route}: it does not answer"))),
+            _ = another => Err(Refusal::Upstream(format!("{route} does not answer"))),
         }
     }
 
@@ -319,7 +323,7 @@ impl LegOpener {
             {
                 let origin = accepted.origin;
                 Err(upstream(format!(
-                    "it has the stream from {origin}, not from the plan's origin"
+                    "it receives the stream from {origin}, not from the origin in the plan"
                 )))
             }
             Ok(Answer::Accepted(accepted)) => Ok(OpenLeg { leg, accepted, route }),

@@ -86,7 +86,7 @@ impl Level {
         }
     }
 
-    /// The word for options and reports.
+    /// The name in options and reports.
     pub const fn word(self) -> &'static str {
         match self {
             Self::All => "all",
@@ -102,7 +102,7 @@ impl fmt::Display for Level {
     }
 }
 
-/// The text is not a level.
+/// A text that is not the name of a level.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{0}` is not a level; the levels are all, no-disposable and keys")]
 pub struct LevelError(String);
@@ -238,10 +238,10 @@ pub enum Refusal {
     Upstream(String),
 }
 
-/// The resources that the settings bound.
+/// A resource whose number the node's settings limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LimitedResource {
-    /// Streams.
+    /// Streams, including relayed ones.
     Streams,
     /// Subscribers, including nodes.
     Subscribers,
@@ -257,7 +257,7 @@ impl fmt::Display for LimitedResource {
 }
 
 impl Refusal {
-    /// Truncates its text to the maximum length.
+    /// Truncates the text to [`MAX_WHY`] bytes.
     pub fn cut(mut self) -> Self {
         if let Self::Invalid(text) | Self::Upstream(text) | Self::Taken { by: text, .. } = &mut self
         {
@@ -266,7 +266,7 @@ impl Refusal {
         self
     }
 
-    /// Whether a later attempt may succeed.
+    /// Whether the same request may succeed later.
     pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Unknown(_) | Self::Busy(_) | Self::Upstream(_) | Self::Taken { .. })
     }
@@ -279,7 +279,7 @@ fn cut(text: &mut String) {
 }
 
 impl SubscribeRequest {
-    /// A program's request for all of a stream, with the default latency of one second.
+    /// A program's request for all tracks and levels of a stream, with the default latency of one second.
     pub fn for_stream(stream: Name) -> Self {
         Self {
             stream,
@@ -338,7 +338,7 @@ impl PublishRequest {
 }
 
 impl Answer {
-    /// Truncates its text to the maximum length.
+    /// Truncates the text to [`MAX_WHY`] bytes.
     pub fn cut(self) -> Self {
         match self {
             Self::Refused(why) => Self::Refused(why.cut()),
@@ -350,7 +350,7 @@ impl Answer {
         }
     }
 
-    /// Whether nothing in it is beyond the bounds.
+    /// Whether all lengths and numbers are within the bounds.
     pub fn is_sound(&self) -> bool {
         match self {
             Self::Accepted(accepted) => {
@@ -372,7 +372,7 @@ pub enum DropReason {
     Level,
     /// It would have missed its deadline.
     Late,
-    /// The leg is too slow, and the queue keeps more valuable frames.
+    /// The leg is too slow, and the queue is full of more valuable frames.
     Room,
     /// A frame that it depends on is missing.
     Chain,
@@ -384,7 +384,7 @@ impl DropReason {
     /// All reasons.
     pub const ALL: [Self; 5] = [Self::Level, Self::Late, Self::Room, Self::Chain, Self::Upstream];
 
-    /// The word for reports.
+    /// The name in reports.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Level => "level",
@@ -396,7 +396,7 @@ impl DropReason {
     }
 }
 
-/// A notice of a lost frame.
+/// The notice of a lost frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostFrame {
     /// Its number.
@@ -414,12 +414,13 @@ pub struct LostFrame {
 pub enum ParentMessage {
     /// Lost frames; ascending, at most [`MAX_LOST`].
     Lost(Vec<LostFrame>),
-    /// The highest level sent from now on.
+    /// The highest level that the parent sends from now on.
     Level(Level),
-    /// The changed tracks.
+    /// The changed tracks. Nodes of this version do not send it: a frame with a new track number adds the track.
     Tracks(Vec<Track>),
-    /// A keep-alive, while there is nothing to send. `quiet_ms`: how long ago the publisher's node gave a sign of the
-    /// stream. Relays pass it on with its age, so that it grows where frames no longer come and in a loop of nodes.
+    /// A keep-alive, sent while the queue is empty. `quiet_ms` is the time since the publisher's node last sent a frame
+    /// or keep-alive of the stream. Relays add the time since they received it, so that it grows when frames stop, and
+    /// also in a loop of nodes.
     Alive {
         /// Milliseconds; zero at the publisher's node.
         quiet_ms: u32,
@@ -429,7 +430,7 @@ pub enum ParentMessage {
 }
 
 impl ParentMessage {
-    /// Whether nothing in it is beyond the bounds.
+    /// Whether all lengths and numbers are within the bounds.
     pub fn is_sound(&self) -> bool {
         match self {
             Self::Lost(lost) => {
@@ -468,7 +469,7 @@ pub enum Ending {
 /// A message from child to parent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ChildMessage {
-    /// The report of the last second.
+    /// Statistics of the last second.
     Report(ReceptionReport),
     /// A changed request.
     Want {
@@ -483,7 +484,7 @@ pub enum ChildMessage {
     Bye,
 }
 
-/// A child's report of the last second.
+/// What a child received in the last second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceptionReport {
     /// The number of the last frame received.
@@ -509,7 +510,7 @@ pub enum Head {
     Message(u32),
 }
 
-/// A frame without its bytes.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
     /// Its number in the stream's run.
@@ -534,7 +535,7 @@ pub const HEAD: usize = 31;
 const MESSAGE: u8 = 0;
 const FRAME: u8 = 1;
 
-/// The bytes are not a valid head.
+/// Why bytes are not a valid head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum HeadError {
     /// The kind is unknown, or a message has non-zero unused bytes.
@@ -610,7 +611,7 @@ impl Head {
     pub fn encode_message(message: &ParentMessage) -> Vec<u8> {
         let body = encode(message);
         let body = &body[4..];
-        // At most MAX_SAID, by the bounds on messages.
+        // At most MAX_PARENT_MESSAGE, by the bounds on messages.
         let mut out = Self::Message(body.len() as u32).encode().to_vec();
         out.extend(body);
         out

@@ -139,7 +139,7 @@ pub struct Subscription {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tracks: Vec<u8>,
     /// Its weight, above 0 and up to [`MAX_WORTH`].
-    #[serde(default = "one")]
+    #[serde(default = "default_weight")]
     pub weight: f64,
     /// The longest delay from the publisher's node to the user.
     #[serde(with = "serde_duration")]
@@ -153,14 +153,14 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Whether it requests the same, whatever it gets.
+    /// Whether both request the same; what they get now is ignored.
     pub fn is_same_request(&self, other: &Self) -> bool {
-        let of = |one: &Self| Self { gets: None, gets_track: None, ..one.clone() };
-        of(self) == of(other)
+        let request = |one: &Self| Self { gets: None, gets_track: None, ..one.clone() };
+        request(self) == request(other)
     }
 }
 
-const fn one() -> f64 {
+const fn default_weight() -> f64 {
     1.0
 }
 
@@ -188,11 +188,11 @@ impl Preference {
 
     /// All levels of all tracks, the best first.
     pub fn defaults() -> Vec<Self> {
-        let of = |level| {
+        let preference = |level| {
             let (quality, utility) = (Quality { track: None, level }, Self::default_utility(level));
             Self { quality, utility, transcoder: None }
         };
-        Level::ALL.map(of).to_vec()
+        Level::ALL.map(preference).to_vec()
     }
 }
 
@@ -324,6 +324,7 @@ impl Report {
     }
 }
 
+/// Checks that no name occurs twice.
 fn check_unique<T: Ord + ToString>(
     what: &'static str,
     names: impl Iterator<Item = T>,
@@ -338,7 +339,7 @@ fn check_unique<T: Ord + ToString>(
     Ok(())
 }
 
-/// The sums of a stream's rates stay far below 2⁶⁴.
+/// Whether the rate is valid. With this bound the sums of a stream's rates stay far below 2⁶⁴.
 const fn is_rate(bps: u64) -> bool {
     bps <= MAX_BPS
 }
@@ -430,8 +431,8 @@ pub struct Reply {
     /// The newest plan, if the node does not follow it yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
-    /// Names that other members hold: the node refuses new publishers of them. A stream that runs already goes on for
-    /// those who receive it.
+    /// Names that other members hold: the node refuses new publishers of them. A stream that runs already continues for
+    /// its subscribers.
     #[serde(default)]
     pub held: Vec<NameHolder>,
     /// Members to whom probe trains should measure the leg, at most [`MAX_MEASURED`].
@@ -502,7 +503,7 @@ pub struct SubscriptionDecision {
     pub why: Explanation,
 }
 
-/// The reason of a decision.
+/// Why the oracle decided so.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
     /// The kind of the reason.
@@ -522,15 +523,15 @@ pub struct Explanation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
-    /// It is new.
+    /// The subscription or leg is new.
     Begun,
     /// A leg could not carry what was planned.
     Lowered,
-    /// A measurement found room.
+    /// A measurement found free bandwidth.
     Raised,
     /// Another route is better.
     Rerouted,
-    /// No route has room.
+    /// No route has enough free bandwidth.
     Full,
     /// Nobody publishes it.
     Unpublished,
