@@ -1,4 +1,4 @@
-//! The quality on this node's legs, chosen each second: the oracle's plan, or a local choice for legs it omits.
+//! Chooses the quality on this node's legs each second: the oracle's plan, or a local choice for legs that it omits.
 
 use crate::{
     Adapt, LegPlan, Measure, Plan, StreamStatus, Streams,
@@ -25,7 +25,7 @@ use tokio::{
 pub struct NeededMeasurement {
     /// The rate to test, bit/s; `None`: the available bandwidth.
     pub free: Option<f64>,
-    /// How often the levels were lowered. A measurement that began before the last time is ignored.
+    /// How often the levels have been lowered. A measurement that began before the last such change is ignored.
     pub falls: u64,
 }
 
@@ -45,7 +45,7 @@ struct State {
     oracle: Plan,
     local: BTreeMap<Name, BTreeMap<Name, LegPlan>>,
     levels: BTreeMap<Name, Levels>,
-    /// Members to whom the oracle wants the legs measured.
+    /// Members to whom the oracle requests measurements of the legs.
     requested: Vec<Name>,
 }
 
@@ -73,7 +73,7 @@ impl Adaptation {
         self.lock().oracle = plan;
     }
 
-    /// Replaces the members to whom the oracle wants the legs measured.
+    /// Replaces the members to whom the oracle requests measurements of the legs.
     pub fn set_requested(&self, requested: Vec<Name>) {
         self.lock().requested = requested;
     }
@@ -156,7 +156,7 @@ impl Streams {
             let falls = levels.falls();
             match settings.measure {
                 Measure::Off => {}
-                // The oracle asks for what it needs.
+                // The oracle requests the measurements that it needs.
                 Measure::Degraded if planned.contains(child) => {}
                 // The queue sends whatever fits, so a measurement would change nothing.
                 Measure::Degraded if !samples.iter().any(has_options) => {}

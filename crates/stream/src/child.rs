@@ -26,17 +26,17 @@ use tokio::{
 };
 
 /// A parent that sends nothing for this long counts as lost; an idle one sends [`ParentMessage::Alive`]. A large frame may take
-/// longer, as long as some of it comes.
+/// longer, as long as its bytes arrive.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest time for one item: a frame is useless to everybody after the longest latency.
 const ITEM_TIMEOUT: Duration = MAX_LATENCY.saturating_add(SILENCE_TIMEOUT);
 
-/// A parent that has had no sign of the publisher's node for this long is reported to the oracle: its own parent may be
-/// lost, or it may be part of a loop. A relay usually finds another parent sooner.
+/// A parent that has received nothing from the publisher's node for this long is reported to the oracle: its own parent
+/// may be lost, or it may be part of a loop. A relay usually finds another parent sooner.
 const QUIET_SUSPICION: Duration = Duration::from_secs(3);
 
-/// The same, until the leg ends.
+/// The leg ends if the parent has received nothing from the publisher's node for this long.
 const QUIET_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A parent that is silent for this long is reported to the oracle, which may name another one. Parents send something
@@ -78,14 +78,14 @@ struct FrameReceiver<'a> {
     stream: &'a Arc<Stream>,
     clock: Clock,
     socket: Option<OwnedFd>,
-    /// Covers the frames of this leg and of earlier ones.
+    /// The reference chains of the frames of this leg and of earlier ones.
     chains: &'a mut Chains,
     transit: Transit,
     next: u64,
     second: Arc<Mutex<SecondStats>>,
     rate: FrameRateLimit,
     began: Instant,
-    /// Whether the parent is reported because the publisher's node gives no sign through it.
+    /// Whether the parent is reported because it receives nothing from the publisher's node.
     is_quiet: bool,
 }
 
@@ -171,7 +171,8 @@ async fn send_reports(
                 ChildMessage::Want { level, tracks, latency_ms }
             }
         };
-        within(SILENCE_TIMEOUT, "room for a report", writer.write_message(&message)).await?;
+        within(SILENCE_TIMEOUT, "progress while sending a report", writer.write_message(&message))
+            .await?;
     }
 }
 
@@ -187,7 +188,7 @@ impl FrameReceiver<'_> {
                         self.receive_lost(lost)?;
                     }
                 }
-                // No node sends it: the frames themselves tell of further tracks.
+                // No node sends it: frames with new track numbers add tracks.
                 IncomingItem::Message(ParentMessage::Tracks(_)) => {}
                 IncomingItem::Message(ParentMessage::Level(level)) => {
                     self.stream.update_intake(|status| status.level = Some(level));
@@ -201,9 +202,9 @@ impl FrameReceiver<'_> {
         }
     }
 
-    /// Reports a parent through which the publisher's node gives no sign, and later fails.
+    /// Reports a parent that receives nothing from the publisher's node, and later fails.
     fn check_signs(&mut self) -> io::Result<()> {
-        // Another parent gets the same time.
+        // A new parent gets the full time.
         let quiet = self.stream.quiet().min(self.began.elapsed());
         if quiet >= QUIET_TIMEOUT {
             let why = format!("no sign of the publisher's node for {QUIET_TIMEOUT:?}");
@@ -217,7 +218,7 @@ impl FrameReceiver<'_> {
         Ok(())
     }
 
-    /// Tells the oracle that the parent is lost, or that it is not.
+    /// Reports to the oracle whether the parent is lost.
     fn report_parent(&self, is_lost: bool) {
         let parent = match self.stream.source() {
             Source::Parent(route) => Some(route.node),
@@ -229,15 +230,15 @@ impl FrameReceiver<'_> {
     /// Reads the next item, and reports a parent that is silent meanwhile.
     async fn next_item(&self, reader: &mut LegReader) -> io::Result<IncomingItem> {
         let received = reader.received();
-        let mut item = pin!(within(ITEM_TIMEOUT, "message of the parent", reader.read_item()));
+        let mut item = pin!(within(ITEM_TIMEOUT, "message from the parent", reader.read_item()));
         let (mut left, mut before) = (SUSPICION, received.load(Ordering::Relaxed));
         while !left.is_zero() {
             if let Ok(item) = timeout(left, &mut item).await {
                 return item;
             }
             let now = received.load(Ordering::Relaxed);
-            let has_come = std::mem::replace(&mut before, now) != now;
-            left = time_to_suspicion(self.silence(), has_come);
+            let has_progress = std::mem::replace(&mut before, now) != now;
+            left = time_to_suspicion(self.silence(), has_progress);
         }
         self.report_parent(true);
         let item = item.await?;
@@ -245,7 +246,7 @@ impl FrameReceiver<'_> {
         Ok(item)
     }
 
-    /// How long nothing has come from the parent; `None` if the system cannot tell.
+    /// The time since the last data from the parent; `None` if the system does not report it.
     fn silence(&self) -> Option<Duration> {
         let info = self.socket.as_ref().and_then(|socket| TcpInfo::of(socket).ok());
         info.map(|info| info.since_data)
@@ -312,17 +313,17 @@ impl FrameReceiver<'_> {
     fn put(&self, entry: Entry) -> io::Result<()> {
         match self.stream.put(entry) {
             true => Ok(()),
-            false => Err(invalid_data("the number of a frame is far ahead of the stream")),
+            false => Err(invalid_data("the number of a frame is too far ahead of the stream")),
         }
     }
 }
 
-/// How much longer to wait until the parent is suspected, if an item is overdue; zero: it is suspected now. `has_come`:
-/// some bytes have arrived since the last check, as of a large frame on a slow path.
-fn time_to_suspicion(silence: Option<Duration>, has_come: bool) -> Duration {
+/// The remaining time until the parent is suspected; zero: it is suspected now. `has_progress`: bytes have arrived since
+/// the last check, for example of a large frame on a slow path.
+fn time_to_suspicion(silence: Option<Duration>, has_progress: bool) -> Duration {
     match silence {
         Some(silence) => SUSPICION.saturating_sub(silence),
-        None if has_come => SUSPICION,
+        None if has_progress => SUSPICION,
         None => Duration::ZERO,
     }
 }

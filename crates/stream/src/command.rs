@@ -39,9 +39,9 @@ pub enum TranscodeError {
     Start(String, io::Error),
     #[error("`{command}` ended ({status}){error_output}")]
     Exited { command: String, status: String, error_output: String },
-    #[error("cannot write to it: {0}")]
+    #[error("cannot write to the command: {0}")]
     Input(io::Error),
-    #[error("cannot read from it: {0}")]
+    #[error("cannot read from the command: {0}")]
     Output(io::Error),
     #[error(transparent)]
     Times(#[from] Misplaced),
@@ -69,7 +69,7 @@ impl Pauses {
         std::mem::replace(&mut self.0, next)
     }
 
-    /// Begins anew after a run that has not failed.
+    /// Resets the pause after a run that has not failed.
     pub fn reset(&mut self) {
         self.0 = PAUSE;
     }
@@ -120,8 +120,8 @@ impl RunningCommand {
         }
     }
 
-    /// The error of a command that has ended or closed its output.
-    pub async fn exited(&mut self) -> TranscodeError {
+    /// Waits for the end of a command that has closed its output, and returns the error.
+    pub async fn exit_error(&mut self) -> TranscodeError {
         let status = match timeout(DRAIN, self.child.wait()).await {
             Ok(Ok(status)) => status.to_string(),
             Ok(Err(why)) => why.to_string(),
@@ -148,7 +148,7 @@ async fn keep_last(mut errors: impl AsyncRead + Unpin, error_output: Arc<Mutex<V
 
 /// A command's standard input.
 pub struct CommandInput {
-    /// `None` after the command has closed it: its output says whether it has ended.
+    /// `None` after the command has closed it. Whether it has ended shows at its output.
     pipe: Option<ChildStdin>,
     joiner: TsJoiner,
     packets: Vec<u8>,
@@ -166,7 +166,7 @@ impl CommandInput {
     }
 
     /// Records lost frames.
-    pub fn lost(&mut self, lost: &[LostFrame]) {
+    pub fn record_losses(&mut self, lost: &[LostFrame]) {
         for lost in lost {
             if let Some(class) = FrameClass::from_number(lost.class) {
                 self.joiner.lost(lost.track, class);

@@ -24,10 +24,10 @@ pub struct Patience {
 pub struct WaitingFrame {
     /// The frame.
     pub frame: Frame,
-    /// When the source's frame of its time came.
+    /// When the source's frame with the same time arrived.
     pub born: Time,
     arrived: Time,
-    /// Its place: no lower than that of the frame before it.
+    /// Its position in the order: not below that of the frame before it.
     time: Duration,
 }
 
@@ -36,7 +36,7 @@ pub struct WaitingFrame {
 struct Input {
     waiting: VecDeque<WaitingFrame>,
     newest: Duration,
-    /// When its newest frame came; `None`: it gives no frames now.
+    /// When its newest frame arrived; `None`: it has stopped.
     last_arrival: Option<Time>,
 }
 
@@ -49,7 +49,7 @@ pub struct DecodingOrder {
 }
 
 impl DecodingOrder {
-    /// Creates an empty one for a source and so many transcoders.
+    /// Creates an empty merger for a source and this number of transcoders.
     pub fn new(transcoders: usize, patience: Patience) -> Self {
         let inputs = (0..=transcoders).map(|_| Input::default()).collect();
         Self { inputs, bytes: 0, patience }
@@ -72,7 +72,7 @@ impl DecodingOrder {
         of.waiting.push_back(WaitingFrame { frame, born, arrived: now, time: of.newest });
     }
 
-    /// Waits no longer for an input.
+    /// Stops waiting for an input, because it has ended.
     pub fn stop_waiting_for(&mut self, input: usize) {
         if let Some(input) = self.inputs.get_mut(input) {
             input.last_arrival = None;

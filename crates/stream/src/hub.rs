@@ -422,7 +422,9 @@ impl Streams {
                     let relay = "`[stream] subscribe` at the publisher's node does not allow it";
                     Refusal::Upstream(relay.to_owned())
                 }
-                (NoRoute::Full, _) => Refusal::Upstream("no path has room for it".to_owned()),
+                (NoRoute::Full, _) => {
+                    Refusal::Upstream("no path has enough free bandwidth for it".to_owned())
+                }
                 (NoRoute::Undecided, _) => {
                     let why = "the oracle is still planning its route; try again later";
                     Refusal::Upstream(why.to_owned())

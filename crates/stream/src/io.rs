@@ -38,7 +38,7 @@ const PIECE: usize = 64 << 10;
 /// The reading half of a leg.
 pub struct LegReader {
     from: BufReader<Box<dyn AsyncRead + Send + Unpin>>,
-    /// How long nothing may come within an item.
+    /// The longest pause within an item.
     patience: Option<Duration>,
     received: Arc<AtomicU64>,
 }
@@ -66,7 +66,7 @@ pub enum IncomingItem {
 }
 
 impl IncomingItem {
-    /// The number of frames and notices of lost ones, at least 1: each of them costs work on every leg.
+    /// The number of frames and notices of lost frames, at least 1: each of them costs work on every leg.
     pub fn frames(&self) -> usize {
         match self {
             Self::Message(ParentMessage::Lost(lost)) => lost.len().max(1),
@@ -97,7 +97,12 @@ impl Leg {
     /// # Errors
     /// When the connection fails or the answer is out of bounds.
     pub async fn open(&mut self, opening: &Opening) -> io::Result<Answer> {
-        within(STEP_TIMEOUT, "room for an opening", self.writer.write_message(opening)).await?;
+        within(
+            STEP_TIMEOUT,
+            "progress while sending the opening",
+            self.writer.write_message(opening),
+        )
+        .await?;
         self.read_answer().await
     }
 
@@ -110,7 +115,7 @@ impl Leg {
             within(STEP_TIMEOUT, "answer", self.reader.read_message(MAX_ANSWER)).await?;
         match answer.is_sound() {
             true => Ok(answer.cut()),
-            false => Err(invalid_data("an answer out of bounds")),
+            false => Err(invalid_data("the answer exceeds the limits of the protocol")),
         }
     }
 
@@ -127,7 +132,8 @@ impl Leg {
     /// # Errors
     /// When the connection fails.
     pub async fn send_answer(&mut self, answer: &Answer) -> io::Result<()> {
-        within(STEP_TIMEOUT, "room for an answer", self.writer.write_message(answer)).await
+        within(STEP_TIMEOUT, "progress while sending the answer", self.writer.write_message(answer))
+            .await
     }
 }
 
@@ -144,12 +150,12 @@ pub fn half_rtt(socket: Option<&OwnedFd>) -> Duration {
 }
 
 impl LegReader {
-    /// Ends items while they come if nothing comes for this long. A slow item may take longer.
+    /// Sets the longest pause within an item, after which reading fails. A slow item may take longer in total.
     pub fn set_patience(&mut self, patience: Duration) {
         self.patience = Some(patience);
     }
 
-    /// The number of bytes of items that have come, also within the present one.
+    /// The number of received bytes, including those of an incomplete item.
     pub fn received(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.received)
     }
@@ -193,7 +199,7 @@ impl LegReader {
                 if message.is_sound() {
                     Ok(IncomingItem::Message(message))
                 } else {
-                    Err(invalid_data("a message out of bounds"))
+                    Err(invalid_data("a message exceeds the limits of the protocol"))
                 }
             }
         }
@@ -235,13 +241,13 @@ impl LegReader {
     }
 }
 
-/// Reads, for at most this long.
+/// Reads with a timeout of `patience`, if there is one.
 async fn read_within<T>(
     patience: Option<Duration>,
     reading: impl Future<Output = io::Result<T>>,
 ) -> io::Result<T> {
     match patience {
-        Some(patience) => within(patience, "data of the peer", reading).await,
+        Some(patience) => within(patience, "data from the peer", reading).await,
         None => reading.await,
     }
 }

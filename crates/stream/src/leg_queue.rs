@@ -111,7 +111,7 @@ pub struct LegQueue {
     downstream: Duration,
     queued: FrameQueue,
     lost: BTreeMap<u64, LostFrame>,
-    /// Covers the frames pushed so far.
+    /// The reference chains of all pushed frames.
     chains: Chains,
     tally: Tally,
 }
@@ -136,7 +136,7 @@ impl LegQueue {
         }
     }
 
-    /// Marks all chains as whole, because the child has all earlier frames.
+    /// Marks all chains as intact, because the child has all earlier frames.
     pub fn resume(&mut self) {
         self.chains = Chains::intact();
     }
@@ -228,7 +228,7 @@ impl LegQueue {
             let is_next = self.next_track == Some(track);
             if is_next && class == FrameClass::Key {
                 self.release(Some(time), now);
-            } else if !is_next && class == FrameClass::Key && self.is_next_coming(time) {
+            } else if !is_next && class == FrameClass::Key && self.has_next_pictures(time) {
                 return self.hold(entry);
             }
         }
@@ -241,8 +241,8 @@ impl LegQueue {
         if self.held.is_empty() { self.add(entry, now) } else { self.hold(entry) }
     }
 
-    /// Whether pictures of the next rendition come, so that a key frame can be expected.
-    fn is_next_coming(&self, now: Duration) -> bool {
+    /// Whether pictures of the next rendition arrive, so that a key frame can be expected.
+    fn has_next_pictures(&self, now: Duration) -> bool {
         let newest = self.next_track.and_then(|track| *self.newest.get(usize::from(track))?);
         newest.is_some_and(|newest| now.saturating_sub(newest) < SILENCE)
     }
@@ -325,8 +325,8 @@ impl LegQueue {
         }
     }
 
-    /// The notice of a frame that was lost before this leg. What a request excluded there or excludes here is no fault of
-    /// the path.
+    /// The notice of a frame that was lost before this leg. Frames that a request excludes do not count as losses of the
+    /// path.
     fn forward_loss(&self, lost: LostFrame) -> LostFrame {
         let class = FrameClass::from_number(lost.class);
         let is_wanted = class.is_none_or(|class| self.wants(lost.track, class));

@@ -25,10 +25,10 @@ use thalweg_wire::{
 /// A rate that was not available is not tested again for this long.
 const RETEST_PAUSE: Duration = Duration::from_millis(600);
 
-/// Smaller differences of utilities are rounding errors.
+/// Smaller differences between utilities are rounding errors.
 const EPSILON: f64 = 1e-9;
 
-/// For this long after a change the sent rates of whole seconds do not show the new levels.
+/// For this long after a change of levels the sent rates include seconds with the old levels.
 const NEW_LEVELS: Duration = Duration::from_secs(3);
 
 /// Tested rates are higher by this factor than the rates that the levels need, because rates of streams vary.
@@ -37,7 +37,7 @@ const TEST_MARGIN: f64 = 1.04;
 /// The most combinations that are compared; with more of them streams are lowered greedily.
 const MAX_EXACT: usize = 2000;
 
-/// A quality that a leg can have.
+/// A quality that a leg can send.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QualityOption {
     /// The quality.
@@ -56,7 +56,7 @@ pub type RenditionRates = (Option<u8>, [u64; CLASSES]);
 pub struct Sample {
     /// The stream.
     pub stream: Name,
-    /// The qualities that the leg can have, the best first; not empty.
+    /// The qualities that the leg can send, the best first; not empty.
     pub options: Vec<QualityOption>,
     /// The sent rate, bit/s.
     pub sent: u64,
@@ -64,7 +64,7 @@ pub struct Sample {
     pub is_limited: bool,
 }
 
-/// The rate that is available beside all traffic including the legs' own, bit/s.
+/// The rate that is available in addition to all traffic including the legs' own, bit/s.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum AvailableRate {
     /// About this rate.
@@ -127,7 +127,7 @@ pub struct LevelChoice {
 }
 
 impl Sample {
-    /// The choices among renditions, each with these levels. A rendition's utility is the square root of its rate's
+    /// The options: each rendition with each of these levels. A rendition's utility is the square root of its rate's
     /// share of the highest, because quality grows ever more slowly with the rate.
     pub fn options(renditions: &[RenditionRates], levels: &[Level]) -> Vec<QualityOption> {
         let rate = |rates: &[u64; CLASSES], level: Level| {
@@ -156,7 +156,7 @@ impl Sample {
         options
     }
 
-    /// The place of a quality among the choices; the best if it is none of them.
+    /// The position of a quality among the options; 0, the best, if it is none of them.
     fn position(&self, quality: Option<&Quality>) -> usize {
         let is = |choice: &QualityOption| Some(&choice.quality) == quality;
         self.options.iter().position(is).unwrap_or(0)
@@ -199,7 +199,7 @@ impl Levels {
             0 => self.sent.back().map_or(0.0, |(_, bps)| *bps),
             _ => sum / f64::from(count),
         };
-        // What was sent in the last second says little of levels that were raised in it.
+        // After a raise, the rate sent in the last second is lower than the rate of the new levels.
         let is_new = self.changed.is_some_and(|at| at <= began && ended.since(at) < NEW_LEVELS);
         let is_limited = self.limited.back().is_some_and(|is| *is);
         if is_new && !is_limited { sent.max(self.chosen) } else { sent }
@@ -237,7 +237,7 @@ impl Levels {
             let gains = (0..samples.len())
                 .filter(known)
                 .map(|at| worth(at, &positions) - worth(at, &before));
-            // Other levels of the same or more worth together are no fall.
+            // A change with the same or a higher total utility does not count as lowering.
             match gains.sum::<f64>() {
                 gain if gain < -EPSILON => {
                     self.hold.lowered(now, &self.rules);
@@ -268,7 +268,7 @@ impl Levels {
         self.falls
     }
 
-    /// The present places of the samples' qualities.
+    /// The positions of the samples' present qualities.
     fn positions(&self, samples: &[Sample]) -> Vec<usize> {
         samples.iter().map(|sample| sample.position(self.now.get(&sample.stream))).collect()
     }
@@ -276,7 +276,7 @@ impl Levels {
     /// The rate to test for a better choice, bit/s: first the rate of the best qualities, then of the smallest step.
     /// `None` if no better choice is requested or these rates were tested just now.
     pub fn rate_to_test(&self, now: Time, samples: &[Sample]) -> Option<f64> {
-        // A path that is too slow now needs no probes to show it, and they would make it slower.
+        // A path that is too slow for the present levels needs no test, and probes would make it slower.
         let is_limited = samples.iter().any(|sample| sample.is_limited);
         if is_limited || self.hold.is_held(now, &self.rules) {
             return None;

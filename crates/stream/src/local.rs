@@ -172,27 +172,27 @@ impl Subscriber {
         Self::begin_with_progress(socket, request, |_| ()).await
     }
 
-    /// As [`Self::begin`], and calls `tell` about each second with what the request waits for.
+    /// As [`Self::begin`], and calls `report_wait` about each second with the reason of the delay.
     ///
     /// # Errors
     /// [`StreamError`].
     pub async fn begin_with_progress(
         socket: &Path,
         request: SubscribeRequest,
-        tell: impl FnMut(&str),
+        report_wait: impl FnMut(&str),
     ) -> Result<Self, StreamError> {
-        Self::begin_on_leg(connect(socket).await?, request, tell).await
+        Self::begin_on_leg(connect(socket).await?, request, report_wait).await
     }
 
     /// Requests a stream over this leg.
     pub(crate) async fn begin_on_leg(
         mut leg: Leg,
         request: SubscribeRequest,
-        mut tell: impl FnMut(&str),
+        mut report_wait: impl FnMut(&str),
     ) -> Result<Self, StreamError> {
         let mut answer = leg.open(&Opening::Subscribe(request)).await?;
         while let Answer::Waiting(why) = &answer {
-            tell(why);
+            report_wait(why);
             answer = leg.read_answer().await?;
         }
         match answer {
@@ -269,12 +269,13 @@ mod tests {
             leg.send_answer(&Answer::Refused(why)).await.unwrap();
         });
         let request = SubscribeRequest::for_stream("stage".parse().unwrap());
-        let mut told = 0;
-        let tell = |why: &str| told += usize::from(why.contains("planned"));
+        let mut notices = 0;
+        let report_wait = |why: &str| notices += usize::from(why.contains("planned"));
         // Longer than the ten seconds after which a silent node is given up.
-        let ended = Subscriber::begin_on_leg(Leg::new(here, None), request, tell).await.map(|_| ());
+        let ended =
+            Subscriber::begin_on_leg(Leg::new(here, None), request, report_wait).await.map(|_| ());
         assert!(matches!(ended, Err(StreamError::Refused(Refusal::Unknown(_)))), "{ended:?}");
-        assert_eq!(told, 30);
+        assert_eq!(notices, 30);
         node.await.unwrap();
     }
 }

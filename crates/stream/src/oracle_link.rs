@@ -1,11 +1,11 @@
-//! The node's link to the oracle: it reports the node's streams, and follows the plan.
+//! The node's link to the oracle: reports the node's streams and follows the oracle's plan.
 //!
 //! ```text
-//! streams, legs, wishes ─► report, each second and at once on news ─► oracle
-//! adaptation, parents   ◄─ plan, by the reply or a long poll      ◄─┘
+//! streams, legs, requests ─► report, each second and at once on news ─► oracle
+//! adaptation, parents     ◄─ plan, by the reply or a long poll      ◄─┘
 //! ```
 //!
-//! While no oracle answers, the last plan stays in force (MGRP §3.1 has one global scheduler; here it may be away).
+//! While no oracle answers, the last plan stays in force. In MGRP §3.1 the global scheduler is always reachable.
 
 use crate::{
     Adapt, LegPlan, Measure, NoRoute, ParentRoute, Plan, Quality, Settings, StreamPlan, Streams,
@@ -57,17 +57,17 @@ const POLL: Duration = Duration::from_secs(20);
 /// How long a publisher waits for the oracle to confirm a name before its frames are taken.
 pub(crate) const CONFIRM_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a subscriber without a parent waits for a plan if no oracle responds.
+/// How long a subscriber without a parent waits for a plan if no oracle answers.
 const ROUTE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The same if an oracle responds but has not decided yet.
+/// The same if an oracle answers but has not decided yet.
 const PLANNING_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The same for another member's node, which gives up after 10 s. An oracle collects reports for 3 s after its
 /// election.
 const MEMBER_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// What a program of this host wants.
+/// A request for a stream, from a program of this host or from a member without a plan.
 #[derive(Clone, Debug, PartialEq)]
 struct PlanRequest {
     stream: Name,
@@ -86,11 +86,11 @@ pub(crate) enum LinkState {
     Waiting,
     /// The oracle answered the last report.
     Live,
-    /// It did not.
+    /// The last report failed.
     Down,
 }
 
-/// The last reply.
+/// The last reply to a report.
 #[derive(Clone, Debug, Default)]
 struct LastReply {
     link_state: LinkState,
@@ -98,7 +98,7 @@ struct LastReply {
     number: u64,
     held: Vec<NameHolder>,
     refused: Vec<String>,
-    /// Why the last report failed.
+    /// The error of the last report; empty if it succeeded.
     why: String,
 }
 
@@ -109,7 +109,7 @@ struct State {
     measured: BTreeMap<Name, (Measured, Instant)>,
     /// Members to which there was no connection for a measurement since the last report.
     unreachable: BTreeSet<Name>,
-    /// The plan in force, and when it came.
+    /// The plan in force, and when it was received.
     plan: Option<(plan::Plan, Instant)>,
     /// The number of the last report that was begun.
     number: u64,
@@ -120,7 +120,7 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct OracleLink {
     state: Mutex<State>,
-    /// Wakes the reporter.
+    /// Wakes the reporter before its interval ends.
     pub news: Arc<Notify>,
     replied: watch::Sender<LastReply>,
     /// Whether this node has anything to do with streams.
@@ -138,7 +138,7 @@ impl Default for OracleLink {
     }
 }
 
-/// An announced wish; withdrawn on drop.
+/// A registered [`PlanRequest`]; removed on drop.
 pub(crate) struct PlanRequestGuard {
     streams: Streams,
     id: u32,
@@ -162,12 +162,12 @@ impl OracleLink {
         self.replied.borrow().link_state
     }
 
-    /// Whether an oracle may answer.
+    /// Whether an answer of an oracle can be expected.
     fn may_answer(&self) -> bool {
         matches!(self.link_state(), LinkState::Waiting | LinkState::Live)
     }
 
-    /// Records what trains found to be free on the leg to a member, bit/s.
+    /// Records the free rate on the leg to a member, bit/s, as measured by probe trains.
     pub fn add_measurement(&self, to: &Name, free: f64, at_least: bool, took: Duration) {
         let free_bps = free.max(0.0) as u64;
         let found = Measured { free_bps, at_least, took, age: Duration::ZERO };
@@ -181,7 +181,7 @@ impl OracleLink {
         self.news.notify_one();
     }
 
-    /// The link for the node's report.
+    /// The link's state, for the status report.
     pub fn report(&self) -> Value {
         let replied = self.replied.borrow().clone();
         let state = self.lock();
@@ -237,7 +237,7 @@ impl Streams {
             was_active = is_active;
             if is_active || report.relays {
                 let interval = if is_active { INTERVAL } else { IDLE_INTERVAL };
-                // Its end is a reason as good as news.
+                // The next report is due after the interval, or earlier if there is news.
                 _ = timeout_at(began + interval, self.0.link.news.notified()).await;
             }
             sleep(LEAST_INTERVAL.saturating_sub(began.elapsed())).await;
@@ -355,7 +355,7 @@ impl Streams {
             .send_modify(|replied| (replied.link_state, replied.why) = (LinkState::Down, why));
     }
 
-    /// Puts a newer plan in force.
+    /// Applies a plan if it is newer than the present one, and returns whether it is.
     fn adopt(&self, plan: plan::Plan) -> bool {
         let mut state = self.0.link.lock();
         if state.plan.as_ref().is_some_and(|(old, _)| old.version >= plan.version) {
@@ -370,7 +370,7 @@ impl Streams {
         true
     }
 
-    /// Announces that a program of this host, or a member for which this node relays, requests a stream.
+    /// Requests a plan for a stream that a program of this host, or a member for which this node relays, requests.
     pub(crate) fn request_plan(&self, id: u32, request: &SubscribeRequest) -> PlanRequestGuard {
         let plan_request = PlanRequest {
             stream: request.stream.clone(),
@@ -383,8 +383,8 @@ impl Streams {
         PlanRequestGuard { streams: self.clone(), id }
     }
 
-    /// Waits for the oracle's answer to the publishing of a name that begins now. Returns who else holds it; `None` if
-    /// nobody does or no oracle answers. A stream that runs already is not asked for: it goes on without its name.
+    /// Waits for the oracle's answer about a name that is newly published here. Returns the other member that holds the
+    /// name; `None` if there is none or no oracle answers. Not for streams that run already: they keep running.
     pub(crate) async fn holder_elsewhere(&self, name: &Name) -> Option<Name> {
         let link = &self.0.link;
         if !link.may_answer() {
@@ -403,8 +403,8 @@ impl Streams {
         held.map(|holder| holder.node.clone())
     }
 
-    /// Waits until the plan names a parent for the stream, or says why the wish `id` gets none. `is_local`: the request
-    /// is from a program of this host, which is told that it waits.
+    /// Waits until the plan names a parent for the stream, or a reason why the plan request `id` gets none. `is_local`:
+    /// the request is from a program of this host, which gets notices while it waits.
     pub(crate) async fn planned_route(
         &self,
         name: &Name,
@@ -441,7 +441,7 @@ impl Streams {
     }
 }
 
-/// Whether the node publishes, wants or carries a stream, or has something to say of one.
+/// Whether the node publishes, requests or carries a stream, or has a measurement to report.
 fn is_active(report: &Report) -> bool {
     !(report.published.is_empty()
         && report.subscriptions.is_empty()
@@ -449,7 +449,7 @@ fn is_active(report: &Report) -> bool {
         && report.legs.is_empty())
 }
 
-/// The part of the node's settings that is reported to the oracle.
+/// A report of the settings that the oracle needs, without streams.
 fn settings_report(settings: &Settings) -> Report {
     Report {
         relays: settings.relay,
@@ -470,13 +470,13 @@ fn reported_parent(stream: &Arc<Stream>) -> Option<Parent> {
     }
 }
 
-/// The requests of this host's programs and of members without a plan, and what they get by the current plan.
+/// The requests of this host's programs and of members without a plan, with their decisions in the current plan.
 fn subscriptions(state: &State) -> Vec<Subscription> {
     let plan = state.plan.as_ref();
     let streams = || plan.into_iter().flat_map(|(plan, _)| &plan.streams);
     let given: BTreeMap<u32, &plan::SubscriptionDecision> =
         streams().flat_map(|stream| &stream.subscriptions).map(|given| (given.id, given)).collect();
-    let of = |(id, plan_request): (&u32, &PlanRequest)| {
+    let subscription = |(id, plan_request): (&u32, &PlanRequest)| {
         let lower = Preference::defaults()
             .into_iter()
             .filter(|one| one.quality.level <= plan_request.level);
@@ -498,10 +498,10 @@ fn subscriptions(state: &State) -> Vec<Subscription> {
             gets_track: given.get(id).and_then(|given| given.track),
         }
     };
-    state.plan_requests.iter().map(of).collect()
+    state.plan_requests.iter().map(subscription).collect()
 }
 
-/// The plan as this node's legs follow it. Without `keeps_levels` the legs send whole renditions.
+/// The plan as this node's legs follow it. Without `keeps_levels` the legs send renditions with all frames.
 fn effective_plan(plan: &plan::Plan, keeps_levels: bool) -> Plan {
     let child = |child: &plan::Child| {
         let planned = combined_quality(&child.qualities);
@@ -543,14 +543,14 @@ fn combined_quality(qualities: &[plan::Quality]) -> Quality {
     Quality { track, level }
 }
 
-/// A reason in words; empty if there is nothing to explain.
+/// The explanation for people; empty if the decision needs none.
 fn explanation_text(why: &plan::Explanation) -> String {
     let word = match why.reason {
         Reason::Begun => return String::new(),
         Reason::Lowered => "lowered",
         Reason::Raised => "raised",
         Reason::Rerouted => "rerouted",
-        Reason::Full => "no path has room",
+        Reason::Full => "no path has enough free bandwidth",
         Reason::Unpublished => "nobody publishes it",
         Reason::Forbidden => "the publisher's node does not allow it",
         Reason::Busy => "the oracle plans no more streams",

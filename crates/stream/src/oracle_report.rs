@@ -1,4 +1,4 @@
-//! What a node reports to the oracle of its streams. Pure, but for the instants of its samples.
+//! The figures of a node's legs for its report to the oracle. Pure, except for the instants of the samples.
 
 use crate::{
     StreamStatus,
@@ -20,7 +20,7 @@ use thalweg_wire::{
 };
 use tokio::time::Instant;
 
-/// The statuses of legs change once a second.
+/// The least time between two samples, because statuses of legs change once a second.
 const SAMPLE: Duration = Duration::from_millis(900);
 
 /// The figures of all legs to one member.
@@ -61,7 +61,7 @@ impl LegSamples {
         }
     }
 
-    /// The legs' reports; legs that were only measured, or to which there was no connection, are among them.
+    /// The legs' reports, including legs that were only measured and legs without a connection.
     pub fn reports(
         &self,
         mut measured: BTreeMap<Name, Measured>,
@@ -99,7 +99,7 @@ impl MemberLegs {
             dropped.iter_mut().zip(classes).for_each(|(sum, count)| *sum += count);
         }
         for (class, count) in dropped.iter().enumerate() {
-            // A leg that ended takes its count with it.
+            // The sum falls when a leg ends.
             let more = count.saturating_sub(self.dropped[class]);
             self.newly_dropped[class] = u32::try_from(more).unwrap_or(u32::MAX);
         }
@@ -124,7 +124,7 @@ impl MemberLegs {
     }
 }
 
-/// Cuts the report to the protocol's bounds. Returns whether something was left out.
+/// Shortens the report to the protocol's bounds. Returns whether items were removed.
 pub(crate) fn shrink_to_bounds(report: &mut Report) -> bool {
     let lengths =
         |report: &Report| (report.published.len(), report.subscriptions.len(), report.legs.len());

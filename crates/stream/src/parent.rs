@@ -35,7 +35,7 @@ const PIECE: usize = 8 << 10;
 /// cannot be dropped any more, and all later frames wait for it. The member connects again and gets the newest ones.
 const MAX_OVERDUE: Duration = Duration::from_secs(5);
 
-/// The most unread messages of a child.
+/// The most received messages of a child that wait to be handled.
 const MAX_UNREAD: usize = 16;
 
 /// The most messages of a child in a second, and at once. A child sends a report each second, and changed requests.
@@ -120,7 +120,7 @@ struct LegScheduler {
     socket: Option<OwnedFd>,
     /// The quality that the child requests.
     wants: Quality,
-    /// A new level that the child has not been told yet.
+    /// A new level that is not reported to the child yet.
     new_level: Option<Level>,
     /// When the child changed its request. Until a newer plan arrives, or [`REPLAN`] is over, the rendition in the plan
     /// belongs to the earlier request.
@@ -128,7 +128,7 @@ struct LegScheduler {
     /// Whether this node chose among renditions when it last set the quality.
     chooses: bool,
     is_slow: bool,
-    /// How many changed requests may be applied before the next tick, and the last one beyond.
+    /// How many changed requests may be applied before the next tick; the last one beyond is postponed.
     changes_left: u32,
     postponed: Option<ChildMessage>,
     /// When the connection last accepted bytes, or had none to send.
@@ -141,7 +141,7 @@ struct LegScheduler {
     span: Duration,
 }
 
-/// Serves the leg after its opening until it ends or the child has lost its right, and returns the reason.
+/// Serves the leg after its opening until it ends or `right_lost` completes, and returns the reason.
 ///
 /// # Errors
 /// When the connection fails.

@@ -24,7 +24,7 @@ pub async fn receive(reader: &mut LegReader, take: impl Fn(Frame)) -> io::Result
     reader.set_patience(PATIENCE);
     loop {
         reader.wait().await?;
-        let item = within(ITEM_TIMEOUT, "frame of the publisher", reader.read_item()).await?;
+        let item = within(ITEM_TIMEOUT, "frame from the publisher", reader.read_item()).await?;
         rate.admit(item.frames()).await;
         match item {
             IncomingItem::Frame(head, bytes) => {
@@ -36,7 +36,7 @@ pub async fn receive(reader: &mut LegReader, take: impl Fn(Frame)) -> io::Result
                 take(Frame { track: head.track, class, time, bytes });
             }
             IncomingItem::Message(ParentMessage::End(why)) => return Ok(why),
-            // Messages of parents only, and one that nobody sends.
+            // Only parents send these messages.
             IncomingItem::Message(
                 ParentMessage::Lost(_)
                 | ParentMessage::Level(_)

@@ -149,7 +149,7 @@ impl Renditions {
         self.changed.notify_one();
     }
 
-    /// Hands frames to the stream as soon as they need not wait any more.
+    /// Adds frames to the stream as soon as they need not wait any more.
     async fn release_when_due(&self) -> Infallible {
         loop {
             let now = self.context.clock.now();
@@ -161,7 +161,7 @@ impl Renditions {
                 state.order.due()
             };
             let wait = due.map_or(Duration::MAX, |due| due.since(now));
-            // Its end is a reason as good as news.
+            // Both the end of the wait and a change may make frames due.
             _ = timeout(wait, self.changed.notified()).await;
         }
     }
@@ -183,7 +183,7 @@ impl Renditions {
             self.context.log.put(event("stream_transcoder_started"));
             let ended = tokio::select! {
                 ended = self.run(at) => ended,
-                // What it would write later is not worth waiting for.
+                // Later output is dropped.
                 () = self.wait_for_drain() => Ok(()),
             };
             self.record_command_end(at);
@@ -196,7 +196,7 @@ impl Renditions {
         }
     }
 
-    /// Waits for the end of a command's time after the end of the stream.
+    /// Waits until the stream has ended and the command's time for its last output is over.
     async fn wait_for_drain(&self) {
         self.closed.cancelled().await;
         sleep(DRAIN).await;
@@ -222,13 +222,13 @@ impl Renditions {
             fed = &mut feeding => fed?,
             made = &mut making => {
                 made?;
-                return Err(running.exited().await);
+                return Err(running.exit_error().await);
             }
         }
         making.await
     }
 
-    /// Lets a command have the source's frames from the next key frame on; the tables so far.
+    /// Opens a command's input queue, which begins at the next key frame. Returns the source's tables.
     fn open_feed(&self, at: usize) -> Option<Frame> {
         let (latency, bytes) = (self.context.latency, self.context.memory);
         let queue = LegQueue::new(Bounds { latency, bytes }, Quality::default());
@@ -256,7 +256,7 @@ impl Renditions {
             };
             match next {
                 Some(NextItem::Frame(frame)) => input.push(&frame.frame).await?,
-                Some(NextItem::Lost(lost)) => input.lost(&lost),
+                Some(NextItem::Lost(lost)) => input.record_losses(&lost),
                 None if is_closed => return input.end().await,
                 None => tokio::select! {
                     () = self.fed[at].notified() => {}
@@ -266,7 +266,7 @@ impl Renditions {
         }
     }
 
-    /// Adds what a command writes to the ladder until it ends.
+    /// Adds the pictures that a command writes to the ladder, until it ends.
     async fn read_pictures(
         &self,
         at: usize,
@@ -289,7 +289,7 @@ impl Renditions {
                     Err(_) => misplaced += 1,
                 }
             }
-            // They would repeat for each packet; the command itself says what is wrong.
+            // Warnings would repeat for each packet, and the command reports its own errors.
             drop(splitter.take_warnings());
             if read == 0 {
                 return Ok(());

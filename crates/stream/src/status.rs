@@ -34,7 +34,7 @@ pub struct StreamStatus {
     pub rates: Vec<[u64; CLASSES]>,
     /// The bytes in its ring.
     pub held_bytes: u64,
-    /// The highest level that the parent sends; `None` if it is published here or the parent has not said.
+    /// The highest level that the parent sends; `None` if it is published here or the parent has not reported it.
     pub level: Option<Level>,
     /// Frames received from the parent, by class.
     pub came: ByClass,
@@ -44,7 +44,7 @@ pub struct StreamStatus {
     pub age_us: u32,
     /// The maximum age of the last second's frames on arrival, microseconds.
     pub worst_us: u32,
-    /// Whether all renditions come here, so that this node chooses one for each leg.
+    /// Whether this node receives all renditions, so that it chooses one for each leg.
     #[serde(skip)]
     pub has_all_renditions: bool,
     /// The legs to its subscribers.

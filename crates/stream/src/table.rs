@@ -4,7 +4,7 @@
 
 use crate::{
     Clock, Settings, Stream,
-    slots::{Slot, Slots, for_members},
+    slots::{Slot, Slots, member_limit},
     stream::Source,
 };
 use std::{
@@ -167,7 +167,7 @@ impl StreamTable {
 
     fn check_room(&self, state: &State, name: &Name, is_owners: bool) -> Result<(), Refusal> {
         let max = self.settings.max_streams;
-        let max = if is_owners { max } else { for_members(max) };
+        let max = if is_owners { max } else { member_limit(max) };
         match state.entries.contains_key(name) || state.entries.len() < max {
             true => Ok(()),
             false => Err(Refusal::Busy(LimitedResource::Streams)),

@@ -6,7 +6,7 @@
 //! Stream ◄─ TsSplitter ◄────── its standard output
 //! ```
 //!
-//! The command's input is a leg like any other program's: a slow command gets fewer frames and holds nobody. Only
+//! The command's input is a leg like any other program's: a slow command gets fewer frames and delays nobody. Only
 //! streams that are published at this node are transcoded, so that the same members may subscribe to the result.
 
 use crate::{
@@ -30,8 +30,8 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// How often a transcoder looks for its stream.
-const LOOK: Duration = Duration::from_millis(500);
+/// How often a transcoder checks whether its stream is published.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A command that makes a stream, or more renditions, of another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,11 +88,11 @@ impl TranscoderRunner {
             (is_open && matches!(stream.source(), Source::Publisher(_))).then_some(())
         };
         while is_here().is_none() {
-            sleep(LOOK).await;
+            sleep(CHECK_INTERVAL).await;
         }
     }
 
-    /// A leg to this node, as a program of its owner has it.
+    /// Opens a leg to this node, like a program of its owner.
     fn leg(&self) -> io::Result<Leg> {
         let (here, there) = UnixStream::pair()?;
         let streams = self.streams.clone();
@@ -114,7 +114,7 @@ impl TranscoderRunner {
         if transcode(subscriber, input, output, &mut publisher).await? {
             return Ok(publisher.end().await?);
         }
-        Err(running.exited().await)
+        Err(running.exit_error().await)
     }
 }
 
@@ -133,7 +133,7 @@ async fn transcode(
     }
     match timeout(DRAIN, publishing).await {
         Ok(published) => published.map(|()| true),
-        // What it would write later is not worth waiting for.
+        // Later output is dropped.
         Err(_) => Ok(true),
     }
 }
@@ -143,7 +143,7 @@ async fn feed(mut subscriber: Subscriber, mut input: CommandInput) -> Result<(),
     loop {
         match subscriber.next().await? {
             ReceivedItem::Frame(_, frame) => input.push(&frame).await?,
-            ReceivedItem::Message(ParentMessage::Lost(lost)) => input.lost(&lost),
+            ReceivedItem::Message(ParentMessage::Lost(lost)) => input.record_losses(&lost),
             ReceivedItem::Message(ParentMessage::End(Ending::Over | Ending::Gone)) => {
                 return input.end().await;
             }
@@ -171,7 +171,7 @@ async fn publish(
         for frame in frames.drain(..) {
             publisher.send(&frame).await?;
         }
-        // They would repeat for each packet; the command itself says what is wrong.
+        // Warnings would repeat for each packet, and the command reports its own errors.
         drop(splitter.take_warnings());
         if read == 0 {
             return Ok(());

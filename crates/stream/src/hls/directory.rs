@@ -53,7 +53,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Creates the directory if it is missing, and finds what an earlier output has left in it.
+    /// Creates the directory if it is missing, and finds files of an earlier output in it.
     ///
     /// # Errors
     /// When it cannot be created or read.
@@ -61,7 +61,7 @@ impl Directory {
         let error = |why| DirectoryError { file: path.to_owned(), why };
         fs::create_dir_all(path).await.map_err(error)?;
         let earlier = EarlierOutput::read(path).await.map_err(error)?;
-        Ok(Self { path: path.to_owned(), start: earlier.next(), stale: earlier.stale() })
+        Ok(Self { path: path.to_owned(), start: earlier.next_numbers(), stale: earlier.stale() })
     }
 
     /// The numbers after those of an earlier output, because a playlist's numbers must not go back (RFC 8216, 6.2.2).
@@ -121,14 +121,14 @@ impl Directory {
     }
 }
 
-/// What an earlier output has left in a directory.
+/// The files of an earlier output in a directory.
 #[derive(Debug, Default)]
 struct EarlierOutput {
     segments: Vec<u64>,
     inits: Vec<u64>,
     /// Incomplete files.
     partial: Vec<String>,
-    /// The highest number of its segments according to its playlist; `None`: the files may be somebody else's.
+    /// The highest number of its segments according to its playlist; `None`: the files may not be an output of this program.
     last: Option<u64>,
     discontinuities: u64,
 }
@@ -178,7 +178,7 @@ impl EarlierOutput {
         self.discontinuities = before.saturating_add(marks as u64 + 1).min(MAX_NUMBER);
     }
 
-    fn next(&self) -> StartNumbers {
+    fn next_numbers(&self) -> StartNumbers {
         let after = |numbers: &[u64]| numbers.iter().max().map_or(0, |last| last + 1);
         let segment = after(&self.segments).max(self.last.map_or(0, |last| last + 1));
         StartNumbers { segment, init: after(&self.inits), discontinuities: self.discontinuities }
@@ -246,7 +246,7 @@ mod tests {
         let playlist = "#EXTM3U\n#EXT-X-MEDIA-SEQUENCE:7\n#EXT-X-DISCONTINUITY-SEQUENCE:2\n\
             segment-7.m4s\n#EXT-X-DISCONTINUITY\nsegment-8.m4s\n";
         let found = earlier(&names, playlist);
-        assert_eq!(found.next(), StartNumbers { segment: 12, init: 2, discontinuities: 4 });
+        assert_eq!(found.next_numbers(), StartNumbers { segment: 12, init: 2, discontinuities: 4 });
         let mut stale = found.stale();
         stale.sort();
         // Number 9 follows those in the playlist. Number 11 is somebody else's.
@@ -263,6 +263,6 @@ mod tests {
         );
         // Somebody else's playlist.
         let found = earlier(&["segment-7.m4s", "init-1.mp4"], "#EXTM3U\nmovie0.ts\n");
-        assert_eq!((found.next().segment, found.stale()), (8, vec![]));
+        assert_eq!((found.next_numbers().segment, found.stale()), (8, vec![]));
     }
 }

@@ -62,7 +62,7 @@ pub struct Packager {
     pieces: Vec<Piece>,
     /// The codecs of the newest init segment.
     codecs: String,
-    /// The sizes and durations of the newest segments, for the peak rate.
+    /// The highest rate of a segment, bit/s.
     peak_bps: u64,
     next: Option<u64>,
     status: Status,
@@ -171,7 +171,7 @@ impl Packager {
         update
     }
 
-    /// What could not be written since the last call.
+    /// The warnings about frames that could not be packaged, since the last call.
     pub fn take_warnings(&mut self) -> Vec<HlsWarning> {
         self.segmenter.take_warnings()
     }
@@ -205,5 +205,5 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Counts by the word of a reason.
+/// Counts of frames by the name of the reason.
 pub type ByReason = BTreeMap<&'static str, u64>;

@@ -22,7 +22,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 const PLAYLIST: &str = "application/vnd.apple.mpegurl";
 const SEGMENT: &str = "video/mp4";
 
-/// The time for answers that are under way when the server stops.
+/// The time for unfinished responses when the server stops.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serves the window until the token is cancelled.
@@ -55,7 +55,7 @@ pub async fn serve(listener: TcpListener, window: Window, stop: CancellationToke
     let serving = serving.with_graceful_shutdown(stop.clone().cancelled_owned());
     tokio::select! {
         _ = serving => {}
-        // Whoever has sent half a request is not waited for.
+        // Do not wait for viewers that have sent half a request.
         () = end => {}
     }
 }

@@ -22,7 +22,7 @@ const MAX_CONNECTIONS: usize = 96;
 /// A viewer that acknowledges nothing, or sends no request, for this long is disconnected.
 const STALL: Duration = Duration::from_secs(30);
 
-/// Accepts viewers while there are few enough.
+/// Accepts viewers up to a maximum number.
 pub struct Viewers {
     listener: TcpListener,
     free: Arc<Semaphore>,

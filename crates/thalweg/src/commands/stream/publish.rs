@@ -89,7 +89,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 }
                 Err(FeedError::Node(why)) => Ok(report_error(&why)),
                 Err(FeedError::Input(why)) => {
-                    note!("thalweg: {why}; the stream up to there was published");
+                    note!("thalweg: {why}; all frames before that byte were published");
                     publisher.end().await.context("cannot end the stream")?;
                     Ok(Code::Bytes)
                 }
@@ -136,7 +136,7 @@ const UDP_BUFFER: usize = 4 << 20;
 /// The minimum time between warnings.
 const WARNING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Publishes what programs deliver.
+/// Publishes the frames of one or more inputs.
 struct Feed<'a> {
     args: &'a Args,
     publisher: &'a mut Publisher,
@@ -197,7 +197,7 @@ impl Feed<'_> {
         }
     }
 
-    /// Waits for this unless the node ends the stream before.
+    /// Waits for `waiting`; fails if the node ends the stream first.
     async fn unless_ended<T>(&mut self, waiting: impl Future<Output = T>) -> Result<T, FeedError> {
         tokio::select! {
             done = waiting => Ok(done),
@@ -222,7 +222,7 @@ impl Feed<'_> {
         }
     }
 
-    /// Publishes one input to its end, or until another program that has arrived takes its place, which is returned.
+    /// Publishes one input to its end, or until another program replaces it, which is returned.
     async fn read(
         &mut self,
         from: &mut (impl AsyncRead + Unpin),

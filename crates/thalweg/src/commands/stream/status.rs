@@ -185,7 +185,7 @@ fn planned_lines(oracle: &Value, name: &Value) -> String {
     out
 }
 
-/// Why the oracle's plan is not the newest, and what the oracle refused.
+/// Why no oracle answers, and the parts of the last report that the oracle refused.
 fn oracle_lines(oracle: &Value) -> String {
     let mut out = String::new();
     if oracle["standing"] == "down" {
@@ -196,7 +196,7 @@ fn oracle_lines(oracle: &Value) -> String {
         );
     }
     for why in stream_list(&oracle["refused"]) {
-        _ = writeln!(out, "the oracle: {}", text(why));
+        _ = writeln!(out, "refused by the oracle: {}", text(why));
     }
     out
 }
@@ -332,7 +332,7 @@ mod tests {
             lines[lines.len() - 2..],
             [
                 "no oracle answers, so the last plan stays in force: no oracle could be reached",
-                "the oracle: `hall` is published at fra already"
+                "refused by the oracle: `hall` is published at fra already"
             ]
         );
     }
