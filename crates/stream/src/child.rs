@@ -25,8 +25,8 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout},
 };
 
-/// A parent that sends nothing for this long counts as lost; an idle one sends [`ParentMessage::Alive`]. A large frame may take
-/// longer, as long as its bytes arrive.
+/// A parent that sends nothing for this long counts as lost; an idle one sends [`ParentMessage::Alive`]. A large frame
+/// may take longer, as long as its bytes arrive.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest time for one item: a frame is useless to everybody after the longest latency.
@@ -318,8 +318,8 @@ impl FrameReceiver<'_> {
     }
 }
 
-/// The remaining time until the parent is suspected; zero: it is suspected now. `has_progress`: bytes have arrived since
-/// the last check, for example of a large frame on a slow path.
+/// The remaining time until the parent is suspected; zero: it is suspected now. `has_progress`: bytes, for example of a
+/// large frame on a slow path, have arrived since the last check.
 fn time_to_suspicion(silence: Option<Duration>, has_progress: bool) -> Duration {
     match silence {
         Some(silence) => SUSPICION.saturating_sub(silence),

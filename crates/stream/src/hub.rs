@@ -272,7 +272,7 @@ impl Streams {
         }
     }
 
-    /// Requests a plan for a program of this host, or for a member that needs a stream which this node does not have yet.
+    /// Requests a plan for a program of this host, or for a member that needs a stream that this node does not have.
     /// A member that names the stream's origin already follows a plan, and needs no request here.
     fn plan_request_for(
         &self,
@@ -339,7 +339,7 @@ impl Streams {
         let Some(from) = request.from.as_ref().filter(|from| *from != self.me()) else {
             return Ok(stream);
         };
-        // A parent's statement about the origin is trusted if it is the origin, or if the plan names it for this origin.
+        // A parent's statement about the origin is trusted if it is the origin, or the plan names it for this origin.
         let is_it = match stream.source() {
             Source::Parent(route) if route.node == *from => true,
             Source::Parent(route) if origin == *from => {

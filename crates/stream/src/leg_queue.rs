@@ -325,8 +325,7 @@ impl LegQueue {
         }
     }
 
-    /// The notice of a frame that was lost before this leg. Frames that a request excludes do not count as losses of the
-    /// path.
+    /// The notice of a frame that was lost before this leg. Frames that a request excludes are no losses of the path.
     fn forward_loss(&self, lost: LostFrame) -> LostFrame {
         let class = FrameClass::from_number(lost.class);
         let is_wanted = class.is_none_or(|class| self.wants(lost.track, class));

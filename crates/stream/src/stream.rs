@@ -267,8 +267,8 @@ impl Stream {
         state.sign = state.sign.max(Some(sign));
     }
 
-    /// Begins or resumes a run from this source; `at` is the number of its first frame. Returns false if the run is known
-    /// and `at` is more than `MAX_GAP` ahead.
+    /// Begins or resumes a run from this source; `at` is the number of its first frame. Returns false if the run is
+    /// known and `at` is more than `MAX_GAP` ahead.
     pub fn begin(&self, about: Accepted, source: Source, at: u64) -> bool {
         let mut state = self.lock();
         let (run, is_new) = (about.run, state.about.run != about.run);
@@ -502,11 +502,13 @@ impl Stream {
         }
         // A declared rendition may have ended, or the parent may have no room for it.
         let now = self.clock.now();
-        let has_come = |track: u8| state.intake.rates(now, track)[2..].iter().any(|bps| *bps > 0);
-        let is_settled = state.intake.span(now) >= SETTLED && tracks.iter().any(|at| has_come(*at));
+        let is_arriving =
+            |track: u8| state.intake.rates(now, track)[2..].iter().any(|bps| *bps > 0);
+        let is_settled =
+            state.intake.span(now) >= SETTLED && tracks.iter().any(|at| is_arriving(*at));
         let rate =
             |track: &u8| rates.get(usize::from(*track)).map(|track| track.rates.iter().sum());
-        let coming = tracks.iter().filter(|track| !is_settled || has_come(**track));
+        let coming = tracks.iter().filter(|track| !is_settled || is_arriving(**track));
         let known = coming.filter_map(|track| Some((*track, rate(track)?)));
         known.rev().max_by_key(|(_, rate): &(u8, u64)| *rate).map(|(track, _)| track)
     }

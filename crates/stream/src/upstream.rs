@@ -176,8 +176,8 @@ impl Upstream {
         LegOpener { hub: self.hub.clone(), stream: Arc::clone(&self.stream) }
     }
 
-    /// Opens a leg to the parent. If that takes long, reports the parent to the oracle, and gives up once the plan names
-    /// another one.
+    /// Opens a leg to the parent. If that takes long, reports the parent to the oracle, and gives up once another parent
+    /// is planned.
     async fn open(&self, request: &SubscribeRequest) -> Result<OpenLeg, Refusal> {
         let is_slow = || self.stream.set_lost(Some(self.route.node.clone()));
         self.opener().open_while_planned(&self.route, request, is_slow).await

@@ -128,7 +128,7 @@ struct EarlierOutput {
     inits: Vec<u64>,
     /// Incomplete files.
     partial: Vec<String>,
-    /// The highest number of its segments according to its playlist; `None`: the files may not be an output of this program.
+    /// The highest number of its segments by its playlist; `None`: the files may not be an output of this program.
     last: Option<u64>,
     discontinuities: u64,
 }
