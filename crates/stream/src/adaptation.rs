@@ -1,8 +1,8 @@
-//! The quality on this node's legs, chosen each second: the oracle's plan, or a local choice for legs it omits.
+//! Chooses the quality on this node's legs each second: the oracle's plan, or a local choice for legs that it omits.
 
 use crate::{
     Adapt, LegPlan, Measure, Plan, StreamStatus, Streams,
-    levels::{Levels, Measurement, RenditionRates, Room, Sample},
+    levels::{AvailableRate, Levels, Measurement, RenditionRates, Sample},
     status::{ChildKind, LegStatus},
 };
 use std::{
@@ -22,22 +22,22 @@ use tokio::{
 
 /// A measurement that the legs to a member need.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Needed {
+pub struct NeededMeasurement {
     /// The rate to test, bit/s; `None`: the available bandwidth.
     pub free: Option<f64>,
-    /// How often the levels were lowered. A measurement that began before the last time is ignored.
+    /// How often the levels have been lowered. A measurement that began before the last such change is ignored.
     pub falls: u64,
 }
 
 /// The needed measurements, by member.
-pub type ToMeasure = BTreeMap<Name, Needed>;
+pub type NeededMeasurements = BTreeMap<Name, NeededMeasurement>;
 
 /// The state of this node's adaptation.
 #[derive(Debug)]
 pub(crate) struct Adaptation {
     state: Mutex<State>,
     /// The measurements that the legs need now.
-    measured: watch::Sender<ToMeasure>,
+    needed: watch::Sender<NeededMeasurements>,
 }
 
 #[derive(Debug, Default)]
@@ -45,8 +45,8 @@ struct State {
     oracle: Plan,
     local: BTreeMap<Name, BTreeMap<Name, LegPlan>>,
     levels: BTreeMap<Name, Levels>,
-    /// Members to whom the oracle wants the legs measured.
-    asked: Vec<Name>,
+    /// Members to whom the oracle requests measurements of the legs.
+    requested: Vec<Name>,
 }
 
 impl State {
@@ -58,7 +58,7 @@ impl State {
 
 impl Default for Adaptation {
     fn default() -> Self {
-        Self { state: Mutex::default(), measured: watch::channel(ToMeasure::new()).0 }
+        Self { state: Mutex::default(), needed: watch::channel(NeededMeasurements::new()).0 }
     }
 }
 
@@ -73,9 +73,9 @@ impl Adaptation {
         self.lock().oracle = plan;
     }
 
-    /// Replaces the members to whom the oracle wants the legs measured.
-    pub fn set_asked(&self, asked: Vec<Name>) {
-        self.lock().asked = asked;
+    /// Replaces the members to whom the oracle requests measurements of the legs.
+    pub fn set_requested(&self, requested: Vec<Name>) {
+        self.lock().requested = requested;
     }
 
     /// The oracle's plan, with this node's local choices for the legs that it omits.
@@ -104,12 +104,12 @@ impl Streams {
     }
 
     /// The measurements that legs need now. Measure these members in turn as long as they are listed.
-    pub fn to_measure(&self) -> watch::Receiver<ToMeasure> {
-        self.0.adaptation.measured.subscribe()
+    pub fn needed_measurements(&self) -> watch::Receiver<NeededMeasurements> {
+        self.0.adaptation.needed.subscribe()
     }
 
     /// Records a measurement of the path to `to`.
-    pub fn measured(&self, to: &Name, room: Room, began: Instant) {
+    pub fn record_measurement(&self, to: &Name, room: AvailableRate, began: Instant) {
         let ended = self.0.clock.now();
         let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let began = Time::from_nanos(ended.as_nanos().saturating_sub(took));
@@ -122,14 +122,14 @@ impl Streams {
     }
 
     /// Reports to the oracle that at least `low` bit/s were available on the path to `to`, beside all present traffic.
-    pub fn report_measured(&self, to: &Name, low: f64, is_lower_bound: bool, began: Instant) {
-        self.0.adaptation.lock().asked.retain(|asked| asked != to);
-        self.0.link.add_measured(to, low, is_lower_bound, began.elapsed());
+    pub fn report_measurement(&self, to: &Name, low: f64, is_lower_bound: bool, began: Instant) {
+        self.0.adaptation.lock().requested.retain(|requested| requested != to);
+        self.0.link.add_measurement(to, low, is_lower_bound, began.elapsed());
     }
 
     /// Reports to the oracle that there is no connection to `to`.
     pub fn report_unreachable(&self, to: &Name) {
-        self.0.adaptation.lock().asked.retain(|asked| asked != to);
+        self.0.adaptation.lock().requested.retain(|requested| requested != to);
         self.0.link.add_unreachable(to);
     }
 
@@ -147,7 +147,7 @@ impl Streams {
         let settings = &self.0.settings;
         let mut state = self.0.adaptation.lock();
         state.levels.retain(|child, _| samples.contains_key(child));
-        let (mut local, mut to_measure) = (BTreeMap::new(), ToMeasure::new());
+        let (mut local, mut needed_measurements) = (BTreeMap::new(), NeededMeasurements::new());
         let planned: Vec<Name> =
             samples.keys().filter(|child| state.is_planned(child)).cloned().collect();
         for (child, samples) in &samples {
@@ -156,21 +156,23 @@ impl Streams {
             let falls = levels.falls();
             match settings.measure {
                 Measure::Off => {}
-                // The oracle asks for what it needs.
+                // The oracle requests the measurements that it needs.
                 Measure::Degraded if planned.contains(child) => {}
                 // The queue sends whatever fits, so a measurement would change nothing.
-                Measure::Degraded if !samples.iter().any(has_choices) => {}
+                Measure::Degraded if !samples.iter().any(has_options) => {}
                 Measure::Degraded => {
                     if let Some(free) = levels.rate_to_test(now, samples) {
-                        to_measure.insert(child.clone(), Needed { free: Some(free), falls });
+                        needed_measurements
+                            .insert(child.clone(), NeededMeasurement { free: Some(free), falls });
                     }
                 }
                 Measure::Always => {
-                    to_measure.insert(child.clone(), Needed { free: None, falls });
+                    needed_measurements
+                        .insert(child.clone(), NeededMeasurement { free: None, falls });
                 }
             }
             let is_chosen =
-                |stream: &Name| samples.iter().any(|s| s.stream == *stream && has_choices(s));
+                |stream: &Name| samples.iter().any(|s| s.stream == *stream && has_options(s));
             for (stream, quality) in
                 chosen.qualities.into_iter().filter(|(stream, _)| is_chosen(stream))
             {
@@ -182,14 +184,15 @@ impl Streams {
         }
         if settings.measure != Measure::Off {
             let falls = |to: &Name| state.levels.get(to).map_or(0, Levels::falls);
-            let needed = |to: &Name| (to.clone(), Needed { free: None, falls: falls(to) });
-            to_measure.extend(state.asked.iter().map(needed));
+            let needed =
+                |to: &Name| (to.clone(), NeededMeasurement { free: None, falls: falls(to) });
+            needed_measurements.extend(state.requested.iter().map(needed));
         }
         state.local = local;
         drop(state);
-        self.0.adaptation.measured.send_if_modified(|old| {
-            let is_new = *old != to_measure;
-            *old = to_measure;
+        self.0.adaptation.needed.send_if_modified(|old| {
+            let is_new = *old != needed_measurements;
+            *old = needed_measurements;
             is_new
         });
         self.apply();
@@ -209,8 +212,8 @@ impl Streams {
 }
 
 /// Whether the leg can have more than one quality.
-fn has_choices(sample: &Sample) -> bool {
-    sample.choices.len() > 1
+fn has_options(sample: &Sample) -> bool {
+    sample.options.len() > 1
 }
 
 fn sample(name: &Name, stream: &StreamStatus, leg: &LegStatus, adapt: Adapt) -> Sample {
@@ -221,7 +224,7 @@ fn sample(name: &Name, stream: &StreamStatus, leg: &LegStatus, adapt: Adapt) -> 
     };
     Sample {
         stream: name.clone(),
-        choices: Sample::choices(&renditions(stream, leg), &levels),
+        options: Sample::options(&renditions(stream, leg), &levels),
         sent: leg.sent_bps,
         is_limited: leg.is_limited,
     }

@@ -6,34 +6,34 @@ use thalweg_wire::stream::leg::MAX_TRACKS;
 /// The reference chains of a stream's tracks. They begin broken, because decoding begins at a key frame.
 #[derive(Clone, Debug)]
 pub struct Chains {
-    is_whole: [bool; MAX_TRACKS],
+    is_intact: [bool; MAX_TRACKS],
 }
 
 impl Default for Chains {
     fn default() -> Self {
-        Self { is_whole: [false; MAX_TRACKS] }
+        Self { is_intact: [false; MAX_TRACKS] }
     }
 }
 
 impl Chains {
     /// Chains of a receiver that has all earlier frames.
-    pub fn whole() -> Self {
-        Self { is_whole: [true; MAX_TRACKS] }
+    pub fn intact() -> Self {
+        Self { is_intact: [true; MAX_TRACKS] }
     }
 
     /// Accepts the next frame and returns whether it can be decoded. A key frame repairs its track's chain.
     pub fn accept(&mut self, track: u8, class: FrameClass) -> bool {
-        let Some(is_whole) = self.is_whole.get_mut(usize::from(track)) else { return false };
-        *is_whole |= class == FrameClass::Key;
-        !class.is_video() || *is_whole
+        let Some(is_intact) = self.is_intact.get_mut(usize::from(track)) else { return false };
+        *is_intact |= class == FrameClass::Key;
+        !class.is_video() || *is_intact
     }
 
     /// Records a lost frame. A lost key or reference frame breaks its track's chain.
     pub fn record_loss(&mut self, track: u8, class: FrameClass) {
         if matches!(class, FrameClass::Key | FrameClass::Reference)
-            && let Some(is_whole) = self.is_whole.get_mut(usize::from(track))
+            && let Some(is_intact) = self.is_intact.get_mut(usize::from(track))
         {
-            *is_whole = false;
+            *is_intact = false;
         }
     }
 
@@ -43,8 +43,8 @@ impl Chains {
     }
 
     /// Whether reference and disposable frames of the track can be decoded.
-    pub fn is_whole(&self, track: u8) -> bool {
-        self.is_whole.get(usize::from(track)).copied().unwrap_or(false)
+    pub fn is_intact(&self, track: u8) -> bool {
+        self.is_intact.get(usize::from(track)).copied().unwrap_or(false)
     }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::{
     Chains, Clock, Entry, NumberedFrame, Stream, Transit,
-    frame_rate::FrameRate,
-    io::{Incoming, Leg, LegReader, LegWriter, half_rtt, invalid_data},
+    frame_rate::FrameRateLimit,
+    io::{IncomingItem, Leg, LegReader, LegWriter, half_rtt, invalid_data},
     stream::{Demand, Source},
 };
 use std::{
@@ -17,25 +17,26 @@ use thalweg_base::timeout::within;
 use thalweg_media::{Frame, FrameClass};
 use thalweg_net::TcpInfo;
 use thalweg_wire::stream::leg::{
-    Ending, FrameHead, Lost, MAX_LATENCY, MAX_TRACKS, Report, Said, Why, Word,
+    ChildMessage, DropReason, Ending, FrameHead, LostFrame, MAX_LATENCY, MAX_TRACKS, ParentMessage,
+    ReceptionReport,
 };
 use tokio::{
     sync::watch,
     time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout},
 };
 
-/// A parent that sends nothing for this long counts as lost; an idle one sends [`Said::Alive`]. A large frame may take
-/// longer, as long as some of it comes.
+/// A parent that sends nothing for this long counts as lost; an idle one sends [`ParentMessage::Alive`]. A large frame
+/// may take longer, as long as its bytes arrive.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The longest time for one item: a frame is useless to everybody after the longest latency.
 const ITEM_TIMEOUT: Duration = MAX_LATENCY.saturating_add(SILENCE_TIMEOUT);
 
-/// A parent that has had no sign of the publisher's node for this long is reported to the oracle: its own parent may be
-/// lost, or it may be part of a loop. A relay usually finds another parent sooner.
+/// A parent that has received nothing from the publisher's node for this long is reported to the oracle: its own parent
+/// may be lost, or it may be part of a loop. A relay usually finds another parent sooner.
 const QUIET_SUSPICION: Duration = Duration::from_secs(3);
 
-/// The same, until the leg ends.
+/// The leg ends if the parent has received nothing from the publisher's node for this long.
 const QUIET_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A parent that is silent for this long is reported to the oracle, which may name another one. Parents send something
@@ -52,19 +53,19 @@ const WANT_INTERVAL: Duration = Duration::from_millis(250);
 /// Statistics of one second's frames.
 #[derive(Debug, Default)]
 struct SecondStats {
-    report: Report,
+    report: ReceptionReport,
     ages: Vec<u32>,
 }
 
 impl SecondStats {
     /// Returns the second's report and begins the next second.
-    fn end(&mut self) -> Report {
+    fn end(&mut self) -> ReceptionReport {
         let mut ages = std::mem::take(&mut self.ages);
         ages.sort_unstable();
         let age_us = ages.get(ages.len() / 2).copied().unwrap_or(0);
         let worst_us = ages.last().copied().unwrap_or(0);
-        let report = Report { age_us, worst_us, ..self.report };
-        self.report = Report { received: report.received, ..Report::default() };
+        let report = ReceptionReport { age_us, worst_us, ..self.report };
+        self.report = ReceptionReport { received: report.received, ..ReceptionReport::default() };
         report
     }
 }
@@ -77,14 +78,14 @@ struct FrameReceiver<'a> {
     stream: &'a Arc<Stream>,
     clock: Clock,
     socket: Option<OwnedFd>,
-    /// Covers the frames of this leg and of earlier ones.
+    /// The reference chains of the frames of this leg and of earlier ones.
     chains: &'a mut Chains,
     transit: Transit,
     next: u64,
     second: Arc<Mutex<SecondStats>>,
-    rate: FrameRate,
+    rate: FrameRateLimit,
     began: Instant,
-    /// Whether the parent is reported because the publisher's node gives no sign through it.
+    /// Whether the parent is reported because it receives nothing from the publisher's node.
     is_quiet: bool,
 }
 
@@ -108,7 +109,7 @@ pub async fn follow(
         transit: Transit::default(),
         next: stream.progress().borrow().next,
         second: Arc::clone(&second),
-        rate: FrameRate::new(),
+        rate: FrameRateLimit::new(),
         began: Instant::now(),
         is_quiet: false,
     };
@@ -118,7 +119,7 @@ pub async fn follow(
         ended = receiver.run(&mut reader) => ended.map(Some),
         sent = send_reports(&mut writer, stream, &second, wanted.clone()) => sent.map(|()| None),
         () = wait_until_unwanted(wanted) => {
-            _ = timeout(Duration::from_secs(1), writer.write_message(&Word::Bye)).await;
+            _ = timeout(Duration::from_secs(1), writer.write_message(&ChildMessage::Bye)).await;
             Ok(None)
         }
     }
@@ -148,14 +149,14 @@ async fn send_reports(
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut next_want = Instant::now();
     loop {
-        let word = tokio::select! {
+        let message = tokio::select! {
             _ = tick.tick() => {
                 let report = second.lock().unwrap_or_else(PoisonError::into_inner).end();
                 stream.update_intake(|status| {
                     (status.age_us, status.worst_us) = (report.age_us, report.worst_us);
                 });
                 stream.review_demand();
-                Word::Report(report)
+                ChildMessage::Report(report)
             }
             changed = async { sleep_until(next_want).await; wanted.changed().await } => {
                 if changed.is_err() {
@@ -167,10 +168,11 @@ async fn send_reports(
                     continue;
                 }
                 let latency_ms = u32::try_from(latency.as_millis()).unwrap_or(u32::MAX);
-                Word::Want { level, tracks, latency_ms }
+                ChildMessage::Want { level, tracks, latency_ms }
             }
         };
-        within(SILENCE_TIMEOUT, "room for a report", writer.write_message(&word)).await?;
+        within(SILENCE_TIMEOUT, "progress while sending a report", writer.write_message(&message))
+            .await?;
     }
 }
 
@@ -180,29 +182,29 @@ impl FrameReceiver<'_> {
             let item = self.next_item(reader).await?;
             self.rate.admit(item.frames()).await;
             match item {
-                Incoming::Frame(head, bytes) => self.receive_frame(head, bytes)?,
-                Incoming::Said(Said::Lost(lost)) => {
+                IncomingItem::Frame(head, bytes) => self.receive_frame(head, bytes)?,
+                IncomingItem::Message(ParentMessage::Lost(lost)) => {
                     for lost in lost {
                         self.receive_lost(lost)?;
                     }
                 }
-                // No node sends it: the frames themselves tell of further tracks.
-                Incoming::Said(Said::Tracks(_)) => {}
-                Incoming::Said(Said::Level(level)) => {
+                // No node sends it: frames with new track numbers add tracks.
+                IncomingItem::Message(ParentMessage::Tracks(_)) => {}
+                IncomingItem::Message(ParentMessage::Level(level)) => {
                     self.stream.update_intake(|status| status.level = Some(level));
                 }
-                Incoming::Said(Said::Alive { quiet_ms }) => {
-                    self.stream.hear_sign(Duration::from_millis(quiet_ms.into()));
+                IncomingItem::Message(ParentMessage::Alive { quiet_ms }) => {
+                    self.stream.record_sign(Duration::from_millis(quiet_ms.into()));
                 }
-                Incoming::Said(Said::End(why)) => return Ok(why),
+                IncomingItem::Message(ParentMessage::End(why)) => return Ok(why),
             }
             self.check_signs()?;
         }
     }
 
-    /// Reports a parent through which the publisher's node gives no sign, and later fails.
+    /// Reports a parent that receives nothing from the publisher's node, and later fails.
     fn check_signs(&mut self) -> io::Result<()> {
-        // Another parent gets the same time.
+        // A new parent gets the full time.
         let quiet = self.stream.quiet().min(self.began.elapsed());
         if quiet >= QUIET_TIMEOUT {
             let why = format!("no sign of the publisher's node for {QUIET_TIMEOUT:?}");
@@ -216,7 +218,7 @@ impl FrameReceiver<'_> {
         Ok(())
     }
 
-    /// Tells the oracle that the parent is lost, or that it is not.
+    /// Reports to the oracle whether the parent is lost.
     fn report_parent(&self, is_lost: bool) {
         let parent = match self.stream.source() {
             Source::Parent(route) => Some(route.node),
@@ -226,17 +228,17 @@ impl FrameReceiver<'_> {
     }
 
     /// Reads the next item, and reports a parent that is silent meanwhile.
-    async fn next_item(&self, reader: &mut LegReader) -> io::Result<Incoming> {
+    async fn next_item(&self, reader: &mut LegReader) -> io::Result<IncomingItem> {
         let received = reader.received();
-        let mut item = pin!(within(ITEM_TIMEOUT, "message of the parent", reader.read_item()));
+        let mut item = pin!(within(ITEM_TIMEOUT, "message from the parent", reader.read_item()));
         let (mut left, mut before) = (SUSPICION, received.load(Ordering::Relaxed));
         while !left.is_zero() {
             if let Ok(item) = timeout(left, &mut item).await {
                 return item;
             }
             let now = received.load(Ordering::Relaxed);
-            let has_come = std::mem::replace(&mut before, now) != now;
-            left = time_to_suspicion(self.silence(), has_come);
+            let has_progress = std::mem::replace(&mut before, now) != now;
+            left = time_to_suspicion(self.silence(), has_progress);
         }
         self.report_parent(true);
         let item = item.await?;
@@ -244,7 +246,7 @@ impl FrameReceiver<'_> {
         Ok(item)
     }
 
-    /// How long nothing has come from the parent; `None` if the system cannot tell.
+    /// The time since the last data from the parent; `None` if the system does not report it.
     fn silence(&self) -> Option<Duration> {
         let info = self.socket.as_ref().and_then(|socket| TcpInfo::of(socket).ok());
         info.map(|info| info.since_data)
@@ -270,7 +272,7 @@ impl FrameReceiver<'_> {
             true => Entry::Frame(Arc::new(numbered)),
             false => {
                 self.second.lock().unwrap_or_else(PoisonError::into_inner).report.useless += 1;
-                Entry::Lost(numbered.to_lost(Why::Chain))
+                Entry::Lost(numbered.to_lost(DropReason::Chain))
             }
         };
         self.next = self.next.max(head.sequence + 1);
@@ -299,7 +301,7 @@ impl FrameReceiver<'_> {
         }
     }
 
-    fn receive_lost(&mut self, lost: Lost) -> io::Result<()> {
+    fn receive_lost(&mut self, lost: LostFrame) -> io::Result<()> {
         let Some(class) = FrameClass::from_number(lost.class) else { return Ok(()) };
         self.check_gap(lost.sequence);
         self.chains.record_loss(lost.track, class);
@@ -311,17 +313,17 @@ impl FrameReceiver<'_> {
     fn put(&self, entry: Entry) -> io::Result<()> {
         match self.stream.put(entry) {
             true => Ok(()),
-            false => Err(invalid_data("the number of a frame is far ahead of the stream")),
+            false => Err(invalid_data("the number of a frame is too far ahead of the stream")),
         }
     }
 }
 
-/// How much longer to wait until the parent is suspected, if an item is overdue; zero: it is suspected now. `has_come`:
-/// some bytes have arrived since the last check, as of a large frame on a slow path.
-fn time_to_suspicion(silence: Option<Duration>, has_come: bool) -> Duration {
+/// The remaining time until the parent is suspected; zero: it is suspected now. `has_progress`: bytes, for example of a
+/// large frame on a slow path, have arrived since the last check.
+fn time_to_suspicion(silence: Option<Duration>, has_progress: bool) -> Duration {
     match silence {
         Some(silence) => SUSPICION.saturating_sub(silence),
-        None if has_come => SUSPICION,
+        None if has_progress => SUSPICION,
         None => Duration::ZERO,
     }
 }
@@ -406,7 +408,7 @@ mod tests {
         while !following.is_finished() {
             // The parent is alive, and so is its clock: what it had of the publisher ages.
             let quiet_ms = began.elapsed().as_millis() as u32;
-            let alive = Head::message(&Said::Alive { quiet_ms });
+            let alive = Head::encode_message(&ParentMessage::Alive { quiet_ms });
             if parent.write_all(&alive).await.is_err() {
                 break;
             }
@@ -435,14 +437,14 @@ mod tests {
         });
         let mut wants = 0;
         loop {
-            match parent.read_message(thalweg_wire::stream::leg::MAX_WORD).await.unwrap() {
-                Word::Want { latency_ms, .. } => {
+            match parent.read_message(thalweg_wire::stream::leg::MAX_CHILD_MESSAGE).await.unwrap() {
+                ChildMessage::Want { latency_ms, .. } => {
                     wants += 1;
                     if latency_ms == 2000 {
                         break;
                     }
                 }
-                Word::Report(_) | Word::Bye => {}
+                ChildMessage::Report(_) | ChildMessage::Bye => {}
             }
         }
         let most = began.elapsed().as_millis() / WANT_INTERVAL.as_millis() + 1;
@@ -455,7 +457,10 @@ mod tests {
     async fn a_pausing_publisher_is_no_reason_to_leave_its_node() {
         let (stream, mut parent, following) = follow_leg();
         for _ in 0..100 {
-            parent.write_all(&Head::message(&Said::Alive { quiet_ms: 0 })).await.unwrap();
+            parent
+                .write_all(&Head::encode_message(&ParentMessage::Alive { quiet_ms: 0 }))
+                .await
+                .unwrap();
             sleep(Duration::from_millis(250)).await;
         }
         assert!(!following.is_finished());

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 use thalweg_media::{Frame, FrameClass, Misplaced, Output, TsJoiner};
-use thalweg_wire::stream::leg::Lost;
+use thalweg_wire::stream::leg::LostFrame;
 use thiserror::Error;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
@@ -30,18 +30,18 @@ pub const DRAIN: Duration = Duration::from_secs(5);
 pub const BUFFER: usize = 64 << 10;
 
 /// The most bytes of a command's error output that are kept: the last ones.
-const MAX_SAID: usize = 512;
+const MAX_ERROR_OUTPUT: usize = 512;
 
 /// Why a command has ended before its stream.
 #[derive(Debug, Error)]
 pub enum TranscodeError {
     #[error("cannot start `{0}`: {1}")]
     Start(String, io::Error),
-    #[error("`{command}` ended ({status}){said}")]
-    Exited { command: String, status: String, said: String },
-    #[error("cannot write to it: {0}")]
+    #[error("`{command}` ended ({status}){error_output}")]
+    Exited { command: String, status: String, error_output: String },
+    #[error("cannot write to the command: {0}")]
     Input(io::Error),
-    #[error("cannot read from it: {0}")]
+    #[error("cannot read from the command: {0}")]
     Output(io::Error),
     #[error(transparent)]
     Times(#[from] Misplaced),
@@ -69,7 +69,7 @@ impl Pauses {
         std::mem::replace(&mut self.0, next)
     }
 
-    /// Begins anew after a run that has not failed.
+    /// Resets the pause after a run that has not failed.
     pub fn reset(&mut self) {
         self.0 = PAUSE;
     }
@@ -81,7 +81,7 @@ pub struct RunningCommand {
     child: Child,
     group: Option<Pid>,
     /// The end of its error output.
-    said: Arc<Mutex<Vec<u8>>>,
+    error_output: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Drop for RunningCommand {
@@ -109,46 +109,46 @@ impl RunningCommand {
             .map_err(failed)?;
         let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let pipes = (child.stdin.take(), child.stdout.take());
-        let said = Arc::default();
+        let error_output = Arc::default();
         if let Some(errors) = child.stderr.take() {
-            tokio::spawn(keep_last(errors, Arc::clone(&said)));
+            tokio::spawn(keep_last(errors, Arc::clone(&error_output)));
         }
-        let running = Self { program: program.to_owned(), child, group, said };
+        let running = Self { program: program.to_owned(), child, group, error_output };
         match pipes {
             (Some(input), Some(output)) => Ok((running, CommandInput::new(input), output)),
             _ => Err(failed(io::ErrorKind::BrokenPipe.into())),
         }
     }
 
-    /// The error of a command that has ended or closed its output.
-    pub async fn exited(&mut self) -> TranscodeError {
+    /// Waits for the end of a command that has closed its output, and returns the error.
+    pub async fn exit_error(&mut self) -> TranscodeError {
         let status = match timeout(DRAIN, self.child.wait()).await {
             Ok(Ok(status)) => status.to_string(),
             Ok(Err(why)) => why.to_string(),
             Err(_) => "it closed its output".to_owned(),
         };
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = String::from_utf8_lossy(&said);
+        let error_output = self.error_output.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&error_output);
         let last = text.lines().rev().find(|line| !line.trim().is_empty());
-        let said = last.map_or_else(String::new, |line| format!(": {line}"));
-        TranscodeError::Exited { command: self.program.clone(), status, said }
+        let error_output = last.map_or_else(String::new, |line| format!(": {line}"));
+        TranscodeError::Exited { command: self.program.clone(), status, error_output }
     }
 }
 
 /// Reads a command's error output and keeps its end.
-async fn keep_last(mut errors: impl AsyncRead + Unpin, said: Arc<Mutex<Vec<u8>>>) {
-    let mut buffer = [0; MAX_SAID];
+async fn keep_last(mut errors: impl AsyncRead + Unpin, error_output: Arc<Mutex<Vec<u8>>>) {
+    let mut buffer = [0; MAX_ERROR_OUTPUT];
     while let Ok(read @ 1..) = errors.read(&mut buffer).await {
-        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.extend_from_slice(&buffer[..read]);
-        let over = said.len().saturating_sub(MAX_SAID);
-        said.drain(..over);
+        let mut error_output = error_output.lock().unwrap_or_else(PoisonError::into_inner);
+        error_output.extend_from_slice(&buffer[..read]);
+        let over = error_output.len().saturating_sub(MAX_ERROR_OUTPUT);
+        error_output.drain(..over);
     }
 }
 
 /// A command's standard input.
 pub struct CommandInput {
-    /// `None` after the command has closed it: its output says whether it has ended.
+    /// `None` after the command has closed it. Whether it has ended shows at its output.
     pipe: Option<ChildStdin>,
     joiner: TsJoiner,
     packets: Vec<u8>,
@@ -166,7 +166,7 @@ impl CommandInput {
     }
 
     /// Records lost frames.
-    pub fn lost(&mut self, lost: &[Lost]) {
+    pub fn record_losses(&mut self, lost: &[LostFrame]) {
         for lost in lost {
             if let Some(class) = FrameClass::from_number(lost.class) {
                 self.joiner.lost(lost.track, class);

@@ -5,7 +5,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
-use thalweg_wire::stream::leg::Why;
+use thalweg_wire::stream::leg::DropReason;
 
 /// The class labels, by class number.
 pub const CLASSES: [&str; 5] = ["tables", "audio", "key", "reference", "disposable"];
@@ -25,7 +25,7 @@ impl Counts {
         for class in CLASSES {
             // Export zeros from the start, so that the first event shows as an increase.
             drop(self.sent.get_or_create(&[("class", class)]));
-            for why in Why::ALL {
+            for why in DropReason::ALL {
                 drop(self.dropped.get_or_create(&[("class", class), ("why", why.word())]));
             }
         }
@@ -88,7 +88,7 @@ mod tests {
         counts.register(&mut registry);
         let mut leg = counts.leg();
         let mut tally = Tally { sent: [0, 1, 2, 3, 4], bytes: 70, ..Tally::default() };
-        tally.dropped.insert(Why::Room, [0, 0, 0, 0, 9]);
+        tally.dropped.insert(DropReason::Room, [0, 0, 0, 0, 9]);
         leg.add(&tally);
         tally.sent[2] += 1;
         leg.add(&tally);

@@ -21,23 +21,23 @@ pub struct Patience {
 
 /// A frame that waits.
 #[derive(Clone, Debug)]
-pub struct Waiting {
+pub struct WaitingFrame {
     /// The frame.
     pub frame: Frame,
-    /// When the source's frame of its time came.
+    /// When the source's frame with the same time arrived.
     pub born: Time,
-    came: Time,
-    /// Its place: no lower than that of the frame before it.
+    arrived: Time,
+    /// Its position in the order: not below that of the frame before it.
     time: Duration,
 }
 
 /// The frames of one input.
 #[derive(Debug, Default)]
 struct Input {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingFrame>,
     newest: Duration,
-    /// When its newest frame came; `None`: it gives no frames now.
-    heard: Option<Time>,
+    /// When its newest frame arrived; `None`: it has stopped.
+    last_arrival: Option<Time>,
 }
 
 /// Merges inputs. The first one is the source, which every other one follows.
@@ -49,7 +49,7 @@ pub struct DecodingOrder {
 }
 
 impl DecodingOrder {
-    /// Creates an empty one for a source and so many transcoders.
+    /// Creates an empty merger for a source and this number of transcoders.
     pub fn new(transcoders: usize, patience: Patience) -> Self {
         let inputs = (0..=transcoders).map(|_| Input::default()).collect();
         Self { inputs, bytes: 0, patience }
@@ -57,27 +57,30 @@ impl DecodingOrder {
 
     /// Adds the next frame of an input; 0 is the source.
     pub fn push(&mut self, input: usize, frame: Frame, now: Time) {
-        let source = self.inputs.first().and_then(|source| Some((source.heard?, source.newest)));
+        let source =
+            self.inputs.first().and_then(|source| Some((source.last_arrival?, source.newest)));
         let Some(of) = self.inputs.get_mut(input) else { return };
         of.newest = of.newest.max(frame.time);
-        of.heard = Some(now);
+        of.last_arrival = Some(now);
         self.bytes += frame.bytes.len();
         let born = match source {
-            Some((heard, newest)) if input > 0 => earlier(heard, newest.saturating_sub(frame.time)),
+            Some((last_arrival, newest)) if input > 0 => {
+                earlier(last_arrival, newest.saturating_sub(frame.time))
+            }
             _ => now,
         };
-        of.waiting.push_back(Waiting { frame, born, came: now, time: of.newest });
+        of.waiting.push_back(WaitingFrame { frame, born, arrived: now, time: of.newest });
     }
 
-    /// Waits no longer for an input.
-    pub fn leave(&mut self, input: usize) {
+    /// Stops waiting for an input, because it has ended.
+    pub fn stop_waiting_for(&mut self, input: usize) {
         if let Some(input) = self.inputs.get_mut(input) {
-            input.heard = None;
+            input.last_arrival = None;
         }
     }
 
     /// Removes the next frame that need not wait.
-    pub fn pop(&mut self, now: Time) -> Option<Waiting> {
+    pub fn pop(&mut self, now: Time) -> Option<WaitingFrame> {
         let fronts = self.inputs.iter().enumerate();
         let fronts = fronts.filter_map(|(at, input)| Some((input.waiting.front()?.time, at)));
         let (time, at) = fronts.min()?;
@@ -86,14 +89,14 @@ impl DecodingOrder {
     }
 
     /// Removes the next frame, whether or not it would have to wait.
-    pub fn pop_any(&mut self) -> Option<Waiting> {
+    pub fn pop_any(&mut self) -> Option<WaitingFrame> {
         let fronts = self.inputs.iter().enumerate();
         let fronts = fronts.filter_map(|(at, input)| Some((input.waiting.front()?.time, at)));
         let (_, at) = fronts.min()?;
         self.take(at)
     }
 
-    fn take(&mut self, at: usize) -> Option<Waiting> {
+    fn take(&mut self, at: usize) -> Option<WaitingFrame> {
         let taken = self.inputs.get_mut(at)?.waiting.pop_front()?;
         self.bytes -= taken.frame.bytes.len();
         Some(taken)
@@ -101,18 +104,20 @@ impl DecodingOrder {
 
     /// Frames up to this time need not wait.
     fn limit(&self, now: Time) -> Duration {
-        let is_heard = |input: &&Input| input.heard.is_some_and(|heard| now.since(heard) < SILENCE);
-        let others = self.inputs.iter().skip(1).filter(is_heard);
+        let is_active = |input: &&Input| {
+            input.last_arrival.is_some_and(|last_arrival| now.since(last_arrival) < SILENCE)
+        };
+        let others = self.inputs.iter().skip(1).filter(is_active);
         let Some(slowest) = others.map(|input| input.newest).min() else { return Duration::MAX };
         let fronts = self.inputs.iter().filter_map(|input| input.waiting.front());
-        let overdue = fronts.filter(|front| now.since(front.came) >= self.patience.time);
+        let overdue = fronts.filter(|front| now.since(front.arrived) >= self.patience.time);
         overdue.map(|front| front.time).fold(slowest, Duration::max)
     }
 
     /// When the next frame has waited for long enough.
     pub fn due(&self) -> Option<Time> {
         let fronts = self.inputs.iter().filter_map(|input| input.waiting.front());
-        fronts.map(|front| front.came + self.patience.time).min()
+        fronts.map(|front| front.arrived + self.patience.time).min()
     }
 }
 
@@ -167,7 +172,7 @@ mod tests {
         assert_eq!(pop(&mut order, 1580), [(0, 80, 500)], "not for ever");
         order.push(0, frame(0, 600), at(1600));
         assert_eq!(pop(&mut order, 1600), []);
-        order.leave(1);
+        order.stop_waiting_for(1);
         assert_eq!(pop(&mut order, 1600), [(0, 600, 0)], "the transcoder has ended");
     }
 

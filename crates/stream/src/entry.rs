@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 use thalweg_media::Frame;
 use thalweg_units::Time;
-use thalweg_wire::stream::leg::{Lost, Why};
+use thalweg_wire::stream::leg::{DropReason, LostFrame};
 
 /// A frame with its position in the stream.
 #[derive(Clone, Debug)]
@@ -23,9 +23,9 @@ impl NumberedFrame {
     }
 
     /// The placeholder for this frame when it is dropped.
-    pub fn to_lost(&self, why: Why) -> Lost {
+    pub fn to_lost(&self, why: DropReason) -> LostFrame {
         let Frame { track, class, .. } = self.frame;
-        Lost { sequence: self.sequence, track, class: class as u8, why }
+        LostFrame { sequence: self.sequence, track, class: class as u8, why }
     }
 }
 
@@ -35,7 +35,7 @@ pub enum Entry {
     /// A frame.
     Frame(Arc<NumberedFrame>),
     /// A frame that was lost.
-    Lost(Lost),
+    Lost(LostFrame),
 }
 
 impl Entry {

@@ -56,7 +56,7 @@ impl FrameQueue {
         self.by_birth.insert((frame.born, at));
         self.by_class[class as usize].insert(at);
         self.frames.insert(at, frame);
-        if let Some(video) = self.video_of(track, class) {
+        if let Some(video) = self.video_mut(track, class) {
             video.insert(at, class);
             self.relink(track, at);
         }
@@ -70,7 +70,7 @@ impl FrameQueue {
         self.by_birth.remove(&(frame.born, at));
         self.by_class[class as usize].remove(&at);
         self.last_of_group.remove(&at);
-        if let Some(video) = self.video_of(track, class) {
+        if let Some(video) = self.video_mut(track, class) {
             video.remove(&at);
             self.relink(track, at);
         }
@@ -83,7 +83,11 @@ impl FrameQueue {
         self.remove(*at)
     }
 
-    fn video_of(&mut self, track: u8, class: FrameClass) -> Option<&mut BTreeMap<u64, FrameClass>> {
+    fn video_mut(
+        &mut self,
+        track: u8,
+        class: FrameClass,
+    ) -> Option<&mut BTreeMap<u64, FrameClass>> {
         self.video.get_mut(usize::from(track)).filter(|_| class.is_video())
     }
 
@@ -123,7 +127,7 @@ impl FrameQueue {
     }
 
     /// The numbers of the frames of a class.
-    pub fn of_class(&self, class: FrameClass) -> impl Iterator<Item = u64> + '_ {
+    pub fn numbers_of_class(&self, class: FrameClass) -> impl Iterator<Item = u64> + '_ {
         self.by_class[class as usize].iter().copied()
     }
 }

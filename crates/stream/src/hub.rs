@@ -4,14 +4,14 @@ use crate::{
     Clock, Counts, NoRoute, ParentRoute, Plan, Settings, Stream,
     adaptation::Adaptation,
     io::{Leg, LegReader, duplicate},
-    oracle_link::{CONFIRM_TIMEOUT, OracleLink, WishGuard},
+    oracle_link::{CONFIRM_TIMEOUT, OracleLink, PlanRequestGuard},
     parent::{self, Child, LegContext},
     publisher,
     renditions::{self, LadderContext},
     slots::{Slot, Slots},
     status::StreamStatus,
     stream::Source,
-    table::{Connection, StreamTable, shown},
+    table::{Connection, StreamTable, publisher_name},
     upstream,
 };
 use futures_util::future::BoxFuture;
@@ -34,8 +34,8 @@ use thalweg_net::channel::Channel;
 use thalweg_wire::{
     mesh::{Member, Name},
     stream::leg::{
-        Accepted, Announce, Answer, Ask, Bounded, Ending, Head, MAX_ALLOW, MAX_HOPS, Opening,
-        Refusal, Said,
+        Accepted, Answer, Ending, Head, LimitedResource, MAX_ALLOW, MAX_HOPS, Opening,
+        ParentMessage, PublishRequest, Refusal, SubscribeRequest,
     },
 };
 use tokio::{
@@ -48,8 +48,8 @@ use tokio_util::sync::CancellationToken;
 /// How long a subscriber waits for the parent's answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How often a waiting program is told what it waits for. It gives up after 10 s of silence.
-const TELL_INTERVAL: Duration = Duration::from_secs(1);
+/// How often a waiting program gets an answer with the reason. It gives up after 10 s of silence.
+const WAITING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The streams of a node; cheap to clone.
 #[derive(Clone, Debug)]
@@ -76,7 +76,7 @@ pub(crate) struct Inner {
 struct PublishGuard {
     hub: Streams,
     connection: Arc<Connection>,
-    /// How publishing ended; `None`: it was cut off.
+    /// How publishing ended; `None` if the task was cancelled.
     ended: Option<io::Result<Ending>>,
 }
 
@@ -105,9 +105,9 @@ impl Caller {
         }
     }
 
-    /// Waits until a newer roster changes the member so that `may` does not hold; a program of this host keeps its
-    /// rights. The caller ends when the member leaves the mesh.
-    async fn loses(&self, may: impl Fn(&Member) -> bool) {
+    /// Waits until `may` is false for the member in a newer roster. Never returns for a program of this host, or if the
+    /// member leaves the mesh, which ends the channel.
+    async fn wait_until_denied(&self, may: impl Fn(&Member) -> bool) {
         let Self::Member(peer) = self else { return pending().await };
         let mut rosters = peer.membership().subscribe();
         let lost = rosters.wait_for(|roster| {
@@ -174,7 +174,7 @@ impl Streams {
     pub fn end(&self) {
         self.0.end.cancel();
         for stream in self.all().iter().filter(|s| matches!(s.source(), Source::Publisher(_))) {
-            stream.end(stopping());
+            stream.end(stopping_ending());
         }
     }
 
@@ -188,8 +188,8 @@ impl Streams {
 
     async fn serve_leg(&self, mut leg: Leg, who: Caller) -> io::Result<()> {
         match (leg.read_opening().await?, &who) {
-            (Opening::Subscribe(ask), _) => self.subscribe(leg, ask, who).await,
-            (Opening::Publish(announce), _) => self.publish(leg, announce, who).await,
+            (Opening::Subscribe(request), _) => self.subscribe(leg, request, who).await,
+            (Opening::Publish(request), _) => self.publish(leg, request, who).await,
             (Opening::Status, Caller::Local) => {
                 let report = self.report().to_string();
                 leg.send_answer(&Answer::Status(report.len() as u32)).await?;
@@ -202,33 +202,38 @@ impl Streams {
         }
     }
 
-    async fn subscribe(&self, mut leg: Leg, ask: Ask, who: Caller) -> io::Result<()> {
+    async fn subscribe(
+        &self,
+        mut leg: Leg,
+        request: SubscribeRequest,
+        who: Caller,
+    ) -> io::Result<()> {
         let number = self.0.locals.fetch_add(1, Ordering::Relaxed);
-        let admitted = self.admit(&ask, &who, number);
+        let admitted = self.admit(&request, &who, number);
         let admitted = match who {
-            Caller::Local => self.tell_while_waiting(&mut leg, &ask.stream, admitted).await?,
+            Caller::Local => self.answer_while_waiting(&mut leg, &request.stream, admitted).await?,
             Caller::Member(_) => admitted.await,
         };
-        let (stream, slot, wish) = match admitted {
+        let (stream, slot, plan_request) = match admitted {
             Ok(admitted) => admitted,
             Err(why) => return leg.send_answer(&Answer::Refused(why.cut())).await,
         };
-        let start = stream.start_after(ask.after);
+        let start = stream.start_after(request.after);
         let about = Accepted { start, ..stream.about() };
         leg.send_answer(&Answer::Accepted(about)).await?;
-        let right = who.loses(|member| stream.allows(member));
+        let right = who.wait_until_denied(|member| stream.allows(member));
         let to = match &who {
             Caller::Local => Child::Local(number.into()),
             Caller::Member(peer) => Child::Member(peer.member().name.clone()),
         };
-        let shown = match &to {
+        let child_name = match &to {
             Child::Local(number) => format!("local-{number}"),
             Child::Member(name) => name.to_string(),
         };
         let settings = &self.0.settings;
         let context = LegContext {
             stream: Arc::clone(&stream),
-            ask,
+            request,
             to,
             memory: usize::try_from(settings.leg_memory.as_bytes()).unwrap_or(usize::MAX),
             stall: settings.stall,
@@ -237,18 +242,18 @@ impl Streams {
             counts: self.0.counts.leg(),
         };
         let ended = parent::serve(leg, context, right).await;
-        drop((slot, wish));
+        drop((slot, plan_request));
         let why = match &ended {
             Ok(why) => why.to_string(),
             Err(why) => why.to_string(),
         };
         let event = Event::new("stream_leg_ended").with("stream", &stream.name);
-        self.0.log.put(event.with("to", shown).with("why", why));
+        self.0.log.put(event.with("to", child_name).with("why", why));
         Ok(())
     }
 
-    /// Tells a program of this host what it waits for, until its request is admitted or refused.
-    async fn tell_while_waiting<T>(
+    /// Sends a program of this host the reason of the delay each second until its request is admitted or refused.
+    async fn answer_while_waiting<T>(
         &self,
         leg: &mut Leg,
         stream: &Name,
@@ -256,7 +261,7 @@ impl Streams {
     ) -> io::Result<T> {
         let mut admitted = pin!(admitted);
         loop {
-            if let Ok(admitted) = timeout(TELL_INTERVAL, &mut admitted).await {
+            if let Ok(admitted) = timeout(WAITING_INTERVAL, &mut admitted).await {
                 return Ok(admitted);
             }
             let why = match self.0.plan.borrow().parent(stream) {
@@ -267,46 +272,51 @@ impl Streams {
         }
     }
 
-    /// Announces a request of a program of this host, or of a member for which this node is to relay a stream that it
-    /// does not have. A member that follows a plan names the stream's origin; nobody else asks the oracle on behalf of
-    /// other members.
-    fn wish_for(&self, ask: &Ask, who: &Caller, number: u32) -> Option<WishGuard> {
+    /// Requests a plan for a program of this host, or for a member that needs a stream that this node does not have.
+    /// A member that names the stream's origin already follows a plan, and needs no request here.
+    fn plan_request_for(
+        &self,
+        request: &SubscribeRequest,
+        who: &Caller,
+        number: u32,
+    ) -> Option<PlanRequestGuard> {
         let is_known = || {
-            let here = self.0.get(&ask.stream);
-            let is_planned = self.0.plan.borrow().parent(&ask.stream).is_some();
+            let here = self.0.get(&request.stream);
+            let is_planned = self.0.plan.borrow().parent(&request.stream).is_some();
             is_planned || here.is_some_and(|stream| stream.progress().borrow().run > 0)
         };
         let is_wanted = match who {
             Caller::Local => true,
             Caller::Member(_) => {
-                let names_us = ask.from.as_ref().is_none_or(|from| from == self.me());
+                let names_us = request.from.as_ref().is_none_or(|from| from == self.me());
                 self.0.settings.relay && names_us && !is_known()
             }
         };
-        is_wanted.then(|| self.wish(number, ask))
+        is_wanted.then(|| self.request_plan(number, request))
     }
 
-    /// Returns the requested stream, a subscriber slot and the announced wish if the caller is allowed to subscribe.
-    /// `number`: the wish's number.
+    /// Returns the requested stream, a subscriber slot and the plan request if the caller is allowed to subscribe.
+    /// `number`: the number of the plan request.
     async fn admit(
         &self,
-        ask: &Ask,
+        request: &SubscribeRequest,
         who: &Caller,
         number: u32,
-    ) -> Result<(Arc<Stream>, Slot, Option<WishGuard>), Refusal> {
-        ask.check()?;
-        let slot = self.0.slots.claim(who.name()).ok_or(Refusal::Busy(Bounded::Subscribers))?;
-        let wish = self.wish_for(ask, who, number);
+    ) -> Result<(Arc<Stream>, Slot, Option<PlanRequestGuard>), Refusal> {
+        request.check()?;
+        let slot =
+            self.0.slots.claim(who.name()).ok_or(Refusal::Busy(LimitedResource::Subscribers))?;
+        let plan_request = self.plan_request_for(request, who, number);
         let stream =
-            match self.0.get(&ask.stream).filter(|stream| stream.progress().borrow().run > 0) {
-                Some(stream) => self.check_origin(stream, ask)?,
-                None => self.check_origin(self.fetch(ask, who, number).await?, ask)?,
+            match self.0.get(&request.stream).filter(|stream| stream.progress().borrow().run > 0) {
+                Some(stream) => self.check_origin(stream, request)?,
+                None => self.check_origin(self.fetch(request, who, number).await?, request)?,
             };
         if let Caller::Member(peer) = who {
             if matches!(stream.source(), Source::Parent(route) if route.node == peer.member().name)
             {
-                // It may pass, while both follow a new plan.
-                return Err(Refusal::Upstream("it gets the stream from you itself".to_owned()));
+                // This may be temporary, while both nodes change to a new plan.
+                return Err(Refusal::Upstream("you are its parent for this stream".to_owned()));
             }
             let is_ours = stream.about().origin == *self.me();
             if !is_ours && !self.0.settings.relay {
@@ -316,21 +326,25 @@ impl Streams {
                 return Err(Refusal::Subscribe);
             }
         }
-        Ok((stream, slot, wish))
+        Ok((stream, slot, plan_request))
     }
 
     /// Returns the stream unless the request names another origin.
-    fn check_origin(&self, stream: Arc<Stream>, ask: &Ask) -> Result<Arc<Stream>, Refusal> {
+    fn check_origin(
+        &self,
+        stream: Arc<Stream>,
+        request: &SubscribeRequest,
+    ) -> Result<Arc<Stream>, Refusal> {
         let origin = stream.about().origin;
-        let Some(from) = ask.from.as_ref().filter(|from| *from != self.me()) else {
+        let Some(from) = request.from.as_ref().filter(|from| *from != self.me()) else {
             return Ok(stream);
         };
-        // What a parent says of the origin counts if the parent is the origin, or the plan names it for this origin.
+        // A parent's statement about the origin is trusted if it is the origin, or the plan names it for this origin.
         let is_it = match stream.source() {
             Source::Parent(route) if route.node == *from => true,
             Source::Parent(route) if origin == *from => {
                 let plan = self.0.plan.borrow().clone();
-                route.node == origin || plan.parent_of(&ask.stream, from) == Some(&route)
+                route.node == origin || plan.parent_of(&request.stream, from) == Some(&route)
             }
             Source::Parent(_) => false,
             Source::Publisher(_) | Source::Absent => origin == *from,
@@ -338,26 +352,35 @@ impl Streams {
         if is_it {
             return Ok(stream);
         }
-        let name = &ask.stream;
-        let why = format!("`{name}` comes from {origin} at this node, not surely from {from}");
+        let name = &request.stream;
+        let why = format!(
+            "this node receives `{name}` from {origin} and cannot confirm that it comes from {from}"
+        );
         Err(Refusal::Upstream(why))
     }
 
     /// Requests a stream from its parent and waits for the answer.
-    async fn fetch(&self, ask: &Ask, who: &Caller, number: u32) -> Result<Arc<Stream>, Refusal> {
+    async fn fetch(
+        &self,
+        request: &SubscribeRequest,
+        who: &Caller,
+        number: u32,
+    ) -> Result<Arc<Stream>, Refusal> {
         if matches!(who, Caller::Member(_)) && !self.0.settings.relay {
             // Do not reveal whether another node has such a stream.
-            return Err(Refusal::Unknown(ask.stream.clone()));
+            return Err(Refusal::Unknown(request.stream.clone()));
         }
-        if ask.hops >= MAX_HOPS {
+        if request.hops >= MAX_HOPS {
             return Err(Refusal::Hops);
         }
-        let route = self.route(ask, who, number).await?;
-        // The stream outlives the request for it, and counts against the member as long as it is here.
-        let slot = self.0.slots.claim(who.name()).ok_or(Refusal::Busy(Bounded::Subscribers))?;
+        let route = self.route(request, who, number).await?;
+        // The stream outlives the request, so its slot is held until the stream ends.
+        let slot =
+            self.0.slots.claim(who.name()).ok_or(Refusal::Busy(LimitedResource::Subscribers))?;
         let is_owners = matches!(who, Caller::Local);
-        let (stream, is_new) = self.0.streams.get_or_relay(&ask.stream, &route.node, is_owners)?;
-        let upstream = || upstream::start(self.clone(), Arc::clone(&stream), route, slot, ask);
+        let (stream, is_new) =
+            self.0.streams.get_or_relay(&request.stream, &route.node, is_owners)?;
+        let upstream = || upstream::start(self.clone(), Arc::clone(&stream), route, slot, request);
         let refusal = is_new.then(upstream);
         let mut head = stream.progress();
         let begun = head.wait_for(|head| head.run > 0 || head.ended.is_some());
@@ -376,37 +399,44 @@ impl Streams {
     }
 
     /// The route to the stream's parent: the planned one, unless the request names another origin; else the named one.
-    async fn route(&self, ask: &Ask, who: &Caller, number: u32) -> Result<ParentRoute, Refusal> {
+    async fn route(
+        &self,
+        request: &SubscribeRequest,
+        who: &Caller,
+        number: u32,
+    ) -> Result<ParentRoute, Refusal> {
         let plan = self.0.plan.borrow().clone();
-        let Some(from) = ask.from.as_ref().filter(|from| *from != self.me()) else {
-            let planned = plan.parent(&ask.stream).cloned().map(Ok);
+        let Some(from) = request.from.as_ref().filter(|from| *from != self.me()) else {
+            let planned = plan.parent(&request.stream).cloned().map(Ok);
             let planned = match planned {
                 Some(planned) => planned,
                 None => {
                     let is_local = matches!(who, Caller::Local);
-                    self.planned_route(&ask.stream, number, is_local).await
+                    self.planned_route(&request.stream, number, is_local).await
                 }
             };
             return planned.map_err(|why| match (why, who) {
-                (NoRoute::Unknown, _) => Refusal::Unknown(ask.stream.clone()),
+                (NoRoute::Unknown, _) => Refusal::Unknown(request.stream.clone()),
                 (NoRoute::Forbidden, Caller::Local) => Refusal::Subscribe,
                 (NoRoute::Forbidden, Caller::Member(_)) => {
                     let relay = "`[stream] subscribe` at the publisher's node does not allow it";
                     Refusal::Upstream(relay.to_owned())
                 }
-                (NoRoute::Full, _) => Refusal::Upstream("no path has room for it".to_owned()),
+                (NoRoute::Full, _) => {
+                    Refusal::Upstream("no path has enough free bandwidth for it".to_owned())
+                }
                 (NoRoute::Undecided, _) => {
                     let why = "the oracle is still planning its route; try again later";
                     Refusal::Upstream(why.to_owned())
                 }
             });
         };
-        let planned = plan.parent_of(&ask.stream, from).cloned();
+        let planned = plan.parent_of(&request.stream, from).cloned();
         Ok(planned.unwrap_or_else(|| ParentRoute::direct(from.clone())))
     }
 
-    async fn publish(&self, mut leg: Leg, announce: Announce, who: Caller) -> io::Result<()> {
-        let connection = match self.begin(announce, &who) {
+    async fn publish(&self, mut leg: Leg, request: PublishRequest, who: Caller) -> io::Result<()> {
+        let connection = match self.begin(request, &who) {
             Ok(connection) => Arc::new(connection),
             Err(why) => return leg.send_answer(&Answer::Refused(why.cut())).await,
         };
@@ -423,20 +453,20 @@ impl Streams {
         }
         leg.send_answer(&Answer::Accepted(stream.about())).await?;
         let event = Event::new("stream_published").with("stream", &stream.name);
-        self.0.log.put(event.with("by", shown(who.name().as_ref())));
+        self.0.log.put(event.with("by", publisher_name(who.name().as_ref())));
         let Leg { reader, writer, .. } = &mut leg;
         let stopped = async {
             tokio::select! {
                 // The node stops.
                 why = stream.ended() => why,
-                () = who.loses(|member| self.0.settings.may_publish(member)) => Ending::Revoked,
-                () = connection.displaced.cancelled() => displaced(),
+                () = who.wait_until_denied(|member| self.0.settings.may_publish(member)) => Ending::Revoked,
+                () = connection.displaced.cancelled() => displaced_ending(),
                 Some(by) = &mut holder, if is_undecided => Ending::Failed(taken(by).to_string()),
             }
         };
         guard.ended = Some(tokio::select! {
             why = stopped => {
-                let bye = Head::message(&Said::End(why.clone()));
+                let bye = Head::encode_message(&ParentMessage::End(why.clone()));
                 _ = timeout(Duration::from_secs(1), writer.write_all(&bye)).await;
                 Ok(why)
             }
@@ -508,8 +538,8 @@ impl Streams {
     }
 
     /// Begins or resumes a stream for this publisher.
-    fn begin(&self, announce: Announce, who: &Caller) -> Result<Connection, Refusal> {
-        announce.check()?;
+    fn begin(&self, request: PublishRequest, who: &Caller) -> Result<Connection, Refusal> {
+        request.check()?;
         if let Caller::Member(peer) = who
             && !self.0.settings.may_publish(peer.member())
         {
@@ -517,29 +547,29 @@ impl Streams {
         }
         let allow = self.0.settings.subscribe.iter().take(MAX_ALLOW).map(ToString::to_string);
         let about = Accepted {
-            run: new_run(),
+            run: random_run(),
             start: 0,
-            tracks: announce.tracks,
-            latency_ms: announce.latency_ms,
+            tracks: request.tracks,
+            latency_ms: request.latency_ms,
             origin: self.me().clone(),
             allow: allow.collect(),
         };
-        self.0.streams.publish(&announce.stream, who.name(), about)
+        self.0.streams.publish(&request.stream, who.name(), about)
     }
 }
 
 /// The ending of all streams of a node that stops.
-pub(crate) fn stopping() -> Ending {
+pub(crate) fn stopping_ending() -> Ending {
     Ending::Failed("the node is stopping".to_owned())
 }
 
 /// The ending for a publisher's connection that another one has replaced.
-fn displaced() -> Ending {
+fn displaced_ending() -> Ending {
     Ending::Failed("another connection of this publisher has replaced this one".to_owned())
 }
 
 /// A random identifier for a new run.
-fn new_run() -> u64 {
+fn random_run() -> u64 {
     let mut bytes = [0; 8];
     // If there is no randomness, two runs across a restart of the node may look like one.
     _ = getrandom::fill(&mut bytes);

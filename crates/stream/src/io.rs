@@ -14,7 +14,8 @@ use std::{
 use thalweg_base::timeout::within;
 use thalweg_net::TcpInfo;
 use thalweg_wire::stream::leg::{
-    Answer, FrameHead, HEAD, Head, MAX_ANSWER, MAX_OPENING, Opening, Said, decode, encode, length,
+    Answer, FrameHead, HEAD, Head, MAX_ANSWER, MAX_OPENING, Opening, ParentMessage, decode, encode,
+    length,
 };
 use tokio::io::{
     AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader,
@@ -37,7 +38,7 @@ const PIECE: usize = 64 << 10;
 /// The reading half of a leg.
 pub struct LegReader {
     from: BufReader<Box<dyn AsyncRead + Send + Unpin>>,
-    /// How long nothing may come within an item.
+    /// The longest pause within an item.
     patience: Option<Duration>,
     received: Arc<AtomicU64>,
 }
@@ -57,19 +58,19 @@ pub struct Leg {
 
 /// A frame or message from a parent.
 #[derive(Debug)]
-pub enum Incoming {
+pub enum IncomingItem {
     /// A frame.
     Frame(FrameHead, Bytes),
     /// A message.
-    Said(Said),
+    Message(ParentMessage),
 }
 
-impl Incoming {
-    /// The number of frames and notices of lost ones, at least 1: each of them costs work on every leg.
+impl IncomingItem {
+    /// The number of frames and notices of lost frames, at least 1: each of them costs work on every leg.
     pub fn frames(&self) -> usize {
         match self {
-            Self::Said(Said::Lost(lost)) => lost.len().max(1),
-            Self::Frame(..) | Self::Said(_) => 1,
+            Self::Message(ParentMessage::Lost(lost)) => lost.len().max(1),
+            Self::Frame(..) | Self::Message(_) => 1,
         }
     }
 }
@@ -96,7 +97,12 @@ impl Leg {
     /// # Errors
     /// When the connection fails or the answer is out of bounds.
     pub async fn open(&mut self, opening: &Opening) -> io::Result<Answer> {
-        within(STEP_TIMEOUT, "room for an opening", self.writer.write_message(opening)).await?;
+        within(
+            STEP_TIMEOUT,
+            "progress while sending the opening",
+            self.writer.write_message(opening),
+        )
+        .await?;
         self.read_answer().await
     }
 
@@ -109,7 +115,7 @@ impl Leg {
             within(STEP_TIMEOUT, "answer", self.reader.read_message(MAX_ANSWER)).await?;
         match answer.is_sound() {
             true => Ok(answer.cut()),
-            false => Err(invalid_data("an answer out of bounds")),
+            false => Err(invalid_data("the answer exceeds the limits of the protocol")),
         }
     }
 
@@ -126,7 +132,8 @@ impl Leg {
     /// # Errors
     /// When the connection fails.
     pub async fn send_answer(&mut self, answer: &Answer) -> io::Result<()> {
-        within(STEP_TIMEOUT, "room for an answer", self.writer.write_message(answer)).await
+        within(STEP_TIMEOUT, "progress while sending the answer", self.writer.write_message(answer))
+            .await
     }
 }
 
@@ -143,12 +150,12 @@ pub fn half_rtt(socket: Option<&OwnedFd>) -> Duration {
 }
 
 impl LegReader {
-    /// Ends items while they come if nothing comes for this long. A slow item may take longer.
+    /// Sets the longest pause within an item, after which reading fails. A slow item may take longer in total.
     pub fn set_patience(&mut self, patience: Duration) {
         self.patience = Some(patience);
     }
 
-    /// The number of bytes of items that have come, also within the present one.
+    /// The number of received bytes, including those of an incomplete item.
     pub fn received(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.received)
     }
@@ -179,20 +186,20 @@ impl LegReader {
     ///
     /// # Errors
     /// As [`Self::read_message`].
-    pub async fn read_item(&mut self) -> io::Result<Incoming> {
+    pub async fn read_item(&mut self) -> io::Result<IncomingItem> {
         let mut head = [0; HEAD];
         self.read_exact(&mut head).await?;
         match Head::decode(&head).map_err(invalid_data)? {
             Head::Frame(head) => {
-                Ok(Incoming::Frame(head, self.read_bytes(head.length as usize).await?.into()))
+                Ok(IncomingItem::Frame(head, self.read_bytes(head.length as usize).await?.into()))
             }
             Head::Message(length) => {
-                let said: Said =
+                let message: ParentMessage =
                     decode(&self.read_bytes(length as usize).await?).map_err(invalid_data)?;
-                if said.is_sound() {
-                    Ok(Incoming::Said(said))
+                if message.is_sound() {
+                    Ok(IncomingItem::Message(message))
                 } else {
-                    Err(invalid_data("a message out of bounds"))
+                    Err(invalid_data("a message exceeds the limits of the protocol"))
                 }
             }
         }
@@ -208,7 +215,7 @@ impl LegReader {
             let left = length - bytes.len();
             bytes.reserve(left.min(PIECE.max(bytes.len())));
             let reading = async { (&mut self.from).take(left as u64).read_buf(&mut bytes).await };
-            let count = patient(self.patience, reading).await?;
+            let count = read_within(self.patience, reading).await?;
             if count == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -228,19 +235,19 @@ impl LegReader {
     }
 
     async fn read_exact(&mut self, into: &mut [u8]) -> io::Result<()> {
-        let count = patient(self.patience, self.from.read_exact(into)).await?;
+        let count = read_within(self.patience, self.from.read_exact(into)).await?;
         self.received.fetch_add(count as u64, Ordering::Relaxed);
         Ok(())
     }
 }
 
-/// Reads, for at most this long.
-async fn patient<T>(
+/// Reads with a timeout of `patience`, if there is one.
+async fn read_within<T>(
     patience: Option<Duration>,
     reading: impl Future<Output = io::Result<T>>,
 ) -> io::Result<T> {
     match patience {
-        Some(patience) => within(patience, "data of the peer", reading).await,
+        Some(patience) => within(patience, "data from the peer", reading).await,
         None => reading.await,
     }
 }

@@ -16,7 +16,7 @@ use std::{
 };
 use thalweg_media::{Frame, FrameClass};
 use thalweg_units::{Rate, Time};
-use thalweg_wire::stream::leg::{CLASSES, Level, Lost, MAX_LOST, MAX_TRACKS, Why};
+use thalweg_wire::stream::leg::{CLASSES, DropReason, Level, LostFrame, MAX_LOST, MAX_TRACKS};
 
 /// The part of a stream that a leg carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,9 +69,9 @@ const ALIGNED: Duration = Duration::from_millis(20);
 
 /// The next item to send.
 #[derive(Clone, Debug)]
-pub enum Next {
+pub enum NextItem {
     /// Notices of lost frames, ascending.
-    Lost(Vec<Lost>),
+    Lost(Vec<LostFrame>),
     /// A frame.
     Frame(Arc<NumberedFrame>),
 }
@@ -89,7 +89,7 @@ pub struct Tally {
     /// Bytes of frames within the present quality, sent or not.
     pub wanted: u64,
     /// Frames dropped, by reason.
-    pub dropped: BTreeMap<Why, ByClass>,
+    pub dropped: BTreeMap<DropReason, ByClass>,
 }
 
 /// The queue of a leg.
@@ -110,8 +110,8 @@ pub struct LegQueue {
     /// The delay behind the queue: the network and later nodes.
     downstream: Duration,
     queued: FrameQueue,
-    lost: BTreeMap<u64, Lost>,
-    /// Covers the frames pushed so far.
+    lost: BTreeMap<u64, LostFrame>,
+    /// The reference chains of all pushed frames.
     chains: Chains,
     tally: Tally,
 }
@@ -136,9 +136,9 @@ impl LegQueue {
         }
     }
 
-    /// Marks all chains as whole, because the child has all earlier frames.
+    /// Marks all chains as intact, because the child has all earlier frames.
     pub fn resume(&mut self) {
-        self.chains = Chains::whole();
+        self.chains = Chains::intact();
     }
 
     /// Sets the renditions that may be sent; empty: all.
@@ -207,10 +207,11 @@ impl LegQueue {
         let level = self.quality.level;
         let classes = [FrameClass::Reference, FrameClass::Disposable];
         let classes = classes.into_iter().filter(|class| !level.takes(*class as u8));
-        let excluded: Vec<u64> = classes.flat_map(|class| self.queued.of_class(class)).collect();
+        let excluded: Vec<u64> =
+            classes.flat_map(|class| self.queued.numbers_of_class(class)).collect();
         for at in excluded {
             if let Some(frame) = self.queued.remove(at) {
-                self.drop_frame(frame.to_lost(Why::Level));
+                self.drop_frame(frame.to_lost(DropReason::Level));
             }
         }
     }
@@ -227,7 +228,7 @@ impl LegQueue {
             let is_next = self.next_track == Some(track);
             if is_next && class == FrameClass::Key {
                 self.release(Some(time), now);
-            } else if !is_next && class == FrameClass::Key && self.is_next_coming(time) {
+            } else if !is_next && class == FrameClass::Key && self.has_next_pictures(time) {
                 return self.hold(entry);
             }
         }
@@ -240,8 +241,8 @@ impl LegQueue {
         if self.held.is_empty() { self.add(entry, now) } else { self.hold(entry) }
     }
 
-    /// Whether pictures of the next rendition come, so that a key frame can be expected.
-    fn is_next_coming(&self, now: Duration) -> bool {
+    /// Whether pictures of the next rendition arrive, so that a key frame can be expected.
+    fn has_next_pictures(&self, now: Duration) -> bool {
         let newest = self.next_track.and_then(|track| *self.newest.get(usize::from(track))?);
         newest.is_some_and(|newest| now.saturating_sub(newest) < SILENCE)
     }
@@ -289,7 +290,7 @@ impl LegQueue {
     /// Drops a frame that the quality excludes.
     fn exclude(&mut self, frame: &NumberedFrame) {
         self.chains.record_loss(frame.frame.track, frame.frame.class);
-        self.drop_frame(frame.to_lost(Why::Level));
+        self.drop_frame(frame.to_lost(DropReason::Level));
     }
 
     fn add(&mut self, entry: Entry, now: Time) {
@@ -299,7 +300,7 @@ impl LegQueue {
                 if let Some(class) = FrameClass::from_number(lost.class) {
                     self.chains.record_loss(lost.track, class);
                 }
-                return self.drop_frame(self.passed_on(lost));
+                return self.drop_frame(self.forward_loss(lost));
             }
         };
         self.switch_track(&frame);
@@ -309,7 +310,7 @@ impl LegQueue {
         }
         self.tally.wanted += frame.frame.bytes.len() as u64;
         if !self.chains.accept(frame.frame.track, class) {
-            return self.drop_frame(frame.to_lost(Why::Chain));
+            return self.drop_frame(frame.to_lost(DropReason::Chain));
         }
         self.queued.insert(frame);
         self.expire(now);
@@ -324,13 +325,15 @@ impl LegQueue {
         }
     }
 
-    /// The notice of a frame that was lost before this leg. What a request excluded there or excludes here is no fault of
-    /// the path.
-    fn passed_on(&self, lost: Lost) -> Lost {
+    /// The notice of a frame that was lost before this leg. Frames that a request excludes are no losses of the path.
+    fn forward_loss(&self, lost: LostFrame) -> LostFrame {
         let class = FrameClass::from_number(lost.class);
         let is_wanted = class.is_none_or(|class| self.wants(lost.track, class));
-        let is_excluded = lost.why == Why::Level || !is_wanted;
-        Lost { why: if is_excluded { Why::Level } else { Why::Upstream }, ..lost }
+        let is_excluded = lost.why == DropReason::Level || !is_wanted;
+        LostFrame {
+            why: if is_excluded { DropReason::Level } else { DropReason::Upstream },
+            ..lost
+        }
     }
 
     fn wants(&self, track: u8, class: FrameClass) -> bool {
@@ -359,7 +362,7 @@ impl LegQueue {
         while let Some((born, at)) = self.queued.oldest()
             && now.since(born) > latest
         {
-            self.remove(at, Why::Late);
+            self.remove(at, DropReason::Late);
         }
     }
 
@@ -367,13 +370,13 @@ impl LegQueue {
     fn evict(&mut self) -> bool {
         let victim = self.queued.cheapest();
         victim.is_some_and(|at| {
-            self.remove(at, Why::Room);
+            self.remove(at, DropReason::Room);
             true
         })
     }
 
     /// Drops a queued frame and the frames that depend on it.
-    fn remove(&mut self, at: u64, why: Why) {
+    fn remove(&mut self, at: u64, why: DropReason) {
         let Some(frame) = self.queued.remove(at) else { return };
         let (track, class) = (frame.frame.track, frame.frame.class);
         self.drop_frame(frame.to_lost(why));
@@ -386,13 +389,13 @@ impl LegQueue {
                 return;
             }
             if let Some(frame) = self.queued.remove(next) {
-                self.drop_frame(frame.to_lost(Why::Chain));
+                self.drop_frame(frame.to_lost(DropReason::Chain));
             }
         }
         self.chains.record_loss(track, class);
     }
 
-    fn drop_frame(&mut self, lost: Lost) {
+    fn drop_frame(&mut self, lost: LostFrame) {
         let by_class = self.tally.dropped.entry(lost.why).or_default();
         if let Some(count) = by_class.get_mut(usize::from(lost.class)) {
             *count += 1;
@@ -404,7 +407,7 @@ impl LegQueue {
     }
 
     /// Removes the next item to send. Losses are reported before the next frame.
-    pub fn pop(&mut self, now: Time) -> Option<Next> {
+    pub fn pop(&mut self, now: Time) -> Option<NextItem> {
         self.expire(now);
         let next = self.queued.front().map_or(u64::MAX, |frame| frame.sequence);
         let mut reported = Vec::new();
@@ -415,12 +418,12 @@ impl LegQueue {
             reported.push(first.remove());
         }
         if !reported.is_empty() {
-            return Some(Next::Lost(reported));
+            return Some(NextItem::Lost(reported));
         }
         let frame = self.queued.pop_front()?;
         self.tally.sent[frame.frame.class as usize] += 1;
         self.tally.bytes += frame.frame.bytes.len() as u64;
-        Some(Next::Frame(frame))
+        Some(NextItem::Frame(frame))
     }
 
     /// Breaks all chains after the leg has missed entries.

@@ -22,12 +22,12 @@ fn queue(bytes: usize) -> LegQueue {
 }
 
 /// Drains the queue: the numbers of sent frames and of lost ones.
-fn drain(queue: &mut LegQueue, now: u64) -> (Vec<u64>, Vec<(u64, Why)>) {
+fn drain(queue: &mut LegQueue, now: u64) -> (Vec<u64>, Vec<(u64, DropReason)>) {
     let (mut sent, mut lost) = (Vec::new(), Vec::new());
     while let Some(next) = queue.pop(at(now)) {
         match next {
-            Next::Frame(frame) => sent.push(frame.sequence),
-            Next::Lost(some) => lost.extend(some.iter().map(|lost| (lost.sequence, lost.why))),
+            NextItem::Frame(frame) => sent.push(frame.sequence),
+            NextItem::Lost(some) => lost.extend(some.iter().map(|lost| (lost.sequence, lost.why))),
         }
     }
     (sent, lost)
@@ -72,14 +72,17 @@ fn an_older_group_ends_sooner_before_a_newer_one_breaks() {
     let mut queue = queue(9000);
     fill(&mut queue, &[Key, Reference, Reference, Key, Reference], 2000);
     let (sent, lost) = drain(&mut queue, 1);
-    assert_eq!((sent, lost), (vec![0, 1, 3, 4], vec![(2, Why::Room)]));
+    assert_eq!((sent, lost), (vec![0, 1, 3, 4], vec![(2, DropReason::Room)]));
 }
 
 #[test]
 fn after_a_broken_chain_nothing_is_sent_before_the_next_key_frame() {
     let mut queue = queue(1 << 20);
     queue.push(frame(0, Key, 10, 0), at(0));
-    queue.push(Entry::Lost(Lost { sequence: 1, track: 0, class: 3, why: Why::Late }), at(0));
+    queue.push(
+        Entry::Lost(LostFrame { sequence: 1, track: 0, class: 3, why: DropReason::Late }),
+        at(0),
+    );
     for (sequence, class) in
         [(2, Reference), (3, Disposable), (4, Audio), (5, Key), (6, Disposable)]
     {
@@ -87,7 +90,7 @@ fn after_a_broken_chain_nothing_is_sent_before_the_next_key_frame() {
     }
     let (sent, lost) = drain(&mut queue, 1);
     assert_eq!(sent, [0, 4, 5, 6]);
-    assert_eq!(lost, [(1, Why::Upstream), (2, Why::Chain), (3, Why::Chain)]);
+    assert_eq!(lost, [(1, DropReason::Upstream), (2, DropReason::Chain), (3, DropReason::Chain)]);
 }
 
 #[test]
@@ -96,16 +99,19 @@ fn frames_excluded_by_a_request_are_named_so_on_every_leg() {
     let reasons = |quality: Quality| {
         let mut queue = LegQueue::new(queue(1 << 20).bounds(), quality);
         queue.push(frame(0, Key, 10, 0), at(0));
-        for (sequence, track, why) in
-            [(1, 0, Why::Level), (2, 0, Why::Room), (3, 1, Why::Level), (4, 1, Why::Upstream)]
-        {
-            queue.push(Entry::Lost(Lost { sequence, track, class: 3, why }), at(0));
+        for (sequence, track, why) in [
+            (1, 0, DropReason::Level),
+            (2, 0, DropReason::Room),
+            (3, 1, DropReason::Level),
+            (4, 1, DropReason::Upstream),
+        ] {
+            queue.push(Entry::Lost(LostFrame { sequence, track, class: 3, why }), at(0));
         }
         assert_eq!(drain(&mut queue, 1).0, [0]);
         let tally = queue.tally().dropped.clone();
-        Why::ALL.map(|why| tally.get(&why).map_or(0, |by_class| by_class[3]))
+        DropReason::ALL.map(|why| tally.get(&why).map_or(0, |by_class| by_class[3]))
     };
-    // As `Why::ALL` has them: level, late, room, chain, upstream.
+    // As `DropReason::ALL` has them: level, late, room, chain, upstream.
     assert_eq!(reasons(Quality::default()), [2, 0, 0, 0, 2], "left out on the parent's own leg");
     assert_eq!(reasons(keys), [4, 0, 0, 0, 0], "this leg would not have sent them either");
 }
@@ -121,7 +127,7 @@ fn a_late_frame_is_dropped_with_the_frames_that_depend_on_it() {
     // The deadline is 800 ms: the latency of 1 s less 200 ms behind the queue.
     let (sent, lost) = drain(&mut queue, 850);
     assert_eq!(sent, [3]);
-    assert_eq!(lost, [(0, Why::Late), (1, Why::Chain), (2, Why::Chain)]);
+    assert_eq!(lost, [(0, DropReason::Late), (1, DropReason::Chain), (2, DropReason::Chain)]);
 }
 
 #[test]
@@ -132,8 +138,8 @@ fn the_queue_holds_what_the_leg_sends_in_half_of_the_latency() {
         queue.push(frame(sequence, if sequence == 0 { Key } else { Reference }, 1000, 0), at(0));
     }
     assert_eq!(queue.bytes(), 25_000);
-    assert_eq!(queue.tally().dropped[&Why::Room][3], 1);
-    assert_eq!(queue.tally().dropped[&Why::Chain][3], 74);
+    assert_eq!(queue.tally().dropped[&DropReason::Room][3], 1);
+    assert_eq!(queue.tally().dropped[&DropReason::Chain][3], 74);
 }
 
 #[test]
@@ -188,12 +194,12 @@ proptest! {
         let mut take = |queue: &mut LegQueue, now| {
             let Some(out) = queue.pop(at(now)) else { return false };
             match out {
-                Next::Frame(frame) => {
+                NextItem::Frame(frame) => {
                     assert!(chains.accept(frame.frame.track, frame.frame.class), "{}", frame.sequence);
                     assert!(frame.age(at(now)) <= Duration::from_millis(970));
                     seen.push(frame.sequence);
                 }
-                Next::Lost(lost) => for lost in lost {
+                NextItem::Lost(lost) => for lost in lost {
                     chains.record_loss(lost.track, FrameClass::from_number(lost.class).unwrap());
                     seen.push(lost.sequence);
                 },
@@ -241,7 +247,7 @@ fn a_track_that_is_wanted_again_resumes_at_its_next_key_frame() {
     push(&mut queue, 0, Reference);
     let (sent, lost) = drain(&mut queue, 1);
     assert_eq!(sent, [0, 1, 4, 5, 6]);
-    assert_eq!(lost, [(2, Why::Level), (3, Why::Chain)]);
+    assert_eq!(lost, [(2, DropReason::Level), (3, DropReason::Chain)]);
 }
 
 /// A queue from which frames are drained long after they came.
@@ -274,13 +280,13 @@ fn a_leg_switches_between_renditions_at_aligned_key_frames() {
         let (mut sent, mut next) = (Vec::new(), 0);
         while let Some(item) = queue.pop(at(1)) {
             match item {
-                Next::Frame(frame) => {
+                NextItem::Frame(frame) => {
                     assert_eq!(frame.sequence, next, "no number is missing without a notice");
                     next = frame.sequence + 1;
                     sent.push((frame.frame.track, frame.sequence / 2));
                 }
-                Next::Lost(lost) => {
-                    assert!(lost.iter().all(|lost| lost.why == Why::Level), "{lost:?}");
+                NextItem::Lost(lost) => {
+                    assert!(lost.iter().all(|lost| lost.why == DropReason::Level), "{lost:?}");
                     next = lost.last().unwrap().sequence + 1;
                 }
             }

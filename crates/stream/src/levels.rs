@@ -25,10 +25,10 @@ use thalweg_wire::{
 /// A rate that was not available is not tested again for this long.
 const RETEST_PAUSE: Duration = Duration::from_millis(600);
 
-/// Smaller differences of utilities are rounding errors.
+/// Smaller differences between utilities are rounding errors.
 const EPSILON: f64 = 1e-9;
 
-/// For this long after a change the sent rates of whole seconds do not show the new levels.
+/// For this long after a change of levels the sent rates include seconds with the old levels.
 const NEW_LEVELS: Duration = Duration::from_secs(3);
 
 /// Tested rates are higher by this factor than the rates that the levels need, because rates of streams vary.
@@ -37,9 +37,9 @@ const TEST_MARGIN: f64 = 1.04;
 /// The most combinations that are compared; with more of them streams are lowered greedily.
 const MAX_EXACT: usize = 2000;
 
-/// A quality that a leg can have.
+/// A quality that a leg can send.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Choice {
+pub struct QualityOption {
     /// The quality.
     pub quality: Quality,
     /// The rate of its frames, bit/s.
@@ -56,17 +56,17 @@ pub type RenditionRates = (Option<u8>, [u64; CLASSES]);
 pub struct Sample {
     /// The stream.
     pub stream: Name,
-    /// The qualities that the leg can have, the best first; not empty.
-    pub choices: Vec<Choice>,
+    /// The qualities that the leg can send, the best first; not empty.
+    pub options: Vec<QualityOption>,
     /// The sent rate, bit/s.
     pub sent: u64,
     /// Whether the leg was too slow: frames were dropped because they had no room or were late.
     pub is_limited: bool,
 }
 
-/// The rate that is available beside all traffic including the legs' own, bit/s.
+/// The rate that is available in addition to all traffic including the legs' own, bit/s.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Room {
+pub enum AvailableRate {
     /// About this rate.
     About(f64),
     /// This tested rate, and maybe more.
@@ -79,7 +79,7 @@ pub enum Room {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measurement {
     /// The available rate.
-    pub room: Room,
+    pub room: AvailableRate,
     /// When the measurement began.
     pub began: Time,
     /// When the measurement ended.
@@ -127,9 +127,9 @@ pub struct LevelChoice {
 }
 
 impl Sample {
-    /// The choices among renditions, each with these levels. A rendition's utility is the square root of its rate's
+    /// The options: each rendition with each of these levels. A rendition's utility is the square root of its rate's
     /// share of the highest, because quality grows ever more slowly with the rate.
-    pub fn choices(renditions: &[RenditionRates], levels: &[Level]) -> Vec<Choice> {
+    pub fn options(renditions: &[RenditionRates], levels: &[Level]) -> Vec<QualityOption> {
         let rate = |rates: &[u64; CLASSES], level: Level| {
             let classes = (0_u8..).zip(rates).filter(|(class, _)| level.takes(*class));
             classes.map(|(_, rate)| *rate as f64).sum::<f64>()
@@ -142,30 +142,30 @@ impl Sample {
                 None => 1.0,
             };
             let quality = Quality { track: *track, level };
-            Choice {
+            QualityOption {
                 quality,
                 rate: rate(rates, level),
                 utility: Preference::default_utility(level) * share,
             }
         };
-        let mut choices: Vec<Choice> = renditions
+        let mut options: Vec<QualityOption> = renditions
             .iter()
             .flat_map(|rendition| levels.iter().map(move |level| choice(rendition, *level)))
             .collect();
-        choices.sort_by(|one, other| other.utility.total_cmp(&one.utility));
-        choices
+        options.sort_by(|one, other| other.utility.total_cmp(&one.utility));
+        options
     }
 
-    /// The place of a quality among the choices; the best if it is none of them.
-    fn place(&self, quality: Option<&Quality>) -> usize {
-        let is = |choice: &Choice| Some(&choice.quality) == quality;
-        self.choices.iter().position(is).unwrap_or(0)
+    /// The position of a quality among the options; 0, the best, if it is none of them.
+    fn position(&self, quality: Option<&Quality>) -> usize {
+        let is = |choice: &QualityOption| Some(&choice.quality) == quality;
+        self.options.iter().position(is).unwrap_or(0)
     }
 
     fn cheapest(&self) -> usize {
-        let places = 0..self.choices.len();
+        let positions = 0..self.options.len();
         let cheapest =
-            places.min_by(|a, b| self.choices[*a].rate.total_cmp(&self.choices[*b].rate));
+            positions.min_by(|a, b| self.options[*a].rate.total_cmp(&self.options[*b].rate));
         cheapest.unwrap_or(0)
     }
 }
@@ -178,14 +178,14 @@ impl Levels {
             return;
         }
         let free = match found.room {
-            Room::About(free) | Room::AtLeast(free) => free,
-            Room::Below(tested) => {
+            AvailableRate::About(free) | AvailableRate::AtLeast(free) => free,
+            AvailableRate::Below(tested) => {
                 self.refused = Some((tested, found.ended));
                 return;
             }
         };
         let mut bps = free + self.own_rate(found.began, found.ended);
-        if let (Room::AtLeast(_), Some(known)) = (found.room, self.known) {
+        if let (AvailableRate::AtLeast(_), Some(known)) = (found.room, self.known) {
             bps = bps.max(known.bps);
         }
         self.known = Some(KnownRate { bps, at: found.ended, is_measured: true });
@@ -199,7 +199,7 @@ impl Levels {
             0 => self.sent.back().map_or(0.0, |(_, bps)| *bps),
             _ => sum / f64::from(count),
         };
-        // What was sent in the last second says little of levels that were raised in it.
+        // After a raise, the rate sent in the last second is lower than the rate of the new levels.
         let is_new = self.changed.is_some_and(|at| at <= began && ended.since(at) < NEW_LEVELS);
         let is_limited = self.limited.back().is_some_and(|is| *is);
         if is_new && !is_limited { sent.max(self.chosen) } else { sent }
@@ -222,21 +222,22 @@ impl Levels {
             let bps = self.achieved();
             self.known = Some(KnownRate { bps, at: now, is_measured: false });
         }
-        let before = self.places(samples);
-        let places = self.choose(now, samples);
+        let before = self.positions(samples);
+        let positions = self.choose(now, samples);
         let qualities: BTreeMap<Name, Quality> = samples
             .iter()
-            .zip(&places)
-            .map(|(s, at)| (s.stream.clone(), s.choices[*at].quality))
+            .zip(&positions)
+            .map(|(s, at)| (s.stream.clone(), s.options[*at].quality))
             .collect();
         if qualities != self.now {
             self.changed = Some(now);
             self.limited.clear();
-            let worth = |at: usize, places: &[usize]| samples[at].choices[places[at]].utility;
+            let worth = |at: usize, positions: &[usize]| samples[at].options[positions[at]].utility;
             let known = |at: &usize| self.now.contains_key(&samples[*at].stream);
-            let gains =
-                (0..samples.len()).filter(known).map(|at| worth(at, &places) - worth(at, &before));
-            // Other levels of the same or more worth together are no fall.
+            let gains = (0..samples.len())
+                .filter(known)
+                .map(|at| worth(at, &positions) - worth(at, &before));
+            // A change with the same or a higher total utility does not count as lowering.
             match gains.sum::<f64>() {
                 gain if gain < -EPSILON => {
                     self.hold.lowered(now, &self.rules);
@@ -247,8 +248,8 @@ impl Levels {
             }
             self.now.clone_from(&qualities);
         }
-        self.chosen = rate(samples, &places);
-        let is_degraded = places.iter().any(|at| *at > 0);
+        self.chosen = rate(samples, &positions);
+        let is_degraded = positions.iter().any(|at| *at > 0);
         let why = if is_degraded { self.reason() } else { String::new() };
         let estimate = self.known.map(|known| (known.bps, now.since(known.at).as_secs_f64()));
         LevelChoice { qualities, why, estimate, is_degraded }
@@ -267,22 +268,23 @@ impl Levels {
         self.falls
     }
 
-    /// The present places of the samples' qualities.
-    fn places(&self, samples: &[Sample]) -> Vec<usize> {
-        samples.iter().map(|sample| sample.place(self.now.get(&sample.stream))).collect()
+    /// The positions of the samples' present qualities.
+    fn positions(&self, samples: &[Sample]) -> Vec<usize> {
+        samples.iter().map(|sample| sample.position(self.now.get(&sample.stream))).collect()
     }
 
     /// The rate to test for a better choice, bit/s: first the rate of the best qualities, then of the smallest step.
     /// `None` if no better choice is requested or these rates were tested just now.
     pub fn rate_to_test(&self, now: Time, samples: &[Sample]) -> Option<f64> {
-        // A path that is too slow now needs no probes to show it, and they would make it slower.
+        // A path that is too slow for the present levels needs no test, and probes would make it slower.
         let is_limited = samples.iter().any(|sample| sample.is_limited);
         if is_limited || self.hold.is_held(now, &self.rules) {
             return None;
         }
-        let current = self.places(samples);
+        let current = self.positions(samples);
         let own = rate(samples, &current);
-        let needs = |places: &[usize]| TEST_MARGIN * rate(samples, places) / self.rules.fill - own;
+        let needs =
+            |positions: &[usize]| TEST_MARGIN * rate(samples, positions) / self.rules.fill - own;
         if current.iter().all(|at| *at == 0) {
             return None;
         }
@@ -290,9 +292,9 @@ impl Levels {
             self.refused.is_some_and(|(bps, at)| free > 0.98 * bps && now.since(at) < RETEST_PAUSE)
         };
         let step = |at: usize| {
-            let mut places = current.clone();
-            places[at] = places[at].checked_sub(1)?;
-            Some(needs(&places))
+            let mut positions = current.clone();
+            positions[at] = positions[at].checked_sub(1)?;
+            Some(needs(&positions))
         };
         let least = (0..samples.len()).filter_map(step).min_by(f64::total_cmp);
         let all = needs(&vec![0; samples.len()]);
@@ -310,8 +312,8 @@ impl Levels {
 
     fn choose(&self, now: Time, samples: &[Sample]) -> Vec<usize> {
         let Some(known) = self.known else { return vec![0; samples.len()] };
-        let best = best_places(samples, (known.bps * self.rules.fill).ceil());
-        let current = self.places(samples);
+        let best = best_positions(samples, (known.bps * self.rules.fill).ceil());
+        let current = self.positions(samples);
         let is_up = total_utility(samples, &best) > total_utility(samples, &current) + EPSILON;
         let fits = rate(samples, &current) <= known.bps * self.rules.headroom;
         let held = self.hold.is_held(now, &self.rules);
@@ -325,24 +327,24 @@ impl Levels {
     }
 }
 
-fn rate(samples: &[Sample], places: &[usize]) -> f64 {
-    samples.iter().zip(places).map(|(sample, at)| sample.choices[*at].rate).sum()
+fn rate(samples: &[Sample], positions: &[usize]) -> f64 {
+    samples.iter().zip(positions).map(|(sample, at)| sample.options[*at].rate).sum()
 }
 
-fn total_utility(samples: &[Sample], places: &[usize]) -> f64 {
-    samples.iter().zip(places).map(|(sample, at)| sample.choices[*at].utility).sum()
+fn total_utility(samples: &[Sample], positions: &[usize]) -> f64 {
+    samples.iter().zip(positions).map(|(sample, at)| sample.options[*at].utility).sum()
 }
 
 /// The choices with the greatest total utility within the budget; among equals those with the lowest rate. Every stream
 /// gets at least its cheapest choice, even beyond the budget.
-fn best_places(samples: &[Sample], budget: f64) -> Vec<usize> {
-    let counts = samples.iter().map(|sample| sample.choices.len());
+fn best_positions(samples: &[Sample], budget: f64) -> Vec<usize> {
+    let counts = samples.iter().map(|sample| sample.options.len());
     let combinations = counts.clone().try_fold(1_usize, usize::checked_mul);
     let Some(combinations) = combinations.filter(|count| *count <= MAX_EXACT) else {
         return lower_greedily(samples, budget);
     };
     let mut best: Vec<usize> = samples.iter().map(Sample::cheapest).collect();
-    let mut places = best.clone();
+    let mut positions = best.clone();
     let better = |one: &[usize], other: &[usize]| {
         let difference = total_utility(samples, one) - total_utility(samples, other);
         let is_cheaper = rate(samples, one) < rate(samples, other);
@@ -350,12 +352,12 @@ fn best_places(samples: &[Sample], budget: f64) -> Vec<usize> {
     };
     for combination in 0..combinations {
         let mut rest = combination;
-        for (place, count) in places.iter_mut().zip(counts.clone()) {
-            *place = rest % count;
+        for (position, count) in positions.iter_mut().zip(counts.clone()) {
+            *position = rest % count;
             rest /= count;
         }
-        if rate(samples, &places) <= budget && better(&places, &best) {
-            best.clone_from(&places);
+        if rate(samples, &positions) <= budget && better(&positions, &best) {
+            best.clone_from(&positions);
         }
     }
     best
@@ -363,22 +365,23 @@ fn best_places(samples: &[Sample], budget: f64) -> Vec<usize> {
 
 /// Starts with the best choices and takes the step down that saves most bit/s per lost utility until they fit.
 fn lower_greedily(samples: &[Sample], budget: f64) -> Vec<usize> {
-    let mut places = vec![0; samples.len()];
-    while rate(samples, &places) > budget {
+    let mut positions = vec![0; samples.len()];
+    while rate(samples, &positions) > budget {
         let step = |at: usize| {
-            let choices = &samples[at].choices;
-            let now = choices[places[at]];
-            let lower = (places[at] + 1..choices.len()).find(|to| choices[*to].rate < now.rate)?;
-            let lost = (now.utility - choices[lower].utility).max(1e-9);
-            Some((at, lower, (now.rate - choices[lower].rate) / lost))
+            let options = &samples[at].options;
+            let now = options[positions[at]];
+            let lower =
+                (positions[at] + 1..options.len()).find(|to| options[*to].rate < now.rate)?;
+            let lost = (now.utility - options[lower].utility).max(1e-9);
+            Some((at, lower, (now.rate - options[lower].rate) / lost))
         };
         let steps = (0..samples.len()).filter_map(step);
         let Some((at, lower, _)) = steps.max_by(|one, other| one.2.total_cmp(&other.2)) else {
             break;
         };
-        places[at] = lower;
+        positions[at] = lower;
     }
-    places
+    positions
 }
 
 #[cfg(test)]
@@ -395,8 +398,8 @@ mod tests {
             .map(|name| {
                 let stream: Name = name.parse().unwrap();
                 let rates = [0, 0, 216_000, 488_000, 456_000];
-                let choices = Sample::choices(&[(None, rates)], &Level::ALL);
-                sample(stream, choices, levels)
+                let options = Sample::options(&[(None, rates)], &Level::ALL);
+                sample(stream, options, levels)
             })
             .into_iter()
             .scan(mbps * 1e6, |left, mut sample| {
@@ -409,10 +412,10 @@ mod tests {
     }
 
     /// A sample of a leg that sends the chosen quality.
-    fn sample(stream: Name, choices: Vec<Choice>, chosen: &LevelChoice) -> Sample {
-        let sample = Sample { stream, choices, sent: 0, is_limited: false };
-        let place = sample.place(chosen.qualities.get(&sample.stream));
-        Sample { sent: sample.choices[place].rate as u64, ..sample }
+    fn sample(stream: Name, options: Vec<QualityOption>, chosen: &LevelChoice) -> Sample {
+        let sample = Sample { stream, options, sent: 0, is_limited: false };
+        let position = sample.position(chosen.qualities.get(&sample.stream));
+        Sample { sent: sample.options[position].rate as u64, ..sample }
     }
 
     fn none() -> LevelChoice {
@@ -435,7 +438,7 @@ mod tests {
                     let own: f64 = samples.iter().map(|s| s.sent as f64).sum();
                     let free = (mbps * 1e6 - own).max(0.0);
                     levels.add_measurement(Measurement {
-                        room: Room::About(free),
+                        room: AvailableRate::About(free),
                         began: at(now - 3),
                         ended: at(now),
                     });
@@ -479,7 +482,7 @@ mod tests {
     #[test]
     fn the_best_choice_is_the_cheapest_of_the_greatest_utility() {
         let samples = table2(&none(), 9.0);
-        let chosen = |mbps: f64| best_places(&samples, mbps * 1e6);
+        let chosen = |mbps: f64| best_positions(&samples, mbps * 1e6);
         assert_eq!(chosen(3.48), [0; 3]);
         assert_eq!(total_utility(&samples, &chosen(3.4)), total_utility(&samples, &[0, 0, 1]));
         assert_eq!(rate(&samples, &chosen(2.0)), 1_592_000.0, "one whole, and keys of two");
@@ -496,8 +499,8 @@ mod tests {
     fn ladder(chosen: &LevelChoice, mbps: f64) -> Vec<Sample> {
         let rendition = |track, bps: u64| (Some(track), [0, 0, bps / 3, bps / 3, bps / 3]);
         let renditions = [rendition(0, 3_000_000), rendition(1, 1_000_000)];
-        let choices = Sample::choices(&renditions, &Level::ALL);
-        let sample = sample("a".parse().unwrap(), choices, chosen);
+        let options = Sample::options(&renditions, &Level::ALL);
+        let sample = sample("a".parse().unwrap(), options, chosen);
         let is_limited = sample.sent as f64 > mbps * 1e6;
         vec![Sample { sent: sample.sent.min((mbps * 1e6) as u64), is_limited, ..sample }]
     }
@@ -506,8 +509,8 @@ mod tests {
     fn a_rendition_of_a_lower_rate_ranks_equal_to_a_lower_level() {
         let samples = ladder(&none(), 9.0);
         let best = |mbps: f64| {
-            let place = best_places(&samples, mbps * 1e6)[0];
-            let Quality { track, level } = samples[0].choices[place].quality;
+            let position = best_positions(&samples, mbps * 1e6)[0];
+            let Quality { track, level } = samples[0].options[position].quality;
             (track.unwrap(), level)
         };
         use Level::{All, Keys, NoDisposable};
@@ -532,7 +535,7 @@ mod tests {
         assert!(chosen.is_degraded && chosen.why.contains("carried only"), "{chosen:?}");
         let free = levels.rate_to_test(at(20), &ladder(&chosen, 9.0)).unwrap();
         levels.add_measurement(Measurement {
-            room: Room::AtLeast(free),
+            room: AvailableRate::AtLeast(free),
             began: at(20),
             ended: at(21),
         });
@@ -569,7 +572,7 @@ mod tests {
             if let Some(free) = levels.rate_to_test(at(now), &samples) {
                 let began = Time::from_nanos(at(now).as_nanos() - 500_000_000);
                 levels.add_measurement(Measurement {
-                    room: Room::AtLeast(free),
+                    room: AvailableRate::AtLeast(free),
                     began,
                     ended: at(now),
                 });
@@ -593,10 +596,10 @@ mod tests {
     fn a_tested_rate_never_lowers_what_is_known() {
         let mut levels = Levels::default();
         let found = |room| Measurement { room, began: at(20), ended: at(21) };
-        levels.add_measurement(found(Room::About(4e6)));
-        levels.add_measurement(found(Room::AtLeast(1e6)));
+        levels.add_measurement(found(AvailableRate::About(4e6)));
+        levels.add_measurement(found(AvailableRate::AtLeast(1e6)));
         assert_eq!(levels.known.map(|known| known.bps), Some(4e6));
-        levels.add_measurement(found(Room::About(1e6)));
+        levels.add_measurement(found(AvailableRate::About(1e6)));
         assert_eq!(levels.known.map(|known| known.bps), Some(1e6));
     }
 
@@ -608,11 +611,11 @@ mod tests {
         chosen.qualities.clone_from(&levels.now);
         let samples = table2(&chosen, 9.0);
         let found = |began, ended, room| Measurement { room, began: at(began), ended: at(ended) };
-        levels.add_measurement(found(40, 41, Room::AtLeast(9e6)));
+        levels.add_measurement(found(40, 41, AvailableRate::AtLeast(9e6)));
         levels.tick(at(41), &samples);
         assert!((levels.chosen - 3.48e6).abs() < 1.0, "{}", levels.chosen);
         // No sample shows the new rate yet.
-        levels.add_measurement(found(41, 42, Room::About(2e6)));
+        levels.add_measurement(found(41, 42, AvailableRate::About(2e6)));
         assert_eq!(levels.known.map(|known| known.bps.round()), Some(5.48e6));
     }
 
@@ -635,7 +638,11 @@ mod tests {
         let lowered = levels.hold.last_fall().unwrap();
         let before = levels.known;
         let began = Time::from_nanos(lowered.as_nanos() - 1);
-        levels.add_measurement(Measurement { room: Room::About(9e6), began, ended: at(30) });
+        levels.add_measurement(Measurement {
+            room: AvailableRate::About(9e6),
+            began,
+            ended: at(30),
+        });
         assert_eq!(levels.known, before);
     }
 
@@ -650,21 +657,21 @@ mod tests {
         let all = levels.rate_to_test(now, &samples).unwrap();
         assert!((all - (TEST_MARGIN * 3.48e6 / Rules::default().fill - own)).abs() < 1.0, "{all}");
         levels.add_measurement(Measurement {
-            room: Room::Below(all),
+            room: AvailableRate::Below(all),
             began: at(39),
             ended: at(40),
         });
         let step = levels.rate_to_test(now, &samples).unwrap();
         assert!(step < all && step > 0.0, "{step}");
         levels.add_measurement(Measurement {
-            room: Room::Below(step),
+            room: AvailableRate::Below(step),
             began: at(39),
             ended: at(40),
         });
         assert_eq!(levels.rate_to_test(now, &samples), None, "both were tested");
         assert_eq!(levels.rate_to_test(at(42), &samples), Some(all));
         levels.add_measurement(Measurement {
-            room: Room::AtLeast(all),
+            room: AvailableRate::AtLeast(all),
             began: at(41),
             ended: at(42),
         });

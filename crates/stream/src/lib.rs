@@ -53,14 +53,16 @@ pub mod local;
 // Both count the same tracks and frames.
 const _: () = assert!(thalweg_media::MAX_TRACKS == thalweg_wire::stream::leg::MAX_TRACKS);
 
-pub use adaptation::{Needed, ToMeasure};
+pub use adaptation::{NeededMeasurement, NeededMeasurements};
 pub use chains::Chains;
 pub use clock::Clock;
 pub use counts::Counts;
 pub use entry::{Entry, NumberedFrame};
 pub use hub::Streams;
-pub use leg_queue::{Bounds, ByClass, LegQueue, Next, Quality, Tally};
-pub use levels::{Choice, LevelChoice, Levels, Measurement, RenditionRates, Room, Sample};
+pub use leg_queue::{Bounds, ByClass, LegQueue, NextItem, Quality, Tally};
+pub use levels::{
+    AvailableRate, LevelChoice, Levels, Measurement, QualityOption, RenditionRates, Sample,
+};
 pub use plan::{LegPlan, NoRoute, ParentRoute, Plan, StreamPlan};
 pub use rendition_choice::RenditionChoice;
 pub use ring::Ring;

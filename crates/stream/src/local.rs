@@ -2,13 +2,14 @@
 
 use crate::{
     Streams,
-    io::{Incoming, Leg},
+    io::{IncomingItem, Leg},
 };
 use std::{io, path::Path, time::Duration};
 use thalweg_base::peer_source::is_owner;
 use thalweg_media::{Frame, FrameClass};
 use thalweg_wire::stream::leg::{
-    Accepted, Announce, Answer, Ask, Ending, FrameHead, Head, Opening, Refusal, Said, Word,
+    Accepted, Answer, ChildMessage, Ending, FrameHead, Head, Opening, ParentMessage,
+    PublishRequest, Refusal, SubscribeRequest,
 };
 use thiserror::Error;
 use tokio::{
@@ -84,13 +85,16 @@ impl Publisher {
     ///
     /// # Errors
     /// [`StreamError`].
-    pub async fn begin(socket: &Path, announce: Announce) -> Result<Self, StreamError> {
-        Self::over(connect(socket).await?, announce).await
+    pub async fn begin(socket: &Path, request: PublishRequest) -> Result<Self, StreamError> {
+        Self::begin_on_leg(connect(socket).await?, request).await
     }
 
     /// Begins to publish over this leg.
-    pub(crate) async fn over(mut leg: Leg, announce: Announce) -> Result<Self, StreamError> {
-        match leg.open(&Opening::Publish(announce)).await? {
+    pub(crate) async fn begin_on_leg(
+        mut leg: Leg,
+        request: PublishRequest,
+    ) -> Result<Self, StreamError> {
+        match leg.open(&Opening::Publish(request)).await? {
             Answer::Accepted(_) => Ok(Self { leg, sequence: 0 }),
             Answer::Refused(why) => Err(why.into()),
             Answer::Status(_) | Answer::Waiting(_) => {
@@ -128,7 +132,7 @@ impl Publisher {
     /// Waits until the node ends the stream and returns the reason; `None` if the connection fails first.
     pub async fn ended(&mut self) -> Option<Ending> {
         match self.leg.reader.read_item().await {
-            Ok(Incoming::Said(Said::End(why))) => Some(why),
+            Ok(IncomingItem::Message(ParentMessage::End(why))) => Some(why),
             _ => None,
         }
     }
@@ -138,7 +142,7 @@ impl Publisher {
     /// # Errors
     /// When the connection fails.
     pub async fn end(mut self) -> Result<(), StreamError> {
-        self.leg.writer.write_all(&Head::message(&Said::End(Ending::Over))).await?;
+        self.leg.writer.write_all(&Head::encode_message(&ParentMessage::End(Ending::Over))).await?;
         self.leg.writer.close().await;
         Ok(())
     }
@@ -152,11 +156,11 @@ pub struct Subscriber {
 
 /// An item received from a stream.
 #[derive(Debug)]
-pub enum Received {
+pub enum ReceivedItem {
     /// A frame; the head has its number and age.
     Frame(FrameHead, Frame),
     /// A message, including the end of the stream.
-    Said(Said),
+    Message(ParentMessage),
 }
 
 impl Subscriber {
@@ -164,31 +168,31 @@ impl Subscriber {
     ///
     /// # Errors
     /// [`StreamError`].
-    pub async fn begin(socket: &Path, ask: Ask) -> Result<Self, StreamError> {
-        Self::begin_telling(socket, ask, |_| ()).await
+    pub async fn begin(socket: &Path, request: SubscribeRequest) -> Result<Self, StreamError> {
+        Self::begin_with_progress(socket, request, |_| ()).await
     }
 
-    /// As [`Self::begin`], and calls `tell` about each second with what the request waits for.
+    /// As [`Self::begin`], and calls `report_wait` about each second with the reason of the delay.
     ///
     /// # Errors
     /// [`StreamError`].
-    pub async fn begin_telling(
+    pub async fn begin_with_progress(
         socket: &Path,
-        ask: Ask,
-        tell: impl FnMut(&str),
+        request: SubscribeRequest,
+        report_wait: impl FnMut(&str),
     ) -> Result<Self, StreamError> {
-        Self::over(connect(socket).await?, ask, tell).await
+        Self::begin_on_leg(connect(socket).await?, request, report_wait).await
     }
 
     /// Requests a stream over this leg.
-    pub(crate) async fn over(
+    pub(crate) async fn begin_on_leg(
         mut leg: Leg,
-        ask: Ask,
-        mut tell: impl FnMut(&str),
+        request: SubscribeRequest,
+        mut report_wait: impl FnMut(&str),
     ) -> Result<Self, StreamError> {
-        let mut answer = leg.open(&Opening::Subscribe(ask)).await?;
+        let mut answer = leg.open(&Opening::Subscribe(request)).await?;
         while let Answer::Waiting(why) = &answer {
-            tell(why);
+            report_wait(why);
             answer = leg.read_answer().await?;
         }
         match answer {
@@ -209,14 +213,14 @@ impl Subscriber {
     ///
     /// # Errors
     /// When the connection fails.
-    pub async fn next(&mut self) -> Result<Received, StreamError> {
+    pub async fn next(&mut self) -> Result<ReceivedItem, StreamError> {
         Ok(match self.leg.reader.read_item().await? {
-            Incoming::Said(said) => Received::Said(said),
-            Incoming::Frame(head, bytes) => {
+            IncomingItem::Message(message) => ReceivedItem::Message(message),
+            IncomingItem::Frame(head, bytes) => {
                 let class = FrameClass::from_number(head.class);
                 let class = class.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
                 let time = Duration::from_micros(head.time_us);
-                Received::Frame(head, Frame { track: head.track, class, time, bytes })
+                ReceivedItem::Frame(head, Frame { track: head.track, class, time, bytes })
             }
         })
     }
@@ -225,8 +229,8 @@ impl Subscriber {
     ///
     /// # Errors
     /// When the connection fails.
-    pub async fn send(&mut self, word: &Word) -> Result<(), StreamError> {
-        Ok(self.leg.writer.write_message(word).await?)
+    pub async fn send(&mut self, message: &ChildMessage) -> Result<(), StreamError> {
+        Ok(self.leg.writer.write_message(message).await?)
     }
 }
 
@@ -264,13 +268,14 @@ mod tests {
             let why = Refusal::Unknown("stage".parse().unwrap());
             leg.send_answer(&Answer::Refused(why)).await.unwrap();
         });
-        let ask = Ask::all_of("stage".parse().unwrap());
-        let mut told = 0;
-        let tell = |why: &str| told += usize::from(why.contains("planned"));
+        let request = SubscribeRequest::for_stream("stage".parse().unwrap());
+        let mut notices = 0;
+        let report_wait = |why: &str| notices += usize::from(why.contains("planned"));
         // Longer than the ten seconds after which a silent node is given up.
-        let ended = Subscriber::over(Leg::new(here, None), ask, tell).await.map(|_| ());
+        let ended =
+            Subscriber::begin_on_leg(Leg::new(here, None), request, report_wait).await.map(|_| ());
         assert!(matches!(ended, Err(StreamError::Refused(Refusal::Unknown(_)))), "{ended:?}");
-        assert_eq!(told, 30);
+        assert_eq!(notices, 30);
         node.await.unwrap();
     }
 }

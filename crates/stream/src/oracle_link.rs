@@ -1,15 +1,15 @@
-//! The node's link to the oracle: it reports the node's streams, and follows the plan.
+//! The node's link to the oracle: reports the node's streams and follows the oracle's plan.
 //!
 //! ```text
-//! streams, legs, wishes ─► report, each second and at once on news ─► oracle
-//! adaptation, parents   ◄─ plan, by the reply or a long poll      ◄─┘
+//! streams, legs, requests ─► report, each second and at once on news ─► oracle
+//! adaptation, parents     ◄─ plan, by the reply or a long poll      ◄─┘
 //! ```
 //!
-//! While no oracle answers, the last plan stays in force (MGRP §3.1 has one global scheduler; here it may be away).
+//! While no oracle answers, the last plan stays in force. In MGRP §3.1 the global scheduler is always reachable.
 
 use crate::{
     Adapt, LegPlan, Measure, NoRoute, ParentRoute, Plan, Quality, Settings, StreamPlan, Streams,
-    oracle_report::{LegSamples, cut},
+    oracle_report::{LegSamples, shrink_to_bounds},
     stream::{Source, Stream},
 };
 use serde_json::{Value, json};
@@ -24,10 +24,10 @@ use thalweg_units::Rate;
 use thalweg_wire::{
     mesh::Name,
     stream::{
-        leg::{Ask, Level, Track},
+        leg::{Level, SubscribeRequest, Track},
         plan::{
-            self, Estimate, Holder, MAX_AGE, MAX_LOST, MAX_MEASURED, Measured, Parent, Preference,
-            Published, Reason, Reply, Report, Subscription,
+            self, Estimate, MAX_AGE, MAX_LOST, MAX_MEASURED, Measured, NameHolder, Parent,
+            Preference, Published, Reason, Reply, Report, Subscription,
         },
     },
 };
@@ -57,19 +57,19 @@ const POLL: Duration = Duration::from_secs(20);
 /// How long a publisher waits for the oracle to confirm a name before its frames are taken.
 pub(crate) const CONFIRM_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a subscriber without a parent waits for a plan if no oracle responds.
+/// How long a subscriber without a parent waits for a plan if no oracle answers.
 const ROUTE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The same if an oracle responds but has not decided yet.
+/// The same if an oracle answers but has not decided yet.
 const PLANNING_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The same for another member's node, which gives up after 10 s. An oracle collects reports for 3 s after its
 /// election.
 const MEMBER_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// What a program of this host wants.
+/// A request for a stream, from a program of this host or from a member without a plan.
 #[derive(Clone, Debug, PartialEq)]
-struct Wish {
+struct PlanRequest {
     stream: Name,
     level: Level,
     tracks: Vec<u8>,
@@ -78,7 +78,7 @@ struct Wish {
 
 /// The state of the link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum LinkState {
     /// This node has no link: it does not use the oracle's plan.
     #[default]
     Off,
@@ -86,30 +86,30 @@ pub(crate) enum Standing {
     Waiting,
     /// The oracle answered the last report.
     Live,
-    /// It did not.
+    /// The last report failed.
     Down,
 }
 
-/// The last reply.
+/// The last reply to a report.
 #[derive(Clone, Debug, Default)]
-struct Replied {
-    standing: Standing,
+struct LastReply {
+    link_state: LinkState,
     /// The number of the report.
     number: u64,
-    held: Vec<Holder>,
+    held: Vec<NameHolder>,
     refused: Vec<String>,
-    /// Why the last report failed.
+    /// The error of the last report; empty if it succeeded.
     why: String,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    wishes: BTreeMap<u32, Wish>,
+    plan_requests: BTreeMap<u32, PlanRequest>,
     samples: LegSamples,
     measured: BTreeMap<Name, (Measured, Instant)>,
     /// Members to which there was no connection for a measurement since the last report.
     unreachable: BTreeSet<Name>,
-    /// The plan in force, and when it came.
+    /// The plan in force, and when it was received.
     plan: Option<(plan::Plan, Instant)>,
     /// The number of the last report that was begun.
     number: u64,
@@ -120,9 +120,9 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct OracleLink {
     state: Mutex<State>,
-    /// Wakes the reporter.
+    /// Wakes the reporter before its interval ends.
     pub news: Arc<Notify>,
-    replied: watch::Sender<Replied>,
+    replied: watch::Sender<LastReply>,
     /// Whether this node has anything to do with streams.
     is_active: watch::Sender<bool>,
 }
@@ -132,21 +132,21 @@ impl Default for OracleLink {
         Self {
             state: Mutex::default(),
             news: Arc::default(),
-            replied: watch::channel(Replied::default()).0,
+            replied: watch::channel(LastReply::default()).0,
             is_active: watch::channel(false).0,
         }
     }
 }
 
-/// An announced wish; withdrawn on drop.
-pub(crate) struct WishGuard {
+/// A registered [`PlanRequest`]; removed on drop.
+pub(crate) struct PlanRequestGuard {
     streams: Streams,
     id: u32,
 }
 
-impl Drop for WishGuard {
+impl Drop for PlanRequestGuard {
     fn drop(&mut self) {
-        self.streams.0.link.lock().wishes.remove(&self.id);
+        self.streams.0.link.lock().plan_requests.remove(&self.id);
         self.streams.0.link.news.notify_one();
     }
 }
@@ -158,17 +158,17 @@ impl OracleLink {
     }
 
     /// The link's state.
-    pub fn standing(&self) -> Standing {
-        self.replied.borrow().standing
+    pub fn link_state(&self) -> LinkState {
+        self.replied.borrow().link_state
     }
 
-    /// Whether an oracle may answer.
+    /// Whether an answer of an oracle can be expected.
     fn may_answer(&self) -> bool {
-        matches!(self.standing(), Standing::Waiting | Standing::Live)
+        matches!(self.link_state(), LinkState::Waiting | LinkState::Live)
     }
 
-    /// Records what trains found to be free on the leg to a member, bit/s.
-    pub fn add_measured(&self, to: &Name, free: f64, at_least: bool, took: Duration) {
+    /// Records the free rate on the leg to a member, bit/s, as measured by probe trains.
+    pub fn add_measurement(&self, to: &Name, free: f64, at_least: bool, took: Duration) {
         let free_bps = free.max(0.0) as u64;
         let found = Measured { free_bps, at_least, took, age: Duration::ZERO };
         self.lock().measured.insert(to.clone(), (found, Instant::now()));
@@ -181,19 +181,19 @@ impl OracleLink {
         self.news.notify_one();
     }
 
-    /// The link for the node's report.
+    /// The link's state, for the status report.
     pub fn report(&self) -> Value {
         let replied = self.replied.borrow().clone();
         let state = self.lock();
         let plan = state.plan.as_ref();
-        let standing = match replied.standing {
-            Standing::Off => "off",
-            Standing::Waiting => "waiting",
-            Standing::Live => "live",
-            Standing::Down => "down",
+        let link_state = match replied.link_state {
+            LinkState::Off => "off",
+            LinkState::Waiting => "waiting",
+            LinkState::Live => "live",
+            LinkState::Down => "down",
         };
         json!({
-            "standing": standing,
+            "standing": link_state,
             "reports": replied.number,
             "why": replied.why,
             "refused": replied.refused,
@@ -207,7 +207,7 @@ impl OracleLink {
 impl Streams {
     /// Reports to the oracle and follows its plan; runs until the future is dropped.
     pub async fn follow_oracle(self, client: OracleClient) {
-        self.0.link.replied.send_modify(|replied| replied.standing = Standing::Waiting);
+        self.0.link.replied.send_modify(|replied| replied.link_state = LinkState::Waiting);
         tokio::join!(self.keep_reporting(client.beside()), self.keep_polling(client));
     }
 
@@ -237,7 +237,7 @@ impl Streams {
             was_active = is_active;
             if is_active || report.relays {
                 let interval = if is_active { INTERVAL } else { IDLE_INTERVAL };
-                // Its end is a reason as good as news.
+                // The next report is due after the interval, or earlier if there is news.
                 _ = timeout_at(began + interval, self.0.link.news.notified()).await;
             }
             sleep(LEAST_INTERVAL.saturating_sub(began.elapsed())).await;
@@ -295,9 +295,9 @@ impl Streams {
             parents: streams.iter().filter_map(parent).collect(),
             legs: state.samples.reports(measured, unreachable),
             lost,
-            ..report_of(settings)
+            ..settings_report(settings)
         };
-        let is_cut = cut(&mut report);
+        let is_cut = shrink_to_bounds(&mut report);
         if is_cut && !state.is_cut {
             self.0.log.put(Event::new("stream_report_cut"));
         }
@@ -326,11 +326,11 @@ impl Streams {
         measure.truncate(MAX_MEASURED);
         let link = &self.0.link;
         let known = link.replied.borrow().held.clone();
-        for Holder { stream, node } in held.iter().filter(|holder| !known.contains(holder)) {
+        for NameHolder { stream, node } in held.iter().filter(|holder| !known.contains(holder)) {
             let event = Event::new("stream_name_held").with("stream", stream);
             self.0.log.put(event.with("by", node));
         }
-        let is_back = link.standing() == Standing::Down;
+        let is_back = link.link_state() == LinkState::Down;
         let is_other = link.replied.borrow().refused != refused;
         if is_back || (is_other && !refused.is_empty()) {
             let event = Event::new("stream_oracle").with("standing", "live");
@@ -339,29 +339,30 @@ impl Streams {
         if let Some(plan) = plan {
             self.adopt(plan);
         }
-        self.0.adaptation.set_asked(measure);
-        let (standing, why) = (Standing::Live, String::new());
-        link.replied.send_replace(Replied { standing, number, held, refused, why });
+        self.0.adaptation.set_requested(measure);
+        let (link_state, why) = (LinkState::Live, String::new());
+        link.replied.send_replace(LastReply { link_state, number, held, refused, why });
     }
 
     fn record_failure(&self, why: String) {
         let link = &self.0.link;
-        if link.standing() != Standing::Down {
+        if link.link_state() != LinkState::Down {
             let event = Event::new("stream_oracle").with("standing", "down");
             self.0.log.put(event.with("why", &why));
         }
-        self.0.adaptation.set_asked(Vec::new());
-        link.replied.send_modify(|replied| (replied.standing, replied.why) = (Standing::Down, why));
+        self.0.adaptation.set_requested(Vec::new());
+        link.replied
+            .send_modify(|replied| (replied.link_state, replied.why) = (LinkState::Down, why));
     }
 
-    /// Puts a newer plan in force.
+    /// Applies a plan if it is newer than the present one, and returns whether it is.
     fn adopt(&self, plan: plan::Plan) -> bool {
         let mut state = self.0.link.lock();
         if state.plan.as_ref().is_some_and(|(old, _)| old.version >= plan.version) {
             return false;
         }
         let keeps_levels = self.0.settings.adapt == Adapt::Levels;
-        let effective = effective(&plan, keeps_levels);
+        let effective = effective_plan(&plan, keeps_levels);
         state.plan = Some((plan, Instant::now()));
         drop(state);
         self.0.log.put(Event::new("stream_plan").with_number("version", effective.version));
@@ -369,21 +370,21 @@ impl Streams {
         true
     }
 
-    /// Announces that a program of this host, or a member for which this node relays, requests a stream.
-    pub(crate) fn wish(&self, id: u32, ask: &Ask) -> WishGuard {
-        let wish = Wish {
-            stream: ask.stream.clone(),
-            level: ask.level,
-            tracks: ask.tracks.clone(),
-            latency: Duration::from_millis(ask.latency_ms.into()),
+    /// Requests a plan for a stream that a program of this host, or a member for which this node relays, requests.
+    pub(crate) fn request_plan(&self, id: u32, request: &SubscribeRequest) -> PlanRequestGuard {
+        let plan_request = PlanRequest {
+            stream: request.stream.clone(),
+            level: request.level,
+            tracks: request.tracks.clone(),
+            latency: Duration::from_millis(request.latency_ms.into()),
         };
-        self.0.link.lock().wishes.insert(id, wish);
+        self.0.link.lock().plan_requests.insert(id, plan_request);
         self.0.link.news.notify_one();
-        WishGuard { streams: self.clone(), id }
+        PlanRequestGuard { streams: self.clone(), id }
     }
 
-    /// Waits for the oracle's answer to the publishing of a name that begins now. Returns who else holds it; `None` if
-    /// nobody does or no oracle answers. A stream that runs already is not asked for: it goes on without its name.
+    /// Waits for the oracle's answer about a name that is newly published here. Returns the other member that holds the
+    /// name; `None` if there is none or no oracle answers. Not for streams that run already: they keep running.
     pub(crate) async fn holder_elsewhere(&self, name: &Name) -> Option<Name> {
         let link = &self.0.link;
         if !link.may_answer() {
@@ -393,7 +394,7 @@ impl Streams {
         link.news.notify_one();
         let mut replied = link.replied.subscribe();
         let answered = replied
-            .wait_for(|replied| replied.number > before || replied.standing == Standing::Down);
+            .wait_for(|replied| replied.number > before || replied.link_state == LinkState::Down);
         let replied = answered.await.ok()?;
         if replied.number <= before {
             return None;
@@ -402,8 +403,8 @@ impl Streams {
         held.map(|holder| holder.node.clone())
     }
 
-    /// Waits until the plan names a parent for the stream, or says why the wish `id` gets none. `is_local`: the request
-    /// is from a program of this host, which is told that it waits.
+    /// Waits until the plan names a parent for the stream, or a reason why the plan request `id` gets none. `is_local`:
+    /// the request is from a program of this host, which gets notices while it waits.
     pub(crate) async fn planned_route(
         &self,
         name: &Name,
@@ -429,7 +430,7 @@ impl Streams {
             if let Ok(Ok(plan)) = timeout_at(until, answered).await {
                 return answer(&plan).unwrap_or(Err(NoRoute::Unknown));
             }
-            if self.0.link.standing() != Standing::Live {
+            if self.0.link.link_state() != LinkState::Live {
                 return Err(NoRoute::Unknown);
             }
             if !is_local || began.elapsed() >= PLANNING_TIMEOUT {
@@ -440,7 +441,7 @@ impl Streams {
     }
 }
 
-/// Whether the node publishes, wants or carries a stream, or has something to say of one.
+/// Whether the node publishes, requests or carries a stream, or has a measurement to report.
 fn is_active(report: &Report) -> bool {
     !(report.published.is_empty()
         && report.subscriptions.is_empty()
@@ -448,8 +449,8 @@ fn is_active(report: &Report) -> bool {
         && report.legs.is_empty())
 }
 
-/// The part of the node's settings that is reported to the oracle.
-fn report_of(settings: &Settings) -> Report {
+/// A report of the settings that the oracle needs, without streams.
+fn settings_report(settings: &Settings) -> Report {
     Report {
         relays: settings.relay,
         egress_bps: settings.egress.map(Rate::as_bps),
@@ -459,7 +460,7 @@ fn report_of(settings: &Settings) -> Report {
     }
 }
 
-fn parent(stream: &Arc<Stream>) -> Option<Parent> {
+fn reported_parent(stream: &Arc<Stream>) -> Option<Parent> {
     match stream.source() {
         Source::Parent(ParentRoute { node, .. }) => {
             let origin = Some(stream.about().origin);
@@ -469,44 +470,47 @@ fn parent(stream: &Arc<Stream>) -> Option<Parent> {
     }
 }
 
-/// The requests of this host's programs and of members without a plan, and what they get by the current plan.
+/// The requests of this host's programs and of members without a plan, with their decisions in the current plan.
 fn subscriptions(state: &State) -> Vec<Subscription> {
     let plan = state.plan.as_ref();
     let streams = || plan.into_iter().flat_map(|(plan, _)| &plan.streams);
-    let given: BTreeMap<u32, &plan::Given> =
+    let given: BTreeMap<u32, &plan::SubscriptionDecision> =
         streams().flat_map(|stream| &stream.subscriptions).map(|given| (given.id, given)).collect();
-    let of = |(id, wish): (&u32, &Wish)| {
-        let lower =
-            Preference::defaults().into_iter().filter(|one| one.quality.level <= wish.level);
-        let track = crate::stream::quality(wish.level, &wish.tracks).track;
+    let subscription = |(id, plan_request): (&u32, &PlanRequest)| {
+        let lower = Preference::defaults()
+            .into_iter()
+            .filter(|one| one.quality.level <= plan_request.level);
+        let track =
+            crate::stream::requested_quality(plan_request.level, &plan_request.tracks).track;
         let quality = |level| plan::Quality { track, level };
-        let tracks = if wish.tracks.len() > 1 { wish.tracks.clone() } else { Vec::new() };
+        let tracks =
+            if plan_request.tracks.len() > 1 { plan_request.tracks.clone() } else { Vec::new() };
         Subscription {
             id: *id,
-            stream: wish.stream.clone(),
+            stream: plan_request.stream.clone(),
             preferences: lower
                 .map(|one| Preference { quality: quality(one.quality.level), ..one })
                 .collect(),
             weight: 1.0,
-            latency: wish.latency,
+            latency: plan_request.latency,
             tracks,
             gets: given.get(id).and_then(|given| given.preference),
             gets_track: given.get(id).and_then(|given| given.track),
         }
     };
-    state.wishes.iter().map(of).collect()
+    state.plan_requests.iter().map(subscription).collect()
 }
 
-/// The plan as this node's legs follow it. Without `keeps_levels` the legs send whole renditions.
-fn effective(plan: &plan::Plan, keeps_levels: bool) -> Plan {
+/// The plan as this node's legs follow it. Without `keeps_levels` the legs send renditions with all frames.
+fn effective_plan(plan: &plan::Plan, keeps_levels: bool) -> Plan {
     let child = |child: &plan::Child| {
-        let planned = union(&child.qualities);
+        let planned = combined_quality(&child.qualities);
         let quality = match keeps_levels {
             true => planned,
             false => Quality { track: planned.track, level: Level::All },
         };
         let estimate = child.why.estimate.map(|found| (found.bps as f64, found.age.as_secs_f64()));
-        (child.node.clone(), LegPlan { quality, why: text(&child.why), estimate })
+        (child.node.clone(), LegPlan { quality, why: explanation_text(&child.why), estimate })
     };
     let stream = |stream: &plan::StreamPlan| {
         let failures = stream.subscriptions.iter().filter_map(|given| {
@@ -530,7 +534,7 @@ fn effective(plan: &plan::Plan, keeps_levels: bool) -> Plan {
 }
 
 /// The least quality that includes all of these.
-fn union(qualities: &[plan::Quality]) -> Quality {
+fn combined_quality(qualities: &[plan::Quality]) -> Quality {
     let level = qualities.iter().map(|quality| quality.level).max().unwrap_or(Level::Keys);
     let track = match qualities {
         [one] => one.track,
@@ -539,14 +543,14 @@ fn union(qualities: &[plan::Quality]) -> Quality {
     Quality { track, level }
 }
 
-/// A reason in words; empty if there is nothing to explain.
-fn text(why: &plan::Why) -> String {
+/// The explanation for people; empty if the decision needs none.
+fn explanation_text(why: &plan::Explanation) -> String {
     let word = match why.reason {
         Reason::Begun => return String::new(),
         Reason::Lowered => "lowered",
         Reason::Raised => "raised",
         Reason::Rerouted => "rerouted",
-        Reason::Full => "no path has room",
+        Reason::Full => "no path has enough free bandwidth",
         Reason::Unpublished => "nobody publishes it",
         Reason::Forbidden => "the publisher's node does not allow it",
         Reason::Busy => "the oracle plans no more streams",
@@ -571,10 +575,10 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn why(reason: Reason) -> plan::Why {
+    fn why(reason: Reason) -> plan::Explanation {
         let estimate = Estimate { bps: 2_100_000, is_measured: true, age: Duration::from_secs(3) };
         let leg = Some((name("n0"), name("n1")));
-        plan::Why { reason, leg, estimate: Some(estimate), since: Duration::ZERO }
+        plan::Explanation { reason, leg, estimate: Some(estimate), since: Duration::ZERO }
     }
 
     fn plan(qualities: Vec<plan::Quality>, reason: Reason) -> plan::Plan {
@@ -584,7 +588,8 @@ mod tests {
             transcoded: Vec::new(),
             why: why(Reason::Lowered),
         };
-        let given = plan::Given { id: 1, preference: None, track: None, why: why(reason) };
+        let given =
+            plan::SubscriptionDecision { id: 1, preference: None, track: None, why: why(reason) };
         let stream = plan::StreamPlan {
             stream: name("stage"),
             origin: Some(name("n0")),
@@ -601,7 +606,7 @@ mod tests {
         let keys = plan::Quality { track: Some(1), level: Level::Keys };
         let all = plan::Quality { track: Some(2), level: Level::NoDisposable };
         let leg = |qualities: Vec<plan::Quality>, keeps_levels| {
-            let effective = effective(&plan(qualities, Reason::Begun), keeps_levels);
+            let effective = effective_plan(&plan(qualities, Reason::Begun), keeps_levels);
             effective.leg(&name("stage"), &name("n1")).unwrap().clone()
         };
         let kept = leg(vec![keys], true);
@@ -621,15 +626,15 @@ mod tests {
     #[test]
     fn the_oracle_hears_what_a_node_can_send() {
         let egress = Some(Rate::from_bps(20_000_000));
-        let report = report_of(&Settings { egress, relay: true, ..Settings::default() });
+        let report = settings_report(&Settings { egress, relay: true, ..Settings::default() });
         assert_eq!((report.egress_bps, report.relays), (Some(20_000_000), true));
-        assert_eq!(report_of(&Settings::default()).egress_bps, None);
+        assert_eq!(settings_report(&Settings::default()).egress_bps, None);
     }
 
     #[test]
     fn a_plan_says_why_there_is_no_route() {
         let failure = |reason| {
-            let effective = effective(&plan(vec![], reason), true);
+            let effective = effective_plan(&plan(vec![], reason), true);
             effective.streams[&name("stage")].failures.get(&1).copied()
         };
         assert_eq!(failure(Reason::Forbidden), Some(NoRoute::Forbidden));
@@ -639,14 +644,15 @@ mod tests {
 
     #[test]
     fn a_program_prefers_its_level_and_takes_lower_ones() {
-        let wish = Wish {
+        let plan_request = PlanRequest {
             stream: name("stage"),
             level: Level::NoDisposable,
             tracks: vec![2],
             latency: Duration::from_secs(1),
         };
-        let auto = Wish { tracks: vec![0, 1, 2], ..wish.clone() };
-        let state = State { wishes: [(5, wish), (6, auto)].into(), ..State::default() };
+        let auto = PlanRequest { tracks: vec![0, 1, 2], ..plan_request.clone() };
+        let state =
+            State { plan_requests: [(5, plan_request), (6, auto)].into(), ..State::default() };
         let wanted = &subscriptions(&state)[0];
         let levels: Vec<_> = wanted.preferences.iter().map(|one| one.quality).collect();
         let of = |level| plan::Quality { track: Some(2), level };

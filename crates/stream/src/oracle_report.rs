@@ -1,4 +1,4 @@
-//! What a node reports to the oracle of its streams. Pure, but for the instants of its samples.
+//! The figures of a node's legs for its report to the oracle. Pure, except for the instants of the samples.
 
 use crate::{
     StreamStatus,
@@ -20,12 +20,12 @@ use thalweg_wire::{
 };
 use tokio::time::Instant;
 
-/// The statuses of legs change once a second.
+/// The least time between two samples, because statuses of legs change once a second.
 const SAMPLE: Duration = Duration::from_millis(900);
 
 /// The figures of all legs to one member.
 #[derive(Debug, Default)]
-struct Leg {
+struct MemberLegs {
     /// Sent rates in bit/s, and whether the leg was too slow; the newest last.
     seconds: VecDeque<(u64, bool)>,
     wanted: u64,
@@ -38,7 +38,7 @@ struct Leg {
 /// The last seconds of this node's legs, by member.
 #[derive(Debug, Default)]
 pub(crate) struct LegSamples {
-    legs: BTreeMap<Name, Leg>,
+    legs: BTreeMap<Name, MemberLegs>,
     sampled: Option<Instant>,
 }
 
@@ -61,7 +61,7 @@ impl LegSamples {
         }
     }
 
-    /// The legs' reports; legs that were only measured, or to which there was no connection, are among them.
+    /// The legs' reports, including legs that were only measured and legs without a connection.
     pub fn reports(
         &self,
         mut measured: BTreeMap<Name, Measured>,
@@ -72,16 +72,19 @@ impl LegSamples {
             .iter()
             .map(|(to, leg)| LegReport { measured: measured.remove(to), ..leg.report(to.clone()) })
             .collect();
-        let unused = |(to, found)| LegReport { measured: Some(found), ..Leg::default().report(to) };
+        let unused =
+            |(to, found)| LegReport { measured: Some(found), ..MemberLegs::default().report(to) };
         reports.extend(measured.into_iter().map(unused));
         // A leg that sends is connected.
         let missing = unreachable.into_iter().filter(|to| !self.legs.contains_key(to));
-        reports.extend(missing.map(|to| LegReport { is_down: true, ..Leg::default().report(to) }));
+        reports.extend(
+            missing.map(|to| LegReport { is_down: true, ..MemberLegs::default().report(to) }),
+        );
         reports
     }
 }
 
-impl Leg {
+impl MemberLegs {
     fn add(&mut self, legs: &[&LegStatus]) {
         let sum = |of: fn(&LegStatus) -> u64| legs.iter().map(|leg| of(leg)).sum();
         self.seconds.push_back((sum(|leg| leg.sent_bps), legs.iter().any(|leg| leg.is_limited)));
@@ -96,7 +99,7 @@ impl Leg {
             dropped.iter_mut().zip(classes).for_each(|(sum, count)| *sum += count);
         }
         for (class, count) in dropped.iter().enumerate() {
-            // A leg that ended takes its count with it.
+            // The sum falls when a leg ends.
             let more = count.saturating_sub(self.dropped[class]);
             self.newly_dropped[class] = u32::try_from(more).unwrap_or(u32::MAX);
         }
@@ -121,8 +124,8 @@ impl Leg {
     }
 }
 
-/// Cuts the report to the protocol's bounds. Returns whether something was left out.
-pub(crate) fn cut(report: &mut Report) -> bool {
+/// Shortens the report to the protocol's bounds. Returns whether items were removed.
+pub(crate) fn shrink_to_bounds(report: &mut Report) -> bool {
     let lengths =
         |report: &Report| (report.published.len(), report.subscriptions.len(), report.legs.len());
     let before = lengths(report);
@@ -150,7 +153,7 @@ mod tests {
     fn status(sent_bps: u64, is_limited: bool, dropped: u64) -> StreamStatus {
         let wants = Quality::default();
         let leg = LegStatus::new("n1".to_owned(), ChildKind::Member, wants, Duration::from_secs(1));
-        let dropped = [(thalweg_wire::stream::leg::Why::Room, [0, 0, 0, 0, dropped])].into();
+        let dropped = [(thalweg_wire::stream::leg::DropReason::Room, [0, 0, 0, 0, dropped])].into();
         let leg = LegStatus { sent_bps, wanted_bps: 5, is_limited, dropped, ..leg };
         let local = LegStatus { to: "local-1".into(), taker: ChildKind::Local, ..leg.clone() };
         StreamStatus { legs: vec![leg.clone(), leg, local], ..StreamStatus::default() }
@@ -203,8 +206,8 @@ mod tests {
         let all =
             |count| Report { published: (0..count).map(published).collect(), ..Report::default() };
         let mut large = all(100);
-        assert!(cut(&mut large) && !large.published.is_empty());
+        assert!(shrink_to_bounds(&mut large) && !large.published.is_empty());
         assert!(serde_json::to_vec(&large).unwrap().len() <= MAX_BYTES);
-        assert!(!cut(&mut all(3)));
+        assert!(!shrink_to_bounds(&mut all(3)));
     }
 }

@@ -1,12 +1,12 @@
 //! The local scheduler of one leg: sends those frames of a stream that the leg can deliver in time.
 
 use crate::{
-    Bounds, Clock, LegQueue, Next, Plan, Quality, Stream,
+    Bounds, Clock, LegQueue, NextItem, Plan, Quality, Stream,
     counts::LegCounts,
     io::{Leg, LegReader, LegWriter},
     rates::LegRate,
     status::{ChildKind, LegStatus},
-    stream::quality,
+    stream::requested_quality,
 };
 use bytes::Bytes;
 use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
@@ -16,7 +16,8 @@ use thalweg_units::{Rate, Time};
 use thalweg_wire::{
     mesh::Name,
     stream::leg::{
-        Ask, Ending, FrameHead, Head, Level, MAX_LATENCY, MAX_TRACKS, MAX_WORD, Said, Why, Word,
+        ChildMessage, DropReason, Ending, FrameHead, Head, Level, MAX_CHILD_MESSAGE, MAX_LATENCY,
+        MAX_TRACKS, ParentMessage, SubscribeRequest,
     },
 };
 use tokio::{
@@ -34,14 +35,14 @@ const PIECE: usize = 8 << 10;
 /// cannot be dropped any more, and all later frames wait for it. The member connects again and gets the newest ones.
 const MAX_OVERDUE: Duration = Duration::from_secs(5);
 
-/// The most unread messages of a child.
-const WORDS: usize = 16;
+/// The most received messages of a child that wait to be handled.
+const MAX_UNREAD: usize = 16;
 
 /// The most messages of a child in a second, and at once. A child sends a report each second, and changed requests.
-const MAX_WORDS: u64 = 32;
+const MAX_MESSAGE_RATE: u64 = 32;
 
 /// The most changed requests that are applied between two ticks; of later ones the last is applied at the next tick.
-const WANTS: u32 = 1;
+const MAX_CHANGES: u32 = 1;
 
 /// The time within which a new plan for a changed request arrives, unless the plan stays the same.
 const REPLAN: Duration = Duration::from_secs(5);
@@ -57,7 +58,7 @@ pub struct LegContext {
     /// The stream.
     pub stream: Arc<Stream>,
     /// The child's request.
-    pub ask: Ask,
+    pub request: SubscribeRequest,
     /// The child.
     pub to: Child,
     /// The maximum size of the queue, bytes.
@@ -83,14 +84,14 @@ pub enum Child {
 
 /// The item that is being sent.
 #[derive(Default)]
-struct Outgoing {
+struct OutgoingItem {
     head: Bytes,
     body: Bytes,
     /// When the connection is given up if the item is not written; `None`: never.
     overdue: Option<Time>,
 }
 
-impl Outgoing {
+impl OutgoingItem {
     fn is_empty(&self) -> bool {
         self.head.is_empty() && self.body.is_empty()
     }
@@ -113,13 +114,13 @@ struct LegScheduler {
     queue: LegQueue,
     cursor: u64,
     number: u64,
-    out: Outgoing,
+    out: OutgoingItem,
     is_flushed: bool,
     rate: LegRate,
     socket: Option<OwnedFd>,
     /// The quality that the child requests.
     wants: Quality,
-    /// A new level that the child has not been told yet.
+    /// A new level that is not reported to the child yet.
     new_level: Option<Level>,
     /// When the child changed its request. Until a newer plan arrives, or [`REPLAN`] is over, the rendition in the plan
     /// belongs to the earlier request.
@@ -127,9 +128,9 @@ struct LegScheduler {
     /// Whether this node chose among renditions when it last set the quality.
     chooses: bool,
     is_slow: bool,
-    /// How many changed requests may be applied before the next tick, and the last one beyond.
-    wants_left: u32,
-    postponed: Option<Word>,
+    /// How many changed requests may be applied before the next tick; the last one beyond is postponed.
+    changes_left: u32,
+    postponed: Option<ChildMessage>,
     /// When the connection last accepted bytes, or had none to send.
     last_progress: Instant,
     checked: Instant,
@@ -140,7 +141,7 @@ struct LegScheduler {
     span: Duration,
 }
 
-/// Serves the leg after its opening until it ends or the child has lost its right, and returns the reason.
+/// Serves the leg after its opening until it ends or `right_lost` completes, and returns the reason.
 ///
 /// # Errors
 /// When the connection fails.
@@ -150,14 +151,14 @@ pub async fn serve(
     right_lost: impl Future<Output = ()>,
 ) -> std::io::Result<Ending> {
     let Leg { mut reader, mut writer, socket } = leg;
-    let (sender, mut words) = mpsc::channel(WORDS);
+    let (sender, mut messages) = mpsc::channel(MAX_UNREAD);
     let mut scheduler = LegScheduler::new(context, socket);
     // A guard, because this future is dropped when the member is revoked.
     let registration =
         Registration { stream: Arc::clone(&scheduler.context.stream), number: scheduler.number };
-    let reading = read_words(&mut reader, sender);
+    let reading = read_messages(&mut reader, sender);
     let ended = tokio::select! {
-        ended = scheduler.run(&mut writer, &mut words) => ended,
+        ended = scheduler.run(&mut writer, &mut messages) => ended,
         why = reading => Err(why),
         () = right_lost => Ok(Ending::Revoked),
     };
@@ -173,7 +174,7 @@ pub async fn serve(
 /// Sends the reason why the leg ends, and waits until the child closes the connection. A connection that is closed while
 /// a report of the child is unread is reset (RFC 1122 §4.2.2.13), and the child may lose the last frames and the reason.
 async fn end_leg(mut reader: LegReader, mut writer: LegWriter, why: &Ending) {
-    if writer.write_all(&Head::message(&Said::End(why.clone()))).await.is_ok() {
+    if writer.write_all(&Head::encode_message(&ParentMessage::End(why.clone()))).await.is_ok() {
         writer.close().await;
         reader.discard().await;
     }
@@ -192,15 +193,16 @@ impl Drop for Registration {
 }
 
 /// Reads the child's messages until the connection fails.
-async fn read_words(reader: &mut LegReader, to: mpsc::Sender<Word>) -> std::io::Error {
+async fn read_messages(reader: &mut LegReader, to: mpsc::Sender<ChildMessage>) -> std::io::Error {
     let now = || Instant::now().into_std();
     // The bucket counts bytes, and here a byte stands for a message.
-    let mut rate = Bucket::new(Rate::from_bps(8 * MAX_WORDS), MAX_WORDS as usize, now());
+    let mut rate =
+        Bucket::new(Rate::from_bps(8 * MAX_MESSAGE_RATE), MAX_MESSAGE_RATE as usize, now());
     loop {
-        match reader.read_message::<Word>(MAX_WORD).await {
-            Ok(word) => {
+        match reader.read_message::<ChildMessage>(MAX_CHILD_MESSAGE).await {
+            Ok(message) => {
                 sleep(rate.take(1, now())).await;
-                if to.send(word).await.is_err() {
+                if to.send(message).await.is_err() {
                     return std::io::ErrorKind::BrokenPipe.into();
                 }
             }
@@ -216,28 +218,28 @@ async fn write_piece(writer: &mut LegWriter, piece: &[u8]) -> std::io::Result<us
 
 impl LegScheduler {
     fn new(context: LegContext, socket: Option<OwnedFd>) -> Self {
-        let ask = &context.ask;
-        let latency = Duration::from_millis(ask.latency_ms.into());
-        let wants = quality(ask.level, &ask.tracks);
+        let request = &context.request;
+        let latency = Duration::from_millis(request.latency_ms.into());
+        let wants = requested_quality(request.level, &request.tracks);
         let bounds = Bounds { latency, bytes: context.memory };
         let (to, taker) = match &context.to {
             Child::Local(number) => (format!("local-{number}"), ChildKind::Local),
             Child::Member(name) => (name.to_string(), ChildKind::Member),
         };
-        let cursor = context.stream.start_after(ask.after);
+        let cursor = context.stream.start_after(request.after);
         let status = LegStatus::new(to, taker, wants, latency);
-        let number = context.stream.join(LegStatus { tracks: ask.tracks.clone(), ..status });
+        let number = context.stream.join(LegStatus { tracks: request.tracks.clone(), ..status });
         let now = Instant::now();
         let mut queue = LegQueue::new(bounds, wants);
-        queue.set_tracks(&ask.tracks);
-        if ask.after.is_some_and(|(_, last)| last + 1 == cursor) {
+        queue.set_tracks(&request.tracks);
+        if request.after.is_some_and(|(_, last)| last + 1 == cursor) {
             queue.resume();
         }
         Self {
             queue,
             cursor,
             number,
-            out: Outgoing::default(),
+            out: OutgoingItem::default(),
             is_flushed: true,
             rate: LegRate::default(),
             socket,
@@ -246,7 +248,7 @@ impl LegScheduler {
             requested: None,
             chooses: true,
             is_slow: false,
-            wants_left: WANTS,
+            changes_left: MAX_CHANGES,
             postponed: None,
             last_progress: now,
             checked: now,
@@ -262,7 +264,7 @@ impl LegScheduler {
     async fn run(
         &mut self,
         writer: &mut LegWriter,
-        words: &mut mpsc::Receiver<Word>,
+        messages: &mut mpsc::Receiver<ChildMessage>,
     ) -> std::io::Result<Ending> {
         let mut head = self.context.stream.progress();
         let mut plan = self.context.plan.clone();
@@ -294,9 +296,9 @@ impl LegScheduler {
                         return Err(std::io::ErrorKind::TimedOut.into());
                     }
                 }
-                word = words.recv() => match word {
-                    Some(Word::Bye) | None => return Ok(Ending::Over),
-                    Some(word) => self.handle_word(word),
+                message = messages.recv() => match message {
+                    Some(ChildMessage::Bye) | None => return Ok(Ending::Over),
+                    Some(message) => self.handle_message(message),
                 },
                 _ = plan.changed() => {
                     self.requested = None;
@@ -351,14 +353,16 @@ impl LegScheduler {
             return;
         }
         if let Some(level) = self.new_level.take() {
-            self.out.head = Head::message(&Said::Level(level)).into();
+            self.out.head = Head::encode_message(&ParentMessage::Level(level)).into();
             return;
         }
         let now = self.now();
         let (head, body, overdue) = match self.queue.pop(now) {
             None => return,
-            Some(Next::Lost(lost)) => (Head::message(&Said::Lost(lost)), Bytes::new(), None),
-            Some(Next::Frame(frame)) => {
+            Some(NextItem::Lost(lost)) => {
+                (Head::encode_message(&ParentMessage::Lost(lost)), Bytes::new(), None)
+            }
+            Some(NextItem::Frame(frame)) => {
                 let head = FrameHead {
                     sequence: frame.sequence,
                     track: frame.frame.track,
@@ -374,7 +378,7 @@ impl LegScheduler {
                 (Head::Frame(head).encode().to_vec(), frame.frame.bytes.clone(), overdue)
             }
         };
-        self.out = Outgoing { head: head.into(), body, overdue };
+        self.out = OutgoingItem { head: head.into(), body, overdue };
     }
 
     /// Whether the item that is being written is long overdue.
@@ -391,18 +395,18 @@ impl LegScheduler {
         self.last_progress = Instant::now();
     }
 
-    fn handle_word(&mut self, word: Word) {
-        match word {
-            Word::Report(report) => self.context.stream.update_leg(self.number, |leg| {
-                (leg.heard, leg.child_age_us) = (report, report.age_us);
+    fn handle_message(&mut self, message: ChildMessage) {
+        match message {
+            ChildMessage::Report(report) => self.context.stream.update_leg(self.number, |leg| {
+                (leg.child_report, leg.child_age_us) = (report, report.age_us);
             }),
-            Word::Want { .. } if self.wants_left == 0 => self.postponed = Some(word),
-            Word::Want { level, tracks, latency_ms } => {
-                self.wants_left -= 1;
+            ChildMessage::Want { .. } if self.changes_left == 0 => self.postponed = Some(message),
+            ChildMessage::Want { level, tracks, latency_ms } => {
+                self.changes_left -= 1;
                 if tracks.len() > MAX_TRACKS {
                     return;
                 }
-                self.wants = quality(level, &tracks);
+                self.wants = requested_quality(level, &tracks);
                 let latency = Duration::from_millis(latency_ms.max(1).into()).min(MAX_LATENCY);
                 let wants = self.wants;
                 self.queue.set_bounds(Bounds { latency, bytes: self.context.memory });
@@ -413,7 +417,7 @@ impl LegScheduler {
                 });
                 self.update_quality();
             }
-            Word::Bye => {}
+            ChildMessage::Bye => {}
         }
     }
 
@@ -468,9 +472,9 @@ impl LegScheduler {
             self.requested = self.requested.filter(|_| !is_over);
             self.update_quality();
         }
-        self.wants_left = WANTS;
-        if let Some(word) = self.postponed.take() {
-            self.handle_word(word);
+        self.changes_left = MAX_CHANGES;
+        if let Some(message) = self.postponed.take() {
+            self.handle_message(message);
         }
         self.rate.tick(self.now(), TICK);
         let limit = self.rate.rate();
@@ -479,8 +483,8 @@ impl LegScheduler {
         // A child suspects a parent that is silent for half a second.
         if self.out.is_empty() && self.queue.is_empty() {
             let quiet_ms = u32::try_from(self.context.stream.quiet().as_millis());
-            let alive = Said::Alive { quiet_ms: quiet_ms.unwrap_or(u32::MAX) };
-            self.out.head = Head::message(&alive).into();
+            let alive = ParentMessage::Alive { quiet_ms: quiet_ms.unwrap_or(u32::MAX) };
+            self.out.head = Head::encode_message(&alive).into();
         }
         if self.ticks.is_multiple_of(4) {
             self.report();
@@ -509,8 +513,11 @@ impl LegScheduler {
         let busy = self.busy.as_secs_f64() / span;
         let delay = self.queue.delay(self.now());
         let queue_us = delay.as_micros();
-        let dropped: u64 =
-            [Why::Late, Why::Room].iter().filter_map(|why| tally.dropped.get(why)).flatten().sum();
+        let dropped: u64 = [DropReason::Late, DropReason::Room]
+            .iter()
+            .filter_map(|why| tally.dropped.get(why))
+            .flatten()
+            .sum();
         let is_behind = busy > 0.9 && delay > self.latency() / 3;
         let is_limited = dropped > self.dropped || is_behind;
         self.dropped = dropped;
@@ -533,10 +540,10 @@ impl LegScheduler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Counts, Settings, io::Incoming};
+    use crate::{Counts, Settings, io::IncomingItem};
     use std::future::pending;
     use thalweg_media::Frame;
-    use thalweg_wire::stream::leg::{Report, encode};
+    use thalweg_wire::stream::leg::{ReceptionReport, encode};
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     /// A stream, the context of a leg to this child, and the sender of its plans, which must live as long as the leg.
@@ -548,7 +555,7 @@ mod tests {
         let (plans, plan) = watch::channel(Arc::default());
         let context = LegContext {
             stream: Arc::clone(&stream),
-            ask: Ask { latency_ms, ..Ask::all_of(name) },
+            request: SubscribeRequest { latency_ms, ..SubscribeRequest::for_stream(name) },
             to,
             memory: 1 << 20,
             stall: Duration::from_secs(60),
@@ -595,8 +602,12 @@ mod tests {
         socket2::SockRef::from(&here).set_send_buffer_size(200 << 10).unwrap();
         let mut child = Leg::new(child, None);
         // More than the parent reads in some seconds.
-        for _ in 0..8 * MAX_WORDS {
-            child.writer.write_message(&Word::Report(Report::default())).await.unwrap();
+        for _ in 0..8 * MAX_MESSAGE_RATE {
+            child
+                .writer
+                .write_message(&ChildMessage::Report(ReceptionReport::default()))
+                .await
+                .unwrap();
         }
         let bytes = Bytes::from(vec![7; 100 << 10]);
         let class = thalweg_media::FrameClass::Key;
@@ -609,9 +620,9 @@ mod tests {
         let mut items = Vec::new();
         while let Ok(item) = child.reader.read_item().await {
             items.push(match item {
-                Incoming::Frame(_, bytes) => bytes.len().to_string(),
-                Incoming::Said(Said::End(why)) => why.to_string(),
-                Incoming::Said(_) => continue,
+                IncomingItem::Frame(_, bytes) => bytes.len().to_string(),
+                IncomingItem::Message(ParentMessage::End(why)) => why.to_string(),
+                IncomingItem::Message(_) => continue,
             });
         }
         assert_eq!(items, [(100 << 10).to_string(), Ending::Over.to_string()]);
@@ -628,7 +639,7 @@ mod tests {
         let began = Instant::now();
         let count: u32 = 200;
         for latency_ms in 1..=count {
-            let want = Word::Want { level: Level::All, tracks: Vec::new(), latency_ms };
+            let want = ChildMessage::Want { level: Level::All, tracks: Vec::new(), latency_ms };
             child.write_all(&encode(&want)).await.unwrap();
         }
         let (mut changes, last) = (0, Duration::from_millis(count.into()));

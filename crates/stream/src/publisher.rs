@@ -1,13 +1,13 @@
 //! Receives a publisher's frames.
 
 use crate::{
-    frame_rate::FrameRate,
-    io::{Incoming, LegReader, invalid_data},
+    frame_rate::FrameRateLimit,
+    io::{IncomingItem, LegReader, invalid_data},
 };
 use std::{io, time::Duration};
 use thalweg_base::timeout::within;
 use thalweg_media::{Frame, FrameClass};
-use thalweg_wire::stream::leg::{Ending, MAX_LATENCY, MAX_TRACKS, Said};
+use thalweg_wire::stream::leg::{Ending, MAX_LATENCY, MAX_TRACKS, ParentMessage};
 
 /// A publisher that stops within an item for this long is given up. Between two items it may pause.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -20,14 +20,14 @@ const ITEM_TIMEOUT: Duration = MAX_LATENCY.saturating_add(PATIENCE);
 /// # Errors
 /// When the connection fails or the publisher violates the protocol.
 pub async fn receive(reader: &mut LegReader, take: impl Fn(Frame)) -> io::Result<Ending> {
-    let mut rate = FrameRate::new();
+    let mut rate = FrameRateLimit::new();
     reader.set_patience(PATIENCE);
     loop {
         reader.wait().await?;
-        let item = within(ITEM_TIMEOUT, "frame of the publisher", reader.read_item()).await?;
+        let item = within(ITEM_TIMEOUT, "frame from the publisher", reader.read_item()).await?;
         rate.admit(item.frames()).await;
         match item {
-            Incoming::Frame(head, bytes) => {
+            IncomingItem::Frame(head, bytes) => {
                 let class = FrameClass::from_number(head.class)
                     .filter(|_| usize::from(head.track) < MAX_TRACKS);
                 let class = class
@@ -35,10 +35,13 @@ pub async fn receive(reader: &mut LegReader, take: impl Fn(Frame)) -> io::Result
                 let time = Duration::from_micros(head.time_us);
                 take(Frame { track: head.track, class, time, bytes });
             }
-            Incoming::Said(Said::End(why)) => return Ok(why),
-            // Messages of parents only, and one that nobody sends.
-            Incoming::Said(
-                Said::Lost(_) | Said::Level(_) | Said::Alive { .. } | Said::Tracks(_),
+            IncomingItem::Message(ParentMessage::End(why)) => return Ok(why),
+            // Only parents send these messages.
+            IncomingItem::Message(
+                ParentMessage::Lost(_)
+                | ParentMessage::Level(_)
+                | ParentMessage::Alive { .. }
+                | ParentMessage::Tracks(_),
             ) => {}
         }
     }
@@ -84,7 +87,10 @@ mod tests {
             sleep(Duration::from_secs(3600)).await;
             assert_eq!(taken.lock().unwrap().len() as u64, n + 1);
         }
-        publisher.write_all(&Head::message(&Said::End(Ending::Over))).await.unwrap();
+        publisher
+            .write_all(&Head::encode_message(&ParentMessage::End(Ending::Over)))
+            .await
+            .unwrap();
         assert_eq!(receiving.await.unwrap().unwrap(), Ending::Over);
     }
 

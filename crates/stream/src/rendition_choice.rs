@@ -8,7 +8,7 @@ use thalweg_units::Time;
 /// A rendition without frames for this long is not sent any more.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// The first key frames of aligned renditions come within this time.
+/// The first key frames of aligned renditions arrive within this time.
 const START: Duration = Duration::from_millis(300);
 
 /// The period over which rates are compared: at least a group of pictures.
@@ -17,7 +17,7 @@ const RATE_WINDOW: Duration = Duration::from_secs(4);
 /// A rendition is better than the present one if its rate is higher by this factor.
 const BETTER: f64 = 1.15;
 
-/// What is known of a rendition.
+/// The received frames of a rendition.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rendition {
     newest: Option<Duration>,
@@ -59,7 +59,7 @@ pub struct RenditionChoice {
     current: Option<u8>,
     /// The time of the first frame.
     began: Option<Duration>,
-    /// On a congested leg with all renditions each of them comes and goes.
+    /// Limits switches on a congested leg with all renditions, where each of them stops and resumes.
     hold: HoldDown,
 }
 

@@ -10,10 +10,10 @@
 //! is dropped as on any leg. The source's frames wait for the command's pictures, but not for long.
 
 use crate::{
-    Bounds, Clock, Entry, LegQueue, Next, NumberedFrame, Quality, Stream, Transcoder,
+    Bounds, Clock, Entry, LegQueue, NextItem, NumberedFrame, Quality, Stream, Transcoder,
     command::{BUFFER, CommandInput, DRAIN, Pauses, RunningCommand, TranscodeError},
     decoding_order::{DecodingOrder, Patience},
-    frame_rate::FrameRate,
+    frame_rate::FrameRateLimit,
     io::LegReader,
     publisher,
 };
@@ -65,13 +65,14 @@ pub struct LadderContext {
 pub async fn receive(context: LadderContext, reader: &mut LegReader) -> io::Result<Ending> {
     let renditions = Renditions::new(context);
     let reading = async {
-        let take = |frame| renditions.take_source(frame);
+        let take = |frame| renditions.add_source_frame(frame);
         let ended = publisher::receive(reader, take).await?;
         renditions.closed.cancel();
         Ok::<_, io::Error>(ended)
     };
     let keeping = async {
-        join_all((0..renditions.context.commands.len()).map(|at| renditions.keep(at))).await;
+        join_all((0..renditions.context.commands.len()).map(|at| renditions.keep_running(at)))
+            .await;
         Ok(())
     };
     let ended = tokio::select! {
@@ -129,7 +130,7 @@ impl Renditions {
     }
 
     /// Adds the publisher's next frame.
-    fn take_source(&self, frame: Frame) {
+    fn add_source_frame(&self, frame: Frame) {
         let now = self.context.clock.now();
         let mut state = self.lock();
         let sequence = state.sequence;
@@ -148,7 +149,7 @@ impl Renditions {
         self.changed.notify_one();
     }
 
-    /// Hands frames to the stream as soon as they need not wait any more.
+    /// Adds frames to the stream as soon as they need not wait any more.
     async fn release_when_due(&self) -> Infallible {
         loop {
             let now = self.context.clock.now();
@@ -160,7 +161,7 @@ impl Renditions {
                 state.order.due()
             };
             let wait = due.map_or(Duration::MAX, |due| due.since(now));
-            // Its end is a reason as good as news.
+            // Both the end of the wait and a change may make frames due.
             _ = timeout(wait, self.changed.notified()).await;
         }
     }
@@ -173,7 +174,7 @@ impl Renditions {
     }
 
     /// Keeps a command running until the publisher ends the stream.
-    async fn keep(&self, at: usize) {
+    async fn keep_running(&self, at: usize) {
         let name = &self.context.stream.name;
         let event = |kind| Event::new(kind).with("stream", name).with_number("command", at as u64);
         let mut pauses = Pauses::default();
@@ -182,10 +183,10 @@ impl Renditions {
             self.context.log.put(event("stream_transcoder_started"));
             let ended = tokio::select! {
                 ended = self.run(at) => ended,
-                // What it would write later is not worth waiting for.
-                () = self.drained() => Ok(()),
+                // Later output is dropped.
+                () = self.wait_for_drain() => Ok(()),
             };
-            self.leave(at);
+            self.record_command_end(at);
             let Err(why) = ended else { return };
             self.context.log.put(event("stream_transcoder_failed").with("why", why));
             tokio::select! {
@@ -195,17 +196,17 @@ impl Renditions {
         }
     }
 
-    /// Waits for the end of a command's time after the end of the stream.
-    async fn drained(&self) {
+    /// Waits until the stream has ended and the command's time for its last output is over.
+    async fn wait_for_drain(&self) {
         self.closed.cancelled().await;
         sleep(DRAIN).await;
     }
 
     /// Records that a command has ended.
-    fn leave(&self, at: usize) {
+    fn record_command_end(&self, at: usize) {
         let mut state = self.lock();
         state.feeds[at] = None;
-        state.order.leave(1 + at);
+        state.order.stop_waiting_for(1 + at);
         drop(state);
         self.changed.notify_one();
     }
@@ -216,18 +217,18 @@ impl Renditions {
         let tables = self.open_feed(at);
         let (mut running, input, output) = RunningCommand::start(command)?;
         let mut feeding = pin!(self.feed(at, tables, input));
-        let mut making = pin!(self.make(at, output));
+        let mut making = pin!(self.read_pictures(at, output));
         tokio::select! {
             fed = &mut feeding => fed?,
             made = &mut making => {
                 made?;
-                return Err(running.exited().await);
+                return Err(running.exit_error().await);
             }
         }
         making.await
     }
 
-    /// Lets a command have the source's frames from the next key frame on; the tables so far.
+    /// Opens a command's input queue, which begins at the next key frame. Returns the source's tables.
     fn open_feed(&self, at: usize) -> Option<Frame> {
         let (latency, bytes) = (self.context.latency, self.context.memory);
         let queue = LegQueue::new(Bounds { latency, bytes }, Quality::default());
@@ -254,8 +255,8 @@ impl Renditions {
                 state.feeds[at].as_mut().and_then(|queue| queue.pop(now))
             };
             match next {
-                Some(Next::Frame(frame)) => input.push(&frame.frame).await?,
-                Some(Next::Lost(lost)) => input.lost(&lost),
+                Some(NextItem::Frame(frame)) => input.push(&frame.frame).await?,
+                Some(NextItem::Lost(lost)) => input.record_losses(&lost),
                 None if is_closed => return input.end().await,
                 None => tokio::select! {
                     () = self.fed[at].notified() => {}
@@ -265,10 +266,14 @@ impl Renditions {
         }
     }
 
-    /// Adds what a command writes to the ladder until it ends.
-    async fn make(&self, at: usize, mut output: ChildStdout) -> Result<(), TranscodeError> {
+    /// Adds the pictures that a command writes to the ladder, until it ends.
+    async fn read_pictures(
+        &self,
+        at: usize,
+        mut output: ChildStdout,
+    ) -> Result<(), TranscodeError> {
         let (mut splitter, mut frames) = (TsSplitter::default(), Vec::new());
-        let (mut rate, mut misplaced) = (FrameRate::new(), 0);
+        let (mut rate, mut misplaced) = (FrameRateLimit::new(), 0);
         let mut buffer = vec![0; BUFFER];
         loop {
             let read = output.read(&mut buffer).await.map_err(TranscodeError::Output)?;
@@ -278,13 +283,13 @@ impl Renditions {
             }
             rate.admit(frames.len()).await;
             for frame in frames.drain(..) {
-                match self.take_made(at, &splitter, &frame) {
+                match self.add_made_picture(at, &splitter, &frame) {
                     Ok(()) => misplaced = 0,
                     Err(why) if misplaced >= MAX_MISPLACED => return Err(why),
                     Err(_) => misplaced += 1,
                 }
             }
-            // They would repeat for each packet; the command itself says what is wrong.
+            // Warnings would repeat for each packet, and the command reports its own errors.
             drop(splitter.take_warnings());
             if read == 0 {
                 return Ok(());
@@ -293,7 +298,7 @@ impl Renditions {
     }
 
     /// Adds a frame that a command has written.
-    fn take_made(
+    fn add_made_picture(
         &self,
         at: usize,
         splitter: &TsSplitter,

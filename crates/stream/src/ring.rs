@@ -50,13 +50,13 @@ impl Ring {
             self.bytes += frame.frame.bytes.len();
         }
         self.entries.push_back(entry);
-        while self.entries.len() > 1 && self.is_over(now, latency) {
+        while self.entries.len() > 1 && self.exceeds_bounds(now, latency) {
             self.pop_oldest();
         }
         true
     }
 
-    fn is_over(&self, now: Time, latency: Duration) -> bool {
+    fn exceeds_bounds(&self, now: Time, latency: Duration) -> bool {
         let is_frame = |entry: &Entry| matches!(entry, Entry::Frame(_));
         let oldest = self.entries.iter().take(MAX_LEADING_LOST).find(|entry| is_frame(entry));
         let is_old = match oldest {

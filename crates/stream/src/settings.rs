@@ -85,7 +85,7 @@ impl Settings {
     /// The commands that make renditions of this stream.
     pub fn rendition_commands(&self, stream: &Name) -> Vec<Transcoder> {
         let all = self.transcoders.iter();
-        all.filter(|one| one.of == *stream && one.name.is_none()).cloned().collect()
+        all.filter(|one| one.source == *stream && one.name.is_none()).cloned().collect()
     }
 }
 

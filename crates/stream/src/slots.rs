@@ -1,5 +1,5 @@
-//! The places of members and of this host's programs at a node: one for each subscriber, each remote publisher's stream,
-//! and each stream that a member has relayed.
+//! The slots of members and of this host's programs at a node: one for each subscriber, each remote publisher's stream,
+//! and each stream that this node relays for a member.
 
 use crate::Settings;
 use std::{
@@ -8,16 +8,16 @@ use std::{
 };
 use thalweg_wire::mesh::Name;
 
-/// This part of the bounds on streams and subscribers is left to this host's programs.
+/// One part in so many of the bounds on streams and subscribers is reserved for this host's programs.
 const OWNERS_PART: usize = 8;
 
-/// The number of places, of `all`, that members may use together.
-pub(crate) fn for_members(all: usize) -> usize {
-    // Where there is one place, nothing is reserved.
+/// How many of `all` slots members may use together.
+pub(crate) fn member_limit(all: usize) -> usize {
+    // A single slot is not reserved.
     all.saturating_sub(all.div_ceil(OWNERS_PART)).max(all.min(1))
 }
 
-/// The places in use.
+/// The slots in use.
 #[derive(Debug)]
 pub(crate) struct Slots {
     /// Their number by member; `None`: by programs of this host.
@@ -26,7 +26,7 @@ pub(crate) struct Slots {
     max_each: usize,
 }
 
-/// A place; freed on drop.
+/// A claimed slot; freed on drop.
 #[derive(Debug)]
 pub(crate) struct Slot {
     slots: Arc<Slots>,
@@ -47,7 +47,7 @@ impl Drop for Slot {
 }
 
 impl Slots {
-    /// Creates places, all of them free. A member may use at most half of `max_streams`.
+    /// Creates slots, all of them free. A member may use at most half of `max_streams`.
     pub fn new(settings: &Settings) -> Arc<Self> {
         let max_each = settings.max_streams.div_ceil(2);
         Arc::new(Self { used: Mutex::default(), max: settings.max_subscribers, max_each })
@@ -58,12 +58,12 @@ impl Slots {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Claims a place if one is free.
+    /// Claims a slot if one is free.
     pub fn claim(self: &Arc<Self>, member: Option<Name>) -> Option<Slot> {
         let mut used = self.lock();
         let (all, own) = (used.values().sum::<usize>(), used.get(&member).copied().unwrap_or(0));
         let is_full = match member {
-            Some(_) => own >= self.max_each || all >= for_members(self.max),
+            Some(_) => own >= self.max_each || all >= member_limit(self.max),
             None => all >= self.max,
         };
         if is_full {
@@ -73,7 +73,7 @@ impl Slots {
         Some(Slot { slots: Arc::clone(self), member })
     }
 
-    /// The number of places in use.
+    /// The number of slots in use.
     pub fn count(&self) -> usize {
         self.lock().values().sum()
     }
@@ -97,6 +97,6 @@ mod tests {
         assert_eq!(held.len(), 64);
         drop(held);
         assert_eq!(slots.count(), 0);
-        assert_eq!([0, 1, 2, 4, 9].map(for_members), [0, 1, 1, 3, 7]);
+        assert_eq!([0, 1, 2, 4, 9].map(member_limit), [0, 1, 1, 3, 7]);
     }
 }

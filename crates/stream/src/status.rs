@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use thalweg_units::serde_duration;
 use thalweg_wire::{
     mesh::Name,
-    stream::leg::{CLASSES, Level, Report, Why},
+    stream::leg::{CLASSES, DropReason, Level, ReceptionReport},
 };
 
 /// A stream at this node.
@@ -34,17 +34,17 @@ pub struct StreamStatus {
     pub rates: Vec<[u64; CLASSES]>,
     /// The bytes in its ring.
     pub held_bytes: u64,
-    /// The highest level that the parent sends; `None` if it is published here or the parent has not said.
+    /// The highest level that the parent sends; `None` if it is published here or the parent has not reported it.
     pub level: Option<Level>,
     /// Frames received from the parent, by class.
     pub came: ByClass,
     /// Frames lost before this node, by reason.
-    pub missing: BTreeMap<Why, u64>,
+    pub missing: BTreeMap<DropReason, u64>,
     /// The median age of the last second's frames on arrival, microseconds.
     pub age_us: u32,
     /// The maximum age of the last second's frames on arrival, microseconds.
     pub worst_us: u32,
-    /// Whether all renditions come here, so that this node chooses one for each leg.
+    /// Whether this node receives all renditions, so that it chooses one for each leg.
     #[serde(skip)]
     pub has_all_renditions: bool,
     /// The legs to its subscribers.
@@ -99,14 +99,14 @@ pub struct LegStatus {
     /// Frames sent, by class, since the leg began.
     pub sent: ByClass,
     /// Frames dropped, by reason and class, since the leg began.
-    pub dropped: BTreeMap<Why, ByClass>,
+    pub dropped: BTreeMap<DropReason, ByClass>,
     /// TCP's smoothed round trip, microseconds; `None` if the leg is not a TCP connection.
     pub rtt_us: Option<u64>,
     /// Segments retransmitted.
     pub retransmitted: u32,
     /// The child's last report.
     #[serde(skip)]
-    pub heard: Report,
+    pub child_report: ReceptionReport,
     /// The median age of frames at the child, microseconds.
     pub child_age_us: u32,
 }
@@ -134,7 +134,7 @@ impl LegStatus {
             dropped: BTreeMap::new(),
             rtt_us: None,
             retransmitted: 0,
-            heard: Report::default(),
+            child_report: ReceptionReport::default(),
             child_age_us: 0,
         }
     }

@@ -15,7 +15,7 @@ use thalweg_media::Frame;
 use thalweg_units::Time;
 use thalweg_wire::{
     mesh::{Member, Name},
-    stream::leg::{Accepted, Ask, Ending, Level, MAX_TRACKS, Track, Why},
+    stream::leg::{Accepted, DropReason, Ending, Level, MAX_TRACKS, SubscribeRequest, Track},
 };
 use tokio::sync::{Notify, watch};
 
@@ -26,7 +26,7 @@ const MAX_READ: usize = 256;
 /// longer jump all frames of an honest parent would be ignored as known.
 const MAX_GAP: u64 = 1 << 26;
 
-/// The time after which every rendition that a stream has has sent pictures.
+/// The time within which every rendition of a stream sends a picture.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// The progress of a stream.
@@ -69,13 +69,13 @@ pub enum Source {
 pub struct Stream {
     /// Its name.
     pub name: Name,
-    /// Whether it comes from another node; else it is published here.
+    /// Whether it is received from another node; otherwise it is published here.
     pub is_relayed: bool,
     clock: Clock,
     state: Mutex<State>,
     progress: watch::Sender<Progress>,
     demand: watch::Sender<Demand>,
-    /// Told of news for the oracle.
+    /// Notified of changes that the oracle should learn at once.
     news: Arc<Notify>,
 }
 
@@ -84,14 +84,14 @@ struct State {
     ring: Ring,
     about: Accepted,
     intake: IntakeRates,
-    /// Covers the frames of the present publisher.
+    /// The reference chains of the present publisher's frames.
     chains: Chains,
     source: Source,
-    /// A parent from which nothing comes although it should.
+    /// The parent, if it is silent or unreachable.
     lost: Option<Name>,
     /// Planned parents that were lost or could not be reached since the last report to the oracle.
     newly_lost: BTreeSet<Name>,
-    /// When the publisher's node last gave a sign of the stream; `None`: not yet.
+    /// When the publisher's node last sent a frame or keep-alive; `None`: not yet.
     sign: Option<Time>,
     /// Added to the decoding times of the present publisher, which begin at zero.
     offset: Duration,
@@ -107,17 +107,17 @@ struct State {
 }
 
 impl State {
-    /// Whether each leg takes one of several renditions and the legs may take different ones: programs of this host
-    /// take any rendition, but the paths to members differ.
-    fn wants_all(&self) -> bool {
+    /// Whether this node needs all renditions: each leg takes one of several, and paths to members differ, so that they
+    /// may take different ones. Programs of this host can take any rendition.
+    fn wants_all_renditions(&self) -> bool {
         let mut legs = self.legs.values();
         self.legs.len() > 1
             && self.legs.values().all(|leg| leg.tracks.len() > 1)
             && legs.any(|leg| leg.taker == ChildKind::Member)
     }
 
-    /// Labels undeclared tracks up to this one with their numbers.
-    fn name_track(&mut self, track: u8) {
+    /// Adds undeclared tracks up to this one; their labels are their numbers.
+    fn add_tracks_up_to(&mut self, track: u8) {
         let tracks = &mut self.about.tracks;
         while tracks.len() <= usize::from(track) && tracks.len() < MAX_TRACKS {
             tracks.push(Track { label: tracks.len().to_string(), rates: [0; 5] });
@@ -173,9 +173,9 @@ impl Stream {
         }
     }
 
-    /// Tells `news` of what the oracle should hear at once.
+    /// Sets `news`, which is notified of changes that the oracle should learn at once.
     #[must_use]
-    pub(crate) fn telling(mut self, news: Arc<Notify>) -> Self {
+    pub(crate) fn with_news(mut self, news: Arc<Notify>) -> Self {
         self.news = news;
         self
     }
@@ -221,7 +221,7 @@ impl Stream {
         self.lock().source.clone()
     }
 
-    /// The parent from which nothing comes although it should.
+    /// The parent, if it is silent or unreachable.
     pub fn lost(&self) -> Option<Name> {
         self.lock().lost.clone()
     }
@@ -241,7 +241,7 @@ impl Stream {
         }
     }
 
-    /// Records that nothing comes from this parent, or with `None` that frames come.
+    /// Records that this parent is silent or unreachable; `None`: it sends frames.
     pub(crate) fn set_lost(&self, parent: Option<Name>) {
         let mut state = self.lock();
         if state.lost != parent {
@@ -251,15 +251,15 @@ impl Stream {
         }
     }
 
-    /// How long ago the publisher's node gave a sign of the stream; zero at the publisher's node.
+    /// The time since the publisher's node last sent a frame or keep-alive; zero at the publisher's node.
     pub(crate) fn quiet(&self) -> Duration {
         let now = self.clock.now();
         let sign = self.lock().sign.filter(|_| self.is_relayed);
         sign.map_or(Duration::ZERO, |at| now.since(at))
     }
 
-    /// Records that the parent had a sign of the publisher's node so long ago.
-    pub(crate) fn hear_sign(&self, quiet: Duration) {
+    /// Records that the publisher's node sent a frame or keep-alive so long ago, according to the parent.
+    pub(crate) fn record_sign(&self, quiet: Duration) {
         let now = self.clock.now().as_nanos();
         let ago = u64::try_from(quiet.as_nanos()).unwrap_or(u64::MAX);
         let sign = Time::from_nanos(now.saturating_sub(ago));
@@ -267,8 +267,8 @@ impl Stream {
         state.sign = state.sign.max(Some(sign));
     }
 
-    /// Begins or resumes a run from this source; a new run begins at the number `at`. Returns false if the run is known
-    /// and `at` is more than `MAX_GAP` ahead.
+    /// Begins or resumes a run from this source; `at` is the number of its first frame. Returns false if the run is
+    /// known and `at` is more than `MAX_GAP` ahead.
     pub fn begin(&self, about: Accepted, source: Source, at: u64) -> bool {
         let mut state = self.lock();
         let (run, is_new) = (about.run, state.about.run != about.run);
@@ -306,7 +306,7 @@ impl Stream {
         self.progress.send_modify(|progress| *progress = Progress { next, run, ended: None });
     }
 
-    /// How long it has been published here, over all returns of its publisher.
+    /// The time since it was first published here, including absences of its publisher.
     pub(crate) fn published_for(&self) -> Duration {
         let began = self.lock().published;
         began.map_or(Duration::ZERO, |at| self.clock.now().since(at))
@@ -335,20 +335,20 @@ impl Stream {
         }
     }
 
-    /// Adds a frame from the publisher, or a picture that was made of one of its frames; `born` is when that frame came.
+    /// Adds a frame from the publisher, or a transcoded picture of it; `born` is when the publisher's frame arrived.
     pub fn add(&self, frame: Frame, born: Time) {
         let now = self.clock.now();
         let mut state = self.lock();
         let time = frame.time + state.offset;
-        state.name_track(frame.track);
+        state.add_tracks_up_to(frame.track);
         state.intake.add(now, frame.track, frame.class as u8, frame.bytes.len());
         state.last = Some((born, time));
-        let is_whole = state.chains.accept(frame.track, frame.class);
+        let is_intact = state.chains.accept(frame.track, frame.class);
         let frame = Frame { time, ..frame };
         let numbered = NumberedFrame { sequence: state.ring.next(), born, frame };
-        let entry = match is_whole {
+        let entry = match is_intact {
             true => Entry::Frame(Arc::new(numbered)),
-            false => Entry::Lost(numbered.to_lost(Why::Chain)),
+            false => Entry::Lost(numbered.to_lost(DropReason::Chain)),
         };
         self.push(state, entry, now);
     }
@@ -364,14 +364,14 @@ impl Stream {
         if entry.sequence() - state.ring.next() > MAX_GAP {
             return false;
         }
-        // Frames that are known already, as in a loop, are none.
+        // Known frames, as in a loop of nodes, are no sign of the publisher's node.
         state.sign = Some(now);
         if entry.sequence() > state.ring.next() {
             state.ring.restart(entry.sequence());
         }
         if let Entry::Frame(numbered) = &entry {
             let Frame { track, class, ref bytes, .. } = numbered.frame;
-            state.name_track(track);
+            state.add_tracks_up_to(track);
             state.intake.add(now, track, class as u8, bytes.len());
         }
         self.push(state, entry, now);
@@ -453,7 +453,7 @@ impl Stream {
         // Renditions are alternatives of one request only if all legs request the same ones and one rendition suffices
         // for all legs.
         let is_one = legs().all(|leg| leg.tracks == first)
-            && (!state.wants_all() || state.union.is_narrow());
+            && (!state.wants_all_renditions() || state.union.is_narrow());
         let tracks = if is_one { first } else { Vec::new() };
         let demand = Demand {
             legs: state.legs.len(),
@@ -473,8 +473,9 @@ impl Stream {
         let now = self.clock.now();
         let mut state = self.lock();
         let missing = &state.status.missing;
-        let lost = [Why::Late, Why::Room].iter().filter_map(|why| missing.get(why)).sum();
-        let is_all = state.wants_all() && self.demand.borrow().tracks.is_empty();
+        let lost =
+            [DropReason::Late, DropReason::Room].iter().filter_map(|why| missing.get(why)).sum();
+        let is_all = state.wants_all_renditions() && self.demand.borrow().tracks.is_empty();
         if state.union.tick(now, lost, is_all) {
             self.update_demand(&state);
         }
@@ -485,7 +486,7 @@ impl Stream {
         self.has_all_renditions(&self.lock())
     }
 
-    /// Whether all renditions come here. A parent that chooses among them sends one at a time.
+    /// Whether the node receives all renditions. A parent that chooses among them sends one at a time.
     fn has_all_renditions(&self, state: &State) -> bool {
         !matches!(state.source, Source::Parent(_)) || self.demand.borrow().tracks.len() < 2
     }
@@ -501,23 +502,25 @@ impl Stream {
         }
         // A declared rendition may have ended, or the parent may have no room for it.
         let now = self.clock.now();
-        let has_come = |track: u8| state.intake.rates(now, track)[2..].iter().any(|bps| *bps > 0);
-        let is_settled = state.intake.span(now) >= SETTLED && tracks.iter().any(|at| has_come(*at));
+        let is_arriving =
+            |track: u8| state.intake.rates(now, track)[2..].iter().any(|bps| *bps > 0);
+        let is_settled =
+            state.intake.span(now) >= SETTLED && tracks.iter().any(|at| is_arriving(*at));
         let rate =
             |track: &u8| rates.get(usize::from(*track)).map(|track| track.rates.iter().sum());
-        let coming = tracks.iter().filter(|track| !is_settled || has_come(**track));
+        let coming = tracks.iter().filter(|track| !is_settled || is_arriving(**track));
         let known = coming.filter_map(|track| Some((*track, rate(track)?)));
         known.rev().max_by_key(|(_, rate): &(u8, u64)| *rate).map(|(track, _)| track)
     }
 
-    /// Brings a request to a parent up to the present position and demand.
-    pub(crate) fn update_ask(&self, ask: &mut Ask) {
+    /// Updates a request to a parent to the present position and demand.
+    pub(crate) fn update_request(&self, request: &mut SubscribeRequest) {
         let progress = self.progress.borrow().clone();
-        ask.after = progress.next.checked_sub(1).map(|last| (progress.run, last));
+        request.after = progress.next.checked_sub(1).map(|last| (progress.run, last));
         let demand = self.demand.borrow().clone();
         if demand.legs > 0 {
-            (ask.level, ask.tracks) = (demand.level, demand.tracks);
-            ask.latency_ms = u32::try_from(demand.latency.as_millis()).unwrap_or(u32::MAX);
+            (request.level, request.tracks) = (demand.level, demand.tracks);
+            request.latency_ms = u32::try_from(demand.latency.as_millis()).unwrap_or(u32::MAX);
         }
     }
 
@@ -558,7 +561,7 @@ impl Stream {
 }
 
 /// The quality for a request of a level and tracks: the only requested track, else all tracks.
-pub fn quality(level: Level, tracks: &[u8]) -> Quality {
+pub fn requested_quality(level: Level, tracks: &[u8]) -> Quality {
     Quality { track: if let [one] = tracks { Some(*one) } else { None }, level }
 }
 
@@ -572,11 +575,11 @@ mod tests {
     }
 
     fn lost(sequence: u64) -> Entry {
-        Entry::Lost(thalweg_wire::stream::leg::Lost {
+        Entry::Lost(thalweg_wire::stream::leg::LostFrame {
             sequence,
             track: 0,
             class: 2,
-            why: Why::Room,
+            why: DropReason::Room,
         })
     }
 

@@ -1,10 +1,10 @@
-//! The streams at a node, by name: where they come from, who publishes them, and until when they are kept.
+//! The streams at a node, by name, with their sources, publishers and ends.
 //!
-//! The streams change under one lock, so that a publisher that returns either finds its stream or begins another one.
+//! One lock guards all changes, so that a publisher that returns either finds its stream or begins another one.
 
 use crate::{
     Clock, Settings, Stream,
-    slots::{Slot, Slots, for_members},
+    slots::{Slot, Slots, member_limit},
     stream::Source,
 };
 use std::{
@@ -13,7 +13,7 @@ use std::{
 };
 use thalweg_wire::{
     mesh::Name,
-    stream::leg::{Accepted, Bounded, Ending, Refusal},
+    stream::leg::{Accepted, Ending, LimitedResource, Refusal},
 };
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -24,39 +24,39 @@ pub(crate) struct StreamTable {
     settings: Settings,
     clock: Clock,
     slots: Arc<Slots>,
-    /// Told of news for the oracle.
+    /// Notified of changes that the oracle should learn at once.
     news: Arc<Notify>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    entries: BTreeMap<Name, Entry>,
+    entries: BTreeMap<Name, TableEntry>,
     /// The number of publishers' connections so far.
     connections: u64,
 }
 
 #[derive(Debug)]
-enum Entry {
-    /// It comes from another node.
+enum TableEntry {
+    /// Received from another node.
     Relayed(Arc<Stream>),
-    /// It is published here.
+    /// Published at this node.
     Published(Publication),
 }
 
-/// A stream that is published here, also while its publisher is absent.
+/// A stream that is published at this node. It stays while its publisher is absent.
 #[derive(Debug)]
 struct Publication {
     stream: Arc<Stream>,
-    /// Its publisher; `None`: a program of this host. Nobody else takes its place as long as the stream is here.
+    /// Its publisher; `None`: a program of this host. Nobody else may publish the stream until it ends.
     member: Option<Name>,
-    /// The number of the publisher's last connection. Its end, and the end of the grace period after it, mean nothing
-    /// once there is another connection.
+    /// The number of the publisher's last connection. The ends of earlier connections, and of their grace periods, are
+    /// ignored.
     connection: u64,
     is_connected: bool,
     /// Cancelled when another connection of the publisher replaces the last one.
     displaced: CancellationToken,
-    /// The member's place, which it has as long as the stream is here.
+    /// The member's slot, held until the stream ends.
     _slot: Option<Slot>,
 }
 
@@ -71,11 +71,11 @@ pub(crate) struct Connection {
 }
 
 /// The display name of a publisher.
-pub(crate) fn shown(member: Option<&Name>) -> String {
+pub(crate) fn publisher_name(member: Option<&Name>) -> String {
     member.map_or_else(|| "a program of this host".to_owned(), Name::to_string)
 }
 
-impl Entry {
+impl TableEntry {
     fn stream(&self) -> &Arc<Stream> {
         match self {
             Self::Relayed(stream) => stream,
@@ -83,34 +83,36 @@ impl Entry {
         }
     }
 
-    /// Whether a parent was asked for it and has not answered.
+    /// Whether the parent has not answered the request for it.
     fn is_open(&self) -> bool {
         matches!(self, Self::Relayed(stream) if stream.progress().borrow().run == 0)
     }
 
-    /// Who else has the name, if this publisher cannot have it. Another connection of the same member replaces one that
-    /// may be dead; connections of this host's programs end with the programs.
-    fn is_taken(&self, member: Option<&Name>) -> Option<String> {
+    /// The publisher that holds the name, if this one cannot have it. A new connection of the same member replaces its
+    /// old one, which may be dead; connections of this host's programs end with the programs.
+    fn other_holder(&self, member: Option<&Name>) -> Option<String> {
         match self {
             _ if self.is_open() => None,
             Self::Relayed(stream) => Some(match stream.source() {
                 Source::Parent(route) => route.node.to_string(),
-                // Its parent is lost, and another is looked for.
+                // Its parent is lost, and the node looks for another one.
                 Source::Absent | Source::Publisher(_) => stream.about().origin.to_string(),
             }),
             Self::Published(Publication { member: holder, is_connected, .. }) => {
                 let may_return = holder.as_ref() == member && (member.is_some() || !is_connected);
-                (!may_return).then(|| shown(holder.as_ref()))
+                (!may_return).then(|| publisher_name(holder.as_ref()))
             }
         }
     }
 }
 
 impl State {
-    /// The publication to which this connection belongs, if it is the last one.
+    /// The publication of this connection, if the connection is its last one.
     fn current(&mut self, connection: &Connection) -> Option<&mut Publication> {
         match self.entries.get_mut(&connection.stream.name) {
-            Some(Entry::Published(publication)) if publication.connection == connection.number => {
+            Some(TableEntry::Published(publication))
+                if publication.connection == connection.number =>
+            {
                 Some(publication)
             }
             _ => None,
@@ -119,7 +121,7 @@ impl State {
 }
 
 impl StreamTable {
-    /// Creates a table without streams, which tells `news` of what the oracle should hear at once.
+    /// Creates an empty table, which notifies `news` of changes that the oracle should learn at once.
     pub fn new(settings: &Settings, clock: Clock, slots: &Arc<Slots>, news: &Arc<Notify>) -> Self {
         Self {
             settings: settings.clone(),
@@ -145,8 +147,8 @@ impl StreamTable {
         self.lock().entries.values().map(|entry| Arc::clone(entry.stream())).collect()
     }
 
-    /// Returns the stream of this name, or a new one that is to come from `parent`, and whether it is new. `is_owners`:
-    /// for a program of this host.
+    /// Returns the stream of this name, or creates one that is received from `parent`, and whether it is new.
+    /// `is_owners`: for a program of this host.
     pub fn get_or_relay(
         &self,
         name: &Name,
@@ -159,23 +161,23 @@ impl StreamTable {
         }
         self.check_room(&state, name, is_owners)?;
         let stream = self.create(name, parent, true);
-        state.entries.insert(name.clone(), Entry::Relayed(Arc::clone(&stream)));
+        state.entries.insert(name.clone(), TableEntry::Relayed(Arc::clone(&stream)));
         Ok((stream, true))
     }
 
     fn check_room(&self, state: &State, name: &Name, is_owners: bool) -> Result<(), Refusal> {
         let max = self.settings.max_streams;
-        let max = if is_owners { max } else { for_members(max) };
+        let max = if is_owners { max } else { member_limit(max) };
         match state.entries.contains_key(name) || state.entries.len() < max {
             true => Ok(()),
-            false => Err(Refusal::Busy(Bounded::Streams)),
+            false => Err(Refusal::Busy(LimitedResource::Streams)),
         }
     }
 
     fn create(&self, name: &Name, origin: &Name, is_relayed: bool) -> Arc<Stream> {
         let (name, origin) = (name.clone(), origin.clone());
         let stream = Stream::new(name, self.clock, &self.settings, origin, is_relayed);
-        Arc::new(stream.telling(Arc::clone(&self.news)))
+        Arc::new(stream.with_news(Arc::clone(&self.news)))
     }
 
     /// Connects a publisher to a new stream, or to the one that it published before; `member` is `None` for a program of
@@ -188,17 +190,17 @@ impl StreamTable {
     ) -> Result<Connection, Refusal> {
         let mut state = self.lock();
         let earlier = state.entries.get(name);
-        if let Some(by) = earlier.and_then(|entry| entry.is_taken(member.as_ref())) {
+        if let Some(by) = earlier.and_then(|entry| entry.other_holder(member.as_ref())) {
             return Err(Refusal::Taken { stream: name.clone(), by });
         }
-        if !matches!(earlier, Some(Entry::Published(_))) {
+        if !matches!(earlier, Some(TableEntry::Published(_))) {
             let publication = self.create_publication(&state, name, member, &about.origin)?;
-            // It may replace a stream for which a parent was asked and has not answered.
-            state.entries.insert(name.clone(), Entry::Published(publication));
+            // It may replace a relayed stream whose parent has not answered.
+            state.entries.insert(name.clone(), TableEntry::Published(publication));
         }
         state.connections += 1;
         let State { entries, connections } = &mut *state;
-        let Some(Entry::Published(publication)) = entries.get_mut(name) else {
+        let Some(TableEntry::Published(publication)) = entries.get_mut(name) else {
             return Err(Refusal::Unknown(name.clone()));
         };
         Ok(publication.connect(*connections, about))
@@ -217,7 +219,7 @@ impl StreamTable {
             None => None,
             Some(_) => {
                 let slot = self.slots.claim(member.clone());
-                Some(slot.ok_or(Refusal::Busy(Bounded::Streams))?)
+                Some(slot.ok_or(Refusal::Busy(LimitedResource::Streams))?)
             }
         };
         Ok(Publication {
@@ -247,8 +249,7 @@ impl StreamTable {
         }
     }
 
-    /// Ends the stream for this reason, unless another connection of its publisher has replaced this one. Returns whether
-    /// it did.
+    /// Ends the stream, unless another connection of its publisher has replaced this one. Returns whether it ended it.
     pub fn end_published(&self, connection: &Connection, why: Ending) -> bool {
         let mut state = self.lock();
         let is_current = state.current(connection).is_some();
@@ -258,7 +259,7 @@ impl StreamTable {
         is_current
     }
 
-    /// Ends a stream from another node.
+    /// Ends a relayed stream.
     pub fn end_relayed(&self, stream: &Arc<Stream>, why: Ending) {
         self.remove(&mut self.lock(), stream, why);
     }
@@ -279,7 +280,7 @@ impl Publication {
         self.displaced.cancel();
         self.displaced = CancellationToken::new();
         (self.connection, self.is_connected) = (number, true);
-        self.stream.publish(about, shown(self.member.as_ref()));
+        self.stream.publish(about, publisher_name(self.member.as_ref()));
         let (stream, displaced) = (Arc::clone(&self.stream), self.displaced.clone());
         Connection { stream, displaced, number }
     }
@@ -368,13 +369,13 @@ mod tests {
             _ = table.begin(&format!("t{n}"), Some("n2"));
         }
         assert_eq!(table.all().len(), 56);
-        let full = Refusal::Busy(Bounded::Streams);
+        let full = Refusal::Busy(LimitedResource::Streams);
         assert_eq!(table.get_or_relay(&name("more"), &name("n3"), false).unwrap_err(), full);
         for n in 0..8 {
             assert!(table.begin(&format!("own{n}"), None).is_ok(), "the owner has places");
         }
         assert_eq!(table.begin("own8", None).unwrap_err(), full);
-        // The places are free again with the streams.
+        // The end of a stream frees its slot.
         let last = table.begin("s0", Some("n1")).unwrap();
         table.end_published(&last, Ending::Over);
         assert!(table.begin("own8", None).is_ok());

@@ -6,14 +6,14 @@
 //! Stream ◄─ TsSplitter ◄────── its standard output
 //! ```
 //!
-//! The command's input is a leg like any other program's: a slow command gets fewer frames and holds nobody. Only
+//! The command's input is a leg like any other program's: a slow command gets fewer frames and delays nobody. Only
 //! streams that are published at this node are transcoded, so that the same members may subscribe to the result.
 
 use crate::{
     Streams,
     command::{BUFFER, CommandInput, DRAIN, Pauses, RunningCommand, TranscodeError},
     io::Leg,
-    local::{Publisher, Received, StreamError, Subscriber},
+    local::{Publisher, ReceivedItem, StreamError, Subscriber},
     stream::Source,
 };
 use std::{io, pin::pin, time::Duration};
@@ -21,7 +21,7 @@ use thalweg_base::log::Event;
 use thalweg_media::TsSplitter;
 use thalweg_wire::{
     mesh::Name,
-    stream::leg::{Announce, Ask, Ending, Said},
+    stream::leg::{Ending, ParentMessage, PublishRequest, SubscribeRequest},
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
@@ -30,14 +30,14 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-/// How often a transcoder looks for its stream.
-const LOOK: Duration = Duration::from_millis(500);
+/// How often a transcoder checks whether its stream is published.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A command that makes a stream, or more renditions, of another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transcoder {
     /// The stream that it reads, as an MPEG transport stream.
-    pub of: Name,
+    pub source: Name,
     /// The stream that it makes; `None`: more renditions of the stream that it reads.
     pub name: Option<Name>,
     /// The program and its arguments; no shell is involved.
@@ -47,24 +47,24 @@ pub struct Transcoder {
 /// Runs the transcoders of the settings whenever their streams are published here, until the future is dropped.
 pub async fn run_transcoders(streams: Streams) {
     let all = streams.0.settings.transcoders.iter().cloned();
-    let all = all.filter_map(|Transcoder { of, name, command }| {
-        Some(Keeper { streams: streams.clone(), of, name: name?, command }.run())
+    let all = all.filter_map(|Transcoder { source, name, command }| {
+        Some(TranscoderRunner { streams: streams.clone(), source, name: name?, command }.run())
     });
     futures_util::future::join_all(all).await;
 }
 
 /// Keeps a transcoder running.
-struct Keeper {
+struct TranscoderRunner {
     streams: Streams,
-    of: Name,
+    source: Name,
     name: Name,
     command: Vec<String>,
 }
 
-impl Keeper {
+impl TranscoderRunner {
     async fn run(self) {
         let log = &self.streams.0.log;
-        let event = |kind| Event::new(kind).with("stream", &self.name).with("of", &self.of);
+        let event = |kind| Event::new(kind).with("stream", &self.name).with("of", &self.source);
         let mut pauses = Pauses::default();
         loop {
             self.wait_for_stream().await;
@@ -83,16 +83,16 @@ impl Keeper {
     /// Waits until a program publishes the stream here.
     async fn wait_for_stream(&self) {
         let is_here = || {
-            let stream = self.streams.0.get(&self.of)?;
+            let stream = self.streams.0.get(&self.source)?;
             let is_open = stream.progress().borrow().ended.is_none();
             (is_open && matches!(stream.source(), Source::Publisher(_))).then_some(())
         };
         while is_here().is_none() {
-            sleep(LOOK).await;
+            sleep(CHECK_INTERVAL).await;
         }
     }
 
-    /// A leg to this node, as a program of its owner has it.
+    /// Opens a leg to this node, like a program of its owner.
     fn leg(&self) -> io::Result<Leg> {
         let (here, there) = UnixStream::pair()?;
         let streams = self.streams.clone();
@@ -102,18 +102,19 @@ impl Keeper {
 
     /// Runs the command until its stream ends.
     async fn run_once(&self) -> Result<(), TranscodeError> {
-        let of = self.streams.0.get(&self.of);
-        let latency_ms = of.map_or(1000, |of| of.about().latency_ms);
-        let ask = Ask { latency_ms, ..Ask::all_of(self.of.clone()) };
+        let source = self.streams.0.get(&self.source);
+        let latency_ms = source.map_or(1000, |source| source.about().latency_ms);
+        let request =
+            SubscribeRequest { latency_ms, ..SubscribeRequest::for_stream(self.source.clone()) };
         let leg = || self.leg().map_err(StreamError::from);
-        let subscriber = Subscriber::over(leg()?, ask, |_| ()).await?;
+        let subscriber = Subscriber::begin_on_leg(leg()?, request, |_| ()).await?;
         let (mut running, input, output) = RunningCommand::start(&self.command)?;
-        let announce = Announce { stream: self.name.clone(), tracks: Vec::new(), latency_ms };
-        let mut publisher = Publisher::over(leg()?, announce).await?;
+        let request = PublishRequest { stream: self.name.clone(), tracks: Vec::new(), latency_ms };
+        let mut publisher = Publisher::begin_on_leg(leg()?, request).await?;
         if transcode(subscriber, input, output, &mut publisher).await? {
             return Ok(publisher.end().await?);
         }
-        Err(running.exited().await)
+        Err(running.exit_error().await)
     }
 }
 
@@ -132,7 +133,7 @@ async fn transcode(
     }
     match timeout(DRAIN, publishing).await {
         Ok(published) => published.map(|()| true),
-        // What it would write later is not worth waiting for.
+        // Later output is dropped.
         Err(_) => Ok(true),
     }
 }
@@ -141,11 +142,15 @@ async fn transcode(
 async fn feed(mut subscriber: Subscriber, mut input: CommandInput) -> Result<(), TranscodeError> {
     loop {
         match subscriber.next().await? {
-            Received::Frame(_, frame) => input.push(&frame).await?,
-            Received::Said(Said::Lost(lost)) => input.lost(&lost),
-            Received::Said(Said::End(Ending::Over | Ending::Gone)) => return input.end().await,
-            Received::Said(Said::End(why)) => return Err(StreamError::Ended(why).into()),
-            Received::Said(_) => {}
+            ReceivedItem::Frame(_, frame) => input.push(&frame).await?,
+            ReceivedItem::Message(ParentMessage::Lost(lost)) => input.record_losses(&lost),
+            ReceivedItem::Message(ParentMessage::End(Ending::Over | Ending::Gone)) => {
+                return input.end().await;
+            }
+            ReceivedItem::Message(ParentMessage::End(why)) => {
+                return Err(StreamError::Ended(why).into());
+            }
+            ReceivedItem::Message(_) => {}
         }
     }
 }
@@ -166,7 +171,7 @@ async fn publish(
         for frame in frames.drain(..) {
             publisher.send(&frame).await?;
         }
-        // They would repeat for each packet; the command itself says what is wrong.
+        // Warnings would repeat for each packet, and the command reports its own errors.
         drop(splitter.take_warnings());
         if read == 0 {
             return Ok(());

@@ -1,8 +1,8 @@
 //! Decides whether a relay requests all renditions at once for subscribers that take one each. Pure.
 //!
 //! A parent that chooses a rendition for a relay chooses it for all subscribers behind the relay. With all renditions
-//! the relay can choose for each of its legs, but they need more room on the leg to the relay. If frames are lost there
-//! for lack of room, the relay lets the parent choose, and tries again after a while.
+//! the relay can choose for each of its legs, but they need a higher rate on the leg to the relay. If frames are lost
+//! there because it is too slow, the relay lets the parent choose, and tries again later.
 
 use std::collections::VecDeque;
 use thalweg_plan::streams::{HoldDown, LIMITED_SECONDS, Rules, SECONDS};
@@ -20,12 +20,12 @@ pub struct UnionRequest {
 }
 
 impl UnionRequest {
-    /// Whether the leg to this node had no room for all renditions.
+    /// Whether the leg to this node was too slow for all renditions.
     pub const fn is_narrow(&self) -> bool {
         self.is_narrow
     }
 
-    /// Ends a second. `lost`: the total of frames that the parent has dropped for lack of room or time; `is_all`:
+    /// Ends a second. `lost`: the total of frames that the parent has dropped because the leg is too slow; `is_all`:
     /// whether all renditions are requested. Returns whether the request changes.
     pub fn tick(&mut self, now: Time, lost: u64, is_all: bool) -> bool {
         let is_lossy = lost > std::mem::replace(&mut self.lost, lost);

@@ -3,16 +3,16 @@
 use crate::{
     Chains, ParentRoute, Plan, Stream, Streams,
     child::follow,
-    hub::stopping,
+    hub::stopping_ending,
     io::{Leg, duplicate},
-    oracle_link::Standing,
+    oracle_link::LinkState,
     slots::Slot,
     stream::Source,
 };
 use std::{io, pin::pin, sync::Arc, time::Duration};
 use thalweg_base::log::Event;
 use thalweg_net::channel::{Channel, Protocol};
-use thalweg_wire::stream::leg::{Accepted, Answer, Ask, Ending, Opening, Refusal};
+use thalweg_wire::stream::leg::{Accepted, Answer, Ending, Opening, Refusal, SubscribeRequest};
 use tokio::{sync::watch, time::timeout};
 
 /// The delay between two attempts to reach a parent.
@@ -30,7 +30,7 @@ struct Upstream {
     stream: Arc<Stream>,
     route: ParentRoute,
     chains: Chains,
-    /// Why the parent could not be reached.
+    /// The refusal, if the parent could not be reached.
     refusal: watch::Sender<Option<Refusal>>,
     /// The slot of the member that requested it.
     _slot: Slot,
@@ -44,19 +44,19 @@ struct OpenLeg {
 }
 
 /// How following a leg ended.
-enum Followed {
+enum LegOutcome {
     /// The leg ended; `None`: nobody subscribes any more.
     Ended(io::Result<Option<Ending>>),
     /// The plan names another parent, to which there is a leg already.
     Moved(Box<OpenLeg>),
 }
 
-/// The parent that is asked next.
+/// The parent to try next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NextParent {
-    /// The planned one, or the last one if the plan names none.
+    /// The planned parent, or the last one if the plan names none.
     Planned,
-    /// The publisher's node itself, if no oracle can name another parent.
+    /// The publisher's node, if no oracle answers.
     Origin,
 }
 
@@ -82,43 +82,43 @@ impl Attempts {
     }
 }
 
-/// Begins to receive a stream by this route, until it ends or nobody subscribes to it any more. The receiver says why the
-/// parent could not be reached.
+/// Begins to receive a stream by this route, until it ends or nobody subscribes to it any more. The returned receiver
+/// gets the refusal if the parent cannot be reached.
 pub(crate) fn start(
     hub: Streams,
     stream: Arc<Stream>,
     route: ParentRoute,
     slot: Slot,
-    ask: &Ask,
+    request: &SubscribeRequest,
 ) -> watch::Receiver<Option<Refusal>> {
     let (refusal, answer) = watch::channel(None);
     let upstream = Upstream { hub, stream, route, chains: Chains::default(), refusal, _slot: slot };
-    tokio::spawn(upstream.run(ask.clone()));
+    tokio::spawn(upstream.run(request.clone()));
     answer
 }
 
 impl Upstream {
     /// Runs until the stream ends or nobody subscribes to it any more.
-    async fn run(mut self, ask: Ask) {
+    async fn run(mut self, request: SubscribeRequest) {
         let hub = self.hub.clone();
         let end = hub.0.end.clone();
         let ended = tokio::select! {
             // The children may find another parent.
-            () = end.cancelled() => stopping(),
-            ended = self.keep_following(ask) => ended,
+            () = end.cancelled() => stopping_ending(),
+            ended = self.keep_following(request) => ended,
         };
         self.stream.set_lost(None);
         hub.0.streams.end_relayed(&self.stream, ended);
     }
 
     /// Opens legs to the planned parent, again after each loss, until the stream ends.
-    async fn keep_following(&mut self, mut ask: Ask) -> Ending {
-        ask.hops += 1;
+    async fn keep_following(&mut self, mut request: SubscribeRequest) -> Ending {
+        request.hops += 1;
         let (mut attempts, mut next) = (Attempts::new(), None);
         loop {
             let opened = match next.take() {
                 Some(opened) => Ok(opened),
-                None => self.open(&ask).await,
+                None => self.open(&request).await,
             };
             let OpenLeg { leg, accepted, route } = match opened {
                 Ok(opened) => opened,
@@ -130,7 +130,7 @@ impl Upstream {
                     }
                     self.stream.set_lost(Some(self.route.node.clone()));
                     self.wait_for_another_parent().await;
-                    self.update(&mut ask, attempts.next);
+                    self.update(&mut request, attempts.next);
                     continue;
                 }
             };
@@ -139,33 +139,36 @@ impl Upstream {
             let is_new = self.stream.progress().borrow().run == 0;
             let is_continued =
                 |(run, last): (u64, u64)| run == accepted.run && last.checked_add(1) == Some(start);
-            if is_new && ask.after.is_some_and(is_continued) {
-                // The child for which it is fetched has all earlier frames.
-                self.chains = Chains::whole();
+            if is_new && request.after.is_some_and(is_continued) {
+                // The child that requested it has all earlier frames.
+                self.chains = Chains::intact();
             }
             let source = Source::Parent(self.route.clone());
             if !self.stream.begin(accepted, source, start) {
-                return Ending::Failed(format!("{}: its stream starts out of range", self.route));
+                return Ending::Failed(format!(
+                    "{}: the number of its first frame is out of range",
+                    self.route
+                ));
             }
             let before = self.stream.progress().borrow().next;
-            let followed = self.follow(leg, &ask).await;
+            let followed = self.follow(leg, &request).await;
             // A parent that accepts and sends nothing is no success.
             match self.stream.progress().borrow().next > before {
                 true => attempts = Attempts::new(),
                 false => attempts.fail(),
             }
             match followed {
-                Followed::Moved(opened) => {
+                LegOutcome::Moved(opened) => {
                     next = Some(*opened);
                     continue;
                 }
-                Followed::Ended(Ok(None)) => return Ending::Over,
-                Followed::Ended(Ok(Some(Ending::Failed(_) | Ending::Stalled)) | Err(_)) => {}
-                Followed::Ended(Ok(Some(why))) => return why,
+                LegOutcome::Ended(Ok(None)) => return Ending::Over,
+                LegOutcome::Ended(Ok(Some(Ending::Failed(_) | Ending::Stalled)) | Err(_)) => {}
+                LegOutcome::Ended(Ok(Some(why))) => return why,
             }
             self.stream.set_lost(Some(self.route.node.clone()));
             self.stream.clear_source();
-            self.update(&mut ask, attempts.next);
+            self.update(&mut request, attempts.next);
         }
     }
 
@@ -173,19 +176,20 @@ impl Upstream {
         LegOpener { hub: self.hub.clone(), stream: Arc::clone(&self.stream) }
     }
 
-    /// Opens a leg to the parent. If that takes long, it tells the oracle, and gives up for another planned parent.
-    async fn open(&self, ask: &Ask) -> Result<OpenLeg, Refusal> {
+    /// Opens a leg to the parent. If that takes long, reports the parent to the oracle, and gives up once another parent
+    /// is planned.
+    async fn open(&self, request: &SubscribeRequest) -> Result<OpenLeg, Refusal> {
         let is_slow = || self.stream.set_lost(Some(self.route.node.clone()));
-        self.opener().open_while_planned(&self.route, ask, is_slow).await
+        self.opener().open_while_planned(&self.route, request, is_slow).await
     }
 
     /// Whether to try again after this refusal. A relay of a plan may get its own plan later.
     fn may_retry(&self, why: &Refusal, failures: u32) -> bool {
         let is_begun = self.stream.progress().borrow().run > 0;
-        let is_live = self.hub.0.link.standing() == Standing::Live;
+        let is_live = self.hub.0.link.link_state() == LinkState::Live;
         let is_planned = is_live && self.hub.0.plan.borrow().parent(&self.stream.name).is_some();
         let is_final = matches!(why, Refusal::Subscribe | Refusal::Hops | Refusal::Invalid(_));
-        let may_pass = (is_planned && !is_final) || (is_begun && why.is_passing());
+        let may_pass = (is_planned && !is_final) || (is_begun && why.is_temporary());
         may_pass && failures <= MAX_RETRIES
     }
 
@@ -198,17 +202,17 @@ impl Upstream {
     }
 
     /// Receives frames until the leg ends, or there is a leg to another parent that the plan names.
-    async fn follow(&mut self, leg: Leg, ask: &Ask) -> Followed {
+    async fn follow(&mut self, leg: Leg, request: &SubscribeRequest) -> LegOutcome {
         let clock = self.hub.0.clock;
-        let moved = self.opener().open_next(self.route.clone(), ask);
+        let moved = self.opener().open_next(self.route.clone(), request);
         let followed = tokio::select! {
-            ended = follow(&self.stream, leg, &mut self.chains, clock) => Followed::Ended(ended),
-            opened = moved => Followed::Moved(Box::new(opened)),
+            ended = follow(&self.stream, leg, &mut self.chains, clock) => LegOutcome::Ended(ended),
+            opened = moved => LegOutcome::Moved(Box::new(opened)),
         };
         let event = match &followed {
-            Followed::Ended(Ok(_)) => return followed,
-            Followed::Ended(Err(why)) => Event::new("stream_parent_lost").with("why", why),
-            Followed::Moved(opened) => Event::new("stream_parent_left").with("to", &opened.route),
+            LegOutcome::Ended(Ok(_)) => return followed,
+            LegOutcome::Ended(Err(why)) => Event::new("stream_parent_lost").with("why", why),
+            LegOutcome::Moved(opened) => Event::new("stream_parent_left").with("to", &opened.route),
         };
         let event = event.with("stream", &self.stream.name).with("parent", &self.route);
         self.hub.0.log.put(event);
@@ -216,16 +220,16 @@ impl Upstream {
     }
 
     /// Updates the request to the present plan, position and demand.
-    fn update(&mut self, ask: &mut Ask, next: NextParent) {
+    fn update(&mut self, request: &mut SubscribeRequest, next: NextParent) {
         let origin = self.stream.about().origin;
         if let Some(route) = self.hub.0.plan.borrow().parent_of(&self.stream.name, &origin) {
             self.route = route.clone();
         }
-        let is_alone = self.hub.0.link.standing() == Standing::Down;
+        let is_alone = self.hub.0.link.link_state() == LinkState::Down;
         if is_alone && next == NextParent::Origin {
             self.route = ParentRoute::direct(origin);
         }
-        self.stream.update_ask(ask);
+        self.stream.update_request(request);
     }
 }
 
@@ -237,8 +241,8 @@ struct LegOpener {
 
 impl LegOpener {
     /// Waits for a plan with another parent than this one, and opens a leg to it.
-    async fn open_next(self, route: ParentRoute, ask: &Ask) -> OpenLeg {
-        let (stream, mut plan, mut ask) = (&self.stream, self.hub.plan(), ask.clone());
+    async fn open_next(self, route: ParentRoute, request: &SubscribeRequest) -> OpenLeg {
+        let (stream, mut plan, mut request) = (&self.stream, self.hub.plan(), request.clone());
         loop {
             let origin = stream.about().origin;
             let other = |plan: &Arc<Plan>| {
@@ -248,9 +252,9 @@ impl LegOpener {
             let planned = plan.wait_for(|plan| other(plan).is_some()).await;
             let next = planned.ok().and_then(|plan| other(&plan));
             if let Some(next) = &next {
-                stream.update_ask(&mut ask);
+                stream.update_request(&mut request);
                 let is_slow = || stream.add_unreachable(next.node.clone());
-                match self.open_while_planned(next, &ask, is_slow).await {
+                match self.open_while_planned(next, &request, is_slow).await {
                     Ok(opened) => return opened,
                     Err(why) => {
                         stream.add_unreachable(next.node.clone());
@@ -272,10 +276,10 @@ impl LegOpener {
     async fn open_while_planned(
         &self,
         route: &ParentRoute,
-        ask: &Ask,
+        request: &SubscribeRequest,
         is_slow: impl FnOnce(),
     ) -> Result<OpenLeg, Refusal> {
-        let mut open = pin!(self.open(route.clone(), ask));
+        let mut open = pin!(self.open(route.clone(), request));
         if let Ok(opened) = timeout(SLOW_OPENING, &mut open).await {
             return opened;
         }
@@ -284,12 +288,16 @@ impl LegOpener {
         let another = plan.wait_for(|plan| plan.parent(name).is_some_and(|to| to != route));
         tokio::select! {
             opened = open => opened,
-            _ = another => Err(Refusal::Upstream(format!("{route}: it does not answer"))),
+            _ = another => Err(Refusal::Upstream(format!("{route} does not answer"))),
         }
     }
 
     /// Opens a leg to a parent.
-    async fn open(&self, route: ParentRoute, ask: &Ask) -> Result<OpenLeg, Refusal> {
+    async fn open(
+        &self,
+        route: ParentRoute,
+        request: &SubscribeRequest,
+    ) -> Result<OpenLeg, Refusal> {
         let upstream = |why: String| Refusal::Upstream(format!("{route}: {why}"));
         let channel = self.channel(&route).await.map_err(|why| upstream(why.to_string()))?;
         let socket = channel.get_ref().tcp().and_then(duplicate);
@@ -297,15 +305,16 @@ impl LegOpener {
         let plan = self.hub.0.plan.borrow().clone();
         let planned = plan.streams.get(&self.stream.name).cloned().unwrap_or_default();
         let planned_origin = planned.origin.filter(|_| planned.parent.as_ref() == Some(&route));
-        let ask = match &planned_origin {
+        let request = match &planned_origin {
             // A relay may not have its own plan yet.
-            Some(origin) => Ask { from: Some(origin.clone()), ..ask.clone() },
+            Some(origin) => SubscribeRequest { from: Some(origin.clone()), ..request.clone() },
             // A subscriber that names this node as a relay does not know the origin.
-            None => {
-                Ask { from: ask.from.clone().filter(|from| from != self.hub.me()), ..ask.clone() }
-            }
+            None => SubscribeRequest {
+                from: request.from.clone().filter(|from| from != self.hub.me()),
+                ..request.clone()
+            },
         };
-        match leg.open(&Opening::Subscribe(ask)).await {
+        match leg.open(&Opening::Subscribe(request)).await {
             Ok(Answer::Accepted(accepted)) if accepted.origin == *self.hub.me() => {
                 Err(upstream("it names this node as the stream's origin".to_owned()))
             }
@@ -314,7 +323,7 @@ impl LegOpener {
             {
                 let origin = accepted.origin;
                 Err(upstream(format!(
-                    "it has the stream from {origin}, not from the plan's origin"
+                    "it receives the stream from {origin}, not from the origin in the plan"
                 )))
             }
             Ok(Answer::Accepted(accepted)) => Ok(OpenLeg { leg, accepted, route }),

@@ -133,12 +133,12 @@ fn stream_leg_holds(bytes: &[u8]) {
         let answer = answer.cut();
         assert!(!answer.is_sound() || leg::encode(&answer).len() <= 4 + leg::MAX_ANSWER);
     }
-    if let Ok(said) = leg::decode::<leg::Said>(bytes)
-        && said.is_sound()
+    if let Ok(message) = leg::decode::<leg::ParentMessage>(bytes)
+        && message.is_sound()
     {
-        assert!(leg::Head::message(&said).len() <= leg::HEAD + leg::MAX_SAID);
+        assert!(leg::Head::encode_message(&message).len() <= leg::HEAD + leg::MAX_PARENT_MESSAGE);
     }
-    _ = leg::decode::<leg::Word>(bytes);
+    _ = leg::decode::<leg::ChildMessage>(bytes);
 }
 
 /// Checks that valid reports can be encoded and decoded again, and that plans round-trip.
@@ -370,11 +370,17 @@ fn the_corpus_has_every_word_of_a_stream() {
         assert!(leg::decode::<leg::Answer>(&file(name)).is_ok_and(|a| a.is_sound()), "{name}");
     }
     for name in ["lost", "level", "end"] {
-        assert!(leg::decode::<leg::Said>(&file(name)).is_ok_and(|said| said.is_sound()), "{name}");
+        assert!(
+            leg::decode::<leg::ParentMessage>(&file(name)).is_ok_and(|message| message.is_sound()),
+            "{name}"
+        );
     }
-    assert!(!leg::decode::<leg::Said>(&file("lost-class-odd")).is_ok_and(|said| said.is_sound()));
+    assert!(
+        !leg::decode::<leg::ParentMessage>(&file("lost-class-odd"))
+            .is_ok_and(|message| message.is_sound())
+    );
     for name in ["report", "want", "bye"] {
-        assert!(leg::decode::<leg::Word>(&file(name)).is_ok(), "{name}");
+        assert!(leg::decode::<leg::ChildMessage>(&file(name)).is_ok(), "{name}");
     }
     let head = |name: &str| leg::Head::decode(file(name).first_chunk().expect("a head"));
     assert!(matches!(head("frame"), Ok(leg::Head::Frame(_))));

@@ -142,7 +142,7 @@ impl From<&StreamSection> for Settings {
 
 impl From<TranscoderSection> for Transcoder {
     fn from(TranscoderSection { of, name, command }: TranscoderSection) -> Self {
-        Self { of, name, command }
+        Self { source: of, name, command }
     }
 }
 

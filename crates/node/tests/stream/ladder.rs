@@ -2,15 +2,15 @@
 
 use crate::{
     members::name,
-    scene::{ask, nodes, publisher, stream, subscriber},
+    scene::{nodes, publisher, stream, subscribe_request, subscriber},
 };
 use std::path::Path;
 use thalweg_media::{Frame, FrameClass, Output, TsJoiner, TsSplitter};
 use thalweg_stream::{
     LegPlan, ParentRoute, Plan, Quality, RenditionChoice, StreamPlan,
-    local::{Received, Subscriber},
+    local::{ReceivedItem, Subscriber},
 };
-use thalweg_wire::stream::leg::{Ask, Level, Said, Why};
+use thalweg_wire::stream::leg::{DropReason, Level, ParentMessage, SubscribeRequest};
 
 /// Two renditions of 24 pictures each, with aligned key frames every eight.
 fn ladder() -> Vec<Frame> {
@@ -48,7 +48,7 @@ async fn a_leg_switches_renditions_and_the_program_sees_one_video() {
     let mut source = publisher(&nodes[0]).await;
     source.send(&frames[0]).await.unwrap();
     nodes[0].soon("a frame is there", |report| report["streams"][0]["next"] == 1).await;
-    let any = Ask { tracks: (0..16).collect(), ..ask(Some(0)) };
+    let any = SubscribeRequest { tracks: (0..16).collect(), ..subscribe_request(Some(0)) };
     let mut viewer = subscriber(&nodes[1], any).await;
     let mut sent = 1;
     for (version, track, end) in [(2, 1, middles[0]), (3, 0, middles[1]), (4, 0, frames.len())] {
@@ -93,7 +93,7 @@ async fn a_relay_gets_all_renditions_for_children_that_take_different_ones() {
     let parent = Some(ParentRoute::direct(name(0)));
     let planned = StreamPlan { parent, children, ..StreamPlan::default() };
     nodes[1].streams.set_plan(Plan { version: 1, streams: [(stream(), planned)].into() });
-    let any = Ask { tracks: (0..16).collect(), ..ask(Some(1)) };
+    let any = SubscribeRequest { tracks: (0..16).collect(), ..subscribe_request(Some(1)) };
     let mut viewers = Vec::new();
     for node in &nodes[2..] {
         viewers.push(subscriber(node, any.clone()).await);
@@ -124,21 +124,24 @@ async fn join(viewer: &mut Subscriber) -> (Vec<u8>, Vec<u8>) {
     let (mut out, mut tracks) = (Vec::new(), Vec::new());
     loop {
         match viewer.next().await.unwrap() {
-            Received::Frame(_, frame) => {
+            ReceivedItem::Frame(_, frame) => {
                 if let Some(track) = choice.add(&frame) {
                     joiner.select(track);
                 }
                 joiner.push(&frame, &mut out);
                 tracks.extend(joiner.selected());
             }
-            Received::Said(Said::Lost(lost)) => {
+            ReceivedItem::Message(ParentMessage::Lost(lost)) => {
                 for lost in lost {
-                    assert!(matches!(lost.why, Why::Level | Why::Upstream), "{lost:?}");
+                    assert!(
+                        matches!(lost.why, DropReason::Level | DropReason::Upstream),
+                        "{lost:?}"
+                    );
                     joiner.lost(lost.track, FrameClass::from_number(lost.class).unwrap());
                 }
             }
-            Received::Said(Said::End(_)) => break,
-            Received::Said(_) => {}
+            ReceivedItem::Message(ParentMessage::End(_)) => break,
+            ReceivedItem::Message(_) => {}
         }
     }
     joiner.end(&mut out);

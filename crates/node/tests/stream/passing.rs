@@ -2,15 +2,17 @@
 
 use crate::{
     members::name,
-    scene::{Node, announce, ask, frame, next, nodes, place, publisher, subscriber},
+    scene::{
+        Node, frame, next, nodes, place, publish_request, publisher, subscribe_request, subscriber,
+    },
 };
 use thalweg_media::FrameClass;
 use thalweg_mesh::service::MemberService as _;
 use thalweg_net::channel::{Channel, Protocol};
-use thalweg_stream::local::{Publisher, Received, StreamError, Subscriber};
+use thalweg_stream::local::{Publisher, ReceivedItem, StreamError, Subscriber};
 use thalweg_wire::stream::leg::{
-    Answer, Ask, Bounded, Ending, FrameHead, Head, Level, MAX_ANSWER, Opening, Refusal, Said, Why,
-    decode, encode, length,
+    Answer, DropReason, Ending, FrameHead, Head, Level, LimitedResource, MAX_ANSWER, Opening,
+    ParentMessage, Refusal, SubscribeRequest, decode, encode, length,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
@@ -20,7 +22,7 @@ async fn frames_pass_from_node_to_node() {
     let mut source = publisher(&nodes[0]).await;
     source.send(&frame(0)).await.unwrap();
     nodes[0].soon("a frame is there", |report| report["streams"][0]["next"] == 1).await;
-    let mut viewer = subscriber(&nodes[1], ask(Some(0))).await;
+    let mut viewer = subscriber(&nodes[1], subscribe_request(Some(0))).await;
     assert_eq!(viewer.about().origin, name(0));
     for n in 1..45 {
         source.send(&frame(n)).await.unwrap();
@@ -36,12 +38,12 @@ async fn frames_pass_from_node_to_node() {
     source.end().await.unwrap();
     loop {
         match viewer.next().await.unwrap() {
-            Received::Said(Said::End(why)) => {
+            ReceivedItem::Message(ParentMessage::End(why)) => {
                 assert_eq!(why, Ending::Over);
                 break;
             }
-            Received::Said(_) => {}
-            Received::Frame(..) => panic!("an unexpected frame"),
+            ReceivedItem::Message(_) => {}
+            ReceivedItem::Frame(..) => panic!("an unexpected frame"),
         }
     }
 }
@@ -58,9 +60,9 @@ async fn a_relay_receives_the_stream_once_and_forwards_it() {
     let stream_plan = thalweg_stream::StreamPlan { parent, ..Default::default() };
     plan.streams.insert(crate::scene::stream(), stream_plan);
     nodes[2].streams.set_plan(plan);
-    let mut near = subscriber(&nodes[1], ask(Some(0))).await;
-    let keys = Ask { level: Level::Keys, ..ask(None) };
-    let mut far = subscriber(&nodes[2], ask(None)).await;
+    let mut near = subscriber(&nodes[1], subscribe_request(Some(0))).await;
+    let keys = SubscribeRequest { level: Level::Keys, ..subscribe_request(None) };
+    let mut far = subscriber(&nodes[2], subscribe_request(None)).await;
     let mut modest = subscriber(&nodes[2], keys).await;
     for n in 1..31 {
         source.send(&frame(n)).await.unwrap();
@@ -72,7 +74,7 @@ async fn a_relay_receives_the_stream_once_and_forwards_it() {
     for n in [0, 15, 30] {
         let (frame, missing) = next(&mut modest).await;
         assert_eq!((place(&frame), frame.class), (n, FrameClass::Key));
-        assert!(missing.iter().all(|lost| lost.why == Why::Level));
+        assert!(missing.iter().all(|lost| lost.why == DropReason::Level));
     }
     // Each node has one leg to the next one.
     assert_eq!(nodes[0].stream()["legs"].as_array().unwrap().len(), 1);
@@ -89,7 +91,7 @@ async fn a_plan_lowers_a_leg_and_raises_it_again() {
     let mut source = publisher(&nodes[0]).await;
     source.send(&frame(0)).await.unwrap();
     nodes[0].soon("a frame is there", |report| report["streams"][0]["next"] == 1).await;
-    let mut viewer = subscriber(&nodes[1], ask(Some(0))).await;
+    let mut viewer = subscriber(&nodes[1], subscribe_request(Some(0))).await;
     assert_eq!(place(&next(&mut viewer).await.0), 0);
     let plan = |level| {
         let quality = thalweg_stream::Quality { track: None, level };
@@ -139,21 +141,21 @@ async fn members_without_permission_are_refused() {
         Ok(_) => panic!("the subscription was accepted"),
     };
     assert_eq!(
-        refused(Subscriber::begin(&nodes[2].socket(), ask(Some(0))).await),
+        refused(Subscriber::begin(&nodes[2].socket(), subscribe_request(Some(0))).await),
         Refusal::Subscribe
     );
-    let mut viewer = subscriber(&nodes[1], ask(Some(0))).await;
+    let mut viewer = subscriber(&nodes[1], subscribe_request(Some(0))).await;
     assert_eq!(place(&next(&mut viewer).await.0), 0);
     // n1 relays, and enforces the permissions of the publisher's node.
     assert_eq!(
-        refused(Subscriber::begin(&nodes[2].socket(), ask(Some(1))).await),
+        refused(Subscriber::begin(&nodes[2].socket(), subscribe_request(Some(1))).await),
         Refusal::Subscribe
     );
     // n2 does not relay, and does not reveal whether the stream exists.
     let unknown = Refusal::Unknown(crate::scene::stream());
-    let other = Ask { stream: crate::scene::stream(), ..ask(Some(2)) };
+    let other = SubscribeRequest { stream: crate::scene::stream(), ..subscribe_request(Some(2)) };
     assert_eq!(refused(Subscriber::begin(&nodes[2].socket(), other).await), unknown);
-    let again = Publisher::begin(&nodes[0].socket(), announce()).await;
+    let again = Publisher::begin(&nodes[0].socket(), publish_request()).await;
     assert!(matches!(again, Err(StreamError::Refused(Refusal::Taken { .. }))), "published twice");
 }
 
@@ -163,7 +165,7 @@ async fn a_publisher_that_dies_and_returns_resumes_the_stream() {
     let mut source = publisher(&nodes[0]).await;
     source.send(&frame(0)).await.unwrap();
     nodes[0].soon("a frame is there", |report| report["streams"][0]["next"] == 1).await;
-    let mut viewer = subscriber(&nodes[1], ask(Some(0))).await;
+    let mut viewer = subscriber(&nodes[1], subscribe_request(Some(0))).await;
     let first = next(&mut viewer).await.0;
     drop(source);
     nodes[0].soon("it has left", |report| report["streams"][0]["published_by"].is_null()).await;
@@ -185,11 +187,11 @@ async fn a_stream_ends_when_its_publisher_does_not_return() {
     let mut source = publisher(&nodes[0]).await;
     source.send(&frame(0)).await.unwrap();
     nodes[0].soon("a frame is there", |report| report["streams"][0]["next"] == 1).await;
-    let mut viewer = subscriber(&nodes[1], ask(Some(0))).await;
+    let mut viewer = subscriber(&nodes[1], subscribe_request(Some(0))).await;
     next(&mut viewer).await;
     drop(source);
     let ended = loop {
-        if let Received::Said(Said::End(why)) = viewer.next().await.unwrap() {
+        if let ReceivedItem::Message(ParentMessage::End(why)) = viewer.next().await.unwrap() {
             break why;
         }
     };
@@ -209,8 +211,8 @@ async fn a_stalled_subscriber_is_disconnected_and_delays_no_other() {
     let mut source = publisher(&nodes[0]).await;
     source.send(&frame(0)).await.unwrap();
     nodes[0].soon("a frame is there", |report| report["streams"][0]["next"] == 1).await;
-    let mut stalled = subscriber(&nodes[0], ask(None)).await;
-    let mut viewer = subscriber(&nodes[0], ask(None)).await;
+    let mut stalled = subscriber(&nodes[0], subscribe_request(None)).await;
+    let mut viewer = subscriber(&nodes[0], subscribe_request(None)).await;
     for n in 1..600 {
         source.send(&frame(n)).await.unwrap();
         let (frame, missing) = next(&mut viewer).await;
@@ -225,16 +227,16 @@ async fn a_stalled_subscriber_is_disconnected_and_delays_no_other() {
     let (mut chains, mut came) = (thalweg_stream::Chains::default(), 0);
     while let Ok(coming) = stalled.next().await {
         match coming {
-            Received::Frame(_, frame) => {
+            ReceivedItem::Frame(_, frame) => {
                 assert!(chains.accept(0, frame.class), "{}", place(&frame));
                 came += 1;
             }
-            Received::Said(Said::Lost(lost)) => {
+            ReceivedItem::Message(ParentMessage::Lost(lost)) => {
                 for lost in lost {
                     chains.record_loss(0, FrameClass::from_number(lost.class).unwrap());
                 }
             }
-            Received::Said(_) => {}
+            ReceivedItem::Message(_) => {}
         }
     }
     assert!(came < 300, "{came} frames were queued for it");
@@ -247,19 +249,19 @@ async fn one_member_cannot_use_all_subscriber_slots() {
     let mut source = publisher(&nodes[0]).await;
     source.send(&frame(0)).await.unwrap();
     nodes[0].soon("a frame is there", |report| report["streams"][0]["next"] == 1).await;
-    let subscribe = || Opening::Subscribe(ask(None));
+    let subscribe = || Opening::Subscribe(subscribe_request(None));
     let mut held = Vec::new();
     for _ in 0..2 {
         let (channel, answer) = open(&nodes, 1, &subscribe()).await;
         assert!(matches!(answer, Answer::Accepted(_)), "{answer:?}");
         held.push(channel);
     }
-    let refused = Answer::Refused(Refusal::Busy(Bounded::Subscribers));
+    let refused = Answer::Refused(Refusal::Busy(LimitedResource::Subscribers));
     assert_eq!(open(&nodes, 1, &subscribe()).await.1, refused);
     // n2's node subscribes once for all its programs.
     let mut viewers = Vec::new();
     for _ in 0..8 {
-        viewers.push(subscriber(&nodes[2], ask(Some(0))).await);
+        viewers.push(subscriber(&nodes[2], subscribe_request(Some(0))).await);
     }
     assert_eq!(place(&next(&mut viewers[0]).await.0), 0);
     assert_eq!(nodes[0].streams.report()["subscribers"], 3);
@@ -273,9 +275,10 @@ async fn a_node_gives_no_stream_to_its_own_parent() {
     let nodes = nodes(2, |_, settings| settings.relay = true).await;
     let mut source = publisher(&nodes[0]).await;
     source.send(&frame(0)).await.unwrap();
-    let mut viewer = subscriber(&nodes[1], ask(Some(0))).await;
+    let mut viewer = subscriber(&nodes[1], subscribe_request(Some(0))).await;
     assert_eq!(place(&next(&mut viewer).await.0), 0);
-    let (_channel, answer) = open_to(&nodes, 0, 1, &Opening::Subscribe(ask(None))).await;
+    let (_channel, answer) =
+        open_to(&nodes, 0, 1, &Opening::Subscribe(subscribe_request(None))).await;
     let is_loop = |why: &str| why.contains("from you itself");
     assert!(
         matches!(&answer, Answer::Refused(Refusal::Upstream(why)) if is_loop(why)),
@@ -312,7 +315,7 @@ async fn open_to(
 #[tokio::test]
 async fn a_permitted_member_publishes_remotely() {
     let nodes = nodes(3, |_, settings| settings.publish = vec!["n1".parse().unwrap()]).await;
-    let begin = async |n: u8| open(&nodes, n, &Opening::Publish(announce())).await;
+    let begin = async |n: u8| open(&nodes, n, &Opening::Publish(publish_request())).await;
     assert_eq!(begin(2).await.1, Answer::Refused(Refusal::Publish));
     let (mut channel, answer) = begin(1).await;
     assert!(matches!(answer, Answer::Accepted(_)), "{answer:?}");
@@ -330,7 +333,7 @@ async fn a_permitted_member_publishes_remotely() {
     channel.write_all(&sent.bytes).await.unwrap();
     channel.flush().await.unwrap();
     nodes[0].soon("it is published", |report| report["streams"][0]["published_by"] == "n1").await;
-    let mut viewer = subscriber(&nodes[0], ask(None)).await;
+    let mut viewer = subscriber(&nodes[0], subscribe_request(None)).await;
     assert_eq!(place(&next(&mut viewer).await.0), 0);
     // When the member is revoked, the stream loses its publisher at once.
     use crate::members::{member, signed};

@@ -3,8 +3,8 @@
 use crate::{
     members::{key, member, name},
     scene::{
-        Node, PATIENCE, announce, ask, frame, next, node, place, ports, publisher, stream,
-        subscriber,
+        Node, PATIENCE, frame, next, node, place, ports, publish_request, publisher, stream,
+        subscribe_request, subscriber,
     },
 };
 use data_encoding::HEXLOWER;
@@ -20,12 +20,12 @@ use thalweg_net::channel::{Channel, Protocol};
 use thalweg_oracle::{Caller as Asker, Config, Oracle};
 use thalweg_stream::{
     Settings,
-    local::{Publisher, Received, StreamError},
+    local::{Publisher, ReceivedItem, StreamError},
 };
 use thalweg_wire::{
     Signed, Signer as _,
     mesh::{ClientBinding, JoinRequest, Role, Token, TokenRequest},
-    stream::leg::{Ask, Refusal, Said},
+    stream::leg::{ParentMessage, Refusal, SubscribeRequest},
 };
 use tokio::{net::TcpStream, task::JoinHandle, time::Instant};
 
@@ -152,7 +152,7 @@ impl Drop for Camera {
 
 /// Has `from` report that so much is free on its leg to `to`, as trains would.
 fn measured(from: &Node, to: u8, mbps: f64) {
-    from.streams.report_measured(&name(to), mbps * 1e6, false, Instant::now());
+    from.streams.report_measurement(&name(to), mbps * 1e6, false, Instant::now());
 }
 
 /// The number of the node's last report that the oracle has answered.
@@ -183,7 +183,7 @@ async fn a_stream_goes_by_the_planned_relay_and_goes_on_without_the_oracle() {
     let mut mesh = Planned::start().await;
     let _camera = Camera::start(&mesh.nodes[0]).await;
     // It names no parent: the plan does.
-    let mut viewer = subscriber(&mesh.nodes[2], ask(None)).await;
+    let mut viewer = subscriber(&mesh.nodes[2], subscribe_request(None)).await;
     let mut seen = None;
     // The direct leg is narrow, and the two by the relay are wide.
     measured(&mesh.nodes[0], 1, 50.0);
@@ -217,7 +217,7 @@ async fn a_stream_goes_by_the_planned_relay_and_goes_on_without_the_oracle() {
 async fn a_planned_parent_that_does_not_answer_is_given_up() {
     let mut mesh = Planned::start().await;
     let _camera = Camera::start(&mesh.nodes[0]).await;
-    let mut viewer = subscriber(&mesh.nodes[2], ask(None)).await;
+    let mut viewer = subscriber(&mesh.nodes[2], subscribe_request(None)).await;
     let mut seen = None;
     measured(&mesh.nodes[0], 2, 50.0);
     measured(&mesh.nodes[0], 1, 50.0);
@@ -246,7 +246,7 @@ async fn a_planned_parent_that_does_not_answer_is_given_up() {
 async fn the_second_publisher_of_a_name_is_told_who_holds_it() {
     let mut mesh = Planned::start().await;
     let camera = Camera::start(&mesh.nodes[0]).await;
-    let refused = Publisher::begin(&mesh.nodes[1].socket(), announce()).await;
+    let refused = Publisher::begin(&mesh.nodes[1].socket(), publish_request()).await;
     let held = Refusal::Taken { stream: stream(), by: "n0".to_owned() };
     match refused.map(|_| "it publishes") {
         Err(StreamError::Refused(why)) => assert_eq!(why, held),
@@ -265,14 +265,14 @@ async fn a_running_stream_goes_on_although_another_member_holds_its_name() {
     let mut mesh = Planned::start_with(false).await;
     // n0 publishes while it finds no oracle.
     let _running = Camera::start(&mesh.nodes[0]).await;
-    let mut viewer = subscriber(&mesh.nodes[0], ask(None)).await;
+    let mut viewer = subscriber(&mesh.nodes[0], subscribe_request(None)).await;
     let mut seen = None;
     mesh.follow(1);
     mesh.follow(2);
     mesh.nodes[1].soon("n1 has an oracle", |report| report["oracle"]["standing"] == "live").await;
     // The new oracle leaves the name to n1, whose stream another member receives.
     let other = publisher(&mesh.nodes[1]).await;
-    let _far = subscriber(&mesh.nodes[2], ask(Some(1))).await;
+    let _far = subscriber(&mesh.nodes[2], subscribe_request(Some(1))).await;
     mesh.follow(0);
     let held = |mesh: &Planned| mesh.nodes[0].streams.report()["oracle"]["held"].clone();
     let by_n1 = serde_json::json!([{ "stream": "stage", "node": "n1" }]);
@@ -293,7 +293,7 @@ async fn a_relay_that_a_subscriber_names_asks_the_oracle_itself() {
     let mesh = Planned::start().await;
     let _camera = Camera::start(&mesh.nodes[0]).await;
     // The relay does not have the stream, and no program of its host requests it.
-    let mut viewer = subscriber(&mesh.nodes[2], ask(Some(1))).await;
+    let mut viewer = subscriber(&mesh.nodes[2], subscribe_request(Some(1))).await;
     let first = place(&next(&mut viewer).await.0);
     assert_eq!(place(&next(&mut viewer).await.0), first + 1);
 }
@@ -302,14 +302,16 @@ async fn a_relay_that_a_subscriber_names_asks_the_oracle_itself() {
 async fn a_subscriber_of_a_rendition_that_nobody_has_seen_yet_is_not_refused() {
     let mesh = Planned::start().await;
     let _camera = Camera::start(&mesh.nodes[0]).await;
-    let second = Ask { tracks: vec![1], ..ask(None) };
+    let second = SubscribeRequest { tracks: vec![1], ..subscribe_request(None) };
     let mut source = subscriber(&mesh.nodes[2], second).await;
     // The publisher sends only one rendition, so none of the second arrives, and the subscriber is told so.
     loop {
         let coming = tokio::time::timeout(PATIENCE, source.next()).await.expect("in time");
         match coming.unwrap() {
-            Received::Said(Said::Lost(_)) => break,
-            Received::Said(Said::Alive { .. } | Said::Level(_) | Said::Tracks(_)) => {}
+            ReceivedItem::Message(ParentMessage::Lost(_)) => break,
+            ReceivedItem::Message(
+                ParentMessage::Alive { .. } | ParentMessage::Level(_) | ParentMessage::Tracks(_),
+            ) => {}
             other => panic!("{other:?}"),
         }
     }

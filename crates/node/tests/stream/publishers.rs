@@ -3,7 +3,7 @@
 use crate::{
     members::name,
     passing::open,
-    scene::{announce, ask, frame, next, nodes, place, stream, subscriber},
+    scene::{frame, next, nodes, place, publish_request, stream, subscribe_request, subscriber},
 };
 use thalweg_media::Frame;
 use thalweg_net::channel::Channel;
@@ -32,12 +32,12 @@ async fn send(channel: &mut Channel<thalweg_net::Stream>, bytes: &[u8]) {
 #[tokio::test]
 async fn a_member_that_returns_replaces_its_dead_connection() {
     let nodes = nodes(3, |_, settings| settings.publish = vec!["*".parse().unwrap()]).await;
-    let publish = || Opening::Publish(announce());
+    let publish = || Opening::Publish(publish_request());
     let (mut dead, answer) = open(&nodes, 1, &publish()).await;
     assert!(matches!(answer, Answer::Accepted(_)), "{answer:?}");
     send(&mut dead, &encoded(&frame(0), 0)).await;
     nodes[0].soon("a frame is there", |report| report["streams"][0]["next"] == 1).await;
-    let mut viewer = subscriber(&nodes[0], ask(None)).await;
+    let mut viewer = subscriber(&nodes[0], subscribe_request(None)).await;
     assert_eq!(place(&next(&mut viewer).await.0), 0);
     // It stops within a frame, and its connection stays open.
     send(&mut dead, &encoded(&frame(1), 1)[..100]).await;
@@ -52,6 +52,6 @@ async fn a_member_that_returns_replaces_its_dead_connection() {
     drop((alive, dead));
     nodes[0].soon("it has left", |report| report["streams"][0]["published_by"].is_null()).await;
     assert_eq!(open(&nodes, 2, &publish()).await.1, taken);
-    let host = Publisher::begin(&nodes[0].socket(), announce()).await;
+    let host = Publisher::begin(&nodes[0].socket(), publish_request()).await;
     assert!(matches!(host, Err(StreamError::Refused(Refusal::Taken { .. }))));
 }

@@ -2,15 +2,15 @@
 
 use crate::{
     members::{member, name, signed},
-    scene::{Node, ask, frame, next, nodes, place, publisher, stream, subscriber},
+    scene::{Node, frame, next, nodes, place, publisher, stream, subscribe_request, subscriber},
 };
 use thalweg_stream::{
     ParentRoute, Plan, StreamPlan,
-    local::{Received, StreamError},
+    local::{ReceivedItem, StreamError},
 };
 use thalweg_wire::{
     mesh::{Member, Role},
-    stream::leg::{Ending, Said},
+    stream::leg::{Ending, ParentMessage},
 };
 
 fn plan(parent: u8) -> Plan {
@@ -33,8 +33,8 @@ async fn a_new_parent_resumes_where_the_last_one_stopped() {
     source.send(&frame(0)).await.unwrap();
     nodes[0].soon("a frame is there", |report| report["streams"][0]["next"] == 1).await;
     // n1 has the stream too.
-    let mut near = subscriber(&nodes[1], ask(Some(0))).await;
-    let mut viewer = subscriber(&nodes[2], ask(Some(0))).await;
+    let mut near = subscriber(&nodes[1], subscribe_request(Some(0))).await;
+    let mut viewer = subscriber(&nodes[2], subscribe_request(Some(0))).await;
     let (mut sent, mut seen) = (1, 0);
     for parent in [1, 0, 1] {
         nodes[2].streams.set_plan(plan(parent));
@@ -60,9 +60,9 @@ async fn a_dead_parent_is_replaced_by_the_one_in_the_next_plan() {
     let mut source = publisher(&nodes[0]).await;
     source.send(&frame(0)).await.unwrap();
     nodes[0].soon("a frame is there", |report| report["streams"][0]["next"] == 1).await;
-    let _near = subscriber(&nodes[1], ask(Some(0))).await;
+    let _near = subscriber(&nodes[1], subscribe_request(Some(0))).await;
     nodes[2].streams.set_plan(plan(1));
-    let mut viewer = subscriber(&nodes[2], ask(None)).await;
+    let mut viewer = subscriber(&nodes[2], subscribe_request(None)).await;
     takes_from(&nodes[2], 1).await;
     assert_eq!(place(&next(&mut viewer).await.0), 0);
     nodes[1].kill().await;
@@ -81,7 +81,7 @@ async fn a_revoked_member_receives_nothing_more() {
     let mut source = publisher(&nodes[0]).await;
     source.send(&frame(0)).await.unwrap();
     nodes[0].soon("a frame is there", |report| report["streams"][0]["next"] == 1).await;
-    let mut viewer = subscriber(&nodes[1], ask(Some(0))).await;
+    let mut viewer = subscriber(&nodes[1], subscribe_request(Some(0))).await;
     next(&mut viewer).await;
     nodes[0].offer(&signed(2, vec![member(0, Some(([127, 0, 0, 1], 9).into()), &[Role::Relay])]));
     nodes[0]
@@ -93,9 +93,9 @@ async fn a_revoked_member_receives_nothing_more() {
     // Its own node still has the old roster and retries for a while.
     let ended = loop {
         match viewer.next().await {
-            Ok(Received::Said(Said::End(why))) => break why,
-            Ok(Received::Said(_)) => {}
-            Ok(Received::Frame(_, frame)) => panic!("frame {}", place(&frame)),
+            Ok(ReceivedItem::Message(ParentMessage::End(why))) => break why,
+            Ok(ReceivedItem::Message(_)) => {}
+            Ok(ReceivedItem::Frame(_, frame)) => panic!("frame {}", place(&frame)),
             Err(StreamError::Broken(why)) => panic!("{why}"),
             Err(why) => panic!("{why}"),
         }
@@ -109,8 +109,10 @@ async fn a_member_that_loses_its_tag_loses_the_stream_and_no_other_does() {
     let mut source = publisher(&nodes[0]).await;
     source.send(&frame(0)).await.unwrap();
     nodes[0].soon("a frame is there", |report| report["streams"][0]["next"] == 1).await;
-    let mut viewers =
-        [subscriber(&nodes[1], ask(Some(0))).await, subscriber(&nodes[2], ask(Some(0))).await];
+    let mut viewers = [
+        subscriber(&nodes[1], subscribe_request(Some(0))).await,
+        subscriber(&nodes[2], subscribe_request(Some(0))).await,
+    ];
     for viewer in &mut viewers {
         next(viewer).await;
     }
@@ -124,9 +126,9 @@ async fn a_member_that_loses_its_tag_loses_the_stream_and_no_other_does() {
     let [first, second] = &mut viewers;
     let ended = loop {
         match first.next().await.unwrap() {
-            Received::Said(Said::End(why)) => break why,
-            Received::Said(_) => {}
-            Received::Frame(_, frame) => panic!("frame {}", place(&frame)),
+            ReceivedItem::Message(ParentMessage::End(why)) => break why,
+            ReceivedItem::Message(_) => {}
+            ReceivedItem::Frame(_, frame) => panic!("frame {}", place(&frame)),
         }
     };
     assert_eq!(ended, Ending::Revoked);

@@ -21,11 +21,11 @@ use thalweg_mesh::{
 use thalweg_node::daemon::{Daemon, Services, bind_local};
 use thalweg_stream::{
     Settings, Streams,
-    local::{self, Publisher, Received, Subscriber},
+    local::{self, Publisher, ReceivedItem, Subscriber},
 };
 use thalweg_wire::{
     mesh::{Member, Name, Role, Roster},
-    stream::leg::{Announce, Ask, Said, Track},
+    stream::leg::{ParentMessage, PublishRequest, SubscribeRequest, Track},
 };
 use tokio::{net::TcpSocket, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -169,14 +169,18 @@ pub fn stream() -> Name {
     "stage".parse().unwrap()
 }
 
-pub fn announce() -> Announce {
+pub fn publish_request() -> PublishRequest {
     let tracks = vec![Track { label: "test".to_owned(), rates: [0; 5] }];
-    Announce { stream: stream(), tracks, latency_ms: 30_000 }
+    PublishRequest { stream: stream(), tracks, latency_ms: 30_000 }
 }
 
 /// A request for all frames with a long deadline, from this node if given.
-pub fn ask(from: Option<u8>) -> Ask {
-    Ask { latency_ms: 30_000, from: from.map(name), ..Ask::all_of(stream()) }
+pub fn subscribe_request(from: Option<u8>) -> SubscribeRequest {
+    SubscribeRequest {
+        latency_ms: 30_000,
+        from: from.map(name),
+        ..SubscribeRequest::for_stream(stream())
+    }
 }
 
 /// The frame at this place in groups of Table 2's frames: I BB P BB P BB P BB P BB.
@@ -198,23 +202,25 @@ pub fn place(frame: &Frame) -> u64 {
 }
 
 pub async fn publisher(node: &Node) -> Publisher {
-    Publisher::begin(&node.socket(), announce()).await.unwrap()
+    Publisher::begin(&node.socket(), publish_request()).await.unwrap()
 }
 
-pub async fn subscriber(node: &Node, ask: Ask) -> Subscriber {
-    Subscriber::begin(&node.socket(), ask).await.unwrap()
+pub async fn subscriber(node: &Node, request: SubscribeRequest) -> Subscriber {
+    Subscriber::begin(&node.socket(), request).await.unwrap()
 }
 
 /// Receives the next frame, and the loss notices before it.
-pub async fn next(subscriber: &mut Subscriber) -> (Frame, Vec<thalweg_wire::stream::leg::Lost>) {
+pub async fn next(
+    subscriber: &mut Subscriber,
+) -> (Frame, Vec<thalweg_wire::stream::leg::LostFrame>) {
     let mut missing = Vec::new();
     loop {
         let coming = tokio::time::timeout(PATIENCE, subscriber.next()).await.expect("in time");
         match coming.unwrap() {
-            Received::Frame(_, frame) => return (frame, missing),
-            Received::Said(Said::Lost(lost)) => missing.extend(lost),
-            Received::Said(Said::End(why)) => panic!("it ended: {why}"),
-            Received::Said(_) => {}
+            ReceivedItem::Frame(_, frame) => return (frame, missing),
+            ReceivedItem::Message(ParentMessage::Lost(lost)) => missing.extend(lost),
+            ReceivedItem::Message(ParentMessage::End(why)) => panic!("it ended: {why}"),
+            ReceivedItem::Message(_) => {}
         }
     }
 }

@@ -13,7 +13,9 @@ use thalweg_plan::streams::{HoldDown, Parts, Planned, Problem, Rules, Source};
 use thalweg_units::{NodeId, Time};
 use thalweg_wire::{
     mesh::Name,
-    stream::plan::{Child, Estimate, Given, Plan, Reason, Report, StreamPlan, Why},
+    stream::plan::{
+        Child, Estimate, Explanation, Plan, Reason, Report, StreamPlan, SubscriptionDecision,
+    },
 };
 
 /// The longest route.
@@ -28,7 +30,7 @@ struct SubscriptionChoice {
     /// Whether no other choice is better.
     is_best: bool,
     parent: Option<NodeId>,
-    why: Why,
+    why: Explanation,
     hold: HoldDown,
 }
 
@@ -38,7 +40,7 @@ struct StreamFlow {
     from: NodeId,
     parts: Parts,
     bps: u64,
-    why: Why,
+    why: Explanation,
 }
 
 /// The present decisions.
@@ -170,7 +172,7 @@ impl Decisions {
     }
 }
 
-fn date(why: &Why) -> Time {
+fn date(why: &Explanation) -> Time {
     Time::from_nanos(why.since.as_nanos() as u64)
 }
 
@@ -227,7 +229,7 @@ struct NextPlan<'a> {
 }
 
 impl NextPlan<'_> {
-    fn why(&self, reason: Reason, leg: Option<LegEnds>) -> Why {
+    fn why(&self, reason: Reason, leg: Option<LegEnds>) -> Explanation {
         let name = |key: &NodeId| self.state.members.name(key).cloned();
         let known = leg
             .and_then(|ends| self.state.legs.get(&ends)?.view.known(self.now, &self.state.rules));
@@ -237,7 +239,7 @@ impl NextPlan<'_> {
             age: self.now.since(known.at),
         });
         let leg = leg.and_then(|(from, to)| name(&from).zip(name(&to)));
-        Why { reason, leg, estimate, since: Duration::from_nanos(self.now.as_nanos()) }
+        Explanation { reason, leg, estimate, since: Duration::from_nanos(self.now.as_nanos()) }
     }
 
     /// The leg with the least room on the route to a subscriber.
@@ -390,7 +392,7 @@ impl NextPlan<'_> {
                 let (position, why) = (choice.position, choice.why.clone());
                 let preference = position.map(|position| position.preference);
                 let track = position.and_then(|position| position.track);
-                plan.subscriptions.push(Given { id: *id, preference, track, why });
+                plan.subscriptions.push(SubscriptionDecision { id: *id, preference, track, why });
             }
         }
         let listed =

@@ -389,7 +389,7 @@ pub(super) fn take(
             let of =
                 |report: &Report| report.subscriptions.iter().find(|one| one.id == id).cloned();
             let (old, new) = (of(&reported.report), of(&report));
-            old.zip(new).is_some_and(|(old, new)| old.is_same_wish(&new))
+            old.zip(new).is_some_and(|(old, new)| old.is_same_request(&new))
         };
         decided.forget(who, is_still);
     }

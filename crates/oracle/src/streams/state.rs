@@ -6,7 +6,7 @@ use thalweg_plan::streams::{LegView, Rules, Sent, Trains};
 use thalweg_units::{NodeId, Time};
 use thalweg_wire::{
     mesh::{Name, Roster},
-    stream::plan::{Holder, LegReport, Measured, Published, Report, SILENCE, Subscription},
+    stream::plan::{LegReport, Measured, NameHolder, Published, Report, SILENCE, Subscription},
 };
 
 /// The most members whose streams are planned; the scheduler has tables of all pairs.
@@ -277,7 +277,7 @@ impl ReportState {
     fn is_news_of(&self, who: NodeId, report: &Report) -> bool {
         let Some(LastReport { report: old, .. }) = self.reported.get(&who) else { return true };
         let is_other =
-            |old: &Subscription, new: &Subscription| old.id != new.id || !old.is_same_wish(new);
+            |old: &Subscription, new: &Subscription| old.id != new.id || !old.is_same_request(new);
         old.relays != report.relays
             || old.transcoders != report.transcoders
             || old.egress_bps != report.egress_bps
@@ -373,13 +373,13 @@ impl ReportState {
     }
 
     /// Names that the member publishes although other members hold them.
-    pub fn held(&self, who: &NodeId) -> Vec<Holder> {
+    pub fn held(&self, who: &NodeId) -> Vec<NameHolder> {
         let published =
             self.reported.get(who).into_iter().flat_map(|reported| &reported.report.published);
         let holder = |published: &Published| {
             let holder = self.holders.get(&published.stream).filter(|holder| *holder != who)?;
             let node = self.members.name(holder)?.clone();
-            Some(Holder { stream: published.stream.clone(), node })
+            Some(NameHolder { stream: published.stream.clone(), node })
         };
         published.filter_map(holder).collect()
     }

@@ -19,7 +19,7 @@ use thalweg_wire::{
     stream::{
         leg::{Level, Track},
         plan::{
-            Holder, LegReport, MAX_AGE, Measured, Parent, Plan, Preference, Published, Quality,
+            LegReport, MAX_AGE, Measured, NameHolder, Parent, Plan, Preference, Published, Quality,
             Reason, Report, SILENCE, StreamPlan, Subscription, Transcoder,
         },
     },
@@ -277,7 +277,7 @@ fn the_first_live_publisher_holds_a_name() {
     world.say(2, wants());
     world.plan();
     assert_eq!(world.part(2).parent, Some(name("n0")));
-    let holder = Holder { stream: name("stage"), node: name("n0") };
+    let holder = NameHolder { stream: name("stage"), node: name("n0") };
     assert_eq!((world.state.held(&key(1)), world.state.held(&key(0))), (vec![holder], vec![]));
     // The holder dies; the other publisher keeps reporting.
     world.now += SILENCE;
@@ -595,7 +595,7 @@ fn a_new_oracle_leaves_a_name_to_its_running_publisher() {
         report.published[0].age = age;
         report
     };
-    let holder = |node: &str| vec![Holder { stream: name("stage"), node: name(node) }];
+    let holder = |node: &str| vec![NameHolder { stream: name("stage"), node: name(node) }];
     world.state.is_claiming = true;
     world.say(1, since(seconds(1)));
     world.now += seconds(2);
@@ -631,7 +631,7 @@ fn those_who_receive_a_stream_decide_who_holds_its_name_after_an_election() {
     world.say(0, since(seconds(60)));
     world.say(2, Report { parents: vec![receives("n0")], ..Report::default() });
     world.say(0, since(seconds(61)));
-    let holder = |node: &str| vec![Holder { stream: name("stage"), node: name(node) }];
+    let holder = |node: &str| vec![NameHolder { stream: name("stage"), node: name(node) }];
     assert_eq!((world.state.held(&key(0)), world.state.held(&key(1))), (vec![], holder("n0")));
     world.say(1, lie);
     assert_eq!((world.state.held(&key(0)), world.state.held(&key(1))), (vec![], holder("n0")));

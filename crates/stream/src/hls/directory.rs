@@ -2,7 +2,7 @@
 
 use super::{
     Packager,
-    packager::{Start, Update},
+    packager::{StartNumbers, Update},
 };
 use std::{
     io,
@@ -47,25 +47,25 @@ fn hint(why: &io::Error) -> &'static str {
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
-    start: Start,
+    start: StartNumbers,
     /// Files of an earlier output, which no player needs after the first playlist of this one.
     stale: Vec<String>,
 }
 
 impl Directory {
-    /// Creates the directory if it is missing, and finds what an earlier output has left in it.
+    /// Creates the directory if it is missing, and finds files of an earlier output in it.
     ///
     /// # Errors
     /// When it cannot be created or read.
     pub async fn create(path: &Path) -> Result<Self, DirectoryError> {
         let error = |why| DirectoryError { file: path.to_owned(), why };
         fs::create_dir_all(path).await.map_err(error)?;
-        let earlier = Earlier::read(path).await.map_err(error)?;
-        Ok(Self { path: path.to_owned(), start: earlier.next(), stale: earlier.stale() })
+        let earlier = EarlierOutput::read(path).await.map_err(error)?;
+        Ok(Self { path: path.to_owned(), start: earlier.next_numbers(), stale: earlier.stale() })
     }
 
     /// The numbers after those of an earlier output, because a playlist's numbers must not go back (RFC 8216, 6.2.2).
-    pub fn start(&self) -> Start {
+    pub fn start(&self) -> StartNumbers {
         self.start
     }
 
@@ -121,19 +121,19 @@ impl Directory {
     }
 }
 
-/// What an earlier output has left in a directory.
+/// The files of an earlier output in a directory.
 #[derive(Debug, Default)]
-struct Earlier {
+struct EarlierOutput {
     segments: Vec<u64>,
     inits: Vec<u64>,
     /// Incomplete files.
     partial: Vec<String>,
-    /// The highest number of its segments according to its playlist; `None`: the files may be somebody else's.
+    /// The highest number of its segments by its playlist; `None`: the files may not be an output of this program.
     last: Option<u64>,
     discontinuities: u64,
 }
 
-impl Earlier {
+impl EarlierOutput {
     async fn read(path: &Path) -> io::Result<Self> {
         let mut earlier = Self::default();
         let mut entries = fs::read_dir(path).await?;
@@ -178,10 +178,10 @@ impl Earlier {
         self.discontinuities = before.saturating_add(marks as u64 + 1).min(MAX_NUMBER);
     }
 
-    fn next(&self) -> Start {
+    fn next_numbers(&self) -> StartNumbers {
         let after = |numbers: &[u64]| numbers.iter().max().map_or(0, |last| last + 1);
         let segment = after(&self.segments).max(self.last.map_or(0, |last| last + 1));
-        Start { segment, init: after(&self.inits), discontinuities: self.discontinuities }
+        StartNumbers { segment, init: after(&self.inits), discontinuities: self.discontinuities }
     }
 
     /// The files to remove: those that the output with the playlist has made.
@@ -219,8 +219,8 @@ fn init_name(number: u64) -> String {
 mod tests {
     use super::*;
 
-    fn earlier(names: &[&str], playlist: &str) -> Earlier {
-        let mut earlier = Earlier::default();
+    fn earlier(names: &[&str], playlist: &str) -> EarlierOutput {
+        let mut earlier = EarlierOutput::default();
         names.iter().for_each(|name| earlier.add(name));
         earlier.read_playlist(playlist);
         earlier
@@ -246,7 +246,7 @@ mod tests {
         let playlist = "#EXTM3U\n#EXT-X-MEDIA-SEQUENCE:7\n#EXT-X-DISCONTINUITY-SEQUENCE:2\n\
             segment-7.m4s\n#EXT-X-DISCONTINUITY\nsegment-8.m4s\n";
         let found = earlier(&names, playlist);
-        assert_eq!(found.next(), Start { segment: 12, init: 2, discontinuities: 4 });
+        assert_eq!(found.next_numbers(), StartNumbers { segment: 12, init: 2, discontinuities: 4 });
         let mut stale = found.stale();
         stale.sort();
         // Number 9 follows those in the playlist. Number 11 is somebody else's.
@@ -263,6 +263,6 @@ mod tests {
         );
         // Somebody else's playlist.
         let found = earlier(&["segment-7.m4s", "init-1.mp4"], "#EXTM3U\nmovie0.ts\n");
-        assert_eq!((found.next().segment, found.stale()), (8, vec![]));
+        assert_eq!((found.next_numbers().segment, found.stale()), (8, vec![]));
     }
 }

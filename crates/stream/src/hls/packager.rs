@@ -6,7 +6,7 @@ use thalweg_media::{
     Frame, FrameClass,
     hls::{HlsWarning, Init, Piece, Playlist, Removed, Segment, Segmenter},
 };
-use thalweg_wire::stream::leg::{Lost, Why};
+use thalweg_wire::stream::leg::{DropReason, LostFrame};
 
 /// The bounds of an HLS output.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ impl Default for Settings {
 
 /// The numbers with which an output begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Start {
+pub struct StartNumbers {
     /// That of the first media segment.
     pub segment: u64,
     /// That of the first init segment.
@@ -62,7 +62,7 @@ pub struct Packager {
     pieces: Vec<Piece>,
     /// The codecs of the newest init segment.
     codecs: String,
-    /// The sizes and durations of the newest segments, for the peak rate.
+    /// The highest rate of a segment, bit/s.
     peak_bps: u64,
     next: Option<u64>,
     status: Status,
@@ -89,7 +89,7 @@ impl Packager {
     }
 
     /// Continues an earlier output; to be called before the first frame.
-    pub fn continue_from(&mut self, start: Start) {
+    pub fn continue_from(&mut self, start: StartNumbers) {
         self.segmenter.continue_from(start.segment, start.init);
         self.playlist.continue_from(start.discontinuities);
     }
@@ -114,10 +114,10 @@ impl Packager {
     }
 
     /// Records a lost frame.
-    pub fn record_loss(&mut self, lost: Lost) {
+    pub fn record_loss(&mut self, lost: LostFrame) {
         self.check_gap(lost.sequence);
         let Some(class) = FrameClass::from_number(lost.class) else { return };
-        if lost.why == Why::Level {
+        if lost.why == DropReason::Level {
             // The subscriber has not requested it.
             self.status.omitted += 1;
         } else {
@@ -171,7 +171,7 @@ impl Packager {
         update
     }
 
-    /// What could not be written since the last call.
+    /// The warnings about frames that could not be packaged, since the last call.
     pub fn take_warnings(&mut self) -> Vec<HlsWarning> {
         self.segmenter.take_warnings()
     }
@@ -205,5 +205,5 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Counts by the word of a reason.
+/// Counts of frames by the name of the reason.
 pub type ByReason = BTreeMap<&'static str, u64>;

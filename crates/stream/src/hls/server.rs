@@ -22,8 +22,8 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 const PLAYLIST: &str = "application/vnd.apple.mpegurl";
 const SEGMENT: &str = "video/mp4";
 
-/// The time for answers that are under way when the server stops.
-const LAST_ANSWERS: Duration = Duration::from_secs(2);
+/// The time for unfinished responses when the server stops.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serves the window until the token is cancelled.
 pub async fn serve(listener: TcpListener, window: Window, stop: CancellationToken) {
@@ -45,17 +45,17 @@ pub async fn serve(listener: TcpListener, window: Window, stop: CancellationToke
         )
         .route("/{file}", get(segment))
         .with_state(window)
-        .layer(map_response(secure))
+        .layer(map_response(add_security_headers))
         .layer(from_fn(check_host));
     let serving = axum::serve(Viewers::new(listener), router);
     let end = async {
         stop.cancelled().await;
-        sleep(LAST_ANSWERS).await;
+        sleep(STOP_TIMEOUT).await;
     };
     let serving = serving.with_graceful_shutdown(stop.clone().cancelled_owned());
     tokio::select! {
         _ = serving => {}
-        // Whoever has sent half a request is not waited for.
+        // Do not wait for viewers that have sent half a request.
         () = end => {}
     }
 }
@@ -92,7 +92,7 @@ async fn segment(State(window): State<Window>, Path(file): Path<String>) -> Resp
 }
 
 /// Adds the headers that all responses have.
-async fn secure(mut response: Response) -> Response {
+async fn add_security_headers(mut response: Response) -> Response {
     let headers = response.headers_mut();
     for (name, value) in [
         (header::CONTENT_SECURITY_POLICY, POLICY),

@@ -22,7 +22,7 @@ const MAX_CONNECTIONS: usize = 96;
 /// A viewer that acknowledges nothing, or sends no request, for this long is disconnected.
 const STALL: Duration = Duration::from_secs(30);
 
-/// Accepts viewers while there are few enough.
+/// Accepts viewers up to a maximum number.
 pub struct Viewers {
     listener: TcpListener,
     free: Arc<Semaphore>,
@@ -62,7 +62,7 @@ pub struct Viewer {
 }
 
 impl Viewer {
-    fn has_progress(&mut self) {
+    fn record_progress(&mut self) {
         self.idle.as_mut().reset(Instant::now() + STALL);
     }
 }
@@ -78,7 +78,7 @@ impl AsyncRead for Viewer {
                 self.idle.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
             }
             done => {
-                self.has_progress();
+                self.record_progress();
                 done
             }
         }
@@ -93,7 +93,7 @@ impl AsyncWrite for Viewer {
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
         if written.is_ready() {
-            self.has_progress();
+            self.record_progress();
         }
         written
     }

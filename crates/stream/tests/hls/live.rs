@@ -68,11 +68,11 @@ impl Server {
                     let update = packager.push(sequence, age, frame);
                     packager.publish(update, &window);
                 } else {
-                    packager.record_loss(thalweg_wire::stream::leg::Lost {
+                    packager.record_loss(thalweg_wire::stream::leg::LostFrame {
                         sequence,
                         track: frame.track,
                         class: frame.class as u8,
-                        why: thalweg_wire::stream::leg::Why::Room,
+                        why: thalweg_wire::stream::leg::DropReason::Room,
                     });
                 }
             }

@@ -3,8 +3,8 @@
 //! The dialling end sends one [`Opening`], and the other end replies with an [`Answer`]. From then on:
 //!
 //! ```text
-//! parent → child    Head     followed by the bytes of a frame, or by a `Said`
-//! child  → parent   Word
+//! parent → child    Head     followed by the bytes of a frame, or by a `ParentMessage`
+//! child  → parent   `ChildMessage`
 //! ```
 //!
 //! The publisher's node numbers the frames of a stream without gaps. A parent that drops frames reports their numbers
@@ -25,15 +25,15 @@ pub const MAX_OPENING: usize = 8 << 10;
 pub const MAX_ANSWER: usize = 16 << 10;
 
 /// The longest message of a child, bytes.
-pub const MAX_WORD: usize = 1 << 10;
+pub const MAX_CHILD_MESSAGE: usize = 1 << 10;
 
 /// The longest message of a parent, bytes: [`MAX_LOST`] lost frames.
-pub const MAX_SAID: usize = 16 << 10;
+pub const MAX_PARENT_MESSAGE: usize = 16 << 10;
 
 /// The most tracks of a stream: a ladder of eight renditions, and eight audio tracks.
 pub const MAX_TRACKS: usize = 16;
 
-/// The most frames of one [`Said::Lost`].
+/// The most frames of one [`ParentMessage::Lost`].
 pub const MAX_LOST: usize = 512;
 
 /// The most entries of [`Accepted::allow`].
@@ -86,7 +86,7 @@ impl Level {
         }
     }
 
-    /// The word for options and reports.
+    /// The name in options and reports.
     pub const fn word(self) -> &'static str {
         match self {
             Self::All => "all",
@@ -102,7 +102,7 @@ impl fmt::Display for Level {
     }
 }
 
-/// The text is not a level.
+/// A text that is not the name of a level.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{0}` is not a level; the levels are all, no-disposable and keys")]
 pub struct LevelError(String);
@@ -129,16 +129,16 @@ pub struct Track {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Opening {
     /// A child requests a stream.
-    Subscribe(Ask),
+    Subscribe(SubscribeRequest),
     /// A publisher announces a stream.
-    Publish(Announce),
+    Publish(PublishRequest),
     /// Requests the status of all streams; only on the local socket.
     Status,
 }
 
 /// A child's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ask {
+pub struct SubscribeRequest {
     /// The stream's name.
     pub stream: Name,
     /// The highest level to send.
@@ -161,7 +161,7 @@ pub const MAX_HOPS: u8 = 8;
 
 /// A publisher's announcement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Announce {
+pub struct PublishRequest {
     /// The stream's name.
     pub stream: Name,
     /// The stream's tracks.
@@ -226,7 +226,7 @@ pub enum Refusal {
     },
     /// The node serves the maximum number.
     #[error("the node serves as many {0} as its settings allow; try again later")]
-    Busy(Bounded),
+    Busy(LimitedResource),
     /// There is a loop of nodes, or too many of them.
     #[error("there are more than {MAX_HOPS} nodes between the node and the subscriber")]
     Hops,
@@ -238,16 +238,16 @@ pub enum Refusal {
     Upstream(String),
 }
 
-/// The resources that the settings bound.
+/// A resource whose number the node's settings limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Bounded {
-    /// Streams.
+pub enum LimitedResource {
+    /// Streams, including relayed ones.
     Streams,
     /// Subscribers, including nodes.
     Subscribers,
 }
 
-impl fmt::Display for Bounded {
+impl fmt::Display for LimitedResource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Streams => "streams",
@@ -257,7 +257,7 @@ impl fmt::Display for Bounded {
 }
 
 impl Refusal {
-    /// Truncates its text to the maximum length.
+    /// Truncates the text to [`MAX_WHY`] bytes.
     pub fn cut(mut self) -> Self {
         if let Self::Invalid(text) | Self::Upstream(text) | Self::Taken { by: text, .. } = &mut self
         {
@@ -266,8 +266,8 @@ impl Refusal {
         self
     }
 
-    /// Whether a later attempt may succeed.
-    pub fn is_passing(&self) -> bool {
+    /// Whether the same request may succeed later.
+    pub fn is_temporary(&self) -> bool {
         matches!(self, Self::Unknown(_) | Self::Busy(_) | Self::Upstream(_) | Self::Taken { .. })
     }
 }
@@ -278,9 +278,9 @@ fn cut(text: &mut String) {
     }
 }
 
-impl Ask {
-    /// A program's request for all of a stream, with the default latency of one second.
-    pub fn all_of(stream: Name) -> Self {
+impl SubscribeRequest {
+    /// A program's request for all tracks and levels of a stream, with the default latency of one second.
+    pub fn for_stream(stream: Name) -> Self {
         Self {
             stream,
             level: Level::All,
@@ -319,7 +319,7 @@ fn are_sound(tracks: &[Track]) -> bool {
     tracks.len() <= MAX_TRACKS && tracks.iter().all(is_sound)
 }
 
-impl Announce {
+impl PublishRequest {
     /// Checks the bounds.
     ///
     /// # Errors
@@ -338,7 +338,7 @@ impl Announce {
 }
 
 impl Answer {
-    /// Truncates its text to the maximum length.
+    /// Truncates the text to [`MAX_WHY`] bytes.
     pub fn cut(self) -> Self {
         match self {
             Self::Refused(why) => Self::Refused(why.cut()),
@@ -350,7 +350,7 @@ impl Answer {
         }
     }
 
-    /// Whether nothing in it is beyond the bounds.
+    /// Whether all lengths and numbers are within the bounds.
     pub fn is_sound(&self) -> bool {
         match self {
             Self::Accepted(accepted) => {
@@ -367,12 +367,12 @@ impl Answer {
 /// Why a frame is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Why {
+pub enum DropReason {
     /// The level excludes it.
     Level,
     /// It would have missed its deadline.
     Late,
-    /// The leg is too slow, and the queue keeps more valuable frames.
+    /// The leg is too slow, and the queue is full of more valuable frames.
     Room,
     /// A frame that it depends on is missing.
     Chain,
@@ -380,11 +380,11 @@ pub enum Why {
     Upstream,
 }
 
-impl Why {
+impl DropReason {
     /// All reasons.
     pub const ALL: [Self; 5] = [Self::Level, Self::Late, Self::Room, Self::Chain, Self::Upstream];
 
-    /// The word for reports.
+    /// The name in reports.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Level => "level",
@@ -396,9 +396,9 @@ impl Why {
     }
 }
 
-/// A notice of a lost frame.
+/// The notice of a lost frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lost {
+pub struct LostFrame {
     /// Its number.
     pub sequence: u64,
     /// Its track.
@@ -406,20 +406,21 @@ pub struct Lost {
     /// Its class, 0 to 4.
     pub class: u8,
     /// The reason.
-    pub why: Why,
+    pub why: DropReason,
 }
 
 /// A message from parent to child.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Said {
+pub enum ParentMessage {
     /// Lost frames; ascending, at most [`MAX_LOST`].
-    Lost(Vec<Lost>),
-    /// The highest level sent from now on.
+    Lost(Vec<LostFrame>),
+    /// The highest level that the parent sends from now on.
     Level(Level),
-    /// The changed tracks.
+    /// The changed tracks. Nodes of this version do not send it: a frame with a new track number adds the track.
     Tracks(Vec<Track>),
-    /// A keep-alive, while there is nothing to send. `quiet_ms`: how long ago the publisher's node gave a sign of the
-    /// stream. Relays pass it on with its age, so that it grows where frames no longer come and in a loop of nodes.
+    /// A keep-alive, sent while the queue is empty. `quiet_ms` is the time since the publisher's node last sent a frame
+    /// or keep-alive of the stream. Relays add the time since they received it, so that it grows when frames stop, and
+    /// also in a loop of nodes.
     Alive {
         /// Milliseconds; zero at the publisher's node.
         quiet_ms: u32,
@@ -428,12 +429,12 @@ pub enum Said {
     End(Ending),
 }
 
-impl Said {
-    /// Whether nothing in it is beyond the bounds.
+impl ParentMessage {
+    /// Whether all lengths and numbers are within the bounds.
     pub fn is_sound(&self) -> bool {
         match self {
             Self::Lost(lost) => {
-                let is_sound = |lost: &Lost| {
+                let is_sound = |lost: &LostFrame| {
                     usize::from(lost.class) < CLASSES && lost.sequence <= MAX_SEQUENCE
                 };
                 lost.len() <= MAX_LOST && lost.iter().all(is_sound)
@@ -467,9 +468,9 @@ pub enum Ending {
 
 /// A message from child to parent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Word {
-    /// The report of the last second.
-    Report(Report),
+pub enum ChildMessage {
+    /// Statistics of the last second.
+    Report(ReceptionReport),
     /// A changed request.
     Want {
         /// The highest level to send.
@@ -483,9 +484,9 @@ pub enum Word {
     Bye,
 }
 
-/// A child's report of the last second.
+/// What a child received in the last second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Report {
+pub struct ReceptionReport {
     /// The number of the last frame received.
     pub received: u64,
     /// Frames received, by class.
@@ -505,11 +506,11 @@ pub struct Report {
 pub enum Head {
     /// A frame; its bytes follow.
     Frame(FrameHead),
-    /// A message; a [`Said`] of this length in bytes follows.
+    /// A message; a [`ParentMessage`] of this length in bytes follows.
     Message(u32),
 }
 
-/// A frame without its bytes.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
     /// Its number in the stream's run.
@@ -534,7 +535,7 @@ pub const HEAD: usize = 31;
 const MESSAGE: u8 = 0;
 const FRAME: u8 = 1;
 
-/// The bytes are not a valid head.
+/// Why bytes are not a valid head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum HeadError {
     /// The kind is unknown, or a message has non-zero unused bytes.
@@ -587,7 +588,7 @@ impl Head {
         let length = word(27);
         match head[0] {
             MESSAGE if head[1..27].iter().any(|byte| *byte != 0) => Err(HeadError::Kind),
-            MESSAGE if length as usize > MAX_SAID => Err(HeadError::Length(length)),
+            MESSAGE if length as usize > MAX_PARENT_MESSAGE => Err(HeadError::Length(length)),
             MESSAGE => Ok(Self::Message(length)),
             FRAME if usize::from(head[10]) >= CLASSES => Err(HeadError::Class(head[10])),
             FRAME if long(1) > MAX_SEQUENCE => Err(HeadError::Sequence(long(1))),
@@ -607,10 +608,10 @@ impl Head {
     }
 
     /// Encodes a message with its head.
-    pub fn message(said: &Said) -> Vec<u8> {
-        let body = encode(said);
+    pub fn encode_message(message: &ParentMessage) -> Vec<u8> {
+        let body = encode(message);
         let body = &body[4..];
-        // At most MAX_SAID, by the bounds on messages.
+        // At most MAX_PARENT_MESSAGE, by the bounds on messages.
         let mut out = Self::Message(body.len() as u32).encode().to_vec();
         out.extend(body);
         out
@@ -626,35 +627,50 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn ask() -> Ask {
+    fn subscribe_request() -> SubscribeRequest {
         let (after, from) = (Some((1, 2)), Some(name("studio")));
-        Ask { latency_ms: 500, after, from, hops: 1, ..Ask::all_of(name("stage")) }
+        SubscribeRequest {
+            latency_ms: 500,
+            after,
+            from,
+            hops: 1,
+            ..SubscribeRequest::for_stream(name("stage"))
+        }
     }
 
     #[test]
     fn openings_round_trip_and_invalid_requests_are_refused() {
         let tracks = vec![Track { label: "720p".to_owned(), rates: [1, 2, 3, 4, 5] }];
-        let announce = Announce { stream: name("stage"), tracks, latency_ms: 500 };
-        for opening in
-            [Opening::Subscribe(ask()), Opening::Publish(announce.clone()), Opening::Status]
-        {
+        let request = PublishRequest { stream: name("stage"), tracks, latency_ms: 500 };
+        for opening in [
+            Opening::Subscribe(subscribe_request()),
+            Opening::Publish(request.clone()),
+            Opening::Status,
+        ] {
             assert_eq!(decode::<Opening>(&encode(&opening)[4..]), Ok(opening));
         }
-        assert_eq!((ask().check(), announce.check()), (Ok(()), Ok(())));
-        assert!(Ask { tracks: vec![0; MAX_TRACKS + 1], ..ask() }.check().is_err());
-        assert!(Ask { latency_ms: 0, ..ask() }.check().is_err());
-        assert!(Ask { latency_ms: 60_001, ..ask() }.check().is_err());
-        assert_eq!(Ask { hops: MAX_HOPS + 1, ..ask() }.check(), Err(Refusal::Hops));
+        assert_eq!((subscribe_request().check(), request.check()), (Ok(()), Ok(())));
+        assert!(
+            SubscribeRequest { tracks: vec![0; MAX_TRACKS + 1], ..subscribe_request() }
+                .check()
+                .is_err()
+        );
+        assert!(SubscribeRequest { latency_ms: 0, ..subscribe_request() }.check().is_err());
+        assert!(SubscribeRequest { latency_ms: 60_001, ..subscribe_request() }.check().is_err());
+        assert_eq!(
+            SubscribeRequest { hops: MAX_HOPS + 1, ..subscribe_request() }.check(),
+            Err(Refusal::Hops)
+        );
         let many = vec![Track::default(); MAX_TRACKS + 1];
-        assert!(Announce { tracks: many, ..announce.clone() }.check().is_err());
+        assert!(PublishRequest { tracks: many, ..request.clone() }.check().is_err());
         let with_rate =
             |rate| vec![Track { rates: [rate; CLASSES], ..Track::default() }; MAX_TRACKS];
-        assert!(Announce { tracks: with_rate(u64::MAX), ..announce.clone() }.check().is_err());
-        assert!(!Said::Tracks(with_rate(MAX_RATE + 1)).is_sound());
+        assert!(PublishRequest { tracks: with_rate(u64::MAX), ..request.clone() }.check().is_err());
+        assert!(!ParentMessage::Tracks(with_rate(MAX_RATE + 1)).is_sound());
         let fastest = with_rate(MAX_RATE);
         let mut rates = fastest.iter().flat_map(|track| &track.rates);
         assert!(rates.try_fold(0_u64, |sum, rate| sum.checked_add(*rate)).is_some());
-        assert_eq!(Announce { tracks: fastest, ..announce }.check(), Ok(()));
+        assert_eq!(PublishRequest { tracks: fastest, ..request }.check(), Ok(()));
     }
 
     #[test]
@@ -685,21 +701,30 @@ mod tests {
             let head = Head::Frame(FrameHead { time_us, ..frame }).encode();
             assert_eq!(Head::decode(&head), decoded);
         }
-        let said = Said::Lost(vec![Lost { sequence: 5, track: 0, class: 4, why: Why::Room }]);
-        let message = Head::message(&said);
+        let losses = ParentMessage::Lost(vec![LostFrame {
+            sequence: 5,
+            track: 0,
+            class: 4,
+            why: DropReason::Room,
+        }]);
+        let message = Head::encode_message(&losses);
         let head = message.first_chunk().unwrap();
         assert_eq!(Head::decode(head), Ok(Head::Message((message.len() - HEAD) as u32)));
-        assert_eq!(decode::<Said>(&message[HEAD..]), Ok(said));
+        assert_eq!(decode::<ParentMessage>(&message[HEAD..]), Ok(losses));
     }
 
     #[test]
     fn the_longest_messages_are_within_the_bounds() {
-        let lost = Lost { sequence: MAX_SEQUENCE, track: 255, class: 4, why: Why::Upstream };
-        let most = Said::Lost(vec![lost; MAX_LOST]);
-        assert!(most.is_sound() && Head::message(&most).len() <= HEAD + MAX_SAID);
+        let lost =
+            LostFrame { sequence: MAX_SEQUENCE, track: 255, class: 4, why: DropReason::Upstream };
+        let most = ParentMessage::Lost(vec![lost; MAX_LOST]);
+        assert!(most.is_sound() && Head::encode_message(&most).len() <= HEAD + MAX_PARENT_MESSAGE);
         let track = Track { label: "x".repeat(MAX_LABEL), rates: [MAX_RATE; CLASSES] };
         let tracks = vec![track; MAX_TRACKS];
-        assert!(Head::message(&Said::Tracks(tracks.clone())).len() <= HEAD + MAX_SAID);
+        assert!(
+            Head::encode_message(&ParentMessage::Tracks(tracks.clone())).len()
+                <= HEAD + MAX_PARENT_MESSAGE
+        );
         let accepted = Accepted {
             run: u64::MAX,
             start: MAX_SEQUENCE,
@@ -731,8 +756,8 @@ mod tests {
                 prop_assert_eq!(decode::<Opening>(&encode(&opening)[4..]), Ok(opening));
             }
             _ = decode::<Answer>(&bytes);
-            _ = decode::<Said>(&bytes);
-            _ = decode::<Word>(&bytes);
+            _ = decode::<ParentMessage>(&bytes);
+            _ = decode::<ChildMessage>(&bytes);
             if let Ok(decoded) = Head::decode(&head) {
                 prop_assert_eq!(decoded.encode(), head);
             }

@@ -139,7 +139,7 @@ pub struct Subscription {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tracks: Vec<u8>,
     /// Its weight, above 0 and up to [`MAX_WORTH`].
-    #[serde(default = "one")]
+    #[serde(default = "default_weight")]
     pub weight: f64,
     /// The longest delay from the publisher's node to the user.
     #[serde(with = "serde_duration")]
@@ -153,14 +153,14 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Whether it requests the same, whatever it gets.
-    pub fn is_same_wish(&self, other: &Self) -> bool {
-        let of = |one: &Self| Self { gets: None, gets_track: None, ..one.clone() };
-        of(self) == of(other)
+    /// Whether both request the same; what they get now is ignored.
+    pub fn is_same_request(&self, other: &Self) -> bool {
+        let request = |one: &Self| Self { gets: None, gets_track: None, ..one.clone() };
+        request(self) == request(other)
     }
 }
 
-const fn one() -> f64 {
+const fn default_weight() -> f64 {
     1.0
 }
 
@@ -188,11 +188,11 @@ impl Preference {
 
     /// All levels of all tracks, the best first.
     pub fn defaults() -> Vec<Self> {
-        let of = |level| {
+        let preference = |level| {
             let (quality, utility) = (Quality { track: None, level }, Self::default_utility(level));
             Self { quality, utility, transcoder: None }
         };
-        Level::ALL.map(of).to_vec()
+        Level::ALL.map(preference).to_vec()
     }
 }
 
@@ -314,17 +314,18 @@ impl Report {
         if let Some((what, _, most)) = counts.into_iter().find(|(_, count, most)| count > most) {
             return Err(ReportError::TooMany { what, most });
         }
-        once("stream", self.published.iter().map(|published| &published.stream))?;
-        once("subscription", self.subscriptions.iter().map(|wanted| wanted.id))?;
-        once("a parent of stream", self.parents.iter().map(|parent| &parent.stream))?;
-        once("leg to", self.legs.iter().map(|leg| &leg.to))?;
+        check_unique("stream", self.published.iter().map(|published| &published.stream))?;
+        check_unique("subscription", self.subscriptions.iter().map(|wanted| wanted.id))?;
+        check_unique("a parent of stream", self.parents.iter().map(|parent| &parent.stream))?;
+        check_unique("leg to", self.legs.iter().map(|leg| &leg.to))?;
         self.published.iter().try_for_each(Published::check)?;
         self.subscriptions.iter().try_for_each(Subscription::check)?;
         self.legs.iter().try_for_each(LegReport::check)
     }
 }
 
-fn once<T: Ord + ToString>(
+/// Checks that no name occurs twice.
+fn check_unique<T: Ord + ToString>(
     what: &'static str,
     names: impl Iterator<Item = T>,
 ) -> Result<(), ReportError> {
@@ -338,7 +339,7 @@ fn once<T: Ord + ToString>(
     Ok(())
 }
 
-/// The sums of a stream's rates stay far below 2⁶⁴.
+/// Whether the rate is valid. With this bound the sums of a stream's rates stay far below 2⁶⁴.
 const fn is_rate(bps: u64) -> bool {
     bps <= MAX_BPS
 }
@@ -415,7 +416,7 @@ impl LegReport {
 
 /// The member that holds a name which the reporting node publishes too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Holder {
+pub struct NameHolder {
     /// The name.
     pub stream: Name,
     /// The member.
@@ -430,10 +431,10 @@ pub struct Reply {
     /// The newest plan, if the node does not follow it yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
-    /// Names that other members hold: the node refuses new publishers of them. A stream that runs already goes on for
-    /// those who receive it.
+    /// Names that other members hold: the node refuses new publishers of them. A stream that runs already continues for
+    /// its subscribers.
     #[serde(default)]
-    pub held: Vec<Holder>,
+    pub held: Vec<NameHolder>,
     /// Members to whom probe trains should measure the leg, at most [`MAX_MEASURED`].
     #[serde(default)]
     pub measure: Vec<Name>,
@@ -470,7 +471,7 @@ pub struct StreamPlan {
     pub children: Vec<Child>,
     /// The decisions for the node's own users.
     #[serde(default)]
-    pub subscriptions: Vec<Given>,
+    pub subscriptions: Vec<SubscriptionDecision>,
 }
 
 /// The leg to a child.
@@ -484,12 +485,12 @@ pub struct Child {
     #[serde(default)]
     pub transcoded: Vec<Transcoder>,
     /// The reason.
-    pub why: Why,
+    pub why: Explanation,
 }
 
 /// The decision for one subscription.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Given {
+pub struct SubscriptionDecision {
     /// [`Subscription::id`].
     pub id: u32,
     /// The position of its preference; absent: it gets nothing.
@@ -499,12 +500,12 @@ pub struct Given {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub track: Option<u8>,
     /// The reason.
-    pub why: Why,
+    pub why: Explanation,
 }
 
-/// The reason of a decision.
+/// Why the oracle decided so.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Why {
+pub struct Explanation {
     /// The kind of the reason.
     pub reason: Reason,
     /// The leg that decided it, sender and receiver.
@@ -522,15 +523,15 @@ pub struct Why {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
-    /// It is new.
+    /// The subscription or leg is new.
     Begun,
     /// A leg could not carry what was planned.
     Lowered,
-    /// A measurement found room.
+    /// A measurement found free bandwidth.
     Raised,
     /// Another route is better.
     Rerouted,
-    /// No route has room.
+    /// No route has enough free bandwidth.
     Full,
     /// Nobody publishes it.
     Unpublished,

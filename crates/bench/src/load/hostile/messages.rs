@@ -213,7 +213,7 @@ fn train() -> Vec<u8> {
 }
 
 fn subscription(tracks: Vec<u8>) -> leg::Opening {
-    leg::Opening::Subscribe(leg::Ask {
+    leg::Opening::Subscribe(leg::SubscribeRequest {
         stream: name("stage"),
         level: leg::Level::All,
         tracks,

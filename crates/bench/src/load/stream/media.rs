@@ -3,7 +3,7 @@
 use std::time::Duration;
 use thalweg_media::{Frame, FrameClass};
 use thalweg_stream::Chains;
-use thalweg_wire::stream::leg::Lost;
+use thalweg_wire::stream::leg::LostFrame;
 
 /// The time between two frames: 30 a second.
 pub const PERIOD: Duration = Duration::from_nanos(33_333_333);
@@ -58,7 +58,7 @@ impl Decoder {
     }
 
     /// Receives a loss notice.
-    pub fn receive_lost(&mut self, lost: &Lost) {
+    pub fn receive_lost(&mut self, lost: &LostFrame) {
         self.check_gap(lost.sequence);
         self.next = Some(lost.sequence + 1);
         if let Some(class) = FrameClass::from_number(lost.class) {

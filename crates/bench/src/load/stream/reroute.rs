@@ -28,9 +28,9 @@ use thalweg_lab::{
     client::Lab,
     topology::{LinkChange, Topology},
 };
-use thalweg_stream::local::{self, Publisher, Received, Subscriber};
+use thalweg_stream::local::{self, Publisher, ReceivedItem, Subscriber};
 use thalweg_units::{Rate, parse_duration};
-use thalweg_wire::stream::leg::{Announce, Ask, Said, Track};
+use thalweg_wire::stream::leg::{ParentMessage, PublishRequest, SubscribeRequest, Track};
 use tokio::time::{sleep, sleep_until, timeout};
 
 /// The port of the nodes.
@@ -407,8 +407,8 @@ async fn wait_for<T, F: Future<Output = anyhow::Result<Option<T>>>>(
 async fn publish(socket: PathBuf, begin: Instant, latency: Duration) -> anyhow::Result<()> {
     let tracks = vec![Track { label: "test".to_owned(), rates: [0, 0, 216_000, 488_000, 456_000] }];
     let latency_ms = u32::try_from(latency.as_millis())?;
-    let announce = Announce { stream: "stage".parse()?, tracks, latency_ms };
-    let mut publisher = Publisher::begin(&socket, announce).await?;
+    let request = PublishRequest { stream: "stage".parse()?, tracks, latency_ms };
+    let mut publisher = Publisher::begin(&socket, request).await?;
     for place in 0.. {
         sleep_until((begin + PERIOD * place as u32).into()).await;
         publisher.send(&frame(place)).await?;
@@ -419,22 +419,24 @@ async fn publish(socket: PathBuf, begin: Instant, latency: Duration) -> anyhow::
 /// Receives the stream without naming a parent.
 async fn view(socket: PathBuf, begin: Instant, latency: Duration, log: Log) -> anyhow::Result<()> {
     let latency_ms = u32::try_from(latency.as_millis())?;
-    let ask = Ask { latency_ms, ..Ask::all_of("stage".parse()?) };
-    let mut subscriber = Subscriber::begin(&socket, ask).await?;
+    let request = SubscribeRequest { latency_ms, ..SubscribeRequest::for_stream("stage".parse()?) };
+    let mut subscriber = Subscriber::begin(&socket, request).await?;
     let mut decoder = Decoder::default();
     loop {
         match subscriber.next().await? {
-            Received::Frame(head, frame) if frame.class.is_video() => {
+            ReceivedItem::Frame(head, frame) if frame.class.is_video() => {
                 let (due, at) = (begin + frame.time, Instant::now());
                 let in_time = at.saturating_duration_since(due) <= latency;
                 let is_decoded = decoder.receive(head.sequence, &frame, in_time);
                 lock(&log).push(Seen { due, at, is_decoded });
             }
-            Received::Said(Said::Lost(lost)) => {
+            ReceivedItem::Message(ParentMessage::Lost(lost)) => {
                 lost.iter().for_each(|lost| decoder.receive_lost(lost));
             }
-            Received::Said(Said::End(why)) => anyhow::bail!("the stream ended: {why}"),
-            Received::Frame(..) | Received::Said(_) => {}
+            ReceivedItem::Message(ParentMessage::End(why)) => {
+                anyhow::bail!("the stream ended: {why}")
+            }
+            ReceivedItem::Frame(..) | ReceivedItem::Message(_) => {}
         }
     }
 }

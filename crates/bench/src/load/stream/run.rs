@@ -24,9 +24,11 @@ use thalweg_lab::{client::Lab, topology::Topology};
 use thalweg_media::{Frame, TsSplitter};
 use thalweg_stream::{
     Chains,
-    local::{self, Publisher, Received, Subscriber},
+    local::{self, Publisher, ReceivedItem, Subscriber},
 };
-use thalweg_wire::stream::leg::{Announce, Ask, Level, Said, Track, Word};
+use thalweg_wire::stream::leg::{
+    ChildMessage, Level, ParentMessage, PublishRequest, SubscribeRequest, Track,
+};
 use tokio::{
     sync::watch,
     task::JoinSet,
@@ -238,8 +240,8 @@ impl Source {
         let stream = STREAMS[self.number].parse()?;
         let tracks = vec![Track { label: STREAMS[self.number].to_owned(), rates: [0; 5] }];
         let latency_ms = u32::try_from(self.latency.as_millis())?;
-        let announce = Announce { stream, tracks, latency_ms };
-        let mut publisher = Publisher::begin(&socket, announce).await?;
+        let request = PublishRequest { stream, tracks, latency_ms };
+        let mut publisher = Publisher::begin(&socket, request).await?;
         for place in 0.. {
             let frame = match &self.video {
                 None => frame(place),
@@ -280,12 +282,12 @@ impl Viewer {
         socket: PathBuf,
         mut level: Option<watch::Receiver<Level>>,
     ) -> anyhow::Result<()> {
-        let ask = Ask {
+        let request = SubscribeRequest {
             latency_ms: u32::try_from(self.latency.as_millis())?,
             from: Some("m3".parse()?),
-            ..Ask::all_of(STREAMS[self.number].parse()?)
+            ..SubscribeRequest::for_stream(STREAMS[self.number].parse()?)
         };
-        let mut subscriber = Subscriber::begin(&socket, ask).await?;
+        let mut subscriber = Subscriber::begin(&socket, request).await?;
         let mut decoder = Decoder::default();
         let latency_ms = u32::try_from(self.latency.as_millis())?;
         loop {
@@ -293,20 +295,22 @@ impl Viewer {
                 && level.has_changed()?
             {
                 let level = *level.borrow_and_update();
-                subscriber.send(&Word::Want { level, tracks: Vec::new(), latency_ms }).await?;
+                subscriber
+                    .send(&ChildMessage::Want { level, tracks: Vec::new(), latency_ms })
+                    .await?;
             }
             match subscriber.next().await? {
-                Received::Frame(head, frame) => {
+                ReceivedItem::Frame(head, frame) => {
                     let due = due(self.begin, self.number, frame.time);
                     let age = due.elapsed();
                     let is_decoded = decoder.receive(head.sequence, &frame, age <= self.latency);
                     self.record(&frame, due, age, is_decoded);
                 }
-                Received::Said(Said::Lost(lost)) => {
+                ReceivedItem::Message(ParentMessage::Lost(lost)) => {
                     lost.iter().for_each(|lost| decoder.receive_lost(lost))
                 }
-                Received::Said(Said::End(_)) => return Ok(()),
-                Received::Said(_) => {}
+                ReceivedItem::Message(ParentMessage::End(_)) => return Ok(()),
+                ReceivedItem::Message(_) => {}
             }
         }
     }

@@ -20,7 +20,7 @@ use thalweg_probe::{
     prober::Prober,
     trains::{Endpoint, ProbeService, Trains},
 };
-use thalweg_stream::{Measure, Needed, Room, Streams};
+use thalweg_stream::{AvailableRate, Measure, NeededMeasurement, Streams};
 use tokio::{
     sync::{Semaphore, watch},
     task::JoinSet,
@@ -146,11 +146,11 @@ impl ProbeTasks {
 /// Measures the links that streams ask for, and reports the results to the streams.
 async fn measure_stream_links(follow: LinkMeasurer, streams: Streams) {
     let (wishes, wanted) = watch::channel(MeasurementRequests::new());
-    let mut asked = streams.to_measure();
+    let mut asked = streams.needed_measurements();
     let passes = async {
         loop {
             let all = asked.borrow_and_update().clone();
-            let wanted = |needed: Needed| MeasurementRequest {
+            let wanted = |needed: NeededMeasurement| MeasurementRequest {
                 wish: needed.free.map_or(MeasurementKind::Range, MeasurementKind::Fits),
                 state: needed.falls,
             };
@@ -163,15 +163,15 @@ async fn measure_stream_links(follow: LinkMeasurer, streams: Streams) {
     };
     let add = |found: LinkMeasurement| match found.wish {
         MeasurementKind::Range => {
-            streams.report_measured(&found.to, found.value, found.is_lower_bound, found.began);
-            streams.measured(&found.to, Room::About(found.value), found.began);
+            streams.report_measurement(&found.to, found.value, found.is_lower_bound, found.began);
+            streams.record_measurement(&found.to, AvailableRate::About(found.value), found.began);
         }
         MeasurementKind::Fits(_) if found.is_lower_bound => {
-            streams.report_measured(&found.to, found.low, true, found.began);
-            streams.measured(&found.to, Room::AtLeast(found.low), found.began);
+            streams.report_measurement(&found.to, found.low, true, found.began);
+            streams.record_measurement(&found.to, AvailableRate::AtLeast(found.low), found.began);
         }
         MeasurementKind::Fits(_) => {
-            streams.measured(&found.to, Room::Below(found.high), found.began)
+            streams.record_measurement(&found.to, AvailableRate::Below(found.high), found.began)
         }
     };
     let told = |news| match news {

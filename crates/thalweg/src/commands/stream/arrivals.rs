@@ -15,7 +15,7 @@ const FIRST_BYTES: Duration = Duration::from_secs(10);
 /// The most connections that have not delivered yet.
 const MAX_WAITING: usize = 16;
 
-/// How long a program may deliver nothing before the next one takes its place.
+/// How long a program may deliver nothing before the next one replaces it.
 const IDLE: Duration = Duration::from_secs(5);
 
 /// A connected program and its address.
@@ -25,8 +25,8 @@ pub type Program = (TcpStream, SocketAddr);
 pub struct Arrivals(mpsc::Receiver<io::Result<Program>>);
 
 impl Arrivals {
-    /// Accepts programs until this is dropped.
-    pub fn at(listener: TcpListener) -> Self {
+    /// Accepts programs until the value is dropped.
+    pub fn new(listener: TcpListener) -> Self {
         let (to, programs) = mpsc::channel(1);
         tokio::spawn(accept(listener, to));
         Self(programs)
@@ -69,7 +69,7 @@ async fn accept(listener: TcpListener, to: mpsc::Sender<io::Result<Program>>) {
         let to = to.clone();
         tokio::spawn(async move {
             let arrived = match accepted {
-                Ok(program) => greet(program).await.map(Ok),
+                Ok(program) => check_first_bytes(program).await.map(Ok),
                 Err(why) => Some(Err(why)),
             };
             if let Some(arrived) = arrived {
@@ -81,8 +81,8 @@ async fn accept(listener: TcpListener, to: mpsc::Sender<io::Result<Program>>) {
     }
 }
 
-/// Waits for the first bytes of a program. Returns `None` if none come, or if it is not a source of streams.
-async fn greet((from, peer): Program) -> Option<Program> {
+/// Waits for the first bytes of a program. Returns `None` if it sends none in time, or an HTTP request.
+async fn check_first_bytes((from, peer): Program) -> Option<Program> {
     let mut first = [0; 8];
     match timeout(FIRST_BYTES, from.peek(&mut first)).await {
         Err(_) => {

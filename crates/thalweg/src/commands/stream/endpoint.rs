@@ -37,7 +37,7 @@ impl fmt::Display for Endpoint {
 ///
 /// # Errors
 /// When it is not an address, or not on loopback.
-pub fn listening(text: &str) -> Result<Endpoint, &'static str> {
+pub fn parse_listen_address(text: &str) -> Result<Endpoint, &'static str> {
     let endpoint: Endpoint = text.parse()?;
     let (Endpoint::Tcp(address) | Endpoint::Udp(address)) = endpoint;
     if address.ip().to_canonical().is_loopback() {

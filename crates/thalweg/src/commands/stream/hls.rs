@@ -14,7 +14,7 @@ use thalweg_stream::{
     RenditionChoice,
     hls::{self, Directory, Packager, Settings, Window},
 };
-use thalweg_wire::stream::leg::{FrameHead, Lost};
+use thalweg_wire::stream::leg::{FrameHead, LostFrame};
 use tokio::{net::TcpListener, task::JoinHandle, time::sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -128,7 +128,7 @@ impl Hls {
     }
 
     /// Records a lost frame.
-    pub fn record_loss(&mut self, lost: Lost) {
+    pub fn record_loss(&mut self, lost: LostFrame) {
         self.packager.record_loss(lost);
     }
 

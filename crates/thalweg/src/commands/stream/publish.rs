@@ -3,7 +3,7 @@
 use super::{
     Format,
     arrivals::{Arrivals, Program},
-    endpoint::{Endpoint, listening},
+    endpoint::{Endpoint, parse_listen_address},
     socket,
 };
 use crate::commands::{
@@ -22,7 +22,7 @@ use thalweg_stream::{
 use thalweg_units::parse_duration;
 use thalweg_wire::{
     mesh::Name,
-    stream::leg::{Announce, Ending, Refusal},
+    stream::leg::{Ending, PublishRequest, Refusal},
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
@@ -49,7 +49,7 @@ pub struct Args {
     #[arg(value_name = "FILE", conflicts_with = "listen")]
     file: Option<PathBuf>,
     /// Accept the stream from one connecting program at a time, or as datagrams
-    #[arg(long, value_name = "tcp://ADDR:PORT|udp://ADDR:PORT", value_parser = listening)]
+    #[arg(long, value_name = "tcp://ADDR:PORT|udp://ADDR:PORT", value_parser = parse_listen_address)]
     listen: Option<Endpoint>,
     /// Send frames in real time instead of as fast as they are read
     #[arg(long)]
@@ -74,8 +74,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let mut signals = Signals::watch()?;
         let work = async {
             let latency_ms = u32::try_from(args.latency.as_millis()).unwrap_or(u32::MAX);
-            let announce = Announce { stream: args.name.clone(), tracks: Vec::new(), latency_ms };
-            let mut publisher = match Publisher::begin(&socket, announce).await {
+            let request =
+                PublishRequest { stream: args.name.clone(), tracks: Vec::new(), latency_ms };
+            let mut publisher = match Publisher::begin(&socket, request).await {
                 Ok(publisher) => publisher,
                 Err(why) => return Ok(report_error(&why)),
             };
@@ -88,7 +89,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 }
                 Err(FeedError::Node(why)) => Ok(report_error(&why)),
                 Err(FeedError::Input(why)) => {
-                    note!("thalweg: {why}; the stream up to there was published");
+                    note!("thalweg: {why}; all frames before that byte were published");
                     publisher.end().await.context("cannot end the stream")?;
                     Ok(Code::Bytes)
                 }
@@ -125,7 +126,7 @@ fn other_error(why: std::io::Error, what: impl Into<String>) -> FeedError {
     FeedError::Other(anyhow::Error::new(why).context(what.into()))
 }
 
-fn no_accept(why: std::io::Error) -> FeedError {
+fn accept_error(why: std::io::Error) -> FeedError {
     other_error(why, "cannot accept a connection")
 }
 
@@ -135,7 +136,7 @@ const UDP_BUFFER: usize = 4 << 20;
 /// The minimum time between warnings.
 const WARNING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Publishes what programs deliver.
+/// Publishes the frames of one or more inputs.
 struct Feed<'a> {
     args: &'a Args,
     publisher: &'a mut Publisher,
@@ -146,23 +147,23 @@ struct Feed<'a> {
 impl Feed<'_> {
     /// Publishes the input, or one input after the other.
     async fn run(mut self) -> Result<(), FeedError> {
-        let no_listener =
+        let listen_error =
             |at: SocketAddr| move |why| other_error(why, format!("cannot listen at {at}"));
         match (self.args.listen, &self.args.file) {
             (Some(Endpoint::Tcp(at)), _) => {
-                let listener = TcpListener::bind(at).await.map_err(no_listener(at))?;
+                let listener = TcpListener::bind(at).await.map_err(listen_error(at))?;
                 self.accept(listener).await
             }
             (Some(Endpoint::Udp(at)), _) => {
-                let socket = UdpSocket::bind(at).await.map_err(no_listener(at))?;
+                let socket = UdpSocket::bind(at).await.map_err(listen_error(at))?;
                 // The kernel may allow less.
                 _ = socket2::SockRef::from(&socket).set_recv_buffer_size(UDP_BUFFER);
                 self.receive(socket).await
             }
             (None, None) => self.read(&mut tokio::io::stdin(), None).await.map(drop),
             (None, Some(file)) => {
-                let no_file = |why| other_error(why, format!("cannot open {}", file.display()));
-                let mut file = tokio::fs::File::open(file).await.map_err(no_file)?;
+                let open_error = |why| other_error(why, format!("cannot open {}", file.display()));
+                let mut file = tokio::fs::File::open(file).await.map_err(open_error)?;
                 self.read(&mut file, None).await.map(drop)
             }
         }
@@ -173,12 +174,12 @@ impl Feed<'_> {
             .local_addr()
             .map_err(|why| other_error(why, "cannot determine the bound address"))?;
         note!("thalweg: waiting for a program at tcp://{at}");
-        let mut arrivals = Arrivals::at(listener);
+        let mut arrivals = Arrivals::new(listener);
         let mut waiting = None;
         loop {
             let (mut from, peer) = match waiting.take() {
                 Some(program) => program,
-                None => self.unless_ended(arrivals.next()).await?.map_err(no_accept)?,
+                None => self.unless_ended(arrivals.next()).await?.map_err(accept_error)?,
             };
             note!("thalweg: {peer} sends the stream");
             match self.read(&mut from, Some(&mut arrivals)).await {
@@ -196,7 +197,7 @@ impl Feed<'_> {
         }
     }
 
-    /// Waits for this unless the node ends the stream before.
+    /// Waits for `waiting`; fails if the node ends the stream first.
     async fn unless_ended<T>(&mut self, waiting: impl Future<Output = T>) -> Result<T, FeedError> {
         tokio::select! {
             done = waiting => Ok(done),
@@ -221,7 +222,7 @@ impl Feed<'_> {
         }
     }
 
-    /// Publishes one input to its end, or until another program that has arrived takes its place, which is returned.
+    /// Publishes one input to its end, or until another program replaces it, which is returned.
     async fn read(
         &mut self,
         from: &mut (impl AsyncRead + Unpin),
@@ -244,7 +245,7 @@ impl Feed<'_> {
             let read = match self.unless_ended(read).await? {
                 Ok(read) => read.map_err(|why| other_error(why, "cannot read"))?,
                 Err(next) => {
-                    let next = next.map_err(no_accept)?;
+                    let next = next.map_err(accept_error)?;
                     self.end(&mut input).await?;
                     return Ok(Some(next));
                 }

@@ -111,7 +111,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             if let (Some(name), Some(streams)) = (&args.name, report["streams"].as_array_mut()) {
                 streams.retain(|stream| stream["name"] == name.as_str());
             }
-            history.note(&report);
+            history.record(&report);
             match (args.json, args.watch) {
                 (true, true) => say(&format!("{report}\n"))?,
                 (true, false) => say(&(serde_json::to_string_pretty(&report)? + "\n"))?,
@@ -185,7 +185,7 @@ fn planned_lines(oracle: &Value, name: &Value) -> String {
     out
 }
 
-/// Why the oracle's plan is not the newest, and what the oracle refused.
+/// Why no oracle answers, and the parts of the last report that the oracle refused.
 fn oracle_lines(oracle: &Value) -> String {
     let mut out = String::new();
     if oracle["standing"] == "down" {
@@ -196,7 +196,7 @@ fn oracle_lines(oracle: &Value) -> String {
         );
     }
     for why in stream_list(&oracle["refused"]) {
-        _ = writeln!(out, "the oracle: {}", text(why));
+        _ = writeln!(out, "refused by the oracle: {}", text(why));
     }
     out
 }
@@ -245,7 +245,7 @@ fn key(stream: &Value, leg: &Value) -> String {
 }
 
 impl History {
-    fn note(&mut self, report: &Value) {
+    fn record(&mut self, report: &Value) {
         for stream in stream_list(&report["streams"]) {
             let whole = rate(stream).max(1.0);
             for leg in stream_list(&stream["legs"]) {
@@ -291,9 +291,9 @@ mod tests {
     #[test]
     fn a_status_shows_rates_levels_and_reasons() {
         let mut history = History::default();
-        history.note(&report());
-        let said = render(&report(), Some(&history));
-        let lines: Vec<&str> = said.lines().collect();
+        history.record(&report());
+        let output = render(&report(), Some(&history));
+        let lines: Vec<&str> = output.lines().collect();
         assert_eq!(lines[0], "stage  at studio, 1.16 Mbit/s, age here 21 ms");
         assert!(
             lines[1].contains("fra") && lines[1].contains("0.70 of 0.70 Mbit/s, no-disposable")
@@ -322,8 +322,8 @@ mod tests {
                 } }],
             }] },
         });
-        let said = render(&report, None);
-        let lines: Vec<&str> = said.lines().collect();
+        let output = render(&report, None);
+        let lines: Vec<&str> = output.lines().collect();
         assert_eq!(
             lines[1],
             "  plan: from fra, rerouted 5 s ago; the leg studio → nyc carried 0.60 Mbit/s, 1 s before"
@@ -332,7 +332,7 @@ mod tests {
             lines[lines.len() - 2..],
             [
                 "no oracle answers, so the last plan stays in force: no oracle could be reached",
-                "the oracle: `hall` is published at fra already"
+                "refused by the oracle: `hall` is published at fra already"
             ]
         );
     }

@@ -20,12 +20,12 @@ use thalweg_stream::{
     Chains, RenditionChoice,
     container::Frames,
     hls::DirectoryError,
-    local::{Received, StreamError, Subscriber},
+    local::{ReceivedItem, StreamError, Subscriber},
 };
 use thalweg_units::parse_duration;
 use thalweg_wire::{
     mesh::Name,
-    stream::leg::{Ask, Ending, FrameHead, Level, Lost, Said},
+    stream::leg::{Ending, FrameHead, Level, LostFrame, ParentMessage, SubscribeRequest},
 };
 
 const HELP: &str = "\
@@ -121,24 +121,25 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     host::block_on(async {
         let mut signals = Signals::watch()?;
         let work = async {
-            let ask = Ask {
+            let request = SubscribeRequest {
                 level: args.level,
                 tracks: args.rendition.tracks(),
                 latency_ms: u32::try_from(args.latency.as_millis()).unwrap_or(u32::MAX),
                 from: args.from.clone(),
-                ..Ask::all_of(args.name.clone())
+                ..SubscribeRequest::for_stream(args.name.clone())
             };
-            let mut told = String::new();
-            let tell = |why: &str| {
-                if told != why {
+            let mut last_reason = String::new();
+            let report_wait = |why: &str| {
+                if last_reason != why {
                     note!("thalweg: {}: {why}", args.name);
-                    why.clone_into(&mut told);
+                    why.clone_into(&mut last_reason);
                 }
             };
-            let mut subscriber = match Subscriber::begin_telling(&socket, ask, tell).await {
-                Ok(subscriber) => subscriber,
-                Err(why) => return Ok(report_error(&why)),
-            };
+            let mut subscriber =
+                match Subscriber::begin_with_progress(&socket, request, report_wait).await {
+                    Ok(subscriber) => subscriber,
+                    Err(why) => return Ok(report_error(&why)),
+                };
             note!("thalweg: {}, published at {}", args.name, subscriber.about().origin);
             let mut output = match StreamOutput::open(&args, &subscriber).await {
                 Ok(output) => output,
@@ -149,8 +150,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
                 Err(why) => return Err(why),
             };
             match follow(&mut subscriber, &mut output).await? {
-                Followed::Unwritten(code) => Ok(code),
-                Followed::Ended(code) => Ok(output.end().await?.unwrap_or(code)),
+                StreamOutcome::Unwritten(code) => Ok(code),
+                StreamOutcome::Ended(code) => Ok(output.end().await?.unwrap_or(code)),
             }
         };
         tokio::select! {
@@ -161,7 +162,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// How following a stream ended, with the exit code.
-enum Followed {
+enum StreamOutcome {
     /// The stream has ended.
     Ended(Code),
     /// The output cannot be written any more, which has been reported.
@@ -172,23 +173,25 @@ enum Followed {
 async fn follow(
     subscriber: &mut Subscriber,
     output: &mut StreamOutput,
-) -> anyhow::Result<Followed> {
+) -> anyhow::Result<StreamOutcome> {
     loop {
         let written = match subscriber.next().await {
-            Ok(Received::Frame(head, frame)) => output.write(head, &frame).await?,
-            Ok(Received::Said(Said::Lost(lost))) => {
+            Ok(ReceivedItem::Frame(head, frame)) => output.write(head, &frame).await?,
+            Ok(ReceivedItem::Message(ParentMessage::Lost(lost))) => {
                 lost.into_iter().for_each(|lost| output.record_loss(lost));
                 None
             }
-            Ok(Received::Said(Said::End(Ending::Over))) => return Ok(Followed::Ended(Code::Done)),
-            Ok(Received::Said(Said::End(why))) => {
-                return Ok(Followed::Ended(report_error(&StreamError::Ended(why))));
+            Ok(ReceivedItem::Message(ParentMessage::End(Ending::Over))) => {
+                return Ok(StreamOutcome::Ended(Code::Done));
             }
-            Ok(Received::Said(_)) => None,
-            Err(why) => return Ok(Followed::Ended(report_error(&why))),
+            Ok(ReceivedItem::Message(ParentMessage::End(why))) => {
+                return Ok(StreamOutcome::Ended(report_error(&StreamError::Ended(why))));
+            }
+            Ok(ReceivedItem::Message(_)) => None,
+            Err(why) => return Ok(StreamOutcome::Ended(report_error(&why))),
         };
         if let Some(code) = written {
-            return Ok(Followed::Unwritten(code));
+            return Ok(StreamOutcome::Unwritten(code));
         }
     }
 }
@@ -236,7 +239,7 @@ impl StreamOutput {
         }
     }
 
-    fn record_loss(&mut self, lost: Lost) {
+    fn record_loss(&mut self, lost: LostFrame) {
         match self {
             Self::Ts(output, _) => output.record_loss(lost),
             Self::Frames(output, _) => output.record_loss(lost),
@@ -320,7 +323,7 @@ impl TsOutput {
         packets
     }
 
-    fn record_loss(&mut self, lost: Lost) {
+    fn record_loss(&mut self, lost: LostFrame) {
         self.check_gap(lost.sequence);
         if let Some(class) = FrameClass::from_number(lost.class) {
             self.joiner.lost(lost.track, class);
@@ -350,7 +353,7 @@ impl FramesOutput {
         }
     }
 
-    fn record_loss(&mut self, lost: Lost) {
+    fn record_loss(&mut self, lost: LostFrame) {
         self.check_gap(lost.sequence);
         if let Some(class) = FrameClass::from_number(lost.class) {
             self.chains.record_loss(lost.track, class);
