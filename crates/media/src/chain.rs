@@ -1,10 +1,10 @@
 //! Which frames of a track can be decoded.
 
-use crate::{FrameClass, time_line::apart};
+use crate::{FrameClass, dts_timeline::wrapping_difference};
 
 /// The reference chain of one track: whether all frames that the next one refers to are here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Chain {
+pub(crate) enum ReferenceChain {
     /// A frame is missing: decoding resumes at the next key frame.
     #[default]
     Broken,
@@ -13,7 +13,7 @@ pub(crate) enum Chain {
     Whole,
 }
 
-impl Chain {
+impl ReferenceChain {
     /// Adds the next picture and returns whether it can be decoded.
     pub(crate) fn take(&mut self, class: FrameClass, pts: Option<u64>) -> bool {
         let (next, is_taken) = match (*self, class) {
@@ -31,7 +31,7 @@ impl Chain {
     }
 
     /// Records a lost picture. A lost key or reference frame breaks the chain.
-    pub(crate) fn lost(&mut self, class: FrameClass) {
+    pub(crate) fn record_loss(&mut self, class: FrameClass) {
         if matches!(class, FrameClass::Key | FrameClass::Reference) {
             *self = Self::Broken;
         }
@@ -39,7 +39,7 @@ impl Chain {
 }
 
 fn is_before(pts: Option<u64>, key: Option<u64>) -> bool {
-    pts.zip(key).is_some_and(|(pts, key)| apart(pts as i64, key as i64) < 0)
+    pts.zip(key).is_some_and(|(pts, key)| wrapping_difference(pts as i64, key as i64) < 0)
 }
 
 #[cfg(test)]
@@ -49,20 +49,20 @@ mod tests {
 
     #[test]
     fn a_broken_chain_resumes_at_the_next_key_frame() {
-        let mut chain = Chain::default();
+        let mut chain = ReferenceChain::default();
         assert!(!chain.take(Reference, Some(1)) && chain.take(Key, Some(2)));
         assert!(chain.take(Reference, Some(3)) && chain.take(Disposable, Some(2)));
-        chain.lost(Disposable);
+        chain.record_loss(Disposable);
         assert!(chain.take(Reference, Some(4)));
-        chain.lost(Reference);
+        chain.record_loss(Reference);
         assert!(!chain.take(Disposable, Some(5)) && chain.take(Key, None));
         assert!(chain.take(Reference, Some(1)));
     }
 
     #[test]
     fn what_is_shown_before_the_first_key_frame_is_left_out() {
-        let mut chain = Chain::default();
-        let key = crate::time_line::WRAP as u64 - 3000;
+        let mut chain = ReferenceChain::default();
+        let key = crate::dts_timeline::WRAP as u64 - 3000;
         assert!(chain.take(Key, Some(key)));
         assert!(!chain.take(Reference, Some(key - 6000)));
         assert!(!chain.take(Disposable, Some(key - 9000)));

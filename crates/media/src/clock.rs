@@ -3,8 +3,8 @@
 
 use crate::{
     PACKET,
-    packet::{Packet, Raw, SYNC},
-    time_line::{CLOCK, WRAP, apart},
+    packet::{Packet, RawPacket, SYNC},
+    dts_timeline::{CLOCK, WRAP, wrapping_difference},
 };
 
 /// A reference is inserted if the newest one is this old, ticks. The standard allows 0.1 s (2.7.2), but streams of five
@@ -41,7 +41,7 @@ pub(crate) struct ProgramClock {
 impl ProgramClock {
     /// Records the delay of a reference of the input in a unit with this DTS.
     pub(crate) fn observe(&mut self, reference: u64, dts: u64) {
-        let delay = apart(dts as i64, reference as i64);
+        let delay = wrapping_difference(dts as i64, reference as i64);
         if (0..=MAX_DELAY).contains(&delay) {
             self.delay = Some(delay);
         }
@@ -51,7 +51,7 @@ impl ProgramClock {
     pub(crate) fn next(&mut self, reference: u64) -> u64 {
         let inserted = self.newest.filter(|_| self.is_inserted);
         let next = match inserted {
-            Some(newest) if (0..JUMP).contains(&apart(newest, reference as i64)) => {
+            Some(newest) if (0..JUMP).contains(&wrapping_difference(newest, reference as i64)) => {
                 (newest + 1).rem_euclid(WRAP)
             }
             _ => reference as i64,
@@ -67,9 +67,9 @@ impl ProgramClock {
         let delay = self.delay.unwrap_or(USUAL_DELAY) + RESERVE;
         let next = (dts as i64 - delay).rem_euclid(WRAP);
         let passed = match self.newest {
-            Some(newest) => apart(next, newest),
+            Some(newest) => wrapping_difference(next, newest),
             // The input's first reference may follow.
-            None => apart(dts as i64, *self.first.get_or_insert(dts as i64)),
+            None => wrapping_difference(dts as i64, *self.first.get_or_insert(dts as i64)),
         };
         let is_restarted = passed.abs() > JUMP;
         (passed > MAX_GAP || is_restarted).then(|| {
@@ -88,13 +88,13 @@ pub(crate) fn reference(packet: Packet<'_>) -> Option<u64> {
 }
 
 /// Replaces the packet's reference.
-pub(crate) fn set_reference(packet: &mut Raw, reference: u64) {
+pub(crate) fn set_reference(packet: &mut RawPacket, reference: u64) {
     packet[6..10].copy_from_slice(&((reference >> 1) as u32).to_be_bytes());
     packet[10..12].copy_from_slice(&[((reference & 1) as u8) << 7 | 0x7e, 0]);
 }
 
 /// A packet without payload with this reference.
-pub(crate) fn packet(pid: u16, reference: u64, is_restarted: bool) -> Raw {
+pub(crate) fn packet(pid: u16, reference: u64, is_restarted: bool) -> RawPacket {
     let mut packet = [0xff; PACKET];
     let [high, low] = pid.to_be_bytes();
     packet[..4].copy_from_slice(&[SYNC, high & 0x1f, low, 0x20]);

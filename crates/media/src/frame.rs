@@ -1,6 +1,6 @@
 //! Frames and their classes.
 
-use crate::pes::PesHead;
+use crate::pes::PesHeader;
 use bytes::{Bytes, BytesMut};
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ pub struct Frame {
 impl Frame {
     /// The decoding time stamp (DTS) as the transport stream has it, ticks of 90 kHz.
     pub fn dts(&self) -> Option<u64> {
-        PesHead::of(&self.bytes)?.dts
+        PesHeader::from_packets(&self.bytes)?.dts
     }
 
     /// The program clock references of the frame, as packets without payload, for a stream from which the frame is
@@ -63,7 +63,7 @@ impl Frame {
     pub fn clock(&self) -> Option<Bytes> {
         let mut kept = BytesMut::new();
         for packet in self.bytes.as_chunks::<PACKET>().0 {
-            if let Some(clock) = clock_of(packet) {
+            if let Some(clock) = clock_packet(packet) {
                 kept.extend_from_slice(&clock);
             }
         }
@@ -72,7 +72,7 @@ impl Frame {
 }
 
 /// A packet with only the adaptation field of this one, if it has a PCR (2.4.3.4).
-pub(crate) fn clock_of(packet: &[u8; PACKET]) -> Option<[u8; PACKET]> {
+pub(crate) fn clock_packet(packet: &[u8; PACKET]) -> Option<[u8; PACKET]> {
     let has_clock = packet[0] == 0x47 && packet[3] & 0x20 != 0 && packet[4] >= 7;
     if !has_clock || packet[5] & 0x10 == 0 {
         return None;

@@ -42,7 +42,7 @@ pub enum InputWarning {
     },
     /// The incomplete units of all PIDs together exceed their maximum size.
     #[error("skipped a unit of PID {pid}: incomplete units together exceed {limit} bytes")]
-    TooMuch {
+    BufferFull {
         /// The PID.
         pid: u16,
         /// The maximum size, bytes.
@@ -78,7 +78,7 @@ pub enum InputWarning {
     #[error(
         "no key frame in PID {pid} for {seconds} s, so that nobody can decode it (ffmpeg: -g, -forced-idr 1)"
     )]
-    NoKey {
+    NoKeyFrame {
         /// The PID.
         pid: u16,
         /// The time without a key frame.
@@ -102,7 +102,7 @@ pub enum InputWarning {
     },
     /// The clock of a PID was restarted.
     #[error("the clock of PID {pid} was restarted; its time goes on")]
-    Jumped {
+    ClockRestarted {
         /// The PID.
         pid: u16,
     },

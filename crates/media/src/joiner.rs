@@ -1,12 +1,12 @@
 //! Joins the frames that remain after drops to a transport stream.
 
 use crate::{
-    Frame, FrameClass, FrameLine, PACKET,
-    chain::Chain,
+    Frame, FrameClass, FrameTimeline, PACKET,
+    chain::ReferenceChain,
     clock::{self, ProgramClock},
-    packet::{self, NULL_PID, Packet, Raw, SYNC},
-    pes::PesHead,
-    rendition::{Rendition, Taken},
+    packet::{self, NULL_PID, Packet, RawPacket, SYNC},
+    pes::PesHeader,
+    rendition::{RenditionSelector, PictureUse},
     splitter::MAX_TRACKS,
     tables::{PAT_PID, Pmt, Programs, StreamEntry, pat_section},
 };
@@ -54,18 +54,18 @@ pub struct JoinerCounts {
 /// Joins frames to a transport stream in which a decoder sees no gap and nothing that it cannot decode.
 ///
 /// It numbers continuity counters anew, repeats tables and keeps the clock of withheld frames. After a lost key or
-/// reference frame ([`Self::lost`]) a track resumes at its next key frame.
+/// reference frame ([`Self::record_loss`]) a track resumes at its next key frame.
 #[derive(Debug)]
 pub struct TsJoiner {
     output: Output,
     programs: Programs,
-    chains: [Chain; MAX_TRACKS],
-    rendition: Rendition,
+    chains: [ReferenceChain; MAX_TRACKS],
+    rendition: RenditionSelector,
     counters: BTreeMap<u16, u8>,
     /// The programs' clocks by their PIDs in the output.
     clocks: BTreeMap<u16, ProgramClock>,
     /// The times of all frames.
-    line: FrameLine,
+    line: FrameTimeline,
     /// The newest time when tables were written.
     tables_at: Option<Duration>,
     /// Whether no frame was written since the last tables.
@@ -76,7 +76,7 @@ pub struct TsJoiner {
     /// The track and PID of the newest picture of an output as sent.
     newest_video: Option<(u8, u16)>,
     /// Key frames before the tables.
-    waited: u32,
+    early_keys: u32,
     counts: JoinerCounts,
 }
 
@@ -87,7 +87,7 @@ struct OneVideo {
     pids: BTreeMap<u16, u16>,
     /// The PID of the program's clock in the input, and in the output.
     clock_pid: u16,
-    clock_to: u16,
+    output_clock_pid: u16,
     pmt: Option<Pmt>,
     version: u8,
     pat_version: u8,
@@ -107,17 +107,17 @@ impl TsJoiner {
         Self {
             output,
             programs: Programs::new(MAX_PROGRAMS),
-            chains: [Chain::default(); MAX_TRACKS],
-            rendition: Rendition::default(),
+            chains: [ReferenceChain::default(); MAX_TRACKS],
+            rendition: RenditionSelector::default(),
             counters: BTreeMap::new(),
             clocks: BTreeMap::new(),
-            line: FrameLine::default(),
+            line: FrameTimeline::default(),
             tables_at: None,
             are_tables_fresh: false,
             one: OneVideo::default(),
             is_detected: output == Output::Detected,
             newest_video: None,
-            waited: 0,
+            early_keys: 0,
             counts: JoinerCounts::default(),
         }
     }
@@ -139,16 +139,16 @@ impl TsJoiner {
     }
 
     /// Records a lost frame. Frames that depend on it are withheld.
-    pub fn lost(&mut self, track: u8, class: FrameClass) {
-        self.rendition.lost(track, class);
+    pub fn record_loss(&mut self, track: u8, class: FrameClass) {
+        self.rendition.record_loss(track, class);
         if let Some(chain) = self.chains.get_mut(usize::from(track)) {
-            chain.lost(class);
+            chain.record_loss(class);
         }
     }
 
     /// Adds a frame and appends the resulting packets.
     pub fn push(&mut self, frame: &Frame, into: &mut Vec<u8>) {
-        let frame = &self.line.place(frame);
+        let frame = &self.line.retime(frame);
         match (self.output, frame.class) {
             (_, FrameClass::Tables) => self.tables(frame, into),
             (Output::Detected, _) => self.wait(frame),
@@ -174,9 +174,9 @@ impl TsJoiner {
     fn wait(&mut self, frame: &Frame) {
         if frame.class.is_video() {
             self.counts.withheld += 1;
-            self.waited += u32::from(frame.class == FrameClass::Key);
+            self.early_keys += u32::from(frame.class == FrameClass::Key);
         }
-        if self.waited > 1 {
+        if self.early_keys > 1 {
             self.detect();
         }
     }
@@ -190,7 +190,7 @@ impl TsJoiner {
     }
 
     fn video(&mut self, frame: &Frame, into: &mut Vec<u8>) {
-        let pts = PesHead::of(&frame.bytes).and_then(|head| head.pts);
+        let pts = PesHeader::from_packets(&frame.bytes).and_then(|head| head.pts);
         let chain = self.chains.get_mut(usize::from(frame.track));
         if !chain.is_some_and(|chain| chain.take(frame.class, pts)) {
             self.counts.withheld += 1;
@@ -203,29 +203,29 @@ impl TsJoiner {
     }
 
     /// Goes on with one video after the tables have begun to name several.
-    fn become_one_video(&mut self) {
+    fn switch_to_one_video(&mut self) {
         self.output = Output::OneVideo;
         self.one.pat_version = self.programs.pat_version().wrapping_add(1) & 0x1f;
         let Some((track, pid)) = self.newest_video else { return };
         let program = self.programs.find(pid).map(|(program, ..)| program.version());
         self.one.version = program.unwrap_or_default();
         if let Some(chain) = self.chains.get(usize::from(track)) {
-            self.rendition.go_on_with(track, *chain);
+            self.rendition.continue_with(track, *chain);
         }
         self.adopt(pid);
         self.are_tables_fresh = false;
     }
 
     /// Writes pictures of an output with one video.
-    fn show(&mut self, taken: Vec<Taken>, into: &mut Vec<u8>) {
+    fn show(&mut self, taken: Vec<PictureUse>, into: &mut Vec<u8>) {
         for taken in taken {
-            let is_switch = matches!(taken, Taken::Switched(_));
+            let is_switch = matches!(taken, PictureUse::Switched(_));
             match taken {
-                Taken::Withheld(frame) => {
+                PictureUse::Withheld(frame) => {
                     self.counts.withheld += 1;
                     self.write_clock(&frame, into);
                 }
-                Taken::Shown(frame) | Taken::Switched(frame) => {
+                PictureUse::Shown(frame) | PictureUse::Switched(frame) => {
                     self.counts.shown += 1;
                     let pid = pid_of(&frame);
                     if is_switch {
@@ -267,7 +267,7 @@ impl TsJoiner {
             return;
         }
         if self.output == Output::AsSent && self.is_detected && self.programs.videos() > 1 {
-            self.become_one_video();
+            self.switch_to_one_video();
         }
         if self.output == Output::AsSent {
             let is_pat = pid_of(frame) == PAT_PID;
@@ -333,8 +333,8 @@ impl TsJoiner {
 
     /// Inserts a clock reference before the frame if those of the input were dropped with their frames.
     fn keep_clock(&mut self, frame: &Frame, into: &mut Vec<u8>) {
-        let dts = PesHead::of(&frame.bytes).and_then(|head| head.dts);
-        let clock = self.clock_of(pid_of(frame)).filter(|(_, to)| *to != NULL_PID);
+        let dts = PesHeader::from_packets(&frame.bytes).and_then(|head| head.dts);
+        let clock = self.clock_pids(pid_of(frame)).filter(|(_, to)| *to != NULL_PID);
         let Some((dts, (from, to))) = dts.zip(clock) else { return };
         let mut own = packets(frame).map(Packet).filter(|packet| packet.pid() == from);
         let reference = own.find_map(clock::reference);
@@ -350,10 +350,10 @@ impl TsJoiner {
     }
 
     /// The PID with the clock of this PID's program, in the input and in the output.
-    fn clock_of(&self, pid: u16) -> Option<(u16, u16)> {
+    fn clock_pids(&self, pid: u16) -> Option<(u16, u16)> {
         if self.output == Output::OneVideo {
             let is_its = self.one.pids.contains_key(&pid);
-            return is_its.then_some((self.one.clock_pid, self.one.clock_to));
+            return is_its.then_some((self.one.clock_pid, self.one.output_clock_pid));
         }
         let pid = self.programs.find(pid)?.1.clock_pid;
         Some((pid, pid))
@@ -367,7 +367,7 @@ impl TsJoiner {
             match self.output {
                 Output::AsSent | Output::Detected => self.put(clock, pid, into),
                 Output::OneVideo if pid == self.one.clock_pid => {
-                    self.put(clock, self.one.clock_to, into);
+                    self.put(clock, self.one.output_clock_pid, into);
                 }
                 Output::OneVideo => {}
             }
@@ -375,7 +375,7 @@ impl TsJoiner {
     }
 
     /// Writes a packet with this PID and its next continuity counter.
-    fn put(&mut self, packet: &Raw, pid: u16, into: &mut Vec<u8>) {
+    fn put(&mut self, packet: &RawPacket, pid: u16, into: &mut Vec<u8>) {
         let mut packet = *packet;
         if let Some(clock) = self.clocks.get_mut(&pid)
             && let Some(reference) = clock::reference(Packet(&packet))
@@ -420,15 +420,15 @@ impl OneVideo {
             streams.push(StreamEntry { pid, ..entry.clone() });
         }
         // A clock with a PID of its own, or with another video, goes out with the video.
-        self.clock_to = self.pids.get(&pmt.clock_pid).copied().unwrap_or(VIDEO_PID);
-        let new = Pmt { clock_pid: self.clock_to, descriptors: pmt.descriptors.clone(), streams };
+        self.output_clock_pid = self.pids.get(&pmt.clock_pid).copied().unwrap_or(VIDEO_PID);
+        let new = Pmt { clock_pid: self.output_clock_pid, descriptors: pmt.descriptors.clone(), streams };
         if self.pmt.as_ref() != Some(&new) {
             self.version = self.version.wrapping_add(1) & 0x1f;
             self.pmt = Some(new);
         }
     }
 
-    fn packets(&self) -> Vec<Raw> {
+    fn packets(&self) -> Vec<RawPacket> {
         let pmt = self.pmt.as_ref().and_then(|pmt| {
             // Descriptors that do not fit are left out, before the streams are.
             let bare = || Pmt { descriptors: Vec::new(), ..pmt.clone() };
@@ -437,14 +437,14 @@ impl OneVideo {
         let Some((pat, pmt)) = pat_section(PROGRAM, PMT_PID, self.pat_version).zip(pmt) else {
             return Vec::new();
         };
-        let mut packets = packet::of_section(PAT_PID, &pat);
-        packets.extend(packet::of_section(PMT_PID, &pmt));
+        let mut packets = packet::packetize_section(PAT_PID, &pat);
+        packets.extend(packet::packetize_section(PMT_PID, &pmt));
         packets
     }
 }
 
 /// The packets of a frame, without bytes that are no packets.
-fn packets(frame: &Frame) -> impl Iterator<Item = &Raw> {
+fn packets(frame: &Frame) -> impl Iterator<Item = &RawPacket> {
     frame.bytes.as_chunks::<PACKET>().0.iter().filter(|packet| packet[0] == SYNC)
 }
 

@@ -2,10 +2,10 @@
 
 use crate::{
     Codec, Frame, FrameClass, MAX_TRACKS, PACKET,
-    frame_line::BACK,
-    packet::{self, NULL_PID, Packet, Raw},
+    frame_timeline::BACK,
+    packet::{self, NULL_PID, Packet, RawPacket},
     tables::{Pmt, Program, Programs, StreamEntry},
-    time_line::{CLOCK, apart, duration, ticks},
+    dts_timeline::{CLOCK, wrapping_difference, duration, ticks},
 };
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 use thiserror::Error;
@@ -28,7 +28,7 @@ const MAX_LEAD: i64 = CLOCK;
 #[error(
     "its time stamps are {0:.1} s off those of its input; ffmpeg keeps them with `-copyts -mpegts_copyts 1`"
 )]
-pub struct Misplaced(f64);
+pub struct TimestampMismatch(f64);
 
 /// Merges the pictures that transcoders make of a stream into it, as more renditions.
 ///
@@ -41,7 +41,7 @@ pub struct Ladder {
     programs: Programs,
     /// The tracks of videos by the number of their transcoder (`None`: the source) and their track there.
     tracks: BTreeMap<(Option<usize>, u8), u8>,
-    videos: BTreeMap<u8, MadeVideo>,
+    videos: BTreeMap<u8, TranscodedVideo>,
     /// Counts changes of the videos, because the map's version changes with them.
     revision: u8,
     /// The continuity counter of the map.
@@ -52,7 +52,7 @@ pub struct Ladder {
 
 /// A video of a transcoder.
 #[derive(Clone, Debug)]
-struct MadeVideo {
+struct TranscodedVideo {
     entry: StreamEntry,
     newest: Duration,
 }
@@ -73,9 +73,9 @@ impl Default for Ladder {
 impl Ladder {
     /// Adds the source's next frame. Returns it as the ladder has it; `None` if there are too many tracks, or if it is a
     /// part of a map that has been replaced.
-    pub fn source(&mut self, frame: Frame) -> Option<Frame> {
+    pub fn add_source(&mut self, frame: Frame) -> Option<Frame> {
         match frame.class {
-            FrameClass::Tables => self.tables_of_source(frame),
+            FrameClass::Tables => self.add_source_tables(frame),
             FrameClass::Audio => {
                 let track = self.tracks.get(&(None, frame.track)).copied();
                 Some(Frame { track: track.unwrap_or(frame.track), ..frame })
@@ -91,28 +91,28 @@ impl Ladder {
     /// is no video, or if there are too many tracks.
     ///
     /// # Errors
-    /// [`Misplaced`]; nothing is appended.
-    pub fn made(
+    /// [`TimestampMismatch`]; nothing is appended.
+    pub fn add_transcoded(
         &mut self,
         transcoder: usize,
         frame: &Frame,
         codec: Codec,
         into: &mut Vec<Frame>,
-    ) -> Result<(), Misplaced> {
+    ) -> Result<(), TimestampMismatch> {
         let (Some(dts), Some((newest, time))) = (frame.dts(), self.newest) else { return Ok(()) };
         let Some(kind) = codec.video_type().filter(|_| frame.class.is_video()) else {
             return Ok(());
         };
-        let passed = apart(dts as i64, newest as i64);
+        let passed = wrapping_difference(dts as i64, newest as i64);
         if !(-MAX_LAG..=MAX_LEAD).contains(&passed) {
-            return Err(Misplaced(passed.abs() as f64 / CLOCK as f64));
+            return Err(TimestampMismatch(passed.abs() as f64 / CLOCK as f64));
         }
         let time = duration(ticks(time) as i64 + passed);
         let Some(track) = self.track(Some(transcoder), frame.track) else { return Ok(()) };
         if self.videos.get(&track).is_none_or(|video| video.entry.kind != kind) {
             let Some(pid) = self.free_pid() else { return Ok(()) };
             let entry = StreamEntry { kind, pid, descriptors: Vec::new() };
-            self.videos.insert(track, MadeVideo { entry, newest: time });
+            self.videos.insert(track, TranscodedVideo { entry, newest: time });
             self.revision = self.revision.wrapping_add(1);
             let map = self.map();
             into.extend(map.map(|bytes| tables(bytes, time)));
@@ -133,7 +133,7 @@ impl Ladder {
         (!packets.is_empty()).then(|| tables(packets, time))
     }
 
-    fn tables_of_source(&mut self, frame: Frame) -> Option<Frame> {
+    fn add_source_tables(&mut self, frame: Frame) -> Option<Frame> {
         let (mut is_changed, mut is_start) = (false, false);
         for packet in frame.bytes.as_chunks::<PACKET>().0 {
             let packet = Packet(packet);
@@ -167,17 +167,17 @@ impl Ladder {
 
     /// The packets of the map with all videos, and of other maps on its PID; `None` if there is no map or it becomes too
     /// long.
-    fn map(&mut self) -> Option<Vec<Raw>> {
+    fn map(&mut self) -> Option<Vec<RawPacket>> {
         let program = self.program()?;
         let mut pmt = program.pmt.clone()?;
         pmt.streams.extend(self.videos.values().map(|video| video.entry.clone()));
         let version = program.version().wrapping_add(self.revision);
         let (number, pid) = (program.number, program.pmt_pid);
-        let mut packets = packet::of_section(pid, &pmt.section(number, version)?);
+        let mut packets = packet::packetize_section(pid, &pmt.section(number, version)?);
         let others = self.programs.all().iter();
         let others = others.filter(|other| other.pmt_pid == pid && other.number != number);
         for other in others.filter(|other| !other.section().is_empty()) {
-            packets.extend(packet::of_section(pid, other.section()));
+            packets.extend(packet::packetize_section(pid, other.section()));
         }
         for packet in &mut packets {
             packet[3] = packet[3] & 0xf0 | self.counter;
@@ -222,7 +222,7 @@ impl Ladder {
     }
 }
 
-fn tables(packets: Vec<Raw>, time: Duration) -> Frame {
+fn tables(packets: Vec<RawPacket>, time: Duration) -> Frame {
     let bytes = packets.as_flattened().to_vec().into();
     Frame { track: 0, class: FrameClass::Tables, time, bytes }
 }
@@ -240,7 +240,7 @@ fn with_pid(packets: &[u8], pid: u16) -> Vec<u8> {
 }
 
 /// Replaces the clock reference of an adaptation field by bytes that fill (2.4.3.4).
-fn remove_clock(packet: &mut Raw) {
+fn remove_clock(packet: &mut RawPacket) {
     let end = 5 + usize::from(packet[4]);
     let has_clock = packet[3] & 0x20 != 0 && packet[4] >= 7 && packet[5] & 0x10 != 0;
     if has_clock && end <= PACKET {
@@ -268,9 +268,9 @@ mod tests {
     fn copied(frames: &[Frame], lag: usize) -> (Ladder, Vec<Frame>) {
         let (mut ladder, mut all) = (Ladder::default(), Vec::new());
         for at in 0..frames.len() + lag {
-            all.extend(frames.get(at).and_then(|frame| ladder.source(frame.clone())));
+            all.extend(frames.get(at).and_then(|frame| ladder.add_source(frame.clone())));
             if let Some(frame) = at.checked_sub(lag).and_then(|at| frames.get(at)) {
-                ladder.made(0, frame, Codec::H264, &mut all).expect("its times are the source's");
+                ladder.add_transcoded(0, frame, Codec::H264, &mut all).expect("its times are the source's");
             }
         }
         (ladder, all)
@@ -334,9 +334,9 @@ mod tests {
         let begun = frames.len() / 3;
         let (mut ladder, mut all) = (Ladder::default(), Vec::new());
         for (at, frame) in frames.iter().enumerate() {
-            all.extend(ladder.source(frame.clone()));
+            all.extend(ladder.add_source(frame.clone()));
             if at >= begun {
-                ladder.made(0, frame, Codec::H264, &mut all).expect("its times are the source's");
+                ladder.add_transcoded(0, frame, Codec::H264, &mut all).expect("its times are the source's");
             }
         }
         assert!(!pictures(&all, 1).is_empty());
@@ -358,15 +358,15 @@ mod tests {
         let mut ladder = Ladder::default();
         let key = frames.iter().find(|frame| frame.class == FrameClass::Key).expect("it has one");
         let mut into = Vec::new();
-        assert_eq!(ladder.made(0, key, Codec::H264, &mut into), Ok(()), "nothing to compare with");
+        assert_eq!(ladder.add_transcoded(0, key, Codec::H264, &mut into), Ok(()), "nothing to compare with");
         let dts = key.dts().expect("it has one");
         ladder.newest = Some(((dts + 11 * CLOCK as u64) % (1 << 33), Duration::from_secs(11)));
-        let why = ladder.made(0, key, Codec::H264, &mut into).expect_err("it is too old");
+        let why = ladder.add_transcoded(0, key, Codec::H264, &mut into).expect_err("it is too old");
         assert!(why.to_string().contains("11.0 s off"), "{why}");
         assert_eq!(into, []);
         // A clock that wraps is the same clock.
         ladder.newest = Some(((dts + 3000) % (1 << 33), Duration::from_secs(9)));
-        assert_eq!(ladder.made(0, key, Codec::H264, &mut into), Ok(()));
+        assert_eq!(ladder.add_transcoded(0, key, Codec::H264, &mut into), Ok(()));
         assert!(into.last().is_some_and(|made| made.time.as_millis() == 8966), "{into:?}");
     }
 
@@ -390,7 +390,7 @@ mod tests {
         let (mut ladder, mut all) = copied(&first, 0);
         assert_eq!(pictures(&all, 1).len(), pictures(&first, 0).len());
         all.clear();
-        all.extend(second.filter_map(|frame| ladder.source(frame.clone())));
+        all.extend(second.filter_map(|frame| ladder.add_source(frame.clone())));
         assert!(!all.is_empty() && all.iter().all(|frame| frame.track == 2));
     }
 

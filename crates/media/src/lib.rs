@@ -17,7 +17,7 @@
 mod chain;
 mod clock;
 mod frame;
-mod frame_line;
+mod frame_timeline;
 pub mod hls;
 mod input_warning;
 mod joiner;
@@ -29,13 +29,13 @@ mod rates;
 mod rendition;
 mod splitter;
 mod tables;
-mod time_line;
+mod dts_timeline;
 
 pub use frame::{Frame, FrameClass, PACKET};
-pub use frame_line::FrameLine;
+pub use frame_timeline::FrameTimeline;
 pub use input_warning::InputWarning;
 pub use joiner::{JoinerCounts, Output, TsJoiner};
-pub use ladder::{Ladder, Misplaced};
+pub use ladder::{Ladder, TimestampMismatch};
 pub use rates::{ClassRate, TrackRates};
 pub use splitter::{Limits, MAX_TRACKS, SplitterCounts, TrackInfo, TsSplitter};
 pub use tables::Codec;

@@ -9,11 +9,11 @@ pub(crate) const SYNC: u8 = 0x47;
 pub(crate) const NULL_PID: u16 = 0x1fff;
 
 /// The bytes of a packet.
-pub(crate) type Raw = [u8; PACKET];
+pub(crate) type RawPacket = [u8; PACKET];
 
 /// A view of a packet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Packet<'a>(pub(crate) &'a Raw);
+pub(crate) struct Packet<'a>(pub(crate) &'a RawPacket);
 
 impl<'a> Packet<'a> {
     pub(crate) fn pid(self) -> u16 {
@@ -76,9 +76,9 @@ pub(crate) enum Continuity {
 
 /// The newest packet of a PID.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Counter(Option<Box<Raw>>);
+pub(crate) struct ContinuityCounter(Option<Box<RawPacket>>);
 
-impl Counter {
+impl ContinuityCounter {
     pub(crate) fn check(&mut self, packet: Packet<'_>) -> Continuity {
         if !packet.has_payload() {
             return Continuity::Follows;
@@ -101,7 +101,7 @@ impl Counter {
 }
 
 /// Packets of this PID with a section in them (2.4.4), their counters 0.
-pub(crate) fn of_section(pid: u16, section: &[u8]) -> Vec<Raw> {
+pub(crate) fn packetize_section(pid: u16, section: &[u8]) -> Vec<RawPacket> {
     let mut bytes = vec![0];
     bytes.extend_from_slice(section);
     let filled = |(number, piece): (usize, &[u8])| {
@@ -115,7 +115,7 @@ pub(crate) fn of_section(pid: u16, section: &[u8]) -> Vec<Raw> {
 
 /// Packets of this PID with a PES packet in them, their counters 0; `field` is the first one's adaptation field, without its
 /// length.
-pub(crate) fn of_pes(pid: u16, field: &[u8], mut pes: &[u8]) -> Vec<Raw> {
+pub(crate) fn packetize_pes(pid: u16, field: &[u8], mut pes: &[u8]) -> Vec<RawPacket> {
     let mut packets = Vec::new();
     let mut field = field.to_vec();
     while !pes.is_empty() {
@@ -169,13 +169,13 @@ mod tests {
         for length in 1..600 {
             let pes: Vec<u8> = (0..length).map(|at| (at % 251) as u8 | 1).collect();
             for field in [&[][..], &[0x50, 1, 2, 3, 4, 5, 6]] {
-                let packets = of_pes(0x100, field, &pes);
+                let packets = packetize_pes(0x100, field, &pes);
                 let payload: Vec<u8> =
                     packets.iter().flat_map(|p| Packet(p).payload()).copied().collect();
                 assert_eq!(payload, pes);
                 assert!(packets.iter().all(|p| Packet(p).pid() == 0x100));
                 assert!(Packet(&packets[0]).is_start());
-                let clock = crate::frame::clock_of(&packets[0]);
+                let clock = crate::frame::clock_packet(&packets[0]);
                 assert_eq!(clock.is_some(), !field.is_empty(), "{length}");
                 assert!(packets[1..].iter().all(|p| !Packet(p).is_start()));
             }
@@ -189,8 +189,8 @@ mod tests {
             packet[..4].copy_from_slice(&head(0x100, false, 0x10 | counter));
             packet
         };
-        let mut counter = Counter::default();
-        let mut check = |packet: Raw| counter.check(Packet(&packet));
+        let mut counter = ContinuityCounter::default();
+        let mut check = |packet: RawPacket| counter.check(Packet(&packet));
         assert_eq!(check(with(15, 1)), Continuity::Follows);
         assert_eq!(check(with(0, 2)), Continuity::Follows);
         assert_eq!(check(with(0, 2)), Continuity::Repeated);

@@ -2,7 +2,7 @@
 
 use crate::{
     PACKET,
-    nal::{Part, Syntax, nal_units},
+    nal::{NalRole, Syntax, nal_units},
     packet::{self, Packet},
     tables::word,
 };
@@ -13,7 +13,7 @@ const HEAD: usize = 6;
 
 /// The head of a PES packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PesHead {
+pub(crate) struct PesHeader {
     pub(crate) pts: Option<u64>,
     pub(crate) dts: Option<u64>,
     /// The size of the PES packet, bytes; `None`: it ends where the next one begins.
@@ -22,7 +22,7 @@ pub(crate) struct PesHead {
     pub(crate) body: usize,
 }
 
-impl PesHead {
+impl PesHeader {
     /// Reads the head; `None` if the bytes do not begin a PES packet or end within its head.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let head: &[u8; HEAD] = bytes.first_chunk()?;
@@ -48,7 +48,7 @@ impl PesHead {
     }
 
     /// The head of the unit that begins in these packets.
-    pub(crate) fn of(packets: &[u8]) -> Option<Self> {
+    pub(crate) fn from_packets(packets: &[u8]) -> Option<Self> {
         let (packets, _) = packets.as_chunks::<PACKET>();
         let first = packets.iter().map(Packet).find(|packet| packet.has_payload())?;
         Self::read(first.payload()).filter(|_| first.is_start())
@@ -72,7 +72,7 @@ pub(crate) fn payload(packets: &[u8]) -> Vec<u8> {
 pub(crate) fn with_sets(packets: &[u8], syntax: Syntax, sets: &[u8]) -> Bytes {
     let unit = packets.as_chunks::<PACKET>().0;
     let mut pes = payload(packets);
-    let (Some(first), Some(head)) = (unit.first(), PesHead::read(&pes)) else {
+    let (Some(first), Some(head)) = (unit.first(), PesHeader::read(&pes)) else {
         return Bytes::copy_from_slice(packets);
     };
     let at = head.body.min(pes.len());
@@ -89,9 +89,9 @@ pub(crate) fn with_sets(packets: &[u8], syntax: Syntax, sets: &[u8]) -> Bytes {
     };
     // Bytes that only fill would be in the way.
     let field = &field[..field_length(field)];
-    let mut made = packet::of_pes(Packet(first).pid(), field, &pes);
+    let mut made = packet::packetize_pes(Packet(first).pid(), field, &pes);
     let clocks = unit.iter().enumerate().skip(1);
-    for (number, clock) in clocks.filter_map(|(n, p)| Some((n, crate::frame::clock_of(p)?))) {
+    for (number, clock) in clocks.filter_map(|(n, p)| Some((n, crate::frame::clock_packet(p)?))) {
         made.insert(number.min(made.len()), clock);
     }
     Bytes::from(made.as_flattened().to_vec())
@@ -112,7 +112,7 @@ fn field_length(field: &[u8]) -> usize {
 /// Bytes of the access unit delimiter with which the body begins; 0 if it begins otherwise.
 fn delimiter(body: &[u8], syntax: Syntax) -> usize {
     let mut nals = nal_units(body);
-    let Some(first) = nals.next().filter(|nal| syntax.part(nal) == Part::Delimiter) else {
+    let Some(first) = nals.next().filter(|nal| syntax.role(nal) == NalRole::Delimiter) else {
         return 0;
     };
     first.as_ptr_range().end.addr() - body.as_ptr().addr()
@@ -121,7 +121,7 @@ fn delimiter(body: &[u8], syntax: Syntax) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet::of_pes;
+    use crate::packet::packetize_pes;
 
     /// A PES packet with these times and this body.
     fn pes(length: u16, body: &[u8]) -> Vec<u8> {
@@ -136,12 +136,12 @@ mod tests {
     #[test]
     fn heads_are_read() {
         let bytes = pes(0, &[1, 2, 3]);
-        let head = PesHead::read(&bytes).expect("right");
+        let head = PesHeader::read(&bytes).expect("right");
         assert_eq!((head.pts, head.length, head.body), (Some(126_000), None, 19));
         assert_eq!(head.dts, Some((1 << 33) - 1));
-        assert_eq!(PesHead::read(&bytes[1..]), None);
-        assert_eq!(PesHead::read(&bytes[..7]), None);
-        let padding = PesHead::read(&[0, 0, 1, 0xbe, 0, 4]).expect("right");
+        assert_eq!(PesHeader::read(&bytes[1..]), None);
+        assert_eq!(PesHeader::read(&bytes[..7]), None);
+        let padding = PesHeader::read(&[0, 0, 1, 0xbe, 0, 4]).expect("right");
         assert_eq!((padding.length, padding.body, padding.pts), (Some(10), 6, None));
     }
 
@@ -152,8 +152,8 @@ mod tests {
             [0, 0, 1, 0x65].into_iter().chain((0..500).map(|n| n as u8 | 1)).collect();
         let body = [&[0, 0, 0, 1, 9, 0x10][..], &picture].concat();
         let clock = [0x50, 1, 2, 3, 4, 5, 6];
-        let mut unit = of_pes(0x100, &clock, &pes(0, &body));
-        unit[1] = of_pes(0x100, &clock, &payload(&unit[1])[..176])[0];
+        let mut unit = packetize_pes(0x100, &clock, &pes(0, &body));
+        unit[1] = packetize_pes(0x100, &clock, &payload(&unit[1])[..176])[0];
         let packets = unit.as_flattened();
         let whole = payload(packets);
         let made = with_sets(packets, Syntax::H264, &sets);
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(again[25..25 + sets.len()], sets);
         assert_eq!(again[25 + sets.len()..], whole[25..]);
         let clocks =
-            made.as_chunks::<PACKET>().0.iter().filter(|p| crate::frame::clock_of(p).is_some());
+            made.as_chunks::<PACKET>().0.iter().filter(|p| crate::frame::clock_packet(p).is_some());
         assert_eq!(clocks.count(), 2);
     }
 }

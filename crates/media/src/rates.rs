@@ -50,7 +50,7 @@ impl TrackRates {
     }
 
     /// The rate of a class over the whole seconds of the window; `None` before the first one is over.
-    pub fn of(&self, class: FrameClass) -> Option<ClassRate> {
+    pub fn class_rate(&self, class: FrameClass) -> Option<ClassRate> {
         let (oldest, newest) = (self.seconds.front()?.number, self.seconds.back()?.number);
         let span = newest - oldest;
         let whole = self.seconds.iter().filter(|second| second.number < newest);
@@ -73,7 +73,7 @@ mod tests {
         let mut add = |n: u64, class, bytes: usize| {
             let time = Duration::from_millis(40 * n);
             rates.add(&Frame { track: 0, class, time, bytes: vec![0; bytes].into() });
-            rates.of(FrameClass::Reference)
+            rates.class_rate(FrameClass::Reference)
         };
         assert_eq!(add(0, FrameClass::Reference, 1000), None);
         for n in 1..1000 {
@@ -82,7 +82,7 @@ mod tests {
         }
         let found = ClassRate { frames: 25.0, rate: Rate::from_bps(200_000) };
         assert_eq!(add(1000, FrameClass::Reference, 1000), Some(found));
-        assert_eq!(rates.of(FrameClass::Key), Some(ClassRate::default()));
+        assert_eq!(rates.class_rate(FrameClass::Key), Some(ClassRate::default()));
         assert!(rates.seconds.len() <= 11);
     }
 }

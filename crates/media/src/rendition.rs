@@ -1,6 +1,6 @@
 //! Selects the frames of one rendition at a time, so that a decoder sees a single video.
 
-use crate::{Frame, FrameClass, MAX_TRACKS, chain::Chain, pes::PesHead};
+use crate::{Frame, FrameClass, MAX_TRACKS, chain::ReferenceChain, pes::PesHeader};
 use std::time::Duration;
 
 /// How long frames are held for an aligned key frame of another rendition.
@@ -13,11 +13,11 @@ const MAX_HELD: usize = 16 << 20;
 const ALIGNED: Duration = Duration::from_millis(20);
 
 /// A rendition without frames for this long is not waited for.
-const HEARD: Duration = Duration::from_secs(2);
+const MAX_SILENCE: Duration = Duration::from_secs(2);
 
 /// The use of a picture.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum PictureUse {
     /// It is shown.
     Shown(Frame),
     /// It is shown, as the first of another rendition.
@@ -28,9 +28,9 @@ pub(crate) enum Taken {
 
 /// Selects one rendition of a ladder, and switches at key frames.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rendition {
-    chains: [Chain; MAX_TRACKS],
-    heard: [Option<Duration>; MAX_TRACKS],
+pub(crate) struct RenditionSelector {
+    chains: [ReferenceChain; MAX_TRACKS],
+    last_seen: [Option<Duration>; MAX_TRACKS],
     current: Option<u8>,
     wanted: Option<u8>,
     /// The time of the latest shown picture.
@@ -42,14 +42,14 @@ pub(crate) struct Rendition {
     has_given_up: bool,
 }
 
-impl Rendition {
+impl RenditionSelector {
     /// The shown rendition.
     pub(crate) fn current(&self) -> Option<u8> {
         self.current
     }
 
     /// Goes on with a rendition whose pictures have been shown until now.
-    pub(crate) fn go_on_with(&mut self, track: u8, chain: Chain) {
+    pub(crate) fn continue_with(&mut self, track: u8, chain: ReferenceChain) {
         self.current = Some(track);
         if let Some(own) = self.chains.get_mut(usize::from(track)) {
             *own = chain;
@@ -63,23 +63,23 @@ impl Rendition {
     }
 
     /// Records a lost picture.
-    pub(crate) fn lost(&mut self, track: u8, class: FrameClass) {
+    pub(crate) fn record_loss(&mut self, track: u8, class: FrameClass) {
         if let Some(chain) = self.chains.get_mut(usize::from(track)) {
-            chain.lost(class);
+            chain.record_loss(class);
         }
     }
 
     /// Adds a picture.
-    pub(crate) fn take(&mut self, frame: &Frame, into: &mut Vec<Taken>) {
+    pub(crate) fn take(&mut self, frame: &Frame, into: &mut Vec<PictureUse>) {
         let place = usize::from(frame.track);
         let Some(chain) = self.chains.get_mut(place) else {
-            return into.push(Taken::Withheld(frame.clone()));
+            return into.push(PictureUse::Withheld(frame.clone()));
         };
-        let pts = PesHead::of(&frame.bytes).and_then(|head| head.pts);
+        let pts = PesHeader::from_packets(&frame.bytes).and_then(|head| head.pts);
         let can_be_decoded = chain.take(frame.class, pts);
-        self.heard[place] = Some(frame.time);
+        self.last_seen[place] = Some(frame.time);
         if !can_be_decoded {
-            return into.push(Taken::Withheld(frame.clone()));
+            return into.push(PictureUse::Withheld(frame.clone()));
         }
         let is_wanted = self.wanted.is_none_or(|wanted| wanted == frame.track);
         match self.current {
@@ -88,26 +88,26 @@ impl Rendition {
             Some(_) if self.wanted == Some(frame.track) && frame.class == FrameClass::Key => {
                 self.change(frame, into);
             }
-            _ => into.push(Taken::Withheld(frame.clone())),
+            _ => into.push(PictureUse::Withheld(frame.clone())),
         }
     }
 
     /// Ends the stream: releases the held pictures.
-    pub(crate) fn end(&mut self, into: &mut Vec<Taken>) {
+    pub(crate) fn end(&mut self, into: &mut Vec<PictureUse>) {
         self.release(into);
     }
 
     /// Shows or holds a picture of the current rendition.
-    fn go_on(&mut self, frame: &Frame, into: &mut Vec<Taken>) {
+    fn go_on(&mut self, frame: &Frame, into: &mut Vec<PictureUse>) {
         if frame.class == FrameClass::Key {
             self.has_given_up = false;
         }
-        let heard = self.awaited().and_then(|track| *self.heard.get(usize::from(track))?);
-        let is_coming = heard.is_some_and(|heard| frame.time.saturating_sub(heard) < HEARD);
+        let last_seen = self.awaited().and_then(|track| *self.last_seen.get(usize::from(track))?);
+        let is_coming = last_seen.is_some_and(|last_seen| frame.time.saturating_sub(last_seen) < MAX_SILENCE);
         let begins = frame.class == FrameClass::Key && is_coming;
         if self.held.is_empty() && !begins || self.has_given_up {
             self.newest = self.newest.max(Some(frame.time));
-            return into.push(Taken::Shown(frame.clone()));
+            return into.push(PictureUse::Shown(frame.clone()));
         }
         // Another key frame: the wanted one's has not come beside the first.
         if begins && !self.held.is_empty() {
@@ -127,39 +127,39 @@ impl Rendition {
         self.wanted.filter(|wanted| Some(*wanted) != self.current)
     }
 
-    fn release(&mut self, into: &mut Vec<Taken>) {
+    fn release(&mut self, into: &mut Vec<PictureUse>) {
         self.held_bytes = 0;
         for frame in std::mem::take(&mut self.held) {
             self.newest = self.newest.max(Some(frame.time));
-            into.push(Taken::Shown(frame));
+            into.push(PictureUse::Shown(frame));
         }
     }
 
     /// Switches at a key frame of the wanted rendition, which replaces the held pictures from its time on.
-    fn change(&mut self, frame: &Frame, into: &mut Vec<Taken>) {
+    fn change(&mut self, frame: &Frame, into: &mut Vec<PictureUse>) {
         if self.newest.is_some_and(|newest| frame.time <= newest) {
-            return into.push(Taken::Withheld(frame.clone()));
+            return into.push(PictureUse::Withheld(frame.clone()));
         }
         let first = self.held.first().map(|first| first.time);
         if first.is_some_and(|first| frame.time + ALIGNED < first) {
             // It stands before all that are held.
-            return into.push(Taken::Withheld(frame.clone()));
+            return into.push(PictureUse::Withheld(frame.clone()));
         }
         let held = std::mem::take(&mut self.held);
         self.held_bytes = 0;
         let is_before = |held: &Frame| held.time + ALIGNED < frame.time;
         let (before, after): (Vec<Frame>, Vec<Frame>) = held.into_iter().partition(is_before);
-        into.extend(before.into_iter().map(Taken::Shown));
+        into.extend(before.into_iter().map(PictureUse::Shown));
         self.switch(frame, into);
         // Behind it, so that their clocks do not run ahead of it.
-        into.extend(after.into_iter().map(Taken::Withheld));
+        into.extend(after.into_iter().map(PictureUse::Withheld));
     }
 
-    fn switch(&mut self, frame: &Frame, into: &mut Vec<Taken>) {
+    fn switch(&mut self, frame: &Frame, into: &mut Vec<PictureUse>) {
         self.current = Some(frame.track);
         self.has_given_up = false;
         self.newest = self.newest.max(Some(frame.time));
-        into.push(Taken::Switched(frame.clone()));
+        into.push(PictureUse::Switched(frame.clone()));
     }
 }
 
@@ -174,13 +174,13 @@ mod tests {
     }
 
     /// Track and time of shown pictures, with an exclamation mark at switches.
-    fn shown(taken: &[Taken]) -> Vec<String> {
+    fn shown(taken: &[PictureUse]) -> Vec<String> {
         taken
             .iter()
             .filter_map(|taken| match taken {
-                Taken::Shown(f) => Some(format!("{}@{}", f.track, f.time.as_millis())),
-                Taken::Switched(f) => Some(format!("{}@{}!", f.track, f.time.as_millis())),
-                Taken::Withheld(_) => None,
+                PictureUse::Shown(f) => Some(format!("{}@{}", f.track, f.time.as_millis())),
+                PictureUse::Switched(f) => Some(format!("{}@{}!", f.track, f.time.as_millis())),
+                PictureUse::Withheld(_) => None,
             })
             .collect()
     }
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn a_rendition_changes_at_aligned_key_frames_whichever_comes_first() {
         for first in [0, 1] {
-            let (mut rendition, mut taken) = (Rendition::default(), Vec::new());
+            let (mut rendition, mut taken) = (RenditionSelector::default(), Vec::new());
             rendition.select(0);
             for frame in ladder(first, 3) {
                 if frame.time == Duration::from_millis(400) {
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_rendition_that_does_not_come_is_not_waited_for() {
-        let (mut rendition, mut taken) = (Rendition::default(), Vec::new());
+        let (mut rendition, mut taken) = (RenditionSelector::default(), Vec::new());
         rendition.take(&frame(0, Key, 0), &mut taken);
         rendition.select(1);
         for n in 1..20 {
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn what_is_held_goes_on_when_nothing_comes_beside_it() {
-        let (mut rendition, mut taken) = (Rendition::default(), Vec::new());
+        let (mut rendition, mut taken) = (RenditionSelector::default(), Vec::new());
         rendition.take(&frame(0, Key, 0), &mut taken);
         rendition.select(1);
         rendition.take(&frame(1, Reference, 100), &mut taken);
@@ -255,11 +255,11 @@ mod tests {
 
     #[test]
     fn a_lost_reference_breaks_its_own_chain_alone() {
-        let (mut rendition, mut taken) = (Rendition::default(), Vec::new());
+        let (mut rendition, mut taken) = (RenditionSelector::default(), Vec::new());
         rendition.take(&frame(0, Key, 0), &mut taken);
-        rendition.lost(1, Reference);
+        rendition.record_loss(1, Reference);
         rendition.take(&frame(0, Reference, 200), &mut taken);
-        rendition.lost(0, Reference);
+        rendition.record_loss(0, Reference);
         rendition.take(&frame(0, Reference, 600), &mut taken);
         rendition.take(&frame(0, Key, 1000), &mut taken);
         rendition.take(&frame(99, Key, 1000), &mut taken);

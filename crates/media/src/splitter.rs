@@ -2,13 +2,13 @@
 
 use crate::{
     Codec, Frame, FrameClass, InputWarning, PACKET, TrackRates,
-    chain::Chain,
+    chain::ReferenceChain,
     input_warning::Warnings,
-    nal::{Judge, Judged, Syntax, nal_units},
-    packet::{Continuity, Counter, NULL_PID, Packet, Raw, SYNC},
-    pes::{self, PesHead},
+    nal::{PictureClassifier, Classification, Syntax, nal_units},
+    packet::{Continuity, ContinuityCounter, NULL_PID, Packet, RawPacket, SYNC},
+    pes::{self, PesHeader},
     tables::Programs,
-    time_line::{StreamClock, TimeLine},
+    dts_timeline::{StreamClock, DtsTimeline},
 };
 use bytes::{Buf, Bytes, BytesMut};
 use std::{collections::BTreeMap, time::Duration};
@@ -96,11 +96,11 @@ pub struct TsSplitter {
     programs: Programs,
     /// The number of bytes before the first map.
     first_map: Option<u64>,
-    is_following: bool,
-    streams: BTreeMap<u16, Elementary>,
+    has_streams: bool,
+    streams: BTreeMap<u16, ElementaryStream>,
     tracks: Vec<TrackInfo>,
     rates: Vec<TrackRates>,
-    line: TimeLine,
+    line: DtsTimeline,
     /// The maximum size of all incomplete units together, bytes.
     open: usize,
     /// Packets of an incomplete frame of tables, all of one PID.
@@ -108,19 +108,19 @@ pub struct TsSplitter {
     run_pid: u16,
     counts: SplitterCounts,
     warnings: Warnings,
-    has_complained: bool,
+    has_warned: bool,
 }
 
 /// An elementary stream.
 #[derive(Debug)]
-struct Elementary {
+struct ElementaryStream {
     codec: Codec,
     program: u16,
     track: u8,
-    judge: Option<Judge>,
-    chain: Chain,
+    classifier: Option<PictureClassifier>,
+    chain: ReferenceChain,
     clock: StreamClock,
-    counter: Counter,
+    counter: ContinuityCounter,
     unit: Unit,
     /// Whether units begin with an access unit delimiter.
     has_delimiters: bool,
@@ -165,17 +165,17 @@ impl TsSplitter {
             taken: 0,
             programs: Programs::new(limits.programs),
             first_map: None,
-            is_following: false,
+            has_streams: false,
             streams: BTreeMap::new(),
             tracks: Vec::new(),
             rates: Vec::new(),
-            line: TimeLine::default(),
+            line: DtsTimeline::default(),
             open: 0,
             run: BytesMut::new(),
             run_pid: NULL_PID,
             counts: SplitterCounts::default(),
             warnings: Warnings::default(),
-            has_complained: false,
+            has_warned: false,
         }
     }
 
@@ -192,13 +192,13 @@ impl TsSplitter {
         while let Some(packet) = self.packet(true) {
             self.take(&packet, into);
         }
-        self.cut_short();
+        self.finish_bytes();
         let pids: Vec<u16> = self.streams.keys().copied().collect();
         for pid in pids {
             self.complete(pid, into);
         }
         self.flush(into);
-        self.complain(true);
+        self.warn_without_tables(true);
     }
 
     /// Returns the warnings since the last call.
@@ -227,7 +227,7 @@ impl TsSplitter {
     }
 
     /// Removes the next packet, skipping bytes before it.
-    fn packet(&mut self, is_end: bool) -> Option<Raw> {
+    fn packet(&mut self, is_end: bool) -> Option<RawPacket> {
         let mut skipped = 0;
         let found = loop {
             if self.is_synchronised {
@@ -248,7 +248,7 @@ impl TsSplitter {
         if skipped > 0 {
             self.taken += skipped;
             self.warnings.add(InputWarning::Unsynchronised { bytes: skipped });
-            self.complain(false);
+            self.warn_without_tables(false);
         }
         if found.is_some() {
             self.waiting.advance(PACKET);
@@ -264,11 +264,11 @@ impl TsSplitter {
         }
     }
 
-    fn take(&mut self, packet: &Raw, into: &mut Vec<Frame>) {
+    fn take(&mut self, packet: &RawPacket, into: &mut Vec<Frame>) {
         let packet = Packet(packet);
         self.counts.packets += 1;
         self.taken += PACKET as u64;
-        self.complain(false);
+        self.warn_without_tables(false);
         let pid = packet.pid();
         self.newest_pid = pid;
         if packet.has_error() {
@@ -280,22 +280,22 @@ impl TsSplitter {
             self.table(packet, into);
         } else if self.streams.contains_key(&pid) {
             self.elementary(packet, into);
-        } else if pid < FIRST_FREE_PID || self.is_following {
+        } else if pid < FIRST_FREE_PID || self.has_streams {
             self.pass(packet, into);
         } else {
             // Before the maps have come nobody knows what it belongs to.
             self.counts.stray += 1;
         }
-        self.follow_late(into);
+        self.update_streams_late(into);
     }
 
     /// Warns once that there are no tables.
-    fn complain(&mut self, is_end: bool) {
+    fn warn_without_tables(&mut self, is_end: bool) {
         let is_late = self.taken > NO_TABLES || is_end && self.taken > 0;
-        if self.has_complained || self.is_following || !is_late {
+        if self.has_warned || self.has_streams || !is_late {
             return;
         }
-        self.has_complained = true;
+        self.has_warned = true;
         let has_pat = !self.programs.all().is_empty();
         let table = if has_pat { "map (PMT)" } else { "association table (PAT)" };
         self.warnings.add(InputWarning::NoTables { table, bytes: self.taken });
@@ -323,7 +323,7 @@ impl TsSplitter {
     }
 
     /// Adds a complete frame, after the tables before it.
-    fn hand_on(&mut self, frame: Frame, into: &mut Vec<Frame>) {
+    fn push_frame(&mut self, frame: Frame, into: &mut Vec<Frame>) {
         self.flush(into);
         self.count_and_push(frame, into);
     }
@@ -351,8 +351,8 @@ impl TsSplitter {
             if self.programs.all().iter().any(|program| program.pmt.is_some()) {
                 self.first_map.get_or_insert(self.taken);
             }
-            if self.is_following || self.programs.is_complete() {
-                self.follow(into);
+            if self.has_streams || self.programs.is_complete() {
+                self.update_streams(into);
             }
         }
         // Units of streams that have ended are before the tables that say so.
@@ -360,18 +360,18 @@ impl TsSplitter {
     }
 
     /// Goes on without the maps that do not come.
-    fn follow_late(&mut self, into: &mut Vec<Frame>) {
+    fn update_streams_late(&mut self, into: &mut Vec<Frame>) {
         let is_late = self.first_map.is_some_and(|at| self.taken - at > PATIENCE);
-        if is_late && !self.is_following {
-            self.follow(into);
+        if is_late && !self.has_streams {
+            self.update_streams(into);
         }
     }
 
     /// Reads exactly the streams that the maps name from now on.
-    fn follow(&mut self, into: &mut Vec<Frame>) {
-        self.is_following = true;
+    fn update_streams(&mut self, into: &mut Vec<Frame>) {
+        self.has_streams = true;
         let named = self.named();
-        let is_same = |pid: u16, stream: &Elementary| {
+        let is_same = |pid: u16, stream: &ElementaryStream| {
             named
                 .get(&pid)
                 .is_some_and(|of| (of.codec, of.program) == (stream.codec, stream.program))
@@ -390,14 +390,14 @@ impl TsSplitter {
             let stream = self
                 .streams
                 .entry(pid)
-                .or_insert_with(|| Elementary::new(of.codec, of.program, self.limits.frame));
+                .or_insert_with(|| ElementaryStream::new(of.codec, of.program, self.limits.frame));
             stream.track = of.track;
         }
     }
 
     /// The streams that the maps name, within the bounds.
-    fn named(&mut self) -> BTreeMap<u16, Named> {
-        let mut named: BTreeMap<u16, Named> = BTreeMap::new();
+    fn named(&mut self) -> BTreeMap<u16, ListedStream> {
+        let mut named: BTreeMap<u16, ListedStream> = BTreeMap::new();
         let programs = self.programs.all().to_vec();
         for program in &programs {
             let mut videos = 0;
@@ -425,7 +425,7 @@ impl TsSplitter {
                 let info = TrackInfo { program: program.number, pid, codec, nth };
                 let track = if codec.is_video() { self.track(info) } else { Some(0) };
                 if let Some(track) = track {
-                    let of = Named { codec, program: program.number, track, is_shared: false };
+                    let of = ListedStream { codec, program: program.number, track, is_shared: false };
                     named.insert(pid, of);
                 }
             }
@@ -435,7 +435,7 @@ impl TsSplitter {
     }
 
     /// Assigns audio of one program of several to the track of its video.
-    fn assign_sounds(&self, named: &mut BTreeMap<u16, Named>) {
+    fn assign_sounds(&self, named: &mut BTreeMap<u16, ListedStream>) {
         let has_several = self.programs.all().len() > 1;
         for of in
             named.values_mut().filter(|of| of.codec.is_audio() && !of.is_shared && has_several)
@@ -481,7 +481,7 @@ impl TsSplitter {
                 self.warnings.add(InputWarning::Gaps { pid, gaps: 1 });
             }
         }
-        if packet.is_start() && packet.has_payload() && !stream.goes_on(packet) {
+        if packet.is_start() && packet.has_payload() && !stream.is_continuation(packet) {
             self.complete(pid, into);
             self.begin(packet);
         } else if self.streams.get(&pid).is_some_and(|stream| !stream.unit.is_open) {
@@ -495,7 +495,7 @@ impl TsSplitter {
 
     /// Keeps the clock reference of a packet that belongs to no unit.
     fn between(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
-        match crate::frame::clock_of(packet.0) {
+        match crate::frame::clock_packet(packet.0) {
             Some(clock) => self.pass(Packet(&clock), into),
             None => self.counts.stray += 1,
         }
@@ -503,7 +503,7 @@ impl TsSplitter {
 
     fn begin(&mut self, packet: Packet<'_>) {
         let pid = packet.pid();
-        let head = PesHead::read(packet.payload());
+        let head = PesHeader::read(packet.payload());
         // By the order in which units begin: the first one's time is where the time line begins.
         let time = head.and_then(|head| head.dts).map(|dts| self.time(pid, dts));
         let Some(stream) = self.streams.get_mut(&pid) else { return };
@@ -517,11 +517,11 @@ impl TsSplitter {
 
     /// The time of a unit with this DTS.
     fn time(&mut self, pid: u16, dts: u64) -> Duration {
-        let jumps = self.line.jumps();
+        let restarts = self.line.restarts();
         let Some(stream) = self.streams.get_mut(&pid) else { return self.line.newest() };
-        let time = self.line.at(&mut stream.clock, dts);
-        if self.line.jumps() > jumps {
-            self.warnings.add(InputWarning::Jumped { pid });
+        let time = self.line.decoding_time(&mut stream.clock, dts);
+        if self.line.restarts() > restarts {
+            self.warnings.add(InputWarning::ClockRestarted { pid });
         }
         time
     }
@@ -540,7 +540,7 @@ impl TsSplitter {
         let warning = if length > self.limits.frame {
             InputWarning::TooLarge { pid, nal: stream.newest_nal(), limit: self.limits.frame }
         } else if self.open + PACKET > self.limits.waiting {
-            InputWarning::TooMuch { pid, limit: self.limits.waiting }
+            InputWarning::BufferFull { pid, limit: self.limits.waiting }
         } else {
             unit.packets.extend_from_slice(packet.0);
             self.open += PACKET;
@@ -561,7 +561,7 @@ impl TsSplitter {
         self.open -= unit.packets.len();
         let is_short = unit.length.is_some_and(|length| unit.payload < length);
         let pes = pes::payload(&unit.packets);
-        let head = PesHead::read(&pes).filter(|_| !unit.is_damaged && !is_short);
+        let head = PesHeader::read(&pes).filter(|_| !unit.is_damaged && !is_short);
         let Some(head) = head else {
             if !unit.is_damaged {
                 self.warnings.add(InputWarning::Corrupt { pid, units: 1 });
@@ -580,11 +580,11 @@ impl TsSplitter {
             self.counts.dropped += 1;
             return;
         };
-        self.hand_on(frame, into);
+        self.push_frame(frame, into);
     }
 
     /// Marks the unit of an incomplete last packet as damaged.
-    fn cut_short(&mut self) {
+    fn finish_bytes(&mut self) {
         let rest = std::mem::take(&mut self.waiting);
         self.taken += rest.len() as u64;
         if !self.is_synchronised && !rest.is_empty() {
@@ -617,7 +617,7 @@ fn synchronise(bytes: &[u8], is_end: bool) -> (usize, bool) {
 
 /// A stream that a map names.
 #[derive(Clone, Copy, Debug)]
-struct Named {
+struct ListedStream {
     codec: Codec,
     program: u16,
     track: u8,
@@ -631,7 +631,7 @@ impl Unit {
     }
 }
 
-impl Elementary {
+impl ElementaryStream {
     fn new(codec: Codec, program: u16, limit: usize) -> Self {
         let syntax = match codec {
             Codec::H264 => Some(Syntax::H264),
@@ -639,15 +639,15 @@ impl Elementary {
             _ => None,
         };
         // Where nothing tells what can be decoded, all is handed on.
-        let chain = if syntax.is_some() { Chain::Broken } else { Chain::Whole };
+        let chain = if syntax.is_some() { ReferenceChain::Broken } else { ReferenceChain::Whole };
         Self {
             codec,
             program,
             track: 0,
-            judge: syntax.map(Judge::new),
+            classifier: syntax.map(PictureClassifier::new),
             chain,
             clock: StreamClock::default(),
-            counter: Counter::default(),
+            counter: ContinuityCounter::default(),
             unit: Unit::default(),
             has_delimiters: false,
             waits_since: None,
@@ -675,24 +675,24 @@ impl Elementary {
 
     /// Records a missing unit. Streams of other codecs without marked key frames do not wait for one.
     fn break_chain(&mut self) {
-        if self.judge.is_some() || self.has_key {
-            self.chain.lost(FrameClass::Reference);
+        if self.classifier.is_some() || self.has_key {
+            self.chain.record_loss(FrameClass::Reference);
         }
     }
 
     /// Whether the PES packet that begins here continues the picture: it has no time, and no delimiter although others
     /// have one.
-    fn goes_on(&self, packet: Packet<'_>) -> bool {
+    fn is_continuation(&self, packet: Packet<'_>) -> bool {
         let Some(syntax) = self.syntax().filter(|_| self.has_delimiters && self.unit.is_open)
         else {
             return false;
         };
         let payload = packet.payload();
-        PesHead::read(payload).is_some_and(|head| {
+        PesHeader::read(payload).is_some_and(|head| {
             let body = payload.get(head.body..).unwrap_or_default();
             let first = nal_units(body).next();
             head.pts.is_none()
-                && first.is_none_or(|nal| syntax.part(nal) != crate::nal::Part::Delimiter)
+                && first.is_none_or(|nal| syntax.role(nal) != crate::nal::NalRole::Delimiter)
         })
     }
 
@@ -707,15 +707,15 @@ impl Elementary {
     fn frame(
         &mut self,
         unit: &Unit,
-        head: PesHead,
+        head: PesHeader,
         pes: &[u8],
         time: Duration,
         pid: u16,
         warnings: &mut Warnings,
     ) -> Option<Frame> {
         let body = pes.get(head.body..).unwrap_or_default();
-        let judged = self.judge(unit, body, time, pid, warnings);
-        let class = judged.class;
+        let classified = self.classify(unit, body, time, pid, warnings);
+        let class = classified.class;
         if class.is_video() && !self.chain.take(class, head.pts) {
             self.wait(time, pid, warnings);
             return None;
@@ -723,44 +723,44 @@ impl Elementary {
         self.waits_since = None;
         self.has_key |= class == FrameClass::Key;
         let mut bytes = Bytes::copy_from_slice(&unit.packets);
-        if let (Some(syntax), Some(judge)) = (self.syntax(), &self.judge)
+        if let (Some(syntax), Some(classifier)) = (self.syntax(), &self.classifier)
             && class == FrameClass::Key
-            && !judged.has_sets
-            && !judge.sets().is_empty()
+            && !classified.has_parameter_sets
+            && !classifier.parameter_sets().is_empty()
             && !unit.is_scrambled
         {
-            let made = pes::with_sets(&unit.packets, syntax, judge.sets());
+            let made = pes::with_sets(&unit.packets, syntax, classifier.parameter_sets());
             bytes = if made.len() <= self.limit { made } else { bytes };
         }
         Some(Frame { track: self.track, class, time, bytes })
     }
 
-    fn judge(
+    fn classify(
         &mut self,
         unit: &Unit,
         body: &[u8],
         time: Duration,
         pid: u16,
         warnings: &mut Warnings,
-    ) -> Judged {
+    ) -> Classification {
         let mark = if unit.is_marked { FrameClass::Key } else { FrameClass::Reference };
         let class = if self.codec.is_audio() { FrameClass::Audio } else { mark };
-        let unknown = Judged { class, has_delimiter: false, has_sets: false };
+        let unknown = Classification { class, has_delimiter: false, has_parameter_sets: false };
         if unit.is_scrambled && self.codec.is_video() {
             warnings.add(InputWarning::Scrambled { pid });
             return unknown;
         }
-        let Some(judge) = &mut self.judge else { return unknown };
-        let judged = judge.judge(body, time);
-        self.has_delimiters = judged.has_delimiter;
-        judged
+        let Some(classifier) = &mut self.classifier else { return unknown };
+        let classified = classifier.classify(body, time);
+        self.has_delimiters = classified.has_delimiter;
+        classified
     }
 
     /// Records a picture that is dropped for lack of a key frame.
     fn wait(&mut self, time: Duration, pid: u16, warnings: &mut Warnings) {
         let since = *self.waits_since.get_or_insert(time);
         if time.saturating_sub(since) >= NO_KEY {
-            warnings.add(InputWarning::NoKey { pid, seconds: NO_KEY.as_secs() });
+            warnings.add(InputWarning::NoKeyFrame { pid, seconds: NO_KEY.as_secs() });
             self.waits_since = Some(time);
         }
     }

@@ -1,6 +1,6 @@
 //! Program tables (ISO/IEC 13818-1, 2.4.4): sections, PAT and PMT.
 
-use crate::packet::{self, Continuity, Counter, Packet};
+use crate::packet::{self, Continuity, ContinuityCounter, Packet};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The PID of the program association table.
@@ -31,19 +31,19 @@ pub enum Codec {
 
 impl Codec {
     /// The codec by `stream_type` (table 2-34; ATSC A/52, A/53), and of private data by descriptors (ETSI EN 300 468).
-    pub(crate) fn of(kind: u8, descriptors: &[u8]) -> Self {
+    pub(crate) fn from_stream_type(kind: u8, descriptors: &[u8]) -> Self {
         match kind {
             0x1b => Self::H264,
             0x24 | 0x25 => Self::H265,
             0x01 | 0x02 | 0x10 | 0x21 | 0x33 | 0x42 | 0xd1 | 0xea => Self::OtherVideo(kind),
             0x0f => Self::Aac,
             0x03 | 0x04 | 0x11 | 0x1c | 0x80..=0x85 | 0x87 | 0x8a => Self::OtherAudio(kind),
-            0x06 => Self::of_private(descriptors),
+            0x06 => Self::from_private_descriptors(descriptors),
             _ => Self::Data(kind),
         }
     }
 
-    fn of_private(descriptors: &[u8]) -> Self {
+    fn from_private_descriptors(descriptors: &[u8]) -> Self {
         for (tag, body) in Descriptors(descriptors) {
             match (tag, body) {
                 (0x05, [b'H', b'E', b'V', b'C', ..]) => return Self::H265,
@@ -96,7 +96,7 @@ impl<'a> Iterator for Descriptors<'a> {
 pub(crate) struct SectionReader {
     bytes: Vec<u8>,
     is_open: bool,
-    counter: Counter,
+    counter: ContinuityCounter,
 }
 
 impl SectionReader {
@@ -205,7 +205,7 @@ pub(crate) struct StreamEntry {
 
 impl StreamEntry {
     pub(crate) fn codec(&self) -> Codec {
-        Codec::of(self.kind, &self.descriptors)
+        Codec::from_stream_type(self.kind, &self.descriptors)
     }
 }
 
@@ -303,7 +303,7 @@ impl Program {
 
 /// The effect of a packet of tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Changed {
+pub(crate) struct TableChange {
     pub(crate) has_changed: bool,
     pub(crate) is_damaged: bool,
     /// Whether there are more programs than the maximum.
@@ -371,18 +371,18 @@ impl Programs {
     }
 
     /// The newest PAT and PMTs as packets, their counters 0.
-    pub(crate) fn packets(&self) -> Vec<packet::Raw> {
+    pub(crate) fn packets(&self) -> Vec<packet::RawPacket> {
         let of_pat = self.pat_sections.values().map(|section| (PAT_PID, section));
         let of_pmts = self.programs.iter().map(|program| (program.pmt_pid, &program.section));
         of_pat
             .chain(of_pmts)
             .filter(|(_, section)| !section.is_empty())
-            .flat_map(|(pid, section)| packet::of_section(pid, section))
+            .flat_map(|(pid, section)| packet::packetize_section(pid, section))
             .collect()
     }
 
-    pub(crate) fn push(&mut self, packet: Packet<'_>) -> Changed {
-        let mut changed = Changed::default();
+    pub(crate) fn push(&mut self, packet: Packet<'_>) -> TableChange {
+        let mut changed = TableChange::default();
         let pid = packet.pid();
         let reader = if pid == PAT_PID { Some(&mut self.pat) } else { self.pmts.get_mut(&pid) };
         let sections = reader.map(|reader| reader.push(packet)).unwrap_or_default();
@@ -402,7 +402,7 @@ impl Programs {
         changed
     }
 
-    fn pat(&mut self, section: Section<'_>, bytes: &[u8], changed: &mut Changed) {
+    fn pat(&mut self, section: Section<'_>, bytes: &[u8], changed: &mut TableChange) {
         if section.number > section.last || section.last >= MAX_PAT_SECTIONS {
             changed.is_damaged = true;
             return;
@@ -425,7 +425,7 @@ impl Programs {
     }
 
     /// Adopts the programs of a complete PAT.
-    fn adopt_pat(&mut self, changed: &mut Changed) {
+    fn adopt_pat(&mut self, changed: &mut TableChange) {
         let mut programs: Vec<Program> = Vec::new();
         let bodies = self.pat_sections.values().filter_map(|bytes| Section::read(bytes).ok());
         for entry in bodies.flat_map(|section| section.body.as_chunks::<4>().0) {
@@ -452,7 +452,7 @@ impl Programs {
         changed.has_changed = true;
     }
 
-    fn pmt(&mut self, pid: u16, section: Section<'_>, bytes: &[u8], changed: &mut Changed) {
+    fn pmt(&mut self, pid: u16, section: Section<'_>, bytes: &[u8], changed: &mut TableChange) {
         let is_this = |of: &&mut Program| of.number == section.id && of.pmt_pid == pid;
         let Some(program) = self.programs.iter_mut().find(is_this) else { return };
         if program.section == bytes {
@@ -477,9 +477,9 @@ mod tests {
     }
 
     /// Pushes the packets, numbered, and says what changed.
-    fn push(programs: &mut Programs, pid: u16, section: &[u8], first: u8) -> Changed {
-        let mut all = Changed::default();
-        for (number, mut packet) in (0..).zip(packet::of_section(pid, section)) {
+    fn push(programs: &mut Programs, pid: u16, section: &[u8], first: u8) -> TableChange {
+        let mut all = TableChange::default();
+        for (number, mut packet) in (0..).zip(packet::packetize_section(pid, section)) {
             packet[3] |= (first + number) & 0x0f;
             let changed = programs.push(Packet(&packet));
             all.has_changed |= changed.has_changed;
@@ -536,11 +536,11 @@ mod tests {
             programs.packets()[1..].iter().flat_map(|p| Packet(p).payload()).copied().collect();
         assert_eq!(again[1..=section.len()], section);
         // A gap within a section loses it, and a damaged one is said.
-        let mut packets = packet::of_section(0x20, &pmt.section(7, 4).expect("it fits"));
+        let mut packets = packet::packetize_section(0x20, &pmt.section(7, 4).expect("it fits"));
         packets[0][3] |= 2;
         packets[1][3] |= 4;
         let changed: Vec<_> = packets[..2].iter().map(|p| programs.push(Packet(p))).collect();
-        assert!(changed.iter().all(|changed| *changed == Changed::default()));
+        assert!(changed.iter().all(|changed| *changed == TableChange::default()));
         let mut damaged = pmt.section(7, 5).expect("it fits");
         damaged[20] ^= 1;
         let changed = push(&mut programs, 0x20, &damaged, 5);
@@ -549,10 +549,10 @@ mod tests {
 
     #[test]
     fn codecs_are_known_by_type_and_descriptor() {
-        assert_eq!(Codec::of(0x1b, &[]), Codec::H264);
-        assert_eq!(Codec::of(0x06, b"\x05\x04Opus"), Codec::OtherAudio(0x06));
-        assert_eq!(Codec::of(0x06, b"\x0a\x02de\x6a\x01\x00"), Codec::OtherAudio(0x06));
-        assert_eq!(Codec::of(0x06, b"\x05\x40Op"), Codec::Data(0x06));
-        assert_eq!(Codec::of(0x86, b"\x05\x04CUEI"), Codec::Data(0x86));
+        assert_eq!(Codec::from_stream_type(0x1b, &[]), Codec::H264);
+        assert_eq!(Codec::from_stream_type(0x06, b"\x05\x04Opus"), Codec::OtherAudio(0x06));
+        assert_eq!(Codec::from_stream_type(0x06, b"\x0a\x02de\x6a\x01\x00"), Codec::OtherAudio(0x06));
+        assert_eq!(Codec::from_stream_type(0x06, b"\x05\x40Op"), Codec::Data(0x06));
+        assert_eq!(Codec::from_stream_type(0x86, b"\x05\x04CUEI"), Codec::Data(0x86));
     }
 }

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 use thalweg_media::{
     Frame, FrameClass, InputWarning, Limits, MAX_TRACKS, Output, PACKET, TsJoiner, TsSplitter,
-    hls::{Piece, Segmenter, Settings},
+    hls::{SegmenterOutput, Segmenter, Settings},
 };
 
 /// Small, so that bounds are met often.
@@ -88,7 +88,7 @@ fn all_take(frames: &[Frame], lost: u64) {
         for (n, frame) in frames.iter().enumerate() {
             joiner.select((n / 20 % 3) as u8);
             match is_lost(n) {
-                true => joiner.lost(frame.track, frame.class),
+                true => joiner.record_loss(frame.track, frame.class),
                 false => joiner.push(frame, &mut out),
             }
         }
@@ -100,15 +100,15 @@ fn all_take(frames: &[Frame], lost: u64) {
     for (n, frame) in frames.iter().enumerate() {
         segmenter.select((n / 20 % 3) as u8);
         match is_lost(n) {
-            true => segmenter.lost(frame.track, frame.class),
+            true => segmenter.record_loss(frame.track, frame.class),
             false => segmenter.push(frame, &mut pieces),
         }
     }
     segmenter.end(&mut pieces);
     for piece in &pieces {
         let bytes = match piece {
-            Piece::Init(init) => &init.bytes,
-            Piece::Segment(segment) => {
+            SegmenterOutput::Init(init) => &init.bytes,
+            SegmenterOutput::Segment(segment) => {
                 assert!(segment.duration > Duration::ZERO);
                 &segment.bytes
             }

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
-use thalweg_media::{Frame, FrameClass, Misplaced, Output, TsJoiner};
+use thalweg_media::{Frame, FrameClass, TimestampMismatch, Output, TsJoiner};
 use thalweg_wire::stream::leg::Lost;
 use thiserror::Error;
 use tokio::{
@@ -44,7 +44,7 @@ pub enum TranscodeError {
     #[error("cannot read from it: {0}")]
     Output(io::Error),
     #[error(transparent)]
-    Times(#[from] Misplaced),
+    Times(#[from] TimestampMismatch),
     #[error(transparent)]
     Stream(#[from] StreamError),
 }
@@ -169,7 +169,7 @@ impl CommandInput {
     pub fn lost(&mut self, lost: &[Lost]) {
         for lost in lost {
             if let Some(class) = FrameClass::from_number(lost.class) {
-                self.joiner.lost(lost.track, class);
+                self.joiner.record_loss(lost.track, class);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The boxes of init and media segments (ISO/IEC 14496-12).
 
-use super::{parameters::VideoParameters, sound::SoundConfig};
-use crate::time_line::CLOCK;
+use super::{parameters::VideoParameters, sound::AacConfig};
+use crate::dts_timeline::CLOCK;
 use mp4_atom::{
     Codec, Dinf, Dref, DrefEntry, Encode, Ftyp, Hdlr, Mdhd, Mdia, Mfhd, Minf, Moof, Moov, Mvex,
     Mvhd, Smhd, Stbl, Stsd, Styp, Tfdt, Tfhd, Tkhd, Traf, Trak, Trex, Trun, TrunEntry, TrunSamples,
@@ -9,7 +9,7 @@ use mp4_atom::{
 };
 
 const VIDEO: u32 = 1;
-const SOUND: u32 = 2;
+const AUDIO: u32 = 2;
 
 /// Flags of samples (8.8.3.1): one that depends on no other, and one that does and at which decoding cannot begin.
 const SYNC: u32 = 0x0200_0000;
@@ -28,7 +28,7 @@ pub(crate) struct Sample {
 
 /// Samples of one track, one behind the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(crate) struct SampleRun {
     /// When the first is decoded, ticks.
     pub(crate) start: u64,
     pub(crate) samples: Vec<Sample>,
@@ -36,16 +36,16 @@ pub(crate) struct Run {
 
 /// What an init segment says.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub(crate) struct Config {
+pub(crate) struct InitConfig {
     pub(crate) video: Option<VideoParameters>,
-    pub(crate) sound: Option<SoundConfig>,
+    pub(crate) sound: Option<AacConfig>,
 }
 
-impl Config {
+impl InitConfig {
     /// As RFC 6381 has it, with commas between.
     pub(crate) fn names(&self) -> String {
         let video = self.video.iter().map(|video| video.name.clone());
-        video.chain(self.sound.map(SoundConfig::name)).collect::<Vec<_>>().join(",")
+        video.chain(self.sound.map(AacConfig::name)).collect::<Vec<_>>().join(",")
     }
 
     /// The init segment; `None` if it cannot be written: a parameter set is longer than its box can have it.
@@ -56,7 +56,7 @@ impl Config {
             Ftyp { major_brand: b"iso6".into(), minor_version: 0, compatible_brands: brands };
         ftyp.encode(&mut bytes).ok()?;
         let video = self.video.iter().map(video_track);
-        let trak: Vec<Trak> = video.chain(self.sound.map(sound_track)).collect();
+        let trak: Vec<Trak> = video.chain(self.sound.map(audio_track)).collect();
         let trex = trak.iter().map(|trak| Trex {
             track_id: trak.tkhd.track_id,
             default_sample_description_index: 1,
@@ -81,13 +81,13 @@ impl Config {
 
 fn video_track(video: &VideoParameters) -> Trak {
     let tkhd = Tkhd { width: video.width.into(), height: video.height.into(), ..header(VIDEO) };
-    let minf = Minf { vmhd: Some(Vmhd::default()), ..information(video.entry()) };
+    let minf = Minf { vmhd: Some(Vmhd::default()), ..media_information(video.entry()) };
     track(tkhd, CLOCK as u32, b"vide", minf)
 }
 
-fn sound_track(sound: SoundConfig) -> Trak {
-    let tkhd = Tkhd { volume: 1.into(), alternate_group: 1, ..header(SOUND) };
-    let minf = Minf { smhd: Some(Smhd::default()), ..information(sound.entry()) };
+fn audio_track(sound: AacConfig) -> Trak {
+    let tkhd = Tkhd { volume: 1.into(), alternate_group: 1, ..header(AUDIO) };
+    let minf = Minf { smhd: Some(Smhd::default()), ..media_information(sound.entry()) };
     track(tkhd, sound.rate(), b"soun", minf)
 }
 
@@ -95,7 +95,7 @@ fn header(track_id: u32) -> Tkhd {
     Tkhd { track_id, enabled: true, in_movie: true, ..Tkhd::default() }
 }
 
-fn information(entry: Codec) -> Minf {
+fn media_information(entry: Codec) -> Minf {
     let here = DrefEntry::Url(Url::default());
     Minf {
         dinf: Dinf { dref: Dref { entries: vec![here] } },
@@ -116,19 +116,19 @@ fn track(tkhd: Tkhd, timescale: u32, handler: &[u8; 4], minf: Minf) -> Trak {
 }
 
 /// A media segment; `None` if it is larger than its boxes can have it.
-pub(crate) fn segment(number: u32, video: &Run, sound: &Run) -> Option<Vec<u8>> {
+pub(crate) fn segment(number: u32, video: &SampleRun, sound: &SampleRun) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let brands = [b"msdh", b"msix"].map(|brand| brand.into()).to_vec();
     let styp = Styp { major_brand: b"msdh".into(), minor_version: 0, compatible_brands: brands };
     styp.encode(&mut bytes).ok()?;
-    let length = |run: &Run| run.samples.iter().map(|sample| sample.bytes.len()).sum::<usize>();
+    let length = |run: &SampleRun| run.samples.iter().map(|sample| sample.bytes.len()).sum::<usize>();
     // The data begin behind this box and the head of the next.
     let mut start = {
         let mut box_alone = Vec::new();
-        fragment(number, video, sound, 0)?.encode(&mut box_alone).ok()?;
+        movie_fragment(number, video, sound, 0)?.encode(&mut box_alone).ok()?;
         box_alone.len() + 8
     };
-    fragment(number, video, sound, start)?.encode(&mut bytes).ok()?;
+    movie_fragment(number, video, sound, start)?.encode(&mut bytes).ok()?;
     start = 8 + length(video) + length(sound);
     bytes.extend(u32::try_from(start).ok()?.to_be_bytes());
     bytes.extend(b"mdat");
@@ -139,10 +139,10 @@ pub(crate) fn segment(number: u32, video: &Run, sound: &Run) -> Option<Vec<u8>> 
 }
 
 /// Where the samples are that begin so many bytes behind the beginning of this box.
-fn fragment(number: u32, video: &Run, sound: &Run, start: usize) -> Option<Moof> {
+fn movie_fragment(number: u32, video: &SampleRun, sound: &SampleRun, start: usize) -> Option<Moof> {
     let mut at = start;
     let mut traf = Vec::new();
-    for (track_id, run) in [(VIDEO, video), (SOUND, sound)] {
+    for (track_id, run) in [(VIDEO, video), (AUDIO, sound)] {
         if run.samples.is_empty() {
             continue;
         }

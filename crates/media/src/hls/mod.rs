@@ -1,7 +1,7 @@
 //! Packages frames as HLS (RFC 8216) with fragmented MP4 (ISO/IEC 14496-12, 23000-19).
 //!
 //! ```text
-//! Frame ─► Segmenter: one rendition; samples of H.264, H.265, AAC ─► Piece: init segment │ media segment
+//! Frame ─► Segmenter: one rendition; samples of H.264, H.265, AAC ─► SegmenterOutput: init segment │ media segment
 //! Segment ─► Playlist: the newest of them ─► text
 //! ```
 //!
@@ -15,5 +15,5 @@ mod segmenter;
 mod sound;
 
 pub use parameters::BadParameters;
-pub use playlist::{Playlist, Removed};
-pub use segmenter::{HlsWarning, Init, Piece, Segment, Segmenter, Settings};
+pub use playlist::{Playlist, ExpiredSegments};
+pub use segmenter::{HlsWarning, Init, SegmenterOutput, Segment, Segmenter, Settings};

@@ -1,6 +1,6 @@
 //! Parameter sets of H.264 and H.265, as MP4 has them.
 
-use crate::nal::{Part, Syntax, content, nal_units};
+use crate::nal::{NalRole, Syntax, decode_payload, nal_units};
 use h264_reader::{
     nal::sps::SeqParameterSet,
     rbsp::{BitRead, BitReader, BitReaderError},
@@ -58,7 +58,7 @@ impl VideoParameters {
         if pictures.is_empty() {
             return Err(BadParameters);
         }
-        let bits = content(first, 1).ok_or(BadParameters)?;
+        let bits = decode_payload(first, 1).ok_or(BadParameters)?;
         let sps =
             SeqParameterSet::from_bits(BitReader::new(&bits[..])).map_err(|_| BadParameters)?;
         let (width, height) = size(sps.pixel_dimensions().map_err(|_| BadParameters)?)?;
@@ -90,8 +90,8 @@ impl VideoParameters {
         if !sets.contains_key(&32) || !sets.contains_key(&34) {
             return Err(BadParameters);
         }
-        let bits = content(first, 2).ok_or(BadParameters)?;
-        let sps = H265Sequence::read(&bits).map_err(|_| BadParameters)?;
+        let bits = decode_payload(first, 2).ok_or(BadParameters)?;
+        let sps = H265SequenceSet::read(&bits).map_err(|_| BadParameters)?;
         let (width, height) = size(sps.size().ok_or(BadParameters)?)?;
         let arrays = sets.iter().map(|(kind, nalus)| HvcCArray {
             completeness: true,
@@ -108,7 +108,7 @@ impl VideoParameters {
 /// Whether a NAL unit goes into the sample entry and not into samples.
 pub(crate) fn is_set(syntax: Syntax, nal: &[u8]) -> bool {
     // Of H.264's subsets nothing is known there.
-    matches!(syntax.part(nal), Part::Set { .. })
+    matches!(syntax.role(nal), NalRole::Set { .. })
         && !(syntax == Syntax::H264 && syntax.kind(nal) == 15)
 }
 
@@ -123,7 +123,7 @@ fn visual(width: u16, height: u16) -> Visual {
 
 /// The beginning of a sequence parameter set of H.265 (ISO/IEC 23008-2, 7.3.2.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct H265Sequence {
+struct H265SequenceSet {
     /// Temporal sub-layers, less one.
     layers: u8,
     is_nested: bool,
@@ -141,7 +141,7 @@ struct H265Sequence {
     chroma_depth: u8,
 }
 
-impl H265Sequence {
+impl H265SequenceSet {
     fn read(bytes: &[u8]) -> Result<Self, BitReaderError> {
         let mut bits = BitReader::new(bytes);
         let mut sps = Self::default();
@@ -282,26 +282,26 @@ mod tests {
 
     #[test]
     fn a_window_larger_than_the_picture_is_refused() {
-        let sps = H265Sequence {
+        let sps = H265SequenceSet {
             chroma: 1,
             width: 64,
             height: 64,
             window: [0, 2, 0, 4],
-            ..H265Sequence::default()
+            ..H265SequenceSet::default()
         };
         assert_eq!(sps.size(), Some((60, 56)));
-        assert_eq!(H265Sequence { window: [0, 33, 0, 0], ..sps }.size(), None);
-        assert_eq!(H265Sequence { window: [u32::MAX, 1, 0, 0], ..sps }.size(), None);
+        assert_eq!(H265SequenceSet { window: [0, 33, 0, 0], ..sps }.size(), None);
+        assert_eq!(H265SequenceSet { window: [u32::MAX, 1, 0, 0], ..sps }.size(), None);
     }
 
     #[test]
     fn profiles_have_their_names() {
-        let sps = H265Sequence {
+        let sps = H265SequenceSet {
             profile: 1,
             compatibility: [0x60, 0, 0, 0],
             constraints: [0xb0, 0, 0, 0, 0, 0],
             level: 93,
-            ..H265Sequence::default()
+            ..H265SequenceSet::default()
         };
         assert_eq!(sps.name(), "hvc1.1.6.L93.B0");
     }

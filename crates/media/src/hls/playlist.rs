@@ -14,7 +14,7 @@ struct Entry {
 
 /// Segments that no player needs any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Removed {
+pub struct ExpiredSegments {
     /// Media segments, by number.
     pub segments: Vec<u64>,
     /// Init segments, by number.
@@ -56,7 +56,7 @@ impl Playlist {
     }
 
     /// Adds a segment. Returns the segments that left the playlist a whole window ago and can be deleted (6.2.2).
-    pub fn push(&mut self, segment: &Segment) -> Removed {
+    pub fn push(&mut self, segment: &Segment) -> ExpiredSegments {
         self.target.get_or_insert(self.least.max(rounded(segment.duration)));
         self.entries.push_back(Entry {
             number: segment.number,
@@ -71,7 +71,7 @@ impl Playlist {
             self.discontinuities += u64::from(oldest.is_discontinuous);
             self.old.push_back(oldest);
         }
-        let mut removed = Removed::default();
+        let mut removed = ExpiredSegments::default();
         while self.old.len() > self.window
             && let Some(gone) = self.old.pop_front()
         {
@@ -143,7 +143,7 @@ mod tests {
     fn the_window_moves_on() {
         let mut playlist = Playlist::new(3, Duration::from_secs(2));
         assert_eq!(playlist.text(), None);
-        let mut removed = Removed::default();
+        let mut removed = ExpiredSegments::default();
         for number in 0..12 {
             let gone = playlist.push(&segment(number, u64::from(number >= 4), 2000));
             removed.segments.extend(gone.segments);

@@ -1,18 +1,18 @@
 //! Turns frames into segments.
 
 use super::{
-    boxes::{self, Config, Run, Sample},
+    boxes::{self, InitConfig, SampleRun, Sample},
     parameters::{VideoParameters, is_set},
-    sound::{Adts, SAMPLES, SoundConfig},
+    sound::{AdtsReader, SAMPLES, AacConfig},
 };
 use crate::{
-    Codec, Frame, FrameClass, FrameLine, PACKET,
-    nal::{Part, Syntax, nal_units},
+    Codec, Frame, FrameClass, FrameTimeline, PACKET,
+    nal::{NalRole, Syntax, nal_units},
     packet::{NULL_PID, Packet},
-    pes::{self, PesHead},
-    rendition::{Rendition, Taken},
+    pes::{self, PesHeader},
+    rendition::{RenditionSelector, PictureUse},
     tables::Programs,
-    time_line::{CLOCK, apart, ticks},
+    dts_timeline::{CLOCK, wrapping_difference, ticks},
 };
 use bytes::Bytes;
 use std::{collections::BTreeSet, time::Duration};
@@ -39,7 +39,7 @@ const LATE: u64 = CLOCK as u64 * 2 / 5;
 const LONGEST_FIRST: Duration = Duration::from_secs(6);
 
 /// The memory of a picture or sound beside its bytes.
-const SAMPLE: usize = 64;
+const SAMPLE_OVERHEAD: usize = 64;
 
 /// The largest gap of audio that is closed is this fraction of a second.
 const APART: u64 = 10;
@@ -90,7 +90,7 @@ pub struct Segment {
 
 /// A part of the output.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Piece {
+pub enum SegmenterOutput {
     /// An init segment, before the segments that need it.
     Init(Init),
     /// The next media segment.
@@ -103,10 +103,10 @@ pub enum Piece {
 pub enum HlsWarning {
     /// Only H.264 and H.265 are written.
     #[error("the video of PID {0} is omitted because it is neither H.264 nor H.265")]
-    OtherVideo(u16),
+    UnsupportedVideo(u16),
     /// Only AAC is written.
     #[error("the audio of PID {0} is omitted because it is not AAC in ADTS (ffmpeg: -c:a aac)")]
-    OtherSound(u16),
+    UnsupportedAudio(u16),
     /// Parameter sets are missing or malformed.
     #[error(
         "the parameter sets of PID {0} are missing or malformed: its video resumes at the next key frame"
@@ -124,29 +124,29 @@ pub enum HlsWarning {
 pub struct Segmenter {
     settings: Settings,
     /// The times of all frames.
-    line: FrameLine,
+    line: FrameTimeline,
     programs: Programs,
-    rendition: Rendition,
+    rendition: RenditionSelector,
     /// The parameters of the newest init segment, and the number of init segments.
-    config: Option<Config>,
+    config: Option<InitConfig>,
     inits: u64,
     segments: u64,
     /// The longest duration of a segment in whole seconds, ticks; `None` before the first one.
     longest: Option<u64>,
     /// Whether pictures are missing before the incomplete segment.
     is_after_gap: bool,
-    video: VideoPart,
-    sound: SoundPart,
+    video: PendingVideo,
+    sound: PendingAudio,
     bytes: usize,
     warnings: BTreeSet<HlsWarning>,
 }
 
 /// The pictures of an incomplete segment.
 #[derive(Debug, Default)]
-struct VideoPart {
+struct PendingVideo {
     pid: Option<u16>,
     parameters: Option<VideoParameters>,
-    run: Run,
+    run: SampleRun,
     /// The decoding time of the newest picture, whose duration is not known yet.
     newest: u64,
     /// The duration of the last complete picture.
@@ -155,11 +155,11 @@ struct VideoPart {
 
 /// The audio of an incomplete segment.
 #[derive(Debug, Default)]
-struct SoundPart {
+struct PendingAudio {
     pid: Option<u16>,
-    config: Option<SoundConfig>,
-    adts: Adts,
-    run: Run,
+    config: Option<AacConfig>,
+    adts: AdtsReader,
+    run: SampleRun,
     /// The end of the newest audio frame, samples.
     end: Option<u64>,
 }
@@ -175,16 +175,16 @@ impl Segmenter {
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
-            line: FrameLine::default(),
+            line: FrameTimeline::default(),
             programs: Programs::new(MAX_PROGRAMS),
-            rendition: Rendition::default(),
+            rendition: RenditionSelector::default(),
             config: None,
             inits: 0,
             segments: 0,
             longest: None,
             is_after_gap: false,
-            video: VideoPart::default(),
-            sound: SoundPart::default(),
+            video: PendingVideo::default(),
+            sound: PendingAudio::default(),
             bytes: 0,
             warnings: BTreeSet::new(),
         }
@@ -201,8 +201,8 @@ impl Segmenter {
     }
 
     /// Records a lost frame.
-    pub fn lost(&mut self, track: u8, class: FrameClass) {
-        self.rendition.lost(track, class);
+    pub fn record_loss(&mut self, track: u8, class: FrameClass) {
+        self.rendition.record_loss(track, class);
     }
 
     /// The time of the newest frame, as in the segments.
@@ -216,8 +216,8 @@ impl Segmenter {
     }
 
     /// Adds a frame and appends the segments that it completes.
-    pub fn push(&mut self, frame: &Frame, into: &mut Vec<Piece>) {
-        let frame = &self.line.place(frame);
+    pub fn push(&mut self, frame: &Frame, into: &mut Vec<SegmenterOutput>) {
+        let frame = &self.line.retime(frame);
         match frame.class {
             FrameClass::Tables => self.tables(frame),
             FrameClass::Audio => self.sound(frame, into),
@@ -230,7 +230,7 @@ impl Segmenter {
     }
 
     /// Ends the stream and appends the last segment.
-    pub fn end(&mut self, into: &mut Vec<Piece>) {
+    pub fn end(&mut self, into: &mut Vec<SegmenterOutput>) {
         let mut taken = Vec::new();
         self.rendition.end(&mut taken);
         self.show(taken, into);
@@ -242,67 +242,67 @@ impl Segmenter {
         for packet in frame.bytes.as_chunks::<PACKET>().0 {
             let packet = Packet(packet);
             if self.programs.is_table(packet.pid()) && self.programs.push(packet).has_changed {
-                self.choose_sound();
+                self.choose_audio();
             }
         }
     }
 
     /// Selects the audio of the video: the first AAC of its program.
-    fn choose_sound(&mut self) {
+    fn choose_audio(&mut self) {
         let of_video = self.video.pid.and_then(|pid| self.programs.find(pid)).map(|found| found.1);
         let Some(pmt) = of_video else { return };
         let mut sounds = pmt.streams.iter().filter(|entry| entry.codec().is_audio());
         let first = sounds.clone().next().map(|entry| entry.pid);
         self.sound.pid = sounds.find(|entry| entry.codec() == Codec::Aac).map(|entry| entry.pid);
         if let (None, Some(pid)) = (self.sound.pid, first) {
-            self.warnings.insert(HlsWarning::OtherSound(pid));
+            self.warnings.insert(HlsWarning::UnsupportedAudio(pid));
         }
     }
 
-    fn show(&mut self, taken: Vec<Taken>, into: &mut Vec<Piece>) {
+    fn show(&mut self, taken: Vec<PictureUse>, into: &mut Vec<SegmenterOutput>) {
         for taken in taken {
-            let is_switch = matches!(taken, Taken::Switched(_));
-            if let Taken::Shown(frame) | Taken::Switched(frame) = taken {
+            let is_switch = matches!(taken, PictureUse::Switched(_));
+            if let PictureUse::Shown(frame) | PictureUse::Switched(frame) = taken {
                 let pid = pid_of(&frame);
                 if is_switch || self.video.pid != Some(pid) {
                     self.video.pid = Some(pid);
-                    self.choose_sound();
+                    self.choose_audio();
                 }
                 self.picture(&frame, pid, into);
             }
         }
     }
 
-    fn picture(&mut self, frame: &Frame, pid: u16, into: &mut Vec<Piece>) {
+    fn picture(&mut self, frame: &Frame, pid: u16, into: &mut Vec<SegmenterOutput>) {
         let syntax = match self.programs.find(pid).map(|found| found.2.codec()) {
             Some(Codec::H264) => Syntax::H264,
             Some(Codec::H265) => Syntax::H265,
             Some(_) => {
-                self.warnings.insert(HlsWarning::OtherVideo(pid));
+                self.warnings.insert(HlsWarning::UnsupportedVideo(pid));
                 return;
             }
             // Its program is not known yet.
-            None => return self.rendition.lost(frame.track, FrameClass::Key),
+            None => return self.rendition.record_loss(frame.track, FrameClass::Key),
         };
         let pes = pes::payload(&frame.bytes);
-        let Some(head) = PesHead::read(&pes) else { return };
+        let Some(head) = PesHeader::read(&pes) else { return };
         let body = pes.get(head.body..).unwrap_or_default();
         let is_key = frame.class == FrameClass::Key;
         let at = ticks(frame.time).max(self.video.next());
         self.cut(at, into);
         if is_key && !self.begin(syntax, body, at, pid, into) {
-            return self.rendition.lost(frame.track, FrameClass::Key);
+            return self.rendition.record_loss(frame.track, FrameClass::Key);
         }
         let bytes = with_lengths(syntax, body, is_key);
-        if self.bytes + bytes.len() + SAMPLE > self.settings.max_bytes
+        if self.bytes + bytes.len() + SAMPLE_OVERHEAD > self.settings.max_bytes
             && !self.video.run.samples.is_empty()
         {
             self.warnings.insert(HlsWarning::TooLarge(self.settings.max_bytes));
             self.finish(at, into);
         }
-        self.bytes += bytes.len() + SAMPLE;
+        self.bytes += bytes.len() + SAMPLE_OVERHEAD;
         let shown_after =
-            head.pts.zip(head.dts).map_or(0, |(pts, dts)| apart(pts as i64, dts as i64));
+            head.pts.zip(head.dts).map_or(0, |(pts, dts)| wrapping_difference(pts as i64, dts as i64));
         let shown_after = u32::try_from(shown_after.clamp(0, LONGEST)).unwrap_or(0);
         self.video.add(Sample { duration: 0, shown_after, is_key, bytes }, at);
     }
@@ -314,7 +314,7 @@ impl Segmenter {
         body: &[u8],
         at: u64,
         pid: u16,
-        into: &mut Vec<Piece>,
+        into: &mut Vec<SegmenterOutput>,
     ) -> bool {
         let Ok(parameters) = VideoParameters::read(syntax, body) else {
             self.warnings.insert(HlsWarning::BadParameters(pid));
@@ -338,7 +338,7 @@ impl Segmenter {
     }
 
     /// Ends the segment if the next picture, at this time, is too late for it.
-    fn cut(&mut self, at: u64, into: &mut Vec<Piece>) {
+    fn cut(&mut self, at: u64, into: &mut Vec<SegmenterOutput>) {
         let end = self.latest_end();
         if at >= end && !self.video.run.samples.is_empty() {
             self.finish(at.min(end + LATE / 5), into);
@@ -350,12 +350,12 @@ impl Segmenter {
     }
 
     /// Ends the segment at this time, ticks.
-    fn finish(&mut self, at: u64, into: &mut Vec<Piece>) {
+    fn finish(&mut self, at: u64, into: &mut Vec<SegmenterOutput>) {
         self.video.end_last(at);
         if self.video.run.samples.is_empty() {
             return;
         }
-        let config = Config { video: self.video.parameters.clone(), sound: self.sound.config };
+        let config = InitConfig { video: self.video.parameters.clone(), sound: self.sound.config };
         let video = std::mem::take(&mut self.video.run);
         let sound = std::mem::take(&mut self.sound.run);
         self.bytes = 0;
@@ -365,14 +365,14 @@ impl Segmenter {
         if is_other {
             let Some(bytes) = config.segment() else { return };
             let init = Init { number: self.inits, codecs: config.names(), bytes: bytes.into() };
-            into.push(Piece::Init(init));
+            into.push(SegmenterOutput::Init(init));
             self.inits += 1;
             self.config = Some(config);
         }
         let Some(bytes) = boxes::segment(self.segments as u32 + 1, &video, &sound) else { return };
         let length: u64 = video.samples.iter().map(|sample| u64::from(sample.duration)).sum();
         self.longest.get_or_insert(whole_seconds(length.max(ticks(self.settings.target))));
-        into.push(Piece::Segment(Segment {
+        into.push(SegmenterOutput::Segment(Segment {
             number: self.segments,
             init: self.inits - 1,
             start: duration(video.start),
@@ -383,7 +383,7 @@ impl Segmenter {
         self.segments += 1;
     }
 
-    fn sound(&mut self, frame: &Frame, into: &mut Vec<Piece>) {
+    fn sound(&mut self, frame: &Frame, into: &mut Vec<SegmenterOutput>) {
         // Sounds before the first picture are not heard.
         if self.sound.pid != Some(pid_of(frame)) || self.video.run.samples.is_empty() {
             return;
@@ -393,7 +393,7 @@ impl Segmenter {
             return;
         }
         let pes = pes::payload(&frame.bytes);
-        let Some(head) = PesHead::read(&pes) else { return };
+        let Some(head) = PesHeader::read(&pes) else { return };
         let frames = self.sound.adts.push(pes.get(head.body..).unwrap_or_default());
         let mut at = Some(frame.time);
         for (config, bytes) in frames {
@@ -404,17 +404,17 @@ impl Segmenter {
                 self.sound.config = Some(config);
                 self.sound.end = None;
             }
-            if self.bytes + bytes.len() + SAMPLE > self.settings.max_bytes {
+            if self.bytes + bytes.len() + SAMPLE_OVERHEAD > self.settings.max_bytes {
                 // Pictures end segments, and none comes.
                 continue;
             }
-            self.bytes += bytes.len() + SAMPLE;
+            self.bytes += bytes.len() + SAMPLE_OVERHEAD;
             self.sound.add(config, bytes, at.take());
         }
     }
 }
 
-impl VideoPart {
+impl PendingVideo {
     /// The earliest time at which the next picture can be decoded, ticks.
     fn next(&self) -> u64 {
         if self.run.samples.is_empty() { self.newest } else { self.newest + 1 }
@@ -440,9 +440,9 @@ impl VideoPart {
     }
 }
 
-impl SoundPart {
+impl PendingAudio {
     /// Adds a frame of audio; `at` is its time if known.
-    fn add(&mut self, config: SoundConfig, bytes: Vec<u8>, at: Option<Duration>) {
+    fn add(&mut self, config: AacConfig, bytes: Vec<u8>, at: Option<Duration>) {
         let rate = u64::from(config.rate());
         let read = at.map(|at| (at.as_micros() * u128::from(rate) / 1_000_000) as u64);
         let Some(end) = self.end.or(read) else { return };
@@ -471,7 +471,7 @@ fn with_lengths(syntax: Syntax, body: &[u8], is_key: bool) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(body.len() + 16);
     for nal in nal_units(body) {
         let is_left_out =
-            syntax.part(nal) == Part::Delimiter || nal.is_empty() || is_key && is_set(syntax, nal);
+            syntax.role(nal) == NalRole::Delimiter || nal.is_empty() || is_key && is_set(syntax, nal);
         if !is_left_out {
             bytes.extend((nal.len() as u32).to_be_bytes());
             bytes.extend_from_slice(nal);

@@ -19,14 +19,14 @@ const HEAD: usize = 7;
 
 /// How a sound is coded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SoundConfig {
+pub(crate) struct AacConfig {
     /// The audio object type; 2 is AAC-LC.
     object: u8,
     rate_index: u8,
     channels: u8,
 }
 
-impl SoundConfig {
+impl AacConfig {
     /// Samples in a second.
     pub(crate) fn rate(self) -> u32 {
         RATES.get(usize::from(self.rate_index)).copied().unwrap_or(48_000)
@@ -70,13 +70,13 @@ impl SoundConfig {
 
 /// Cuts a byte stream into frames of ADTS, which need not end where its pieces do.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Adts {
+pub(crate) struct AdtsReader {
     rest: Vec<u8>,
 }
 
-impl Adts {
+impl AdtsReader {
     /// The frames that these bytes complete, without heads. Bytes that are no frames are passed over.
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<(SoundConfig, Vec<u8>)> {
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<(AacConfig, Vec<u8>)> {
         self.rest.extend_from_slice(bytes);
         let (mut found, mut at) = (Vec::new(), 0);
         while let Some(head) = self.rest.get(at..).and_then(|rest| rest.first_chunk::<HEAD>()) {
@@ -95,10 +95,10 @@ impl Adts {
 }
 
 /// The configuration, and where the frame's content begins and ends.
-fn read(head: [u8; HEAD]) -> Option<(SoundConfig, usize, usize)> {
+fn read(head: [u8; HEAD]) -> Option<(AacConfig, usize, usize)> {
     let [a, b, c, d, e, f, g] = head;
     let is_head = a == 0xff && b & 0xf6 == 0xf0;
-    let config = SoundConfig {
+    let config = AacConfig {
         object: (c >> 6) + 1,
         rate_index: c >> 2 & 0xf,
         channels: (c & 1) << 2 | d >> 6,
@@ -134,7 +134,7 @@ mod tests {
         let mut bytes = vec![1, 2, 0xff];
         bodies.iter().for_each(|body| bytes.extend(adts(body)));
         for size in [1, 2, 7, 100, bytes.len()] {
-            let mut reader = Adts::default();
+            let mut reader = AdtsReader::default();
             let found: Vec<_> = bytes.chunks(size).flat_map(|piece| reader.push(piece)).collect();
             assert!(found.iter().map(|(_, body)| body).eq(&bodies), "{size}");
             let config = found[0].0;
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn what_waits_is_bounded() {
-        let mut reader = Adts::default();
+        let mut reader = AdtsReader::default();
         let head = &adts(&[0; 8000])[..HEAD];
         for _ in 0..100 {
             reader.push(&[0xff; 10_000]);

@@ -42,8 +42,8 @@ fn starts() -> Vec<usize> {
 /// The place of a packet that goes on with picture 16, a key frame; the pictures before it are 16.
 fn within() -> usize {
     let all = packets(&sample("h264-low-latency.ts"));
-    let goes_on = |n: &usize| pid(&all[*n]) == VIDEO && !is_start(&all[*n]);
-    (starts()[16]..all.len()).find(goes_on).unwrap()
+    let is_continuation = |n: &usize| pid(&all[*n]) == VIDEO && !is_start(&all[*n]);
+    (starts()[16]..all.len()).find(is_continuation).unwrap()
 }
 
 /// Of a sample without sound.
@@ -141,15 +141,15 @@ fn rows_of_programs() -> Vec<Row> {
         ),
         row("scrambled", scrambled(name), 24, vec![InputWarning::Scrambled { pid: VIDEO }]),
         row("33 bits pass", shifted(name, (1 << 33) - 90_000 - 126_000), 24, vec![]),
-        row("the clock jumps ahead", jumped(1000), 24, vec![InputWarning::Jumped { pid: VIDEO }]),
-        row("the clock jumps back", jumped(-1000), 24, vec![InputWarning::Jumped { pid: VIDEO }]),
+        row("the clock jumps ahead", jumped(1000), 24, vec![InputWarning::ClockRestarted { pid: VIDEO }]),
+        row("the clock jumps back", jumped(-1000), 24, vec![InputWarning::ClockRestarted { pid: VIDEO }]),
         row("the PID changes", moved(name), 24, vec![]),
         row("a publisher that returns", [&whole[..], &whole].concat(), 47, {
             // Whether the last picture is whole nobody knows.
             vec![
                 unit(),
                 InputWarning::Gaps { pid: VIDEO, gaps: 1 },
-                InputWarning::Jumped { pid: VIDEO },
+                InputWarning::ClockRestarted { pid: VIDEO },
             ]
         }),
     ]
@@ -336,7 +336,7 @@ fn all_that_waits_is_bounded_together() {
     splitter.end(&mut frames);
     let warnings = splitter.take_warnings();
     assert_eq!(warnings.len(), 6, "{warnings:?}");
-    assert_eq!(warnings[0], InputWarning::TooMuch { pid: VIDEO + 2, limit: 100_000 });
+    assert_eq!(warnings[0], InputWarning::BufferFull { pid: VIDEO + 2, limit: 100_000 });
     assert_eq!(counts(&frames)[2], 2);
 }
 
@@ -395,7 +395,7 @@ fn pictures_without_key_frames_are_said() {
     (0..400).for_each(|n| maker.picture(VIDEO, n * 3000, &[&[9, 0x10], &[0x41, 1]]));
     let (frames, warnings) = split(&maker.bytes());
     assert_eq!(counts(&frames)[2..], [0, 0, 0]);
-    assert_eq!(warnings, [InputWarning::NoKey { pid: VIDEO, seconds: 10 }]);
+    assert_eq!(warnings, [InputWarning::NoKeyFrame { pid: VIDEO, seconds: 10 }]);
 }
 
 #[test]

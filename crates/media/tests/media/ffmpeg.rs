@@ -4,7 +4,7 @@ use crate::tool::{Decoded, counts, decoded, frames, has_ffmpeg, joined, made};
 use std::time::Duration;
 use thalweg_media::{
     Frame, FrameClass, Output, TsJoiner,
-    hls::{Piece, Segment, Segmenter},
+    hls::{SegmenterOutput, Segment, Segmenter},
 };
 
 /// Six seconds of a picture and a tone.
@@ -133,7 +133,7 @@ fn segments_are_decoded_as_the_stream_is() {
         let pieces = pieces(&frames(&bytes), |_| 0);
         let segments: Vec<_> = segments(&pieces).collect();
         assert_eq!(segments.len(), 3, "{name}");
-        let Piece::Init(init) = &pieces[0] else { panic!("{name}: no init segment first") };
+        let SegmenterOutput::Init(init) = &pieces[0] else { panic!("{name}: no init segment first") };
         assert_eq!(init.codecs, codecs, "{name}");
         assert_eq!(pieces.len(), 4, "{name}");
         let length: Duration = segments.iter().map(|segment| segment.duration).sum();
@@ -153,19 +153,19 @@ fn a_rendition_that_changes_is_a_discontinuity() {
     }
     let Some(bytes) = made(LADDER) else { return };
     let pieces = pieces(&frames(&bytes), |seconds| u8::from((2..4).contains(&seconds)));
-    let inits = pieces.iter().filter(|piece| matches!(piece, Piece::Init(_)));
+    let inits = pieces.iter().filter(|piece| matches!(piece, SegmenterOutput::Init(_)));
     assert_eq!(inits.count(), 3);
     let marks: Vec<bool> = segments(&pieces).map(|segment| segment.is_discontinuous).collect();
     assert_eq!(marks.iter().filter(|mark| **mark).count(), 2, "{marks:?}");
     // Each part by itself, as a player takes it.
-    let parts = pieces.chunk_by(|_, next| !matches!(next, Piece::Init(_)));
+    let parts = pieces.chunk_by(|_, next| !matches!(next, SegmenterOutput::Init(_)));
     let found: Vec<_> = parts.map(|part| decoded(&whole(part))).collect();
     assert_eq!(found.iter().map(|part| part.pictures).sum::<usize>(), 180, "{found:?}");
     assert!(found.iter().all(|part| part.complaints.is_empty()), "{found:?}");
 }
 
 /// The segments of a stream, with the track that is wanted at each second.
-fn pieces(frames: &[Frame], wanted: impl Fn(u64) -> u8) -> Vec<Piece> {
+fn pieces(frames: &[Frame], wanted: impl Fn(u64) -> u8) -> Vec<SegmenterOutput> {
     let (mut segmenter, mut pieces) = (Segmenter::default(), Vec::new());
     for frame in frames {
         segmenter.select(wanted(frame.time.as_secs()));
@@ -176,18 +176,18 @@ fn pieces(frames: &[Frame], wanted: impl Fn(u64) -> u8) -> Vec<Piece> {
     pieces
 }
 
-fn segments(pieces: &[Piece]) -> impl Iterator<Item = &Segment> {
+fn segments(pieces: &[SegmenterOutput]) -> impl Iterator<Item = &Segment> {
     pieces.iter().filter_map(|piece| match piece {
-        Piece::Segment(segment) => Some(segment),
-        Piece::Init(_) => None,
+        SegmenterOutput::Segment(segment) => Some(segment),
+        SegmenterOutput::Init(_) => None,
     })
 }
 
 /// All pieces, one behind the other.
-fn whole(pieces: &[Piece]) -> Vec<u8> {
-    let bytes = |piece: &Piece| match piece {
-        Piece::Init(init) => init.bytes.to_vec(),
-        Piece::Segment(segment) => segment.bytes.to_vec(),
+fn whole(pieces: &[SegmenterOutput]) -> Vec<u8> {
+    let bytes = |piece: &SegmenterOutput| match piece {
+        SegmenterOutput::Init(init) => init.bytes.to_vec(),
+        SegmenterOutput::Segment(segment) => segment.bytes.to_vec(),
     };
     pieces.iter().flat_map(bytes).collect()
 }

@@ -84,7 +84,7 @@ pub fn joined(frames: &[Frame], mut keeps: impl FnMut(&Frame) -> bool) -> (Vec<u
             joiner.push(frame, &mut out);
             continue;
         }
-        joiner.lost(frame.track, frame.class);
+        joiner.record_loss(frame.track, frame.class);
         if let Some(bytes) = frame.clock() {
             joiner.push(&Frame { class: FrameClass::Tables, track: 0, bytes, ..*frame }, &mut out);
         }

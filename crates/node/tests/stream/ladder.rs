@@ -134,7 +134,7 @@ async fn join(viewer: &mut Subscriber) -> (Vec<u8>, Vec<u8>) {
             Received::Said(Said::Lost(lost)) => {
                 for lost in lost {
                     assert!(matches!(lost.why, Why::Level | Why::Upstream), "{lost:?}");
-                    joiner.lost(lost.track, FrameClass::from_number(lost.class).unwrap());
+                    joiner.record_loss(lost.track, FrameClass::from_number(lost.class).unwrap());
                 }
             }
             Received::Said(Said::End(_)) => break,

@@ -20,15 +20,15 @@ const LATEST: Duration = Duration::from_secs(100 * 366 * 86_400);
 
 /// Places the times of a stream's frames, so that they go on where a new time line begins.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct FrameLine {
+pub struct FrameTimeline {
     /// The newest time of the present time line, and its place.
     newest: Option<(Duration, Duration)>,
 }
 
-impl FrameLine {
+impl FrameTimeline {
     /// The next frame with its place on the line.
-    pub fn place(&mut self, frame: &Frame) -> Frame {
-        Frame { time: self.at(frame.time), ..frame.clone() }
+    pub fn retime(&mut self, frame: &Frame) -> Frame {
+        Frame { time: self.map_time(frame.time), ..frame.clone() }
     }
 
     /// The newest place.
@@ -36,7 +36,7 @@ impl FrameLine {
         self.newest.map_or(Duration::ZERO, |(_, place)| place)
     }
 
-    fn at(&mut self, time: Duration) -> Duration {
+    fn map_time(&mut self, time: Duration) -> Duration {
         let Some((newest, place)) = self.newest else {
             let place = if time > LATEST { Duration::ZERO } else { time };
             self.newest = Some((time, place));
@@ -58,8 +58,8 @@ mod tests {
     use super::*;
 
     fn places(millis: &[u64]) -> Vec<u128> {
-        let mut line = FrameLine::default();
-        millis.iter().map(|at| line.at(Duration::from_millis(*at)).as_millis()).collect()
+        let mut line = FrameTimeline::default();
+        millis.iter().map(|at| line.map_time(Duration::from_millis(*at)).as_millis()).collect()
     }
 
     #[test]

@@ -29,7 +29,7 @@ struct Anchor {
 impl Anchor {
     /// The place of another reading of this clock; `None` if it was restarted in between.
     fn extended(self, read: i64) -> Option<Self> {
-        let passed = apart(read, self.read);
+        let passed = wrapping_difference(read, self.read);
         (passed.abs() <= JUMP).then_some(Self { read, at: self.at + passed, ..self })
     }
 }
@@ -39,32 +39,32 @@ impl Anchor {
 pub(crate) struct StreamClock {
     last: Option<Anchor>,
     /// The latest returned time; no later one is lower.
-    shown: i64,
+    latest: i64,
 }
 
 /// The time line of all elementary streams. Those with a common clock stay together across its restarts.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct TimeLine {
+pub(crate) struct DtsTimeline {
     /// The newest reading of the newest clock.
     anchor: Option<Anchor>,
     newest: i64,
 }
 
-impl TimeLine {
+impl DtsTimeline {
     /// The decoding time of a unit with this DTS, since the first unit.
-    pub(crate) fn at(&mut self, clock: &mut StreamClock, dts: u64) -> Duration {
-        let now = self.place(clock, (dts as i64).rem_euclid(WRAP));
+    pub(crate) fn decoding_time(&mut self, clock: &mut StreamClock, dts: u64) -> Duration {
+        let now = self.anchor_for(clock, (dts as i64).rem_euclid(WRAP));
         clock.last = Some(now);
-        clock.shown = clock.shown.max(now.at);
+        clock.latest = clock.latest.max(now.at);
         if self.anchor.is_none_or(|anchor| anchor.epoch == now.epoch && anchor.at <= now.at) {
             self.anchor = Some(now);
         }
-        self.newest = self.newest.max(clock.shown);
-        duration(clock.shown)
+        self.newest = self.newest.max(clock.latest);
+        duration(clock.latest)
     }
 
-    fn place(&mut self, clock: &StreamClock, read: i64) -> Anchor {
-        let is_late = |now: &Anchor| clock.last.is_none() || now.at >= clock.shown - BACK;
+    fn anchor_for(&mut self, clock: &StreamClock, read: i64) -> Anchor {
+        let is_late = |now: &Anchor| clock.last.is_none() || now.at >= clock.latest - BACK;
         let extended = |anchor: Option<Anchor>| anchor?.extended(read).filter(is_late);
         if let Some(now) = extended(clock.last).or_else(|| extended(self.anchor)) {
             return now;
@@ -81,13 +81,13 @@ impl TimeLine {
     }
 
     /// The number of restarts.
-    pub(crate) fn jumps(&self) -> u64 {
+    pub(crate) fn restarts(&self) -> u64 {
         self.anchor.map_or(0, |anchor| anchor.epoch)
     }
 }
 
 /// The difference `a - b` by the shorter way round, ticks.
-pub(crate) fn apart(a: i64, b: i64) -> i64 {
+pub(crate) fn wrapping_difference(a: i64, b: i64) -> i64 {
     (a - b + WRAP / 2).rem_euclid(WRAP) - WRAP / 2
 }
 
@@ -110,8 +110,8 @@ pub(crate) fn ticks(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    fn at(line: &mut TimeLine, clock: &mut StreamClock, dts: i64) -> i64 {
-        ticks(line.at(clock, dts.rem_euclid(WRAP) as u64)) as i64
+    fn at(line: &mut DtsTimeline, clock: &mut StreamClock, dts: i64) -> i64 {
+        ticks(line.decoding_time(clock, dts.rem_euclid(WRAP) as u64)) as i64
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
             assert_eq!(at(&mut line, &mut video, first + n * 3000), n * 3000);
             assert_eq!(at(&mut line, &mut audio, first + n * 3000 + 7), n * 3000 + 7);
         }
-        assert_eq!(line.jumps(), 0);
+        assert_eq!(line.restarts(), 0);
     }
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(at(&mut line, &mut audio, 1_002_000), 2000);
         assert_eq!(at(&mut line, &mut video, 3500), after + 3000);
         assert_eq!(at(&mut line, &mut audio, 2500), after + 2000);
-        assert_eq!(line.jumps(), 1);
+        assert_eq!(line.restarts(), 1);
     }
 
     #[test]
