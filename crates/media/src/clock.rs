@@ -3,8 +3,8 @@
 
 use crate::{
     PACKET,
-    packet::{Packet, RawPacket, SYNC},
     dts_timeline::{CLOCK, WRAP, wrapping_difference},
+    packet::{Packet, RawPacket, SYNC},
 };
 
 /// A reference is inserted if the newest one is this old, ticks. The standard allows 0.1 s (2.7.2), but streams of five
@@ -33,7 +33,7 @@ pub(crate) struct ProgramClock {
     /// Whether it was inserted.
     is_inserted: bool,
     /// The DTS of the first unit, if no reference came before it.
-    first: Option<i64>,
+    first_dts: Option<i64>,
     /// How far references of the input are behind decoding times.
     delay: Option<i64>,
 }
@@ -48,7 +48,7 @@ impl ProgramClock {
     }
 
     /// The reference to write for one of the input: none is lower than an inserted one before it.
-    pub(crate) fn next(&mut self, reference: u64) -> u64 {
+    pub(crate) fn adjust(&mut self, reference: u64) -> u64 {
         let inserted = self.newest.filter(|_| self.is_inserted);
         let next = match inserted {
             Some(newest) if (0..JUMP).contains(&wrapping_difference(newest, reference as i64)) => {
@@ -63,13 +63,13 @@ impl ProgramClock {
 
     /// The reference to insert before a unit with this DTS, and whether it is of a restarted clock; `None` if the newest
     /// one is recent.
-    pub(crate) fn due(&mut self, dts: u64) -> Option<(u64, bool)> {
+    pub(crate) fn due_reference(&mut self, dts: u64) -> Option<(u64, bool)> {
         let delay = self.delay.unwrap_or(USUAL_DELAY) + RESERVE;
         let next = (dts as i64 - delay).rem_euclid(WRAP);
         let passed = match self.newest {
             Some(newest) => wrapping_difference(next, newest),
             // The input's first reference may follow.
-            None => wrapping_difference(dts as i64, *self.first.get_or_insert(dts as i64)),
+            None => wrapping_difference(dts as i64, *self.first_dts.get_or_insert(dts as i64)),
         };
         let is_restarted = passed.abs() > JUMP;
         (passed > MAX_GAP || is_restarted).then(|| {
@@ -80,7 +80,7 @@ impl ProgramClock {
 }
 
 /// The base of the packet's reference, ticks of 90 kHz (2.4.3.5).
-pub(crate) fn reference(packet: Packet<'_>) -> Option<u64> {
+pub(crate) fn read_reference(packet: Packet<'_>) -> Option<u64> {
     let bytes = packet.0;
     let has_reference = bytes[3] & 0x20 != 0 && bytes[4] >= 7 && bytes[5] & 0x10 != 0;
     let [a, b, c, d, e] = *bytes[6..].first_chunk::<5>()?;
@@ -94,7 +94,7 @@ pub(crate) fn set_reference(packet: &mut RawPacket, reference: u64) {
 }
 
 /// A packet without payload with this reference.
-pub(crate) fn packet(pid: u16, reference: u64, is_restarted: bool) -> RawPacket {
+pub(crate) fn reference_packet(pid: u16, reference: u64, is_restarted: bool) -> RawPacket {
     let mut packet = [0xff; PACKET];
     let [high, low] = pid.to_be_bytes();
     packet[..4].copy_from_slice(&[SYNC, high & 0x1f, low, 0x20]);
@@ -111,33 +111,33 @@ mod tests {
     #[test]
     fn references_are_written_as_they_are_read() {
         for value in [0, 1, 90_000, (1 << 33) - 1, 0x1_2345_6789] {
-            assert_eq!(reference(Packet(&packet(0x101, value, false))), Some(value));
+            assert_eq!(read_reference(Packet(&reference_packet(0x101, value, false))), Some(value));
         }
-        assert_eq!(Packet(&packet(0x101, 1, true)).pid(), 0x101);
-        assert_eq!(reference(Packet(&[0; PACKET])), None);
+        assert_eq!(Packet(&reference_packet(0x101, 1, true)).pid(), 0x101);
+        assert_eq!(read_reference(Packet(&[0; PACKET])), None);
     }
 
     #[test]
     fn references_are_inserted_where_they_are_missing() {
         let mut clock = ProgramClock::default();
         clock.observe(10_000, 73_000);
-        assert_eq!(clock.next(10_000), 10_000);
-        assert_eq!(clock.due(76_000), None);
-        assert_eq!(clock.due(110_000), Some((38_000, false)));
-        assert_eq!(clock.due(111_000), None, "recent");
-        assert_eq!(clock.due(80_000), None, "an audio unit that is earlier");
+        assert_eq!(clock.adjust(10_000), 10_000);
+        assert_eq!(clock.due_reference(76_000), None);
+        assert_eq!(clock.due_reference(110_000), Some((38_000, false)));
+        assert_eq!(clock.due_reference(111_000), None, "recent");
+        assert_eq!(clock.due_reference(80_000), None, "an audio unit that is earlier");
         assert_eq!(
-            [clock.next(37_000), clock.next(37_100), clock.next(50_000)],
+            [clock.adjust(37_000), clock.adjust(37_100), clock.adjust(50_000)],
             [38_001, 38_002, 50_000]
         );
-        assert_eq!(clock.next(49_000), 49_000, "the input's own fault");
-        assert_eq!(clock.due(90_000_000), Some((90_000_000 - 72_000, true)));
+        assert_eq!(clock.adjust(49_000), 49_000, "the input's own fault");
+        assert_eq!(clock.due_reference(90_000_000), Some((90_000_000 - 72_000, true)));
         let mut wraps = ProgramClock::default();
         wraps.observe((1 << 33) - 100, 400);
-        wraps.next((1 << 33) - 100);
-        assert_eq!(wraps.due(40_000), Some((30_500, false)));
+        wraps.adjust((1 << 33) - 100);
+        assert_eq!(wraps.due_reference(40_000), Some((30_500, false)));
         let mut without = ProgramClock::default();
-        assert_eq!([without.due(1000), without.due(20_000)], [None, None]);
-        assert_eq!(without.due(24_000), Some(((1 << 33) - 30_000, false)));
+        assert_eq!([without.due_reference(1000), without.due_reference(20_000)], [None, None]);
+        assert_eq!(without.due_reference(24_000), Some(((1 << 33) - 30_000, false)));
     }
 }

@@ -2,10 +2,10 @@
 
 use crate::{
     Codec, Frame, FrameClass, MAX_TRACKS, PACKET,
+    dts_timeline::{CLOCK, duration, ticks, wrapping_difference},
     frame_timeline::BACK,
     packet::{self, NULL_PID, Packet, RawPacket},
     tables::{Pmt, Program, Programs, StreamEntry},
-    dts_timeline::{CLOCK, wrapping_difference, duration, ticks},
 };
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 use thiserror::Error;
@@ -82,7 +82,7 @@ impl Ladder {
             }
             _ => {
                 self.newest = frame.dts().map(|dts| (dts, frame.time)).or(self.newest);
-                Some(Frame { track: self.track(None, frame.track)?, ..frame })
+                Some(Frame { track: self.assign_track(None, frame.track)?, ..frame })
             }
         }
     }
@@ -108,14 +108,14 @@ impl Ladder {
             return Err(TimestampMismatch(passed.abs() as f64 / CLOCK as f64));
         }
         let time = duration(ticks(time) as i64 + passed);
-        let Some(track) = self.track(Some(transcoder), frame.track) else { return Ok(()) };
+        let Some(track) = self.assign_track(Some(transcoder), frame.track) else { return Ok(()) };
         if self.videos.get(&track).is_none_or(|video| video.entry.kind != kind) {
             let Some(pid) = self.free_pid() else { return Ok(()) };
             let entry = StreamEntry { kind, pid, descriptors: Vec::new() };
             self.videos.insert(track, TranscodedVideo { entry, newest: time });
             self.revision = self.revision.wrapping_add(1);
-            let map = self.map();
-            into.extend(map.map(|bytes| tables(bytes, time)));
+            let pmt = self.pmt_packets();
+            into.extend(pmt.map(|bytes| tables_frame(bytes, time)));
         }
         let Some(video) = self.videos.get_mut(&track) else { return Ok(()) };
         // A restarted command repeats pictures. A time far ahead of the source's others is not kept.
@@ -130,7 +130,7 @@ impl Ladder {
     pub fn tables(&self) -> Option<Frame> {
         let packets = self.programs.packets();
         let time = self.newest.map_or(Duration::ZERO, |(_, time)| time);
-        (!packets.is_empty()).then(|| tables(packets, time))
+        (!packets.is_empty()).then(|| tables_frame(packets, time))
     }
 
     fn add_source_tables(&mut self, frame: Frame) -> Option<Frame> {
@@ -143,14 +143,14 @@ impl Ladder {
             }
         }
         if is_changed {
-            self.move_from_used_pids();
+            self.move_to_free_pids();
         }
         let pid = frame.bytes.first_chunk().map_or(NULL_PID, |packet| Packet(packet).pid());
-        let is_map = self.program().is_some_and(|program| program.pmt_pid == pid);
-        if self.videos.is_empty() || !is_map {
+        let is_pmt = self.program().is_some_and(|program| program.pmt_pid == pid);
+        if self.videos.is_empty() || !is_pmt {
             return Some(frame);
         }
-        match self.map() {
+        match self.pmt_packets() {
             Some(packets) if is_start || is_changed => {
                 Some(Frame { bytes: packets.as_flattened().to_vec().into(), ..frame })
             }
@@ -167,7 +167,7 @@ impl Ladder {
 
     /// The packets of the map with all videos, and of other maps on its PID; `None` if there is no map or it becomes too
     /// long.
-    fn map(&mut self) -> Option<Vec<RawPacket>> {
+    fn pmt_packets(&mut self) -> Option<Vec<RawPacket>> {
         let program = self.program()?;
         let mut pmt = program.pmt.clone()?;
         pmt.streams.extend(self.videos.values().map(|video| video.entry.clone()));
@@ -187,7 +187,7 @@ impl Ladder {
     }
 
     /// The track of a video in the ladder: its own if it is free, else the next one; `None` if there is none.
-    fn track(&mut self, transcoder: Option<usize>, own: u8) -> Option<u8> {
+    fn assign_track(&mut self, transcoder: Option<usize>, own: u8) -> Option<u8> {
         if let Some(track) = self.tracks.get(&(transcoder, own)) {
             return Some(*track);
         }
@@ -200,7 +200,7 @@ impl Ladder {
     }
 
     fn is_used(&self, pid: u16) -> bool {
-        self.programs.is_table(pid) || self.programs.find(pid).is_some()
+        self.programs.is_table(pid) || self.programs.find_stream(pid).is_some()
     }
 
     fn free_pid(&self) -> Option<u16> {
@@ -209,7 +209,7 @@ impl Ladder {
     }
 
     /// Gives other PIDs to videos whose PIDs the source has begun to use.
-    fn move_from_used_pids(&mut self) {
+    fn move_to_free_pids(&mut self) {
         let tracks: Vec<u8> = self.videos.keys().copied().collect();
         for track in tracks {
             if self.videos.get(&track).is_some_and(|video| self.is_used(video.entry.pid))
@@ -222,7 +222,7 @@ impl Ladder {
     }
 }
 
-fn tables(packets: Vec<RawPacket>, time: Duration) -> Frame {
+fn tables_frame(packets: Vec<RawPacket>, time: Duration) -> Frame {
     let bytes = packets.as_flattened().to_vec().into();
     Frame { track: 0, class: FrameClass::Tables, time, bytes }
 }
@@ -270,7 +270,9 @@ mod tests {
         for at in 0..frames.len() + lag {
             all.extend(frames.get(at).and_then(|frame| ladder.add_source(frame.clone())));
             if let Some(frame) = at.checked_sub(lag).and_then(|at| frames.get(at)) {
-                ladder.add_transcoded(0, frame, Codec::H264, &mut all).expect("its times are the source's");
+                ladder
+                    .add_transcoded(0, frame, Codec::H264, &mut all)
+                    .expect("its times are the source's");
             }
         }
         (ladder, all)
@@ -336,7 +338,9 @@ mod tests {
         for (at, frame) in frames.iter().enumerate() {
             all.extend(ladder.add_source(frame.clone()));
             if at >= begun {
-                ladder.add_transcoded(0, frame, Codec::H264, &mut all).expect("its times are the source's");
+                ladder
+                    .add_transcoded(0, frame, Codec::H264, &mut all)
+                    .expect("its times are the source's");
             }
         }
         assert!(!pictures(&all, 1).is_empty());
@@ -358,11 +362,16 @@ mod tests {
         let mut ladder = Ladder::default();
         let key = frames.iter().find(|frame| frame.class == FrameClass::Key).expect("it has one");
         let mut into = Vec::new();
-        assert_eq!(ladder.add_transcoded(0, key, Codec::H264, &mut into), Ok(()), "nothing to compare with");
+        assert_eq!(
+            ladder.add_transcoded(0, key, Codec::H264, &mut into),
+            Ok(()),
+            "nothing to compare with"
+        );
         let dts = key.dts().expect("it has one");
         ladder.newest = Some(((dts + 11 * CLOCK as u64) % (1 << 33), Duration::from_secs(11)));
-        let why = ladder.add_transcoded(0, key, Codec::H264, &mut into).expect_err("it is too old");
-        assert!(why.to_string().contains("11.0 s off"), "{why}");
+        let error =
+            ladder.add_transcoded(0, key, Codec::H264, &mut into).expect_err("it is too old");
+        assert!(error.to_string().contains("11.0 s off"), "{error}");
         assert_eq!(into, []);
         // A clock that wraps is the same clock.
         ladder.newest = Some(((dts + 3000) % (1 << 33), Duration::from_secs(9)));

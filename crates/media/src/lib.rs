@@ -16,6 +16,7 @@
 
 mod chain;
 mod clock;
+mod dts_timeline;
 mod frame;
 mod frame_timeline;
 pub mod hls;
@@ -29,7 +30,6 @@ mod rates;
 mod rendition;
 mod splitter;
 mod tables;
-mod dts_timeline;
 
 pub use frame::{Frame, FrameClass, PACKET};
 pub use frame_timeline::FrameTimeline;

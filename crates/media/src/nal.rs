@@ -113,8 +113,11 @@ impl PictureClassifier {
 
     /// Classifies the unit with this time.
     pub(crate) fn classify(&mut self, body: &[u8], time: Duration) -> Classification {
-        let mut classified =
-            Classification { class: FrameClass::Reference, has_delimiter: false, has_parameter_sets: false };
+        let mut classified = Classification {
+            class: FrameClass::Reference,
+            has_delimiter: false,
+            has_parameter_sets: false,
+        };
         let (mut slices, mut recovery, mut sets) = (Vec::new(), None, Vec::new());
         for nal in nal_units(body) {
             match self.syntax.role(nal) {
@@ -139,7 +142,12 @@ impl PictureClassifier {
         classified
     }
 
-    fn decide_class(&mut self, slices: &[Slice], recovery: Option<u32>, time: Duration) -> FrameClass {
+    fn decide_class(
+        &mut self,
+        slices: &[Slice],
+        recovery: Option<u32>,
+        time: Duration,
+    ) -> FrameClass {
         let first = *self.first.get_or_insert(time);
         let last = self.last_exact.unwrap_or(first);
         let is_key = slices.first() == Some(&Slice::Key);
@@ -152,7 +160,8 @@ impl PictureClassifier {
         if recovery.is_some() && !slices.is_empty() && has_no_recent_key {
             return FrameClass::Key;
         }
-        let is_disposable = !slices.is_empty() && slices.iter().all(|slice| *slice == Slice::Disposable);
+        let is_disposable =
+            !slices.is_empty() && slices.iter().all(|slice| *slice == Slice::Disposable);
         if is_disposable { FrameClass::Disposable } else { FrameClass::Reference }
     }
 
@@ -262,7 +271,10 @@ mod tests {
         let mut classifier = PictureClassifier::new(Syntax::H264);
         let (sps, pps, aud) = (&[0x67, 1, 2][..], &[0x68, 3][..], &[0x09, 0x10][..]);
         let all = classifier.classify(&unit(&[aud, sps, pps, &[0x65, 0x88]]), Duration::ZERO);
-        assert_eq!(all, Classification { class: Key, has_delimiter: true, has_parameter_sets: true });
+        assert_eq!(
+            all,
+            Classification { class: Key, has_delimiter: true, has_parameter_sets: true }
+        );
         assert_eq!(classifier.parameter_sets(), unit(&[sps, pps]));
         assert_eq!(class(&mut classifier, 0, &[aud, &[0x41, 0x9a]]), Reference);
         assert_eq!(class(&mut classifier, 0, &[aud, &[0x01, 0x9e]]), Disposable);

@@ -88,7 +88,7 @@ impl ContinuityCounter {
             return Continuity::Follows;
         };
         let newest = Packet(last);
-        let found = match packet.counter().wrapping_sub(newest.counter()) & 0x0f {
+        let continuity = match packet.counter().wrapping_sub(newest.counter()) & 0x0f {
             _ if packet.is_discontinuous() => Continuity::Follows,
             1 => Continuity::Follows,
             // A repetition may have another PCR.
@@ -96,7 +96,7 @@ impl ContinuityCounter {
             _ => Continuity::Gap,
         };
         **last = *packet.0;
-        found
+        continuity
     }
 }
 
@@ -106,7 +106,7 @@ pub(crate) fn packetize_section(pid: u16, section: &[u8]) -> Vec<RawPacket> {
     bytes.extend_from_slice(section);
     let filled = |(number, piece): (usize, &[u8])| {
         let mut packet = [0xff; PACKET];
-        packet[..4].copy_from_slice(&head(pid, number == 0, 0x10));
+        packet[..4].copy_from_slice(&header(pid, number == 0, 0x10));
         packet[4..4 + piece.len()].copy_from_slice(piece);
         packet
     };
@@ -122,10 +122,10 @@ pub(crate) fn packetize_pes(pid: u16, field: &[u8], mut pes: &[u8]) -> Vec<RawPa
         let taken = if field.is_empty() { 0 } else { 1 + field.len() };
         let room = PACKET - 4 - taken;
         let length = pes.len().min(room);
-        stuff(&mut field, room - length);
+        add_stuffing(&mut field, room - length);
         let mut packet = [0; PACKET];
         let has_field = length < PACKET - 4;
-        packet[..4].copy_from_slice(&head(
+        packet[..4].copy_from_slice(&header(
             pid,
             packets.is_empty(),
             if has_field { 0x30 } else { 0x10 },
@@ -143,7 +143,7 @@ pub(crate) fn packetize_pes(pid: u16, field: &[u8], mut pes: &[u8]) -> Vec<RawPa
 }
 
 /// Makes an adaptation field longer by so many bytes, its own length included if it has been empty.
-fn stuff(field: &mut Vec<u8>, by: usize) {
+fn add_stuffing(field: &mut Vec<u8>, by: usize) {
     if by > 0 && field.is_empty() {
         // One byte is the field's length; the next, if there is one, its flags.
         field.resize(by - 1, 0xff);
@@ -155,7 +155,7 @@ fn stuff(field: &mut Vec<u8>, by: usize) {
     }
 }
 
-fn head(pid: u16, is_start: bool, control: u8) -> [u8; 4] {
+fn header(pid: u16, is_start: bool, control: u8) -> [u8; 4] {
     let [high, low] = pid.to_be_bytes();
     [SYNC, high & 0x1f | if is_start { 0x40 } else { 0 }, low, control]
 }
@@ -186,7 +186,7 @@ mod tests {
     fn counters_show_gaps_and_repetitions() {
         let with = |counter: u8, byte: u8| {
             let mut packet = [byte; PACKET];
-            packet[..4].copy_from_slice(&head(0x100, false, 0x10 | counter));
+            packet[..4].copy_from_slice(&header(0x100, false, 0x10 | counter));
             packet
         };
         let mut counter = ContinuityCounter::default();

@@ -4,12 +4,12 @@ use crate::{
     PACKET,
     nal::{NalRole, Syntax, nal_units},
     packet::{self, Packet},
-    tables::word,
+    tables::read_u16,
 };
 use bytes::Bytes;
 
 /// The bytes that `PES_packet_length` does not count.
-const HEAD: usize = 6;
+const HEADER: usize = 6;
 
 /// The head of a PES packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,26 +25,26 @@ pub(crate) struct PesHeader {
 impl PesHeader {
     /// Reads the head; `None` if the bytes do not begin a PES packet or end within its head.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        let head: &[u8; HEAD] = bytes.first_chunk()?;
+        let head: &[u8; HEADER] = bytes.first_chunk()?;
         if head[..3] != [0, 0, 1] || head[3] < 0xbc {
             return None;
         }
-        let length = match usize::from(word(&head[4..])) {
+        let length = match usize::from(read_u16(&head[4..])) {
             0 => None,
-            length => Some(HEAD + length),
+            length => Some(HEADER + length),
         };
         // Maps, padding and private stream 2 have no more head.
         if matches!(head[3], 0xbc | 0xbe | 0xbf | 0xf0..=0xf2 | 0xf8 | 0xff) {
-            return Some(Self { pts: None, dts: None, length, body: HEAD });
+            return Some(Self { pts: None, dts: None, length, body: HEADER });
         }
-        let [flags, times, more]: [u8; 3] = *bytes[HEAD..].first_chunk()?;
+        let [flags, times, more]: [u8; 3] = *bytes[HEADER..].first_chunk()?;
         if flags & 0xc0 != 0x80 {
             return None;
         }
-        let stamp = |at: usize| bytes.get(at..at + 5).and_then(stamp);
+        let stamp = |at: usize| bytes.get(at..at + 5).and_then(read_timestamp);
         let pts = (times & 0x80 != 0 && more >= 5).then(|| stamp(9)).flatten();
         let dts = (times & 0xc0 == 0xc0 && more >= 10).then(|| stamp(14)).flatten();
-        Some(Self { pts, dts: dts.or(pts), length, body: HEAD + 3 + usize::from(more) })
+        Some(Self { pts, dts: dts.or(pts), length, body: HEADER + 3 + usize::from(more) })
     }
 
     /// The head of the unit that begins in these packets.
@@ -55,7 +55,7 @@ impl PesHeader {
     }
 }
 
-fn stamp(bytes: &[u8]) -> Option<u64> {
+fn read_timestamp(bytes: &[u8]) -> Option<u64> {
     let [a, b, c, d, e] = *bytes.first_chunk::<5>()?;
     let high = u64::from(a >> 1 & 7) << 30;
     let middle = u64::from(u16::from_be_bytes([b, c]) >> 1) << 15;
@@ -76,10 +76,10 @@ pub(crate) fn with_sets(packets: &[u8], syntax: Syntax, sets: &[u8]) -> Bytes {
         return Bytes::copy_from_slice(packets);
     };
     let at = head.body.min(pes.len());
-    let at = at + delimiter(&pes[at..], syntax);
+    let at = at + delimiter_length(&pes[at..], syntax);
     pes.splice(at..at, sets.iter().copied());
     if head.length.is_some() {
-        let length = u16::try_from(pes.len() - HEAD).unwrap_or(0);
+        let length = u16::try_from(pes.len() - HEADER).unwrap_or(0);
         pes[4..6].copy_from_slice(&length.to_be_bytes());
     }
     let field = if first[3] & 0x20 == 0 {
@@ -110,7 +110,7 @@ fn field_length(field: &[u8]) -> usize {
 }
 
 /// Bytes of the access unit delimiter with which the body begins; 0 if it begins otherwise.
-fn delimiter(body: &[u8], syntax: Syntax) -> usize {
+fn delimiter_length(body: &[u8], syntax: Syntax) -> usize {
     let mut nals = nal_units(body);
     let Some(first) = nals.next().filter(|nal| syntax.role(nal) == NalRole::Delimiter) else {
         return 0;

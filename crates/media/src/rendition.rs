@@ -70,23 +70,23 @@ impl RenditionSelector {
     }
 
     /// Adds a picture.
-    pub(crate) fn take(&mut self, frame: &Frame, into: &mut Vec<PictureUse>) {
-        let place = usize::from(frame.track);
-        let Some(chain) = self.chains.get_mut(place) else {
+    pub(crate) fn push(&mut self, frame: &Frame, into: &mut Vec<PictureUse>) {
+        let index = usize::from(frame.track);
+        let Some(chain) = self.chains.get_mut(index) else {
             return into.push(PictureUse::Withheld(frame.clone()));
         };
         let pts = PesHeader::from_packets(&frame.bytes).and_then(|head| head.pts);
-        let can_be_decoded = chain.take(frame.class, pts);
-        self.last_seen[place] = Some(frame.time);
+        let can_be_decoded = chain.advance(frame.class, pts);
+        self.last_seen[index] = Some(frame.time);
         if !can_be_decoded {
             return into.push(PictureUse::Withheld(frame.clone()));
         }
         let is_wanted = self.wanted.is_none_or(|wanted| wanted == frame.track);
         match self.current {
-            Some(current) if current == frame.track => self.go_on(frame, into),
-            None if is_wanted && frame.class == FrameClass::Key => self.switch(frame, into),
+            Some(current) if current == frame.track => self.continue_current(frame, into),
+            None if is_wanted && frame.class == FrameClass::Key => self.show_switched(frame, into),
             Some(_) if self.wanted == Some(frame.track) && frame.class == FrameClass::Key => {
-                self.change(frame, into);
+                self.switch_at_key(frame, into);
             }
             _ => into.push(PictureUse::Withheld(frame.clone())),
         }
@@ -94,40 +94,42 @@ impl RenditionSelector {
 
     /// Ends the stream: releases the held pictures.
     pub(crate) fn end(&mut self, into: &mut Vec<PictureUse>) {
-        self.release(into);
+        self.release_held(into);
     }
 
     /// Shows or holds a picture of the current rendition.
-    fn go_on(&mut self, frame: &Frame, into: &mut Vec<PictureUse>) {
+    fn continue_current(&mut self, frame: &Frame, into: &mut Vec<PictureUse>) {
         if frame.class == FrameClass::Key {
             self.has_given_up = false;
         }
-        let last_seen = self.awaited().and_then(|track| *self.last_seen.get(usize::from(track))?);
-        let is_coming = last_seen.is_some_and(|last_seen| frame.time.saturating_sub(last_seen) < MAX_SILENCE);
-        let begins = frame.class == FrameClass::Key && is_coming;
-        if self.held.is_empty() && !begins || self.has_given_up {
+        let last_seen =
+            self.pending_track().and_then(|track| *self.last_seen.get(usize::from(track))?);
+        let is_alive =
+            last_seen.is_some_and(|last_seen| frame.time.saturating_sub(last_seen) < MAX_SILENCE);
+        let may_hold = frame.class == FrameClass::Key && is_alive;
+        if self.held.is_empty() && !may_hold || self.has_given_up {
             self.newest = self.newest.max(Some(frame.time));
             return into.push(PictureUse::Shown(frame.clone()));
         }
         // Another key frame: the wanted one's has not come beside the first.
-        if begins && !self.held.is_empty() {
-            self.release(into);
+        if may_hold && !self.held.is_empty() {
+            self.release_held(into);
         }
         self.held_bytes += frame.bytes.len();
         self.held.push(frame.clone());
         let first = self.held.first().map_or(frame.time, |first| first.time);
         if frame.time.saturating_sub(first) > HOLD || self.held_bytes > MAX_HELD {
             self.has_given_up = true;
-            self.release(into);
+            self.release_held(into);
         }
     }
 
     /// The wanted rendition if it is not the current one.
-    fn awaited(&self) -> Option<u8> {
+    fn pending_track(&self) -> Option<u8> {
         self.wanted.filter(|wanted| Some(*wanted) != self.current)
     }
 
-    fn release(&mut self, into: &mut Vec<PictureUse>) {
+    fn release_held(&mut self, into: &mut Vec<PictureUse>) {
         self.held_bytes = 0;
         for frame in std::mem::take(&mut self.held) {
             self.newest = self.newest.max(Some(frame.time));
@@ -136,7 +138,7 @@ impl RenditionSelector {
     }
 
     /// Switches at a key frame of the wanted rendition, which replaces the held pictures from its time on.
-    fn change(&mut self, frame: &Frame, into: &mut Vec<PictureUse>) {
+    fn switch_at_key(&mut self, frame: &Frame, into: &mut Vec<PictureUse>) {
         if self.newest.is_some_and(|newest| frame.time <= newest) {
             return into.push(PictureUse::Withheld(frame.clone()));
         }
@@ -150,12 +152,12 @@ impl RenditionSelector {
         let is_before = |held: &Frame| held.time + ALIGNED < frame.time;
         let (before, after): (Vec<Frame>, Vec<Frame>) = held.into_iter().partition(is_before);
         into.extend(before.into_iter().map(PictureUse::Shown));
-        self.switch(frame, into);
+        self.show_switched(frame, into);
         // Behind it, so that their clocks do not run ahead of it.
         into.extend(after.into_iter().map(PictureUse::Withheld));
     }
 
-    fn switch(&mut self, frame: &Frame, into: &mut Vec<PictureUse>) {
+    fn show_switched(&mut self, frame: &Frame, into: &mut Vec<PictureUse>) {
         self.current = Some(frame.track);
         self.has_given_up = false;
         self.newest = self.newest.max(Some(frame.time));
@@ -202,7 +204,7 @@ mod tests {
                 if frame.time == Duration::from_millis(400) {
                     rendition.select(1);
                 }
-                rendition.take(&frame, &mut taken);
+                rendition.push(&frame, &mut taken);
             }
             rendition.end(&mut taken);
             let expected: Vec<String> = (0..15)
@@ -220,16 +222,16 @@ mod tests {
     #[test]
     fn a_rendition_that_does_not_come_is_not_waited_for() {
         let (mut rendition, mut taken) = (RenditionSelector::default(), Vec::new());
-        rendition.take(&frame(0, Key, 0), &mut taken);
+        rendition.push(&frame(0, Key, 0), &mut taken);
         rendition.select(1);
         for n in 1..20 {
             let class = if n % 5 == 0 { Key } else { Reference };
-            rendition.take(&frame(0, class, n * 200), &mut taken);
+            rendition.push(&frame(0, class, n * 200), &mut taken);
             assert_eq!(taken.len() as u64, n + 1);
         }
         // Only the other one comes from here on, after a while.
-        rendition.take(&frame(1, Reference, 4200), &mut taken);
-        rendition.take(&frame(1, Key, 5000), &mut taken);
+        rendition.push(&frame(1, Reference, 4200), &mut taken);
+        rendition.push(&frame(1, Key, 5000), &mut taken);
         assert_eq!(shown(&taken).last().map(String::as_str), Some("1@5000!"));
         assert_eq!(shown(&taken).len(), 21);
     }
@@ -237,32 +239,32 @@ mod tests {
     #[test]
     fn what_is_held_goes_on_when_nothing_comes_beside_it() {
         let (mut rendition, mut taken) = (RenditionSelector::default(), Vec::new());
-        rendition.take(&frame(0, Key, 0), &mut taken);
+        rendition.push(&frame(0, Key, 0), &mut taken);
         rendition.select(1);
-        rendition.take(&frame(1, Reference, 100), &mut taken);
-        rendition.take(&frame(0, Key, 1000), &mut taken);
+        rendition.push(&frame(1, Reference, 100), &mut taken);
+        rendition.push(&frame(0, Key, 1000), &mut taken);
         assert_eq!(shown(&taken), ["0@0!"]);
         for n in 1..8 {
-            rendition.take(&frame(0, Reference, 1000 + 200 * n), &mut taken);
+            rendition.push(&frame(0, Reference, 1000 + 200 * n), &mut taken);
         }
         assert_eq!(shown(&taken).len(), 9);
         // Its key frame is between the current one's: the change is made where its time has come.
-        rendition.take(&frame(1, Key, 2300), &mut taken);
+        rendition.push(&frame(1, Key, 2300), &mut taken);
         assert_eq!(shown(&taken).last().map(String::as_str), Some("0@2400"));
-        rendition.take(&frame(1, Key, 2500), &mut taken);
+        rendition.push(&frame(1, Key, 2500), &mut taken);
         assert_eq!(shown(&taken).last().map(String::as_str), Some("1@2500!"));
     }
 
     #[test]
     fn a_lost_reference_breaks_its_own_chain_alone() {
         let (mut rendition, mut taken) = (RenditionSelector::default(), Vec::new());
-        rendition.take(&frame(0, Key, 0), &mut taken);
+        rendition.push(&frame(0, Key, 0), &mut taken);
         rendition.record_loss(1, Reference);
-        rendition.take(&frame(0, Reference, 200), &mut taken);
+        rendition.push(&frame(0, Reference, 200), &mut taken);
         rendition.record_loss(0, Reference);
-        rendition.take(&frame(0, Reference, 600), &mut taken);
-        rendition.take(&frame(0, Key, 1000), &mut taken);
-        rendition.take(&frame(99, Key, 1000), &mut taken);
+        rendition.push(&frame(0, Reference, 600), &mut taken);
+        rendition.push(&frame(0, Key, 1000), &mut taken);
+        rendition.push(&frame(99, Key, 1000), &mut taken);
         assert_eq!(shown(&taken), ["0@0!", "0@200", "0@1000"]);
     }
 }

@@ -3,12 +3,12 @@
 use crate::{
     Codec, Frame, FrameClass, InputWarning, PACKET, TrackRates,
     chain::ReferenceChain,
+    dts_timeline::{DtsTimeline, StreamClock},
     input_warning::Warnings,
-    nal::{PictureClassifier, Classification, Syntax, nal_units},
+    nal::{Classification, PictureClassifier, Syntax, nal_units},
     packet::{Continuity, ContinuityCounter, NULL_PID, Packet, RawPacket, SYNC},
     pes::{self, PesHeader},
     tables::Programs,
-    dts_timeline::{StreamClock, DtsTimeline},
 };
 use bytes::{Buf, Bytes, BytesMut};
 use std::{collections::BTreeMap, time::Duration};
@@ -26,7 +26,7 @@ const NO_TABLES: u64 = 5_000_000;
 const NO_KEY: Duration = Duration::from_secs(10);
 
 /// The maximum number of packets of one frame of tables.
-const MAX_RUN: usize = 64;
+const MAX_TABLES_PACKETS: usize = 64;
 
 /// Lower PIDs belong to tables that no program names.
 const FIRST_FREE_PID: u16 = 0x20;
@@ -92,7 +92,7 @@ pub struct TsSplitter {
     is_synchronised: bool,
     /// The PID of the newest packet, which is damaged if no packet follows it directly.
     newest_pid: u16,
-    taken: u64,
+    bytes_read: u64,
     programs: Programs,
     /// The number of bytes before the first map.
     first_map: Option<u64>,
@@ -102,10 +102,10 @@ pub struct TsSplitter {
     rates: Vec<TrackRates>,
     line: DtsTimeline,
     /// The maximum size of all incomplete units together, bytes.
-    open: usize,
+    unit_bytes: usize,
     /// Packets of an incomplete frame of tables, all of one PID.
-    run: BytesMut,
-    run_pid: u16,
+    tables: BytesMut,
+    tables_pid: u16,
     counts: SplitterCounts,
     warnings: Warnings,
     has_warned: bool,
@@ -140,7 +140,7 @@ struct Unit {
     /// Whether part of it is missing or was not kept.
     is_damaged: bool,
     is_scrambled: bool,
-    is_marked: bool,
+    has_random_access: bool,
     /// The size of its payload so far, and its announced size if known, bytes.
     payload: usize,
     length: Option<usize>,
@@ -162,7 +162,7 @@ impl TsSplitter {
             waiting: BytesMut::new(),
             is_synchronised: false,
             newest_pid: NULL_PID,
-            taken: 0,
+            bytes_read: 0,
             programs: Programs::new(limits.programs),
             first_map: None,
             has_streams: false,
@@ -170,9 +170,9 @@ impl TsSplitter {
             tracks: Vec::new(),
             rates: Vec::new(),
             line: DtsTimeline::default(),
-            open: 0,
-            run: BytesMut::new(),
-            run_pid: NULL_PID,
+            unit_bytes: 0,
+            tables: BytesMut::new(),
+            tables_pid: NULL_PID,
             counts: SplitterCounts::default(),
             warnings: Warnings::default(),
             has_warned: false,
@@ -182,22 +182,22 @@ impl TsSplitter {
     /// Reads the next bytes and adds the frames that they complete.
     pub fn push(&mut self, bytes: &[u8], into: &mut Vec<Frame>) {
         self.waiting.extend_from_slice(bytes);
-        while let Some(packet) = self.packet(false) {
-            self.take(&packet, into);
+        while let Some(packet) = self.next_packet(false) {
+            self.read_packet(&packet, into);
         }
     }
 
     /// Ends the input and adds the last frames.
     pub fn end(&mut self, into: &mut Vec<Frame>) {
-        while let Some(packet) = self.packet(true) {
-            self.take(&packet, into);
+        while let Some(packet) = self.next_packet(true) {
+            self.read_packet(&packet, into);
         }
         self.finish_bytes();
         let pids: Vec<u16> = self.streams.keys().copied().collect();
         for pid in pids {
-            self.complete(pid, into);
+            self.complete_unit(pid, into);
         }
-        self.flush(into);
+        self.flush_tables(into);
         self.warn_without_tables(true);
     }
 
@@ -212,8 +212,8 @@ impl TsSplitter {
     }
 
     /// The bytes of incomplete units and packets: at most [`Limits::waiting`] and 66 packets.
-    pub fn held(&self) -> usize {
-        self.open + self.waiting.len() + self.run.len()
+    pub fn held_bytes(&self) -> usize {
+        self.unit_bytes + self.waiting.len() + self.tables.len()
     }
 
     /// The videos by track. A track keeps its index when its PID changes.
@@ -227,7 +227,7 @@ impl TsSplitter {
     }
 
     /// Removes the next packet, skipping bytes before it.
-    fn packet(&mut self, is_end: bool) -> Option<RawPacket> {
+    fn next_packet(&mut self, is_end: bool) -> Option<RawPacket> {
         let mut skipped = 0;
         let found = loop {
             if self.is_synchronised {
@@ -246,7 +246,7 @@ impl TsSplitter {
             self.is_synchronised = true;
         };
         if skipped > 0 {
-            self.taken += skipped;
+            self.bytes_read += skipped;
             self.warnings.add(InputWarning::Unsynchronised { bytes: skipped });
             self.warn_without_tables(false);
         }
@@ -260,14 +260,14 @@ impl TsSplitter {
     fn lose_synchronisation(&mut self) {
         self.is_synchronised = false;
         if let Some(stream) = self.streams.get_mut(&self.newest_pid) {
-            stream.lose(self.newest_pid, &mut self.warnings);
+            stream.record_gap(self.newest_pid, &mut self.warnings);
         }
     }
 
-    fn take(&mut self, packet: &RawPacket, into: &mut Vec<Frame>) {
+    fn read_packet(&mut self, packet: &RawPacket, into: &mut Vec<Frame>) {
         let packet = Packet(packet);
         self.counts.packets += 1;
-        self.taken += PACKET as u64;
+        self.bytes_read += PACKET as u64;
         self.warn_without_tables(false);
         let pid = packet.pid();
         self.newest_pid = pid;
@@ -277,11 +277,11 @@ impl TsSplitter {
         if pid == NULL_PID {
             self.counts.null += 1;
         } else if self.programs.is_table(pid) {
-            self.table(packet, into);
+            self.read_table_packet(packet, into);
         } else if self.streams.contains_key(&pid) {
-            self.elementary(packet, into);
+            self.read_stream_packet(packet, into);
         } else if pid < FIRST_FREE_PID || self.has_streams {
-            self.pass(packet, into);
+            self.add_to_tables(packet, into);
         } else {
             // Before the maps have come nobody knows what it belongs to.
             self.counts.stray += 1;
@@ -291,31 +291,31 @@ impl TsSplitter {
 
     /// Warns once that there are no tables.
     fn warn_without_tables(&mut self, is_end: bool) {
-        let is_late = self.taken > NO_TABLES || is_end && self.taken > 0;
+        let is_late = self.bytes_read > NO_TABLES || is_end && self.bytes_read > 0;
         if self.has_warned || self.has_streams || !is_late {
             return;
         }
         self.has_warned = true;
         let has_pat = !self.programs.all().is_empty();
         let table = if has_pat { "map (PMT)" } else { "association table (PAT)" };
-        self.warnings.add(InputWarning::NoTables { table, bytes: self.taken });
+        self.warnings.add(InputWarning::NoTables { table, bytes: self.bytes_read });
     }
 
     /// Adds a packet to the frame of tables, which consecutive packets of one PID share.
-    fn pass(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
+    fn add_to_tables(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
         let pid = packet.pid();
-        if pid != self.run_pid || self.run.len() >= MAX_RUN * PACKET {
-            self.flush(into);
-            self.run_pid = pid;
+        if pid != self.tables_pid || self.tables.len() >= MAX_TABLES_PACKETS * PACKET {
+            self.flush_tables(into);
+            self.tables_pid = pid;
         }
-        self.run.extend_from_slice(packet.0);
+        self.tables.extend_from_slice(packet.0);
     }
 
-    fn flush(&mut self, into: &mut Vec<Frame>) {
-        if self.run.is_empty() {
+    fn flush_tables(&mut self, into: &mut Vec<Frame>) {
+        if self.tables.is_empty() {
             return;
         }
-        let bytes = self.run.split().freeze();
+        let bytes = self.tables.split().freeze();
         self.count_and_push(
             Frame { track: 0, class: FrameClass::Tables, time: self.line.newest(), bytes },
             into,
@@ -324,7 +324,7 @@ impl TsSplitter {
 
     /// Adds a complete frame, after the tables before it.
     fn push_frame(&mut self, frame: Frame, into: &mut Vec<Frame>) {
-        self.flush(into);
+        self.flush_tables(into);
         self.count_and_push(frame, into);
     }
 
@@ -337,7 +337,7 @@ impl TsSplitter {
         into.push(frame);
     }
 
-    fn table(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
+    fn read_table_packet(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
         let pid = packet.pid();
         let changed = self.programs.push(packet);
         if changed.is_damaged {
@@ -349,19 +349,19 @@ impl TsSplitter {
         }
         if changed.has_changed {
             if self.programs.all().iter().any(|program| program.pmt.is_some()) {
-                self.first_map.get_or_insert(self.taken);
+                self.first_map.get_or_insert(self.bytes_read);
             }
             if self.has_streams || self.programs.is_complete() {
                 self.update_streams(into);
             }
         }
         // Units of streams that have ended are before the tables that say so.
-        self.pass(packet, into);
+        self.add_to_tables(packet, into);
     }
 
     /// Goes on without the maps that do not come.
     fn update_streams_late(&mut self, into: &mut Vec<Frame>) {
-        let is_late = self.first_map.is_some_and(|at| self.taken - at > PATIENCE);
+        let is_late = self.first_map.is_some_and(|at| self.bytes_read - at > PATIENCE);
         if is_late && !self.has_streams {
             self.update_streams(into);
         }
@@ -370,7 +370,7 @@ impl TsSplitter {
     /// Reads exactly the streams that the maps name from now on.
     fn update_streams(&mut self, into: &mut Vec<Frame>) {
         self.has_streams = true;
-        let named = self.named();
+        let named = self.list_streams();
         let is_same = |pid: u16, stream: &ElementaryStream| {
             named
                 .get(&pid)
@@ -383,7 +383,7 @@ impl TsSplitter {
             .map(|(pid, _)| *pid)
             .collect();
         for pid in gone {
-            self.complete(pid, into);
+            self.complete_unit(pid, into);
             self.streams.remove(&pid);
         }
         for (pid, of) in named {
@@ -396,7 +396,7 @@ impl TsSplitter {
     }
 
     /// The streams that the maps name, within the bounds.
-    fn named(&mut self) -> BTreeMap<u16, ListedStream> {
+    fn list_streams(&mut self) -> BTreeMap<u16, ListedStream> {
         let mut named: BTreeMap<u16, ListedStream> = BTreeMap::new();
         let programs = self.programs.all().to_vec();
         for program in &programs {
@@ -423,19 +423,20 @@ impl TsSplitter {
                     break;
                 }
                 let info = TrackInfo { program: program.number, pid, codec, nth };
-                let track = if codec.is_video() { self.track(info) } else { Some(0) };
+                let track = if codec.is_video() { self.assign_track(info) } else { Some(0) };
                 if let Some(track) = track {
-                    let of = ListedStream { codec, program: program.number, track, is_shared: false };
+                    let of =
+                        ListedStream { codec, program: program.number, track, is_shared: false };
                     named.insert(pid, of);
                 }
             }
         }
-        self.assign_sounds(&mut named);
+        self.assign_audio_tracks(&mut named);
         named
     }
 
     /// Assigns audio of one program of several to the track of its video.
-    fn assign_sounds(&self, named: &mut BTreeMap<u16, ListedStream>) {
+    fn assign_audio_tracks(&self, named: &mut BTreeMap<u16, ListedStream>) {
         let has_several = self.programs.all().len() > 1;
         for of in
             named.values_mut().filter(|of| of.codec.is_audio() && !of.is_shared && has_several)
@@ -447,7 +448,7 @@ impl TsSplitter {
 
     /// The track of this video: the one it had, that of its predecessor in the program or in a program that has ended,
     /// or a new one.
-    fn track(&mut self, info: TrackInfo) -> Option<u8> {
+    fn assign_track(&mut self, info: TrackInfo) -> Option<u8> {
         let is_its = |track: &TrackInfo| track.program == info.program && track.nth == info.nth;
         let has_gone = |track: &TrackInfo| {
             let is_there = self.programs.all().iter().any(|of| of.number == track.program);
@@ -467,45 +468,45 @@ impl TsSplitter {
         Some(place.unwrap_or(self.tracks.len() - 1) as u8)
     }
 
-    fn elementary(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
+    fn read_stream_packet(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
         let pid = packet.pid();
         let Some(stream) = self.streams.get_mut(&pid) else { return };
         if matches!(stream.codec, Codec::Data(_)) {
-            return self.pass(packet, into);
+            return self.add_to_tables(packet, into);
         }
         match stream.counter.check(packet) {
             Continuity::Follows => {}
             Continuity::Repeated => return self.counts.repeated += 1,
             Continuity::Gap => {
-                stream.lose(pid, &mut self.warnings);
+                stream.record_gap(pid, &mut self.warnings);
                 self.warnings.add(InputWarning::Gaps { pid, gaps: 1 });
             }
         }
         if packet.is_start() && packet.has_payload() && !stream.is_continuation(packet) {
-            self.complete(pid, into);
-            self.begin(packet);
+            self.complete_unit(pid, into);
+            self.begin_unit(packet);
         } else if self.streams.get(&pid).is_some_and(|stream| !stream.unit.is_open) {
-            return self.between(packet, into);
+            return self.keep_clock(packet, into);
         }
-        self.append(packet);
-        if self.streams.get(&pid).is_some_and(|stream| stream.unit.is_whole()) {
-            self.complete(pid, into);
+        self.append_to_unit(packet);
+        if self.streams.get(&pid).is_some_and(|stream| stream.unit.is_complete()) {
+            self.complete_unit(pid, into);
         }
     }
 
     /// Keeps the clock reference of a packet that belongs to no unit.
-    fn between(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
+    fn keep_clock(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
         match crate::frame::clock_packet(packet.0) {
-            Some(clock) => self.pass(Packet(&clock), into),
+            Some(clock) => self.add_to_tables(Packet(&clock), into),
             None => self.counts.stray += 1,
         }
     }
 
-    fn begin(&mut self, packet: Packet<'_>) {
+    fn begin_unit(&mut self, packet: Packet<'_>) {
         let pid = packet.pid();
         let head = PesHeader::read(packet.payload());
         // By the order in which units begin: the first one's time is where the time line begins.
-        let time = head.and_then(|head| head.dts).map(|dts| self.time(pid, dts));
+        let time = head.and_then(|head| head.dts).map(|dts| self.unit_time(pid, dts));
         let Some(stream) = self.streams.get_mut(&pid) else { return };
         stream.unit.is_open = true;
         stream.unit.time = time;
@@ -516,7 +517,7 @@ impl TsSplitter {
     }
 
     /// The time of a unit with this DTS.
-    fn time(&mut self, pid: u16, dts: u64) -> Duration {
+    fn unit_time(&mut self, pid: u16, dts: u64) -> Duration {
         let restarts = self.line.restarts();
         let Some(stream) = self.streams.get_mut(&pid) else { return self.line.newest() };
         let time = self.line.decoding_time(&mut stream.clock, dts);
@@ -526,12 +527,12 @@ impl TsSplitter {
         time
     }
 
-    fn append(&mut self, packet: Packet<'_>) {
+    fn append_to_unit(&mut self, packet: Packet<'_>) {
         let pid = packet.pid();
         let Some(stream) = self.streams.get_mut(&pid) else { return };
         let unit = &mut stream.unit;
         unit.payload += packet.payload().len();
-        unit.is_marked |= packet.is_random_access();
+        unit.has_random_access |= packet.is_random_access();
         unit.is_scrambled |= packet.is_scrambled();
         if unit.is_damaged {
             return;
@@ -539,26 +540,26 @@ impl TsSplitter {
         let length = unit.packets.len() + PACKET;
         let warning = if length > self.limits.frame {
             InputWarning::TooLarge { pid, nal: stream.newest_nal(), limit: self.limits.frame }
-        } else if self.open + PACKET > self.limits.waiting {
+        } else if self.unit_bytes + PACKET > self.limits.waiting {
             InputWarning::BufferFull { pid, limit: self.limits.waiting }
         } else {
             unit.packets.extend_from_slice(packet.0);
-            self.open += PACKET;
+            self.unit_bytes += PACKET;
             return;
         };
         self.warnings.add(warning);
-        self.open -= stream.unit.packets.len();
+        self.unit_bytes -= stream.unit.packets.len();
         stream.unit.packets = BytesMut::new();
         stream.unit.is_damaged = true;
     }
 
     /// Completes the unit of this PID.
-    fn complete(&mut self, pid: u16, into: &mut Vec<Frame>) {
+    fn complete_unit(&mut self, pid: u16, into: &mut Vec<Frame>) {
         let Some(stream) = self.streams.get_mut(&pid).filter(|stream| stream.unit.is_open) else {
             return;
         };
         let unit = std::mem::take(&mut stream.unit);
-        self.open -= unit.packets.len();
+        self.unit_bytes -= unit.packets.len();
         let is_short = unit.length.is_some_and(|length| unit.payload < length);
         let pes = pes::payload(&unit.packets);
         let head = PesHeader::read(&pes).filter(|_| !unit.is_damaged && !is_short);
@@ -572,11 +573,12 @@ impl TsSplitter {
         };
         let time = match (unit.time, head.dts) {
             (Some(time), _) => time,
-            (None, Some(dts)) => self.time(pid, dts),
+            (None, Some(dts)) => self.unit_time(pid, dts),
             (None, None) => self.line.newest(),
         };
         let Some(stream) = self.streams.get_mut(&pid) else { return };
-        let Some(frame) = stream.frame(&unit, head, &pes, time, pid, &mut self.warnings) else {
+        let Some(frame) = stream.complete_frame(&unit, head, &pes, time, pid, &mut self.warnings)
+        else {
             self.counts.dropped += 1;
             return;
         };
@@ -586,7 +588,7 @@ impl TsSplitter {
     /// Marks the unit of an incomplete last packet as damaged.
     fn finish_bytes(&mut self) {
         let rest = std::mem::take(&mut self.waiting);
-        self.taken += rest.len() as u64;
+        self.bytes_read += rest.len() as u64;
         if !self.is_synchronised && !rest.is_empty() {
             return self.warnings.add(InputWarning::Unsynchronised { bytes: rest.len() as u64 });
         }
@@ -626,7 +628,7 @@ struct ListedStream {
 
 impl Unit {
     /// Whether it has its announced length.
-    fn is_whole(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.length.is_some_and(|length| self.payload >= length)
     }
 }
@@ -639,7 +641,7 @@ impl ElementaryStream {
             _ => None,
         };
         // Where nothing tells what can be decoded, all is handed on.
-        let chain = if syntax.is_some() { ReferenceChain::Broken } else { ReferenceChain::Whole };
+        let chain = if syntax.is_some() { ReferenceChain::Broken } else { ReferenceChain::Intact };
         Self {
             codec,
             program,
@@ -665,7 +667,7 @@ impl ElementaryStream {
     }
 
     /// Records missing packets of the present unit, and perhaps of whole units after it.
-    fn lose(&mut self, pid: u16, warnings: &mut Warnings) {
+    fn record_gap(&mut self, pid: u16, warnings: &mut Warnings) {
         if self.unit.is_open && !self.unit.is_damaged {
             self.unit.is_damaged = true;
             warnings.add(InputWarning::Corrupt { pid, units: 1 });
@@ -704,7 +706,7 @@ impl ElementaryStream {
     }
 
     /// The frame of a complete unit; `None` if it cannot be decoded.
-    fn frame(
+    fn complete_frame(
         &mut self,
         unit: &Unit,
         head: PesHeader,
@@ -716,8 +718,8 @@ impl ElementaryStream {
         let body = pes.get(head.body..).unwrap_or_default();
         let classified = self.classify(unit, body, time, pid, warnings);
         let class = classified.class;
-        if class.is_video() && !self.chain.take(class, head.pts) {
-            self.wait(time, pid, warnings);
+        if class.is_video() && !self.chain.advance(class, head.pts) {
+            self.await_key_frame(time, pid, warnings);
             return None;
         }
         self.waits_since = None;
@@ -743,7 +745,7 @@ impl ElementaryStream {
         pid: u16,
         warnings: &mut Warnings,
     ) -> Classification {
-        let mark = if unit.is_marked { FrameClass::Key } else { FrameClass::Reference };
+        let mark = if unit.has_random_access { FrameClass::Key } else { FrameClass::Reference };
         let class = if self.codec.is_audio() { FrameClass::Audio } else { mark };
         let unknown = Classification { class, has_delimiter: false, has_parameter_sets: false };
         if unit.is_scrambled && self.codec.is_video() {
@@ -757,7 +759,7 @@ impl ElementaryStream {
     }
 
     /// Records a picture that is dropped for lack of a key frame.
-    fn wait(&mut self, time: Duration, pid: u16, warnings: &mut Warnings) {
+    fn await_key_frame(&mut self, time: Duration, pid: u16, warnings: &mut Warnings) {
         let since = *self.waits_since.get_or_insert(time);
         if time.saturating_sub(since) >= NO_KEY {
             warnings.add(InputWarning::NoKeyFrame { pid, seconds: NO_KEY.as_secs() });

@@ -136,7 +136,7 @@ impl SectionReader {
         }
         self.bytes.extend_from_slice(bytes);
         while let Some(head) = self.bytes.first_chunk::<3>() {
-            let length = 3 + usize::from(word(&head[1..]) & 0x0fff);
+            let length = 3 + usize::from(read_u16(&head[1..]) & 0x0fff);
             // Behind the last section there are bytes that fill.
             if head[0] == 0xff || length > MAX_SECTION {
                 return self.close();
@@ -175,7 +175,7 @@ impl<'a> Section<'a> {
         }
         Ok(Self {
             table: head[0],
-            id: word(&head[3..]),
+            id: read_u16(&head[3..]),
             version: head[5] >> 1 & 0x1f,
             is_current: head[5] & 1 != 0,
             number: head[6],
@@ -221,20 +221,20 @@ impl Pmt {
     fn read(body: &[u8]) -> Option<Self> {
         let (head, rest) = body.split_first_chunk::<4>()?;
         let (descriptors, mut rest) =
-            rest.split_at_checked(usize::from(word(&head[2..]) & 0x0fff))?;
+            rest.split_at_checked(usize::from(read_u16(&head[2..]) & 0x0fff))?;
         let mut streams = Vec::new();
         while let Some((head, more)) = rest.split_first_chunk::<5>() {
-            let length = usize::from(word(&head[3..]) & 0x0fff);
+            let length = usize::from(read_u16(&head[3..]) & 0x0fff);
             let (descriptors, more) = more.split_at_checked(length)?;
             let descriptors = descriptors.to_vec();
             streams.push(StreamEntry {
                 kind: head[0],
-                pid: word(&head[1..]) & 0x1fff,
+                pid: read_u16(&head[1..]) & 0x1fff,
                 descriptors,
             });
             rest = more;
         }
-        let clock_pid = word(head) & 0x1fff;
+        let clock_pid = read_u16(head) & 0x1fff;
         Some(Self { clock_pid, descriptors: descriptors.to_vec(), streams })
     }
 
@@ -248,7 +248,7 @@ impl Pmt {
             body.extend((0xe000 | stream.pid).to_be_bytes());
             put_descriptors(&mut body, &stream.descriptors);
         }
-        section(0x02, program, version, &body)
+        build_section(0x02, program, version, &body)
     }
 }
 
@@ -261,10 +261,10 @@ fn put_descriptors(into: &mut Vec<u8>, descriptors: &[u8]) {
 pub(crate) fn pat_section(program: u16, pmt_pid: u16, version: u8) -> Option<Vec<u8>> {
     let [a, b] = program.to_be_bytes();
     let [c, d] = (0xe000 | pmt_pid).to_be_bytes();
-    section(0x00, 1, version, &[a, b, c, d])
+    build_section(0x00, 1, version, &[a, b, c, d])
 }
 
-fn section(table: u8, id: u16, version: u8, body: &[u8]) -> Option<Vec<u8>> {
+fn build_section(table: u8, id: u16, version: u8, body: &[u8]) -> Option<Vec<u8>> {
     let length = u16::try_from(body.len() + 9).ok().filter(|length| *length <= 1021)?;
     let mut bytes = vec![table];
     bytes.extend((0xb000 | length).to_be_bytes());
@@ -275,7 +275,7 @@ fn section(table: u8, id: u16, version: u8, body: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-pub(crate) fn word(bytes: &[u8]) -> u16 {
+pub(crate) fn read_u16(bytes: &[u8]) -> u16 {
     bytes.first_chunk().map_or(0, |word| u16::from_be_bytes(*word))
 }
 
@@ -344,7 +344,7 @@ impl Programs {
     }
 
     /// A program with this elementary stream, and the entry of it.
-    pub(crate) fn find(&self, pid: u16) -> Option<(&Program, &Pmt, &StreamEntry)> {
+    pub(crate) fn find_stream(&self, pid: u16) -> Option<(&Program, &Pmt, &StreamEntry)> {
         self.programs.iter().find_map(|program| {
             let pmt = program.pmt.as_ref()?;
             let entry = pmt.streams.iter().find(|entry| entry.pid == pid)?;
@@ -358,7 +358,7 @@ impl Programs {
     }
 
     /// The number of videos of all programs.
-    pub(crate) fn videos(&self) -> usize {
+    pub(crate) fn count_videos(&self) -> usize {
         let maps = self.all().iter().flat_map(|program| &program.pmt);
         let videos = maps.flat_map(|pmt| &pmt.streams).filter(|entry| entry.codec().is_video());
         videos.map(|entry| entry.pid).collect::<BTreeSet<_>>().len()
@@ -390,10 +390,10 @@ impl Programs {
             match Section::read(&bytes) {
                 Ok(section) if !section.is_current => {}
                 Ok(section) if pid == PAT_PID && section.table == 0x00 => {
-                    self.pat(section, &bytes, &mut changed);
+                    self.read_pat(section, &bytes, &mut changed);
                 }
                 Ok(section) if pid != PAT_PID && section.table == 0x02 => {
-                    self.pmt(pid, section, &bytes, &mut changed);
+                    self.read_pmt(pid, section, &bytes, &mut changed);
                 }
                 Ok(_) => {}
                 Err(BadSection) => changed.is_damaged = true,
@@ -402,7 +402,7 @@ impl Programs {
         changed
     }
 
-    fn pat(&mut self, section: Section<'_>, bytes: &[u8], changed: &mut TableChange) {
+    fn read_pat(&mut self, section: Section<'_>, bytes: &[u8], changed: &mut TableChange) {
         if section.number > section.last || section.last >= MAX_PAT_SECTIONS {
             changed.is_damaged = true;
             return;
@@ -429,7 +429,7 @@ impl Programs {
         let mut programs: Vec<Program> = Vec::new();
         let bodies = self.pat_sections.values().filter_map(|bytes| Section::read(bytes).ok());
         for entry in bodies.flat_map(|section| section.body.as_chunks::<4>().0) {
-            let (number, pmt_pid) = (word(entry), word(&entry[2..]) & 0x1fff);
+            let (number, pmt_pid) = (read_u16(entry), read_u16(&entry[2..]) & 0x1fff);
             let is_odd = number == 0 || !(0x10..packet::NULL_PID).contains(&pmt_pid);
             if is_odd || programs.iter().any(|known| known.number == number) {
                 continue;
@@ -452,7 +452,13 @@ impl Programs {
         changed.has_changed = true;
     }
 
-    fn pmt(&mut self, pid: u16, section: Section<'_>, bytes: &[u8], changed: &mut TableChange) {
+    fn read_pmt(
+        &mut self,
+        pid: u16,
+        section: Section<'_>,
+        bytes: &[u8],
+        changed: &mut TableChange,
+    ) {
         let is_this = |of: &&mut Program| of.number == section.id && of.pmt_pid == pid;
         let Some(program) = self.programs.iter_mut().find(is_this) else { return };
         if program.section == bytes {
@@ -496,7 +502,7 @@ mod tests {
             .flat_map(|(program, pid)| [program.to_be_bytes(), (0xe000 | pid).to_be_bytes()])
             .flatten()
             .collect();
-        let mut bytes = section(0, 1, version, &body).expect("short");
+        let mut bytes = build_section(0, 1, version, &body).expect("short");
         let end = bytes.len() - 4;
         bytes[6..8].copy_from_slice(&[number, last]);
         bytes.truncate(end);
@@ -551,7 +557,10 @@ mod tests {
     fn codecs_are_known_by_type_and_descriptor() {
         assert_eq!(Codec::from_stream_type(0x1b, &[]), Codec::H264);
         assert_eq!(Codec::from_stream_type(0x06, b"\x05\x04Opus"), Codec::OtherAudio(0x06));
-        assert_eq!(Codec::from_stream_type(0x06, b"\x0a\x02de\x6a\x01\x00"), Codec::OtherAudio(0x06));
+        assert_eq!(
+            Codec::from_stream_type(0x06, b"\x0a\x02de\x6a\x01\x00"),
+            Codec::OtherAudio(0x06)
+        );
         assert_eq!(Codec::from_stream_type(0x06, b"\x05\x40Op"), Codec::Data(0x06));
         assert_eq!(Codec::from_stream_type(0x86, b"\x05\x04CUEI"), Codec::Data(0x86));
     }

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 use thalweg_media::{
     Frame, FrameClass, InputWarning, Limits, MAX_TRACKS, Output, PACKET, TsJoiner, TsSplitter,
-    hls::{SegmenterOutput, Segmenter, Settings},
+    hls::{Segmenter, SegmenterOutput, Settings},
 };
 
 /// Small, so that bounds are met often.
@@ -39,11 +39,11 @@ fn split(bytes: &[u8], limits: Limits, ends: &[usize]) -> Vec<Frame> {
     for end in ends.iter().copied().chain([bytes.len()]) {
         splitter.push(&bytes[from..end], &mut frames);
         from = end;
-        assert!(splitter.held() <= limits.waiting + 66 * PACKET);
+        assert!(splitter.held_bytes() <= limits.waiting + 66 * PACKET);
         assert!(splitter.tracks().len() <= limits.tracks.min(MAX_TRACKS));
     }
     splitter.end(&mut frames);
-    assert_eq!(splitter.held(), 0);
+    assert_eq!(splitter.held_bytes(), 0);
     let warnings: Vec<InputWarning> = splitter.take_warnings();
     assert!(warnings.len() <= 64 && warnings.iter().all(|warning| !warning.to_string().is_empty()));
     frames

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
-use thalweg_media::{Frame, FrameClass, TimestampMismatch, Output, TsJoiner};
+use thalweg_media::{Frame, FrameClass, Output, TimestampMismatch, TsJoiner};
 use thalweg_wire::stream::leg::Lost;
 use thiserror::Error;
 use tokio::{

@@ -1,6 +1,6 @@
 //! The boxes of init and media segments (ISO/IEC 14496-12).
 
-use super::{parameters::VideoParameters, sound::AacConfig};
+use super::{aac::AacConfig, parameters::VideoParameters};
 use crate::dts_timeline::CLOCK;
 use mp4_atom::{
     Codec, Dinf, Dref, DrefEntry, Encode, Ftyp, Hdlr, Mdhd, Mdia, Mfhd, Minf, Moof, Moov, Mvex,
@@ -43,13 +43,13 @@ pub(crate) struct InitConfig {
 
 impl InitConfig {
     /// As RFC 6381 has it, with commas between.
-    pub(crate) fn names(&self) -> String {
-        let video = self.video.iter().map(|video| video.name.clone());
-        video.chain(self.sound.map(AacConfig::name)).collect::<Vec<_>>().join(",")
+    pub(crate) fn codec_names(&self) -> String {
+        let video = self.video.iter().map(|video| video.codec_name.clone());
+        video.chain(self.sound.map(AacConfig::codec_name)).collect::<Vec<_>>().join(",")
     }
 
     /// The init segment; `None` if it cannot be written: a parameter set is longer than its box can have it.
-    pub(crate) fn segment(&self) -> Option<Vec<u8>> {
+    pub(crate) fn init_segment(&self) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         let brands = [b"iso6", b"mp41", b"hlsf"].map(|brand| brand.into()).to_vec();
         let ftyp =
@@ -80,18 +80,19 @@ impl InitConfig {
 }
 
 fn video_track(video: &VideoParameters) -> Trak {
-    let tkhd = Tkhd { width: video.width.into(), height: video.height.into(), ..header(VIDEO) };
-    let minf = Minf { vmhd: Some(Vmhd::default()), ..media_information(video.entry()) };
+    let tkhd =
+        Tkhd { width: video.width.into(), height: video.height.into(), ..track_header(VIDEO) };
+    let minf = Minf { vmhd: Some(Vmhd::default()), ..media_information(video.sample_entry()) };
     track(tkhd, CLOCK as u32, b"vide", minf)
 }
 
 fn audio_track(sound: AacConfig) -> Trak {
-    let tkhd = Tkhd { volume: 1.into(), alternate_group: 1, ..header(AUDIO) };
-    let minf = Minf { smhd: Some(Smhd::default()), ..media_information(sound.entry()) };
+    let tkhd = Tkhd { volume: 1.into(), alternate_group: 1, ..track_header(AUDIO) };
+    let minf = Minf { smhd: Some(Smhd::default()), ..media_information(sound.sample_entry()) };
     track(tkhd, sound.rate(), b"soun", minf)
 }
 
-fn header(track_id: u32) -> Tkhd {
+fn track_header(track_id: u32) -> Tkhd {
     Tkhd { track_id, enabled: true, in_movie: true, ..Tkhd::default() }
 }
 
@@ -116,12 +117,13 @@ fn track(tkhd: Tkhd, timescale: u32, handler: &[u8; 4], minf: Minf) -> Trak {
 }
 
 /// A media segment; `None` if it is larger than its boxes can have it.
-pub(crate) fn segment(number: u32, video: &SampleRun, sound: &SampleRun) -> Option<Vec<u8>> {
+pub(crate) fn media_segment(number: u32, video: &SampleRun, sound: &SampleRun) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let brands = [b"msdh", b"msix"].map(|brand| brand.into()).to_vec();
     let styp = Styp { major_brand: b"msdh".into(), minor_version: 0, compatible_brands: brands };
     styp.encode(&mut bytes).ok()?;
-    let length = |run: &SampleRun| run.samples.iter().map(|sample| sample.bytes.len()).sum::<usize>();
+    let length =
+        |run: &SampleRun| run.samples.iter().map(|sample| sample.bytes.len()).sum::<usize>();
     // The data begin behind this box and the head of the next.
     let mut start = {
         let mut box_alone = Vec::new();

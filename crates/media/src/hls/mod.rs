@@ -8,12 +8,12 @@
 //! A segment begins at a key frame. When parameters change, another init segment precedes the next segment, and the
 //! playlist has a discontinuity there.
 
+mod aac;
 mod boxes;
 mod parameters;
 mod playlist;
 mod segmenter;
-mod sound;
 
 pub use parameters::BadParameters;
-pub use playlist::{Playlist, ExpiredSegments};
-pub use segmenter::{HlsWarning, Init, SegmenterOutput, Segment, Segmenter, Settings};
+pub use playlist::{ExpiredSegments, Playlist};
+pub use segmenter::{HlsWarning, Init, Segment, Segmenter, SegmenterOutput, Settings};

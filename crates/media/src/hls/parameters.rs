@@ -26,15 +26,15 @@ pub(crate) struct VideoParameters {
     pub(crate) width: u16,
     pub(crate) height: u16,
     /// As RFC 6381 has it: `avc1.64001f`.
-    pub(crate) name: String,
-    entry: Codec,
+    pub(crate) codec_name: String,
+    sample_entry: Codec,
 }
 
 impl VideoParameters {
     /// Those of a key frame: its body is a byte stream.
     pub(crate) fn read(syntax: Syntax, body: &[u8]) -> Result<Self, BadParameters> {
         let mut sets: BTreeMap<u8, Vec<Vec<u8>>> = BTreeMap::new();
-        for nal in nal_units(body).filter(|nal| is_set(syntax, nal)) {
+        for nal in nal_units(body).filter(|nal| is_in_sample_entry(syntax, nal)) {
             let of_kind = sets.entry(syntax.kind(nal)).or_default();
             let is_known = of_kind.iter().any(|known| known == nal);
             if !is_known && of_kind.len() < MAX_SETS && nal.len() <= usize::from(u16::MAX) {
@@ -47,8 +47,8 @@ impl VideoParameters {
         }
     }
 
-    pub(crate) fn entry(&self) -> Codec {
-        self.entry.clone()
+    pub(crate) fn sample_entry(&self) -> Codec {
+        self.sample_entry.clone()
     }
 
     fn h264(sets: BTreeMap<u8, Vec<Vec<u8>>>) -> Result<Self, BadParameters> {
@@ -61,7 +61,7 @@ impl VideoParameters {
         let bits = decode_payload(first, 1).ok_or(BadParameters)?;
         let sps =
             SeqParameterSet::from_bits(BitReader::new(&bits[..])).map_err(|_| BadParameters)?;
-        let (width, height) = size(sps.pixel_dimensions().map_err(|_| BadParameters)?)?;
+        let (width, height) = checked_size(sps.pixel_dimensions().map_err(|_| BadParameters)?)?;
         let [profile, compatibility, level] = [first[1], first[2], first[3]];
         let chroma = &sps.chroma_info;
         let ext = matches!(profile, 100 | 110 | 122 | 144).then(|| AvccExt {
@@ -80,9 +80,10 @@ impl VideoParameters {
             picture_parameter_sets: pictures,
             ext,
         };
-        let name = format!("avc1.{profile:02x}{compatibility:02x}{level:02x}");
-        let entry = Codec::from(Avc1 { visual: visual(width, height), avcc, ..Avc1::default() });
-        Ok(Self { syntax: Syntax::H264, sets, width, height, name, entry })
+        let codec_name = format!("avc1.{profile:02x}{compatibility:02x}{level:02x}");
+        let sample_entry =
+            Codec::from(Avc1 { visual: visual(width, height), avcc, ..Avc1::default() });
+        Ok(Self { syntax: Syntax::H264, sets, width, height, codec_name, sample_entry })
     }
 
     fn h265(sets: BTreeMap<u8, Vec<Vec<u8>>>) -> Result<Self, BadParameters> {
@@ -92,27 +93,28 @@ impl VideoParameters {
         }
         let bits = decode_payload(first, 2).ok_or(BadParameters)?;
         let sps = H265SequenceSet::read(&bits).map_err(|_| BadParameters)?;
-        let (width, height) = size(sps.size().ok_or(BadParameters)?)?;
+        let (width, height) = checked_size(sps.size().ok_or(BadParameters)?)?;
         let arrays = sets.iter().map(|(kind, nalus)| HvcCArray {
             completeness: true,
             nal_unit_type: *kind,
             nalus: nalus.clone(),
         });
         let hvcc = Hvcc { arrays: arrays.collect(), ..sps.hvcc() };
-        let name = sps.name();
-        let entry = Codec::from(Hvc1 { visual: visual(width, height), hvcc, ..Hvc1::default() });
-        Ok(Self { syntax: Syntax::H265, sets, width, height, name, entry })
+        let codec_name = sps.codec_name();
+        let sample_entry =
+            Codec::from(Hvc1 { visual: visual(width, height), hvcc, ..Hvc1::default() });
+        Ok(Self { syntax: Syntax::H265, sets, width, height, codec_name, sample_entry })
     }
 }
 
 /// Whether a NAL unit goes into the sample entry and not into samples.
-pub(crate) fn is_set(syntax: Syntax, nal: &[u8]) -> bool {
+pub(crate) fn is_in_sample_entry(syntax: Syntax, nal: &[u8]) -> bool {
     // Of H.264's subsets nothing is known there.
     matches!(syntax.role(nal), NalRole::Set { .. })
         && !(syntax == Syntax::H264 && syntax.kind(nal) == 15)
 }
 
-fn size((width, height): (u32, u32)) -> Result<(u16, u16), BadParameters> {
+fn checked_size((width, height): (u32, u32)) -> Result<(u16, u16), BadParameters> {
     let number = |of: u32| u16::try_from(of).ok().filter(|of| *of > 0).ok_or(BadParameters);
     Ok((number(width)?, number(height)?))
 }
@@ -205,7 +207,7 @@ impl H265SequenceSet {
     }
 
     /// As ISO/IEC 14496-15, annex E has it: `hvc1.1.6.L93.B0`.
-    fn name(&self) -> String {
+    fn codec_name(&self) -> String {
         let space = ["", "A", "B", "C"][usize::from(self.profile >> 6)];
         let tier = if self.profile & 0x20 == 0 { 'L' } else { 'H' };
         let compatibility = u32::from_be_bytes(self.compatibility).reverse_bits();
@@ -252,7 +254,10 @@ mod tests {
         let pps = &[0x68, 0xeb, 0xe3, 0xcb, 0x22, 0xc0][..];
         let read = |nals: &[&[u8]]| VideoParameters::read(Syntax::H264, &unit(nals));
         let found = read(&[SPS, pps, &[0x65, 0x88]]).expect("right");
-        assert_eq!((found.width, found.height, found.name.as_str()), (320, 180, "avc1.64000d"));
+        assert_eq!(
+            (found.width, found.height, found.codec_name.as_str()),
+            (320, 180, "avc1.64000d")
+        );
         assert_eq!(read(&[SPS, pps]), read(&[&[9, 0x10], SPS, pps, pps]));
         assert_eq!(read(&[SPS]), Err(BadParameters));
         assert_eq!(read(&[&SPS[..6], pps]), Err(BadParameters));
@@ -272,7 +277,10 @@ mod tests {
         let (vps, pps) = (&[0x40, 0x01, 0x0c][..], &[0x44, 0x01, 0xc1][..]);
         let read = |nals: &[&[u8]]| VideoParameters::read(Syntax::H265, &unit(nals));
         let found = read(&[vps, sps, pps, &[0x26, 0x01, 0xaf]]).expect("right");
-        assert_eq!((found.width, found.height, found.name.as_str()), (64, 48, "hvc1.1.6.L30.90"));
+        assert_eq!(
+            (found.width, found.height, found.codec_name.as_str()),
+            (64, 48, "hvc1.1.6.L30.90")
+        );
         assert_eq!(read(&[sps, pps]), Err(BadParameters));
         assert_eq!(read(&[vps, sps]), Err(BadParameters));
         for end in 0..22 {
@@ -303,7 +311,7 @@ mod tests {
             level: 93,
             ..H265SequenceSet::default()
         };
-        assert_eq!(sps.name(), "hvc1.1.6.L93.B0");
+        assert_eq!(sps.codec_name(), "hvc1.1.6.L93.B0");
     }
 
     /// Of a set, with a few bits changed, cut anywhere; or any bytes.

@@ -1,18 +1,18 @@
 //! Turns frames into segments.
 
 use super::{
-    boxes::{self, InitConfig, SampleRun, Sample},
-    parameters::{VideoParameters, is_set},
-    sound::{AdtsReader, SAMPLES, AacConfig},
+    aac::{AacConfig, AdtsReader, SAMPLES_PER_FRAME},
+    boxes::{self, InitConfig, Sample, SampleRun},
+    parameters::{VideoParameters, is_in_sample_entry},
 };
 use crate::{
     Codec, Frame, FrameClass, FrameTimeline, PACKET,
+    dts_timeline::{CLOCK, ticks, wrapping_difference},
     nal::{NalRole, Syntax, nal_units},
     packet::{NULL_PID, Packet},
     pes::{self, PesHeader},
-    rendition::{RenditionSelector, PictureUse},
+    rendition::{PictureUse, RenditionSelector},
     tables::Programs,
-    dts_timeline::{CLOCK, wrapping_difference, ticks},
 };
 use bytes::Bytes;
 use std::{collections::BTreeSet, time::Duration};
@@ -22,10 +22,10 @@ use thiserror::Error;
 const MAX_PROGRAMS: usize = 64;
 
 /// The maximum duration of a picture, ticks.
-const LONGEST: i64 = 10 * CLOCK;
+const MAX_PICTURE: i64 = 10 * CLOCK;
 
 /// The duration of a picture if it is the only one, ticks.
-const USUAL: u32 = CLOCK as u32 / 25;
+const DEFAULT_DURATION: u32 = CLOCK as u32 / 25;
 
 /// A key frame this much before the target ends the segment as well, ticks.
 const EARLY: u64 = CLOCK as u64 / 10;
@@ -36,13 +36,13 @@ const LATE: u64 = CLOCK as u64 * 2 / 5;
 
 /// The longest duration of a first segment. That of later ones is the first one's, because a playlist's target duration
 /// must not change (RFC 8216, 6.2.1).
-const LONGEST_FIRST: Duration = Duration::from_secs(6);
+const MAX_FIRST_SEGMENT: Duration = Duration::from_secs(6);
 
 /// The memory of a picture or sound beside its bytes.
 const SAMPLE_OVERHEAD: usize = 64;
 
 /// The largest gap of audio that is closed is this fraction of a second.
-const APART: u64 = 10;
+const GAP_DIVISOR: u64 = 10;
 
 /// The bounds of segments.
 #[derive(Clone, Copy, Debug)]
@@ -150,7 +150,7 @@ struct PendingVideo {
     /// The decoding time of the newest picture, whose duration is not known yet.
     newest: u64,
     /// The duration of the last complete picture.
-    usual: Option<u32>,
+    last_duration: Option<u32>,
 }
 
 /// The audio of an incomplete segment.
@@ -219,26 +219,26 @@ impl Segmenter {
     pub fn push(&mut self, frame: &Frame, into: &mut Vec<SegmenterOutput>) {
         let frame = &self.line.retime(frame);
         match frame.class {
-            FrameClass::Tables => self.tables(frame),
-            FrameClass::Audio => self.sound(frame, into),
+            FrameClass::Tables => self.add_tables(frame),
+            FrameClass::Audio => self.add_audio(frame, into),
             _ => {
-                let mut taken = Vec::new();
-                self.rendition.take(frame, &mut taken);
-                self.show(taken, into);
+                let mut pictures = Vec::new();
+                self.rendition.push(frame, &mut pictures);
+                self.add_pictures(pictures, into);
             }
         }
     }
 
     /// Ends the stream and appends the last segment.
     pub fn end(&mut self, into: &mut Vec<SegmenterOutput>) {
-        let mut taken = Vec::new();
-        self.rendition.end(&mut taken);
-        self.show(taken, into);
-        let last = self.video.usual.unwrap_or(USUAL);
-        self.finish(self.video.newest + u64::from(last), into);
+        let mut pictures = Vec::new();
+        self.rendition.end(&mut pictures);
+        self.add_pictures(pictures, into);
+        let last = self.video.last_duration.unwrap_or(DEFAULT_DURATION);
+        self.end_segment(self.video.newest + u64::from(last), into);
     }
 
-    fn tables(&mut self, frame: &Frame) {
+    fn add_tables(&mut self, frame: &Frame) {
         for packet in frame.bytes.as_chunks::<PACKET>().0 {
             let packet = Packet(packet);
             if self.programs.is_table(packet.pid()) && self.programs.push(packet).has_changed {
@@ -249,8 +249,9 @@ impl Segmenter {
 
     /// Selects the audio of the video: the first AAC of its program.
     fn choose_audio(&mut self) {
-        let of_video = self.video.pid.and_then(|pid| self.programs.find(pid)).map(|found| found.1);
-        let Some(pmt) = of_video else { return };
+        let video_program =
+            self.video.pid.and_then(|pid| self.programs.find_stream(pid)).map(|found| found.1);
+        let Some(pmt) = video_program else { return };
         let mut sounds = pmt.streams.iter().filter(|entry| entry.codec().is_audio());
         let first = sounds.clone().next().map(|entry| entry.pid);
         self.sound.pid = sounds.find(|entry| entry.codec() == Codec::Aac).map(|entry| entry.pid);
@@ -259,22 +260,22 @@ impl Segmenter {
         }
     }
 
-    fn show(&mut self, taken: Vec<PictureUse>, into: &mut Vec<SegmenterOutput>) {
-        for taken in taken {
-            let is_switch = matches!(taken, PictureUse::Switched(_));
-            if let PictureUse::Shown(frame) | PictureUse::Switched(frame) = taken {
-                let pid = pid_of(&frame);
+    fn add_pictures(&mut self, pictures: Vec<PictureUse>, into: &mut Vec<SegmenterOutput>) {
+        for picture in pictures {
+            let is_switch = matches!(picture, PictureUse::Switched(_));
+            if let PictureUse::Shown(frame) | PictureUse::Switched(frame) = picture {
+                let pid = frame_pid(&frame);
                 if is_switch || self.video.pid != Some(pid) {
                     self.video.pid = Some(pid);
                     self.choose_audio();
                 }
-                self.picture(&frame, pid, into);
+                self.add_picture(&frame, pid, into);
             }
         }
     }
 
-    fn picture(&mut self, frame: &Frame, pid: u16, into: &mut Vec<SegmenterOutput>) {
-        let syntax = match self.programs.find(pid).map(|found| found.2.codec()) {
+    fn add_picture(&mut self, frame: &Frame, pid: u16, into: &mut Vec<SegmenterOutput>) {
+        let syntax = match self.programs.find_stream(pid).map(|found| found.2.codec()) {
             Some(Codec::H264) => Syntax::H264,
             Some(Codec::H265) => Syntax::H265,
             Some(_) => {
@@ -288,27 +289,29 @@ impl Segmenter {
         let Some(head) = PesHeader::read(&pes) else { return };
         let body = pes.get(head.body..).unwrap_or_default();
         let is_key = frame.class == FrameClass::Key;
-        let at = ticks(frame.time).max(self.video.next());
-        self.cut(at, into);
-        if is_key && !self.begin(syntax, body, at, pid, into) {
+        let at = ticks(frame.time).max(self.video.next_time());
+        self.end_if_late(at, into);
+        if is_key && !self.prepare_key_frame(syntax, body, at, pid, into) {
             return self.rendition.record_loss(frame.track, FrameClass::Key);
         }
-        let bytes = with_lengths(syntax, body, is_key);
+        let bytes = length_prefixed(syntax, body, is_key);
         if self.bytes + bytes.len() + SAMPLE_OVERHEAD > self.settings.max_bytes
             && !self.video.run.samples.is_empty()
         {
             self.warnings.insert(HlsWarning::TooLarge(self.settings.max_bytes));
-            self.finish(at, into);
+            self.end_segment(at, into);
         }
         self.bytes += bytes.len() + SAMPLE_OVERHEAD;
-        let shown_after =
-            head.pts.zip(head.dts).map_or(0, |(pts, dts)| wrapping_difference(pts as i64, dts as i64));
-        let shown_after = u32::try_from(shown_after.clamp(0, LONGEST)).unwrap_or(0);
+        let shown_after = head
+            .pts
+            .zip(head.dts)
+            .map_or(0, |(pts, dts)| wrapping_difference(pts as i64, dts as i64));
+        let shown_after = u32::try_from(shown_after.clamp(0, MAX_PICTURE)).unwrap_or(0);
         self.video.add(Sample { duration: 0, shown_after, is_key, bytes }, at);
     }
 
     /// Ends the segment at a key frame if it has its length or the parameters change. Returns false if they are malformed.
-    fn begin(
+    fn prepare_key_frame(
         &mut self,
         syntax: Syntax,
         body: &[u8],
@@ -325,7 +328,7 @@ impl Segmenter {
         // After a cut the next segments begin at key frames again.
         let is_cut = self.video.run.samples.first().is_some_and(|first| !first.is_key);
         if is_other || is_long || is_cut {
-            self.finish(at, into);
+            self.end_segment(at, into);
         }
         self.video.parameters = Some(parameters);
         true
@@ -333,15 +336,15 @@ impl Segmenter {
 
     /// The time at which the incomplete segment ends without a key frame, ticks.
     fn latest_end(&self) -> u64 {
-        let longest = self.longest.unwrap_or_else(|| ticks(LONGEST_FIRST));
+        let longest = self.longest.unwrap_or_else(|| ticks(MAX_FIRST_SEGMENT));
         self.video.run.start + longest + LATE
     }
 
     /// Ends the segment if the next picture, at this time, is too late for it.
-    fn cut(&mut self, at: u64, into: &mut Vec<SegmenterOutput>) {
+    fn end_if_late(&mut self, at: u64, into: &mut Vec<SegmenterOutput>) {
         let end = self.latest_end();
         if at >= end && !self.video.run.samples.is_empty() {
-            self.finish(at.min(end + LATE / 5), into);
+            self.end_segment(at.min(end + LATE / 5), into);
             self.is_after_gap = at - end > LATE;
             if self.is_after_gap {
                 self.sound.end = None;
@@ -350,7 +353,7 @@ impl Segmenter {
     }
 
     /// Ends the segment at this time, ticks.
-    fn finish(&mut self, at: u64, into: &mut Vec<SegmenterOutput>) {
+    fn end_segment(&mut self, at: u64, into: &mut Vec<SegmenterOutput>) {
         self.video.end_last(at);
         if self.video.run.samples.is_empty() {
             return;
@@ -363,13 +366,16 @@ impl Segmenter {
         let is_after_gap = std::mem::take(&mut self.is_after_gap);
         let is_discontinuous = (is_other || is_after_gap) && self.config.is_some();
         if is_other {
-            let Some(bytes) = config.segment() else { return };
-            let init = Init { number: self.inits, codecs: config.names(), bytes: bytes.into() };
+            let Some(bytes) = config.init_segment() else { return };
+            let init =
+                Init { number: self.inits, codecs: config.codec_names(), bytes: bytes.into() };
             into.push(SegmenterOutput::Init(init));
             self.inits += 1;
             self.config = Some(config);
         }
-        let Some(bytes) = boxes::segment(self.segments as u32 + 1, &video, &sound) else { return };
+        let Some(bytes) = boxes::media_segment(self.segments as u32 + 1, &video, &sound) else {
+            return;
+        };
         let length: u64 = video.samples.iter().map(|sample| u64::from(sample.duration)).sum();
         self.longest.get_or_insert(whole_seconds(length.max(ticks(self.settings.target))));
         into.push(SegmenterOutput::Segment(Segment {
@@ -383,9 +389,9 @@ impl Segmenter {
         self.segments += 1;
     }
 
-    fn sound(&mut self, frame: &Frame, into: &mut Vec<SegmenterOutput>) {
+    fn add_audio(&mut self, frame: &Frame, into: &mut Vec<SegmenterOutput>) {
         // Sounds before the first picture are not heard.
-        if self.sound.pid != Some(pid_of(frame)) || self.video.run.samples.is_empty() {
+        if self.sound.pid != Some(frame_pid(frame)) || self.video.run.samples.is_empty() {
             return;
         }
         if ticks(frame.time) >= self.latest_end() {
@@ -399,7 +405,7 @@ impl Segmenter {
         for (config, bytes) in frames {
             if self.sound.config != Some(config) {
                 if !self.sound.run.samples.is_empty() {
-                    self.finish(self.video.next(), into);
+                    self.end_segment(self.video.next_time(), into);
                 }
                 self.sound.config = Some(config);
                 self.sound.end = None;
@@ -416,7 +422,7 @@ impl Segmenter {
 
 impl PendingVideo {
     /// The earliest time at which the next picture can be decoded, ticks.
-    fn next(&self) -> u64 {
+    fn next_time(&self) -> u64 {
         if self.run.samples.is_empty() { self.newest } else { self.newest + 1 }
     }
 
@@ -434,9 +440,9 @@ impl PendingVideo {
         let Some(last) = self.run.samples.last_mut().filter(|last| last.duration == 0) else {
             return;
         };
-        let length = at.saturating_sub(self.newest).clamp(1, LONGEST as u64);
+        let length = at.saturating_sub(self.newest).clamp(1, MAX_PICTURE as u64);
         last.duration = length as u32;
-        self.usual = Some(last.duration);
+        self.last_duration = Some(last.duration);
     }
 }
 
@@ -447,7 +453,7 @@ impl PendingAudio {
         let read = at.map(|at| (at.as_micros() * u128::from(rate) / 1_000_000) as u64);
         let Some(end) = self.end.or(read) else { return };
         let mut start = end;
-        if let Some(read) = read.filter(|read| read.abs_diff(end) > rate / APART) {
+        if let Some(read) = read.filter(|read| read.abs_diff(end) > rate / GAP_DIVISOR) {
             if read < end {
                 // It has been heard.
                 return;
@@ -461,18 +467,24 @@ impl PendingAudio {
         if self.run.samples.is_empty() {
             self.run.start = start;
         }
-        self.run.samples.push(Sample { duration: SAMPLES, shown_after: 0, is_key: true, bytes });
-        self.end = Some(start + u64::from(SAMPLES));
+        self.run.samples.push(Sample {
+            duration: SAMPLES_PER_FRAME,
+            shown_after: 0,
+            is_key: true,
+            bytes,
+        });
+        self.end = Some(start + u64::from(SAMPLES_PER_FRAME));
     }
 }
 
 /// NAL units with their lengths (ISO/IEC 14496-15), without delimiters and a key frame's parameter sets.
-fn with_lengths(syntax: Syntax, body: &[u8], is_key: bool) -> Vec<u8> {
+fn length_prefixed(syntax: Syntax, body: &[u8], is_key: bool) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(body.len() + 16);
     for nal in nal_units(body) {
-        let is_left_out =
-            syntax.role(nal) == NalRole::Delimiter || nal.is_empty() || is_key && is_set(syntax, nal);
-        if !is_left_out {
+        let is_omitted = syntax.role(nal) == NalRole::Delimiter
+            || nal.is_empty()
+            || is_key && is_in_sample_entry(syntax, nal);
+        if !is_omitted {
             bytes.extend((nal.len() as u32).to_be_bytes());
             bytes.extend_from_slice(nal);
         }
@@ -490,6 +502,6 @@ fn duration(of: u64) -> Duration {
     Duration::from_micros(of * 100 / 9)
 }
 
-fn pid_of(frame: &Frame) -> u16 {
+fn frame_pid(frame: &Frame) -> u16 {
     frame.bytes.first_chunk().map_or(NULL_PID, |packet| Packet(packet).pid())
 }

@@ -141,8 +141,18 @@ fn rows_of_programs() -> Vec<Row> {
         ),
         row("scrambled", scrambled(name), 24, vec![InputWarning::Scrambled { pid: VIDEO }]),
         row("33 bits pass", shifted(name, (1 << 33) - 90_000 - 126_000), 24, vec![]),
-        row("the clock jumps ahead", jumped(1000), 24, vec![InputWarning::ClockRestarted { pid: VIDEO }]),
-        row("the clock jumps back", jumped(-1000), 24, vec![InputWarning::ClockRestarted { pid: VIDEO }]),
+        row(
+            "the clock jumps ahead",
+            jumped(1000),
+            24,
+            vec![InputWarning::ClockRestarted { pid: VIDEO }],
+        ),
+        row(
+            "the clock jumps back",
+            jumped(-1000),
+            24,
+            vec![InputWarning::ClockRestarted { pid: VIDEO }],
+        ),
         row("the PID changes", moved(name), 24, vec![]),
         row("a publisher that returns", [&whole[..], &whole].concat(), 47, {
             // Whether the last picture is whole nobody knows.
@@ -309,7 +319,7 @@ fn a_nal_unit_of_20_mb_is_named_and_the_stream_goes_on() {
     let (mut splitter, mut frames, mut most) = (TsSplitter::default(), Vec::new(), 0);
     for piece in maker.bytes().chunks(1316) {
         splitter.push(piece, &mut frames);
-        most = most.max(splitter.held());
+        most = most.max(splitter.held_bytes());
     }
     splitter.end(&mut frames);
     let limit = 8 << 20;
@@ -331,7 +341,7 @@ fn all_that_waits_is_bounded_together() {
     let (mut splitter, mut frames) = (TsSplitter::new(limits), Vec::new());
     for packet in &maker.packets {
         splitter.push(packet, &mut frames);
-        assert!(splitter.held() <= 100_000 + 66 * 188);
+        assert!(splitter.held_bytes() <= 100_000 + 66 * 188);
     }
     splitter.end(&mut frames);
     let warnings = splitter.take_warnings();

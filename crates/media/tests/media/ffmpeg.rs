@@ -4,7 +4,7 @@ use crate::tool::{Decoded, counts, decoded, frames, has_ffmpeg, joined, made};
 use std::time::Duration;
 use thalweg_media::{
     Frame, FrameClass, Output, TsJoiner,
-    hls::{SegmenterOutput, Segment, Segmenter},
+    hls::{Segment, Segmenter, SegmenterOutput},
 };
 
 /// Six seconds of a picture and a tone.
@@ -133,7 +133,9 @@ fn segments_are_decoded_as_the_stream_is() {
         let pieces = pieces(&frames(&bytes), |_| 0);
         let segments: Vec<_> = segments(&pieces).collect();
         assert_eq!(segments.len(), 3, "{name}");
-        let SegmenterOutput::Init(init) = &pieces[0] else { panic!("{name}: no init segment first") };
+        let SegmenterOutput::Init(init) = &pieces[0] else {
+            panic!("{name}: no init segment first")
+        };
         assert_eq!(init.codecs, codecs, "{name}");
         assert_eq!(pieces.len(), 4, "{name}");
         let length: Duration = segments.iter().map(|segment| segment.duration).sum();

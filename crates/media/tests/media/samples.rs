@@ -7,7 +7,7 @@ use crate::{
 use std::time::Duration;
 use thalweg_media::{
     Codec, Frame, FrameClass, Output, TsJoiner, TsSplitter,
-    hls::{SegmenterOutput, Segment, Segmenter, Settings},
+    hls::{Segment, Segmenter, SegmenterOutput, Settings},
 };
 
 /// Name, codec, frames of sound, and pictures: key, reference, disposable.
@@ -52,7 +52,10 @@ fn samples_are_split_and_joined() {
             times.is_sorted_by(|a, b| a < b) && times[0] == Duration::ZERO,
             "{name}: {times:?}"
         );
-        let rate = splitter.rates(0).and_then(|rates| rates.class_rate(FrameClass::Key)).expect("a second");
+        let rate = splitter
+            .rates(0)
+            .and_then(|rates| rates.class_rate(FrameClass::Key))
+            .expect("a second");
         assert!((1.0..=2.0).contains(&rate.frames), "{name}: {rate:?}");
         let (out, shown) = joined(&all, |_| true);
         assert_eq!(shown, 24, "{name}");
@@ -67,7 +70,9 @@ fn the_clock_goes_on_without_the_frames_that_carried_it() {
     let (mut joiner, mut out) = (TsJoiner::new(Output::AsSent), Vec::new());
     for frame in &all {
         match frame.class {
-            FrameClass::Reference | FrameClass::Disposable => joiner.record_loss(frame.track, frame.class),
+            FrameClass::Reference | FrameClass::Disposable => {
+                joiner.record_loss(frame.track, frame.class)
+            }
             _ => joiner.push(frame, &mut out),
         }
     }
@@ -159,7 +164,9 @@ fn segments_have_what_the_stream_has() {
         assert_eq!(init.codecs, codecs);
         let mut samples = 0;
         for (number, piece) in segments.iter().enumerate() {
-            let SegmenterOutput::Segment(segment) = piece else { panic!("{name}: a second init segment") };
+            let SegmenterOutput::Segment(segment) = piece else {
+                panic!("{name}: a second init segment")
+            };
             assert_eq!((segment.number, segment.init), (number as u64, 0));
             samples += pictures(&segment.bytes);
         }
@@ -181,7 +188,8 @@ pub fn segments_of(frames: &[Frame]) -> Vec<Segment> {
     frames.iter().for_each(|frame| segmenter.push(frame, &mut pieces));
     segmenter.end(&mut pieces);
     pieces.retain(|piece| matches!(piece, SegmenterOutput::Segment(_)));
-    let segment = |piece| if let SegmenterOutput::Segment(segment) = piece { Some(segment) } else { None };
+    let segment =
+        |piece| if let SegmenterOutput::Segment(segment) = piece { Some(segment) } else { None };
     pieces.into_iter().filter_map(segment).collect()
 }
 

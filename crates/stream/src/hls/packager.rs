@@ -4,7 +4,7 @@ use super::{Status, Window};
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 use thalweg_media::{
     Frame, FrameClass,
-    hls::{HlsWarning, Init, SegmenterOutput, Playlist, ExpiredSegments, Segment, Segmenter},
+    hls::{ExpiredSegments, HlsWarning, Init, Playlist, Segment, Segmenter, SegmenterOutput},
 };
 use thalweg_wire::stream::leg::{Lost, Why};
 

@@ -6,16 +6,16 @@ use mp4_atom::{
 };
 
 /// Samples of a frame.
-pub(crate) const SAMPLES: u32 = 1024;
+pub(crate) const SAMPLES_PER_FRAME: u32 = 1024;
 
 /// Sampling rates by their index.
-const RATES: [u32; 13] = [
+const SAMPLING_RATES: [u32; 13] = [
     96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8000,
     7350,
 ];
 
 /// Bytes of a head without a check sum.
-const HEAD: usize = 7;
+const HEADER: usize = 7;
 
 /// How a sound is coded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,15 +29,15 @@ pub(crate) struct AacConfig {
 impl AacConfig {
     /// Samples in a second.
     pub(crate) fn rate(self) -> u32 {
-        RATES.get(usize::from(self.rate_index)).copied().unwrap_or(48_000)
+        SAMPLING_RATES.get(usize::from(self.rate_index)).copied().unwrap_or(48_000)
     }
 
     /// As RFC 6381 has it.
-    pub(crate) fn name(self) -> String {
+    pub(crate) fn codec_name(self) -> String {
         format!("mp4a.40.{}", self.object)
     }
 
-    pub(crate) fn entry(self) -> Codec {
+    pub(crate) fn sample_entry(self) -> Codec {
         // A rate that is too large for the entry stands in the time scale and the configuration.
         let rate = u16::try_from(self.rate()).unwrap_or(0);
         let specific = DecoderSpecific {
@@ -79,8 +79,8 @@ impl AdtsReader {
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<(AacConfig, Vec<u8>)> {
         self.rest.extend_from_slice(bytes);
         let (mut found, mut at) = (Vec::new(), 0);
-        while let Some(head) = self.rest.get(at..).and_then(|rest| rest.first_chunk::<HEAD>()) {
-            let Some((config, start, length)) = read(*head) else {
+        while let Some(head) = self.rest.get(at..).and_then(|rest| rest.first_chunk::<HEADER>()) {
+            let Some((config, start, length)) = read_header(*head) else {
                 at += 1;
                 continue;
             };
@@ -95,23 +95,23 @@ impl AdtsReader {
 }
 
 /// The configuration, and where the frame's content begins and ends.
-fn read(head: [u8; HEAD]) -> Option<(AacConfig, usize, usize)> {
+fn read_header(head: [u8; HEADER]) -> Option<(AacConfig, usize, usize)> {
     let [a, b, c, d, e, f, g] = head;
-    let is_head = a == 0xff && b & 0xf6 == 0xf0;
+    let is_header = a == 0xff && b & 0xf6 == 0xf0;
     let config = AacConfig {
         object: (c >> 6) + 1,
         rate_index: c >> 2 & 0xf,
         channels: (c & 1) << 2 | d >> 6,
     };
-    let start = if b & 1 == 0 { HEAD + 2 } else { HEAD };
+    let start = if b & 1 == 0 { HEADER + 2 } else { HEADER };
     let length = usize::from(d & 3) << 11 | usize::from(e) << 3 | usize::from(f >> 5);
     // One block: more have a check sum between that nobody writes.
-    let is_sound = is_head
-        && usize::from(config.rate_index) < RATES.len()
+    let is_frame = is_header
+        && usize::from(config.rate_index) < SAMPLING_RATES.len()
         && config.channels > 0
         && length > start
         && g & 3 == 0;
-    is_sound.then_some((config, start, length))
+    is_frame.then_some((config, start, length))
 }
 
 #[cfg(test)]
@@ -120,7 +120,7 @@ mod tests {
 
     /// A frame of AAC-LC, 44.1 kHz, stereo.
     fn adts(body: &[u8]) -> Vec<u8> {
-        let length = (body.len() + HEAD) as u16;
+        let length = (body.len() + HEADER) as u16;
         let [_, low] = (length << 5).to_be_bytes();
         let mut frame = vec![0xff, 0xf1, 0x50, 0x80 | (length >> 11) as u8, (length >> 3) as u8];
         frame.extend([low | 0x1f, 0xfc]);
@@ -139,7 +139,7 @@ mod tests {
             assert!(found.iter().map(|(_, body)| body).eq(&bodies), "{size}");
             let config = found[0].0;
             assert_eq!(
-                (config.rate(), config.channels, config.name()),
+                (config.rate(), config.channels, config.codec_name()),
                 (44_100, 2, "mp4a.40.2".into())
             );
             assert!(reader.rest.is_empty());
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn what_waits_is_bounded() {
         let mut reader = AdtsReader::default();
-        let head = &adts(&[0; 8000])[..HEAD];
+        let head = &adts(&[0; 8000])[..HEADER];
         for _ in 0..100 {
             reader.push(&[0xff; 10_000]);
             reader.push(head);
