@@ -1,14 +1,14 @@
-//! Which frames of a track can be decoded.
+//! Tracks which frames of a video can be decoded.
 
 use crate::{FrameClass, dts_timeline::wrapping_difference};
 
-/// The reference chain of one track: whether all frames that the next one refers to are here.
+/// Whether the frames to which the next frame of a track may refer are all present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ReferenceChain {
-    /// A frame is missing: decoding resumes at the next key frame.
+    /// A referenced frame is missing: decoding resumes at the next key frame.
     #[default]
     Broken,
-    /// Decoding has begun at the key frame with this PTS. Pictures that are shown before it may refer to missing ones.
+    /// Decoding has started at the key frame with this PTS. Pictures shown before it may refer to missing frames.
     Started(Option<u64>),
     Intact,
 }
@@ -24,7 +24,7 @@ impl ReferenceChain {
             {
                 (*self, false)
             }
-            // One to which nothing refers may be shown later and decoded before others that are shown earlier.
+            // Pictures that are decoded after a disposable one may still be shown before the key frame.
             (Self::Started(_), FrameClass::Disposable) => (*self, true),
             (Self::Started(_) | Self::Intact, _) => (Self::Intact, true),
         };
@@ -62,14 +62,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_before_the_first_key_frame_is_left_out() {
+    fn pictures_shown_before_the_first_key_frame_are_omitted() {
         let mut chain = ReferenceChain::default();
         let key = crate::dts_timeline::WRAP as u64 - 3000;
         assert!(chain.advance(Key, Some(key)));
         assert!(!chain.advance(Reference, Some(key - 6000)));
         assert!(!chain.advance(Disposable, Some(key - 9000)));
         assert!(chain.advance(Reference, Some(6000)) && chain.advance(Disposable, Some(0)));
-        // With all references there, it is not.
+        // With an intact chain, they are kept.
         assert!(chain.advance(Key, Some(9000)) && chain.advance(Disposable, Some(8000)));
     }
 }

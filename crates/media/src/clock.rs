@@ -1,5 +1,5 @@
-//! The program clock of a joined stream (ISO/IEC 13818-1, 2.4.2.2): inserts references where those of the input were
-//! dropped with their frames.
+//! The program clock of a joined stream (ISO/IEC 13818-1, 2.4.2.2). Inserts clock references where those of the input
+//! were dropped with their frames.
 
 use crate::{
     PACKET,
@@ -11,12 +11,12 @@ use crate::{
 /// pictures a second exceed that and pass unchanged.
 const MAX_GAP: i64 = CLOCK / 4;
 
-/// Inserted references are earlier by this much, because units of audio may be ahead of the next picture, which is
-/// complete only when the one after it begins.
+/// Inserted references are earlier by this much, ticks: audio may be ahead of the next picture, which is complete only
+/// when the following one starts.
 const RESERVE: i64 = CLOCK / 10;
 
-/// How far the clock is behind decoding times if no reference of the input has shown it, ticks: the buffer that encoders
-/// usually assume.
+/// How far the clock is behind decoding times before the input has a reference, ticks: the buffer that encoders usually
+/// assume.
 const USUAL_DELAY: i64 = CLOCK / 2;
 
 /// A longer delay is a fault of the input.
@@ -30,16 +30,16 @@ const JUMP: i64 = 10 * CLOCK;
 pub(crate) struct ProgramClock {
     /// The newest reference, ticks.
     newest: Option<i64>,
-    /// Whether it was inserted.
+    /// Whether the newest reference was inserted.
     is_inserted: bool,
     /// The DTS of the first unit, if no reference came before it.
     first_dts: Option<i64>,
-    /// How far references of the input are behind decoding times.
+    /// How far references of the input are behind decoding times, ticks.
     delay: Option<i64>,
 }
 
 impl ProgramClock {
-    /// Records the delay of a reference of the input in a unit with this DTS.
+    /// Measures the delay by a reference of the input in a unit with this DTS.
     pub(crate) fn observe(&mut self, reference: u64, dts: u64) {
         let delay = wrapping_difference(dts as i64, reference as i64);
         if (0..=MAX_DELAY).contains(&delay) {
@@ -47,7 +47,7 @@ impl ProgramClock {
         }
     }
 
-    /// The reference to write for one of the input: none is lower than an inserted one before it.
+    /// Returns the reference to write for one of the input. It is higher than the inserted one before it.
     pub(crate) fn adjust(&mut self, reference: u64) -> u64 {
         let inserted = self.newest.filter(|_| self.is_inserted);
         let next = match inserted {
@@ -61,14 +61,14 @@ impl ProgramClock {
         next as u64
     }
 
-    /// The reference to insert before a unit with this DTS, and whether it is of a restarted clock; `None` if the newest
-    /// one is recent.
+    /// Returns the reference to insert before a unit with this DTS, and whether the clock was restarted; `None` if the
+    /// newest reference is recent.
     pub(crate) fn due_reference(&mut self, dts: u64) -> Option<(u64, bool)> {
         let delay = self.delay.unwrap_or(USUAL_DELAY) + RESERVE;
         let next = (dts as i64 - delay).rem_euclid(WRAP);
         let passed = match self.newest {
             Some(newest) => wrapping_difference(next, newest),
-            // The input's first reference may follow.
+            // The input's first reference may still follow.
             None => wrapping_difference(dts as i64, *self.first_dts.get_or_insert(dts as i64)),
         };
         let is_restarted = passed.abs() > JUMP;
@@ -93,7 +93,7 @@ pub(crate) fn set_reference(packet: &mut RawPacket, reference: u64) {
     packet[10..12].copy_from_slice(&[((reference & 1) as u8) << 7 | 0x7e, 0]);
 }
 
-/// A packet without payload with this reference.
+/// Creates a packet without payload that carries this reference.
 pub(crate) fn reference_packet(pid: u16, reference: u64, is_restarted: bool) -> RawPacket {
     let mut packet = [0xff; PACKET];
     let [high, low] = pid.to_be_bytes();

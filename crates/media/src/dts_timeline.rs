@@ -1,4 +1,4 @@
-//! Decoding times on one line, unwrapped and across restarts of clocks.
+//! Maps 33-bit decoding time stamps to one timeline that continues when clocks wrap or restart.
 
 use std::time::Duration;
 
@@ -8,26 +8,26 @@ pub(crate) const CLOCK: i64 = 90_000;
 /// The range of PTS and DTS.
 pub(crate) const WRAP: i64 = 1 << 33;
 
-/// A larger step forward is a restart of the clock.
+/// A larger step forward counts as a restart of the clock, ticks.
 const JUMP: i64 = 10 * CLOCK;
 
-/// A larger step back is a restart of the clock.
+/// A larger step back counts as a restart of the clock, ticks.
 const BACK: i64 = CLOCK;
 
-/// The time between the frames before and after a restart.
+/// The time between the frames before and after a restart, ticks.
 const STEP: i64 = CLOCK / 25;
 
-/// A reading of a clock and its place on the line, ticks.
+/// A clock reading and its time on the timeline, ticks.
 #[derive(Clone, Copy, Debug)]
 struct Anchor {
     read: i64,
     at: i64,
-    /// The number of restarts before it.
+    /// The number of restarts before this reading.
     epoch: u64,
 }
 
 impl Anchor {
-    /// The place of another reading of this clock; `None` if it was restarted in between.
+    /// Maps another reading of this clock; `None` if the clock was restarted in between.
     fn extended(self, read: i64) -> Option<Self> {
         let passed = wrapping_difference(read, self.read);
         (passed.abs() <= JUMP).then_some(Self { read, at: self.at + passed, ..self })
@@ -38,11 +38,11 @@ impl Anchor {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StreamClock {
     last: Option<Anchor>,
-    /// The latest returned time; no later one is lower.
+    /// The latest returned time. Later results are never lower.
     latest: i64,
 }
 
-/// The time line of all elementary streams. Those with a common clock stay together across its restarts.
+/// The timeline of all elementary streams. Streams with a common clock stay synchronous across its restarts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DtsTimeline {
     /// The newest reading of the newest clock.
@@ -86,7 +86,7 @@ impl DtsTimeline {
     }
 }
 
-/// The difference `a - b` by the shorter way round, ticks.
+/// The difference `a - b` modulo 2^33, in the range -2^32 to 2^32, ticks.
 pub(crate) fn wrapping_difference(a: i64, b: i64) -> i64 {
     (a - b + WRAP / 2).rem_euclid(WRAP) - WRAP / 2
 }
@@ -96,11 +96,11 @@ pub(crate) fn duration(ticks: i64) -> Duration {
     Duration::from_micros(ticks.max(0).unsigned_abs() * 100 / 9)
 }
 
-/// The latest time with ticks of its own, microseconds: two thousand years. Later ones have the same ticks, so that no
-/// sum of ticks and no conversion overflows.
+/// The latest time that [`ticks`] converts, microseconds: two thousand years. Later times are clamped to it, so that
+/// sums of ticks do not overflow.
 const LATEST: u64 = 1 << 56;
 
-/// The ticks of a time of this time line, exactly.
+/// Converts a time of this timeline to ticks; the exact inverse of [`duration`].
 pub(crate) fn ticks(time: Duration) -> u64 {
     let micros = u64::try_from(time.as_micros()).unwrap_or(LATEST).min(LATEST);
     (micros * 9).div_ceil(100)
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_survive_microseconds() {
+    fn ticks_are_exact_after_conversion_to_microseconds() {
         for n in (0..1_000_000).chain([WRAP as u64 * 1000, WRAP as u64 * 1000 + 1]) {
             assert_eq!(ticks(duration(n as i64)), n);
         }
@@ -142,7 +142,7 @@ mod tests {
         let (mut line, mut video, mut audio) = Default::default();
         at(&mut line, &mut video, 1_000_000);
         at(&mut line, &mut audio, 1_000_500);
-        // The video's clock begins anew; the sound's still runs for a while.
+        // The video's clock restarts first; the audio's clock follows later.
         let after = at(&mut line, &mut video, 500);
         assert_eq!(after, 500 + STEP);
         assert_eq!(at(&mut line, &mut audio, 1_002_000), 2000);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_before_the_first_unit_is_at_zero() {
+    fn times_before_the_first_unit_are_zero() {
         let (mut line, mut video, mut audio) = Default::default();
         assert_eq!(at(&mut line, &mut video, 9000), 0);
         assert_eq!(at(&mut line, &mut audio, 0), 0);

@@ -1,4 +1,4 @@
-//! Adds the videos that transcoders make of a stream to its ladder.
+//! Adds the outputs of a stream's transcoders to its ladder.
 
 use crate::{
     Codec, Frame, FrameClass, MAX_TRACKS, PACKET,
@@ -16,41 +16,40 @@ const MAX_PROGRAMS: usize = 64;
 /// The PIDs for videos of transcoders; multiplexers count up from low ones.
 const FREE_PIDS: Range<u16> = 0x1e00..0x1f00;
 
-/// A transcoder may be this far behind its source, ticks: ffmpeg reads up to five seconds before it begins.
+/// A transcoder may be this far behind its source, ticks: ffmpeg reads up to five seconds before it starts.
 const MAX_LAG: i64 = 10 * CLOCK;
 
-/// A picture may be this far ahead of the source's newest one, ticks: streams of other frame orders have other decoding
-/// times.
+/// A picture may be this far ahead of the source's newest one, ticks: with another frame order its decoding times differ.
 const MAX_LEAD: i64 = CLOCK;
 
-/// The times of a picture are not those of the source.
+/// A transcoder's picture has other time stamps than its source.
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
 #[error(
     "its time stamps are {0:.1} s off those of its input; ffmpeg keeps them with `-copyts -mpegts_copyts 1`"
 )]
 pub struct TimestampMismatch(f64);
 
-/// Merges the pictures that transcoders make of a stream into it, as more renditions.
+/// Merges the outputs of a stream's transcoders into it, as further renditions.
 ///
-/// A picture keeps its time stamps, which are those of the source, and gets a track and a PID of its own. The map of the
-/// source's first program with video names the new videos, so that players see one ladder. Audio and tables are those
-/// of the source.
+/// A picture keeps its time stamps, which are those of the source, and gets a track and PID of its own. The PMT of the
+/// source's first program with video lists the new videos, so that players see one ladder. Audio and tables are taken
+/// from the source.
 #[derive(Debug)]
 pub struct Ladder {
     /// The programs of the source.
     programs: Programs,
-    /// The tracks of videos by the number of their transcoder (`None`: the source) and their track there.
+    /// The tracks in the ladder, by transcoder (`None`: the source) and track in its output.
     tracks: BTreeMap<(Option<usize>, u8), u8>,
     videos: BTreeMap<u8, TranscodedVideo>,
-    /// Counts changes of the videos, because the map's version changes with them.
+    /// The number of changes of the videos, which is added to the version of the PMT.
     revision: u8,
-    /// The continuity counter of the map.
+    /// The continuity counter of the PMT.
     counter: u8,
     /// The DTS and time of the source's newest picture.
     newest: Option<(u64, Duration)>,
 }
 
-/// A video of a transcoder.
+/// A video from a transcoder.
 #[derive(Clone, Debug)]
 struct TranscodedVideo {
     entry: StreamEntry,
@@ -71,8 +70,8 @@ impl Default for Ladder {
 }
 
 impl Ladder {
-    /// Adds the source's next frame. Returns it as the ladder has it; `None` if there are too many tracks, or if it is a
-    /// part of a map that has been replaced.
+    /// Adds the source's next frame. Returns it with its track in the ladder; `None` if there are too many tracks, or if
+    /// it is part of a PMT that has been replaced.
     pub fn add_source(&mut self, frame: Frame) -> Option<Frame> {
         match frame.class {
             FrameClass::Tables => self.add_source_tables(frame),
@@ -87,8 +86,8 @@ impl Ladder {
         }
     }
 
-    /// Adds a frame of a transcoder's output, with the codec of its video. Appends its frames in the ladder: none if it
-    /// is no video, or if there are too many tracks.
+    /// Adds a frame of a transcoder's output, with the codec of its video. Appends the resulting frames of the ladder:
+    /// none if it is not video, or if there are too many tracks.
     ///
     /// # Errors
     /// [`TimestampMismatch`]; nothing is appended.
@@ -118,7 +117,7 @@ impl Ladder {
             into.extend(pmt.map(|bytes| tables_frame(bytes, time)));
         }
         let Some(video) = self.videos.get_mut(&track) else { return Ok(()) };
-        // A restarted command repeats pictures. A time far ahead of the source's others is not kept.
+        // A restarted transcoder repeats pictures, so time must not go back; but a time far ahead must not stay.
         let is_jump = video.newest.saturating_sub(time) > BACK;
         video.newest = if is_jump { time } else { video.newest.max(time) };
         let bytes = with_pid(&frame.bytes, video.entry.pid).into();
@@ -126,7 +125,7 @@ impl Ladder {
         Ok(())
     }
 
-    /// The newest tables of the source, for a transcoder that begins; `None` before they have come.
+    /// The newest tables of the source, for a transcoder that starts; `None` before they are received.
     pub fn tables(&self) -> Option<Frame> {
         let packets = self.programs.packets();
         let time = self.newest.map_or(Duration::ZERO, |(_, time)| time);
@@ -165,7 +164,7 @@ impl Ladder {
         self.programs.all().iter().find(|program| program.pmt.as_ref().is_some_and(has_video))
     }
 
-    /// The packets of the map with all videos, and of other maps on its PID; `None` if there is no map or it becomes too
+    /// The packets of the PMT with all videos, and of other PMTs on its PID; `None` if there is no PMT or it becomes too
     /// long.
     fn pmt_packets(&mut self) -> Option<Vec<RawPacket>> {
         let program = self.program()?;
@@ -186,7 +185,8 @@ impl Ladder {
         Some(packets)
     }
 
-    /// The track of a video in the ladder: its own if it is free, else the next one; `None` if there is none.
+    /// Returns the track of a video in the ladder. A new one of the source keeps its number if that is free, others get
+    /// the next number; `None` if there are too many.
     fn assign_track(&mut self, transcoder: Option<usize>, own: u8) -> Option<u8> {
         if let Some(track) = self.tracks.get(&(transcoder, own)) {
             return Some(*track);
@@ -208,7 +208,7 @@ impl Ladder {
         FREE_PIDS.into_iter().find(|pid| !self.is_used(*pid) && !is_made(*pid))
     }
 
-    /// Gives other PIDs to videos whose PIDs the source has begun to use.
+    /// Changes the PIDs of videos whose PIDs the source has started to use.
     fn move_to_free_pids(&mut self) {
         let tracks: Vec<u8> = self.videos.keys().copied().collect();
         for track in tracks {
@@ -227,7 +227,7 @@ fn tables_frame(packets: Vec<RawPacket>, time: Duration) -> Frame {
     Frame { track: 0, class: FrameClass::Tables, time, bytes }
 }
 
-/// The packets with another PID and without clock references, which are the source's.
+/// Replaces the PID of the packets and removes their clock references, because those of the source are used.
 fn with_pid(packets: &[u8], pid: u16) -> Vec<u8> {
     let [high, low] = pid.to_be_bytes();
     let mut packets = packets.as_chunks::<PACKET>().0.to_vec();
@@ -239,7 +239,7 @@ fn with_pid(packets: &[u8], pid: u16) -> Vec<u8> {
     packets.as_flattened().to_vec()
 }
 
-/// Replaces the clock reference of an adaptation field by bytes that fill (2.4.3.4).
+/// Replaces the clock reference of an adaptation field by stuffing (2.4.3.4).
 fn remove_clock(packet: &mut RawPacket) {
     let end = 5 + usize::from(packet[4]);
     let has_clock = packet[3] & 0x20 != 0 && packet[4] >= 7 && packet[5] & 0x10 != 0;
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rendition_alone_is_a_whole_video_with_its_clock() {
+    fn each_rendition_alone_is_a_complete_video_with_a_clock() {
         let frames = split(WITH_B_FRAMES);
         let (_, all) = copied(&frames, 3);
         for track in [0, 1] {
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_player_that_began_before_the_second_video_goes_on_with_one() {
+    fn a_player_that_started_before_the_second_video_continues_with_one() {
         let frames = split(WITH_B_FRAMES);
         let begun = frames.len() / 3;
         let (mut ladder, mut all) = (Ladder::default(), Vec::new());
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_reference_is_replaced_by_filling_and_the_rest_stays() {
+    fn a_clock_reference_is_replaced_by_stuffing() {
         let mut packet = [0xaa; PACKET];
         packet[..14].copy_from_slice(&[0x47, 0x41, 0, 0x3a, 9, 0x52, 1, 2, 3, 4, 5, 6, 1, 0x77]);
         remove_clock(&mut packet);

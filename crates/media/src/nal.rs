@@ -28,9 +28,9 @@ fn trim_zeros(nal: &[u8]) -> &[u8] {
     &nal[..end]
 }
 
-/// The payload of a NAL unit after its head, without emulation prevention bytes (7.4.1).
+/// The payload of a NAL unit after its header, without emulation prevention bytes (7.4.1).
 pub(crate) fn decode_payload(nal: &[u8], head: usize) -> Option<Cow<'_, [u8]>> {
-    // The reader takes one byte for the head, and panics where there is none.
+    // The reader skips one header byte, and panics on empty input.
     let from = nal.get(head.checked_sub(1)?..).filter(|from| !from.is_empty())?;
     rbsp::decode_nal(from).ok()
 }
@@ -42,11 +42,11 @@ pub(crate) enum Syntax {
     H265,
 }
 
-/// The purpose of a NAL unit.
+/// What a NAL unit contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NalRole {
     Delimiter,
-    /// A parameter set, and whether it is a sequence parameter set.
+    /// A parameter set.
     Set {
         is_sequence: bool,
     },
@@ -85,7 +85,7 @@ pub(crate) struct Classification {
 #[derive(Clone, Debug)]
 pub(crate) struct PictureClassifier {
     syntax: Syntax,
-    /// The time of the last picture that can be decoded alone.
+    /// The time of the last IDR picture or exact recovery point.
     last_exact: Option<Duration>,
     first: Option<Duration>,
     /// The highest temporal sub-layer of H.265; `None` before a sequence parameter set.
@@ -130,7 +130,7 @@ impl PictureClassifier {
                 }
                 NalRole::Other => {
                     recovery = recovery.or_else(|| self.recovery_point(nal));
-                    // A picture has few slices and a unit few pictures: the first and the rest's kinds are all that count.
+                    // Only the first slice and the kinds of the others matter.
                     slices.extend(self.classify_slice(nal).filter(|slice| !slices.contains(slice)));
                 }
             }
@@ -182,7 +182,7 @@ impl PictureClassifier {
                 match kind {
                     _ if !is_base_layer => None,
                     16..=21 => Some(Slice::Key),
-                    // Even types below 16: nothing of its own sub-layer refers to it, and above it there is none.
+                    // Even types below 16: no picture of the same sub-layer refers to it, and there is no higher one.
                     0..16 if kind.is_multiple_of(2) && self.layers == Some(sub_layer) => {
                         Some(Slice::Disposable)
                     }
@@ -223,7 +223,7 @@ impl PictureClassifier {
     }
 }
 
-/// A number of supplemental information: bytes that add up, the last one below 255 (7.3.2.3.1).
+/// Reads a number of an SEI message: the sum of its bytes, of which the last one is below 255 (7.3.2.3.1).
 fn read_sei_number(from: &mut &[u8]) -> Option<usize> {
     let mut number = 0;
     loop {
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_of_short_units_are_none() {
+    fn short_units_have_no_payload() {
         assert_eq!(decode_payload(&[], 1), None);
         assert_eq!(decode_payload(&[0x42], 2), None);
         assert_eq!(decode_payload(&[0x67], 1).as_deref(), Some(&[][..]));
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn h264_is_judged_by_type_and_reference_flag() {
+    fn h264_is_classified_by_type_and_reference_flag() {
         let mut classifier = PictureClassifier::new(Syntax::H264);
         let (sps, pps, aud) = (&[0x67, 1, 2][..], &[0x68, 3][..], &[0x09, 0x10][..]);
         let all = classifier.classify(&unit(&[aud, sps, pps, &[0x65, 0x88]]), Duration::ZERO);
@@ -280,14 +280,14 @@ mod tests {
         assert_eq!(class(&mut classifier, 0, &[aud, &[0x01, 0x9e]]), Disposable);
         // Two fields, one of which is used.
         assert_eq!(class(&mut classifier, 0, &[&[0x01, 0x9e], &[0x21, 0x9e]]), Reference);
-        // No picture at all, and one behind another in the same unit.
+        // No picture at all, and two pictures in one unit.
         assert_eq!(class(&mut classifier, 0, &[aud, &[0x06, 1]]), Reference);
         assert_eq!(class(&mut classifier, 0, &[&[0x41, 0x9a], &[0x65, 0x88]]), Reference);
     }
 
     #[test]
-    fn recovery_points_are_keys_where_there_is_nothing_better() {
-        // recovery_frame_cnt 0 and 6, in a message behind another.
+    fn gradual_recovery_points_are_key_frames_only_without_better_ones() {
+        // recovery_frame_cnt 0, in the second message of a unit, and 6.
         let exact = &[0x06, 5, 1, 9, 6, 1, 0xc4, 0x80][..];
         let gradual = &[0x06, 6, 1, 0x38, 0x80][..];
         let picture = &[0x41, 0x9a][..];
@@ -301,10 +301,10 @@ mod tests {
     }
 
     #[test]
-    fn h265_is_judged_by_type_and_sub_layer() {
+    fn h265_is_classified_by_type_and_sub_layer() {
         let nal = |kind: u8, layer: u8| [kind << 1, layer + 1, 0x80];
         let mut classifier = PictureClassifier::new(Syntax::H265);
-        // Nothing is disposable before it is known how many sub-layers there are.
+        // No picture is disposable before the number of sub-layers is known.
         assert_eq!(class(&mut classifier, 0, &[&nal(0, 0)]), Reference);
         let sequence = [33 << 1, 1, 0x03, 0x01];
         for kind in 16..=21 {
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(class(&mut classifier, 0, &[&nal(0, 1)]), Disposable);
         assert_eq!(class(&mut classifier, 0, &[&nal(8, 1)]), Disposable);
         assert_eq!(class(&mut classifier, 0, &[&nal(9, 1)]), Reference);
-        // Another layer's slice says nothing of the base layer's picture.
+        // Slices of other layers are ignored.
         assert_eq!(class(&mut classifier, 0, &[&nal(0, 1), &[1 << 1, 0x0a]]), Disposable);
     }
 }

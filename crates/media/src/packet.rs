@@ -25,7 +25,7 @@ impl<'a> Packet<'a> {
         self.0[1] & 0x80 != 0
     }
 
-    /// Whether a PES packet or a section begins in it.
+    /// Whether a PES packet or a section starts in it.
     pub(crate) fn is_start(self) -> bool {
         self.0[1] & 0x40 != 0
     }
@@ -64,7 +64,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// The relation of a packet to the one before it of the same PID.
+/// The relation of a packet to the previous one of its PID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Continuity {
     Follows,
@@ -74,7 +74,7 @@ pub(crate) enum Continuity {
     Gap,
 }
 
-/// The newest packet of a PID.
+/// Compares a packet with the previous one of its PID.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ContinuityCounter(Option<Box<RawPacket>>);
 
@@ -100,7 +100,7 @@ impl ContinuityCounter {
     }
 }
 
-/// Packets of this PID with a section in them (2.4.4), their counters 0.
+/// Splits a section into packets (2.4.4) whose continuity counters are 0.
 pub(crate) fn packetize_section(pid: u16, section: &[u8]) -> Vec<RawPacket> {
     let mut bytes = vec![0];
     bytes.extend_from_slice(section);
@@ -113,8 +113,8 @@ pub(crate) fn packetize_section(pid: u16, section: &[u8]) -> Vec<RawPacket> {
     bytes.chunks(PACKET - 4).enumerate().map(filled).collect()
 }
 
-/// Packets of this PID with a PES packet in them, their counters 0; `field` is the first one's adaptation field, without its
-/// length.
+/// Splits a PES packet into packets whose continuity counters are 0. `field` is the adaptation field of the first one,
+/// without its length byte.
 pub(crate) fn packetize_pes(pid: u16, field: &[u8], mut pes: &[u8]) -> Vec<RawPacket> {
     let mut packets = Vec::new();
     let mut field = field.to_vec();
@@ -142,10 +142,10 @@ pub(crate) fn packetize_pes(pid: u16, field: &[u8], mut pes: &[u8]) -> Vec<RawPa
     packets
 }
 
-/// Makes an adaptation field longer by so many bytes, its own length included if it has been empty.
+/// Lengthens an adaptation field by `by` bytes. If it was empty, they include its length byte.
 fn add_stuffing(field: &mut Vec<u8>, by: usize) {
     if by > 0 && field.is_empty() {
-        // One byte is the field's length; the next, if there is one, its flags.
+        // The first byte is the field's length, the second one its flags.
         field.resize(by - 1, 0xff);
         if let Some(flags) = field.first_mut() {
             *flags = 0;

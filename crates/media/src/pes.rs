@@ -11,7 +11,7 @@ use bytes::Bytes;
 /// The bytes that `PES_packet_length` does not count.
 const HEADER: usize = 6;
 
-/// The head of a PES packet.
+/// The header of a PES packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PesHeader {
     pub(crate) pts: Option<u64>,
@@ -23,7 +23,7 @@ pub(crate) struct PesHeader {
 }
 
 impl PesHeader {
-    /// Reads the head; `None` if the bytes do not begin a PES packet or end within its head.
+    /// Reads the header; `None` if the bytes do not start with a complete one.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let head: &[u8; HEADER] = bytes.first_chunk()?;
         if head[..3] != [0, 0, 1] || head[3] < 0xbc {
@@ -33,7 +33,7 @@ impl PesHeader {
             0 => None,
             length => Some(HEADER + length),
         };
-        // Maps, padding and private stream 2 have no more head.
+        // Program stream maps, padding and private stream 2 have no further header.
         if matches!(head[3], 0xbc | 0xbe | 0xbf | 0xf0..=0xf2 | 0xf8 | 0xff) {
             return Some(Self { pts: None, dts: None, length, body: HEADER });
         }
@@ -47,7 +47,7 @@ impl PesHeader {
         Some(Self { pts, dts: dts.or(pts), length, body: HEADER + 3 + usize::from(more) })
     }
 
-    /// The head of the unit that begins in these packets.
+    /// Reads the header of the unit that starts in these packets.
     pub(crate) fn from_packets(packets: &[u8]) -> Option<Self> {
         let (packets, _) = packets.as_chunks::<PACKET>();
         let first = packets.iter().map(Packet).find(|packet| packet.has_payload())?;
@@ -68,7 +68,7 @@ pub(crate) fn payload(packets: &[u8]) -> Vec<u8> {
     packets.iter().flat_map(|packet| Packet(packet).payload()).copied().collect()
 }
 
-/// Inserts parameter sets after the unit's delimiter. Clock references stay.
+/// Inserts parameter sets after the unit's delimiter. Clock references are kept.
 pub(crate) fn with_sets(packets: &[u8], syntax: Syntax, sets: &[u8]) -> Bytes {
     let unit = packets.as_chunks::<PACKET>().0;
     let mut pes = payload(packets);
@@ -87,7 +87,7 @@ pub(crate) fn with_sets(packets: &[u8], syntax: Syntax, sets: &[u8]) -> Bytes {
     } else {
         first.get(5..5 + usize::from(first[4])).unwrap_or_default()
     };
-    // Bytes that only fill would be in the way.
+    // The stuffing is replaced.
     let field = &field[..field_length(field)];
     let mut made = packet::packetize_pes(Packet(first).pid(), field, &pes);
     let clocks = unit.iter().enumerate().skip(1);
@@ -97,7 +97,7 @@ pub(crate) fn with_sets(packets: &[u8], syntax: Syntax, sets: &[u8]) -> Bytes {
     Bytes::from(made.as_flattened().to_vec())
 }
 
-/// Bytes of an adaptation field up to what fills: of those with flags and clocks alone; others stay as they are.
+/// The length of an adaptation field without its stuffing. Fields with more than clock references keep theirs.
 fn field_length(field: &[u8]) -> usize {
     match field.first() {
         Some(flags) if flags & 0x0f != 0 => field.len(),
@@ -109,7 +109,7 @@ fn field_length(field: &[u8]) -> usize {
     }
 }
 
-/// Bytes of the access unit delimiter with which the body begins; 0 if it begins otherwise.
+/// The length of the access unit delimiter at the start of the body; 0 if there is none.
 fn delimiter_length(body: &[u8], syntax: Syntax) -> usize {
     let mut nals = nal_units(body);
     let Some(first) = nals.next().filter(|nal| syntax.role(nal) == NalRole::Delimiter) else {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_are_read() {
+    fn headers_are_read() {
         let bytes = pes(0, &[1, 2, 3]);
         let head = PesHeader::read(&bytes).expect("right");
         assert_eq!((head.pts, head.length, head.body), (Some(126_000), None, 19));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn parameter_sets_are_put_behind_the_delimiter() {
+    fn parameter_sets_are_inserted_after_the_delimiter() {
         let sets = [0, 0, 0, 1, 0x67, 1, 2, 0, 0, 0, 1, 0x68, 3];
         let picture: Vec<u8> =
             [0, 0, 1, 0x65].into_iter().chain((0..500).map(|n| n as u8 | 1)).collect();

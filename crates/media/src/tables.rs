@@ -9,7 +9,7 @@ pub(crate) const PAT_PID: u16 = 0;
 /// The maximum size of a section, bytes.
 const MAX_SECTION: usize = 4096;
 
-/// The most sections of a PAT that are kept: `last_section_number` is a byte, and each has up to 253 programs.
+/// The maximum number of sections of a PAT; each has up to 253 programs.
 const MAX_PAT_SECTIONS: u8 = 16;
 
 /// The coding of an elementary stream.
@@ -30,7 +30,8 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// The codec by `stream_type` (table 2-34; ATSC A/52, A/53), and of private data by descriptors (ETSI EN 300 468).
+    /// Determines the codec by `stream_type` (table 2-34; ATSC A/52, A/53), for private data by descriptors (ETSI EN 300
+    /// 468).
     pub(crate) fn from_stream_type(kind: u8, descriptors: &[u8]) -> Self {
         match kind {
             0x1b => Self::H264,
@@ -77,7 +78,7 @@ impl Codec {
     }
 }
 
-/// Tag and body of each descriptor (2.6.1).
+/// Iterates over the tags and bodies of descriptors (2.6.1).
 struct Descriptors<'a>(&'a [u8]);
 
 impl<'a> Iterator for Descriptors<'a> {
@@ -100,7 +101,7 @@ pub(crate) struct SectionReader {
 }
 
 impl SectionReader {
-    /// The sections that this packet completes.
+    /// Adds a packet. Returns the sections that it completes.
     pub(crate) fn push(&mut self, packet: Packet<'_>) -> Vec<Vec<u8>> {
         let mut found = Vec::new();
         match self.counter.check(packet) {
@@ -137,7 +138,7 @@ impl SectionReader {
         self.bytes.extend_from_slice(bytes);
         while let Some(head) = self.bytes.first_chunk::<3>() {
             let length = 3 + usize::from(read_u16(&head[1..]) & 0x0fff);
-            // Behind the last section there are bytes that fill.
+            // Stuffing follows the last section.
             if head[0] == 0xff || length > MAX_SECTION {
                 return self.close();
             }
@@ -149,11 +150,11 @@ impl SectionReader {
     }
 }
 
-/// A section with the long head (2.4.4.1) and a valid checksum.
+/// A section with the long header (2.4.4.1) and a valid checksum.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Section<'a> {
     table: u8,
-    /// Transport stream of a PAT; program of a PMT.
+    /// The transport stream of a PAT; the program of a PMT.
     id: u16,
     version: u8,
     is_current: bool,
@@ -185,7 +186,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// CRC-32 of annex A; 0 over a whole section.
+/// CRC-32 of annex A; 0 over a section that includes its checksum.
 pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(u32::MAX, |sum, byte| {
         (0..8).fold(sum ^ u32::from(*byte) << 24, |sum, _| {
@@ -238,7 +239,7 @@ impl Pmt {
         Some(Self { clock_pid, descriptors: descriptors.to_vec(), streams })
     }
 
-    /// The section, of this program; `None` if it is longer than a section of a PMT may be.
+    /// Encodes the section of this program; `None` if it exceeds the maximum size of a PMT section.
     pub(crate) fn section(&self, program: u16, version: u8) -> Option<Vec<u8>> {
         let mut body = Vec::new();
         body.extend((0xe000 | self.clock_pid).to_be_bytes());
@@ -257,7 +258,7 @@ fn put_descriptors(into: &mut Vec<u8>, descriptors: &[u8]) {
     into.extend_from_slice(descriptors);
 }
 
-/// The section of a PAT with one program.
+/// Encodes a PAT with one program.
 pub(crate) fn pat_section(program: u16, pmt_pid: u16, version: u8) -> Option<Vec<u8>> {
     let [a, b] = program.to_be_bytes();
     let [c, d] = (0xe000 | pmt_pid).to_be_bytes();
@@ -285,17 +286,17 @@ pub(crate) struct Program {
     pub(crate) number: u16,
     pub(crate) pmt_pid: u16,
     pub(crate) pmt: Option<Pmt>,
-    /// The PMT's section as it came.
+    /// The section of the PMT as received.
     section: Vec<u8>,
 }
 
 impl Program {
-    /// The PMT's section as it came; empty before it comes.
+    /// The section of the PMT as received; empty before that.
     pub(crate) fn section(&self) -> &[u8] {
         &self.section
     }
 
-    /// The version of the PMT; 0 before it comes.
+    /// The version of the PMT; 0 before it is received.
     pub(crate) fn version(&self) -> u8 {
         Section::read(&self.section).map_or(0, |section| section.version)
     }
@@ -310,7 +311,7 @@ pub(crate) struct TableChange {
     pub(crate) has_too_many: bool,
 }
 
-/// The programs of a stream by its PAT and PMTs.
+/// The programs of a stream, read from its PAT and PMTs.
 #[derive(Clone, Debug)]
 pub(crate) struct Programs {
     max: usize,
@@ -334,7 +335,7 @@ impl Programs {
         }
     }
 
-    /// Whether packets of this PID belong to [`Self::push`].
+    /// Whether this PID carries the PAT or a PMT.
     pub(crate) fn is_table(&self, pid: u16) -> bool {
         pid == PAT_PID || self.pmts.contains_key(&pid)
     }
@@ -343,7 +344,7 @@ impl Programs {
         &self.programs
     }
 
-    /// A program with this elementary stream, and the entry of it.
+    /// Finds a program with this elementary stream, and its entry.
     pub(crate) fn find_stream(&self, pid: u16) -> Option<(&Program, &Pmt, &StreamEntry)> {
         self.programs.iter().find_map(|program| {
             let pmt = program.pmt.as_ref()?;
@@ -352,30 +353,29 @@ impl Programs {
         })
     }
 
-    /// Whether all that the PAT names have a PMT.
+    /// Whether all programs of the PAT have a PMT.
     pub(crate) fn is_complete(&self) -> bool {
         !self.programs.is_empty() && self.programs.iter().all(|program| program.pmt.is_some())
     }
 
-    /// The number of videos of all programs.
+    /// Counts the videos of all programs.
     pub(crate) fn count_videos(&self) -> usize {
         let maps = self.all().iter().flat_map(|program| &program.pmt);
         let videos = maps.flat_map(|pmt| &pmt.streams).filter(|entry| entry.codec().is_video());
         videos.map(|entry| entry.pid).collect::<BTreeSet<_>>().len()
     }
 
-    /// The version of the newest PAT; 0 before it comes.
+    /// The version of the newest PAT; 0 before it is received.
     pub(crate) fn pat_version(&self) -> u8 {
         let first = self.pat_sections.values().next();
         first.and_then(|bytes| Section::read(bytes).ok()).map_or(0, |section| section.version)
     }
 
-    /// The newest PAT and PMTs as packets, their counters 0.
+    /// The newest PAT and PMTs as packets whose continuity counters are 0.
     pub(crate) fn packets(&self) -> Vec<packet::RawPacket> {
-        let of_pat = self.pat_sections.values().map(|section| (PAT_PID, section));
-        let of_pmts = self.programs.iter().map(|program| (program.pmt_pid, &program.section));
-        of_pat
-            .chain(of_pmts)
+        let pat = self.pat_sections.values().map(|section| (PAT_PID, section));
+        let pmts = self.programs.iter().map(|program| (program.pmt_pid, &program.section));
+        pat.chain(pmts)
             .filter(|(_, section)| !section.is_empty())
             .flat_map(|(pid, section)| packet::packetize_section(pid, section))
             .collect()
@@ -412,7 +412,7 @@ impl Programs {
         }
         let is_same_table = |known: &Vec<u8>| {
             let known = Section::read(known).ok();
-            let key = |of: Section<'_>| (of.id, of.version, of.last);
+            let key = |section: Section<'_>| (section.id, section.version, section.last);
             known.is_some_and(|known| key(known) == key(section) && known.number != section.number)
         };
         if !self.pat_sections.values().all(is_same_table) {
@@ -459,8 +459,9 @@ impl Programs {
         bytes: &[u8],
         changed: &mut TableChange,
     ) {
-        let is_this = |of: &&mut Program| of.number == section.id && of.pmt_pid == pid;
-        let Some(program) = self.programs.iter_mut().find(is_this) else { return };
+        let is_own =
+            |program: &&mut Program| program.number == section.id && program.pmt_pid == pid;
+        let Some(program) = self.programs.iter_mut().find(is_own) else { return };
         if program.section == bytes {
             return;
         }
@@ -482,7 +483,7 @@ mod tests {
         StreamEntry { kind, pid, descriptors: Vec::new() }
     }
 
-    /// Pushes the packets, numbered, and says what changed.
+    /// Pushes the packets of a section with continuity counters from `first`.
     fn push(programs: &mut Programs, pid: u16, section: &[u8], first: u8) -> TableChange {
         let mut all = TableChange::default();
         for (number, mut packet) in (0..).zip(packet::packetize_section(pid, section)) {
@@ -495,7 +496,7 @@ mod tests {
         all
     }
 
-    /// A PAT of these programs in sections of two, as section `number` of `last`.
+    /// Section `number` of `last` of a PAT.
     fn pat(version: u8, programs: &[(u16, u16)], number: u8, last: u8) -> Vec<u8> {
         let body: Vec<u8> = programs
             .iter()
@@ -511,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pat_in_several_sections_counts_when_it_is_whole() {
+    fn a_pat_in_several_sections_is_used_when_it_is_complete() {
         let mut programs = Programs::new(4);
         assert!(!push(&mut programs, 0, &pat(1, &[(1, 0x20), (2, 0x21)], 0, 1), 0).has_changed);
         assert!(programs.all().is_empty());
@@ -541,7 +542,7 @@ mod tests {
         let again: Vec<u8> =
             programs.packets()[1..].iter().flat_map(|p| Packet(p).payload()).copied().collect();
         assert_eq!(again[1..=section.len()], section);
-        // A gap within a section loses it, and a damaged one is said.
+        // A section with a gap is dropped, and a damaged one is reported.
         let mut packets = packet::packetize_section(0x20, &pmt.section(7, 4).expect("it fits"));
         packets[0][3] |= 2;
         packets[1][3] |= 4;

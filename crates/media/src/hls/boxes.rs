@@ -38,14 +38,14 @@ pub(crate) struct SampleRun {
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct InitConfig {
     pub(crate) video: Option<VideoParameters>,
-    pub(crate) sound: Option<AacConfig>,
+    pub(crate) audio: Option<AacConfig>,
 }
 
 impl InitConfig {
     /// As RFC 6381 has it, with commas between.
     pub(crate) fn codec_names(&self) -> String {
         let video = self.video.iter().map(|video| video.codec_name.clone());
-        video.chain(self.sound.map(AacConfig::codec_name)).collect::<Vec<_>>().join(",")
+        video.chain(self.audio.map(AacConfig::codec_name)).collect::<Vec<_>>().join(",")
     }
 
     /// The init segment; `None` if it cannot be written: a parameter set is longer than its box can have it.
@@ -56,7 +56,7 @@ impl InitConfig {
             Ftyp { major_brand: b"iso6".into(), minor_version: 0, compatible_brands: brands };
         ftyp.encode(&mut bytes).ok()?;
         let video = self.video.iter().map(video_track);
-        let trak: Vec<Trak> = video.chain(self.sound.map(audio_track)).collect();
+        let trak: Vec<Trak> = video.chain(self.audio.map(audio_track)).collect();
         let trex = trak.iter().map(|trak| Trex {
             track_id: trak.tkhd.track_id,
             default_sample_description_index: 1,
@@ -86,10 +86,10 @@ fn video_track(video: &VideoParameters) -> Trak {
     track(tkhd, CLOCK as u32, b"vide", minf)
 }
 
-fn audio_track(sound: AacConfig) -> Trak {
+fn audio_track(audio: AacConfig) -> Trak {
     let tkhd = Tkhd { volume: 1.into(), alternate_group: 1, ..track_header(AUDIO) };
-    let minf = Minf { smhd: Some(Smhd::default()), ..media_information(sound.sample_entry()) };
-    track(tkhd, sound.rate(), b"soun", minf)
+    let minf = Minf { smhd: Some(Smhd::default()), ..media_information(audio.sample_entry()) };
+    track(tkhd, audio.rate(), b"soun", minf)
 }
 
 fn track_header(track_id: u32) -> Tkhd {
@@ -117,7 +117,7 @@ fn track(tkhd: Tkhd, timescale: u32, handler: &[u8; 4], minf: Minf) -> Trak {
 }
 
 /// A media segment; `None` if it is larger than its boxes can have it.
-pub(crate) fn media_segment(number: u32, video: &SampleRun, sound: &SampleRun) -> Option<Vec<u8>> {
+pub(crate) fn media_segment(number: u32, video: &SampleRun, audio: &SampleRun) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let brands = [b"msdh", b"msix"].map(|brand| brand.into()).to_vec();
     let styp = Styp { major_brand: b"msdh".into(), minor_version: 0, compatible_brands: brands };
@@ -127,24 +127,24 @@ pub(crate) fn media_segment(number: u32, video: &SampleRun, sound: &SampleRun) -
     // The data begin behind this box and the head of the next.
     let mut start = {
         let mut box_alone = Vec::new();
-        movie_fragment(number, video, sound, 0)?.encode(&mut box_alone).ok()?;
+        movie_fragment(number, video, audio, 0)?.encode(&mut box_alone).ok()?;
         box_alone.len() + 8
     };
-    movie_fragment(number, video, sound, start)?.encode(&mut bytes).ok()?;
-    start = 8 + length(video) + length(sound);
+    movie_fragment(number, video, audio, start)?.encode(&mut bytes).ok()?;
+    start = 8 + length(video) + length(audio);
     bytes.extend(u32::try_from(start).ok()?.to_be_bytes());
     bytes.extend(b"mdat");
-    for sample in video.samples.iter().chain(&sound.samples) {
+    for sample in video.samples.iter().chain(&audio.samples) {
         bytes.extend_from_slice(&sample.bytes);
     }
     Some(bytes)
 }
 
 /// Where the samples are that begin so many bytes behind the beginning of this box.
-fn movie_fragment(number: u32, video: &SampleRun, sound: &SampleRun, start: usize) -> Option<Moof> {
+fn movie_fragment(number: u32, video: &SampleRun, audio: &SampleRun, start: usize) -> Option<Moof> {
     let mut at = start;
     let mut traf = Vec::new();
-    for (track_id, run) in [(VIDEO, video), (AUDIO, sound)] {
+    for (track_id, run) in [(VIDEO, video), (AUDIO, audio)] {
         if run.samples.is_empty() {
             continue;
         }

@@ -136,7 +136,7 @@ pub struct Segmenter {
     /// Whether pictures are missing before the incomplete segment.
     is_after_gap: bool,
     video: PendingVideo,
-    sound: PendingAudio,
+    audio: PendingAudio,
     bytes: usize,
     warnings: BTreeSet<HlsWarning>,
 }
@@ -184,7 +184,7 @@ impl Segmenter {
             longest: None,
             is_after_gap: false,
             video: PendingVideo::default(),
-            sound: PendingAudio::default(),
+            audio: PendingAudio::default(),
             bytes: 0,
             warnings: BTreeSet::new(),
         }
@@ -252,10 +252,11 @@ impl Segmenter {
         let video_program =
             self.video.pid.and_then(|pid| self.programs.find_stream(pid)).map(|found| found.1);
         let Some(pmt) = video_program else { return };
-        let mut sounds = pmt.streams.iter().filter(|entry| entry.codec().is_audio());
-        let first = sounds.clone().next().map(|entry| entry.pid);
-        self.sound.pid = sounds.find(|entry| entry.codec() == Codec::Aac).map(|entry| entry.pid);
-        if let (None, Some(pid)) = (self.sound.pid, first) {
+        let mut audio_streams = pmt.streams.iter().filter(|entry| entry.codec().is_audio());
+        let first = audio_streams.clone().next().map(|entry| entry.pid);
+        self.audio.pid =
+            audio_streams.find(|entry| entry.codec() == Codec::Aac).map(|entry| entry.pid);
+        if let (None, Some(pid)) = (self.audio.pid, first) {
             self.warnings.insert(HlsWarning::UnsupportedAudio(pid));
         }
     }
@@ -347,7 +348,7 @@ impl Segmenter {
             self.end_segment(at.min(end + LATE / 5), into);
             self.is_after_gap = at - end > LATE;
             if self.is_after_gap {
-                self.sound.end = None;
+                self.audio.end = None;
             }
         }
     }
@@ -358,9 +359,9 @@ impl Segmenter {
         if self.video.run.samples.is_empty() {
             return;
         }
-        let config = InitConfig { video: self.video.parameters.clone(), sound: self.sound.config };
+        let config = InitConfig { video: self.video.parameters.clone(), audio: self.audio.config };
         let video = std::mem::take(&mut self.video.run);
-        let sound = std::mem::take(&mut self.sound.run);
+        let audio = std::mem::take(&mut self.audio.run);
         self.bytes = 0;
         let is_other = self.config.as_ref() != Some(&config);
         let is_after_gap = std::mem::take(&mut self.is_after_gap);
@@ -373,7 +374,7 @@ impl Segmenter {
             self.inits += 1;
             self.config = Some(config);
         }
-        let Some(bytes) = boxes::media_segment(self.segments as u32 + 1, &video, &sound) else {
+        let Some(bytes) = boxes::media_segment(self.segments as u32 + 1, &video, &audio) else {
             return;
         };
         let length: u64 = video.samples.iter().map(|sample| u64::from(sample.duration)).sum();
@@ -391,7 +392,7 @@ impl Segmenter {
 
     fn add_audio(&mut self, frame: &Frame, into: &mut Vec<SegmenterOutput>) {
         // Sounds before the first picture are not heard.
-        if self.sound.pid != Some(frame_pid(frame)) || self.video.run.samples.is_empty() {
+        if self.audio.pid != Some(frame_pid(frame)) || self.video.run.samples.is_empty() {
             return;
         }
         if ticks(frame.time) >= self.latest_end() {
@@ -400,22 +401,22 @@ impl Segmenter {
         }
         let pes = pes::payload(&frame.bytes);
         let Some(head) = PesHeader::read(&pes) else { return };
-        let frames = self.sound.adts.push(pes.get(head.body..).unwrap_or_default());
+        let frames = self.audio.adts.push(pes.get(head.body..).unwrap_or_default());
         let mut at = Some(frame.time);
         for (config, bytes) in frames {
-            if self.sound.config != Some(config) {
-                if !self.sound.run.samples.is_empty() {
+            if self.audio.config != Some(config) {
+                if !self.audio.run.samples.is_empty() {
                     self.end_segment(self.video.next_time(), into);
                 }
-                self.sound.config = Some(config);
-                self.sound.end = None;
+                self.audio.config = Some(config);
+                self.audio.end = None;
             }
             if self.bytes + bytes.len() + SAMPLE_OVERHEAD > self.settings.max_bytes {
                 // Pictures end segments, and none comes.
                 continue;
             }
             self.bytes += bytes.len() + SAMPLE_OVERHEAD;
-            self.sound.add(config, bytes, at.take());
+            self.audio.add(config, bytes, at.take());
         }
     }
 }
