@@ -44,6 +44,7 @@ impl FrameClass {
 pub struct Frame {
     /// The index of its rendition in the ladder; 0 if there is only one, and for tables and shared audio.
     pub track: u8,
+    /// What its loss costs.
     pub class: FrameClass,
     /// The decoding time since the stream's first frame, unwrapped.
     pub time: Duration,

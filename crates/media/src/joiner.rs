@@ -1,4 +1,4 @@
-//! Joins the frames that remain after drops to a transport stream.
+//! Joins the frames that remain after drops into a transport stream.
 
 use crate::{
     Frame, FrameClass, FrameTimeline, PACKET,
@@ -24,7 +24,7 @@ const PMT_PID: u16 = 0x1000;
 const VIDEO_PID: u16 = 0x100;
 const FIRST_OTHER_PID: u16 = 0x110;
 
-/// The maximum number of audio and other streams beside the one video.
+/// The maximum number of audio and other streams besides the one video.
 const MAX_OTHERS: usize = 32;
 
 /// The programs of a joiner's output.
@@ -35,7 +35,7 @@ pub enum Output {
     AsSent,
     /// One program with one video: that of [`TsJoiner::select`].
     OneVideo,
-    /// [`Self::OneVideo`] as soon as the tables name several videos, else [`Self::AsSent`]. Writes nothing before the
+    /// [`Self::OneVideo`] as soon as the tables list several videos, else [`Self::AsSent`]. Writes nothing before the
     /// tables.
     Detected,
 }
@@ -51,9 +51,9 @@ pub struct JoinerCounts {
     pub switches: u64,
 }
 
-/// Joins frames to a transport stream in which a decoder sees no gap and nothing that it cannot decode.
+/// Joins frames into a transport stream without gaps and without frames that cannot be decoded.
 ///
-/// It numbers continuity counters anew, repeats tables and keeps the clock of withheld frames. After a lost key or
+/// It renumbers continuity counters, repeats tables and keeps the clock references of withheld frames. After a lost key or
 /// reference frame ([`Self::record_loss`]) a track resumes at its next key frame.
 #[derive(Debug)]
 pub struct TsJoiner {
@@ -62,20 +62,19 @@ pub struct TsJoiner {
     chains: [ReferenceChain; MAX_TRACKS],
     rendition: RenditionSelector,
     counters: BTreeMap<u16, u8>,
-    /// The programs' clocks by their PIDs in the output.
+    /// The clocks of programs by their PID in the output.
     clocks: BTreeMap<u16, ProgramClock>,
-    /// The times of all frames.
     line: FrameTimeline,
     /// The newest time when tables were written.
     tables_at: Option<Duration>,
-    /// Whether no frame was written since the last tables.
+    /// Whether no frame was written after the last tables.
     are_tables_fresh: bool,
     one_video: OneVideo,
-    /// Whether the tables decide on the programs.
+    /// Whether the output was requested as [`Output::Detected`].
     is_detected: bool,
     /// The track and PID of the newest picture of an output as sent.
     newest_video: Option<(u8, u16)>,
-    /// Key frames before the tables.
+    /// The number of key frames before the tables.
     early_keys: u32,
     counts: JoinerCounts,
 }
@@ -83,9 +82,9 @@ pub struct TsJoiner {
 /// The program of an output with one video.
 #[derive(Debug, Default)]
 struct OneVideo {
-    /// Its PIDs in the input, with those in the output.
+    /// The PIDs in the output by those in the input.
     pids: BTreeMap<u16, u16>,
-    /// The PID of the program's clock in the input, and in the output.
+    /// The PID of the program's clock in the input.
     clock_pid: u16,
     output_clock_pid: u16,
     pmt: Option<Pmt>,
@@ -102,7 +101,7 @@ impl Default for TsJoiner {
 }
 
 impl TsJoiner {
-    /// Creates a joiner.
+    /// Creates a joiner with these programs in its output.
     pub fn new(output: Output) -> Self {
         Self {
             output,
@@ -122,8 +121,8 @@ impl TsJoiner {
         }
     }
 
-    /// Selects the rendition of an output with one video, from its next key frame on that is not earlier than the written
-    /// pictures. All renditions have one clock.
+    /// Selects the rendition of an output with one video. It starts at its next key frame that is not earlier than the
+    /// written pictures. All renditions have one clock.
     pub fn select(&mut self, track: u8) {
         self.rendition.select(track);
     }
@@ -170,7 +169,7 @@ impl TsJoiner {
         self.write_pictures(pictures, into);
     }
 
-    /// Withholds a frame before the tables. From the second key frame on, maps that have not come are not waited for.
+    /// Withholds a frame before the tables. From the second key frame on, missing PMTs are not awaited.
     fn withhold_early(&mut self, frame: &Frame) {
         if frame.class.is_video() {
             self.counts.withheld += 1;
@@ -202,7 +201,7 @@ impl TsJoiner {
         self.write_frame(frame, into);
     }
 
-    /// Goes on with one video after the tables have begun to name several.
+    /// Continues with one video when the tables start to list several.
     fn switch_to_one_video(&mut self) {
         self.output = Output::OneVideo;
         self.one_video.pat_version = self.programs.pat_version().wrapping_add(1) & 0x1f;
@@ -242,7 +241,7 @@ impl TsJoiner {
         }
     }
 
-    /// Writes audio of the present program. If renditions have their own audio, it does not go back in time at a switch.
+    /// Writes audio of the selected program. At a switch between renditions with their own audio, time does not go back.
     fn push_audio(&mut self, frame: &Frame, into: &mut Vec<u8>) {
         let Some(pid) = self.one_video.pids.get(&frame_pid(frame)).copied() else { return };
         let newest = self.one_video.newest_audio.entry(pid).or_default();
@@ -289,14 +288,14 @@ impl TsJoiner {
         }
     }
 
-    /// Switches to the program with this video.
+    /// Selects the program with this video.
     fn select_program(&mut self, video: u16) {
         let Some((_, pmt, entry)) = self.programs.find_stream(video) else { return };
         let (pmt, entry) = (pmt.clone(), entry.clone());
         self.one_video.select_program(&pmt, &entry);
     }
 
-    /// Repeats the tables before key frames and from time to time.
+    /// Repeats the tables before key frames and after [`TABLES_EVERY`].
     fn repeat_tables(&mut self, is_key: bool, into: &mut Vec<u8>) {
         let newest = self.line.newest();
         let is_due = self.tables_at.is_none_or(|at| newest.saturating_sub(at) >= TABLES_EVERY);
@@ -331,7 +330,7 @@ impl TsJoiner {
         }
     }
 
-    /// Inserts a clock reference before the frame if those of the input were dropped with their frames.
+    /// Inserts a clock reference before the frame if those of the input were dropped.
     fn insert_clock(&mut self, frame: &Frame, into: &mut Vec<u8>) {
         let dts = PesHeader::from_packets(&frame.bytes).and_then(|head| head.dts);
         let clock = self.clock_pids(frame_pid(frame)).filter(|(_, to)| *to != NULL_PID);
@@ -353,7 +352,7 @@ impl TsJoiner {
         }
     }
 
-    /// The PID with the clock of this PID's program, in the input and in the output.
+    /// The PIDs of the clock of this PID's program, in the input and in the output.
     fn clock_pids(&self, pid: u16) -> Option<(u16, u16)> {
         if self.output == Output::OneVideo {
             let is_selected = self.one_video.pids.contains_key(&pid);
@@ -394,10 +393,10 @@ impl TsJoiner {
         let [high, low] = pid.to_be_bytes();
         packet[1] = packet[1] & 0x60 | high & 0x1f;
         packet[2] = low;
-        // A packet without payload has the counter of the one before (2.4.3.3).
+        // A packet without payload repeats the previous counter (2.4.3.3).
         let has_payload = Packet(&packet).has_payload();
-        let shown = if has_payload { *counter } else { counter.wrapping_sub(1) & 0x0f };
-        packet[3] = packet[3] & 0xf0 | shown;
+        let value = if has_payload { *counter } else { counter.wrapping_sub(1) & 0x0f };
+        packet[3] = packet[3] & 0xf0 | value;
         if has_payload {
             *counter = (*counter + 1) & 0x0f;
         }
@@ -406,12 +405,12 @@ impl TsJoiner {
 }
 
 impl OneVideo {
-    /// The present video's PID in the input.
+    /// The PID of the selected video in the input.
     fn video_pid(&self) -> Option<u16> {
         self.pids.iter().find(|(_, new)| **new == VIDEO_PID).map(|(old, _)| *old)
     }
 
-    /// Switches to this program with this video, its audio and its other streams.
+    /// Selects a program with this video, its audio and its other streams.
     fn select_program(&mut self, pmt: &Pmt, video: &StreamEntry) {
         self.pids = BTreeMap::from([(video.pid, VIDEO_PID)]);
         self.clock_pid = pmt.clock_pid;
@@ -424,7 +423,7 @@ impl OneVideo {
             self.pids.insert(entry.pid, pid);
             streams.push(StreamEntry { pid, ..entry.clone() });
         }
-        // A clock with a PID of its own, or with another video, goes out with the video.
+        // A clock on a separate PID or on that of another video moves to the PID of this video.
         self.output_clock_pid = self.pids.get(&pmt.clock_pid).copied().unwrap_or(VIDEO_PID);
         let new =
             Pmt { clock_pid: self.output_clock_pid, descriptors: pmt.descriptors.clone(), streams };
@@ -436,7 +435,7 @@ impl OneVideo {
 
     fn packets(&self) -> Vec<RawPacket> {
         let pmt = self.pmt.as_ref().and_then(|pmt| {
-            // Descriptors that do not fit are left out, before the streams are.
+            // Descriptors are omitted if the section would be too long.
             let bare = || Pmt { descriptors: Vec::new(), ..pmt.clone() };
             pmt.section(PROGRAM, self.version).or_else(|| bare().section(PROGRAM, self.version))
         });
@@ -449,7 +448,7 @@ impl OneVideo {
     }
 }
 
-/// The packets of a frame, without bytes that are no packets.
+/// The packets of a frame; other bytes are skipped.
 fn packets(frame: &Frame) -> impl Iterator<Item = &RawPacket> {
     frame.bytes.as_chunks::<PACKET>().0.iter().filter(|packet| packet[0] == SYNC)
 }

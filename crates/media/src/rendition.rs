@@ -9,20 +9,19 @@ const HOLD: Duration = Duration::from_secs(1);
 /// The maximum size of held frames, bytes.
 const MAX_HELD: usize = 16 << 20;
 
-/// Key frames of two renditions this close are aligned.
+/// Key frames of two renditions that are at most this far apart are aligned.
 const ALIGNED: Duration = Duration::from_millis(20);
 
-/// A rendition without frames for this long is not waited for.
+/// A rendition without frames for this long is not awaited.
 const MAX_SILENCE: Duration = Duration::from_secs(2);
 
-/// The use of a picture.
+/// A picture, and whether it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PictureUse {
-    /// It is shown.
     Shown(Frame),
-    /// It is shown, as the first of another rendition.
+    /// Shown as the first picture of another rendition.
     Switched(Frame),
-    /// It is withheld, but its clock references may be needed.
+    /// Not shown, but its clock references may be needed.
     Withheld(Frame),
 }
 
@@ -35,7 +34,7 @@ pub(crate) struct RenditionSelector {
     wanted: Option<u8>,
     /// The time of the latest shown picture.
     newest: Option<Duration>,
-    /// Pictures of the current rendition from a key frame on, until the wanted rendition's key frame comes.
+    /// Pictures of the current rendition from a key frame on, until the key frame of the wanted rendition arrives.
     held: Vec<Frame>,
     held_bytes: usize,
     /// Whether nothing is held until the next key frame.
@@ -48,7 +47,7 @@ impl RenditionSelector {
         self.current
     }
 
-    /// Goes on with a rendition whose pictures have been shown until now.
+    /// Continues with a rendition whose pictures have been shown until now.
     pub(crate) fn continue_with(&mut self, track: u8, chain: ReferenceChain) {
         self.current = Some(track);
         if let Some(own) = self.chains.get_mut(usize::from(track)) {
@@ -62,14 +61,13 @@ impl RenditionSelector {
         self.has_given_up = false;
     }
 
-    /// Records a lost picture.
     pub(crate) fn record_loss(&mut self, track: u8, class: FrameClass) {
         if let Some(chain) = self.chains.get_mut(usize::from(track)) {
             chain.record_loss(class);
         }
     }
 
-    /// Adds a picture.
+    /// Adds a picture, and appends those that are decided.
     pub(crate) fn push(&mut self, frame: &Frame, into: &mut Vec<PictureUse>) {
         let index = usize::from(frame.track);
         let Some(chain) = self.chains.get_mut(index) else {
@@ -111,7 +109,7 @@ impl RenditionSelector {
             self.newest = self.newest.max(Some(frame.time));
             return into.push(PictureUse::Shown(frame.clone()));
         }
-        // Another key frame: the wanted one's has not come beside the first.
+        // The second key frame: no aligned one of the wanted rendition has arrived beside the first.
         if may_hold && !self.held.is_empty() {
             self.release_held(into);
         }
@@ -144,7 +142,7 @@ impl RenditionSelector {
         }
         let first = self.held.first().map(|first| first.time);
         if first.is_some_and(|first| frame.time + ALIGNED < first) {
-            // It stands before all that are held.
+            // It is earlier than all held pictures.
             return into.push(PictureUse::Withheld(frame.clone()));
         }
         let held = std::mem::take(&mut self.held);
@@ -153,7 +151,7 @@ impl RenditionSelector {
         let (before, after): (Vec<Frame>, Vec<Frame>) = held.into_iter().partition(is_before);
         into.extend(before.into_iter().map(PictureUse::Shown));
         self.show_switched(frame, into);
-        // Behind it, so that their clocks do not run ahead of it.
+        // They follow it, so that their clock references are not ahead of it.
         into.extend(after.into_iter().map(PictureUse::Withheld));
     }
 
@@ -175,7 +173,7 @@ mod tests {
         Frame { track, class, time, bytes: vec![track; 10].into() }
     }
 
-    /// Track and time of shown pictures, with an exclamation mark at switches.
+    /// The tracks and times of shown pictures, with an exclamation mark at switches.
     fn shown(taken: &[PictureUse]) -> Vec<String> {
         taken
             .iter()
@@ -187,7 +185,7 @@ mod tests {
             .collect()
     }
 
-    /// Two renditions with a key frame each second of five pictures, this one first.
+    /// Two renditions of five pictures a second, of which each fifth is a key frame. The pictures of `first` precede.
     fn ladder(first: u8, seconds: u64) -> Vec<Frame> {
         let times = (0..seconds * 5).map(|n| (n * 200, if n % 5 == 0 { Key } else { Reference }));
         times
@@ -220,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rendition_that_does_not_come_is_not_waited_for() {
+    fn a_rendition_without_frames_is_not_awaited() {
         let (mut rendition, mut taken) = (RenditionSelector::default(), Vec::new());
         rendition.push(&frame(0, Key, 0), &mut taken);
         rendition.select(1);
@@ -229,7 +227,7 @@ mod tests {
             rendition.push(&frame(0, class, n * 200), &mut taken);
             assert_eq!(taken.len() as u64, n + 1);
         }
-        // Only the other one comes from here on, after a while.
+        // From here on only the other rendition has frames.
         rendition.push(&frame(1, Reference, 4200), &mut taken);
         rendition.push(&frame(1, Key, 5000), &mut taken);
         assert_eq!(shown(&taken).last().map(String::as_str), Some("1@5000!"));
@@ -237,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_goes_on_when_nothing_comes_beside_it() {
+    fn held_pictures_are_shown_if_no_aligned_key_frame_arrives() {
         let (mut rendition, mut taken) = (RenditionSelector::default(), Vec::new());
         rendition.push(&frame(0, Key, 0), &mut taken);
         rendition.select(1);
@@ -248,7 +246,7 @@ mod tests {
             rendition.push(&frame(0, Reference, 1000 + 200 * n), &mut taken);
         }
         assert_eq!(shown(&taken).len(), 9);
-        // Its key frame is between the current one's: the change is made where its time has come.
+        // Its key frames are between those of the current one: it is switched at the first one that is not too early.
         rendition.push(&frame(1, Key, 2300), &mut taken);
         assert_eq!(shown(&taken).last().map(String::as_str), Some("0@2400"));
         rendition.push(&frame(1, Key, 2500), &mut taken);
@@ -256,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_reference_breaks_its_own_chain_alone() {
+    fn a_lost_reference_breaks_only_its_own_chain() {
         let (mut rendition, mut taken) = (RenditionSelector::default(), Vec::new());
         rendition.push(&frame(0, Key, 0), &mut taken);
         rendition.record_loss(1, Reference);

@@ -16,10 +16,11 @@ use std::{collections::BTreeMap, time::Duration};
 /// The maximum number of tracks of a stream.
 pub const MAX_TRACKS: usize = 16;
 
-/// If the maps of some programs are missing this many bytes after the first one, tracks are numbered without them.
+/// If the PMTs of some programs are missing this many bytes after the first one, tracks are assigned without them.
 const PATIENCE: u64 = 2_000_000;
 
-/// The input without tables after which a warning is due: 2 s at 20 Mbit/s, while tables usually repeat every 0.1 s.
+/// The size of input without tables after which a warning is due: 2 s at 20 Mbit/s, while tables usually repeat every
+/// 0.1 s.
 const NO_TABLES: u64 = 5_000_000;
 
 /// The time without a key frame after which a warning is due.
@@ -28,7 +29,7 @@ const NO_KEY: Duration = Duration::from_secs(10);
 /// The maximum number of packets of one frame of tables.
 const MAX_TABLES_PACKETS: usize = 64;
 
-/// Lower PIDs belong to tables that no program names.
+/// Lower PIDs are reserved for tables.
 const FIRST_FREE_PID: u16 = 0x20;
 
 /// The bounds of an input.
@@ -70,19 +71,19 @@ pub struct SplitterCounts {
 /// A video of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrackInfo {
-    /// Its program's number.
+    /// The number of its program.
     pub program: u16,
-    /// Its present PID.
+    /// Its current PID.
     pub pid: u16,
     /// Its codec.
     pub codec: Codec,
-    /// Its index among its program's videos.
+    /// Its index among the videos of its program.
     nth: usize,
 }
 
 /// Splits a transport stream into frames. The frames do not depend on how the bytes are cut into pieces.
 ///
-/// A unit is complete when the next one of its PID begins; a unit of audio also when it has its announced length.
+/// A unit is complete when the next one of its PID starts; a unit of audio also when it has its announced length.
 /// Pictures that cannot be decoded are dropped: those before the first key frame, and those from a damaged one to the next
 /// key frame. Each key frame of H.264 and H.265 includes its parameter sets.
 #[derive(Debug)]
@@ -94,14 +95,14 @@ pub struct TsSplitter {
     newest_pid: u16,
     bytes_read: u64,
     programs: Programs,
-    /// The number of bytes before the first map.
+    /// The number of bytes before the first PMT.
     first_map: Option<u64>,
     has_streams: bool,
     streams: BTreeMap<u16, ElementaryStream>,
     tracks: Vec<TrackInfo>,
     rates: Vec<TrackRates>,
     line: DtsTimeline,
-    /// The maximum size of all incomplete units together, bytes.
+    /// The size of all incomplete units together, bytes.
     unit_bytes: usize,
     /// Packets of an incomplete frame of tables, all of one PID.
     tables: BytesMut,
@@ -122,11 +123,11 @@ struct ElementaryStream {
     clock: StreamClock,
     counter: ContinuityCounter,
     unit: Unit,
-    /// Whether units begin with an access unit delimiter.
+    /// Whether units start with an access unit delimiter.
     has_delimiters: bool,
-    /// The time of the first picture that was dropped for lack of a key frame.
+    /// The time of the first picture that was dropped because there was no key frame.
     waits_since: Option<Duration>,
-    /// Whether a key frame has come.
+    /// Whether there was a key frame.
     has_key: bool,
     /// The maximum size of a frame, bytes.
     limit: usize,
@@ -137,14 +138,14 @@ struct ElementaryStream {
 struct Unit {
     packets: BytesMut,
     is_open: bool,
-    /// Whether part of it is missing or was not kept.
+    /// Whether packets of it are missing or were dropped.
     is_damaged: bool,
     is_scrambled: bool,
     has_random_access: bool,
     /// The size of its payload so far, and its announced size if known, bytes.
     payload: usize,
     length: Option<usize>,
-    /// Its time; `None` if its first packet does not include its head.
+    /// Its time; `None` if its first packet does not include the complete header.
     time: Option<Duration>,
 }
 
@@ -155,7 +156,7 @@ impl Default for TsSplitter {
 }
 
 impl TsSplitter {
-    /// Creates a splitter with these bounds.
+    /// Creates a splitter that accepts input within these bounds.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -256,7 +257,7 @@ impl TsSplitter {
         found
     }
 
-    /// No packet follows the newest one directly, so bytes are missing or inserted, probably in that packet.
+    /// Records that no packet follows the newest one directly: bytes are missing or inserted, probably in that packet.
     fn lose_synchronisation(&mut self) {
         self.is_synchronised = false;
         if let Some(stream) = self.streams.get_mut(&self.newest_pid) {
@@ -283,13 +284,13 @@ impl TsSplitter {
         } else if pid < FIRST_FREE_PID || self.has_streams {
             self.add_to_tables(packet, into);
         } else {
-            // Before the maps have come nobody knows what it belongs to.
+            // Before the PMTs it is unknown to which stream it belongs.
             self.counts.stray += 1;
         }
         self.update_streams_late(into);
     }
 
-    /// Warns once that there are no tables.
+    /// Warns once if there are no tables.
     fn warn_without_tables(&mut self, is_end: bool) {
         let is_late = self.bytes_read > NO_TABLES || is_end && self.bytes_read > 0;
         if self.has_warned || self.has_streams || !is_late {
@@ -301,7 +302,7 @@ impl TsSplitter {
         self.warnings.add(InputWarning::NoTables { table, bytes: self.bytes_read });
     }
 
-    /// Adds a packet to the frame of tables, which consecutive packets of one PID share.
+    /// Adds a packet to the current frame of tables, which ends at a packet of another PID.
     fn add_to_tables(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
         let pid = packet.pid();
         if pid != self.tables_pid || self.tables.len() >= MAX_TABLES_PACKETS * PACKET {
@@ -322,7 +323,7 @@ impl TsSplitter {
         );
     }
 
-    /// Adds a complete frame, after the tables before it.
+    /// Emits a complete frame, after the tables before it.
     fn push_frame(&mut self, frame: Frame, into: &mut Vec<Frame>) {
         self.flush_tables(into);
         self.count_and_push(frame, into);
@@ -355,11 +356,11 @@ impl TsSplitter {
                 self.update_streams(into);
             }
         }
-        // Units of streams that have ended are before the tables that say so.
+        // Units of ended streams precede the tables that end them.
         self.add_to_tables(packet, into);
     }
 
-    /// Goes on without the maps that do not come.
+    /// Stops waiting for missing PMTs.
     fn update_streams_late(&mut self, into: &mut Vec<Frame>) {
         let is_late = self.first_map.is_some_and(|at| self.bytes_read - at > PATIENCE);
         if is_late && !self.has_streams {
@@ -367,37 +368,36 @@ impl TsSplitter {
         }
     }
 
-    /// Reads exactly the streams that the maps name from now on.
+    /// Starts to read the streams that the PMTs list, and ends the others.
     fn update_streams(&mut self, into: &mut Vec<Frame>) {
         self.has_streams = true;
-        let named = self.list_streams();
+        let listed = self.list_streams();
         let is_same = |pid: u16, stream: &ElementaryStream| {
-            named
+            listed
                 .get(&pid)
-                .is_some_and(|of| (of.codec, of.program) == (stream.codec, stream.program))
+                .is_some_and(|entry| (entry.codec, entry.program) == (stream.codec, stream.program))
         };
-        let gone: Vec<u16> = self
+        let ended: Vec<u16> = self
             .streams
             .iter()
-            .filter(|(pid, of)| !is_same(**pid, of))
+            .filter(|(pid, stream)| !is_same(**pid, stream))
             .map(|(pid, _)| *pid)
             .collect();
-        for pid in gone {
+        for pid in ended {
             self.complete_unit(pid, into);
             self.streams.remove(&pid);
         }
-        for (pid, of) in named {
-            let stream = self
-                .streams
-                .entry(pid)
-                .or_insert_with(|| ElementaryStream::new(of.codec, of.program, self.limits.frame));
-            stream.track = of.track;
+        for (pid, entry) in listed {
+            let stream = self.streams.entry(pid).or_insert_with(|| {
+                ElementaryStream::new(entry.codec, entry.program, self.limits.frame)
+            });
+            stream.track = entry.track;
         }
     }
 
-    /// The streams that the maps name, within the bounds.
+    /// Collects the streams that the PMTs list, within the bounds.
     fn list_streams(&mut self) -> BTreeMap<u16, ListedStream> {
-        let mut named: BTreeMap<u16, ListedStream> = BTreeMap::new();
+        let mut listed: BTreeMap<u16, ListedStream> = BTreeMap::new();
         let programs = self.programs.all().to_vec();
         for program in &programs {
             let mut videos = 0;
@@ -408,12 +408,12 @@ impl TsSplitter {
                 }
                 let nth = videos;
                 videos += usize::from(codec.is_video());
-                if let Some(known) = named.get_mut(&pid) {
+                if let Some(known) = listed.get_mut(&pid) {
                     // Several programs share it.
                     known.is_shared = true;
                     continue;
                 }
-                if named.len() >= self.limits.streams {
+                if listed.len() >= self.limits.streams {
                     let limit = self.limits.streams;
                     self.warnings.add(InputWarning::TooMany {
                         what: "elementary streams",
@@ -425,39 +425,40 @@ impl TsSplitter {
                 let info = TrackInfo { program: program.number, pid, codec, nth };
                 let track = if codec.is_video() { self.assign_track(info) } else { Some(0) };
                 if let Some(track) = track {
-                    let of =
+                    let entry =
                         ListedStream { codec, program: program.number, track, is_shared: false };
-                    named.insert(pid, of);
+                    listed.insert(pid, entry);
                 }
             }
         }
-        self.assign_audio_tracks(&mut named);
-        named
+        self.assign_audio_tracks(&mut listed);
+        listed
     }
 
-    /// Assigns audio of one program of several to the track of its video.
-    fn assign_audio_tracks(&self, named: &mut BTreeMap<u16, ListedStream>) {
+    /// If there are several programs, assigns the audio of each one to the track of its video.
+    fn assign_audio_tracks(&self, listed: &mut BTreeMap<u16, ListedStream>) {
         let has_several = self.programs.all().len() > 1;
-        for of in
-            named.values_mut().filter(|of| of.codec.is_audio() && !of.is_shared && has_several)
+        for entry in
+            listed.values_mut().filter(|own| own.codec.is_audio() && !own.is_shared && has_several)
         {
-            let place = self.tracks.iter().position(|track| track.program == of.program);
-            of.track = place.map_or(0, |place| place as u8);
+            let index = self.tracks.iter().position(|track| track.program == entry.program);
+            entry.track = index.map_or(0, |index| index as u8);
         }
     }
 
-    /// The track of this video: the one it had, that of its predecessor in the program or in a program that has ended,
-    /// or a new one.
+    /// Returns the track of this video: its present one, that of its predecessor in the program or in an ended program, or
+    /// a new one.
     fn assign_track(&mut self, info: TrackInfo) -> Option<u8> {
-        let is_its = |track: &TrackInfo| track.program == info.program && track.nth == info.nth;
-        let has_gone = |track: &TrackInfo| {
-            let is_there = self.programs.all().iter().any(|of| of.number == track.program);
-            !is_there && track.nth == info.nth
+        let is_own = |track: &TrackInfo| track.program == info.program && track.nth == info.nth;
+        let has_ended = |track: &TrackInfo| {
+            let is_present =
+                self.programs.all().iter().any(|program| program.number == track.program);
+            !is_present && track.nth == info.nth
         };
-        let place = self.tracks.iter().position(is_its);
-        let place = place.or_else(|| self.tracks.iter().position(has_gone));
-        if let Some(place) = place {
-            self.tracks[place] = info;
+        let index = self.tracks.iter().position(is_own);
+        let index = index.or_else(|| self.tracks.iter().position(has_ended));
+        if let Some(index) = index {
+            self.tracks[index] = info;
         } else if self.tracks.len() < self.limits.tracks.min(MAX_TRACKS) {
             self.tracks.push(info);
         } else {
@@ -465,7 +466,7 @@ impl TsSplitter {
             self.warnings.add(InputWarning::TooMany { what: "videos", pid: info.pid, limit });
             return None;
         }
-        Some(place.unwrap_or(self.tracks.len() - 1) as u8)
+        Some(index.unwrap_or(self.tracks.len() - 1) as u8)
     }
 
     fn read_stream_packet(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
@@ -505,18 +506,18 @@ impl TsSplitter {
     fn begin_unit(&mut self, packet: Packet<'_>) {
         let pid = packet.pid();
         let head = PesHeader::read(packet.payload());
-        // By the order in which units begin: the first one's time is where the time line begins.
+        // Times are mapped in the order in which units start: the timeline starts with the first one.
         let time = head.and_then(|head| head.dts).map(|dts| self.unit_time(pid, dts));
         let Some(stream) = self.streams.get_mut(&pid) else { return };
         stream.unit.is_open = true;
         stream.unit.time = time;
-        // A video's length is seldom there, and where it is, not always right.
+        // The announced length of video is usually missing and sometimes wrong.
         if stream.codec.is_audio() {
             stream.unit.length = head.and_then(|head| head.length);
         }
     }
 
-    /// The time of a unit with this DTS.
+    /// Maps the DTS of a unit to its time.
     fn unit_time(&mut self, pid: u16, dts: u64) -> Duration {
         let restarts = self.line.restarts();
         let Some(stream) = self.streams.get_mut(&pid) else { return self.line.newest() };
@@ -553,7 +554,6 @@ impl TsSplitter {
         stream.unit.is_damaged = true;
     }
 
-    /// Completes the unit of this PID.
     fn complete_unit(&mut self, pid: u16, into: &mut Vec<Frame>) {
         let Some(stream) = self.streams.get_mut(&pid).filter(|stream| stream.unit.is_open) else {
             return;
@@ -602,7 +602,7 @@ impl TsSplitter {
     }
 }
 
-/// The number of bytes before the next packet, and whether that is certain.
+/// Returns the number of bytes before the next packet, and whether that is certain.
 fn synchronise(bytes: &[u8], is_end: bool) -> (usize, bool) {
     let mut at = 0;
     while let Some(next) = memchr::memchr(SYNC, &bytes[at..]) {
@@ -617,7 +617,7 @@ fn synchronise(bytes: &[u8], is_end: bool) -> (usize, bool) {
     (bytes.len(), false)
 }
 
-/// A stream that a map names.
+/// An elementary stream of a PMT.
 #[derive(Clone, Copy, Debug)]
 struct ListedStream {
     codec: Codec,
@@ -640,7 +640,7 @@ impl ElementaryStream {
             Codec::H265 => Some(Syntax::H265),
             _ => None,
         };
-        // Where nothing tells what can be decoded, all is handed on.
+        // Pictures of other codecs are not classified, so all are emitted.
         let chain = if syntax.is_some() { ReferenceChain::Broken } else { ReferenceChain::Intact };
         Self {
             codec,
@@ -666,7 +666,7 @@ impl ElementaryStream {
         }
     }
 
-    /// Records missing packets of the present unit, and perhaps of whole units after it.
+    /// Records missing packets of the current unit, and perhaps complete units after it.
     fn record_gap(&mut self, pid: u16, warnings: &mut Warnings) {
         if self.unit.is_open && !self.unit.is_damaged {
             self.unit.is_damaged = true;
@@ -682,8 +682,8 @@ impl ElementaryStream {
         }
     }
 
-    /// Whether the PES packet that begins here continues the picture: it has no time, and no delimiter although others
-    /// have one.
+    /// Whether the PES packet that starts here continues the current picture: it has no time and, unlike other pictures, no
+    /// delimiter.
     fn is_continuation(&self, packet: Packet<'_>) -> bool {
         let Some(syntax) = self.syntax().filter(|_| self.has_delimiters && self.unit.is_open)
         else {
@@ -705,7 +705,7 @@ impl ElementaryStream {
         self.syntax().zip(newest).map_or(255, |(syntax, nal)| syntax.kind(nal))
     }
 
-    /// The frame of a complete unit; `None` if it cannot be decoded.
+    /// Returns the frame of a complete unit; `None` if it cannot be decoded.
     fn complete_frame(
         &mut self,
         unit: &Unit,
@@ -758,7 +758,7 @@ impl ElementaryStream {
         classified
     }
 
-    /// Records a picture that is dropped for lack of a key frame.
+    /// Records a picture that is dropped because there was no key frame.
     fn await_key_frame(&mut self, time: Duration, pid: u16, warnings: &mut Warnings) {
         let since = *self.waits_since.get_or_insert(time);
         if time.saturating_sub(since) >= NO_KEY {

@@ -1,23 +1,23 @@
-//! AAC in ADTS (ISO/IEC 14496-3, 1.A.2.2), as samples.
+//! Splits AAC in ADTS (ISO/IEC 14496-3, 1.A.2.2) into samples.
 
 use mp4_atom::{
     Audio, Codec, Mp4a,
     esds::{DecoderConfig, DecoderSpecific, EsDescriptor, Esds, SLConfig},
 };
 
-/// Samples of a frame.
+/// The number of samples of a frame.
 pub(crate) const SAMPLES_PER_FRAME: u32 = 1024;
 
-/// Sampling rates by their index.
+/// The sampling rates by index, Hz.
 const SAMPLING_RATES: [u32; 13] = [
     96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8000,
     7350,
 ];
 
-/// Bytes of a head without a check sum.
+/// The size of a header without checksum, bytes.
 const HEADER: usize = 7;
 
-/// How a sound is coded.
+/// The decoder configuration of AAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AacConfig {
     /// The audio object type; 2 is AAC-LC.
@@ -27,18 +27,18 @@ pub(crate) struct AacConfig {
 }
 
 impl AacConfig {
-    /// Samples in a second.
+    /// The sampling rate, Hz.
     pub(crate) fn rate(self) -> u32 {
         SAMPLING_RATES.get(usize::from(self.rate_index)).copied().unwrap_or(48_000)
     }
 
-    /// As RFC 6381 has it.
+    /// The name of the codec (RFC 6381).
     pub(crate) fn codec_name(self) -> String {
         format!("mp4a.40.{}", self.object)
     }
 
     pub(crate) fn sample_entry(self) -> Codec {
-        // A rate that is too large for the entry stands in the time scale and the configuration.
+        // A rate that is too high for this field is only in the time scale and the decoder configuration.
         let rate = u16::try_from(self.rate()).unwrap_or(0);
         let specific = DecoderSpecific {
             profile: self.object,
@@ -68,14 +68,14 @@ impl AacConfig {
     }
 }
 
-/// Cuts a byte stream into frames of ADTS, which need not end where its pieces do.
+/// Splits a byte stream into ADTS frames, which may cross the ends of its pieces.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AdtsReader {
     rest: Vec<u8>,
 }
 
 impl AdtsReader {
-    /// The frames that these bytes complete, without heads. Bytes that are no frames are passed over.
+    /// Adds bytes. Returns the frames that they complete, without headers. Other bytes are skipped.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<(AacConfig, Vec<u8>)> {
         self.rest.extend_from_slice(bytes);
         let (mut found, mut at) = (Vec::new(), 0);
@@ -88,13 +88,13 @@ impl AdtsReader {
             found.push((config, frame[start..].to_vec()));
             at += length;
         }
-        // Less than the longest frame, of 8191 bytes.
+        // The rest is shorter than the longest frame, 8191 bytes.
         self.rest.drain(..at);
         found
     }
 }
 
-/// The configuration, and where the frame's content begins and ends.
+/// Reads the configuration, and the start and the end of the frame's payload.
 fn read_header(head: [u8; HEADER]) -> Option<(AacConfig, usize, usize)> {
     let [a, b, c, d, e, f, g] = head;
     let is_header = a == 0xff && b & 0xf6 == 0xf0;
@@ -105,7 +105,7 @@ fn read_header(head: [u8; HEADER]) -> Option<(AacConfig, usize, usize)> {
     };
     let start = if b & 1 == 0 { HEADER + 2 } else { HEADER };
     let length = usize::from(d & 3) << 11 | usize::from(e) << 3 | usize::from(f >> 5);
-    // One block: more have a check sum between that nobody writes.
+    // Only frames with one block: encoders do not write more.
     let is_frame = is_header
         && usize::from(config.rate_index) < SAMPLING_RATES.len()
         && config.channels > 0
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_found_wherever_the_bytes_are_cut() {
+    fn frames_do_not_depend_on_how_the_bytes_are_cut() {
         let bodies: Vec<Vec<u8>> = (1..40).map(|n| vec![n; usize::from(n) * 7]).collect();
         let mut bytes = vec![1, 2, 0xff];
         bodies.iter().for_each(|body| bytes.extend(adts(body)));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_bounded() {
+    fn incomplete_frames_are_bounded() {
         let mut reader = AdtsReader::default();
         let head = &adts(&[0; 8000])[..HEADER];
         for _ in 0..100 {

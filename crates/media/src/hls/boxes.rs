@@ -1,4 +1,4 @@
-//! The boxes of init and media segments (ISO/IEC 14496-12).
+//! Writes the boxes of init and media segments (ISO/IEC 14496-12).
 
 use super::{aac::AacConfig, parameters::VideoParameters};
 use crate::dts_timeline::CLOCK;
@@ -11,30 +11,30 @@ use mp4_atom::{
 const VIDEO: u32 = 1;
 const AUDIO: u32 = 2;
 
-/// Flags of samples (8.8.3.1): one that depends on no other, and one that does and at which decoding cannot begin.
+/// The flags of samples (8.8.3.1): key frames, and all others.
 const SYNC: u32 = 0x0200_0000;
 const NO_SYNC: u32 = 0x0101_0000;
 
-/// A picture, or a frame of sound.
+/// A picture or a frame of audio.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
-    /// How long it lasts, ticks.
+    /// In ticks of its track.
     pub(crate) duration: u32,
-    /// How much later than it is decoded it is shown, ticks.
+    /// The time from decoding to showing it, ticks.
     pub(crate) shown_after: u32,
     pub(crate) is_key: bool,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Samples of one track, one behind the other.
+/// Consecutive samples of one track.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SampleRun {
-    /// When the first is decoded, ticks.
+    /// The decoding time of the first sample, ticks.
     pub(crate) start: u64,
     pub(crate) samples: Vec<Sample>,
 }
 
-/// What an init segment says.
+/// The contents of an init segment.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct InitConfig {
     pub(crate) video: Option<VideoParameters>,
@@ -42,13 +42,13 @@ pub(crate) struct InitConfig {
 }
 
 impl InitConfig {
-    /// As RFC 6381 has it, with commas between.
+    /// The codecs (RFC 6381), separated by commas.
     pub(crate) fn codec_names(&self) -> String {
         let video = self.video.iter().map(|video| video.codec_name.clone());
         video.chain(self.audio.map(AacConfig::codec_name)).collect::<Vec<_>>().join(",")
     }
 
-    /// The init segment; `None` if it cannot be written: a parameter set is longer than its box can have it.
+    /// Encodes the init segment; `None` if a parameter set is too long for its box.
     pub(crate) fn init_segment(&self) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         let brands = [b"iso6", b"mp41", b"hlsf"].map(|brand| brand.into()).to_vec();
@@ -100,7 +100,7 @@ fn media_information(entry: Codec) -> Minf {
     let here = DrefEntry::Url(Url::default());
     Minf {
         dinf: Dinf { dref: Dref { entries: vec![here] } },
-        // Samples are in fragments alone.
+        // All samples are in fragments.
         stbl: Stbl {
             stsd: Stsd { codecs: vec![entry] },
             stco: Some(mp4_atom::Stco::default()),
@@ -116,7 +116,7 @@ fn track(tkhd: Tkhd, timescale: u32, handler: &[u8; 4], minf: Minf) -> Trak {
     Trak { tkhd, mdia: Mdia { mdhd, hdlr, minf }, ..Trak::default() }
 }
 
-/// A media segment; `None` if it is larger than its boxes can have it.
+/// Encodes a media segment; `None` if it is too large for its boxes.
 pub(crate) fn media_segment(number: u32, video: &SampleRun, audio: &SampleRun) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let brands = [b"msdh", b"msix"].map(|brand| brand.into()).to_vec();
@@ -124,11 +124,11 @@ pub(crate) fn media_segment(number: u32, video: &SampleRun, audio: &SampleRun) -
     styp.encode(&mut bytes).ok()?;
     let length =
         |run: &SampleRun| run.samples.iter().map(|sample| sample.bytes.len()).sum::<usize>();
-    // The data begin behind this box and the head of the next.
+    // The data start after this box and the header of the next one.
     let mut start = {
-        let mut box_alone = Vec::new();
-        movie_fragment(number, video, audio, 0)?.encode(&mut box_alone).ok()?;
-        box_alone.len() + 8
+        let mut moof = Vec::new();
+        movie_fragment(number, video, audio, 0)?.encode(&mut moof).ok()?;
+        moof.len() + 8
     };
     movie_fragment(number, video, audio, start)?.encode(&mut bytes).ok()?;
     start = 8 + length(video) + length(audio);
@@ -140,7 +140,7 @@ pub(crate) fn media_segment(number: u32, video: &SampleRun, audio: &SampleRun) -
     Some(bytes)
 }
 
-/// Where the samples are that begin so many bytes behind the beginning of this box.
+/// The `moof` box of a segment whose samples start `start` bytes after the start of the box.
 fn movie_fragment(number: u32, video: &SampleRun, audio: &SampleRun, start: usize) -> Option<Moof> {
     let mut at = start;
     let mut traf = Vec::new();

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! Frame ─► Segmenter: one rendition; samples of H.264, H.265, AAC ─► SegmenterOutput: init segment │ media segment
-//! Segment ─► Playlist: the newest of them ─► text
+//! Segment ─► Playlist: the newest segments ─► text
 //! ```
 //!
-//! A segment begins at a key frame. When parameters change, another init segment precedes the next segment, and the
+//! A segment starts at a key frame. When parameters change, another init segment precedes the next segment, and the
 //! playlist has a discontinuity there.
 
 mod aac;

@@ -1,4 +1,4 @@
-//! Parameter sets of H.264 and H.265, as MP4 has them.
+//! Reads the parameter sets of H.264 and H.265, and creates the sample entries of MP4.
 
 use crate::nal::{NalRole, Syntax, decode_payload, nal_units};
 use h264_reader::{
@@ -9,29 +9,29 @@ use mp4_atom::{Avc1, Avcc, AvccExt, Codec, Hvc1, HvcCArray, Hvcc, Visual};
 use std::{collections::BTreeMap, fmt::Write as _};
 use thiserror::Error;
 
-/// The most parameter sets of one kind: what `avcC` can count.
+/// The maximum number of parameter sets of one kind: the limit of `avcC`.
 const MAX_SETS: usize = 31;
 
-/// Parameter sets of no use.
+/// The parameter sets are missing or malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the parameter sets are missing or cannot be read")]
 pub struct BadParameters;
 
-/// What a decoder of the pictures needs to know first.
+/// The decoder configuration of a video.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VideoParameters {
     syntax: Syntax,
-    /// By NAL type, in the order in which they came.
+    /// The parameter sets by NAL type, in the order of their arrival.
     sets: BTreeMap<u8, Vec<Vec<u8>>>,
     pub(crate) width: u16,
     pub(crate) height: u16,
-    /// As RFC 6381 has it: `avc1.64001f`.
+    /// The name of the codec (RFC 6381), such as `avc1.64001f`.
     pub(crate) codec_name: String,
     sample_entry: Codec,
 }
 
 impl VideoParameters {
-    /// Those of a key frame: its body is a byte stream.
+    /// Reads the parameter sets of a key frame, whose body is a byte stream.
     pub(crate) fn read(syntax: Syntax, body: &[u8]) -> Result<Self, BadParameters> {
         let mut sets: BTreeMap<u8, Vec<Vec<u8>>> = BTreeMap::new();
         for nal in nal_units(body).filter(|nal| is_in_sample_entry(syntax, nal)) {
@@ -107,15 +107,15 @@ impl VideoParameters {
     }
 }
 
-/// Whether a NAL unit goes into the sample entry and not into samples.
+/// Whether a NAL unit belongs to the sample entry instead of the samples.
 pub(crate) fn is_in_sample_entry(syntax: Syntax, nal: &[u8]) -> bool {
-    // Of H.264's subsets nothing is known there.
+    // The sample entry has no place for subset sequence parameter sets.
     matches!(syntax.role(nal), NalRole::Set { .. })
         && !(syntax == Syntax::H264 && syntax.kind(nal) == 15)
 }
 
 fn checked_size((width, height): (u32, u32)) -> Result<(u16, u16), BadParameters> {
-    let number = |of: u32| u16::try_from(of).ok().filter(|of| *of > 0).ok_or(BadParameters);
+    let number = |n: u32| u16::try_from(n).ok().filter(|n| *n > 0).ok_or(BadParameters);
     Ok((number(width)?, number(height)?))
 }
 
@@ -123,13 +123,13 @@ fn visual(width: u16, height: u16) -> Visual {
     Visual { data_reference_index: 1, width, height, ..Visual::default() }
 }
 
-/// The beginning of a sequence parameter set of H.265 (ISO/IEC 23008-2, 7.3.2.2).
+/// The first fields of a sequence parameter set of H.265 (ISO/IEC 23008-2, 7.3.2.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct H265SequenceSet {
-    /// Temporal sub-layers, less one.
+    /// The number of temporal sub-layers minus one.
     layers: u8,
     is_nested: bool,
-    /// Space, tier and profile, as they stand in one byte.
+    /// The byte with space, tier and profile.
     profile: u8,
     compatibility: [u8; 4],
     constraints: [u8; 6],
@@ -137,7 +137,7 @@ struct H265SequenceSet {
     chroma: u8,
     width: u32,
     height: u32,
-    /// Left, right, top, bottom, in units of the chroma's samples.
+    /// The conformance window: left, right, top, bottom, in chroma samples.
     window: [u32; 4],
     luma_depth: u8,
     chroma_depth: u8,
@@ -174,7 +174,7 @@ impl H265SequenceSet {
         Ok(sps)
     }
 
-    /// Width and height of what is shown.
+    /// The width and height of the shown picture.
     fn size(&self) -> Option<(u32, u32)> {
         let (across, down) = match self.chroma {
             1 => (2, 2),
@@ -206,7 +206,7 @@ impl H265SequenceSet {
         }
     }
 
-    /// As ISO/IEC 14496-15, annex E has it: `hvc1.1.6.L93.B0`.
+    /// The name of the codec (ISO/IEC 14496-15, annex E), such as `hvc1.1.6.L93.B0`.
     fn codec_name(&self) -> String {
         let space = ["", "A", "B", "C"][usize::from(self.profile >> 6)];
         let tier = if self.profile & 0x20 == 0 { 'L' } else { 'H' };
@@ -221,7 +221,7 @@ impl H265SequenceSet {
     }
 }
 
-/// Passes over what is said of each sub-layer.
+/// Skips the profiles and levels of sub-layers.
 fn skip_layers(bits: &mut impl BitRead, layers: u8) -> Result<(), BitReaderError> {
     let mut lengths = 0;
     for _ in 0..layers {
@@ -243,7 +243,7 @@ mod tests {
         nals.iter().flat_map(|nal| [&[0, 0, 0, 1], *nal].concat()).collect()
     }
 
-    /// x264's of 320 by 180.
+    /// From x264, 320 × 180.
     const SPS: &[u8] = &[
         0x67, 0x64, 0x00, 0x0d, 0xac, 0xd9, 0x41, 0x41, 0x9f, 0x9e, 0x10, 0x00, 0x00, 0x03, 0x00,
         0x10, 0x00, 0x00, 0x03, 0x03, 0xc0, 0xf1, 0x42, 0x99, 0x60,
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(read(&[pps]), Err(BadParameters));
     }
 
-    /// x265's of 64 by 48.
+    /// From x265, 64 × 48.
     const SPS_H265: &[u8] = &[
         0x42, 0x01, 0x01, 0x01, 0x60, 0x00, 0x00, 0x03, 0x00, 0x90, 0x00, 0x00, 0x03, 0x00, 0x00,
         0x03, 0x00, 0x1e, 0xa0, 0x20, 0x83, 0x16, 0x59, 0x59, 0x6e, 0x4c, 0xaf, 0x01, 0x68, 0x08,
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn profiles_have_their_names() {
+    fn codec_names_have_the_profile_and_constraints() {
         let sps = H265SequenceSet {
             profile: 1,
             compatibility: [0x60, 0, 0, 0],
@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(sps.codec_name(), "hvc1.1.6.L93.B0");
     }
 
-    /// Of a set, with a few bits changed, cut anywhere; or any bytes.
+    /// The set with a few bits changed, perhaps truncated; or arbitrary bytes.
     fn altered(set: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {
         let flips = prop::collection::vec((1..set.len(), 0..8), 0..6);
         let changed = (flips, 0..=set.len(), any::<bool>()).prop_map(|(flips, end, is_cut)| {
@@ -332,7 +332,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_sets_are_survived(h264 in altered(SPS), h265 in altered(SPS_H265)) {
+        fn arbitrary_sets_do_not_panic(h264 in altered(SPS), h265 in altered(SPS_H265)) {
             _ = VideoParameters::read(Syntax::H264, &unit(&[&h264, &[0x68, 1]]));
             _ = VideoParameters::read(Syntax::H265, &unit(&[&[0x40, 1, 1], &h265, &[0x44, 1, 1]]));
         }

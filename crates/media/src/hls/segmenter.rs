@@ -27,7 +27,7 @@ const MAX_PICTURE: i64 = 10 * CLOCK;
 /// The duration of a picture if it is the only one, ticks.
 const DEFAULT_DURATION: u32 = CLOCK as u32 / 25;
 
-/// A key frame this much before the target ends the segment as well, ticks.
+/// A key frame this much before the target also ends the segment, ticks.
 const EARLY: u64 = CLOCK as u64 / 10;
 
 /// A segment without a key frame ends this long after its longest duration, in whole seconds: a playlist compares
@@ -38,7 +38,7 @@ const LATE: u64 = CLOCK as u64 * 2 / 5;
 /// must not change (RFC 8216, 6.2.1).
 const MAX_FIRST_SEGMENT: Duration = Duration::from_secs(6);
 
-/// The memory of a picture or sound beside its bytes.
+/// The memory of a sample in addition to its bytes.
 const SAMPLE_OVERHEAD: usize = 64;
 
 /// The largest gap of audio that is closed is this fraction of a second.
@@ -47,8 +47,8 @@ const GAP_DIVISOR: u64 = 10;
 /// The bounds of segments.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// The minimum duration of a segment, which ends at the next key frame. Where none comes, it ends at the first
-    /// segment's duration.
+    /// The minimum duration of a segment, which ends at the next key frame, or without one at the duration of the first
+    /// segment.
     pub target: Duration,
     /// The maximum size of a segment, bytes. A larger one ends before its key frame.
     pub max_bytes: usize,
@@ -63,7 +63,7 @@ impl Default for Settings {
 /// An init segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Init {
-    /// Its number, from 0.
+    /// Counted from 0.
     pub number: u64,
     /// Its codecs (RFC 6381), separated by commas.
     pub codecs: String,
@@ -74,13 +74,13 @@ pub struct Init {
 /// A media segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Its number, from 0.
+    /// Counted from 0.
     pub number: u64,
     /// The number of its init segment.
     pub init: u64,
     /// The decoding time of its first picture since the stream's first frame.
     pub start: Duration,
-    /// Its duration.
+    /// The sum of its pictures' durations.
     pub duration: Duration,
     /// Whether its parameters differ from those of the previous segment, or pictures are missing between the two.
     pub is_discontinuous: bool,
@@ -88,7 +88,7 @@ pub struct Segment {
     pub bytes: Bytes,
 }
 
-/// A part of the output.
+/// A segment of either kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SegmenterOutput {
     /// An init segment, before the segments that need it.
@@ -97,7 +97,7 @@ pub enum SegmenterOutput {
     Segment(Segment),
 }
 
-/// Something that cannot be packaged.
+/// Input that cannot be packaged.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
 #[non_exhaustive]
 pub enum HlsWarning {
@@ -119,11 +119,10 @@ pub enum HlsWarning {
     TooLarge(usize),
 }
 
-/// Turns one rendition of a stream into segments that begin at key frames.
+/// Turns one rendition of a stream into segments that start at key frames.
 #[derive(Debug)]
 pub struct Segmenter {
     settings: Settings,
-    /// The times of all frames.
     line: FrameTimeline,
     programs: Programs,
     rendition: RenditionSelector,
@@ -171,7 +170,7 @@ impl Default for Segmenter {
 }
 
 impl Segmenter {
-    /// Creates a segmenter.
+    /// Creates a segmenter with these bounds.
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
@@ -190,7 +189,7 @@ impl Segmenter {
         }
     }
 
-    /// Begins with these numbers of media segments and init segments.
+    /// Starts with these numbers of media segments and init segments.
     pub fn continue_from(&mut self, segments: u64, inits: u64) {
         (self.segments, self.inits) = (segments, inits);
     }
@@ -205,7 +204,7 @@ impl Segmenter {
         self.rendition.record_loss(track, class);
     }
 
-    /// The time of the newest frame, as in the segments.
+    /// The time of the newest frame on the timeline of the segments.
     pub fn newest(&self) -> Duration {
         self.line.newest()
     }
@@ -283,7 +282,7 @@ impl Segmenter {
                 self.warnings.insert(HlsWarning::UnsupportedVideo(pid));
                 return;
             }
-            // Its program is not known yet.
+            // Its program is still unknown.
             None => return self.rendition.record_loss(frame.track, FrameClass::Key),
         };
         let pes = pes::payload(&frame.bytes);
@@ -311,7 +310,8 @@ impl Segmenter {
         self.video.add(Sample { duration: 0, shown_after, is_key, bytes }, at);
     }
 
-    /// Ends the segment at a key frame if it has its length or the parameters change. Returns false if they are malformed.
+    /// Ends the segment before a key frame if it is long enough or the parameters change. Returns false if they are
+    /// malformed.
     fn prepare_key_frame(
         &mut self,
         syntax: Syntax,
@@ -326,7 +326,7 @@ impl Segmenter {
         };
         let is_other = self.video.parameters.as_ref() != Some(&parameters);
         let is_long = at + EARLY >= self.video.run.start + ticks(self.settings.target);
-        // After a cut the next segments begin at key frames again.
+        // If this segment does not start at a key frame, the next one does.
         let is_cut = self.video.run.samples.first().is_some_and(|first| !first.is_key);
         if is_other || is_long || is_cut {
             self.end_segment(at, into);
@@ -335,7 +335,7 @@ impl Segmenter {
         true
     }
 
-    /// The time at which the incomplete segment ends without a key frame, ticks.
+    /// The time at which the incomplete segment ends if there is no key frame, ticks.
     fn latest_end(&self) -> u64 {
         let longest = self.longest.unwrap_or_else(|| ticks(MAX_FIRST_SEGMENT));
         self.video.run.start + longest + LATE
@@ -391,12 +391,12 @@ impl Segmenter {
     }
 
     fn add_audio(&mut self, frame: &Frame, into: &mut Vec<SegmenterOutput>) {
-        // Sounds before the first picture are not heard.
+        // Audio before the first picture is omitted.
         if self.audio.pid != Some(frame_pid(frame)) || self.video.run.samples.is_empty() {
             return;
         }
         if ticks(frame.time) >= self.latest_end() {
-            // No picture has come for long, and the segment ends before this.
+            // Pictures have been missing for so long that the segment ends before this frame.
             return;
         }
         let pes = pes::payload(&frame.bytes);
@@ -412,7 +412,7 @@ impl Segmenter {
                 self.audio.end = None;
             }
             if self.bytes + bytes.len() + SAMPLE_OVERHEAD > self.settings.max_bytes {
-                // Pictures end segments, and none comes.
+                // Only a picture can end the segment.
                 continue;
             }
             self.bytes += bytes.len() + SAMPLE_OVERHEAD;
@@ -422,7 +422,7 @@ impl Segmenter {
 }
 
 impl PendingVideo {
-    /// The earliest time at which the next picture can be decoded, ticks.
+    /// The earliest decoding time of the next picture, ticks.
     fn next_time(&self) -> u64 {
         if self.run.samples.is_empty() { self.newest } else { self.newest + 1 }
     }
@@ -456,7 +456,7 @@ impl PendingAudio {
         let mut start = end;
         if let Some(read) = read.filter(|read| read.abs_diff(end) > rate / GAP_DIVISOR) {
             if read < end {
-                // It has been heard.
+                // This time is already covered.
                 return;
             }
             start = read;
@@ -478,7 +478,7 @@ impl PendingAudio {
     }
 }
 
-/// NAL units with their lengths (ISO/IEC 14496-15), without delimiters and a key frame's parameter sets.
+/// Prefixes NAL units with their lengths (ISO/IEC 14496-15). Omits delimiters and the parameter sets of key frames.
 fn length_prefixed(syntax: Syntax, body: &[u8], is_key: bool) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(body.len() + 16);
     for nal in nal_units(body) {
@@ -493,14 +493,14 @@ fn length_prefixed(syntax: Syntax, body: &[u8], is_key: bool) -> Vec<u8> {
     bytes
 }
 
-/// To the nearest second as playlists round, at least one; ticks.
-fn whole_seconds(of: u64) -> u64 {
+/// Rounds to the nearest second as playlists do, but at least one; ticks.
+fn whole_seconds(ticks: u64) -> u64 {
     let clock = CLOCK as u64;
-    ((of + clock / 2) / clock).max(1) * clock
+    ((ticks + clock / 2) / clock).max(1) * clock
 }
 
-fn duration(of: u64) -> Duration {
-    Duration::from_micros(of * 100 / 9)
+fn duration(ticks: u64) -> Duration {
+    Duration::from_micros(ticks * 100 / 9)
 }
 
 fn frame_pid(frame: &Frame) -> u16 {
