@@ -190,7 +190,7 @@ proptest! {
     #![proptest_config(at_least(256))]
 
     #[test]
-    fn arbitrary_bytes_are_survived(
+    fn arbitrary_bytes_do_not_panic(
         bytes in prop::collection::vec(prop_oneof![Just(0x47), Just(0), any::<u8>()], 0..2000),
         lost in any::<u64>(),
     ) {
@@ -198,7 +198,7 @@ proptest! {
     }
 
     #[test]
-    fn nearly_right_streams_are_survived(bytes in mutated(), lost in any::<u64>()) {
+    fn mutated_streams_do_not_panic(bytes in mutated(), lost in any::<u64>()) {
         all_hold(&bytes, lost & lost.rotate_left(7));
     }
 
@@ -218,7 +218,7 @@ proptest! {
 
 /// The corpus holds what it says, or replaying it would show nothing.
 #[test]
-fn the_corpus_has_streams_that_are_right_and_wrong() {
+fn the_corpus_has_valid_and_malformed_streams() {
     let found: BTreeMap<String, Vec<u8>> = files(&["corpus"]).into_iter().collect();
     let of = |name: &str| {
         let file = found.iter().find(|(path, _)| path.ends_with(&format!("/{name}")));

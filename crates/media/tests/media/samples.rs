@@ -2,7 +2,7 @@
 
 use crate::{
     stream::{check_transport, is_start, packets, pid},
-    tool::{counts, frames, joined, sample},
+    tool::{count_classes, frames, join, sample},
 };
 use std::time::Duration;
 use thalweg_media::{
@@ -45,7 +45,7 @@ fn samples_are_split_and_joined() {
         assert_eq!(splitter.take_warnings(), [], "{name}");
         assert_eq!(splitter.tracks().len(), 1);
         assert_eq!(splitter.tracks()[0].codec, codec);
-        assert_eq!(counts(&all)[1..], [sounds, keys, references, disposable], "{name}");
+        assert_eq!(count_classes(&all)[1..], [sounds, keys, references, disposable], "{name}");
         let times: Vec<Duration> =
             all.iter().filter(|frame| frame.class.is_video()).map(|frame| frame.time).collect();
         assert!(
@@ -57,7 +57,7 @@ fn samples_are_split_and_joined() {
             .and_then(|rates| rates.class_rate(FrameClass::Key))
             .expect("a second");
         assert!((1.0..=2.0).contains(&rate.frames), "{name}: {rate:?}");
-        let (out, shown) = joined(&all, |_| true);
+        let (out, shown) = join(&all, |_| true);
         assert_eq!(shown, 24, "{name}");
         check_transport(&out);
         assert!(same(&frames(&out), &all), "{name}");
@@ -65,7 +65,7 @@ fn samples_are_split_and_joined() {
 }
 
 #[test]
-fn the_clock_goes_on_without_the_frames_that_carried_it() {
+fn the_clock_continues_without_the_frames_that_carried_it() {
     let all = frames(&sample("h264-b.ts"));
     let (mut joiner, mut out) = (TsJoiner::new(Output::AsSent), Vec::new());
     for frame in &all {
@@ -90,14 +90,14 @@ fn the_clock_goes_on_without_the_frames_that_carried_it() {
 }
 
 #[test]
-fn what_is_dropped_leaves_no_gap() {
+fn dropped_frames_leave_no_gap() {
     for (name, _, sounds, [keys, ..]) in SAMPLES {
         let all = frames(&sample(name));
-        let (out, shown) = joined(&all, |frame| frame.class <= FrameClass::Key);
+        let (out, shown) = join(&all, |frame| frame.class <= FrameClass::Key);
         check_transport(&out);
         let left = frames(&out);
         assert_eq!(
-            (shown, counts(&left)[1..].to_vec()),
+            (shown, count_classes(&left)[1..].to_vec()),
             (keys, vec![sounds, keys, 0, 0]),
             "{name}"
         );
@@ -117,11 +117,11 @@ fn what_is_dropped_leaves_no_gap() {
 fn after_a_lost_reference_nothing_is_shown_before_the_next_key_frame() {
     let all = frames(&sample("h264-low-latency.ts"));
     let mut number = 0;
-    let (out, shown) = joined(&all, |frame| {
+    let (out, shown) = join(&all, |frame| {
         number += usize::from(frame.class.is_video());
         !(frame.class == FrameClass::Reference && number == 4)
     });
-    assert_eq!((shown, counts(&frames(&out))[2..].to_vec()), (24 - 5, vec![3, 16, 0]));
+    assert_eq!((shown, count_classes(&frames(&out))[2..].to_vec()), (24 - 5, vec![3, 16, 0]));
     check_transport(&out);
 }
 
@@ -132,7 +132,7 @@ fn a_ladder_has_tracks_and_becomes_one_video() {
     let of_track = |track| {
         all.iter().filter(move |frame| frame.class.is_video() && frame.track == track).count()
     };
-    assert_eq!((of_track(0), of_track(1), counts(&all)[2]), (24, 24, 6));
+    assert_eq!((of_track(0), of_track(1), count_classes(&all)[2]), (24, 24, 6));
     let (mut joiner, mut out) = (TsJoiner::new(Output::OneVideo), Vec::new());
     joiner.select(0);
     for frame in &all {
@@ -145,12 +145,15 @@ fn a_ladder_has_tracks_and_becomes_one_video() {
     assert_eq!((joiner.counts().shown, joiner.counts().switches), (24, 1));
     check_transport(&out);
     let one = frames(&out);
-    assert_eq!(counts(&one)[1..], [counts(&all)[1], 3, counts(&one)[3], counts(&one)[4]]);
+    assert_eq!(
+        count_classes(&one)[1..],
+        [count_classes(&all)[1], 3, count_classes(&one)[3], count_classes(&one)[4]]
+    );
     assert!(packets(&out).iter().any(|packet| crate::stream::clock(packet).is_some()));
 }
 
 #[test]
-fn segments_have_what_the_stream_has() {
+fn segments_have_all_pictures_of_the_stream() {
     for (name, codecs) in
         [("h264-b.ts", "avc1.64000a,mp4a.40.2"), ("h265.ts", "hvc1.1.6.L30.90,mp4a.40.2")]
     {
@@ -177,11 +180,11 @@ fn segments_have_what_the_stream_has() {
 /// The segments of these frames, at these times in milliseconds.
 fn segments(frames: impl IntoIterator<Item = (u64, Frame)>) -> Vec<Segment> {
     let at = |(at, frame)| Frame { time: Duration::from_millis(at), ..frame };
-    segments_of(&frames.into_iter().map(at).collect::<Vec<_>>())
+    segment_frames(&frames.into_iter().map(at).collect::<Vec<_>>())
 }
 
 /// The segments of these frames.
-pub fn segments_of(frames: &[Frame]) -> Vec<Segment> {
+pub fn segment_frames(frames: &[Frame]) -> Vec<Segment> {
     let target = Duration::from_secs(1);
     let mut segmenter = Segmenter::new(Settings { target, max_bytes: 1 << 20 });
     let mut pieces = Vec::new();
@@ -242,15 +245,15 @@ fn a_frame_of_the_far_future_does_not_stop_the_time_of_segments() {
         (FrameClass::Reference, 5, ahead),
     ] {
         let changed = with_time(&all, class, number, time);
-        let made = segments_of(&changed);
+        let made = segment_frames(&changed);
         let shown: usize = made.iter().map(|segment| pictures(&segment.bytes)).sum();
         let length: Duration = made.iter().map(|segment| segment.duration).sum();
-        let told = format!("{class:?} at {time:?}: {shown} pictures in {length:?}");
-        assert_eq!(shown, 24, "{told}");
+        let message = format!("{class:?} at {time:?}: {shown} pictures in {length:?}");
+        assert_eq!(shown, 24, "{message}");
         // The sample has two seconds. A jump costs at most 40 ms each way; a gap ends the first segment at its longest.
         let most = if time == ahead { 8500 } else { 2300 };
-        assert!((1900..most).contains(&length.as_millis()), "{told}");
-        assert!(made.iter().all(|one| one.start < Duration::from_secs(120)), "{told}");
+        assert!((1900..most).contains(&length.as_millis()), "{message}");
+        assert!(made.iter().all(|one| one.start < Duration::from_secs(120)), "{message}");
     }
 }
 
@@ -273,7 +276,7 @@ fn a_frame_of_the_far_future_stops_neither_tables_nor_sounds() {
     joiner.select(0);
     let changed = with_time(&all, FrameClass::Audio, 10, FAR_FUTURE);
     changed.iter().for_each(|frame| joiner.push(frame, &mut out));
-    let (before, after) = (counts(&all)[1], counts(&frames(&out))[1]);
+    let (before, after) = (count_classes(&all)[1], count_classes(&frames(&out))[1]);
     assert!(after + 3 >= before, "{after} of {before} sounds");
 }
 

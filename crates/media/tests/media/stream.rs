@@ -90,12 +90,12 @@ pub type Program<'a> = (u16, u16, &'a [(u8, u16)]);
 
 /// Makes a stream packet by packet.
 #[derive(Default)]
-pub struct Maker {
+pub struct TransportBuilder {
     pub packets: Vec<Packet>,
     counters: BTreeMap<u16, u8>,
 }
 
-impl Maker {
+impl TransportBuilder {
     /// A PAT with these programs, and for each a PMT with these streams: type and PID.
     pub fn tables(&mut self, programs: &[Program<'_>]) {
         let entries = programs.iter().flat_map(|(number, pid, _)| {
