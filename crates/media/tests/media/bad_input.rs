@@ -1,7 +1,7 @@
-//! Inputs that are not as they should be: what is said, and what goes on.
+//! Malformed inputs: the warnings, and the frames that are still read.
 
 use crate::{
-    samples::{samples, segment_frames},
+    samples::{count_samples, segment_frames},
     stream::{
         PAT, PMT, Packet, Program, TransportBuilder, VIDEO, check_transport, has_payload, is_start,
         packets, pid, section, set_pid, shift,
@@ -11,18 +11,18 @@ use crate::{
 use std::time::Duration;
 use thalweg_media::{Frame, FrameClass, InputWarning, Limits, TsSplitter};
 
-/// What becomes of a sample of 24 pictures.
+/// A malformed sample of 24 pictures, and the expected result.
 struct Case {
     what: &'static str,
     bytes: Vec<u8>,
-    /// Pictures and sounds that are handed on.
+    /// The expected numbers of pictures and audio frames.
     pictures: usize,
     sounds: usize,
     warnings: Vec<InputWarning>,
 }
 
-/// The packets, each changed by this; those of which it says no are left out.
-fn changed(name: &str, mut change: impl FnMut(usize, &mut Packet) -> bool) -> Vec<u8> {
+/// The packets of a sample after `change`; those for which it returns false are removed.
+fn edited(name: &str, mut change: impl FnMut(usize, &mut Packet) -> bool) -> Vec<u8> {
     let mut all = packets(&sample(name));
     let mut number = 0;
     all.retain_mut(|packet| {
@@ -32,36 +32,36 @@ fn changed(name: &str, mut change: impl FnMut(usize, &mut Packet) -> bool) -> Ve
     all.as_flattened().to_vec()
 }
 
-/// The places of the packets with which pictures begin.
-fn starts() -> Vec<usize> {
+/// The indices of the packets in which pictures start.
+fn picture_starts() -> Vec<usize> {
     let all = packets(&sample("h264-low-latency.ts"));
     let is_first = |packet: &Packet| pid(packet) == VIDEO && is_start(packet);
     (0..all.len()).filter(|n| is_first(&all[*n])).collect()
 }
 
-/// The place of a packet that goes on with picture 16, a key frame; the pictures before it are 16.
-fn within() -> usize {
+/// The index of a packet that continues picture 16, a key frame. 16 pictures precede it.
+fn packet_within_picture() -> usize {
     let all = packets(&sample("h264-low-latency.ts"));
     let is_continuation = |n: &usize| pid(&all[*n]) == VIDEO && !is_start(&all[*n]);
-    (starts()[16]..all.len()).find(is_continuation).unwrap()
+    (picture_starts()[16]..all.len()).find(is_continuation).unwrap()
 }
 
-/// Of a sample without sound.
+/// A case without audio.
 fn case(what: &'static str, bytes: Vec<u8>, pictures: usize, warnings: Vec<InputWarning>) -> Case {
     Case { what, bytes, pictures, sounds: 0, warnings }
 }
 
-/// The event of a picture that is not whole.
-fn unit() -> InputWarning {
+/// The warning about an incomplete picture.
+fn corrupt_unit() -> InputWarning {
     InputWarning::Corrupt { pid: VIDEO, units: 1 }
 }
 
-/// Packets and bytes between them.
+/// Cases with damaged packets, and with bytes between them.
 fn packet_cases() -> Vec<Case> {
     let name = "h264-low-latency.ts";
-    let starts = starts();
+    let starts = picture_starts();
     let whole = sample(name);
-    let within = within();
+    let within = packet_within_picture();
     assert!((starts[16]..starts[17]).contains(&within), "{starts:?}, {within}");
     let noise = [&b"no packets at all, but a G (0x47) "[..], &[0x47; 30]].concat();
     let skipped = |bytes: usize| InputWarning::Unsynchronised { bytes: bytes as u64 };
@@ -82,57 +82,62 @@ fn packet_cases() -> Vec<Case> {
         case(
             "noise between pictures",
             [&whole[..starts[11] * 188], &noise, &whole[starts[11] * 188..]].concat(),
-            // The picture before cannot be trusted.
+            // The previous picture may be damaged.
             24 - 6,
-            vec![unit(), skipped(noise.len())],
+            vec![corrupt_unit(), skipped(noise.len())],
         ),
         case(
             "a byte is missing within a picture",
             [&whole[..within * 188 + 50], &whole[within * 188 + 51..]].concat(),
             16,
-            vec![unit(), skipped(187), gap()],
+            vec![corrupt_unit(), skipped(187), gap()],
         ),
         case("cut at the end of a packet", whole[..within * 188].to_vec(), 17, vec![]),
-        case("cut within a packet", whole[..within * 188 + 20].to_vec(), 16, vec![unit()]),
-        case("a packet is missing", changed(name, |n, _| n != within), 16, vec![unit(), gap()]),
+        case("cut within a packet", whole[..within * 188 + 20].to_vec(), 16, vec![corrupt_unit()]),
+        case(
+            "a packet is missing",
+            edited(name, |n, _| n != within),
+            16,
+            vec![corrupt_unit(), gap()],
+        ),
         case(
             "a packet is marked as damaged",
-            changed(name, |n, packet| {
+            edited(name, |n, packet| {
                 packet[1] |= if n == within { 0x80 } else { 0 };
                 true
             }),
             16,
-            vec![InputWarning::Damaged { packets: 1 }, unit(), gap()],
+            vec![InputWarning::Damaged { packets: 1 }, corrupt_unit(), gap()],
         ),
         case(
             "the beginning of a picture is no PES packet",
-            changed(name, |n, packet| {
+            edited(name, |n, packet| {
                 let at = if packet[3] & 0x20 == 0 { 4 } else { 5 + usize::from(packet[4]) };
                 packet[at.min(187)] |= if n == starts[11] { 0x10 } else { 0 };
                 true
             }),
             24 - 5,
-            vec![unit()],
+            vec![corrupt_unit()],
         ),
     ]
 }
 
-/// Tables, clocks and PIDs.
+/// Cases with changed tables, clocks and PIDs.
 fn program_cases() -> Vec<Case> {
     let name = "h264-low-latency.ts";
     let whole = sample(name);
     vec![
         case("each packet twice", doubled(name), 24, vec![]),
-        case("without a PAT", changed(name, |_, packet| pid(packet) != PAT), 0, {
+        case("without a PAT", edited(name, |_, packet| pid(packet) != PAT), 0, {
             let table = "association table (PAT)";
-            vec![InputWarning::NoTables { table, bytes: without(PAT) }]
+            vec![InputWarning::NoTables { table, bytes: length_without(PAT) }]
         }),
-        case("without a PMT", changed(name, |_, packet| pid(packet) != PMT), 0, {
-            vec![InputWarning::NoTables { table: "map (PMT)", bytes: without(PMT) }]
+        case("without a PMT", edited(name, |_, packet| pid(packet) != PMT), 0, {
+            vec![InputWarning::NoTables { table: "map (PMT)", bytes: length_without(PMT) }]
         }),
         case(
             "a PMT is damaged",
-            changed(name, |n, packet| {
+            edited(name, |n, packet| {
                 packet[17] ^= if pid(packet) == PMT && n > 50 { 1 } else { 0 };
                 true
             }),
@@ -155,9 +160,9 @@ fn program_cases() -> Vec<Case> {
         ),
         case("the PID changes", moved(name), 24, vec![]),
         case("a publisher that returns", [&whole[..], &whole].concat(), 47, {
-            // Whether the last picture is whole nobody knows.
+            // It is unknown whether the last picture is complete.
             vec![
-                unit(),
+                corrupt_unit(),
                 InputWarning::Gaps { pid: VIDEO, gaps: 1 },
                 InputWarning::ClockRestarted { pid: VIDEO },
             ]
@@ -165,8 +170,8 @@ fn program_cases() -> Vec<Case> {
     ]
 }
 
-fn without(table: u16) -> u64 {
-    changed("h264-low-latency.ts", |_, packet| pid(packet) != table).len() as u64
+fn length_without(table: u16) -> u64 {
+    edited("h264-low-latency.ts", |_, packet| pid(packet) != table).len() as u64
 }
 
 fn doubled(name: &str) -> Vec<u8> {
@@ -174,7 +179,7 @@ fn doubled(name: &str) -> Vec<u8> {
 }
 
 fn scrambled(name: &str) -> Vec<u8> {
-    changed(name, |_, packet| {
+    edited(name, |_, packet| {
         packet[3] |= if pid(packet) == VIDEO { 0x80 } else { 0 };
         true
     })
@@ -186,19 +191,19 @@ fn shifted(name: &str, by: i64) -> Vec<u8> {
     all.as_flattened().to_vec()
 }
 
-/// From the second half on, the clock is so many seconds further.
+/// From the second half on, the clock is shifted by this many seconds.
 fn jumped(seconds: i64) -> Vec<u8> {
     let mut all = packets(&sample("h264-low-latency.ts"));
     shift(&mut all, 2000 * 90_000);
-    let half = starts()[12];
+    let half = picture_starts()[12];
     shift(&mut all[half..], seconds * 90_000);
     all.as_flattened().to_vec()
 }
 
-/// The video has another PID from its second key frame on, as a new PMT says.
+/// From its second key frame on, the video has another PID, with a new PMT.
 fn moved(name: &str) -> Vec<u8> {
     let all = packets(&sample(name));
-    let (before, after) = all.split_at(starts()[8]);
+    let (before, after) = all.split_at(picture_starts()[8]);
     let mut builder = TransportBuilder::default();
     builder.tables(&[(1, PMT, &[(0x1b, 0x222)])]);
     let mut after = after.to_vec();
@@ -209,12 +214,12 @@ fn moved(name: &str) -> Vec<u8> {
 
 #[test]
 fn bad_input_is_reported_and_the_rest_is_read() {
-    let wrong: Vec<String> = packet_cases()
+    let failures: Vec<String> = packet_cases()
         .iter()
         .chain(&program_cases())
         .filter_map(|case| case.check().err())
         .collect();
-    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }
 
 impl Case {
@@ -227,13 +232,13 @@ impl Case {
         let is_one_line =
             times.is_sorted() && times.last().is_none_or(|last| *last < Duration::from_secs(5));
         let (out, _) = join(&frames, |_| true);
-        let is_right = warnings == self.warnings
+        let is_expected = warnings == self.warnings
             && (pictures, found[1]) == (self.pictures, self.sounds)
             && is_one_line
             && out.len() % 188 == 0;
         let message =
             format!("{}: {pictures} pictures, {found:?}, {warnings:?}, {times:?}", self.what);
-        is_right.then_some(()).ok_or(message)
+        is_expected.then_some(()).ok_or(message)
     }
 }
 
@@ -249,7 +254,7 @@ fn a_pid_that_changes_keeps_its_track_and_its_pictures() {
     check_transport(&out);
 }
 
-/// The sample with sound: as it is, and with clocks and PIDs that change within it.
+/// The sample with audio: unchanged, and with clocks and PIDs that change within it.
 fn cases_with_audio() -> Vec<(&'static str, Vec<u8>)> {
     let name = "h264-b.ts";
     let whole = packets(&sample(name));
@@ -282,18 +287,18 @@ fn cases_with_audio() -> Vec<(&'static str, Vec<u8>)> {
 #[test]
 fn segments_keep_pictures_and_sounds_when_clocks_and_pids_change() {
     for (what, bytes) in cases_with_audio() {
-        // As it was sent, and as a subscriber writes it.
+        // As sent, and as written by a subscriber.
         let sent = split(&bytes).0;
         let written = split(&join(&sent, |_| true).0).0;
         for frames in [sent, written] {
-            let made = segment_frames(&frames);
-            let [pictures, sounds] = made.iter().fold([0, 0], |[pictures, sounds], segment| {
-                let [more_pictures, more_sounds] = samples(&segment.bytes);
+            let segments = segment_frames(&frames);
+            let [pictures, sounds] = segments.iter().fold([0, 0], |[pictures, sounds], segment| {
+                let [more_pictures, more_sounds] = count_samples(&segment.bytes);
                 [pictures + more_pictures, sounds + more_sounds]
             });
-            let length: Duration = made.iter().map(|segment| segment.duration).sum();
+            let length: Duration = segments.iter().map(|segment| segment.duration).sum();
             let message = format!("{what}: {pictures} pictures, {sounds} sounds, {length:?}");
-            // Sounds of a new PID before its first picture are not heard.
+            // Audio of a new PID before its first picture is omitted.
             let expected = if what == "the PIDs change" { 30..=33 } else { 33..=33 };
             assert!(pictures == 24 && expected.contains(&sounds), "{message}");
             assert!((1900..2300).contains(&length.as_millis()), "{message}");
@@ -375,7 +380,7 @@ fn programs_and_streams_beyond_the_bounds_are_reported_and_ignored() {
 #[test]
 fn tables_on_the_pids_of_others_do_no_harm() {
     let mut builder = TransportBuilder::default();
-    // A video with the PID of the PAT, of the PMT, of what fills; a PMT with that of the PAT.
+    // Videos with the PIDs of the PAT, the PMT and null packets; a PMT with the PID of the PAT.
     builder.tables(&[(1, PMT, &[(0x1b, PAT), (0x1b, PMT), (0x1b, 0x1fff), (0x1b, VIDEO)])]);
     builder.section(PAT, &section(0, 1, &[0, 2, 0xe0, 0x00, 0, 1, 0xf0, 0x00]));
     builder.picture(VIDEO, 0, &[&[0x65, 1]]);

@@ -1,4 +1,4 @@
-//! What ffmpeg makes, it decodes without a complaint after it went through here.
+//! ffmpeg decodes its own streams without errors after splitting, joining and packaging.
 
 use crate::tool::{Decoded, count_classes, decode, encode, frames, has_ffmpeg, join};
 use std::time::Duration;
@@ -7,11 +7,11 @@ use thalweg_media::{
     hls::{Segment, Segmenter, SegmenterOutput},
 };
 
-/// Six seconds of a picture and a tone.
+/// Six seconds of a test picture and a tone.
 const SOURCE: &str =
     "-f lavfi -i testsrc2=s=320x180:r=30:d=6 -f lavfi -i sine=f=440:d=6 -pix_fmt yuv420p";
 
-/// Options of encoders, and whether they make pictures to which nothing refers.
+/// Options of encoders, and whether they produce disposable pictures.
 const ENCODERS: [(&str, &str, bool); 8] = [
     ("H.264", "-c:v libx264 -g 30 -bf 3 -c:a aac", true),
     ("H.264, no pyramid", "-c:v libx264 -g 30 -bf 2 -x264-params b-pyramid=none -c:a mp2", true),
@@ -31,7 +31,7 @@ const ENCODERS: [(&str, &str, bool); 8] = [
     ("MPEG-2", "-c:v mpeg2video -g 15 -bf 2 -c:a mp2", false),
 ];
 
-fn is(class: FrameClass) -> impl Fn(&Frame) -> bool {
+fn has_class(class: FrameClass) -> impl Fn(&Frame) -> bool {
     move |frame| frame.class == class
 }
 
@@ -54,16 +54,16 @@ fn remaining_frames_are_decoded_without_errors() {
             shown
         };
         assert_eq!(check("all", join(&all, |_| true)), original.pictures, "{name}");
-        let without = join(&all, |frame| !is(FrameClass::Disposable)(frame));
+        let without = join(&all, |frame| !has_class(FrameClass::Disposable)(frame));
         assert_eq!(check("without disposable", without), 180 - by_class[4], "{name}");
-        let keys = join(&all, |frame| !frame.class.is_video() || is(FrameClass::Key)(frame));
-        // After gaps between recovery points that are no IDRs a decoder of H.264 complains, and shows fewer.
+        let keys = join(&all, |frame| !frame.class.is_video() || has_class(FrameClass::Key)(frame));
+        // After gaps between recovery points without IDR pictures, ffmpeg reports errors and shows fewer pictures.
         if name != "H.264, open groups" {
             assert_eq!(check("keys alone", keys), by_class[2], "{name}");
         }
         let mut nth = 0;
         let some = join(&all, |frame| {
-            let is_reference = is(FrameClass::Reference)(frame);
+            let is_reference = has_class(FrameClass::Reference)(frame);
             nth += usize::from(is_reference);
             !(is_reference && nth == 10)
         });
@@ -71,7 +71,7 @@ fn remaining_frames_are_decoded_without_errors() {
     }
 }
 
-/// Two renditions with aligned key frames each second, of six.
+/// Six seconds of two renditions with an aligned key frame each second.
 const LADDER: &str = "-f lavfi -i testsrc2=s=320x180:r=30:d=6 -f lavfi -i sine=f=440:d=6 \
     -filter_complex [0:v]format=yuv420p,split[a][b];[b]scale=160:90[c] -map [a] -map [c] -map 1:a \
     -c:v libx264 -g 30 -sc_threshold 0 -bf 2 -c:a aac";
@@ -106,7 +106,7 @@ fn a_ladder_is_one_video_that_changes_at_key_frames() {
         let found = decode(&out);
         assert_eq!((found.pictures, found.errors.as_str()), (180, ""), "{name}");
         assert!(found.sounds > sounds, "{name}: {found:?}");
-        // One program, one video, and nothing of the other.
+        // One program with one video, and no frames of the other one.
         let again = frames(&out);
         assert!(again.iter().all(|frame| frame.track == 0), "{name}");
         assert_eq!(
@@ -143,10 +143,10 @@ fn segments_are_decoded_as_the_stream_is() {
         assert_eq!(pieces.len(), 4, "{name}");
         let length: Duration = segments.iter().map(|segment| segment.duration).sum();
         assert!(length.abs_diff(Duration::from_secs(6)) < Duration::from_millis(5), "{length:?}");
-        let found = decode(&whole(&pieces));
+        let found = decode(&concatenate(&pieces));
         let original = decode(&bytes);
         assert_eq!((found.pictures, found.errors.as_str()), (180, ""), "{name}");
-        // Sound before the first picture is left out.
+        // Audio before the first picture is omitted.
         assert!(found.sounds + 3 >= original.sounds, "{name}: {found:?} of {original:?}");
     }
 }
@@ -162,14 +162,14 @@ fn a_rendition_that_changes_is_a_discontinuity() {
     assert_eq!(inits.count(), 3);
     let marks: Vec<bool> = segments(&pieces).map(|segment| segment.is_discontinuous).collect();
     assert_eq!(marks.iter().filter(|mark| **mark).count(), 2, "{marks:?}");
-    // Each part by itself, as a player takes it.
+    // Each part is decoded separately, as players do.
     let parts = pieces.chunk_by(|_, next| !matches!(next, SegmenterOutput::Init(_)));
-    let found: Vec<_> = parts.map(|part| decode(&whole(part))).collect();
+    let found: Vec<_> = parts.map(|part| decode(&concatenate(part))).collect();
     assert_eq!(found.iter().map(|part| part.pictures).sum::<usize>(), 180, "{found:?}");
     assert!(found.iter().all(|part| part.errors.is_empty()), "{found:?}");
 }
 
-/// The segments of a stream, with the track that is wanted at each second.
+/// Packages a stream, selecting the track `wanted` for each second.
 fn pieces(frames: &[Frame], wanted: impl Fn(u64) -> u8) -> Vec<SegmenterOutput> {
     let (mut segmenter, mut pieces) = (Segmenter::default(), Vec::new());
     for frame in frames {
@@ -188,8 +188,8 @@ fn segments(pieces: &[SegmenterOutput]) -> impl Iterator<Item = &Segment> {
     })
 }
 
-/// All pieces, one behind the other.
-fn whole(pieces: &[SegmenterOutput]) -> Vec<u8> {
+/// Concatenates the pieces.
+fn concatenate(pieces: &[SegmenterOutput]) -> Vec<u8> {
     let bytes = |piece: &SegmenterOutput| match piece {
         SegmenterOutput::Init(init) => init.bytes.to_vec(),
         SegmenterOutput::Segment(segment) => segment.bytes.to_vec(),

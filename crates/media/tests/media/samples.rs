@@ -1,4 +1,4 @@
-//! The samples: what is in them is known, so no decoder is needed.
+//! Tests with samples whose contents are known, so that no decoder is needed.
 
 use crate::{
     stream::{check_transport, is_start, packets, pid},
@@ -10,15 +10,15 @@ use thalweg_media::{
     hls::{Segment, Segmenter, SegmenterOutput, Settings},
 };
 
-/// Name, codec, frames of sound, and pictures: key, reference, disposable.
+/// Name, codec, audio frames, and pictures: key, reference, disposable.
 const SAMPLES: [(&str, Codec, usize, [usize; 3]); 3] = [
     ("h264-b.ts", Codec::H264, 33, [3, 12, 9]),
     ("h264-low-latency.ts", Codec::H264, 0, [3, 21, 0]),
     ("h265.ts", Codec::H265, 33, [3, 11, 10]),
 ];
 
-/// Whether pictures and sounds are the same; what is between them may be elsewhere.
-fn same(one: &[Frame], other: &[Frame]) -> bool {
+/// Whether pictures and audio are the same. Tables may be at other positions.
+fn have_same_payloads(one: &[Frame], other: &[Frame]) -> bool {
     let key = |frame: &Frame| (frame.track, frame.class, frame.time, payloads(&frame.bytes));
     let of = |frames: &[Frame], is_video: bool| {
         let is_it = |frame: &&Frame| {
@@ -29,7 +29,7 @@ fn same(one: &[Frame], other: &[Frame]) -> bool {
     of(one, true) == of(other, true) && of(one, false) == of(other, false)
 }
 
-/// Packets without what a joiner numbers anew.
+/// The packets without their headers, in which a joiner renumbers the counters.
 fn payloads(bytes: &[u8]) -> Vec<Vec<u8>> {
     packets(bytes).iter().map(|packet| packet[4..].to_vec()).collect()
 }
@@ -60,7 +60,7 @@ fn samples_are_split_and_joined() {
         let (out, shown) = join(&all, |_| true);
         assert_eq!(shown, 24, "{name}");
         check_transport(&out);
-        assert!(same(&frames(&out), &all), "{name}");
+        assert!(have_same_payloads(&frames(&out), &all), "{name}");
     }
 }
 
@@ -101,7 +101,7 @@ fn dropped_frames_leave_no_gap() {
             (keys, vec![sounds, keys, 0, 0]),
             "{name}"
         );
-        // The clock goes on through what was dropped, and tables come before each key frame.
+        // The clock references of dropped frames remain, and tables precede each key frame.
         let clocks = |bytes: &[u8]| packets(bytes).iter().filter_map(crate::stream::clock).count();
         assert_eq!(clocks(&out), clocks(&sample(name)), "{name}");
         let mut has_tables = false;
@@ -171,19 +171,19 @@ fn segments_have_all_pictures_of_the_stream() {
                 panic!("{name}: a second init segment")
             };
             assert_eq!((segment.number, segment.init), (number as u64, 0));
-            samples += pictures(&segment.bytes);
+            samples += count_pictures(&segment.bytes);
         }
         assert_eq!((segments.len(), samples), (3, 24), "{name}");
     }
 }
 
-/// The segments of these frames, at these times in milliseconds.
+/// Packages frames with these times, milliseconds.
 fn segments(frames: impl IntoIterator<Item = (u64, Frame)>) -> Vec<Segment> {
     let at = |(at, frame)| Frame { time: Duration::from_millis(at), ..frame };
     segment_frames(&frames.into_iter().map(at).collect::<Vec<_>>())
 }
 
-/// The segments of these frames.
+/// Packages frames, and returns the media segments.
 pub fn segment_frames(frames: &[Frame]) -> Vec<Segment> {
     let target = Duration::from_secs(1);
     let mut segmenter = Segmenter::new(Settings { target, max_bytes: 1 << 20 });
@@ -246,7 +246,7 @@ fn a_frame_of_the_far_future_does_not_stop_the_time_of_segments() {
     ] {
         let changed = with_time(&all, class, number, time);
         let made = segment_frames(&changed);
-        let shown: usize = made.iter().map(|segment| pictures(&segment.bytes)).sum();
+        let shown: usize = made.iter().map(|segment| count_pictures(&segment.bytes)).sum();
         let length: Duration = made.iter().map(|segment| segment.duration).sum();
         let message = format!("{class:?} at {time:?}: {shown} pictures in {length:?}");
         assert_eq!(shown, 24, "{message}");
@@ -280,7 +280,7 @@ fn a_frame_of_the_far_future_stops_neither_tables_nor_sounds() {
     assert!(after + 3 >= before, "{after} of {before} sounds");
 }
 
-/// The frame with a picture of no bytes: a packet with nothing but the head of its PES packet.
+/// The frame with an empty picture: one packet with only the PES header.
 fn emptied(frame: &Frame) -> Frame {
     let pes = [0, 0, 1, 0xe0, 0, 0, 0x80, 0x80, 5, 0x21, 0, 1, 0, 1];
     let mut packet = vec![0x47, 0x40 | frame.bytes[1] & 0x1f, frame.bytes[2], 0x30];
@@ -296,19 +296,19 @@ fn empty_pictures_do_not_make_a_segment_grow() {
     let key = all.iter().find(|frame| frame.class == FrameClass::Key).cloned().unwrap();
     let other = all.iter().find(|frame| frame.class == FrameClass::Reference).cloned().unwrap();
     let tables = all.iter().filter(|frame| frame.class == FrameClass::Tables).cloned();
-    // All at one time: each is a tick long.
+    // All have the same time, so each one lasts a tick.
     let pictures = std::iter::repeat_n((1, emptied(&other)), 40_000);
     let made = segments(tables.map(|one| (0, one)).chain([(0, key)]).chain(pictures));
     assert!(made.len() > 1, "{}", made.len());
 }
 
-/// Pictures of a media segment: its data begin and end where the boxes say.
-fn pictures(segment: &[u8]) -> usize {
-    samples(segment)[0]
+/// The number of pictures of a media segment.
+fn count_pictures(segment: &[u8]) -> usize {
+    count_samples(segment)[0]
 }
 
-/// Pictures and sounds of a media segment: its data begin and end where the boxes say.
-pub fn samples(segment: &[u8]) -> [usize; 2] {
+/// The numbers of pictures and audio frames of a media segment. Checks that the data offsets of its boxes are right.
+pub fn count_samples(segment: &[u8]) -> [usize; 2] {
     use mp4_atom::{Decode as _, DecodeMaybe as _};
     let mut rest = segment;
     mp4_atom::Styp::decode(&mut rest).unwrap();
