@@ -32,7 +32,7 @@ pub(crate) struct ProgramClock {
     newest: Option<i64>,
     /// Whether the newest reference was inserted.
     is_inserted: bool,
-    /// The DTS of the first unit, if no reference came before it.
+    /// The DTS of the first unit, if no reference precedes it.
     first_dts: Option<i64>,
     /// How far references of the input are behind decoding times, ticks.
     delay: Option<i64>,

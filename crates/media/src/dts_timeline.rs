@@ -110,7 +110,7 @@ pub(crate) fn ticks(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    fn at(line: &mut DtsTimeline, clock: &mut StreamClock, dts: i64) -> i64 {
+    fn mapped_ticks(line: &mut DtsTimeline, clock: &mut StreamClock, dts: i64) -> i64 {
         ticks(line.decoding_time(clock, dts.rem_euclid(WRAP) as u64)) as i64
     }
 
@@ -131,8 +131,8 @@ mod tests {
         let (mut line, mut video, mut audio) = Default::default();
         let first = WRAP - 5000;
         for n in 0..100 {
-            assert_eq!(at(&mut line, &mut video, first + n * 3000), n * 3000);
-            assert_eq!(at(&mut line, &mut audio, first + n * 3000 + 7), n * 3000 + 7);
+            assert_eq!(mapped_ticks(&mut line, &mut video, first + n * 3000), n * 3000);
+            assert_eq!(mapped_ticks(&mut line, &mut audio, first + n * 3000 + 7), n * 3000 + 7);
         }
         assert_eq!(line.restarts(), 0);
     }
@@ -140,14 +140,14 @@ mod tests {
     #[test]
     fn streams_that_jump_stay_together() {
         let (mut line, mut video, mut audio) = Default::default();
-        at(&mut line, &mut video, 1_000_000);
-        at(&mut line, &mut audio, 1_000_500);
+        mapped_ticks(&mut line, &mut video, 1_000_000);
+        mapped_ticks(&mut line, &mut audio, 1_000_500);
         // The video's clock restarts first; the audio's clock follows later.
-        let after = at(&mut line, &mut video, 500);
+        let after = mapped_ticks(&mut line, &mut video, 500);
         assert_eq!(after, 500 + STEP);
-        assert_eq!(at(&mut line, &mut audio, 1_002_000), 2000);
-        assert_eq!(at(&mut line, &mut video, 3500), after + 3000);
-        assert_eq!(at(&mut line, &mut audio, 2500), after + 2000);
+        assert_eq!(mapped_ticks(&mut line, &mut audio, 1_002_000), 2000);
+        assert_eq!(mapped_ticks(&mut line, &mut video, 3500), after + 3000);
+        assert_eq!(mapped_ticks(&mut line, &mut audio, 2500), after + 2000);
         assert_eq!(line.restarts(), 1);
     }
 
@@ -156,7 +156,7 @@ mod tests {
         let (mut line, mut clock) = Default::default();
         let mut last = 0;
         for dts in [0, 3000, 2000, 6000, 6000 - 3 * CLOCK, 9000, WRAP - 7, 4, 90 * CLOCK, 1] {
-            let now = at(&mut line, &mut clock, dts);
+            let now = mapped_ticks(&mut line, &mut clock, dts);
             assert!(now >= last, "{dts}: {now} after {last}");
             last = now;
         }
@@ -165,8 +165,8 @@ mod tests {
     #[test]
     fn times_before_the_first_unit_are_zero() {
         let (mut line, mut video, mut audio) = Default::default();
-        assert_eq!(at(&mut line, &mut video, 9000), 0);
-        assert_eq!(at(&mut line, &mut audio, 0), 0);
-        assert_eq!(at(&mut line, &mut audio, 10_000), 1000);
+        assert_eq!(mapped_ticks(&mut line, &mut video, 9000), 0);
+        assert_eq!(mapped_ticks(&mut line, &mut audio, 0), 0);
+        assert_eq!(mapped_ticks(&mut line, &mut audio, 10_000), 1000);
     }
 }

@@ -15,7 +15,7 @@ pub enum FrameClass {
     Tables = 0,
     /// Audio: dropped after all video.
     Audio = 1,
-    /// A key frame: decoding can begin here (IDR; H.265 IRAP).
+    /// A key frame: decoding can start here (IDR; H.265 IRAP).
     Key = 2,
     /// A reference frame: later frames refer to it.
     Reference = 3,
@@ -58,8 +58,8 @@ impl Frame {
         PesHeader::from_packets(&self.bytes)?.dts
     }
 
-    /// The frame's program clock references as packets without payload, to be sent if the frame itself is dropped. `None`
-    /// if it has none.
+    /// The frame's program clock references as packets without payload, to be sent if the frame itself is dropped.
+    /// `None` if it has none.
     pub fn clock(&self) -> Option<Bytes> {
         let mut kept = BytesMut::new();
         for packet in self.bytes.as_chunks::<PACKET>().0 {

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// A fault of the input. The stream goes on.
+/// A fault of the input that does not end the stream.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum InputWarning {

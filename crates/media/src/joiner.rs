@@ -53,8 +53,8 @@ pub struct JoinerCounts {
 
 /// Joins frames into a transport stream without gaps and without frames that cannot be decoded.
 ///
-/// It renumbers continuity counters, repeats tables and keeps the clock references of withheld frames. After a lost key or
-/// reference frame ([`Self::record_loss`]) a track resumes at its next key frame.
+/// It renumbers continuity counters, repeats tables and keeps the clock references of withheld frames. After a lost key
+/// or reference frame ([`Self::record_loss`]) a track resumes at its next key frame.
 #[derive(Debug)]
 pub struct TsJoiner {
     output: Output,
@@ -241,7 +241,8 @@ impl TsJoiner {
         }
     }
 
-    /// Writes audio of the selected program. At a switch between renditions with their own audio, time does not go back.
+    /// Writes audio of the selected program. At a switch between renditions with their own audio, time does not go
+    /// back.
     fn push_audio(&mut self, frame: &Frame, into: &mut Vec<u8>) {
         let Some(pid) = self.one_video.pids.get(&frame_pid(frame)).copied() else { return };
         let newest = self.one_video.newest_audio.entry(pid).or_default();

@@ -19,7 +19,8 @@ const FREE_PIDS: Range<u16> = 0x1e00..0x1f00;
 /// A transcoder may be this far behind its source, ticks: ffmpeg reads up to five seconds before it starts.
 const MAX_LAG: i64 = 10 * CLOCK;
 
-/// A picture may be this far ahead of the source's newest one, ticks: with another frame order its decoding times differ.
+/// A picture may be this far ahead of the source's newest one, ticks: with another frame order its decoding times
+/// differ.
 const MAX_LEAD: i64 = CLOCK;
 
 /// A transcoder's picture has other time stamps than its source.
@@ -70,8 +71,8 @@ impl Default for Ladder {
 }
 
 impl Ladder {
-    /// Adds the source's next frame. Returns it with its track in the ladder; `None` if there are too many tracks, or if
-    /// it is part of a PMT that has been replaced.
+    /// Adds the source's next frame. Returns it with its track in the ladder; `None` if there are too many tracks, or
+    /// if it is part of a PMT that has been replaced.
     pub fn add_source(&mut self, frame: Frame) -> Option<Frame> {
         match frame.class {
             FrameClass::Tables => self.add_source_tables(frame),
@@ -164,8 +165,8 @@ impl Ladder {
         self.programs.all().iter().find(|program| program.pmt.as_ref().is_some_and(has_video))
     }
 
-    /// The packets of the PMT with all videos, and of other PMTs on its PID; `None` if there is no PMT or it becomes too
-    /// long.
+    /// The packets of the PMT with all videos, and of other PMTs on its PID; `None` if there is no PMT or it becomes
+    /// too long.
     fn pmt_packets(&mut self) -> Option<Vec<RawPacket>> {
         let program = self.program()?;
         let mut pmt = program.pmt.clone()?;

@@ -16,7 +16,7 @@ const HEADER: usize = 6;
 pub(crate) struct PesHeader {
     pub(crate) pts: Option<u64>,
     pub(crate) dts: Option<u64>,
-    /// The size of the PES packet, bytes; `None`: it ends where the next one begins.
+    /// The size of the PES packet, bytes; `None`: it ends where the next one starts.
     pub(crate) length: Option<usize>,
     /// The offset of the elementary stream's bytes.
     pub(crate) body: usize,

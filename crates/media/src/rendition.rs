@@ -109,7 +109,7 @@ impl RenditionSelector {
             self.newest = self.newest.max(Some(frame.time));
             return into.push(PictureUse::Shown(frame.clone()));
         }
-        // The second key frame: no aligned one of the wanted rendition has arrived beside the first.
+        // The second key frame: no aligned one of the wanted rendition arrived near the first one.
         if may_hold && !self.held.is_empty() {
             self.release_held(into);
         }

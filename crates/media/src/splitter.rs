@@ -84,8 +84,8 @@ pub struct TrackInfo {
 /// Splits a transport stream into frames. The frames do not depend on how the bytes are cut into pieces.
 ///
 /// A unit is complete when the next one of its PID starts; a unit of audio also when it has its announced length.
-/// Pictures that cannot be decoded are dropped: those before the first key frame, and those from a damaged one to the next
-/// key frame. Each key frame of H.264 and H.265 includes its parameter sets.
+/// Pictures that cannot be decoded are dropped: those before the first key frame, and those from a damaged one to the
+/// next key frame. Each key frame of H.264 and H.265 includes its parameter sets.
 #[derive(Debug)]
 pub struct TsSplitter {
     limits: Limits,
@@ -446,8 +446,8 @@ impl TsSplitter {
         }
     }
 
-    /// Returns the track of this video: its present one, that of its predecessor in the program or in an ended program, or
-    /// a new one.
+    /// Returns the track of this video: its present one, that of its predecessor in the program or in an ended program,
+    /// or a new one.
     fn assign_track(&mut self, info: TrackInfo) -> Option<u8> {
         let is_own = |track: &TrackInfo| track.program == info.program && track.nth == info.nth;
         let has_ended = |track: &TrackInfo| {
@@ -682,8 +682,8 @@ impl ElementaryStream {
         }
     }
 
-    /// Whether the PES packet that starts here continues the current picture: it has no time and, unlike other pictures, no
-    /// delimiter.
+    /// Whether the PES packet that starts here continues the current picture: it has no time and, unlike other
+    /// pictures, no delimiter.
     fn is_continuation(&self, packet: Packet<'_>) -> bool {
         let Some(syntax) = self.syntax().filter(|_| self.has_delimiters && self.unit.is_open)
         else {

@@ -30,8 +30,8 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// Determines the codec by `stream_type` (table 2-34; ATSC A/52, A/53), for private data by descriptors (ETSI EN 300
-    /// 468).
+    /// Determines the codec by `stream_type` (table 2-34; ATSC A/52, A/53), for private data by descriptors (ETSI EN
+    /// 300 468).
     pub(crate) fn from_stream_type(kind: u8, descriptors: &[u8]) -> Self {
         match kind {
             0x1b => Self::H264,

@@ -1,9 +1,9 @@
-//! Arbitrary bytes do not make a parser panic, loop or exceed its memory limits, and the frames do not depend on how the
-//! bytes are cut.
+//! Arbitrary bytes do not make a parser panic, loop or exceed its memory limits, and the frames do not depend on how
+//! the bytes are cut.
 //!
-//! `cargo test -p thalweg-media --test arbitrary` replays `corpus/` and `samples/`, then tries arbitrary and mutated bytes. For
-//! longer runs: `PROPTEST_CASES=100000 cargo test --release -p thalweg-media --test arbitrary`. The seed of a failure is
-//! printed and kept beside this file; add the failing input to `corpus/`.
+//! `cargo test -p thalweg-media --test arbitrary` replays `corpus/` and `samples/`, then tries arbitrary and mutated
+//! bytes. For longer runs: `PROPTEST_CASES=100000 cargo test --release -p thalweg-media --test arbitrary`. The seed of
+//! a failure is printed and kept beside this file; add the failing input to `corpus/`.
 
 #![expect(clippy::disallowed_methods, reason = "the corpus is files; the crate itself reads none")]
 
@@ -62,7 +62,7 @@ fn check_frames(frames: &[Frame], limits: Limits) {
         assert!(frame.bytes.len() <= most + SETS, "{}", frame.bytes.len());
         assert!(usize::from(frame.track) < limits.tracks);
         let last = times.insert((pid(&packets[0]), frame.class), frame.time);
-        // A PID that ends and comes back may be another stream.
+        // A PID that ends and starts again may be another stream.
         assert!(last.is_none_or(|last| last <= frame.time + Duration::from_secs(60)));
     }
 }

@@ -109,7 +109,7 @@ impl VideoParameters {
 
 /// Whether a NAL unit belongs to the sample entry instead of the samples.
 pub(crate) fn is_in_sample_entry(syntax: Syntax, nal: &[u8]) -> bool {
-    // The sample entry has no place for subset sequence parameter sets.
+    // The sample entry has no field for subset sequence parameter sets.
     matches!(syntax.role(nal), NalRole::Set { .. })
         && !(syntax == Syntax::H264 && syntax.kind(nal) == 15)
 }

@@ -1,7 +1,7 @@
 //! Tests with complete streams: from ffmpeg, small samples, and malformed ones.
 //!
-//! If `ffmpeg` is installed, it makes inputs and decodes outputs. Otherwise those tests print that they are skipped, and
-//! the samples in `samples/` cover the same.
+//! If `ffmpeg` is installed, it makes inputs and decodes outputs. Otherwise those tests print that they are skipped,
+//! and the samples in `samples/` cover the same.
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 

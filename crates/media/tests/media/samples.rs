@@ -250,7 +250,8 @@ fn a_frame_of_the_far_future_does_not_stop_the_time_of_segments() {
         let length: Duration = made.iter().map(|segment| segment.duration).sum();
         let message = format!("{class:?} at {time:?}: {shown} pictures in {length:?}");
         assert_eq!(shown, 24, "{message}");
-        // The sample has two seconds. A jump costs at most 40 ms each way; a gap ends the first segment at its longest.
+        // The sample has two seconds. A jump adds at most 40 ms each way; at a gap the first segment has its maximum
+        // duration.
         let most = if time == ahead { 8500 } else { 2300 };
         assert!((1900..most).contains(&length.as_millis()), "{message}");
         assert!(made.iter().all(|one| one.start < Duration::from_secs(120)), "{message}");
