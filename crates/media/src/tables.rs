@@ -430,8 +430,8 @@ impl Programs {
         let bodies = self.pat_sections.values().filter_map(|bytes| Section::read(bytes).ok());
         for entry in bodies.flat_map(|section| section.body.as_chunks::<4>().0) {
             let (number, pmt_pid) = (read_u16(entry), read_u16(&entry[2..]) & 0x1fff);
-            let is_odd = number == 0 || !(0x10..packet::NULL_PID).contains(&pmt_pid);
-            if is_odd || programs.iter().any(|known| known.number == number) {
+            let is_invalid = number == 0 || !(0x10..packet::NULL_PID).contains(&pmt_pid);
+            if is_invalid || programs.iter().any(|known| known.number == number) {
                 continue;
             }
             if programs.len() >= self.max {

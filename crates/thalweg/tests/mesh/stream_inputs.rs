@@ -4,7 +4,7 @@ use super::{
     host::{Daemon, Host, text, until},
     stream_video::Running,
     streams::{SETTINGS, frames},
-    transport::{self, TransportBuilder, PMT, Packet, VIDEO},
+    transport::{self, PMT, Packet, TransportBuilder, VIDEO},
 };
 use std::{
     fs,
