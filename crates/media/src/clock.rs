@@ -1,22 +1,22 @@
-//! The program clock of a joined stream (ISO/IEC 13818-1, 2.4.2.2): inserts references where those of the input were
-//! dropped with their frames.
+//! The program clock of a joined stream (ISO/IEC 13818-1, 2.4.2.2). Inserts clock references where those of the input
+//! were dropped with their frames.
 
 use crate::{
     PACKET,
-    packet::{Packet, Raw, SYNC},
-    time_line::{CLOCK, WRAP, apart},
+    dts_timeline::{CLOCK, WRAP, wrapping_difference},
+    packet::{Packet, RawPacket, SYNC},
 };
 
 /// A reference is inserted if the newest one is this old, ticks. The standard allows 0.1 s (2.7.2), but streams of five
 /// pictures a second exceed that and pass unchanged.
 const MAX_GAP: i64 = CLOCK / 4;
 
-/// Inserted references are earlier by this much, because units of audio may be ahead of the next picture, which is
-/// complete only when the one after it begins.
+/// Inserted references are earlier by this much, ticks: audio may be ahead of the next picture, which is complete only
+/// when the following one starts.
 const RESERVE: i64 = CLOCK / 10;
 
-/// How far the clock is behind decoding times if no reference of the input has shown it, ticks: the buffer that encoders
-/// usually assume.
+/// How far the clock is behind decoding times before the input has a reference, ticks: the buffer that encoders usually
+/// assume.
 const USUAL_DELAY: i64 = CLOCK / 2;
 
 /// A longer delay is a fault of the input.
@@ -30,28 +30,28 @@ const JUMP: i64 = 10 * CLOCK;
 pub(crate) struct ProgramClock {
     /// The newest reference, ticks.
     newest: Option<i64>,
-    /// Whether it was inserted.
+    /// Whether the newest reference was inserted.
     is_inserted: bool,
-    /// The DTS of the first unit, if no reference came before it.
-    first: Option<i64>,
-    /// How far references of the input are behind decoding times.
+    /// The DTS of the first unit, if no reference precedes it.
+    first_dts: Option<i64>,
+    /// How far references of the input are behind decoding times, ticks.
     delay: Option<i64>,
 }
 
 impl ProgramClock {
-    /// Records the delay of a reference of the input in a unit with this DTS.
+    /// Measures the delay by a reference of the input in a unit with this DTS.
     pub(crate) fn observe(&mut self, reference: u64, dts: u64) {
-        let delay = apart(dts as i64, reference as i64);
+        let delay = wrapping_difference(dts as i64, reference as i64);
         if (0..=MAX_DELAY).contains(&delay) {
             self.delay = Some(delay);
         }
     }
 
-    /// The reference to write for one of the input: none is lower than an inserted one before it.
-    pub(crate) fn next(&mut self, reference: u64) -> u64 {
+    /// Returns the reference to write for one of the input. It is higher than the inserted one before it.
+    pub(crate) fn adjust(&mut self, reference: u64) -> u64 {
         let inserted = self.newest.filter(|_| self.is_inserted);
         let next = match inserted {
-            Some(newest) if (0..JUMP).contains(&apart(newest, reference as i64)) => {
+            Some(newest) if (0..JUMP).contains(&wrapping_difference(newest, reference as i64)) => {
                 (newest + 1).rem_euclid(WRAP)
             }
             _ => reference as i64,
@@ -61,15 +61,15 @@ impl ProgramClock {
         next as u64
     }
 
-    /// The reference to insert before a unit with this DTS, and whether it is of a restarted clock; `None` if the newest
-    /// one is recent.
-    pub(crate) fn due(&mut self, dts: u64) -> Option<(u64, bool)> {
+    /// Returns the reference to insert before a unit with this DTS, and whether the clock was restarted; `None` if the
+    /// newest reference is recent.
+    pub(crate) fn due_reference(&mut self, dts: u64) -> Option<(u64, bool)> {
         let delay = self.delay.unwrap_or(USUAL_DELAY) + RESERVE;
         let next = (dts as i64 - delay).rem_euclid(WRAP);
         let passed = match self.newest {
-            Some(newest) => apart(next, newest),
-            // The input's first reference may follow.
-            None => apart(dts as i64, *self.first.get_or_insert(dts as i64)),
+            Some(newest) => wrapping_difference(next, newest),
+            // The input's first reference may still follow.
+            None => wrapping_difference(dts as i64, *self.first_dts.get_or_insert(dts as i64)),
         };
         let is_restarted = passed.abs() > JUMP;
         (passed > MAX_GAP || is_restarted).then(|| {
@@ -80,7 +80,7 @@ impl ProgramClock {
 }
 
 /// The base of the packet's reference, ticks of 90 kHz (2.4.3.5).
-pub(crate) fn reference(packet: Packet<'_>) -> Option<u64> {
+pub(crate) fn read_reference(packet: Packet<'_>) -> Option<u64> {
     let bytes = packet.0;
     let has_reference = bytes[3] & 0x20 != 0 && bytes[4] >= 7 && bytes[5] & 0x10 != 0;
     let [a, b, c, d, e] = *bytes[6..].first_chunk::<5>()?;
@@ -88,13 +88,13 @@ pub(crate) fn reference(packet: Packet<'_>) -> Option<u64> {
 }
 
 /// Replaces the packet's reference.
-pub(crate) fn set_reference(packet: &mut Raw, reference: u64) {
+pub(crate) fn set_reference(packet: &mut RawPacket, reference: u64) {
     packet[6..10].copy_from_slice(&((reference >> 1) as u32).to_be_bytes());
     packet[10..12].copy_from_slice(&[((reference & 1) as u8) << 7 | 0x7e, 0]);
 }
 
-/// A packet without payload with this reference.
-pub(crate) fn packet(pid: u16, reference: u64, is_restarted: bool) -> Raw {
+/// Creates a packet without payload that carries this reference.
+pub(crate) fn reference_packet(pid: u16, reference: u64, is_restarted: bool) -> RawPacket {
     let mut packet = [0xff; PACKET];
     let [high, low] = pid.to_be_bytes();
     packet[..4].copy_from_slice(&[SYNC, high & 0x1f, low, 0x20]);
@@ -111,33 +111,33 @@ mod tests {
     #[test]
     fn references_are_written_as_they_are_read() {
         for value in [0, 1, 90_000, (1 << 33) - 1, 0x1_2345_6789] {
-            assert_eq!(reference(Packet(&packet(0x101, value, false))), Some(value));
+            assert_eq!(read_reference(Packet(&reference_packet(0x101, value, false))), Some(value));
         }
-        assert_eq!(Packet(&packet(0x101, 1, true)).pid(), 0x101);
-        assert_eq!(reference(Packet(&[0; PACKET])), None);
+        assert_eq!(Packet(&reference_packet(0x101, 1, true)).pid(), 0x101);
+        assert_eq!(read_reference(Packet(&[0; PACKET])), None);
     }
 
     #[test]
     fn references_are_inserted_where_they_are_missing() {
         let mut clock = ProgramClock::default();
         clock.observe(10_000, 73_000);
-        assert_eq!(clock.next(10_000), 10_000);
-        assert_eq!(clock.due(76_000), None);
-        assert_eq!(clock.due(110_000), Some((38_000, false)));
-        assert_eq!(clock.due(111_000), None, "recent");
-        assert_eq!(clock.due(80_000), None, "an audio unit that is earlier");
+        assert_eq!(clock.adjust(10_000), 10_000);
+        assert_eq!(clock.due_reference(76_000), None);
+        assert_eq!(clock.due_reference(110_000), Some((38_000, false)));
+        assert_eq!(clock.due_reference(111_000), None, "recent");
+        assert_eq!(clock.due_reference(80_000), None, "an audio unit that is earlier");
         assert_eq!(
-            [clock.next(37_000), clock.next(37_100), clock.next(50_000)],
+            [clock.adjust(37_000), clock.adjust(37_100), clock.adjust(50_000)],
             [38_001, 38_002, 50_000]
         );
-        assert_eq!(clock.next(49_000), 49_000, "the input's own fault");
-        assert_eq!(clock.due(90_000_000), Some((90_000_000 - 72_000, true)));
+        assert_eq!(clock.adjust(49_000), 49_000, "the input's own fault");
+        assert_eq!(clock.due_reference(90_000_000), Some((90_000_000 - 72_000, true)));
         let mut wraps = ProgramClock::default();
         wraps.observe((1 << 33) - 100, 400);
-        wraps.next((1 << 33) - 100);
-        assert_eq!(wraps.due(40_000), Some((30_500, false)));
+        wraps.adjust((1 << 33) - 100);
+        assert_eq!(wraps.due_reference(40_000), Some((30_500, false)));
         let mut without = ProgramClock::default();
-        assert_eq!([without.due(1000), without.due(20_000)], [None, None]);
-        assert_eq!(without.due(24_000), Some(((1 << 33) - 30_000, false)));
+        assert_eq!([without.due_reference(1000), without.due_reference(20_000)], [None, None]);
+        assert_eq!(without.due_reference(24_000), Some(((1 << 33) - 30_000, false)));
     }
 }

@@ -1,6 +1,6 @@
 //! Frames and their classes.
 
-use crate::pes::PesHead;
+use crate::pes::PesHeader;
 use bytes::{Bytes, BytesMut};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub enum FrameClass {
     Tables = 0,
     /// Audio: dropped after all video.
     Audio = 1,
-    /// A key frame: decoding can begin here (IDR; H.265 IRAP).
+    /// A key frame: decoding can start here (IDR; H.265 IRAP).
     Key = 2,
     /// A reference frame: later frames refer to it.
     Reference = 3,
@@ -39,31 +39,31 @@ impl FrameClass {
     }
 }
 
-/// One access unit, or the packets between two: whole MPEG-TS packets of one PID, in order.
+/// One access unit, or the packets between two units: complete MPEG-TS packets of one PID, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// The index of its rendition in the ladder; 0 if there is only one, and for tables and shared audio.
     pub track: u8,
-    /// How much its loss costs.
+    /// What its loss costs.
     pub class: FrameClass,
     /// The decoding time since the stream's first frame, unwrapped.
     pub time: Duration,
-    /// Whole packets of 188 bytes; any bytes from synthetic sources.
+    /// Complete packets of 188 bytes; arbitrary bytes from synthetic sources.
     pub bytes: Bytes,
 }
 
 impl Frame {
-    /// The decoding time stamp (DTS) as the transport stream has it, ticks of 90 kHz.
+    /// The decoding time stamp (DTS) of the transport stream, ticks of 90 kHz.
     pub fn dts(&self) -> Option<u64> {
-        PesHead::of(&self.bytes)?.dts
+        PesHeader::from_packets(&self.bytes)?.dts
     }
 
-    /// The program clock references of the frame, as packets without payload, for a stream from which the frame is
-    /// dropped. `None` if there are none.
+    /// The frame's program clock references as packets without payload, to be sent if the frame itself is dropped.
+    /// `None` if it has none.
     pub fn clock(&self) -> Option<Bytes> {
         let mut kept = BytesMut::new();
         for packet in self.bytes.as_chunks::<PACKET>().0 {
-            if let Some(clock) = clock_of(packet) {
+            if let Some(clock) = clock_packet(packet) {
                 kept.extend_from_slice(&clock);
             }
         }
@@ -71,15 +71,15 @@ impl Frame {
     }
 }
 
-/// A packet with only the adaptation field of this one, if it has a PCR (2.4.3.4).
-pub(crate) fn clock_of(packet: &[u8; PACKET]) -> Option<[u8; PACKET]> {
+/// Reduces a packet to its clock reference (2.4.3.4); `None` if it has none.
+pub(crate) fn clock_packet(packet: &[u8; PACKET]) -> Option<[u8; PACKET]> {
     let has_clock = packet[0] == 0x47 && packet[3] & 0x20 != 0 && packet[4] >= 7;
     if !has_clock || packet[5] & 0x10 == 0 {
         return None;
     }
     let mut clock = [0xff; PACKET];
     clock[..12].copy_from_slice(&packet[..12]);
-    // No start of a unit, no payload; of the flags: discontinuity and PCR.
+    // Clears the start indicator, the payload, and all flags but discontinuity and PCR.
     clock[1] &= 0x1f;
     clock[3] = 0x20 | packet[3] & 0x0f;
     clock[4] = (PACKET - 5) as u8;

@@ -2,23 +2,23 @@
 
 use thiserror::Error;
 
-/// A fault of the input. The stream goes on.
+/// A fault of the input that does not end the stream.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum InputWarning {
-    /// Bytes outside of packets.
+    /// Bytes outside packets.
     #[error("skipped {bytes} bytes that are not transport stream packets")]
     Unsynchronised {
-        /// Their number.
+        /// Number of skipped bytes.
         bytes: u64,
     },
     /// Packets with the transport error indicator set.
     #[error("skipped {packets} packets with the transport error indicator set")]
     Damaged {
-        /// Their number.
+        /// Number of skipped packets.
         packets: u64,
     },
-    /// Packets are missing, by their continuity counters.
+    /// The continuity counters show that packets are missing.
     #[error(
         "packets of PID {pid} are missing in {gaps} places; video resumes at the next key frame"
     )]
@@ -42,7 +42,7 @@ pub enum InputWarning {
     },
     /// The incomplete units of all PIDs together exceed their maximum size.
     #[error("skipped a unit of PID {pid}: incomplete units together exceed {limit} bytes")]
-    TooMuch {
+    BufferFull {
         /// The PID.
         pid: u16,
         /// The maximum size, bytes.
@@ -64,7 +64,7 @@ pub enum InputWarning {
         /// The number of sections.
         sections: u64,
     },
-    /// There are no tables in the first megabytes.
+    /// The first megabytes contain no tables.
     #[error(
         "no program {table} in the first {bytes} bytes: is this an MPEG transport stream? (ffmpeg: -f mpegts)"
     )]
@@ -74,17 +74,17 @@ pub enum InputWarning {
         /// The number of bytes so far.
         bytes: u64,
     },
-    /// Pictures come without a key frame.
+    /// A video has no key frame for a long time.
     #[error(
-        "no key frame in PID {pid} for {seconds} s, so that nobody can decode it (ffmpeg: -g, -forced-idr 1)"
+        "no key frame in PID {pid} for {seconds} s, so that it cannot be decoded (ffmpeg: -g, -forced-idr 1)"
     )]
-    NoKey {
+    NoKeyFrame {
         /// The PID.
         pid: u16,
         /// The time without a key frame.
         seconds: u64,
     },
-    /// Pictures are scrambled, so that they cannot be classified.
+    /// Pictures are scrambled and cannot be classified.
     #[error("PID {pid} is scrambled: its pictures count as reference frames")]
     Scrambled {
         /// The PID.
@@ -101,24 +101,25 @@ pub enum InputWarning {
         limit: usize,
     },
     /// The clock of a PID was restarted.
-    #[error("the clock of PID {pid} was restarted; its time goes on")]
-    Jumped {
+    #[error("the clock of PID {pid} was restarted; its timeline continues")]
+    ClockRestarted {
         /// The PID.
         pid: u16,
     },
 }
 
 impl InputWarning {
-    /// Adds another warning of the same kind and PID. Returns false if it is of another one.
+    /// Adds another warning of the same kind and PID. Returns false for another kind or PID.
     fn merge(&mut self, other: &Self) -> bool {
         match (self, other) {
             (Self::Unsynchronised { bytes: all }, Self::Unsynchronised { bytes: n })
             | (Self::Damaged { packets: all }, Self::Damaged { packets: n }) => *all += n,
-            (Self::Gaps { pid, gaps: all }, Self::Gaps { pid: of, gaps: n })
-            | (Self::Corrupt { pid, units: all }, Self::Corrupt { pid: of, units: n })
-            | (Self::BadTable { pid, sections: all }, Self::BadTable { pid: of, sections: n })
-                if pid == of =>
-            {
+            (Self::Gaps { pid, gaps: all }, Self::Gaps { pid: other_pid, gaps: n })
+            | (Self::Corrupt { pid, units: all }, Self::Corrupt { pid: other_pid, units: n })
+            | (
+                Self::BadTable { pid, sections: all },
+                Self::BadTable { pid: other_pid, sections: n },
+            ) if pid == other_pid => {
                 *all += n;
             }
             (own, other) => return *own == *other,
@@ -127,7 +128,7 @@ impl InputWarning {
     }
 }
 
-/// Warnings that were not taken yet, one for each kind and PID.
+/// Pending warnings, one for each kind and PID.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Warnings(Vec<InputWarning>);
 

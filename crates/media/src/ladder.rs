@@ -1,11 +1,11 @@
-//! Adds the videos that transcoders make of a stream to its ladder.
+//! Adds the outputs of a stream's transcoders to its ladder.
 
 use crate::{
     Codec, Frame, FrameClass, MAX_TRACKS, PACKET,
-    frame_line::BACK,
-    packet::{self, NULL_PID, Packet, Raw},
+    dts_timeline::{CLOCK, duration, ticks, wrapping_difference},
+    frame_timeline::BACK,
+    packet::{self, NULL_PID, Packet, RawPacket},
     tables::{Pmt, Program, Programs, StreamEntry},
-    time_line::{CLOCK, apart, duration, ticks},
 };
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 use thiserror::Error;
@@ -16,43 +16,43 @@ const MAX_PROGRAMS: usize = 64;
 /// The PIDs for videos of transcoders; multiplexers count up from low ones.
 const FREE_PIDS: Range<u16> = 0x1e00..0x1f00;
 
-/// A transcoder may be this far behind its source, ticks: ffmpeg reads up to five seconds before it begins.
+/// A transcoder may be this far behind its source, ticks: ffmpeg reads up to five seconds before it starts.
 const MAX_LAG: i64 = 10 * CLOCK;
 
-/// A picture may be this far ahead of the source's newest one, ticks: streams of other frame orders have other decoding
-/// times.
+/// A picture may be this far ahead of the source's newest one, ticks: with another frame order its decoding times
+/// differ.
 const MAX_LEAD: i64 = CLOCK;
 
-/// The times of a picture are not those of the source.
+/// A transcoder's picture has other time stamps than its source.
 #[derive(Clone, Copy, Debug, PartialEq, Error)]
 #[error(
     "its time stamps are {0:.1} s off those of its input; ffmpeg keeps them with `-copyts -mpegts_copyts 1`"
 )]
-pub struct Misplaced(f64);
+pub struct TimestampMismatch(f64);
 
-/// Merges the pictures that transcoders make of a stream into it, as more renditions.
+/// Merges the outputs of a stream's transcoders into it, as further renditions.
 ///
-/// A picture keeps its time stamps, which are those of the source, and gets a track and a PID of its own. The map of the
-/// source's first program with video names the new videos, so that players see one ladder. Audio and tables are those
-/// of the source.
+/// A picture keeps its time stamps, which are those of the source, and gets a track and PID of its own. The PMT of the
+/// source's first program with video lists the new videos, so that players see one ladder. Audio and tables are taken
+/// from the source.
 #[derive(Debug)]
 pub struct Ladder {
     /// The programs of the source.
     programs: Programs,
-    /// The tracks of videos by the number of their transcoder (`None`: the source) and their track there.
+    /// The tracks in the ladder, by transcoder (`None`: the source) and track in its output.
     tracks: BTreeMap<(Option<usize>, u8), u8>,
-    videos: BTreeMap<u8, MadeVideo>,
-    /// Counts changes of the videos, because the map's version changes with them.
+    videos: BTreeMap<u8, TranscodedVideo>,
+    /// The number of changes of the videos, which is added to the version of the PMT.
     revision: u8,
-    /// The continuity counter of the map.
+    /// The continuity counter of the PMT.
     counter: u8,
     /// The DTS and time of the source's newest picture.
     newest: Option<(u64, Duration)>,
 }
 
-/// A video of a transcoder.
+/// A video from a transcoder.
 #[derive(Clone, Debug)]
-struct MadeVideo {
+struct TranscodedVideo {
     entry: StreamEntry,
     newest: Duration,
 }
@@ -71,54 +71,54 @@ impl Default for Ladder {
 }
 
 impl Ladder {
-    /// Adds the source's next frame. Returns it as the ladder has it; `None` if there are too many tracks, or if it is a
-    /// part of a map that has been replaced.
-    pub fn source(&mut self, frame: Frame) -> Option<Frame> {
+    /// Adds the source's next frame. Returns it with its track in the ladder; `None` if there are too many tracks, or
+    /// if it is part of a PMT that has been replaced.
+    pub fn add_source(&mut self, frame: Frame) -> Option<Frame> {
         match frame.class {
-            FrameClass::Tables => self.tables_of_source(frame),
+            FrameClass::Tables => self.add_source_tables(frame),
             FrameClass::Audio => {
                 let track = self.tracks.get(&(None, frame.track)).copied();
                 Some(Frame { track: track.unwrap_or(frame.track), ..frame })
             }
             _ => {
                 self.newest = frame.dts().map(|dts| (dts, frame.time)).or(self.newest);
-                Some(Frame { track: self.track(None, frame.track)?, ..frame })
+                Some(Frame { track: self.assign_track(None, frame.track)?, ..frame })
             }
         }
     }
 
-    /// Adds a frame of a transcoder's output, with the codec of its video. Appends its frames in the ladder: none if it
-    /// is no video, or if there are too many tracks.
+    /// Adds a frame of a transcoder's output, with the codec of its video. Appends the resulting frames of the ladder:
+    /// none if it is not video, or if there are too many tracks.
     ///
     /// # Errors
-    /// [`Misplaced`]; nothing is appended.
-    pub fn made(
+    /// [`TimestampMismatch`]; nothing is appended.
+    pub fn add_transcoded(
         &mut self,
         transcoder: usize,
         frame: &Frame,
         codec: Codec,
         into: &mut Vec<Frame>,
-    ) -> Result<(), Misplaced> {
+    ) -> Result<(), TimestampMismatch> {
         let (Some(dts), Some((newest, time))) = (frame.dts(), self.newest) else { return Ok(()) };
         let Some(kind) = codec.video_type().filter(|_| frame.class.is_video()) else {
             return Ok(());
         };
-        let passed = apart(dts as i64, newest as i64);
+        let passed = wrapping_difference(dts as i64, newest as i64);
         if !(-MAX_LAG..=MAX_LEAD).contains(&passed) {
-            return Err(Misplaced(passed.abs() as f64 / CLOCK as f64));
+            return Err(TimestampMismatch(passed.abs() as f64 / CLOCK as f64));
         }
         let time = duration(ticks(time) as i64 + passed);
-        let Some(track) = self.track(Some(transcoder), frame.track) else { return Ok(()) };
+        let Some(track) = self.assign_track(Some(transcoder), frame.track) else { return Ok(()) };
         if self.videos.get(&track).is_none_or(|video| video.entry.kind != kind) {
             let Some(pid) = self.free_pid() else { return Ok(()) };
             let entry = StreamEntry { kind, pid, descriptors: Vec::new() };
-            self.videos.insert(track, MadeVideo { entry, newest: time });
+            self.videos.insert(track, TranscodedVideo { entry, newest: time });
             self.revision = self.revision.wrapping_add(1);
-            let map = self.map();
-            into.extend(map.map(|bytes| tables(bytes, time)));
+            let pmt = self.pmt_packets();
+            into.extend(pmt.map(|bytes| tables_frame(bytes, time)));
         }
         let Some(video) = self.videos.get_mut(&track) else { return Ok(()) };
-        // A restarted command repeats pictures. A time far ahead of the source's others is not kept.
+        // A restarted transcoder repeats pictures, so time must not go back; but a time far ahead must not stay.
         let is_jump = video.newest.saturating_sub(time) > BACK;
         video.newest = if is_jump { time } else { video.newest.max(time) };
         let bytes = with_pid(&frame.bytes, video.entry.pid).into();
@@ -126,14 +126,14 @@ impl Ladder {
         Ok(())
     }
 
-    /// The newest tables of the source, for a transcoder that begins; `None` before they have come.
+    /// The newest tables of the source, for a transcoder that starts; `None` before they are received.
     pub fn tables(&self) -> Option<Frame> {
         let packets = self.programs.packets();
         let time = self.newest.map_or(Duration::ZERO, |(_, time)| time);
-        (!packets.is_empty()).then(|| tables(packets, time))
+        (!packets.is_empty()).then(|| tables_frame(packets, time))
     }
 
-    fn tables_of_source(&mut self, frame: Frame) -> Option<Frame> {
+    fn add_source_tables(&mut self, frame: Frame) -> Option<Frame> {
         let (mut is_changed, mut is_start) = (false, false);
         for packet in frame.bytes.as_chunks::<PACKET>().0 {
             let packet = Packet(packet);
@@ -143,14 +143,14 @@ impl Ladder {
             }
         }
         if is_changed {
-            self.move_from_used_pids();
+            self.move_to_free_pids();
         }
         let pid = frame.bytes.first_chunk().map_or(NULL_PID, |packet| Packet(packet).pid());
-        let is_map = self.program().is_some_and(|program| program.pmt_pid == pid);
-        if self.videos.is_empty() || !is_map {
+        let is_pmt = self.program().is_some_and(|program| program.pmt_pid == pid);
+        if self.videos.is_empty() || !is_pmt {
             return Some(frame);
         }
-        match self.map() {
+        match self.pmt_packets() {
             Some(packets) if is_start || is_changed => {
                 Some(Frame { bytes: packets.as_flattened().to_vec().into(), ..frame })
             }
@@ -165,19 +165,19 @@ impl Ladder {
         self.programs.all().iter().find(|program| program.pmt.as_ref().is_some_and(has_video))
     }
 
-    /// The packets of the map with all videos, and of other maps on its PID; `None` if there is no map or it becomes too
-    /// long.
-    fn map(&mut self) -> Option<Vec<Raw>> {
+    /// The packets of the PMT with all videos, and of other PMTs on its PID; `None` if there is no PMT or it becomes
+    /// too long.
+    fn pmt_packets(&mut self) -> Option<Vec<RawPacket>> {
         let program = self.program()?;
         let mut pmt = program.pmt.clone()?;
         pmt.streams.extend(self.videos.values().map(|video| video.entry.clone()));
         let version = program.version().wrapping_add(self.revision);
         let (number, pid) = (program.number, program.pmt_pid);
-        let mut packets = packet::of_section(pid, &pmt.section(number, version)?);
+        let mut packets = packet::packetize_section(pid, &pmt.section(number, version)?);
         let others = self.programs.all().iter();
         let others = others.filter(|other| other.pmt_pid == pid && other.number != number);
         for other in others.filter(|other| !other.section().is_empty()) {
-            packets.extend(packet::of_section(pid, other.section()));
+            packets.extend(packet::packetize_section(pid, other.section()));
         }
         for packet in &mut packets {
             packet[3] = packet[3] & 0xf0 | self.counter;
@@ -186,8 +186,9 @@ impl Ladder {
         Some(packets)
     }
 
-    /// The track of a video in the ladder: its own if it is free, else the next one; `None` if there is none.
-    fn track(&mut self, transcoder: Option<usize>, own: u8) -> Option<u8> {
+    /// Returns the track of a video in the ladder. A new one of the source keeps its number if that is free, others get
+    /// the next number; `None` if there are too many.
+    fn assign_track(&mut self, transcoder: Option<usize>, own: u8) -> Option<u8> {
         if let Some(track) = self.tracks.get(&(transcoder, own)) {
             return Some(*track);
         }
@@ -200,7 +201,7 @@ impl Ladder {
     }
 
     fn is_used(&self, pid: u16) -> bool {
-        self.programs.is_table(pid) || self.programs.find(pid).is_some()
+        self.programs.is_table(pid) || self.programs.find_stream(pid).is_some()
     }
 
     fn free_pid(&self) -> Option<u16> {
@@ -208,8 +209,8 @@ impl Ladder {
         FREE_PIDS.into_iter().find(|pid| !self.is_used(*pid) && !is_made(*pid))
     }
 
-    /// Gives other PIDs to videos whose PIDs the source has begun to use.
-    fn move_from_used_pids(&mut self) {
+    /// Changes the PIDs of videos whose PIDs the source has started to use.
+    fn move_to_free_pids(&mut self) {
         let tracks: Vec<u8> = self.videos.keys().copied().collect();
         for track in tracks {
             if self.videos.get(&track).is_some_and(|video| self.is_used(video.entry.pid))
@@ -222,12 +223,12 @@ impl Ladder {
     }
 }
 
-fn tables(packets: Vec<Raw>, time: Duration) -> Frame {
+fn tables_frame(packets: Vec<RawPacket>, time: Duration) -> Frame {
     let bytes = packets.as_flattened().to_vec().into();
     Frame { track: 0, class: FrameClass::Tables, time, bytes }
 }
 
-/// The packets with another PID and without clock references, which are the source's.
+/// Replaces the PID of the packets and removes their clock references, because those of the source are used.
 fn with_pid(packets: &[u8], pid: u16) -> Vec<u8> {
     let [high, low] = pid.to_be_bytes();
     let mut packets = packets.as_chunks::<PACKET>().0.to_vec();
@@ -239,8 +240,8 @@ fn with_pid(packets: &[u8], pid: u16) -> Vec<u8> {
     packets.as_flattened().to_vec()
 }
 
-/// Replaces the clock reference of an adaptation field by bytes that fill (2.4.3.4).
-fn remove_clock(packet: &mut Raw) {
+/// Replaces the clock reference of an adaptation field by stuffing (2.4.3.4).
+fn remove_clock(packet: &mut RawPacket) {
     let end = 5 + usize::from(packet[4]);
     let has_clock = packet[3] & 0x20 != 0 && packet[4] >= 7 && packet[5] & 0x10 != 0;
     if has_clock && end <= PACKET {
@@ -268,9 +269,11 @@ mod tests {
     fn copied(frames: &[Frame], lag: usize) -> (Ladder, Vec<Frame>) {
         let (mut ladder, mut all) = (Ladder::default(), Vec::new());
         for at in 0..frames.len() + lag {
-            all.extend(frames.get(at).and_then(|frame| ladder.source(frame.clone())));
+            all.extend(frames.get(at).and_then(|frame| ladder.add_source(frame.clone())));
             if let Some(frame) = at.checked_sub(lag).and_then(|at| frames.get(at)) {
-                ladder.made(0, frame, Codec::H264, &mut all).expect("its times are the source's");
+                ladder
+                    .add_transcoded(0, frame, Codec::H264, &mut all)
+                    .expect("its times are the source's");
             }
         }
         (ladder, all)
@@ -314,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rendition_alone_is_a_whole_video_with_its_clock() {
+    fn each_rendition_alone_is_a_complete_video_with_a_clock() {
         let frames = split(WITH_B_FRAMES);
         let (_, all) = copied(&frames, 3);
         for track in [0, 1] {
@@ -329,14 +332,16 @@ mod tests {
     }
 
     #[test]
-    fn a_player_that_began_before_the_second_video_goes_on_with_one() {
+    fn a_player_that_started_before_the_second_video_continues_with_one() {
         let frames = split(WITH_B_FRAMES);
         let begun = frames.len() / 3;
         let (mut ladder, mut all) = (Ladder::default(), Vec::new());
         for (at, frame) in frames.iter().enumerate() {
-            all.extend(ladder.source(frame.clone()));
+            all.extend(ladder.add_source(frame.clone()));
             if at >= begun {
-                ladder.made(0, frame, Codec::H264, &mut all).expect("its times are the source's");
+                ladder
+                    .add_transcoded(0, frame, Codec::H264, &mut all)
+                    .expect("its times are the source's");
             }
         }
         assert!(!pictures(&all, 1).is_empty());
@@ -358,15 +363,20 @@ mod tests {
         let mut ladder = Ladder::default();
         let key = frames.iter().find(|frame| frame.class == FrameClass::Key).expect("it has one");
         let mut into = Vec::new();
-        assert_eq!(ladder.made(0, key, Codec::H264, &mut into), Ok(()), "nothing to compare with");
+        assert_eq!(
+            ladder.add_transcoded(0, key, Codec::H264, &mut into),
+            Ok(()),
+            "nothing to compare with"
+        );
         let dts = key.dts().expect("it has one");
         ladder.newest = Some(((dts + 11 * CLOCK as u64) % (1 << 33), Duration::from_secs(11)));
-        let why = ladder.made(0, key, Codec::H264, &mut into).expect_err("it is too old");
-        assert!(why.to_string().contains("11.0 s off"), "{why}");
+        let error =
+            ladder.add_transcoded(0, key, Codec::H264, &mut into).expect_err("it is too old");
+        assert!(error.to_string().contains("11.0 s off"), "{error}");
         assert_eq!(into, []);
         // A clock that wraps is the same clock.
         ladder.newest = Some(((dts + 3000) % (1 << 33), Duration::from_secs(9)));
-        assert_eq!(ladder.made(0, key, Codec::H264, &mut into), Ok(()));
+        assert_eq!(ladder.add_transcoded(0, key, Codec::H264, &mut into), Ok(()));
         assert!(into.last().is_some_and(|made| made.time.as_millis() == 8966), "{into:?}");
     }
 
@@ -390,12 +400,12 @@ mod tests {
         let (mut ladder, mut all) = copied(&first, 0);
         assert_eq!(pictures(&all, 1).len(), pictures(&first, 0).len());
         all.clear();
-        all.extend(second.filter_map(|frame| ladder.source(frame.clone())));
+        all.extend(second.filter_map(|frame| ladder.add_source(frame.clone())));
         assert!(!all.is_empty() && all.iter().all(|frame| frame.track == 2));
     }
 
     #[test]
-    fn a_clock_reference_is_replaced_by_filling_and_the_rest_stays() {
+    fn a_clock_reference_is_replaced_by_stuffing() {
         let mut packet = [0xaa; PACKET];
         packet[..14].copy_from_slice(&[0x47, 0x41, 0, 0x3a, 9, 0x52, 1, 2, 3, 4, 5, 6, 1, 0x77]);
         remove_clock(&mut packet);

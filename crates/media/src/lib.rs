@@ -1,11 +1,11 @@
-//! MPEG transport streams as frames and back, and HLS with fMP4 (pure).
+//! Splits MPEG transport streams into frames, joins frames to streams, and packages them as HLS with fMP4. Pure.
 //!
 //! A splitter reads a transport stream in any pieces and returns frames with their classes. A joiner turns the frames
 //! that remain after drops into a stream that decoders play without errors, and a segmenter turns them into HLS.
 //!
 //! ```text
 //! bytes ─► packets ─┬► PAT, PMT: programs, codecs, tracks
-//!                   └► access units by PID ─► class by NAL units, one time line ─► Frame
+//!                   └► access units by PID ─► class by NAL units, one timeline ─► Frame
 //! frames of a source and its transcoders ─► Ladder ─► Frame
 //! Frame ─► TsJoiner: chains of references, tables, counters, one video of a ladder ─► bytes
 //! Frame ─► hls: samples ─► init segment, media segments, playlist
@@ -16,8 +16,9 @@
 
 mod chain;
 mod clock;
+mod dts_timeline;
 mod frame;
-mod frame_line;
+mod frame_timeline;
 pub mod hls;
 mod input_warning;
 mod joiner;
@@ -29,13 +30,12 @@ mod rates;
 mod rendition;
 mod splitter;
 mod tables;
-mod time_line;
 
 pub use frame::{Frame, FrameClass, PACKET};
-pub use frame_line::FrameLine;
+pub use frame_timeline::FrameTimeline;
 pub use input_warning::InputWarning;
 pub use joiner::{JoinerCounts, Output, TsJoiner};
-pub use ladder::{Ladder, Misplaced};
+pub use ladder::{Ladder, TimestampMismatch};
 pub use rates::{ClassRate, TrackRates};
 pub use splitter::{Limits, MAX_TRACKS, SplitterCounts, TrackInfo, TsSplitter};
 pub use tables::Codec;

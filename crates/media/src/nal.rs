@@ -18,19 +18,19 @@ pub(crate) fn nal_units(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
         let rest = &bytes[at?..];
         let end = finder.find(rest);
         at = end.zip(at).map(|(end, start)| start + end + 3);
-        Some(trimmed(&rest[..end.unwrap_or(rest.len())]))
+        Some(trim_zeros(&rest[..end.unwrap_or(rest.len())]))
     })
 }
 
 /// Removes zeros at the end, which belong to the next start code or are padding.
-fn trimmed(nal: &[u8]) -> &[u8] {
+fn trim_zeros(nal: &[u8]) -> &[u8] {
     let end = nal.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
     &nal[..end]
 }
 
-/// The payload of a NAL unit after its head, without emulation prevention bytes (7.4.1).
-pub(crate) fn content(nal: &[u8], head: usize) -> Option<Cow<'_, [u8]>> {
-    // The reader takes one byte for the head, and panics where there is none.
+/// The payload of a NAL unit after its header, without emulation prevention bytes (7.4.1).
+pub(crate) fn decode_payload(nal: &[u8], head: usize) -> Option<Cow<'_, [u8]>> {
+    // The reader skips one header byte, and panics on empty input.
     let from = nal.get(head.checked_sub(1)?..).filter(|from| !from.is_empty())?;
     rbsp::decode_nal(from).ok()
 }
@@ -42,11 +42,11 @@ pub(crate) enum Syntax {
     H265,
 }
 
-/// The purpose of a NAL unit.
+/// What a NAL unit contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum NalRole {
     Delimiter,
-    /// A parameter set, and whether it is a sequence parameter set.
+    /// A parameter set.
     Set {
         is_sequence: bool,
     },
@@ -63,29 +63,29 @@ impl Syntax {
         }
     }
 
-    pub(crate) fn part(self, nal: &[u8]) -> Part {
+    pub(crate) fn role(self, nal: &[u8]) -> NalRole {
         match (self, self.kind(nal)) {
-            (Self::H264, 9) | (Self::H265, 35) => Part::Delimiter,
-            (Self::H264, kind @ (7 | 8 | 13 | 15)) => Part::Set { is_sequence: kind == 7 },
-            (Self::H265, kind @ 32..=34) => Part::Set { is_sequence: kind == 33 },
-            _ => Part::Other,
+            (Self::H264, 9) | (Self::H265, 35) => NalRole::Delimiter,
+            (Self::H264, kind @ (7 | 8 | 13 | 15)) => NalRole::Set { is_sequence: kind == 7 },
+            (Self::H265, kind @ 32..=34) => NalRole::Set { is_sequence: kind == 33 },
+            _ => NalRole::Other,
         }
     }
 }
 
 /// The classification of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Judged {
+pub(crate) struct Classification {
     pub(crate) class: FrameClass,
     pub(crate) has_delimiter: bool,
-    pub(crate) has_sets: bool,
+    pub(crate) has_parameter_sets: bool,
 }
 
 /// Classifies the units of one stream.
 #[derive(Clone, Debug)]
-pub(crate) struct Judge {
+pub(crate) struct PictureClassifier {
     syntax: Syntax,
-    /// The time of the last picture that can be decoded alone.
+    /// The time of the last IDR picture or exact recovery point.
     last_exact: Option<Duration>,
     first: Option<Duration>,
     /// The highest temporal sub-layer of H.265; `None` before a sequence parameter set.
@@ -97,49 +97,57 @@ pub(crate) struct Judge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slice {
     Key,
-    Used,
-    Unused,
+    Reference,
+    Disposable,
 }
 
-impl Judge {
+impl PictureClassifier {
     pub(crate) fn new(syntax: Syntax) -> Self {
         Self { syntax, last_exact: None, first: None, layers: None, sets: Vec::new() }
     }
 
     /// The newest parameter sets, each after a start code; empty if there are none.
-    pub(crate) fn sets(&self) -> &[u8] {
+    pub(crate) fn parameter_sets(&self) -> &[u8] {
         &self.sets
     }
 
     /// Classifies the unit with this time.
-    pub(crate) fn judge(&mut self, body: &[u8], time: Duration) -> Judged {
-        let mut judged =
-            Judged { class: FrameClass::Reference, has_delimiter: false, has_sets: false };
+    pub(crate) fn classify(&mut self, body: &[u8], time: Duration) -> Classification {
+        let mut classified = Classification {
+            class: FrameClass::Reference,
+            has_delimiter: false,
+            has_parameter_sets: false,
+        };
         let (mut slices, mut recovery, mut sets) = (Vec::new(), None, Vec::new());
         for nal in nal_units(body) {
-            match self.syntax.part(nal) {
-                Part::Delimiter => judged.has_delimiter = true,
-                Part::Set { is_sequence } => {
-                    judged.has_sets |= is_sequence;
+            match self.syntax.role(nal) {
+                NalRole::Delimiter => classified.has_delimiter = true,
+                NalRole::Set { is_sequence } => {
+                    classified.has_parameter_sets |= is_sequence;
                     self.read_layers(nal, is_sequence);
                     sets.extend_from_slice(&[0, 0, 0, 1]);
                     sets.extend_from_slice(nal);
                 }
-                Part::Other => {
-                    recovery = recovery.or_else(|| self.recovery(nal));
-                    // A picture has few slices and a unit few pictures: the first and the rest's kinds are all that count.
-                    slices.extend(self.slice(nal).filter(|slice| !slices.contains(slice)));
+                NalRole::Other => {
+                    recovery = recovery.or_else(|| self.recovery_point(nal));
+                    // Only the first slice and the kinds of the others matter.
+                    slices.extend(self.classify_slice(nal).filter(|slice| !slices.contains(slice)));
                 }
             }
         }
-        if judged.has_sets && sets.len() <= MAX_SETS {
+        if classified.has_parameter_sets && sets.len() <= MAX_SETS {
             self.sets = sets;
         }
-        judged.class = self.class(&slices, recovery, time);
-        judged
+        classified.class = self.decide_class(&slices, recovery, time);
+        classified
     }
 
-    fn class(&mut self, slices: &[Slice], recovery: Option<u32>, time: Duration) -> FrameClass {
+    fn decide_class(
+        &mut self,
+        slices: &[Slice],
+        recovery: Option<u32>,
+        time: Duration,
+    ) -> FrameClass {
         let first = *self.first.get_or_insert(time);
         let last = self.last_exact.unwrap_or(first);
         let is_key = slices.first() == Some(&Slice::Key);
@@ -148,22 +156,23 @@ impl Judge {
             self.last_exact = Some(time);
             return FrameClass::Key;
         }
-        let has_none = self.last_exact.is_none() || time.saturating_sub(last) >= PATIENCE;
-        if recovery.is_some() && !slices.is_empty() && has_none {
+        let has_no_recent_key = self.last_exact.is_none() || time.saturating_sub(last) >= PATIENCE;
+        if recovery.is_some() && !slices.is_empty() && has_no_recent_key {
             return FrameClass::Key;
         }
-        let is_unused = !slices.is_empty() && slices.iter().all(|slice| *slice == Slice::Unused);
-        if is_unused { FrameClass::Disposable } else { FrameClass::Reference }
+        let is_disposable =
+            !slices.is_empty() && slices.iter().all(|slice| *slice == Slice::Disposable);
+        if is_disposable { FrameClass::Disposable } else { FrameClass::Reference }
     }
 
     /// Classifies H.264 by type and `nal_ref_idc` (7.4.1), H.265 by type and sub-layer (ISO/IEC 23008-2, 7.4.2.2).
-    fn slice(&self, nal: &[u8]) -> Option<Slice> {
+    fn classify_slice(&self, nal: &[u8]) -> Option<Slice> {
         let kind = self.syntax.kind(nal);
         match self.syntax {
             Syntax::H264 => match kind {
                 5 => Some(Slice::Key),
-                1..=4 if nal[0] & 0x60 == 0 => Some(Slice::Unused),
-                1..=4 => Some(Slice::Used),
+                1..=4 if nal[0] & 0x60 == 0 => Some(Slice::Disposable),
+                1..=4 => Some(Slice::Reference),
                 _ => None,
             },
             Syntax::H265 => {
@@ -173,11 +182,11 @@ impl Judge {
                 match kind {
                     _ if !is_base_layer => None,
                     16..=21 => Some(Slice::Key),
-                    // Even types below 16: nothing of its own sub-layer refers to it, and above it there is none.
+                    // Even types below 16: no picture of the same sub-layer refers to it, and there is no higher one.
                     0..16 if kind.is_multiple_of(2) && self.layers == Some(sub_layer) => {
-                        Some(Slice::Unused)
+                        Some(Slice::Disposable)
                     }
-                    0..32 => Some(Slice::Used),
+                    0..32 => Some(Slice::Reference),
                     _ => None,
                 }
             }
@@ -185,15 +194,15 @@ impl Judge {
     }
 
     /// The number of pictures until the decoder has recovered, if the unit has a recovery point of H.264 (D.1.8).
-    fn recovery(&self, nal: &[u8]) -> Option<u32> {
+    fn recovery_point(&self, nal: &[u8]) -> Option<u32> {
         if self.syntax != Syntax::H264 || self.syntax.kind(nal) != 6 {
             return None;
         }
-        let payload = content(nal, 1)?;
+        let payload = decode_payload(nal, 1)?;
         let mut rest = &payload[..];
         while rest.len() > 2 {
-            let kind = take_number(&mut rest)?;
-            let length = take_number(&mut rest)?;
+            let kind = read_sei_number(&mut rest)?;
+            let length = read_sei_number(&mut rest)?;
             let (body, more) = rest.split_at_checked(length)?;
             if kind == 6 {
                 let mut bits = rbsp::BitReader::new(body);
@@ -214,8 +223,8 @@ impl Judge {
     }
 }
 
-/// A number of supplemental information: bytes that add up, the last one below 255 (7.3.2.3.1).
-fn take_number(from: &mut &[u8]) -> Option<usize> {
+/// Reads a number of an SEI message: the sum of its bytes, of which the last one is below 255 (7.3.2.3.1).
+fn read_sei_number(from: &mut &[u8]) -> Option<usize> {
     let mut number = 0;
     loop {
         let (byte, rest) = from.split_first()?;
@@ -236,8 +245,8 @@ mod tests {
         nals.iter().flat_map(|nal| [&[0, 0, 0, 1], *nal].concat()).collect()
     }
 
-    fn class(judge: &mut Judge, seconds: u64, nals: &[&[u8]]) -> FrameClass {
-        judge.judge(&unit(nals), Duration::from_secs(seconds)).class
+    fn class(classifier: &mut PictureClassifier, seconds: u64, nals: &[&[u8]]) -> FrameClass {
+        classifier.classify(&unit(nals), Duration::from_secs(seconds)).class
     }
 
     #[test]
@@ -249,61 +258,64 @@ mod tests {
     }
 
     #[test]
-    fn contents_of_short_units_are_none() {
-        assert_eq!(content(&[], 1), None);
-        assert_eq!(content(&[0x42], 2), None);
-        assert_eq!(content(&[0x67], 1).as_deref(), Some(&[][..]));
-        assert_eq!(content(&[0x42, 1, 0, 0, 3, 1], 2).as_deref(), Some(&[0, 0, 1][..]));
-        assert_eq!(content(&[0x67, 0, 0, 0, 1], 1), None);
+    fn short_units_have_no_payload() {
+        assert_eq!(decode_payload(&[], 1), None);
+        assert_eq!(decode_payload(&[0x42], 2), None);
+        assert_eq!(decode_payload(&[0x67], 1).as_deref(), Some(&[][..]));
+        assert_eq!(decode_payload(&[0x42, 1, 0, 0, 3, 1], 2).as_deref(), Some(&[0, 0, 1][..]));
+        assert_eq!(decode_payload(&[0x67, 0, 0, 0, 1], 1), None);
     }
 
     #[test]
-    fn h264_is_judged_by_type_and_reference_flag() {
-        let mut judge = Judge::new(Syntax::H264);
+    fn h264_is_classified_by_type_and_reference_flag() {
+        let mut classifier = PictureClassifier::new(Syntax::H264);
         let (sps, pps, aud) = (&[0x67, 1, 2][..], &[0x68, 3][..], &[0x09, 0x10][..]);
-        let all = judge.judge(&unit(&[aud, sps, pps, &[0x65, 0x88]]), Duration::ZERO);
-        assert_eq!(all, Judged { class: Key, has_delimiter: true, has_sets: true });
-        assert_eq!(judge.sets(), unit(&[sps, pps]));
-        assert_eq!(class(&mut judge, 0, &[aud, &[0x41, 0x9a]]), Reference);
-        assert_eq!(class(&mut judge, 0, &[aud, &[0x01, 0x9e]]), Disposable);
+        let all = classifier.classify(&unit(&[aud, sps, pps, &[0x65, 0x88]]), Duration::ZERO);
+        assert_eq!(
+            all,
+            Classification { class: Key, has_delimiter: true, has_parameter_sets: true }
+        );
+        assert_eq!(classifier.parameter_sets(), unit(&[sps, pps]));
+        assert_eq!(class(&mut classifier, 0, &[aud, &[0x41, 0x9a]]), Reference);
+        assert_eq!(class(&mut classifier, 0, &[aud, &[0x01, 0x9e]]), Disposable);
         // Two fields, one of which is used.
-        assert_eq!(class(&mut judge, 0, &[&[0x01, 0x9e], &[0x21, 0x9e]]), Reference);
-        // No picture at all, and one behind another in the same unit.
-        assert_eq!(class(&mut judge, 0, &[aud, &[0x06, 1]]), Reference);
-        assert_eq!(class(&mut judge, 0, &[&[0x41, 0x9a], &[0x65, 0x88]]), Reference);
+        assert_eq!(class(&mut classifier, 0, &[&[0x01, 0x9e], &[0x21, 0x9e]]), Reference);
+        // No picture at all, and two pictures in one unit.
+        assert_eq!(class(&mut classifier, 0, &[aud, &[0x06, 1]]), Reference);
+        assert_eq!(class(&mut classifier, 0, &[&[0x41, 0x9a], &[0x65, 0x88]]), Reference);
     }
 
     #[test]
-    fn recovery_points_are_keys_where_there_is_nothing_better() {
-        // recovery_frame_cnt 0 and 6, in a message behind another.
+    fn gradual_recovery_points_are_key_frames_only_without_better_ones() {
+        // recovery_frame_cnt 0, in the second message of a unit, and 6.
         let exact = &[0x06, 5, 1, 9, 6, 1, 0xc4, 0x80][..];
         let gradual = &[0x06, 6, 1, 0x38, 0x80][..];
         let picture = &[0x41, 0x9a][..];
-        let mut judge = Judge::new(Syntax::H264);
-        assert_eq!(class(&mut judge, 0, &[gradual, picture]), Key);
-        assert_eq!(class(&mut judge, 1, &[exact, picture]), Key);
-        assert_eq!(class(&mut judge, 2, &[gradual, picture]), Reference);
-        assert_eq!(class(&mut judge, 12, &[gradual, picture]), Key);
-        assert_eq!(class(&mut judge, 13, &[gradual]), Reference);
-        assert_eq!(class(&mut judge, 13, &[&[0x06, 6, 200, 1], picture]), Reference);
+        let mut classifier = PictureClassifier::new(Syntax::H264);
+        assert_eq!(class(&mut classifier, 0, &[gradual, picture]), Key);
+        assert_eq!(class(&mut classifier, 1, &[exact, picture]), Key);
+        assert_eq!(class(&mut classifier, 2, &[gradual, picture]), Reference);
+        assert_eq!(class(&mut classifier, 12, &[gradual, picture]), Key);
+        assert_eq!(class(&mut classifier, 13, &[gradual]), Reference);
+        assert_eq!(class(&mut classifier, 13, &[&[0x06, 6, 200, 1], picture]), Reference);
     }
 
     #[test]
-    fn h265_is_judged_by_type_and_sub_layer() {
+    fn h265_is_classified_by_type_and_sub_layer() {
         let nal = |kind: u8, layer: u8| [kind << 1, layer + 1, 0x80];
-        let mut judge = Judge::new(Syntax::H265);
-        // Nothing is disposable before it is known how many sub-layers there are.
-        assert_eq!(class(&mut judge, 0, &[&nal(0, 0)]), Reference);
+        let mut classifier = PictureClassifier::new(Syntax::H265);
+        // No picture is disposable before the number of sub-layers is known.
+        assert_eq!(class(&mut classifier, 0, &[&nal(0, 0)]), Reference);
         let sequence = [33 << 1, 1, 0x03, 0x01];
         for kind in 16..=21 {
-            assert_eq!(class(&mut judge, 0, &[&sequence, &nal(kind, 0)]), Key);
+            assert_eq!(class(&mut classifier, 0, &[&sequence, &nal(kind, 0)]), Key);
         }
-        assert_eq!(class(&mut judge, 0, &[&nal(1, 0)]), Reference);
-        assert_eq!(class(&mut judge, 0, &[&nal(0, 0)]), Reference);
-        assert_eq!(class(&mut judge, 0, &[&nal(0, 1)]), Disposable);
-        assert_eq!(class(&mut judge, 0, &[&nal(8, 1)]), Disposable);
-        assert_eq!(class(&mut judge, 0, &[&nal(9, 1)]), Reference);
-        // Another layer's slice says nothing of the base layer's picture.
-        assert_eq!(class(&mut judge, 0, &[&nal(0, 1), &[1 << 1, 0x0a]]), Disposable);
+        assert_eq!(class(&mut classifier, 0, &[&nal(1, 0)]), Reference);
+        assert_eq!(class(&mut classifier, 0, &[&nal(0, 0)]), Reference);
+        assert_eq!(class(&mut classifier, 0, &[&nal(0, 1)]), Disposable);
+        assert_eq!(class(&mut classifier, 0, &[&nal(8, 1)]), Disposable);
+        assert_eq!(class(&mut classifier, 0, &[&nal(9, 1)]), Reference);
+        // Slices of other layers are ignored.
+        assert_eq!(class(&mut classifier, 0, &[&nal(0, 1), &[1 << 1, 0x0a]]), Disposable);
     }
 }

@@ -9,11 +9,11 @@ pub(crate) const SYNC: u8 = 0x47;
 pub(crate) const NULL_PID: u16 = 0x1fff;
 
 /// The bytes of a packet.
-pub(crate) type Raw = [u8; PACKET];
+pub(crate) type RawPacket = [u8; PACKET];
 
 /// A view of a packet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Packet<'a>(pub(crate) &'a Raw);
+pub(crate) struct Packet<'a>(pub(crate) &'a RawPacket);
 
 impl<'a> Packet<'a> {
     pub(crate) fn pid(self) -> u16 {
@@ -25,7 +25,7 @@ impl<'a> Packet<'a> {
         self.0[1] & 0x80 != 0
     }
 
-    /// Whether a PES packet or a section begins in it.
+    /// Whether a PES packet or a section starts in it.
     pub(crate) fn is_start(self) -> bool {
         self.0[1] & 0x40 != 0
     }
@@ -64,7 +64,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// The relation of a packet to the one before it of the same PID.
+/// The relation of a packet to the previous one of its PID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Continuity {
     Follows,
@@ -74,11 +74,11 @@ pub(crate) enum Continuity {
     Gap,
 }
 
-/// The newest packet of a PID.
+/// Compares a packet with the previous one of its PID.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Counter(Option<Box<Raw>>);
+pub(crate) struct ContinuityCounter(Option<Box<RawPacket>>);
 
-impl Counter {
+impl ContinuityCounter {
     pub(crate) fn check(&mut self, packet: Packet<'_>) -> Continuity {
         if !packet.has_payload() {
             return Continuity::Follows;
@@ -88,7 +88,7 @@ impl Counter {
             return Continuity::Follows;
         };
         let newest = Packet(last);
-        let found = match packet.counter().wrapping_sub(newest.counter()) & 0x0f {
+        let continuity = match packet.counter().wrapping_sub(newest.counter()) & 0x0f {
             _ if packet.is_discontinuous() => Continuity::Follows,
             1 => Continuity::Follows,
             // A repetition may have another PCR.
@@ -96,36 +96,36 @@ impl Counter {
             _ => Continuity::Gap,
         };
         **last = *packet.0;
-        found
+        continuity
     }
 }
 
-/// Packets of this PID with a section in them (2.4.4), their counters 0.
-pub(crate) fn of_section(pid: u16, section: &[u8]) -> Vec<Raw> {
+/// Splits a section into packets (2.4.4) whose continuity counters are 0.
+pub(crate) fn packetize_section(pid: u16, section: &[u8]) -> Vec<RawPacket> {
     let mut bytes = vec![0];
     bytes.extend_from_slice(section);
     let filled = |(number, piece): (usize, &[u8])| {
         let mut packet = [0xff; PACKET];
-        packet[..4].copy_from_slice(&head(pid, number == 0, 0x10));
+        packet[..4].copy_from_slice(&header(pid, number == 0, 0x10));
         packet[4..4 + piece.len()].copy_from_slice(piece);
         packet
     };
     bytes.chunks(PACKET - 4).enumerate().map(filled).collect()
 }
 
-/// Packets of this PID with a PES packet in them, their counters 0; `field` is the first one's adaptation field, without its
-/// length.
-pub(crate) fn of_pes(pid: u16, field: &[u8], mut pes: &[u8]) -> Vec<Raw> {
+/// Splits a PES packet into packets whose continuity counters are 0. `field` is the adaptation field of the first one,
+/// without its length byte.
+pub(crate) fn packetize_pes(pid: u16, field: &[u8], mut pes: &[u8]) -> Vec<RawPacket> {
     let mut packets = Vec::new();
     let mut field = field.to_vec();
     while !pes.is_empty() {
         let taken = if field.is_empty() { 0 } else { 1 + field.len() };
         let room = PACKET - 4 - taken;
         let length = pes.len().min(room);
-        stuff(&mut field, room - length);
+        add_stuffing(&mut field, room - length);
         let mut packet = [0; PACKET];
         let has_field = length < PACKET - 4;
-        packet[..4].copy_from_slice(&head(
+        packet[..4].copy_from_slice(&header(
             pid,
             packets.is_empty(),
             if has_field { 0x30 } else { 0x10 },
@@ -142,10 +142,10 @@ pub(crate) fn of_pes(pid: u16, field: &[u8], mut pes: &[u8]) -> Vec<Raw> {
     packets
 }
 
-/// Makes an adaptation field longer by so many bytes, its own length included if it has been empty.
-fn stuff(field: &mut Vec<u8>, by: usize) {
+/// Lengthens an adaptation field by `by` bytes. If it was empty, they include its length byte.
+fn add_stuffing(field: &mut Vec<u8>, by: usize) {
     if by > 0 && field.is_empty() {
-        // One byte is the field's length; the next, if there is one, its flags.
+        // The first byte is the field's length, the second one its flags.
         field.resize(by - 1, 0xff);
         if let Some(flags) = field.first_mut() {
             *flags = 0;
@@ -155,7 +155,7 @@ fn stuff(field: &mut Vec<u8>, by: usize) {
     }
 }
 
-fn head(pid: u16, is_start: bool, control: u8) -> [u8; 4] {
+fn header(pid: u16, is_start: bool, control: u8) -> [u8; 4] {
     let [high, low] = pid.to_be_bytes();
     [SYNC, high & 0x1f | if is_start { 0x40 } else { 0 }, low, control]
 }
@@ -169,13 +169,13 @@ mod tests {
         for length in 1..600 {
             let pes: Vec<u8> = (0..length).map(|at| (at % 251) as u8 | 1).collect();
             for field in [&[][..], &[0x50, 1, 2, 3, 4, 5, 6]] {
-                let packets = of_pes(0x100, field, &pes);
+                let packets = packetize_pes(0x100, field, &pes);
                 let payload: Vec<u8> =
                     packets.iter().flat_map(|p| Packet(p).payload()).copied().collect();
                 assert_eq!(payload, pes);
                 assert!(packets.iter().all(|p| Packet(p).pid() == 0x100));
                 assert!(Packet(&packets[0]).is_start());
-                let clock = crate::frame::clock_of(&packets[0]);
+                let clock = crate::frame::clock_packet(&packets[0]);
                 assert_eq!(clock.is_some(), !field.is_empty(), "{length}");
                 assert!(packets[1..].iter().all(|p| !Packet(p).is_start()));
             }
@@ -186,11 +186,11 @@ mod tests {
     fn counters_show_gaps_and_repetitions() {
         let with = |counter: u8, byte: u8| {
             let mut packet = [byte; PACKET];
-            packet[..4].copy_from_slice(&head(0x100, false, 0x10 | counter));
+            packet[..4].copy_from_slice(&header(0x100, false, 0x10 | counter));
             packet
         };
-        let mut counter = Counter::default();
-        let mut check = |packet: Raw| counter.check(Packet(&packet));
+        let mut counter = ContinuityCounter::default();
+        let mut check = |packet: RawPacket| counter.check(Packet(&packet));
         assert_eq!(check(with(15, 1)), Continuity::Follows);
         assert_eq!(check(with(0, 2)), Continuity::Follows);
         assert_eq!(check(with(0, 2)), Continuity::Repeated);

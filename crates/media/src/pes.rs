@@ -2,60 +2,60 @@
 
 use crate::{
     PACKET,
-    nal::{Part, Syntax, nal_units},
+    nal::{NalRole, Syntax, nal_units},
     packet::{self, Packet},
-    tables::word,
+    tables::read_u16,
 };
 use bytes::Bytes;
 
 /// The bytes that `PES_packet_length` does not count.
-const HEAD: usize = 6;
+const HEADER: usize = 6;
 
-/// The head of a PES packet.
+/// The header of a PES packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PesHead {
+pub(crate) struct PesHeader {
     pub(crate) pts: Option<u64>,
     pub(crate) dts: Option<u64>,
-    /// The size of the PES packet, bytes; `None`: it ends where the next one begins.
+    /// The size of the PES packet, bytes; `None`: it ends where the next one starts.
     pub(crate) length: Option<usize>,
     /// The offset of the elementary stream's bytes.
     pub(crate) body: usize,
 }
 
-impl PesHead {
-    /// Reads the head; `None` if the bytes do not begin a PES packet or end within its head.
+impl PesHeader {
+    /// Reads the header; `None` if the bytes do not start with a complete one.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        let head: &[u8; HEAD] = bytes.first_chunk()?;
+        let head: &[u8; HEADER] = bytes.first_chunk()?;
         if head[..3] != [0, 0, 1] || head[3] < 0xbc {
             return None;
         }
-        let length = match usize::from(word(&head[4..])) {
+        let length = match usize::from(read_u16(&head[4..])) {
             0 => None,
-            length => Some(HEAD + length),
+            length => Some(HEADER + length),
         };
-        // Maps, padding and private stream 2 have no more head.
+        // Program stream maps, padding and private stream 2 have no further header.
         if matches!(head[3], 0xbc | 0xbe | 0xbf | 0xf0..=0xf2 | 0xf8 | 0xff) {
-            return Some(Self { pts: None, dts: None, length, body: HEAD });
+            return Some(Self { pts: None, dts: None, length, body: HEADER });
         }
-        let [flags, times, more]: [u8; 3] = *bytes[HEAD..].first_chunk()?;
+        let [flags, times, more]: [u8; 3] = *bytes[HEADER..].first_chunk()?;
         if flags & 0xc0 != 0x80 {
             return None;
         }
-        let stamp = |at: usize| bytes.get(at..at + 5).and_then(stamp);
+        let stamp = |at: usize| bytes.get(at..at + 5).and_then(read_timestamp);
         let pts = (times & 0x80 != 0 && more >= 5).then(|| stamp(9)).flatten();
         let dts = (times & 0xc0 == 0xc0 && more >= 10).then(|| stamp(14)).flatten();
-        Some(Self { pts, dts: dts.or(pts), length, body: HEAD + 3 + usize::from(more) })
+        Some(Self { pts, dts: dts.or(pts), length, body: HEADER + 3 + usize::from(more) })
     }
 
-    /// The head of the unit that begins in these packets.
-    pub(crate) fn of(packets: &[u8]) -> Option<Self> {
+    /// Reads the header of the unit that starts in these packets.
+    pub(crate) fn from_packets(packets: &[u8]) -> Option<Self> {
         let (packets, _) = packets.as_chunks::<PACKET>();
         let first = packets.iter().map(Packet).find(|packet| packet.has_payload())?;
         Self::read(first.payload()).filter(|_| first.is_start())
     }
 }
 
-fn stamp(bytes: &[u8]) -> Option<u64> {
+fn read_timestamp(bytes: &[u8]) -> Option<u64> {
     let [a, b, c, d, e] = *bytes.first_chunk::<5>()?;
     let high = u64::from(a >> 1 & 7) << 30;
     let middle = u64::from(u16::from_be_bytes([b, c]) >> 1) << 15;
@@ -68,18 +68,18 @@ pub(crate) fn payload(packets: &[u8]) -> Vec<u8> {
     packets.iter().flat_map(|packet| Packet(packet).payload()).copied().collect()
 }
 
-/// Inserts parameter sets after the unit's delimiter. Clock references stay.
+/// Inserts parameter sets after the unit's delimiter. Clock references are kept.
 pub(crate) fn with_sets(packets: &[u8], syntax: Syntax, sets: &[u8]) -> Bytes {
     let unit = packets.as_chunks::<PACKET>().0;
     let mut pes = payload(packets);
-    let (Some(first), Some(head)) = (unit.first(), PesHead::read(&pes)) else {
+    let (Some(first), Some(head)) = (unit.first(), PesHeader::read(&pes)) else {
         return Bytes::copy_from_slice(packets);
     };
     let at = head.body.min(pes.len());
-    let at = at + delimiter(&pes[at..], syntax);
+    let at = at + delimiter_length(&pes[at..], syntax);
     pes.splice(at..at, sets.iter().copied());
     if head.length.is_some() {
-        let length = u16::try_from(pes.len() - HEAD).unwrap_or(0);
+        let length = u16::try_from(pes.len() - HEADER).unwrap_or(0);
         pes[4..6].copy_from_slice(&length.to_be_bytes());
     }
     let field = if first[3] & 0x20 == 0 {
@@ -87,17 +87,17 @@ pub(crate) fn with_sets(packets: &[u8], syntax: Syntax, sets: &[u8]) -> Bytes {
     } else {
         first.get(5..5 + usize::from(first[4])).unwrap_or_default()
     };
-    // Bytes that only fill would be in the way.
+    // The stuffing is replaced.
     let field = &field[..field_length(field)];
-    let mut made = packet::of_pes(Packet(first).pid(), field, &pes);
+    let mut made = packet::packetize_pes(Packet(first).pid(), field, &pes);
     let clocks = unit.iter().enumerate().skip(1);
-    for (number, clock) in clocks.filter_map(|(n, p)| Some((n, crate::frame::clock_of(p)?))) {
+    for (number, clock) in clocks.filter_map(|(n, p)| Some((n, crate::frame::clock_packet(p)?))) {
         made.insert(number.min(made.len()), clock);
     }
     Bytes::from(made.as_flattened().to_vec())
 }
 
-/// Bytes of an adaptation field up to what fills: of those with flags and clocks alone; others stay as they are.
+/// The length of an adaptation field without its stuffing. Fields with more than clock references keep theirs.
 fn field_length(field: &[u8]) -> usize {
     match field.first() {
         Some(flags) if flags & 0x0f != 0 => field.len(),
@@ -109,10 +109,10 @@ fn field_length(field: &[u8]) -> usize {
     }
 }
 
-/// Bytes of the access unit delimiter with which the body begins; 0 if it begins otherwise.
-fn delimiter(body: &[u8], syntax: Syntax) -> usize {
+/// The length of the access unit delimiter at the start of the body; 0 if there is none.
+fn delimiter_length(body: &[u8], syntax: Syntax) -> usize {
     let mut nals = nal_units(body);
-    let Some(first) = nals.next().filter(|nal| syntax.part(nal) == Part::Delimiter) else {
+    let Some(first) = nals.next().filter(|nal| syntax.role(nal) == NalRole::Delimiter) else {
         return 0;
     };
     first.as_ptr_range().end.addr() - body.as_ptr().addr()
@@ -121,7 +121,7 @@ fn delimiter(body: &[u8], syntax: Syntax) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet::of_pes;
+    use crate::packet::packetize_pes;
 
     /// A PES packet with these times and this body.
     fn pes(length: u16, body: &[u8]) -> Vec<u8> {
@@ -134,26 +134,26 @@ mod tests {
     }
 
     #[test]
-    fn heads_are_read() {
+    fn headers_are_read() {
         let bytes = pes(0, &[1, 2, 3]);
-        let head = PesHead::read(&bytes).expect("right");
+        let head = PesHeader::read(&bytes).expect("right");
         assert_eq!((head.pts, head.length, head.body), (Some(126_000), None, 19));
         assert_eq!(head.dts, Some((1 << 33) - 1));
-        assert_eq!(PesHead::read(&bytes[1..]), None);
-        assert_eq!(PesHead::read(&bytes[..7]), None);
-        let padding = PesHead::read(&[0, 0, 1, 0xbe, 0, 4]).expect("right");
+        assert_eq!(PesHeader::read(&bytes[1..]), None);
+        assert_eq!(PesHeader::read(&bytes[..7]), None);
+        let padding = PesHeader::read(&[0, 0, 1, 0xbe, 0, 4]).expect("right");
         assert_eq!((padding.length, padding.body, padding.pts), (Some(10), 6, None));
     }
 
     #[test]
-    fn parameter_sets_are_put_behind_the_delimiter() {
+    fn parameter_sets_are_inserted_after_the_delimiter() {
         let sets = [0, 0, 0, 1, 0x67, 1, 2, 0, 0, 0, 1, 0x68, 3];
         let picture: Vec<u8> =
             [0, 0, 1, 0x65].into_iter().chain((0..500).map(|n| n as u8 | 1)).collect();
         let body = [&[0, 0, 0, 1, 9, 0x10][..], &picture].concat();
         let clock = [0x50, 1, 2, 3, 4, 5, 6];
-        let mut unit = of_pes(0x100, &clock, &pes(0, &body));
-        unit[1] = of_pes(0x100, &clock, &payload(&unit[1])[..176])[0];
+        let mut unit = packetize_pes(0x100, &clock, &pes(0, &body));
+        unit[1] = packetize_pes(0x100, &clock, &payload(&unit[1])[..176])[0];
         let packets = unit.as_flattened();
         let whole = payload(packets);
         let made = with_sets(packets, Syntax::H264, &sets);
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(again[25..25 + sets.len()], sets);
         assert_eq!(again[25 + sets.len()..], whole[25..]);
         let clocks =
-            made.as_chunks::<PACKET>().0.iter().filter(|p| crate::frame::clock_of(p).is_some());
+            made.as_chunks::<PACKET>().0.iter().filter(|p| crate::frame::clock_packet(p).is_some());
         assert_eq!(clocks.count(), 2);
     }
 }

@@ -41,20 +41,20 @@ impl TrackRates {
         while self.seconds.front().is_some_and(|oldest| oldest.number + WINDOW < number) {
             self.seconds.pop_front();
         }
-        // Frames of several streams of a track come a little out of order.
-        let of = self.seconds.iter_mut().rev().find(|second| second.number <= number);
-        if let Some(second) = of {
+        // Frames of different streams of a track arrive slightly out of order.
+        let own = self.seconds.iter_mut().rev().find(|second| second.number <= number);
+        if let Some(second) = own {
             second.frames[frame.class as usize] += 1;
             second.bytes[frame.class as usize] += frame.bytes.len() as u64;
         }
     }
 
-    /// The rate of a class over the whole seconds of the window; `None` before the first one is over.
-    pub fn of(&self, class: FrameClass) -> Option<ClassRate> {
+    /// The rate of a class over the complete seconds of the window; `None` before the first one is complete.
+    pub fn class_rate(&self, class: FrameClass) -> Option<ClassRate> {
         let (oldest, newest) = (self.seconds.front()?.number, self.seconds.back()?.number);
         let span = newest - oldest;
-        let whole = self.seconds.iter().filter(|second| second.number < newest);
-        let (frames, bytes) = whole.fold((0, 0), |(frames, bytes), second| {
+        let complete = self.seconds.iter().filter(|second| second.number < newest);
+        let (frames, bytes) = complete.fold((0, 0), |(frames, bytes), second| {
             (frames + second.frames[class as usize], bytes + second.bytes[class as usize])
         });
         let rate = Rate::from_bps(ByteSize::from_bytes(bytes).as_bits().checked_div(span)?);
@@ -68,12 +68,12 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn rates_are_those_of_whole_seconds() {
+    fn rates_are_averages_of_complete_seconds() {
         let mut rates = TrackRates::default();
         let mut add = |n: u64, class, bytes: usize| {
             let time = Duration::from_millis(40 * n);
             rates.add(&Frame { track: 0, class, time, bytes: vec![0; bytes].into() });
-            rates.of(FrameClass::Reference)
+            rates.class_rate(FrameClass::Reference)
         };
         assert_eq!(add(0, FrameClass::Reference, 1000), None);
         for n in 1..1000 {
@@ -82,7 +82,7 @@ mod tests {
         }
         let found = ClassRate { frames: 25.0, rate: Rate::from_bps(200_000) };
         assert_eq!(add(1000, FrameClass::Reference, 1000), Some(found));
-        assert_eq!(rates.of(FrameClass::Key), Some(ClassRate::default()));
+        assert_eq!(rates.class_rate(FrameClass::Key), Some(ClassRate::default()));
         assert!(rates.seconds.len() <= 11);
     }
 }

@@ -1,6 +1,6 @@
 //! Selects the frames of one rendition at a time, so that a decoder sees a single video.
 
-use crate::{Frame, FrameClass, MAX_TRACKS, chain::Chain, pes::PesHead};
+use crate::{Frame, FrameClass, MAX_TRACKS, chain::ReferenceChain, pes::PesHeader};
 use std::time::Duration;
 
 /// How long frames are held for an aligned key frame of another rendition.
@@ -9,47 +9,46 @@ const HOLD: Duration = Duration::from_secs(1);
 /// The maximum size of held frames, bytes.
 const MAX_HELD: usize = 16 << 20;
 
-/// Key frames of two renditions this close are aligned.
+/// Key frames of two renditions that are at most this far apart are aligned.
 const ALIGNED: Duration = Duration::from_millis(20);
 
-/// A rendition without frames for this long is not waited for.
-const HEARD: Duration = Duration::from_secs(2);
+/// A rendition without frames for this long is not awaited.
+const MAX_SILENCE: Duration = Duration::from_secs(2);
 
-/// The use of a picture.
+/// A picture, and whether it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
-    /// It is shown.
+pub(crate) enum PictureUse {
     Shown(Frame),
-    /// It is shown, as the first of another rendition.
+    /// Shown as the first picture of another rendition.
     Switched(Frame),
-    /// It is withheld, but its clock references may be needed.
+    /// Not shown, but its clock references may be needed.
     Withheld(Frame),
 }
 
 /// Selects one rendition of a ladder, and switches at key frames.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rendition {
-    chains: [Chain; MAX_TRACKS],
-    heard: [Option<Duration>; MAX_TRACKS],
+pub(crate) struct RenditionSelector {
+    chains: [ReferenceChain; MAX_TRACKS],
+    last_seen: [Option<Duration>; MAX_TRACKS],
     current: Option<u8>,
     wanted: Option<u8>,
     /// The time of the latest shown picture.
     newest: Option<Duration>,
-    /// Pictures of the current rendition from a key frame on, until the wanted rendition's key frame comes.
+    /// Pictures of the current rendition from a key frame on, until the key frame of the wanted rendition arrives.
     held: Vec<Frame>,
     held_bytes: usize,
     /// Whether nothing is held until the next key frame.
     has_given_up: bool,
 }
 
-impl Rendition {
+impl RenditionSelector {
     /// The shown rendition.
     pub(crate) fn current(&self) -> Option<u8> {
         self.current
     }
 
-    /// Goes on with a rendition whose pictures have been shown until now.
-    pub(crate) fn go_on_with(&mut self, track: u8, chain: Chain) {
+    /// Continues with a rendition whose pictures have been shown until now.
+    pub(crate) fn continue_with(&mut self, track: u8, chain: ReferenceChain) {
         self.current = Some(track);
         if let Some(own) = self.chains.get_mut(usize::from(track)) {
             *own = chain;
@@ -62,104 +61,105 @@ impl Rendition {
         self.has_given_up = false;
     }
 
-    /// Records a lost picture.
-    pub(crate) fn lost(&mut self, track: u8, class: FrameClass) {
+    pub(crate) fn record_loss(&mut self, track: u8, class: FrameClass) {
         if let Some(chain) = self.chains.get_mut(usize::from(track)) {
-            chain.lost(class);
+            chain.record_loss(class);
         }
     }
 
-    /// Adds a picture.
-    pub(crate) fn take(&mut self, frame: &Frame, into: &mut Vec<Taken>) {
-        let place = usize::from(frame.track);
-        let Some(chain) = self.chains.get_mut(place) else {
-            return into.push(Taken::Withheld(frame.clone()));
+    /// Adds a picture, and appends those that are decided.
+    pub(crate) fn push(&mut self, frame: &Frame, into: &mut Vec<PictureUse>) {
+        let index = usize::from(frame.track);
+        let Some(chain) = self.chains.get_mut(index) else {
+            return into.push(PictureUse::Withheld(frame.clone()));
         };
-        let pts = PesHead::of(&frame.bytes).and_then(|head| head.pts);
-        let can_be_decoded = chain.take(frame.class, pts);
-        self.heard[place] = Some(frame.time);
+        let pts = PesHeader::from_packets(&frame.bytes).and_then(|head| head.pts);
+        let can_be_decoded = chain.advance(frame.class, pts);
+        self.last_seen[index] = Some(frame.time);
         if !can_be_decoded {
-            return into.push(Taken::Withheld(frame.clone()));
+            return into.push(PictureUse::Withheld(frame.clone()));
         }
         let is_wanted = self.wanted.is_none_or(|wanted| wanted == frame.track);
         match self.current {
-            Some(current) if current == frame.track => self.go_on(frame, into),
-            None if is_wanted && frame.class == FrameClass::Key => self.switch(frame, into),
+            Some(current) if current == frame.track => self.continue_current(frame, into),
+            None if is_wanted && frame.class == FrameClass::Key => self.show_switched(frame, into),
             Some(_) if self.wanted == Some(frame.track) && frame.class == FrameClass::Key => {
-                self.change(frame, into);
+                self.switch_at_key(frame, into);
             }
-            _ => into.push(Taken::Withheld(frame.clone())),
+            _ => into.push(PictureUse::Withheld(frame.clone())),
         }
     }
 
     /// Ends the stream: releases the held pictures.
-    pub(crate) fn end(&mut self, into: &mut Vec<Taken>) {
-        self.release(into);
+    pub(crate) fn end(&mut self, into: &mut Vec<PictureUse>) {
+        self.release_held(into);
     }
 
     /// Shows or holds a picture of the current rendition.
-    fn go_on(&mut self, frame: &Frame, into: &mut Vec<Taken>) {
+    fn continue_current(&mut self, frame: &Frame, into: &mut Vec<PictureUse>) {
         if frame.class == FrameClass::Key {
             self.has_given_up = false;
         }
-        let heard = self.awaited().and_then(|track| *self.heard.get(usize::from(track))?);
-        let is_coming = heard.is_some_and(|heard| frame.time.saturating_sub(heard) < HEARD);
-        let begins = frame.class == FrameClass::Key && is_coming;
-        if self.held.is_empty() && !begins || self.has_given_up {
+        let last_seen =
+            self.pending_track().and_then(|track| *self.last_seen.get(usize::from(track))?);
+        let is_alive =
+            last_seen.is_some_and(|last_seen| frame.time.saturating_sub(last_seen) < MAX_SILENCE);
+        let may_hold = frame.class == FrameClass::Key && is_alive;
+        if self.held.is_empty() && !may_hold || self.has_given_up {
             self.newest = self.newest.max(Some(frame.time));
-            return into.push(Taken::Shown(frame.clone()));
+            return into.push(PictureUse::Shown(frame.clone()));
         }
-        // Another key frame: the wanted one's has not come beside the first.
-        if begins && !self.held.is_empty() {
-            self.release(into);
+        // The second key frame: no aligned one of the wanted rendition arrived near the first one.
+        if may_hold && !self.held.is_empty() {
+            self.release_held(into);
         }
         self.held_bytes += frame.bytes.len();
         self.held.push(frame.clone());
         let first = self.held.first().map_or(frame.time, |first| first.time);
         if frame.time.saturating_sub(first) > HOLD || self.held_bytes > MAX_HELD {
             self.has_given_up = true;
-            self.release(into);
+            self.release_held(into);
         }
     }
 
     /// The wanted rendition if it is not the current one.
-    fn awaited(&self) -> Option<u8> {
+    fn pending_track(&self) -> Option<u8> {
         self.wanted.filter(|wanted| Some(*wanted) != self.current)
     }
 
-    fn release(&mut self, into: &mut Vec<Taken>) {
+    fn release_held(&mut self, into: &mut Vec<PictureUse>) {
         self.held_bytes = 0;
         for frame in std::mem::take(&mut self.held) {
             self.newest = self.newest.max(Some(frame.time));
-            into.push(Taken::Shown(frame));
+            into.push(PictureUse::Shown(frame));
         }
     }
 
     /// Switches at a key frame of the wanted rendition, which replaces the held pictures from its time on.
-    fn change(&mut self, frame: &Frame, into: &mut Vec<Taken>) {
+    fn switch_at_key(&mut self, frame: &Frame, into: &mut Vec<PictureUse>) {
         if self.newest.is_some_and(|newest| frame.time <= newest) {
-            return into.push(Taken::Withheld(frame.clone()));
+            return into.push(PictureUse::Withheld(frame.clone()));
         }
         let first = self.held.first().map(|first| first.time);
         if first.is_some_and(|first| frame.time + ALIGNED < first) {
-            // It stands before all that are held.
-            return into.push(Taken::Withheld(frame.clone()));
+            // It is earlier than all held pictures.
+            return into.push(PictureUse::Withheld(frame.clone()));
         }
         let held = std::mem::take(&mut self.held);
         self.held_bytes = 0;
         let is_before = |held: &Frame| held.time + ALIGNED < frame.time;
         let (before, after): (Vec<Frame>, Vec<Frame>) = held.into_iter().partition(is_before);
-        into.extend(before.into_iter().map(Taken::Shown));
-        self.switch(frame, into);
-        // Behind it, so that their clocks do not run ahead of it.
-        into.extend(after.into_iter().map(Taken::Withheld));
+        into.extend(before.into_iter().map(PictureUse::Shown));
+        self.show_switched(frame, into);
+        // They follow it, so that their clock references are not ahead of it.
+        into.extend(after.into_iter().map(PictureUse::Withheld));
     }
 
-    fn switch(&mut self, frame: &Frame, into: &mut Vec<Taken>) {
+    fn show_switched(&mut self, frame: &Frame, into: &mut Vec<PictureUse>) {
         self.current = Some(frame.track);
         self.has_given_up = false;
         self.newest = self.newest.max(Some(frame.time));
-        into.push(Taken::Switched(frame.clone()));
+        into.push(PictureUse::Switched(frame.clone()));
     }
 }
 
@@ -173,19 +173,19 @@ mod tests {
         Frame { track, class, time, bytes: vec![track; 10].into() }
     }
 
-    /// Track and time of shown pictures, with an exclamation mark at switches.
-    fn shown(taken: &[Taken]) -> Vec<String> {
+    /// The tracks and times of shown pictures, with an exclamation mark at switches.
+    fn shown(taken: &[PictureUse]) -> Vec<String> {
         taken
             .iter()
             .filter_map(|taken| match taken {
-                Taken::Shown(f) => Some(format!("{}@{}", f.track, f.time.as_millis())),
-                Taken::Switched(f) => Some(format!("{}@{}!", f.track, f.time.as_millis())),
-                Taken::Withheld(_) => None,
+                PictureUse::Shown(f) => Some(format!("{}@{}", f.track, f.time.as_millis())),
+                PictureUse::Switched(f) => Some(format!("{}@{}!", f.track, f.time.as_millis())),
+                PictureUse::Withheld(_) => None,
             })
             .collect()
     }
 
-    /// Two renditions with a key frame each second of five pictures, this one first.
+    /// Two renditions of five pictures a second, of which each fifth is a key frame. The pictures of `first` precede.
     fn ladder(first: u8, seconds: u64) -> Vec<Frame> {
         let times = (0..seconds * 5).map(|n| (n * 200, if n % 5 == 0 { Key } else { Reference }));
         times
@@ -196,13 +196,13 @@ mod tests {
     #[test]
     fn a_rendition_changes_at_aligned_key_frames_whichever_comes_first() {
         for first in [0, 1] {
-            let (mut rendition, mut taken) = (Rendition::default(), Vec::new());
+            let (mut rendition, mut taken) = (RenditionSelector::default(), Vec::new());
             rendition.select(0);
             for frame in ladder(first, 3) {
                 if frame.time == Duration::from_millis(400) {
                     rendition.select(1);
                 }
-                rendition.take(&frame, &mut taken);
+                rendition.push(&frame, &mut taken);
             }
             rendition.end(&mut taken);
             let expected: Vec<String> = (0..15)
@@ -218,51 +218,51 @@ mod tests {
     }
 
     #[test]
-    fn a_rendition_that_does_not_come_is_not_waited_for() {
-        let (mut rendition, mut taken) = (Rendition::default(), Vec::new());
-        rendition.take(&frame(0, Key, 0), &mut taken);
+    fn a_rendition_without_frames_is_not_awaited() {
+        let (mut rendition, mut taken) = (RenditionSelector::default(), Vec::new());
+        rendition.push(&frame(0, Key, 0), &mut taken);
         rendition.select(1);
         for n in 1..20 {
             let class = if n % 5 == 0 { Key } else { Reference };
-            rendition.take(&frame(0, class, n * 200), &mut taken);
+            rendition.push(&frame(0, class, n * 200), &mut taken);
             assert_eq!(taken.len() as u64, n + 1);
         }
-        // Only the other one comes from here on, after a while.
-        rendition.take(&frame(1, Reference, 4200), &mut taken);
-        rendition.take(&frame(1, Key, 5000), &mut taken);
+        // From here on only the other rendition has frames.
+        rendition.push(&frame(1, Reference, 4200), &mut taken);
+        rendition.push(&frame(1, Key, 5000), &mut taken);
         assert_eq!(shown(&taken).last().map(String::as_str), Some("1@5000!"));
         assert_eq!(shown(&taken).len(), 21);
     }
 
     #[test]
-    fn what_is_held_goes_on_when_nothing_comes_beside_it() {
-        let (mut rendition, mut taken) = (Rendition::default(), Vec::new());
-        rendition.take(&frame(0, Key, 0), &mut taken);
+    fn held_pictures_are_shown_if_no_aligned_key_frame_arrives() {
+        let (mut rendition, mut taken) = (RenditionSelector::default(), Vec::new());
+        rendition.push(&frame(0, Key, 0), &mut taken);
         rendition.select(1);
-        rendition.take(&frame(1, Reference, 100), &mut taken);
-        rendition.take(&frame(0, Key, 1000), &mut taken);
+        rendition.push(&frame(1, Reference, 100), &mut taken);
+        rendition.push(&frame(0, Key, 1000), &mut taken);
         assert_eq!(shown(&taken), ["0@0!"]);
         for n in 1..8 {
-            rendition.take(&frame(0, Reference, 1000 + 200 * n), &mut taken);
+            rendition.push(&frame(0, Reference, 1000 + 200 * n), &mut taken);
         }
         assert_eq!(shown(&taken).len(), 9);
-        // Its key frame is between the current one's: the change is made where its time has come.
-        rendition.take(&frame(1, Key, 2300), &mut taken);
+        // Its key frames are between those of the current one: it is switched at the first one that is not too early.
+        rendition.push(&frame(1, Key, 2300), &mut taken);
         assert_eq!(shown(&taken).last().map(String::as_str), Some("0@2400"));
-        rendition.take(&frame(1, Key, 2500), &mut taken);
+        rendition.push(&frame(1, Key, 2500), &mut taken);
         assert_eq!(shown(&taken).last().map(String::as_str), Some("1@2500!"));
     }
 
     #[test]
-    fn a_lost_reference_breaks_its_own_chain_alone() {
-        let (mut rendition, mut taken) = (Rendition::default(), Vec::new());
-        rendition.take(&frame(0, Key, 0), &mut taken);
-        rendition.lost(1, Reference);
-        rendition.take(&frame(0, Reference, 200), &mut taken);
-        rendition.lost(0, Reference);
-        rendition.take(&frame(0, Reference, 600), &mut taken);
-        rendition.take(&frame(0, Key, 1000), &mut taken);
-        rendition.take(&frame(99, Key, 1000), &mut taken);
+    fn a_lost_reference_breaks_only_its_own_chain() {
+        let (mut rendition, mut taken) = (RenditionSelector::default(), Vec::new());
+        rendition.push(&frame(0, Key, 0), &mut taken);
+        rendition.record_loss(1, Reference);
+        rendition.push(&frame(0, Reference, 200), &mut taken);
+        rendition.record_loss(0, Reference);
+        rendition.push(&frame(0, Reference, 600), &mut taken);
+        rendition.push(&frame(0, Key, 1000), &mut taken);
+        rendition.push(&frame(99, Key, 1000), &mut taken);
         assert_eq!(shown(&taken), ["0@0!", "0@200", "0@1000"]);
     }
 }

@@ -2,13 +2,13 @@
 
 use crate::{
     Codec, Frame, FrameClass, InputWarning, PACKET, TrackRates,
-    chain::Chain,
+    chain::ReferenceChain,
+    dts_timeline::{DtsTimeline, StreamClock},
     input_warning::Warnings,
-    nal::{Judge, Judged, Syntax, nal_units},
-    packet::{Continuity, Counter, NULL_PID, Packet, Raw, SYNC},
-    pes::{self, PesHead},
+    nal::{Classification, PictureClassifier, Syntax, nal_units},
+    packet::{Continuity, ContinuityCounter, NULL_PID, Packet, RawPacket, SYNC},
+    pes::{self, PesHeader},
     tables::Programs,
-    time_line::{StreamClock, TimeLine},
 };
 use bytes::{Buf, Bytes, BytesMut};
 use std::{collections::BTreeMap, time::Duration};
@@ -16,19 +16,20 @@ use std::{collections::BTreeMap, time::Duration};
 /// The maximum number of tracks of a stream.
 pub const MAX_TRACKS: usize = 16;
 
-/// If the maps of some programs are missing this many bytes after the first one, tracks are numbered without them.
+/// If the PMTs of some programs are missing this many bytes after the first one, tracks are assigned without them.
 const PATIENCE: u64 = 2_000_000;
 
-/// The input without tables after which a warning is due: 2 s at 20 Mbit/s, while tables usually repeat every 0.1 s.
+/// The size of input without tables after which a warning is due: 2 s at 20 Mbit/s, while tables usually repeat every
+/// 0.1 s.
 const NO_TABLES: u64 = 5_000_000;
 
 /// The time without a key frame after which a warning is due.
 const NO_KEY: Duration = Duration::from_secs(10);
 
 /// The maximum number of packets of one frame of tables.
-const MAX_RUN: usize = 64;
+const MAX_TABLES_PACKETS: usize = 64;
 
-/// Lower PIDs belong to tables that no program names.
+/// Lower PIDs are reserved for tables.
 const FIRST_FREE_PID: u16 = 0x20;
 
 /// The bounds of an input.
@@ -70,21 +71,21 @@ pub struct SplitterCounts {
 /// A video of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrackInfo {
-    /// Its program's number.
+    /// The number of its program.
     pub program: u16,
-    /// Its present PID.
+    /// Its current PID.
     pub pid: u16,
     /// Its codec.
     pub codec: Codec,
-    /// Its index among its program's videos.
+    /// Its index among the videos of its program.
     nth: usize,
 }
 
 /// Splits a transport stream into frames. The frames do not depend on how the bytes are cut into pieces.
 ///
-/// A unit is complete when the next one of its PID begins; a unit of audio also when it has its announced length.
-/// Pictures that cannot be decoded are dropped: those before the first key frame, and those from a damaged one to the next
-/// key frame. Each key frame of H.264 and H.265 includes its parameter sets.
+/// A unit is complete when the next one of its PID starts; a unit of audio also when it has its announced length.
+/// Pictures that cannot be decoded are dropped: those before the first key frame, and those from a damaged one to the
+/// next key frame. Each key frame of H.264 and H.265 includes its parameter sets.
 #[derive(Debug)]
 pub struct TsSplitter {
     limits: Limits,
@@ -92,41 +93,41 @@ pub struct TsSplitter {
     is_synchronised: bool,
     /// The PID of the newest packet, which is damaged if no packet follows it directly.
     newest_pid: u16,
-    taken: u64,
+    bytes_read: u64,
     programs: Programs,
-    /// The number of bytes before the first map.
+    /// The number of bytes before the first PMT.
     first_map: Option<u64>,
-    is_following: bool,
-    streams: BTreeMap<u16, Elementary>,
+    has_streams: bool,
+    streams: BTreeMap<u16, ElementaryStream>,
     tracks: Vec<TrackInfo>,
     rates: Vec<TrackRates>,
-    line: TimeLine,
-    /// The maximum size of all incomplete units together, bytes.
-    open: usize,
+    line: DtsTimeline,
+    /// The size of all incomplete units together, bytes.
+    unit_bytes: usize,
     /// Packets of an incomplete frame of tables, all of one PID.
-    run: BytesMut,
-    run_pid: u16,
+    tables: BytesMut,
+    tables_pid: u16,
     counts: SplitterCounts,
     warnings: Warnings,
-    has_complained: bool,
+    has_warned: bool,
 }
 
 /// An elementary stream.
 #[derive(Debug)]
-struct Elementary {
+struct ElementaryStream {
     codec: Codec,
     program: u16,
     track: u8,
-    judge: Option<Judge>,
-    chain: Chain,
+    classifier: Option<PictureClassifier>,
+    chain: ReferenceChain,
     clock: StreamClock,
-    counter: Counter,
+    counter: ContinuityCounter,
     unit: Unit,
-    /// Whether units begin with an access unit delimiter.
+    /// Whether units start with an access unit delimiter.
     has_delimiters: bool,
-    /// The time of the first picture that was dropped for lack of a key frame.
+    /// The time of the first picture that was dropped because there was no key frame.
     waits_since: Option<Duration>,
-    /// Whether a key frame has come.
+    /// Whether there was a key frame.
     has_key: bool,
     /// The maximum size of a frame, bytes.
     limit: usize,
@@ -137,14 +138,14 @@ struct Elementary {
 struct Unit {
     packets: BytesMut,
     is_open: bool,
-    /// Whether part of it is missing or was not kept.
+    /// Whether packets of it are missing or were dropped.
     is_damaged: bool,
     is_scrambled: bool,
-    is_marked: bool,
+    has_random_access: bool,
     /// The size of its payload so far, and its announced size if known, bytes.
     payload: usize,
     length: Option<usize>,
-    /// Its time; `None` if its first packet does not include its head.
+    /// Its time; `None` if its first packet does not include the complete header.
     time: Option<Duration>,
 }
 
@@ -155,50 +156,50 @@ impl Default for TsSplitter {
 }
 
 impl TsSplitter {
-    /// Creates a splitter with these bounds.
+    /// Creates a splitter that accepts input within these bounds.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
             waiting: BytesMut::new(),
             is_synchronised: false,
             newest_pid: NULL_PID,
-            taken: 0,
+            bytes_read: 0,
             programs: Programs::new(limits.programs),
             first_map: None,
-            is_following: false,
+            has_streams: false,
             streams: BTreeMap::new(),
             tracks: Vec::new(),
             rates: Vec::new(),
-            line: TimeLine::default(),
-            open: 0,
-            run: BytesMut::new(),
-            run_pid: NULL_PID,
+            line: DtsTimeline::default(),
+            unit_bytes: 0,
+            tables: BytesMut::new(),
+            tables_pid: NULL_PID,
             counts: SplitterCounts::default(),
             warnings: Warnings::default(),
-            has_complained: false,
+            has_warned: false,
         }
     }
 
     /// Reads the next bytes and adds the frames that they complete.
     pub fn push(&mut self, bytes: &[u8], into: &mut Vec<Frame>) {
         self.waiting.extend_from_slice(bytes);
-        while let Some(packet) = self.packet(false) {
-            self.take(&packet, into);
+        while let Some(packet) = self.next_packet(false) {
+            self.read_packet(&packet, into);
         }
     }
 
     /// Ends the input and adds the last frames.
     pub fn end(&mut self, into: &mut Vec<Frame>) {
-        while let Some(packet) = self.packet(true) {
-            self.take(&packet, into);
+        while let Some(packet) = self.next_packet(true) {
+            self.read_packet(&packet, into);
         }
-        self.cut_short();
+        self.finish_bytes();
         let pids: Vec<u16> = self.streams.keys().copied().collect();
         for pid in pids {
-            self.complete(pid, into);
+            self.complete_unit(pid, into);
         }
-        self.flush(into);
-        self.complain(true);
+        self.flush_tables(into);
+        self.warn_without_tables(true);
     }
 
     /// Returns the warnings since the last call.
@@ -212,8 +213,8 @@ impl TsSplitter {
     }
 
     /// The bytes of incomplete units and packets: at most [`Limits::waiting`] and 66 packets.
-    pub fn held(&self) -> usize {
-        self.open + self.waiting.len() + self.run.len()
+    pub fn held_bytes(&self) -> usize {
+        self.unit_bytes + self.waiting.len() + self.tables.len()
     }
 
     /// The videos by track. A track keeps its index when its PID changes.
@@ -227,7 +228,7 @@ impl TsSplitter {
     }
 
     /// Removes the next packet, skipping bytes before it.
-    fn packet(&mut self, is_end: bool) -> Option<Raw> {
+    fn next_packet(&mut self, is_end: bool) -> Option<RawPacket> {
         let mut skipped = 0;
         let found = loop {
             if self.is_synchronised {
@@ -246,9 +247,9 @@ impl TsSplitter {
             self.is_synchronised = true;
         };
         if skipped > 0 {
-            self.taken += skipped;
+            self.bytes_read += skipped;
             self.warnings.add(InputWarning::Unsynchronised { bytes: skipped });
-            self.complain(false);
+            self.warn_without_tables(false);
         }
         if found.is_some() {
             self.waiting.advance(PACKET);
@@ -256,19 +257,19 @@ impl TsSplitter {
         found
     }
 
-    /// No packet follows the newest one directly, so bytes are missing or inserted, probably in that packet.
+    /// Records that no packet follows the newest one directly: bytes are missing or inserted, probably in that packet.
     fn lose_synchronisation(&mut self) {
         self.is_synchronised = false;
         if let Some(stream) = self.streams.get_mut(&self.newest_pid) {
-            stream.lose(self.newest_pid, &mut self.warnings);
+            stream.record_gap(self.newest_pid, &mut self.warnings);
         }
     }
 
-    fn take(&mut self, packet: &Raw, into: &mut Vec<Frame>) {
+    fn read_packet(&mut self, packet: &RawPacket, into: &mut Vec<Frame>) {
         let packet = Packet(packet);
         self.counts.packets += 1;
-        self.taken += PACKET as u64;
-        self.complain(false);
+        self.bytes_read += PACKET as u64;
+        self.warn_without_tables(false);
         let pid = packet.pid();
         self.newest_pid = pid;
         if packet.has_error() {
@@ -277,54 +278,54 @@ impl TsSplitter {
         if pid == NULL_PID {
             self.counts.null += 1;
         } else if self.programs.is_table(pid) {
-            self.table(packet, into);
+            self.read_table_packet(packet, into);
         } else if self.streams.contains_key(&pid) {
-            self.elementary(packet, into);
-        } else if pid < FIRST_FREE_PID || self.is_following {
-            self.pass(packet, into);
+            self.read_stream_packet(packet, into);
+        } else if pid < FIRST_FREE_PID || self.has_streams {
+            self.add_to_tables(packet, into);
         } else {
-            // Before the maps have come nobody knows what it belongs to.
+            // Before the PMTs it is unknown to which stream it belongs.
             self.counts.stray += 1;
         }
-        self.follow_late(into);
+        self.update_streams_late(into);
     }
 
-    /// Warns once that there are no tables.
-    fn complain(&mut self, is_end: bool) {
-        let is_late = self.taken > NO_TABLES || is_end && self.taken > 0;
-        if self.has_complained || self.is_following || !is_late {
+    /// Warns once if there are no tables.
+    fn warn_without_tables(&mut self, is_end: bool) {
+        let is_late = self.bytes_read > NO_TABLES || is_end && self.bytes_read > 0;
+        if self.has_warned || self.has_streams || !is_late {
             return;
         }
-        self.has_complained = true;
+        self.has_warned = true;
         let has_pat = !self.programs.all().is_empty();
         let table = if has_pat { "map (PMT)" } else { "association table (PAT)" };
-        self.warnings.add(InputWarning::NoTables { table, bytes: self.taken });
+        self.warnings.add(InputWarning::NoTables { table, bytes: self.bytes_read });
     }
 
-    /// Adds a packet to the frame of tables, which consecutive packets of one PID share.
-    fn pass(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
+    /// Adds a packet to the current frame of tables, which ends at a packet of another PID.
+    fn add_to_tables(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
         let pid = packet.pid();
-        if pid != self.run_pid || self.run.len() >= MAX_RUN * PACKET {
-            self.flush(into);
-            self.run_pid = pid;
+        if pid != self.tables_pid || self.tables.len() >= MAX_TABLES_PACKETS * PACKET {
+            self.flush_tables(into);
+            self.tables_pid = pid;
         }
-        self.run.extend_from_slice(packet.0);
+        self.tables.extend_from_slice(packet.0);
     }
 
-    fn flush(&mut self, into: &mut Vec<Frame>) {
-        if self.run.is_empty() {
+    fn flush_tables(&mut self, into: &mut Vec<Frame>) {
+        if self.tables.is_empty() {
             return;
         }
-        let bytes = self.run.split().freeze();
+        let bytes = self.tables.split().freeze();
         self.count_and_push(
             Frame { track: 0, class: FrameClass::Tables, time: self.line.newest(), bytes },
             into,
         );
     }
 
-    /// Adds a complete frame, after the tables before it.
-    fn hand_on(&mut self, frame: Frame, into: &mut Vec<Frame>) {
-        self.flush(into);
+    /// Emits a complete frame, after the tables before it.
+    fn push_frame(&mut self, frame: Frame, into: &mut Vec<Frame>) {
+        self.flush_tables(into);
         self.count_and_push(frame, into);
     }
 
@@ -337,7 +338,7 @@ impl TsSplitter {
         into.push(frame);
     }
 
-    fn table(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
+    fn read_table_packet(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
         let pid = packet.pid();
         let changed = self.programs.push(packet);
         if changed.is_damaged {
@@ -349,55 +350,54 @@ impl TsSplitter {
         }
         if changed.has_changed {
             if self.programs.all().iter().any(|program| program.pmt.is_some()) {
-                self.first_map.get_or_insert(self.taken);
+                self.first_map.get_or_insert(self.bytes_read);
             }
-            if self.is_following || self.programs.is_complete() {
-                self.follow(into);
+            if self.has_streams || self.programs.is_complete() {
+                self.update_streams(into);
             }
         }
-        // Units of streams that have ended are before the tables that say so.
-        self.pass(packet, into);
+        // Units of ended streams precede the tables that end them.
+        self.add_to_tables(packet, into);
     }
 
-    /// Goes on without the maps that do not come.
-    fn follow_late(&mut self, into: &mut Vec<Frame>) {
-        let is_late = self.first_map.is_some_and(|at| self.taken - at > PATIENCE);
-        if is_late && !self.is_following {
-            self.follow(into);
+    /// Stops waiting for missing PMTs.
+    fn update_streams_late(&mut self, into: &mut Vec<Frame>) {
+        let is_late = self.first_map.is_some_and(|at| self.bytes_read - at > PATIENCE);
+        if is_late && !self.has_streams {
+            self.update_streams(into);
         }
     }
 
-    /// Reads exactly the streams that the maps name from now on.
-    fn follow(&mut self, into: &mut Vec<Frame>) {
-        self.is_following = true;
-        let named = self.named();
-        let is_same = |pid: u16, stream: &Elementary| {
-            named
+    /// Starts to read the streams that the PMTs list, and ends the others.
+    fn update_streams(&mut self, into: &mut Vec<Frame>) {
+        self.has_streams = true;
+        let listed = self.list_streams();
+        let is_same = |pid: u16, stream: &ElementaryStream| {
+            listed
                 .get(&pid)
-                .is_some_and(|of| (of.codec, of.program) == (stream.codec, stream.program))
+                .is_some_and(|entry| (entry.codec, entry.program) == (stream.codec, stream.program))
         };
-        let gone: Vec<u16> = self
+        let ended: Vec<u16> = self
             .streams
             .iter()
-            .filter(|(pid, of)| !is_same(**pid, of))
+            .filter(|(pid, stream)| !is_same(**pid, stream))
             .map(|(pid, _)| *pid)
             .collect();
-        for pid in gone {
-            self.complete(pid, into);
+        for pid in ended {
+            self.complete_unit(pid, into);
             self.streams.remove(&pid);
         }
-        for (pid, of) in named {
-            let stream = self
-                .streams
-                .entry(pid)
-                .or_insert_with(|| Elementary::new(of.codec, of.program, self.limits.frame));
-            stream.track = of.track;
+        for (pid, entry) in listed {
+            let stream = self.streams.entry(pid).or_insert_with(|| {
+                ElementaryStream::new(entry.codec, entry.program, self.limits.frame)
+            });
+            stream.track = entry.track;
         }
     }
 
-    /// The streams that the maps name, within the bounds.
-    fn named(&mut self) -> BTreeMap<u16, Named> {
-        let mut named: BTreeMap<u16, Named> = BTreeMap::new();
+    /// Collects the streams that the PMTs list, within the bounds.
+    fn list_streams(&mut self) -> BTreeMap<u16, ListedStream> {
+        let mut listed: BTreeMap<u16, ListedStream> = BTreeMap::new();
         let programs = self.programs.all().to_vec();
         for program in &programs {
             let mut videos = 0;
@@ -408,12 +408,12 @@ impl TsSplitter {
                 }
                 let nth = videos;
                 videos += usize::from(codec.is_video());
-                if let Some(known) = named.get_mut(&pid) {
+                if let Some(known) = listed.get_mut(&pid) {
                     // Several programs share it.
                     known.is_shared = true;
                     continue;
                 }
-                if named.len() >= self.limits.streams {
+                if listed.len() >= self.limits.streams {
                     let limit = self.limits.streams;
                     self.warnings.add(InputWarning::TooMany {
                         what: "elementary streams",
@@ -423,40 +423,42 @@ impl TsSplitter {
                     break;
                 }
                 let info = TrackInfo { program: program.number, pid, codec, nth };
-                let track = if codec.is_video() { self.track(info) } else { Some(0) };
+                let track = if codec.is_video() { self.assign_track(info) } else { Some(0) };
                 if let Some(track) = track {
-                    let of = Named { codec, program: program.number, track, is_shared: false };
-                    named.insert(pid, of);
+                    let entry =
+                        ListedStream { codec, program: program.number, track, is_shared: false };
+                    listed.insert(pid, entry);
                 }
             }
         }
-        self.assign_sounds(&mut named);
-        named
+        self.assign_audio_tracks(&mut listed);
+        listed
     }
 
-    /// Assigns audio of one program of several to the track of its video.
-    fn assign_sounds(&self, named: &mut BTreeMap<u16, Named>) {
+    /// If there are several programs, assigns the audio of each one to the track of its video.
+    fn assign_audio_tracks(&self, listed: &mut BTreeMap<u16, ListedStream>) {
         let has_several = self.programs.all().len() > 1;
-        for of in
-            named.values_mut().filter(|of| of.codec.is_audio() && !of.is_shared && has_several)
+        for entry in
+            listed.values_mut().filter(|own| own.codec.is_audio() && !own.is_shared && has_several)
         {
-            let place = self.tracks.iter().position(|track| track.program == of.program);
-            of.track = place.map_or(0, |place| place as u8);
+            let index = self.tracks.iter().position(|track| track.program == entry.program);
+            entry.track = index.map_or(0, |index| index as u8);
         }
     }
 
-    /// The track of this video: the one it had, that of its predecessor in the program or in a program that has ended,
+    /// Returns the track of this video: its present one, that of its predecessor in the program or in an ended program,
     /// or a new one.
-    fn track(&mut self, info: TrackInfo) -> Option<u8> {
-        let is_its = |track: &TrackInfo| track.program == info.program && track.nth == info.nth;
-        let has_gone = |track: &TrackInfo| {
-            let is_there = self.programs.all().iter().any(|of| of.number == track.program);
-            !is_there && track.nth == info.nth
+    fn assign_track(&mut self, info: TrackInfo) -> Option<u8> {
+        let is_own = |track: &TrackInfo| track.program == info.program && track.nth == info.nth;
+        let has_ended = |track: &TrackInfo| {
+            let is_present =
+                self.programs.all().iter().any(|program| program.number == track.program);
+            !is_present && track.nth == info.nth
         };
-        let place = self.tracks.iter().position(is_its);
-        let place = place.or_else(|| self.tracks.iter().position(has_gone));
-        if let Some(place) = place {
-            self.tracks[place] = info;
+        let index = self.tracks.iter().position(is_own);
+        let index = index.or_else(|| self.tracks.iter().position(has_ended));
+        if let Some(index) = index {
+            self.tracks[index] = info;
         } else if self.tracks.len() < self.limits.tracks.min(MAX_TRACKS) {
             self.tracks.push(info);
         } else {
@@ -464,74 +466,74 @@ impl TsSplitter {
             self.warnings.add(InputWarning::TooMany { what: "videos", pid: info.pid, limit });
             return None;
         }
-        Some(place.unwrap_or(self.tracks.len() - 1) as u8)
+        Some(index.unwrap_or(self.tracks.len() - 1) as u8)
     }
 
-    fn elementary(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
+    fn read_stream_packet(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
         let pid = packet.pid();
         let Some(stream) = self.streams.get_mut(&pid) else { return };
         if matches!(stream.codec, Codec::Data(_)) {
-            return self.pass(packet, into);
+            return self.add_to_tables(packet, into);
         }
         match stream.counter.check(packet) {
             Continuity::Follows => {}
             Continuity::Repeated => return self.counts.repeated += 1,
             Continuity::Gap => {
-                stream.lose(pid, &mut self.warnings);
+                stream.record_gap(pid, &mut self.warnings);
                 self.warnings.add(InputWarning::Gaps { pid, gaps: 1 });
             }
         }
-        if packet.is_start() && packet.has_payload() && !stream.goes_on(packet) {
-            self.complete(pid, into);
-            self.begin(packet);
+        if packet.is_start() && packet.has_payload() && !stream.is_continuation(packet) {
+            self.complete_unit(pid, into);
+            self.begin_unit(packet);
         } else if self.streams.get(&pid).is_some_and(|stream| !stream.unit.is_open) {
-            return self.between(packet, into);
+            return self.keep_clock(packet, into);
         }
-        self.append(packet);
-        if self.streams.get(&pid).is_some_and(|stream| stream.unit.is_whole()) {
-            self.complete(pid, into);
+        self.append_to_unit(packet);
+        if self.streams.get(&pid).is_some_and(|stream| stream.unit.is_complete()) {
+            self.complete_unit(pid, into);
         }
     }
 
     /// Keeps the clock reference of a packet that belongs to no unit.
-    fn between(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
-        match crate::frame::clock_of(packet.0) {
-            Some(clock) => self.pass(Packet(&clock), into),
+    fn keep_clock(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
+        match crate::frame::clock_packet(packet.0) {
+            Some(clock) => self.add_to_tables(Packet(&clock), into),
             None => self.counts.stray += 1,
         }
     }
 
-    fn begin(&mut self, packet: Packet<'_>) {
+    fn begin_unit(&mut self, packet: Packet<'_>) {
         let pid = packet.pid();
-        let head = PesHead::read(packet.payload());
-        // By the order in which units begin: the first one's time is where the time line begins.
-        let time = head.and_then(|head| head.dts).map(|dts| self.time(pid, dts));
+        let head = PesHeader::read(packet.payload());
+        // Times are mapped in the order in which units start: the timeline starts with the first one.
+        let time = head.and_then(|head| head.dts).map(|dts| self.unit_time(pid, dts));
         let Some(stream) = self.streams.get_mut(&pid) else { return };
         stream.unit.is_open = true;
         stream.unit.time = time;
-        // A video's length is seldom there, and where it is, not always right.
+        // The announced length of video is usually missing and sometimes wrong.
         if stream.codec.is_audio() {
             stream.unit.length = head.and_then(|head| head.length);
         }
     }
 
-    /// The time of a unit with this DTS.
-    fn time(&mut self, pid: u16, dts: u64) -> Duration {
-        let jumps = self.line.jumps();
+    /// Maps the DTS of a unit to its time.
+    fn unit_time(&mut self, pid: u16, dts: u64) -> Duration {
+        let restarts = self.line.restarts();
         let Some(stream) = self.streams.get_mut(&pid) else { return self.line.newest() };
-        let time = self.line.at(&mut stream.clock, dts);
-        if self.line.jumps() > jumps {
-            self.warnings.add(InputWarning::Jumped { pid });
+        let time = self.line.decoding_time(&mut stream.clock, dts);
+        if self.line.restarts() > restarts {
+            self.warnings.add(InputWarning::ClockRestarted { pid });
         }
         time
     }
 
-    fn append(&mut self, packet: Packet<'_>) {
+    fn append_to_unit(&mut self, packet: Packet<'_>) {
         let pid = packet.pid();
         let Some(stream) = self.streams.get_mut(&pid) else { return };
         let unit = &mut stream.unit;
         unit.payload += packet.payload().len();
-        unit.is_marked |= packet.is_random_access();
+        unit.has_random_access |= packet.is_random_access();
         unit.is_scrambled |= packet.is_scrambled();
         if unit.is_damaged {
             return;
@@ -539,29 +541,28 @@ impl TsSplitter {
         let length = unit.packets.len() + PACKET;
         let warning = if length > self.limits.frame {
             InputWarning::TooLarge { pid, nal: stream.newest_nal(), limit: self.limits.frame }
-        } else if self.open + PACKET > self.limits.waiting {
-            InputWarning::TooMuch { pid, limit: self.limits.waiting }
+        } else if self.unit_bytes + PACKET > self.limits.waiting {
+            InputWarning::BufferFull { pid, limit: self.limits.waiting }
         } else {
             unit.packets.extend_from_slice(packet.0);
-            self.open += PACKET;
+            self.unit_bytes += PACKET;
             return;
         };
         self.warnings.add(warning);
-        self.open -= stream.unit.packets.len();
+        self.unit_bytes -= stream.unit.packets.len();
         stream.unit.packets = BytesMut::new();
         stream.unit.is_damaged = true;
     }
 
-    /// Completes the unit of this PID.
-    fn complete(&mut self, pid: u16, into: &mut Vec<Frame>) {
+    fn complete_unit(&mut self, pid: u16, into: &mut Vec<Frame>) {
         let Some(stream) = self.streams.get_mut(&pid).filter(|stream| stream.unit.is_open) else {
             return;
         };
         let unit = std::mem::take(&mut stream.unit);
-        self.open -= unit.packets.len();
+        self.unit_bytes -= unit.packets.len();
         let is_short = unit.length.is_some_and(|length| unit.payload < length);
         let pes = pes::payload(&unit.packets);
-        let head = PesHead::read(&pes).filter(|_| !unit.is_damaged && !is_short);
+        let head = PesHeader::read(&pes).filter(|_| !unit.is_damaged && !is_short);
         let Some(head) = head else {
             if !unit.is_damaged {
                 self.warnings.add(InputWarning::Corrupt { pid, units: 1 });
@@ -572,21 +573,22 @@ impl TsSplitter {
         };
         let time = match (unit.time, head.dts) {
             (Some(time), _) => time,
-            (None, Some(dts)) => self.time(pid, dts),
+            (None, Some(dts)) => self.unit_time(pid, dts),
             (None, None) => self.line.newest(),
         };
         let Some(stream) = self.streams.get_mut(&pid) else { return };
-        let Some(frame) = stream.frame(&unit, head, &pes, time, pid, &mut self.warnings) else {
+        let Some(frame) = stream.complete_frame(&unit, head, &pes, time, pid, &mut self.warnings)
+        else {
             self.counts.dropped += 1;
             return;
         };
-        self.hand_on(frame, into);
+        self.push_frame(frame, into);
     }
 
     /// Marks the unit of an incomplete last packet as damaged.
-    fn cut_short(&mut self) {
+    fn finish_bytes(&mut self) {
         let rest = std::mem::take(&mut self.waiting);
-        self.taken += rest.len() as u64;
+        self.bytes_read += rest.len() as u64;
         if !self.is_synchronised && !rest.is_empty() {
             return self.warnings.add(InputWarning::Unsynchronised { bytes: rest.len() as u64 });
         }
@@ -600,7 +602,7 @@ impl TsSplitter {
     }
 }
 
-/// The number of bytes before the next packet, and whether that is certain.
+/// Returns the number of bytes before the next packet, and whether that is certain.
 fn synchronise(bytes: &[u8], is_end: bool) -> (usize, bool) {
     let mut at = 0;
     while let Some(next) = memchr::memchr(SYNC, &bytes[at..]) {
@@ -615,9 +617,9 @@ fn synchronise(bytes: &[u8], is_end: bool) -> (usize, bool) {
     (bytes.len(), false)
 }
 
-/// A stream that a map names.
+/// An elementary stream of a PMT.
 #[derive(Clone, Copy, Debug)]
-struct Named {
+struct ListedStream {
     codec: Codec,
     program: u16,
     track: u8,
@@ -626,28 +628,28 @@ struct Named {
 
 impl Unit {
     /// Whether it has its announced length.
-    fn is_whole(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.length.is_some_and(|length| self.payload >= length)
     }
 }
 
-impl Elementary {
+impl ElementaryStream {
     fn new(codec: Codec, program: u16, limit: usize) -> Self {
         let syntax = match codec {
             Codec::H264 => Some(Syntax::H264),
             Codec::H265 => Some(Syntax::H265),
             _ => None,
         };
-        // Where nothing tells what can be decoded, all is handed on.
-        let chain = if syntax.is_some() { Chain::Broken } else { Chain::Whole };
+        // Pictures of other codecs are not classified, so all are emitted.
+        let chain = if syntax.is_some() { ReferenceChain::Broken } else { ReferenceChain::Intact };
         Self {
             codec,
             program,
             track: 0,
-            judge: syntax.map(Judge::new),
+            classifier: syntax.map(PictureClassifier::new),
             chain,
             clock: StreamClock::default(),
-            counter: Counter::default(),
+            counter: ContinuityCounter::default(),
             unit: Unit::default(),
             has_delimiters: false,
             waits_since: None,
@@ -664,8 +666,8 @@ impl Elementary {
         }
     }
 
-    /// Records missing packets of the present unit, and perhaps of whole units after it.
-    fn lose(&mut self, pid: u16, warnings: &mut Warnings) {
+    /// Records missing packets of the current unit, and perhaps complete units after it.
+    fn record_gap(&mut self, pid: u16, warnings: &mut Warnings) {
         if self.unit.is_open && !self.unit.is_damaged {
             self.unit.is_damaged = true;
             warnings.add(InputWarning::Corrupt { pid, units: 1 });
@@ -675,24 +677,24 @@ impl Elementary {
 
     /// Records a missing unit. Streams of other codecs without marked key frames do not wait for one.
     fn break_chain(&mut self) {
-        if self.judge.is_some() || self.has_key {
-            self.chain.lost(FrameClass::Reference);
+        if self.classifier.is_some() || self.has_key {
+            self.chain.record_loss(FrameClass::Reference);
         }
     }
 
-    /// Whether the PES packet that begins here continues the picture: it has no time, and no delimiter although others
-    /// have one.
-    fn goes_on(&self, packet: Packet<'_>) -> bool {
+    /// Whether the PES packet that starts here continues the current picture: it has no time and, unlike other
+    /// pictures, no delimiter.
+    fn is_continuation(&self, packet: Packet<'_>) -> bool {
         let Some(syntax) = self.syntax().filter(|_| self.has_delimiters && self.unit.is_open)
         else {
             return false;
         };
         let payload = packet.payload();
-        PesHead::read(payload).is_some_and(|head| {
+        PesHeader::read(payload).is_some_and(|head| {
             let body = payload.get(head.body..).unwrap_or_default();
             let first = nal_units(body).next();
             head.pts.is_none()
-                && first.is_none_or(|nal| syntax.part(nal) != crate::nal::Part::Delimiter)
+                && first.is_none_or(|nal| syntax.role(nal) != crate::nal::NalRole::Delimiter)
         })
     }
 
@@ -703,64 +705,64 @@ impl Elementary {
         self.syntax().zip(newest).map_or(255, |(syntax, nal)| syntax.kind(nal))
     }
 
-    /// The frame of a complete unit; `None` if it cannot be decoded.
-    fn frame(
+    /// Returns the frame of a complete unit; `None` if it cannot be decoded.
+    fn complete_frame(
         &mut self,
         unit: &Unit,
-        head: PesHead,
+        head: PesHeader,
         pes: &[u8],
         time: Duration,
         pid: u16,
         warnings: &mut Warnings,
     ) -> Option<Frame> {
         let body = pes.get(head.body..).unwrap_or_default();
-        let judged = self.judge(unit, body, time, pid, warnings);
-        let class = judged.class;
-        if class.is_video() && !self.chain.take(class, head.pts) {
-            self.wait(time, pid, warnings);
+        let classified = self.classify(unit, body, time, pid, warnings);
+        let class = classified.class;
+        if class.is_video() && !self.chain.advance(class, head.pts) {
+            self.await_key_frame(time, pid, warnings);
             return None;
         }
         self.waits_since = None;
         self.has_key |= class == FrameClass::Key;
         let mut bytes = Bytes::copy_from_slice(&unit.packets);
-        if let (Some(syntax), Some(judge)) = (self.syntax(), &self.judge)
+        if let (Some(syntax), Some(classifier)) = (self.syntax(), &self.classifier)
             && class == FrameClass::Key
-            && !judged.has_sets
-            && !judge.sets().is_empty()
+            && !classified.has_parameter_sets
+            && !classifier.parameter_sets().is_empty()
             && !unit.is_scrambled
         {
-            let made = pes::with_sets(&unit.packets, syntax, judge.sets());
+            let made = pes::with_sets(&unit.packets, syntax, classifier.parameter_sets());
             bytes = if made.len() <= self.limit { made } else { bytes };
         }
         Some(Frame { track: self.track, class, time, bytes })
     }
 
-    fn judge(
+    fn classify(
         &mut self,
         unit: &Unit,
         body: &[u8],
         time: Duration,
         pid: u16,
         warnings: &mut Warnings,
-    ) -> Judged {
-        let mark = if unit.is_marked { FrameClass::Key } else { FrameClass::Reference };
+    ) -> Classification {
+        let mark = if unit.has_random_access { FrameClass::Key } else { FrameClass::Reference };
         let class = if self.codec.is_audio() { FrameClass::Audio } else { mark };
-        let unknown = Judged { class, has_delimiter: false, has_sets: false };
+        let unknown = Classification { class, has_delimiter: false, has_parameter_sets: false };
         if unit.is_scrambled && self.codec.is_video() {
             warnings.add(InputWarning::Scrambled { pid });
             return unknown;
         }
-        let Some(judge) = &mut self.judge else { return unknown };
-        let judged = judge.judge(body, time);
-        self.has_delimiters = judged.has_delimiter;
-        judged
+        let Some(classifier) = &mut self.classifier else { return unknown };
+        let classified = classifier.classify(body, time);
+        self.has_delimiters = classified.has_delimiter;
+        classified
     }
 
-    /// Records a picture that is dropped for lack of a key frame.
-    fn wait(&mut self, time: Duration, pid: u16, warnings: &mut Warnings) {
+    /// Records a picture that is dropped because there was no key frame.
+    fn await_key_frame(&mut self, time: Duration, pid: u16, warnings: &mut Warnings) {
         let since = *self.waits_since.get_or_insert(time);
         if time.saturating_sub(since) >= NO_KEY {
-            warnings.add(InputWarning::NoKey { pid, seconds: NO_KEY.as_secs() });
+            warnings.add(InputWarning::NoKeyFrame { pid, seconds: NO_KEY.as_secs() });
             self.waits_since = Some(time);
         }
     }

@@ -1,6 +1,6 @@
 //! Program tables (ISO/IEC 13818-1, 2.4.4): sections, PAT and PMT.
 
-use crate::packet::{self, Continuity, Counter, Packet};
+use crate::packet::{self, Continuity, ContinuityCounter, Packet};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The PID of the program association table.
@@ -9,7 +9,7 @@ pub(crate) const PAT_PID: u16 = 0;
 /// The maximum size of a section, bytes.
 const MAX_SECTION: usize = 4096;
 
-/// The most sections of a PAT that are kept: `last_section_number` is a byte, and each has up to 253 programs.
+/// The maximum number of sections of a PAT; each has up to 253 programs.
 const MAX_PAT_SECTIONS: u8 = 16;
 
 /// The coding of an elementary stream.
@@ -30,20 +30,21 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// The codec by `stream_type` (table 2-34; ATSC A/52, A/53), and of private data by descriptors (ETSI EN 300 468).
-    pub(crate) fn of(kind: u8, descriptors: &[u8]) -> Self {
+    /// Determines the codec by `stream_type` (table 2-34; ATSC A/52, A/53), for private data by descriptors (ETSI EN
+    /// 300 468).
+    pub(crate) fn from_stream_type(kind: u8, descriptors: &[u8]) -> Self {
         match kind {
             0x1b => Self::H264,
             0x24 | 0x25 => Self::H265,
             0x01 | 0x02 | 0x10 | 0x21 | 0x33 | 0x42 | 0xd1 | 0xea => Self::OtherVideo(kind),
             0x0f => Self::Aac,
             0x03 | 0x04 | 0x11 | 0x1c | 0x80..=0x85 | 0x87 | 0x8a => Self::OtherAudio(kind),
-            0x06 => Self::of_private(descriptors),
+            0x06 => Self::from_private_descriptors(descriptors),
             _ => Self::Data(kind),
         }
     }
 
-    fn of_private(descriptors: &[u8]) -> Self {
+    fn from_private_descriptors(descriptors: &[u8]) -> Self {
         for (tag, body) in Descriptors(descriptors) {
             match (tag, body) {
                 (0x05, [b'H', b'E', b'V', b'C', ..]) => return Self::H265,
@@ -77,7 +78,7 @@ impl Codec {
     }
 }
 
-/// Tag and body of each descriptor (2.6.1).
+/// Iterates over the tags and bodies of descriptors (2.6.1).
 struct Descriptors<'a>(&'a [u8]);
 
 impl<'a> Iterator for Descriptors<'a> {
@@ -96,11 +97,11 @@ impl<'a> Iterator for Descriptors<'a> {
 pub(crate) struct SectionReader {
     bytes: Vec<u8>,
     is_open: bool,
-    counter: Counter,
+    counter: ContinuityCounter,
 }
 
 impl SectionReader {
-    /// The sections that this packet completes.
+    /// Adds a packet. Returns the sections that it completes.
     pub(crate) fn push(&mut self, packet: Packet<'_>) -> Vec<Vec<u8>> {
         let mut found = Vec::new();
         match self.counter.check(packet) {
@@ -136,8 +137,8 @@ impl SectionReader {
         }
         self.bytes.extend_from_slice(bytes);
         while let Some(head) = self.bytes.first_chunk::<3>() {
-            let length = 3 + usize::from(word(&head[1..]) & 0x0fff);
-            // Behind the last section there are bytes that fill.
+            let length = 3 + usize::from(read_u16(&head[1..]) & 0x0fff);
+            // Stuffing follows the last section.
             if head[0] == 0xff || length > MAX_SECTION {
                 return self.close();
             }
@@ -149,11 +150,11 @@ impl SectionReader {
     }
 }
 
-/// A section with the long head (2.4.4.1) and a valid checksum.
+/// A section with the long header (2.4.4.1) and a valid checksum.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Section<'a> {
     table: u8,
-    /// Transport stream of a PAT; program of a PMT.
+    /// The transport stream of a PAT; the program of a PMT.
     id: u16,
     version: u8,
     is_current: bool,
@@ -175,7 +176,7 @@ impl<'a> Section<'a> {
         }
         Ok(Self {
             table: head[0],
-            id: word(&head[3..]),
+            id: read_u16(&head[3..]),
             version: head[5] >> 1 & 0x1f,
             is_current: head[5] & 1 != 0,
             number: head[6],
@@ -185,7 +186,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// CRC-32 of annex A; 0 over a whole section.
+/// CRC-32 of annex A; 0 over a section that includes its checksum.
 pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(u32::MAX, |sum, byte| {
         (0..8).fold(sum ^ u32::from(*byte) << 24, |sum, _| {
@@ -205,7 +206,7 @@ pub(crate) struct StreamEntry {
 
 impl StreamEntry {
     pub(crate) fn codec(&self) -> Codec {
-        Codec::of(self.kind, &self.descriptors)
+        Codec::from_stream_type(self.kind, &self.descriptors)
     }
 }
 
@@ -221,24 +222,24 @@ impl Pmt {
     fn read(body: &[u8]) -> Option<Self> {
         let (head, rest) = body.split_first_chunk::<4>()?;
         let (descriptors, mut rest) =
-            rest.split_at_checked(usize::from(word(&head[2..]) & 0x0fff))?;
+            rest.split_at_checked(usize::from(read_u16(&head[2..]) & 0x0fff))?;
         let mut streams = Vec::new();
         while let Some((head, more)) = rest.split_first_chunk::<5>() {
-            let length = usize::from(word(&head[3..]) & 0x0fff);
+            let length = usize::from(read_u16(&head[3..]) & 0x0fff);
             let (descriptors, more) = more.split_at_checked(length)?;
             let descriptors = descriptors.to_vec();
             streams.push(StreamEntry {
                 kind: head[0],
-                pid: word(&head[1..]) & 0x1fff,
+                pid: read_u16(&head[1..]) & 0x1fff,
                 descriptors,
             });
             rest = more;
         }
-        let clock_pid = word(head) & 0x1fff;
+        let clock_pid = read_u16(head) & 0x1fff;
         Some(Self { clock_pid, descriptors: descriptors.to_vec(), streams })
     }
 
-    /// The section, of this program; `None` if it is longer than a section of a PMT may be.
+    /// Encodes the section of this program; `None` if it exceeds the maximum size of a PMT section.
     pub(crate) fn section(&self, program: u16, version: u8) -> Option<Vec<u8>> {
         let mut body = Vec::new();
         body.extend((0xe000 | self.clock_pid).to_be_bytes());
@@ -248,7 +249,7 @@ impl Pmt {
             body.extend((0xe000 | stream.pid).to_be_bytes());
             put_descriptors(&mut body, &stream.descriptors);
         }
-        section(0x02, program, version, &body)
+        build_section(0x02, program, version, &body)
     }
 }
 
@@ -257,14 +258,14 @@ fn put_descriptors(into: &mut Vec<u8>, descriptors: &[u8]) {
     into.extend_from_slice(descriptors);
 }
 
-/// The section of a PAT with one program.
+/// Encodes a PAT with one program.
 pub(crate) fn pat_section(program: u16, pmt_pid: u16, version: u8) -> Option<Vec<u8>> {
     let [a, b] = program.to_be_bytes();
     let [c, d] = (0xe000 | pmt_pid).to_be_bytes();
-    section(0x00, 1, version, &[a, b, c, d])
+    build_section(0x00, 1, version, &[a, b, c, d])
 }
 
-fn section(table: u8, id: u16, version: u8, body: &[u8]) -> Option<Vec<u8>> {
+fn build_section(table: u8, id: u16, version: u8, body: &[u8]) -> Option<Vec<u8>> {
     let length = u16::try_from(body.len() + 9).ok().filter(|length| *length <= 1021)?;
     let mut bytes = vec![table];
     bytes.extend((0xb000 | length).to_be_bytes());
@@ -275,7 +276,7 @@ fn section(table: u8, id: u16, version: u8, body: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-pub(crate) fn word(bytes: &[u8]) -> u16 {
+pub(crate) fn read_u16(bytes: &[u8]) -> u16 {
     bytes.first_chunk().map_or(0, |word| u16::from_be_bytes(*word))
 }
 
@@ -285,17 +286,17 @@ pub(crate) struct Program {
     pub(crate) number: u16,
     pub(crate) pmt_pid: u16,
     pub(crate) pmt: Option<Pmt>,
-    /// The PMT's section as it came.
+    /// The section of the PMT as received.
     section: Vec<u8>,
 }
 
 impl Program {
-    /// The PMT's section as it came; empty before it comes.
+    /// The section of the PMT as received; empty before that.
     pub(crate) fn section(&self) -> &[u8] {
         &self.section
     }
 
-    /// The version of the PMT; 0 before it comes.
+    /// The version of the PMT; 0 before it is received.
     pub(crate) fn version(&self) -> u8 {
         Section::read(&self.section).map_or(0, |section| section.version)
     }
@@ -303,14 +304,14 @@ impl Program {
 
 /// The effect of a packet of tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Changed {
+pub(crate) struct TableChange {
     pub(crate) has_changed: bool,
     pub(crate) is_damaged: bool,
     /// Whether there are more programs than the maximum.
     pub(crate) has_too_many: bool,
 }
 
-/// The programs of a stream by its PAT and PMTs.
+/// The programs of a stream, read from its PAT and PMTs.
 #[derive(Clone, Debug)]
 pub(crate) struct Programs {
     max: usize,
@@ -334,7 +335,7 @@ impl Programs {
         }
     }
 
-    /// Whether packets of this PID belong to [`Self::push`].
+    /// Whether this PID carries the PAT or a PMT.
     pub(crate) fn is_table(&self, pid: u16) -> bool {
         pid == PAT_PID || self.pmts.contains_key(&pid)
     }
@@ -343,8 +344,8 @@ impl Programs {
         &self.programs
     }
 
-    /// A program with this elementary stream, and the entry of it.
-    pub(crate) fn find(&self, pid: u16) -> Option<(&Program, &Pmt, &StreamEntry)> {
+    /// Finds a program with this elementary stream, and its entry.
+    pub(crate) fn find_stream(&self, pid: u16) -> Option<(&Program, &Pmt, &StreamEntry)> {
         self.programs.iter().find_map(|program| {
             let pmt = program.pmt.as_ref()?;
             let entry = pmt.streams.iter().find(|entry| entry.pid == pid)?;
@@ -352,37 +353,36 @@ impl Programs {
         })
     }
 
-    /// Whether all that the PAT names have a PMT.
+    /// Whether all programs of the PAT have a PMT.
     pub(crate) fn is_complete(&self) -> bool {
         !self.programs.is_empty() && self.programs.iter().all(|program| program.pmt.is_some())
     }
 
-    /// The number of videos of all programs.
-    pub(crate) fn videos(&self) -> usize {
+    /// Counts the videos of all programs.
+    pub(crate) fn count_videos(&self) -> usize {
         let maps = self.all().iter().flat_map(|program| &program.pmt);
         let videos = maps.flat_map(|pmt| &pmt.streams).filter(|entry| entry.codec().is_video());
         videos.map(|entry| entry.pid).collect::<BTreeSet<_>>().len()
     }
 
-    /// The version of the newest PAT; 0 before it comes.
+    /// The version of the newest PAT; 0 before it is received.
     pub(crate) fn pat_version(&self) -> u8 {
         let first = self.pat_sections.values().next();
         first.and_then(|bytes| Section::read(bytes).ok()).map_or(0, |section| section.version)
     }
 
-    /// The newest PAT and PMTs as packets, their counters 0.
-    pub(crate) fn packets(&self) -> Vec<packet::Raw> {
-        let of_pat = self.pat_sections.values().map(|section| (PAT_PID, section));
-        let of_pmts = self.programs.iter().map(|program| (program.pmt_pid, &program.section));
-        of_pat
-            .chain(of_pmts)
+    /// The newest PAT and PMTs as packets whose continuity counters are 0.
+    pub(crate) fn packets(&self) -> Vec<packet::RawPacket> {
+        let pat = self.pat_sections.values().map(|section| (PAT_PID, section));
+        let pmts = self.programs.iter().map(|program| (program.pmt_pid, &program.section));
+        pat.chain(pmts)
             .filter(|(_, section)| !section.is_empty())
-            .flat_map(|(pid, section)| packet::of_section(pid, section))
+            .flat_map(|(pid, section)| packet::packetize_section(pid, section))
             .collect()
     }
 
-    pub(crate) fn push(&mut self, packet: Packet<'_>) -> Changed {
-        let mut changed = Changed::default();
+    pub(crate) fn push(&mut self, packet: Packet<'_>) -> TableChange {
+        let mut changed = TableChange::default();
         let pid = packet.pid();
         let reader = if pid == PAT_PID { Some(&mut self.pat) } else { self.pmts.get_mut(&pid) };
         let sections = reader.map(|reader| reader.push(packet)).unwrap_or_default();
@@ -390,10 +390,10 @@ impl Programs {
             match Section::read(&bytes) {
                 Ok(section) if !section.is_current => {}
                 Ok(section) if pid == PAT_PID && section.table == 0x00 => {
-                    self.pat(section, &bytes, &mut changed);
+                    self.read_pat(section, &bytes, &mut changed);
                 }
                 Ok(section) if pid != PAT_PID && section.table == 0x02 => {
-                    self.pmt(pid, section, &bytes, &mut changed);
+                    self.read_pmt(pid, section, &bytes, &mut changed);
                 }
                 Ok(_) => {}
                 Err(BadSection) => changed.is_damaged = true,
@@ -402,7 +402,7 @@ impl Programs {
         changed
     }
 
-    fn pat(&mut self, section: Section<'_>, bytes: &[u8], changed: &mut Changed) {
+    fn read_pat(&mut self, section: Section<'_>, bytes: &[u8], changed: &mut TableChange) {
         if section.number > section.last || section.last >= MAX_PAT_SECTIONS {
             changed.is_damaged = true;
             return;
@@ -412,7 +412,7 @@ impl Programs {
         }
         let is_same_table = |known: &Vec<u8>| {
             let known = Section::read(known).ok();
-            let key = |of: Section<'_>| (of.id, of.version, of.last);
+            let key = |section: Section<'_>| (section.id, section.version, section.last);
             known.is_some_and(|known| key(known) == key(section) && known.number != section.number)
         };
         if !self.pat_sections.values().all(is_same_table) {
@@ -425,13 +425,13 @@ impl Programs {
     }
 
     /// Adopts the programs of a complete PAT.
-    fn adopt_pat(&mut self, changed: &mut Changed) {
+    fn adopt_pat(&mut self, changed: &mut TableChange) {
         let mut programs: Vec<Program> = Vec::new();
         let bodies = self.pat_sections.values().filter_map(|bytes| Section::read(bytes).ok());
         for entry in bodies.flat_map(|section| section.body.as_chunks::<4>().0) {
-            let (number, pmt_pid) = (word(entry), word(&entry[2..]) & 0x1fff);
-            let is_odd = number == 0 || !(0x10..packet::NULL_PID).contains(&pmt_pid);
-            if is_odd || programs.iter().any(|known| known.number == number) {
+            let (number, pmt_pid) = (read_u16(entry), read_u16(&entry[2..]) & 0x1fff);
+            let is_invalid = number == 0 || !(0x10..packet::NULL_PID).contains(&pmt_pid);
+            if is_invalid || programs.iter().any(|known| known.number == number) {
                 continue;
             }
             if programs.len() >= self.max {
@@ -452,9 +452,16 @@ impl Programs {
         changed.has_changed = true;
     }
 
-    fn pmt(&mut self, pid: u16, section: Section<'_>, bytes: &[u8], changed: &mut Changed) {
-        let is_this = |of: &&mut Program| of.number == section.id && of.pmt_pid == pid;
-        let Some(program) = self.programs.iter_mut().find(is_this) else { return };
+    fn read_pmt(
+        &mut self,
+        pid: u16,
+        section: Section<'_>,
+        bytes: &[u8],
+        changed: &mut TableChange,
+    ) {
+        let is_own =
+            |program: &&mut Program| program.number == section.id && program.pmt_pid == pid;
+        let Some(program) = self.programs.iter_mut().find(is_own) else { return };
         if program.section == bytes {
             return;
         }
@@ -476,10 +483,10 @@ mod tests {
         StreamEntry { kind, pid, descriptors: Vec::new() }
     }
 
-    /// Pushes the packets, numbered, and says what changed.
-    fn push(programs: &mut Programs, pid: u16, section: &[u8], first: u8) -> Changed {
-        let mut all = Changed::default();
-        for (number, mut packet) in (0..).zip(packet::of_section(pid, section)) {
+    /// Pushes the packets of a section with continuity counters from `first`.
+    fn push(programs: &mut Programs, pid: u16, section: &[u8], first: u8) -> TableChange {
+        let mut all = TableChange::default();
+        for (number, mut packet) in (0..).zip(packet::packetize_section(pid, section)) {
             packet[3] |= (first + number) & 0x0f;
             let changed = programs.push(Packet(&packet));
             all.has_changed |= changed.has_changed;
@@ -489,14 +496,14 @@ mod tests {
         all
     }
 
-    /// A PAT of these programs in sections of two, as section `number` of `last`.
+    /// Section `number` of `last` of a PAT.
     fn pat(version: u8, programs: &[(u16, u16)], number: u8, last: u8) -> Vec<u8> {
         let body: Vec<u8> = programs
             .iter()
             .flat_map(|(program, pid)| [program.to_be_bytes(), (0xe000 | pid).to_be_bytes()])
             .flatten()
             .collect();
-        let mut bytes = section(0, 1, version, &body).expect("short");
+        let mut bytes = build_section(0, 1, version, &body).expect("short");
         let end = bytes.len() - 4;
         bytes[6..8].copy_from_slice(&[number, last]);
         bytes.truncate(end);
@@ -505,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pat_in_several_sections_counts_when_it_is_whole() {
+    fn a_pat_in_several_sections_is_used_when_it_is_complete() {
         let mut programs = Programs::new(4);
         assert!(!push(&mut programs, 0, &pat(1, &[(1, 0x20), (2, 0x21)], 0, 1), 0).has_changed);
         assert!(programs.all().is_empty());
@@ -535,12 +542,12 @@ mod tests {
         let again: Vec<u8> =
             programs.packets()[1..].iter().flat_map(|p| Packet(p).payload()).copied().collect();
         assert_eq!(again[1..=section.len()], section);
-        // A gap within a section loses it, and a damaged one is said.
-        let mut packets = packet::of_section(0x20, &pmt.section(7, 4).expect("it fits"));
+        // A section with a gap is dropped, and a damaged one is reported.
+        let mut packets = packet::packetize_section(0x20, &pmt.section(7, 4).expect("it fits"));
         packets[0][3] |= 2;
         packets[1][3] |= 4;
         let changed: Vec<_> = packets[..2].iter().map(|p| programs.push(Packet(p))).collect();
-        assert!(changed.iter().all(|changed| *changed == Changed::default()));
+        assert!(changed.iter().all(|changed| *changed == TableChange::default()));
         let mut damaged = pmt.section(7, 5).expect("it fits");
         damaged[20] ^= 1;
         let changed = push(&mut programs, 0x20, &damaged, 5);
@@ -549,10 +556,13 @@ mod tests {
 
     #[test]
     fn codecs_are_known_by_type_and_descriptor() {
-        assert_eq!(Codec::of(0x1b, &[]), Codec::H264);
-        assert_eq!(Codec::of(0x06, b"\x05\x04Opus"), Codec::OtherAudio(0x06));
-        assert_eq!(Codec::of(0x06, b"\x0a\x02de\x6a\x01\x00"), Codec::OtherAudio(0x06));
-        assert_eq!(Codec::of(0x06, b"\x05\x40Op"), Codec::Data(0x06));
-        assert_eq!(Codec::of(0x86, b"\x05\x04CUEI"), Codec::Data(0x86));
+        assert_eq!(Codec::from_stream_type(0x1b, &[]), Codec::H264);
+        assert_eq!(Codec::from_stream_type(0x06, b"\x05\x04Opus"), Codec::OtherAudio(0x06));
+        assert_eq!(
+            Codec::from_stream_type(0x06, b"\x0a\x02de\x6a\x01\x00"),
+            Codec::OtherAudio(0x06)
+        );
+        assert_eq!(Codec::from_stream_type(0x06, b"\x05\x40Op"), Codec::Data(0x06));
+        assert_eq!(Codec::from_stream_type(0x86, b"\x05\x04CUEI"), Codec::Data(0x86));
     }
 }

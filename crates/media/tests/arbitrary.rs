@@ -1,8 +1,9 @@
-//! No bytes make a parser panic, loop, or hold more memory than its limits; the frames do not depend on how the bytes are cut.
+//! Arbitrary bytes do not make a parser panic, loop or exceed its memory limits, and the frames do not depend on how
+//! the bytes are cut.
 //!
-//! `cargo test -p thalweg-media --test arbitrary` replays `corpus/` and `samples/`, then tries arbitrary and mutated bytes. For
-//! longer: `PROPTEST_CASES=100000 cargo test --release -p thalweg-media --test arbitrary`; the seed of a failure is printed and
-//! kept beside this file. A new find goes to `corpus/` as a file of its own.
+//! `cargo test -p thalweg-media --test arbitrary` replays `corpus/` and `samples/`, then tries arbitrary and mutated
+//! bytes. For longer runs: `PROPTEST_CASES=100000 cargo test --release -p thalweg-media --test arbitrary`. The seed of
+//! a failure is printed and kept beside this file; add the failing input to `corpus/`.
 
 #![expect(clippy::disallowed_methods, reason = "the corpus is files; the crate itself reads none")]
 
@@ -10,16 +11,16 @@ use proptest::prelude::*;
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 use thalweg_media::{
     Frame, FrameClass, InputWarning, Limits, MAX_TRACKS, Output, PACKET, TsJoiner, TsSplitter,
-    hls::{Piece, Segmenter, Settings},
+    hls::{Segmenter, SegmenterOutput, Settings},
 };
 
-/// Small, so that bounds are met often.
+/// Small limits that are often reached.
 const LIMITS: Limits = Limits { frame: 4000, waiting: 10_000, streams: 8, programs: 4, tracks: 3 };
 
-/// Bytes that may be put before a key frame's slices.
+/// The maximum size of parameter sets that are inserted into a key frame, bytes.
 const SETS: usize = 66 << 10;
 
-/// The files below these folders.
+/// The names and contents of the files in these folders.
 fn files(folders: &[&str]) -> Vec<(String, Vec<u8>)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let entries = folders.iter().flat_map(|folder| fs::read_dir(root.join(folder)).expect("there"));
@@ -32,25 +33,25 @@ fn files(folders: &[&str]) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// The frames of a stream in pieces that end at these places.
+/// Splits a stream that arrives in pieces with these ends.
 fn split(bytes: &[u8], limits: Limits, ends: &[usize]) -> Vec<Frame> {
     let (mut splitter, mut frames) = (TsSplitter::new(limits), Vec::new());
     let mut from = 0;
     for end in ends.iter().copied().chain([bytes.len()]) {
         splitter.push(&bytes[from..end], &mut frames);
         from = end;
-        assert!(splitter.held() <= limits.waiting + 66 * PACKET);
+        assert!(splitter.held_bytes() <= limits.waiting + 66 * PACKET);
         assert!(splitter.tracks().len() <= limits.tracks.min(MAX_TRACKS));
     }
     splitter.end(&mut frames);
-    assert_eq!(splitter.held(), 0);
+    assert_eq!(splitter.held_bytes(), 0);
     let warnings: Vec<InputWarning> = splitter.take_warnings();
     assert!(warnings.len() <= 64 && warnings.iter().all(|warning| !warning.to_string().is_empty()));
     frames
 }
 
-/// What holds of any frames: they are whole packets of one PID, no larger than they may be, and their tracks' times grow.
-fn frames_hold(frames: &[Frame], limits: Limits) {
+/// Checks that frames are complete packets of one PID within the size limit, and that the times of a track increase.
+fn check_frames(frames: &[Frame], limits: Limits) {
     let mut times: BTreeMap<(u16, FrameClass), Duration> = BTreeMap::new();
     for frame in frames {
         let (packets, rest) = frame.bytes.as_chunks::<PACKET>();
@@ -61,13 +62,13 @@ fn frames_hold(frames: &[Frame], limits: Limits) {
         assert!(frame.bytes.len() <= most + SETS, "{}", frame.bytes.len());
         assert!(usize::from(frame.track) < limits.tracks);
         let last = times.insert((pid(&packets[0]), frame.class), frame.time);
-        // A PID that ends and comes back may be another stream.
+        // A PID that ends and starts again may be another stream.
         assert!(last.is_none_or(|last| last <= frame.time + Duration::from_secs(60)));
     }
 }
 
-/// What holds of a stream that goes out: whole packets, no gap in any counter.
-fn stream_holds(bytes: &[u8]) {
+/// Checks that an outgoing stream has complete packets and continuity counters without gaps.
+fn check_stream(bytes: &[u8]) {
     let (packets, rest) = bytes.as_chunks::<PACKET>();
     assert!(rest.is_empty());
     let mut counters: BTreeMap<u16, u8> = BTreeMap::new();
@@ -80,56 +81,56 @@ fn stream_holds(bytes: &[u8]) {
     }
 }
 
-/// Puts the frames through all that takes frames, some of them lost by this.
-fn all_take(frames: &[Frame], lost: u64) {
+/// Joins and packages the frames. `lost` is a bit mask of those that are lost.
+fn check_outputs(frames: &[Frame], lost: u64) {
     let is_lost = |n: usize| lost >> (n % 64) & 1 == 1;
     for output in [Output::AsSent, Output::OneVideo] {
         let (mut joiner, mut out) = (TsJoiner::new(output), Vec::new());
         for (n, frame) in frames.iter().enumerate() {
             joiner.select((n / 20 % 3) as u8);
             match is_lost(n) {
-                true => joiner.lost(frame.track, frame.class),
+                true => joiner.record_loss(frame.track, frame.class),
                 false => joiner.push(frame, &mut out),
             }
         }
         joiner.end(&mut out);
-        stream_holds(&out);
+        check_stream(&out);
     }
     let settings = Settings { target: Duration::from_millis(200), max_bytes: 6000 };
     let (mut segmenter, mut pieces) = (Segmenter::new(settings), Vec::new());
     for (n, frame) in frames.iter().enumerate() {
         segmenter.select((n / 20 % 3) as u8);
         match is_lost(n) {
-            true => segmenter.lost(frame.track, frame.class),
+            true => segmenter.record_loss(frame.track, frame.class),
             false => segmenter.push(frame, &mut pieces),
         }
     }
     segmenter.end(&mut pieces);
     for piece in &pieces {
         let bytes = match piece {
-            Piece::Init(init) => &init.bytes,
-            Piece::Segment(segment) => {
+            SegmenterOutput::Init(init) => &init.bytes,
+            SegmenterOutput::Segment(segment) => {
                 assert!(segment.duration > Duration::ZERO);
                 &segment.bytes
             }
         };
-        boxes_hold(bytes);
+        check_boxes(bytes);
     }
 }
 
-/// Boxes follow each other, and can be read.
-fn boxes_hold(bytes: &[u8]) {
+/// Checks that the bytes are a sequence of valid boxes.
+fn check_boxes(bytes: &[u8]) {
     use mp4_atom::{Any, DecodeMaybe as _};
     let mut rest = bytes;
     while let Some(_one) = Any::decode_maybe(&mut rest).expect("what was written can be read") {}
     assert!(rest.is_empty());
 }
 
-fn all_hold(bytes: &[u8], lost: u64) {
+fn check_all(bytes: &[u8], lost: u64) {
     for limits in [LIMITS, Limits::default()] {
         let frames = split(bytes, limits, &[]);
-        frames_hold(&frames, limits);
-        all_take(&frames, lost);
+        check_frames(&frames, limits);
+        check_outputs(&frames, lost);
     }
 }
 
@@ -138,14 +139,14 @@ fn the_corpus_is_replayed() {
     let files = files(&["corpus", "samples"]);
     assert!(files.len() >= 15, "only {} files", files.len());
     for (name, bytes) in files {
-        let held = std::panic::catch_unwind(|| all_hold(&bytes, 0x10));
-        assert!(held.is_ok(), "{name}");
+        let result = std::panic::catch_unwind(|| check_all(&bytes, 0x10));
+        assert!(result.is_ok(), "{name}");
         // And truncations of it.
-        (0..bytes.len().min(1500)).step_by(7).for_each(|n| all_hold(&bytes[..n], 0));
+        (0..bytes.len().min(1500)).step_by(7).for_each(|n| check_all(&bytes[..n], 0));
     }
 }
 
-/// A change of a stream: where, with what, and how.
+/// A change of a stream: its position, value and kind.
 type Edit = (prop::sample::Index, u8, u8);
 
 fn edited(mut bytes: Vec<u8>, edits: Vec<Edit>) -> Vec<u8> {
@@ -157,7 +158,7 @@ fn edited(mut bytes: Vec<u8>, edits: Vec<Edit>) -> Vec<u8> {
         let packet = at / PACKET * PACKET;
         let next = (packet + PACKET).min(bytes.len());
         match kind {
-            // Heads of packets are where most is decided.
+            // Changes in packet headers have the largest effect.
             0 | 1 => bytes[packet + usize::from(value) % (next - packet).min(24)] = value,
             2 => bytes[at] ^= 1 << (value % 8),
             3 => drop(bytes.drain(packet..next)),
@@ -190,16 +191,16 @@ proptest! {
     #![proptest_config(at_least(256))]
 
     #[test]
-    fn arbitrary_bytes_are_survived(
+    fn arbitrary_bytes_do_not_panic(
         bytes in prop::collection::vec(prop_oneof![Just(0x47), Just(0), any::<u8>()], 0..2000),
         lost in any::<u64>(),
     ) {
-        all_hold(&bytes, lost);
+        check_all(&bytes, lost);
     }
 
     #[test]
-    fn nearly_right_streams_are_survived(bytes in mutated(), lost in any::<u64>()) {
-        all_hold(&bytes, lost & lost.rotate_left(7));
+    fn mutated_streams_do_not_panic(bytes in mutated(), lost in any::<u64>()) {
+        check_all(&bytes, lost & lost.rotate_left(7));
     }
 
     #[test]
@@ -216,9 +217,9 @@ proptest! {
     }
 }
 
-/// The corpus holds what it says, or replaying it would show nothing.
+/// Checks that the files of the corpus have the faults after which they are named.
 #[test]
-fn the_corpus_has_streams_that_are_right_and_wrong() {
+fn the_corpus_has_valid_and_malformed_streams() {
     let found: BTreeMap<String, Vec<u8>> = files(&["corpus"]).into_iter().collect();
     let of = |name: &str| {
         let file = found.iter().find(|(path, _)| path.ends_with(&format!("/{name}")));

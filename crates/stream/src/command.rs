@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
-use thalweg_media::{Frame, FrameClass, Misplaced, Output, TsJoiner};
+use thalweg_media::{Frame, FrameClass, Output, TimestampMismatch, TsJoiner};
 use thalweg_wire::stream::leg::LostFrame;
 use thiserror::Error;
 use tokio::{
@@ -44,7 +44,7 @@ pub enum TranscodeError {
     #[error("cannot read from the command: {0}")]
     Output(io::Error),
     #[error(transparent)]
-    Times(#[from] Misplaced),
+    Times(#[from] TimestampMismatch),
     #[error(transparent)]
     Stream(#[from] StreamError),
 }
@@ -169,7 +169,7 @@ impl CommandInput {
     pub fn record_losses(&mut self, lost: &[LostFrame]) {
         for lost in lost {
             if let Some(class) = FrameClass::from_number(lost.class) {
-                self.joiner.lost(lost.track, class);
+                self.joiner.record_loss(lost.track, class);
             }
         }
     }

@@ -292,7 +292,7 @@ impl Streams {
             version: state.plan.as_ref().map_or(0, |(plan, _)| plan.version),
             published: streams.iter().filter_map(|stream| self.published(stream)).collect(),
             subscriptions: subscriptions(&state),
-            parents: streams.iter().filter_map(parent).collect(),
+            parents: streams.iter().filter_map(reported_parent).collect(),
             legs: state.samples.reports(measured, unreachable),
             lost,
             ..settings_report(settings)

@@ -1,7 +1,7 @@
 //! Which rendition of a ladder a program plays: the one that its node's parent sends, else the best. Pure.
 
 use std::time::Duration;
-use thalweg_media::{Frame, FrameClass, FrameLine, MAX_TRACKS};
+use thalweg_media::{Frame, FrameClass, FrameTimeline, MAX_TRACKS};
 use thalweg_plan::streams::{HoldDown, Rules};
 use thalweg_units::Time;
 
@@ -54,7 +54,7 @@ fn stream_time(frame: &Frame) -> Time {
 #[derive(Clone, Debug, Default)]
 pub struct RenditionChoice {
     /// The times of all pictures.
-    line: FrameLine,
+    line: FrameTimeline,
     renditions: [Rendition; MAX_TRACKS],
     current: Option<u8>,
     /// The time of the first frame.
@@ -74,7 +74,7 @@ impl RenditionChoice {
         if !frame.class.is_video() {
             return None;
         }
-        let frame = &self.line.place(frame);
+        let frame = &self.line.retime(frame);
         let track = usize::from(frame.track);
         let began = *self.began.get_or_insert(frame.time);
         // Without this frame, so that aligned renditions have as many key frames.

@@ -142,7 +142,7 @@ impl Renditions {
                 fed.notify_one();
             }
         }
-        if let Some(frame) = state.ladder.source(frame) {
+        if let Some(frame) = state.ladder.add_source(frame) {
             state.order.push(0, frame, now);
         }
         drop(state);
@@ -311,7 +311,7 @@ impl Renditions {
         let now = self.context.clock.now();
         let mut made = Vec::new();
         let mut state = self.lock();
-        state.ladder.made(at, frame, info.codec, &mut made)?;
+        state.ladder.add_transcoded(at, frame, info.codec, &mut made)?;
         for frame in made {
             state.order.push(1 + at, frame, now);
         }

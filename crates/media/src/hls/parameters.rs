@@ -1,6 +1,6 @@
-//! Parameter sets of H.264 and H.265, as MP4 has them.
+//! Reads the parameter sets of H.264 and H.265, and creates the sample entries of MP4.
 
-use crate::nal::{Part, Syntax, content, nal_units};
+use crate::nal::{NalRole, Syntax, decode_payload, nal_units};
 use h264_reader::{
     nal::sps::SeqParameterSet,
     rbsp::{BitRead, BitReader, BitReaderError},
@@ -9,32 +9,32 @@ use mp4_atom::{Avc1, Avcc, AvccExt, Codec, Hvc1, HvcCArray, Hvcc, Visual};
 use std::{collections::BTreeMap, fmt::Write as _};
 use thiserror::Error;
 
-/// The most parameter sets of one kind: what `avcC` can count.
+/// The maximum number of parameter sets of one kind: the limit of `avcC`.
 const MAX_SETS: usize = 31;
 
-/// Parameter sets of no use.
+/// The parameter sets are missing or malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the parameter sets are missing or cannot be read")]
 pub struct BadParameters;
 
-/// What a decoder of the pictures needs to know first.
+/// The decoder configuration of a video.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VideoParameters {
     syntax: Syntax,
-    /// By NAL type, in the order in which they came.
+    /// The parameter sets by NAL type, in the order of their arrival.
     sets: BTreeMap<u8, Vec<Vec<u8>>>,
     pub(crate) width: u16,
     pub(crate) height: u16,
-    /// As RFC 6381 has it: `avc1.64001f`.
-    pub(crate) name: String,
-    entry: Codec,
+    /// The name of the codec (RFC 6381), such as `avc1.64001f`.
+    pub(crate) codec_name: String,
+    sample_entry: Codec,
 }
 
 impl VideoParameters {
-    /// Those of a key frame: its body is a byte stream.
+    /// Reads the parameter sets of a key frame, whose body is a byte stream.
     pub(crate) fn read(syntax: Syntax, body: &[u8]) -> Result<Self, BadParameters> {
         let mut sets: BTreeMap<u8, Vec<Vec<u8>>> = BTreeMap::new();
-        for nal in nal_units(body).filter(|nal| is_set(syntax, nal)) {
+        for nal in nal_units(body).filter(|nal| is_in_sample_entry(syntax, nal)) {
             let of_kind = sets.entry(syntax.kind(nal)).or_default();
             let is_known = of_kind.iter().any(|known| known == nal);
             if !is_known && of_kind.len() < MAX_SETS && nal.len() <= usize::from(u16::MAX) {
@@ -47,8 +47,8 @@ impl VideoParameters {
         }
     }
 
-    pub(crate) fn entry(&self) -> Codec {
-        self.entry.clone()
+    pub(crate) fn sample_entry(&self) -> Codec {
+        self.sample_entry.clone()
     }
 
     fn h264(sets: BTreeMap<u8, Vec<Vec<u8>>>) -> Result<Self, BadParameters> {
@@ -58,10 +58,10 @@ impl VideoParameters {
         if pictures.is_empty() {
             return Err(BadParameters);
         }
-        let bits = content(first, 1).ok_or(BadParameters)?;
+        let bits = decode_payload(first, 1).ok_or(BadParameters)?;
         let sps =
             SeqParameterSet::from_bits(BitReader::new(&bits[..])).map_err(|_| BadParameters)?;
-        let (width, height) = size(sps.pixel_dimensions().map_err(|_| BadParameters)?)?;
+        let (width, height) = checked_size(sps.pixel_dimensions().map_err(|_| BadParameters)?)?;
         let [profile, compatibility, level] = [first[1], first[2], first[3]];
         let chroma = &sps.chroma_info;
         let ext = matches!(profile, 100 | 110 | 122 | 144).then(|| AvccExt {
@@ -80,9 +80,10 @@ impl VideoParameters {
             picture_parameter_sets: pictures,
             ext,
         };
-        let name = format!("avc1.{profile:02x}{compatibility:02x}{level:02x}");
-        let entry = Codec::from(Avc1 { visual: visual(width, height), avcc, ..Avc1::default() });
-        Ok(Self { syntax: Syntax::H264, sets, width, height, name, entry })
+        let codec_name = format!("avc1.{profile:02x}{compatibility:02x}{level:02x}");
+        let sample_entry =
+            Codec::from(Avc1 { visual: visual(width, height), avcc, ..Avc1::default() });
+        Ok(Self { syntax: Syntax::H264, sets, width, height, codec_name, sample_entry })
     }
 
     fn h265(sets: BTreeMap<u8, Vec<Vec<u8>>>) -> Result<Self, BadParameters> {
@@ -90,30 +91,31 @@ impl VideoParameters {
         if !sets.contains_key(&32) || !sets.contains_key(&34) {
             return Err(BadParameters);
         }
-        let bits = content(first, 2).ok_or(BadParameters)?;
-        let sps = H265Sequence::read(&bits).map_err(|_| BadParameters)?;
-        let (width, height) = size(sps.size().ok_or(BadParameters)?)?;
+        let bits = decode_payload(first, 2).ok_or(BadParameters)?;
+        let sps = H265SequenceSet::read(&bits).map_err(|_| BadParameters)?;
+        let (width, height) = checked_size(sps.size().ok_or(BadParameters)?)?;
         let arrays = sets.iter().map(|(kind, nalus)| HvcCArray {
             completeness: true,
             nal_unit_type: *kind,
             nalus: nalus.clone(),
         });
         let hvcc = Hvcc { arrays: arrays.collect(), ..sps.hvcc() };
-        let name = sps.name();
-        let entry = Codec::from(Hvc1 { visual: visual(width, height), hvcc, ..Hvc1::default() });
-        Ok(Self { syntax: Syntax::H265, sets, width, height, name, entry })
+        let codec_name = sps.codec_name();
+        let sample_entry =
+            Codec::from(Hvc1 { visual: visual(width, height), hvcc, ..Hvc1::default() });
+        Ok(Self { syntax: Syntax::H265, sets, width, height, codec_name, sample_entry })
     }
 }
 
-/// Whether a NAL unit goes into the sample entry and not into samples.
-pub(crate) fn is_set(syntax: Syntax, nal: &[u8]) -> bool {
-    // Of H.264's subsets nothing is known there.
-    matches!(syntax.part(nal), Part::Set { .. })
+/// Whether a NAL unit belongs to the sample entry instead of the samples.
+pub(crate) fn is_in_sample_entry(syntax: Syntax, nal: &[u8]) -> bool {
+    // The sample entry has no field for subset sequence parameter sets.
+    matches!(syntax.role(nal), NalRole::Set { .. })
         && !(syntax == Syntax::H264 && syntax.kind(nal) == 15)
 }
 
-fn size((width, height): (u32, u32)) -> Result<(u16, u16), BadParameters> {
-    let number = |of: u32| u16::try_from(of).ok().filter(|of| *of > 0).ok_or(BadParameters);
+fn checked_size((width, height): (u32, u32)) -> Result<(u16, u16), BadParameters> {
+    let number = |n: u32| u16::try_from(n).ok().filter(|n| *n > 0).ok_or(BadParameters);
     Ok((number(width)?, number(height)?))
 }
 
@@ -121,13 +123,13 @@ fn visual(width: u16, height: u16) -> Visual {
     Visual { data_reference_index: 1, width, height, ..Visual::default() }
 }
 
-/// The beginning of a sequence parameter set of H.265 (ISO/IEC 23008-2, 7.3.2.2).
+/// The first fields of a sequence parameter set of H.265 (ISO/IEC 23008-2, 7.3.2.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct H265Sequence {
-    /// Temporal sub-layers, less one.
+struct H265SequenceSet {
+    /// The number of temporal sub-layers minus one.
     layers: u8,
     is_nested: bool,
-    /// Space, tier and profile, as they stand in one byte.
+    /// The byte with space, tier and profile.
     profile: u8,
     compatibility: [u8; 4],
     constraints: [u8; 6],
@@ -135,13 +137,13 @@ struct H265Sequence {
     chroma: u8,
     width: u32,
     height: u32,
-    /// Left, right, top, bottom, in units of the chroma's samples.
+    /// The conformance window: left, right, top, bottom, in chroma samples.
     window: [u32; 4],
     luma_depth: u8,
     chroma_depth: u8,
 }
 
-impl H265Sequence {
+impl H265SequenceSet {
     fn read(bytes: &[u8]) -> Result<Self, BitReaderError> {
         let mut bits = BitReader::new(bytes);
         let mut sps = Self::default();
@@ -172,7 +174,7 @@ impl H265Sequence {
         Ok(sps)
     }
 
-    /// Width and height of what is shown.
+    /// The width and height of the shown picture.
     fn size(&self) -> Option<(u32, u32)> {
         let (across, down) = match self.chroma {
             1 => (2, 2),
@@ -204,8 +206,8 @@ impl H265Sequence {
         }
     }
 
-    /// As ISO/IEC 14496-15, annex E has it: `hvc1.1.6.L93.B0`.
-    fn name(&self) -> String {
+    /// The name of the codec (ISO/IEC 14496-15, annex E), such as `hvc1.1.6.L93.B0`.
+    fn codec_name(&self) -> String {
         let space = ["", "A", "B", "C"][usize::from(self.profile >> 6)];
         let tier = if self.profile & 0x20 == 0 { 'L' } else { 'H' };
         let compatibility = u32::from_be_bytes(self.compatibility).reverse_bits();
@@ -219,7 +221,7 @@ impl H265Sequence {
     }
 }
 
-/// Passes over what is said of each sub-layer.
+/// Skips the profiles and levels of sub-layers.
 fn skip_layers(bits: &mut impl BitRead, layers: u8) -> Result<(), BitReaderError> {
     let mut lengths = 0;
     for _ in 0..layers {
@@ -241,7 +243,7 @@ mod tests {
         nals.iter().flat_map(|nal| [&[0, 0, 0, 1], *nal].concat()).collect()
     }
 
-    /// x264's of 320 by 180.
+    /// From x264, 320 × 180.
     const SPS: &[u8] = &[
         0x67, 0x64, 0x00, 0x0d, 0xac, 0xd9, 0x41, 0x41, 0x9f, 0x9e, 0x10, 0x00, 0x00, 0x03, 0x00,
         0x10, 0x00, 0x00, 0x03, 0x03, 0xc0, 0xf1, 0x42, 0x99, 0x60,
@@ -252,14 +254,17 @@ mod tests {
         let pps = &[0x68, 0xeb, 0xe3, 0xcb, 0x22, 0xc0][..];
         let read = |nals: &[&[u8]]| VideoParameters::read(Syntax::H264, &unit(nals));
         let found = read(&[SPS, pps, &[0x65, 0x88]]).expect("right");
-        assert_eq!((found.width, found.height, found.name.as_str()), (320, 180, "avc1.64000d"));
+        assert_eq!(
+            (found.width, found.height, found.codec_name.as_str()),
+            (320, 180, "avc1.64000d")
+        );
         assert_eq!(read(&[SPS, pps]), read(&[&[9, 0x10], SPS, pps, pps]));
         assert_eq!(read(&[SPS]), Err(BadParameters));
         assert_eq!(read(&[&SPS[..6], pps]), Err(BadParameters));
         assert_eq!(read(&[pps]), Err(BadParameters));
     }
 
-    /// x265's of 64 by 48.
+    /// From x265, 64 × 48.
     const SPS_H265: &[u8] = &[
         0x42, 0x01, 0x01, 0x01, 0x60, 0x00, 0x00, 0x03, 0x00, 0x90, 0x00, 0x00, 0x03, 0x00, 0x00,
         0x03, 0x00, 0x1e, 0xa0, 0x20, 0x83, 0x16, 0x59, 0x59, 0x6e, 0x4c, 0xaf, 0x01, 0x68, 0x08,
@@ -272,7 +277,10 @@ mod tests {
         let (vps, pps) = (&[0x40, 0x01, 0x0c][..], &[0x44, 0x01, 0xc1][..]);
         let read = |nals: &[&[u8]]| VideoParameters::read(Syntax::H265, &unit(nals));
         let found = read(&[vps, sps, pps, &[0x26, 0x01, 0xaf]]).expect("right");
-        assert_eq!((found.width, found.height, found.name.as_str()), (64, 48, "hvc1.1.6.L30.90"));
+        assert_eq!(
+            (found.width, found.height, found.codec_name.as_str()),
+            (64, 48, "hvc1.1.6.L30.90")
+        );
         assert_eq!(read(&[sps, pps]), Err(BadParameters));
         assert_eq!(read(&[vps, sps]), Err(BadParameters));
         for end in 0..22 {
@@ -282,31 +290,31 @@ mod tests {
 
     #[test]
     fn a_window_larger_than_the_picture_is_refused() {
-        let sps = H265Sequence {
+        let sps = H265SequenceSet {
             chroma: 1,
             width: 64,
             height: 64,
             window: [0, 2, 0, 4],
-            ..H265Sequence::default()
+            ..H265SequenceSet::default()
         };
         assert_eq!(sps.size(), Some((60, 56)));
-        assert_eq!(H265Sequence { window: [0, 33, 0, 0], ..sps }.size(), None);
-        assert_eq!(H265Sequence { window: [u32::MAX, 1, 0, 0], ..sps }.size(), None);
+        assert_eq!(H265SequenceSet { window: [0, 33, 0, 0], ..sps }.size(), None);
+        assert_eq!(H265SequenceSet { window: [u32::MAX, 1, 0, 0], ..sps }.size(), None);
     }
 
     #[test]
-    fn profiles_have_their_names() {
-        let sps = H265Sequence {
+    fn codec_names_have_the_profile_and_constraints() {
+        let sps = H265SequenceSet {
             profile: 1,
             compatibility: [0x60, 0, 0, 0],
             constraints: [0xb0, 0, 0, 0, 0, 0],
             level: 93,
-            ..H265Sequence::default()
+            ..H265SequenceSet::default()
         };
-        assert_eq!(sps.name(), "hvc1.1.6.L93.B0");
+        assert_eq!(sps.codec_name(), "hvc1.1.6.L93.B0");
     }
 
-    /// Of a set, with a few bits changed, cut anywhere; or any bytes.
+    /// The set with a few bits changed, perhaps truncated; or arbitrary bytes.
     fn altered(set: &'static [u8]) -> impl Strategy<Value = Vec<u8>> {
         let flips = prop::collection::vec((1..set.len(), 0..8), 0..6);
         let changed = (flips, 0..=set.len(), any::<bool>()).prop_map(|(flips, end, is_cut)| {
@@ -324,7 +332,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_sets_are_survived(h264 in altered(SPS), h265 in altered(SPS_H265)) {
+        fn arbitrary_sets_do_not_panic(h264 in altered(SPS), h265 in altered(SPS_H265)) {
             _ = VideoParameters::read(Syntax::H264, &unit(&[&h264, &[0x68, 1]]));
             _ = VideoParameters::read(Syntax::H265, &unit(&[&[0x40, 1, 1], &h265, &[0x44, 1, 1]]));
         }

@@ -3,7 +3,7 @@
 use super::Segment;
 use std::{collections::VecDeque, fmt::Write as _, time::Duration};
 
-/// A segment, as the playlist has it.
+/// A segment of the playlist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     number: u64,
@@ -12,21 +12,21 @@ struct Entry {
     is_discontinuous: bool,
 }
 
-/// Segments that no player needs any more.
+/// Segments that players no longer need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Removed {
+pub struct ExpiredSegments {
     /// Media segments, by number.
     pub segments: Vec<u64>,
     /// Init segments, by number.
     pub inits: Vec<u64>,
 }
 
-/// The playlist of the newest segments. Segments are called `segment-N.m4s`, init segments `init-N.mp4`.
+/// The playlist of the newest segments. Segments are named `segment-N.m4s`, init segments `init-N.mp4`.
 #[derive(Clone, Debug)]
 pub struct Playlist {
     window: usize,
-    /// The least target duration, s.
-    least: u64,
+    /// The minimum target duration, s.
+    min_target: u64,
     /// The target duration, s: fixed by the first segment, because it must not change (6.2.1).
     target: Option<u64>,
     entries: VecDeque<Entry>,
@@ -41,7 +41,7 @@ impl Playlist {
     pub fn new(window: usize, target: Duration) -> Self {
         Self {
             window: window.max(3),
-            least: rounded(target).max(1),
+            min_target: rounded(target).max(1),
             target: None,
             entries: VecDeque::new(),
             old: VecDeque::new(),
@@ -50,14 +50,14 @@ impl Playlist {
         }
     }
 
-    /// Goes on after an earlier playlist with so many discontinuities, that before the first segment included.
+    /// Continues an earlier playlist with this number of discontinuities, including the one before the first segment.
     pub fn continue_from(&mut self, discontinuities: u64) {
         self.discontinuities = discontinuities;
     }
 
-    /// Adds a segment. Returns the segments that left the playlist a whole window ago and can be deleted (6.2.2).
-    pub fn push(&mut self, segment: &Segment) -> Removed {
-        self.target.get_or_insert(self.least.max(rounded(segment.duration)));
+    /// Adds a segment. Returns those that left the playlist one window ago and can be deleted (6.2.2).
+    pub fn push(&mut self, segment: &Segment) -> ExpiredSegments {
+        self.target.get_or_insert(self.min_target.max(rounded(segment.duration)));
         self.entries.push_back(Entry {
             number: segment.number,
             init: segment.init,
@@ -67,18 +67,18 @@ impl Playlist {
         while self.entries.len() > self.window
             && let Some(oldest) = self.entries.pop_front()
         {
-            // The first segment of a playlist needs no mark: what was before it is not there.
+            // The first segment of a playlist has no discontinuity mark, only the count of earlier ones.
             self.discontinuities += u64::from(oldest.is_discontinuous);
             self.old.push_back(oldest);
         }
-        let mut removed = Removed::default();
+        let mut removed = ExpiredSegments::default();
         while self.old.len() > self.window
-            && let Some(gone) = self.old.pop_front()
+            && let Some(expired) = self.old.pop_front()
         {
-            removed.segments.push(gone.number);
+            removed.segments.push(expired.number);
             let next = self.old.front().or(self.entries.front());
-            if next.is_some_and(|next| next.init != gone.init) {
-                removed.inits.push(gone.init);
+            if next.is_some_and(|next| next.init != expired.init) {
+                removed.inits.push(expired.init);
             }
         }
         removed
@@ -94,7 +94,7 @@ impl Playlist {
         let first = self.entries.front()?;
         let mut text = format!(
             "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-TARGETDURATION:{}\n#EXT-X-MEDIA-SEQUENCE:{}\n",
-            self.target.unwrap_or(self.least),
+            self.target.unwrap_or(self.min_target),
             first.number
         );
         if self.discontinuities > 0 {
@@ -140,14 +140,14 @@ mod tests {
     }
 
     #[test]
-    fn the_window_moves_on() {
+    fn old_segments_leave_the_window() {
         let mut playlist = Playlist::new(3, Duration::from_secs(2));
         assert_eq!(playlist.text(), None);
-        let mut removed = Removed::default();
+        let mut removed = ExpiredSegments::default();
         for number in 0..12 {
-            let gone = playlist.push(&segment(number, u64::from(number >= 4), 2000));
-            removed.segments.extend(gone.segments);
-            removed.inits.extend(gone.inits);
+            let expired = playlist.push(&segment(number, u64::from(number >= 4), 2000));
+            removed.segments.extend(expired.segments);
+            removed.inits.extend(expired.inits);
             let text = playlist.text().expect("it has segments");
             let parsed = m3u8_rs::parse_media_playlist_res(text.as_bytes()).expect("right");
             assert_eq!(parsed.segments.len() as u64, (number + 1).min(3));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_target_is_the_first_segments_and_stays() {
+    fn the_target_duration_is_fixed_by_the_first_segment() {
         let mut playlist = Playlist::new(3, Duration::from_secs(2));
         playlist.push(&segment(0, 0, 4499));
         playlist.push(&segment(1, 0, 1000));

@@ -1,28 +1,28 @@
-//! Inputs that are not as they should be: what is said, and what goes on.
+//! Malformed inputs: the warnings, and the frames that are still read.
 
 use crate::{
-    samples::{samples, segments_of},
+    samples::{count_samples, segment_frames},
     stream::{
-        Maker, PAT, PMT, Packet, Program, VIDEO, check_transport, has_payload, is_start, packets,
-        pid, section, set_pid, shift,
+        PAT, PMT, Packet, Program, TransportBuilder, VIDEO, check_transport, has_payload, is_start,
+        packets, pid, section, set_pid, shift,
     },
-    tool::{counts, joined, sample, split},
+    tool::{count_classes, join, sample, split},
 };
 use std::time::Duration;
 use thalweg_media::{Frame, FrameClass, InputWarning, Limits, TsSplitter};
 
-/// What becomes of a sample of 24 pictures.
-struct Row {
+/// A malformed sample of 24 pictures, and the expected result.
+struct Case {
     what: &'static str,
     bytes: Vec<u8>,
-    /// Pictures and sounds that are handed on.
+    /// The expected numbers of pictures and audio frames.
     pictures: usize,
     sounds: usize,
     warnings: Vec<InputWarning>,
 }
 
-/// The packets, each changed by this; those of which it says no are left out.
-fn changed(name: &str, mut change: impl FnMut(usize, &mut Packet) -> bool) -> Vec<u8> {
+/// The packets of a sample after `change`; those for which it returns false are removed.
+fn edited(name: &str, mut change: impl FnMut(usize, &mut Packet) -> bool) -> Vec<u8> {
     let mut all = packets(&sample(name));
     let mut number = 0;
     all.retain_mut(|packet| {
@@ -32,44 +32,44 @@ fn changed(name: &str, mut change: impl FnMut(usize, &mut Packet) -> bool) -> Ve
     all.as_flattened().to_vec()
 }
 
-/// The places of the packets with which pictures begin.
-fn starts() -> Vec<usize> {
+/// The indices of the packets in which pictures start.
+fn picture_starts() -> Vec<usize> {
     let all = packets(&sample("h264-low-latency.ts"));
     let is_first = |packet: &Packet| pid(packet) == VIDEO && is_start(packet);
     (0..all.len()).filter(|n| is_first(&all[*n])).collect()
 }
 
-/// The place of a packet that goes on with picture 16, a key frame; the pictures before it are 16.
-fn within() -> usize {
+/// The index of a packet that continues picture 16, a key frame. 16 pictures precede it.
+fn packet_within_picture() -> usize {
     let all = packets(&sample("h264-low-latency.ts"));
-    let goes_on = |n: &usize| pid(&all[*n]) == VIDEO && !is_start(&all[*n]);
-    (starts()[16]..all.len()).find(goes_on).unwrap()
+    let is_continuation = |n: &usize| pid(&all[*n]) == VIDEO && !is_start(&all[*n]);
+    (picture_starts()[16]..all.len()).find(is_continuation).unwrap()
 }
 
-/// Of a sample without sound.
-fn row(what: &'static str, bytes: Vec<u8>, pictures: usize, warnings: Vec<InputWarning>) -> Row {
-    Row { what, bytes, pictures, sounds: 0, warnings }
+/// A case without audio.
+fn case(what: &'static str, bytes: Vec<u8>, pictures: usize, warnings: Vec<InputWarning>) -> Case {
+    Case { what, bytes, pictures, sounds: 0, warnings }
 }
 
-/// The event of a picture that is not whole.
-fn unit() -> InputWarning {
+/// The warning about an incomplete picture.
+fn corrupt_unit() -> InputWarning {
     InputWarning::Corrupt { pid: VIDEO, units: 1 }
 }
 
-/// Packets and bytes between them.
-fn rows_of_packets() -> Vec<Row> {
+/// Cases with damaged packets, and with bytes between them.
+fn packet_cases() -> Vec<Case> {
     let name = "h264-low-latency.ts";
-    let starts = starts();
+    let starts = picture_starts();
     let whole = sample(name);
-    let within = within();
+    let within = packet_within_picture();
     assert!((starts[16]..starts[17]).contains(&within), "{starts:?}, {within}");
     let noise = [&b"no packets at all, but a G (0x47) "[..], &[0x47; 30]].concat();
     let skipped = |bytes: usize| InputWarning::Unsynchronised { bytes: bytes as u64 };
     let gap = || InputWarning::Gaps { pid: VIDEO, gaps: 1 };
     vec![
-        row("as it is", whole.clone(), 24, vec![]),
-        row("nothing", vec![], 0, vec![]),
-        row(
+        case("as it is", whole.clone(), 24, vec![]),
+        case("nothing", vec![], 0, vec![]),
+        case(
             "no transport stream",
             b"<!DOCTYPE html><title>404 G</title>".repeat(20),
             0,
@@ -78,85 +78,100 @@ fn rows_of_packets() -> Vec<Row> {
                 InputWarning::NoTables { table: "association table (PAT)", bytes: 700 },
             ],
         ),
-        row("noise before", [&noise[..], &whole].concat(), 24, vec![skipped(noise.len())]),
-        row(
+        case("noise before", [&noise[..], &whole].concat(), 24, vec![skipped(noise.len())]),
+        case(
             "noise between pictures",
             [&whole[..starts[11] * 188], &noise, &whole[starts[11] * 188..]].concat(),
-            // The picture before cannot be trusted.
+            // The previous picture may be damaged.
             24 - 6,
-            vec![unit(), skipped(noise.len())],
+            vec![corrupt_unit(), skipped(noise.len())],
         ),
-        row(
+        case(
             "a byte is missing within a picture",
             [&whole[..within * 188 + 50], &whole[within * 188 + 51..]].concat(),
             16,
-            vec![unit(), skipped(187), gap()],
+            vec![corrupt_unit(), skipped(187), gap()],
         ),
-        row("cut at the end of a packet", whole[..within * 188].to_vec(), 17, vec![]),
-        row("cut within a packet", whole[..within * 188 + 20].to_vec(), 16, vec![unit()]),
-        row("a packet is missing", changed(name, |n, _| n != within), 16, vec![unit(), gap()]),
-        row(
+        case("cut at the end of a packet", whole[..within * 188].to_vec(), 17, vec![]),
+        case("cut within a packet", whole[..within * 188 + 20].to_vec(), 16, vec![corrupt_unit()]),
+        case(
+            "a packet is missing",
+            edited(name, |n, _| n != within),
+            16,
+            vec![corrupt_unit(), gap()],
+        ),
+        case(
             "a packet is marked as damaged",
-            changed(name, |n, packet| {
+            edited(name, |n, packet| {
                 packet[1] |= if n == within { 0x80 } else { 0 };
                 true
             }),
             16,
-            vec![InputWarning::Damaged { packets: 1 }, unit(), gap()],
+            vec![InputWarning::Damaged { packets: 1 }, corrupt_unit(), gap()],
         ),
-        row(
+        case(
             "the beginning of a picture is no PES packet",
-            changed(name, |n, packet| {
+            edited(name, |n, packet| {
                 let at = if packet[3] & 0x20 == 0 { 4 } else { 5 + usize::from(packet[4]) };
                 packet[at.min(187)] |= if n == starts[11] { 0x10 } else { 0 };
                 true
             }),
             24 - 5,
-            vec![unit()],
+            vec![corrupt_unit()],
         ),
     ]
 }
 
-/// Tables, clocks and PIDs.
-fn rows_of_programs() -> Vec<Row> {
+/// Cases with changed tables, clocks and PIDs.
+fn program_cases() -> Vec<Case> {
     let name = "h264-low-latency.ts";
     let whole = sample(name);
     vec![
-        row("each packet twice", doubled(name), 24, vec![]),
-        row("without a PAT", changed(name, |_, packet| pid(packet) != PAT), 0, {
+        case("each packet twice", doubled(name), 24, vec![]),
+        case("without a PAT", edited(name, |_, packet| pid(packet) != PAT), 0, {
             let table = "association table (PAT)";
-            vec![InputWarning::NoTables { table, bytes: without(PAT) }]
+            vec![InputWarning::NoTables { table, bytes: length_without(PAT) }]
         }),
-        row("without a PMT", changed(name, |_, packet| pid(packet) != PMT), 0, {
-            vec![InputWarning::NoTables { table: "map (PMT)", bytes: without(PMT) }]
+        case("without a PMT", edited(name, |_, packet| pid(packet) != PMT), 0, {
+            vec![InputWarning::NoTables { table: "map (PMT)", bytes: length_without(PMT) }]
         }),
-        row(
+        case(
             "a PMT is damaged",
-            changed(name, |n, packet| {
+            edited(name, |n, packet| {
                 packet[17] ^= if pid(packet) == PMT && n > 50 { 1 } else { 0 };
                 true
             }),
             24,
             vec![InputWarning::BadTable { pid: PMT, sections: 1 }],
         ),
-        row("scrambled", scrambled(name), 24, vec![InputWarning::Scrambled { pid: VIDEO }]),
-        row("33 bits pass", shifted(name, (1 << 33) - 90_000 - 126_000), 24, vec![]),
-        row("the clock jumps ahead", jumped(1000), 24, vec![InputWarning::Jumped { pid: VIDEO }]),
-        row("the clock jumps back", jumped(-1000), 24, vec![InputWarning::Jumped { pid: VIDEO }]),
-        row("the PID changes", moved(name), 24, vec![]),
-        row("a publisher that returns", [&whole[..], &whole].concat(), 47, {
-            // Whether the last picture is whole nobody knows.
+        case("scrambled", scrambled(name), 24, vec![InputWarning::Scrambled { pid: VIDEO }]),
+        case("33 bits pass", shifted(name, (1 << 33) - 90_000 - 126_000), 24, vec![]),
+        case(
+            "the clock jumps ahead",
+            jumped(1000),
+            24,
+            vec![InputWarning::ClockRestarted { pid: VIDEO }],
+        ),
+        case(
+            "the clock jumps back",
+            jumped(-1000),
+            24,
+            vec![InputWarning::ClockRestarted { pid: VIDEO }],
+        ),
+        case("the PID changes", moved(name), 24, vec![]),
+        case("a publisher that returns", [&whole[..], &whole].concat(), 47, {
+            // It is unknown whether the last picture is complete.
             vec![
-                unit(),
+                corrupt_unit(),
                 InputWarning::Gaps { pid: VIDEO, gaps: 1 },
-                InputWarning::Jumped { pid: VIDEO },
+                InputWarning::ClockRestarted { pid: VIDEO },
             ]
         }),
     ]
 }
 
-fn without(table: u16) -> u64 {
-    changed("h264-low-latency.ts", |_, packet| pid(packet) != table).len() as u64
+fn length_without(table: u16) -> u64 {
+    edited("h264-low-latency.ts", |_, packet| pid(packet) != table).len() as u64
 }
 
 fn doubled(name: &str) -> Vec<u8> {
@@ -164,7 +179,7 @@ fn doubled(name: &str) -> Vec<u8> {
 }
 
 fn scrambled(name: &str) -> Vec<u8> {
-    changed(name, |_, packet| {
+    edited(name, |_, packet| {
         packet[3] |= if pid(packet) == VIDEO { 0x80 } else { 0 };
         true
     })
@@ -176,54 +191,54 @@ fn shifted(name: &str, by: i64) -> Vec<u8> {
     all.as_flattened().to_vec()
 }
 
-/// From the second half on, the clock is so many seconds further.
+/// From the second half on, the clock is shifted by this many seconds.
 fn jumped(seconds: i64) -> Vec<u8> {
     let mut all = packets(&sample("h264-low-latency.ts"));
     shift(&mut all, 2000 * 90_000);
-    let half = starts()[12];
+    let half = picture_starts()[12];
     shift(&mut all[half..], seconds * 90_000);
     all.as_flattened().to_vec()
 }
 
-/// The video has another PID from its second key frame on, as a new PMT says.
+/// From its second key frame on, the video has another PID, with a new PMT.
 fn moved(name: &str) -> Vec<u8> {
     let all = packets(&sample(name));
-    let (before, after) = all.split_at(starts()[8]);
-    let mut maker = Maker::default();
-    maker.tables(&[(1, PMT, &[(0x1b, 0x222)])]);
+    let (before, after) = all.split_at(picture_starts()[8]);
+    let mut builder = TransportBuilder::default();
+    builder.tables(&[(1, PMT, &[(0x1b, 0x222)])]);
     let mut after = after.to_vec();
     after.retain(|packet| pid(packet) != PMT && pid(packet) != PAT);
     after.iter_mut().filter(|p| pid(p) == VIDEO).for_each(|packet| set_pid(packet, 0x222));
-    [before.as_flattened(), maker.packets.as_flattened(), after.as_flattened()].concat()
+    [before.as_flattened(), builder.packets.as_flattened(), after.as_flattened()].concat()
 }
 
 #[test]
-fn bad_input_is_said_and_the_rest_goes_on() {
-    let wrong: Vec<String> = rows_of_packets()
+fn bad_input_is_reported_and_the_rest_is_read() {
+    let failures: Vec<String> = packet_cases()
         .iter()
-        .chain(&rows_of_programs())
-        .filter_map(|row| row.check().err())
+        .chain(&program_cases())
+        .filter_map(|case| case.check().err())
         .collect();
-    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }
 
-impl Row {
+impl Case {
     fn check(&self) -> Result<(), String> {
         let (frames, warnings) = split(&self.bytes);
-        let found = counts(&frames);
+        let found = count_classes(&frames);
         let pictures: usize = found[2..].iter().sum();
         let video = frames.iter().filter(|frame| frame.class.is_video());
         let times: Vec<Duration> = video.map(|frame| frame.time).collect();
         let is_one_line =
             times.is_sorted() && times.last().is_none_or(|last| *last < Duration::from_secs(5));
-        let (out, _) = joined(&frames, |_| true);
-        let is_right = warnings == self.warnings
+        let (out, _) = join(&frames, |_| true);
+        let is_expected = warnings == self.warnings
             && (pictures, found[1]) == (self.pictures, self.sounds)
             && is_one_line
             && out.len() % 188 == 0;
-        let told =
+        let message =
             format!("{}: {pictures} pictures, {found:?}, {warnings:?}, {times:?}", self.what);
-        is_right.then_some(()).ok_or(told)
+        is_expected.then_some(()).ok_or(message)
     }
 }
 
@@ -234,13 +249,13 @@ fn a_pid_that_changes_keeps_its_track_and_its_pictures() {
     splitter.push(&moved("h264-low-latency.ts"), &mut frames);
     splitter.end(&mut frames);
     assert_eq!((splitter.tracks().len(), splitter.tracks()[0].pid), (1, 0x222));
-    let (out, shown) = joined(&frames, |_| true);
+    let (out, shown) = join(&frames, |_| true);
     assert_eq!(shown, 24);
     check_transport(&out);
 }
 
-/// The sample with sound: as it is, and with clocks and PIDs that change within it.
-fn rows_with_sound() -> Vec<(&'static str, Vec<u8>)> {
+/// The sample with audio: unchanged, and with clocks and PIDs that change within it.
+fn cases_with_audio() -> Vec<(&'static str, Vec<u8>)> {
     let name = "h264-b.ts";
     let whole = packets(&sample(name));
     let is_first = |n: &usize| pid(&whole[*n]) == VIDEO && is_start(&whole[*n]);
@@ -251,7 +266,7 @@ fn rows_with_sound() -> Vec<(&'static str, Vec<u8>)> {
         shift(&mut all[starts[12]..], seconds * 90_000);
         all.as_flattened().to_vec()
     };
-    let mut tables = Maker::default();
+    let mut tables = TransportBuilder::default();
     tables.tables(&[(1, PMT, &[(0x1b, VIDEO + 0x40), (0x0f, VIDEO + 0x41)])]);
     let mut after = whole[starts[8]..].to_vec();
     after.retain(|packet| (VIDEO..VIDEO + 2).contains(&pid(packet)));
@@ -271,30 +286,30 @@ fn rows_with_sound() -> Vec<(&'static str, Vec<u8>)> {
 
 #[test]
 fn segments_keep_pictures_and_sounds_when_clocks_and_pids_change() {
-    for (what, bytes) in rows_with_sound() {
-        // As it was sent, and as a subscriber writes it.
+    for (what, bytes) in cases_with_audio() {
+        // As sent, and as written by a subscriber.
         let sent = split(&bytes).0;
-        let written = split(&joined(&sent, |_| true).0).0;
+        let written = split(&join(&sent, |_| true).0).0;
         for frames in [sent, written] {
-            let made = segments_of(&frames);
-            let [pictures, sounds] = made.iter().fold([0, 0], |[pictures, sounds], segment| {
-                let [more_pictures, more_sounds] = samples(&segment.bytes);
+            let segments = segment_frames(&frames);
+            let [pictures, sounds] = segments.iter().fold([0, 0], |[pictures, sounds], segment| {
+                let [more_pictures, more_sounds] = count_samples(&segment.bytes);
                 [pictures + more_pictures, sounds + more_sounds]
             });
-            let length: Duration = made.iter().map(|segment| segment.duration).sum();
-            let told = format!("{what}: {pictures} pictures, {sounds} sounds, {length:?}");
-            // Sounds of a new PID before its first picture are not heard.
+            let length: Duration = segments.iter().map(|segment| segment.duration).sum();
+            let message = format!("{what}: {pictures} pictures, {sounds} sounds, {length:?}");
+            // Audio of a new PID before its first picture is omitted.
             let expected = if what == "the PIDs change" { 30..=33 } else { 33..=33 };
-            assert!(pictures == 24 && expected.contains(&sounds), "{told}");
-            assert!((1900..2300).contains(&length.as_millis()), "{told}");
+            assert!(pictures == 24 && expected.contains(&sounds), "{message}");
+            assert!((1900..2300).contains(&length.as_millis()), "{message}");
         }
     }
 }
 
 #[test]
-fn a_nal_unit_of_20_mb_is_named_and_the_stream_goes_on() {
-    let mut maker = Maker::default();
-    maker.tables(&[(1, PMT, &[(0x1b, VIDEO)])]);
+fn a_nal_unit_of_20_mb_is_reported_and_the_stream_continues() {
+    let mut builder = TransportBuilder::default();
+    builder.tables(&[(1, PMT, &[(0x1b, VIDEO)])]);
     let mut huge = vec![0x41; 20_000_000];
     huge[1] = 0x9a;
     for (at, slice) in [
@@ -304,58 +319,58 @@ fn a_nal_unit_of_20_mb_is_named_and_the_stream_goes_on() {
         (9000, &[0x65, 2]),
         (12_000, &[0x41, 3]),
     ] {
-        maker.picture(VIDEO, at, &[&[9, 0x10], slice]);
+        builder.picture(VIDEO, at, &[&[9, 0x10], slice]);
     }
     let (mut splitter, mut frames, mut most) = (TsSplitter::default(), Vec::new(), 0);
-    for piece in maker.bytes().chunks(1316) {
+    for piece in builder.bytes().chunks(1316) {
         splitter.push(piece, &mut frames);
-        most = most.max(splitter.held());
+        most = most.max(splitter.held_bytes());
     }
     splitter.end(&mut frames);
     let limit = 8 << 20;
     assert_eq!(splitter.take_warnings(), [InputWarning::TooLarge { pid: VIDEO, nal: 1, limit }]);
-    assert_eq!(counts(&frames)[2..], [2, 1, 0]);
+    assert_eq!(count_classes(&frames)[2..], [2, 1, 0]);
     assert!(most <= limit + 10_000, "{most}");
     assert_eq!(splitter.counts().dropped, 2);
 }
 
 #[test]
-fn all_that_waits_is_bounded_together() {
-    let mut maker = Maker::default();
+fn incomplete_units_together_are_bounded() {
+    let mut builder = TransportBuilder::default();
     let pids: Vec<(u8, u16)> = (0..8).map(|n| (0x1b, VIDEO + n)).collect();
-    maker.tables(&[(1, PMT, &pids)]);
+    builder.tables(&[(1, PMT, &pids)]);
     for (_, pid) in &pids {
-        maker.picture(*pid, 0, &[&[0x65; 40_000]]);
+        builder.picture(*pid, 0, &[&[0x65; 40_000]]);
     }
     let limits = Limits { waiting: 100_000, ..Limits::default() };
     let (mut splitter, mut frames) = (TsSplitter::new(limits), Vec::new());
-    for packet in &maker.packets {
+    for packet in &builder.packets {
         splitter.push(packet, &mut frames);
-        assert!(splitter.held() <= 100_000 + 66 * 188);
+        assert!(splitter.held_bytes() <= 100_000 + 66 * 188);
     }
     splitter.end(&mut frames);
     let warnings = splitter.take_warnings();
     assert_eq!(warnings.len(), 6, "{warnings:?}");
-    assert_eq!(warnings[0], InputWarning::TooMuch { pid: VIDEO + 2, limit: 100_000 });
-    assert_eq!(counts(&frames)[2], 2);
+    assert_eq!(warnings[0], InputWarning::BufferFull { pid: VIDEO + 2, limit: 100_000 });
+    assert_eq!(count_classes(&frames)[2], 2);
 }
 
 #[test]
-fn programs_and_streams_beyond_the_bounds_are_said_and_not_followed() {
-    let mut maker = Maker::default();
+fn programs_and_streams_beyond_the_bounds_are_reported_and_ignored() {
+    let mut builder = TransportBuilder::default();
     let videos: Vec<[(u8, u16); 1]> = (0..40).map(|n| [(0x1b, 0x200 + n)]).collect();
     let programs: Vec<Program<'_>> =
         (0..40).map(|n| (n + 1, 0x1000 + n, &videos[usize::from(n)][..])).collect();
-    maker.tables(&programs);
-    (0..40).for_each(|n| maker.picture(0x200 + n, 0, &[&[0x65, 1]]));
-    let (frames, warnings) = split(&maker.bytes());
+    builder.tables(&programs);
+    (0..40).for_each(|n| builder.picture(0x200 + n, 0, &[&[0x65, 1]]));
+    let (frames, warnings) = split(&builder.bytes());
     assert_eq!(warnings, [InputWarning::TooMany { what: "programs", pid: PAT, limit: 16 }]);
-    assert_eq!(counts(&frames)[2], 16);
-    let mut maker = Maker::default();
+    assert_eq!(count_classes(&frames)[2], 16);
+    let mut builder = TransportBuilder::default();
     let streams: Vec<(u8, u16)> =
         (0..100).map(|n| (if n < 20 { 0x1b } else { 0x0f }, 0x200 + n)).collect();
-    maker.tables(&[(1, PMT, &streams)]);
-    let (_, warnings) = split(&maker.bytes());
+    builder.tables(&[(1, PMT, &streams)]);
+    let (_, warnings) = split(&builder.bytes());
     let videos = InputWarning::TooMany { what: "videos", pid: 0x200 + 16, limit: 16 };
     assert!(warnings.contains(&videos), "{warnings:?}");
     let sounds = InputWarning::TooMany { what: "elementary streams", pid: 0x200 + 68, limit: 64 };
@@ -364,23 +379,23 @@ fn programs_and_streams_beyond_the_bounds_are_said_and_not_followed() {
 
 #[test]
 fn tables_on_the_pids_of_others_do_no_harm() {
-    let mut maker = Maker::default();
-    // A video with the PID of the PAT, of the PMT, of what fills; a PMT with that of the PAT.
-    maker.tables(&[(1, PMT, &[(0x1b, PAT), (0x1b, PMT), (0x1b, 0x1fff), (0x1b, VIDEO)])]);
-    maker.section(PAT, &section(0, 1, &[0, 2, 0xe0, 0x00, 0, 1, 0xf0, 0x00]));
-    maker.picture(VIDEO, 0, &[&[0x65, 1]]);
-    let (frames, warnings) = split(&maker.bytes());
-    assert_eq!((counts(&frames)[2], warnings), (1, vec![]));
+    let mut builder = TransportBuilder::default();
+    // Videos with the PIDs of the PAT, the PMT and null packets; a PMT with the PID of the PAT.
+    builder.tables(&[(1, PMT, &[(0x1b, PAT), (0x1b, PMT), (0x1b, 0x1fff), (0x1b, VIDEO)])]);
+    builder.section(PAT, &section(0, 1, &[0, 2, 0xe0, 0x00, 0, 1, 0xf0, 0x00]));
+    builder.picture(VIDEO, 0, &[&[0x65, 1]]);
+    let (frames, warnings) = split(&builder.bytes());
+    assert_eq!((count_classes(&frames)[2], warnings), (1, vec![]));
 }
 
 #[test]
-fn streams_that_nobody_can_judge_are_references_or_marked() {
-    let mut maker = Maker::default();
-    maker.tables(&[(1, PMT, &[(0x02, VIDEO), (0x86, 0x101)])]);
-    (0..6).for_each(|n| maker.picture(VIDEO, n * 3000, &[&[0xb3; 50]]));
-    maker.section(0x101, &section(0xfc, 1, &[0; 20]));
-    let (frames, warnings) = split(&maker.bytes());
-    assert_eq!((counts(&frames)[2..].to_vec(), warnings), (vec![0, 6, 0], vec![]));
+fn video_of_other_codecs_counts_as_references_and_data_as_tables() {
+    let mut builder = TransportBuilder::default();
+    builder.tables(&[(1, PMT, &[(0x02, VIDEO), (0x86, 0x101)])]);
+    (0..6).for_each(|n| builder.picture(VIDEO, n * 3000, &[&[0xb3; 50]]));
+    builder.section(0x101, &section(0xfc, 1, &[0; 20]));
+    let (frames, warnings) = split(&builder.bytes());
+    assert_eq!((count_classes(&frames)[2..].to_vec(), warnings), (vec![0, 6, 0], vec![]));
     let is_cue = |frame: &Frame| {
         frame.class == FrameClass::Tables
             && packets(&frame.bytes).iter().all(|p| pid(p) == 0x101 && has_payload(p))
@@ -389,39 +404,39 @@ fn streams_that_nobody_can_judge_are_references_or_marked() {
 }
 
 #[test]
-fn pictures_without_key_frames_are_said() {
-    let mut maker = Maker::default();
-    maker.tables(&[(1, PMT, &[(0x1b, VIDEO)])]);
-    (0..400).for_each(|n| maker.picture(VIDEO, n * 3000, &[&[9, 0x10], &[0x41, 1]]));
-    let (frames, warnings) = split(&maker.bytes());
-    assert_eq!(counts(&frames)[2..], [0, 0, 0]);
-    assert_eq!(warnings, [InputWarning::NoKey { pid: VIDEO, seconds: 10 }]);
+fn a_video_without_key_frames_is_reported() {
+    let mut builder = TransportBuilder::default();
+    builder.tables(&[(1, PMT, &[(0x1b, VIDEO)])]);
+    (0..400).for_each(|n| builder.picture(VIDEO, n * 3000, &[&[9, 0x10], &[0x41, 1]]));
+    let (frames, warnings) = split(&builder.bytes());
+    assert_eq!(count_classes(&frames)[2..], [0, 0, 0]);
+    assert_eq!(warnings, [InputWarning::NoKeyFrame { pid: VIDEO, seconds: 10 }]);
 }
 
 #[test]
 fn a_picture_in_two_pes_packets_is_one_frame() {
-    let mut maker = Maker::default();
-    maker.tables(&[(1, PMT, &[(0x1b, VIDEO)])]);
-    maker.picture(VIDEO, 0, &[&[9, 0x10], &[0x65, 1]]);
-    maker.picture(VIDEO, 3000, &[&[9, 0x10], &[0x41, 1]]);
-    maker.picture(VIDEO, 3000, &[&[0x41, 2]]);
+    let mut builder = TransportBuilder::default();
+    builder.tables(&[(1, PMT, &[(0x1b, VIDEO)])]);
+    builder.picture(VIDEO, 0, &[&[9, 0x10], &[0x65, 1]]);
+    builder.picture(VIDEO, 3000, &[&[9, 0x10], &[0x41, 1]]);
+    builder.picture(VIDEO, 3000, &[&[0x41, 2]]);
     // The second half has no time.
-    let packet = maker.packets.last_mut().unwrap();
+    let packet = builder.packets.last_mut().unwrap();
     let at = 5 + usize::from(packet[4]);
     packet[at + 7] = 0;
-    maker.picture(VIDEO, 6000, &[&[9, 0x10], &[0x01, 1]]);
-    let (frames, warnings) = split(&maker.bytes());
-    assert_eq!((counts(&frames)[2..].to_vec(), warnings), (vec![1, 1, 1], vec![]));
+    builder.picture(VIDEO, 6000, &[&[9, 0x10], &[0x01, 1]]);
+    let (frames, warnings) = split(&builder.bytes());
+    assert_eq!((count_classes(&frames)[2..].to_vec(), warnings), (vec![1, 1, 1], vec![]));
 }
 
 #[test]
 fn key_frames_without_parameter_sets_get_them() {
-    let mut maker = Maker::default();
-    maker.tables(&[(1, PMT, &[(0x1b, VIDEO)])]);
+    let mut builder = TransportBuilder::default();
+    builder.tables(&[(1, PMT, &[(0x1b, VIDEO)])]);
     let sets: [&[u8]; 2] = [&[0x67, 1, 2, 3], &[0x68, 4]];
-    maker.picture(VIDEO, 0, &[&[9, 0x10], sets[0], sets[1], &[0x65, 1]]);
-    maker.picture(VIDEO, 3000, &[&[9, 0x10], &[0x65, 2]]);
-    let (frames, warnings) = split(&maker.bytes());
+    builder.picture(VIDEO, 0, &[&[9, 0x10], sets[0], sets[1], &[0x65, 1]]);
+    builder.picture(VIDEO, 3000, &[&[9, 0x10], &[0x65, 2]]);
+    let (frames, warnings) = split(&builder.bytes());
     assert_eq!(warnings, []);
     let second = frames.iter().filter(|frame| frame.class == FrameClass::Key).nth(1).unwrap();
     let expected: Vec<u8> = [&[9, 0x10][..], sets[0], sets[1], &[0x65, 2]]

@@ -1,17 +1,17 @@
-//! What ffmpeg makes, it decodes without a complaint after it went through here.
+//! ffmpeg decodes its own streams without errors after splitting, joining and packaging.
 
-use crate::tool::{Decoded, counts, decoded, frames, has_ffmpeg, joined, made};
+use crate::tool::{Decoded, count_classes, decode, encode, frames, has_ffmpeg, join};
 use std::time::Duration;
 use thalweg_media::{
     Frame, FrameClass, Output, TsJoiner,
-    hls::{Piece, Segment, Segmenter},
+    hls::{Segment, Segmenter, SegmenterOutput},
 };
 
-/// Six seconds of a picture and a tone.
+/// Six seconds of a test picture and a tone.
 const SOURCE: &str =
     "-f lavfi -i testsrc2=s=320x180:r=30:d=6 -f lavfi -i sine=f=440:d=6 -pix_fmt yuv420p";
 
-/// Options of encoders, and whether they make pictures to which nothing refers.
+/// Options of encoders, and whether they produce disposable pictures.
 const ENCODERS: [(&str, &str, bool); 8] = [
     ("H.264", "-c:v libx264 -g 30 -bf 3 -c:a aac", true),
     ("H.264, no pyramid", "-c:v libx264 -g 30 -bf 2 -x264-params b-pyramid=none -c:a mp2", true),
@@ -31,39 +31,39 @@ const ENCODERS: [(&str, &str, bool); 8] = [
     ("MPEG-2", "-c:v mpeg2video -g 15 -bf 2 -c:a mp2", false),
 ];
 
-fn is(class: FrameClass) -> impl Fn(&Frame) -> bool {
+fn has_class(class: FrameClass) -> impl Fn(&Frame) -> bool {
     move |frame| frame.class == class
 }
 
 #[test]
-fn what_is_left_is_decoded_without_a_complaint() {
+fn remaining_frames_are_decoded_without_errors() {
     if !has_ffmpeg() {
         return;
     }
     for (name, options, has_disposable) in ENCODERS {
-        let Some(bytes) = made(&format!("{SOURCE} {options}")) else { continue };
-        let original = decoded(&bytes);
+        let Some(bytes) = encode(&format!("{SOURCE} {options}")) else { continue };
+        let original = decode(&bytes);
         let all = frames(&bytes);
-        let by_class = counts(&all);
+        let by_class = count_classes(&all);
         assert_eq!(by_class[2..].iter().sum::<usize>(), 180, "{name}: {by_class:?}");
         assert_eq!(by_class[4] > 0, has_disposable, "{name}: {by_class:?}");
         let check = |what: &str, (out, shown): (Vec<u8>, usize)| {
-            let found = decoded(&out);
+            let found = decode(&out);
             let expected = Decoded { pictures: shown, ..original.clone() };
             assert_eq!(found, expected, "{name}, {what}");
             shown
         };
-        assert_eq!(check("all", joined(&all, |_| true)), original.pictures, "{name}");
-        let without = joined(&all, |frame| !is(FrameClass::Disposable)(frame));
+        assert_eq!(check("all", join(&all, |_| true)), original.pictures, "{name}");
+        let without = join(&all, |frame| !has_class(FrameClass::Disposable)(frame));
         assert_eq!(check("without disposable", without), 180 - by_class[4], "{name}");
-        let keys = joined(&all, |frame| !frame.class.is_video() || is(FrameClass::Key)(frame));
-        // After gaps between recovery points that are no IDRs a decoder of H.264 complains, and shows fewer.
+        let keys = join(&all, |frame| !frame.class.is_video() || has_class(FrameClass::Key)(frame));
+        // After gaps between recovery points without IDR pictures, ffmpeg reports errors and shows fewer pictures.
         if name != "H.264, open groups" {
             assert_eq!(check("keys alone", keys), by_class[2], "{name}");
         }
         let mut nth = 0;
-        let some = joined(&all, |frame| {
-            let is_reference = is(FrameClass::Reference)(frame);
+        let some = join(&all, |frame| {
+            let is_reference = has_class(FrameClass::Reference)(frame);
             nth += usize::from(is_reference);
             !(is_reference && nth == 10)
         });
@@ -71,7 +71,7 @@ fn what_is_left_is_decoded_without_a_complaint() {
     }
 }
 
-/// Two renditions with aligned key frames each second, of six.
+/// Six seconds of two renditions with an aligned key frame each second.
 const LADDER: &str = "-f lavfi -i testsrc2=s=320x180:r=30:d=6 -f lavfi -i sine=f=440:d=6 \
     -filter_complex [0:v]format=yuv420p,split[a][b];[b]scale=160:90[c] -map [a] -map [c] -map 1:a \
     -c:v libx264 -g 30 -sc_threshold 0 -bf 2 -c:a aac";
@@ -83,9 +83,9 @@ fn a_ladder_is_one_video_that_changes_at_key_frames() {
     }
     let programs = "-program st=0:st=2:title=high -program st=1:st=2:title=low";
     for (name, options) in [("one program", ""), ("two programs", programs)] {
-        let Some(bytes) = made(&format!("{LADDER} {options}")) else { continue };
+        let Some(bytes) = encode(&format!("{LADDER} {options}")) else { continue };
         let all = frames(&bytes);
-        assert_eq!(counts(&all)[2], 12, "{name}");
+        assert_eq!(count_classes(&all)[2], 12, "{name}");
         let (mut joiner, mut out) = (TsJoiner::new(Output::OneVideo), Vec::new());
         joiner.select(0);
         let mut seen = Vec::new();
@@ -102,15 +102,18 @@ fn a_ladder_is_one_video_that_changes_at_key_frames() {
         seen.dedup();
         assert_eq!(seen, [None, Some(0), Some(1), Some(0)], "{name}");
         assert_eq!((joiner.counts().shown, joiner.counts().switches), (180, 2), "{name}");
-        let sounds = counts(&all)[1];
-        let found = decoded(&out);
-        assert_eq!((found.pictures, found.complaints.as_str()), (180, ""), "{name}");
+        let sounds = count_classes(&all)[1];
+        let found = decode(&out);
+        assert_eq!((found.pictures, found.errors.as_str()), (180, ""), "{name}");
         assert!(found.sounds > sounds, "{name}: {found:?}");
-        // One program, one video, and nothing of the other.
+        // One program with one video, and no frames of the other one.
         let again = frames(&out);
         assert!(again.iter().all(|frame| frame.track == 0), "{name}");
-        assert_eq!(counts(&again)[1..], [sounds, 6, counts(&again)[3], counts(&again)[4]]);
-        assert_eq!(counts(&again)[2..].iter().sum::<usize>(), 180, "{name}");
+        assert_eq!(
+            count_classes(&again)[1..],
+            [sounds, 6, count_classes(&again)[3], count_classes(&again)[4]]
+        );
+        assert_eq!(count_classes(&again)[2..].iter().sum::<usize>(), 180, "{name}");
     }
 }
 
@@ -129,19 +132,21 @@ fn segments_are_decoded_as_the_stream_is() {
         ),
     ];
     for (name, options, codecs) in encoders {
-        let Some(bytes) = made(&format!("{SOURCE} {options}")) else { continue };
+        let Some(bytes) = encode(&format!("{SOURCE} {options}")) else { continue };
         let pieces = pieces(&frames(&bytes), |_| 0);
         let segments: Vec<_> = segments(&pieces).collect();
         assert_eq!(segments.len(), 3, "{name}");
-        let Piece::Init(init) = &pieces[0] else { panic!("{name}: no init segment first") };
+        let SegmenterOutput::Init(init) = &pieces[0] else {
+            panic!("{name}: no init segment first")
+        };
         assert_eq!(init.codecs, codecs, "{name}");
         assert_eq!(pieces.len(), 4, "{name}");
         let length: Duration = segments.iter().map(|segment| segment.duration).sum();
         assert!(length.abs_diff(Duration::from_secs(6)) < Duration::from_millis(5), "{length:?}");
-        let found = decoded(&whole(&pieces));
-        let original = decoded(&bytes);
-        assert_eq!((found.pictures, found.complaints.as_str()), (180, ""), "{name}");
-        // Sound before the first picture is left out.
+        let found = decode(&concatenate(&pieces));
+        let original = decode(&bytes);
+        assert_eq!((found.pictures, found.errors.as_str()), (180, ""), "{name}");
+        // Audio before the first picture is omitted.
         assert!(found.sounds + 3 >= original.sounds, "{name}: {found:?} of {original:?}");
     }
 }
@@ -151,21 +156,21 @@ fn a_rendition_that_changes_is_a_discontinuity() {
     if !has_ffmpeg() {
         return;
     }
-    let Some(bytes) = made(LADDER) else { return };
+    let Some(bytes) = encode(LADDER) else { return };
     let pieces = pieces(&frames(&bytes), |seconds| u8::from((2..4).contains(&seconds)));
-    let inits = pieces.iter().filter(|piece| matches!(piece, Piece::Init(_)));
+    let inits = pieces.iter().filter(|piece| matches!(piece, SegmenterOutput::Init(_)));
     assert_eq!(inits.count(), 3);
     let marks: Vec<bool> = segments(&pieces).map(|segment| segment.is_discontinuous).collect();
     assert_eq!(marks.iter().filter(|mark| **mark).count(), 2, "{marks:?}");
-    // Each part by itself, as a player takes it.
-    let parts = pieces.chunk_by(|_, next| !matches!(next, Piece::Init(_)));
-    let found: Vec<_> = parts.map(|part| decoded(&whole(part))).collect();
+    // Each part is decoded separately, as players do.
+    let parts = pieces.chunk_by(|_, next| !matches!(next, SegmenterOutput::Init(_)));
+    let found: Vec<_> = parts.map(|part| decode(&concatenate(part))).collect();
     assert_eq!(found.iter().map(|part| part.pictures).sum::<usize>(), 180, "{found:?}");
-    assert!(found.iter().all(|part| part.complaints.is_empty()), "{found:?}");
+    assert!(found.iter().all(|part| part.errors.is_empty()), "{found:?}");
 }
 
-/// The segments of a stream, with the track that is wanted at each second.
-fn pieces(frames: &[Frame], wanted: impl Fn(u64) -> u8) -> Vec<Piece> {
+/// Packages a stream, selecting the track `wanted` for each second.
+fn pieces(frames: &[Frame], wanted: impl Fn(u64) -> u8) -> Vec<SegmenterOutput> {
     let (mut segmenter, mut pieces) = (Segmenter::default(), Vec::new());
     for frame in frames {
         segmenter.select(wanted(frame.time.as_secs()));
@@ -176,18 +181,18 @@ fn pieces(frames: &[Frame], wanted: impl Fn(u64) -> u8) -> Vec<Piece> {
     pieces
 }
 
-fn segments(pieces: &[Piece]) -> impl Iterator<Item = &Segment> {
+fn segments(pieces: &[SegmenterOutput]) -> impl Iterator<Item = &Segment> {
     pieces.iter().filter_map(|piece| match piece {
-        Piece::Segment(segment) => Some(segment),
-        Piece::Init(_) => None,
+        SegmenterOutput::Segment(segment) => Some(segment),
+        SegmenterOutput::Init(_) => None,
     })
 }
 
-/// All pieces, one behind the other.
-fn whole(pieces: &[Piece]) -> Vec<u8> {
-    let bytes = |piece: &Piece| match piece {
-        Piece::Init(init) => init.bytes.to_vec(),
-        Piece::Segment(segment) => segment.bytes.to_vec(),
+/// Concatenates the pieces.
+fn concatenate(pieces: &[SegmenterOutput]) -> Vec<u8> {
+    let bytes = |piece: &SegmenterOutput| match piece {
+        SegmenterOutput::Init(init) => init.bytes.to_vec(),
+        SegmenterOutput::Segment(segment) => segment.bytes.to_vec(),
     };
     pieces.iter().flat_map(bytes).collect()
 }

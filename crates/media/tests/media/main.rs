@@ -1,6 +1,6 @@
-//! Whole streams in and out: ffmpeg's own, small samples, and bad ones.
+//! Tests with complete streams: from ffmpeg, small samples, and malformed ones.
 //!
-//! Where `ffmpeg` is in the path, inputs are made and outputs decoded with it; elsewhere those tests say that they are skipped,
+//! If `ffmpeg` is installed, it makes inputs and decodes outputs. Otherwise those tests print that they are skipped,
 //! and the samples in `samples/` cover the same.
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]

@@ -1,24 +1,24 @@
-//! The samples: what is in them is known, so no decoder is needed.
+//! Tests with samples whose contents are known, so that no decoder is needed.
 
 use crate::{
     stream::{check_transport, is_start, packets, pid},
-    tool::{counts, frames, joined, sample},
+    tool::{count_classes, frames, join, sample},
 };
 use std::time::Duration;
 use thalweg_media::{
     Codec, Frame, FrameClass, Output, TsJoiner, TsSplitter,
-    hls::{Piece, Segment, Segmenter, Settings},
+    hls::{Segment, Segmenter, SegmenterOutput, Settings},
 };
 
-/// Name, codec, frames of sound, and pictures: key, reference, disposable.
+/// Name, codec, audio frames, and pictures: key, reference, disposable.
 const SAMPLES: [(&str, Codec, usize, [usize; 3]); 3] = [
     ("h264-b.ts", Codec::H264, 33, [3, 12, 9]),
     ("h264-low-latency.ts", Codec::H264, 0, [3, 21, 0]),
     ("h265.ts", Codec::H265, 33, [3, 11, 10]),
 ];
 
-/// Whether pictures and sounds are the same; what is between them may be elsewhere.
-fn same(one: &[Frame], other: &[Frame]) -> bool {
+/// Whether pictures and audio are the same. Tables may be at other positions.
+fn have_same_payloads(one: &[Frame], other: &[Frame]) -> bool {
     let key = |frame: &Frame| (frame.track, frame.class, frame.time, payloads(&frame.bytes));
     let of = |frames: &[Frame], is_video: bool| {
         let is_it = |frame: &&Frame| {
@@ -29,7 +29,7 @@ fn same(one: &[Frame], other: &[Frame]) -> bool {
     of(one, true) == of(other, true) && of(one, false) == of(other, false)
 }
 
-/// Packets without what a joiner numbers anew.
+/// The packets without their headers, in which a joiner renumbers the counters.
 fn payloads(bytes: &[u8]) -> Vec<Vec<u8>> {
     packets(bytes).iter().map(|packet| packet[4..].to_vec()).collect()
 }
@@ -45,29 +45,34 @@ fn samples_are_split_and_joined() {
         assert_eq!(splitter.take_warnings(), [], "{name}");
         assert_eq!(splitter.tracks().len(), 1);
         assert_eq!(splitter.tracks()[0].codec, codec);
-        assert_eq!(counts(&all)[1..], [sounds, keys, references, disposable], "{name}");
+        assert_eq!(count_classes(&all)[1..], [sounds, keys, references, disposable], "{name}");
         let times: Vec<Duration> =
             all.iter().filter(|frame| frame.class.is_video()).map(|frame| frame.time).collect();
         assert!(
             times.is_sorted_by(|a, b| a < b) && times[0] == Duration::ZERO,
             "{name}: {times:?}"
         );
-        let rate = splitter.rates(0).and_then(|rates| rates.of(FrameClass::Key)).expect("a second");
+        let rate = splitter
+            .rates(0)
+            .and_then(|rates| rates.class_rate(FrameClass::Key))
+            .expect("a second");
         assert!((1.0..=2.0).contains(&rate.frames), "{name}: {rate:?}");
-        let (out, shown) = joined(&all, |_| true);
+        let (out, shown) = join(&all, |_| true);
         assert_eq!(shown, 24, "{name}");
         check_transport(&out);
-        assert!(same(&frames(&out), &all), "{name}");
+        assert!(have_same_payloads(&frames(&out), &all), "{name}");
     }
 }
 
 #[test]
-fn the_clock_goes_on_without_the_frames_that_carried_it() {
+fn the_clock_continues_without_the_frames_that_carried_it() {
     let all = frames(&sample("h264-b.ts"));
     let (mut joiner, mut out) = (TsJoiner::new(Output::AsSent), Vec::new());
     for frame in &all {
         match frame.class {
-            FrameClass::Reference | FrameClass::Disposable => joiner.lost(frame.track, frame.class),
+            FrameClass::Reference | FrameClass::Disposable => {
+                joiner.record_loss(frame.track, frame.class)
+            }
             _ => joiner.push(frame, &mut out),
         }
     }
@@ -85,18 +90,18 @@ fn the_clock_goes_on_without_the_frames_that_carried_it() {
 }
 
 #[test]
-fn what_is_dropped_leaves_no_gap() {
+fn dropped_frames_leave_no_gap() {
     for (name, _, sounds, [keys, ..]) in SAMPLES {
         let all = frames(&sample(name));
-        let (out, shown) = joined(&all, |frame| frame.class <= FrameClass::Key);
+        let (out, shown) = join(&all, |frame| frame.class <= FrameClass::Key);
         check_transport(&out);
         let left = frames(&out);
         assert_eq!(
-            (shown, counts(&left)[1..].to_vec()),
+            (shown, count_classes(&left)[1..].to_vec()),
             (keys, vec![sounds, keys, 0, 0]),
             "{name}"
         );
-        // The clock goes on through what was dropped, and tables come before each key frame.
+        // The clock references of dropped frames remain, and tables precede each key frame.
         let clocks = |bytes: &[u8]| packets(bytes).iter().filter_map(crate::stream::clock).count();
         assert_eq!(clocks(&out), clocks(&sample(name)), "{name}");
         let mut has_tables = false;
@@ -112,11 +117,11 @@ fn what_is_dropped_leaves_no_gap() {
 fn after_a_lost_reference_nothing_is_shown_before_the_next_key_frame() {
     let all = frames(&sample("h264-low-latency.ts"));
     let mut number = 0;
-    let (out, shown) = joined(&all, |frame| {
+    let (out, shown) = join(&all, |frame| {
         number += usize::from(frame.class.is_video());
         !(frame.class == FrameClass::Reference && number == 4)
     });
-    assert_eq!((shown, counts(&frames(&out))[2..].to_vec()), (24 - 5, vec![3, 16, 0]));
+    assert_eq!((shown, count_classes(&frames(&out))[2..].to_vec()), (24 - 5, vec![3, 16, 0]));
     check_transport(&out);
 }
 
@@ -127,7 +132,7 @@ fn a_ladder_has_tracks_and_becomes_one_video() {
     let of_track = |track| {
         all.iter().filter(move |frame| frame.class.is_video() && frame.track == track).count()
     };
-    assert_eq!((of_track(0), of_track(1), counts(&all)[2]), (24, 24, 6));
+    assert_eq!((of_track(0), of_track(1), count_classes(&all)[2]), (24, 24, 6));
     let (mut joiner, mut out) = (TsJoiner::new(Output::OneVideo), Vec::new());
     joiner.select(0);
     for frame in &all {
@@ -140,12 +145,15 @@ fn a_ladder_has_tracks_and_becomes_one_video() {
     assert_eq!((joiner.counts().shown, joiner.counts().switches), (24, 1));
     check_transport(&out);
     let one = frames(&out);
-    assert_eq!(counts(&one)[1..], [counts(&all)[1], 3, counts(&one)[3], counts(&one)[4]]);
+    assert_eq!(
+        count_classes(&one)[1..],
+        [count_classes(&all)[1], 3, count_classes(&one)[3], count_classes(&one)[4]]
+    );
     assert!(packets(&out).iter().any(|packet| crate::stream::clock(packet).is_some()));
 }
 
 #[test]
-fn segments_have_what_the_stream_has() {
+fn segments_have_all_pictures_of_the_stream() {
     for (name, codecs) in
         [("h264-b.ts", "avc1.64000a,mp4a.40.2"), ("h265.ts", "hvc1.1.6.L30.90,mp4a.40.2")]
     {
@@ -155,33 +163,36 @@ fn segments_have_what_the_stream_has() {
         frames(&sample(name)).iter().for_each(|frame| segmenter.push(frame, &mut pieces));
         segmenter.end(&mut pieces);
         assert_eq!(segmenter.take_warnings(), []);
-        let [Piece::Init(init), segments @ ..] = &pieces[..] else { panic!("{name}") };
+        let [SegmenterOutput::Init(init), segments @ ..] = &pieces[..] else { panic!("{name}") };
         assert_eq!(init.codecs, codecs);
         let mut samples = 0;
         for (number, piece) in segments.iter().enumerate() {
-            let Piece::Segment(segment) = piece else { panic!("{name}: a second init segment") };
+            let SegmenterOutput::Segment(segment) = piece else {
+                panic!("{name}: a second init segment")
+            };
             assert_eq!((segment.number, segment.init), (number as u64, 0));
-            samples += pictures(&segment.bytes);
+            samples += count_pictures(&segment.bytes);
         }
         assert_eq!((segments.len(), samples), (3, 24), "{name}");
     }
 }
 
-/// The segments of these frames, at these times in milliseconds.
+/// Packages frames with these times, milliseconds.
 fn segments(frames: impl IntoIterator<Item = (u64, Frame)>) -> Vec<Segment> {
     let at = |(at, frame)| Frame { time: Duration::from_millis(at), ..frame };
-    segments_of(&frames.into_iter().map(at).collect::<Vec<_>>())
+    segment_frames(&frames.into_iter().map(at).collect::<Vec<_>>())
 }
 
-/// The segments of these frames.
-pub fn segments_of(frames: &[Frame]) -> Vec<Segment> {
+/// Packages frames, and returns the media segments.
+pub fn segment_frames(frames: &[Frame]) -> Vec<Segment> {
     let target = Duration::from_secs(1);
     let mut segmenter = Segmenter::new(Settings { target, max_bytes: 1 << 20 });
     let mut pieces = Vec::new();
     frames.iter().for_each(|frame| segmenter.push(frame, &mut pieces));
     segmenter.end(&mut pieces);
-    pieces.retain(|piece| matches!(piece, Piece::Segment(_)));
-    let segment = |piece| if let Piece::Segment(segment) = piece { Some(segment) } else { None };
+    pieces.retain(|piece| matches!(piece, SegmenterOutput::Segment(_)));
+    let segment =
+        |piece| if let SegmenterOutput::Segment(segment) = piece { Some(segment) } else { None };
     pieces.into_iter().filter_map(segment).collect()
 }
 
@@ -234,15 +245,16 @@ fn a_frame_of_the_far_future_does_not_stop_the_time_of_segments() {
         (FrameClass::Reference, 5, ahead),
     ] {
         let changed = with_time(&all, class, number, time);
-        let made = segments_of(&changed);
-        let shown: usize = made.iter().map(|segment| pictures(&segment.bytes)).sum();
+        let made = segment_frames(&changed);
+        let shown: usize = made.iter().map(|segment| count_pictures(&segment.bytes)).sum();
         let length: Duration = made.iter().map(|segment| segment.duration).sum();
-        let told = format!("{class:?} at {time:?}: {shown} pictures in {length:?}");
-        assert_eq!(shown, 24, "{told}");
-        // The sample has two seconds. A jump costs at most 40 ms each way; a gap ends the first segment at its longest.
+        let message = format!("{class:?} at {time:?}: {shown} pictures in {length:?}");
+        assert_eq!(shown, 24, "{message}");
+        // The sample has two seconds. A jump adds at most 40 ms each way; at a gap the first segment has its maximum
+        // duration.
         let most = if time == ahead { 8500 } else { 2300 };
-        assert!((1900..most).contains(&length.as_millis()), "{told}");
-        assert!(made.iter().all(|one| one.start < Duration::from_secs(120)), "{told}");
+        assert!((1900..most).contains(&length.as_millis()), "{message}");
+        assert!(made.iter().all(|one| one.start < Duration::from_secs(120)), "{message}");
     }
 }
 
@@ -265,11 +277,11 @@ fn a_frame_of_the_far_future_stops_neither_tables_nor_sounds() {
     joiner.select(0);
     let changed = with_time(&all, FrameClass::Audio, 10, FAR_FUTURE);
     changed.iter().for_each(|frame| joiner.push(frame, &mut out));
-    let (before, after) = (counts(&all)[1], counts(&frames(&out))[1]);
+    let (before, after) = (count_classes(&all)[1], count_classes(&frames(&out))[1]);
     assert!(after + 3 >= before, "{after} of {before} sounds");
 }
 
-/// The frame with a picture of no bytes: a packet with nothing but the head of its PES packet.
+/// The frame with an empty picture: one packet with only the PES header.
 fn emptied(frame: &Frame) -> Frame {
     let pes = [0, 0, 1, 0xe0, 0, 0, 0x80, 0x80, 5, 0x21, 0, 1, 0, 1];
     let mut packet = vec![0x47, 0x40 | frame.bytes[1] & 0x1f, frame.bytes[2], 0x30];
@@ -285,19 +297,19 @@ fn empty_pictures_do_not_make_a_segment_grow() {
     let key = all.iter().find(|frame| frame.class == FrameClass::Key).cloned().unwrap();
     let other = all.iter().find(|frame| frame.class == FrameClass::Reference).cloned().unwrap();
     let tables = all.iter().filter(|frame| frame.class == FrameClass::Tables).cloned();
-    // All at one time: each is a tick long.
+    // All have the same time, so each one lasts a tick.
     let pictures = std::iter::repeat_n((1, emptied(&other)), 40_000);
     let made = segments(tables.map(|one| (0, one)).chain([(0, key)]).chain(pictures));
     assert!(made.len() > 1, "{}", made.len());
 }
 
-/// Pictures of a media segment: its data begin and end where the boxes say.
-fn pictures(segment: &[u8]) -> usize {
-    samples(segment)[0]
+/// The number of pictures of a media segment.
+fn count_pictures(segment: &[u8]) -> usize {
+    count_samples(segment)[0]
 }
 
-/// Pictures and sounds of a media segment: its data begin and end where the boxes say.
-pub fn samples(segment: &[u8]) -> [usize; 2] {
+/// The numbers of pictures and audio frames of a media segment. Checks that the data offsets of its boxes are right.
+pub fn count_samples(segment: &[u8]) -> [usize; 2] {
     use mp4_atom::{Decode as _, DecodeMaybe as _};
     let mut rest = segment;
     mp4_atom::Styp::decode(&mut rest).unwrap();

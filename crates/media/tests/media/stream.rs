@@ -1,4 +1,4 @@
-//! Transport streams made by hand, and what must hold of any that goes out.
+//! Builds transport streams packet by packet, and checks outgoing ones.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ fn payload_at(packet: &Packet) -> usize {
     if packet[3] & 0x20 == 0 { 4 } else { 5 + usize::from(packet[4]) }
 }
 
-/// The clock of a packet, its base alone.
+/// The base of a packet's clock reference.
 pub fn clock(packet: &Packet) -> Option<u64> {
     let is_there = packet[3] & 0x20 != 0 && packet[4] >= 7 && packet[5] & 0x10 != 0;
     let base = u32::from_be_bytes([packet[6], packet[7], packet[8], packet[9]]);
@@ -68,13 +68,13 @@ fn shifted(ticks: u64, by: i64) -> u64 {
     (ticks as i64 + by).rem_euclid(1 << 33) as u64
 }
 
-fn stamp(of: &[u8]) -> u64 {
+fn stamp(bytes: &[u8]) -> u64 {
     let bits = |byte: u8, from: u8| u64::from(byte >> from);
-    (bits(of[0], 1) & 7) << 30
-        | bits(of[1], 0) << 22
-        | bits(of[2], 1) << 15
-        | bits(of[3], 0) << 7
-        | bits(of[4], 1)
+    (bits(bytes[0], 1) & 7) << 30
+        | bits(bytes[1], 0) << 22
+        | bits(bytes[2], 1) << 15
+        | bits(bytes[3], 0) << 7
+        | bits(bytes[4], 1)
 }
 
 fn put_stamp(into: &mut [u8], ticks: u64) {
@@ -88,15 +88,15 @@ fn put_stamp(into: &mut [u8], ticks: u64) {
 /// A program's number, the PID of its PMT, and its streams: type and PID.
 pub type Program<'a> = (u16, u16, &'a [(u8, u16)]);
 
-/// Makes a stream packet by packet.
+/// Builds a stream packet by packet.
 #[derive(Default)]
-pub struct Maker {
+pub struct TransportBuilder {
     pub packets: Vec<Packet>,
     counters: BTreeMap<u16, u8>,
 }
 
-impl Maker {
-    /// A PAT with these programs, and for each a PMT with these streams: type and PID.
+impl TransportBuilder {
+    /// Adds a PAT with these programs and a PMT for each of them.
     pub fn tables(&mut self, programs: &[Program<'_>]) {
         let entries = programs.iter().flat_map(|(number, pid, _)| {
             [number.to_be_bytes(), (0xe000 | pid).to_be_bytes()].concat()
@@ -122,7 +122,7 @@ impl Maker {
         self.cut(pid, &bytes);
     }
 
-    /// A PES packet of a video with this DTS and PTS, ticks.
+    /// Adds a PES packet of a video with this DTS and PTS, ticks.
     pub fn picture(&mut self, pid: u16, at: u64, nals: &[&[u8]]) {
         let mut pes = vec![0, 0, 1, 0xe0, 0, 0, 0x80, 0x80, 5, 0x20, 0, 0, 0, 0];
         put_stamp(&mut pes[9..14], at);
@@ -130,7 +130,7 @@ impl Maker {
         self.cut(pid, &pes);
     }
 
-    /// Bytes as packets of this PID; the last is filled by its adaptation field.
+    /// Adds the bytes as packets of this PID. The adaptation field of the last one has the stuffing.
     fn cut(&mut self, pid: u16, bytes: &[u8]) {
         for (number, piece) in bytes.chunks(184).enumerate() {
             let mut packet = [0xff; 188];
@@ -157,7 +157,7 @@ impl Maker {
     }
 }
 
-/// A section with the long head and its check sum.
+/// A section with the long header and its checksum.
 pub fn section(table: u8, id: u16, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![table];
     bytes.extend((0xb000 | (body.len() + 9) as u16).to_be_bytes());
@@ -179,7 +179,7 @@ pub fn checksum(bytes: &[u8]) -> u32 {
     sum
 }
 
-/// What must hold of any stream that goes out, as far as packets go: whole packets, counters without a gap, clocks that grow.
+/// Checks an outgoing stream: complete packets, continuity counters without gaps, and increasing clocks.
 pub fn check_transport(bytes: &[u8]) {
     let mut counters: BTreeMap<u16, u8> = BTreeMap::new();
     let mut clocks: BTreeMap<u16, u64> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What the tests have in common: ffmpeg, and streams as frames.
+//! Common functions of the tests: ffmpeg, and splitting and joining of streams.
 
 #![expect(clippy::disallowed_methods, reason = "tests start a program and read samples")]
 #![expect(clippy::disallowed_types, reason = "tests start a program and read samples")]
@@ -10,7 +10,7 @@ use std::{
 };
 use thalweg_media::{Frame, FrameClass, InputWarning, Output, TsJoiner, TsSplitter};
 
-/// Whether there is an ffmpeg; says so once a test if there is none.
+/// Whether ffmpeg is installed; prints a note if it is not.
 pub fn has_ffmpeg() -> bool {
     let found = Command::new("ffmpeg").arg("-version").stdout(Stdio::null()).status();
     let is_there = found.is_ok_and(|status| status.success());
@@ -20,8 +20,8 @@ pub fn has_ffmpeg() -> bool {
     is_there
 }
 
-/// A stream that ffmpeg makes with these arguments; `None` if it cannot, for want of an encoder.
-pub fn made(arguments: &str) -> Option<Vec<u8>> {
+/// Encodes a stream with ffmpeg; `None` if ffmpeg has no such encoder.
+pub fn encode(arguments: &str) -> Option<Vec<u8>> {
     let output = Command::new("ffmpeg")
         .args(["-hide_banner", "-v", "error", "-nostdin"])
         .args(arguments.split_whitespace())
@@ -34,27 +34,27 @@ pub fn made(arguments: &str) -> Option<Vec<u8>> {
     output.status.success().then_some(output.stdout)
 }
 
-/// What ffmpeg finds in a stream: pictures, samples of sound, and its complaints.
+/// What ffmpeg decodes from a stream: pictures, audio frames, and its error messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
     pub pictures: usize,
     pub sounds: usize,
-    pub complaints: String,
+    pub errors: String,
 }
 
-/// Decodes a stream, all of it.
-pub fn decoded(bytes: &[u8]) -> Decoded {
-    let (lines, complaints) = framemd5(bytes, "0");
+/// Decodes all streams with ffmpeg.
+pub fn decode(bytes: &[u8]) -> Decoded {
+    let (lines, errors) = framemd5(bytes, "0");
     let is_video: Vec<usize> = lines
         .lines()
         .filter_map(|line| line.strip_prefix("#media_type ")?.strip_suffix(": video")?.parse().ok())
         .collect();
     let (pictures, sounds): (Vec<usize>, Vec<usize>) =
         ffmpeg_decoder::frames(&lines).partition(|stream| is_video.contains(stream));
-    Decoded { pictures: pictures.len(), sounds: sounds.len(), complaints }
+    Decoded { pictures: pictures.len(), sounds: sounds.len(), errors }
 }
 
-/// The frames of a stream, and what was said of it.
+/// Splits a stream. Returns its frames and the warnings.
 pub fn split(bytes: &[u8]) -> (Vec<Frame>, Vec<InputWarning>) {
     let (mut splitter, mut frames) = (TsSplitter::default(), Vec::new());
     for piece in bytes.chunks(1316) {
@@ -64,27 +64,27 @@ pub fn split(bytes: &[u8]) -> (Vec<Frame>, Vec<InputWarning>) {
     (frames, splitter.take_warnings())
 }
 
-/// The frames of a stream that is as it should be.
+/// Splits a stream that causes no warnings.
 pub fn frames(bytes: &[u8]) -> Vec<Frame> {
     let (frames, warnings) = split(bytes);
     assert_eq!(warnings, []);
     frames
 }
 
-/// How many frames of each class.
-pub fn counts(frames: &[Frame]) -> [usize; 5] {
+/// The number of frames of each class.
+pub fn count_classes(frames: &[Frame]) -> [usize; 5] {
     FrameClass::ALL.map(|class| frames.iter().filter(|frame| frame.class == class).count())
 }
 
-/// The stream of the frames of which this is true; the others are lost. With how many pictures went out.
-pub fn joined(frames: &[Frame], mut keeps: impl FnMut(&Frame) -> bool) -> (Vec<u8>, usize) {
+/// Joins the frames for which `keeps` is true; the others are lost. Returns the stream and the number of its pictures.
+pub fn join(frames: &[Frame], mut keeps: impl FnMut(&Frame) -> bool) -> (Vec<u8>, usize) {
     let (mut joiner, mut out) = (TsJoiner::new(Output::AsSent), Vec::new());
     for frame in frames {
         if keeps(frame) {
             joiner.push(frame, &mut out);
             continue;
         }
-        joiner.lost(frame.track, frame.class);
+        joiner.record_loss(frame.track, frame.class);
         if let Some(bytes) = frame.clock() {
             joiner.push(&Frame { class: FrameClass::Tables, track: 0, bytes, ..*frame }, &mut out);
         }

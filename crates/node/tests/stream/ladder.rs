@@ -137,7 +137,7 @@ async fn join(viewer: &mut Subscriber) -> (Vec<u8>, Vec<u8>) {
                         matches!(lost.why, DropReason::Level | DropReason::Upstream),
                         "{lost:?}"
                     );
-                    joiner.lost(lost.track, FrameClass::from_number(lost.class).unwrap());
+                    joiner.record_loss(lost.track, FrameClass::from_number(lost.class).unwrap());
                 }
             }
             ReceivedItem::Message(ParentMessage::End(_)) => break,

@@ -8,7 +8,7 @@ use std::{
     io,
     path::{Path, PathBuf},
 };
-use thalweg_media::hls::Removed;
+use thalweg_media::hls::ExpiredSegments;
 use thiserror::Error;
 use tokio::fs;
 
@@ -112,7 +112,7 @@ impl Directory {
         Ok(())
     }
 
-    async fn remove(&self, removed: &Removed) {
+    async fn remove(&self, removed: &ExpiredSegments) {
         let names = removed.segments.iter().map(|number| segment_name(*number));
         for name in names.chain(removed.inits.iter().map(|number| init_name(*number))) {
             // A file that somebody else has removed is no error.

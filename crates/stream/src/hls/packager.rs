@@ -4,7 +4,7 @@ use super::{Status, Window};
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 use thalweg_media::{
     Frame, FrameClass,
-    hls::{HlsWarning, Init, Piece, Playlist, Removed, Segment, Segmenter},
+    hls::{ExpiredSegments, HlsWarning, Init, Playlist, Segment, Segmenter, SegmenterOutput},
 };
 use thalweg_wire::stream::leg::{DropReason, LostFrame};
 
@@ -44,7 +44,7 @@ pub struct Update {
     /// New media segments.
     pub segments: Vec<Segment>,
     /// Segments that no player needs any more.
-    pub removed: Removed,
+    pub removed: ExpiredSegments,
 }
 
 impl Update {
@@ -59,7 +59,7 @@ impl Update {
 pub struct Packager {
     segmenter: Segmenter,
     playlist: Playlist,
-    pieces: Vec<Piece>,
+    pieces: Vec<SegmenterOutput>,
     /// The codecs of the newest init segment.
     codecs: String,
     /// The highest rate of a segment, bit/s.
@@ -123,14 +123,14 @@ impl Packager {
         } else {
             *self.status.lost.entry(lost.why.word()).or_default() += 1;
         }
-        self.segmenter.lost(lost.track, class);
+        self.segmenter.record_loss(lost.track, class);
     }
 
     /// Breaks the chains of all tracks if frames are missing without a notice.
     fn check_gap(&mut self, sequence: u64) {
         if self.next.is_some_and(|next| sequence > next) {
             for track in 0..thalweg_media::MAX_TRACKS as u8 {
-                self.segmenter.lost(track, FrameClass::Key);
+                self.segmenter.record_loss(track, FrameClass::Key);
             }
         }
         self.next = Some(sequence + 1);
@@ -149,12 +149,12 @@ impl Packager {
         let mut update = Update::default();
         for piece in self.pieces.drain(..) {
             match piece {
-                Piece::Init(init) => {
+                SegmenterOutput::Init(init) => {
                     self.codecs.clone_from(&init.codecs);
                     self.status.inits.insert(init.number, init.codecs.clone());
                     update.inits.push(init);
                 }
-                Piece::Segment(segment) => {
+                SegmenterOutput::Segment(segment) => {
                     let bits = segment.bytes.len() as f64 * 8.0;
                     let bps = bits / segment.duration.as_secs_f64().max(0.1);
                     self.peak_bps = self.peak_bps.max(bps as u64);

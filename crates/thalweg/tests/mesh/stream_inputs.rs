@@ -4,7 +4,7 @@ use super::{
     host::{Daemon, Host, text, until},
     stream_video::Running,
     streams::{SETTINGS, frames},
-    transport::{self, Maker, PMT, Packet, VIDEO},
+    transport::{self, PMT, Packet, TransportBuilder, VIDEO},
 };
 use std::{
     fs,
@@ -233,24 +233,24 @@ fn rows() -> Vec<Row> {
 /// The video and its sound have other PIDs from this packet on, as new tables say.
 fn moved(packets: &[Packet], from: usize) -> Vec<Packet> {
     let (before, after) = packets.split_at(from);
-    let mut maker = Maker::default();
-    maker.tables(&[(1, PMT, &[(0x1b, VIDEO + 0x40), (0x0f, VIDEO + 0x41)])]);
+    let mut builder = TransportBuilder::default();
+    builder.tables(&[(1, PMT, &[(0x1b, VIDEO + 0x40), (0x0f, VIDEO + 0x41)])]);
     let is_stream = |packet: &&Packet| (VIDEO..VIDEO + 2).contains(&transport::pid(packet));
     let after = after.iter().filter(is_stream).map(|packet| {
         let (mut packet, pid) = (*packet, transport::pid(packet));
         transport::set_pid(&mut packet, pid + 0x40);
         packet
     });
-    before.iter().chain(&maker.packets).copied().chain(after).collect()
+    before.iter().chain(&builder.packets).copied().chain(after).collect()
 }
 
 /// A picture with a NAL unit of 20 MB before this packet.
 fn with_huge(packets: &[Packet], at: usize) -> Vec<Packet> {
-    let mut maker = Maker::default();
+    let mut builder = TransportBuilder::default();
     let mut huge = vec![0x41; 20_000_000];
     huge[1] = 0x9a;
-    maker.picture(VIDEO, 90_000, &[&[9, 0x10], &huge]);
-    [&packets[..at], &maker.packets[..], &packets[at..]].concat()
+    builder.picture(VIDEO, 90_000, &[&[9, 0x10], &huge]);
+    [&packets[..at], &builder.packets[..], &packets[at..]].concat()
 }
 
 /// The pictures and sounds of a transport stream.

@@ -193,7 +193,7 @@ mod tests {
             let time = frame.time.as_secs_f64();
             let is_lost = time < 0.49 || (time > 1.01 && time < 1.49);
             match is_lost && frame.class.is_video() {
-                true => joiner.lost(frame.track, frame.class),
+                true => joiner.record_loss(frame.track, frame.class),
                 false => joiner.push(frame, &mut bytes),
             }
         }

@@ -326,13 +326,13 @@ impl TsOutput {
     fn record_loss(&mut self, lost: LostFrame) {
         self.check_gap(lost.sequence);
         if let Some(class) = FrameClass::from_number(lost.class) {
-            self.joiner.lost(lost.track, class);
+            self.joiner.record_loss(lost.track, class);
         }
     }
 
     fn check_gap(&mut self, sequence: u64) {
         if self.gaps.check(sequence) {
-            (0..MAX_TRACKS as u8).for_each(|track| self.joiner.lost(track, FrameClass::Key));
+            (0..MAX_TRACKS as u8).for_each(|track| self.joiner.record_loss(track, FrameClass::Key));
         }
     }
 }

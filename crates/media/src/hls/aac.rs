@@ -1,44 +1,44 @@
-//! AAC in ADTS (ISO/IEC 14496-3, 1.A.2.2), as samples.
+//! Splits AAC in ADTS (ISO/IEC 14496-3, 1.A.2.2) into samples.
 
 use mp4_atom::{
     Audio, Codec, Mp4a,
     esds::{DecoderConfig, DecoderSpecific, EsDescriptor, Esds, SLConfig},
 };
 
-/// Samples of a frame.
-pub(crate) const SAMPLES: u32 = 1024;
+/// The number of samples of a frame.
+pub(crate) const SAMPLES_PER_FRAME: u32 = 1024;
 
-/// Sampling rates by their index.
-const RATES: [u32; 13] = [
+/// The sampling rates by index, Hz.
+const SAMPLING_RATES: [u32; 13] = [
     96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8000,
     7350,
 ];
 
-/// Bytes of a head without a check sum.
-const HEAD: usize = 7;
+/// The size of a header without checksum, bytes.
+const HEADER: usize = 7;
 
-/// How a sound is coded.
+/// The decoder configuration of AAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SoundConfig {
+pub(crate) struct AacConfig {
     /// The audio object type; 2 is AAC-LC.
     object: u8,
     rate_index: u8,
     channels: u8,
 }
 
-impl SoundConfig {
-    /// Samples in a second.
+impl AacConfig {
+    /// The sampling rate, Hz.
     pub(crate) fn rate(self) -> u32 {
-        RATES.get(usize::from(self.rate_index)).copied().unwrap_or(48_000)
+        SAMPLING_RATES.get(usize::from(self.rate_index)).copied().unwrap_or(48_000)
     }
 
-    /// As RFC 6381 has it.
-    pub(crate) fn name(self) -> String {
+    /// The name of the codec (RFC 6381).
+    pub(crate) fn codec_name(self) -> String {
         format!("mp4a.40.{}", self.object)
     }
 
-    pub(crate) fn entry(self) -> Codec {
-        // A rate that is too large for the entry stands in the time scale and the configuration.
+    pub(crate) fn sample_entry(self) -> Codec {
+        // A rate that is too high for this field is only in the time scale and the decoder configuration.
         let rate = u16::try_from(self.rate()).unwrap_or(0);
         let specific = DecoderSpecific {
             profile: self.object,
@@ -68,19 +68,19 @@ impl SoundConfig {
     }
 }
 
-/// Cuts a byte stream into frames of ADTS, which need not end where its pieces do.
+/// Splits a byte stream into ADTS frames, which may cross the ends of its pieces.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Adts {
+pub(crate) struct AdtsReader {
     rest: Vec<u8>,
 }
 
-impl Adts {
-    /// The frames that these bytes complete, without heads. Bytes that are no frames are passed over.
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<(SoundConfig, Vec<u8>)> {
+impl AdtsReader {
+    /// Adds bytes. Returns the frames that they complete, without headers. Other bytes are skipped.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<(AacConfig, Vec<u8>)> {
         self.rest.extend_from_slice(bytes);
         let (mut found, mut at) = (Vec::new(), 0);
-        while let Some(head) = self.rest.get(at..).and_then(|rest| rest.first_chunk::<HEAD>()) {
-            let Some((config, start, length)) = read(*head) else {
+        while let Some(head) = self.rest.get(at..).and_then(|rest| rest.first_chunk::<HEADER>()) {
+            let Some((config, start, length)) = read_header(*head) else {
                 at += 1;
                 continue;
             };
@@ -88,30 +88,30 @@ impl Adts {
             found.push((config, frame[start..].to_vec()));
             at += length;
         }
-        // Less than the longest frame, of 8191 bytes.
+        // The rest is shorter than the longest frame, 8191 bytes.
         self.rest.drain(..at);
         found
     }
 }
 
-/// The configuration, and where the frame's content begins and ends.
-fn read(head: [u8; HEAD]) -> Option<(SoundConfig, usize, usize)> {
+/// Reads the configuration, and the start and the end of the frame's payload.
+fn read_header(head: [u8; HEADER]) -> Option<(AacConfig, usize, usize)> {
     let [a, b, c, d, e, f, g] = head;
-    let is_head = a == 0xff && b & 0xf6 == 0xf0;
-    let config = SoundConfig {
+    let is_header = a == 0xff && b & 0xf6 == 0xf0;
+    let config = AacConfig {
         object: (c >> 6) + 1,
         rate_index: c >> 2 & 0xf,
         channels: (c & 1) << 2 | d >> 6,
     };
-    let start = if b & 1 == 0 { HEAD + 2 } else { HEAD };
+    let start = if b & 1 == 0 { HEADER + 2 } else { HEADER };
     let length = usize::from(d & 3) << 11 | usize::from(e) << 3 | usize::from(f >> 5);
-    // One block: more have a check sum between that nobody writes.
-    let is_sound = is_head
-        && usize::from(config.rate_index) < RATES.len()
+    // Only frames with one block: encoders do not write more.
+    let is_frame = is_header
+        && usize::from(config.rate_index) < SAMPLING_RATES.len()
         && config.channels > 0
         && length > start
         && g & 3 == 0;
-    is_sound.then_some((config, start, length))
+    is_frame.then_some((config, start, length))
 }
 
 #[cfg(test)]
@@ -120,7 +120,7 @@ mod tests {
 
     /// A frame of AAC-LC, 44.1 kHz, stereo.
     fn adts(body: &[u8]) -> Vec<u8> {
-        let length = (body.len() + HEAD) as u16;
+        let length = (body.len() + HEADER) as u16;
         let [_, low] = (length << 5).to_be_bytes();
         let mut frame = vec![0xff, 0xf1, 0x50, 0x80 | (length >> 11) as u8, (length >> 3) as u8];
         frame.extend([low | 0x1f, 0xfc]);
@@ -129,17 +129,17 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_found_wherever_the_bytes_are_cut() {
+    fn frames_do_not_depend_on_how_the_bytes_are_cut() {
         let bodies: Vec<Vec<u8>> = (1..40).map(|n| vec![n; usize::from(n) * 7]).collect();
         let mut bytes = vec![1, 2, 0xff];
         bodies.iter().for_each(|body| bytes.extend(adts(body)));
         for size in [1, 2, 7, 100, bytes.len()] {
-            let mut reader = Adts::default();
+            let mut reader = AdtsReader::default();
             let found: Vec<_> = bytes.chunks(size).flat_map(|piece| reader.push(piece)).collect();
             assert!(found.iter().map(|(_, body)| body).eq(&bodies), "{size}");
             let config = found[0].0;
             assert_eq!(
-                (config.rate(), config.channels, config.name()),
+                (config.rate(), config.channels, config.codec_name()),
                 (44_100, 2, "mp4a.40.2".into())
             );
             assert!(reader.rest.is_empty());
@@ -147,9 +147,9 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_bounded() {
-        let mut reader = Adts::default();
-        let head = &adts(&[0; 8000])[..HEAD];
+    fn incomplete_frames_are_bounded() {
+        let mut reader = AdtsReader::default();
+        let head = &adts(&[0; 8000])[..HEADER];
         for _ in 0..100 {
             reader.push(&[0xff; 10_000]);
             reader.push(head);

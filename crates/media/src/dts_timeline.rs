@@ -1,4 +1,4 @@
-//! Decoding times on one line, unwrapped and across restarts of clocks.
+//! Maps 33-bit decoding time stamps to one timeline that continues when clocks wrap or restart.
 
 use std::time::Duration;
 
@@ -8,28 +8,28 @@ pub(crate) const CLOCK: i64 = 90_000;
 /// The range of PTS and DTS.
 pub(crate) const WRAP: i64 = 1 << 33;
 
-/// A larger step forward is a restart of the clock.
+/// A larger step forward counts as a restart of the clock, ticks.
 const JUMP: i64 = 10 * CLOCK;
 
-/// A larger step back is a restart of the clock.
+/// A larger step back counts as a restart of the clock, ticks.
 const BACK: i64 = CLOCK;
 
-/// The time between the frames before and after a restart.
+/// The time between the frames before and after a restart, ticks.
 const STEP: i64 = CLOCK / 25;
 
-/// A reading of a clock and its place on the line, ticks.
+/// A clock reading and its time on the timeline, ticks.
 #[derive(Clone, Copy, Debug)]
 struct Anchor {
     read: i64,
     at: i64,
-    /// The number of restarts before it.
+    /// The number of restarts before this reading.
     epoch: u64,
 }
 
 impl Anchor {
-    /// The place of another reading of this clock; `None` if it was restarted in between.
+    /// Maps another reading of this clock; `None` if the clock was restarted in between.
     fn extended(self, read: i64) -> Option<Self> {
-        let passed = apart(read, self.read);
+        let passed = wrapping_difference(read, self.read);
         (passed.abs() <= JUMP).then_some(Self { read, at: self.at + passed, ..self })
     }
 }
@@ -38,33 +38,33 @@ impl Anchor {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StreamClock {
     last: Option<Anchor>,
-    /// The latest returned time; no later one is lower.
-    shown: i64,
+    /// The latest returned time. Later results are never lower.
+    latest: i64,
 }
 
-/// The time line of all elementary streams. Those with a common clock stay together across its restarts.
+/// The timeline of all elementary streams. Streams with a common clock stay synchronous across its restarts.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct TimeLine {
+pub(crate) struct DtsTimeline {
     /// The newest reading of the newest clock.
     anchor: Option<Anchor>,
     newest: i64,
 }
 
-impl TimeLine {
+impl DtsTimeline {
     /// The decoding time of a unit with this DTS, since the first unit.
-    pub(crate) fn at(&mut self, clock: &mut StreamClock, dts: u64) -> Duration {
-        let now = self.place(clock, (dts as i64).rem_euclid(WRAP));
+    pub(crate) fn decoding_time(&mut self, clock: &mut StreamClock, dts: u64) -> Duration {
+        let now = self.anchor_for(clock, (dts as i64).rem_euclid(WRAP));
         clock.last = Some(now);
-        clock.shown = clock.shown.max(now.at);
+        clock.latest = clock.latest.max(now.at);
         if self.anchor.is_none_or(|anchor| anchor.epoch == now.epoch && anchor.at <= now.at) {
             self.anchor = Some(now);
         }
-        self.newest = self.newest.max(clock.shown);
-        duration(clock.shown)
+        self.newest = self.newest.max(clock.latest);
+        duration(clock.latest)
     }
 
-    fn place(&mut self, clock: &StreamClock, read: i64) -> Anchor {
-        let is_late = |now: &Anchor| clock.last.is_none() || now.at >= clock.shown - BACK;
+    fn anchor_for(&mut self, clock: &StreamClock, read: i64) -> Anchor {
+        let is_late = |now: &Anchor| clock.last.is_none() || now.at >= clock.latest - BACK;
         let extended = |anchor: Option<Anchor>| anchor?.extended(read).filter(is_late);
         if let Some(now) = extended(clock.last).or_else(|| extended(self.anchor)) {
             return now;
@@ -81,13 +81,13 @@ impl TimeLine {
     }
 
     /// The number of restarts.
-    pub(crate) fn jumps(&self) -> u64 {
+    pub(crate) fn restarts(&self) -> u64 {
         self.anchor.map_or(0, |anchor| anchor.epoch)
     }
 }
 
-/// The difference `a - b` by the shorter way round, ticks.
-pub(crate) fn apart(a: i64, b: i64) -> i64 {
+/// The difference `a - b` modulo 2^33, in the range -2^32 to 2^32, ticks.
+pub(crate) fn wrapping_difference(a: i64, b: i64) -> i64 {
     (a - b + WRAP / 2).rem_euclid(WRAP) - WRAP / 2
 }
 
@@ -96,11 +96,11 @@ pub(crate) fn duration(ticks: i64) -> Duration {
     Duration::from_micros(ticks.max(0).unsigned_abs() * 100 / 9)
 }
 
-/// The latest time with ticks of its own, microseconds: two thousand years. Later ones have the same ticks, so that no
-/// sum of ticks and no conversion overflows.
+/// The latest time that [`ticks`] converts, microseconds: two thousand years. Later times are clamped to it, so that
+/// sums of ticks do not overflow.
 const LATEST: u64 = 1 << 56;
 
-/// The ticks of a time of this time line, exactly.
+/// Converts a time of this timeline to ticks; the exact inverse of [`duration`].
 pub(crate) fn ticks(time: Duration) -> u64 {
     let micros = u64::try_from(time.as_micros()).unwrap_or(LATEST).min(LATEST);
     (micros * 9).div_ceil(100)
@@ -110,12 +110,12 @@ pub(crate) fn ticks(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    fn at(line: &mut TimeLine, clock: &mut StreamClock, dts: i64) -> i64 {
-        ticks(line.at(clock, dts.rem_euclid(WRAP) as u64)) as i64
+    fn mapped_ticks(line: &mut DtsTimeline, clock: &mut StreamClock, dts: i64) -> i64 {
+        ticks(line.decoding_time(clock, dts.rem_euclid(WRAP) as u64)) as i64
     }
 
     #[test]
-    fn ticks_survive_microseconds() {
+    fn ticks_are_exact_after_conversion_to_microseconds() {
         for n in (0..1_000_000).chain([WRAP as u64 * 1000, WRAP as u64 * 1000 + 1]) {
             assert_eq!(ticks(duration(n as i64)), n);
         }
@@ -131,24 +131,24 @@ mod tests {
         let (mut line, mut video, mut audio) = Default::default();
         let first = WRAP - 5000;
         for n in 0..100 {
-            assert_eq!(at(&mut line, &mut video, first + n * 3000), n * 3000);
-            assert_eq!(at(&mut line, &mut audio, first + n * 3000 + 7), n * 3000 + 7);
+            assert_eq!(mapped_ticks(&mut line, &mut video, first + n * 3000), n * 3000);
+            assert_eq!(mapped_ticks(&mut line, &mut audio, first + n * 3000 + 7), n * 3000 + 7);
         }
-        assert_eq!(line.jumps(), 0);
+        assert_eq!(line.restarts(), 0);
     }
 
     #[test]
     fn streams_that_jump_stay_together() {
         let (mut line, mut video, mut audio) = Default::default();
-        at(&mut line, &mut video, 1_000_000);
-        at(&mut line, &mut audio, 1_000_500);
-        // The video's clock begins anew; the sound's still runs for a while.
-        let after = at(&mut line, &mut video, 500);
+        mapped_ticks(&mut line, &mut video, 1_000_000);
+        mapped_ticks(&mut line, &mut audio, 1_000_500);
+        // The video's clock restarts first; the audio's clock follows later.
+        let after = mapped_ticks(&mut line, &mut video, 500);
         assert_eq!(after, 500 + STEP);
-        assert_eq!(at(&mut line, &mut audio, 1_002_000), 2000);
-        assert_eq!(at(&mut line, &mut video, 3500), after + 3000);
-        assert_eq!(at(&mut line, &mut audio, 2500), after + 2000);
-        assert_eq!(line.jumps(), 1);
+        assert_eq!(mapped_ticks(&mut line, &mut audio, 1_002_000), 2000);
+        assert_eq!(mapped_ticks(&mut line, &mut video, 3500), after + 3000);
+        assert_eq!(mapped_ticks(&mut line, &mut audio, 2500), after + 2000);
+        assert_eq!(line.restarts(), 1);
     }
 
     #[test]
@@ -156,17 +156,17 @@ mod tests {
         let (mut line, mut clock) = Default::default();
         let mut last = 0;
         for dts in [0, 3000, 2000, 6000, 6000 - 3 * CLOCK, 9000, WRAP - 7, 4, 90 * CLOCK, 1] {
-            let now = at(&mut line, &mut clock, dts);
+            let now = mapped_ticks(&mut line, &mut clock, dts);
             assert!(now >= last, "{dts}: {now} after {last}");
             last = now;
         }
     }
 
     #[test]
-    fn what_is_before_the_first_unit_is_at_zero() {
+    fn times_before_the_first_unit_are_zero() {
         let (mut line, mut video, mut audio) = Default::default();
-        assert_eq!(at(&mut line, &mut video, 9000), 0);
-        assert_eq!(at(&mut line, &mut audio, 0), 0);
-        assert_eq!(at(&mut line, &mut audio, 10_000), 1000);
+        assert_eq!(mapped_ticks(&mut line, &mut video, 9000), 0);
+        assert_eq!(mapped_ticks(&mut line, &mut audio, 0), 0);
+        assert_eq!(mapped_ticks(&mut line, &mut audio, 10_000), 1000);
     }
 }
