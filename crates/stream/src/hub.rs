@@ -3,7 +3,7 @@
 use crate::{
     Clock, Counts, NoRoute, ParentRoute, Plan, Settings, Stream,
     adaptation::Adaptation,
-    io::{Leg, LegReader, duplicate},
+    io::{Leg, LegReader, duplicate, end_leg},
     oracle_link::{CONFIRM_TIMEOUT, OracleLink, PlanRequestGuard},
     parent::{self, Child, LegContext},
     publisher,
@@ -34,8 +34,8 @@ use thalweg_net::channel::Channel;
 use thalweg_wire::{
     mesh::{Member, Name},
     stream::leg::{
-        Accepted, Answer, Ending, Head, LimitedResource, MAX_ALLOW, MAX_HOPS, Opening,
-        ParentMessage, PublishRequest, Refusal, SubscribeRequest,
+        Accepted, Answer, Ending, LimitedResource, MAX_ALLOW, MAX_HOPS, Opening, PublishRequest,
+        Refusal, SubscribeRequest,
     },
 };
 use tokio::{
@@ -464,14 +464,16 @@ impl Streams {
                 Some(by) = &mut holder, if is_undecided => Ending::Failed(taken(by).to_string()),
             }
         };
-        guard.ended = Some(tokio::select! {
-            why = stopped => {
-                let bye = Head::encode_message(&ParentMessage::End(why.clone()));
-                _ = timeout(Duration::from_secs(1), writer.write_all(&bye)).await;
-                Ok(why)
+        let stopped = tokio::select! {
+            why = stopped => why,
+            ended = self.receive(&connection, reader) => {
+                guard.ended = Some(ended);
+                return Ok(());
             }
-            ended = self.receive(&connection, reader) => ended,
-        });
+        };
+        guard.ended = Some(Ok(stopped.clone()));
+        drop(guard);
+        end_leg(reader, writer, &stopped).await;
         Ok(())
     }
 

@@ -14,8 +14,8 @@ use std::{
 use thalweg_base::timeout::within;
 use thalweg_net::TcpInfo;
 use thalweg_wire::stream::leg::{
-    Answer, FrameHead, HEAD, Head, MAX_ANSWER, MAX_OPENING, Opening, ParentMessage, decode, encode,
-    length,
+    Answer, Ending, FrameHead, HEAD, Head, MAX_ANSWER, MAX_OPENING, Opening, ParentMessage, decode,
+    encode, length,
 };
 use tokio::io::{
     AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader,
@@ -24,6 +24,9 @@ use tokio::io::{
 
 /// The timeout of each step of the opening: five round trips of the slowest path.
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The time in which the peer of a leg that ends reads what it was sent and closes the connection.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// `TCP_NOTSENT_LOWAT`: a few packets, so that frames are dropped as late as possible. The kernel reports the socket
 /// as writable while it holds fewer unsent bytes.
@@ -137,6 +140,19 @@ impl Leg {
     }
 }
 
+/// Sends the reason why the leg ends, and waits until the peer closes the connection. A connection that is closed while
+/// a message of the peer is unread is reset (RFC 1122 §4.2.2.13), and the peer may lose the last frames and the reason.
+pub async fn end_leg(reader: &mut LegReader, writer: &mut LegWriter, why: &Ending) {
+    let ending = async {
+        writer.write_all(&Head::encode_message(&ParentMessage::End(why.clone()))).await?;
+        writer.close().await;
+        reader.discard().await;
+        io::Result::Ok(())
+    };
+    // A peer that does not read this sees the connection end.
+    _ = tokio::time::timeout(END_TIMEOUT, ending).await;
+}
+
 /// Duplicates a socket's descriptor, for its statistics.
 pub fn duplicate(socket: impl AsFd) -> Option<OwnedFd> {
     socket.as_fd().try_clone_to_owned().ok()
@@ -225,7 +241,7 @@ impl LegReader {
     }
 
     /// Reads until the peer closes the connection, or it fails.
-    pub async fn discard(&mut self) {
+    async fn discard(&mut self) {
         while let Ok(bytes) = self.from.fill_buf().await
             && !bytes.is_empty()
         {

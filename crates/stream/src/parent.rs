@@ -3,7 +3,7 @@
 use crate::{
     Bounds, Clock, LegQueue, NextItem, Plan, Quality, Stream,
     counts::LegCounts,
-    io::{Leg, LegReader, LegWriter},
+    io::{Leg, LegReader, LegWriter, end_leg},
     rates::LegRate,
     status::{ChildKind, LegStatus},
     stream::requested_quality,
@@ -22,7 +22,7 @@ use thalweg_wire::{
 };
 use tokio::{
     sync::{mpsc, watch},
-    time::{Instant, MissedTickBehavior, interval, sleep, timeout},
+    time::{Instant, MissedTickBehavior, interval, sleep},
 };
 
 /// How often the leg's rate is sampled; every fourth tick updates the status.
@@ -46,9 +46,6 @@ const MAX_CHANGES: u32 = 1;
 
 /// The time within which a new plan for a changed request arrives, unless the plan stays the same.
 const REPLAN: Duration = Duration::from_secs(5);
-
-/// The time in which a child reads the last frames and closes the connection.
-const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A leg without progress for this long gets only key frames until it makes progress again.
 const SLOW: Duration = Duration::from_secs(2);
@@ -165,19 +162,9 @@ pub async fn serve(
     drop(registration);
     scheduler.context.counts.add(scheduler.queue.tally());
     if let Ok(why) = &ended {
-        // A child that does not read this sees the connection end.
-        _ = timeout(END_TIMEOUT, end_leg(reader, writer, why)).await;
+        end_leg(&mut reader, &mut writer, why).await;
     }
     ended
-}
-
-/// Sends the reason why the leg ends, and waits until the child closes the connection. A connection that is closed while
-/// a report of the child is unread is reset (RFC 1122 §4.2.2.13), and the child may lose the last frames and the reason.
-async fn end_leg(mut reader: LegReader, mut writer: LegWriter, why: &Ending) {
-    if writer.write_all(&Head::encode_message(&ParentMessage::End(why.clone()))).await.is_ok() {
-        writer.close().await;
-        reader.discard().await;
-    }
 }
 
 /// The registration of a leg with its stream; removed on drop.
