@@ -279,7 +279,7 @@ async fn a_node_gives_no_stream_to_its_own_parent() {
     assert_eq!(place(&next(&mut viewer).await.0), 0);
     let (_channel, answer) =
         open_to(&nodes, 0, 1, &Opening::Subscribe(subscribe_request(None))).await;
-    let is_loop = |why: &str| why.contains("from you itself");
+    let is_loop = |why: &str| why.contains("you are its parent");
     assert!(
         matches!(&answer, Answer::Refused(Refusal::Upstream(why)) if is_loop(why)),
         "{answer:?}"
