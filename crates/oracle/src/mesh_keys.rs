@@ -128,9 +128,9 @@ fn read_endorsement(line: &str) -> Option<Signed<Endorsement>> {
     Signed::open(&bytes, &Ed25519).ok()
 }
 
-/// Replaces the signing key in `dir` by a new one. The root key is read from `root`; without it from `root.key`, or it
-/// is the signing key of a mesh without an endorsement, which is then kept as `root.key`. `known`: the number of the key
-/// that signed the newest roster that this host has seen.
+/// Replaces the signing key in `dir`, or a lost one, by a new one for the mesh with this root key. The root key is read
+/// from `root`; without it from `root.key`, or it is the signing key of a mesh without an endorsement, which is then kept
+/// as `root.key`. `known`: the number of the key that signed the newest roster that this host has seen.
 ///
 /// `mesh.key` is replaced in one step; the oracle must not run.
 ///
@@ -138,24 +138,28 @@ fn read_endorsement(line: &str) -> Option<Signed<Endorsement>> {
 /// [`OracleError`]; then `mesh.key` is as before.
 pub fn rekey(
     dir: &Path,
+    mesh: NodeId,
     root: Option<&Path>,
     known: u64,
     time: WallTime,
 ) -> Result<Rekeyed, OracleError> {
-    let old = MeshKeys::load(dir)?;
+    let old = match MeshKeys::load(dir) {
+        Err(OracleError::Missing(_)) if dir.exists() => None,
+        loaded => Some(loaded?),
+    };
     let own = dir.join(file::ROOT);
-    let root = match root {
-        None if !own.exists() && old.endorsement.is_none() => {
+    let root = match (root, &old) {
+        (None, Some(old)) if !own.exists() && old.endorsement.is_none() => {
             old.signing.save_new(&own)?;
             PrivateKey::load(&own)?
         }
-        None if !own.exists() => return Err(OracleError::NoRoot(own)),
-        given => PrivateKey::load(given.unwrap_or(own.as_path()))?,
+        (None, _) if !own.exists() => return Err(OracleError::NoRoot(own)),
+        (given, _) => PrivateKey::load(given.unwrap_or(own.as_path()))?,
     };
-    if root.id() != old.root() {
-        return Err(OracleError::OtherRoot { found: root.id(), mesh: old.root() });
+    if root.id() != mesh {
+        return Err(OracleError::OtherRoot { found: root.id(), mesh });
     }
-    let number = old.number().max(known).saturating_add(1);
+    let number = old.as_ref().map_or(0, MeshKeys::number).max(known).saturating_add(1);
     let new = MeshKeys::endorsed(&root, number, time)?;
     let (path, beside) = (dir.join(file::KEY), dir.join("mesh.key.new"));
     match fs::remove_file(&beside) {
@@ -195,7 +199,7 @@ mod tests {
         let old = MeshKeys::create(dir.path(), time(1)).unwrap();
         assert_eq!(MeshKeys::load(dir.path()).unwrap().root(), old.root());
         let forged = old.sign(roster(u64::MAX)).unwrap();
-        let rekeyed = rekey(dir.path(), None, 0, time(2)).unwrap();
+        let rekeyed = rekey(dir.path(), old.root(), None, 0, time(2)).unwrap();
         let new = MeshKeys::load(dir.path()).unwrap();
         assert_eq!((rekeyed.mesh, rekeyed.number), (old.root(), 2));
         assert_eq!((new.root(), new.signing.id(), new.number()), (old.root(), rekeyed.key, 2));
@@ -206,7 +210,7 @@ mod tests {
             old.check_current(&signed.roster),
             Err(OracleError::ReplacedKey { own: 1, newest: 2 })
         ));
-        let third = rekey(dir.path(), None, 7, time(3)).unwrap();
+        let third = rekey(dir.path(), old.root(), None, 7, time(3)).unwrap();
         assert_eq!(third.number, 8, "another oracle has made keys");
     }
 
@@ -217,7 +221,7 @@ mod tests {
         key.save_new(&dir.path().join(file::KEY)).unwrap();
         let old = MeshKeys::load(dir.path()).unwrap();
         assert_eq!((old.root(), old.number()), (key.id(), 0));
-        let rekeyed = rekey(dir.path(), None, 0, time(1)).unwrap();
+        let rekeyed = rekey(dir.path(), old.root(), None, 0, time(1)).unwrap();
         assert_eq!((rekeyed.mesh, rekeyed.number), (key.id(), 1));
         let new = MeshKeys::load(dir.path()).unwrap();
         let signed = old.sign(roster(5)).unwrap();
@@ -227,17 +231,21 @@ mod tests {
     #[test]
     fn only_the_mesh_s_own_root_replaces_a_key() {
         let dir = tempfile::tempdir().unwrap();
-        MeshKeys::create(dir.path(), time(1)).unwrap();
+        let mesh = MeshKeys::create(dir.path(), time(1)).unwrap().root();
         let (root, other) = (dir.path().join(file::ROOT), dir.path().join("other"));
         let before = fs::read(dir.path().join(file::KEY)).unwrap();
         PrivateKey::generate().unwrap().save_new(&other).unwrap();
-        let refused = rekey(dir.path(), Some(&other), 0, time(2));
+        let refused = rekey(dir.path(), mesh, Some(&other), 0, time(2));
         assert!(matches!(refused, Err(OracleError::OtherRoot { .. })), "{refused:?}");
         fs::rename(&root, dir.path().join("away")).unwrap();
-        let refused = rekey(dir.path(), None, 0, time(2));
+        let refused = rekey(dir.path(), mesh, None, 0, time(2));
         assert!(matches!(refused, Err(OracleError::NoRoot(_))), "{refused:?}");
         assert_eq!(fs::read(dir.path().join(file::KEY)).unwrap(), before);
-        rekey(dir.path(), Some(&dir.path().join("away")), 0, time(2)).unwrap();
+        let away = dir.path().join("away");
+        rekey(dir.path(), mesh, Some(&away), 0, time(2)).unwrap();
+        // A lost key is replaced too.
+        fs::remove_file(dir.path().join(file::KEY)).unwrap();
+        assert_eq!(rekey(dir.path(), mesh, Some(&away), 2, time(3)).unwrap().number, 3);
     }
 
     #[test]

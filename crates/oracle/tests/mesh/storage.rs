@@ -1,6 +1,6 @@
 //! Failing disks and databases.
 
-use crate::harness::{Host, IMPATIENT, Mesh, newest, post, serves_on};
+use crate::harness::{Host, IMPATIENT, Mesh, get, newest, post, serves_on};
 use serde_json::Value;
 use sqlx::{Connection as _, Executor as _, SqliteConnection, sqlite::SqliteConnectOptions};
 use std::{
@@ -271,7 +271,7 @@ async fn a_new_signing_key_publishes_for_the_same_mesh() {
     let mesh = Mesh::found().await;
     mesh.joined("ber").await;
     let (root, before) = (mesh.oracle.mesh(), mesh.newest());
-    let rekeyed = thalweg_oracle::rekey(&mesh.path(), None, 0, mesh.hand.now()).unwrap();
+    let rekeyed = thalweg_oracle::rekey(&mesh.path(), root, None, 0, mesh.hand.now()).unwrap();
     assert_eq!((rekeyed.mesh, rekeyed.number), (root, 2));
     let opened = mesh.open().await.unwrap();
     let after = newest(&opened);

@@ -11,7 +11,8 @@ use thalweg_console::note;
 use thalweg_oracle::Rekeyed;
 
 const HELP: &str = "\
-Run it on the oracle's host, with the node stopped, when oracle/mesh.key may have been copied.
+Run it on the oracle's host, with the node stopped, when oracle/mesh.key may have been copied or
+is lost.
 Members keep their keys and do not join again: each refuses rosters of the old key as soon as it
 has one of the new key. Afterwards revoke members that you do not know (`thalweg mesh members`).
 
@@ -44,9 +45,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let state = args.state_dir.open()?;
     let _lock = state.lock()?;
     let known = state.membership()?.current().map_or(0, |roster| roster.rank().endorsement);
-    let (dir, now) = (state.oracle_dir(), WallClock::default().now());
+    let (mesh, dir, now) = (state.mesh()?.mesh, state.oracle_dir(), WallClock::default().now());
     let Rekeyed { mesh, key, number } =
-        thalweg_oracle::rekey(&dir, args.root.as_deref(), known, now)?;
+        thalweg_oracle::rekey(&dir, mesh, args.root.as_deref(), known, now)?;
     let root = dir.join("root.key");
     if args.json {
         let line = json!({ "mesh": mesh, "key": key, "number": number });
