@@ -11,10 +11,10 @@ use thalweg_console::note;
 use thalweg_oracle::Rekeyed;
 
 const HELP: &str = "\
-Run it on the oracle's host, with the node stopped, when oracle/mesh.key may have been copied or
-is lost.
-Members keep their keys and do not join again: each refuses rosters of the old key as soon as it
-has one of the new key. Afterwards revoke members that you do not know (`thalweg mesh members`).
+Run it on the oracle's host, with the node stopped, when oracle/mesh.key is lost or may have been
+copied. Members keep their keys and do not join again: each refuses rosters of the old key as soon
+as it has one of the new key. Afterwards revoke members that you do not know: `thalweg mesh
+members` lists them.
 
 The root key endorses the new key. `thalweg mesh init` writes it to oracle/root.key; keep it on
 another host. A mesh that was founded without one makes its present mesh.key the root key.
