@@ -334,6 +334,8 @@ mod tests {
                 member("nyc", 4, relay, &["country=us"]),
             ],
             rules: Vec::new(),
+            endorsement: None,
+            predecessor: None,
         }
     }
 

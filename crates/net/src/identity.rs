@@ -110,7 +110,7 @@ impl Verifier for Ed25519 {
     }
 }
 
-/// The format of key files: 64 hexadecimal digits and a line end.
+/// The format of key files: 64 hexadecimal digits and a line end. Further lines are left to others.
 mod file_form {
     use super::KeyError;
     use std::{
@@ -135,7 +135,8 @@ mod file_form {
         let mut text = String::new();
         (&mut opened).take(128).read_to_string(&mut text).map_err(failed(file))?;
         // A node's id has the same format of 64 digits.
-        let seed: NodeId = text.trim().parse().map_err(|_| KeyError::Content(shown()))?;
+        let line = text.trim_start().lines().next().unwrap_or_default();
+        let seed: NodeId = line.trim().parse().map_err(|_| KeyError::Content(shown()))?;
         Ok(*seed.as_bytes())
     }
 

@@ -22,6 +22,38 @@ pub enum OracleError {
     /// The mesh's key cannot be read or written.
     #[error("cannot use the mesh's key: {0}")]
     Key(#[from] KeyError),
+    /// The second line of `mesh.key` is not the endorsement of the key in the first.
+    #[error(
+        "{} is damaged: its second line does not endorse the key in its first line; restore it \
+         from a copy", .0.display()
+    )]
+    Endorsement(PathBuf),
+    /// Another signing key has replaced that of this oracle.
+    #[error(
+        "mesh.key of this oracle has the number {own}, but number {newest} has replaced it \
+         (`thalweg mesh rekey` on another oracle's host); copy mesh.key from there and restart \
+         this node (docs/oracle.md)"
+    )]
+    ReplacedKey {
+        /// The number of the key in `mesh.key`.
+        own: u64,
+        /// The number of the key that signed the newest roster.
+        newest: u64,
+    },
+    /// The root key is on another host.
+    #[error(
+        "{} does not exist; give the file to which you moved the mesh's root key: --root FILE",
+        .0.display()
+    )]
+    NoRoot(PathBuf),
+    /// The given key is not the mesh's root key.
+    #[error("the given file holds the key {found:?}, not the root key {mesh:?} of this mesh")]
+    OtherRoot {
+        /// The key in the file.
+        found: NodeId,
+        /// The mesh's root key.
+        mesh: NodeId,
+    },
     /// A file cannot be read or written.
     #[error("cannot read or write {file}: {source}")]
     File {
@@ -82,6 +114,9 @@ pub enum OracleError {
     /// The resulting roster would be rejected by members.
     #[error("the resulting roster would not be valid: {0}")]
     Roster(#[from] thalweg_wire::SignedError),
+    /// A roster is signed by a key that may not sign for this mesh.
+    #[error(transparent)]
+    Authority(#[from] thalweg_wire::mesh::AuthorityError),
     /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -307,6 +307,8 @@ mod tests {
             expiry: date,
             members: Vec::new(),
             rules: Vec::new(),
+            endorsement: None,
+            predecessor: None,
         };
         let ticket = quotas.admit(PEER, Quota::default(), Arc::default()).unwrap();
         quotas.forget_former(&empty(1));

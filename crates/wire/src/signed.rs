@@ -179,6 +179,24 @@ impl<T: Signable> Signed<T> {
         }
     }
 
+    /// Joins a value and its signature, and verifies it.
+    ///
+    /// # Errors
+    /// [`SignedError::Signature`].
+    pub fn from_parts(
+        value: T,
+        signer: NodeId,
+        signature: Signature,
+        verifier: &impl Verifier,
+    ) -> Result<Self, SignedError> {
+        let mut payload = Vec::new();
+        value.encode(&mut payload);
+        match verifier.verify(&signer, &message::<T>(&payload), &signature) {
+            true => Ok(Self { value, signer, signature }),
+            false => Err(SignedError::Signature { domain: T::DOMAIN, signer }),
+        }
+    }
+
     /// Encodes it for [`Signed::open`].
     pub fn encode(&self) -> Vec<u8> {
         let mut payload = Vec::new();
@@ -199,6 +217,11 @@ impl<T: Signable> Signed<T> {
     /// The key that signed it.
     pub fn signer(&self) -> NodeId {
         self.signer
+    }
+
+    /// The signature.
+    pub fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     /// Returns the value without its signature.

@@ -29,8 +29,8 @@ use thalweg_net::{
 use thalweg_wire::{
     Signable as _,
     mesh::{
-        ApiError, JoinReply, JoinRequest, RevokeReply, RevokeRequest, Roster, StatusReply,
-        TokenReply, TokenRequest,
+        ApiError, JoinReply, JoinRequest, RevokeReply, RevokeRequest, Roster, RosterRank,
+        StatusReply, TokenReply, TokenRequest,
         measure::{CandidatesReply, Orders, PathsReply, Reports, ReportsReply, Strategy},
     },
     stream::plan::{Plan, Reply, Report},
@@ -132,13 +132,20 @@ impl OracleClient {
         Ok(reply)
     }
 
-    /// The bytes of the signed roster, once its version is above `after`; `None` if that does not happen within `wait`
-    /// (whole seconds).
+    /// The bytes of the signed roster, once it ranks above `after`; `None` if that does not happen within `wait` (whole
+    /// seconds).
     ///
     /// # Errors
     /// [`OracleError`].
-    pub async fn roster(&self, after: u64, wait: Duration) -> Result<Option<Bytes>, OracleError> {
-        let path = format!("/v1/roster?after={after}&wait_s={}", wait.as_secs());
+    pub async fn roster(
+        &self,
+        after: Option<RosterRank>,
+        wait: Duration,
+    ) -> Result<Option<Bytes>, OracleError> {
+        let RosterRank { endorsement, version } =
+            after.unwrap_or(RosterRank { endorsement: 0, version: 0 });
+        let wait_s = wait.as_secs();
+        let path = format!("/v1/roster?after={version}&key={endorsement}&wait_s={wait_s}");
         let answer = self.get(&path, wait).await?;
         Ok((answer.status != StatusCode::NO_CONTENT).then_some(answer.body))
     }

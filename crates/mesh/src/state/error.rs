@@ -46,7 +46,7 @@ pub enum StateError {
         me: u32,
     },
     /// Another process uses the directory.
-    #[error("{} is in use by {}; only one daemon, `init` or `join` can use it at a time",
+    #[error("{} is in use by {}; only one daemon, `init`, `join` or `rekey` can use it at a time",
         dir.display(), process(*pid))]
     Busy {
         /// The directory.

@@ -84,6 +84,9 @@ pub struct RosterStatus {
     /// Why it is not valid now.
     #[serde(default)]
     pub fault: Option<String>,
+    /// Why another host seems to sign with the mesh's key.
+    #[serde(default)]
+    pub fork: Option<String>,
 }
 
 /// What a node knows of the oracle.
@@ -246,5 +249,6 @@ pub fn roster_status(membership: &Membership) -> Option<RosterStatus> {
         left: fault.is_none().then(|| Duration::from_secs(left / 1_000_000_000)),
         members: roster.members.len(),
         fault,
+        fork: membership.fork().map(|fork| fork.to_string()),
     })
 }

@@ -132,7 +132,15 @@ pub(super) mod tests {
 
     pub fn roster(version: u64, members: Vec<Member>) -> Roster {
         let date = WallTime::from_unix_nanos(0);
-        Roster { version, not_before: date, expiry: date, members, rules: vec![] }
+        Roster {
+            version,
+            not_before: date,
+            expiry: date,
+            members,
+            rules: vec![],
+            endorsement: None,
+            predecessor: None,
+        }
     }
 
     #[test]

@@ -154,7 +154,7 @@ impl Scheduler {
         measuring.news.notify_one();
         let ordered = async {
             loop {
-                let orders = measuring.fetch(slot, &self.registry.key).await;
+                let orders = measuring.fetch(slot, &self.registry.keys.signing).await;
                 if !orders.orders.is_empty() {
                     return orders;
                 }

@@ -115,6 +115,9 @@ impl Evidence {
         let lines = split(text)?;
         let evidence = Self::of(&Words(&lines), verifier)?;
         evidence.agree()?;
+        if let Some(roster) = &evidence.roster {
+            roster.root(verifier).map_err(|why| wrong("roster", why))?;
+        }
         let meant = evidence.lines();
         let differ =
             meant.iter().zip(&lines).find(|((w, v), (word, value))| w != word || v != value);

@@ -143,7 +143,7 @@ impl Evidence {
             return TrustBasis::Given;
         }
         let time = self.stamp.as_ref().map(|stamp| stamp.value().time);
-        match self.roster.as_ref().filter(|roster| trust.has(&roster.signer())) {
+        match self.roster.as_ref().filter(|roster| trust.has(&roster.claimed_root())) {
             Some(roster) if has_member(roster.value(), key, name, time) => TrustBasis::Mesh,
             _ => TrustBasis::Not,
         }

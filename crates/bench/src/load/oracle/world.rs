@@ -85,6 +85,8 @@ impl World {
             expiry: date(now + VALID),
             members: self.members.clone(),
             rules: vec![],
+            endorsement: None,
+            predecessor: None,
         };
         fs::write(dir.join("roster"), Signed::sign(roster, &mesh).encode())?;
         let events = Arc::new(|event: &thalweg_oracle::Event| thalweg_console::note!("{event}"));
