@@ -71,7 +71,6 @@ impl Job {
 pub enum Event {
     /// The object is known and its bytes begin to arrive.
     Started {
-        /// The job's id.
         job: JobId,
         /// The final URL.
         url: String,
@@ -102,14 +101,12 @@ pub enum Event {
     },
     /// Sampling of a path has ended.
     PathSampled {
-        /// The path's name.
         path: String,
         /// Its rate, from its first request to its last sampled byte.
         rate_bps: u64,
     },
     /// The rest is fetched over this path.
     Chosen {
-        /// The path's name.
         path: String,
         /// The reason for this path.
         reason: String,
@@ -142,7 +139,6 @@ pub enum Event {
     },
     /// The server asked for fewer requests, so this path waits.
     Busy {
-        /// The path's name.
         path: String,
         /// The server's answer.
         why: String,
@@ -165,14 +161,12 @@ pub enum Event {
     },
     /// A path delivered wrong bytes, which were replaced.
     Corrupt {
-        /// The path's name.
         path: String,
         /// The least number of bytes that differ.
         bytes: u64,
     },
     /// The total of one path, reported at the end. Paths that delivered nothing are omitted.
     PathTotal {
-        /// The path's name.
         path: String,
         /// Bytes of the file.
         bytes: u64,
@@ -182,13 +176,9 @@ pub enum Event {
         late_bytes: u64,
     },
     /// A note about the file for the user.
-    Note {
-        /// The text.
-        text: String,
-    },
+    Note { text: String },
     /// A path failed. It may be tried again later if it broke or stalled.
     PathFailed {
-        /// The path's name.
         path: String,
         /// The reason.
         why: String,
@@ -237,7 +227,6 @@ pub enum Event {
 /// One path's rate over the last interval.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PathRate {
-    /// The path's name.
     pub path: String,
     /// Bits per second.
     pub rate_bps: u64,

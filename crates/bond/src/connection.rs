@@ -36,7 +36,6 @@ pub struct Candidate {
 /// The choice for a connection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pick {
-    /// The interface.
     pub interface: u32,
     /// The reason, for display.
     pub why: PickReason,

@@ -22,7 +22,6 @@ pub enum Tier {
 /// The bytes that an interface may move in a month, both directions together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cap {
-    /// The bytes.
     pub bytes: u64,
     /// The day on which a month begins, from 1; see [`crate::Period`].
     pub reset_day: u8,

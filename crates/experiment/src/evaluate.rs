@@ -13,7 +13,6 @@ use std::collections::BTreeSet;
 /// The result of a check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckResult {
-    /// Its name.
     pub name: String,
     /// The aggregated value; `None`: not evaluated.
     pub value: Option<f64>,

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Sample {
     /// The unit: `Mbit/s`, `s`, `ratio` …
     pub unit: String,
-    /// The value.
     pub value: f64,
 }
 
@@ -55,24 +54,19 @@ impl Sockets {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArmRecord {
-    /// Its name.
     pub name: String,
     /// Program and arguments, without paths of this machine.
     pub command: Vec<String>,
     /// The version that the program reports.
     pub version: Option<String>,
-    /// The outcome.
     pub outcome: Outcome,
-    /// Its metrics.
     #[serde(default)]
     pub metrics: BTreeMap<String, Sample>,
-    /// Its labels.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
     /// Its time series.
     #[serde(default)]
     pub series: BTreeMap<String, Vec<[f64; 2]>>,
-    /// Its sockets.
     #[serde(default)]
     pub sockets: Sockets,
     /// The congestion control that its connections had to use.
@@ -124,9 +118,7 @@ pub struct RoundRecord {
     pub cell: String,
     /// The label of the case of each axis.
     pub cases: BTreeMap<String, String>,
-    /// The seed.
     pub seed: u64,
-    /// The repeat, from 0.
     pub repeat: u32,
     /// The network's bound on the headline metric (Mbit/s), if the plan asks for it.
     pub limit: Option<f64>,

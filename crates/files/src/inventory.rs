@@ -29,7 +29,6 @@ pub struct Inventory {
 /// A range of one file that is requested at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The file.
     pub file: FileNo,
     /// The range; never empty.
     pub range: Range<u64>,

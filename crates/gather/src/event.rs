@@ -15,7 +15,6 @@ use thalweg_wire::mesh::Name;
 pub enum Event {
     /// A source has listed its files.
     Listed {
-        /// The source's name.
         source: Name,
         /// The number of its files.
         files: u64,
@@ -26,7 +25,6 @@ pub enum Event {
     },
     /// A source is left out from here on; the collection continues with the others.
     SourceFailed {
-        /// The source's name.
         source: Name,
         /// What happened, and what the user can try.
         why: String,
@@ -51,14 +49,12 @@ pub enum Event {
     },
     /// Some files of a source that will be fetched; sent only if a list is requested.
     Files {
-        /// The source.
         source: Name,
         /// Some of its files.
         files: Vec<FileListed>,
     },
     /// Items of a source that are not collected. This does not count as a failure.
     PassedOver {
-        /// The source.
         source: Name,
         /// The number of devices, sockets and pipes.
         special: u64,
@@ -71,14 +67,12 @@ pub enum Event {
     Planned(Forecast),
     /// A path from a source is in use.
     WayOpened {
-        /// The source.
         source: Name,
         /// The hosts between the source and this host, nearest to the source first; empty: none.
         via: Vec<Name>,
     },
     /// A path from a source is no longer used.
     WayClosed {
-        /// The source.
         source: Name,
         /// The hosts between the source and this host.
         via: Vec<Name>,
@@ -121,7 +115,6 @@ pub enum Event {
     },
     /// A file could not be fetched or stored; the collection continues with the others.
     FileFailed {
-        /// Its source.
         source: Name,
         /// Its path here, starting with `/`; if it could not be listed, its path at the source. Made printable.
         file: String,
@@ -188,7 +181,6 @@ pub struct Progress {
 /// The progress of one source.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SourceProgress {
-    /// The source's name.
     pub source: Name,
     /// Bytes received.
     pub done_bytes: u64,
@@ -292,7 +284,6 @@ pub struct SharedBottleneck {
 /// The data received from a source.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SourceTotals {
-    /// The source's name.
     pub source: Name,
     /// Bytes received.
     pub bytes: u64,
@@ -303,7 +294,6 @@ pub struct SourceTotals {
 /// Data of others that a node held.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NodeStorage {
-    /// The node.
     pub node: Name,
     /// The maximum number of bytes at a time.
     pub bytes: u64,

@@ -61,7 +61,6 @@ pub enum PathError {
     /// The server is busy: 429 or 503.
     #[error("the server is busy: it answered {status}{}", wait_for(.wait))]
     Busy {
-        /// The status.
         status: StatusCode,
         /// How long to wait (`Retry-After`, RFC 9110 §10.2.3), if the server says so.
         wait: Option<Duration>,
@@ -319,7 +318,6 @@ pub enum GetError {
     /// The file has another length than expected. Nothing of it is kept.
     #[error("{} should have {expected} bytes but has {found}: it is another file or truncated", file.display())]
     Length {
-        /// The file.
         file: std::path::PathBuf,
         /// The length in the request.
         expected: u64,

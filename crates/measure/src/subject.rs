@@ -11,7 +11,6 @@ pub struct NodeIndex(pub u32);
 /// One interface of a node, by its dense index within the node (not the kernel's index).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Interface {
-    /// The node.
     pub node: NodeIndex,
     /// `0..` in the order of the node's interfaces; 0 if it has only one.
     pub interface: u32,

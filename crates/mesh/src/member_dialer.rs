@@ -146,7 +146,6 @@ pub enum DialMemberError {
     /// No channel could be opened.
     #[error("node {node}: {why}")]
     Dial {
-        /// The node.
         node: Name,
         /// The cause.
         #[source]

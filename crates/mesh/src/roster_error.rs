@@ -36,7 +36,6 @@ pub enum RosterError {
          if this host is in the mesh {mesh:?}", file.display()
     )]
     Foreign {
-        /// The file.
         file: PathBuf,
         /// The key that signed it.
         signer: NodeId,
@@ -49,7 +48,6 @@ pub enum RosterError {
     /// It is in force, but only until this process ends, because it cannot be stored.
     #[error("cannot save the roster to {}: {source}; is the disk full?", file.display())]
     Keep {
-        /// The file.
         file: PathBuf,
         /// The system's error.
         source: io::Error,
@@ -57,7 +55,6 @@ pub enum RosterError {
     /// The stored roster cannot be read.
     #[error("cannot read the saved roster {}: {source}", file.display())]
     Read {
-        /// The file.
         file: PathBuf,
         /// The system's error.
         source: io::Error,

@@ -33,7 +33,6 @@ pub struct AccountEntry {
 pub enum ByteDirection {
     /// To this host.
     Down,
-    /// From it.
     Up,
 }
 

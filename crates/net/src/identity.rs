@@ -15,7 +15,6 @@ pub enum KeyError {
     /// The file could not be read or written.
     #[error("{file}: {source}")]
     File {
-        /// The file.
         file: String,
         /// The system's error.
         source: io::Error,
@@ -23,7 +22,6 @@ pub enum KeyError {
     /// Other users may read the file.
     #[error("{file} is accessible to other users (mode {mode:03o}); run `chmod 600 {file}`")]
     Mode {
-        /// The file.
         file: String,
         /// The lowest nine bits of the file's mode.
         mode: u32,

@@ -54,7 +54,6 @@ pub enum RelayProtocol {
     Socks,
     /// A node of the mesh: SOCKS5 with these terms inside a channel to this key.
     Mesh {
-        /// The node's key.
         key: NodeId,
         /// The requested terms.
         terms: Terms,

@@ -25,7 +25,6 @@ pub enum OracleError {
     /// A file cannot be read or written.
     #[error("cannot read or write {file}: {source}")]
     File {
-        /// Its path.
         file: PathBuf,
         /// The system's error.
         source: io::Error,
@@ -36,7 +35,6 @@ pub enum OracleError {
          restore both from one backup, or give the database that belongs to the key"
     )]
     OtherMesh {
-        /// The database.
         place: DatabaseName,
         /// The mesh that the database belongs to.
         found: String,
@@ -61,7 +59,6 @@ pub enum OracleError {
          members of the newest roster, remove {marker} first"
     )]
     Elsewhere {
-        /// The oracle's directory.
         dir: PathBuf,
         /// The database that holds the state.
         place: String,
@@ -74,7 +71,6 @@ pub enum OracleError {
          client.key, mesh.json and oracle/ of the state directory together, from one copy"
     )]
     OtherNode {
-        /// The oracle's directory.
         dir: PathBuf,
         /// The host's key.
         node: NodeId,
@@ -186,7 +182,6 @@ pub enum Refusal {
     /// An address cannot be the host's.
     #[error("address {address}: {why}")]
     Address {
-        /// The address.
         address: String,
         /// What is wrong with it.
         why: &'static str,
@@ -194,7 +189,6 @@ pub enum Refusal {
     /// The member lacks something that the role requires.
     #[error("the role {role} needs {what}")]
     Role {
-        /// The role.
         role: Role,
         /// What is missing.
         what: &'static str,
@@ -224,7 +218,6 @@ pub enum Refusal {
     Last {
         /// The member.
         name: Name,
-        /// The role.
         role: Role,
     },
     /// The oracle's own node is not in the roster.

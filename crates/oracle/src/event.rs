@@ -9,7 +9,6 @@ use thalweg_wire::mesh::Name;
 pub enum Event {
     /// A new roster was published.
     Published {
-        /// Its version.
         version: u64,
         /// The number of its members.
         members: usize,
@@ -18,7 +17,6 @@ pub enum Event {
     },
     /// A host joined.
     Joined {
-        /// Its name.
         name: Name,
         /// Its principal.
         key: NodeId,
@@ -31,13 +29,9 @@ pub enum Event {
         code: &'static str,
     },
     /// A joining host listed addresses, but its token has neither the role relay nor oracle.
-    AddressesDropped {
-        /// Its name.
-        name: Name,
-    },
+    AddressesDropped { name: Name },
     /// A member was revoked.
     Revoked {
-        /// Its name.
         name: Name,
         /// The revoking member, or `local`.
         by: String,

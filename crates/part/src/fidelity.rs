@@ -6,7 +6,6 @@ use thalweg_wire::object::Keep;
 /// Which metadata is kept. Content, modes, times and symbolic links always are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fidelity {
-    /// Hard links.
     pub hard_links: bool,
     /// Extended attributes.
     pub xattrs: bool,

@@ -128,7 +128,6 @@ pub enum PathReport<'a> {
     Failed(&'a str),
     /// It delivered altered bytes.
     Altered {
-        /// The path's name.
         path: &'a str,
         /// A description for people.
         why: &'a str,

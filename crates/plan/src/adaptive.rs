@@ -30,7 +30,6 @@ pub enum Draw {
 /// One relay of the list L.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KnownRelay {
-    /// Its name.
     pub relay: String,
     /// Its score: the oracle's, then the mean of itself and each new d_l(i,j). From 0 to [`MOST_GAIN`].
     pub score: f64,

@@ -53,7 +53,6 @@ pub struct PoorPair {
     pub from: usize,
     /// The receiver's index.
     pub to: usize,
-    /// The direct rate.
     pub direct: Rate,
     /// The rate of the best detour by a present relay; `None` if none is measured.
     pub detour: Option<Rate>,

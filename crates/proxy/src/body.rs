@@ -194,7 +194,6 @@ type FrameResult = Result<Frame<Bytes>, hyper::Error>;
 pub struct AnswerPath {
     /// The origin.
     pub to: Destination,
-    /// The path's name.
     pub path: String,
     /// Time from dialling until the link was established.
     pub setup: Duration,

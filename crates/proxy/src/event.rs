@@ -7,7 +7,6 @@ use std::net::SocketAddr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TunnelKind {
-    /// `CONNECT`.
     Connect,
     /// SOCKS5.
     Socks,
@@ -26,7 +25,6 @@ pub enum ProxyEvent {
     Request {
         /// The program.
         client: SocketAddr,
-        /// Its method.
         method: String,
         /// The origin, `HOST:PORT`.
         to: String,
@@ -45,7 +43,6 @@ pub enum ProxyEvent {
         /// Whether the answer is complete.
         complete: bool,
     },
-    /// A tunnel.
     Tunnel {
         /// The program.
         client: SocketAddr,
@@ -53,7 +50,6 @@ pub enum ProxyEvent {
         kind: TunnelKind,
         /// The destination, `HOST:PORT`.
         to: String,
-        /// The path.
         path: String,
         /// Bytes from the program.
         up_bytes: u64,

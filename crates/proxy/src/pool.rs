@@ -52,7 +52,6 @@ pub struct Link {
     pub owner: Owner,
     /// Whether the origin takes, or may take, all requests on it for those of a user who has authenticated there.
     pub is_proven: bool,
-    /// Sends requests on it.
     pub send: SendRequest<Outgoing>,
     /// Gives each request its target.
     pub line: RequestLine,

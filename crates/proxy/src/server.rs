@@ -141,7 +141,6 @@ pub struct Proxy {
 /// The interfaces of direct connections, and the bonds of legs to members.
 #[derive(Clone, Debug)]
 pub struct HostInterfaces {
-    /// This host's interfaces.
     pub uplinks: Uplinks,
     /// Its bonds, where it is in a mesh.
     pub bonds: Option<Bonding>,

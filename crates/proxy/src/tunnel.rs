@@ -55,7 +55,6 @@ pub struct Tunnel {
     pub dialled: DialledConnection,
     /// Bytes that the destination has already sent.
     pub late: Bytes,
-    /// The destination.
     pub to: Destination,
     /// The kind of content.
     pub content: Content,

@@ -107,7 +107,6 @@ pub enum SignedError {
     /// The envelope or the object in it cannot be decoded.
     #[error("not a signed {domain}: {source}")]
     Decode {
-        /// [`Signable::DOMAIN`].
         domain: &'static str,
         /// The reason.
         source: DecodeError,
@@ -118,7 +117,6 @@ pub enum SignedError {
     /// The object was altered, or signed with another key, or signed as another kind of object.
     #[error("the {domain} is not signed by {signer:?}")]
     Signature {
-        /// [`Signable::DOMAIN`].
         domain: &'static str,
         /// The signer that the envelope names.
         signer: NodeId,

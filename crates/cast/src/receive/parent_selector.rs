@@ -56,7 +56,6 @@ pub struct ParentSelector {
     past: BTreeMap<ParentName, ParentHistory>,
     /// Candidates that do not know the cast yet, with the time since when they are waited for.
     awaited: BTreeMap<ParentName, Instant>,
-    /// The parent on trial.
     trial: Option<ParentName>,
     /// When the last trial began.
     tried: Option<Instant>,

@@ -71,7 +71,6 @@ pub enum State {
 /// What came from a parent, over all its legs.
 #[derive(Debug, Default)]
 pub struct ParentStats {
-    /// Received bytes.
     pub got: Arc<ReceivedBytes>,
     /// The number of open legs.
     pub legs: usize,
@@ -92,7 +91,6 @@ struct Counters {
 /// One cast at one receiver.
 #[derive(Debug)]
 pub struct Reception {
-    /// The cast's directory.
     pub home: CastDirectory,
     /// The source's name when the cast was first offered.
     pub source: Name,

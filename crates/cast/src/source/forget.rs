@@ -55,7 +55,6 @@ pub enum ForgetError {
 /// Whether one receiver was told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ReceiverNotice {
-    /// The receiver.
     pub receiver: Name,
     /// Why it was not told; absent: it was told, or has no data of the cast.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,7 +73,6 @@ pub struct ForgetReport {
     pub name: String,
     /// Receivers that have the object; they keep it.
     pub complete: Vec<Name>,
-    /// The other receivers.
     pub told: Vec<ReceiverNotice>,
 }
 

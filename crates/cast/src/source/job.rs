@@ -52,7 +52,6 @@ pub enum JobError {
     Io {
         /// The file.
         path: PathBuf,
-        /// The error.
         source: io::Error,
     },
 }
@@ -113,11 +112,9 @@ pub struct CastRecord {
     pub object: String,
     /// Bytes of the object.
     pub total_bytes: u64,
-    /// The source.
     pub source: Name,
     /// The signed offer, in hexadecimal digits.
     pub offer: String,
-    /// The receivers.
     pub receivers: BTreeMap<Name, Receiver>,
     /// The result; absent while the cast runs, or if its process was killed.
     pub end: Option<CastEnd>,
@@ -136,7 +133,6 @@ pub fn check_idle(directory: &Path, record: &CastRecord) -> Result<(), JobError>
 /// A record found on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ListedCast {
-    /// The record.
     #[serde(flatten)]
     pub record: CastRecord,
     /// Whether a process works on it.

@@ -89,7 +89,6 @@ impl CastContext {
 /// What the source knows of a receiver.
 #[derive(Clone, Debug, Default)]
 pub struct ReceiverStatus {
-    /// Its state.
     pub standing: ReceiverState,
     /// It had the object before this process offered it.
     pub already: bool,
@@ -101,7 +100,6 @@ pub struct ReceiverStatus {
 
 /// A receiver or relay of the cast.
 pub struct Member {
-    /// Its name.
     pub name: Name,
     /// Its part in the plan.
     pub part: ReceiverPlan,

@@ -52,7 +52,6 @@ pub struct Rings {
     pub node: Arc<NodeRing>,
     /// Terms by node.
     pub terms: BTreeMap<Name, RingTerms>,
-    /// The relays.
     pub relays: BTreeSet<Name>,
 }
 

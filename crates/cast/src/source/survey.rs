@@ -25,12 +25,7 @@ use thiserror::Error;
 pub enum SurveyError {
     /// An I/O error.
     #[error("{}: {source}", path.display())]
-    Io {
-        /// The path.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     /// The path is neither a file nor a directory.
     #[error("{}: it is neither a file nor a directory", .0.display())]
     Special(PathBuf),
@@ -45,7 +40,6 @@ pub enum SurveyError {
 /// The result of a survey.
 #[derive(Debug)]
 pub struct Survey {
-    /// The object's place.
     pub place: ObjectLocation,
     /// The object's path.
     pub root: PathBuf,

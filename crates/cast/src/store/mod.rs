@@ -31,7 +31,6 @@ use tokio::sync::watch;
 /// What a node needs to verify an object: its offer, geometry and digests.
 #[derive(Debug)]
 pub struct KnownObject {
-    /// The cast.
     pub id: CastId,
     /// The source's offer.
     pub offer: Offer,

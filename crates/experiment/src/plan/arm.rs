@@ -126,7 +126,6 @@ pub struct Fault {
     pub set: toml::Table,
     /// A program to run …
     pub run: Option<Vec<String>>,
-    /// … on this host.
     pub host: Option<String>,
 }
 

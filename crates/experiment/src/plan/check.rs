@@ -60,9 +60,7 @@ pub enum Choice {
     Best,
     /// The worst value.
     Worst,
-    /// The sum.
     Sum,
-    /// The median.
     Median,
 }
 
@@ -117,11 +115,8 @@ pub enum Aggregate {
     /// The middle one.
     #[default]
     Median,
-    /// The minimum.
     Min,
-    /// The maximum.
     Max,
-    /// The mean.
     Mean,
     /// The 95th percentile, nearest rank.
     P95,
@@ -143,7 +138,6 @@ pub enum Aggregate {
 pub struct Condition {
     /// The comparison.
     pub op: Op,
-    /// The bound.
     pub bound: f64,
 }
 

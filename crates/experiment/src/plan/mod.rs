@@ -237,7 +237,6 @@ pub struct Plan {
     /// Selects the cells that run.
     #[serde(default)]
     pub matrix: Matrix,
-    /// Fixtures.
     #[serde(default)]
     pub file: Vec<Fixture>,
     /// Programs that run alongside the arms.

@@ -33,7 +33,6 @@ pub struct ArmEnvironment {
 /// The inputs for starting a bench.
 #[derive(Debug)]
 pub struct Blueprint<'a> {
-    /// The plan.
     pub plan: &'a Plan,
     /// The round's topology.
     pub topology: Option<&'a Topology>,

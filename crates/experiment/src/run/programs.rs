@@ -13,7 +13,6 @@ pub struct Programs {
     pub thalweg: PathBuf,
     /// The harness, which is this program.
     pub bench: PathBuf,
-    /// The lab's program.
     pub lab: PathBuf,
 }
 

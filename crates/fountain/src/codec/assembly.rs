@@ -35,7 +35,6 @@ pub enum AcceptError<E> {
     /// The symbol is too short or too long.
     #[error("symbol {} of block {} has {got} bytes instead of {expected}", id.esi, id.block)]
     Length {
-        /// The symbol.
         id: SymbolId,
         /// The number of bytes given.
         got: usize,

@@ -157,7 +157,6 @@ impl LocalItem {
 /// Two different items with the same name at the receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameClash {
-    /// The name.
     pub path: FilePath,
     /// The first item.
     pub one: PathBuf,

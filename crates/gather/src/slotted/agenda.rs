@@ -23,7 +23,6 @@ pub struct TransferStart {
 /// A hop of a timetable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hop {
-    /// The path.
     pub path: usize,
     /// The number of hops before this one.
     pub index: usize,

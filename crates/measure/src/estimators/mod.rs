@@ -137,7 +137,6 @@ pub enum EstimatorError {
 pub enum Step {
     /// To send this train.
     Send {
-        /// The train.
         train: Train,
         /// How long after the end of the previous train, or after the beginning.
         after: Duration,

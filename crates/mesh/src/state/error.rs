@@ -38,7 +38,6 @@ pub enum StateError {
     #[error("{} belongs to user id {owner}, but this command runs as user id {me}; run it as the \
              owner, or give another --state DIR", dir.display())]
     Owner {
-        /// The directory.
         dir: PathBuf,
         /// The user id of its owner.
         owner: u32,
@@ -49,7 +48,6 @@ pub enum StateError {
     #[error("{} is in use by {}; only one daemon, `init` or `join` can use it at a time",
         dir.display(), process(*pid))]
     Busy {
-        /// The directory.
         dir: PathBuf,
         /// The id of the other process, if it has written it.
         pid: Option<u32>,
@@ -60,7 +58,6 @@ pub enum StateError {
          (the keys are kept)", file.display()
     )]
     MeshFile {
-        /// The file.
         file: PathBuf,
         /// What is wrong.
         why: String,

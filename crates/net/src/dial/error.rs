@@ -62,7 +62,6 @@ pub enum Cause {
     /// The route's interface cannot be used.
     #[error("cannot use interface {index}: {source} (does it still exist? see `ip link`)")]
     Interface {
-        /// Its index.
         index: NonZeroU32,
         /// The kernel's error.
         source: io::Error,
@@ -73,7 +72,6 @@ pub enum Cause {
     /// No route to this address leaves by the route's interface.
     #[error("there is no route to {} through interface {index} (see `ip route`)", address.ip())]
     NoRoute {
-        /// The address.
         address: SocketAddr,
         /// The interface's index.
         index: NonZeroU32,
@@ -126,7 +124,6 @@ pub enum Cause {
          too (`thalweg carrier status` shows the session with it)"
     )]
     Riding {
-        /// The address.
         at: SocketAddr,
         /// The reason.
         #[source]

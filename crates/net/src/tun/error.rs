@@ -34,7 +34,6 @@ pub enum TunError {
          net.ipv4.tcp_available_congestion_control` lists those of this kernel"
     )]
     Congestion {
-        /// The device's name.
         device: String,
         /// The congestion control's.
         congestion: String,
@@ -44,7 +43,6 @@ pub enum TunError {
     /// The device was created but could not be set up.
     #[error("cannot use the network device `{device}`: {step} failed: {source}")]
     SetUp {
-        /// The device's name.
         device: String,
         /// The step that failed.
         step: &'static str,

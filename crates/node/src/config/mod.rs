@@ -51,9 +51,7 @@ pub struct Config {
     /// The addresses of the mesh's port; by default all addresses of both families.
     #[serde(deserialize_with = "text::list")]
     pub listen: Vec<SocketAddr>,
-    /// The relay.
     pub relay: RelaySection,
-    /// Measurements.
     pub measure: MeasureSection,
     /// Submissions with a deadline.
     pub drop_box: Vec<DropBoxSection>,
@@ -73,7 +71,6 @@ pub struct Config {
     pub socks: SocksSection,
     /// Prometheus metrics.
     pub metrics: MetricsSection,
-    /// The log.
     pub log: LogSection,
     /// The oracle, on the host that is one.
     pub oracle: OracleSection,

@@ -39,7 +39,6 @@ pub enum ConfigError {
     /// The file cannot be read.
     #[error("cannot read {}: {source}", file.display())]
     Read {
-        /// The file.
         file: PathBuf,
         /// The system's error.
         source: io::Error,
@@ -47,7 +46,6 @@ pub enum ConfigError {
     /// The settings have problems.
     #[error("{}", lines(file, problems))]
     Problems {
-        /// The file.
         file: PathBuf,
         /// At least one.
         problems: Vec<Problem>,

@@ -46,7 +46,6 @@ pub enum LocalError {
     /// The connection broke, or the reply cannot be read.
     #[error("the daemon at {socket} failed: {why}")]
     Broken {
-        /// Its socket.
         socket: PathBuf,
         /// The cause.
         why: String,

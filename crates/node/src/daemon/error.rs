@@ -31,7 +31,6 @@ pub enum DaemonError {
     /// It cannot listen at the local API's socket.
     #[error("cannot listen on {socket}: {source}")]
     Socket {
-        /// Its path.
         socket: PathBuf,
         /// The system's error.
         source: io::Error,

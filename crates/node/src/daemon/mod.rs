@@ -105,7 +105,6 @@ pub enum SocksConfig {
     Mesh {
         /// A loopback address.
         listen: SocketAddr,
-        /// The routes.
         ways: Box<LocalRoutes>,
     },
 }
@@ -117,7 +116,6 @@ pub struct Node {
     pub name: Name,
     /// The daemon's key.
     pub key: PrivateKey,
-    /// Its membership.
     pub membership: Membership,
     /// The services of the protocols.
     pub services: Services,

@@ -20,7 +20,6 @@ const ORACLE: Duration = Duration::from_secs(5);
 /// The status of a node: the reply to `GET /v1/status` of the local API.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeStatus {
-    /// Its name.
     pub name: Name,
     /// The daemon's key.
     pub key: NodeId,
@@ -72,7 +71,6 @@ pub struct NodeStatus {
 /// The roster that a node uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RosterStatus {
-    /// Its version.
     pub version: u64,
     /// The date from which on it is not valid.
     pub expiry: WallTime,
@@ -112,9 +110,7 @@ pub struct OracleStatus {
 pub struct StatusSources {
     /// The node's name.
     pub name: Name,
-    /// Its key.
     pub key: NodeId,
-    /// Its membership.
     pub membership: Membership,
     /// Answers requests that only an oracle can answer.
     pub control: Arc<dyn Control>,

@@ -7,16 +7,12 @@ use std::fmt;
 pub enum MeasureEvent {
     /// A relay does not respond.
     Down {
-        /// Its name.
         node: String,
         /// The reason, for people.
         why: String,
     },
     /// A relay responds again.
-    Up {
-        /// Its name.
-        node: String,
-    },
+    Up { node: String },
     /// The two ends of a measurement contradict each other.
     Disagreement {
         /// The leg's sender.

@@ -28,7 +28,6 @@ pub enum StoreError {
     /// The file is not a database, or damaged.
     #[error("{}", damage(place, what))]
     Damaged {
-        /// The database.
         place: DatabaseName,
         /// What was found.
         what: String,
@@ -40,7 +39,6 @@ pub enum StoreError {
          again every second"
     )]
     Unreachable {
-        /// The database.
         place: DatabaseName,
         /// What happened.
         why: String,
@@ -52,7 +50,6 @@ pub enum StoreError {
          database; nothing was changed, and the roster is still served"
     )]
     Denied {
-        /// The database.
         place: DatabaseName,
         /// The server's words.
         why: String,
@@ -85,7 +82,6 @@ pub enum StoreError {
          that version"
     )]
     Newer {
-        /// The database.
         place: DatabaseName,
         /// Its schema version.
         found: i64,
@@ -95,7 +91,6 @@ pub enum StoreError {
     /// The migration failed.
     #[error("cannot migrate the oracle's database {place} to this version's schema: {source}")]
     Migration {
-        /// The database.
         place: DatabaseName,
         /// What failed.
         source: MigrateError,
@@ -103,7 +98,6 @@ pub enum StoreError {
     /// Any other error.
     #[error("the oracle's database {place} failed: {source}; nothing was changed")]
     Other {
-        /// The database.
         place: DatabaseName,
         /// What failed.
         source: sqlx::Error,

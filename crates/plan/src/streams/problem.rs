@@ -75,7 +75,6 @@ pub struct Made {
 pub struct Stream {
     /// The publisher's node.
     pub publisher: u32,
-    /// Its parts.
     pub parts: Vec<Part>,
     /// The nodes that may relay it if they relay at all, in ascending order; `None`: all.
     pub relays: Option<Vec<u32>>,
@@ -93,9 +92,7 @@ pub struct Preference {
 /// A subscriber of a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subscriber {
-    /// The stream.
     pub stream: u32,
-    /// Its node.
     pub node: u32,
     /// In order of preference, the best first (MGRP §3.1).
     pub preferences: Vec<Preference>,
@@ -164,7 +161,6 @@ pub enum ProblemError {
     TooMany {
         /// The kind.
         what: &'static str,
-        /// The count.
         count: usize,
         /// The bound.
         most: usize,

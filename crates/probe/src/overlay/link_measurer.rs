@@ -54,7 +54,6 @@ pub enum MeasurementKind {
 /// A request for a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MeasurementRequest {
-    /// The requested measurement.
     pub wish: MeasurementKind,
     /// The state of the link's streams: a number that changes when measurements that began before become useless. Such
     /// a measurement is cancelled.

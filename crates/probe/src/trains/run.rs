@@ -99,7 +99,6 @@ pub struct Measured {
     pub findings: Vec<Finding>,
     /// Doubts about the findings; if there are none, they are valid.
     pub doubts: Vec<Doubt>,
-    /// The cost.
     pub cost: Cost,
 }
 

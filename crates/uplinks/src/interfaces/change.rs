@@ -27,7 +27,6 @@ pub enum Change {
     Rule {
         /// Its number.
         at: Option<usize>,
-        /// The rule.
         rule: Rule,
     },
     /// Remove the rule with this number.

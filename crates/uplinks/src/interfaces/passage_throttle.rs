@@ -16,9 +16,7 @@ pub enum CapError {
          {interface} --cap` sets another"
     )]
     UsedUp {
-        /// The interface's name.
         interface: String,
-        /// The cap.
         cap: ByteSize,
         /// The day of the month on which the cap begins anew.
         reset_day: u8,
@@ -29,9 +27,7 @@ pub enum CapError {
          {why}; once that is repaired, it is used again within a minute"
     )]
     Uncounted {
-        /// The interface's name.
         interface: String,
-        /// The cap.
         cap: ByteSize,
         /// The file, and the system's error.
         why: String,

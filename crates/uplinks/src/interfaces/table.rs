@@ -57,9 +57,7 @@ pub struct UsableInterface {
 pub struct Decision {
     /// The application that asked.
     pub application: Application,
-    /// Its destination.
     pub destination: String,
-    /// The interface.
     pub interface: String,
     /// The reason.
     pub why: String,
@@ -997,7 +995,6 @@ fn kept_reason(interfaces: usize, pick: &Pick) -> String {
 pub enum Direction {
     /// To this host.
     Down,
-    /// From it.
     Up,
 }
 
@@ -1016,7 +1013,6 @@ struct ProbeOutcome {
 pub struct InterfaceStatus {
     /// The kernel's index.
     pub index: u32,
-    /// Its name.
     pub name: String,
     /// When it is used.
     pub tier: Tier,

@@ -110,7 +110,6 @@ pub enum Word {
     Open {
         /// The stream's number, used once in a bond.
         stream: u32,
-        /// The target.
         to: Target,
     },
     /// The stream is connected to its target.

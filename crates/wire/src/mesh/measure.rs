@@ -76,9 +76,7 @@ pub struct Reports {
 /// How an ordered measurement ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OrderReport {
-    /// [`Order::id`].
     pub id: u64,
-    /// The outcome.
     pub outcome: Outcome,
 }
 
@@ -132,7 +130,6 @@ pub struct ReceivedReport {
     pub from: Name,
     /// The rate, bit/s.
     pub bps: f64,
-    /// Bytes received.
     pub bytes: u64,
     /// As in [`Outcome::Measured`].
     #[serde(default)]
@@ -242,7 +239,6 @@ pub struct CandidatesReply {
 /// A relay that the oracle recommends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
-    /// The relay.
     pub relay: Name,
     /// The mean gain d_l as a fraction of the direct rate, at least 0; Eq. (3) or (4).
     pub score: f64,
@@ -296,7 +292,6 @@ pub struct MeasuringStatus {
 /// A relay that is not measured for now, because its bytes for any 24 hours are used up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpentRelay {
-    /// Its name.
     pub node: Name,
     /// The time until there are bytes for one more measurement; none: never, since one costs more than a day's bytes.
     #[serde(default, with = "serde_duration::option")]
@@ -373,7 +368,6 @@ pub struct Available {
 /// A node that does not respond.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Down {
-    /// Its name.
     pub node: Name,
     /// The reason, for people.
     pub why: String,

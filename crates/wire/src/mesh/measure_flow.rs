@@ -84,7 +84,6 @@ pub enum Refusal {
 pub enum ReceiverMessage {
     /// The progress.
     Count {
-        /// All bytes received.
         bytes: u64,
         /// The time since the first byte, µs.
         micros: u64,

@@ -105,7 +105,6 @@ pub struct Member {
     pub client: NodeId,
     /// The daemon's addresses, the best first; at most [`Member::MAX_ADDRESSES`].
     pub addresses: Vec<Destination>,
-    /// The roles.
     pub roles: BTreeSet<Role>,
     /// The tags that rules and routes refer to.
     pub tags: BTreeSet<Tag>,

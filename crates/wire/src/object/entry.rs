@@ -27,7 +27,6 @@ pub enum Kind {
         /// The identity of its content.
         snapshot: Snapshot,
     },
-    /// A directory.
     Directory,
     /// A symbolic link, which is copied as a link.
     Symlink {
@@ -49,7 +48,6 @@ pub struct Entry {
     /// The path below the requested path, or below the [`crate::object::base`] of a pattern. Empty: the requested path
     /// itself.
     pub path: FilePath,
-    /// The kind.
     pub kind: Kind,
     /// Permissions, the lower 12 bits of `st_mode`.
     pub mode: u16,

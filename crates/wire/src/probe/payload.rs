@@ -31,7 +31,6 @@ pub enum Payload {
         head: ProbeHead,
         /// The tool's header.
         header: Vec<u8>,
-        /// Fragments of riders.
         riders: Vec<Fragment>,
         /// The size of the whole payload, bytes.
         size: u16,

@@ -139,7 +139,6 @@ pub enum Opening {
 /// A child's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubscribeRequest {
-    /// The stream's name.
     pub stream: Name,
     /// The highest level to send.
     pub level: Level,
@@ -162,7 +161,6 @@ pub const MAX_HOPS: u8 = 8;
 /// A publisher's announcement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublishRequest {
-    /// The stream's name.
     pub stream: Name,
     /// The stream's tracks.
     pub tracks: Vec<Track>,
@@ -219,7 +217,6 @@ pub enum Refusal {
     /// The stream has another publisher.
     #[error("`{stream}` is published already, by {by}")]
     Taken {
-        /// The stream's name.
         stream: Name,
         /// The publisher: a member, or a program of the host.
         by: String,
@@ -401,11 +398,9 @@ impl DropReason {
 pub struct LostFrame {
     /// Its number.
     pub sequence: u64,
-    /// Its track.
     pub track: u8,
     /// Its class, 0 to 4.
     pub class: u8,
-    /// The reason.
     pub why: DropReason,
 }
 
@@ -515,7 +510,6 @@ pub enum Head {
 pub struct FrameHead {
     /// Its number in the stream's run.
     pub sequence: u64,
-    /// Its track.
     pub track: u8,
     /// Its class, 0 to 4.
     pub class: u8,

@@ -112,7 +112,6 @@ pub struct Report {
 /// A stream that is published at the reporting node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Published {
-    /// Its name.
     pub stream: Name,
     /// Its tracks with their rates by class, 1 to [`MAX_TRACKS`].
     pub tracks: Vec<Track>,
@@ -130,7 +129,6 @@ pub struct Published {
 pub struct Subscription {
     /// Its number at the node.
     pub id: u32,
-    /// The stream.
     pub stream: Name,
     /// The preferences, the best first, 1 to [`MAX_PREFERENCES`].
     pub preferences: Vec<Preference>,
@@ -208,9 +206,7 @@ pub struct Transcoder {
 /// The parent of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parent {
-    /// The stream.
     pub stream: Name,
-    /// The parent.
     pub node: Name,
     /// The publisher's node; absent in reports of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -274,7 +270,6 @@ pub enum ReportError {
     TooMany {
         /// The kind of the items.
         what: &'static str,
-        /// The most.
         most: usize,
     },
     /// A number is out of range.
@@ -292,7 +287,6 @@ pub enum ReportError {
     Twice {
         /// The kind of the name.
         what: &'static str,
-        /// The name.
         of: String,
     },
 }
@@ -417,7 +411,6 @@ impl LegReport {
 /// The member that holds a name which the reporting node publishes too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NameHolder {
-    /// The name.
     pub stream: Name,
     /// The member.
     pub node: Name,
@@ -448,14 +441,12 @@ pub struct Reply {
 pub struct Plan {
     /// Its version, greater than that of the plan before.
     pub version: u64,
-    /// The streams, by name.
     pub streams: Vec<StreamPlan>,
 }
 
 /// The plan for one stream at one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StreamPlan {
-    /// The stream.
     pub stream: Name,
     /// The publisher's node; absent: nobody publishes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -466,7 +457,6 @@ pub struct StreamPlan {
     /// The transcoders to run here.
     #[serde(default)]
     pub transcoders: Vec<Transcoder>,
-    /// The children.
     #[serde(default)]
     pub children: Vec<Child>,
     /// The decisions for the node's own users.
@@ -477,7 +467,6 @@ pub struct StreamPlan {
 /// The leg to a child.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Child {
-    /// The child.
     pub node: Name,
     /// The parts of the stream that subscribers below need.
     pub qualities: Vec<Quality>,
@@ -491,7 +480,6 @@ pub struct Child {
 /// The decision for one subscription.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SubscriptionDecision {
-    /// [`Subscription::id`].
     pub id: u32,
     /// The position of its preference; absent: it gets nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -42,7 +42,6 @@ pub(crate) struct Sample {
 /// A node that went down or came up again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeChange {
-    /// The node.
     pub node: NodeId,
     /// Its state from now on.
     pub state: NodeState,
@@ -85,9 +84,7 @@ pub(crate) struct Disagreement {
 pub(crate) struct Batch {
     /// Measurements.
     pub samples: Vec<Sample>,
-    /// Changes of nodes.
     pub changes: Vec<NodeChange>,
-    /// Disagreements.
     pub disagreements: Vec<Disagreement>,
 }
 

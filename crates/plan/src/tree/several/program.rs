@@ -50,7 +50,6 @@ pub struct FlowProgram<'a, 'b> {
 /// A model's variables.
 struct Variables {
     on: Vec<Variable>,
-    /// θ.
     level: Variable,
     /// What each receiver gets beyond θ.
     beyond: Vec<Variable>,

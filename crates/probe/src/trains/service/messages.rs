@@ -188,7 +188,6 @@ pub struct Report {
     pub dropped: u64,
     /// Whether there is no doubt about the report.
     pub is_valid: bool,
-    /// The doubts.
     pub doubts: Vec<String>,
 }
 

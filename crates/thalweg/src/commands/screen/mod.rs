@@ -75,7 +75,6 @@ pub trait DisplayedEvent: Serialize + Send + 'static {
 /// Something to show.
 #[derive(Debug)]
 enum ScreenMessage<E> {
-    /// An event.
     Event(Box<E>),
     /// The command failed: the reason and the exit code.
     Failed(String, u8),

@@ -45,7 +45,6 @@ fn dash(text: &str) -> Result<Dash, String> {
 pub enum Output {
     /// To standard output.
     Stdout,
-    /// To this file.
     File(PathBuf),
     /// To the file with the second path below the first one. Others chose the second path, so no links are followed.
     Below(PathBuf, PathBuf),

@@ -42,7 +42,6 @@ pub enum Note {
     Begun {
         /// Its number, from 0.
         item: usize,
-        /// Its URL.
         url: String,
     },
     /// The relays of a download were chosen.
@@ -58,14 +57,12 @@ pub enum Note {
     Event {
         /// Its number.
         item: usize,
-        /// The event.
         event: Event,
     },
     /// A download failed and will be retried.
     Again {
         /// Its number.
         item: usize,
-        /// Its URL.
         url: String,
         /// Why it failed.
         why: String,
