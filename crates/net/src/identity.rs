@@ -123,6 +123,7 @@ mod file_form {
         move |source| KeyError::File { file: file.display().to_string(), source }
     }
 
+    /// Reads the seed, unless users other than the owner have any access to the file.
     pub fn load(file: &Path) -> Result<[u8; 32], KeyError> {
         let mut opened = File::open(file).map_err(failed(file))?;
         let mode = opened.metadata().map_err(failed(file))?.permissions().mode() & 0o777;
@@ -137,6 +138,7 @@ mod file_form {
         Ok(*seed.as_bytes())
     }
 
+    /// Writes the seed for the owner only; fails if the file exists.
     pub fn save_new(file: &Path, seed: &[u8; 32]) -> Result<(), KeyError> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);

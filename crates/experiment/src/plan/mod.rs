@@ -345,6 +345,7 @@ fn twenty_minutes() -> Duration {
 mod optional_share {
     use serde::{Deserialize, Deserializer, de};
 
+    /// Parses a share given as text.
     pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<f64>, D::Error> {
         let text = Option::<String>::deserialize(d)?;
         text.map(|t| thalweg_units::parse_probability(&t).map_err(de::Error::custom)).transpose()

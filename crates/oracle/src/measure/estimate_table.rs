@@ -175,6 +175,7 @@ impl EstimateTable {
         self.own = own;
     }
 
+    /// The slot of this oracle's own node.
     pub fn own(&self) -> Slot {
         self.own
     }

@@ -123,11 +123,17 @@ fn damage(place: &DatabaseName, what: &str) -> String {
 
 /// SQLite's primary result codes (sqlite.org/rescode.html).
 mod code {
+    /// Another connection holds a lock that this one needs.
     pub const BUSY: u32 = 5;
+    /// A table is locked by another statement.
     pub const LOCKED: u32 = 6;
+    /// The file or its directory is not writable.
     pub const READ_ONLY: u32 = 8;
+    /// The file is a damaged database.
     pub const CORRUPT: u32 = 11;
+    /// The disk is full.
     pub const FULL: u32 = 13;
+    /// The file does not begin like a database.
     pub const NOT_A_DATABASE: u32 = 26;
 }
 

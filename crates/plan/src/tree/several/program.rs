@@ -33,6 +33,7 @@ pub struct Answer {
     pub rates: Vec<f64>,
 }
 
+/// The rates of receivers and legs as variables, with the cuts found so far as constraints.
 pub struct FlowProgram<'a, 'b> {
     overlay: &'a Overlay<'b>,
     legs: &'a [UsableLeg],
@@ -78,6 +79,7 @@ impl<'a, 'b> FlowProgram<'a, 'b> {
         program
     }
 
+    /// The number of nodes of the overlay.
     pub fn nodes(&self) -> usize {
         self.overlay.nodes()
     }
