@@ -13,8 +13,8 @@ const WORDS: &[&str] = &[
 const CONSTRUCTORS: &[&str] = &["new", "default"];
 const CONSTRUCTOR_PREFIXES: &[&str] = &["from_", "with_"];
 
-/// Functions that tell something of `self`, if they have no other parameter.
-const GETTERS: &[&str] = &["len", "name"];
+/// Functions that return something of `self`, if they have no other parameter.
+const GETTERS: &[&str] = &["len", "name", "encode"];
 const GETTER_PREFIXES: &[&str] = &["is_", "has_", "as_", "into_", "to_"];
 
 #[test]
@@ -86,9 +86,14 @@ fn what_is_not_public_or_clear_needs_no_doc() {
     let text = "pub fn new(a: u8) -> Self {\npub fn from_a(a: A) -> Self {\npub fn with_a(self, a: A) -> Self {\n\
         pub const fn is_empty(&self) -> bool {\npub fn len(&self) -> usize {\npub fn into_a(self) -> A {";
     assert!(undocumented(text).is_empty());
+    let text = "pub fn rate(&self) -> Rate {\npub fn byte_counts(&self) -> Option<&x::ByteCounts> {\n\
+        pub fn key(&self) -> &PrivateKey {";
+    assert!(undocumented(text).is_empty());
     let text = "pub fn is_near(&self, other: &Self) -> bool {\npub fn newest(&self) {\npub fn lend(&self) {\n\
-        pub struct from_a;\npub fn to_text(\n";
-    assert_eq!(undocumented(text), ["is_near", "newest", "lend", "from_a", "to_text"]);
+        pub struct from_a;\npub fn to_text(\npub fn held(&self) -> &HaveSet {\npub fn rate(&self, of: u8) -> Rate {\n\
+        pub fn ate(&self) -> Rate {";
+    let without_doc = ["is_near", "newest", "lend", "from_a", "to_text", "held", "rate", "ate"];
+    assert_eq!(undocumented(text), without_doc);
 }
 
 /// The names of the public items that lack a doc comment.
@@ -127,13 +132,27 @@ fn item(line: &str) -> Option<&str> {
     (!is_exempt).then_some(name)
 }
 
-/// Whether the name of a function makes a doc comment superfluous.
+/// Whether a doc comment could only repeat the name and the types of a function.
 fn is_clear(name: &str, signature: &str) -> bool {
     let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(*prefix));
+    if CONSTRUCTORS.contains(&name) || begins(CONSTRUCTOR_PREFIXES) {
+        return true;
+    }
     let parameters = signature.strip_prefix('(').and_then(|rest| rest.split_once(')'));
-    let has_only_self = parameters
-        .is_some_and(|(list, _)| matches!(list, "self" | "mut self" | "&self" | "&mut self"));
-    let constructs = CONSTRUCTORS.contains(&name) || begins(CONSTRUCTOR_PREFIXES);
-    let gets = GETTERS.contains(&name) || begins(GETTER_PREFIXES);
-    constructs || (gets && has_only_self)
+    let Some(("self" | "mut self" | "&self" | "&mut self", result)) = parameters else {
+        return false;
+    };
+    let type_name = camel_case(name);
+    let mut words = result.split(|c: char| !c.is_alphanumeric());
+    let names_its_type = words.any(|word| word.ends_with(&type_name));
+    GETTERS.contains(&name) || begins(GETTER_PREFIXES) || names_its_type
+}
+
+/// The type's name for a name of a function: `ByteCounts` for `byte_counts`.
+fn camel_case(name: &str) -> String {
+    let capital = |part: &str| {
+        let (first, rest) = part.split_at_checked(1).unwrap_or_default();
+        first.to_uppercase() + rest
+    };
+    name.split('_').map(capital).collect()
 }
