@@ -88,7 +88,6 @@ pub struct OverBudget {
     pub limit: ByteSize,
     /// The bytes spent in the scope.
     pub spent: ByteSize,
-    /// The bytes requested.
     pub asked: ByteSize,
 }
 

@@ -194,7 +194,6 @@ impl<Party: Ord + Copy> FairSlots<Party> {
         Some(Slot { slots: self.clone(), number, held })
     }
 
-    /// The bounds.
     pub fn bounds(&self) -> Bounds {
         self.bounds
     }

@@ -74,7 +74,6 @@ pub enum Event {
         job: JobId,
         /// The final URL.
         url: String,
-        /// The target's path.
         target: String,
         /// The object's length; absent if the server does not say.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,7 +88,6 @@ pub enum Event {
     },
     /// Bytes that another program left under the final name were taken over; a digest will verify them.
     Adopted {
-        /// The file's path.
         file: String,
         /// The number of bytes.
         bytes: u64,
@@ -178,14 +176,9 @@ pub enum Event {
     /// A note about the file for the user.
     Note { text: String },
     /// A path failed. It may be tried again later if it broke or stalled.
-    PathFailed {
-        path: String,
-        /// The reason.
-        why: String,
-    },
+    PathFailed { path: String, why: String },
     /// The file is complete, under its final name.
     Finished {
-        /// The file's path.
         target: String,
         /// The file's length.
         bytes: u64,
@@ -228,7 +221,6 @@ pub enum Event {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PathRate {
     pub path: String,
-    /// Bits per second.
     pub rate_bps: u64,
     /// The bytes of the file that it has delivered so far.
     pub bytes: u64,
@@ -238,7 +230,6 @@ pub struct PathRate {
 ///
 /// It is called from the transfer's own task and must not block.
 pub trait EventSink: Send + Sync {
-    /// Receives one event.
     fn event(&self, event: &Event);
 }
 

@@ -11,7 +11,6 @@ use thalweg_units::Rate;
 pub enum ConnectionMethod {
     /// Always the first candidate, as operating systems do.
     OnlyOne,
-    /// In rotation.
     RoundRobin,
     /// In rotation, in proportion to the rates.
     WeightedRoundRobin,
@@ -104,7 +103,6 @@ impl ConnectionScheduler {
         Self { method, ..Self::default() }
     }
 
-    /// The method.
     pub fn method(&self) -> ConnectionMethod {
         self.method
     }

@@ -15,7 +15,6 @@ pub enum Tier {
     Secondary,
     /// While no other interface is available.
     Backup,
-    /// Not at all.
     Never,
 }
 

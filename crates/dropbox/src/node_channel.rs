@@ -57,7 +57,6 @@ pub enum NodeChannelError {
     /// The node does not admit this client.
     #[error("{0}")]
     Channel(#[from] ChannelError),
-    /// The connection broke.
     #[error("the connection broke: {0}")]
     Broken(#[from] io::Error),
 }
@@ -159,7 +158,6 @@ fn ended() -> NodeChannelError {
 enum SendError {
     /// `next` failed.
     Source(io::Error),
-    /// The connection failed.
     Connection(io::Error),
 }
 

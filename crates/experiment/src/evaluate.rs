@@ -16,7 +16,6 @@ pub struct CheckResult {
     pub name: String,
     /// The aggregated value; `None`: not evaluated.
     pub value: Option<f64>,
-    /// The comparison operator.
     pub op: String,
     /// The bound with which it was compared.
     pub bound: f64,

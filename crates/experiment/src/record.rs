@@ -16,7 +16,6 @@ pub struct Sample {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Outcome {
-    /// It succeeded.
     Done,
     /// It failed: an error, a timeout, wrong bytes. With the reason.
     Failed(String),
@@ -30,7 +29,6 @@ pub enum Outcome {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sockets {
-    /// Congestion control algorithms.
     pub congestion_control: BTreeSet<String>,
     /// Largest receive buffer, bytes (`rb` of skmem).
     pub receive_bytes: u64,
@@ -64,7 +62,6 @@ pub struct ArmRecord {
     pub metrics: BTreeMap<String, Sample>,
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// Its time series.
     #[serde(default)]
     pub series: BTreeMap<String, Vec<[f64; 2]>>,
     #[serde(default)]

@@ -76,7 +76,6 @@ pub enum Event {
         source: Name,
         /// The hosts between the source and this host.
         via: Vec<Name>,
-        /// The reason.
         why: String,
         /// Whether it broke, rather than being closed on purpose.
         failed: bool,
@@ -97,9 +96,7 @@ pub enum Event {
         /// Its slot in the plan; absent for the same reason.
         #[serde(skip_serializing_if = "Option::is_none")]
         slot: Option<u32>,
-        /// The sender.
         from: Name,
-        /// The receiver.
         to: Name,
         /// When it was allowed to begin, since the start.
         began_seconds: f64,
@@ -134,10 +131,7 @@ pub enum Event {
     /// The progress; sent a few times a second.
     Progress(Progress),
     /// A message for the user.
-    Note {
-        /// The message.
-        text: String,
-    },
+    Note { text: String },
     /// The end of the collection, in any case.
     Ended(Totals),
 }
@@ -147,7 +141,6 @@ pub enum Event {
 pub struct FileListed {
     /// Its path at the source, made printable.
     pub path: String,
-    /// Its size.
     pub bytes: u64,
     /// Bytes that are missing here.
     pub missing_bytes: u64,
@@ -182,7 +175,6 @@ pub struct Progress {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SourceProgress {
     pub source: Name,
-    /// Bytes received.
     pub done_bytes: u64,
     /// Bytes to receive.
     pub total_bytes: u64,
@@ -303,7 +295,6 @@ pub struct NodeStorage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Everything is here.
     Complete,
     /// Some files or sources failed; the rest is here.
     Partial,
@@ -320,7 +311,6 @@ pub enum Outcome {
 ///
 /// The transfers' own tasks call it, so it must not block.
 pub trait EventSink: Send + Sync + fmt::Debug {
-    /// Receives one event.
     fn event(&self, event: Event);
 }
 

@@ -291,7 +291,6 @@ pub enum GetError {
         target.display()
     )]
     SameTarget {
-        /// The file.
         target: std::path::PathBuf,
         /// The number of the first request, from 1.
         first: usize,
@@ -422,7 +421,6 @@ fn paths_failed(paths: &[(String, PathError)]) -> String {
 #[derive(Debug, Error)]
 #[error("{error}")]
 pub struct GetFailed {
-    /// The reason.
     #[source]
     pub error: GetError,
     /// Bytes that a repetition of the same call can resume from.

@@ -26,12 +26,7 @@ pub struct SharedSetIndex(pub u32);
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
     /// The direct path from one interface of a node to another node; directed.
-    Leg {
-        /// Where it starts.
-        from: Interface,
-        /// Where it ends.
-        to: NodeIndex,
-    },
+    Leg { from: Interface, to: NodeIndex },
     /// The whole path of one transfer, including relays.
     Path(PathId),
     /// All traffic that leaves through an interface, to any destination.

@@ -147,7 +147,6 @@ pub enum DialMemberError {
     #[error("node {node}: {why}")]
     Dial {
         node: Name,
-        /// The cause.
         #[source]
         why: Box<DialError>,
     },

@@ -47,16 +47,8 @@ pub enum RosterError {
     Signed(#[from] SignedError),
     /// It is in force, but only until this process ends, because it cannot be stored.
     #[error("cannot save the roster to {}: {source}; is the disk full?", file.display())]
-    Keep {
-        file: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Keep { file: PathBuf, source: io::Error },
     /// The stored roster cannot be read.
     #[error("cannot read the saved roster {}: {source}", file.display())]
-    Read {
-        file: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Read { file: PathBuf, source: io::Error },
 }

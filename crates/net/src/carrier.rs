@@ -40,6 +40,5 @@ pub trait Carrier: fmt::Debug + Send + Sync {
 #[derive(Clone, Debug)]
 pub struct EgressChoice {
     pub interface: NonZeroU32,
-    /// The interface's bookkeeper.
     pub books: Option<Arc<dyn Bookkeeper>>,
 }

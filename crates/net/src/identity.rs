@@ -14,11 +14,7 @@ pub struct PrivateKey(SigningKey);
 pub enum KeyError {
     /// The file could not be read or written.
     #[error("{file}: {source}")]
-    File {
-        file: String,
-        /// The system's error.
-        source: io::Error,
-    },
+    File { file: String, source: io::Error },
     /// Other users may read the file.
     #[error("{file} is accessible to other users (mode {mode:03o}); run `chmod 600 {file}`")]
     Mode {

@@ -53,11 +53,7 @@ pub enum RelayProtocol {
     #[default]
     Socks,
     /// A node of the mesh: SOCKS5 with these terms inside a channel to this key.
-    Mesh {
-        key: NodeId,
-        /// The requested terms.
-        terms: Terms,
-    },
+    Mesh { key: NodeId, terms: Terms },
 }
 
 impl Hop {

@@ -24,11 +24,7 @@ pub enum OracleError {
     Key(#[from] KeyError),
     /// A file cannot be read or written.
     #[error("cannot read or write {file}: {source}")]
-    File {
-        file: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    File { file: PathBuf, source: io::Error },
     /// The database belongs to another mesh.
     #[error(
         "{place} belongs to mesh {found}, but the oracle's mesh.key belongs to another mesh: \
@@ -78,7 +74,6 @@ pub enum OracleError {
     /// The resulting roster would be rejected by members.
     #[error("the resulting roster would not be valid: {0}")]
     Roster(#[from] thalweg_wire::SignedError),
-    /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The database's URL is not valid.
@@ -133,7 +128,6 @@ pub enum Refusal {
     /// Too many waiting requests.
     #[error("too many requests of {0} are waiting; try again")]
     Waiting(&'static str),
-    /// Too many connections.
     #[error("too many connections at once; try again")]
     Crowded,
     /// The keys in a request to join do not match.
@@ -150,10 +144,8 @@ pub enum Refusal {
         "the token was used by another host or key; each token lets one host join: ask for another"
     )]
     TokenUsed,
-    /// The token expired.
     #[error("the token expired {} ago, by the oracle's clock; ask for another{skew}", about(*.ago))]
     TokenExpired {
-        /// How long ago.
         ago: Duration,
         /// How the joiner's clock differs; empty if by at most a minute.
         skew: String,
@@ -201,12 +193,7 @@ pub enum Refusal {
     UnknownMember(String),
     /// The member was revoked before.
     #[error("{name} was revoked {} ago", about(*.ago))]
-    AlreadyRevoked {
-        /// The member.
-        name: Name,
-        /// How long ago.
-        ago: Duration,
-    },
+    AlreadyRevoked { name: Name, ago: Duration },
     /// A member cannot revoke itself.
     #[error("{0} cannot revoke itself; another admin must do it")]
     Yourself(Name),
@@ -215,11 +202,7 @@ pub enum Refusal {
         "{name} is the last {role} of the mesh: without one, no member could be added or revoked \
          again"
     )]
-    Last {
-        /// The member.
-        name: Name,
-        role: Role,
-    },
+    Last { name: Name, role: Role },
     /// The oracle's own node is not in the roster.
     #[error("this oracle's key {0:?} belongs to no member: no host could join with its tokens")]
     NotListed(NodeId),

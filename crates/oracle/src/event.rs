@@ -12,10 +12,8 @@ pub enum Event {
         version: u64,
         /// The number of its members.
         members: usize,
-        /// When it expires.
         expiry: WallTime,
     },
-    /// A host joined.
     Joined {
         name: Name,
         /// Its principal.
@@ -60,7 +58,6 @@ pub enum Event {
     Measuring(crate::MeasureEvent),
     /// A member has a higher version than this oracle, so the oracle's state was rolled back.
     Ahead {
-        /// The member.
         name: Name,
         /// The member's version.
         has: u64,

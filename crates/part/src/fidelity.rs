@@ -11,9 +11,7 @@ pub struct Fidelity {
     pub xattrs: bool,
     /// Access control lists.
     pub acls: bool,
-    /// Owners of files.
     pub owner: bool,
-    /// Groups of files.
     pub group: bool,
     /// Users and groups keep their numeric ids instead of being matched by name.
     pub numeric_ids: bool,

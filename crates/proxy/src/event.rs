@@ -21,7 +21,6 @@ pub enum TunnelKind {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum ProxyEvent {
-    /// A forwarded request.
     Request {
         /// The program.
         client: SocketAddr,
@@ -67,14 +66,12 @@ pub enum ProxyEvent {
         client: SocketAddr,
         /// The destination; empty if it could not be parsed.
         to: String,
-        /// The reason.
         why: String,
     },
 }
 
 /// A receiver of events. It is called from the proxy's tasks, so it must not block.
 pub trait ProxySink: Send + Sync {
-    /// Takes one event.
     fn event(&self, event: &ProxyEvent);
 }
 

@@ -57,7 +57,6 @@ pub struct Link {
     pub line: RequestLine,
     /// The bytes that it has moved.
     pub moved: Arc<Moved>,
-    /// Observes its connection.
     pub monitor: Monitor,
     /// The name of its path.
     pub path: String,

@@ -57,7 +57,6 @@ pub struct ProxyConfig {
 /// What redirects connections of programs that do not know of the proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RedirectSource {
-    /// Nothing.
     #[default]
     None,
     /// The kernel, by rules that exempt connections with [`super::MARK`]; it tells the destinations.
@@ -103,7 +102,6 @@ pub enum ProxyError {
     Listen {
         /// The address that was asked for.
         address: SocketAddr,
-        /// The kernel's answer.
         source: io::Error,
     },
 }

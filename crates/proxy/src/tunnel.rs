@@ -51,7 +51,6 @@ pub struct Tunnel {
     pub tcp: TcpStream,
     /// Bytes that the program has already sent.
     pub early: Vec<u8>,
-    /// The destination's connection.
     pub dialled: DialledConnection,
     /// Bytes that the destination has already sent.
     pub late: Bytes,

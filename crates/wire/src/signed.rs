@@ -71,7 +71,6 @@ pub enum DecodeError {
     TooLarge {
         /// The encoded length.
         length: u64,
-        /// The maximum length.
         max: u64,
     },
     /// A field has an invalid value; contains the reason.
@@ -87,7 +86,6 @@ pub trait Signer {
     /// The public key.
     fn id(&self) -> NodeId;
 
-    /// Signs the message.
     fn sign(&self, message: &[u8]) -> Signature;
 }
 
@@ -106,11 +104,7 @@ pub trait Verifier {
 pub enum SignedError {
     /// The envelope or the object in it cannot be decoded.
     #[error("not a signed {domain}: {source}")]
-    Decode {
-        domain: &'static str,
-        /// The reason.
-        source: DecodeError,
-    },
+    Decode { domain: &'static str, source: DecodeError },
     /// The object is encoded in another form than the canonical one.
     #[error("the {0} is not in its canonical form")]
     NotCanonical(&'static str),

@@ -216,7 +216,6 @@ impl Reception {
         Ok(made)
     }
 
-    /// The current offer.
     pub fn offer(&self) -> Signed<Offer> {
         lock(&self.offer).0.clone()
     }
@@ -231,7 +230,6 @@ impl Reception {
         *lock(&self.offer) = (offer, pass);
     }
 
-    /// The current state.
     pub fn state(&self) -> State {
         self.state.borrow().clone()
     }

@@ -41,7 +41,6 @@ pub struct DryRun {
     /// Receivers and relays, each with its encoded `Signed<Pass>`.
     pub passes: Vec<(Name, Vec<u8>)>,
     pub relays: BTreeSet<Name>,
-    /// The object.
     pub store: Arc<Store>,
     /// The number of its files that cannot be read.
     pub failed_files: u64,

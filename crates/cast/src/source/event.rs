@@ -8,7 +8,6 @@ use thalweg_wire::{cast::Fault, mesh::Name};
 
 /// Receives events. Called from the cast's tasks, so it must not block.
 pub trait EventSink: Send + Sync {
-    /// Processes one event.
     fn event(&self, event: &Event);
 }
 
@@ -120,7 +119,6 @@ pub enum Outcome {
 /// The final report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Totals {
-    /// The result.
     pub outcome: Outcome,
     /// A dry run: receivers were only asked, and `complete` counts those that would accept the cast.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -180,9 +178,7 @@ pub enum Event {
     },
     /// A file or directory cannot be read, and is left out.
     FileFailed {
-        /// Its path.
         file: String,
-        /// The reason.
         why: String,
     },
     /// Further entries cannot be read than were named ([`Self::FileFailed`]).
@@ -207,7 +203,6 @@ pub enum Event {
         object: String,
         /// Bytes of the object.
         bytes: u64,
-        /// Bytes per symbol.
         symbol_bytes: u32,
         /// Source symbols per block.
         block_symbols: u32,
@@ -234,13 +229,11 @@ pub enum Event {
     /// A receiver cannot be reached, or the connection was lost; it is dialled again.
     Unreached {
         receiver: Name,
-        /// The reason.
         why: String,
     },
     /// A receiver refuses the cast, or cannot continue.
     Refused {
         receiver: Name,
-        /// The reason.
         why: String,
         /// Whether it is tried again.
         again: bool,
@@ -292,12 +285,10 @@ pub enum Event {
     },
     /// The object cannot be read any more, or has changed; the cast ends.
     Broken {
-        /// The reason.
         why: String,
     },
     /// A message for the user.
     Note {
-        /// The message.
         text: String,
     },
     Ended(Totals),

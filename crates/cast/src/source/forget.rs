@@ -33,12 +33,10 @@ const MIN_DIGITS: usize = 4;
 /// Why a cast was not abandoned.
 #[derive(Debug, Error)]
 pub enum ForgetError {
-    /// No cast matches.
     #[error(
         "no cast from this host has the name or number `{0}`; `thalweg cast status` lists casts"
     )]
     Unknown(String),
-    /// Several casts match.
     #[error("several casts match `{0}`; give the number of one: {1}")]
     Ambiguous(String, String),
     /// The record cannot be read or written.

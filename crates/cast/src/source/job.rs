@@ -47,13 +47,8 @@ pub enum JobError {
     /// Another process is working on the job.
     #[error("this cast to the same receivers is running already")]
     Running,
-    /// An I/O error.
     #[error("{}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
 }
 
 /// The result of a cast at its source.

@@ -49,13 +49,11 @@ const MAX_LEGS: usize = 4;
 
 /// State shared by the tasks of all receivers.
 pub struct CastContext {
-    /// The object.
     pub store: Arc<Store>,
     /// The encoded `Signed<Offer>`.
     pub offer: Vec<u8>,
     /// The encoded layout.
     pub layout: Vec<u8>,
-    /// Dials receivers.
     pub dialer: MemberDialer,
     /// The receiver of events.
     pub events: Arc<dyn EventSink>,

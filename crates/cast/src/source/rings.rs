@@ -50,7 +50,6 @@ impl Default for Forwarding {
 pub struct Rings {
     /// The source's ring.
     pub node: Arc<NodeRing>,
-    /// Terms by node.
     pub terms: BTreeMap<Name, RingTerms>,
     pub relays: BTreeSet<Name>,
 }

@@ -23,7 +23,6 @@ use thiserror::Error;
 /// Why a path cannot be cast.
 #[derive(Debug, Error)]
 pub enum SurveyError {
-    /// An I/O error.
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
     /// The path is neither a file nor a directory.
@@ -43,7 +42,6 @@ pub struct Survey {
     pub place: ObjectLocation,
     /// The object's path.
     pub root: PathBuf,
-    /// The object's layout.
     pub layout: Arc<Layout>,
     /// Bytes of all files.
     pub length: u64,

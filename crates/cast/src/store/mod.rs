@@ -32,7 +32,6 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub struct KnownObject {
     pub id: CastId,
-    /// The source's offer.
     pub offer: Offer,
     /// How the object is divided into symbols and blocks.
     pub geometry: Geometry,

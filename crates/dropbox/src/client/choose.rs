@@ -24,7 +24,6 @@ const ALIKE: f64 = 1.5;
 pub struct NodeOffer {
     pub node: SheetNode,
     pub line: NodeChannel,
-    /// Its reported load.
     pub load: Load,
     /// The duration of that answer: about one round trip.
     pub rtt: Duration,

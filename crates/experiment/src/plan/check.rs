@@ -11,16 +11,12 @@ use std::collections::BTreeMap;
 /// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Op {
-    /// At least.
     #[serde(rename = ">=")]
     Ge,
-    /// At most.
     #[serde(rename = "<=")]
     Le,
-    /// More than.
     #[serde(rename = ">")]
     Gt,
-    /// Less than.
     #[serde(rename = "<")]
     Lt,
 }
@@ -58,7 +54,6 @@ impl Op {
 pub enum Choice {
     /// The best value, by the metric's direction.
     Best,
-    /// The worst value.
     Worst,
     Sum,
     Median,
@@ -112,7 +107,6 @@ impl Chosen {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Aggregate {
-    /// The middle one.
     #[default]
     Median,
     Min,
@@ -136,7 +130,6 @@ pub enum Aggregate {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Condition {
-    /// The comparison.
     pub op: Op,
     pub bound: f64,
 }

@@ -39,7 +39,6 @@ pub struct Context<'a> {
     pub plan: &'a Plan,
     /// Size and hash of the random files.
     pub made: &'a BTreeMap<String, FixtureDigest>,
-    /// The stop request.
     pub stop: &'a StopFlag,
     /// The version that the arm's program reported.
     pub version: Option<String>,

@@ -13,7 +13,6 @@ pub enum RemoteError {
     #[error("node {node}: {why}")]
     Refused {
         node: Name,
-        /// Why it refused.
         #[source]
         why: Failure,
     },
@@ -29,7 +28,6 @@ pub enum RemoteError {
         node: Name,
         /// The route of the channel.
         route: Box<Route>,
-        /// What happened.
         #[source]
         why: io::Error,
     },

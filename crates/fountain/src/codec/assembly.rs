@@ -49,7 +49,6 @@ pub enum AcceptError<E> {
 /// The progress of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AssemblyProgress {
-    /// Complete blocks.
     pub blocks_done: u32,
     /// Blocks of the object.
     pub blocks: u32,
@@ -104,7 +103,6 @@ impl Assembly {
         assembly
     }
 
-    /// The object's geometry.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }

@@ -81,7 +81,6 @@ pub(super) struct ProgressReporter {
 }
 
 impl ProgressReporter {
-    /// Starts the reports.
     pub(super) fn start(
         ready: &PreparedCollection,
         events: Arc<dyn EventSink>,
@@ -116,7 +115,6 @@ impl ProgressReporter {
         Self { counts, names, reporter, task: AbortOnDropHandle::new(task) }
     }
 
-    /// The counters.
     pub(super) fn counts(&self) -> Arc<SourceCounters> {
         self.counts.clone()
     }

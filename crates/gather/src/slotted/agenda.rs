@@ -155,7 +155,6 @@ impl TimetableTransfers {
         Self { release, is_empty, lanes, streams, timetable, slot: 0 }
     }
 
-    /// The timetable.
     pub fn timetable(&self) -> &Timetable {
         &self.timetable
     }

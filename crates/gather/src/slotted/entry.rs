@@ -10,7 +10,6 @@ use tokio::task::JoinHandle;
 pub struct AwaitedPart {
     /// Its offset in its file.
     pub from: u64,
-    /// Its length, bytes.
     pub bytes: u64,
     /// Its wanted pieces, all of one file.
     pub wanted: Vec<Piece>,

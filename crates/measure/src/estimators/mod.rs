@@ -52,7 +52,6 @@ pub enum Quantity {
 /// A result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Finding {
-    /// The measured quantity.
     pub of: Quantity,
     /// The value, with hidden traffic subtracted.
     pub value: f64,
@@ -177,7 +176,6 @@ pub trait Estimator {
         Vec::new()
     }
 
-    /// Its progress.
     fn progress(&self) -> Progress;
 }
 

@@ -7,10 +7,8 @@ use thiserror::Error;
 /// An end of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum End {
-    /// The sending host.
     #[error("sending")]
     Sender,
-    /// The receiving host.
     #[error("receiving")]
     Receiver,
 }
@@ -24,7 +22,6 @@ pub enum Doubt {
         .off.as_micros()
     )]
     Busy {
-        /// The host.
         end: End,
         /// The 99th percentile of its gap errors.
         off: Duration,

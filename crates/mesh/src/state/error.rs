@@ -52,30 +52,23 @@ pub enum StateError {
         /// The id of the other process, if it has written it.
         pid: Option<u32>,
     },
-    /// `mesh.json` is damaged.
     #[error(
         "{} is damaged: {why}; restore it from a copy, or move it away and join again with a token \
          (the keys are kept)", file.display()
     )]
-    MeshFile {
-        file: PathBuf,
-        /// What is wrong.
-        why: String,
-    },
+    MeshFile { file: PathBuf, why: String },
     /// A key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The roster cannot be used.
     #[error(transparent)]
     Roster(#[from] RosterError),
-    /// The system refused.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
         /// What was tried.
         what: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// The system's error.
         source: io::Error,
     },
 }

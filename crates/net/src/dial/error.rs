@@ -16,7 +16,6 @@ use thiserror::Error;
 pub struct DialError {
     /// The step that failed.
     pub step: Step,
-    /// The reason.
     #[source]
     pub cause: Cause,
     /// The route, which contains the names of the relays.
@@ -53,19 +52,10 @@ pub enum Cause {
     NoAddress,
     /// The TCP connection failed.
     #[error("{}", connect_text(address, source))]
-    Connect {
-        /// The address tried.
-        address: SocketAddr,
-        /// The kernel's error.
-        source: io::Error,
-    },
+    Connect { address: SocketAddr, source: io::Error },
     /// The route's interface cannot be used.
     #[error("cannot use interface {index}: {source} (does it still exist? see `ip link`)")]
-    Interface {
-        index: NonZeroU32,
-        /// The kernel's error.
-        source: io::Error,
-    },
+    Interface { index: NonZeroU32, source: io::Error },
     /// This host's settings allow no interface for the connection.
     #[error("{0}")]
     NoInterface(#[source] io::Error),
@@ -125,7 +115,6 @@ pub enum Cause {
     )]
     Riding {
         at: SocketAddr,
-        /// The reason.
         #[source]
         why: Box<Self>,
     },

@@ -8,10 +8,7 @@ use thiserror::Error;
 pub enum TunError {
     /// The device node cannot be opened.
     #[error("cannot open /dev/net/tun: {source}{}", hint(source))]
-    Open {
-        /// The kernel's error.
-        source: io::Error,
-    },
+    Open { source: io::Error },
     /// The process lacks the permission.
     #[error(
         "this process may not create the network device `{0}`: it needs the capability \
@@ -35,9 +32,8 @@ pub enum TunError {
     )]
     Congestion {
         device: String,
-        /// The congestion control's.
+        /// The name of the congestion control.
         congestion: String,
-        /// The kernel's error.
         source: io::Error,
     },
     /// The device was created but could not be set up.
@@ -46,7 +42,6 @@ pub enum TunError {
         device: String,
         /// The step that failed.
         step: &'static str,
-        /// The kernel's error.
         source: io::Error,
     },
 }

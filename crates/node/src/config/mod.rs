@@ -65,7 +65,6 @@ pub struct Config {
     pub bond: BondSection,
     /// Packets that ride in probe trains.
     pub carrier: CarrierSection,
-    /// This host's interfaces.
     pub interfaces: InterfacesSection,
     /// SOCKS5 for the programs of this host.
     pub socks: SocksSection,

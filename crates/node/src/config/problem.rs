@@ -38,11 +38,7 @@ impl fmt::Display for Problem {
 pub enum ConfigError {
     /// The file cannot be read.
     #[error("cannot read {}: {source}", file.display())]
-    Read {
-        file: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Read { file: PathBuf, source: io::Error },
     /// The settings have problems.
     #[error("{}", lines(file, problems))]
     Problems {

@@ -166,7 +166,6 @@ impl Counters {
         OpenChannel(live)
     }
 
-    /// The counters now.
     pub fn counts(&self) -> Counts {
         let strangers =
             |why: &StrangerKind| self.strangers.get_or_create(&[("why", why.label())]).get();

@@ -14,7 +14,6 @@ pub enum DaemonError {
         what: &'static str,
         /// The address asked for.
         address: SocketAddr,
-        /// The kernel's error.
         source: io::Error,
     },
     /// A listener for this host's own programs would be reachable from others.
@@ -30,11 +29,7 @@ pub enum DaemonError {
     },
     /// It cannot listen at the local API's socket.
     #[error("cannot listen on {socket}: {source}")]
-    Socket {
-        socket: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Socket { socket: PathBuf, source: io::Error },
     /// TLS does not accept the node's key.
     #[error("TLS does not accept this node's key: {0}")]
     Key(#[source] io::Error),

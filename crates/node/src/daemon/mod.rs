@@ -101,7 +101,6 @@ pub struct DaemonConfig {
 pub enum SocksConfig {
     /// Directly from this host, as `thalweg relay` does, on `RelayConfig::listen`.
     Direct(Box<RelayConfig>),
-    /// Through the mesh.
     Mesh {
         /// A loopback address.
         listen: SocketAddr,
@@ -125,7 +124,6 @@ pub struct Node {
     pub registry: Registry,
     /// Records the bytes that transfers move to members; `None`: nobody needs them.
     pub legs: Option<Legs>,
-    /// Receives events.
     pub log: Log,
 }
 

@@ -91,7 +91,7 @@ pub struct OracleStatus {
     pub inside: bool,
     /// Whether the oracle answered just now.
     pub reached: bool,
-    /// Why not.
+    /// Why the oracle did not answer.
     #[serde(default)]
     pub error: Option<String>,
     /// The version of the oracle's roster.
@@ -108,7 +108,6 @@ pub struct OracleStatus {
 /// The parts of a node from which its status is made.
 #[derive(Clone, Debug)]
 pub struct StatusSources {
-    /// The node's name.
     pub name: Name,
     pub key: NodeId,
     pub membership: Membership,
@@ -130,13 +129,11 @@ pub struct StatusSources {
     pub probe: Option<Arc<dyn MemberService>>,
     /// The prober, if the node measures.
     pub measure: Option<Arc<dyn MemberService>>,
-    /// The daemon's counters.
     pub counters: Counters,
     /// The addresses of its port.
     pub listen: Vec<SocketAddr>,
     /// The roles that it serves by: those it had when it started.
     pub duties: BTreeSet<Role>,
-    /// When it started.
     pub started: Instant,
 }
 

@@ -180,7 +180,6 @@ impl EstimateTable {
         self.own
     }
 
-    /// The estimates.
     pub fn table(&self) -> &Table {
         &self.table
     }

@@ -15,9 +15,7 @@ pub enum MeasureEvent {
     Up { node: String },
     /// The two ends of a measurement contradict each other.
     Disagreement {
-        /// The leg's sender.
         from: String,
-        /// The leg's receiver.
         to: String,
         /// The end that claims more, and its rate, bit/s.
         claimed: (String, u64),
@@ -26,7 +24,6 @@ pub enum MeasureEvent {
     },
     /// A member sent an invalid report.
     Refused {
-        /// The member's name.
         node: String,
         /// The first reason.
         why: String,

@@ -38,11 +38,7 @@ pub enum StoreError {
          roster is still served. Check that its server runs and admits this host; the oracle tries \
          again every second"
     )]
-    Unreachable {
-        place: DatabaseName,
-        /// What happened.
-        why: String,
-    },
+    Unreachable { place: DatabaseName, why: String },
     /// The server refuses the login or the operation.
     #[error(
         "the server of the oracle's database {place} refuses access: {why}. Check the URL, the \
@@ -69,12 +65,7 @@ pub enum StoreError {
     Unsure(DatabaseName),
     /// The file cannot be created.
     #[error("{file}: {source}")]
-    File {
-        /// The database.
-        file: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    File { file: PathBuf, source: io::Error },
     /// A later version of Thalweg has migrated the database.
     #[error(
         "the oracle's database {place} has schema {found}, but this version of Thalweg knows \
@@ -88,20 +79,10 @@ pub enum StoreError {
         /// The newest schema version that this program knows.
         known: i64,
     },
-    /// The migration failed.
     #[error("cannot migrate the oracle's database {place} to this version's schema: {source}")]
-    Migration {
-        place: DatabaseName,
-        /// What failed.
-        source: MigrateError,
-    },
-    /// Any other error.
+    Migration { place: DatabaseName, source: MigrateError },
     #[error("the oracle's database {place} failed: {source}; nothing was changed")]
-    Other {
-        place: DatabaseName,
-        /// What failed.
-        source: sqlx::Error,
-    },
+    Other { place: DatabaseName, source: sqlx::Error },
 }
 
 fn damage(place: &DatabaseName, what: &str) -> String {

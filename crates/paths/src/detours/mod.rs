@@ -96,7 +96,6 @@ impl RelayList {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RelayState {
     pub relay: String,
-    /// Its score now.
     pub score: f64,
     /// The number of downloads in which it was tried.
     pub tried: u64,

@@ -358,7 +358,6 @@ struct CandidateWay {
 }
 
 impl CandidateWay {
-    /// Its nodes.
     fn nodes(&self) -> &[u32] {
         &self.nodes[..self.count]
     }

@@ -36,9 +36,7 @@ pub struct Node {
 /// The connection from one node to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leg {
-    /// The sender.
     pub from: u32,
-    /// The receiver.
     pub to: u32,
     /// The highest rate that a plan may send over it, bit/s: its capacity times the headroom. `None`: no limit is
     /// known.
@@ -55,7 +53,6 @@ pub struct Leg {
 /// output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Its rate, bit/s.
     pub bps: u64,
     /// The transcoder that makes it; `None`: the publisher sends it.
     pub made: Option<Made>,

@@ -156,7 +156,6 @@ impl Carrier {
 
 /// The state of a carrier, for `thalweg carrier status`.
 impl Carrier {
-    /// The current state.
     pub fn report(&self) -> CarrierReport {
         let partners: Vec<_> = self.0.directory().partners().cloned().collect();
         let one = |partner: &std::sync::Arc<partner::Partner>| {

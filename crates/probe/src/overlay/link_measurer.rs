@@ -65,7 +65,6 @@ pub struct MeasurementRequest {
 pub struct LinkMeasurement {
     /// The member at the other end of the link.
     pub to: Name,
-    /// The request.
     pub wish: MeasurementKind,
     /// The available bandwidth, bit/s.
     pub value: f64,
@@ -84,7 +83,6 @@ pub struct LinkMeasurement {
 /// News of a requested measurement.
 #[derive(Clone, Debug)]
 pub enum LinkNews {
-    /// A result.
     Found(LinkMeasurement),
     /// No connection to this member's node.
     Unreachable(Name),
@@ -101,7 +99,6 @@ pub type MeasurementRequests = BTreeMap<Name, MeasurementRequest>;
 enum FailureCause {
     /// No connection to the node.
     Unreachable,
-    /// Another reason.
     Other,
 }
 

@@ -24,7 +24,6 @@ pub(super) enum FlowOutcome {
     Refused,
     /// The other end could not be reached at all.
     Down,
-    /// The flow broke.
     Failed,
 }
 

@@ -25,7 +25,7 @@ pub enum Change {
     Policy(PolicyChange),
     /// Insert a rule with this number, from 1; `None`: after all others.
     Rule {
-        /// Its number.
+        /// The rule's number.
         at: Option<usize>,
         rule: Rule,
     },

@@ -59,9 +59,7 @@ pub struct Decision {
     pub application: Application,
     pub destination: String,
     pub interface: String,
-    /// The reason.
     pub why: String,
-    /// When.
     pub at: Time,
 }
 
@@ -163,7 +161,6 @@ impl Table {
         self.settings = settings;
     }
 
-    /// The user's settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -764,7 +761,7 @@ impl Table {
         self.traffic.link_began(name);
     }
 
-    /// It has ended.
+    /// A connection that [`Self::link_began`] counted has ended.
     pub fn link_ended(&mut self, name: &str) {
         self.traffic.link_ended(name);
     }
@@ -828,7 +825,7 @@ impl Table {
         self.kept = kept;
     }
 
-    /// What is kept.
+    /// The part of the table that is stored across restarts.
     pub fn kept(&self) -> &StoredTable {
         &self.kept
     }

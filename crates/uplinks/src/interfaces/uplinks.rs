@@ -196,7 +196,7 @@ impl Uplinks {
         Time::ZERO + self.0.began.elapsed()
     }
 
-    /// The date.
+    /// The date by the system's clock.
     pub fn today(&self) -> WallTime {
         self.0.clock.now()
     }

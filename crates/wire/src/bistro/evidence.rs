@@ -55,7 +55,6 @@ pub struct Evidence {
 pub struct EvidenceError {
     /// The word of the invalid line.
     pub field: String,
-    /// What is wrong.
     pub why: String,
 }
 

@@ -28,7 +28,6 @@ pub enum Refusal {
     Late {
         /// The destination's clock when the commitment arrived.
         now: WallTime,
-        /// The deadline.
         until: WallTime,
     },
     /// The data is larger than a submission may be.

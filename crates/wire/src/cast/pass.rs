@@ -13,7 +13,6 @@ use thalweg_units::WallTime;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pass {
     pub cast: CastId,
-    /// The receiver.
     pub to: Name,
     /// The date from which on the pass is invalid.
     pub expiry: WallTime,

@@ -20,7 +20,6 @@ use thalweg_units::{NodeId, WallTime, serde_duration};
 /// A request to become a member. The connection is authenticated with `node`, or with `client` if there is no node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinRequest {
-    /// The token's secret.
     pub secret: Secret,
     pub name: Name,
     /// The daemon's key; none if the host runs no daemon.

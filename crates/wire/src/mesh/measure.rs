@@ -29,7 +29,6 @@ pub const MOST_BPS: f64 = 100e9;
 pub struct Order {
     /// The id of the order in reports; never reused.
     pub id: u64,
-    /// The receiver.
     pub to: Name,
     /// The maximum number of bytes to send.
     pub max_bytes: u64,
@@ -126,9 +125,7 @@ pub enum Outcome {
 pub struct ReceivedReport {
     /// [`Order::id`], according to the sender.
     pub id: u64,
-    /// The sender.
     pub from: Name,
-    /// The rate, bit/s.
     pub bps: f64,
     pub bytes: u64,
     /// As in [`Outcome::Measured`].
@@ -150,7 +147,6 @@ pub struct PassiveReport {
     pub from: Name,
     /// The receiver of the bytes.
     pub to: Name,
-    /// The rate, bit/s.
     pub bps: f64,
     /// Whether something other than the path limited the transfer, so that the leg may be faster.
     pub at_least: bool,
@@ -223,7 +219,6 @@ pub enum Strategy {
 /// The recommended relays for one client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CandidatesReply {
-    /// The rule.
     pub strategy: Strategy,
     /// The relays, the best first.
     pub candidates: Vec<Candidate>,
@@ -256,7 +251,6 @@ pub struct Candidate {
 pub struct PathsReply {
     /// The names of the nodes, indexed by `legs`.
     pub nodes: Vec<Name>,
-    /// The measured legs.
     pub legs: Vec<LegEntry>,
     /// The nodes that do not respond.
     pub down: Vec<Down>,
@@ -301,9 +295,7 @@ pub struct SpentRelay {
 /// An order that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedOrder {
-    /// The sender.
     pub from: Name,
-    /// The receiver.
     pub to: Name,
     /// The sender's reason, at most 200 characters, without control characters.
     pub why: String,
@@ -319,7 +311,6 @@ pub struct LegEntry {
     pub from: u32,
     /// The index of the receiver.
     pub to: u32,
-    /// The rate, bit/s.
     pub bps: f64,
     /// Half the interquartile range of the samples, bit/s.
     pub spread_bps: Option<f64>,
@@ -379,9 +370,7 @@ pub struct Down {
 /// A contradiction about one leg.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Disagreement {
-    /// The leg's sender.
     pub from: Name,
-    /// The leg's receiver.
     pub to: Name,
     /// The claimed rate, bit/s.
     pub claimed_bps: f64,

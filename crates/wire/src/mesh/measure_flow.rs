@@ -88,7 +88,6 @@ pub enum ReceiverMessage {
         /// The time since the first byte, µs.
         micros: u64,
     },
-    /// The result.
     Verdict(Verdict),
 }
 

@@ -23,7 +23,6 @@ pub type Tag = Name;
 pub struct NameError(String);
 
 impl Name {
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

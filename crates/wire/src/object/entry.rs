@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 pub struct Snapshot {
     /// The device's number on the serving host.
     pub device: u64,
-    /// The inode's number.
     pub inode: u64,
     /// The size in bytes.
     pub size: u64,

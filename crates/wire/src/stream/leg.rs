@@ -162,7 +162,6 @@ pub const MAX_HOPS: u8 = 8;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublishRequest {
     pub stream: Name,
-    /// The stream's tracks.
     pub tracks: Vec<Track>,
     /// How long frames stay useful, milliseconds.
     pub latency_ms: u32,
@@ -396,7 +395,6 @@ impl DropReason {
 /// The notice of a lost frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostFrame {
-    /// Its number.
     pub sequence: u64,
     pub track: u8,
     /// Its class, 0 to 4.
@@ -447,7 +445,6 @@ pub enum Ending {
     /// The publisher ended it.
     #[error("the publisher has ended the stream")]
     Over,
-    /// The publisher disappeared.
     #[error("the publisher has disappeared")]
     Gone,
     /// The child stopped reading.
@@ -456,7 +453,6 @@ pub enum Ending {
     /// The child's permission was revoked.
     #[error("you are no longer allowed to subscribe to this stream")]
     Revoked,
-    /// Another failure.
     #[error("{0}")]
     Failed(String),
 }

@@ -216,7 +216,6 @@ pub struct Parent {
 /// The figures of one leg from the reporting node, for all its streams together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LegReport {
-    /// The receiver.
     pub to: Name,
     /// The sent rate, bit/s.
     pub sent_bps: u64,
@@ -275,11 +274,10 @@ pub enum ReportError {
     /// A number is out of range.
     #[error("{what} of {of} is {why}")]
     Number {
-        /// The number.
+        /// The name of the number.
         what: &'static str,
         /// Its stream, subscription or leg.
         of: String,
-        /// What is wrong.
         why: &'static str,
     },
     /// A name is in the report twice.
@@ -412,7 +410,6 @@ impl LegReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NameHolder {
     pub stream: Name,
-    /// The member.
     pub node: Name,
 }
 
@@ -473,7 +470,6 @@ pub struct Child {
     /// The outputs of transcoders here or further up.
     #[serde(default)]
     pub transcoded: Vec<Transcoder>,
-    /// The reason.
     pub why: Explanation,
 }
 
@@ -487,7 +483,6 @@ pub struct SubscriptionDecision {
     /// The chosen rendition of [`Subscription::tracks`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub track: Option<u8>,
-    /// The reason.
     pub why: Explanation,
 }
 
@@ -521,7 +516,6 @@ pub enum Reason {
     Rerouted,
     /// No route has enough free bandwidth.
     Full,
-    /// Nobody publishes it.
     Unpublished,
     /// The publisher's node does not let this member subscribe.
     Forbidden,

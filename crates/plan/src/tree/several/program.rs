@@ -167,7 +167,6 @@ impl<'a, 'b> FlowProgram<'a, 'b> {
         Variables { on, level, beyond }
     }
 
-    /// The receiver's rate.
     fn rate(&self, of: &Variables, receiver: usize) -> Expression {
         match self.fixed[receiver] {
             Some(rate) => Expression::from(rate),

@@ -37,7 +37,6 @@ pub struct DownloadSession<'a> {
     pub maker: &'a RequestBuilder<'a>,
     /// The limits of the command.
     pub effort: &'a Effort,
-    /// Shows the events.
     pub display: &'a Display,
     /// The known rates of paths.
     pub history: Option<&'a Mutex<History>>,

@@ -56,7 +56,6 @@ pub trait DisplayedEvent: Serialize + Send + 'static {
     /// The interval of progress lines without a terminal.
     const PROGRESS_INTERVAL: Duration;
 
-    /// Creates a remark.
     fn note(text: String) -> Self;
 
     /// Whether it is only a progress report, which the next one replaces.
