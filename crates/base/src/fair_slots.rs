@@ -98,7 +98,7 @@ impl<Party: Ord + Copy> Holdings<Party> {
         }
     }
 
-    /// The total weight.
+    /// The total weight of all parties.
     pub fn all(&self) -> u64 {
         self.all
     }

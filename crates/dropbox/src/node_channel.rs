@@ -143,7 +143,7 @@ impl NodeChannel {
         }
     }
 
-    /// Closes the channel.
+    /// Closes the channel; waits a second at most.
     pub async fn close(mut self) {
         // All answers have arrived, so a failed goodbye loses nothing.
         _ = timeout(Duration::from_secs(1), self.0.shutdown()).await;

@@ -39,7 +39,7 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// Merges another sample.
+    /// Adds another sample: all algorithms seen, and the greatest of each number.
     pub fn merge(&mut self, other: &Self) {
         self.congestion_control.extend(other.congestion_control.iter().cloned());
         self.receive_bytes = self.receive_bytes.max(other.receive_bytes);

@@ -42,7 +42,7 @@ impl Piece {
 }
 
 impl Inventory {
-    /// The file's entry.
+    /// The file with this number.
     pub fn get(&self, file: FileNo) -> Option<&MissingFile> {
         self.files.get(file.0 as usize)
     }

@@ -34,7 +34,7 @@ pub enum MethodNameError {
     /// A known name with an invalid value.
     #[error("`{text}` is invalid: write {form}")]
     Value {
-        /// The whole text.
+        /// The method as it was given.
         text: String,
         /// The syntax of this method, and the allowed values.
         form: &'static str,

@@ -308,7 +308,6 @@ pub enum GetError {
     /// The bytes do not match the digest, even after the bytes from relays and mirrors were fetched again.
     #[error("{wrong}; {tried}")]
     Mismatch {
-        /// The digest error.
         #[source]
         wrong: Box<PartError>,
         /// What was done to repair the file.

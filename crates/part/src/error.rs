@@ -17,7 +17,7 @@ pub enum PartError {
     #[error("{} is {what}, not a file that can be replaced", .path.display())]
     NotAFile {
         path: PathBuf,
-        /// Its kind.
+        /// What the target is instead of a file.
         what: &'static str,
     },
     /// The filesystem has too little room.

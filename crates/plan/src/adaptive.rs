@@ -102,7 +102,7 @@ impl AdaptiveRelays {
         &self.known
     }
 
-    /// The test detour.
+    /// The name of the detour under test.
     pub fn test(&self) -> Option<&str> {
         self.test.as_deref()
     }

@@ -22,7 +22,7 @@ pub enum TunnelKind {
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum ProxyEvent {
     Request {
-        /// The program.
+        /// The program's address.
         client: SocketAddr,
         method: String,
         /// The origin, `HOST:PORT`.
@@ -43,7 +43,7 @@ pub enum ProxyEvent {
         complete: bool,
     },
     Tunnel {
-        /// The program.
+        /// The program's address.
         client: SocketAddr,
         /// What asked for it.
         kind: TunnelKind,
@@ -62,7 +62,7 @@ pub enum ProxyEvent {
     },
     /// A request or tunnel that failed.
     Refused {
-        /// The program.
+        /// The program's address.
         client: SocketAddr,
         /// The destination; empty if it could not be parsed.
         to: String,

@@ -183,7 +183,7 @@ impl<T: Signable> Signed<T> {
         out
     }
 
-    /// The value.
+    /// The value that was signed.
     pub fn value(&self) -> &T {
         &self.value
     }

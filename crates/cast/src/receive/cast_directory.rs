@@ -191,7 +191,7 @@ impl CastDirectory {
         durable::replace(&self.file("proof"), files)
     }
 
-    /// The stored fingerprint.
+    /// The stored fingerprint, if there is a valid one.
     pub fn proof(&self) -> Option<[u8; 32]> {
         let proof = durable::read(&self.file("proof"), 32).ok()??;
         proof.try_into().ok()

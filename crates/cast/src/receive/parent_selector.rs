@@ -285,7 +285,7 @@ impl ParentSelector {
         is_slow.then_some((who, (Fault::Slow, why)))
     }
 
-    /// Adds a parent.
+    /// Adds a parent with the counter of its bytes and the token that ends its leg.
     pub fn begin(
         &mut self,
         candidate: &Candidate,

@@ -239,7 +239,7 @@ impl Reception {
         self.state.subscribe()
     }
 
-    /// Sets the state.
+    /// Sets the state and wakes those who wait for it.
     pub fn set(&self, state: State) {
         self.state.send_replace(state);
     }

@@ -191,7 +191,6 @@ pub enum PlotKind {
 pub struct Plot {
     /// The last part of the file's name, without the extension.
     pub name: String,
-    /// What it shows.
     pub kind: PlotKind,
     /// The metric or series; a pattern matches several series.
     pub metric: String,

@@ -62,7 +62,7 @@ impl SourceCounters {
         count.into_iter().for_each(|count| _ = count.again.fetch_add(bytes, Relaxed));
     }
 
-    /// All duplicate bytes.
+    /// The duplicate bytes from all sources.
     pub(super) fn duplicates(&self) -> u64 {
         self.sources.iter().map(|count| count.again.load(Relaxed)).sum()
     }

@@ -65,7 +65,7 @@ impl SpoolEntry {
         })
     }
 
-    /// All wanted pieces.
+    /// The wanted pieces of all parts.
     pub fn wanted(self) -> impl Iterator<Item = Piece> {
         self.parts.into_iter().flat_map(|part| part.wanted)
     }

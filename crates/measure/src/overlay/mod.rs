@@ -104,7 +104,6 @@ pub enum Question {
 pub struct NextMeasurement {
     /// The link's index in the given list.
     pub link: usize,
-    /// The reason.
     pub question: Question,
     pub how: LinkMethod,
     /// The expected cost without riders.

@@ -77,7 +77,7 @@ pub struct Punctuality {
 }
 
 impl Punctuality {
-    /// Adds a train.
+    /// Adds the timing of a sent train.
     pub fn note(&mut self, train: &Train, flight: &Flight) {
         let pairs = flight.sent.windows(2).zip(train.probes().iter().skip(1));
         for (pair, probe) in pairs.filter(|(_, probe)| !probe.gap.is_zero()) {

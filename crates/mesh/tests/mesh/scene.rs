@@ -49,7 +49,6 @@ pub fn roster(version: u64, names: &[&str]) -> Roster {
     Roster { version, not_before, expiry, members, rules: Vec::new() }
 }
 
-/// The mesh's key.
 pub fn mesh() -> PrivateKey {
     key(250)
 }

@@ -82,13 +82,12 @@ enum NextStep {
     /// Read until the buffer is full or nothing more has arrived.
     Read,
     /// Write the buffer, and then pass on the end if the sender has ended.
-    Write {
-        ended: bool,
-    },
+    Write { ended: bool },
     /// Make the receiver's leg send what it has buffered.
     Flush,
     /// End the receiver's direction.
     End,
+    /// Nothing is left to do.
     Ended,
 }
 

@@ -133,7 +133,7 @@ impl Counters {
         new
     }
 
-    /// Counts a connection.
+    /// Counts an accepted connection.
     pub fn accepted(&self) {
         self.accepted.inc();
     }

@@ -22,7 +22,7 @@ pub enum DaemonError {
          loopback address, e.g. 127.0.0.1"
     )]
     NotLoopback {
-        /// Which listener.
+        /// The listener that was configured.
         what: &'static str,
         /// The address asked for.
         address: SocketAddr,

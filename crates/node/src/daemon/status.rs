@@ -162,7 +162,7 @@ impl StatusSources {
         }
     }
 
-    /// The carrier's report.
+    /// The carrier's part of the probe service's report; `null` without that service.
     pub fn carrier(&self) -> serde_json::Value {
         self.part_of_probe_report("carrier")
     }

@@ -156,10 +156,9 @@ pub enum ProblemError {
     /// A count exceeds its bound.
     #[error("there are {count} {what}, more than {most}")]
     TooMany {
-        /// The kind.
+        /// What is counted, in the plural.
         what: &'static str,
         count: usize,
-        /// The bound.
         most: usize,
     },
     /// An index is out of range.
@@ -167,7 +166,6 @@ pub enum ProblemError {
     Index {
         /// The kind of the item.
         what: &'static str,
-        /// Its position.
         at: usize,
     },
     /// A weight or utility is not finite or not above 0.

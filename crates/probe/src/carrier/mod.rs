@@ -94,7 +94,7 @@ impl Carrier {
         Self(Arc::new(CarrierShared { local, network, me, membership, dialer, log, directory }))
     }
 
-    /// This node's address.
+    /// This node's overlay address.
     pub fn address(&self) -> Ipv6Addr {
         self.0.local.own
     }

@@ -9,7 +9,7 @@ use thalweg_wire::mesh::Name;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CarrierReport {
     pub device: String,
-    /// This node's address.
+    /// This node's overlay address.
     pub address: Ipv6Addr,
     /// The longest packet that the device takes, bytes.
     pub mtu: u16,

@@ -73,7 +73,7 @@ impl Default for FlowCounts {
 }
 
 impl FlowCounts {
-    /// Counts a flow.
+    /// Counts a bulk flow by this node's role and by its outcome.
     pub fn count(&self, is_sender: bool, ended: FlowOutcome) {
         self.0.get_or_create(&labels(is_sender, ended)).inc();
     }

@@ -37,7 +37,7 @@ pub enum Change {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicyChange {
-    /// The interface.
+    /// The interface's name.
     pub name: String,
     /// When it is used.
     pub tier: Option<Tier>,

@@ -35,7 +35,7 @@ pub enum CapError {
 }
 
 impl CapError {
-    /// The cap.
+    /// The cap that is used up or cannot be counted.
     pub fn cap(&self) -> ByteSize {
         match self {
             Self::UsedUp { cap, .. } | Self::Uncounted { cap, .. } => *cap,

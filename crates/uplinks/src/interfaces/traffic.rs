@@ -82,7 +82,7 @@ struct OtherTraffic {
 /// What one interface moved in a second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SecondTraffic {
-    /// Its index.
+    /// The interface's index.
     pub(super) interface: u32,
     /// Bytes to and from this host.
     pub(super) bytes: (u64, u64),

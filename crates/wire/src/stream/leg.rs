@@ -69,7 +69,6 @@ pub enum Level {
     Keys,
     /// All frames except disposable ones.
     NoDisposable,
-    /// All frames.
     All,
 }
 

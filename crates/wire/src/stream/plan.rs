@@ -234,7 +234,7 @@ pub struct LegReport {
     /// The one-way delay: half of TCP's round trip where nothing better is known.
     #[serde(default, with = "serde_duration::option", skip_serializing_if = "Option::is_none")]
     pub delay: Option<Duration>,
-    /// The reported time.
+    /// The length of the reported interval.
     #[serde(with = "serde_duration")]
     pub span: Duration,
     /// How long ago it ended.

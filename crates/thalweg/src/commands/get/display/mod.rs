@@ -108,7 +108,7 @@ pub struct Display {
 }
 
 impl Display {
-    /// Starts the thread.
+    /// Starts the thread that prints the notes.
     pub fn start(style: DisplayStyle) -> io::Result<Self> {
         let queue = Arc::new(Queue::default());
         let notes = Arc::clone(&queue);
