@@ -38,9 +38,7 @@ pub enum PeerKey {
 pub struct Scope {
     /// The interface's kernel index.
     pub interface: Option<NonZeroU32>,
-    /// The peer.
     pub peer: Option<PeerKey>,
-    /// The purpose.
     pub purpose: Option<Purpose>,
 }
 
@@ -87,11 +85,9 @@ impl fmt::Display for Scope {
 pub struct OverBudget {
     /// The scope of the limit.
     pub scope: Scope,
-    /// The limit.
     pub limit: ByteSize,
     /// The bytes spent in the scope.
     pub spent: ByteSize,
-    /// The bytes requested.
     pub asked: ByteSize,
 }
 

@@ -98,7 +98,7 @@ impl<Party: Ord + Copy> Holdings<Party> {
         }
     }
 
-    /// The total weight.
+    /// The total weight of all parties.
     pub fn all(&self) -> u64 {
         self.all
     }
@@ -194,7 +194,6 @@ impl<Party: Ord + Copy> FairSlots<Party> {
         Some(Slot { slots: self.clone(), number, held })
     }
 
-    /// The bounds.
     pub fn bounds(&self) -> Bounds {
         self.bounds
     }

@@ -28,7 +28,6 @@ use thalweg_wire::{
 pub struct Rules {
     /// The name of the box.
     pub name: Name,
-    /// The deadline.
     pub until: WallTime,
     /// The maximum size of a submission before encryption, bytes.
     pub max_bytes: u64,
@@ -159,7 +158,6 @@ impl Ledger {
         Ok(self.lock().remove_struck(numbers, keys))
     }
 
-    /// The box's rules.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }

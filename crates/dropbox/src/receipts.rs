@@ -63,7 +63,6 @@ impl VerifiedReceipt {
         }
     }
 
-    /// The stamp's id.
     pub fn id(&self) -> StampId {
         self.receipt.value().stamp
     }

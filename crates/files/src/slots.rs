@@ -69,7 +69,6 @@ pub(super) struct Slot {
 }
 
 impl Slots {
-    /// Creates `most` slots.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, taken: Mutex::default(), freed: Notify::new() })
     }

@@ -59,7 +59,6 @@ pub(super) struct Inbox {
 /// A file that is being stored, held by the sessions that write it.
 pub(super) struct PartialFile {
     key: PartKey,
-    /// The directories above it.
     above: Vec<DirectoryId>,
     work: Mutex<Stage>,
 }

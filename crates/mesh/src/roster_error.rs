@@ -42,7 +42,6 @@ pub enum RosterError {
          in the mesh {mesh:?}", file.display()
     )]
     Foreign {
-        /// The file.
         file: PathBuf,
         /// Why its signer may not sign for this mesh.
         why: AuthorityError,
@@ -54,18 +53,8 @@ pub enum RosterError {
     Signed(#[from] SignedError),
     /// It is in force, but only until this process ends, because it cannot be stored.
     #[error("cannot save the roster to {}: {source}; is the disk full?", file.display())]
-    Keep {
-        /// The file.
-        file: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Keep { file: PathBuf, source: io::Error },
     /// The stored roster cannot be read.
     #[error("cannot read the saved roster {}: {source}", file.display())]
-    Read {
-        /// The file.
-        file: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Read { file: PathBuf, source: io::Error },
 }

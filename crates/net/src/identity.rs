@@ -14,16 +14,10 @@ pub struct PrivateKey(SigningKey);
 pub enum KeyError {
     /// The file could not be read or written.
     #[error("{file}: {source}")]
-    File {
-        /// The file.
-        file: String,
-        /// The system's error.
-        source: io::Error,
-    },
+    File { file: String, source: io::Error },
     /// Other users may read the file.
     #[error("{file} is accessible to other users (mode {mode:03o}); run `chmod 600 {file}`")]
     Mode {
-        /// The file.
         file: String,
         /// The lowest nine bits of the file's mode.
         mode: u32,
@@ -125,6 +119,7 @@ mod file_form {
         move |source| KeyError::File { file: file.display().to_string(), source }
     }
 
+    /// Reads the seed, unless users other than the owner have any access to the file.
     pub fn load(file: &Path) -> Result<[u8; 32], KeyError> {
         let mut opened = File::open(file).map_err(failed(file))?;
         let mode = opened.metadata().map_err(failed(file))?.permissions().mode() & 0o777;
@@ -140,6 +135,7 @@ mod file_form {
         Ok(*seed.as_bytes())
     }
 
+    /// Writes the seed for the owner only; fails if the file exists.
     pub fn save_new(file: &Path, seed: &[u8; 32]) -> Result<(), KeyError> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);

@@ -81,7 +81,6 @@ struct LegObservations {
 pub struct LegEstimate {
     /// The member at its end.
     pub to: Name,
-    /// The rate, bit/s.
     pub bps: f64,
     /// Whether the rate is a lower bound, because something other than the path limited it.
     pub at_least: bool,

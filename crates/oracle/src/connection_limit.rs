@@ -21,7 +21,7 @@ pub(crate) enum Party {
 }
 
 impl Party {
-    /// The caller's network.
+    /// The network of the caller's address; local callers count as one.
     pub fn network(caller: &Caller) -> Self {
         Self::Network(match caller {
             Caller::Local => Ipv6Addr::LOCALHOST.into(),

@@ -38,7 +38,6 @@ pub(crate) enum ElectionState {
         /// 30 bits for the holder's own numbers in an `i64`.
         term: u64,
     },
-    /// Another oracle.
     Another(NodeId),
 }
 

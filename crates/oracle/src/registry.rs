@@ -36,10 +36,13 @@ const EVENTS_KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
 
 /// File names in the oracle's directory.
 pub(crate) mod file {
+    /// The oracle's private key.
     pub const KEY: &str = "mesh.key";
     /// The root key, until its owner moves it to a safe place.
     pub const ROOT: &str = "root.key";
+    /// The SQLite database with the state.
     pub const DATABASE: &str = "oracle.db";
+    /// A copy of the newest signed roster, from which a lost database is filled.
     pub const COPY: &str = "roster";
     /// Names the database that holds the state, if that is not [`DATABASE`].
     pub const ELSEWHERE: &str = "database";
@@ -64,6 +67,7 @@ pub(crate) enum Access {
 pub(crate) struct Actor(pub Option<Member>);
 
 impl Actor {
+    /// The member's name for events; `local` for this host.
     pub fn label(&self) -> &str {
         self.0.as_ref().map_or("local", |member| member.name.as_str())
     }
@@ -533,6 +537,7 @@ pub(crate) struct DatabaseMarker {
 }
 
 impl DatabaseMarker {
+    /// Compares the recorded database with the configured one.
     pub fn read(dir: &Path, database: &Database) -> Result<Self, OracleError> {
         let file = dir.join(file::ELSEWHERE);
         let known = roster_copy::read(&file).map_err(file_error(&file))?;

@@ -35,6 +35,7 @@ impl Sightings {
         self.lock().insert(member.principal(), sighting).map(|last| last.version)
     }
 
+    /// When and with which version the member was seen last.
     pub fn of(&self, member: &Member) -> MemberStatus {
         let seen = self.lock().get(&member.principal()).copied();
         MemberStatus {

@@ -52,13 +52,11 @@ pub struct Link {
     pub owner: Owner,
     /// Whether the origin takes, or may take, all requests on it for those of a user who has authenticated there.
     pub is_proven: bool,
-    /// Sends requests on it.
     pub send: SendRequest<Outgoing>,
     /// Gives each request its target.
     pub line: RequestLine,
     /// The bytes that it has moved.
     pub moved: Arc<Moved>,
-    /// Observes its connection.
     pub monitor: Monitor,
     /// The name of its path.
     pub path: String,

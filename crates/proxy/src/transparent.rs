@@ -39,7 +39,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The ports for redirected connections, by family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RedirectPorts {
-    /// On 127.0.0.1.
     pub v4: u16,
     /// On ::1, if there is IPv6.
     pub v6: Option<u16>,

@@ -51,11 +51,9 @@ pub struct Tunnel {
     pub tcp: TcpStream,
     /// Bytes that the program has already sent.
     pub early: Vec<u8>,
-    /// The destination's connection.
     pub dialled: DialledConnection,
     /// Bytes that the destination has already sent.
     pub late: Bytes,
-    /// The destination.
     pub to: Destination,
     /// The kind of content.
     pub content: Content,

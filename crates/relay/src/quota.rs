@@ -27,7 +27,6 @@ pub enum OverQuota {
     /// The day's bytes are used up.
     #[error("this client's limit of {limit} a day is used up; try again in {retry:.0?}")]
     Bytes {
-        /// The limit.
         limit: ByteSize,
         /// The time until the next UTC day.
         retry: Duration,

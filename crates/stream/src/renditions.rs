@@ -44,7 +44,6 @@ const MAX_MISPLACED: u32 = 100;
 
 /// The parameters of a ladder.
 pub struct LadderContext {
-    /// The stream.
     pub stream: Arc<Stream>,
     /// The commands that make renditions of it.
     pub commands: Vec<Transcoder>,

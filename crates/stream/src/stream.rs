@@ -67,7 +67,6 @@ pub enum Source {
 /// A stream, shared by all its legs.
 #[derive(Debug)]
 pub struct Stream {
-    /// Its name.
     pub name: Name,
     /// Whether it is received from another node; otherwise it is published here.
     pub is_relayed: bool,

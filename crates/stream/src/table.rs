@@ -63,7 +63,6 @@ struct Publication {
 /// A connection of a publisher.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// The stream.
     pub stream: Arc<Stream>,
     /// Cancelled when another connection of the publisher replaces this one.
     pub displaced: CancellationToken,

@@ -25,7 +25,7 @@ impl Announcements {
         Arc::new(Self { scheduler, is_over: watch::Sender::new(false) })
     }
 
-    /// Adds a child.
+    /// Adds a child that is this round trip away.
     pub fn add_child(self: &Arc<Self>, round_trip: Duration) -> ChildAnnouncements {
         let id = self.lock().join();
         ChildAnnouncements { shared: Arc::clone(self), id, patience: IDLE + 4 * round_trip }

@@ -62,7 +62,6 @@ impl ReceivedBytes {
 /// What a leg to a parent needs.
 #[derive(Clone, Debug)]
 pub struct PullContext {
-    /// The object.
     pub store: Arc<Store>,
     /// The node's ring, from which received symbols are forwarded.
     pub node: Arc<NodeRing>,
@@ -94,10 +93,8 @@ pub enum LegEnd {
     /// The parent owes symbols and sends nothing.
     #[error("no new symbols from the parent for too long ({0} requested ones are outstanding)")]
     Silent(u64),
-    /// The connection failed.
     #[error("{0}")]
     Lost(#[from] io::Error),
-    /// Everything has arrived.
     #[error("the object is complete")]
     Done,
 }

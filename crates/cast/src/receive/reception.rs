@@ -71,7 +71,6 @@ pub enum State {
 /// What came from a parent, over all its legs.
 #[derive(Debug, Default)]
 pub struct ParentStats {
-    /// Received bytes.
     pub got: Arc<ReceivedBytes>,
     /// The number of open legs.
     pub legs: usize,
@@ -92,7 +91,6 @@ struct Counters {
 /// One cast at one receiver.
 #[derive(Debug)]
 pub struct Reception {
-    /// The cast's directory.
     pub home: CastDirectory,
     /// The source's name when the cast was first offered.
     pub source: Name,
@@ -218,7 +216,6 @@ impl Reception {
         Ok(made)
     }
 
-    /// The current offer.
     pub fn offer(&self) -> Signed<Offer> {
         lock(&self.offer).0.clone()
     }
@@ -233,7 +230,6 @@ impl Reception {
         *lock(&self.offer) = (offer, pass);
     }
 
-    /// The current state.
     pub fn state(&self) -> State {
         self.state.borrow().clone()
     }
@@ -243,7 +239,7 @@ impl Reception {
         self.state.subscribe()
     }
 
-    /// Sets the state.
+    /// Sets the state and wakes those who wait for it.
     pub fn set(&self, state: State) {
         self.state.send_replace(state);
     }

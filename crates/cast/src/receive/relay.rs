@@ -261,7 +261,6 @@ impl Relay {
         self.beside.saturating_add(lock(&self.terms).bytes)
     }
 
-    /// The source's offer.
     pub fn offer(&self) -> &Signed<Offer> {
         &self.offer
     }

@@ -44,7 +44,6 @@ const GATHER: Duration = Duration::from_micros(250);
 /// A verified symbol on its way to the disk, as the frame in which it arrived.
 #[derive(Clone, Debug)]
 pub struct ReceivedSymbol {
-    /// The symbol.
     pub id: SymbolId,
     /// The frame's head, then the symbol's bytes.
     pub frame: SharedBytes,

@@ -36,13 +36,11 @@ pub enum FeedRole {
 /// One ring with everything that belongs to it.
 #[derive(Debug)]
 pub struct NodeRing {
-    /// The object.
     pub store: Arc<Store>,
     /// The ring, from which children are served.
     pub ring: Arc<SharedRing>,
     /// Digests of blocks in transit.
     pub proofs: Arc<ProofCache>,
-    /// Makes repair symbols.
     pub repairs: Arc<RepairEncoder>,
     share: SenderShare,
     role: FeedRole,

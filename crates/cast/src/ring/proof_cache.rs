@@ -60,7 +60,7 @@ impl Proof {
         Ok(Self { block, page: Page::Repair(Arc::new(page)), message })
     }
 
-    /// The block.
+    /// The index of the block in the object.
     pub fn block(&self) -> u32 {
         self.block
     }

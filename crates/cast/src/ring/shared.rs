@@ -53,7 +53,6 @@ pub struct RingState {
     pub joined: u64,
     /// Blocks that all children are done with.
     pub done: VecDeque<u32>,
-    /// Symbols that children lack.
     pub lacks: BTreeMap<(ChildId, u32), MissingSymbols>,
     asked: BTreeMap<ChildId, BTreeSet<u32>>,
     /// Children that wait for the digests of a block's repair symbols.

@@ -67,7 +67,6 @@ pub enum Sink {
         /// The object's offer and digests.
         known: Arc<KnownObject>,
         ring: Arc<SharedRing>,
-        /// Cached digests.
         proofs: Arc<ProofCache>,
         /// Received sheets.
         repairs: Arc<RepairEncoder>,

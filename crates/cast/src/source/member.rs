@@ -49,13 +49,11 @@ const MAX_LEGS: usize = 4;
 
 /// State shared by the tasks of all receivers.
 pub struct CastContext {
-    /// The object.
     pub store: Arc<Store>,
     /// The encoded `Signed<Offer>`.
     pub offer: Vec<u8>,
     /// The encoded layout.
     pub layout: Vec<u8>,
-    /// Dials receivers.
     pub dialer: MemberDialer,
     /// The receiver of events.
     pub events: Arc<dyn EventSink>,
@@ -89,7 +87,6 @@ impl CastContext {
 /// What the source knows of a receiver.
 #[derive(Clone, Debug, Default)]
 pub struct ReceiverStatus {
-    /// Its state.
     pub standing: ReceiverState,
     /// It had the object before this process offered it.
     pub already: bool,
@@ -101,7 +98,6 @@ pub struct ReceiverStatus {
 
 /// A receiver or relay of the cast.
 pub struct Member {
-    /// Its name.
     pub name: Name,
     /// Its part in the plan.
     pub part: ReceiverPlan,

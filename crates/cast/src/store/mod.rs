@@ -31,9 +31,7 @@ use tokio::sync::watch;
 /// What a node needs to verify an object: its offer, geometry and digests.
 #[derive(Debug)]
 pub struct KnownObject {
-    /// The cast.
     pub id: CastId,
-    /// The source's offer.
     pub offer: Offer,
     /// How the object is divided into symbols and blocks.
     pub geometry: Geometry,

@@ -98,7 +98,6 @@ impl Spool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The counts.
     pub fn counts(&self) -> SpoolCounts {
         self.lock().counts()
     }

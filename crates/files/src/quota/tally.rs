@@ -34,11 +34,13 @@ pub(super) struct DiskSpace {
 }
 
 impl DiskSpace {
+    /// The sum, kept at the maximum instead of overflowing.
     pub fn plus(self, other: Self) -> Self {
         let bytes = self.bytes.saturating_add(other.bytes);
         Self { bytes, entries: self.entries.saturating_add(other.entries) }
     }
 
+    /// The difference, at least zero.
     pub fn less(self, other: Self) -> Self {
         let bytes = self.bytes.saturating_sub(other.bytes);
         Self { bytes, entries: self.entries.saturating_sub(other.entries) }
@@ -53,6 +55,7 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
+    /// The part of the limits that bounds a directory.
     pub fn of(limits: &Limits) -> Self {
         Self { max_bytes: limits.max_bytes, max_entries: limits.max_entries }
     }

@@ -43,7 +43,6 @@ struct NodeSpares {
 /// A remote over which no data has passed.
 #[derive(Debug)]
 pub struct FreshRemote {
-    /// The remote.
     pub remote: Remote,
     /// Whether it was opened before as a spare: the other end may have closed it.
     pub spare: bool,

@@ -25,6 +25,7 @@ pub(super) struct ListingActivity {
 }
 
 impl ListingActivity {
+    /// Creates the record of a source that is asked now.
     pub fn now() -> Arc<Self> {
         let began = Instant::now();
         Arc::new(Self { began, last: Mutex::new(began) })
@@ -70,6 +71,7 @@ impl fmt::Display for ListingDelay {
 pub(super) struct PendingSources(BTreeMap<u32, (Arc<ListingActivity>, AbortHandle)>);
 
 impl PendingSources {
+    /// Waits for a source; `task` is aborted if the source exceeds its time.
     pub fn begin(&mut self, source: u32, heard: Arc<ListingActivity>, task: AbortHandle) {
         self.0.insert(source, (heard, task));
     }
@@ -83,6 +85,7 @@ impl PendingSources {
         self.0.is_empty()
     }
 
+    /// The sources that have not listed everything.
     pub fn sources(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.keys().copied()
     }

@@ -135,7 +135,6 @@ impl SendRequest {
 /// The data could not be sent.
 #[derive(Debug, Error)]
 pub enum SendError {
-    /// An unknown node.
     #[error(transparent)]
     Name(#[from] RouteNameError),
     /// This host has no valid roster.
@@ -147,7 +146,6 @@ pub enum SendError {
     /// The node cannot be reached.
     #[error("{0}")]
     Unreached(String),
-    /// An invalid pattern.
     #[error("--exclude: {0}")]
     Exclude(String),
     /// Two items would have the same name there.
@@ -172,7 +170,6 @@ pub enum SendError {
     NotAccepted {
         /// The receiving node.
         node: Name,
-        /// The directory.
         into: String,
         /// The sending host.
         me: Name,

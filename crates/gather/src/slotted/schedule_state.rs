@@ -325,7 +325,6 @@ impl ScheduleState {
         _ = timeout(TIDY, asking.join_all()).await;
     }
 
-    /// Returns the result.
     pub fn outcome(&self) -> ScheduleOutcome {
         let mut outcome = lock(&self.ledger).clone();
         outcome.messages = self.pool.messages();

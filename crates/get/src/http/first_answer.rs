@@ -63,7 +63,6 @@ enum RewriteStage {
     /// Reads the head, up to an empty line.
     #[default]
     Head,
-    /// Rewrites chunks.
     Chunks(ChunkLines),
     /// Passes all bytes on unchanged.
     Through,

@@ -26,7 +26,6 @@ pub struct MeshFile {
 /// An oracle's key and addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Oracle {
-    /// Its node's key.
     pub key: NodeId,
     /// The addresses of its port, best first.
     pub addresses: Vec<Destination>,

@@ -73,7 +73,7 @@ impl State {
         Ok(Self { dir: dir.to_owned() })
     }
 
-    /// The directory.
+    /// The directory that contains the state.
     pub fn dir(&self) -> &Path {
         &self.dir
     }

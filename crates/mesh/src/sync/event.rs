@@ -10,7 +10,6 @@ use thalweg_wire::mesh::RosterFault;
 pub enum SyncEvent {
     /// There is a newer roster.
     Updated {
-        /// Its version.
         version: u64,
         /// The number of its members.
         members: usize,

@@ -57,7 +57,6 @@ pub fn roster(version: u64, names: &[&str]) -> Roster {
     }
 }
 
-/// The mesh's key.
 pub fn mesh() -> PrivateKey {
     key(250)
 }

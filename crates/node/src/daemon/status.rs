@@ -20,7 +20,6 @@ const ORACLE: Duration = Duration::from_secs(5);
 /// The status of a node: the reply to `GET /v1/status` of the local API.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeStatus {
-    /// Its name.
     pub name: Name,
     /// The daemon's key.
     pub key: NodeId,
@@ -72,7 +71,6 @@ pub struct NodeStatus {
 /// The roster that a node uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RosterStatus {
-    /// Its version.
     pub version: u64,
     /// The date from which on it is not valid.
     pub expiry: WallTime,
@@ -96,7 +94,7 @@ pub struct OracleStatus {
     pub inside: bool,
     /// Whether the oracle answered just now.
     pub reached: bool,
-    /// Why not.
+    /// Why the oracle did not answer.
     #[serde(default)]
     pub error: Option<String>,
     /// The version of the oracle's roster.
@@ -113,11 +111,8 @@ pub struct OracleStatus {
 /// The parts of a node from which its status is made.
 #[derive(Clone, Debug)]
 pub struct StatusSources {
-    /// The node's name.
     pub name: Name,
-    /// Its key.
     pub key: NodeId,
-    /// Its membership.
     pub membership: Membership,
     /// Answers requests that only an oracle can answer.
     pub control: Arc<dyn Control>,
@@ -137,13 +132,11 @@ pub struct StatusSources {
     pub probe: Option<Arc<dyn MemberService>>,
     /// The prober, if the node measures.
     pub measure: Option<Arc<dyn MemberService>>,
-    /// The daemon's counters.
     pub counters: Counters,
     /// The addresses of its port.
     pub listen: Vec<SocketAddr>,
     /// The roles that it serves by: those it had when it started.
     pub duties: BTreeSet<Role>,
-    /// When it started.
     pub started: Instant,
 }
 
@@ -172,7 +165,7 @@ impl StatusSources {
         }
     }
 
-    /// The carrier's report.
+    /// The carrier's part of the probe service's report; `null` without that service.
     pub fn carrier(&self) -> serde_json::Value {
         self.part_of_probe_report("carrier")
     }

@@ -75,7 +75,7 @@ impl HistoryBuffer {
         self.rows.store(0, Ordering::Relaxed);
     }
 
-    /// Adds entries.
+    /// Adds a batch to the entries that wait to be stored; drops the oldest beyond the bound.
     pub fn add(&self, batch: Batch) {
         let mut waiting = self.lock();
         waiting.samples.extend(batch.samples);

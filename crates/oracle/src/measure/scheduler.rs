@@ -385,7 +385,6 @@ pub struct SeedLeg {
     pub from: usize,
     /// The receiver's position.
     pub to: usize,
-    /// The rate, bit/s.
     pub bps: f64,
     /// How long ago it was measured.
     pub age: Duration,

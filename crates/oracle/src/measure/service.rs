@@ -111,7 +111,7 @@ impl MeasuringService {
         CurrentTime { time: BEGIN + self.start.elapsed(), wall: self.clock.now() }
     }
 
-    /// The date.
+    /// The date by the oracle's clock.
     pub fn date(&self) -> WallTime {
         self.clock.now()
     }
@@ -138,7 +138,6 @@ impl MeasuringService {
         self.tally.read()
     }
 
-    /// The current offer.
     fn offer(&self) -> Arc<Offer> {
         self.offer.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -94,7 +94,7 @@ impl Carrier {
         Self(Arc::new(CarrierShared { local, network, me, membership, dialer, log, directory }))
     }
 
-    /// This node's address.
+    /// This node's overlay address.
     pub fn address(&self) -> Ipv6Addr {
         self.0.local.own
     }
@@ -156,7 +156,6 @@ impl Carrier {
 
 /// The state of a carrier, for `thalweg carrier status`.
 impl Carrier {
-    /// The current state.
     pub fn report(&self) -> CarrierReport {
         let partners: Vec<_> = self.0.directory().partners().cloned().collect();
         let one = |partner: &std::sync::Arc<partner::Partner>| {

@@ -47,7 +47,7 @@ impl fmt::Debug for DeviceState {
 #[derive(Debug)]
 pub struct LocalEnd {
     pub(super) settings: CarrierSettings,
-    /// This node's address.
+    /// This node's overlay address.
     pub(super) own: Ipv6Addr,
     device_state: Mutex<DeviceState>,
 }

@@ -349,7 +349,6 @@ impl ProberShared {
 enum FlowEnd {
     /// It belonged to this order, and was judged.
     Found(u64, Verdict),
-    /// It was refused.
     Refused(Refusal),
     /// It was accepted, and nothing arrived.
     Nothing,

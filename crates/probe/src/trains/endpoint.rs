@@ -55,7 +55,7 @@ pub struct Endpoint {
     socket: UdpSocket,
     sessions: Mutex<BTreeMap<u32, Arc<Incoming>>>,
     refused: [AtomicU64; 4],
-    /// The kernel's count.
+    /// Datagrams that the kernel dropped, by its count.
     dropped: AtomicU32,
     came: broadcast::Sender<Arc<ReceivedProbe>>,
 }

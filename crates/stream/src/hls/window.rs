@@ -13,7 +13,6 @@ use tokio::time::Instant;
 /// The figures that the player shows.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Status {
-    /// The stream's name.
     pub name: String,
     /// The publisher's node.
     pub origin: String,

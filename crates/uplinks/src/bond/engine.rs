@@ -55,7 +55,6 @@ pub struct Engine {
 /// Why a link ended.
 #[derive(Debug)]
 pub enum LinkEnd {
-    /// The connection failed.
     Lost(io::Error),
     /// An end stopped using it.
     Bye,

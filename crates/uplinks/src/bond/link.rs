@@ -34,9 +34,7 @@ pub type LinkReader = BufReader<Box<dyn AsyncRead + Send + Unpin>>;
 
 /// A connection after its greeting.
 pub struct LinkIo {
-    /// The receiving half.
     pub read: LinkReader,
-    /// The sending half.
     pub write: OwnedWriteHalf,
     /// A duplicate of the connection's descriptor, for its counters and its queue.
     pub socket: OwnedFd,

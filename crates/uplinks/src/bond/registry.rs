@@ -12,7 +12,6 @@ pub struct BondStatus {
     pub member: String,
     /// Streams that are open, or not settled yet.
     pub streams: usize,
-    /// Its links.
     pub links: Vec<LinkStatus>,
 }
 

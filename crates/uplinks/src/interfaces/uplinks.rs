@@ -74,7 +74,6 @@ pub(super) struct Inner {
     pub(super) wanted: Notify,
     /// Notified when the file has answered.
     pub(super) granted: Notify,
-    /// Current faults.
     pub(super) faults: Faults,
     /// The interfaces as the kernel last listed them.
     found: Mutex<Vec<Interface>>,
@@ -109,7 +108,6 @@ pub enum Lanes {
 /// One interface that a connection may go by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// The interface.
     pub interface: NonZeroU32,
     /// Bytes that the server may send ahead of the reader; `None`: as the kernel decides.
     pub ahead: Option<usize>,
@@ -198,7 +196,7 @@ impl Uplinks {
         Time::ZERO + self.0.began.elapsed()
     }
 
-    /// The date.
+    /// The date by the system's clock.
     pub fn today(&self) -> WallTime {
         self.0.clock.now()
     }

@@ -60,7 +60,6 @@ pub struct Verdict {
     pub destination: TrustBasis,
     /// The trust in the key of the node with the data; `None` without a receipt.
     pub node: Option<TrustBasis>,
-    /// The proven statements.
     pub proven: Vec<String>,
     /// The unproven statements, and why they are not proven.
     pub unproven: Vec<String>,

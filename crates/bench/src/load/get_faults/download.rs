@@ -36,7 +36,6 @@ pub struct Download {
 /// A download that has ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// The exit status.
     pub status: ExitStatus,
     /// Time from its start to its end.
     pub took: Duration,

@@ -18,9 +18,7 @@ pub enum By {
 pub enum Door {
     /// The oracle's API.
     Api,
-    /// Joining.
     Join,
-    /// Relaying.
     Relay,
     /// Measured flows.
     Measure,
@@ -28,9 +26,7 @@ pub enum Door {
     Object,
     /// Drop boxes.
     Submit,
-    /// Bonds.
     Bond,
-    /// Casts.
     Cast,
     /// Sessions of probe trains.
     Probe,
@@ -66,7 +62,6 @@ pub struct Attack {
     pub by: By,
     /// The attacked part of the node.
     pub door: Door,
-    /// The kind of attack.
     pub kind: Kind,
 }
 

@@ -39,7 +39,6 @@ impl Piece {
 /// An answer, not yet sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// The status.
     pub status: u16,
     /// Field lines besides Content-Length.
     pub fields: Vec<String>,

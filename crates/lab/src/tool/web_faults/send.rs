@@ -24,7 +24,6 @@ pub enum After {
     Goes,
     /// It is closed normally.
     Closes,
-    /// It is reset.
     Resets,
 }
 

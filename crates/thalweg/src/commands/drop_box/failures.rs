@@ -17,9 +17,7 @@ pub struct FailureRecorder {
 
 #[derive(Debug, Default)]
 struct FailureReasons {
-    /// By file name.
     files: BTreeMap<String, String>,
-    /// By source.
     sources: BTreeMap<String, String>,
     /// The reason why the whole gathering failed.
     all: Option<String>,

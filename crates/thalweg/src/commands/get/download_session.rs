@@ -34,11 +34,9 @@ const PROGRESS: u64 = 64 << 10;
 
 /// What the downloads of a command share.
 pub struct DownloadSession<'a> {
-    /// Makes the requests.
     pub maker: &'a RequestBuilder<'a>,
     /// The limits of the command.
     pub effort: &'a Effort,
-    /// Shows the events.
     pub display: &'a Display,
     /// The known rates of paths.
     pub history: Option<&'a Mutex<History>>,

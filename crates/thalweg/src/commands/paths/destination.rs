@@ -43,9 +43,7 @@ impl DestinationUrl {
 /// The options of the `thalweg get` to predict.
 #[derive(Clone, Debug, Default)]
 pub struct GetOptions<'a> {
-    /// Its `--avoid`.
     pub avoid: &'a [Tag],
-    /// Its `--draw`.
     pub draw: Draw,
 }
 

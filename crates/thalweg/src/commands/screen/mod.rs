@@ -56,7 +56,6 @@ pub trait DisplayedEvent: Serialize + Send + 'static {
     /// The interval of progress lines without a terminal.
     const PROGRESS_INTERVAL: Duration;
 
-    /// Creates a remark.
     fn note(text: String) -> Self;
 
     /// Whether it is only a progress report, which the next one replaces.
@@ -75,7 +74,6 @@ pub trait DisplayedEvent: Serialize + Send + 'static {
 /// Something to show.
 #[derive(Debug)]
 enum ScreenMessage<E> {
-    /// An event.
     Event(Box<E>),
     /// The command failed: the reason and the exit code.
     Failed(String, u8),

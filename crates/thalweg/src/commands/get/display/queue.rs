@@ -34,7 +34,7 @@ struct QueueState {
 }
 
 impl Queue {
-    /// Adds a note.
+    /// Adds a note; it replaces a waiting progress report of the same download.
     pub fn push(&self, note: Note) {
         let mut waiting = self.lock();
         if let Some(item) = note.progress_of() {
