@@ -9,10 +9,8 @@ use hyper::{
     HeaderMap, Request, StatusCode,
     header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE},
 };
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::BTreeMap;
 use thalweg_paths::url::HttpUrl;
 
 /// How often one request is repeated with another nonce: several paths use one nonce, and a server that counts its uses
@@ -100,7 +98,7 @@ impl DigestLogins {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Challenge>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

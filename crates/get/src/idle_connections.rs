@@ -1,10 +1,10 @@
 //! Idle connections that one download leaves for the next ones of the same call.
 
 use super::{HttpVersion, http::Connection};
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 use thalweg_net::{Destination, Route};
@@ -55,7 +55,7 @@ impl IdleConnections {
 
     /// Each change is one push or one removal, so the list is complete even if another holder panicked.
     fn lock(&self) -> MutexGuard<'_, Shelf<Connection>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -5,10 +5,11 @@ use super::{
     expiry_timer::ExpiryTimer,
     roster_writer::{self, RosterDamage},
 };
+use parking_lot::Mutex;
 use std::{
     collections::BTreeSet,
     path::PathBuf,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 use thalweg_base::clock::WallClock;
@@ -263,9 +264,9 @@ impl Inner {
         Some(Duration::from_nanos(roster.expiry.as_unix_nanos() - now.as_unix_nanos()))
     }
 
-    pub(super) fn lock(&self) -> std::sync::MutexGuard<'_, StoredRoster> {
+    pub(super) fn lock(&self) -> parking_lot::MutexGuard<'_, StoredRoster> {
         // A panic while the lock was held left whole values.
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+        self.newest.lock()
     }
 
     pub(super) fn put(&self, newest: &mut StoredRoster, roster: Roster, signed: &[u8], kept: bool) {

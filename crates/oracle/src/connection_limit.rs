@@ -2,11 +2,12 @@
 //! idle longest is evicted from the party that holds the most.
 
 use crate::{Caller, limits::network};
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     cmp::Reverse,
     collections::HashMap,
     net::{IpAddr, Ipv6Addr},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 use thalweg_units::NodeId;
 use tokio::sync::Notify;
@@ -103,7 +104,7 @@ impl ConnectionLimit {
     }
 
     fn lock(&self) -> MutexGuard<'_, Connections> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.taken.lock()
     }
 
     /// The number of open connections.

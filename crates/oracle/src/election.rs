@@ -9,8 +9,9 @@
 //! and publishes.
 
 use crate::{Database, Event, OracleError, registry::Registry, store::Ballot};
+use parking_lot::{Mutex, MutexGuard};
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use thalweg_units::NodeId;
@@ -55,7 +56,7 @@ impl Election {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<(ElectionState, Instant)>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     /// Which oracle schedules now. An elected oracle whose lease has expired by its own monotonic clock no longer

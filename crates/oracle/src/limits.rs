@@ -6,12 +6,12 @@ use governor::{
     clock::{Clock as _, DefaultClock},
     state::{InMemoryState, NotKeyed, keyed::DefaultKeyedStateStore},
 };
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::HashMap,
     fmt,
     net::{IpAddr, Ipv6Addr},
     num::NonZeroU32,
-    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use thalweg_units::NodeId;
@@ -149,7 +149,7 @@ pub(crate) struct KeyCounts(Mutex<HashMap<NodeId, u8>>);
 
 impl KeyCounts {
     fn lock(&self) -> MutexGuard<'_, HashMap<NodeId, u8>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Counts one more request, unless there are `most` already. Returns whether it was counted.

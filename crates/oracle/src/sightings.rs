@@ -1,8 +1,8 @@
 //! When each member last asked for the roster.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 use thalweg_units::NodeId;
@@ -20,7 +20,7 @@ struct Sighting {
 
 impl Sightings {
     fn lock(&self) -> MutexGuard<'_, HashMap<NodeId, Sighting>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Forgets keys that no longer belong to a member.

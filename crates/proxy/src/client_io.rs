@@ -11,12 +11,13 @@ use super::{
     request_scanner::{ContentFraming, RequestScanner, RequestTarget},
 };
 use hyper::{HeaderMap, StatusCode};
+use parking_lot::{Mutex, MutexGuard};
 use socket2::SockRef;
 use std::{
     io,
     pin::{Pin, pin},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll, Waker, ready},
@@ -81,7 +82,7 @@ impl InterimAnswers {
 
     /// Ignores poisoning: each change leaves whole answers.
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Writes the answers that wait.
@@ -345,7 +346,7 @@ impl Wire {
 
     /// Ignores poisoning: each change is one value.
     fn request(&self) -> MutexGuard<'_, PendingRequest> {
-        self.request.lock().unwrap_or_else(PoisonError::into_inner)
+        self.request.lock()
     }
 
     /// The last answer is sent: reads off what the program still sends, so that it gets the answer, until nothing has

@@ -6,9 +6,10 @@
 
 use super::{body::Outgoing, request_line::RequestLine};
 use hyper::client::conn::http1::SendRequest;
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
 use thalweg_net::{Monitor, Route, pump::Moved};
@@ -176,7 +177,7 @@ impl Pool {
 
     /// Ignores poisoning: each change is one push or one take.
     fn lock(&self) -> MutexGuard<'_, VecDeque<(Destination, Link, Instant)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

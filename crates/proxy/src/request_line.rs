@@ -6,7 +6,8 @@
 
 use bytes::Bytes;
 use hyper::{Request, Uri};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// A request's target in origin form, which is one of its extensions.
 #[derive(Clone, Debug)]
@@ -71,7 +72,7 @@ impl RequestLine {
 
     /// Ignores poisoning: each change is one value.
     fn lock(&self) -> MutexGuard<'_, Option<Bytes>> {
-        self.target.lock().unwrap_or_else(PoisonError::into_inner)
+        self.target.lock()
     }
 }
 

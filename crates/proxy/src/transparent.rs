@@ -12,12 +12,13 @@ use super::{
     tunnel::{self, Tunnel},
 };
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use socket2::SockRef;
 use std::{
     collections::HashMap,
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 use thalweg_base::accept;
@@ -71,7 +72,7 @@ impl RedirectDestinations {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SocketAddr, SocketAddr>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

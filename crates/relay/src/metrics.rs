@@ -1,5 +1,6 @@
 //! A relay's metrics for Prometheus. Labels are from fixed sets, never a peer or a destination.
 
+use parking_lot::{Mutex, MutexGuard};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric as _},
@@ -15,7 +16,7 @@ use prometheus_client::{
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 use thalweg_net::splice::PipePool;
@@ -203,7 +204,7 @@ fn add(totals: &mut BTreeMap<LegKind, [u64; 2]>, leg: LegKind, [up, down]: [u64;
 
 impl Flows {
     fn lock(&self) -> MutexGuard<'_, FlowCounts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn add(&self, leg: LegKind, moved: Arc<Moved>) -> FlowGuard {

@@ -5,11 +5,8 @@ use crate::{
     levels::{AvailableRate, Levels, Measurement, RenditionRates, Sample},
     status::{ChildKind, LegStatus},
 };
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use thalweg_units::Time;
 use thalweg_wire::{
     mesh::Name,
@@ -65,7 +62,7 @@ impl Default for Adaptation {
 impl Adaptation {
     fn lock(&self) -> MutexGuard<'_, State> {
         // The state is consistent at every point that could panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Replaces the oracle's plan.

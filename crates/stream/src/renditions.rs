@@ -18,13 +18,8 @@ use crate::{
     publisher,
 };
 use futures_util::future::join_all;
-use std::{
-    convert::Infallible,
-    io,
-    pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{convert::Infallible, io, pin::pin, sync::Arc, time::Duration};
 use thalweg_base::log::{Event, Log};
 use thalweg_media::{Frame, Ladder, TsSplitter};
 use thalweg_wire::stream::leg::Ending;
@@ -126,7 +121,7 @@ impl Renditions {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // The state is consistent at every point that could panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Adds the publisher's next frame.

@@ -2,10 +2,8 @@
 //! and each stream that this node relays for a member.
 
 use crate::Settings;
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::BTreeMap, sync::Arc};
 use thalweg_wire::mesh::Name;
 
 /// One part in so many of the bounds on streams and subscribers is reserved for this host's programs.
@@ -55,7 +53,7 @@ impl Slots {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Option<Name>, usize>> {
         // The counts are consistent at every point that could panic.
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+        self.used.lock()
     }
 
     /// Claims a slot if one is free.

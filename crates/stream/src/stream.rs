@@ -6,9 +6,10 @@ use crate::{
     status::{ChildKind, LegStatus, StreamStatus},
     union_request::UnionRequest,
 };
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 use thalweg_media::Frame;
@@ -182,7 +183,7 @@ impl Stream {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // The state is consistent at every point that could panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// A receiver of the stream's progress.

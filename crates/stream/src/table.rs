@@ -7,10 +7,8 @@ use crate::{
     slots::{Slot, Slots, member_limit},
     stream::Source,
 };
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::BTreeMap, sync::Arc};
 use thalweg_wire::{
     mesh::Name,
     stream::leg::{Accepted, Ending, LimitedResource, Refusal},
@@ -134,7 +132,7 @@ impl StreamTable {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // The state is consistent at every point that could panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The stream of this name.

@@ -4,6 +4,7 @@ use super::{
     open::below,
     spans::{FilePart, Spans},
 };
+use parking_lot::{Mutex, MutexGuard};
 use rustix::{
     fs::OFlags,
     io::{Errno, preadv},
@@ -17,7 +18,7 @@ use std::{
         fd::{AsFd as _, OwnedFd},
         unix::fs::{FileExt as _, MetadataExt as _},
     },
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 use thalweg_part::{StoredTimes, holes};
 use thalweg_wire::{
@@ -124,7 +125,7 @@ impl ObjectFiles {
 
     /// A panic cannot leave partly changed values.
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     /// Reads these bytes of the object.

@@ -1,10 +1,7 @@
 //! Which symbols the source has announced to each child: `fountain::AnnouncementScheduler` behind a lock.
 
-use std::{
-    ops::Range,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{ops::Range, sync::Arc, time::Duration};
 use thalweg_fountain::{AnnouncementScheduler, ChildConnectionId, Geometry};
 use tokio::sync::watch;
 
@@ -40,7 +37,7 @@ impl Announcements {
 
     fn lock(&self) -> MutexGuard<'_, AnnouncementScheduler> {
         // The rule does not panic, so the lock is never poisoned.
-        self.scheduler.lock().unwrap_or_else(PoisonError::into_inner)
+        self.scheduler.lock()
     }
 }
 

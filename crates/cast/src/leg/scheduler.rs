@@ -1,9 +1,9 @@
 //! Decides which symbols are requested from which parent: `fountain::Pull` behind a lock, with this process's clock.
 
+use parking_lot::{Mutex, MutexGuard};
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
 use std::{
     ops::Range,
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 use thalweg_fountain::{
@@ -40,7 +40,7 @@ impl SymbolScheduler {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // The scheduler does not panic, so the lock is never poisoned.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     fn now(&self) -> Time {

@@ -1,10 +1,8 @@
 //! A cache of digests of the blocks in transit.
 
 use crate::store::KnownObject;
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::VecDeque, sync::Arc};
 use thalweg_fountain::{
     Geometry, SharedBytes, SymbolId,
     digest::{RepairPage, SourcePage, SymbolError},
@@ -105,7 +103,7 @@ impl ProofCache {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Proof>> {
-        self.proofs.lock().unwrap_or_else(PoisonError::into_inner)
+        self.proofs.lock()
     }
 
     /// The digests of a block's source symbols or, if `is_source` is false, of its repair symbols.

@@ -5,14 +5,8 @@
 
 use super::proof_cache::{Proof, ProofCache};
 use crate::store::{KnownObject, Store};
-use std::{
-    collections::VecDeque,
-    fs::File,
-    io,
-    ops::Range,
-    os::unix::fs::FileExt as _,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::VecDeque, fs::File, io, ops::Range, os::unix::fs::FileExt as _, sync::Arc};
 use thalweg_fountain::{
     Geometry, SharedBytes, SymbolId,
     codec::{BlockEncoder, PlanCache},
@@ -70,7 +64,7 @@ impl RepairEncoder {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     /// Checks a received sheet, and keeps it if it is valid.

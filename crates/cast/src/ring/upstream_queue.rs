@@ -1,9 +1,7 @@
 //! Messages from a node to the parent that streams to it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::{BTreeMap, BTreeSet};
 use thalweg_wire::cast::{MAX_RANGES, Runs, Wish};
 use tokio::sync::Notify;
 
@@ -53,7 +51,7 @@ struct Inner {
 impl UpstreamQueue {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // A panic in between leaves whole values behind.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     /// A block needs no more symbols.

@@ -14,11 +14,8 @@ use crate::{
     ring::NodeRing,
     store::Store,
 };
-use std::{
-    io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{io, sync::Arc, time::Duration};
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_net::channel::Protocol;
 use thalweg_wire::{
@@ -126,7 +123,7 @@ impl Member {
     }
 
     fn lock(&self) -> MutexGuard<'_, ReceiverStatus> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     /// The current state and progress.

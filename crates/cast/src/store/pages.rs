@@ -1,13 +1,8 @@
 //! The digests of all symbols, in a file: 32 bytes per symbol.
 
 use super::KnownObject;
-use std::{
-    collections::VecDeque,
-    fs::File,
-    io,
-    os::unix::fs::FileExt as _,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::VecDeque, fs::File, io, os::unix::fs::FileExt as _, sync::Arc};
 use thalweg_fountain::{
     Geometry,
     digest::{Digest, PageError, SourcePage},
@@ -33,7 +28,7 @@ impl Pages {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<SourcePage>>> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cache.lock()
     }
 
     /// Writes a page that has been checked.

@@ -1,8 +1,9 @@
 //! Captures the output of a program on a separate thread, so that the program never blocks on it.
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::{
     io::Read,
-    sync::{Arc, Condvar, Mutex, MutexGuard},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -91,7 +92,7 @@ impl Tail {
 }
 
 fn lock(tail: &Mutex<Tail>) -> MutexGuard<'_, Tail> {
-    tail.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    tail.lock()
 }
 
 #[cfg(test)]

@@ -1,10 +1,8 @@
 //! Claims on paths: two deliveries that store the same path run one after the other.
 
 use super::path_key::{Keys, PathKey, directory_id};
-use std::{
-    collections::BTreeSet,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::collections::BTreeSet;
 
 /// All claimed paths.
 #[derive(Debug, Default)]
@@ -69,7 +67,7 @@ impl PathClaims {
 
     /// Every change is complete, even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, BTreeSet<PathKey>> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+        self.keys.lock()
     }
 }
 

@@ -26,6 +26,7 @@ use super::{
 use completion::{LinkReport, Removal};
 use local::{LocalItem, SearchResult};
 use owners::OwnerNames;
+use parking_lot::{Mutex, MutexGuard};
 use path::SendPath;
 use queue::SendQueue;
 use receiver_survey::ReceiverState;
@@ -35,7 +36,7 @@ use std::{
     os::unix::ffi::OsStrExt as _,
     path::PathBuf,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -349,7 +350,7 @@ struct SendState {
 impl SendState {
     /// The lock is held only briefly.
     fn queue(&self) -> MutexGuard<'_, SendQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 
     /// Bytes and files that have not arrived.
@@ -360,7 +361,7 @@ impl SendState {
 
     /// The lock is held only briefly.
     fn idle(&self) -> MutexGuard<'_, Option<Remote>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock()
     }
 
     fn is_old(&self) -> bool {

@@ -1,11 +1,9 @@
 //! Keeps channels for messages open; no data of transfers passes through them.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::BTreeMap,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
 };
 use thalweg_files::remote::{Remote, RemoteError};
 use thalweg_mesh::member_dialer::MemberDialer;
@@ -99,6 +97,6 @@ impl ChannelPool {
 
     /// A thread that panicked while holding the lock left complete entries.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Vec<Remote>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock()
     }
 }

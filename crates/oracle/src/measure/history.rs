@@ -2,12 +2,10 @@
 
 use super::event::MeasureEvent;
 use crate::store::{Batch, Disagreement, NodeChange, Sample};
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::VecDeque,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 /// The most waiting entries of each kind, about 10 MB: half a day of a mesh that measures once a second. Beyond that
@@ -57,7 +55,7 @@ fn first<T: Clone>(entries: &VecDeque<T>) -> Vec<T> {
 impl HistoryBuffer {
     fn lock(&self) -> MutexGuard<'_, PendingEntries> {
         // Only complete entries are stored, so a poisoned lock is safe to use.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 
     /// Counts measurements that were stored in the database.

@@ -19,11 +19,12 @@ use crate::{
     registry::later,
     streams::LegEstimates,
 };
+use parking_lot::{Mutex as Lock, RwLock};
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
-    sync::{Arc, Mutex as Lock, PoisonError, RwLock},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use thalweg_net::PrivateKey;
@@ -140,7 +141,7 @@ impl MeasuringService {
 
     /// The current offer.
     fn offer(&self) -> Arc<Offer> {
-        self.offer.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.offer.read().clone()
     }
 
     /// The slot of a key's member; `None` if there is no such member, or if the offer does not show this roster yet.
@@ -150,12 +151,12 @@ impl MeasuringService {
     }
 
     fn set_offer(&self, offer: Arc<Offer>) {
-        *self.offer.write().unwrap_or_else(PoisonError::into_inner) = offer;
+        *self.offer.write() = offer;
     }
 
     /// A result drawn with this service's random generator.
     fn drawn<T>(&self, draw: impl FnOnce(&mut Xoshiro256PlusPlus) -> T) -> T {
-        draw(&mut self.random.lock().unwrap_or_else(PoisonError::into_inner))
+        draw(&mut self.random.lock())
     }
 
     /// At most `m` relays for this client. `client` is `None` if it is not a member, or not one yet.

@@ -1,10 +1,11 @@
 //! Entries that wait to be reported to the oracle.
 
 use super::report_batch::{Entry, ReportBatch};
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -124,7 +125,7 @@ impl Outbox {
 
     /// A thread that panicked while it held the lock left whole entries.
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.waiting.lock()
     }
 }
 

@@ -1,10 +1,7 @@
 //! Orders that have been used: each is valid for one flow.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::BTreeMap, time::Duration};
 use thalweg_wire::mesh::measure_ticket::{CLOCKS_APART, LONGEST};
 use tokio::time::Instant;
 
@@ -37,7 +34,7 @@ impl UsedOrders {
 
     /// A thread that panicked while it held the lock left whole entries.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -4,11 +4,12 @@ use super::{
     super::{denial::Denial, resolver::Resolver},
     Gate,
 };
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::BTreeMap,
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use thalweg_net::Cause;
@@ -101,7 +102,7 @@ impl AvoidedNames {
 
     /// Every change is complete, even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, Cache> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cache.lock()
     }
 }
 

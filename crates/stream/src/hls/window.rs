@@ -2,11 +2,9 @@
 
 use super::packager::{ByReason, Update};
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 use thalweg_wire::stream::leg::CLASSES;
 use tokio::time::Instant;
 
@@ -57,7 +55,7 @@ struct State {
 impl Window {
     fn lock(&self) -> MutexGuard<'_, State> {
         // The state is consistent at every point that could panic.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Applies an update, with the new playlists and figures.

@@ -10,11 +10,12 @@ use super::{
     stream::BondStream,
 };
 use bytes::{Bytes, BytesMut};
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::BTreeMap,
     future::{pending, poll_fn},
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 use thalweg_bond::LinkId;
@@ -81,7 +82,7 @@ impl Engine {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn now(&self) -> Time {

@@ -2,11 +2,11 @@
 
 use super::gauge::Gauge;
 use crate::interfaces::{Accounts, Uplinks};
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     fmt,
     io::{self, Cursor},
     os::fd::{AsFd as _, OwnedFd},
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 use thalweg_bond::RelayedPath;
@@ -145,7 +145,7 @@ impl Meter {
     }
 
     fn lock(&self) -> MutexGuard<'_, MeterState> {
-        self.counting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counting.lock()
     }
 }
 

@@ -1,9 +1,7 @@
 //! Faults of interfaces: a list of current ones, and notices of new ones.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::{BTreeMap, VecDeque};
 use tokio::sync::Notify;
 
 /// Faults whose notice is pending: an interface has a few at most. Beyond that, the oldest is not reported.
@@ -61,7 +59,7 @@ impl Faults {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

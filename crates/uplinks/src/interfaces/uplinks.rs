@@ -10,13 +10,14 @@ use super::{
     stored_table::StoredTable,
     table::{Assignment, Table},
 };
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt, io,
     net::IpAddr,
     num::NonZeroU32,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 use thalweg_base::{
@@ -162,7 +163,7 @@ impl Uplinks {
 
     /// The table, to show or change it.
     pub fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.table.lock()
     }
 
     pub(super) fn prober(&self) -> &Prober {
@@ -219,7 +220,7 @@ impl Uplinks {
             table.follow(present, self.now(), self.today());
         }
         let before = {
-            let mut known = self.0.found.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.0.found.lock();
             std::mem::replace(&mut *known, found.clone())
         };
         if before != found {
@@ -229,7 +230,7 @@ impl Uplinks {
 
     /// The interfaces as the kernel last listed them, in its order of preference.
     pub(super) fn found(&self) -> Vec<Interface> {
-        self.0.found.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.found.lock().clone()
     }
 
     /// Has all users of interfaces look at them again.
@@ -761,7 +762,7 @@ struct RateLimitState {
 
 impl RateLimits {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, RateLimitState>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

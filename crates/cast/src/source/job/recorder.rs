@@ -5,11 +5,12 @@ use crate::{
     average_bps,
     source::event::{Event, EventSink, Outcome, ReceiverState},
 };
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use serde_json::Value;
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     thread::{self, JoinHandle},
 };
 use thalweg_wire::mesh::Name;
@@ -69,7 +70,7 @@ impl JobRecorder {
     pub fn finish(&self) {
         self.shared.lock().is_over = true;
         self.shared.changed.notify_one();
-        let writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let writing = self.writing.lock().take();
         // The thread does not panic; if it did, the record keeps its last content.
         _ = writing.map(JoinHandle::join);
     }
@@ -94,7 +95,7 @@ impl EventSink for JobRecorder {
 impl RecorderShared {
     fn lock(&self) -> MutexGuard<'_, State> {
         // A panic cannot leave partly changed values.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The writing thread: runs until the cast is over and everything is written.

@@ -1,11 +1,8 @@
 //! The queue of notes to show, in the order in which they happened.
 
 use super::Note;
-use std::{
-    collections::VecDeque,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::{collections::VecDeque, time::Duration};
 
 /// The most notes in the queue. There are a few per path, and one per failure: the queue fills only if nobody reads it.
 /// Then the oldest are dropped.
@@ -94,7 +91,7 @@ impl Queue {
 
     /// The lock is held for a few instructions only; a panic cannot leave a half-written value.
     fn lock(&self) -> MutexGuard<'_, QueueState> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 }
 
