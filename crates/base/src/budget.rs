@@ -172,7 +172,6 @@ impl Budget {
         self.lock().get(&scope).copied().unwrap_or_default().spent
     }
 
-    /// A panic of another thread leaves the counts consistent, because each change is one addition.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Scope, Account>> {
         self.accounts.lock()
     }

@@ -154,7 +154,6 @@ impl Drop for Turn {
     }
 }
 
-/// Each change is complete, even if a thread panicked.
 fn lock(held: &Mutex<HeldTurns>) -> MutexGuard<'_, HeldTurns> {
     held.lock()
 }
@@ -236,7 +235,6 @@ impl Turns {
     }
 
     fn own(&self, who: PeerKey) -> Arc<AsyncMutex<()>> {
-        // Each change of the map is complete, even if a thread panicked.
         let mut all = self.own.lock();
         if let Some(known) = all.get(&who).and_then(Weak::upgrade) {
             return known;

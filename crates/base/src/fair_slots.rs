@@ -215,7 +215,6 @@ impl<Party: Ord + Copy> FairSlots<Party> {
         self.lock().holdings.weight_of(party) as usize
     }
 
-    /// Entries stay consistent even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, State<Party>> {
         self.state.lock()
     }

@@ -37,7 +37,6 @@ impl<Peer: Ord + Clone> PeerSlots<Peer> {
 }
 
 impl<Peer: Ord> PeerSlots<Peer> {
-    /// A panic of another thread leaves the entries consistent.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Peer, usize>> {
         self.taken.lock()
     }

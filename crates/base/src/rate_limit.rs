@@ -32,7 +32,6 @@ impl RateLimit {
     ///
     /// Whoever charges first waits least, so the waits of several readers are in order.
     pub fn charge(&self, n: u64) -> Duration {
-        // A panic of another thread leaves the bucket consistent.
         let mut bucket = self.bucket.lock();
         bucket.charge(n, self.epoch.elapsed())
     }

@@ -203,7 +203,6 @@ impl Ledger {
         wanted.into_iter().map(|entered| answer(entered).map(sign)).collect()
     }
 
-    /// A panic while the lock is held leaves complete entries.
     fn lock(&self) -> MutexGuard<'_, LedgerState> {
         self.state.lock()
     }

@@ -74,7 +74,6 @@ impl Hashes {
         Lookup::Own(HashClaim { hashes: self.clone(), peer, part, is_rested })
     }
 
-    /// Entries stay consistent even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, HashState> {
         self.0.lock()
     }

@@ -107,7 +107,6 @@ impl Slots {
         }
     }
 
-    /// Every change is complete, even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, SlotTable> {
         self.taken.lock()
     }

@@ -332,7 +332,6 @@ impl Inbox {
         Ok(partial_file)
     }
 
-    /// Every change is complete, even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<PathKey, Weak<PartialFile>>> {
         self.partial_file.lock()
     }

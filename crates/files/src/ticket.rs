@@ -148,7 +148,6 @@ impl Tickets {
         tickets.iter().map(|ticket| book.take_checks(owner, *ticket)).collect()
     }
 
-    /// Every change is complete, even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, TicketTable> {
         self.0.lock()
     }

@@ -14,7 +14,6 @@ pub(super) struct Turns(Mutex<BTreeMap<Name, Weak<tokio::sync::Mutex<()>>>>);
 impl Turns {
     /// The lock for a member's work.
     pub fn for_member(&self, member: &Name) -> Arc<tokio::sync::Mutex<()>> {
-        // Each change of the map is complete, even if a thread panicked.
         let mut all = self.0.lock();
         all.retain(|_, turn| turn.strong_count() > 0);
         if let Some(known) = all.get(member).and_then(Weak::upgrade) {

@@ -85,7 +85,6 @@ impl Cookies {
         }
     }
 
-    /// Each change is a single step, so the list is complete even if another holder panicked.
     fn lock(&self) -> MutexGuard<'_, Vec<Cookie>> {
         self.0.lock()
     }

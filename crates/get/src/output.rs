@@ -234,8 +234,8 @@ mod tests {
     impl Slow {
         /// Waits until `count` writes have begun, but not longer than `longest`.
         fn wait(&self, count: usize, longest: Duration) {
-            let begun = self.begun.0.lock();
-            _ = self.begun.1.wait_timeout_while(begun, longest, |begun| *begun < count).unwrap();
+            let mut begun = self.begun.0.lock();
+            self.begun.1.wait_while_for(&mut begun, |begun| *begun < count, longest);
         }
     }
 

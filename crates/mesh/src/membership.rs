@@ -265,7 +265,6 @@ impl Inner {
     }
 
     pub(super) fn lock(&self) -> parking_lot::MutexGuard<'_, StoredRoster> {
-        // A panic while the lock was held left whole values.
         self.newest.lock()
     }
 

@@ -108,7 +108,6 @@ impl Legs {
         std::mem::take(&mut self.lock().moved)
     }
 
-    /// A panic of another thread leaves the sums consistent.
     fn lock(&self) -> MutexGuard<'_, Observations> {
         self.0.lock()
     }

@@ -8,7 +8,7 @@ use crate::{
     history::History,
     url::HttpUrl,
 };
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
     fmt,

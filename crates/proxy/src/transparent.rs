@@ -12,7 +12,7 @@ use super::{
     tunnel::{self, Tunnel},
 };
 use bytes::Bytes;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use socket2::SockRef;
 use std::{
     collections::HashMap,
@@ -58,7 +58,7 @@ impl RedirectDestinations {
     /// A connection to `to` will come from `from`. Returns `false` if it cannot be remembered, because too many are.
     #[must_use]
     pub fn expect(&self, from: SocketAddr, to: SocketAddr) -> bool {
-        let mut known = self.lock();
+        let mut known = self.0.lock();
         let has_room = known.len() < MAX_MEANT;
         if has_room {
             known.insert(from, to);
@@ -68,11 +68,7 @@ impl RedirectDestinations {
 
     /// Takes the destination of a connection that has come, or will not come after all.
     pub fn take(&self, from: SocketAddr) -> Option<SocketAddr> {
-        self.lock().remove(&from)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<SocketAddr, SocketAddr>> {
-        self.0.lock()
+        self.0.lock().remove(&from)
     }
 }
 

@@ -76,7 +76,6 @@ impl Quotas {
         }
     }
 
-    /// Every change is complete, even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, Peers> {
         self.peers.lock()
     }
@@ -161,7 +160,6 @@ impl Allowance {
         Ok(state.bucket.as_mut().map(|b| b.take(bytes as u64, now)).unwrap_or_default())
     }
 
-    /// Every change is complete, even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, Usage> {
         self.state.lock()
     }

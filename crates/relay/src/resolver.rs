@@ -87,7 +87,6 @@ impl SharedResolver {
 
     /// Takes one of the member's look-ups; `None` if all are taken.
     fn share(&self, member: NodeId) -> Option<OwnedSemaphorePermit> {
-        // Every change is complete, even if a thread panicked while it held the lock.
         let mut members = self.members.lock();
         members.retain(|_, permits| permits.available_permits() < MAX_PER_MEMBER);
         let permits =

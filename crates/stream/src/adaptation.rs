@@ -5,7 +5,7 @@ use crate::{
     levels::{AvailableRate, Levels, Measurement, RenditionRates, Sample},
     status::{ChildKind, LegStatus},
 };
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use thalweg_units::Time;
 use thalweg_wire::{
@@ -60,24 +60,19 @@ impl Default for Adaptation {
 }
 
 impl Adaptation {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is consistent at every point that could panic.
-        self.state.lock()
-    }
-
     /// Replaces the oracle's plan.
     pub fn set_oracle(&self, plan: Plan) {
-        self.lock().oracle = plan;
+        self.state.lock().oracle = plan;
     }
 
     /// Replaces the members to whom the oracle requests measurements of the legs.
     pub fn set_requested(&self, requested: Vec<Name>) {
-        self.lock().requested = requested;
+        self.state.lock().requested = requested;
     }
 
     /// The oracle's plan, with this node's local choices for the legs that it omits.
     fn effective(&self) -> Plan {
-        let state = self.lock();
+        let state = self.state.lock();
         let mut plan = state.oracle.clone();
         for (stream, children) in &state.local {
             let stream_plan = plan.streams.entry(stream.clone()).or_default();

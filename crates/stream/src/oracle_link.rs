@@ -154,7 +154,6 @@ impl Drop for PlanRequestGuard {
 
 impl OracleLink {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is consistent at every point that could panic.
         self.state.lock()
     }
 

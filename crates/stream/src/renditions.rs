@@ -18,7 +18,7 @@ use crate::{
     publisher,
 };
 use futures_util::future::join_all;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::{convert::Infallible, io, pin::pin, sync::Arc, time::Duration};
 use thalweg_base::log::{Event, Log};
 use thalweg_media::{Frame, Ladder, TsSplitter};
@@ -119,15 +119,10 @@ impl Renditions {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is consistent at every point that could panic.
-        self.state.lock()
-    }
-
     /// Adds the publisher's next frame.
     fn add_source_frame(&self, frame: Frame) {
         let now = self.context.clock.now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let sequence = state.sequence;
         state.sequence += 1;
         let numbered = Arc::new(NumberedFrame { sequence, born: now, frame: frame.clone() });
@@ -149,7 +144,7 @@ impl Renditions {
         loop {
             let now = self.context.clock.now();
             let due = {
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 while let Some(next) = state.order.pop(now) {
                     self.context.stream.add(next.frame, next.born);
                 }
@@ -162,7 +157,7 @@ impl Renditions {
     }
 
     fn release_all(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         while let Some(next) = state.order.pop_any() {
             self.context.stream.add(next.frame, next.born);
         }
@@ -199,7 +194,7 @@ impl Renditions {
 
     /// Records that a command has ended.
     fn record_command_end(&self, at: usize) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.feeds[at] = None;
         state.order.stop_waiting_for(1 + at);
         drop(state);
@@ -227,7 +222,7 @@ impl Renditions {
     fn open_feed(&self, at: usize) -> Option<Frame> {
         let (latency, bytes) = (self.context.latency, self.context.memory);
         let queue = LegQueue::new(Bounds { latency, bytes }, Quality::default());
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.feeds[at] = Some(queue);
         state.ladder.tables()
     }
@@ -245,7 +240,7 @@ impl Renditions {
         loop {
             let is_closed = self.closed.is_cancelled();
             let next = {
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 let now = self.context.clock.now();
                 state.feeds[at].as_mut().and_then(|queue| queue.pop(now))
             };
@@ -305,7 +300,7 @@ impl Renditions {
         }
         let now = self.context.clock.now();
         let mut made = Vec::new();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.ladder.add_transcoded(at, frame, info.codec, &mut made)?;
         for frame in made {
             state.order.push(1 + at, frame, now);

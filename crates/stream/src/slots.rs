@@ -2,7 +2,7 @@
 //! and each stream that this node relays for a member.
 
 use crate::Settings;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::{collections::BTreeMap, sync::Arc};
 use thalweg_wire::mesh::Name;
 
@@ -51,14 +51,9 @@ impl Slots {
         Arc::new(Self { used: Mutex::default(), max: settings.max_subscribers, max_each })
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Option<Name>, usize>> {
-        // The counts are consistent at every point that could panic.
-        self.used.lock()
-    }
-
     /// Claims a slot if one is free.
     pub fn claim(self: &Arc<Self>, member: Option<Name>) -> Option<Slot> {
-        let mut used = self.lock();
+        let mut used = self.used.lock();
         let (all, own) = (used.values().sum::<usize>(), used.get(&member).copied().unwrap_or(0));
         let is_full = match member {
             Some(_) => own >= self.max_each || all >= member_limit(self.max),
@@ -73,7 +68,7 @@ impl Slots {
 
     /// The number of slots in use.
     pub fn count(&self) -> usize {
-        self.lock().values().sum()
+        self.used.lock().values().sum()
     }
 }
 

@@ -34,7 +34,6 @@ impl LegLimiter {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, usize>> {
-        // A panic cannot leave a partly changed map.
         self.0.lock()
     }
 }

@@ -25,7 +25,7 @@ use crate::{
     },
     store::KnownObject,
 };
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
     io,

@@ -155,7 +155,6 @@ impl CastService {
 
 impl ServiceState {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<CastId, Entry>> {
-        // A panic cannot leave partly changed entries.
         self.receptions.lock()
     }
 

@@ -8,7 +8,7 @@ use crate::{
     leg::{SymbolScheduler, child::ReceivedBytes},
     store::Store,
 };
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
     io,

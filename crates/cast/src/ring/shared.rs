@@ -117,7 +117,6 @@ impl SharedRing {
 
     /// Locks the ring. The guard must not be held across an await point.
     pub fn lock(&self) -> MutexGuard<'_, RingState> {
-        // The ring does not panic, so the lock is never poisoned.
         self.inner.lock()
     }
 

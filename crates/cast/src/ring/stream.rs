@@ -375,7 +375,6 @@ impl StreamLeg {
 }
 
 fn lock(replays: &Mutex<ReplayDetector>) -> MutexGuard<'_, ReplayDetector> {
-    // A panic cannot leave partly changed values.
     replays.lock()
 }
 

@@ -66,7 +66,6 @@ impl Store {
 
     /// The symbols that are present. The guard must not be held across an await point.
     pub fn have(&self) -> MutexGuard<'_, HaveSet> {
-        // A panic cannot leave a partly changed set.
         self.have.lock()
     }
 

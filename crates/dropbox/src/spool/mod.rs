@@ -90,7 +90,6 @@ impl Spool {
         Ok(Self { files, key, me, max_total, free: admission::free, journal, state, news })
     }
 
-    /// A thread that panicked while holding the lock left complete entries.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }

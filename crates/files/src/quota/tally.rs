@@ -190,7 +190,6 @@ impl Tally {
         Ok(())
     }
 
-    /// Counts stay consistent even if a thread panicked while it held the lock.
     pub fn lock(&self) -> MutexGuard<'_, Usage> {
         self.used.lock()
     }

@@ -123,7 +123,6 @@ impl Spares {
         spare.map(|(remote, _)| *remote)
     }
 
-    /// Every change is complete, even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, NodeSpares>> {
         self.nodes.lock()
     }

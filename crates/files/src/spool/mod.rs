@@ -219,7 +219,6 @@ impl Spool {
         self.lock().peak(owner, job)
     }
 
-    /// Every change is complete, even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, Index> {
         self.0.held.lock()
     }

@@ -6,7 +6,7 @@ use super::{
     step_error::StepError,
     tree::Tree,
 };
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
     path::PathBuf,

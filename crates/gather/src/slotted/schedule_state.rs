@@ -10,7 +10,7 @@ use super::{
     pool::{ChannelPool, RequestError},
 };
 use crate::{CollectContext, Event, Work};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::{
     collections::BTreeSet,
     sync::{

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use connection::{ConnectSettings, Connection, OracleAnswer};
 use futures_util::future::BoxFuture;
 use hyper::{Method, StatusCode};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
     fmt, io,

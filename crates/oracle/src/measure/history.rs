@@ -2,7 +2,7 @@
 
 use super::event::MeasureEvent;
 use crate::store::{Batch, Disagreement, NodeChange, Sample};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::{
     collections::VecDeque,
     sync::atomic::{AtomicU64, Ordering},
@@ -53,11 +53,6 @@ fn first<T: Clone>(entries: &VecDeque<T>) -> Vec<T> {
 }
 
 impl HistoryBuffer {
-    fn lock(&self) -> MutexGuard<'_, PendingEntries> {
-        // Only complete entries are stored, so a poisoned lock is safe to use.
-        self.waiting.lock()
-    }
-
     /// Counts measurements that were stored in the database.
     pub fn add_rows(&self, rows: u64) {
         self.rows.fetch_add(rows, Ordering::Relaxed);
@@ -75,7 +70,7 @@ impl HistoryBuffer {
 
     /// Adds entries.
     pub fn add(&self, batch: Batch) {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         waiting.samples.extend(batch.samples);
         waiting.changes.extend(batch.changes);
         waiting.disagreements.extend(batch.disagreements);
@@ -84,7 +79,7 @@ impl HistoryBuffer {
 
     /// Takes out the next batch to store.
     pub fn next(&self) -> Option<Batch> {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         let batch = Batch {
             samples: first(&waiting.samples),
             changes: first(&waiting.changes),
@@ -98,7 +93,7 @@ impl HistoryBuffer {
 
     /// Notes that the database took a batch. Returns an event if it had rejected one before.
     pub fn kept(&self) -> Option<MeasureEvent> {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         let lost = std::mem::take(&mut waiting.lost);
         std::mem::take(&mut waiting.is_stuck).then_some(MeasureEvent::Kept { lost })
     }
@@ -106,7 +101,7 @@ impl HistoryBuffer {
     /// Puts back a batch that the database rejected, before all newer entries. Returns an event if this is the first
     /// rejection.
     pub fn put_back(&self, batch: Batch, why: String) -> Option<MeasureEvent> {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         let Batch { samples, changes, disagreements } = batch;
         samples.into_iter().rev().for_each(|sample| waiting.samples.push_front(sample));
         changes.into_iter().rev().for_each(|change| waiting.changes.push_front(change));

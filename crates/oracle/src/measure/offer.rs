@@ -3,7 +3,7 @@
 use super::{
     loads::Loads, nodes::Nodes, nodes::Slot, ranking::RankingSnapshot, state::MeasureState,
 };
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::{collections::HashMap, sync::Arc};
 use thalweg_plan::{
     assignment::RelayLoad,

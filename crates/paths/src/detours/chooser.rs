@@ -14,7 +14,7 @@ use crate::{
     history_chooser::{HistoryChooser, RelaySource, RouteCheck},
     url::HttpUrl,
 };
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::{cmp::Reverse, fmt, sync::Arc, time::Duration};
 use thalweg_net::Route;
 use thalweg_units::Rate;

@@ -36,7 +36,6 @@ impl OverlayBudget {
 
     fn note(&self, bytes: u64) -> u64 {
         let today = self.probe_budget.day();
-        // A thread that panicked while it held the lock left valid numbers.
         let mut spent = self.spent.lock();
         if spent.0 != today {
             *spent = (today, 0);

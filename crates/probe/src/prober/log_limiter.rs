@@ -19,7 +19,6 @@ impl LogLimiter {
     /// Whether to write a line about this peer now; if so, the number of lines that were suppressed since the last one.
     pub fn passes(&self, peer: NodeId) -> Option<u64> {
         let now = Instant::now();
-        // A thread that panicked while it held the lock left whole entries.
         let mut lines = self.0.lock();
         let is_due = |since: Instant| now.duration_since(since) >= EACH;
         let suppressed = match lines.get_mut(&peer) {

@@ -97,7 +97,6 @@ impl ProbeBudget {
 
     /// Begins a new day if it is due. Returns the number of the current day.
     fn begin_day_if_due(&self, today: u64, now: Instant) -> u64 {
-        // A thread that panicked while it held the lock left valid numbers.
         let mut day = self.day.lock();
         let was_ahead = today < day.number && now.duration_since(day.since) >= LENGTH;
         if today > day.number || was_ahead {

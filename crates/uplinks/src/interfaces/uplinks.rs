@@ -760,12 +760,6 @@ struct RateLimitState {
     until: Instant,
 }
 
-impl RateLimits {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, RateLimitState>> {
-        self.0.lock()
-    }
-}
-
 /// What interfaces are probed with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeSettings {

@@ -106,7 +106,6 @@ impl Relays {
 }
 
 fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
-    // The value is consistent after each statement, so a poisoned lock can be used.
     seen.lock()
 }
 

@@ -5,7 +5,7 @@ use crate::{
     average_bps,
     source::event::{Event, EventSink, Outcome, ReceiverState},
 };
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 use serde_json::Value;
 use std::{
     fs,
@@ -93,14 +93,9 @@ impl EventSink for JobRecorder {
 }
 
 impl RecorderShared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic cannot leave partly changed values.
-        self.state.lock()
-    }
-
     /// The writing thread: runs until the cast is over and everything is written.
     fn write(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             let record = std::mem::take(&mut state.is_changed).then(|| state.record.clone());
             let progress = state.progress.take();
@@ -108,19 +103,19 @@ impl RecorderShared {
                 if state.is_over {
                     return;
                 }
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                self.changed.wait(&mut state);
                 continue;
             }
             drop(state);
             let failed = self.write_these(record.as_ref(), progress.as_ref());
-            state = self.lock();
+            state = self.state.lock();
             if let Err(why) = failed
                 && !std::mem::replace(&mut state.is_failed, true)
             {
                 drop(state);
                 let text = format!("cannot save the progress of the cast any more: {why}");
                 self.to.event(&Event::Note { text });
-                state = self.lock();
+                state = self.state.lock();
             }
         }
     }

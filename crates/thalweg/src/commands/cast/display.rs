@@ -153,7 +153,6 @@ impl CastDisplay {
 
 impl EventSink for CastDisplay {
     fn event(&self, event: &Event) {
-        // A panic while the lock was held cannot leave a half-written value.
         let mut shown = self.shown.lock();
         let is_known = shown.is_known(event);
         let summary = shown.summary(event);

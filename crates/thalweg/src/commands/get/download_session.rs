@@ -401,7 +401,6 @@ impl ManySink for Listener<'_, '_> {
     }
 }
 
-/// The lock is held for a few instructions only; a panic cannot leave a half-written value.
 fn lock(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
     ledger.lock()
 }

@@ -4,7 +4,7 @@
 //! copied first, and no lock is held.
 
 use crate::commands::history_file;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::{
     fs, io,
     os::unix::fs::MetadataExt as _,

@@ -121,7 +121,6 @@ impl<E: DisplayedEvent> Screen<E> {
     /// written, which has been reported.
     pub fn finish(&self) -> bool {
         drop(self.notes.lock().take());
-        // If the thread panicked, the panic was printed.
         let written = self.thread.lock().take().is_none_or(|thread| thread.join().unwrap_or(false));
         let lost = self.lost.load(Relaxed);
         if lost > 0 {

@@ -4,7 +4,7 @@ mod bars;
 
 use super::messages;
 use crate::commands::screen::{DisplayedEvent, Screen, Style};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::{io, time::Duration};
 use thalweg_gather::{Event, EventSink, Forecast, Outcome};
 
