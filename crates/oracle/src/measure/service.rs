@@ -311,13 +311,9 @@ impl MeasuringService {
 
     /// Ranks the table. The table is locked while it is copied, not while it is ranked.
     pub(super) fn rank_now(&self) -> Arc<RankingSnapshot> {
-        let mut last = self.ranked.lock().unwrap_or_else(|broken| {
-            // The changes taken by the panicked ranking are lost, so everything is ranked again.
-            self.ranked.clear_poison();
-            let mut last = broken.into_inner();
-            *last = Arc::new(RankingSnapshot::nothing());
-            last
-        });
+        let mut last = self.ranked.lock();
+        // A ranking that panics loses the changes that it took, and leaves nothing, so that everything is ranked again.
+        let before = std::mem::replace(&mut *last, Arc::new(RankingSnapshot::nothing()));
         let picture = {
             let mut state = self.state.blocking_lock();
             let MeasureState { known, planner, .. } = &mut *state;
@@ -331,7 +327,7 @@ impl MeasuringService {
                 RankingKind::Measured
             }
         };
-        let ranked = Arc::new(picture.after(&last, by));
+        let ranked = Arc::new(picture.after(&before, by));
         self.state.blocking_lock().planner.set_ranking(&ranked.ranking);
         *last = Arc::clone(&ranked);
         ranked
