@@ -8,12 +8,8 @@ use super::{
     promises::Promises,
     strike::{self, StruckItems},
 };
-use std::{
-    collections::BTreeMap,
-    io,
-    path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::BTreeMap, io, path::Path, sync::Arc};
 use thalweg_base::{budget::PeerKey, clock::WallClock};
 use thalweg_net::PrivateKey;
 use thalweg_units::{NodeId, WallTime};
@@ -205,9 +201,8 @@ impl Ledger {
         wanted.into_iter().map(|entered| answer(entered).map(sign)).collect()
     }
 
-    /// A panic while the lock is held leaves complete entries.
     fn lock(&self) -> MutexGuard<'_, LedgerState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

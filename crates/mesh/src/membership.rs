@@ -5,12 +5,13 @@ use super::{
     expiry_timer::ExpiryTimer,
     roster_writer::{self, RosterDamage},
 };
+use parking_lot::Mutex;
 use std::{
     cmp::Ordering,
     collections::BTreeSet,
     fmt,
     path::PathBuf,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 use thalweg_base::clock::WallClock;
@@ -297,9 +298,8 @@ impl Inner {
         Some(Duration::from_nanos(roster.expiry.as_unix_nanos() - now.as_unix_nanos()))
     }
 
-    pub(super) fn lock(&self) -> std::sync::MutexGuard<'_, StoredRoster> {
-        // A panic while the lock was held left whole values.
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock(&self) -> parking_lot::MutexGuard<'_, StoredRoster> {
+        self.newest.lock()
     }
 
     pub(super) fn put(&self, newest: &mut StoredRoster, roster: Roster, signed: &[u8], kept: bool) {

@@ -4,10 +4,11 @@
 //! counted. The day is the UTC day, so that an operator can say when it starts; a clock that is set back does not renew
 //! anything. Counts live as long as the process.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use thalweg_base::budget::{Budget, OverBudget, PeerKey, Purpose, Scope};
@@ -74,9 +75,8 @@ impl Quotas {
         }
     }
 
-    /// Every change is complete, even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, Peers> {
-        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.peers.lock()
     }
 
     /// Admits one more connection of the peer with this principal key.
@@ -159,9 +159,8 @@ impl Allowance {
         Ok(state.bucket.as_mut().map(|b| b.take(bytes as u64, now)).unwrap_or_default())
     }
 
-    /// Every change is complete, even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, Usage> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

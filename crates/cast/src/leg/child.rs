@@ -8,11 +8,12 @@ use crate::{
     ring::{DiskMessage, NodeRing, ReceivedSymbol},
     store::Store,
 };
+use parking_lot::Mutex;
 use std::{
     collections::BTreeSet,
     io,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -356,7 +357,7 @@ impl PullLeg {
     /// Blocks of these symbols whose pages are neither known nor requested on this leg.
     fn unknown_pages(&self, asks: &[(u64, u64)]) -> Vec<u32> {
         let per = u64::from(self.context.store.known.geometry.block_symbols());
-        let mut asked = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = self.pages.lock();
         let blocks = asks.iter().flat_map(|(from, to)| from / per..=(to - 1) / per);
         let blocks = blocks.map(|block| block as u32);
         let is_new = |block: &u32| asked.insert(*block);

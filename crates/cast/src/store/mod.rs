@@ -10,11 +10,12 @@ pub use pages::{Pages, read_page};
 pub use recover::recover;
 
 use super::disk::ObjectFiles;
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     io,
     ops::Range,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -63,8 +64,7 @@ impl Store {
 
     /// The symbols that are present. The guard must not be held across an await point.
     pub fn have(&self) -> MutexGuard<'_, HaveSet> {
-        // A panic cannot leave a partly changed set.
-        self.have.lock().unwrap_or_else(PoisonError::into_inner)
+        self.have.lock()
     }
 
     /// Bytes of the object that are present.

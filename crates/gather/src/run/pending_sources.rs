@@ -1,11 +1,7 @@
 //! Tracks sources that have not listed everything, and how long they may take.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use tokio::{task::AbortHandle, time::Instant};
 
 /// The maximum time without new entries once another source has listed everything; after that the source is left out.
@@ -33,12 +29,12 @@ impl ListingActivity {
 
     /// Records that it has listed more.
     pub fn record(&self) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.last.lock() = Instant::now();
     }
 
     /// Why the source has exceeded its time, if so.
     fn delay(&self, patience: Duration) -> Option<ListingDelay> {
-        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = *self.last.lock();
         match (last.elapsed() > patience, self.began.elapsed() > LONGEST) {
             (true, _) => Some(ListingDelay::Silent(patience)),
             (_, true) => Some(ListingDelay::Slow),

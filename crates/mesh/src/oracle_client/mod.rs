@@ -12,11 +12,12 @@ use bytes::Bytes;
 use connection::{ConnectSettings, Connection, OracleAnswer};
 use futures_util::future::BoxFuture;
 use hyper::{Method, StatusCode};
+use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
     fmt, io,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -108,17 +109,17 @@ impl OracleClient {
 
     /// The oracles that are asked.
     pub fn oracles(&self) -> Vec<Oracle> {
-        lock(&self.0.oracles).clone()
+        self.0.oracles.lock().clone()
     }
 
     /// Sets the oracles. A kept connection to another one is used until it closes.
     pub fn set_oracles(&self, oracles: Vec<Oracle>) {
-        *lock(&self.0.oracles) = oracles;
+        *self.0.oracles.lock() = oracles;
     }
 
     /// How far this host's clock was off the oracle's at the last answer, if by more than a minute.
     pub fn skew(&self) -> Option<ClockSkew> {
-        *lock(&self.0.skew)
+        *self.0.skew.lock()
     }
 
     /// Joins the mesh; the oracle must be the token's.
@@ -196,16 +197,16 @@ impl OracleClient {
         wait: Duration,
         most: usize,
     ) -> Result<OracleAnswer, OracleError> {
-        let kept = lock(&self.0.kept).take();
+        let kept = self.0.kept.lock().take();
         if let Some(mut connection) = kept.filter(Connection::is_open)
             && let Ok(answer) = self.ask(&mut connection, request(), wait, most).await
         {
-            *lock(&self.0.kept) = Some(connection);
+            *self.0.kept.lock() = Some(connection);
             return self.check(answer);
         }
         let mut connection = self.open(Protocol::Api).await?;
         let answer = self.ask(&mut connection, request(), wait, most).await?;
-        *lock(&self.0.kept) = Some(connection);
+        *self.0.kept.lock() = Some(connection);
         self.check(answer)
     }
 
@@ -265,7 +266,7 @@ impl OracleClient {
     }
 
     fn set_skew(&self, skew: Option<ClockSkew>) {
-        *lock(&self.0.skew) = skew;
+        *self.0.skew.lock() = skew;
     }
 }
 
@@ -308,7 +309,7 @@ impl OracleClient {
         let is_another = matches!(error, OracleError::Refused(e) if e.code == NOT_ELECTED);
         if is_another {
             self.0.first.fetch_add(1, Ordering::Relaxed);
-            lock(&self.0.kept).take();
+            self.0.kept.lock().take();
         }
         is_another
     }
@@ -397,11 +398,6 @@ impl OracleClient {
 
 fn read<T: DeserializeOwned>(answer: &OracleAnswer) -> Result<T, OracleError> {
     serde_json::from_slice(&answer.body).map_err(|e| OracleError::Broken(e.to_string()))
-}
-
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Values are only replaced as a whole.
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for OracleClient {

@@ -31,12 +31,13 @@ pub use settings::CarrierSettings;
 pub use shared::PacketSink;
 
 use crate::trains::{RiderCarrier, Riders, Trains};
+use parking_lot::Mutex;
 use shared::{CarrierShared, DeviceState, LocalEnd};
 use std::{
     future::Future,
     io,
     net::{IpAddr, Ipv6Addr, SocketAddr},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 use thalweg_base::log::{Event, Log};
 use thalweg_measure::riders::PacketHead;

@@ -1,13 +1,14 @@
 //! The UDP socket of a process, and the sessions that receive datagrams by it.
 
 use super::riders::Riders;
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::BTreeMap,
     io,
     net::{IpAddr, SocketAddr},
     os::fd::AsFd as _,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -259,7 +260,7 @@ impl Endpoint {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<Incoming>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sessions.lock()
     }
 
     /// Registers a session with this number, whose channel leads to the address `peer`; `None` if the number is taken
@@ -395,7 +396,7 @@ impl SessionState {
 
 impl Incoming {
     fn lock(&self) -> MutexGuard<'_, SessionState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Sets the recipient of riders from now on, numbered under this epoch of the other end.

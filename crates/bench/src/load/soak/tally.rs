@@ -6,10 +6,8 @@ use super::{
     script::{Ending, Script},
 };
 use anyhow::ensure;
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The most faults of a kind that are printed.
 const MAX_PRINTED: u64 = 20;
@@ -66,7 +64,7 @@ impl Tally {
             Err(Broken::Dial(_)) => &self.undialled,
             Err(Broken::Hung) => &self.hung,
             Err(Broken::WrongBytes(ref what)) => {
-                self.wrong.lock().unwrap_or_else(PoisonError::into_inner).push(what.clone());
+                self.wrong.lock().push(what.clone());
                 return;
             }
             Err(Broken::Truncated) if !script.ending.is_whole() => &self.undetected,
@@ -85,7 +83,7 @@ impl Tally {
     /// # Errors
     /// When a byte was wrong.
     pub fn report(&self, report: &mut Report) -> anyhow::Result<u64> {
-        let wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+        let wrong = self.wrong.lock();
         ensure!(wrong.is_empty(), "WRONG BYTES in {} ends: {}", wrong.len(), wrong[0]);
         for (name, count) in [
             ("connections", &self.connections),

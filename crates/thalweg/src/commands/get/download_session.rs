@@ -7,10 +7,11 @@ use super::{
     request_builder::RequestBuilder,
     sources::{Item, Wanted},
 };
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::{BTreeMap, BTreeSet},
     num::NonZeroUsize,
-    sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicBool, atomic::Ordering},
+    sync::{atomic::AtomicBool, atomic::Ordering},
     time::Duration,
 };
 use thalweg_base::job::Event;
@@ -394,11 +395,10 @@ impl ManySink for Listener<'_, '_> {
         let (Some((origin, lesson)), Some(detours)) = (lesson, self.calls.detours) else { return };
         let before = self.calls.maker.rate(&origin, "direct");
         let gains = lesson.gains(&outcome.observed, before);
-        detours.lock().unwrap_or_else(PoisonError::into_inner).learn(gains);
+        detours.lock().learn(gains);
     }
 }
 
-/// The lock is held for a few instructions only; a panic cannot leave a half-written value.
 fn lock(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
-    ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    ledger.lock()
 }
