@@ -144,7 +144,7 @@ impl Membership {
 
     /// The last fork that a roster has shown since this process began, for the operator.
     pub fn fork(&self) -> Option<RosterFork> {
-        *self.0.fork.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.fork.lock()
     }
 
     /// The mesh's root key, which names the mesh.
@@ -333,7 +333,7 @@ impl Inner {
         let is_same_key = roster.rank().endorsement == current.rank().endorsement;
         if is_same_key && roster.contradicts(current.version, signed) {
             let fork = RosterFork { before: current.version, after: roster.version };
-            *self.fork.lock().unwrap_or_else(PoisonError::into_inner) = Some(fork);
+            *self.fork.lock() = Some(fork);
         }
     }
 }
