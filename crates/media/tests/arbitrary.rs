@@ -7,18 +7,13 @@
 
 #![expect(clippy::disallowed_methods, reason = "the corpus is files; the crate itself reads none")]
 
+#[path = "fixtures/invariants.rs"]
+mod invariants;
+
+use invariants::{LIMITS, check_all, split};
 use proptest::prelude::*;
-use std::{collections::BTreeMap, fs, path::Path, time::Duration};
-use thalweg_media::{
-    Frame, FrameClass, InputWarning, Limits, MAX_TRACKS, Output, PACKET, TsJoiner, TsSplitter,
-    hls::{Segmenter, SegmenterOutput, Settings},
-};
-
-/// Small limits that are often reached.
-const LIMITS: Limits = Limits { frame: 4000, waiting: 10_000, streams: 8, programs: 4, tracks: 3 };
-
-/// The maximum size of parameter sets that are inserted into a key frame, bytes.
-const SETS: usize = 66 << 10;
+use std::{fs, path::Path};
+use thalweg_media::{Frame, FrameClass, Limits, PACKET};
 
 /// The names and contents of the files in these folders.
 fn files(folders: &[&str]) -> Vec<(String, Vec<u8>)> {
@@ -31,107 +26,6 @@ fn files(folders: &[&str]) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<_> = entries.map(read).collect();
     files.sort();
     files
-}
-
-/// Splits a stream that arrives in pieces with these ends.
-fn split(bytes: &[u8], limits: Limits, ends: &[usize]) -> Vec<Frame> {
-    let (mut splitter, mut frames) = (TsSplitter::new(limits), Vec::new());
-    let mut from = 0;
-    for end in ends.iter().copied().chain([bytes.len()]) {
-        splitter.push(&bytes[from..end], &mut frames);
-        from = end;
-        assert!(splitter.held_bytes() <= limits.waiting + 66 * PACKET);
-        assert!(splitter.tracks().len() <= limits.tracks.min(MAX_TRACKS));
-    }
-    splitter.end(&mut frames);
-    assert_eq!(splitter.held_bytes(), 0);
-    let warnings: Vec<InputWarning> = splitter.take_warnings();
-    assert!(warnings.len() <= 64 && warnings.iter().all(|warning| !warning.to_string().is_empty()));
-    frames
-}
-
-/// Checks that frames are complete packets of one PID within the size limit, and that the times of a track increase.
-fn check_frames(frames: &[Frame], limits: Limits) {
-    let mut times: BTreeMap<(u16, FrameClass), Duration> = BTreeMap::new();
-    for frame in frames {
-        let (packets, rest) = frame.bytes.as_chunks::<PACKET>();
-        let pid = |packet: &[u8; PACKET]| u16::from(packet[1] & 0x1f) << 8 | u16::from(packet[2]);
-        assert!(rest.is_empty() && !packets.is_empty());
-        assert!(packets.iter().all(|packet| pid(packet) == pid(&packets[0]) && packet[0] == 0x47));
-        let most = if frame.class == FrameClass::Tables { 64 * PACKET } else { limits.frame };
-        assert!(frame.bytes.len() <= most + SETS, "{}", frame.bytes.len());
-        assert!(usize::from(frame.track) < limits.tracks);
-        let last = times.insert((pid(&packets[0]), frame.class), frame.time);
-        // A PID that ends and starts again may be another stream.
-        assert!(last.is_none_or(|last| last <= frame.time + Duration::from_secs(60)));
-    }
-}
-
-/// Checks that an outgoing stream has complete packets and continuity counters without gaps.
-fn check_stream(bytes: &[u8]) {
-    let (packets, rest) = bytes.as_chunks::<PACKET>();
-    assert!(rest.is_empty());
-    let mut counters: BTreeMap<u16, u8> = BTreeMap::new();
-    for packet in packets {
-        let pid = u16::from(packet[1] & 0x1f) << 8 | u16::from(packet[2]);
-        let counter = packet[3] & 0x0f;
-        let next = |last: u8| (last + (packet[3] >> 4 & 1)) & 0x0f;
-        let last = counters.insert(pid, counter);
-        assert!(packet[0] == 0x47 && last.is_none_or(|last| next(last) == counter));
-    }
-}
-
-/// Joins and packages the frames. `lost` is a bit mask of those that are lost.
-fn check_outputs(frames: &[Frame], lost: u64) {
-    let is_lost = |n: usize| lost >> (n % 64) & 1 == 1;
-    for output in [Output::AsSent, Output::OneVideo] {
-        let (mut joiner, mut out) = (TsJoiner::new(output), Vec::new());
-        for (n, frame) in frames.iter().enumerate() {
-            joiner.select((n / 20 % 3) as u8);
-            match is_lost(n) {
-                true => joiner.record_loss(frame.track, frame.class),
-                false => joiner.push(frame, &mut out),
-            }
-        }
-        joiner.end(&mut out);
-        check_stream(&out);
-    }
-    let settings = Settings { target: Duration::from_millis(200), max_bytes: 6000 };
-    let (mut segmenter, mut pieces) = (Segmenter::new(settings), Vec::new());
-    for (n, frame) in frames.iter().enumerate() {
-        segmenter.select((n / 20 % 3) as u8);
-        match is_lost(n) {
-            true => segmenter.record_loss(frame.track, frame.class),
-            false => segmenter.push(frame, &mut pieces),
-        }
-    }
-    segmenter.end(&mut pieces);
-    for piece in &pieces {
-        let bytes = match piece {
-            SegmenterOutput::Init(init) => &init.bytes,
-            SegmenterOutput::Segment(segment) => {
-                assert!(segment.duration > Duration::ZERO);
-                &segment.bytes
-            }
-        };
-        check_boxes(bytes);
-    }
-}
-
-/// Checks that the bytes are a sequence of valid boxes.
-fn check_boxes(bytes: &[u8]) {
-    use mp4_atom::{Any, DecodeMaybe as _};
-    let mut rest = bytes;
-    while let Some(_one) = Any::decode_maybe(&mut rest).expect("what was written can be read") {}
-    assert!(rest.is_empty());
-}
-
-fn check_all(bytes: &[u8], lost: u64) {
-    for limits in [LIMITS, Limits::default()] {
-        let frames = split(bytes, limits, &[]);
-        check_frames(&frames, limits);
-        check_outputs(&frames, lost);
-    }
 }
 
 #[test]

@@ -6,198 +6,16 @@
 
 #![expect(clippy::disallowed_methods, reason = "the corpus is files; the crate itself reads none")]
 
+#[path = "fixtures/invariants.rs"]
+mod invariants;
+
+use invariants::{AcceptAll, check_all, check_text};
 use proptest::prelude::*;
-use std::{fs, path::Path, str};
-use thalweg_units::{NodeId, WallTime};
+use std::{fs, path::Path};
 use thalweg_wire::{
-    Destination, Manifest, Signable, Signature, Signed, Verifier, bond, cast, content_disposition,
-    content_range::{ContentRange, RequestRange},
-    file_name, object, probe, repr_digest, retry_after,
-    socks5::{self, Decoded, Socks5Error},
+    Signable as _, Signed, bond, cast, object, probe,
     stream::{leg, plan},
 };
-
-struct AcceptAll;
-
-impl Verifier for AcceptAll {
-    fn verify(&self, _: &NodeId, _: &[u8], _: &Signature) -> bool {
-        true
-    }
-}
-
-/// Checks the invariants of a SOCKS5 decoder.
-fn socks5_holds<T>(bytes: &[u8], decode: fn(&[u8]) -> Result<Decoded<T>, Socks5Error>) {
-    match decode(bytes) {
-        Ok(Decoded::Message(_, length)) => assert!(length > 0 && length <= bytes.len()),
-        // The total never exceeds the longest message, so a reader's buffer is bounded.
-        Ok(Decoded::Needs(n)) => assert!(n > 0 && bytes.len() + n <= socks5::MAX_MESSAGE),
-        Err(_) => {}
-    }
-}
-
-/// Checks that a decoded manifest encodes to the same bytes.
-fn manifest_holds(bytes: &[u8]) {
-    let Ok(manifest) = Manifest::decode(bytes) else { return };
-    let mut again = Vec::new();
-    manifest.encode(&mut again);
-    assert_eq!(again, bytes);
-    assert!(manifest.chunks() * 32 < bytes.len());
-}
-
-/// Checks that offers, passes and frames have one encoding, and that layouts round-trip.
-fn cast_holds(bytes: &[u8]) {
-    fn same<T: Signable>(bytes: &[u8]) -> Option<T> {
-        let value = T::decode(bytes).ok()?;
-        let mut again = Vec::new();
-        value.encode(&mut again);
-        assert_eq!(again, bytes);
-        Some(value)
-    }
-    if let Some(offer) = same::<cast::Offer>(bytes) {
-        assert!(!offer.name.as_bytes().contains(&b'/') && offer.name.as_bytes() != b"..");
-    }
-    same::<cast::Pass>(bytes);
-    if let Ok(layout) = cast::Layout::decode(bytes, 3) {
-        assert_eq!(cast::Layout::decode(&layout.encode(), 3), Ok(layout));
-    }
-    if let Some(head) = bytes.first_chunk()
-        && let Ok(frame) = cast::Frame::decode(*head)
-    {
-        assert_eq!(frame.encode(), *head);
-    }
-    _ = cast::decode::<cast::Opening>(bytes);
-    _ = cast::decode::<cast::Word>(bytes);
-    _ = cast::decode::<cast::Report>(bytes);
-    _ = cast::decode::<cast::Wish>(bytes);
-    _ = cast::decode::<cast::Said>(bytes);
-}
-
-/// Checks that frames have one encoding, and that truncated messages are within the bound.
-fn bond_holds(bytes: &[u8]) {
-    if let Some(head) = bytes.first_chunk()
-        && let Ok(frame) = bond::Frame::decode(*head)
-    {
-        assert_eq!(frame.encode(), *head);
-    }
-    if let Ok(word) = object::decode::<bond::Word>(bytes) {
-        let word = word.cut();
-        assert!(!word.is_sound() || object::encode(&word).len() <= 4 + bond::MAX_WORD, "{word:?}");
-    }
-    if let Ok(bond::Greeting::Refused(why)) = object::decode::<bond::Greeting>(bytes) {
-        assert!(object::encode(&bond::Greeting::Refused(why.cut())).len() <= 4 + bond::MAX_WORD);
-    }
-    _ = object::decode::<bond::Hello>(bytes);
-}
-
-/// Checks that payloads have one encoding before their padding, that fragments lie within their riders, and that the
-/// clear part of a whole datagram and of its quoted beginning is the same.
-fn probe_holds(bytes: &[u8]) {
-    if let Ok(payload) = probe::Payload::decode(bytes) {
-        let again = payload.encode();
-        assert!(bytes.starts_with(&again) && bytes[again.len()..].iter().all(|b| *b == 0));
-        let (probe::Payload::Probe { riders, .. } | probe::Payload::Riders(riders)) = &payload;
-        for rider in riders {
-            let end = usize::from(rider.offset) + rider.bytes.len();
-            assert!(!rider.bytes.is_empty() && end <= usize::from(rider.total), "{rider:?}");
-        }
-    }
-    if let Some((outer, sealed)) = probe::Outer::split(bytes) {
-        assert_eq!(probe::Outer::read(bytes), Some(outer));
-        assert!(bytes.starts_with(&outer.encode()) && bytes.ends_with(sealed));
-        assert!(sealed.len() > probe::TAG);
-    }
-    for size in [bytes.len() as u16, u16::MAX] {
-        let header = bytes.first().map_or(0, |b| u16::from(*b));
-        let least = probe::Payload::least(header);
-        assert_eq!(probe::Payload::padding(size, header).is_some(), size >= least);
-    }
-    if let Ok(ask) = object::decode::<probe::Ask>(bytes) {
-        assert_eq!(object::decode(&object::encode(&ask)[4..]), Ok(ask));
-    }
-    if let Ok(tell) = object::decode::<probe::NodeReply>(bytes) {
-        assert_eq!(object::decode(&object::encode(&tell)[4..]), Ok(tell));
-    }
-}
-
-/// Checks that heads have one encoding, that openings round-trip, and that sound messages are within the bounds.
-fn stream_leg_holds(bytes: &[u8]) {
-    if let Some(head) = bytes.first_chunk()
-        && let Ok(decoded) = leg::Head::decode(head)
-    {
-        assert_eq!(decoded.encode(), *head);
-    }
-    if let Ok(opening) = leg::decode::<leg::Opening>(bytes) {
-        assert_eq!(leg::decode(&leg::encode(&opening)[4..]), Ok(opening));
-    }
-    if let Ok(answer) = leg::decode::<leg::Answer>(bytes) {
-        let answer = answer.cut();
-        assert!(!answer.is_sound() || leg::encode(&answer).len() <= 4 + leg::MAX_ANSWER);
-    }
-    if let Ok(message) = leg::decode::<leg::ParentMessage>(bytes)
-        && message.is_sound()
-    {
-        assert!(leg::Head::encode_message(&message).len() <= leg::HEAD + leg::MAX_PARENT_MESSAGE);
-    }
-    _ = leg::decode::<leg::ChildMessage>(bytes);
-}
-
-/// Checks that valid reports can be encoded and decoded again, and that plans round-trip.
-fn stream_plan_holds(bytes: &[u8]) {
-    if let Ok(report) = serde_json::from_slice::<plan::Report>(bytes)
-        && report.check().is_ok()
-    {
-        let again = serde_json::to_vec(&report).expect("it is written as it was read");
-        // Fractions may differ in their last digit.
-        assert!(serde_json::from_slice::<plan::Report>(&again).is_ok());
-    }
-    if let Ok(told) = serde_json::from_slice::<plan::Plan>(bytes) {
-        let again = serde_json::to_vec(&told).expect("it is written as it was read");
-        assert_eq!(serde_json::from_slice::<plan::Plan>(&again).ok(), Some(told));
-    }
-    _ = serde_json::from_slice::<plan::Reply>(bytes);
-}
-
-fn text_holds(text: &str) {
-    if let Ok(to) = text.parse::<Destination>() {
-        assert_eq!(to.to_string().parse(), Ok(to));
-    }
-    if let Ok(range) = text.parse::<ContentRange>() {
-        assert_eq!(range.to_string().parse(), Ok(range));
-    }
-    if let Ok(range) = text.parse::<RequestRange>() {
-        assert_eq!(range.to_string().parse(), Ok(range));
-        let inside = range.within(1000).is_none_or(|r| r.last() < 1000);
-        assert!(inside, "{text}");
-    }
-    let wait = retry_after::retry_after(text, WallTime::from_unix_nanos(0));
-    assert!(wait.is_none_or(|d| d <= retry_after::MAX), "{text}");
-    // No field is valid in both formats, since only one of them has colons.
-    let both = repr_digest::repr_digest(text).and(repr_digest::digest(text));
-    assert!(both.is_none() || text.matches("256").count() > 1, "{text}");
-}
-
-fn all_hold(bytes: &[u8]) {
-    socks5_holds(bytes, socks5::decode_methods);
-    socks5_holds(bytes, socks5::decode_method);
-    socks5_holds(bytes, socks5::decode_request);
-    socks5_holds(bytes, socks5::decode_reply);
-    manifest_holds(bytes);
-    cast_holds(bytes);
-    bond_holds(bytes);
-    probe_holds(bytes);
-    stream_leg_holds(bytes);
-    stream_plan_holds(bytes);
-    if let Ok(signed) = Signed::<Manifest>::open(bytes, &AcceptAll) {
-        assert_eq!(signed.encode(), bytes);
-    }
-    if let Some(name) = content_disposition::file_name(bytes) {
-        // The name is safe, whatever the server sends.
-        assert_eq!(file_name::safe_last_component(&name), Some(name));
-    }
-    if let Ok(text) = str::from_utf8(bytes) {
-        text_holds(text);
-    }
-}
 
 fn corpus() -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
@@ -214,10 +32,10 @@ fn the_corpus_is_replayed() {
     let corpus = corpus();
     assert!(corpus.len() >= 20, "only {} files in corpus/", corpus.len());
     for (name, bytes) in corpus {
-        let held = std::panic::catch_unwind(|| all_hold(&bytes));
+        let held = std::panic::catch_unwind(|| check_all(&bytes));
         assert!(held.is_ok(), "{name}");
         // Every truncation of it must hold too.
-        (0..bytes.len().min(512)).for_each(|n| all_hold(&bytes[..n]));
+        (0..bytes.len().min(512)).for_each(|n| check_all(&bytes[..n]));
     }
 }
 
@@ -252,18 +70,18 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_are_survived(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
-        all_hold(&bytes);
+        check_all(&bytes);
     }
 
     #[test]
     fn nearly_right_bytes_are_survived(bytes in mutated()) {
-        all_hold(&bytes);
+        check_all(&bytes);
     }
 
     #[test]
     fn arbitrary_text_is_survived(text in ".{0,80}", numbers in "[bytes=0-9/*: .-]{0,60}") {
-        text_holds(&text);
-        text_holds(&numbers);
+        check_text(&text);
+        check_text(&numbers);
     }
 }
 

@@ -35,10 +35,11 @@ const FLOORS: &[(&str, u8)] = &[
     ("node", 9),
     ("thalweg", 10),
     ("bench", 11),
+    ("fuzz", 10),
 ];
 
 /// The harness: crates of the product import these only in tests.
-const HARNESS: &[&str] = &["lab", "sim", "experiment", "bench"];
+const HARNESS: &[&str] = &["lab", "sim", "experiment", "bench", "fuzz"];
 
 /// An import: the importing crate, the imported one, and whether only tests need it.
 struct Arrow {
