@@ -170,7 +170,7 @@ impl Mesh {
         );
         fs::write(self.file(name, "toml"), settings)?;
         // Some addresses belong to another namespace, so the port is chosen on the unspecified address.
-        let (ip, port) = ((self.address_of)(name), Port::at(Ipv4Addr::UNSPECIFIED)?);
+        let (ip, port) = ((self.address_of)(name), Port::reserve(Ipv4Addr::UNSPECIFIED)?);
         let address = (ip, port.number());
         self.nodes.push(Node { name: name.to_owned(), address: (ip, port), child: None });
         Ok(address)

@@ -69,7 +69,7 @@ impl Scene {
         let server = listener.local_addr()?;
         serve(listener);
         let files = tempfile::tempdir()?;
-        let (test_mesh, port) = (TestMesh::new()?, Port::at(Ipv4Addr::LOCALHOST)?);
+        let (test_mesh, port) = (TestMesh::new()?, Port::reserve(Ipv4Addr::LOCALHOST)?);
         let metrics = SocketAddr::from((Ipv4Addr::LOCALHOST, port.number()));
         let hub = test_mesh.found("hub", &settings(files.path(), server, metrics)?)?;
         let daemon = hub.start_on(core)?;

@@ -51,7 +51,7 @@ impl TestMesh {
         fs::create_dir(&dir)?;
         let (state, file, log) = (dir.join("state"), dir.join("node.toml"), dir.join("log"));
         fs::write(&file, format!("{STRICT}{settings}"))?;
-        let port = Port::at(Ipv4Addr::LOCALHOST)?;
+        let port = Port::reserve(Ipv4Addr::LOCALHOST)?;
         Ok(Node { state, settings: file, log, program: self.program.clone(), port })
     }
 

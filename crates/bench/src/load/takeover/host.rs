@@ -58,7 +58,7 @@ impl TestDir {
         fs::create_dir(&dir)?;
         let (state, file, log) = (dir.join("state"), dir.join("node.toml"), dir.join("log"));
         fs::write(&file, settings)?;
-        let port = Port::at(Ipv4Addr::LOCALHOST)?;
+        let port = Port::reserve(Ipv4Addr::LOCALHOST)?;
         Ok(Host { state, settings: file, log, program: self.program.clone(), port })
     }
 

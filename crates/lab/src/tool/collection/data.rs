@@ -51,7 +51,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
     }
-    output::line(&json!({ "bytes": sizes }))
+    output::print_line(&json!({ "bytes": sizes }))
 }
 
 /// Divides `bytes` into files of equal size; the last one gets the remainder.
