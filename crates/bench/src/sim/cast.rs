@@ -10,7 +10,7 @@ use thalweg_plan::tree::{
     depth::{ChainLoss, Shape},
 };
 use thalweg_sim::{
-    cast::{Arm, Settings, Spread, run as simulated},
+    cast::{CastArm, Settings, Spread, run as simulated},
     figures::Report,
 };
 use thalweg_units::{ByteSize, Rate};
@@ -64,11 +64,11 @@ enum Way {
 }
 
 impl Way {
-    fn arm(self) -> Arm {
+    fn arm(self) -> CastArm {
         match self {
-            Self::Bounded => Arm::Bounded,
-            Self::Widest => Arm::Widest,
-            Self::Unicast => Arm::Unicast,
+            Self::Bounded => CastArm::Bounded,
+            Self::Widest => CastArm::Widest,
+            Self::Unicast => CastArm::Unicast,
         }
     }
 }

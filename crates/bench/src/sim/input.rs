@@ -67,11 +67,11 @@ impl Network {
     pub fn input(&self, seed: u64, outside: usize) -> Input {
         match self {
             Self::Synthetic(parameters) => {
-                Input::of_planetlab(Parameters { outside, ..(**parameters).clone() }, seed)
+                Input::from_planetlab(Parameters { outside, ..(**parameters).clone() }, seed)
             }
             Self::Measured([planned, judged, rtt]) => {
                 let [planned, judged, rtt] = [planned, judged, rtt].map(Clone::clone);
-                Input::of_matrices(planned, judged, rtt, NOISE, seed)
+                Input::from_matrices(planned, judged, rtt, NOISE, seed)
             }
         }
     }

@@ -77,7 +77,7 @@ fn completed(known: &Incremental, rtt: &RoundTrips) -> Ranking {
 
 /// Ranks as the oracle does by default, with both ends vouching for each leg.
 fn robust(known: &Incremental, _: &RoundTrips) -> Ranking {
-    shipped(known.graph())
+    default_ranking(known.graph())
 }
 
 /// Ranks as the oracle does when its schedule is ours.

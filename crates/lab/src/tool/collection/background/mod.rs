@@ -47,7 +47,7 @@ impl FlowArgs {
         let place = |nodes: &[usize], node| nodes.iter().position(|n| *n == node).unwrap_or(0);
         let faster = |s: OnOff| OnOff { rate: s.rate * pace, on: s.on / pace, off: s.off / pace };
         let drawn = Background::new(&net, seed, self.flows, RATIO).drawn();
-        let flow = |flow: &thalweg_sim::collection::Drawn| BackgroundFlow {
+        let flow = |flow: &thalweg_sim::collection::DrawnFlow| BackgroundFlow {
             from: place(&b, flow.from),
             to: place(&a, flow.to),
             stream: flow.stream.map(faster),
