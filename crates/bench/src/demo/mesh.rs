@@ -63,12 +63,12 @@ impl Hosts<'_> {
 }
 
 /// A running `thalweg node`.
-pub struct Node {
+pub struct RelayNode {
     running: Running,
     name: &'static str,
 }
 
-impl Node {
+impl RelayNode {
     /// Starts the daemon on a host that is a member.
     fn start(hosts: &Hosts<'_>, name: &'static str) -> anyhow::Result<Self> {
         let command = hosts.thalweg(name, &["node", "--json"]);
@@ -90,17 +90,17 @@ impl Node {
 }
 
 /// The mesh: all relays with their daemons, and the client without one.
-pub struct Mesh<'a> {
+pub struct DemoMesh<'a> {
     hosts: Hosts<'a>,
     /// The daemons; the oracle's is the first.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<RelayNode>,
     /// The newest roster version that all nodes had.
     pub version: u64,
     /// Time from the first command until all nodes had the roster.
     pub took: Duration,
 }
 
-impl<'a> Mesh<'a> {
+impl<'a> DemoMesh<'a> {
     /// Founds the mesh on [`ORACLE`], lets the others join, and waits until all nodes have the roster.
     ///
     /// # Errors
@@ -112,7 +112,7 @@ impl<'a> Mesh<'a> {
         say(ORACLE, &format!("mesh init --address {address}"));
         hosts.ask(ORACLE, &["mesh", "init", "--address", &address])?;
         say(ORACLE, "node");
-        let nodes = vec![Node::start(&hosts, ORACLE)?];
+        let nodes = vec![RelayNode::start(&hosts, ORACLE)?];
         let mut mesh = Self { hosts, nodes, version: 0, took: Duration::ZERO };
         for (index, relay) in RELAYS.into_iter().enumerate().skip(1) {
             mesh.add_relay(relay, index == 1)?;
@@ -139,7 +139,7 @@ impl<'a> Mesh<'a> {
         say(relay, &format!("mesh join TOKEN --address {address}"));
         self.hosts.ask(relay, &["mesh", "join", &token, "--address", &address])?;
         say(relay, "node");
-        self.nodes.push(Node::start(&self.hosts, relay)?);
+        self.nodes.push(RelayNode::start(&self.hosts, relay)?);
         Ok(())
     }
 
@@ -152,7 +152,7 @@ impl<'a> Mesh<'a> {
             return Ok(());
         };
         node.kill();
-        *node = Node::start(&self.hosts, node.name)?;
+        *node = RelayNode::start(&self.hosts, node.name)?;
         self.settle()
     }
 

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 /// The latest moment at which a byte may have arrived. A report, every quarter of a second, says whether bytes arrived
 /// since the report before, so its time is an upper bound.
 #[derive(Debug, Clone, Copy)]
-pub struct Tail {
+pub struct LastByteTime {
     last_byte: Instant,
     /// No bytes arrived in the interval of the latest report.
     dry: bool,
 }
 
-impl Tail {
+impl LastByteTime {
     /// Creates the state of a download that starts at `begun` and has no bytes yet.
     pub fn new(begun: Instant) -> Self {
         Self { last_byte: begun, dry: false }
@@ -51,7 +51,7 @@ mod tests {
     fn the_time_of_the_last_byte_is_an_upper_bound() {
         let begun = Instant::now();
         let at = |ms| begun + Duration::from_millis(ms);
-        let mut tail = Tail::new(begun);
+        let mut tail = LastByteTime::new(begun);
         tail.counts(true, at(250));
         tail.counts(true, at(500));
         assert_eq!(tail.last_byte(), at(500));

@@ -3,8 +3,8 @@
 use super::{
     report::Report,
     server,
-    watched::{self, Watched},
-    way::{Way, WayArgs},
+    watched::{self, ListenerProcesses},
+    way::{ServerArgs, ServerDialer},
 };
 use anyhow::{Context as _, ensure};
 use std::{sync::Arc, time::Duration};
@@ -19,7 +19,7 @@ use tokio::{
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    way: WayArgs,
+    way: ServerArgs,
     /// Number of concurrent connections
     #[arg(long, default_value_t = 32)]
     at_once: usize,
@@ -36,8 +36,8 @@ pub struct Args {
 /// # Errors
 /// When a connection fails.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
-    let relay = args.way.watch.map(Watched::listening).transpose()?;
-    let spent = || relay.as_ref().map_or_else(watched::machine, Watched::spent);
+    let relay = args.way.watch.map(ListenerProcesses::listening).transpose()?;
+    let spent = || relay.as_ref().map_or_else(watched::machine, ListenerProcesses::spent);
     let way = Arc::new(args.way.way()?);
     rounds(&way, args.at_once, args.warmup).await?;
     let (started, first) = (Instant::now(), spent()?);
@@ -54,7 +54,11 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Makes connections for `time`, `at_once` at a time; returns the time of each until its answer.
-async fn rounds(way: &Arc<Way>, at_once: usize, time: Duration) -> anyhow::Result<Vec<Duration>> {
+async fn rounds(
+    way: &Arc<ServerDialer>,
+    at_once: usize,
+    time: Duration,
+) -> anyhow::Result<Vec<Duration>> {
     let until = Instant::now() + time;
     let mut lanes = JoinSet::new();
     for _ in 0..at_once {
@@ -81,7 +85,7 @@ async fn rounds(way: &Arc<Way>, at_once: usize, time: Duration) -> anyhow::Resul
 ///
 /// # Errors
 /// When the connection fails or the answer differs.
-pub async fn once(way: &Way, request: &[u8]) -> anyhow::Result<Duration> {
+pub async fn once(way: &ServerDialer, request: &[u8]) -> anyhow::Result<Duration> {
     let started = Instant::now();
     let mut connection = way.connect().await?;
     let message = [&[server::ECHO], request].concat();

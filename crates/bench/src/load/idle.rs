@@ -3,8 +3,8 @@
 use super::{
     report::Report,
     server::{self, ECHO_BLOCK},
-    watched::Watched,
-    way::{Connection, Way, WayArgs},
+    watched::ListenerProcesses,
+    way::{Connection, ServerArgs, ServerDialer},
 };
 use anyhow::{Context as _, ensure};
 use std::{sync::Arc, time::Duration};
@@ -18,7 +18,7 @@ use tokio::{
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    way: WayArgs,
+    way: ServerArgs,
     /// Number of connections
     #[arg(long, default_value_t = 8000)]
     connections: usize,
@@ -42,7 +42,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
         .way
         .watch
         .context("--watch is required: it selects the process whose memory is measured")?;
-    let relay = Watched::listening(port)?;
+    let relay = ListenerProcesses::listening(port)?;
     let way = Arc::new(args.way.way()?);
     let before = relay.anonymous_bytes()?;
     let mut resting = open_all(args, &way).await?;
@@ -58,7 +58,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     report.print().context("cannot print the report")
 }
 
-async fn open_all(args: &Args, way: &Arc<Way>) -> anyhow::Result<Vec<Connection>> {
+async fn open_all(args: &Args, way: &Arc<ServerDialer>) -> anyhow::Result<Vec<Connection>> {
     let mut opening = JoinSet::new();
     let mut opened = Vec::with_capacity(args.connections);
     for _ in 0..args.connections {
@@ -76,7 +76,7 @@ async fn open_all(args: &Args, way: &Arc<Way>) -> anyhow::Result<Vec<Connection>
 }
 
 /// Opens a connection and echoes some blocks, so that the relay has allocated buffers.
-async fn open(way: Arc<Way>, blocks: usize) -> anyhow::Result<Connection> {
+async fn open(way: Arc<ServerDialer>, blocks: usize) -> anyhow::Result<Connection> {
     let mut connection = way.connect().await?;
     connection.write_all(&[server::ECHO]).await?;
     let block = vec![0x5a; ECHO_BLOCK];

@@ -11,8 +11,8 @@ use super::report::Report;
 use crate::{
     program,
     trees::{
-        compare::{Class, Difference, compare},
-        draw::{Allowed, draw},
+        compare::{Difference, DifferenceClass, compare},
+        draw::{AllowedEntries, draw},
         make::make,
         seen::look,
     },
@@ -38,7 +38,7 @@ const SHOWN: usize = 8;
 pub struct Args {
     /// The program that copies
     #[arg(long, value_enum)]
-    how: How,
+    how: CopyProgram,
     /// Number of the round; each round uses the next --count seeds, beginning with 1
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     round: u64,
@@ -79,7 +79,7 @@ pub struct Args {
 
 /// The program that copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum How {
+enum CopyProgram {
     /// rsync -aHAX alone
     Rsync,
     /// `thalweg gather`, from the other host
@@ -92,13 +92,13 @@ enum How {
 
 /// Sums over all trees.
 #[derive(Debug, Default)]
-struct Sums {
+struct CopySums {
     trees: u64,
     entries: u64,
     failed: u64,
     beyond: u64,
-    own: BTreeMap<Class, u64>,
-    rsync: BTreeMap<Class, u64>,
+    own: BTreeMap<DifferenceClass, u64>,
+    rsync: BTreeMap<DifferenceClass, u64>,
     took: Duration,
     rsync_took: Duration,
 }
@@ -110,7 +110,7 @@ struct Sums {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     fs::create_dir_all(&args.dir)
         .with_context(|| format!("cannot create {}", args.dir.display()))?;
-    let mut sums = Sums::default();
+    let mut sums = CopySums::default();
     let first = (args.round - 1) * args.count + 1;
     for seed in first..first + args.count {
         one(args, seed, &mut sums)
@@ -122,12 +122,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Copies and compares one tree.
-fn one(args: &Args, seed: u64, sums: &mut Sums) -> anyhow::Result<()> {
+fn one(args: &Args, seed: u64, sums: &mut CopySums) -> anyhow::Result<()> {
     let place = args.dir.join(seed.to_string());
     fs::create_dir(&place)?;
     let name = format!("tree-{seed}");
     let source = place.join(&name);
-    make(&draw(seed, Allowed { owners: args.owners }), &source)?;
+    make(&draw(seed, AllowedEntries { owners: args.owners }), &source)?;
     let original = look(&source)?;
     sums.trees += 1;
     sums.entries += original.len() as u64;
@@ -146,7 +146,7 @@ fn one(args: &Args, seed: u64, sums: &mut Sums) -> anyhow::Result<()> {
         of_rsync
             .iter()
             .for_each(|difference| *sums.rsync.entry(difference.class).or_default() += 1);
-        if args.how == How::Rsync {
+        if args.how == CopyProgram::Rsync {
             continue;
         }
         let code;
@@ -234,14 +234,14 @@ fn product(
     source: &Path,
     place: &Path,
     further: &[String],
-    sums: &mut Sums,
+    sums: &mut CopySums,
 ) -> anyhow::Result<(PathBuf, i32)> {
     let node = args.node.as_deref().context("--node is needed")?;
     let name = source.file_name().context("the tree's path has no file name")?;
     let inbox = || args.inbox.clone().context("--inbox is needed");
     let mut command = Command::new(program::product()?);
     let copy = match args.how {
-        How::Gather => {
+        CopyProgram::Gather => {
             let into = place.join("gathered");
             command
                 .args(["gather", "--quiet", "--set-id"])
@@ -249,7 +249,7 @@ fn product(
                 .arg(&into);
             into.join(name)
         }
-        How::Send => {
+        CopyProgram::Send => {
             let inbox = inbox()?;
             command
                 .args(["send", "--quiet"])
@@ -257,11 +257,11 @@ fn product(
                 .arg(format!("{node}:{}", inbox.display()));
             inbox.join(name)
         }
-        How::Cast => {
+        CopyProgram::Cast => {
             command.args(["cast", "--quiet"]).arg(source).args(["--to", node]);
             inbox()?.join(name)
         }
-        How::Rsync => bail!("rsync alone makes no copy with the product"),
+        CopyProgram::Rsync => bail!("rsync alone makes no copy with the product"),
     };
     command.args(further).args(&args.further);
     if let Some(state) = &args.state {
@@ -273,7 +273,7 @@ fn product(
     Ok((copy, status.context("cannot start thalweg")?.code().unwrap_or(-1)))
 }
 
-impl Sums {
+impl CopySums {
     /// Counts the differences; returns those that rsync's copy does not have and that are not intended.
     fn judge<'a>(
         &mut self,
@@ -295,11 +295,11 @@ impl Sums {
         beyond
     }
 
-    fn report(&self, report: &mut Report, how: How) {
+    fn report(&self, report: &mut Report, how: CopyProgram) {
         report.add("trees", "1", self.trees as f64);
         report.add("entries", "1", self.entries as f64);
         let (own, took) = match how {
-            How::Rsync => (&self.rsync, self.rsync_took),
+            CopyProgram::Rsync => (&self.rsync, self.rsync_took),
             _ => (&self.own, self.took),
         };
         report.add("failed", "1", self.failed as f64);
@@ -307,7 +307,7 @@ impl Sums {
         report.add("beyond_rsync", "1", self.beyond as f64);
         report.add("seconds", "s", took.as_secs_f64());
         // Reported even if it is zero, because a check needs the value.
-        let holes = own.get(&Class::Holes).copied().unwrap_or_default();
+        let holes = own.get(&DifferenceClass::Holes).copied().unwrap_or_default();
         report.add("differs_holes", "1", holes as f64);
         for (class, n) in own {
             report.add(format!("differs_{}", class.name()), "1", *n as f64);
@@ -336,7 +336,7 @@ mod tests {
 
     fn args(intended: &[&str]) -> Args {
         Args {
-            how: How::Gather,
+            how: CopyProgram::Gather,
             round: 1,
             count: 1,
             dir: PathBuf::new(),
@@ -354,30 +354,31 @@ mod tests {
 
     #[test]
     fn a_difference_with_another_value_than_that_of_rsync_counts() {
-        let of_rsync = difference("a", Class::Time);
+        let of_rsync = difference("a", DifferenceClass::Time);
         let own = Difference { values: [String::new(), "1901".into()], ..of_rsync.clone() };
-        let mut sums = Sums::default();
+        let mut sums = CopySums::default();
         assert_eq!(sums.judge(&args(&[]), &[of_rsync], &[own]).len(), 1);
     }
 
-    fn difference(path: &str, class: Class) -> Difference {
+    fn difference(path: &str, class: DifferenceClass) -> Difference {
         Difference { path: path.into(), class, values: Default::default() }
     }
 
     #[test]
     fn differences_of_rsync_and_intended_ones_do_not_count() {
         let own = [
-            difference("a", Class::Mode),
-            difference("a", Class::Time),
-            difference("b", Class::MissingSpecial),
+            difference("a", DifferenceClass::Mode),
+            difference("a", DifferenceClass::Time),
+            difference("b", DifferenceClass::MissingSpecial),
         ];
-        let of_rsync = [difference("a", Class::Time), difference("c", Class::Mode)];
-        let mut sums = Sums::default();
+        let of_rsync =
+            [difference("a", DifferenceClass::Time), difference("c", DifferenceClass::Mode)];
+        let mut sums = CopySums::default();
         let beyond = sums.judge(&args(&["missing-special"]), &of_rsync, &own);
         assert_eq!(beyond, [&own[0]]);
         assert_eq!(sums.judge(&args(&[]), &[], &own).len(), 3);
         assert_eq!(sums.beyond, 4);
-        assert_eq!(sums.own[&Class::Mode], 2);
+        assert_eq!(sums.own[&DifferenceClass::Mode], 2);
     }
 
     #[test]

@@ -26,9 +26,9 @@ const COMES: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The namespace of an idle process; dropping it removes the namespace and its pairs.
-pub struct Far(Child);
+pub struct FarNamespace(Child);
 
-impl Far {
+impl FarNamespace {
     /// Creates a namespace and joins it by one pair to the namespace of this process, which should be a private one
     /// (`unshare --net`). This end is at [`NEAR`], the other at [`FAR`]. Loopback is brought up in both.
     ///
@@ -97,7 +97,7 @@ impl Far {
     }
 }
 
-impl Drop for Far {
+impl Drop for FarNamespace {
     fn drop(&mut self) {
         // The process may have ended already.
         _ = self.0.kill();

@@ -7,18 +7,18 @@ use std::{
 };
 
 /// The processes that listen on a port, and all their descendants.
-pub struct Watched {
+pub struct ListenerProcesses {
     listeners: Vec<u32>,
 }
 
 /// CPU time in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spent {
+pub struct CpuTime {
     /// The relay's, user and system, including its ended children.
     pub relay: f64,
     /// The machine's, except idle time.
     pub machine: f64,
-    /// The machine's in softirqs: see [`Watched::spent`].
+    /// The machine's in softirqs: see [`ListenerProcesses::spent`].
     pub softirq: f64,
 }
 
@@ -33,7 +33,7 @@ pub struct Descriptors {
     pub pipes: u64,
 }
 
-impl Watched {
+impl ListenerProcesses {
     /// Finds the processes that listen on a port.
     ///
     /// # Errors
@@ -62,14 +62,14 @@ impl Watched {
     ///
     /// # Errors
     /// When the relay has ended.
-    pub fn spent(&self) -> anyhow::Result<Spent> {
+    pub fn spent(&self) -> anyhow::Result<CpuTime> {
         let tree = self.tree();
         let each = tree.iter().filter_map(|pid| Some(stat(*pid)?.cpu_ticks));
         let ticks: u64 = each.sum();
         if !self.listeners.iter().any(|pid| stat(*pid).is_some()) {
             bail!("the relay has ended");
         }
-        Ok(Spent { relay: ticks as f64 / ticks_per_second(), ..machine()? })
+        Ok(CpuTime { relay: ticks as f64 / ticks_per_second(), ..machine()? })
     }
 
     /// Resident anonymous memory of all its processes, bytes.
@@ -133,14 +133,14 @@ impl Watched {
 ///
 /// # Errors
 /// When /proc/stat cannot be read.
-pub fn machine() -> anyhow::Result<Spent> {
+pub fn machine() -> anyhow::Result<CpuTime> {
     let text = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
     let line = text.lines().find_map(|line| line.strip_prefix("cpu ")).unwrap_or_default();
     // user nice system idle iowait irq softirq steal …; guest time is part of user time.
     let ticks: Vec<f64> = line.split_whitespace().filter_map(|n| n.parse().ok()).collect();
     let at = |i: usize| ticks.get(i).copied().unwrap_or_default() / ticks_per_second();
     let machine = [0, 1, 2, 5, 6].into_iter().map(at).sum();
-    Ok(Spent { relay: 0.0, machine, softirq: at(6) })
+    Ok(CpuTime { relay: 0.0, machine, softirq: at(6) })
 }
 
 fn ticks_per_second() -> f64 {
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn time_and_memory_of_this_process_are_measured() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let watched = Watched::listening(listener.local_addr().unwrap().port()).unwrap();
+        let watched = ListenerProcesses::listening(listener.local_addr().unwrap().port()).unwrap();
         let before = watched.anonymous_bytes().unwrap();
         // A large block, because other tests allocate in this process, too.
         let block = vec![1u8; 256 << 20];

@@ -19,8 +19,8 @@ use thalweg_units::{ByteSize, Rate};
 #[derive(clap::Args)]
 pub struct Args {
     /// The way of delivery
-    #[arg(long, value_enum, default_value_t = Way::Bounded)]
-    by: Way,
+    #[arg(long, value_enum, default_value_t = DeliveryArm::Bounded)]
+    by: DeliveryArm,
     /// Number of receivers
     #[arg(long, default_value_t = 300, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     receivers: u32,
@@ -54,7 +54,7 @@ pub struct Args {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Way {
+enum DeliveryArm {
     /// Through a tree planned with the hosts' sending rates
     Bounded,
     /// Through the widest-path tree, with ties broken at random (ROMA §VI-C)
@@ -63,7 +63,7 @@ enum Way {
     Unicast,
 }
 
-impl Way {
+impl DeliveryArm {
     fn arm(self) -> CastArm {
         match self {
             Self::Bounded => CastArm::Bounded,
@@ -157,7 +157,7 @@ mod tests {
     fn the_loss_of_rings_is_that_of_the_arguments() {
         let ring = Some(ByteSize::from_bytes(1 << 20));
         let args = Args {
-            by: Way::Bounded,
+            by: DeliveryArm::Bounded,
             receivers: 9,
             legs: 3,
             size: ByteSize::from_bytes(1 << 20),

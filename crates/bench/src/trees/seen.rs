@@ -19,13 +19,13 @@ use std::{
 const XATTR_MAX: usize = 65_536;
 
 /// A tree: entries by relative path; the root has the empty path.
-pub type TreeSnapshot = BTreeMap<Vec<u8>, Entry>;
+pub type TreeSnapshot = BTreeMap<Vec<u8>, SeenEntry>;
 
 /// An entry.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct SeenEntry {
     /// The kind of the entry.
-    pub kind: Kind,
+    pub kind: SeenKind,
     /// Permissions with set-ID and sticky bits.
     pub mode: u32,
     /// The user id.
@@ -42,7 +42,7 @@ pub struct Entry {
 
 /// The kind of an entry.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Kind {
+pub enum SeenKind {
     Directory,
     File {
         /// The length in bytes.
@@ -63,7 +63,7 @@ pub enum Kind {
     Device(u64),
 }
 
-impl Kind {
+impl SeenKind {
     /// The name of the kind.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -87,24 +87,24 @@ impl Kind {
 /// # Errors
 /// When an entry cannot be read; the error has its path.
 pub fn look(root: &Path) -> anyhow::Result<TreeSnapshot> {
-    let mut walk = Walk { seen: TreeSnapshot::new(), inodes: BTreeMap::new() };
+    let mut walk = TreeWalk { seen: TreeSnapshot::new(), inodes: BTreeMap::new() };
     walk.entry(root, Vec::new())?;
     Ok(walk.seen)
 }
 
-struct Walk {
+struct TreeWalk {
     seen: TreeSnapshot,
     /// The first path of each inode with several names, by device and inode.
     inodes: BTreeMap<(u64, u64), Vec<u8>>,
 }
 
-impl Walk {
+impl TreeWalk {
     fn entry(&mut self, at: &Path, path: Vec<u8>) -> anyhow::Result<()> {
         let failed = || format!("cannot inspect {}", at.display());
         let about = fs::symlink_metadata(at).with_context(failed)?;
         let kind = kind(at, &about).with_context(failed)?;
-        let is_directory = kind == Kind::Directory;
-        let entry = Entry {
+        let is_directory = kind == SeenKind::Directory;
+        let entry = SeenEntry {
             kind,
             mode: about.mode() & 0o7777,
             owner: about.uid(),
@@ -146,19 +146,19 @@ fn names(directory: &Path) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-fn kind(at: &Path, about: &Metadata) -> io::Result<Kind> {
+fn kind(at: &Path, about: &Metadata) -> io::Result<SeenKind> {
     let kind = about.file_type();
     Ok(match () {
-        () if kind.is_dir() => Kind::Directory,
-        () if kind.is_symlink() => Kind::Link(fs::read_link(at)?.into_os_string().into_vec()),
-        () if kind.is_fifo() => Kind::Fifo,
-        () if kind.is_socket() => Kind::Socket,
-        () if !kind.is_file() => Kind::Device(about.rdev()),
+        () if kind.is_dir() => SeenKind::Directory,
+        () if kind.is_symlink() => SeenKind::Link(fs::read_link(at)?.into_os_string().into_vec()),
+        () if kind.is_fifo() => SeenKind::Fifo,
+        () if kind.is_socket() => SeenKind::Socket,
+        () if !kind.is_file() => SeenKind::Device(about.rdev()),
         () => {
             let mut file = File::open(at)?;
             let holes = holes(&file, about.len())?;
             let digest = digest(&mut file)?;
-            Kind::File { length: about.len(), digest, occupied: about.blocks() * 512, holes }
+            SeenKind::File { length: about.len(), digest, occupied: about.blocks() * 512, holes }
         }
     })
 }

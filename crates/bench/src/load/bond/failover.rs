@@ -2,8 +2,8 @@
 
 use super::{
     super::{report::Report, server},
-    gaps::{self, Line},
-    trouble::{Kind, Victim},
+    gaps::{self, GapLine},
+    trouble::{FailingInterface, FailureKind},
 };
 use crate::program;
 use anyhow::{Context as _, ensure};
@@ -25,7 +25,8 @@ use thalweg_units::parse_duration;
 const BEGINS: Duration = Duration::from_secs(30);
 
 /// All kinds of failures, to draw from.
-const KINDS: [Kind; 4] = [Kind::Down, Kind::Blackhole, Kind::Loss, Kind::Address];
+const KINDS: [FailureKind; 4] =
+    [FailureKind::Down, FailureKind::Blackhole, FailureKind::Loss, FailureKind::Address];
 
 /// Arguments of `thalweg-bench load bond failover`.
 #[derive(clap::Args)]
@@ -38,7 +39,7 @@ pub struct Args {
     hosts: Vec<String>,
     /// The kind of failure (default: any kind, at random times, of either interface)
     #[arg(long, value_enum)]
-    kind: Option<Kind>,
+    kind: Option<FailureKind>,
     /// Number of failures in each host
     #[arg(long, default_value_t = 40)]
     events: usize,
@@ -73,13 +74,13 @@ struct Stream {
     child: Child,
     /// Closing it ends the stream.
     input: Option<ChildStdin>,
-    heard: Arc<Mutex<Vec<Line>>>,
+    heard: Arc<Mutex<Vec<GapLine>>>,
     hears: JoinHandle<()>,
 }
 
 /// A failure and its times.
 struct Event {
-    kind: Kind,
+    kind: FailureKind,
     /// The index of the interface.
     which: usize,
     gone: Duration,
@@ -92,11 +93,12 @@ struct Event {
 /// When a stream breaks or carries a wrong byte.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let lab = Lab::attach(&args.lab)?;
-    let victims = |host: &String| -> anyhow::Result<Vec<Victim<'_>>> {
-        let victim = |name: &&str| Victim::new(&lab, host, name, args.manage_endpoints);
+    let victims = |host: &String| -> anyhow::Result<Vec<FailingInterface<'_>>> {
+        let victim = |name: &&str| FailingInterface::new(&lab, host, name, args.manage_endpoints);
         ["wan0", "wan1"].iter().map(victim).collect()
     };
-    let victims: Vec<Vec<Victim<'_>>> = args.hosts.iter().map(victims).collect::<Result<_, _>>()?;
+    let victims: Vec<Vec<FailingInterface<'_>>> =
+        args.hosts.iter().map(victims).collect::<Result<_, _>>()?;
     let streams = args.hosts.iter().map(|host| Stream::begin(args, &lab, host));
     let mut streams: Vec<Stream> = streams.collect::<Result<_, _>>()?;
     streams.iter_mut().try_for_each(Stream::begun)?;
@@ -109,7 +111,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             far_before = far_memory(args.far)?;
         }
         let event = event(args, number, &mut rng);
-        let hit: Vec<&Victim<'_>> = victims.iter().filter_map(|all| all.get(event.which)).collect();
+        let hit: Vec<&FailingInterface<'_>> =
+            victims.iter().filter_map(|all| all.get(event.which)).collect();
         struck.push(gaps::now());
         hit.iter().try_for_each(|victim| victim.strike(event.kind))?;
         thread::sleep(event.gone);
@@ -161,7 +164,7 @@ impl Stream {
         let mut child = command.spawn().context("cannot start a stream")?;
         let (input, output) =
             (child.stdin.take(), child.stdout.take().context("cannot read the stream's output")?);
-        let heard: Arc<Mutex<Vec<Line>>> = Arc::default();
+        let heard: Arc<Mutex<Vec<GapLine>>> = Arc::default();
         let shared = Arc::clone(&heard);
         let hears = thread::spawn(move || {
             let lines = BufReader::new(output).lines().map_while(Result::ok);
@@ -189,7 +192,7 @@ impl Stream {
 
     /// Ends the stream and returns all its lines. If the stream broke, which `may_break` permits, its last line says
     /// so.
-    fn end(mut self, may_break: bool) -> anyhow::Result<Vec<Line>> {
+    fn end(mut self, may_break: bool) -> anyhow::Result<Vec<GapLine>> {
         let broke = self.child.try_wait()?;
         drop(self.input.take());
         let ended = self.child.wait()?;
@@ -200,7 +203,7 @@ impl Stream {
 }
 
 /// The report of the stalls of all hosts after all events, ms.
-fn report(struck: &[u64], records: &[Vec<Line>], far: Option<f64>) -> anyhow::Result<Report> {
+fn report(struck: &[u64], records: &[Vec<GapLine>], far: Option<f64>) -> anyhow::Result<Report> {
     let over = *struck.last().context("there were no events")?;
     let streams = records.iter().map(|lines| StreamRecord::of(lines, over));
     let streams: Vec<StreamRecord> = streams.collect::<anyhow::Result<_>>()?;
@@ -245,19 +248,19 @@ impl StreamRecord {
     ///
     /// # Errors
     /// When the lines do not say how it ended.
-    fn of(lines: &[Line], over: u64) -> anyhow::Result<Self> {
+    fn of(lines: &[GapLine], over: u64) -> anyhow::Result<Self> {
         let mut record = Self { gaps: Vec::new(), bytes: 0, grown: None, broke: false };
         let (mut early, mut has_ended) = (None, false);
         for line in lines {
             match *line {
-                Line::Begun => {}
-                Line::Gap { from, to } => record.gaps.push((from, to)),
-                Line::Memory { rss_kb } => early = Some(rss_kb.max(1) as f64),
-                Line::Broke { at } => {
+                GapLine::Begun => {}
+                GapLine::Gap { from, to } => record.gaps.push((from, to)),
+                GapLine::Memory { rss_kb } => early = Some(rss_kb.max(1) as f64),
+                GapLine::Broke { at } => {
                     record.gaps.push((at, over.max(at)));
                     (record.broke, has_ended) = (true, true);
                 }
-                Line::Ended { bytes, rss_kb } => {
+                GapLine::Ended { bytes, rss_kb } => {
                     (record.bytes, has_ended) = (bytes, true);
                     record.grown = early.map(|early| rss_kb as f64 / early);
                 }
@@ -293,13 +296,14 @@ mod tests {
 
     #[test]
     fn a_broken_stream_stalls_until_the_end() {
-        let lines = [Line::Begun, Line::Gap { from: 10, to: 20 }, Line::Broke { at: 70 }];
+        let lines = [GapLine::Begun, GapLine::Gap { from: 10, to: 20 }, GapLine::Broke { at: 70 }];
         let record = StreamRecord::of(&lines, 100).unwrap();
         assert!(record.broke);
         assert_eq!(record.gaps, [(10, 20), (70, 100)]);
-        let ended = Line::Ended { bytes: 3, rss_kb: 30 };
+        let ended = GapLine::Ended { bytes: 3, rss_kb: 30 };
         let record =
-            StreamRecord::of(&[Line::Begun, Line::Memory { rss_kb: 20 }, ended], 100).unwrap();
+            StreamRecord::of(&[GapLine::Begun, GapLine::Memory { rss_kb: 20 }, ended], 100)
+                .unwrap();
         assert_eq!((record.broke, record.bytes, record.grown), (false, 3, Some(1.5)));
         assert!(StreamRecord::of(&lines[..2], 100).is_err());
     }

@@ -5,7 +5,7 @@ use super::{
         pattern::{CHUNK, Pattern},
         process, server,
     },
-    near::NearArgs,
+    near::TransportArgs,
 };
 use anyhow::bail;
 use serde::{Deserialize, Serialize};
@@ -26,13 +26,13 @@ pub const PAUSE: Duration = Duration::from_millis(20);
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    near: NearArgs,
+    near: TransportArgs,
 }
 
 /// A line of the output. Times are in nanoseconds since 1970, so that another process on this machine can compare them.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-pub enum Line {
+pub enum GapLine {
     /// The first bytes have arrived.
     Begun,
     /// The stream broke; `at`: the time of the last byte.
@@ -62,20 +62,20 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
             read = connection.read(&mut buffer) => {
                 let count = *read.as_ref().unwrap_or(&0);
                 if count == 0 {
-                    say(&Line::Broke { at: last })?;
+                    say(&GapLine::Broke { at: last })?;
                     read?;
                     bail!("the stream ended after {position} bytes");
                 }
                 pattern.check_whole(position, &buffer[..count])?;
                 if position == 0 {
-                    say(&Line::Begun)?;
+                    say(&GapLine::Begun)?;
                     last = now();
                 }
                 position += count as u64;
                 last = report_gap(last)?;
             }
             question = asked.recv() => match question {
-                Some(()) => say(&Line::Memory { rss_kb: process::own_memory_kb() })?,
+                Some(()) => say(&GapLine::Memory { rss_kb: process::own_memory_kb() })?,
                 None => break,
             },
         }
@@ -83,7 +83,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     report_gap(last)?;
     near.check()?;
     near.tell();
-    say(&Line::Ended { bytes: position, rss_kb: process::own_memory_kb() })
+    say(&GapLine::Ended { bytes: position, rss_kb: process::own_memory_kb() })
 }
 
 /// Sends a message for each piece of input, until standard input ends.
@@ -103,7 +103,7 @@ fn questions() -> mpsc::Receiver<()> {
 fn report_gap(last: u64) -> anyhow::Result<u64> {
     let now = now();
     if u128::from(now.saturating_sub(last)) >= PAUSE.as_nanos() {
-        say(&Line::Gap { from: last, to: now })?;
+        say(&GapLine::Gap { from: last, to: now })?;
     }
     Ok(now)
 }
@@ -114,6 +114,6 @@ pub fn now() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn say(line: &Line) -> anyhow::Result<()> {
+fn say(line: &GapLine) -> anyhow::Result<()> {
     Ok(writeln!(io::stdout().lock(), "{}", serde_json::to_string(line)?)?)
 }

@@ -8,7 +8,7 @@ use super::{
         server,
         way::Connection,
     },
-    near::{Near, NearArgs},
+    near::{NearTransport, TransportArgs},
 };
 use anyhow::{Context as _, ensure};
 use std::time::Duration;
@@ -22,7 +22,7 @@ use tokio::{
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    near: NearArgs,
+    near: TransportArgs,
     /// Sizes of the transfers
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',')]
     sizes: Vec<ByteSize>,
@@ -70,7 +70,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Opens a connection for one transfer after the other.
-async fn kept(near: &Near) -> anyhow::Result<Connection> {
+async fn kept(near: &NearTransport) -> anyhow::Result<Connection> {
     let mut connection = near.connect().await?;
     connection.write_all(&[server::EACH]).await?;
     Ok(connection)

@@ -1,7 +1,7 @@
 //! The two network namespaces of a measurement and the programs in them.
 
 use super::{
-    super::veth::{FAR, Far, NEAR},
+    super::veth::{FAR, FarNamespace, NEAR},
     wireguard,
 };
 use crate::program;
@@ -33,7 +33,7 @@ const SETTINGS: &str = "[carrier]\nenabled = true\nopen = [\"1-65535\"]\n[oracle
 
 /// The connection between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum By {
+pub enum TunnelKind {
     /// A direct connection
     Direct,
     /// Two nodes with carriers
@@ -43,32 +43,32 @@ pub enum By {
 }
 
 /// The testbed of one measurement; dropping it ends all of it.
-pub struct Testbed {
+pub struct TunnelTestbed {
     at: SocketAddr,
     server: ChildGuard,
     programs: Option<[ChildGuard; 2]>,
     _state: TempDir,
-    _far: Far,
+    _far: FarNamespace,
 }
 
 /// A child process, killed on drop.
 pub struct ChildGuard(Child);
 
-impl Testbed {
+impl TunnelTestbed {
     /// Creates two namespaces and starts the programs; returns when they are ready.
     ///
     /// # Errors
     /// When a program does not start.
-    pub fn new(by: By) -> anyhow::Result<Self> {
-        let far = Far::join()?;
+    pub fn new(by: TunnelKind) -> anyhow::Result<Self> {
+        let far = FarNamespace::join()?;
         let state = TempDir::new().context("cannot create a directory")?;
         let (to, programs): (IpAddr, _) = match by {
-            By::Direct => (FAR.into(), None),
-            By::Carrier => {
+            TunnelKind::Direct => (FAR.into(), None),
+            TunnelKind::Carrier => {
                 let (to, programs) = carriers(&far, state.path())?;
                 (to, Some(programs))
             }
-            By::Wireguard => (wireguard::FAR.into(), Some(wireguard::start(&far)?)),
+            TunnelKind::Wireguard => (wireguard::FAR.into(), Some(wireguard::start(&far)?)),
         };
         let at = SocketAddr::new(to, SERVER);
         let mut serve = far.command(program::own()?);
@@ -103,7 +103,7 @@ impl Testbed {
 }
 
 /// Starts two nodes of a new mesh; returns the far one's overlay address, too.
-fn carriers(far: &Far, state: &Path) -> anyhow::Result<(IpAddr, [ChildGuard; 2])> {
+fn carriers(far: &FarNamespace, state: &Path) -> anyhow::Result<(IpAddr, [ChildGuard; 2])> {
     let settings = state.join("node.toml");
     fs::write(&settings, SETTINGS)?;
     let program = program::product()?;

@@ -7,7 +7,7 @@ pub const STEADY: (f64, f64) = (0.15, 0.85);
 
 /// A straight line fitted to points.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Line {
+struct FittedLine {
     slope: f64,
     /// The coefficient of determination, R².
     fits: f64,
@@ -44,7 +44,7 @@ pub fn add(hosts: &[String], record: &CastRecord, report: &mut Report) {
 }
 
 /// Fits a line by least squares; `None` for fewer than three points.
-fn line(points: &[(f64, f64)]) -> Option<Line> {
+fn line(points: &[(f64, f64)]) -> Option<FittedLine> {
     if points.len() < 3 {
         return None;
     }
@@ -54,7 +54,7 @@ fn line(points: &[(f64, f64)]) -> Option<Line> {
     let (xx, yy) = (sum(&|p| (p.0 - x).powi(2)), sum(&|p| (p.1 - y).powi(2)));
     let xy = sum(&|p| (p.0 - x) * (p.1 - y));
     let fits = if yy > 0.0 { xy * xy / (xx * yy) } else { 1.0 };
-    (xx > 0.0).then_some(Line { slope: xy / xx, fits })
+    (xx > 0.0).then_some(FittedLine { slope: xy / xx, fits })
 }
 
 #[cfg(test)]

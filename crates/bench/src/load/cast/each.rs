@@ -45,9 +45,9 @@ pub struct Args {
 }
 
 /// The running programs, killed on drop.
-struct Programs(Vec<Child>);
+struct ReceiverPrograms(Vec<Child>);
 
-impl Drop for Programs {
+impl Drop for ReceiverPrograms {
     fn drop(&mut self) {
         for child in &mut self.0 {
             _ = child.kill();
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     // Each program sends at most two messages.
     let (done, ended) = sync_channel(2 * (args.hosts.len() + args.also.len()));
-    let (mut programs, began) = (Programs(Vec::new()), Instant::now());
+    let (mut programs, began) = (ReceiverPrograms(Vec::new()), Instant::now());
     for (at, host) in args.also.iter().chain(&args.hosts).enumerate() {
         let child = start(args, &lab, host)?;
         programs.0.push(child);

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt, fs, path::Path, str::FromStr};
 pub type Leg = (String, String);
 
 /// Rates of legs, bit/s.
-pub type Rates = BTreeMap<Leg, f64>;
+pub type LegRates = BTreeMap<Leg, f64>;
 
 /// A list of legs, such as `s>a,a>b`, each with the parent first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -88,13 +88,13 @@ impl Legs {
     }
 
     /// The rate of the leg from this host's parent; `None` if it is unknown.
-    pub fn parent_gives(&self, host: &str, rates: &Rates) -> Option<f64> {
+    pub fn parent_gives(&self, host: &str, rates: &LegRates) -> Option<f64> {
         let leg = self.0.iter().find(|(_, child)| child == host)?;
         rates.get(leg).copied()
     }
 
     /// The rate of the slowest leg from the root to this host; `None` if any leg's rate is unknown.
-    pub fn min_hop(&self, host: &str, rates: &Rates) -> Option<f64> {
+    pub fn min_hop(&self, host: &str, rates: &LegRates) -> Option<f64> {
         let way = self.way_up(host);
         let hops: Option<Vec<f64>> = way.iter().map(|leg| rates.get(leg).copied()).collect();
         hops?.into_iter().reduce(f64::min)
@@ -105,7 +105,7 @@ impl Legs {
 ///
 /// # Errors
 /// When it cannot be written.
-pub fn write(file: &Path, rates: &Rates) -> anyhow::Result<()> {
+pub fn write(file: &Path, rates: &LegRates) -> anyhow::Result<()> {
     let line = |((from, to), bps): (&Leg, &f64)| format!("{from},{to},{}\n", bps.round());
     let text: String = rates.iter().map(line).collect();
     fs::write(file, format!("from,to,bps\n{text}"))
@@ -116,7 +116,7 @@ pub fn write(file: &Path, rates: &Rates) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When it cannot be read or has another format.
-pub fn read(file: &Path) -> anyhow::Result<Rates> {
+pub fn read(file: &Path) -> anyhow::Result<LegRates> {
     let text =
         fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let line = |line: &str| -> anyhow::Result<(Leg, f64)> {
@@ -154,7 +154,7 @@ mod tests {
     fn the_slowest_hop_is_found_and_written_rates_are_read_back() {
         let tree = legs("s>a>b");
         let rate = |at: usize, bps: f64| (tree.0[at].clone(), bps);
-        let rates: Rates = [rate(0, 5e6), rate(1, 7e6)].into();
+        let rates: LegRates = [rate(0, 5e6), rate(1, 7e6)].into();
         assert_eq!(tree.min_hop("b", &rates), Some(5e6));
         assert_eq!(tree.parent_gives("b", &rates), Some(7e6));
         assert_eq!(tree.to_string().parse::<Legs>().unwrap(), tree);

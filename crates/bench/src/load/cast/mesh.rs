@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const AT_ONCE: usize = 8;
 
 /// A mesh; dropping it kills its nodes.
-pub struct Mesh<'a> {
+pub struct CastMesh<'a> {
     lab: &'a Lab,
     dir: PathBuf,
     program: PathBuf,
@@ -35,14 +35,14 @@ pub struct Mesh<'a> {
 
 /// Settings that differ between hosts or measurements.
 #[derive(Default)]
-pub struct Kinds<'a> {
+pub struct MeshOptions<'a> {
     /// Hosts that forward what they do not keep.
     pub relays: &'a [String],
     /// Further settings of all hosts, as TOML.
     pub more: &'a str,
 }
 
-impl<'a> Mesh<'a> {
+impl<'a> CastMesh<'a> {
     /// Founds the mesh at `founder` and lets all `hosts` join; only the founder's node runs yet.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl<'a> Mesh<'a> {
         dir: &Path,
         founder: &str,
         hosts: &[String],
-        kinds: &Kinds<'_>,
+        kinds: &MeshOptions<'_>,
     ) -> anyhow::Result<Self> {
         if dir.exists() {
             fs::remove_dir_all(dir).with_context(|| format!("cannot empty {}", dir.display()))?;
@@ -72,7 +72,7 @@ impl<'a> Mesh<'a> {
     }
 
     /// Creates the directories and settings of a host.
-    fn settle(&self, host: &str, kinds: &Kinds<'_>) -> anyhow::Result<()> {
+    fn settle(&self, host: &str, kinds: &MeshOptions<'_>) -> anyhow::Result<()> {
         let inbox = self.inbox(host);
         fs::create_dir_all(&inbox)?;
         let relay =
@@ -229,7 +229,7 @@ impl<'a> Mesh<'a> {
     }
 }
 
-impl Drop for Mesh<'_> {
+impl Drop for CastMesh<'_> {
     fn drop(&mut self) {
         for child in self.nodes.values_mut() {
             _ = child.kill();

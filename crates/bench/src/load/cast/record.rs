@@ -14,11 +14,11 @@ pub struct CastRecord {
     /// The planned parents of each receiver, the best first.
     pub parents: BTreeMap<String, Vec<String>>,
     /// The progress of each receiver over time.
-    pub held: BTreeMap<String, Vec<Held>>,
+    pub held: BTreeMap<String, Vec<ProgressRecord>>,
     /// For each receiver the parent with the highest rate in the newest progress event.
     pub now: BTreeMap<String, String>,
     /// The receivers that have the object, with their times and costs.
-    pub received: BTreeMap<String, Received>,
+    pub received: BTreeMap<String, ReceiverResult>,
     /// Parents that were left: receiver, parent, reason.
     pub left: Vec<(String, String, String)>,
     /// Symbols that parents' rings no longer held, by receiver.
@@ -35,7 +35,7 @@ pub struct CastRecord {
 
 /// The progress of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Held {
+pub struct ProgressRecord {
     /// Time since the first offer, s.
     pub at: f64,
     /// Bytes that the receiver has.
@@ -46,7 +46,7 @@ pub struct Held {
 
 /// The end of one receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Received {
+pub struct ReceiverResult {
     /// Bytes received.
     pub came: f64,
     /// Received bytes that were of no use.
@@ -101,7 +101,7 @@ impl CastRecord {
     }
 
     fn progress(&mut self, at: f64, one: cast_events::Progress) {
-        let held = Held { at, bytes: one.held_bytes, bps: one.rate_bps };
+        let held = ProgressRecord { at, bytes: one.held_bytes, bps: one.rate_bps };
         self.missed.insert(one.name.clone(), one.missed_symbols);
         if let Some(parent) = one.parents.into_iter().max_by_key(|parent| parent.rate_bps) {
             self.now.insert(one.name.clone(), parent.name);
@@ -110,7 +110,7 @@ impl CastRecord {
     }
 
     fn receive(&mut self, came: cast_events::ReceiverEnd, heard: f64) {
-        let received = Received {
+        let received = ReceiverResult {
             came: came.received_bytes,
             useless: came.duplicate_bytes,
             seconds: came.seconds,

@@ -5,7 +5,7 @@ use super::{
         cast_events::{self, CastEvent},
         process::{cpu_seconds, memory_mib},
     },
-    mesh::{Mesh, SOURCE},
+    mesh::{CrowdMesh, SOURCE},
     sockets::ConnectionCounts,
 };
 use anyhow::{Context as _, ensure};
@@ -55,7 +55,7 @@ pub struct Cast {
 ///
 /// # Errors
 /// When the cast does not end with success.
-pub fn cast(mesh: &Mesh, args: &[&str], core: Option<u32>) -> anyhow::Result<Cast> {
+pub fn cast(mesh: &CrowdMesh, args: &[&str], core: Option<u32>) -> anyhow::Result<Cast> {
     let own = mesh.command(SOURCE, &[&["cast", "--json"], args].concat());
     let mut command = match core {
         Some(core) => {

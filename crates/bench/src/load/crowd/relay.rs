@@ -4,10 +4,10 @@ use super::{
     super::{
         process::{cpu_seconds, memory_mib},
         report::Report,
-        veth::{FAR, Far, NEAR},
+        veth::{FAR, FarNamespace, NEAR},
     },
     casting::{Cast, cast},
-    mesh::{Files, Mesh, SOURCE, Start},
+    mesh::{CrowdMesh, FilePlace, NodeStart, SOURCE},
 };
 use anyhow::{Context as _, ensure};
 use rand_core::{Rng as _, SeedableRng as _};
@@ -54,16 +54,16 @@ pub struct Args {
 /// When a node does not start or a cast fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let names = NAMES.map(str::to_owned);
-    let far = args.veth.then(Far::join).transpose()?;
+    let far = args.veth.then(FarNamespace::join).transpose()?;
     let mesh = match far {
-        Some(_) => Mesh::found_at(&Files::Memory, &names, address_of)?,
-        None => Mesh::found(&Files::Memory, &names)?,
+        Some(_) => CrowdMesh::found_at(&FilePlace::Memory, &names, address_of)?,
+        None => CrowdMesh::found(&FilePlace::Memory, &names)?,
     };
-    let mut bench = Bench { mesh, relay: 0 };
-    let on = |core| Start { core: Some(core), ..Start::default() };
+    let mut bench = RelayBench { mesh, relay: 0 };
+    let on = |core| NodeStart { core: Some(core), ..NodeStart::default() };
     let [relay, others] = CORES;
-    let beside = far.as_ref().map(Far::id);
-    bench.relay = bench.mesh.start(NAMES[0], Start { beside, ..on(relay) })?;
+    let beside = far.as_ref().map(FarNamespace::id);
+    bench.relay = bench.mesh.start(NAMES[0], NodeStart { beside, ..on(relay) })?;
     bench.mesh.start(NAMES[1], on(others))?;
     bench.write(args)?;
     let mut report = Report::default();
@@ -86,12 +86,12 @@ fn address_of(name: &str) -> Ipv4Addr {
     if name == NAMES[0] { FAR } else { NEAR }
 }
 
-struct Bench {
-    mesh: Mesh,
+struct RelayBench {
+    mesh: CrowdMesh,
     relay: u32,
 }
 
-impl Bench {
+impl RelayBench {
     fn object(&self) -> PathBuf {
         self.mesh.file(SOURCE, "bin")
     }

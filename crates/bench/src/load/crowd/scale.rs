@@ -3,7 +3,7 @@
 use super::{
     super::report::Report,
     casting::{Cast, cast},
-    mesh::{Files, Mesh, SOURCE, TAG},
+    mesh::{CrowdMesh, FilePlace, SOURCE, TAG},
 };
 use anyhow::{Context as _, ensure};
 use rand_core::{Rng as _, SeedableRng as _};
@@ -45,7 +45,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let names: Vec<String> = (1..=args.receivers).map(|n| format!("r{n:04}")).collect();
     let began = Instant::now();
-    let mut mesh = Mesh::found(&Files::Disk, &names)?;
+    let mut mesh = CrowdMesh::found(&FilePlace::Disk, &names)?;
     mesh.start_all()?;
     let starting = began.elapsed().as_secs_f64();
     note!("thalweg-bench: {} nodes are running after {starting:.0} s", names.len());

@@ -2,8 +2,8 @@
 
 use super::{
     Common, counts,
-    download::Ended,
-    tally::{Tally, Trial},
+    download::EndedDownload,
+    tally::{FaultTrial, TrialTally},
 };
 use crate::load::report::Report;
 use std::{sync::Arc, time::Duration};
@@ -16,10 +16,10 @@ pub fn undisturbed(
     common: &Common,
     url: &str,
     right: &Arc<Vec<u8>>,
-    tally: &mut Tally,
+    tally: &mut TrialTally,
 ) -> anyhow::Result<Duration> {
     let url = url.replace("@n", "calm");
-    let trial = Trial::new(&common.dir, "calm", &url, &[Arc::clone(right)], &common.get)?;
+    let trial = FaultTrial::new(&common.dir, "calm", &url, &[Arc::clone(right)], &common.get)?;
     let ended = trial.order.run()?;
     tally.expect_success(&trial, &ended, "undisturbed")?;
     tally.end(trial, "undisturbed")?;
@@ -42,7 +42,7 @@ impl Cost {
     pub fn add(
         &mut self,
         calm: Duration,
-        runs: [&Ended; 2],
+        runs: [&EndedDownload; 2],
         url: &str,
         length: usize,
     ) -> anyhow::Result<()> {

@@ -35,7 +35,7 @@ pub struct Download {
 
 /// A download that has ended.
 #[derive(Debug)]
-pub struct Ended {
+pub struct EndedDownload {
     /// The exit status.
     pub status: ExitStatus,
     /// Time from its start to its end.
@@ -99,7 +99,7 @@ impl Order {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn run(&self) -> anyhow::Result<Ended> {
+    pub fn run(&self) -> anyhow::Result<EndedDownload> {
         self.start(&[])?.end()
     }
 }
@@ -130,7 +130,7 @@ impl Download {
     ///
     /// # Errors
     /// When the system call fails.
-    pub fn kill(mut self) -> anyhow::Result<Ended> {
+    pub fn kill(mut self) -> anyhow::Result<EndedDownload> {
         self.child.kill()?;
         self.end()
     }
@@ -139,18 +139,18 @@ impl Download {
     ///
     /// # Errors
     /// When the system call fails.
-    pub fn end(mut self) -> anyhow::Result<Ended> {
+    pub fn end(mut self) -> anyhow::Result<EndedDownload> {
         let status = self.child.wait()?;
         let took = self.started.elapsed();
         let [lines, words] = self.readers;
         _ = lines.join();
         let stderr = words.join().unwrap_or_default();
         let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Ended { status, took, recorded: std::mem::take(&mut recorded), stderr })
+        Ok(EndedDownload { status, took, recorded: std::mem::take(&mut recorded), stderr })
     }
 }
 
-impl Ended {
+impl EndedDownload {
     /// The exit code, or 128 plus the signal that killed it, as in shells.
     pub fn code(&self) -> i32 {
         use std::os::unix::process::ExitStatusExt as _;

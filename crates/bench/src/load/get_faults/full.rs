@@ -4,7 +4,7 @@ use super::{
     Common,
     cost::{Cost, undisturbed},
     counts,
-    tally::{Tally, Trial},
+    tally::{FaultTrial, TrialTally},
 };
 use crate::load::report::Report;
 use anyhow::ensure;
@@ -44,7 +44,7 @@ pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
         free.f_bfree * free.f_frsize < SMALL,
         "the file system is not small enough for this test"
     );
-    let mut tally = Tally::default();
+    let mut tally = TrialTally::default();
     too_large(args, &right, &mut tally, report)?;
     taken_midway(args, &right, &mut tally, report)?;
     tally.report(report);
@@ -55,12 +55,12 @@ pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
 fn too_large(
     args: &Args,
     right: &Arc<Vec<u8>>,
-    tally: &mut Tally,
+    tally: &mut TrialTally,
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let (what, common) = ("too large", &args.common);
     let url = args.large_url.replace("@n", "large");
-    let trial = Trial::new(&common.dir, "large", &url, &[Arc::clone(right)], &common.get)?;
+    let trial = FaultTrial::new(&common.dir, "large", &url, &[Arc::clone(right)], &common.get)?;
     let ended = trial.order.run()?;
     tally.expect_code(&ended, &[6], what);
     if !trial.is_untouched()? || trial.temporary()? > 0 {
@@ -74,13 +74,13 @@ fn too_large(
 fn taken_midway(
     args: &Args,
     right: &Arc<Vec<u8>>,
-    tally: &mut Tally,
+    tally: &mut TrialTally,
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let (what, common) = ("space taken midway", &args.common);
     let url = common.url(1);
     let calm = undisturbed(common, &common.url, right, tally)?;
-    let trial = Trial::new(&common.dir, "midway", &url, &[Arc::clone(right)], &common.get)?;
+    let trial = FaultTrial::new(&common.dir, "midway", &url, &[Arc::clone(right)], &common.get)?;
     let mut download = trial.order.start(&[])?;
     let until = Instant::now() + PATIENCE;
     while trial.temporary()? < 2 && download.runs()? {

@@ -6,8 +6,8 @@
 use super::{
     Common,
     cost::{Cost, undisturbed},
-    download::{Download, Ended},
-    tally::{Tally, Trial},
+    download::{Download, EndedDownload},
+    tally::{FaultTrial, TrialTally},
     tracer::Tracer,
 };
 use crate::{load::report::Report, program};
@@ -47,7 +47,7 @@ pub struct Args {
 /// When a trial cannot be set up.
 pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let right = args.common.begin()?;
-    let mut tally = Tally::default();
+    let mut tally = TrialTally::default();
     let calm = undisturbed(&args.common, &args.common.url, &right, &mut tally)?;
     let mut cost = Cost::default();
     let mut number = 0;
@@ -75,12 +75,12 @@ fn killed_in(
     before: bool,
     k: usize,
     right: &Arc<Vec<u8>>,
-    tally: &mut Tally,
-) -> anyhow::Result<Option<[Ended; 2]>> {
+    tally: &mut TrialTally,
+) -> anyhow::Result<Option<[EndedDownload; 2]>> {
     let Common { dir, get, .. } = &args.common;
     let url = args.common.url(number);
     let when = if before { "before" } else { "after" };
-    let trial = Trial::new(dir, "hold", &url, &[Arc::clone(right)], get)?;
+    let trial = FaultTrial::new(dir, "hold", &url, &[Arc::clone(right)], get)?;
     let tracer = Tracer::holds(&dir.join("strace"), before, HOLD);
     let mut download = trial.order.start(&tracer.args())?;
     let killed = kill_in_hold(&mut download, k)?;

@@ -4,8 +4,8 @@ use super::{
     Common,
     cost::{Cost, undisturbed},
     counts,
-    download::Ended,
-    tally::{Tally, Trial},
+    download::EndedDownload,
+    tally::{FaultTrial, TrialTally},
 };
 use crate::load::report::Report;
 use std::{sync::Arc, thread, time::Duration};
@@ -29,7 +29,7 @@ pub struct Args {
 /// When a trial cannot be set up.
 pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let right = args.common.begin()?;
-    let mut tally = Tally::default();
+    let mut tally = TrialTally::default();
     let calm = undisturbed(&args.common, &args.common.url, &right, &mut tally)?;
     let mut cost = Cost::default();
     for n in 0..args.points {
@@ -49,11 +49,11 @@ fn killed_at(
     n: usize,
     point: u64,
     right: &Arc<Vec<u8>>,
-    tally: &mut Tally,
-) -> anyhow::Result<[Ended; 2]> {
+    tally: &mut TrialTally,
+) -> anyhow::Result<[EndedDownload; 2]> {
     let (what, url) = (format!("killed at byte {point}"), args.common.url(n));
     let right = [Arc::clone(right)];
-    let trial = Trial::new(&args.common.dir, "kill", &url, &right, &args.common.get)?;
+    let trial = FaultTrial::new(&args.common.dir, "kill", &url, &right, &args.common.get)?;
     let mut download = trial.order.start(&[])?;
     while counts::bytes(&url)? < point && download.runs()? {
         thread::sleep(LOOK);

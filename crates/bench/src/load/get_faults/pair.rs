@@ -2,9 +2,9 @@
 
 use super::{
     Common,
-    download::{Download, Ended},
+    download::{Download, EndedDownload},
     read,
-    tally::{Tally, Trial},
+    tally::{FaultTrial, TrialTally},
 };
 use crate::load::report::Report;
 use anyhow::ensure;
@@ -58,16 +58,16 @@ pub struct Args {
 /// When the undisturbed one fails.
 pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let common = &args.common;
-    let mut tally = Tally::default();
+    let mut tally = TrialTally::default();
     let right = common.begin()?;
     let calm_content = args.calm_content.as_ref().map_or_else(|| Ok(right.clone()), |f| read(f))?;
     let calm_args = args.calm_arg.as_ref().unwrap_or(&common.get);
-    let calm = Trial::new(&common.dir, "calm", &args.calm_url, &[calm_content], calm_args)?;
+    let calm = FaultTrial::new(&common.dir, "calm", &args.calm_url, &[calm_content], calm_args)?;
     let undisturbed = calm.order.run()?;
     ensure!(undisturbed.code() == 0, "the undisturbed download failed: {}", undisturbed.words());
     tally.expect_success(&calm, &undisturbed, "undisturbed")?;
     tally.end(calm, "undisturbed")?;
-    let trial = Trial::new(
+    let trial = FaultTrial::new(
         &common.dir,
         "disturbed",
         &common.url(0),
@@ -85,7 +85,7 @@ pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
         again(args, &trial, &mut tally, report)?;
     }
     match args.unprotected {
-        true => Tally::default().end(trial, "without a digest")?,
+        true => TrialTally::default().end(trial, "without a digest")?,
         false => tally.end(trial, "disturbed")?,
     }
     tally.report(report);
@@ -108,9 +108,9 @@ fn disturb(download: &mut Download, file: &Path, bytes: u64) -> anyhow::Result<(
 
 fn judge(
     args: &Args,
-    trial: &Trial,
-    ended: &Ended,
-    tally: &mut Tally,
+    trial: &FaultTrial,
+    ended: &EndedDownload,
+    tally: &mut TrialTally,
     report: &mut Report,
 ) -> anyhow::Result<()> {
     if let Some(relay) = &args.corrupt {
@@ -133,7 +133,7 @@ fn judge(
     Ok(())
 }
 
-fn measure(undisturbed: &Ended, disturbed: &Ended, report: &mut Report) {
+fn measure(undisturbed: &EndedDownload, disturbed: &EndedDownload, report: &mut Report) {
     let (calm, took) = (undisturbed.took.as_secs_f64(), disturbed.took.as_secs_f64());
     report.add("undisturbed", "s", calm);
     report.add("disturbed", "s", took);
@@ -145,7 +145,12 @@ fn measure(undisturbed: &Ended, disturbed: &Ended, report: &mut Report) {
     report.add("twice_undisturbed", "MB", twice.map_or(f64::NAN, |n| n as f64 / 1e6));
 }
 
-fn again(args: &Args, trial: &Trial, tally: &mut Tally, report: &mut Report) -> anyhow::Result<()> {
+fn again(
+    args: &Args,
+    trial: &FaultTrial,
+    tally: &mut TrialTally,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     let ended = trial.order.run()?;
     tally.expect_success(trial, &ended, "again")?;
     let relay = args.corrupt.as_deref().unwrap_or_default();

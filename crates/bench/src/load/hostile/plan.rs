@@ -6,7 +6,7 @@ use thalweg_net::channel::Protocol;
 
 /// The attacker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum By {
+pub enum Attacker {
     /// A member of the mesh without rights.
     Member,
     /// A host with a key that is not in the roster.
@@ -15,7 +15,7 @@ pub enum By {
 
 /// The attacked part of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub enum Door {
+pub enum Entrance {
     /// The oracle's API.
     Api,
     /// Joining.
@@ -46,7 +46,7 @@ pub enum Door {
 
 /// The kind of attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
+pub enum AttackKind {
     /// Connections that send nothing.
     Idle,
     /// A message whose bytes are sent one at a time, with pauses.
@@ -63,14 +63,14 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attack {
     /// Who attacks.
-    pub by: By,
+    pub by: Attacker,
     /// The attacked part of the node.
-    pub door: Door,
+    pub door: Entrance,
     /// The kind of attack.
-    pub kind: Kind,
+    pub kind: AttackKind,
 }
 
-impl Door {
+impl Entrance {
     /// The protocol of its channels; `None` if it is attacked without channels.
     pub const fn protocol(self) -> Option<Protocol> {
         Some(match self {
@@ -138,13 +138,13 @@ pub fn list(wanted: &str) -> anyhow::Result<Vec<Attack>> {
 /// All attacks.
 fn all() -> Vec<Attack> {
     let mut all = Vec::new();
-    for by in [By::Member, By::Stranger] {
-        for &door in Door::value_variants() {
+    for by in [Attacker::Member, Attacker::Stranger] {
+        for &door in Entrance::value_variants() {
             let comes = match by {
-                By::Member => door.knows_members(),
-                By::Stranger => door.lets_strangers_in(),
+                Attacker::Member => door.knows_members(),
+                Attacker::Stranger => door.lets_strangers_in(),
             };
-            let kinds = Kind::value_variants().iter();
+            let kinds = AttackKind::value_variants().iter();
             let attacks = kinds.map(|&kind| Attack { by, door, kind });
             all.extend(attacks.filter(|attack| comes && attack.is_possible()));
         }
@@ -155,7 +155,8 @@ fn all() -> Vec<Attack> {
 impl Attack {
     /// Whether the attack exists: those with datagrams are neither idle nor slow.
     fn is_possible(self) -> bool {
-        self.door != Door::Datagrams || !matches!(self.kind, Kind::Idle | Kind::Slow)
+        self.door != Entrance::Datagrams
+            || !matches!(self.kind, AttackKind::Idle | AttackKind::Slow)
     }
 }
 
@@ -178,7 +179,7 @@ mod tests {
     fn each_protocol_is_attacked_in_all_kinds() {
         let names: Vec<String> = all().iter().map(ToString::to_string).collect();
         for protocol in Protocol::ALL {
-            let doors = Door::value_variants().iter();
+            let doors = Entrance::value_variants().iter();
             let door = doors.clone().find(|door| door.protocol() == Some(protocol)).unwrap();
             let of = all().iter().filter(|attack| attack.door == *door).count();
             assert!(of == 5 || of == 10, "{protocol:?}: {of}");

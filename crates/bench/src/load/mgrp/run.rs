@@ -1,13 +1,13 @@
 //! The sequence of a run: all copies are founded and calibrated, then source, cross traffic and tool start together.
 
 use super::{
-    Args, Cross, Riders, Tool,
+    Args, Cross, ProbingTool, RiderUse,
     network::{self, WEB},
-    outcome::Copy,
+    outcome::CopyRun,
     pair::{self, Pair},
     pathload,
     program::Program,
-    shots::{self, Log},
+    shots::{self, ProbeLog},
     starved::Starved,
     summary,
 };
@@ -28,7 +28,7 @@ const FURTHER: Duration = Duration::from_secs(4);
 const LEAD: Duration = Duration::from_secs(3);
 
 /// A copy that is ready.
-pub struct Ready<'a> {
+pub struct ReadyCopy<'a> {
     /// The copy's nodes.
     pub pair: &'a Pair,
     /// The node of m3 with a session to the node of m5.
@@ -88,7 +88,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         begin - lead
     );
     clock.sleep_until(begin - lead);
-    let sources = pairs.iter().map(|pair| Flow::begin(&lab, pair, args));
+    let sources = pairs.iter().map(|pair| SourceFlow::begin(&lab, pair, args));
     let sources = sources.collect::<anyhow::Result<Vec<_>>>()?;
     clock.sleep_until(begin);
     lab.reset_stats()?;
@@ -106,7 +106,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             .context("the lab has no record of the bottleneck")?
             .clone();
         let counts = pair.counts(&lab, &pair.names().m3)?;
-        copies.push(Copy { log, rounds, source: flow.end()?, truth, counts, begin, until });
+        copies.push(CopyRun { log, rounds, source: flow.end()?, truth, counts, begin, until });
     }
     summary::report(args, &copies, (&stats, starved)).print().context("cannot print the report")
 }
@@ -131,15 +131,15 @@ fn found(lab: &Lab, dir: &Path, args: &Args) -> anyhow::Result<Vec<Pair>> {
 
 /// Opens a session between a copy's nodes, for which both nodes are calibrated. This is done for one copy at a time, so
 /// that they do not disturb each other.
-fn open(pair: &Pair) -> anyhow::Result<Ready<'_>> {
+fn open(pair: &Pair) -> anyhow::Result<ReadyCopy<'_>> {
     let service = ProbeServiceClient::at(&pair.sockets()[0], &pair.names().m5)?;
-    Ok(Ready { pair, node: NodeSession::open(service, true)? })
+    Ok(ReadyCopy { pair, node: NodeSession::open(service, true)? })
 }
 
 /// Does the work for all copies concurrently.
 fn all<'a, T: Send>(
-    ready: &mut [Ready<'a>],
-    work: impl Fn(&mut Ready<'a>) -> anyhow::Result<T> + Sync,
+    ready: &mut [ReadyCopy<'a>],
+    work: impl Fn(&mut ReadyCopy<'a>) -> anyhow::Result<T> + Sync,
 ) -> anyhow::Result<Vec<T>> {
     let work = &work;
     thread::scope(|scope| {
@@ -152,17 +152,21 @@ fn all<'a, T: Send>(
 /// Runs the tool until `until`.
 fn probe(
     args: &Args,
-    ready: &mut Ready<'_>,
+    ready: &mut ReadyCopy<'_>,
     clock: &Clock,
     until: f64,
-) -> anyhow::Result<(Log, Vec<pathload::Round>)> {
+) -> anyhow::Result<(ProbeLog, Vec<pathload::Round>)> {
     let fixed = match args.tool {
-        Tool::Pk1 => PK1,
-        Tool::Pk2 => PK2,
-        Tool::Pk3 => PK3,
-        Tool::Pslow => return pathload::measure(Pace::Slow, ready, clock, (until, args.patience)),
-        Tool::Pfast => return pathload::measure(Pace::Fast, ready, clock, (until, args.patience)),
-        Tool::None => {
+        ProbingTool::Pk1 => PK1,
+        ProbingTool::Pk2 => PK2,
+        ProbingTool::Pk3 => PK3,
+        ProbingTool::Pslow => {
+            return pathload::measure(Pace::Slow, ready, clock, (until, args.patience));
+        }
+        ProbingTool::Pfast => {
+            return pathload::measure(Pace::Fast, ready, clock, (until, args.patience));
+        }
+        ProbingTool::None => {
             clock.sleep_until(until);
             return Ok(Default::default());
         }
@@ -197,16 +201,16 @@ fn millis(time: Duration) -> String {
 }
 
 /// The source's connection, over the carrier or beside it.
-struct Flow {
+struct SourceFlow {
     _sink: Program,
     source: Program,
 }
 
-impl Flow {
+impl SourceFlow {
     fn begin(lab: &Lab, pair: &Pair, args: &Args) -> anyhow::Result<Self> {
         let names = pair.names();
         let listen = match args.riders {
-            Riders::Plain => format!("{}:0", lab.address(&names.m5)),
+            RiderUse::Plain => format!("{}:0", lab.address(&names.m5)),
             _ => format!("[{}]:0", pair.overlay),
         };
         let mut sink = Program::tool(lab, &names.m5, &["tcp-sink", "--listen", &listen])?;

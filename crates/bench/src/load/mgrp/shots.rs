@@ -1,6 +1,6 @@
 //! Sends the trains of Table 1 at a fixed period, without waiting for their results, and logs their probes.
 
-use super::run::{Clock, Ready};
+use super::run::{Clock, ReadyCopy};
 use anyhow::{Context as _, bail, ensure};
 use std::{
     net::Shutdown,
@@ -23,7 +23,7 @@ pub const PATIENCE: u32 = 20;
 
 /// A probe that was sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Shot {
+pub struct SentProbe {
     /// The time at which its train was sent, s.
     pub at: f64,
     /// Its place in the train.
@@ -38,7 +38,7 @@ pub struct Shot {
 
 /// The probes that a tool sent.
 #[derive(Debug, Default)]
-pub struct Log {
+pub struct ProbeLog {
     trains: Vec<SentTrain>,
     /// Trains whose timing is doubtful.
     pub doubted: u32,
@@ -56,7 +56,7 @@ struct SentTrain {
     arrived: Vec<Option<f64>>,
 }
 
-impl Log {
+impl ProbeLog {
     /// Adds a train that was sent at `at`.
     pub fn add(&mut self, train: &Train, report: &Report, at: f64, clock: &Clock) {
         let size = train.probes().first().map_or(0, |probe| probe.size);
@@ -84,15 +84,17 @@ impl Log {
     }
 
     /// All probes that were sent, in order.
-    pub fn shots(&self) -> impl Iterator<Item = Shot> {
+    pub fn shots(&self) -> impl Iterator<Item = SentProbe> {
         self.trains.iter().flat_map(|of| {
             let each = of.left.iter().zip(&of.carried).zip(&of.arrived).enumerate();
-            each.filter(|(_, ((left, _), _))| **left).map(|(place, ((_, carried), arrived))| Shot {
-                at: of.at,
-                place,
-                bytes: of.bytes,
-                carried: *carried,
-                arrived: *arrived,
+            each.filter(|(_, ((left, _), _))| **left).map(|(place, ((_, carried), arrived))| {
+                SentProbe {
+                    at: of.at,
+                    place,
+                    bytes: of.bytes,
+                    carried: *carried,
+                    arrived: *arrived,
+                }
             })
         })
     }
@@ -108,15 +110,15 @@ const FIRST: f64 = 0.02;
 /// When a service is gone or refuses repeatedly.
 pub fn fire(
     of: FixedTrains,
-    ready: &mut Ready<'_>,
+    ready: &mut ReadyCopy<'_>,
     clock: &Clock,
     until: f64,
-) -> anyhow::Result<Log> {
+) -> anyhow::Result<ProbeLog> {
     let train = of.train()?;
     let mut due = clock.now() + FIRST;
     let names = ready.pair.names();
-    let heard = Heard::begin(&ready.pair.sockets()[1], &names.m5, *clock)?;
-    let mut log = Log::default();
+    let heard = ArrivalReceiver::begin(&ready.pair.sockets()[1], &names.m5, *clock)?;
+    let mut log = ProbeLog::default();
     while clock.now() < until {
         let header = header(log.trains() as u32);
         let period = of.period().as_secs_f64();
@@ -152,12 +154,12 @@ fn train_of(header: &str) -> Option<u32> {
 }
 
 /// Receives the probes at the other node.
-struct Heard {
+struct ArrivalReceiver {
     ender: std::os::unix::net::UnixStream,
     thread: JoinHandle<anyhow::Result<Vec<(u32, u16, f64)>>>,
 }
 
-impl Heard {
+impl ArrivalReceiver {
     fn begin(socket: &Path, node: &str, clock: Clock) -> anyhow::Result<Self> {
         let mut service = ProbeServiceClient::at(socket, node)?;
         service.receive(TAG)?;
@@ -203,10 +205,10 @@ mod tests {
             carried: vec![9, 0, 0],
             arrived: vec![None; 3],
         };
-        let mut log = Log { trains: vec![gone(), gone()], ..Log::default() };
+        let mut log = ProbeLog { trains: vec![gone(), gone()], ..ProbeLog::default() };
         log.arrived((1, 2, 1.5));
         log.arrived((7, 0, 1.5));
-        let shots: Vec<Shot> = log.shots().collect();
+        let shots: Vec<SentProbe> = log.shots().collect();
         assert_eq!(shots.len(), 4, "one of three never left");
         assert_eq!((shots[3].place, shots[3].arrived), (2, Some(1.5)));
         assert_eq!((shots[0].carried, shots[0].arrived), (9, None));

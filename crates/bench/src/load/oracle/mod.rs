@@ -16,7 +16,7 @@ mod world;
 
 use super::report::Report;
 use anyhow::Context as _;
-use client::{Load, Strategy};
+use client::{ClientLoad, Strategy};
 use std::{fs, time::Duration};
 use thalweg_oracle::{MeasureConfig, Pace, ScheduleKind};
 use tokio::{
@@ -24,7 +24,7 @@ use tokio::{
     task::block_in_place,
     time::{Instant, sleep},
 };
-use world::World;
+use world::SyntheticMesh;
 
 /// The longest wait for the first ranking, on the busiest machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -109,7 +109,7 @@ impl Args {
 /// When the oracle cannot be started or an answer is wrong.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let mut report = Report::default();
-    let mut world = World::new(args.nodes, args.all_clients(), args.seed)?;
+    let mut world = SyntheticMesh::new(args.nodes, args.all_clients(), args.seed)?;
     let oracle = world.oracle(args.measure()).await?;
     let (stop, stopped) = oneshot::channel::<()>();
     let running = oracle.clone();
@@ -120,11 +120,11 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     oracle.assume(world.legs(wanted)).await;
     report.add("nodes", "1", args.nodes as f64);
     ranking::time(&oracle, &mut world, args.rankings, &mut report).await?;
-    let port = port::Port::open(&oracle, &world).await?;
+    let port = port::OraclePort::open(&oracle, &world).await?;
     client::until_ranked(&world, &port, PATIENCE).await?;
     for strategy in Strategy::ALL {
         oracle.assume_present().await;
-        let load = Load { strategy, time: Duration::from_secs(args.seconds) };
+        let load = ClientLoad { strategy, time: Duration::from_secs(args.seconds) };
         let asked = client::ask(&world, &port, load, args.clients).await?;
         thalweg_console::note!("{}: {:.0} requests/s", strategy.name(), asked.per_second());
         report.add(format!("requests_{}", strategy.name()), "1/s", asked.per_second());

@@ -1,6 +1,6 @@
 //! Measures the times of rankings and orders.
 
-use super::world::World;
+use super::world::SyntheticMesh;
 use crate::load::report::Report;
 use std::time::Duration;
 use thalweg_oracle::Oracle;
@@ -16,7 +16,7 @@ const NEWS: usize = 16;
 /// When a ranking dies.
 pub async fn time(
     oracle: &Oracle,
-    world: &mut World,
+    world: &mut SyntheticMesh,
     times: usize,
     report: &mut Report,
 ) -> anyhow::Result<()> {
@@ -80,7 +80,7 @@ pub async fn orders(oracle: &Oracle, looks: usize, report: &mut Report) -> anyho
 /// When a ranking dies.
 pub async fn limit(
     oracle: &Oracle,
-    world: &mut World,
+    world: &mut SyntheticMesh,
     step: usize,
     report: &mut Report,
 ) -> anyhow::Result<()> {

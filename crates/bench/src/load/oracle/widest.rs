@@ -1,9 +1,9 @@
 //! Searches for the most clients and nodes that the oracle can serve.
 
 use super::{
-    client::{self, Load, Strategy},
-    port::Port,
-    world::{World, below, rate, unit},
+    client::{self, ClientLoad, Strategy},
+    port::OraclePort,
+    world::{SyntheticMesh, below, rate, unit},
 };
 use crate::load::report::Report;
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
@@ -35,8 +35,12 @@ const MORE_NODES: usize = 120;
 ///
 /// # Errors
 /// When an answer is wrong or missing.
-pub async fn clients(world: &World, port: &Port, report: &mut Report) -> anyhow::Result<()> {
-    let load = Load { strategy: Strategy::LoadAware, time: ROUND };
+pub async fn clients(
+    world: &SyntheticMesh,
+    port: &OraclePort,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let load = ClientLoad { strategy: Strategy::LoadAware, time: ROUND };
     let (mut within, mut count) = (0, 64);
     loop {
         let count_now = count.min(world.clients.len());

@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// A public tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Public {
+pub enum PublicTool {
     /// Pathload 1.3.2.
     Pathload,
     /// PathChirp 2.3.7.
@@ -42,17 +42,17 @@ pub fn prepare(lab: &ProbeLab) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When a program is not installed.
-pub fn measure(which: Public, lab: &ProbeLab, within: Duration) -> anyhow::Result<f64> {
+pub fn measure(which: PublicTool, lab: &ProbeLab, within: Duration) -> anyhow::Result<f64> {
     let sender = match which {
-        Public::Pathload => "pathload_snd",
-        Public::Pathchirp => "pathchirp_snd",
+        PublicTool::Pathload => "pathload_snd",
+        PublicTool::Pathchirp => "pathchirp_snd",
     };
     let mut sender = lab.command("a", sender);
     let _sender = ChildGuard::start(sender.stdout(Stdio::null()).stderr(Stdio::null()))?;
     thread::sleep(STARTS);
     match which {
-        Public::Pathload => pathload(lab, within),
-        Public::Pathchirp => pathchirp(lab, within.min(CHIRPS)),
+        PublicTool::Pathload => pathload(lab, within),
+        PublicTool::Pathchirp => pathchirp(lab, within.min(CHIRPS)),
     }
 }
 

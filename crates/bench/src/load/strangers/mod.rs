@@ -59,7 +59,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     expiry(&mut report).await?;
     rosters::run(&mut report).await?;
     targets::run(&mut report, args.rebinding).await?;
-    let account = fuzz::World::new().and_then(|w| fuzz::targets(args.fuzz, args.seed, &w));
+    let account = fuzz::RelayPolicy::new().and_then(|w| fuzz::targets(args.fuzz, args.seed, &w));
     add_account(&mut report, "targets", account)?;
     add_account(&mut report, "messages", fuzz::messages(args.fuzz, args.seed))?;
     report.print().context("cannot print the report")

@@ -4,7 +4,7 @@ use super::{
     super::report::Report,
     add,
     probe::{self, Identity},
-    test_mesh::{Node, TestMesh},
+    test_mesh::{TestMesh, TestNode},
 };
 use anyhow::{Context as _, ensure};
 use std::{
@@ -92,7 +92,10 @@ fn forged(bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
     Ok(Signed::sign(roster, &PrivateKey::from_seed(&[7; 32])).encode())
 }
 
-async fn false_oracle(of: &Node, bytes: Vec<u8>) -> anyhow::Result<tokio::task::JoinHandle<()>> {
+async fn false_oracle(
+    of: &TestNode,
+    bytes: Vec<u8>,
+) -> anyhow::Result<tokio::task::JoinHandle<()>> {
     let key = State::open(of.state())?.node_key()?;
     let acceptor = Acceptor::new(&key, Arc::new(AdmitAll), &[Protocol::Api])?;
     let listener =

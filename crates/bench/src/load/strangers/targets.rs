@@ -2,7 +2,7 @@
 
 use super::{
     super::{mesh, report::Report},
-    test_mesh::{Node, TestMesh},
+    test_mesh::{TestMesh, TestNode},
 };
 use anyhow::Context as _;
 use std::{
@@ -82,7 +82,7 @@ pub async fn run(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
 /// Reports how many destinations were refused, and how many of these refusals are in the log.
 async fn refused(
     report: &mut Report,
-    fra: &Node,
+    fra: &TestNode,
     dialer: &Dialer,
     route: &Route,
 ) -> anyhow::Result<()> {
@@ -110,7 +110,7 @@ async fn refused(
 }
 
 /// Whether a refusal of `to` is in the log, which a separate thread writes.
-async fn in_log(fra: &Node, to: &Destination) -> anyhow::Result<bool> {
+async fn in_log(fra: &TestNode, to: &Destination) -> anyhow::Result<bool> {
     let (until, to) = (Instant::now() + PATIENCE, format!(" to={to} "));
     loop {
         let log = fra.log()?;

@@ -25,7 +25,7 @@ pub struct TestMesh {
 }
 
 /// One host.
-pub struct Node {
+pub struct TestNode {
     state: PathBuf,
     settings: PathBuf,
     log: PathBuf,
@@ -45,21 +45,21 @@ impl TestMesh {
         Ok(Self { dir: tempfile::tempdir()?, program: program::product()?, hosts: Cell::new(0) })
     }
 
-    fn host(&self, settings: &str) -> anyhow::Result<Node> {
+    fn host(&self, settings: &str) -> anyhow::Result<TestNode> {
         let number = self.hosts.replace(self.hosts.get() + 1);
         let dir = self.dir.path().join(number.to_string());
         fs::create_dir(&dir)?;
         let (state, file, log) = (dir.join("state"), dir.join("node.toml"), dir.join("log"));
         fs::write(&file, format!("{STRICT}{settings}"))?;
         let port = Port::reserve(Ipv4Addr::LOCALHOST)?;
-        Ok(Node { state, settings: file, log, program: self.program.clone(), port })
+        Ok(TestNode { state, settings: file, log, program: self.program.clone(), port })
     }
 
     /// Founds a mesh with a host of these additional settings.
     ///
     /// # Errors
     /// When the command fails.
-    pub fn found(&self, name: &str, settings: &str) -> anyhow::Result<Node> {
+    pub fn found(&self, name: &str, settings: &str) -> anyhow::Result<TestNode> {
         let host = self.host(settings)?;
         host.thalweg(&["mesh", "init", "--name", name, "--address", &host.at().to_string()])?;
         Ok(host)
@@ -69,7 +69,7 @@ impl TestMesh {
     ///
     /// # Errors
     /// When a command fails.
-    pub fn join(&self, founder: &Node, name: &str, token: &[&str]) -> anyhow::Result<Node> {
+    pub fn join(&self, founder: &TestNode, name: &str, token: &[&str]) -> anyhow::Result<TestNode> {
         let token = founder.thalweg(&[&["mesh", "token"], token].concat())?;
         let host = self.host("")?;
         ensure!(host.try_join(&token, name)?.status.success(), "{name} could not join");
@@ -80,12 +80,12 @@ impl TestMesh {
     ///
     /// # Errors
     /// When its directory cannot be created.
-    pub fn stranger(&self) -> anyhow::Result<Node> {
+    pub fn stranger(&self) -> anyhow::Result<TestNode> {
         self.host("")
     }
 }
 
-impl Node {
+impl TestNode {
     /// The address and port of its daemon.
     pub fn at(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port.number()).into()

@@ -17,7 +17,7 @@ mod server;
 
 use super::report::Report;
 use anyhow::{Context as _, ensure};
-use host::{Daemon, Host, TestDir};
+use host::{Host, HostDaemon, TestDir};
 use relays::Relays;
 use std::{collections::BTreeSet, num::NonZeroUsize, time::Duration};
 use thalweg_base::clock::WallClock;
@@ -50,13 +50,13 @@ pub struct Args {
 /// When PostgreSQL is not installed or the mesh does not start.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let test_dir = TestDir::new()?;
-    let server = server::Server::start(test_dir.dir())?;
+    let server = server::TestServer::start(test_dir.dir())?;
     let (hosts, mut daemons) = found(&test_dir, &server.url())?;
     let states =
         (0..args.relays).map(|n| test_dir.relay(&hosts[0], n)).collect::<Result<_, _>>()?;
     let oracles = oracles(&hosts)?;
     let relays = Relays::start(states, &oracles)?;
-    let reader = reader::Reader::start(client(&hosts[0], &oracles)?);
+    let reader = reader::RankingClient::start(client(&hosts[0], &oracles)?);
     let (mut gaps, mut lost) = (vec![], 0);
     for kill in 1..=args.kills.get() {
         let term =
@@ -91,7 +91,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// The first oracle, which founds the mesh, and two more that join it.
-fn found(test_dir: &TestDir, url: &str) -> anyhow::Result<(Vec<Host>, Vec<Option<Daemon>>)> {
+fn found(test_dir: &TestDir, url: &str) -> anyhow::Result<(Vec<Host>, Vec<Option<HostDaemon>>)> {
     let first = test_dir.oracle(url)?;
     first.thalweg(&["mesh", "init", "--name", "oracle-1", "--address", &first.address()])?;
     let mut daemons = vec![Some(first.start()?)];

@@ -30,21 +30,21 @@ const BYTES: u64 = 1_000_000;
 const BPS: f64 = 1e8;
 
 /// A leg, by the names of its ends.
-type Leg = (String, String);
+type LegEnds = (String, String);
 
 /// All synthetic relays; dropping this ends them.
 pub struct Relays {
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<RelayObservations>>,
     _tasks: JoinSet<()>,
 }
 
 /// The observations of the relays.
 #[derive(Default)]
-struct Seen {
+struct RelayObservations {
     /// The times of the first and the last order of each term.
     orders: BTreeMap<u64, (Instant, Instant)>,
     /// Legs whose measurement both ends have reported and the oracle has accepted.
-    measured: Vec<Leg>,
+    measured: Vec<LegEnds>,
 }
 
 /// The oracle clients of the relays, by name.
@@ -62,7 +62,7 @@ impl Relays {
                 OracleClient::new(&state.node_key()?, oracles.to_vec(), WallClock::default())?;
             clients.insert(state.mesh()?.name, client);
         }
-        let (clients, seen) = (Arc::new(clients), Arc::<Mutex<Seen>>::default());
+        let (clients, seen) = (Arc::new(clients), Arc::<Mutex<RelayObservations>>::default());
         let mut tasks = JoinSet::new();
         for name in clients.keys() {
             tasks.spawn(execute_orders(name.clone(), Arc::clone(&clients), Arc::clone(&seen)));
@@ -70,12 +70,12 @@ impl Relays {
         Ok(Self { seen, _tasks: tasks })
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, RelayObservations> {
         lock(&self.seen)
     }
 
     /// The legs that were reported so far.
-    pub fn measured(&self) -> Vec<Leg> {
+    pub fn measured(&self) -> Vec<LegEnds> {
         self.seen().measured.clone()
     }
 
@@ -108,12 +108,12 @@ impl Relays {
     }
 }
 
-fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+fn lock(seen: &Mutex<RelayObservations>) -> MutexGuard<'_, RelayObservations> {
     // The value is consistent after each statement, so a poisoned lock can be used.
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn execute_orders(name: Name, clients: Clients, seen: Arc<Mutex<Seen>>) {
+async fn execute_orders(name: Name, clients: Clients, seen: Arc<Mutex<RelayObservations>>) {
     let Some(client) = clients.get(&name) else { return };
     let (orders, reports) = (client.beside(), client.beside());
     loop {
@@ -129,7 +129,7 @@ async fn execute_orders(name: Name, clients: Clients, seen: Arc<Mutex<Seen>>) {
     }
 }
 
-fn note(seen: &Mutex<Seen>, term: u64) {
+fn note(seen: &Mutex<RelayObservations>, term: u64) {
     let (now, mut seen) = (Instant::now(), lock(seen));
     seen.orders.entry(term).and_modify(|(_, last)| *last = now).or_insert((now, now));
 }
@@ -140,7 +140,7 @@ async fn carry_out(
     order: &Order,
     own: &OracleClient,
     clients: &Clients,
-    seen: &Mutex<Seen>,
+    seen: &Mutex<RelayObservations>,
 ) {
     sleep(TAKES).await;
     let (id, age) = (order.id, Duration::ZERO);
