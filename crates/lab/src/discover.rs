@@ -121,7 +121,7 @@ pub fn find(named: Option<&str>) -> Result<PathBuf, LabError> {
     match all.len() {
         1 => Ok(all.remove(0)),
         0 => Err(LabError::NoneRunning),
-        _ => Err(LabError::Several(all.iter().map(|p| name_of(p)).collect())),
+        _ => Err(LabError::Several(all.iter().map(|p| lab_name(p)).collect())),
     }
 }
 

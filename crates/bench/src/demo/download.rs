@@ -241,7 +241,7 @@ impl RunningDownload<'_> {
             let ended = self.running.ended()?;
             self.listen();
             if let Some(status) = ended {
-                self.tail.ends(Instant::now());
+                self.tail.record_end(Instant::now());
                 return Ok(Some(status.code().unwrap_or(-1)));
             }
             if act(self)?.is_break() {
@@ -262,7 +262,7 @@ impl RunningDownload<'_> {
             match serde_json::from_str(&line) {
                 Ok(Event::Progress { done_bytes, rate_bps }) => {
                     self.bytes = done_bytes;
-                    self.tail.counts(rate_bps > 0, Instant::now());
+                    self.tail.record_report(rate_bps > 0, Instant::now());
                 }
                 Ok(Event::Chosen { path }) => self.chosen.push(path),
                 Ok(Event::Failed { why }) => self.why = Some(why),

@@ -105,7 +105,7 @@ impl<'a> DemoMesh<'a> {
     ///
     /// # Errors
     /// When a command fails or a daemon does not come up; on Ctrl-C.
-    pub fn found(hosts: Hosts<'a>) -> anyhow::Result<Self> {
+    pub fn create(hosts: Hosts<'a>) -> anyhow::Result<Self> {
         let begun = Instant::now();
         hosts.write_settings()?;
         let address = format!("{ORACLE}:{PORT}");
@@ -122,7 +122,7 @@ impl<'a> DemoMesh<'a> {
         let token = mesh.hosts.ask(ORACLE, &["mesh", "token"])?;
         say(CLIENT, "mesh join TOKEN --no-daemon");
         mesh.hosts.ask(CLIENT, &["mesh", "join", &token, "--no-daemon"])?;
-        mesh.settle()?;
+        mesh.wait_for_roster()?;
         mesh.took = begun.elapsed();
         Ok(mesh)
     }
@@ -153,11 +153,11 @@ impl<'a> DemoMesh<'a> {
         };
         node.kill();
         *node = RelayNode::start(&self.hosts, node.name)?;
-        self.settle()
+        self.wait_for_roster()
     }
 
     /// Waits until every node has confirmed to the oracle that it has the newest roster.
-    fn settle(&mut self) -> anyhow::Result<()> {
+    fn wait_for_roster(&mut self) -> anyhow::Result<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let status = self.hosts.ask(ORACLE, &["status", "--json"])?;

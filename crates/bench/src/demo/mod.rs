@@ -61,7 +61,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     } else {
         say(&format!("\n{}", report.table()))?;
     }
-    Ok(if report.good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn show(size: u64, stop: &StopFlag) -> anyhow::Result<DemoReport> {
@@ -71,7 +71,7 @@ fn show(size: u64, stop: &StopFlag) -> anyhow::Result<DemoReport> {
     let web = FileServer::start(&lab, &scratch, stop)?;
     let product = program::product()?;
     let hosts = Hosts { product: &product, lab: &lab, scratch: &scratch, stop };
-    let mut mesh = found(hosts)?;
+    let mut mesh = create_mesh(hosts)?;
     let stage = Stage { hosts, web: &web, size };
     let mut rows = alone(&stage)?;
     rows.extend(together(&stage, &mut mesh)?);
@@ -80,12 +80,12 @@ fn show(size: u64, stop: &StopFlag) -> anyhow::Result<DemoReport> {
     Ok(DemoReport { size, server: web.program, rows, version, founded, lateness })
 }
 
-fn found(hosts: Hosts<'_>) -> anyhow::Result<DemoMesh<'_>> {
+fn create_mesh(hosts: Hosts<'_>) -> anyhow::Result<DemoMesh<'_>> {
     note!(
         "founding a mesh: {ORACLE} is the oracle and a relay, {} more relays, {CLIENT}",
         RELAYS.len() - 1
     );
-    let mesh = DemoMesh::found(hosts)?;
+    let mesh = DemoMesh::create(hosts)?;
     note!(
         "mesh: all {} nodes know all {} members, {:.1} s after the first command",
         mesh.nodes.len(),
@@ -99,12 +99,15 @@ fn found(hosts: Hosts<'_>) -> anyhow::Result<DemoMesh<'_>> {
 fn alone(stage: &Stage<'_>) -> anyhow::Result<Vec<DownloadRow>> {
     let network = stage.hosts.lab.resolved();
     let direct = network::course(network, None);
-    let mut rows =
-        vec![row("get direct", Ok(stage.alone("get direct", "direct", None)?), direct.clone())];
+    let mut rows = vec![row(
+        "get direct",
+        Ok(stage.download_alone("get direct", "direct", None)?),
+        direct.clone(),
+    )];
     rows.push(row("curl direct", curl(stage)?, direct));
     for relay in RELAYS {
         let (name, course) = (via(relay), network::course(network, Some(relay)));
-        rows.push(row(&name, Ok(stage.alone(&name, relay, Some(RELAY_LIMIT))?), course));
+        rows.push(row(&name, Ok(stage.download_alone(name, relay, Some(RELAY_LIMIT))?), course));
     }
     Ok(rows)
 }

@@ -43,7 +43,7 @@ pub struct DemoReport {
 impl DemoReport {
     /// Whether every download that was run delivered the right bytes, and the client received nothing later than
     /// [`REVOKED_WITHIN`] after its revocation.
-    pub fn good(&self) -> bool {
+    pub fn is_success(&self) -> bool {
         let ran = || self.rows.iter().filter_map(|row| row.outcome.as_ref().ok());
         let cut = |revoked: &Revoked| revoked.last_byte < REVOKED_WITHIN;
         ran().all(|outcome| outcome.verdict != Verdict::Wrong)
@@ -84,7 +84,7 @@ impl DemoReport {
             self.server,
             RELAY_LIMIT.as_secs(),
             self.lateness.p99_us,
-            if self.on_time() {
+            if self.is_on_time() {
                 ""
             } else {
                 ", so this machine and not the network may limit the rates"
@@ -97,8 +97,8 @@ impl DemoReport {
         json!({
             "bytes": self.size,
             "server": self.server,
-            "right": self.good(),
-            "valid": self.on_time(),
+            "right": self.is_success(),
+            "valid": self.is_on_time(),
             "mesh": {
                 "relays": RELAYS.len(),
                 "roster_version": self.version,
@@ -109,7 +109,7 @@ impl DemoReport {
         })
     }
 
-    fn on_time(&self) -> bool {
+    fn is_on_time(&self) -> bool {
         self.lateness.p99_us <= LATENESS_BOUND_US
     }
 
@@ -253,12 +253,12 @@ mod tests {
 
     #[test]
     fn wrong_bytes_and_bytes_long_after_a_revocation_are_failures() {
-        let good = |outcome| report(vec![Ok(outcome)]).good();
+        let good = |outcome| report(vec![Ok(outcome)]).is_success();
         assert!(good(outcome(Verdict::Whole, None)));
         assert!(!good(outcome(Verdict::Wrong, None)));
         assert!(good(outcome(Verdict::Part, Some(0.4))));
         assert!(!good(outcome(Verdict::Part, Some(10.1))));
-        assert!(report(vec![Err("not installed".into())]).good());
+        assert!(report(vec![Err("not installed".into())]).is_success());
     }
 
     #[test]

@@ -18,7 +18,7 @@ impl LastByteTime {
     }
 
     /// Records a report that was read at `now`; `any`: bytes arrived in its interval.
-    pub fn counts(&mut self, any: bool, now: Instant) {
+    pub fn record_report(&mut self, any: bool, now: Instant) {
         self.dry = !any;
         if any {
             self.last_byte = now;
@@ -26,7 +26,7 @@ impl LastByteTime {
     }
 
     /// Records the program's end. Bytes may have arrived after its last report.
-    pub fn ends(&mut self, now: Instant) {
+    pub fn record_end(&mut self, now: Instant) {
         if !self.dry {
             self.last_byte = now;
         }
@@ -52,15 +52,15 @@ mod tests {
         let begun = Instant::now();
         let at = |ms| begun + Duration::from_millis(ms);
         let mut tail = LastByteTime::new(begun);
-        tail.counts(true, at(250));
-        tail.counts(true, at(500));
+        tail.record_report(true, at(250));
+        tail.record_report(true, at(500));
         assert_eq!(tail.last_byte(), at(500));
         // A program that ends between two reports may have received bytes after the first.
         let mut ended = tail;
-        ended.ends(at(600));
+        ended.record_end(at(600));
         assert_eq!(ended.last_byte(), at(600));
-        tail.counts(false, at(750));
-        tail.ends(at(900));
+        tail.record_report(false, at(750));
+        tail.record_end(at(900));
         assert_eq!(tail.last_byte(), at(500));
         assert_eq!(tail.silent_since(at(300), at(900)), Duration::from_millis(400));
         assert_eq!(tail.silent_since(at(800), at(900)), Duration::from_millis(100));

@@ -1,11 +1,11 @@
 //! Measures the rate of one connection or several.
 
 use super::{
+    listeners::{self, CpuTime, ListenerProcesses},
     pattern::{CHUNK, Pattern},
     report::Report,
     server,
-    watched::{self, CpuTime, ListenerProcesses},
-    way::{Connection, ServerArgs},
+    server_dialer::{Connection, ServerArgs},
 };
 use anyhow::{Context as _, ensure};
 use clap::ValueEnum;
@@ -62,7 +62,7 @@ struct BulkCounts {
 /// # Errors
 /// When a connection fails or carries a wrong byte.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
-    let relay = args.way.watch.map(ListenerProcesses::listening).transpose()?;
+    let relay = args.way.watch.map(ListenerProcesses::find).transpose()?;
     let counters: Arc<[AtomicU64]> = (0..args.connections).map(|_| AtomicU64::new(0)).collect();
     let mut flows = start(args, &counters).await?;
     pass(args.warmup, &mut flows).await?;
@@ -78,10 +78,10 @@ async fn start(
     args: &Args,
     counters: &Arc<[AtomicU64]>,
 ) -> anyhow::Result<JoinSet<anyhow::Result<()>>> {
-    let way = args.way.way()?;
+    let dialer = args.way.dialer()?;
     let mut opened = Vec::with_capacity(args.connections);
     for _ in 0..args.connections {
-        opened.push(way.connect().await?);
+        opened.push(dialer.connect().await?);
     }
     let pattern = Arc::new(Pattern::new());
     let mut flows = JoinSet::new();
@@ -141,7 +141,7 @@ fn reading(
     Ok(BulkCounts {
         at,
         bytes,
-        spent: relay.map_or_else(watched::machine, ListenerProcesses::spent)?,
+        spent: relay.map_or_else(listeners::machine_cpu_time, ListenerProcesses::cpu_time)?,
     })
 }
 

@@ -5,7 +5,7 @@ use super::{
     idle::exchange,
     report::Report,
     server,
-    way::{Connection, ServerArgs, ServerDialer},
+    server_dialer::{Connection, ServerArgs, ServerDialer},
 };
 use anyhow::Context as _;
 use std::time::Duration;
@@ -40,7 +40,7 @@ struct RequestTimes {
 /// # Errors
 /// When a connection fails.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
-    let (relayed, direct) = (args.way.way()?, args.way.direct());
+    let (relayed, direct) = (args.way.dialer()?, args.way.direct_dialer());
     let request = vec![0x5a; usize::from(args.bytes)];
     let mut report = Report::default();
     let pairs = established(&relayed, &direct, &request, args.span / 2).await?;
@@ -90,8 +90,8 @@ async fn fresh(
     Ok(pairs)
 }
 
-async fn open(way: &ServerDialer) -> anyhow::Result<Connection> {
-    let mut connection = way.connect().await?;
+async fn open(dialer: &ServerDialer) -> anyhow::Result<Connection> {
+    let mut connection = dialer.connect().await?;
     connection.write_all(&[server::ECHO]).await?;
     Ok(connection)
 }

@@ -31,7 +31,7 @@
 //! - [`strangers`]: connections of strangers to the port of a mesh of its own;
 //! - [`takeover`]: oracles on one database, of which the elected one is killed;
 //! - [`mod@trees`]: trees of files, copied by the product and by rsync;
-//! - [`way`]: how the client connects to the server; [`watched`]: CPU time and memory of the relay's processes;
+//! - [`server_dialer`]: how the client connects to the server; [`listeners`]: CPU time and memory of the relay's processes;
 //! - [`mod@process`]: CPU time and memory of one process; [`veth`]: another network namespace.
 
 mod bistro;
@@ -50,6 +50,7 @@ mod get_faults;
 mod hostile;
 mod idle;
 mod latency;
+mod listeners;
 mod mesh;
 mod mgrp;
 mod oracle;
@@ -58,6 +59,7 @@ mod probe;
 mod process;
 mod report;
 mod server;
+mod server_dialer;
 mod servers;
 mod soak;
 mod strangers;
@@ -66,8 +68,6 @@ mod takeover;
 mod tls;
 mod trees;
 mod veth;
-mod watched;
-mod way;
 
 use anyhow::Context as _;
 use clap::Subcommand;

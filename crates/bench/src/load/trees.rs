@@ -14,7 +14,7 @@ use crate::{
         compare::{Difference, DifferenceClass, compare},
         draw::{AllowedEntries, draw},
         make::make,
-        seen::look,
+        snapshot::read_tree,
     },
 };
 use anyhow::{Context as _, bail, ensure};
@@ -113,7 +113,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut sums = CopySums::default();
     let first = (args.round - 1) * args.count + 1;
     for seed in first..first + args.count {
-        one(args, seed, &mut sums)
+        run_tree(args, seed, &mut sums)
             .with_context(|| format!("cannot test the tree of seed {seed}"))?;
     }
     let mut report = Report::default();
@@ -122,13 +122,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Copies and compares one tree.
-fn one(args: &Args, seed: u64, sums: &mut CopySums) -> anyhow::Result<()> {
+fn run_tree(args: &Args, seed: u64, sums: &mut CopySums) -> anyhow::Result<()> {
     let place = args.dir.join(seed.to_string());
     fs::create_dir(&place)?;
     let name = format!("tree-{seed}");
     let source = place.join(&name);
     make(&draw(seed, AllowedEntries { owners: args.owners }), &source)?;
-    let original = look(&source)?;
+    let original = read_tree(&source)?;
     sums.trees += 1;
     sums.entries += original.len() as u64;
 
@@ -140,9 +140,9 @@ fn one(args: &Args, seed: u64, sums: &mut CopySums) -> anyhow::Result<()> {
         if second {
             alter(&source, !further.is_empty())?;
         }
-        let original = look(&source)?;
-        sums.rsync_took += rsync(&source, &by_rsync, !further.is_empty())?;
-        let of_rsync = compare(&original, &look(&by_rsync.join(&name))?);
+        let original = read_tree(&source)?;
+        sums.rsync_took += run_rsync(&source, &by_rsync, !further.is_empty())?;
+        let of_rsync = compare(&original, &read_tree(&by_rsync.join(&name))?);
         of_rsync
             .iter()
             .for_each(|difference| *sums.rsync.entry(difference.class).or_default() += 1);
@@ -150,7 +150,7 @@ fn one(args: &Args, seed: u64, sums: &mut CopySums) -> anyhow::Result<()> {
             continue;
         }
         let code;
-        (copy, code) = product(args, &source, &place, further, sums)?;
+        (copy, code) = run_product(args, &source, &place, further, sums)?;
         if code != 0 {
             sums.failed += 1;
             note!(
@@ -159,18 +159,18 @@ fn one(args: &Args, seed: u64, sums: &mut CopySums) -> anyhow::Result<()> {
             );
         }
         let own = match copy.symlink_metadata() {
-            Ok(_) => compare(&original, &look(&copy)?),
+            Ok(_) => compare(&original, &read_tree(&copy)?),
             Err(_) => compare(&original, &BTreeMap::new()),
         };
         let beyond = sums.judge(args, &of_rsync, &own);
-        show(seed, &beyond);
+        print_differences(seed, &beyond);
         kept |= args.keep && !beyond.is_empty();
     }
     if !kept {
         if !copy.starts_with(&place) && copy.symlink_metadata().is_ok() {
-            remove(&copy)?;
+            remove_tree(&copy)?;
         }
-        remove(&place)?;
+        remove_tree(&place)?;
     }
     Ok(())
 }
@@ -178,7 +178,7 @@ fn one(args: &Args, seed: u64, sums: &mut CopySums) -> anyhow::Result<()> {
 /// Alters a tree: every fifth file grows, every seventh gets another mode, and with `removes` every eleventh is
 /// removed.
 fn alter(source: &Path, removes: bool) -> anyhow::Result<()> {
-    let files = look(source)?.into_keys().map(|path| source.join(OsStr::from_bytes(&path)));
+    let files = read_tree(source)?.into_keys().map(|path| source.join(OsStr::from_bytes(&path)));
     let is_file = |path: &PathBuf| path.symlink_metadata().is_ok_and(|about| about.is_file());
     for (place, file) in files.filter(is_file).enumerate() {
         match place {
@@ -195,10 +195,10 @@ fn alter(source: &Path, removes: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn show(seed: u64, beyond: &[&Difference]) {
+fn print_differences(seed: u64, beyond: &[&Difference]) {
     for difference in beyond.iter().take(SHOWN) {
-        let [first, second] = difference.values.each_ref().map(|value| short(value));
-        let path = short(&difference.path.escape_ascii().to_string());
+        let [first, second] = difference.values.each_ref().map(|value| shorten(value));
+        let path = shorten(&difference.path.escape_ascii().to_string());
         note!("seed {seed}: {}: {path}: {first} -> {second}", difference.class.name());
     }
     if beyond.len() > SHOWN {
@@ -206,7 +206,7 @@ fn show(seed: u64, beyond: &[&Difference]) {
     }
 }
 
-fn short(text: &str) -> String {
+fn shorten(text: &str) -> String {
     if text.chars().count() <= 60 {
         text.to_owned()
     } else {
@@ -214,7 +214,7 @@ fn short(text: &str) -> String {
     }
 }
 
-fn rsync(source: &Path, into: &Path, deletes: bool) -> anyhow::Result<Duration> {
+fn run_rsync(source: &Path, into: &Path, deletes: bool) -> anyhow::Result<Duration> {
     let since = Instant::now();
     let status = Command::new("rsync")
         .args(["-aHAX", "--numeric-ids"])
@@ -229,7 +229,7 @@ fn rsync(source: &Path, into: &Path, deletes: bool) -> anyhow::Result<Duration> 
 }
 
 /// Copies with the product; returns the path of the copy and the exit code.
-fn product(
+fn run_product(
     args: &Args,
     source: &Path,
     place: &Path,
@@ -239,7 +239,7 @@ fn product(
     let node = args.node.as_deref().context("--node is needed")?;
     let name = source.file_name().context("the tree's path has no file name")?;
     let inbox = || args.inbox.clone().context("--inbox is needed");
-    let mut command = Command::new(program::product()?);
+    let mut command = Command::new(program::run_product()?);
     let copy = match args.how {
         CopyProgram::Gather => {
             let into = place.join("gathered");
@@ -316,14 +316,14 @@ impl CopySums {
 }
 
 /// Removes a tree that may contain directories without permissions.
-fn remove(place: &Path) -> anyhow::Result<()> {
+fn remove_tree(place: &Path) -> anyhow::Result<()> {
     let about = fs::symlink_metadata(place)?;
     if about.is_dir() {
         fs::set_permissions(place, fs::Permissions::from_mode(0o700))?;
         for entry in fs::read_dir(place)? {
             let entry = entry?;
             if entry.file_type()?.is_dir() {
-                remove(&entry.path())?;
+                remove_tree(&entry.path())?;
             }
         }
     }
@@ -390,7 +390,7 @@ mod tests {
         for shut in ["b/c", "b"] {
             fs::set_permissions(place.join(shut), fs::Permissions::from_mode(0o000)).unwrap();
         }
-        remove(&place).unwrap();
+        remove_tree(&place).unwrap();
         assert!(!place.exists());
     }
 }

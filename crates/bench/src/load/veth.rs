@@ -55,7 +55,7 @@ impl FarNamespace {
 
     fn pair(&self, pair: u8) -> anyhow::Result<()> {
         let ends = ["near", "far"].map(|end| format!("{end}{pair}"));
-        let at = [NEAR, FAR].map(|end| format!("{}/24", of_pair(end, pair)));
+        let at = [NEAR, FAR].map(|end| format!("{}/24", pair_address(end, pair)));
         let [near, far] = ends.each_ref().map(String::as_str);
         let id = self.id().to_string();
         ip(&["link", "add", near, "type", "veth", "peer", "name", far, "netns", &id])?;
@@ -93,7 +93,7 @@ impl FarNamespace {
     /// # Errors
     /// When it fails.
     pub fn ip(&self, args: &[&str]) -> anyhow::Result<()> {
-        done(self.command("ip").args(args))
+        run_checked(self.command("ip").args(args))
     }
 }
 
@@ -106,7 +106,7 @@ impl Drop for FarNamespace {
 }
 
 /// The address of an end in another pair.
-pub fn of_pair(end: Ipv4Addr, pair: u8) -> Ipv4Addr {
+pub fn pair_address(end: Ipv4Addr, pair: u8) -> Ipv4Addr {
     let [a, b, _, d] = end.octets();
     Ipv4Addr::new(a, b, pair, d)
 }
@@ -116,10 +116,10 @@ pub fn of_pair(end: Ipv4Addr, pair: u8) -> Ipv4Addr {
 /// # Errors
 /// When it fails.
 pub fn ip(args: &[&str]) -> anyhow::Result<()> {
-    done(Command::new("ip").args(args))
+    run_checked(Command::new("ip").args(args))
 }
 
-fn done(command: &mut Command) -> anyhow::Result<()> {
+fn run_checked(command: &mut Command) -> anyhow::Result<()> {
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
     ensure!(
         output.status.success(),

@@ -1,6 +1,6 @@
 //! `thalweg-bench sim cast`: simulates a cast of one object to many receivers with the product's own planner.
 
-use super::of_seeds;
+use super::summarise_seeds;
 use anyhow::ensure;
 use clap::ValueEnum;
 use std::process::ExitCode;
@@ -79,7 +79,7 @@ impl DeliveryArm {
 /// When an argument is invalid.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     check(args)?;
-    let summary = of_seeds("cast", &args.seed, |seed| Ok(report(&settings(args, seed))))?;
+    let summary = summarise_seeds("cast", &args.seed, |seed| Ok(report(&settings(args, seed))))?;
     if args.json {
         let input = format!("{} receivers", args.receivers);
         say(&format!("{}\n", summary.json("cast", &input, &args.seed)))?;

@@ -91,7 +91,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let data = args.data.or_else(|| std::env::var_os("THALWEG_DATA").map(PathBuf::from));
     let network = input::open(&args.input, data.as_deref())?;
-    let summary = of_seeds(&figure.to_string(), &args.seed, |seed| {
+    let summary = summarise_seeds(&figure.to_string(), &args.seed, |seed| {
         let input = network.input(seed, figure.outside());
         figure.compute(&input, seed, args.draws, args.only.as_deref())
     })?;
@@ -105,7 +105,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Computes the reports of all seeds, one after the other.
-fn of_seeds(
+fn summarise_seeds(
     what: &str,
     seeds: &[u64],
     mut compute: impl FnMut(u64) -> anyhow::Result<Report>,

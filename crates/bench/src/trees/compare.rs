@@ -1,6 +1,6 @@
 //! Compares two trees and classifies their differences. Pure.
 
-use super::seen::{SeenEntry, SeenKind, TreeSnapshot};
+use super::snapshot::{SnapshotEntry, SnapshotKind, TreeSnapshot};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -113,7 +113,7 @@ pub fn compare(first: &TreeSnapshot, second: &TreeSnapshot) -> Vec<Difference> {
     let mut found = Differences::default();
     for path in paths {
         match (first.get(path), second.get(path)) {
-            (Some(one), Some(other)) => found.pair(path, one, other),
+            (Some(one), Some(other)) => found.compare_entries(path, one, other),
             (Some(one), None) if one.kind.is_special() => {
                 found.add(path, DifferenceClass::MissingSpecial, [one.kind.name(), ""]);
             }
@@ -122,7 +122,7 @@ pub fn compare(first: &TreeSnapshot, second: &TreeSnapshot) -> Vec<Difference> {
             (None, None) => {}
         }
     }
-    found.hard_links(first, second);
+    found.compare_hard_links(first, second);
     found.0
 }
 
@@ -135,7 +135,7 @@ impl Differences {
         self.0.push(Difference { path: path.to_vec(), class, values });
     }
 
-    fn unless_equal<T: PartialEq + ToText>(
+    fn add_unless_equal<T: PartialEq + ToText>(
         &mut self,
         path: &[u8],
         class: DifferenceClass,
@@ -146,35 +146,35 @@ impl Differences {
         }
     }
 
-    fn pair(&mut self, path: &[u8], one: &SeenEntry, other: &SeenEntry) {
+    fn compare_entries(&mut self, path: &[u8], one: &SnapshotEntry, other: &SnapshotEntry) {
         if one.kind.name() != other.kind.name() {
             return self.add(path, DifferenceClass::Type, [one.kind.name(), other.kind.name()]);
         }
-        self.content(path, &one.kind, &other.kind);
-        self.unless_equal(path, DifferenceClass::Owner, [one.owner, other.owner]);
-        self.unless_equal(path, DifferenceClass::Group, [one.group, other.group]);
-        let is_link = matches!(one.kind, SeenKind::Link(_));
-        let special = |entry: &SeenEntry| Octal(entry.mode & 0o7000);
-        let usual = |entry: &SeenEntry| Octal(entry.mode & 0o777);
+        self.compare_content(path, &one.kind, &other.kind);
+        self.add_unless_equal(path, DifferenceClass::Owner, [one.owner, other.owner]);
+        self.add_unless_equal(path, DifferenceClass::Group, [one.group, other.group]);
+        let is_link = matches!(one.kind, SnapshotKind::Link(_));
+        let special = |entry: &SnapshotEntry| Octal(entry.mode & 0o7000);
+        let usual = |entry: &SnapshotEntry| Octal(entry.mode & 0o777);
         if !is_link {
-            self.unless_equal(path, DifferenceClass::Mode, [usual(one), usual(other)]);
-            self.unless_equal(path, DifferenceClass::SetId, [special(one), special(other)]);
+            self.add_unless_equal(path, DifferenceClass::Mode, [usual(one), usual(other)]);
+            self.add_unless_equal(path, DifferenceClass::SetId, [special(one), special(other)]);
         }
         let time = match &one.kind {
-            SeenKind::Directory => DifferenceClass::DirectoryTime,
-            SeenKind::Link(_) => DifferenceClass::LinkTime,
+            SnapshotKind::Directory => DifferenceClass::DirectoryTime,
+            SnapshotKind::Link(_) => DifferenceClass::LinkTime,
             kind if kind.is_special() => DifferenceClass::SpecialTime,
             _ => DifferenceClass::Time,
         };
-        self.unless_equal(path, time, [one.modified, other.modified]);
-        self.xattrs(path, one, other);
+        self.add_unless_equal(path, time, [one.modified, other.modified]);
+        self.compare_xattrs(path, one, other);
     }
 
-    fn content(&mut self, path: &[u8], one: &SeenKind, other: &SeenKind) {
+    fn compare_content(&mut self, path: &[u8], one: &SnapshotKind, other: &SnapshotKind) {
         match (one, other) {
             (
-                SeenKind::File { length, digest, occupied, .. },
-                SeenKind::File { length: l, digest: d, occupied: o, holes },
+                SnapshotKind::File { length, digest, occupied, .. },
+                SnapshotKind::File { length: l, digest: d, occupied: o, holes },
             ) => {
                 if (length, digest) != (l, d) {
                     let text = |length: &u64| format!("{length} B");
@@ -185,18 +185,18 @@ impl Differences {
                     self.add(path, DifferenceClass::Holes, [text(*occupied), second]);
                 }
             }
-            (SeenKind::Link(one), SeenKind::Link(other)) if one != other => {
+            (SnapshotKind::Link(one), SnapshotKind::Link(other)) if one != other => {
                 let text = |target: &[u8]| target.escape_ascii().to_string();
                 self.add(path, DifferenceClass::Link, [text(one), text(other)]);
             }
-            (SeenKind::Device(one), SeenKind::Device(other)) => {
-                self.unless_equal(path, DifferenceClass::Device, [*one, *other]);
+            (SnapshotKind::Device(one), SnapshotKind::Device(other)) => {
+                self.add_unless_equal(path, DifferenceClass::Device, [*one, *other]);
             }
             _ => {}
         }
     }
 
-    fn xattrs(&mut self, path: &[u8], one: &SeenEntry, other: &SeenEntry) {
+    fn compare_xattrs(&mut self, path: &[u8], one: &SnapshotEntry, other: &SnapshotEntry) {
         let names: BTreeSet<_> = one.xattrs.keys().chain(other.xattrs.keys()).collect();
         for name in names {
             let class = match name.as_slice() {
@@ -216,7 +216,7 @@ impl Differences {
     }
 
     /// Compares which names refer to one file, among paths that both trees have.
-    fn hard_links(&mut self, first: &TreeSnapshot, second: &TreeSnapshot) {
+    fn compare_hard_links(&mut self, first: &TreeSnapshot, second: &TreeSnapshot) {
         let text = |same: &Option<Vec<u8>>| {
             same.as_ref().map_or_else(String::new, |path| path.escape_ascii().to_string())
         };
@@ -270,13 +270,13 @@ impl ToText for Octal {
 mod tests {
     use super::*;
 
-    fn entry(kind: SeenKind) -> SeenEntry {
+    fn entry(kind: SnapshotKind) -> SnapshotEntry {
         let xattrs = BTreeMap::from([
             (b"user.a".to_vec(), b"1".to_vec()),
             (b"system.posix_acl_access".to_vec(), b"2".to_vec()),
             (b"system.posix_acl_default".to_vec(), b"3".to_vec()),
         ]);
-        SeenEntry {
+        SnapshotEntry {
             kind,
             mode: 0o2750,
             owner: 1,
@@ -287,16 +287,19 @@ mod tests {
         }
     }
 
-    fn file() -> SeenKind {
-        SeenKind::File { length: 9, digest: vec![1], occupied: 0, holes: 9 }
+    fn file() -> SnapshotKind {
+        SnapshotKind::File { length: 9, digest: vec![1], occupied: 0, holes: 9 }
     }
 
-    fn one(kind: SeenKind) -> TreeSnapshot {
+    fn one(kind: SnapshotKind) -> TreeSnapshot {
         TreeSnapshot::from([(b"x".to_vec(), entry(kind))])
     }
 
     /// The classes in which a tree with this entry differs from a tree with the changed entry.
-    fn classes(kind: SeenKind, change: impl FnOnce(&mut SeenEntry)) -> Vec<DifferenceClass> {
+    fn classes(
+        kind: SnapshotKind,
+        change: impl FnOnce(&mut SnapshotEntry),
+    ) -> Vec<DifferenceClass> {
         let (first, mut second) = (one(kind.clone()), one(kind));
         second.values_mut().for_each(|_| {});
         change(second.get_mut(&b"x".to_vec()[..]).unwrap());
@@ -307,10 +310,10 @@ mod tests {
     fn equal_trees_do_not_differ() {
         for kind in [
             file(),
-            SeenKind::Directory,
-            SeenKind::Link(vec![1]),
-            SeenKind::Fifo,
-            SeenKind::Device(1),
+            SnapshotKind::Directory,
+            SnapshotKind::Link(vec![1]),
+            SnapshotKind::Fifo,
+            SnapshotKind::Device(1),
         ] {
             assert_eq!(classes(kind, |_| {}), []);
         }
@@ -324,23 +327,26 @@ mod tests {
         assert_eq!(classes(file(), |e| e.group = 9), [DifferenceClass::Group]);
         assert_eq!(classes(file(), |e| e.modified.1 = 5), [DifferenceClass::Time]);
         assert_eq!(
-            classes(SeenKind::Directory, |e| e.modified.1 = 5),
+            classes(SnapshotKind::Directory, |e| e.modified.1 = 5),
             [DifferenceClass::DirectoryTime]
         );
         assert_eq!(
-            classes(SeenKind::Link(vec![]), |e| e.modified.0 = 5),
+            classes(SnapshotKind::Link(vec![]), |e| e.modified.0 = 5),
             [DifferenceClass::LinkTime]
         );
-        assert_eq!(classes(SeenKind::Fifo, |e| e.modified.0 = 5), [DifferenceClass::SpecialTime]);
         assert_eq!(
-            classes(SeenKind::Link(vec![1]), |e| e.kind = SeenKind::Link(vec![2])),
+            classes(SnapshotKind::Fifo, |e| e.modified.0 = 5),
+            [DifferenceClass::SpecialTime]
+        );
+        assert_eq!(
+            classes(SnapshotKind::Link(vec![1]), |e| e.kind = SnapshotKind::Link(vec![2])),
             [DifferenceClass::Link]
         );
         assert_eq!(
-            classes(SeenKind::Device(1), |e| e.kind = SeenKind::Device(2)),
+            classes(SnapshotKind::Device(1), |e| e.kind = SnapshotKind::Device(2)),
             [DifferenceClass::Device]
         );
-        assert_eq!(classes(file(), |e| e.kind = SeenKind::Fifo), [DifferenceClass::Type]);
+        assert_eq!(classes(file(), |e| e.kind = SnapshotKind::Fifo), [DifferenceClass::Type]);
         assert_eq!(classes(file(), |e| e.same_as = Some(vec![1])), [DifferenceClass::HardLinks]);
         for (name, class) in [
             ("user.a", DifferenceClass::Xattr),
@@ -349,7 +355,8 @@ mod tests {
         ] {
             assert_eq!(classes(file(), |e| drop(e.xattrs.remove(name.as_bytes()))), [class]);
         }
-        let changed = |digest, occupied| SeenKind::File { length: 9, digest, occupied, holes: 0 };
+        let changed =
+            |digest, occupied| SnapshotKind::File { length: 9, digest, occupied, holes: 0 };
         assert_eq!(classes(file(), |e| e.kind = changed(vec![2], 0)), [DifferenceClass::Content]);
         assert_eq!(
             classes(file(), |e| e.kind = changed(vec![1], 1 << 20)),
@@ -363,7 +370,7 @@ mod tests {
         let class = |first: &TreeSnapshot, second: &TreeSnapshot| compare(first, second)[0].class;
         let none = TreeSnapshot::new();
         assert_eq!(class(&one(file()), &none), DifferenceClass::Missing);
-        assert_eq!(class(&one(SeenKind::Socket), &none), DifferenceClass::MissingSpecial);
+        assert_eq!(class(&one(SnapshotKind::Socket), &none), DifferenceClass::MissingSpecial);
         assert_eq!(class(&none, &one(file())), DifferenceClass::Extra);
     }
 }

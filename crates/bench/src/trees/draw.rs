@@ -122,13 +122,13 @@ pub fn draw(seed: u64, allowed: AllowedEntries) -> Tree {
         directories: vec![Vec::new()],
         files: vec![],
     };
-    let root = draw.entry(DrawnKind::Directory, 0o755);
+    let root = draw.draw_entry(DrawnKind::Directory, 0o755);
     draw.tree.entries.insert(Vec::new(), root);
     for _ in 0..draw.between(20, 60) {
-        draw.one();
+        draw.add_random();
     }
     if draw.chance(4) {
-        draw.many();
+        draw.add_many_files();
     }
     draw.tree
 }
@@ -155,32 +155,32 @@ impl TreeBuilder {
         self.below(n) == 0
     }
 
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+    fn pick<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.below(all.len() as u64) as usize]
     }
 
     /// Adds an entry of a random kind.
-    fn one(&mut self) {
+    fn add_random(&mut self) {
         match self.below(20) {
-            0..=3 => self.directory(),
-            4..=9 => self.file(),
-            10 | 11 => self.sparse(),
-            12 | 13 => self.same(),
-            14..=16 => self.link(),
+            0..=3 => self.add_directory(),
+            4..=9 => self.add_file(),
+            10 | 11 => self.add_sparse_file(),
+            12 | 13 => self.add_hard_link(),
+            14..=16 => self.add_symlink(),
             17 => self.add(DrawnKind::Fifo, 0o640),
             18 => self.add(DrawnKind::Socket, 0o600),
-            _ => self.file(),
+            _ => self.add_file(),
         }
     }
 
-    fn directory(&mut self) {
-        let mode = self.of(&DIRECTORY_MODES);
-        if let Some(path) = self.put(DrawnKind::Directory, mode) {
+    fn add_directory(&mut self) {
+        let mode = self.pick(&DIRECTORY_MODES);
+        if let Some(path) = self.add_entry(DrawnKind::Directory, mode) {
             self.directories.push(path);
         }
     }
 
-    fn file(&mut self) {
+    fn add_file(&mut self) {
         let length = match self.below(6) {
             0 => 0,
             1 => 1,
@@ -189,16 +189,16 @@ impl TreeBuilder {
             4 => self.between(5000, 60_000),
             _ => self.between(60_000, 600_000),
         };
-        let (mode, seed) = (self.of(&FILE_MODES), self.random.next_u64());
+        let (mode, seed) = (self.pick(&FILE_MODES), self.random.next_u64());
         let data = if length > 0 { vec![(0, length)] } else { vec![] };
-        if let Some(path) = self.put(DrawnKind::File { length, data, seed }, mode) {
+        if let Some(path) = self.add_entry(DrawnKind::File { length, data, seed }, mode) {
             self.files.push(path);
         }
     }
 
     /// Adds a file with holes before, between and after its data. Some files are one hole, and one in four is far
     /// larger than its data.
-    fn sparse(&mut self) {
+    fn add_sparse_file(&mut self) {
         let blocks =
             if self.chance(4) { self.between(5000, 20_000) } else { self.between(20, 400) };
         let mut data = Vec::new();
@@ -211,21 +211,21 @@ impl TreeBuilder {
         if self.chance(6) {
             data.clear();
         }
-        let length = blocks * BLOCK + self.of(&[0, 0, 17]);
+        let length = blocks * BLOCK + self.pick(&[0, 0, 17]);
         let seed = self.random.next_u64();
-        if let Some(path) = self.put(DrawnKind::File { length, data, seed }, 0o644) {
+        if let Some(path) = self.add_entry(DrawnKind::File { length, data, seed }, 0o644) {
             self.files.push(path);
         }
     }
 
     /// Adds another name of an existing file.
-    fn same(&mut self) {
+    fn add_hard_link(&mut self) {
         if self.files.is_empty() {
-            return self.file();
+            return self.add_file();
         }
         let n = self.below(self.files.len() as u64) as usize;
         let first = self.files[n].clone();
-        let Some(path) = self.name() else { return };
+        let Some(path) = self.draw_name() else { return };
         let entry = DrawnEntry {
             kind: DrawnKind::SameAs(first.clone()),
             ..self.tree.entries[&first].clone()
@@ -233,7 +233,7 @@ impl TreeBuilder {
         self.tree.entries.insert(path, entry);
     }
 
-    fn link(&mut self) {
+    fn add_symlink(&mut self) {
         let kind = match self.below(5) {
             0 => DrawnKind::Link(b"../nowhere/at all".to_vec()),
             1 => DrawnKind::Link(b"/etc/hostname".to_vec()),
@@ -254,31 +254,31 @@ impl TreeBuilder {
     }
 
     /// Adds many small files in one directory.
-    fn many(&mut self) {
-        let Some(directory) = self.put(DrawnKind::Directory, 0o755) else { return };
+    fn add_many_files(&mut self) {
+        let Some(directory) = self.add_entry(DrawnKind::Directory, 0o755) else { return };
         for number in 0..self.between(200, 600) {
             let mut path = directory.clone();
             path.extend_from_slice(format!("/small-{number:05}").as_bytes());
             let (length, seed) = (self.below(900), self.random.next_u64());
             let data = if length > 0 { vec![(0, length)] } else { vec![] };
-            let entry = self.entry(DrawnKind::File { length, data, seed }, 0o644);
+            let entry = self.draw_entry(DrawnKind::File { length, data, seed }, 0o644);
             self.tree.entries.insert(path, entry);
         }
     }
 
     fn add(&mut self, kind: DrawnKind, mode: u32) {
-        _ = self.put(kind, mode);
+        _ = self.add_entry(kind, mode);
     }
 
-    fn put(&mut self, kind: DrawnKind, mode: u32) -> Option<Vec<u8>> {
-        let path = self.name()?;
-        let entry = self.entry(kind, mode);
+    fn add_entry(&mut self, kind: DrawnKind, mode: u32) -> Option<Vec<u8>> {
+        let path = self.draw_name()?;
+        let entry = self.draw_entry(kind, mode);
         self.tree.entries.insert(path.clone(), entry);
         Some(path)
     }
 
     /// Draws a new path in some directory; `None` if it exists already.
-    fn name(&mut self) -> Option<Vec<u8>> {
+    fn draw_name(&mut self) -> Option<Vec<u8>> {
         let n = self.below(self.directories.len() as u64) as usize;
         let mut path = self.directories[n].clone();
         if !path.is_empty() {
@@ -287,7 +287,7 @@ impl TreeBuilder {
         let number = self.tree.entries.len();
         match self.below(8) {
             0 => {
-                let name = self.of(&ODD_NAMES);
+                let name = self.pick(&ODD_NAMES);
                 path.extend_from_slice(name);
             }
             1 if path.len() < 1000 => {
@@ -301,9 +301,9 @@ impl TreeBuilder {
         (!self.tree.entries.contains_key(&path)).then_some(path)
     }
 
-    fn entry(&mut self, kind: DrawnKind, mode: u32) -> DrawnEntry {
+    fn draw_entry(&mut self, kind: DrawnKind, mode: u32) -> DrawnEntry {
         let seconds = if self.chance(3) {
-            self.of(&DATES)
+            self.pick(&DATES)
         } else {
             self.between(1_500_000_000, 1_750_000_000) as i64
         };
@@ -314,14 +314,14 @@ impl TreeBuilder {
             _ => self.below(1_000_000_000) as u32,
         };
         let is_link = matches!(kind, DrawnKind::Link(_) | DrawnKind::LinkInside(_));
-        let owner =
-            (self.allowed.owners && self.chance(5)).then(|| (self.of(&OWNERS), self.of(&OWNERS)));
+        let owner = (self.allowed.owners && self.chance(5))
+            .then(|| (self.pick(&OWNERS), self.pick(&OWNERS)));
         let is_special = matches!(kind, DrawnKind::Fifo | DrawnKind::Socket);
-        let xattrs = if is_link || is_special { BTreeMap::new() } else { self.xattrs(&kind) };
+        let xattrs = if is_link || is_special { BTreeMap::new() } else { self.draw_xattrs(&kind) };
         DrawnEntry { kind, mode, owner, modified: (seconds, nanos), xattrs }
     }
 
-    fn xattrs(&mut self, kind: &DrawnKind) -> BTreeMap<&'static str, Vec<u8>> {
+    fn draw_xattrs(&mut self, kind: &DrawnKind) -> BTreeMap<&'static str, Vec<u8>> {
         let mut all = BTreeMap::new();
         if self.chance(6) {
             all.insert("user.comment", b"a \0 byte and \xff".to_vec());
@@ -334,20 +334,20 @@ impl TreeBuilder {
             all.insert("user.long", (0..length).map(|i| i as u8).collect());
         }
         if self.chance(8) {
-            all.insert("system.posix_acl_access", self.acl());
+            all.insert("system.posix_acl_access", self.draw_acl());
         }
         if *kind == DrawnKind::Directory && self.chance(8) {
-            all.insert("system.posix_acl_default", self.acl());
+            all.insert("system.posix_acl_default", self.draw_acl());
         }
         all
     }
 
     /// An ACL in the kernel's format: version 2, then tag, permissions and id of each entry, sorted by tag and id
     /// (linux/posix_acl_xattr.h).
-    fn acl(&mut self) -> Vec<u8> {
+    fn draw_acl(&mut self) -> Vec<u8> {
         const NOBODY: u32 = u32::MAX;
-        let user = self.of(&OWNERS);
-        let group = self.of(&OWNERS);
+        let user = self.pick(&OWNERS);
+        let group = self.pick(&OWNERS);
         let entries: [(u16, u16, u32); 6] = [
             (0x01, 7, NOBODY),
             (0x02, 5, user),

@@ -77,10 +77,10 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let test_mesh = TestMesh::new()?;
     let begin = SystemTime::now() + PREPARATION + burst_time(args);
     let deadline = begin + args.window;
-    let irs = test_mesh.found("irs", &settings(deadline)?)?;
+    let irs = test_mesh.create_mesh("irs", &settings(deadline)?)?;
     let daemon = irs.start()?;
     let state = State::open(irs.state())?;
-    let port = NodeAddress { key: state.node_key()?.id(), addresses: vec![irs.at().into()] };
+    let port = NodeAddress { key: state.node_key()?.id(), addresses: vec![irs.address().into()] };
     let target = Arc::new(Target { drop_box: "taxes".parse()?, port });
 
     let mut report = Report::default();

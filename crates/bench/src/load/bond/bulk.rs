@@ -5,7 +5,7 @@ use super::{
         pattern::{CHUNK, Pattern},
         report::Report,
         server,
-        way::Connection,
+        server_dialer::Connection,
     },
     counters,
     mix::DATA,
@@ -52,7 +52,7 @@ struct BondFlow {
 /// # Errors
 /// When the stream breaks or carries a wrong byte.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
-    let near = args.near.near().await?;
+    let near = args.near.open().await?;
     let mut connection = near.connect().await?;
     connection.write_all(&[server::DOWNLOAD]).await?;
     connection.flush().await?;
@@ -64,7 +64,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     flow.read_until(began + args.warmup + args.span).await?;
     let last = flow.reading()?;
     near.check()?;
-    near.tell();
+    near.print_links();
     report(&near, &first, &last).print().context("cannot print the report")
 }
 
@@ -80,7 +80,7 @@ impl BondFlow {
     }
 
     fn reading(&self) -> anyhow::Result<BondCounts> {
-        let interfaces = counters::received()?;
+        let interfaces = counters::received_bytes()?;
         Ok(BondCounts { at: Instant::now(), bytes: self.position, interfaces })
     }
 }

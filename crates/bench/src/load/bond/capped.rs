@@ -57,9 +57,9 @@ struct CappedRun {
 /// When the command fails or ends before it is to be killed.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let until = Instant::now() + args.within;
-    let before = counters::both_ways()?;
+    let before = counters::total_bytes()?;
     let went = |name: &str| -> anyhow::Result<u64> {
-        let now = counters::both_ways()?;
+        let now = counters::total_bytes()?;
         let (now, then) = (now.get(name), before.get(name));
         Ok(now.context("there is no such interface")?
             - then.context("there is no such interface")?)

@@ -1,6 +1,6 @@
 //! How the client connects to the far end: over one interface, by MPTCP, through a proxy, or by a bond.
 
-use super::{super::way::Connection, counters, members, serve::StripingArgs};
+use super::{super::server_dialer::Connection, counters, members, serve::StripingArgs};
 use anyhow::{Context as _, ensure};
 use socket2::SockRef;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -58,10 +58,10 @@ impl TransportArgs {
     ///
     /// # Errors
     /// When there is no such interface or a link cannot be set up.
-    pub async fn near(&self) -> anyhow::Result<NearTransport> {
+    pub async fn open(&self) -> anyhow::Result<NearTransport> {
         if let Some(at) = &self.bond {
-            let (key, settings) = (members::near(0), self.how.settings());
-            return bonded(at.clone(), &key, settings, self.links).await;
+            let (key, settings) = (members::near_key(0), self.how.settings());
+            return open_bond(at.clone(), &key, settings, self.links).await;
         }
         if self.mptcp {
             let (to, congestion) = (self.to.clone(), self.congestion.clone());
@@ -89,14 +89,14 @@ pub fn options() -> DialOptions {
 ///
 /// # Errors
 /// When a link cannot be set up.
-pub async fn bonded(
+pub async fn open_bond(
     at: Destination,
     key: &PrivateKey,
     settings: Settings,
     links: usize,
 ) -> anyhow::Result<NearTransport> {
     let dialer = Dialer::with_identity(options(), Connector::new(key)?);
-    let to = Hop::mesh(at, members::far().id(), Terms::default());
+    let to = Hop::mesh(at, members::far_key().id(), Terms::default());
     let by = move |_: &_| {
         let found = interfaces()?;
         Ok(found.into_iter().flat_map(|one| std::iter::repeat_n(one, links)).collect())
@@ -105,7 +105,7 @@ pub async fn bonded(
     bond(made, interfaces()?.len() * links).await
 }
 
-async fn bond(bond: Bond, wanted: usize) -> anyhow::Result<NearTransport> {
+async fn wait_for_links(bond: Bond, wanted: usize) -> anyhow::Result<NearTransport> {
     let began = Instant::now();
     let mut readiness = bond.readiness();
     let all = timeout(PATIENCE, readiness.wait_for(|now| now.live >= wanted)).await;
@@ -158,13 +158,13 @@ impl NearTransport {
     /// When MPTCP had no second subflow.
     pub fn check(&self) -> anyhow::Result<()> {
         if let Self::Mptcp { .. } = self {
-            ensure!(counters::joined()? > 0, "MPTCP did not join a second subflow");
+            ensure!(counters::joined_subflows()? > 0, "MPTCP did not join a second subflow");
         }
         Ok(())
     }
 
     /// Prints the state of a bond's links, for debugging.
-    pub fn tell(&self) {
+    pub fn print_links(&self) {
         if let Self::Bond { bond, .. } = self {
             for link in bond.links() {
                 thalweg_console::note!("thalweg-bench: load bond: {link:?}");

@@ -34,7 +34,7 @@ pub struct Args {
 /// # Errors
 /// When the transport cannot be set up or the port cannot be used.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
-    let near = Arc::new(args.near.near().await?);
+    let near = Arc::new(args.near.open().await?);
     let listener = TcpListener::bind(args.listen).await?;
     writeln!(io::stdout().lock(), "{}", json!({ "event": "ready" }))?;
     loop {

@@ -130,7 +130,7 @@ async fn daemon(
     let bond = Some(Arc::new(bonds) as _);
     let node = Node {
         name: members::far_name()?,
-        key: members::far(),
+        key: members::far_key(),
         membership: membership.clone(),
         services: Services {
             relay,

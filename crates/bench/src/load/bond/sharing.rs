@@ -6,7 +6,7 @@ use super::{
         pattern::{CHUNK, Pattern},
         report::Report,
         server,
-        way::Connection,
+        server_dialer::Connection,
     },
     members,
     mix::DATA,
@@ -91,7 +91,8 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
 /// The transport of this client.
 async fn client(args: &Args, number: u8) -> anyhow::Result<NearTransport> {
     if let Some(at) = &args.bond {
-        return near::bonded(at.clone(), &members::near(number), args.how.settings(), 1).await;
+        return near::open_bond(at.clone(), &members::near_key(number), args.how.settings(), 1)
+            .await;
     }
     let found = interfaces()?;
     let by =

@@ -63,12 +63,12 @@ impl<'a> FailingInterface<'a> {
     ) -> anyhow::Result<Self> {
         let (host, interface) = (host.to_owned(), interface.to_owned());
         let mut victim = Self { lab, host, interface, is_managed, again: String::new() };
-        victim.again = victim.sh(ROUTES)?;
+        victim.again = victim.run_shell(ROUTES)?;
         ensure!(victim.again.contains("route replace"), "{} has no routes", victim.interface);
         Ok(victim)
     }
 
-    fn sh(&self, script: &str) -> anyhow::Result<String> {
+    fn run_shell(&self, script: &str) -> anyhow::Result<String> {
         let mut command = self.lab.command(&self.host, "sh");
         let output = command.args(["-ec", script, &self.interface]).output()?;
         let error = String::from_utf8_lossy(&output.stderr);
@@ -78,7 +78,7 @@ impl<'a> FailingInterface<'a> {
 
     /// Runs `ip mptcp endpoint add` or `delete`, as a network manager does with each address.
     fn endpoint(&self, script: &str) -> anyhow::Result<()> {
-        if self.is_managed { self.sh(script).map(drop) } else { Ok(()) }
+        if self.is_managed { self.run_shell(script).map(drop) } else { Ok(()) }
     }
 
     fn link(&self, half: &str) -> String {
@@ -89,14 +89,14 @@ impl<'a> FailingInterface<'a> {
     ///
     /// # Errors
     /// When the lab or `ip` fails.
-    pub fn strike(&self, kind: FailureKind) -> anyhow::Result<()> {
+    pub fn cause(&self, kind: FailureKind) -> anyhow::Result<()> {
         match kind {
             FailureKind::Down => {
-                self.sh("ip link set $0 down")?;
+                self.run_shell("ip link set $0 down")?;
                 self.endpoint(FORGET)
             }
             FailureKind::Address => {
-                self.sh("ip -4 address flush dev $0")?;
+                self.run_shell("ip -4 address flush dev $0")?;
                 self.endpoint(FORGET)
             }
             FailureKind::Blackhole => Ok(self.lab.set(&self.link(""), &LinkChange::up(false))?),
@@ -111,16 +111,16 @@ impl<'a> FailingInterface<'a> {
     ///
     /// # Errors
     /// When the lab or `ip` fails.
-    pub fn mend(&self, kind: FailureKind) -> anyhow::Result<()> {
+    pub fn repair(&self, kind: FailureKind) -> anyhow::Result<()> {
         let routes = || self.again.lines().filter(|line| line.starts_with("ip route"));
         match kind {
             FailureKind::Down => {
                 let routes: Vec<&str> = routes().collect();
-                self.sh(&format!("ip link set $0 up\n{}", routes.join("\n")))?;
+                self.run_shell(&format!("ip link set $0 up\n{}", routes.join("\n")))?;
                 self.endpoint(ENDPOINT)
             }
             FailureKind::Address => {
-                self.sh(&self.again)?;
+                self.run_shell(&self.again)?;
                 self.endpoint(ENDPOINT)
             }
             FailureKind::Blackhole => Ok(self.lab.set(&self.link(""), &LinkChange::up(true))?),

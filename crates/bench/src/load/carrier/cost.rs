@@ -80,7 +80,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 fn reading(testbed: &TunnelTestbed, bytes: u64) -> anyhow::Result<TunnelCounts> {
     let [near, far] = [cpu_seconds(testbed.near())?, cpu_seconds(testbed.far())?];
     let all = testbed.all().into_iter().map(cpu_seconds).sum::<anyhow::Result<f64>>()?;
-    let spent = [near, far, all, watched::machine()?.machine];
+    let spent = [near, far, all, listeners::machine_cpu_time()?.machine];
     Ok(TunnelCounts { at: Instant::now(), bytes, spent })
 }
 

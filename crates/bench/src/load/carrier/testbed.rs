@@ -73,7 +73,7 @@ impl TunnelTestbed {
         let at = SocketAddr::new(to, SERVER);
         let mut serve = far.command(program::own()?);
         let server =
-            ChildGuard::ready(serve.args(["load", "server", "--listen", &at.to_string()]))?;
+            ChildGuard::start_ready(serve.args(["load", "server", "--listen", &at.to_string()]))?;
         Ok(Self { at, server, programs, _state: state, _far: far })
     }
 
@@ -113,7 +113,7 @@ fn carriers(far: &FarNamespace, state: &Path) -> anyhow::Result<(IpAddr, [ChildG
     let (near_at, far_at) = (format!("{NEAR}:7373"), format!("{FAR}:7373"));
     let node = |mut command: Command, state: &Path, at: &str| {
         command.args(["node", "--json", "--listen", at, "--config"]).arg(&settings);
-        ChildGuard::ready(command.env("THALWEG_STATE", state).stderr(Stdio::null()))
+        ChildGuard::start_ready(command.env("THALWEG_STATE", state).stderr(Stdio::null()))
     };
     let init = ["mesh", "init", "--name", "near", "--address", &near_at];
     run_command(here().args(init).env("THALWEG_STATE", &near_state))?;
@@ -190,7 +190,7 @@ impl ChildGuard {
     }
 
     /// Guards a process that was started elsewhere.
-    pub fn of(child: Child) -> Self {
+    pub fn from_child(child: Child) -> Self {
         Self(child)
     }
 
@@ -198,7 +198,7 @@ impl ChildGuard {
     ///
     /// # Errors
     /// When it does not become ready.
-    pub fn ready(command: &mut Command) -> anyhow::Result<Self> {
+    pub fn start_ready(command: &mut Command) -> anyhow::Result<Self> {
         let mut part = Self::start(command.stdout(Stdio::piped()))?;
         let mut line = String::new();
         let output = part.0.stdout.take().context("cannot read the program's output")?;

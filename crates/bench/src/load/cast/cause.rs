@@ -82,7 +82,7 @@ impl ConnectionSampler {
         let (mut shares, mut all) = (Vec::new(), 0.0);
         for ((hop, host), before) in (1..).zip(&self.parents).zip(&self.timeouts) {
             let seen = fs::read_to_string(self.file(host))?;
-            if let Some(share) = starved(&looks(&seen), bytes) {
+            if let Some(share) = starved_share(&parse_samples(&seen), bytes) {
                 report.add(format!("starved/{hop}"), "%", share * 100.0);
                 shares.push(share * 100.0);
             }
@@ -111,11 +111,11 @@ impl Drop for ConnectionSampler {
 
 /// The host's count of timeouts; NaN if the kernel has none.
 fn timeouts(mesh: &CastMesh<'_>, host: &str) -> f64 {
-    mesh.netstat(host).and_then(|text| counter(&text, TIMEOUTS)).unwrap_or(f64::NAN)
+    mesh.netstat(host).and_then(|text| find_counter(&text, TIMEOUTS)).unwrap_or(f64::NAN)
 }
 
 /// Finds a counter: one line has the names and the next line their values.
-fn counter(netstat: &str, name: &str) -> Option<f64> {
+fn find_counter(netstat: &str, name: &str) -> Option<f64> {
     let lines: Vec<&str> = netstat.lines().collect();
     lines.windows(2).find_map(|pair| {
         let at = pair[0].split_whitespace().position(|word| word == name)?;
@@ -124,12 +124,12 @@ fn counter(netstat: &str, name: &str) -> Option<f64> {
 }
 
 /// The samples, in order of time, of the connection that sent most.
-fn looks(seen: &str) -> Vec<ConnectionSample> {
+fn parse_samples(seen: &str) -> Vec<ConnectionSample> {
     let (mut now, mut all) = (0.0, BTreeMap::<String, Vec<ConnectionSample>>::new());
     for line in seen.lines() {
         if let Ok(at) = line.trim().parse() {
             now = at;
-        } else if let Some((ends, look)) = look(line, now) {
+        } else if let Some((ends, look)) = parse_sample(line, now) {
             all.entry(ends).or_default().push(look);
         }
     }
@@ -138,7 +138,7 @@ fn looks(seen: &str) -> Vec<ConnectionSample> {
 }
 
 /// Parses a line of `ss -tinHO`: the connection's ends and its state.
-fn look(line: &str, at: f64) -> Option<(String, ConnectionSample)> {
+fn parse_sample(line: &str, at: f64) -> Option<(String, ConnectionSample)> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let ends = words.get(3..5)?.join(" ");
     let number =
@@ -151,7 +151,7 @@ fn look(line: &str, at: f64) -> Option<(String, ConnectionSample)> {
 }
 
 /// The share of time in which the connection was starved; each sample stands for the time since the one before.
-fn starved(looks: &[ConnectionSample], bytes: u64) -> Option<f64> {
+fn starved_share(looks: &[ConnectionSample], bytes: u64) -> Option<f64> {
     let steady = |sent: u64| {
         let share = sent as f64 / bytes as f64;
         share >= STEADY.0 && share <= STEADY.1
@@ -189,15 +189,15 @@ mod tests {
             seen += &format!("{at}.00\n{}{}", line(5, 1, ""), line(6, sent, more));
         }
         // Between 150 and 850 bytes there are 3 s; the connection starved in 2 of them, before the sample at 4 s.
-        let share = starved(&looks(&seen), 1000).unwrap();
+        let share = starved_share(&parse_samples(&seen), 1000).unwrap();
         assert!((share - 2.0 / 3.0).abs() < 1e-9, "{share}");
-        assert_eq!(starved(&looks(""), 1000), None);
+        assert_eq!(starved_share(&parse_samples(""), 1000), None);
     }
 
     #[test]
     fn a_counter_of_the_kernel_is_found() {
         let text = "TcpExt: SyncookiesSent TCPTimeouts X\nTcpExt: 1 42 3\nIpExt: A\nIpExt: 7\n";
-        assert_eq!(counter(text, TIMEOUTS), Some(42.0));
-        assert_eq!(counter(text, "None"), None);
+        assert_eq!(find_counter(text, TIMEOUTS), Some(42.0));
+        assert_eq!(find_counter(text, "None"), None);
     }
 }

@@ -72,7 +72,7 @@ impl PlannedFault {
     ///
     /// # Errors
     /// When the node or the link does not exist.
-    pub fn strike(&self, mesh: &mut CastMesh<'_>, lab: &Lab) -> anyhow::Result<()> {
+    pub fn cause(&self, mesh: &mut CastMesh<'_>, lab: &Lab) -> anyhow::Result<()> {
         match &self.what {
             FaultAction::Kill(node) => mesh.kill(node),
             FaultAction::Start(node) => mesh.start(std::slice::from_ref(node)),

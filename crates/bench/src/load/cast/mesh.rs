@@ -47,7 +47,7 @@ impl<'a> CastMesh<'a> {
     ///
     /// # Errors
     /// When a command fails.
-    pub fn found(
+    pub fn create(
         lab: &'a Lab,
         dir: &Path,
         founder: &str,
@@ -62,17 +62,17 @@ impl<'a> CastMesh<'a> {
         let mut mesh = Self { lab, dir: dir.to_owned(), program, founder, nodes: BTreeMap::new() };
         let first = mesh.founder.clone();
         for host in hosts.iter().chain([&first]) {
-            mesh.settle(host, kinds)?;
+            mesh.write_settings(host, kinds)?;
         }
         let address = format!("{first}:{PORT}");
         mesh.thalweg(&first, &["mesh", "init", "--name", &first, "--address", &address])?;
         mesh.start(&[first])?;
-        mesh.let_in(hosts)?;
+        mesh.admit(hosts)?;
         Ok(mesh)
     }
 
     /// Creates the directories and settings of a host.
-    fn settle(&self, host: &str, kinds: &MeshOptions<'_>) -> anyhow::Result<()> {
+    fn write_settings(&self, host: &str, kinds: &MeshOptions<'_>) -> anyhow::Result<()> {
         let inbox = self.inbox(host);
         fs::create_dir_all(&inbox)?;
         let relay =
@@ -88,7 +88,7 @@ impl<'a> CastMesh<'a> {
         Ok(())
     }
 
-    fn let_in(&self, hosts: &[String]) -> anyhow::Result<()> {
+    fn admit(&self, hosts: &[String]) -> anyhow::Result<()> {
         let mut tokens = Vec::new();
         for host in hosts {
             let args = ["mesh", "token", "--role", "relay", "--name", host];

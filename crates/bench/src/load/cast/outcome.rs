@@ -41,7 +41,7 @@ pub struct CausedFault {
 
 impl CausedFault {
     /// Records a fault whose time has come.
-    pub fn now(fault: &PlannedFault, record: &CastRecord) -> Self {
+    pub fn record(fault: &PlannedFault, record: &CastRecord) -> Self {
         let fault = fault.resolved(record.now.get(&fault.of).map(String::as_str));
         let all = record.held.get(&fault.of).map_or(&[][..], Vec::as_slice);
         let last = all.last().copied().unwrap_or(ProgressRecord { at: 0.0, bytes: 0.0, bps: 0.0 });
@@ -70,7 +70,7 @@ impl CastResults<'_> {
         let tree = self.tree();
         let (mut rates, mut finishes) = (vec![], vec![]);
         let (mut hops, mut directs, mut parents) = (vec![], vec![], vec![]);
-        report.say("tree", tree.to_string());
+        report.add_text("tree", tree.to_string());
         let mut beyond_most = 0.0_f64;
         for host in self.wanted {
             let Some(received) = self.record.received.get(host) else { continue };
@@ -87,7 +87,7 @@ impl CastResults<'_> {
                 report.add(format!("hop/{host}"), "ratio", rate * 1e6 / bps);
                 report.add(format!("min_hop/{host}"), "Mbit/s", bps / 1e6);
             }
-            if let Some(bps) = tree.parent_gives(host, &self.setup.rates) {
+            if let Some(bps) = tree.parent_rate(host, &self.setup.rates) {
                 parents.push(rate * 1e6 / bps);
                 report.add(format!("parent/{host}"), "ratio", rate * 1e6 / bps);
             }
@@ -124,7 +124,7 @@ impl CastResults<'_> {
         for host in self.wanted {
             let Some(received) = self.record.received.get(host) else { continue };
             let way: Option<Vec<Hop>> =
-                tree.way_up(host).iter().map(|(from, to)| network.hop(from, to)).collect();
+                tree.path_to_root(host).iter().map(|(from, to)| network.hop(from, to)).collect();
             let Some(way) = way else { continue };
             let rate = self.record.bytes as f64 * 8e-6 / received.seconds;
             for (name, mbps) in [("eq2", chain(&way)), ("eq3", aggregate(&way))] {

@@ -135,7 +135,7 @@ impl CastRecord {
     }
 
     /// When a receiver had this share, s since the first offer; interpolated linearly between progress events.
-    pub fn when(&self, receiver: &str, share: f64) -> Option<f64> {
+    pub fn time_of_share(&self, receiver: &str, share: f64) -> Option<f64> {
         let (all, wanted) = (self.held.get(receiver)?, share * self.bytes as f64);
         let after = all.iter().position(|held| held.bytes >= wanted)?;
         let next = all.get(after)?;
@@ -147,8 +147,8 @@ impl CastRecord {
     }
 
     /// A receiver's mean rate between two shares of the object, bit/s.
-    pub fn steady(&self, receiver: &str, (from, to): (f64, f64)) -> Option<f64> {
-        let span = self.when(receiver, to)? - self.when(receiver, from)?;
+    pub fn steady_rate(&self, receiver: &str, (from, to): (f64, f64)) -> Option<f64> {
+        let span = self.time_of_share(receiver, to)? - self.time_of_share(receiver, from)?;
         (span > 0.0).then(|| (to - from) * self.bytes as f64 * 8.0 / span)
     }
 }
@@ -169,11 +169,11 @@ mod tests {
         text.lines().for_each(|line| record.add_line(line, 3.0).unwrap());
         assert!(record.add_line("noise", 3.0).is_err());
         assert_eq!(record.tree().0.len(), 2);
-        assert_eq!(record.tree().way_up("b").len(), 2);
-        assert!((record.when("a", 0.3).unwrap() - 1.2).abs() < 1e-9);
+        assert_eq!(record.tree().path_to_root("b").len(), 2);
+        assert!((record.time_of_share("a", 0.3).unwrap() - 1.2).abs() < 1e-9);
         // 500 bytes per second.
-        assert!((record.steady("a", (0.3, 0.6)).unwrap() - 4000.0).abs() < 1e-6);
-        assert_eq!(record.when("a", 0.9), None);
+        assert!((record.steady_rate("a", (0.3, 0.6)).unwrap() - 4000.0).abs() < 1e-6);
+        assert_eq!(record.time_of_share("a", 0.9), None);
         assert!((record.share("a") - 0.7).abs() < 1e-9);
         assert_eq!((record.received["a"].came, record.ring_peak), (1010.0, 90.0));
         assert_eq!(record.ended, Some(("complete".to_owned(), 2.7)));

@@ -108,7 +108,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let setup = setup(args, &network)?;
     let others: Vec<String> = setup.hosts[1..].to_vec();
     let kinds = MeshOptions { relays: &args.via, more: &args.settings };
-    let mut mesh = CastMesh::found(&network.lab, &args.dir, &args.from, &others, &kinds)?;
+    let mut mesh = CastMesh::create(&network.lab, &args.dir, &args.from, &others, &kinds)?;
     let early: Vec<String> = others.iter().filter(|h| !args.late.contains(h)).cloned().collect();
     mesh.start(&early)?;
     let before = outcome::memory(&mesh, &early, "VmRSS");
@@ -125,13 +125,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         record.add_line(&line?, began.elapsed().as_secs_f64())?;
         faults.retain(|fault| {
             record.share(&fault.of) < fault.share || {
-                struck.push(CausedFault::now(fault, &record));
+                struck.push(CausedFault::record(fault, &record));
                 false
             }
         });
         for new in struck.iter_mut().filter(|new: &&mut CausedFault| !new.is_done) {
             new.is_done = true;
-            new.fault.strike(&mut mesh, &network.lab)?;
+            new.fault.cause(&mut mesh, &network.lab)?;
         }
         let has = |host: &String| record.received.contains_key(host);
         if !args.until.is_empty() && args.until.iter().all(has) {
@@ -151,7 +151,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     ensure!(ended.is_empty(), "nodes ended unexpectedly: {}", mesh.log(&ended.join(",")));
     let name = args.file.file_name().context("the file's path has no file name")?;
     for host in &wanted {
-        content::same(&args.file, &mesh.inbox(host).join(name))?;
+        content::compare_files(&args.file, &mesh.inbox(host).join(name))?;
     }
     let alive: Vec<String> = early.iter().filter(|h| !is_killed(&struck, h)).cloned().collect();
     let after = outcome::memory(&mesh, &alive, "VmHWM");
@@ -200,7 +200,7 @@ fn setup(args: &Args, network: &LabNetwork) -> anyhow::Result<CastSetup> {
             Some(rate) => tree.0.iter().map(|leg| (leg.clone(), rate.as_bps() as f64)).collect(),
             None => network.rates(tree),
         },
-        (None, None) => network.rates(&Legs::all(&hosts)),
+        (None, None) => network.rates(&Legs::between_all(&hosts)),
     };
     if tree.is_none() && args.tree.is_some() {
         tree = Some(network.widest(&hosts, &rates));

@@ -51,7 +51,7 @@ pub struct Args {
 /// When iperf3 is not installed or a connection fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let lab = Lab::attach(&args.lab)?;
-    let legs = args.legs.clone().unwrap_or_else(|| Legs::all(&args.all));
+    let legs = args.legs.clone().unwrap_or_else(|| Legs::between_all(&args.all));
     let mut rates = LegRates::new();
     let groups = if args.together { vec![legs.0.clone()] } else { groups(&legs) };
     for group in groups {
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn legs_of_a_group_share_neither_sender_nor_receiver() {
         let hosts = ["a", "b", "c", "d"].map(str::to_owned);
-        let legs = Legs::all(&hosts);
+        let legs = Legs::between_all(&hosts);
         let groups = groups(&legs);
         assert_eq!(groups.iter().map(Vec::len).sum::<usize>(), 12);
         for group in &groups {

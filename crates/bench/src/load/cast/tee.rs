@@ -87,7 +87,7 @@ fn start(args: &Args, lab: &Lab, node: &str, listens: bool) -> anyhow::Result<Ch
     let mut command = lab.command(node, program::own()?);
     command.args(["load", "cast", "copy"]).stdin(Stdio::null());
     let children: Vec<String> =
-        args.tree.of(node).iter().map(|child| format!("{child}:{PORT}")).collect();
+        args.tree.children_of(node).iter().map(|child| format!("{child}:{PORT}")).collect();
     if !children.is_empty() {
         command.args(["--to", &children.join(",")]);
     }

@@ -46,7 +46,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         NAMES[..usize::from(args.receivers)].iter().map(|name| (*name).to_owned()).collect();
     // Declared before the mesh, so that the nodes end before their groups in any case.
     let mut limited = Vec::new();
-    let mut mesh = CrowdMesh::found(&FilePlace::Disk, &names)?;
+    let mut mesh = CrowdMesh::create(&FilePlace::Disk, &names)?;
     for name in &names {
         let limit = MemoryLimit::new(name, args.memory)?;
         let start = NodeStart { group: Some(&limit.processes()), ..NodeStart::default() };

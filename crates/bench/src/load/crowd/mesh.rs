@@ -76,12 +76,12 @@ pub const TAG: &str = "crowd";
 const FOUNDER: &str = "hub";
 
 impl CrowdMesh {
-    /// Founds a mesh as [`CrowdMesh::found_at`] does, with all nodes on loopback.
+    /// Founds a mesh as [`CrowdMesh::create_at`] does, with all nodes on loopback.
     ///
     /// # Errors
-    /// As [`CrowdMesh::found_at`].
-    pub fn found(files: &FilePlace, receivers: &[String]) -> anyhow::Result<Self> {
-        Self::found_at(files, receivers, |_| Ipv4Addr::LOCALHOST)
+    /// As [`CrowdMesh::create_at`].
+    pub fn create(files: &FilePlace, receivers: &[String]) -> anyhow::Result<Self> {
+        Self::create_at(files, receivers, |_| Ipv4Addr::LOCALHOST)
     }
 
     /// Founds a mesh of the source and receivers with these names, whose nodes do not run yet, and starts the founder's
@@ -92,7 +92,7 @@ impl CrowdMesh {
     ///
     /// # Errors
     /// When a file cannot be written or the founder's node does not start.
-    pub fn found_at(
+    pub fn create_at(
         files: &FilePlace,
         receivers: &[String],
         address_of: fn(&str) -> Ipv4Addr,
@@ -105,7 +105,7 @@ impl CrowdMesh {
         let mut mesh = Self { dir, program, nodes, address_of };
         let mut members = vec![mesh.member(SOURCE, None)?];
         for name in [FOUNDER.to_owned()].iter().chain(receivers) {
-            let address = mesh.settle(name)?;
+            let address = mesh.write_settings(name)?;
             members.push(mesh.member(name, Some(address))?);
         }
         members.sort_by(|one, other| one.name.cmp(&other.name));
@@ -161,7 +161,7 @@ impl CrowdMesh {
     }
 
     /// Creates a host's directories and settings; returns its address and port.
-    fn settle(&mut self, name: &str) -> anyhow::Result<(Ipv4Addr, u16)> {
+    fn write_settings(&mut self, name: &str) -> anyhow::Result<(Ipv4Addr, u16)> {
         let inbox = self.inbox(name);
         fs::create_dir_all(&inbox)?;
         let settings = format!(

@@ -56,8 +56,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let names = NAMES.map(str::to_owned);
     let far = args.veth.then(FarNamespace::join).transpose()?;
     let mesh = match far {
-        Some(_) => CrowdMesh::found_at(&FilePlace::Memory, &names, address_of)?,
-        None => CrowdMesh::found(&FilePlace::Memory, &names)?,
+        Some(_) => CrowdMesh::create_at(&FilePlace::Memory, &names, address_of)?,
+        None => CrowdMesh::create(&FilePlace::Memory, &names)?,
     };
     let mut bench = RelayBench { mesh, relay: 0 };
     let on = |core| NodeStart { core: Some(core), ..NodeStart::default() };
@@ -152,7 +152,7 @@ impl RelayBench {
         let before = cpu_seconds(self.relay)?;
         let done = cast(&self.mesh, &args, Some(CORES[1]))?;
         let spent = cpu_seconds(self.relay)? - before;
-        let passed = passed(what, &done)?;
+        let passed = relayed_bytes(what, &done)?;
         report.add(format!("{what}_per_core"), "Gbit/CPU s", passed * 8e-9 / spent);
         report.add(format!("{what}_sent"), "objects", done.served / done.bytes);
         let slowest =
@@ -165,10 +165,10 @@ impl RelayBench {
 /// The new bytes that the relay itself passed: those that it received from the source or gave to the receiver. The
 /// source may have given some directly. If they are less than half of the object, the relay was not what was measured,
 /// which is an error.
-fn passed(what: &str, done: &Cast) -> anyhow::Result<f64> {
+fn relayed_bytes(what: &str, done: &Cast) -> anyhow::Result<f64> {
     let [relay, end] = NAMES;
     let (to, from) = if what == "receive" { (relay, SOURCE) } else { (end, relay) };
-    let (passed, sent) = (done.came_from(to, from), done.served / done.bytes);
+    let (passed, sent) = (done.bytes_from(to, from), done.served / done.bytes);
     let share = passed / done.bytes;
     ensure!(share >= 0.5, "{what}: `{to}` received {share:.2} objects from `{from}`");
     // A source that outruns the receiver sends symbols again that rings no longer held. That costs the relay CPU time,
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn only_bytes_that_the_relay_itself_passed_count() {
-        let of = |what, done: Cast| passed(what, &done).ok();
+        let of = |what, done: Cast| relayed_bytes(what, &done).ok();
         assert_eq!(of("receive", done(100.0, 0.0, 100.0)), Some(100.0));
         assert_eq!(of("relay", done(100.0, 80.0, 120.0)), Some(80.0));
         assert_eq!(of("hand_on", done(0.0, 90.0, 185.0)), Some(90.0));

@@ -25,7 +25,7 @@ impl ConnectionCounts {
     ///
     /// # Errors
     /// When `ss` is missing or fails.
-    pub fn look(&mut self, pid: u32) -> anyhow::Result<()> {
+    pub fn update(&mut self, pid: u32) -> anyhow::Result<()> {
         let ours = inodes(pid);
         let output = Command::new("ss").args(["-tineHO"]).output().context("cannot run `ss`")?;
         ensure!(output.status.success(), "ss: {}", String::from_utf8_lossy(&output.stderr));
@@ -41,7 +41,7 @@ impl ConnectionCounts {
     }
 
     /// Bytes that the process sent and received.
-    pub fn ours(&self) -> (u64, u64) {
+    pub fn own_bytes(&self) -> (u64, u64) {
         let ours = self.ends.values().filter(|end| end.is_ours);
         ours.fold((0, 0), |sum, end| (sum.0 + end.sent, sum.1 + end.received))
     }

@@ -104,7 +104,7 @@ impl LinkRecords {
     ///
     /// # Errors
     /// When the run was faster than that, so the records belong to another run.
-    pub fn shortest(&self, amounts: &[u64], makespan: f64) -> anyhow::Result<f64> {
+    pub fn least_time(&self, amounts: &[u64], makespan: f64) -> anyhow::Result<f64> {
         let left = |seconds: f64| self.links.iter().map(|link| link.left(seconds)).collect();
         let bound = self.search(amounts, left, makespan);
         let bin = self.links.iter().map(|link| link.bin).fold(0.0, f64::max);
@@ -121,7 +121,7 @@ impl LinkRecords {
     ///
     /// # Errors
     /// When the background was recorded in another network.
-    pub fn beside(
+    pub fn least_time_beside(
         &self,
         quiet: &QuietBackground,
         share: f64,
@@ -222,19 +222,19 @@ mod tests {
     fn the_narrowest_cut_determines_the_bound() {
         // The background takes half of the shared link.
         let records = shared(&[250.0; 100]);
-        let bound = records.shortest(&[724, 724], 30.0).unwrap();
+        let bound = records.least_time(&[724, 724], 30.0).unwrap();
         assert!((bound - 3.0).abs() < 0.01, "{bound}");
         let quiet = records.quiet(10.0);
         assert!((quiet.rates[2] - 500.0).abs() < 1e-9, "{quiet:?}");
         // With four fifths of its rate it leaves 600 B/s.
-        let bound = records.beside(&quiet, 0.8, &[724, 724]).unwrap();
+        let bound = records.least_time_beside(&quiet, 0.8, &[724, 724]).unwrap();
         assert!((bound - 2.5).abs() < 0.01, "{bound}");
     }
 
     #[test]
     fn a_run_faster_than_its_bound_is_invalid() {
         let records = shared(&[250.0; 20]);
-        let error = records.shortest(&[7240, 7240], 12.0).unwrap_err().to_string();
+        let error = records.least_time(&[7240, 7240], 12.0).unwrap_err().to_string();
         assert!(error.contains("cannot have arrived before 30.0"), "{error}");
     }
 
@@ -242,9 +242,9 @@ mod tests {
     fn a_background_that_fills_a_link_makes_the_bound_infinite() {
         let records = shared(&[500.0; 20]);
         let quiet = records.quiet(5.0);
-        assert!(records.beside(&quiet, 1.0, &[724, 724]).unwrap().is_infinite());
+        assert!(records.least_time_beside(&quiet, 1.0, &[724, 724]).unwrap().is_infinite());
         let other = QuietBackground { seed: 2, ..records.quiet(5.0) };
-        assert!(records.beside(&other, 1.0, &[724, 724]).is_err());
+        assert!(records.least_time_beside(&other, 1.0, &[724, 724]).is_err());
     }
 
     #[test]

@@ -79,14 +79,18 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if let (Some(data), Some(into)) = (&args.data, &args.into) {
         let amounts = content::compare(data, into)?;
         let records = LinkRecords::new(args.seed, &stats.links, ended - makespan)?;
-        let bound = records.shortest(&amounts, makespan)?;
+        let bound = records.least_time(&amounts, makespan)?;
         report.add("makespan", "s", makespan);
         report.add("call", "s", call.as_secs_f64());
         report.add("bound", "s", bound);
         report.add("over_bound", "ratio", makespan / bound);
         if let Some(file) = &args.quiet {
             let quiet = QuietBackground::read(file, args.seed)?;
-            add_fair(records.beside(&quiet, LEFT_TO_OTHERS, &amounts)?, makespan, &mut report);
+            add_fair(
+                records.least_time_beside(&quiet, LEFT_TO_OTHERS, &amounts)?,
+                makespan,
+                &mut report,
+            );
         }
         let total: u64 = amounts.iter().sum();
         report.add("rate", "Mbit/s", total as f64 * 8e-6 / makespan);

@@ -12,7 +12,7 @@ use std::{sync::Arc, time::Duration};
 ///
 /// # Errors
 /// When it cannot be started or watched; a failure of the download is counted.
-pub fn undisturbed(
+pub fn measure_undisturbed(
     common: &Common,
     url: &str,
     right: &Arc<Vec<u8>>,
@@ -48,7 +48,7 @@ impl Cost {
     ) -> anyhow::Result<()> {
         let took: f64 = runs.iter().map(|run| run.took.as_secs_f64()).sum();
         self.lost.push(took - calm.as_secs_f64());
-        self.twice.push(counts::bytes(url)?.saturating_sub(length as u64) as f64 / 1e6);
+        self.twice.push(counts::sent_bytes(url)?.saturating_sub(length as u64) as f64 / 1e6);
         Ok(())
     }
 

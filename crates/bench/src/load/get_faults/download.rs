@@ -122,7 +122,7 @@ impl Download {
     ///
     /// # Errors
     /// When the system call fails.
-    pub fn runs(&mut self) -> anyhow::Result<bool> {
+    pub fn is_running(&mut self) -> anyhow::Result<bool> {
         Ok(self.child.try_wait()?.is_none())
     }
 
@@ -168,7 +168,7 @@ impl EndedDownload {
     }
 
     /// Its last error, for messages about failed trials.
-    pub fn words(&self) -> String {
+    pub fn last_error(&self) -> String {
         let failed = self.events("failed").last().map(|e| e["why"].to_string());
         format!("{} {}", failed.unwrap_or_default(), self.stderr.trim()).trim().to_owned()
     }

@@ -2,7 +2,7 @@
 
 use super::{
     Common,
-    cost::{Cost, undisturbed},
+    cost::{Cost, measure_undisturbed},
     counts,
     download::EndedDownload,
     tally::{FaultTrial, TrialTally},
@@ -30,12 +30,12 @@ pub struct Args {
 pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let right = args.common.begin()?;
     let mut tally = TrialTally::default();
-    let calm = undisturbed(&args.common, &args.common.url, &right, &mut tally)?;
+    let calm = measure_undisturbed(&args.common, &args.common.url, &right, &mut tally)?;
     let mut cost = Cost::default();
     for n in 0..args.points {
         // The middle of each of `points` equal ranges.
         let point = right.len() as u64 * (2 * n as u64 + 1) / (2 * args.points as u64);
-        let [killed, again] = killed_at(args, n, point, &right, &mut tally)?;
+        let [killed, again] = kill_at_point(args, n, point, &right, &mut tally)?;
         cost.add(calm, [&killed, &again], &args.common.url(n), right.len())?;
     }
     cost.report(report);
@@ -44,7 +44,7 @@ pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
 }
 
 /// Runs one trial; returns the killed run and the next one.
-fn killed_at(
+fn kill_at_point(
     args: &Args,
     n: usize,
     point: u64,
@@ -55,13 +55,13 @@ fn killed_at(
     let right = [Arc::clone(right)];
     let trial = FaultTrial::new(&args.common.dir, "kill", &url, &right, &args.common.get)?;
     let mut download = trial.order.start(&[])?;
-    while counts::bytes(&url)? < point && download.runs()? {
+    while counts::sent_bytes(&url)? < point && download.is_running()? {
         thread::sleep(LOOK);
     }
     let killed = download.kill()?;
     tally.expect_code(&killed, &[137], &what);
     if !trial.is_untouched()? {
-        tally.wrong(&what, "the final name already has other content");
+        tally.count_failure(&what, "the final name already has other content");
     }
     let ended = trial.order.run()?;
     tally.expect_success(&trial, &ended, &what)?;

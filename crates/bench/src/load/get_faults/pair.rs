@@ -64,7 +64,11 @@ pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let calm_args = args.calm_arg.as_ref().unwrap_or(&common.get);
     let calm = FaultTrial::new(&common.dir, "calm", &args.calm_url, &[calm_content], calm_args)?;
     let undisturbed = calm.order.run()?;
-    ensure!(undisturbed.code() == 0, "the undisturbed download failed: {}", undisturbed.words());
+    ensure!(
+        undisturbed.code() == 0,
+        "the undisturbed download failed: {}",
+        undisturbed.last_error()
+    );
     tally.expect_success(&calm, &undisturbed, "undisturbed")?;
     tally.end(calm, "undisturbed")?;
     let trial = FaultTrial::new(
@@ -82,7 +86,7 @@ pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     judge(args, &trial, &ended, &mut tally, report)?;
     measure(&undisturbed, &ended, report);
     if args.again {
-        again(args, &trial, &mut tally, report)?;
+        run_again(args, &trial, &mut tally, report)?;
     }
     match args.unprotected {
         true => TrialTally::default().end(trial, "without a digest")?,
@@ -97,10 +101,10 @@ pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
 /// Progress events are too rare, so it reads the number of blocks that the sparse file occupies.
 fn disturb(download: &mut Download, file: &Path, bytes: u64) -> anyhow::Result<()> {
     let occupied = || fs::metadata(file).map_or(0, |about| about.blocks() * 512);
-    while occupied() < bytes && download.runs()? {
+    while occupied() < bytes && download.is_running()? {
         thread::sleep(LOOK);
     }
-    ensure!(download.runs()?, "the download ended before it could be disturbed");
+    ensure!(download.is_running()?, "the download ended before it could be disturbed");
     let mut out = io::stdout().lock();
     writeln!(out, "{}", json!({ "event": "disturb" }))?;
     Ok(out.flush()?)
@@ -128,7 +132,7 @@ fn judge(
     }
     tally.expect_code(ended, &args.exit, "disturbed");
     if ended.code() != 0 && !trial.is_untouched()? {
-        tally.wrong("disturbed", "the failed download left a file under the final name");
+        tally.count_failure("disturbed", "the failed download left a file under the final name");
     }
     Ok(())
 }
@@ -145,7 +149,7 @@ fn measure(undisturbed: &EndedDownload, disturbed: &EndedDownload, report: &mut 
     report.add("twice_undisturbed", "MB", twice.map_or(f64::NAN, |n| n as f64 / 1e6));
 }
 
-fn again(
+fn run_again(
     args: &Args,
     trial: &FaultTrial,
     tally: &mut TrialTally,

@@ -6,7 +6,7 @@
 
 use super::{
     Common,
-    cost::{Cost, undisturbed},
+    cost::{Cost, measure_undisturbed},
     download::EndedDownload,
     tally::{FaultTrial, TrialTally},
     tracer::Tracer,
@@ -46,12 +46,12 @@ pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let (mut number, mut failed) = (0, 0);
     let mut cost = Cost::default();
     for url in [Some(&args.common.url), args.short_url.as_ref()].into_iter().flatten() {
-        let calm = undisturbed(&args.common, url, &right, &mut tally)?;
+        let calm = measure_undisturbed(&args.common, url, &right, &mut tally)?;
         for (calls, which) in CALLS {
             for n in which.iter().take(args.most) {
                 number += 1;
                 let url = url.replace("@n", &number.to_string());
-                match fails(&args.common, &url, calls, *n, &right, &mut tally)? {
+                match run_failing_call(&args.common, &url, calls, *n, &right, &mut tally)? {
                     FailedCall::None => break,
                     FailedCall::Others => {}
                     FailedCall::Ours([first, again]) => {
@@ -79,7 +79,7 @@ enum FailedCall {
 }
 
 /// Lets the n-th of these calls fail.
-fn fails(
+fn run_failing_call(
     common: &Common,
     url: &str,
     calls: &str,
@@ -88,7 +88,7 @@ fn fails(
     tally: &mut TrialTally,
 ) -> anyhow::Result<FailedCall> {
     let trial = FaultTrial::new(&common.dir, "refusal", url, &[Arc::clone(right)], &common.get)?;
-    let tracer = Tracer::fails(&common.dir.join("strace"), calls, n);
+    let tracer = Tracer::fail_call(&common.dir.join("strace"), calls, n);
     let ended = trial.order.start(&tracer.args())?.end()?;
     let failed = tracer.failed()?;
     // The path history lies elsewhere, and a download may continue without it.
@@ -102,7 +102,8 @@ fn fails(
         // Only if syncing the directory failed may the file already have its final name.
         let published = !trial.is_untouched()?;
         if published && (calls != "fsync" || !trial.is_complete()?) {
-            tally.wrong(&what, "the download published data that could not be made durable");
+            tally
+                .count_failure(&what, "the download published data that could not be made durable");
         }
         lose_pages(&trial)?;
         let again = trial.order.run()?;

@@ -116,12 +116,15 @@ impl TrialTally {
     ) -> anyhow::Result<()> {
         self.expect_code(ended, &[0], what);
         if ended.code() == 0 && !trial.is_complete()? {
-            self.say(what, "the download reported success, but the file has wrong content");
+            self.print_failure(
+                what,
+                "the download reported success, but the file has wrong content",
+            );
             self.wrong += 1;
         }
         let litter = trial.temporary()?;
         if ended.code() == 0 && litter > 0 {
-            self.say(what, &format!("{litter} temporary files are left"));
+            self.print_failure(what, &format!("{litter} temporary files are left"));
             self.litter += litter;
         }
         Ok(())
@@ -130,15 +133,15 @@ impl TrialTally {
     /// Checks an exit code.
     pub fn expect_code(&mut self, ended: &EndedDownload, wanted: &[i32], what: &str) {
         if !wanted.contains(&ended.code()) {
-            let (code, words) = (ended.code(), ended.words());
-            self.say(what, &format!("exit code {code} instead of {wanted:?}: {words}"));
+            let (code, words) = (ended.code(), ended.last_error());
+            self.print_failure(what, &format!("exit code {code} instead of {wanted:?}: {words}"));
             self.exits += 1;
         }
     }
 
     /// Counts a failure.
-    pub fn wrong(&mut self, what: &str, why: &str) {
-        self.say(what, why);
+    pub fn count_failure(&mut self, what: &str, why: &str) {
+        self.print_failure(what, why);
         self.wrong += 1;
     }
 
@@ -151,11 +154,11 @@ impl TrialTally {
         self.trials += 1;
         self.looks += seen.looks;
         self.wrong += seen.wrong.len() as u64;
-        seen.wrong.iter().for_each(|why| self.say(what, why));
+        seen.wrong.iter().for_each(|why| self.print_failure(what, why));
         Ok(fs::remove_dir_all(&trial.directory)?)
     }
 
-    fn say(&self, what: &str, why: &str) {
+    fn print_failure(&self, what: &str, why: &str) {
         thalweg_console::note!("{what}: {why}");
     }
 

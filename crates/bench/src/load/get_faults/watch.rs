@@ -95,7 +95,7 @@ impl Watcher {
         loop {
             let last = ended.load(Ordering::SeqCst);
             self.events(inotify)?;
-            self.look()?;
+            self.check_file()?;
             if last {
                 return Ok(());
             }
@@ -121,31 +121,31 @@ impl Watcher {
             let about = about.unwrap_or_default();
             let touched = event.events();
             if about == name {
-                self.look()?;
+                self.check_file()?;
                 if touched.intersects(ReadFlags::MODIFY | ReadFlags::DELETE | ReadFlags::MOVED_FROM)
                 {
-                    self.wrong(format!("{name} was altered in place or removed: {touched:?}"));
+                    self.add_wrong(format!("{name} was altered in place or removed: {touched:?}"));
                 }
             } else if !is_temporary(&about, &name) && touched.intersects(ReadFlags::CREATE) {
-                self.wrong(format!("an unexpected file name is visible: {about}"));
+                self.add_wrong(format!("an unexpected file name is visible: {about}"));
             }
         }
     }
 
-    fn wrong(&mut self, what: String) {
+    fn add_wrong(&mut self, what: String) {
         // The first ones suffice; a watch of minutes must not fill the memory.
         if self.seen.wrong.len() < 20 {
             self.seen.wrong.push(what);
         }
     }
 
-    fn look(&mut self) -> anyhow::Result<()> {
+    fn check_file(&mut self) -> anyhow::Result<()> {
         self.seen.looks += 1;
         let about = match fs::metadata(&self.file) {
             Ok(about) => about,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                 if std::mem::take(&mut self.is_there) {
-                    self.wrong("the existing file has disappeared".to_owned());
+                    self.add_wrong("the existing file has disappeared".to_owned());
                 }
                 return Ok(());
             }
@@ -159,7 +159,7 @@ impl Watcher {
         self.last = now;
         let bytes = fs::read(&self.file)?;
         if !is_allowed(&self.allowed, &bytes) {
-            self.wrong(format!("{} wrong bytes under the final name", bytes.len()));
+            self.add_wrong(format!("{} wrong bytes under the final name", bytes.len()));
         }
         Ok(())
     }

@@ -117,7 +117,7 @@ async fn behave(scene: &AttackContext, mut channel: Channel<TcpStream>) -> anyho
                 Entrance::Bond => link(scene, channel, &costly).await,
                 Entrance::Probe => {
                     let session = trains::open(&mut channel).await?;
-                    let _socket = trains::show(scene, &mut channel, session).await?;
+                    let _socket = trains::announce_address(scene, &mut channel, session).await?;
                     work(scene, channel, &costly).await
                 }
                 _ => work(scene, channel, &costly).await,

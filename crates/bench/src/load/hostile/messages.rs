@@ -127,7 +127,10 @@ pub fn costliest(door: Entrance, names: &MessageNames, number: u64) -> CostlyMes
             let many = bistro::Ask::Commit(name(BOX), intents(number, bistro::MOST_INTENTS));
             CostlyMessages { first: few, further: object::encode(&many) }
         }
-        Entrance::Bond => CostlyMessages { first: object::encode(&greeting(number)), further: words() },
+        Entrance::Bond => CostlyMessages {
+            first: object::encode(&greeting(number)),
+            further: ping_messages(),
+        },
         Entrance::Cast => once(object::encode(&cast::Opening::Offer {
             offer: vec![7; 7 << 10],
             pass: vec![7; 900],
@@ -205,7 +208,7 @@ fn greeting(number: u64) -> Hello {
 }
 
 /// Pings, and a stream to a target that does not exist.
-fn words() -> Vec<u8> {
+fn ping_messages() -> Vec<u8> {
     let pings = (0..64).map(Word::Ping);
     let to = Target::Server("127.0.0.1".to_owned(), 1);
     let opens = [Word::Open { stream: 0, to }].into_iter();

@@ -161,13 +161,19 @@ impl Attack {
 }
 
 /// The name of a value as its command-line option spells it.
-pub fn word(value: &impl ValueEnum) -> String {
+pub fn option_name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 impl fmt::Display for Attack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}_{}_{}", word(&self.by), word(&self.door), word(&self.kind))
+        write!(
+            f,
+            "{}_{}_{}",
+            option_name(&self.by),
+            option_name(&self.door),
+            option_name(&self.kind)
+        )
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{
     attack::AttackCounts,
     peer::{HonestPeer, OperationTimes},
-    plan::{self, Attack, Entrance, word},
+    plan::{self, Attack, Entrance, option_name},
     scene::{AttackedMesh, ResourceSampler, Resources, resources},
 };
 use crate::{load::report::Report, program};
@@ -75,16 +75,16 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let mut report = Report::default();
     let mut worst = WorstValues::default();
     for attack in attacks {
-        let done = attacked(&scene, &peer, attack, datagrams, args).await?;
+        let done = run_attack(&scene, &peer, attack, datagrams, args).await?;
         ensure!(scene.daemon.is_alive()?, "the node ended under {attack}: {}", scene.log()?);
         worst.add(&mut report, &done, &idle, before);
     }
     for (door, (p50, p99)) in &idle {
-        report.add(format!("idle_p50_{}", word(door)), "ms", millis(*p50));
-        report.add(format!("idle_p99_{}", word(door)), "ms", millis(*p99));
+        report.add(format!("idle_p50_{}", option_name(door)), "ms", millis(*p50));
+        report.add(format!("idle_p99_{}", option_name(door)), "ms", millis(*p99));
     }
     report.add("idle_memory", "MiB", before.memory);
-    worst.tell(&mut report);
+    worst.report(&mut report);
     report.print().context("cannot print the report")
 }
 
@@ -102,14 +102,14 @@ async fn measure_idle(
         // The first operation reads data from disk that later ones find in memory.
         peer.once(door)
             .await
-            .with_context(|| format!("cannot use {} before all attacks", word(&door)))?;
+            .with_context(|| format!("cannot use {} before all attacks", option_name(&door)))?;
         let found = peer.repeat(door, times).await;
         if found.failed > 0 {
             let why = found.why.unwrap_or_default();
             bail!(
                 "{} operations at {} failed before all attacks: {why}",
                 found.failed,
-                word(&door)
+                option_name(&door)
             );
         }
         idle.insert(door, percentiles(found.took).context("no operation was timed")?);
@@ -127,7 +127,7 @@ fn operations(attack: Attack) -> Vec<Entrance> {
     if own == Entrance::Object { vec![own] } else { vec![own, Entrance::Object] }
 }
 
-async fn attacked(
+async fn run_attack(
     scene: &AttackedMesh,
     peer: &HonestPeer,
     attack: Attack,
@@ -146,7 +146,7 @@ async fn attacked(
             times.add(peer.repeat(*door, 1).await);
         }
     }
-    let counts = ended(&mut attacker, attack).await?;
+    let counts = wait_for_counts(&mut attacker, attack).await?;
     let most = watch.end()?;
     let mut broken = 0;
     for door in doors {
@@ -168,8 +168,8 @@ fn start(
     };
     let mut command = Command::new("nice");
     command.args(["-n", NICE]).arg(program::own()?).args(["load", "hostile", "attack"]);
-    command.args(["--by", &word(&attack.by), "--door", &word(&attack.door)]);
-    command.args(["--kind", &word(&attack.kind), "--to", &to.to_string()]);
+    command.args(["--by", &option_name(&attack.by), "--door", &option_name(&attack.door)]);
+    command.args(["--kind", &option_name(&attack.kind), "--to", &to.to_string()]);
     command.args(["--port", &scene.at.to_string(), "--node", &scene.node.to_string()]);
     command.arg("--state").arg(scene.attacker()).args(["--files", &scene.names.files]);
     command.args(["--server", &scene.names.server.to_string()]);
@@ -180,7 +180,7 @@ fn start(
 }
 
 /// Waits for the attacker and returns its counts.
-async fn ended(attacker: &mut Child, attack: Attack) -> anyhow::Result<AttackCounts> {
+async fn wait_for_counts(attacker: &mut Child, attack: Attack) -> anyhow::Result<AttackCounts> {
     use tokio::io::AsyncReadExt as _;
     let mut text = String::new();
     let mut out = attacker.stdout.take().context("cannot read the attacker's output")?;
@@ -217,7 +217,7 @@ impl WorstValues {
             if let Some(why) = &times.why {
                 thalweg_console::note!(
                     "thalweg-bench: load hostile: {name}: {}: {why}",
-                    word(door)
+                    option_name(door)
                 );
             }
             let (Some((p50, p99)), Some(calm)) = (percentiles(times.took.clone()), idle.get(door))
@@ -237,7 +237,7 @@ impl WorstValues {
         report.add(format!("memory_{name}"), "MiB", memory);
         report.add(format!("descriptors_{name}"), "1", descriptors);
         report.add(format!("failed_{name}"), "1", failed as f64);
-        for (what, count) in done.counts.named() {
+        for (what, count) in done.counts.by_name() {
             report.add(format!("{what}_{name}"), "1", count as f64);
         }
         self.attacks += 1;
@@ -249,18 +249,18 @@ impl WorstValues {
         }
     }
 
-    fn tell(self, report: &mut Report) {
+    fn report(self, report: &mut Report) {
         report.add("attacks", "1", self.attacks as f64);
         report.add("worst_p99_ratio", "1", self.ratio);
         report.add("worst_memory", "MiB", self.memory);
         report.add("worst_descriptors", "1", self.descriptors);
         report.add("failed", "1", self.failed as f64);
-        report.say("slowest", self.slowest);
+        report.add_text("slowest", self.slowest);
     }
 }
 
 impl AttackCounts {
-    fn named(&self) -> [(&'static str, u64); 4] {
+    fn by_name(&self) -> [(&'static str, u64); 4] {
         let Self { opened, refused, closed, sent } = self;
         let of = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
         [

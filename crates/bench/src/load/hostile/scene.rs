@@ -71,7 +71,7 @@ impl AttackedMesh {
         let files = tempfile::tempdir()?;
         let (test_mesh, port) = (TestMesh::new()?, Port::reserve(Ipv4Addr::LOCALHOST)?);
         let metrics = SocketAddr::from((Ipv4Addr::LOCALHOST, port.number()));
-        let hub = test_mesh.found("hub", &settings(files.path(), server, metrics)?)?;
+        let hub = test_mesh.create_mesh("hub", &settings(files.path(), server, metrics)?)?;
         let daemon = hub.start_on(core)?;
         let [good, bad] = [test_mesh.join(&hub, "good", &[])?, test_mesh.join(&hub, "bad", &[])?];
         let roster = State::open(good.state())?.membership()?.current();
@@ -79,7 +79,7 @@ impl AttackedMesh {
         let node = roster.members.iter().find(|member| member.name.as_str() == "hub");
         let node = node.and_then(|member| member.node).context("the roster has no hub")?;
         let names = MessageNames { files: text(&files.path().join("pub"))?, server };
-        let at = hub.at();
+        let at = hub.address();
         Ok(Self {
             daemon,
             at,

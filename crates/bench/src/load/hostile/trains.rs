@@ -36,7 +36,7 @@ pub async fn open(channel: &mut Channel<TcpStream>) -> anyhow::Result<Session> {
 ///
 /// # Errors
 /// When a system call fails or the node closes the session.
-pub async fn show(
+pub async fn announce_address(
     scene: &AttackContext,
     channel: &mut Channel<TcpStream>,
     session: Session,

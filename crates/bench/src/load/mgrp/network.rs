@@ -36,7 +36,7 @@ pub struct CopyNames {
 
 impl CopyNames {
     /// The names of a copy, counted from 0.
-    pub fn of(copy: u8) -> Self {
+    pub fn for_copy(copy: u8) -> Self {
         let host = |name: &str| format!("{name}x{copy}");
         let [m3, m5, c1, c2] = ["m3", "m5", "c1", "c2"].map(host);
         Self { m3, m5, c1, c2, bottleneck: format!("b{copy}.fwd") }
@@ -58,7 +58,7 @@ pub fn topology(args: &Args, begin: Duration) -> String {
 }
 
 fn add_copy(text: &mut String, args: &Args, copy: u8, begin: Duration) {
-    let CopyNames { m3, m5, c1, c2, .. } = CopyNames::of(copy);
+    let CopyNames { m3, m5, c1, c2, .. } = CopyNames::for_copy(copy);
     let delay = (args.rtt / 2).as_micros();
     for host in [&m3, &m5, &c1, &c2] {
         _ = writeln!(text, "[host.{host}]");

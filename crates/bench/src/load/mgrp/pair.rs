@@ -47,13 +47,13 @@ impl Pair {
     ///
     /// # Errors
     /// When a command fails or a carrier does not start.
-    pub fn found(lab: &Lab, dir: &Path, args: &Args, copy: u8) -> anyhow::Result<Self> {
-        let (names, dir) = (CopyNames::of(copy), dir.join(copy.to_string()));
+    pub fn create(lab: &Lab, dir: &Path, args: &Args, copy: u8) -> anyhow::Result<Self> {
+        let (names, dir) = (CopyNames::for_copy(copy), dir.join(copy.to_string()));
         fs::create_dir_all(&dir)?;
         fs::write(dir.join("node.toml"), settings(args))?;
         let hosts = CarrierHosts { lab, dir: &dir, port: NODE };
         let CopyNames { m3, m5, .. } = &names;
-        hosts.found(m3)?;
+        hosts.create_mesh(m3)?;
         let first = hosts.start_node(m3, "node.toml")?;
         hosts.join(m5, m3)?;
         let second = hosts.start_node(m5, "node.toml")?;

@@ -43,19 +43,19 @@ pub struct Clock {
 }
 
 impl Clock {
-    fn of(lab: &Lab) -> anyhow::Result<Self> {
+    fn new(lab: &Lab) -> anyhow::Result<Self> {
         let elapsed = Duration::from_secs_f64(lab.stats(false)?.elapsed_s);
-        Ok(Self { zero: unix()?.saturating_sub(elapsed).as_nanos() as u64 })
+        Ok(Self { zero: unix_time()?.saturating_sub(elapsed).as_nanos() as u64 })
     }
 
     /// The lab's time of a time in ns since 1970.
-    pub fn of_unix(&self, ns: u64) -> f64 {
+    pub fn from_unix(&self, ns: u64) -> f64 {
         ns.saturating_sub(self.zero) as f64 / 1e9
     }
 
     /// The present time.
     pub fn now(&self) -> f64 {
-        unix().map_or(0.0, |since| self.of_unix(since.as_nanos() as u64))
+        unix_time().map_or(0.0, |since| self.from_unix(since.as_nanos() as u64))
     }
 
     /// Waits until `at`.
@@ -64,7 +64,7 @@ impl Clock {
     }
 }
 
-fn unix() -> anyhow::Result<Duration> {
+fn unix_time() -> anyhow::Result<Duration> {
     SystemTime::now().duration_since(UNIX_EPOCH).context("this host's clock is before 1970")
 }
 
@@ -77,9 +77,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let topology = Topology::from_toml(&network::topology(args, begin))?;
     let lab = Lab::start(&topology)?;
     let directory = pair::directory()?;
-    let pairs = found(&lab, directory.path(), args)?;
+    let pairs = create_pairs(&lab, directory.path(), args)?;
     let mut ready = pairs.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
-    let clock = Clock::of(&lab)?;
+    let clock = Clock::new(&lab)?;
     let (begin, lead) = (begin.as_secs_f64(), LEAD.as_secs_f64());
     ensure!(
         clock.now() + lead <= begin,
@@ -92,7 +92,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let sources = sources.collect::<anyhow::Result<Vec<_>>>()?;
     clock.sleep_until(begin);
     lab.reset_stats()?;
-    let web = webs(&lab, &pairs, args)?;
+    let web = start_web(&lab, &pairs, args)?;
     let until = begin + args.span().as_secs_f64();
     let starved = Starved::watch();
     let tried = all(&mut ready, |ready| probe(args, ready, &clock, until))?;
@@ -112,14 +112,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Founds the copies, two at a time, because this machine may have two cores.
-fn found(lab: &Lab, dir: &Path, args: &Args) -> anyhow::Result<Vec<Pair>> {
+fn create_pairs(lab: &Lab, dir: &Path, args: &Args) -> anyhow::Result<Vec<Pair>> {
     let mut pairs = Vec::new();
     let copies: Vec<u8> = (0..args.copies).collect();
     for some in copies.chunks(2) {
         let found = thread::scope(|scope| {
             let begun: Vec<_> = some
                 .iter()
-                .map(|copy| scope.spawn(move || Pair::found(lab, dir, args, *copy)))
+                .map(|copy| scope.spawn(move || Pair::create(lab, dir, args, *copy)))
                 .collect();
             let ended = begun.into_iter().map(|one| one.join().unwrap_or_else(|_| bail!("panic")));
             ended.collect::<anyhow::Result<Vec<_>>>()
@@ -171,11 +171,11 @@ fn probe(
             return Ok(Default::default());
         }
     };
-    Ok((shots::fire(fixed, ready, clock, until)?, Vec::new()))
+    Ok((shots::send_trains(fixed, ready, clock, until)?, Vec::new()))
 }
 
 /// Starts WEB of each copy; dropping the programs ends it.
-fn webs(lab: &Lab, pairs: &[Pair], args: &Args) -> anyhow::Result<Vec<[Program; 2]>> {
+fn start_web(lab: &Lab, pairs: &[Pair], args: &Args) -> anyhow::Result<Vec<[Program; 2]>> {
     if args.cross != Cross::Web {
         return Ok(Vec::new());
     }

@@ -60,7 +60,7 @@ impl ProbeLog {
     /// Adds a train that was sent at `at`.
     pub fn add(&mut self, train: &Train, report: &Report, at: f64, clock: &Clock) {
         let size = train.probes().first().map_or(0, |probe| probe.size);
-        let arrived = report.arrived_ns.iter().map(|at| at.map(|at| clock.of_unix(at)));
+        let arrived = report.arrived_ns.iter().map(|at| at.map(|at| clock.from_unix(at)));
         self.doubted += u32::from(!report.is_valid);
         self.trains.push(SentTrain {
             at,
@@ -108,7 +108,7 @@ const FIRST: f64 = 0.02;
 ///
 /// # Errors
 /// When a service is gone or refuses repeatedly.
-pub fn fire(
+pub fn send_trains(
     of: FixedTrains,
     ready: &mut ReadyCopy<'_>,
     clock: &Clock,
@@ -149,7 +149,7 @@ fn header(train: u32) -> Vec<u8> {
 }
 
 /// The train's number in a probe's header.
-fn train_of(header: &str) -> Option<u32> {
+fn parse_train(header: &str) -> Option<u32> {
     u32::from_str_radix(header.get(8..16)?, 16).ok()
 }
 
@@ -167,9 +167,9 @@ impl ArrivalReceiver {
         let hear = move || {
             let mut all = Vec::new();
             while let Some(arrival) = service.next_probe()? {
-                let train =
-                    train_of(&arrival.header).context("a probe's header is not from this tool")?;
-                all.push((train, arrival.place, clock.of_unix(arrival.arrived_ns)));
+                let train = parse_train(&arrival.header)
+                    .context("a probe's header is not from this tool")?;
+                all.push((train, arrival.place, clock.from_unix(arrival.arrived_ns)));
             }
             Ok(all)
         };
@@ -192,8 +192,8 @@ mod tests {
     fn a_header_has_the_train_s_number_and_the_tool_s_length() {
         let header = header(0x0102_0304);
         assert_eq!(header.len(), usize::from(PK1.train().unwrap().probes()[0].header));
-        assert_eq!(train_of(&thalweg_probe::client::hex(&header)), Some(0x0102_0304));
-        assert_eq!(train_of("ff"), None);
+        assert_eq!(parse_train(&thalweg_probe::client::hex(&header)), Some(0x0102_0304));
+        assert_eq!(parse_train("ff"), None);
     }
 
     #[test]

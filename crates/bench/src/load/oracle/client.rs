@@ -1,6 +1,6 @@
 //! Clients that ask for candidates over connections that stay open.
 
-use super::{again, port::OraclePort, world::SyntheticMesh};
+use super::{pause_before_retry, port::OraclePort, world::SyntheticMesh};
 use anyhow::{Context as _, bail, ensure};
 use std::time::Duration;
 use thalweg_net::{
@@ -138,7 +138,7 @@ pub async fn until_ranked(
         if reply.measured > 0 && reply.candidates.iter().any(|c| c.score > 0.0) {
             return Ok(());
         }
-        again(since, limit, "no ranking").await?;
+        pause_before_retry(since, limit, "no ranking").await?;
     }
 }
 
@@ -158,7 +158,7 @@ pub async fn ask(
     }
     let (began, mut all) = (Instant::now(), JoinSet::new());
     for line in lines {
-        all.spawn(one(line, load, began + load.time));
+        all.spawn(run_client(line, load, began + load.time));
     }
     let mut times = vec![];
     while let Some(done) = all.join_next().await {
@@ -167,7 +167,7 @@ pub async fn ask(
     Ok(LoadResult { times, took: began.elapsed() })
 }
 
-async fn one(
+async fn run_client(
     mut line: OracleConnection,
     load: ClientLoad,
     until: Instant,

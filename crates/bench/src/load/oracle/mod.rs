@@ -119,7 +119,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     thalweg_console::note!("{} members, {wanted} measured legs", args.nodes);
     oracle.assume(world.legs(wanted)).await;
     report.add("nodes", "1", args.nodes as f64);
-    ranking::time(&oracle, &mut world, args.rankings, &mut report).await?;
+    ranking::time_rankings(&oracle, &mut world, args.rankings, &mut report).await?;
     let port = port::OraclePort::open(&oracle, &world).await?;
     client::until_ranked(&world, &port, PATIENCE).await?;
     for strategy in Strategy::ALL {
@@ -131,12 +131,12 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
         report.add_times(&format!("answer_{}", strategy.name()), asked.times);
     }
     report.add("memory", "MiB", peak_memory()?);
-    ranking::orders(&oracle, args.orders, &mut report).await?;
+    ranking::time_orders(&oracle, args.orders, &mut report).await?;
     if args.limit {
         oracle.assume_present().await;
-        widest::clients(&world, &port, &mut report).await?;
-        ranking::limit(&oracle, &mut world, wanted, &mut report).await?;
-        block_in_place(|| widest::nodes(args.nodes, args.share, args.seed, &mut report));
+        widest::find_client_limit(&world, &port, &mut report).await?;
+        ranking::find_limit(&oracle, &mut world, wanted, &mut report).await?;
+        block_in_place(|| widest::find_node_limit(args.nodes, args.share, args.seed, &mut report));
     }
     drop(port);
     _ = stop.send(());
@@ -155,7 +155,7 @@ fn peak_memory() -> anyhow::Result<f64> {
 }
 
 /// Waits a little before another attempt.
-async fn again(since: Instant, limit: Duration, what: &str) -> anyhow::Result<()> {
+async fn pause_before_retry(since: Instant, limit: Duration, what: &str) -> anyhow::Result<()> {
     anyhow::ensure!(since.elapsed() < limit, "{what}: not within {limit:?}");
     sleep(Duration::from_millis(50)).await;
     Ok(())

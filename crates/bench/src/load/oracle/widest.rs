@@ -35,7 +35,7 @@ const MORE_NODES: usize = 120;
 ///
 /// # Errors
 /// When an answer is wrong or missing.
-pub async fn clients(
+pub async fn find_client_limit(
     world: &SyntheticMesh,
     port: &OraclePort,
     report: &mut Report,
@@ -66,7 +66,7 @@ pub async fn clients(
 
 /// Adds nodes, with the same share of pairs measured, until ranking their graph on all CPUs takes more than a second. A
 /// roster has at most 10,000 members, so this shows the limit of the ranking alone.
-pub fn nodes(from: usize, share: f64, seed: u64, report: &mut Report) {
+pub fn find_node_limit(from: usize, share: f64, seed: u64, report: &mut Report) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let (mut within, mut took_last) = (0, 0.0);
     let mut nodes = from;

@@ -126,11 +126,11 @@ struct ToolMeasurement {
 }
 
 impl ToolMeasurement {
-    fn is_none_at_once(&self) -> bool {
+    fn has_failed_at_once(&self) -> bool {
         self.result.estimate.is_nan() && self.took < AT_ONCE.as_secs_f64()
     }
 
-    fn off(&self, estimate: f64) -> f64 {
+    fn relative_error(&self, estimate: f64) -> f64 {
         100.0 * (estimate - self.truth) / self.truth
     }
 }
@@ -142,8 +142,8 @@ impl ToolMeasurement {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut lab = ProbeLab::new(&topology(args))?;
     let all = match args.by.is_public() {
-        true => public(args, &lab)?,
-        false => ours(args, &mut lab)?,
+        true => measure_public(args, &lab)?,
+        false => measure_own(args, &mut lab)?,
     };
     let (_, lateness) = lab.truth(false)?;
     let mut report = Report::default();
@@ -186,7 +186,7 @@ fn topology(args: &Args) -> String {
 }
 
 /// Measures repeatedly; each result comes with the record of its time.
-fn each(
+fn measure_repeatedly(
     args: &Args,
     lab: &ProbeLab,
     source: f64,
@@ -202,7 +202,7 @@ fn each(
             break;
         }
         let mut measured = measurement(lab, source, &mut one)?;
-        while args.by.is_public() && measured.is_none_at_once() && measured.tries < TRIES {
+        while args.by.is_public() && measured.has_failed_at_once() && measured.tries < TRIES {
             let tries = measured.tries + 1;
             measured = ToolMeasurement { tries, ..measurement(lab, source, &mut one)? };
         }
@@ -229,7 +229,7 @@ fn measurement(
     Ok(ToolMeasurement { began, result, truth, sent, took, tries: 1 })
 }
 
-fn ours(args: &Args, lab: &mut ProbeLab) -> anyhow::Result<Vec<ToolMeasurement>> {
+fn measure_own(args: &Args, lab: &mut ProbeLab) -> anyhow::Result<Vec<ToolMeasurement>> {
     let overlay = lab.mesh()?;
     let mut node = NodeSession::open(lab.service()?, true)?;
     if args.riding == 0.0 {
@@ -246,14 +246,14 @@ fn ours(args: &Args, lab: &mut ProbeLab) -> anyhow::Result<Vec<ToolMeasurement>>
         None
     };
     let lab = &*lab;
-    each(args, lab, source, || {
+    measure_repeatedly(args, lab, source, || {
         let mut tool = tool(args.by, &ends);
         one(tool.as_mut(), &mut node, args)
     })
 }
 
 /// Runs one of our tools once.
-fn one(
+fn run_tool(
     tool: &mut dyn Estimator,
     node: &mut NodeSession,
     args: &Args,
@@ -276,13 +276,13 @@ fn tool(by: MeasuringTool, ends: &Ends) -> Box<dyn Estimator> {
 }
 
 /// Measures with the public tools, which do not support riders.
-fn public(args: &Args, lab: &ProbeLab) -> anyhow::Result<Vec<ToolMeasurement>> {
+fn measure_public(args: &Args, lab: &ProbeLab) -> anyhow::Result<Vec<ToolMeasurement>> {
     peers::prepare(lab)?;
     let which = match args.by {
         MeasuringTool::PublicPathload => peers::PublicTool::Pathload,
         _ => peers::PublicTool::Pathchirp,
     };
-    each(args, lab, 0.0, || {
+    measure_repeatedly(args, lab, 0.0, || {
         let estimate = peers::measure(which, lab, args.within)?;
         Ok(ToolResult { estimate, raw: estimate, is_doubted: false })
     })
@@ -303,7 +303,7 @@ impl CarrierFlow {
         let mut line = String::new();
         let mut out = BufReader::new(sink.stdout.take().context("cannot read the sink's output")?);
         out.read_line(&mut line)?;
-        let sink = ChildGuard::of(sink);
+        let sink = ChildGuard::from_child(sink);
         let ready: serde_json::Value = serde_json::from_str(&line)?;
         let to =
             ready["ready"]["address"].as_str().context("the sink did not report its address")?;
@@ -324,10 +324,10 @@ fn add_results(all: &[ToolMeasurement], has_riders: bool, report: &mut Report) {
     let of = |value: &dyn Fn(&ToolMeasurement) -> f64| {
         median(found.iter().map(|one| value(one)).collect())
     };
-    report.add("error", "%", of(&|one| one.off(one.result.estimate).abs()));
-    report.add("bias", "%", of(&|one| one.off(one.result.estimate)));
+    report.add("error", "%", of(&|one| one.relative_error(one.result.estimate).abs()));
+    report.add("bias", "%", of(&|one| one.relative_error(one.result.estimate)));
     if has_riders {
-        report.add("error_raw", "%", of(&|one| one.off(one.result.raw).abs()));
+        report.add("error_raw", "%", of(&|one| one.relative_error(one.result.raw).abs()));
         report.add("hidden", "Mbit/s", of(&|one| one.result.raw - one.result.estimate));
     }
     report.add("estimate", "Mbit/s", of(&|one| one.result.estimate));

@@ -89,11 +89,11 @@ struct Draft {
 }
 
 impl Draft {
-    fn of(status: u16) -> Self {
+    fn with_status(status: u16) -> Self {
         Self { status, ..Self::default() }
     }
 
-    fn page(status: u16) -> Self {
+    fn with_page(status: u16) -> Self {
         let content = vec![Piece::Bytes(PAGE.to_vec())];
         let fields = vec![b"Content-Type: text/html".to_vec()];
         Self { status, fields, content, ..Self::default() }
@@ -134,7 +134,7 @@ impl ScriptedServer<'_> {
     fn draft(&self, request: &Request, before: &DownloadHistory) -> Result<Draft, Refusal> {
         let name = request.target.strip_prefix(self.place).unwrap_or_default();
         if name == "login" {
-            return Ok(Draft::page(200));
+            return Ok(Draft::with_page(200));
         }
         if name == "login-file" {
             return Ok(page_in_parts(request));
@@ -143,7 +143,7 @@ impl ScriptedServer<'_> {
             return self.refused(request, refusal);
         }
         if let Some(status) = self.head_refusal(request) {
-            return Ok(Draft::of(status));
+            return Ok(Draft::with_status(status));
         }
         if let Some(draft) = self.redirected(request, name, before) {
             return Ok(draft);
@@ -175,13 +175,13 @@ impl ScriptedServer<'_> {
 
     fn refused(&self, request: &Request, refusal: Refusal) -> Result<Draft, Refusal> {
         let redirect = |to: &str| {
-            let mut draft = Draft::of(302);
+            let mut draft = Draft::with_status(302);
             draft.field("Location", format!("{}{to}", self.place));
             Ok(draft)
         };
         match refusal {
-            Refusal::Status(status) => Ok(Draft::of(status)),
-            Refusal::Page => Ok(Draft::page(200)),
+            Refusal::Status(status) => Ok(Draft::with_status(status)),
+            Refusal::Page => Ok(Draft::with_page(200)),
             Refusal::PageInParts => Ok(page_in_parts(request)),
             Refusal::Login => redirect("login"),
             Refusal::LoginInParts => redirect("login-file"),
@@ -205,7 +205,7 @@ impl ScriptedServer<'_> {
         let place = self.place.as_bytes();
         let (status, to) = match how {
             Redirect::Signed if name.starts_with("signed/") => {
-                return before.spent.then(|| Draft::of(403));
+                return before.spent.then(|| Draft::with_status(403));
             }
             Redirect::Chain(most) if name.starts_with("hop/") => {
                 let hop: u32 = name[4..].parse().unwrap_or(most);
@@ -224,7 +224,7 @@ impl ScriptedServer<'_> {
                 (302, format!("{}signed/{}", self.place, before.requests).into_bytes())
             }
         };
-        let mut draft = Draft::of(status);
+        let mut draft = Draft::with_status(status);
         draft.field("Location", to);
         Some(draft)
     }
@@ -300,7 +300,7 @@ impl ScriptedServer<'_> {
         let (tag, date) = self.validators(before);
         let (tag, date) = (tag.as_deref(), date.as_deref());
         if self.fails(request, tag, date) {
-            return Draft::of(412);
+            return Draft::with_status(412);
         }
         let version = self.version(before);
         let ignores = self.kind.does.iter().any(|deviation| match deviation {
@@ -339,7 +339,7 @@ impl ScriptedServer<'_> {
 
     fn whole(&self, version: usize) -> Draft {
         let all = 0..self.length;
-        let mut draft = Draft::of(200);
+        let mut draft = Draft::with_status(200);
         draft.is_file = true;
         draft.content.push(Piece::File(version, all.clone()));
         if self.how_parts() == Some(PartDeviation::Unasked) {
@@ -371,7 +371,7 @@ impl ScriptedServer<'_> {
         };
         let total = total.map_or("*".to_owned(), |total| total.to_string());
         let content_range = format!("bytes {}-{}/{total}", range.start, range.end - 1);
-        let mut draft = Draft::of(206);
+        let mut draft = Draft::with_status(206);
         draft.is_file = true;
         let piece = Piece::File(version, range.clone());
         match how {
@@ -530,7 +530,7 @@ fn content_range(range: &Range<u64>, total: u64) -> String {
 /// A page with support for ranges, as a file server answers it.
 fn page_in_parts(request: &Request) -> Draft {
     let length = PAGE.len() as u64;
-    let mut draft = Draft::page(200);
+    let mut draft = Draft::with_page(200);
     if let Some(range) = request.range(length) {
         if range.is_empty() {
             return unsatisfied(Some(&format!("bytes */{length}")));
@@ -544,7 +544,7 @@ fn page_in_parts(request: &Request) -> Draft {
 }
 
 fn unsatisfied(range: Option<&str>) -> Draft {
-    let mut draft = Draft::of(416);
+    let mut draft = Draft::with_status(416);
     range.into_iter().for_each(|range| draft.field("Content-Range", range));
     draft
 }
@@ -552,8 +552,8 @@ fn unsatisfied(range: Option<&str>) -> Draft {
 fn empty(how: EmptyRange) -> Draft {
     match how {
         EmptyRange::Unsatisfied(range) => unsatisfied(range),
-        EmptyRange::Page => Draft::page(416),
-        EmptyRange::EmptyPart => Draft::of(206),
+        EmptyRange::Page => Draft::with_page(416),
+        EmptyRange::EmptyPart => Draft::with_status(206),
     }
 }
 
@@ -575,7 +575,7 @@ mod tests {
     const LENGTH: u64 = 1_000_000;
 
     fn script(kind: &str) -> ScriptedServer<'static> {
-        let kind = ServerKind::named(kind).unwrap();
+        let kind = ServerKind::find(kind).unwrap();
         let length = if kind.empty().is_some() { 0 } else { LENGTH };
         ScriptedServer { kind, place: "/k/0/", length }
     }

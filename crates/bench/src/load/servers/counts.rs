@@ -36,7 +36,7 @@ pub struct DownloadCounts {
 ///
 /// # Errors
 /// When the server does not answer.
-pub fn of(at: &str, download: &str) -> anyhow::Result<DownloadCounts> {
+pub fn read_counts(at: &str, download: &str) -> anyhow::Result<DownloadCounts> {
     let since = Instant::now();
     loop {
         let counts = ask(at, download)?;

@@ -246,7 +246,7 @@ pub struct ServerKind {
 
 impl ServerKind {
     /// The kind of this name.
-    pub fn named(name: &str) -> Option<&'static Self> {
+    pub fn find(name: &str) -> Option<&'static Self> {
         KINDS.iter().find(|kind| kind.name == name)
     }
 

@@ -74,7 +74,7 @@ struct RightContent {
 
 impl RightContent {
     /// Whether `bytes` are the file of this server or one of its versions.
-    fn is(&self, server: &TestedServer<'_>, bytes: &[u8]) -> bool {
+    fn matches(&self, server: &TestedServer<'_>, bytes: &[u8]) -> bool {
         let ServerAccess::Script { kind, .. } = &server.from else { return bytes == self.whole };
         if kind.empty().is_some() {
             return bytes.is_empty();
@@ -95,7 +95,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let right = RightContent { whole };
     let mut tools = args.tools.clone();
     // The report counts files that another tool delivers and `get` does not, so each selected tool must run.
-    if let Some(absent) = tools.iter().find(|tool| !tool.is_there()) {
+    if let Some(absent) = tools.iter().find(|tool| !tool.is_installed()) {
         bail!("{} is not installed; install it, or select other tools with --tools", absent.name());
     }
     ensure!(!tools.is_empty(), "--tools selects no tool");
@@ -123,7 +123,7 @@ fn servers(args: &Args) -> anyhow::Result<Vec<TestedServer<'_>>> {
     let at = args.at.as_deref().context("--at is required")?.trim_end_matches('/');
     let all = args.kinds.iter().any(|name| name == "all");
     if let Some(name) =
-        args.kinds.iter().find(|name| *name != "all" && ServerKind::named(name).is_none())
+        args.kinds.iter().find(|name| *name != "all" && ServerKind::find(name).is_none())
     {
         bail!("there is no kind {name}; list the kinds with `thalweg-bench load servers kinds`");
     }
@@ -151,7 +151,7 @@ fn download(
         ServerAccess::Script { at, kind } => {
             let download = format!("{}/{}-{}", kind.name, args.round, tool.name());
             let ended = tool.run(&format!("{at}/{download}/data.bin"), &file, &args.settings)?;
-            (ended, Some(counts::of(at, &download)?))
+            (ended, Some(counts::read_counts(at, &download)?))
         }
         ServerAccess::Real { url, log } => {
             let log = log.map(AccessLog::new);
@@ -162,7 +162,11 @@ fn download(
     let outcome = match ended.code {
         Some(0) => {
             let bytes = fs::read(&file).unwrap_or_default();
-            if right.is(server, &bytes) { DownloadResult::Right } else { DownloadResult::Wrong }
+            if right.matches(server, &bytes) {
+                DownloadResult::Right
+            } else {
+                DownloadResult::Wrong
+            }
         }
         _ => DownloadResult::Failed,
     };
@@ -190,7 +194,7 @@ mod tests {
     use super::*;
 
     fn server(kind: &str) -> TestedServer<'static> {
-        let kind = ServerKind::named(kind).unwrap();
+        let kind = ServerKind::find(kind).unwrap();
         let from = ServerAccess::Script { at: "", kind };
         TestedServer { name: String::new(), tolerant: false, from }
     }
@@ -198,11 +202,11 @@ mod tests {
     #[test]
     fn a_mixture_of_two_versions_is_wrong() {
         let right = RightContent { whole: vec![1, 2, 3] };
-        assert!(right.is(&server("honest"), &[1, 2, 3]));
-        assert!(!right.is(&server("honest"), &[!1, !2, !3]));
-        assert!(right.is(&server("two-versions"), &[!1, !2, !3]));
-        assert!(!right.is(&server("two-versions"), &[1, 2, !3]));
-        assert!(!right.is(&server("two-versions"), &[!1, !2]));
-        assert!(right.is(&server("empty-416-bare"), &[]));
+        assert!(right.matches(&server("honest"), &[1, 2, 3]));
+        assert!(!right.matches(&server("honest"), &[!1, !2, !3]));
+        assert!(right.matches(&server("two-versions"), &[!1, !2, !3]));
+        assert!(!right.matches(&server("two-versions"), &[1, 2, !3]));
+        assert!(!right.matches(&server("two-versions"), &[!1, !2]));
+        assert!(right.matches(&server("empty-416-bare"), &[]));
     }
 }

@@ -79,7 +79,7 @@ pub fn serve(listener: &TcpListener, content: Vec<u8>) -> anyhow::Result<()> {
             _ = shared.connection(&stream, connection, &mut place);
             if let Some(place) = place {
                 let acknowledged = TcpInfo::of(&stream).map_or(0, |info| info.acknowledged);
-                shared.with(&place, |site| site.disconnect(acknowledged));
+                shared.update_site(&place, |site| site.disconnect(acknowledged));
             }
             open.fetch_sub(1, Ordering::Relaxed);
         });
@@ -114,7 +114,7 @@ impl ServerState {
         self.sites.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn with<T>(&self, place: &str, what: impl FnOnce(&mut Site) -> T) -> Option<T> {
+    fn update_site<T>(&self, place: &str, what: impl FnOnce(&mut Site) -> T) -> Option<T> {
         let mut sites = self.sites();
         if sites.len() >= SITES_MAX && !sites.contains_key(place) {
             return None;
@@ -165,19 +165,19 @@ impl ServerState {
     ) -> anyhow::Result<ConnectionFate> {
         let mut parts = request.target.split('/').skip(1);
         let (name, download) = parts.next().zip(parts.next()).unwrap_or_default();
-        let Some(kind) = ServerKind::named(name) else {
+        let Some(kind) = ServerKind::find(name) else {
             respond(stream, 404, &format!("there is no kind of server {name}"))?;
             return Ok(ConnectionFate::Continues);
         };
         let at = format!("/{name}/{download}/");
-        let Some(before) = self.with(&at, |site| site.begin(request, number)) else {
+        let Some(before) = self.update_site(&at, |site| site.begin(request, number)) else {
             bail!("more than {SITES_MAX} downloads");
         };
         *place = Some(at.clone());
         let length = if kind.empty().is_some() { 0 } else { self.versions[0].len() as u64 };
         let answer = ScriptedServer { kind, place: &at, length }.answer(request, &before);
         let sent = self.send(stream, &answer);
-        self.with(&at, |site| site.end(answer.breaks_at.is_some()));
+        self.update_site(&at, |site| site.end(answer.breaks_at.is_some()));
         sent
     }
 
@@ -275,7 +275,7 @@ mod tests {
             get(at, "/range-403/one/data.bin", "Range: bytes=0-1\r\n").starts_with(b"HTTP/1.1 403")
         );
         assert!(get(at, "/honest/two/data.bin", "Range: bytes=2-4\r\n").ends_with(b"\r\n\r\n234"));
-        let counts = counts::of(&format!("http://{at}"), "range-403/one").unwrap();
+        let counts = counts::read_counts(&format!("http://{at}"), "range-403/one").unwrap();
         assert_eq!((counts.requests, counts.ranged), (2, 1));
         assert!(counts.bytes >= Some(whole.len() as u64), "{counts:?}");
         assert!(get(at, "/nothing/x/y", "").starts_with(b"HTTP/1.1 404"));

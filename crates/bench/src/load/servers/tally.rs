@@ -70,12 +70,12 @@ impl DownloadTally {
         self.0.push(trial);
     }
 
-    fn of(&self, tool: Downloader) -> impl Iterator<Item = &DownloadTrial> {
+    fn trials_of(&self, tool: Downloader) -> impl Iterator<Item = &DownloadTrial> {
         self.0.iter().filter(move |trial| trial.tool == tool)
     }
 
-    fn right(&self, tool: Downloader) -> BTreeSet<&str> {
-        let right = self.of(tool).filter(|trial| trial.outcome == DownloadResult::Right);
+    fn right_servers(&self, tool: Downloader) -> BTreeSet<&str> {
+        let right = self.trials_of(tool).filter(|trial| trial.outcome == DownloadResult::Right);
         right.map(|trial| trial.server.as_str()).collect()
     }
 
@@ -91,19 +91,22 @@ impl DownloadTally {
 
     /// Servers from which curl got the file but `tool` did not.
     fn missed(&self, tool: Downloader) -> Vec<&str> {
-        let own = self.right(tool);
-        self.right(Downloader::Curl).into_iter().filter(|server| !own.contains(server)).collect()
+        let own = self.right_servers(tool);
+        self.right_servers(Downloader::Curl)
+            .into_iter()
+            .filter(|server| !own.contains(server))
+            .collect()
     }
 
     /// Seconds of `tool` and of curl, summed over the tolerant servers from which both got the file.
     fn beside_curl(&self, tool: Downloader) -> (f64, f64) {
         let both = |trial: &&DownloadTrial| {
             trial.tolerant
-                && self.right(tool).contains(trial.server.as_str())
-                && self.right(Downloader::Curl).contains(trial.server.as_str())
+                && self.right_servers(tool).contains(trial.server.as_str())
+                && self.right_servers(Downloader::Curl).contains(trial.server.as_str())
         };
         let seconds = |tool| -> f64 {
-            self.of(tool).filter(both).map(|trial| trial.ended.took.as_secs_f64()).sum()
+            self.trials_of(tool).filter(both).map(|trial| trial.ended.took.as_secs_f64()).sum()
         };
         (seconds(tool), seconds(Downloader::Curl))
     }
@@ -119,10 +122,10 @@ impl DownloadTally {
 
     fn report_tool(&self, tool: Downloader, report: &mut Report) {
         let name = tool.name();
-        let count = |outcome| self.of(tool).filter(|t| t.outcome == outcome).count() as f64;
+        let count = |outcome| self.trials_of(tool).filter(|t| t.outcome == outcome).count() as f64;
         report.add(format!("right_{name}"), "1", count(DownloadResult::Right));
         report.add(format!("wrong_{name}"), "1", count(DownloadResult::Wrong));
-        let counts = || self.of(tool).filter_map(|trial| trial.counts);
+        let counts = || self.trials_of(tool).filter_map(|trial| trial.counts);
         if counts().next().is_some() {
             let requests = || counts().map(|c| c.requests);
             report.add(format!("requests_{name}"), "1", requests().sum::<u64>() as f64);
@@ -131,20 +134,20 @@ impl DownloadTally {
             let megabytes = bytes.map_or(f64::NAN, |bytes| bytes as f64 / 1e6);
             report.add(format!("bytes_{name}"), "MB", megabytes);
         }
-        let took = self.of(tool).map(|trial| trial.ended.took.as_secs_f64());
+        let took = self.trials_of(tool).map(|trial| trial.ended.took.as_secs_f64());
         report.add(format!("seconds_{name}"), "s", took.sum());
         let wrong: Vec<&str> = self
-            .of(tool)
+            .trials_of(tool)
             .filter(|t| t.outcome == DownloadResult::Wrong)
             .map(|t| t.server.as_str())
             .collect();
-        report.say(format!("wrong_{name}"), wrong.join(" "));
+        report.add_text(format!("wrong_{name}"), wrong.join(" "));
         if tool == Downloader::Curl {
             return;
         }
         let missed = self.missed(tool);
         report.add(format!("missed_{name}"), "1", missed.len() as f64);
-        report.say(format!("missed_{name}"), missed.join(" "));
+        report.add_text(format!("missed_{name}"), missed.join(" "));
         let (own, curl) = self.beside_curl(tool);
         // NaN, and therefore left out, if no server of the run is tolerant.
         report.add(format!("time_{name}"), "1", own / curl);

@@ -69,7 +69,7 @@ impl Downloader {
     }
 
     /// Whether the tool is installed here.
-    pub fn is_there(self) -> bool {
+    pub fn is_installed(self) -> bool {
         let program = match self {
             Self::Curl => "curl",
             Self::Wget => "wget",

@@ -12,7 +12,7 @@ mod samples;
 mod script;
 mod tally;
 
-use super::{mesh, pattern::Pattern, report::Report, watched::ListenerProcesses};
+use super::{listeners::ListenerProcesses, mesh, pattern::Pattern, report::Report};
 use anyhow::{Context as _, ensure};
 use end::{ScriptError, SoakConnection};
 use samples::Samples;
@@ -84,7 +84,7 @@ struct SoakContext {
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let listener = TcpListener::bind(args.listen).await.context("listening")?;
     let to = listener.local_addr()?.into();
-    let relay = ListenerProcesses::listening(args.relay.port)?;
+    let relay = ListenerProcesses::find(args.relay.port)?;
     let (pattern, tally) = (Pattern::new(), SoakTally::default());
     let scene = Arc::new(SoakContext { seed: args.seed, pattern, tally });
     let mut samples = Samples::begin(&relay)?;
@@ -154,7 +154,7 @@ async fn client(number: u64, ways: &[(Dialer, Route); 2], to: &Destination, scen
         }
     };
     let done = timeout(PATIENCE, playing).await.unwrap_or(Err(ScriptError::Hung));
-    scene.tally.near(&script, done);
+    scene.tally.record_near(&script, done);
 }
 
 /// Accepts connections until it is aborted.
@@ -172,5 +172,5 @@ async fn server(mut stream: TcpStream, scene: Arc<SoakContext>) {
     let script = ConnectionScript::new(scene.seed, number);
     let playing = end::play(SoakConnection::Clear(stream), &script, script.far(), &scene.pattern);
     let done = timeout(PATIENCE, playing).await.unwrap_or(Err(ScriptError::Hung));
-    scene.tally.far(&script, done);
+    scene.tally.record_far(&script, done);
 }

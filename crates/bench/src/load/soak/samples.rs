@@ -1,8 +1,8 @@
 //! Samples the relay's resources every second.
 
 use super::super::{
+    listeners::{Descriptors, ListenerProcesses},
     report::Report,
-    watched::{Descriptors, ListenerProcesses},
 };
 use anyhow::Context as _;
 use std::time::Duration;

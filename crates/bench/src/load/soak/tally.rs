@@ -36,7 +36,7 @@ pub struct SoakTally {
 
 impl SoakTally {
     /// Records the client's end of a connection.
-    pub fn near(&self, script: &ConnectionScript, done: Result<ScriptEnd, ScriptError>) {
+    pub fn record_near(&self, script: &ConnectionScript, done: Result<ScriptEnd, ScriptError>) {
         self.connections.fetch_add(1, Relaxed);
         let add = |to: &AtomicU64, is: bool| to.fetch_add(u64::from(is), Relaxed);
         add(&self.half_closed, matches!(script.ending, Ending::NearFirst | Ending::FarFirst));
@@ -51,7 +51,7 @@ impl SoakTally {
     }
 
     /// Records the far end of a connection.
-    pub fn far(&self, script: &ConnectionScript, done: Result<ScriptEnd, ScriptError>) {
+    pub fn record_far(&self, script: &ConnectionScript, done: Result<ScriptEnd, ScriptError>) {
         self.far_ends.fetch_add(1, Relaxed);
         self.judge("far", script, script.far().resets, done);
     }
@@ -128,19 +128,19 @@ mod tests {
         let whole = ending(|s| s.ending == Ending::Whole);
         let reset = ending(|s| s.ending == Ending::FarResets);
         let broken = || ScriptError::Io(io::ErrorKind::ConnectionReset.into());
-        tally.near(&whole, Ok(ScriptEnd::Whole));
-        tally.far(&reset, Ok(ScriptEnd::BrokeOff));
-        tally.near(&reset, Err(broken()));
+        tally.record_near(&whole, Ok(ScriptEnd::Whole));
+        tally.record_far(&reset, Ok(ScriptEnd::BrokeOff));
+        tally.record_near(&reset, Err(broken()));
         let faults = || [&tally.lost, &tally.undetected, &tally.hung].map(|n| n.load(Relaxed));
         assert_eq!(faults(), [0, 0, 0]);
-        tally.near(&whole, Err(broken()));
-        tally.far(&whole, Err(ScriptError::Truncated));
+        tally.record_near(&whole, Err(broken()));
+        tally.record_far(&whole, Err(ScriptError::Truncated));
         assert_eq!(faults(), [2, 0, 0]);
-        tally.near(&reset, Err(ScriptError::Truncated));
-        tally.near(&reset, Ok(ScriptEnd::Whole));
-        tally.near(&reset, Err(ScriptError::Hung));
+        tally.record_near(&reset, Err(ScriptError::Truncated));
+        tally.record_near(&reset, Ok(ScriptEnd::Whole));
+        tally.record_near(&reset, Err(ScriptError::Hung));
         assert_eq!(faults(), [2, 2, 1]);
-        tally.far(&whole, Err(ScriptError::WrongBytes("here".into())));
+        tally.record_far(&whole, Err(ScriptError::WrongBytes("here".into())));
         assert!(tally.report(&mut Report::default()).is_err());
     }
 }

@@ -59,9 +59,9 @@ impl TestMesh {
     ///
     /// # Errors
     /// When the command fails.
-    pub fn found(&self, name: &str, settings: &str) -> anyhow::Result<TestNode> {
+    pub fn create_mesh(&self, name: &str, settings: &str) -> anyhow::Result<TestNode> {
         let host = self.host(settings)?;
-        host.thalweg(&["mesh", "init", "--name", name, "--address", &host.at().to_string()])?;
+        host.thalweg(&["mesh", "init", "--name", name, "--address", &host.address().to_string()])?;
         Ok(host)
     }
 
@@ -87,7 +87,7 @@ impl TestMesh {
 
 impl TestNode {
     /// The address and port of its daemon.
-    pub fn at(&self) -> SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port.number()).into()
     }
 
@@ -140,8 +140,8 @@ impl TestNode {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn joining(&self, token: &str, name: &str) -> anyhow::Result<Child> {
-        let at = self.at().to_string();
+    pub fn start_join(&self, token: &str, name: &str) -> anyhow::Result<Child> {
+        let at = self.address().to_string();
         let mut command = self.command(&["mesh", "join", token, "--name", name, "--address", &at]);
         Ok(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
     }
@@ -151,7 +151,7 @@ impl TestNode {
     /// # Errors
     /// When it cannot be started.
     pub fn try_join(&self, token: &str, name: &str) -> anyhow::Result<Output> {
-        Ok(self.joining(token, name)?.wait_with_output()?)
+        Ok(self.start_join(token, name)?.wait_with_output()?)
     }
 
     /// Starts its daemon and waits until it serves.
@@ -160,7 +160,7 @@ impl TestNode {
     /// When it does not serve.
     pub fn start(&self) -> anyhow::Result<Daemon> {
         let settings = self.settings.display().to_string();
-        let listen = self.at().to_string();
+        let listen = self.address().to_string();
         self.run(self.command(&["node", "--listen", &listen, "--config", &settings]))
     }
 
@@ -172,7 +172,9 @@ impl TestNode {
         let Some(core) = core else { return self.start() };
         let mut command = Command::new("taskset");
         command.args(["-c", &core.to_string()]).arg(&self.program);
-        command.args(["node", "--listen", &self.at().to_string(), "--config"]).arg(&self.settings);
+        command
+            .args(["node", "--listen", &self.address().to_string(), "--config"])
+            .arg(&self.settings);
         command.env("THALWEG_STATE", &self.state).stdin(Stdio::null());
         command.env("XDG_CONFIG_HOME", self.state.with_file_name("none"));
         self.run(command)
@@ -186,7 +188,9 @@ impl TestNode {
         let script = "mount --bind \"$1\" /etc/hosts && shift && exec \"$@\"";
         let mut command = Command::new("unshare");
         command.args(["-m", "sh", "-c", script, "sh"]).arg(hosts).arg(&self.program);
-        command.args(["node", "--listen", &self.at().to_string(), "--config"]).arg(&self.settings);
+        command
+            .args(["node", "--listen", &self.address().to_string(), "--config"])
+            .arg(&self.settings);
         command.env("THALWEG_STATE", &self.state).stdin(Stdio::null());
         self.run(command)
     }

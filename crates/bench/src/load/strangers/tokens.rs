@@ -17,7 +17,7 @@ pub fn run(report: &mut Report, test_mesh: &TestMesh, founder: &TestNode) -> any
     let hosts: Result<Vec<TestNode>, _> = (0..HOSTS).map(|_| test_mesh.stranger()).collect();
     let mut racing = Vec::new();
     for (number, host) in hosts?.iter().enumerate() {
-        racing.push(host.joining(&token, &format!("race{number}"))?);
+        racing.push(host.start_join(&token, &format!("race{number}"))?);
     }
     let mut winners = 0;
     for child in racing {

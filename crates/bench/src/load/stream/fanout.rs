@@ -151,12 +151,12 @@ struct FanoutMesh<'a> {
 }
 
 impl<'a> FanoutMesh<'a> {
-    fn found(lab: &'a Lab, dir: &'a Path, args: &Args) -> anyhow::Result<Self> {
+    fn create(lab: &'a Lab, dir: &'a Path, args: &Args) -> anyhow::Result<Self> {
         fs::write(dir.join("node.toml"), settings(false))?;
         fs::write(dir.join("hub.toml"), settings(true))?;
         fs::write(dir.join("gs.toml"), "[oracle.measure]\nenabled = false\n")?;
         let hosts = CarrierHosts { lab, dir, port: PORT };
-        hosts.found("gs")?;
+        hosts.create_mesh("gs")?;
         let oracle = hosts.start_node("gs", "gs.toml")?;
         let names = receivers(args).into_iter().map(|(name, ..)| (name, "node.toml"));
         let first = [("studio".to_owned(), "node.toml"), ("hub".to_owned(), "hub.toml")];
@@ -284,7 +284,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let directory = tempfile::TempDir::new().context("cannot create a directory")?;
     let lab = Lab::start(&topology)?;
     let done =
-        FanoutMesh::found(&lab, directory.path(), args).and_then(|mesh| run_streams(args, &mesh));
+        FanoutMesh::create(&lab, directory.path(), args).and_then(|mesh| run_streams(args, &mesh));
     if let Some(kept) = &args.logs {
         for entry in fs::read_dir(directory.path())? {
             let path = entry?.path();
@@ -324,7 +324,7 @@ struct ResourceUse {
 }
 
 impl ResourceUse {
-    fn now(mesh: &FanoutMesh<'_>) -> anyhow::Result<Self> {
+    fn read(mesh: &FanoutMesh<'_>) -> anyhow::Result<Self> {
         let cpu = |node: &Program| {
             process::family(node.id())
                 .into_iter()
@@ -339,18 +339,18 @@ impl ResourceUse {
     fn add_costs(&self, before: &Self, args: &Args, ladder: f64, report: &mut Report) {
         let seconds = args.span.as_secs_f64();
         let mbps = |bytes: f64| bytes * 8e-6 / seconds;
-        let sent = mbps(self.passed(before, "studio.fwd"));
+        let sent = mbps(self.passed_bytes(before, "studio.fwd"));
         report.add("source_sent", "Mbit/s", sent);
         report.add("source_ladders", "", sent / ladder);
         report.add("source_cpu", "%", 100.0 * (self.studio - before.studio) / seconds);
         let hosts = receivers(args).into_iter().map(|(name, ..)| name);
-        let by_hub = hosts.map(|name| self.passed(before, &format!("{name}.fwd"))).sum();
+        let by_hub = hosts.map(|name| self.passed_bytes(before, &format!("{name}.fwd"))).sum();
         report.add("hub_sent", "Mbit/s", mbps(by_hub));
         report.add("hub_cpu", "%", 100.0 * (self.hub - before.hub) / seconds);
     }
 
     /// The bytes that passed a link's half since an earlier state.
-    fn passed(&self, before: &Self, half: &str) -> f64 {
+    fn passed_bytes(&self, before: &Self, half: &str) -> f64 {
         let of = |spent: &Self| spent.stats.link(half).map_or(0.0, |link| link.bytes as f64);
         of(self) - of(before)
     }
@@ -427,10 +427,10 @@ fn observe(
     let started = began.elapsed() - since;
     thread::sleep(SETTLE);
     mesh.hosts.lab.reset_stats()?;
-    let (starved, before) = (Starved::watch(), ResourceUse::now(mesh)?);
+    let (starved, before) = (Starved::watch(), ResourceUse::read(mesh)?);
     let window = Window::from(began.elapsed(), args);
     thread::sleep(args.span);
-    let (after, starved) = (ResourceUse::now(mesh)?, starved.end());
+    let (after, starved) = (ResourceUse::read(mesh)?, starved.end());
     let mut report = Report::default();
     report.add("started", "s", started.as_secs_f64());
     if crowd.staller.is_some() {

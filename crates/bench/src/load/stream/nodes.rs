@@ -57,11 +57,11 @@ impl StreamNodes {
     ///
     /// # Errors
     /// When a command fails or a carrier does not start.
-    pub fn found(lab: &Lab, dir: &Path, args: &Args) -> anyhow::Result<Self> {
+    pub fn create(lab: &Lab, dir: &Path, args: &Args) -> anyhow::Result<Self> {
         fs::write(dir.join("node.toml"), settings(args))?;
         fs::write(dir.join("gs.toml"), "[oracle.measure]\nenabled = false\n")?;
         let hosts = CarrierHosts { lab, dir, port: NODE };
-        hosts.found("gs")?;
+        hosts.create_mesh("gs")?;
         let mut nodes = vec![hosts.start_node("gs", "gs.toml")?];
         for host in ["m3", "m5"] {
             hosts.join(host, "gs")?;

@@ -121,11 +121,11 @@ struct RerouteNodes {
 }
 
 impl RerouteNodes {
-    fn found(lab: &Lab, dir: &Path, args: &Args) -> anyhow::Result<Self> {
+    fn create(lab: &Lab, dir: &Path, args: &Args) -> anyhow::Result<Self> {
         fs::write(dir.join("node.toml"), settings(args))?;
         fs::write(dir.join("gs.toml"), "[oracle.measure]\nenabled = false\n")?;
         let hosts = CarrierHosts { lab, dir, port: PORT };
-        hosts.found("gs")?;
+        hosts.create_mesh("gs")?;
         let mut nodes = vec![hosts.start_node("gs", "gs.toml")?];
         for host in ["studio", "west", "east", "hall"] {
             hosts.join(host, "gs")?;
@@ -219,7 +219,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let topology = Topology::from_toml(&topology(args))?;
     let directory = tempfile::TempDir::new().context("cannot create a directory")?;
     let lab = Lab::start(&topology)?;
-    let nodes = RerouteNodes::found(&lab, directory.path(), args)?;
+    let nodes = RerouteNodes::create(&lab, directory.path(), args)?;
     let done = crate::runtime()?.block_on(run_events(args, &lab, &nodes));
     if let Some(kept) = &args.logs {
         for host in ["gs", "studio", "west", "east", "hall"] {

@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let lab = Lab::start(&topology)?;
     let since = Instant::now();
     let elapsed = Duration::from_secs_f64(lab.stats(false)?.elapsed_s);
-    let nodes = StreamNodes::found(&lab, directory.path(), args)?;
+    let nodes = StreamNodes::create(&lab, directory.path(), args)?;
     let counts_from =
         (since + begin).checked_sub(elapsed).context("the lab's clock has no such time")?;
     ensure!(

@@ -70,20 +70,20 @@ impl Relays {
         Ok(Self { seen, _tasks: tasks })
     }
 
-    fn seen(&self) -> MutexGuard<'_, RelayObservations> {
+    fn observations(&self) -> MutexGuard<'_, RelayObservations> {
         lock(&self.seen)
     }
 
     /// The legs that were reported so far.
     pub fn measured(&self) -> Vec<LegEnds> {
-        self.seen().measured.clone()
+        self.observations().measured.clone()
     }
 
     /// Waits until orders of one term have arrived for `long`, up to the present; returns this term.
-    pub async fn goes_on(&self, long: Duration, limit: Duration) -> Option<u64> {
+    pub async fn wait_for_steady_orders(&self, long: Duration, limit: Duration) -> Option<u64> {
         let began = Instant::now();
         while began.elapsed() < limit {
-            let newest = self.seen().orders.last_key_value().map(|(term, at)| (*term, *at));
+            let newest = self.observations().orders.last_key_value().map(|(term, at)| (*term, *at));
             if let Some((term, (first, last))) = newest
                 && first.elapsed() >= long
                 && last.elapsed() < PAUSE
@@ -96,9 +96,15 @@ impl Relays {
     }
 
     /// The time from `began` to the first order of a later term.
-    pub async fn after(&self, term: u64, began: Instant, limit: Duration) -> Option<Duration> {
+    pub async fn wait_for_later_term(
+        &self,
+        term: u64,
+        began: Instant,
+        limit: Duration,
+    ) -> Option<Duration> {
         while began.elapsed() < limit {
-            let next = self.seen().orders.range(term + 1..).next().map(|(_, (first, _))| *first);
+            let next =
+                self.observations().orders.range(term + 1..).next().map(|(_, (first, _))| *first);
             if let Some(first) = next {
                 return Some(first - began);
             }
@@ -120,7 +126,7 @@ async fn execute_orders(name: Name, clients: Clients, seen: Arc<Mutex<RelayObser
         match orders.orders(WAIT).await {
             Ok(found) => {
                 for order in found.orders {
-                    note(&seen, order.id >> 30);
+                    record_order(&seen, order.id >> 30);
                     carry_out(&name, &order, &reports, &clients, &seen).await;
                 }
             }
@@ -129,7 +135,7 @@ async fn execute_orders(name: Name, clients: Clients, seen: Arc<Mutex<RelayObser
     }
 }
 
-fn note(seen: &Mutex<RelayObservations>, term: u64) {
+fn record_order(seen: &Mutex<RelayObservations>, term: u64) {
     let (now, mut seen) = (Instant::now(), lock(seen));
     seen.orders.entry(term).and_modify(|(_, last)| *last = now).or_insert((now, now));
 }

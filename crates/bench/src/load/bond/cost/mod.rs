@@ -130,7 +130,7 @@ impl CostFlow {
         let [near, far] = [cpu_seconds(testbed.near())?, cpu_seconds(testbed.far())?];
         let all = testbed.all().into_iter().map(cpu_seconds).sum::<anyhow::Result<f64>>()?;
         let (spent, interfaces) =
-            ([near, far, all, watched::machine()?.machine], counters::received()?);
+            ([near, far, all, listeners::machine_cpu_time()?.machine], counters::received_bytes()?);
         Ok(CostCounts { at: Instant::now(), bytes: self.position, spent, interfaces })
     }
 }

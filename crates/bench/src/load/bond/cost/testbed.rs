@@ -45,14 +45,14 @@ impl BondTestbed {
         let far = FarNamespace::join_by(2)?;
         far.ip(&["addr", "add", &format!("{THERE}/32"), "dev", "lo"])?;
         for (pair, metric) in [(0, "1"), (1, "2")] {
-            let (to, via) = (THERE.to_string(), veth::of_pair(FAR, pair).to_string());
-            let (dev, from) = (format!("near{pair}"), veth::of_pair(NEAR, pair).to_string());
+            let (to, via) = (THERE.to_string(), veth::pair_address(FAR, pair).to_string());
+            let (dev, from) = (format!("near{pair}"), veth::pair_address(NEAR, pair).to_string());
             let way = ["route", "add", &to, "via", &via, "dev", &dev, "src", &from];
             veth::ip(&[&way[..], &["metric", metric]].concat())?;
         }
         let own = program::own()?;
         let serve = ["load", "server", "--listen", &format!("0.0.0.0:{SERVER}")];
-        let server = ProgramGuard::ready(far.command(&own).args(serve))?;
+        let server = ProgramGuard::start_ready(far.command(&own).args(serve))?;
         let programs = programs(by, further, &far, own.as_os_str())?;
         Ok(Self { server, programs, _far: far })
     }
@@ -109,15 +109,16 @@ fn programs(
     Ok(Some(match by {
         CostTransport::Direct => return Ok(None),
         CostTransport::Tcp => {
-            let far =
-                ProgramGuard::ready(far.command(own).args(pipe).args([&*there, "--to", &server]))?;
-            [ProgramGuard::ready(near().args(pipe).args([&*here, "--to", &there]))?, far]
+            let far = ProgramGuard::start_ready(
+                far.command(own).args(pipe).args([&*there, "--to", &server]),
+            )?;
+            [ProgramGuard::start_ready(near().args(pipe).args([&*here, "--to", &there]))?, far]
         }
         CostTransport::Bond => {
             let serve = ["load", "bond", "serve", "--lead", &server, "--bonds", &there];
-            let far = ProgramGuard::ready(far.command(own).args(serve).args(further))?;
+            let far = ProgramGuard::start_ready(far.command(own).args(serve).args(further))?;
             let by = [&*here, "--to", &there, "--bond", &there];
-            [ProgramGuard::ready(near().args(pipe).args(by).args(further))?, far]
+            [ProgramGuard::start_ready(near().args(pipe).args(by).args(further))?, far]
         }
         CostTransport::Aggligator => {
             let (port, ports) = (SERVER.to_string(), format!("{SERVER}:{NEAR_PROGRAM}"));
@@ -125,7 +126,7 @@ fn programs(
             let serve = ["server", "--no-monitor", "--tcp", &listens, "--port", &port];
             let far =
                 ProgramGuard::start(far.command("agg-tunnel").args(serve).stdout(Stdio::null()))?;
-            let to = [0, 1].map(|pair| format!("{}:{FAR_PROGRAM}", veth::of_pair(FAR, pair)));
+            let to = [0, 1].map(|pair| format!("{}:{FAR_PROGRAM}", veth::pair_address(FAR, pair)));
             let mut near = Command::new("agg-tunnel");
             near.args(["client", "--no-monitor", "--port", &ports]);
             near.args(["--tcp", &to[0], "--tcp", &to[1]]).stdout(Stdio::null());
@@ -141,7 +142,7 @@ impl ProgramGuard {
     }
 
     /// Starts one of our programs and waits until it says that it is ready.
-    fn ready(command: &mut Command) -> anyhow::Result<Self> {
+    fn start_ready(command: &mut Command) -> anyhow::Result<Self> {
         let mut part = Self::start(command.stdout(Stdio::piped()))?;
         let mut line = String::new();
         let output = part.0.stdout.take().context("cannot read the program's output")?;

@@ -56,11 +56,16 @@ impl<'a> PeersMesh<'a> {
     ///
     /// # Errors
     /// When a command fails or a carrier does not start.
-    pub fn found(lab: &'a Lab, dir: &Path, hosts: &[&str], settings: &str) -> anyhow::Result<Self> {
+    pub fn create(
+        lab: &'a Lab,
+        dir: &Path,
+        hosts: &[&str],
+        settings: &str,
+    ) -> anyhow::Result<Self> {
         fs::write(dir.join("node.toml"), settings)?;
         fs::write(dir.join("gs.toml"), "[oracle.measure]\nenabled = false\n")?;
         let all = CarrierHosts { lab, dir, port: NODE };
-        all.found("gs")?;
+        all.create_mesh("gs")?;
         let mut nodes = vec![all.start_node("gs", "gs.toml")?];
         for host in hosts {
             all.join(host, "gs")?;

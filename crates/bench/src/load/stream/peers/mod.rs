@@ -252,7 +252,7 @@ fn run_bottleneck(args: &Args, dir: &Path) -> anyhow::Result<Report> {
         outcome = outcome::of_player(&source, &samples, (first, counts_from, span), args.segment);
     } else {
         let mesh =
-            mesh::PeersMesh::found(&lab, dir, &["m3", "m5"], &mesh::bottleneck_settings(args))?;
+            mesh::PeersMesh::create(&lab, dir, &["m3", "m5"], &mesh::bottleneck_settings(args))?;
         check()?;
         let after = until + args.latency * 2;
         let (feed, viewer) = mesh.stream(&source, (first, after), args.latency, "m3")?;
@@ -284,7 +284,7 @@ fn run_lossy(args: &Args, dir: &Path) -> anyhow::Result<Report> {
         _ => {
             let hosts: &[&str] =
                 if args.via == Via::Relay { &["m3", "x", "m5"] } else { &["m3", "m5"] };
-            Some(mesh::PeersMesh::found(&lab, dir, hosts, mesh::LOSSY_SETTINGS)?)
+            Some(mesh::PeersMesh::create(&lab, dir, hosts, mesh::LOSSY_SETTINGS)?)
         }
     };
     let first = Instant::now() + Duration::from_millis(1500);

@@ -226,7 +226,7 @@ mod tests {
             measured: Some(right),
         };
         run(&args).unwrap();
-        let rates = read(&wrong).unwrap();
+        let rates = read_rates(&wrong).unwrap();
         assert_eq!(rates.len(), 7);
         assert!(rates.iter().all(|r| (300_000.0..=1_700_000.0).contains(&r.2)));
         assert!(rates.iter().any(|r| (r.2 - 1e6).abs() > 2e5));

@@ -71,11 +71,11 @@ pub struct ServerDialer {
 }
 
 impl ServerArgs {
-    /// The way that the arguments select.
+    /// The dialler that the arguments select.
     ///
     /// # Errors
     /// When a certificate or key cannot be read.
-    pub fn way(&self) -> anyhow::Result<ServerDialer> {
+    pub fn dialer(&self) -> anyhow::Result<ServerDialer> {
         let options = DialOptions { deadline: PATIENCE, ..DialOptions::default() };
         let relay = self.relay.clone().unwrap_or_else(|| self.to.clone());
         let plain = ServerDialer {
@@ -101,8 +101,8 @@ impl ServerArgs {
         })
     }
 
-    /// The same way without the relay.
-    pub fn direct(&self) -> ServerDialer {
+    /// The same dialler without the relay.
+    pub fn direct_dialer(&self) -> ServerDialer {
         let options = DialOptions { deadline: PATIENCE, ..DialOptions::default() };
         let dialer = Dialer::new(options);
         ServerDialer { dialer, route: Route::direct(), to: self.to.clone(), tls: None }
