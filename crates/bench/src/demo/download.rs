@@ -93,7 +93,7 @@ impl<'a> Stage<'a> {
     ///
     /// # Errors
     /// When `get` fails; on Ctrl-C.
-    pub fn alone(
+    pub fn download_alone(
         &self,
         name: &str,
         path: &str,

@@ -31,7 +31,8 @@
 //! - [`strangers`]: connections of strangers to the port of a mesh of its own;
 //! - [`takeover`]: oracles on one database, of which the elected one is killed;
 //! - [`mod@trees`]: trees of files, copied by the product and by rsync;
-//! - [`server_dialer`]: how the client connects to the server; [`listeners`]: CPU time and memory of the relay's processes;
+//! - [`server_dialer`]: how the client connects to the server;
+//! - [`listeners`]: CPU time and memory of the relay's processes;
 //! - [`mod@process`]: CPU time and memory of one process; [`veth`]: another network namespace.
 
 mod bistro;

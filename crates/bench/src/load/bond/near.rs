@@ -102,7 +102,7 @@ pub async fn open_bond(
         Ok(found.into_iter().flat_map(|one| std::iter::repeat_n(one, links)).collect())
     };
     let made = Bond::with_interfaces(dialer, to, settings, Arc::new(by))?;
-    bond(made, interfaces()?.len() * links).await
+    wait_for_links(made, interfaces()?.len() * links).await
 }
 
 async fn wait_for_links(bond: Bond, wanted: usize) -> anyhow::Result<NearTransport> {

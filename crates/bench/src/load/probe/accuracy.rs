@@ -248,7 +248,7 @@ fn measure_own(args: &Args, lab: &mut ProbeLab) -> anyhow::Result<Vec<ToolMeasur
     let lab = &*lab;
     measure_repeatedly(args, lab, source, || {
         let mut tool = tool(args.by, &ends);
-        one(tool.as_mut(), &mut node, args)
+        run_tool(tool.as_mut(), &mut node, args)
     })
 }
 
