@@ -91,7 +91,7 @@ impl<'a> Learner<'a> {
             crowd::run(
                 &self.input.world,
                 &self.settings(round),
-                &self.one(server),
+                &self.single_programme(server),
                 &mut self.state,
             );
         }
@@ -104,7 +104,7 @@ impl<'a> Learner<'a> {
 
     /// `None` if the direct path is too fast to be detoured.
     fn ratio(&mut self, server: usize) -> Option<f64> {
-        let one = self.one(server);
+        let one = self.single_programme(server);
         let rate = |settings: Settings, choice: &mut dyn RelayChoice| {
             crowd::run(&self.input.world, &settings, &one, choice).first().map(|o| o.rate)
         };
@@ -118,7 +118,7 @@ impl<'a> Learner<'a> {
         Settings { noise, ..self.input.settings }
     }
 
-    fn one(&self, server: usize) -> [Programme; 1] {
+    fn single_programme(&self, server: usize) -> [Programme; 1] {
         [Programme { client: self.client, servers: vec![server] }]
     }
 }

@@ -20,11 +20,12 @@ pub const COUNTS: [usize; 7] = [1, 2, 4, 8, 12, 16, 20];
 /// The average improvement over all paths, by strategy and number of clients.
 pub fn compute(input: &Input, seed: u64, strategies: &[Strategy]) -> Report {
     let roles = input.draw_roles(seed, 0, input.scale_count(50));
-    let one = |&strategy: &Strategy| (strategy.name(), one(input, &roles, strategy, seed));
+    let one =
+        |&strategy: &Strategy| (strategy.name(), compute_strategy(input, &roles, strategy, seed));
     Report::merged(strategies.iter().map(one).collect())
 }
 
-fn one(input: &Input, roles: &Roles, strategy: Strategy, seed: u64) -> Report {
+fn compute_strategy(input: &Input, roles: &Roles, strategy: Strategy, seed: u64) -> Report {
     let mut report = Report::default();
     let mut points = Vec::new();
     for count in COUNTS {

@@ -24,12 +24,13 @@ pub fn compute(input: &Input, seed: u64, strategies: &[Strategy]) -> Report {
     let mut input = input.clone();
     let pairs = programmes.iter().flat_map(|p| p.servers.iter().map(|&s| (s, p.client)));
     input.add_trunks(&pairs.collect::<Vec<_>>(), HEADROOM / DOWNLOADS as f64);
-    let one =
-        |&strategy: &Strategy| (strategy.name(), one(&input, &roles, &programmes, strategy, seed));
+    let one = |&strategy: &Strategy| {
+        (strategy.name(), compute_strategy(&input, &roles, &programmes, strategy, seed))
+    };
     Report::merged(strategies.iter().map(one).collect())
 }
 
-fn one(
+fn compute_strategy(
     input: &Input,
     roles: &Roles,
     programmes: &[Programme],

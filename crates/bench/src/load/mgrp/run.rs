@@ -49,13 +49,13 @@ impl Clock {
     }
 
     /// The lab's time of a time in ns since 1970.
-    pub fn from_unix(&self, ns: u64) -> f64 {
+    pub fn lab_time_of(&self, ns: u64) -> f64 {
         ns.saturating_sub(self.zero) as f64 / 1e9
     }
 
     /// The present time.
     pub fn now(&self) -> f64 {
-        unix_time().map_or(0.0, |since| self.from_unix(since.as_nanos() as u64))
+        unix_time().map_or(0.0, |since| self.lab_time_of(since.as_nanos() as u64))
     }
 
     /// Waits until `at`.

@@ -60,7 +60,7 @@ impl ProbeLog {
     /// Adds a train that was sent at `at`.
     pub fn add(&mut self, train: &Train, report: &Report, at: f64, clock: &Clock) {
         let size = train.probes().first().map_or(0, |probe| probe.size);
-        let arrived = report.arrived_ns.iter().map(|at| at.map(|at| clock.from_unix(at)));
+        let arrived = report.arrived_ns.iter().map(|at| at.map(|at| clock.lab_time_of(at)));
         self.doubted += u32::from(!report.is_valid);
         self.trains.push(SentTrain {
             at,
@@ -169,7 +169,7 @@ impl ArrivalReceiver {
             while let Some(arrival) = service.next_probe()? {
                 let train = parse_train(&arrival.header)
                     .context("a probe's header is not from this tool")?;
-                all.push((train, arrival.place, clock.from_unix(arrival.arrived_ns)));
+                all.push((train, arrival.place, clock.lab_time_of(arrival.arrived_ns)));
             }
             Ok(all)
         };

@@ -31,14 +31,20 @@ pub fn compute(input: &Input, seed: u64, draws: u64, arms: &[Arm]) -> Report {
     let role_sets: Vec<Roles> =
         (0..draws).map(|draw| input.draw_roles(seed, draw, input.scale_count(50))).collect();
     let ends = ends(input, &role_sets, seed);
-    let one = |arm: &Arm| (arm.name, one(input, &role_sets, arm, ends, seed));
+    let one = |arm: &Arm| (arm.name, compute_arm(input, &role_sets, arm, ends, seed));
     let mut report = Report::merged(arms.iter().map(one).collect());
     report.add("unmeasured", "%", ends.0);
     report.add("measured", "%", ends.1);
     report
 }
 
-fn one(input: &Input, role_sets: &[Roles], arm: &Arm, ends: (f64, f64), seed: u64) -> Report {
+fn compute_arm(
+    input: &Input,
+    role_sets: &[Roles],
+    arm: &Arm,
+    ends: (f64, f64),
+    seed: u64,
+) -> Report {
     let curve = |(draw, roles): (u64, &Roles)| {
         let random = &mut random::stream(seed, "order", draw);
         run::curve(input, roles, arm, seed.wrapping_add(draw << 32), random)
