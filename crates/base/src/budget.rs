@@ -3,13 +3,8 @@
 //! Code that moves bytes which a user, a peer or an operator may want to limit asks here *before* it moves them: the
 //! prober, the duplicates of a bond or of path selection, and a relay's quotas.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    net::IpAddr,
-    num::NonZeroU32,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::BTreeMap, fmt, net::IpAddr, num::NonZeroU32};
 use thalweg_units::{ByteSize, NodeId};
 use thiserror::Error;
 
@@ -38,9 +33,7 @@ pub enum PeerKey {
 pub struct Scope {
     /// The interface's kernel index.
     pub interface: Option<NonZeroU32>,
-    /// The peer.
     pub peer: Option<PeerKey>,
-    /// The purpose.
     pub purpose: Option<Purpose>,
 }
 
@@ -87,11 +80,9 @@ impl fmt::Display for Scope {
 pub struct OverBudget {
     /// The scope of the limit.
     pub scope: Scope,
-    /// The limit.
     pub limit: ByteSize,
     /// The bytes spent in the scope.
     pub spent: ByteSize,
-    /// The bytes requested.
     pub asked: ByteSize,
 }
 
@@ -177,9 +168,8 @@ impl Budget {
         self.lock().get(&scope).copied().unwrap_or_default().spent
     }
 
-    /// A panic of another thread leaves the counts consistent, because each change is one addition.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Scope, Account>> {
-        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.accounts.lock()
     }
 }
 

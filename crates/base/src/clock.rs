@@ -19,7 +19,7 @@ impl WallClock {
         Self(Arc::new(now))
     }
 
-    /// The present date.
+    /// The date by this clock.
     pub fn now(&self) -> WallTime {
         (self.0)()
     }

@@ -9,6 +9,7 @@
 //! waiting peers get a turn.
 
 use super::budget::PeerKey;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::{
     process::{getpriority_process, setpriority_process},
     thread::gettid,
@@ -17,7 +18,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     num::NonZero,
     pin::pin,
-    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, LazyLock, Weak},
     thread,
     time::Duration,
 };
@@ -153,9 +154,8 @@ impl Drop for Turn {
     }
 }
 
-/// Each change is complete, even if a thread panicked.
 fn lock(held: &Mutex<HeldTurns>) -> MutexGuard<'_, HeldTurns> {
-    held.lock().unwrap_or_else(PoisonError::into_inner)
+    held.lock()
 }
 
 /// Waits for a turn of this peer.
@@ -172,7 +172,7 @@ pub async fn run<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, JoinError> {
     let turn = turn(who).await;
-    let recent = || RECENT.lock().unwrap_or_else(PoisonError::into_inner);
+    let recent = || RECENT.lock();
     let is_heavy = recent().of(who, Instant::now()) > HEAVY;
     let work = move || {
         // The turn is held until the work ends, even if the caller no longer waits for it.
@@ -235,8 +235,7 @@ impl Turns {
     }
 
     fn own(&self, who: PeerKey) -> Arc<AsyncMutex<()>> {
-        // Each change of the map is complete, even if a thread panicked.
-        let mut all = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.own.lock();
         if let Some(known) = all.get(&who).and_then(Weak::upgrade) {
             return known;
         }
@@ -332,6 +331,6 @@ mod tests {
         for n in 0..100 {
             drop(turns.turn(peer(n)).await);
         }
-        assert!(turns.own.lock().unwrap().len() <= 1);
+        assert!(turns.own.lock().len() <= 1);
     }
 }

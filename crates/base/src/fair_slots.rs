@@ -8,9 +8,10 @@
 //!
 //! Pure except for its lock: times are arguments.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use tokio::sync::watch;
@@ -98,7 +99,7 @@ impl<Party: Ord + Copy> Holdings<Party> {
         }
     }
 
-    /// The total weight.
+    /// The total weight of all parties.
     pub fn all(&self) -> u64 {
         self.all
     }
@@ -194,7 +195,6 @@ impl<Party: Ord + Copy> FairSlots<Party> {
         Some(Slot { slots: self.clone(), number, held })
     }
 
-    /// The bounds.
     pub fn bounds(&self) -> Bounds {
         self.bounds
     }
@@ -214,9 +214,8 @@ impl<Party: Ord + Copy> FairSlots<Party> {
         self.lock().holdings.weight_of(party) as usize
     }
 
-    /// Entries stay consistent even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, State<Party>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

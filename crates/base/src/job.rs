@@ -71,11 +71,9 @@ impl Job {
 pub enum Event {
     /// The object is known and its bytes begin to arrive.
     Started {
-        /// The job's id.
         job: JobId,
         /// The final URL.
         url: String,
-        /// The target's path.
         target: String,
         /// The object's length; absent if the server does not say.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -90,7 +88,6 @@ pub enum Event {
     },
     /// Bytes that another program left under the final name were taken over; a digest will verify them.
     Adopted {
-        /// The file's path.
         file: String,
         /// The number of bytes.
         bytes: u64,
@@ -102,14 +99,12 @@ pub enum Event {
     },
     /// Sampling of a path has ended.
     PathSampled {
-        /// The path's name.
         path: String,
         /// Its rate, from its first request to its last sampled byte.
         rate_bps: u64,
     },
     /// The rest is fetched over this path.
     Chosen {
-        /// The path's name.
         path: String,
         /// The reason for this path.
         reason: String,
@@ -142,7 +137,6 @@ pub enum Event {
     },
     /// The server asked for fewer requests, so this path waits.
     Busy {
-        /// The path's name.
         path: String,
         /// The server's answer.
         why: String,
@@ -165,14 +159,12 @@ pub enum Event {
     },
     /// A path delivered wrong bytes, which were replaced.
     Corrupt {
-        /// The path's name.
         path: String,
         /// The least number of bytes that differ.
         bytes: u64,
     },
     /// The total of one path, reported at the end. Paths that delivered nothing are omitted.
     PathTotal {
-        /// The path's name.
         path: String,
         /// Bytes of the file.
         bytes: u64,
@@ -182,20 +174,11 @@ pub enum Event {
         late_bytes: u64,
     },
     /// A note about the file for the user.
-    Note {
-        /// The text.
-        text: String,
-    },
+    Note { text: String },
     /// A path failed. It may be tried again later if it broke or stalled.
-    PathFailed {
-        /// The path's name.
-        path: String,
-        /// The reason.
-        why: String,
-    },
+    PathFailed { path: String, why: String },
     /// The file is complete, under its final name.
     Finished {
-        /// The file's path.
         target: String,
         /// The file's length.
         bytes: u64,
@@ -237,9 +220,7 @@ pub enum Event {
 /// One path's rate over the last interval.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PathRate {
-    /// The path's name.
     pub path: String,
-    /// Bits per second.
     pub rate_bps: u64,
     /// The bytes of the file that it has delivered so far.
     pub bytes: u64,
@@ -249,7 +230,6 @@ pub struct PathRate {
 ///
 /// It is called from the transfer's own task and must not block.
 pub trait EventSink: Send + Sync {
-    /// Receives one event.
     fn event(&self, event: &Event);
 }
 

@@ -1,9 +1,7 @@
 //! Places with a limit for each peer, so that no peer takes all of them.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::BTreeMap;
 
 /// The places, and how many each peer has taken.
 #[derive(Debug)]
@@ -39,9 +37,8 @@ impl<Peer: Ord + Clone> PeerSlots<Peer> {
 }
 
 impl<Peer: Ord> PeerSlots<Peer> {
-    /// A panic of another thread leaves the entries consistent.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Peer, usize>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.taken.lock()
     }
 }
 

@@ -1,8 +1,8 @@
 //! The limit of `--limit-rate`: bytes per second over all paths and downloads together.
 
+use parking_lot::Mutex;
 use std::{
     num::NonZeroU64,
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -32,8 +32,7 @@ impl RateLimit {
     ///
     /// Whoever charges first waits least, so the waits of several readers are in order.
     pub fn charge(&self, n: u64) -> Duration {
-        // A panic of another thread leaves the bucket consistent.
-        let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bucket = self.bucket.lock();
         bucket.charge(n, self.epoch.elapsed())
     }
 }

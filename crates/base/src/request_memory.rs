@@ -73,7 +73,6 @@ impl RequestBudgets {
 /// A request's bytes and their charge. Callers keep the charge as long as the decoded request.
 #[derive(Debug)]
 pub struct Body {
-    /// The bytes.
     pub bytes: Vec<u8>,
     /// `None` for a short request.
     pub charge: Option<Charge>,

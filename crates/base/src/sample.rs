@@ -35,7 +35,6 @@ pub struct UnlistedFailures {
     pub whose: String,
     /// The reason of the first of them; empty: several reasons.
     pub why: String,
-    /// Their number.
     pub count: u64,
 }
 

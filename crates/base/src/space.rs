@@ -50,7 +50,6 @@ impl Space {
 /// The resource that a full file system lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FullCause {
-    /// Bytes.
     Bytes,
     /// Inodes: no more files can be created, however many bytes are free.
     Inodes {
@@ -143,9 +142,7 @@ impl KeepFree {
 /// The resource that a file system lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
-    /// Bytes.
     Bytes {
-        /// Bytes that are free.
         free: ByteSize,
         /// Bytes that must stay free.
         kept: ByteSize,

@@ -1,8 +1,8 @@
 //! Limits log lines that strangers can cause, and counts the others.
 
+use parking_lot::Mutex;
 use std::{
     mem,
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -22,7 +22,7 @@ struct State {
 impl Throttle {
     /// Returns the number of lines held back since the last one if a line may pass now.
     pub fn pass(&self, now: Instant) -> Option<u64> {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         if state.last.is_some_and(|last| now.saturating_duration_since(last) < INTERVAL) {
             state.held_back += 1;
             return None;

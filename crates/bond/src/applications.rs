@@ -25,7 +25,6 @@ pub struct Application {
 }
 
 impl Application {
-    /// Its nature.
     pub fn nature(&self) -> Nature {
         Nature::classify(self.process.as_deref(), self.port)
     }

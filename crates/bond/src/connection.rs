@@ -11,7 +11,6 @@ use thalweg_units::Rate;
 pub enum ConnectionMethod {
     /// Always the first candidate, as operating systems do.
     OnlyOne,
-    /// In rotation.
     RoundRobin,
     /// In rotation, in proportion to the rates.
     WeightedRoundRobin,
@@ -36,7 +35,6 @@ pub struct Candidate {
 /// The choice for a connection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pick {
-    /// The interface.
     pub interface: u32,
     /// The reason, for display.
     pub why: PickReason,
@@ -105,7 +103,6 @@ impl ConnectionScheduler {
         Self { method, ..Self::default() }
     }
 
-    /// The method.
     pub fn method(&self) -> ConnectionMethod {
         self.method
     }

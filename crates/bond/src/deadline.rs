@@ -6,7 +6,6 @@ use thalweg_units::Rate;
 /// What an interface offers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Offer {
-    /// Its rate.
     pub rate: Rate,
     /// The price of a byte, in any unit.
     pub price: f64,

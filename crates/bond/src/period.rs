@@ -1,8 +1,12 @@
 //! The monthly period of a byte cap.
 
 use thalweg_units::WallTime;
+use time::{Date, Month, util::days_in_month};
 
 const DAY_NS: u64 = 86_400_000_000_000;
+
+/// The Julian day of 1970-01-01.
+const EPOCH: i32 = 2_440_588;
 
 /// The monthly period of a cap and a day in it, in days since 1970-01-01, UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,80 +23,68 @@ impl Period {
     /// The period that contains `now`, if periods begin at midnight UTC of `day` each month, or of the month's last day
     /// if the month has no such day. `day` counts from 1; more than 31 counts as 31.
     pub fn at(now: WallTime, day: u8) -> Self {
-        let days = (now.as_unix_nanos() / DAY_NS) as i64;
-        let (year, month, today) = date(days);
-        let reset = |year, month| i64::from(day.clamp(1, 31)).min(days_in(year, month));
-        let (year, month) = match (today >= reset(year, month), month) {
-            (true, _) => (year, month),
-            (false, 1) => (year - 1, 12),
-            (false, _) => (year, month - 1),
+        let today = date((now.as_unix_nanos() / DAY_NS) as u32);
+        let (year, month) = (today.year(), today.month());
+        let begun = first_day((year, month), day);
+        let (start, end) = match today >= begun {
+            true => (begun, first_day(following((year, month)), day)),
+            false => (first_day(preceding((year, month)), day), begun),
         };
-        let next = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
-        let begins = |(year, month)| unsigned(days_since_epoch(year, month, reset(year, month)));
-        Self { start: begins((year, month)), end: begins(next), today: unsigned(days) }
+        Self { start: days(start), end: days(end), today: days(today) }
     }
 }
 
-/// Days as `u32`: nanoseconds since 1970 in 64 bits end in 2554, and no day is before 1970.
-fn unsigned(days: i64) -> u32 {
-    u32::try_from(days.max(0)).unwrap_or(u32::MAX)
+/// The first day of the period that begins in this month.
+fn first_day((year, month): (i32, Month), day: u8) -> Date {
+    let day = day.clamp(1, days_in_month(month, year));
+    // The day is one of the month's.
+    Date::from_calendar_date(year, month, day).unwrap_or(Date::MIN)
 }
 
-fn days_in(year: i64, month: i64) -> i64 {
-    let (next_year, next) = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
-    days_since_epoch(next_year, next, 1) - days_since_epoch(year, month, 1)
+fn following((year, month): (i32, Month)) -> (i32, Month) {
+    (year + i32::from(month == Month::December), month.next())
 }
 
-/// Days from 1970-01-01 to a date of the Gregorian calendar. Years begin in March, so that the leap day is the last;
-/// 400 years have 146,097 days.
-fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let of_year = (153 * month + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+fn preceding((year, month): (i32, Month)) -> (i32, Month) {
+    (year - i32::from(month == Month::January), month.previous())
 }
 
-/// The year, month and day of a number of days after 1970-01-01.
-fn date(days: i64) -> (i64, i64, i64) {
-    let year = 1970 + days / 366;
-    let has_begun = |year: &i64| days_since_epoch(*year + 1, 1, 1) > days;
-    let year = (year..).find(has_begun).unwrap_or(year);
-    let month = (1..12).find(|month| days_since_epoch(year, month + 1, 1) > days).unwrap_or(12);
-    (year, month, days - days_since_epoch(year, month, 1) + 1)
+/// The date this many days after 1970-01-01: at most in 2554, where 64 bits of nanoseconds end.
+fn date(days: u32) -> Date {
+    Date::from_julian_day(EPOCH.saturating_add_unsigned(days)).unwrap_or(Date::MAX)
+}
+
+/// Days since 1970-01-01. A period that contains the first of them begins before, which counts as 0.
+fn days(date: Date) -> u32 {
+    u32::try_from(date.to_julian_day() - EPOCH).unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn at(year: i64, month: i64, day: i64) -> WallTime {
-        let start = days_since_epoch(year, month, day) as u64 * DAY_NS;
-        WallTime::from_unix_nanos(start + DAY_NS / 2)
+    fn at(year: i32, month: u8, day: u8) -> WallTime {
+        let date = Date::from_calendar_date(year, month.try_into().unwrap(), day).unwrap();
+        WallTime::from_unix_nanos(u64::from(days(date)) * DAY_NS + DAY_NS / 2)
     }
 
-    fn start(now: WallTime, day: u8) -> (i64, i64, i64) {
+    fn start(now: WallTime, day: u8) -> (i32, u8, u8) {
         let period = Period::at(now, day);
         assert!(period.start <= period.today && period.today < period.end);
         let next = WallTime::from_unix_nanos(u64::from(period.end) * DAY_NS);
         assert_eq!(Period::at(next, day).start, period.end, "one follows on the other");
-        date(period.start.into())
+        let start = date(period.start);
+        (start.year(), start.month().into(), start.day())
     }
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
-        assert_eq!(days_since_epoch(1970, 1, 1), 0);
-        assert_eq!(days_since_epoch(2000, 3, 1), 11_017);
-        assert_eq!(days_since_epoch(2026, 11, 22), 20_779);
-        let mut expected = (1970, 1, 1);
-        for days in 0..80_000 {
-            assert_eq!(date(days), expected);
-            let (year, month, day) = expected;
-            expected = match day == days_in(year, month) {
-                false => (year, month, day + 1),
-                true if month == 12 => (year + 1, 1, 1),
-                true => (year, month + 1, 1),
-            };
+    fn days_are_counted_from_1970() {
+        for (year, month, day, expected) in
+            [(1970, 1, 1, 0), (2000, 3, 1, 11_017), (2026, 11, 22, 20_779)]
+        {
+            assert_eq!(at(year, month, day).as_unix_nanos() / DAY_NS, expected);
         }
+        assert_eq!(Period::at(WallTime::from_unix_nanos(0), 15).start, 0, "there is no day before");
     }
 
     #[test]

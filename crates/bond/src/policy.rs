@@ -15,14 +15,12 @@ pub enum Tier {
     Secondary,
     /// While no other interface is available.
     Backup,
-    /// Not at all.
     Never,
 }
 
 /// The bytes that an interface may move in a month, both directions together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cap {
-    /// The bytes.
     pub bytes: u64,
     /// The day on which a month begins, from 1; see [`crate::Period`].
     pub reset_day: u8,

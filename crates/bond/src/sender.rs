@@ -49,7 +49,6 @@ impl Default for SenderSettings {
 pub struct ReleasedChunk {
     /// The link that carried it.
     pub link: LinkId,
-    /// Its length, bytes.
     pub bytes: u32,
     /// When it was assigned to that link.
     pub sent: Time,

@@ -8,7 +8,6 @@ use thalweg_units::WallTime;
 /// given stamps count: a wrong clock reading by which a request was refused has no effect on later dates.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MonotonicDates {
-    /// The last date given.
     last: u64,
 }
 

@@ -33,7 +33,6 @@ const BUFFER: usize = 1 << 20;
 /// The due data of one node.
 #[derive(Debug)]
 pub struct Source {
-    /// The node.
     pub node: Name,
     /// The submissions.
     pub arrivals: Vec<VerifiedReceipt>,

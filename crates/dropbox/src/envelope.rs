@@ -98,7 +98,6 @@ impl Cipher {
         nonce
     }
 
-    /// Encrypts a piece.
     fn encrypt(&self, number: u64, is_end: bool, data: &[u8]) -> io::Result<Vec<u8>> {
         let place = Self::place(number, is_end);
         let nonce = self.nonce(&place, data);

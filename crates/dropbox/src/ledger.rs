@@ -8,12 +8,8 @@ use super::{
     promises::Promises,
     strike::{self, StruckItems},
 };
-use std::{
-    collections::BTreeMap,
-    io,
-    path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::BTreeMap, io, path::Path, sync::Arc};
 use thalweg_base::{budget::PeerKey, clock::WallClock};
 use thalweg_net::PrivateKey;
 use thalweg_units::{NodeId, WallTime};
@@ -28,7 +24,6 @@ use thalweg_wire::{
 pub struct Rules {
     /// The name of the box.
     pub name: Name,
-    /// The deadline.
     pub until: WallTime,
     /// The maximum size of a submission before encryption, bytes.
     pub max_bytes: u64,
@@ -159,7 +154,6 @@ impl Ledger {
         Ok(self.lock().remove_struck(numbers, keys))
     }
 
-    /// The box's rules.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
@@ -207,9 +201,8 @@ impl Ledger {
         wanted.into_iter().map(|entered| answer(entered).map(sign)).collect()
     }
 
-    /// A panic while the lock is held leaves complete entries.
     fn lock(&self) -> MutexGuard<'_, LedgerState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

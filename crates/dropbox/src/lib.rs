@@ -87,7 +87,6 @@ const ASKS: usize = 4096;
 #[derive(Debug, Error)]
 #[error("drop box `{name}`: {source}")]
 pub struct DropBoxError {
-    /// The box.
     pub name: Name,
     /// The error of opening its directory.
     pub source: io::Error,

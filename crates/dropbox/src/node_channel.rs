@@ -57,7 +57,6 @@ pub enum NodeChannelError {
     /// The node does not admit this client.
     #[error("{0}")]
     Channel(#[from] ChannelError),
-    /// The connection broke.
     #[error("the connection broke: {0}")]
     Broken(#[from] io::Error),
 }
@@ -144,7 +143,7 @@ impl NodeChannel {
         }
     }
 
-    /// Closes the channel.
+    /// Closes the channel; waits a second at most.
     pub async fn close(mut self) {
         // All answers have arrived, so a failed goodbye loses nothing.
         _ = timeout(Duration::from_secs(1), self.0.shutdown()).await;
@@ -159,7 +158,6 @@ fn ended() -> NodeChannelError {
 enum SendError {
     /// `next` failed.
     Source(io::Error),
-    /// The connection failed.
     Connection(io::Error),
 }
 

@@ -1,9 +1,9 @@
 //! Limits the rate of requests per address. `thalweg_node` limits the number of open channels where it accepts them.
 
+use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::IpAddr,
-    sync::{Mutex, PoisonError},
     time::Duration,
 };
 use thalweg_base::peer_source::source_of;
@@ -42,7 +42,7 @@ impl AddressLimits {
     /// Returns [`Refusal::Slower`] if the bucket holds fewer.
     pub fn take(&self, from: IpAddr, count: usize) -> Result<(), Refusal> {
         let (source, now, most) = (source_of(from), Instant::now(), self.per_second * BURST);
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = self.buckets.lock();
         let (before, since) = buckets.levels.get(&source).copied().unwrap_or((most, now));
         let passed = now.saturating_duration_since(since).as_secs_f64();
         let left = (before + passed * self.per_second).min(most);
@@ -110,7 +110,7 @@ mod tests {
             pace.take(address(n), 1).unwrap();
         }
         assert!(pace.take(busy, 1).is_err(), "who asked most is still known");
-        let buckets = pace.buckets.lock().unwrap();
+        let buckets = pace.buckets.lock();
         assert_eq!((buckets.levels.len(), buckets.full_at.len()), (ADDRESSES, ADDRESSES));
     }
 }

@@ -4,12 +4,8 @@ use super::{
     files::BoxFiles,
     journal::{self, Journal},
 };
-use std::{
-    collections::BTreeSet,
-    io,
-    path::Path,
-    sync::{Mutex, PoisonError},
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeSet, io, path::Path};
 use thalweg_net::Ed25519;
 use thalweg_units::NodeId;
 use thalweg_wire::{
@@ -63,7 +59,6 @@ impl VerifiedReceipt {
         }
     }
 
-    /// The stamp's id.
     pub fn id(&self) -> StampId {
         self.receipt.value().stamp
     }
@@ -112,7 +107,7 @@ impl ReceiptRegister {
 
     /// The number of submissions whose data is at a node.
     pub fn count(&self) -> u64 {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.lock();
         // Entries of one stamp are adjacent, because the set is ordered.
         let mut ids: Vec<&StampId> = known.iter().map(|(id, _)| id).collect();
         ids.dedup();
@@ -136,7 +131,7 @@ impl ReceiptRegister {
         let arrivals = read.iter().filter_map(|r| r.as_ref().ok());
         let name = |a: &VerifiedReceipt| (a.id(), a.receipt.value().node.clone());
         let new: Vec<_> = {
-            let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = self.known.lock();
             arrivals.filter(|a| !known.contains(&name(a))).collect()
         };
         if !new.is_empty() {
@@ -145,7 +140,7 @@ impl ReceiptRegister {
                 |a: &&VerifiedReceipt| thalweg_wire::object::encode(&a.delivery)[4..].to_vec();
             let written = self.journal.append(new.iter().map(record).collect()).await;
             written.map_err(|e| Refusal::Unable(format!("write the receipts: {e}")))?;
-            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.known.lock();
             known.extend(new.into_iter().map(name));
         }
         Ok(read.into_iter().map(|read| read.map(drop)).collect())

@@ -34,7 +34,6 @@ pub(super) struct ServedBox {
 /// The role of this node for a box.
 #[derive(Debug)]
 pub(super) enum BoxRole {
-    /// It is the destination.
     Destination(Box<DestinationRecords>),
     /// It takes data for this destination.
     Node(Name),

@@ -9,7 +9,6 @@ pub enum ExperimentError {
     /// There is no such plan.
     #[error("there is no experiment `{name}`; available (see `thalweg-bench experiment list`): {}", .known.join(", "))]
     Unknown {
-        /// The requested name.
         name: String,
         /// The names of existing plans.
         known: Vec<String>,
@@ -27,7 +26,6 @@ pub enum ExperimentError {
     Value {
         /// The place in the plan.
         at: String,
-        /// What is wrong.
         why: String,
     },
     /// An operation on a file failed.
@@ -35,9 +33,7 @@ pub enum ExperimentError {
     File {
         /// The operation: `read`, `write` …
         verb: &'static str,
-        /// The file.
         path: PathBuf,
-        /// The system's error.
         source: io::Error,
     },
     /// The emulated network failed.

@@ -13,11 +13,9 @@ use std::collections::BTreeSet;
 /// The result of a check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckResult {
-    /// Its name.
     pub name: String,
     /// The aggregated value; `None`: not evaluated.
     pub value: Option<f64>,
-    /// The comparison operator.
     pub op: String,
     /// The bound with which it was compared.
     pub bound: f64,

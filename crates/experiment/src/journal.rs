@@ -182,7 +182,6 @@ enum JournalContents {
     Nothing,
     /// A file whose first line is not a journal's.
     Invalid,
-    /// A journal.
     Run(OldRun),
 }
 

@@ -81,9 +81,7 @@ pub const BUILT_IN: [(&str, &str); 58] = [
 /// A plan and its origin.
 #[derive(Clone, Debug)]
 pub struct PlanSource {
-    /// The plan.
     pub plan: Plan,
-    /// The plan's text.
     pub text: String,
     /// The directory in which the files named by the plan are.
     pub directory: PathBuf,

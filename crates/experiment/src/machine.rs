@@ -18,7 +18,6 @@ pub struct Machine {
     pub cpu: String,
     /// The kernel's release.
     pub kernel: String,
-    /// Main memory.
     pub memory: String,
 }
 

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Sample {
     /// The unit: `Mbit/s`, `s`, `ratio` …
     pub unit: String,
-    /// The value.
     pub value: f64,
 }
 
@@ -17,7 +16,6 @@ pub struct Sample {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Outcome {
-    /// It succeeded.
     Done,
     /// It failed: an error, a timeout, wrong bytes. With the reason.
     Failed(String),
@@ -31,7 +29,6 @@ pub enum Outcome {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sockets {
-    /// Congestion control algorithms.
     pub congestion_control: BTreeSet<String>,
     /// Largest receive buffer, bytes (`rb` of skmem).
     pub receive_bytes: u64,
@@ -42,7 +39,7 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// Merges another sample.
+    /// Adds another sample: all algorithms seen, and the greatest of each number.
     pub fn merge(&mut self, other: &Self) {
         self.congestion_control.extend(other.congestion_control.iter().cloned());
         self.receive_bytes = self.receive_bytes.max(other.receive_bytes);
@@ -55,24 +52,18 @@ impl Sockets {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArmRecord {
-    /// Its name.
     pub name: String,
     /// Program and arguments, without paths of this machine.
     pub command: Vec<String>,
     /// The version that the program reports.
     pub version: Option<String>,
-    /// The outcome.
     pub outcome: Outcome,
-    /// Its metrics.
     #[serde(default)]
     pub metrics: BTreeMap<String, Sample>,
-    /// Its labels.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// Its time series.
     #[serde(default)]
     pub series: BTreeMap<String, Vec<[f64; 2]>>,
-    /// Its sockets.
     #[serde(default)]
     pub sockets: Sockets,
     /// The congestion control that its connections had to use.
@@ -124,9 +115,7 @@ pub struct RoundRecord {
     pub cell: String,
     /// The label of the case of each axis.
     pub cases: BTreeMap<String, String>,
-    /// The seed.
     pub seed: u64,
-    /// The repeat, from 0.
     pub repeat: u32,
     /// The network's bound on the headline metric (Mbit/s), if the plan asks for it.
     pub limit: Option<f64>,

@@ -14,15 +14,11 @@ use std::collections::BTreeMap;
 /// The statistics of a metric over all rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MetricReport {
-    /// Its unit.
     pub unit: String,
     /// Number of rounds with a value.
     pub n: usize,
-    /// The median.
     pub median: f64,
-    /// The minimum.
     pub min: f64,
-    /// The maximum.
     pub max: f64,
 }
 
@@ -38,7 +34,6 @@ pub struct Buffers {
 /// The results of an arm over all rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArmReport {
-    /// Its name.
     pub name: String,
     /// The case of the plan's `rows_by` axis, if the report covers only rounds with this case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,13 +64,10 @@ pub struct Report {
     pub name: String,
     /// The sources of the program that ran, from [`machine::sources`](crate::machine::sources).
     pub commit: String,
-    /// The machine.
     pub machine: Machine,
     /// Whether the run is valid.
     pub valid: bool,
-    /// The arms.
     pub arms: Vec<ArmReport>,
-    /// The results of checks.
     pub checks: Vec<CheckResult>,
 }
 

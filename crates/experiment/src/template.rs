@@ -68,7 +68,7 @@ impl Values {
         Ok(())
     }
 
-    /// All names.
+    /// The names of all values.
     pub fn names(&self) -> BTreeSet<&str> {
         self.0.keys().map(String::as_str).collect()
     }

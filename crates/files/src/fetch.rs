@@ -23,7 +23,7 @@ pub struct FetchOrder {
     pub from: Name,
     /// Tickets of that node.
     pub tickets: Vec<Ticket>,
-    /// The most bytes.
+    /// The maximum number of bytes to fetch.
     pub bytes: u64,
     /// The member that gets a ticket for the entry.
     pub then: Option<Name>,

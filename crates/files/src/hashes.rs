@@ -5,9 +5,10 @@
 //! the file had not changed for [`MIN_REST`] before it was read: two writes within the resolution of timestamps may
 //! leave the same times.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::{HashMap, HashSet, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use thalweg_base::budget::PeerKey;
@@ -73,9 +74,8 @@ impl Hashes {
         Lookup::Own(HashClaim { hashes: self.clone(), peer, part, is_rested })
     }
 
-    /// Entries stay consistent even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, HashState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

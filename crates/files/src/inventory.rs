@@ -29,7 +29,6 @@ pub struct Inventory {
 /// A range of one file that is requested at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The file.
     pub file: FileNo,
     /// The range; never empty.
     pub range: Range<u64>,
@@ -43,7 +42,7 @@ impl Piece {
 }
 
 impl Inventory {
-    /// The file's entry.
+    /// The file with this number.
     pub fn get(&self, file: FileNo) -> Option<&MissingFile> {
         self.files.get(file.0 as usize)
     }

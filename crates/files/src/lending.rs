@@ -37,7 +37,6 @@ impl Lending {
         Self { spool, tickets, spares, membership }
     }
 
-    /// The spool.
     pub fn spool(&self) -> &Spool {
         &self.spool
     }

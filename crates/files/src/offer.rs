@@ -26,7 +26,6 @@ pub enum OfferError {
     Open {
         /// The directory as configured.
         path: PathBuf,
-        /// The system error.
         source: io::Error,
     },
     /// A directory vanished while the settings were read.

@@ -4,11 +4,8 @@
 //! no slot is free, a new request takes the slot of the channel that has been idle longest, or waits up to a minute: a
 //! schedule may let many transfers of one member begin at the same time.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use thalweg_wire::mesh::Name;
 use tokio::{
     sync::Notify,
@@ -69,7 +66,6 @@ pub(super) struct Slot {
 }
 
 impl Slots {
-    /// Creates `most` slots.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, taken: Mutex::default(), freed: Notify::new() })
     }
@@ -110,9 +106,8 @@ impl Slots {
         }
     }
 
-    /// Every change is complete, even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, SlotTable> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.taken.lock()
     }
 }
 

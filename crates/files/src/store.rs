@@ -14,6 +14,7 @@ use super::{
     quota::{Quota, QuotaCharge},
     root::{Root, display_path, failure, modified},
 };
+use parking_lot::{Mutex, MutexGuard};
 use rustix::{fs::Stat, io::Errno};
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -22,7 +23,7 @@ use std::{
     ops::Range,
     os::{fd::AsFd as _, unix::ffi::OsStrExt as _},
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     thread,
     time::{Duration, SystemTime},
 };
@@ -59,7 +60,6 @@ pub(super) struct Inbox {
 /// A file that is being stored, held by the sessions that write it.
 pub(super) struct PartialFile {
     key: PartKey,
-    /// The directories above it.
     above: Vec<DirectoryId>,
     work: Mutex<Stage>,
 }
@@ -162,7 +162,7 @@ impl Inbox {
             let target = Target::of(requester, &piece.into, &piece.entry, None)?;
             if let Some(seen) = target.identity()? {
                 let key = key(requester, &target.snapshot);
-                let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut recent = self.recent.lock();
                 recent.truncate(MAX_RECENT - 1);
                 recent.push_front(ReplacedFile { path: target.path, key, seen });
             }
@@ -202,7 +202,7 @@ impl Inbox {
     /// Whether the existing file is the one that just replaced another: size and time may be the same for both.
     fn replaced_just_now(&self, target: &Target, key: &PartKey) -> Result<bool, Failure> {
         let Some(now) = target.identity()? else { return Ok(false) };
-        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let recent = self.recent.lock();
         let is_it =
             |file: &ReplacedFile| file.path == target.path && file.key == *key && file.seen == now;
         Ok(recent.iter().any(is_it))
@@ -331,9 +331,8 @@ impl Inbox {
         Ok(partial_file)
     }
 
-    /// Every change is complete, even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<PathKey, Weak<PartialFile>>> {
-        self.partial_file.lock().unwrap_or_else(PoisonError::into_inner)
+        self.partial_file.lock()
     }
 }
 
@@ -407,7 +406,7 @@ impl PartialFile {
     }
 
     fn lock(&self) -> MutexGuard<'_, Stage> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+        self.work.lock()
     }
 }
 

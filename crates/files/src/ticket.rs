@@ -3,11 +3,8 @@
 //! A ticket never widens rights. The owner's rights are checked when the ticket is issued and again when it is
 //! redeemed, and only the member that the owner has named can redeem it.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use thalweg_units::NodeId;
 use thalweg_wire::{
     mesh::Name,
@@ -151,9 +148,8 @@ impl Tickets {
         tickets.iter().map(|ticket| book.take_checks(owner, *ticket)).collect()
     }
 
-    /// Every change is complete, even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, TicketTable> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -1,8 +1,9 @@
 //! Turns for long work: each member's requests run one at a time, however many channels it uses.
 
+use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 use thalweg_wire::mesh::Name;
 
@@ -13,8 +14,7 @@ pub(super) struct Turns(Mutex<BTreeMap<Name, Weak<tokio::sync::Mutex<()>>>>);
 impl Turns {
     /// The lock for a member's work.
     pub fn for_member(&self, member: &Name) -> Arc<tokio::sync::Mutex<()>> {
-        // Each change of the map is complete, even if a thread panicked.
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.retain(|_, turn| turn.strong_count() > 0);
         if let Some(known) = all.get(member).and_then(Weak::upgrade) {
             return known;

@@ -54,7 +54,7 @@ impl AnnouncementScheduler {
         }
     }
 
-    /// Adds a child.
+    /// Adds a child, to which nothing has been announced.
     pub fn join(&mut self) -> ChildConnectionId {
         let id = ChildConnectionId(self.joined);
         self.joined += 1;

@@ -20,7 +20,6 @@ pub struct CollectContext {
     pub inventory: Arc<Inventory>,
     /// Receives the data.
     pub land: Arc<dyn Land>,
-    /// Receives the events.
     pub events: Arc<dyn EventSink>,
     /// Requests an early end: transfers under way are abandoned, data received so far is kept.
     pub stop: CancellationToken,

@@ -15,7 +15,6 @@ use thalweg_wire::mesh::Name;
 pub enum Event {
     /// A source has listed its files.
     Listed {
-        /// The source's name.
         source: Name,
         /// The number of its files.
         files: u64,
@@ -26,7 +25,6 @@ pub enum Event {
     },
     /// A source is left out from here on; the collection continues with the others.
     SourceFailed {
-        /// The source's name.
         source: Name,
         /// What happened, and what the user can try.
         why: String,
@@ -51,14 +49,12 @@ pub enum Event {
     },
     /// Some files of a source that will be fetched; sent only if a list is requested.
     Files {
-        /// The source.
         source: Name,
         /// Some of its files.
         files: Vec<FileListed>,
     },
     /// Items of a source that are not collected. This does not count as a failure.
     PassedOver {
-        /// The source.
         source: Name,
         /// The number of devices, sockets and pipes.
         special: u64,
@@ -71,18 +67,15 @@ pub enum Event {
     Planned(Forecast),
     /// A path from a source is in use.
     WayOpened {
-        /// The source.
         source: Name,
         /// The hosts between the source and this host, nearest to the source first; empty: none.
         via: Vec<Name>,
     },
     /// A path from a source is no longer used.
     WayClosed {
-        /// The source.
         source: Name,
         /// The hosts between the source and this host.
         via: Vec<Name>,
-        /// The reason.
         why: String,
         /// Whether it broke, rather than being closed on purpose.
         failed: bool,
@@ -103,9 +96,7 @@ pub enum Event {
         /// Its slot in the plan; absent for the same reason.
         #[serde(skip_serializing_if = "Option::is_none")]
         slot: Option<u32>,
-        /// The sender.
         from: Name,
-        /// The receiver.
         to: Name,
         /// When it was allowed to begin, since the start.
         began_seconds: f64,
@@ -121,7 +112,6 @@ pub enum Event {
     },
     /// A file could not be fetched or stored; the collection continues with the others.
     FileFailed {
-        /// Its source.
         source: Name,
         /// Its path here, starting with `/`; if it could not be listed, its path at the source. Made printable.
         file: String,
@@ -141,10 +131,7 @@ pub enum Event {
     /// The progress; sent a few times a second.
     Progress(Progress),
     /// A message for the user.
-    Note {
-        /// The message.
-        text: String,
-    },
+    Note { text: String },
     /// The end of the collection, in any case.
     Ended(Totals),
 }
@@ -154,7 +141,6 @@ pub enum Event {
 pub struct FileListed {
     /// Its path at the source, made printable.
     pub path: String,
-    /// Its size.
     pub bytes: u64,
     /// Bytes that are missing here.
     pub missing_bytes: u64,
@@ -188,9 +174,7 @@ pub struct Progress {
 /// The progress of one source.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SourceProgress {
-    /// The source's name.
     pub source: Name,
-    /// Bytes received.
     pub done_bytes: u64,
     /// Bytes to receive.
     pub total_bytes: u64,
@@ -292,7 +276,6 @@ pub struct SharedBottleneck {
 /// The data received from a source.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SourceTotals {
-    /// The source's name.
     pub source: Name,
     /// Bytes received.
     pub bytes: u64,
@@ -303,7 +286,6 @@ pub struct SourceTotals {
 /// Data of others that a node held.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NodeStorage {
-    /// The node.
     pub node: Name,
     /// The maximum number of bytes at a time.
     pub bytes: u64,
@@ -313,7 +295,6 @@ pub struct NodeStorage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Everything is here.
     Complete,
     /// Some files or sources failed; the rest is here.
     Partial,
@@ -330,7 +311,6 @@ pub enum Outcome {
 ///
 /// The transfers' own tasks call it, so it must not block.
 pub trait EventSink: Send + Sync + fmt::Debug {
-    /// Receives one event.
     fn event(&self, event: Event);
 }
 

@@ -2,9 +2,10 @@
 //!
 //! On a congested path a new connection can cost seconds: a lost SYN alone costs one (RFC 6298 §2).
 
+use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use thalweg_files::remote::Remote;
@@ -19,13 +20,13 @@ pub struct IdleRemotes(Arc<Mutex<BTreeMap<u32, (Remote, Instant)>>>);
 impl IdleRemotes {
     /// Keeps a source's connection until it is taken or the set is dropped.
     pub fn keep(&self, source: u32, remote: Remote) {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.0.lock();
         open.insert(source, (remote, Instant::now()));
     }
 
     /// Takes a source's connection, if there is one younger than 60 s.
     pub fn take(&self, source: u32) -> Option<Remote> {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.0.lock();
         let (remote, since) = open.remove(&source)?;
         (since.elapsed() < OLDEST).then_some(remote)
     }

@@ -26,7 +26,6 @@ pub enum MethodName {
 /// The text names no method.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MethodNameError {
-    /// An unknown name.
     #[error(
         "`{0}` is not a method; the methods are fluid, path-sync[=PERCENT], path-delay[=TIME], \
          best-path, all-at-once[=CONNECTIONS], one-by-one, spread-in-time=G,TIME and concurrent=G"
@@ -35,7 +34,7 @@ pub enum MethodNameError {
     /// A known name with an invalid value.
     #[error("`{text}` is invalid: write {form}")]
     Value {
-        /// The whole text.
+        /// The method as it was given.
         text: String,
         /// The syntax of this method, and the allowed values.
         form: &'static str,

@@ -7,10 +7,8 @@ use hyper::{
     HeaderMap,
     header::{COOKIE, HeaderValue, SET_COOKIE},
 };
-use std::{
-    net::IpAddr,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::net::IpAddr;
 use thalweg_paths::url::HttpUrl;
 use thalweg_units::WallTime;
 use thalweg_wire::retry_after::http_date;
@@ -87,9 +85,8 @@ impl Cookies {
         }
     }
 
-    /// Each change is a single step, so the list is complete even if another holder panicked.
     fn lock(&self) -> MutexGuard<'_, Vec<Cookie>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -9,10 +9,8 @@ use hyper::{
     HeaderMap, Request, StatusCode,
     header::{AUTHORIZATION, HeaderValue, WWW_AUTHENTICATE},
 };
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use thalweg_paths::url::HttpUrl;
 
 /// How often one request is repeated with another nonce: several paths use one nonce, and a server that counts its uses
@@ -40,7 +38,7 @@ pub(super) struct DigestLogins(Mutex<BTreeMap<String, Challenge>>);
 impl DigestLogins {
     /// Replaces a `Basic` login by a response to the challenge of the server of `url`, if there was one.
     pub(super) fn sign<B>(&self, url: &HttpUrl, request: &mut Request<B>) {
-        let mut servers = self.lock();
+        let mut servers = self.0.lock();
         let Some(Challenge { client, .. }) = servers.get_mut(&url.origin()) else { return };
         let Some((username, password)) = basic_login(request.headers()) else { return };
         let params = PasswordParams {
@@ -69,7 +67,7 @@ impl DigestLogins {
     ) -> bool {
         let Some(login) = sent.headers().get(AUTHORIZATION) else { return false };
         let sent_login = realm_and_nonce(login);
-        let mut servers = self.lock();
+        let mut servers = self.0.lock();
         let known = servers.get_mut(&url.origin());
         if status != StatusCode::UNAUTHORIZED {
             if let (Some(known), Some((realm, _))) = (known, sent_login) {
@@ -97,10 +95,6 @@ impl DigestLogins {
             servers.insert(url.origin(), Challenge { client, is_accepted });
         }
         is_repeated
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Challenge>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

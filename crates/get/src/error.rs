@@ -61,7 +61,6 @@ pub enum PathError {
     /// The server is busy: 429 or 503.
     #[error("the server is busy: it answered {status}{}", wait_for(.wait))]
     Busy {
-        /// The status.
         status: StatusCode,
         /// How long to wait (`Retry-After`, RFC 9110 §10.2.3), if the server says so.
         wait: Option<Duration>,
@@ -292,7 +291,6 @@ pub enum GetError {
         target.display()
     )]
     SameTarget {
-        /// The file.
         target: std::path::PathBuf,
         /// The number of the first request, from 1.
         first: usize,
@@ -310,7 +308,6 @@ pub enum GetError {
     /// The bytes do not match the digest, even after the bytes from relays and mirrors were fetched again.
     #[error("{wrong}; {tried}")]
     Mismatch {
-        /// The digest error.
         #[source]
         wrong: Box<PartError>,
         /// What was done to repair the file.
@@ -319,7 +316,6 @@ pub enum GetError {
     /// The file has another length than expected. Nothing of it is kept.
     #[error("{} should have {expected} bytes but has {found}: it is another file or truncated", file.display())]
     Length {
-        /// The file.
         file: std::path::PathBuf,
         /// The length in the request.
         expected: u64,
@@ -424,7 +420,6 @@ fn paths_failed(paths: &[(String, PathError)]) -> String {
 #[derive(Debug, Error)]
 #[error("{error}")]
 pub struct GetFailed {
-    /// The reason.
     #[source]
     pub error: GetError,
     /// Bytes that a repetition of the same call can resume from.

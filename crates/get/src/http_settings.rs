@@ -28,7 +28,6 @@ impl HttpVersion {
 /// The settings for all connections of a download. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct HttpSettings {
-    /// Opens the connections.
     pub dialer: Dialer,
     /// Verifies the servers' names; without it no `https` URL can be fetched.
     pub tls: Option<TlsClient>,

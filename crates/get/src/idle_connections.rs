@@ -1,10 +1,10 @@
 //! Idle connections that one download leaves for the next ones of the same call.
 
 use super::{HttpVersion, http::Connection};
+use parking_lot::Mutex;
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 use thalweg_net::{Destination, Route};
@@ -36,7 +36,7 @@ impl IdleConnections {
         version: HttpVersion,
     ) -> Option<Connection> {
         let key = Key::new(route, url, version);
-        self.lock().take(&key, |c| c.is_open() && c.serves(url), Instant::now())
+        self.0.lock().take(&key, |c| c.is_open() && c.serves(url), Instant::now())
     }
 
     /// Leaves `connection` for other downloads. Its last answer must have been read to the end: remaining bytes would
@@ -49,19 +49,14 @@ impl IdleConnections {
         connection: Connection,
     ) {
         if connection.is_open() {
-            self.lock().give(Key::new(route, url, version), connection, Instant::now());
+            self.0.lock().give(Key::new(route, url, version), connection, Instant::now());
         }
-    }
-
-    /// Each change is one push or one removal, so the list is complete even if another holder panicked.
-    fn lock(&self) -> MutexGuard<'_, Shelf<Connection>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for IdleConnections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IdleConnections").field("idle", &self.lock().idle.len()).finish()
+        f.debug_struct("IdleConnections").field("idle", &self.0.lock().idle.len()).finish()
     }
 }
 

@@ -12,11 +12,8 @@ use super::{
     targets::Targets,
 };
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use std::{
-    num::NonZeroUsize,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::SystemTime,
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{num::NonZeroUsize, sync::Arc, time::SystemTime};
 use thalweg_base::job::{Event, EventSink};
 use thalweg_paths::history::History;
 use thalweg_units::{ByteSize, WallTime};
@@ -240,7 +237,7 @@ impl<'a> Call<'a> {
 
     /// Each change of a history is a single step, so it is valid even if another holder panicked.
     fn history(&self) -> Option<MutexGuard<'_, History>> {
-        Some(self.how.history?.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(self.how.history?.lock())
     }
 
     fn tally(self) -> Tally {
@@ -282,7 +279,7 @@ mod tests {
         };
         let origins = Origins::new("https://a.example:443".to_owned(), &[]);
         call.note(EndedDownload { number: 0, url: "x".to_owned(), origins, result: Err(failed) });
-        let history = history.lock().unwrap();
+        let history = history.lock();
         let out = |relay, origin| history.is_quarantined(relay, Some(origin), wall_time());
         assert!(out("fra", "https://a.example:443") && !out("fra", "https://b.test:443"));
         assert!(!out("direct", "https://a.example:443"), "it is no relay");

@@ -171,7 +171,7 @@ impl PathCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Mutex;
+    use parking_lot::Mutex;
     use thalweg_net::Route;
 
     #[derive(Default)]
@@ -179,7 +179,7 @@ mod tests {
 
     impl EventSink for RecordedEvents {
         fn event(&self, event: &Event) {
-            self.0.lock().unwrap().push(event.clone());
+            self.0.lock().push(event.clone());
         }
     }
 
@@ -201,6 +201,6 @@ mod tests {
         meter.tell_totals(&told);
         let total =
             Event::PathTotal { path: "a".into(), bytes: 110, hedged_bytes: 25, late_bytes: 42 };
-        assert_eq!(*told.0.lock().unwrap(), [total]);
+        assert_eq!(*told.0.lock(), [total]);
     }
 }

@@ -23,7 +23,6 @@ pub struct Netrc {
 /// A user and a password.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Login {
-    /// The user.
     pub user: String,
     /// The password; may be empty.
     pub password: String,

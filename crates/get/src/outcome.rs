@@ -10,7 +10,6 @@ use thalweg_units::{ByteSize, Rate};
 pub struct Outcome {
     /// The file, under its final name.
     pub target: PathBuf,
-    /// Its length.
     pub length: ByteSize,
     /// Bytes received over the network in this session.
     pub fetched: ByteSize,

@@ -1,10 +1,11 @@
 //! Writes an object's bytes to the user's output, while they arrive or at the end.
 
 use super::{AttemptError, GetError, Output, Stop};
+use parking_lot::Mutex;
 use std::{
     io,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -97,7 +98,7 @@ impl OutputWriter {
 
     /// Records the object. Returns whether it is provably the one whose bytes were written so far.
     fn admit(&self, of: ObjectIdentity) -> bool {
-        let mut known = lock(&self.shared.of);
+        let mut known = self.shared.of.lock();
         let proven = of.validator.is_some() && known.as_ref() == Some(&of);
         *known = Some(of);
         proven
@@ -112,7 +113,7 @@ impl OutputWriter {
             hash.update(&reader.read(at..end).map_err(io::Error::other)?);
             at = end;
         }
-        Ok(hash.finalize() == lock(&self.shared.hash).finalize())
+        Ok(hash.finalize() == self.shared.hash.lock().finalize())
     }
 
     fn write(
@@ -138,7 +139,7 @@ impl OutputWriter {
     }
 
     fn refuse(&self, error: GetError) {
-        *lock(&self.shared.refused) = Some(error);
+        *self.shared.refused.lock() = Some(error);
         self.end.send_replace(true);
     }
 
@@ -151,7 +152,7 @@ impl OutputWriter {
         over: &AtomicBool,
     ) -> Result<(), GetError> {
         if !*is_proven {
-            let _writing = lock(&self.shared.writing);
+            let _writing = self.shared.writing.lock();
             let shown = self.shown();
             if there < shown {
                 return Ok(());
@@ -172,14 +173,14 @@ impl OutputWriter {
     /// Writes up to `there`, or until the attempt is over.
     fn pass_on(&self, reader: &PartReader, there: u64, over: &AtomicBool) -> io::Result<()> {
         loop {
-            let _writing = lock(&self.shared.writing);
+            let _writing = self.shared.writing.lock();
             let at = self.shown();
             if at >= there || over.load(Ordering::SeqCst) {
                 return Ok(());
             }
             let data = reader.read(at..there.min(at + PIECE)).map_err(io::Error::other)?;
             self.output.write(&data)?;
-            lock(&self.shared.hash).update(&data);
+            self.shared.hash.lock().update(&data);
             self.shared.shown.store(at + data.len() as u64, Ordering::SeqCst);
         }
     }
@@ -191,7 +192,7 @@ impl OutputWriter {
 
     /// Why the output accepts or receives no more bytes, if so. Returned only once.
     pub(super) fn refusal(&self) -> Option<GetError> {
-        lock(&self.shared.refused).take()
+        self.shared.refused.lock().take()
     }
 }
 
@@ -215,15 +216,11 @@ impl Drop for WriterThread {
     }
 }
 
-/// Each mutex holds one value that is set in a single step, so a panic of another holder leaves it valid.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{sync::Condvar, time::Duration};
+    use parking_lot::Condvar;
+    use std::time::Duration;
     use thalweg_base::job::{Job, Kind};
     use thalweg_part::{Part, PartKey};
 
@@ -237,15 +234,15 @@ mod tests {
     impl Slow {
         /// Waits until `count` writes have begun, but not longer than `longest`.
         fn wait(&self, count: usize, longest: Duration) {
-            let begun = lock(&self.begun.0);
-            _ = self.begun.1.wait_timeout_while(begun, longest, |begun| *begun < count).unwrap();
+            let mut begun = self.begun.0.lock();
+            self.begun.1.wait_while_for(&mut begun, |begun| *begun < count, longest);
         }
     }
 
     impl Output for Slow {
         fn write(&self, data: &[u8]) -> io::Result<()> {
             let count = {
-                let mut begun = lock(&self.begun.0);
+                let mut begun = self.begun.0.lock();
                 *begun += 1;
                 *begun
             };
@@ -253,7 +250,7 @@ mod tests {
             if count == 1 {
                 self.wait(2, Duration::from_millis(300));
             }
-            lock(&self.written).extend_from_slice(data);
+            self.written.lock().extend_from_slice(data);
             Ok(())
         }
     }
@@ -285,6 +282,6 @@ mod tests {
         let (_hand, mut stop) = Stop::new();
         assert!(start().finish(&mut stop).await.is_ok());
         assert!(flow.refusal().is_none());
-        assert_eq!(lock(&slow.written).as_slice(), bytes);
+        assert_eq!(slow.written.lock().as_slice(), bytes);
     }
 }

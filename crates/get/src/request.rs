@@ -19,7 +19,6 @@ use thalweg_units::Rate;
 /// What to download, where to, and how.
 #[derive(Clone)]
 pub struct Request {
-    /// The URL.
     pub url: HttpUrl,
     /// Where the object goes.
     pub target: Target,
@@ -62,7 +61,6 @@ pub struct Request {
 /// A deadline to meet at the least cost (DBAS's deadline mode).
 #[derive(Clone, Debug)]
 pub struct CostDeadline {
-    /// The deadline.
     pub until: Instant,
     /// The paths that cost money, by their index in [`Request::paths`].
     pub dear: BTreeMap<u32, PricedPath>,

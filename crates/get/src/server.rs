@@ -2,10 +2,11 @@
 //! the same failure a thousand times.
 
 use hyper::StatusCode;
+use parking_lot::Mutex;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
 };
@@ -100,20 +101,18 @@ impl ServerTraits {
 
     /// Whether ranges are not the cause of this status.
     pub(super) fn is_honest(&self, status: StatusCode) -> bool {
-        let has = |set: &Mutex<BTreeSet<StatusCode>>| {
-            set.lock().unwrap_or_else(PoisonError::into_inner).contains(&status)
-        };
+        let has = |set: &Mutex<BTreeSet<StatusCode>>| set.lock().contains(&status);
         has(&self.honest) && !has(&self.for_ranges)
     }
 
     /// Records that a plain `GET` succeeded where a range request got this status.
     pub(super) fn status_was_for_ranges(&self, status: StatusCode) {
-        self.for_ranges.lock().unwrap_or_else(PoisonError::into_inner).insert(status);
+        self.for_ranges.lock().insert(status);
     }
 
     /// Records that a plain `GET` got this status too. There are about a hundred statuses, so the set is bounded.
     pub(super) fn status_was_honest(&self, status: StatusCode) {
-        self.honest.lock().unwrap_or_else(PoisonError::into_inner).insert(status);
+        self.honest.lock().insert(status);
     }
 }
 

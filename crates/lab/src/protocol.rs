@@ -37,7 +37,6 @@ pub enum Request {
     Set {
         /// `core`, `core.fwd` or `core.rev`.
         link: String,
-        /// The change.
         change: LinkChange,
     },
     /// The statistics of the lab and its links.

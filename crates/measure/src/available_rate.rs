@@ -14,7 +14,6 @@ const MIN_SHARE: f64 = 0.1;
 /// Available bandwidth as it was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AvailableRate {
-    /// bit/s.
     pub bps: f64,
     /// Whether the true value may be larger.
     pub bound: Bound,

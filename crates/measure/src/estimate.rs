@@ -59,7 +59,6 @@ pub enum Method {
 pub struct Estimate {
     /// The subject that was measured.
     pub subject: Subject,
-    /// The measured property.
     pub metric: Metric,
     /// The value, finite and not negative, in [`Metric::unit`].
     pub value: f64,

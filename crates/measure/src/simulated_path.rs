@@ -17,10 +17,12 @@ pub struct CrossTraffic {
 }
 
 impl CrossTraffic {
+    /// Packets at equal intervals.
     pub fn even(mbps: f64) -> Self {
         Self { mbps, is_poisson: false }
     }
 
+    /// Packets at random, exponentially distributed intervals.
     pub fn poisson(mbps: f64) -> Self {
         Self { mbps, is_poisson: true }
     }

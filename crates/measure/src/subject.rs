@@ -11,7 +11,6 @@ pub struct NodeIndex(pub u32);
 /// One interface of a node, by its dense index within the node (not the kernel's index).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Interface {
-    /// The node.
     pub node: NodeIndex,
     /// `0..` in the order of the node's interfaces; 0 if it has only one.
     pub interface: u32,
@@ -27,12 +26,7 @@ pub struct SharedSetIndex(pub u32);
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
     /// The direct path from one interface of a node to another node; directed.
-    Leg {
-        /// Where it starts.
-        from: Interface,
-        /// Where it ends.
-        to: NodeIndex,
-    },
+    Leg { from: Interface, to: NodeIndex },
     /// The whole path of one transfer, including relays.
     Path(PathId),
     /// All traffic that leaves through an interface, to any destination.

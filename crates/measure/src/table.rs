@@ -41,7 +41,6 @@ pub enum TableError {
     /// A node index at or above the table's `n`.
     #[error("node {} is not one of this table's {nodes} nodes", node.0)]
     Node {
-        /// The index.
         node: NodeIndex,
         /// The table's `n`.
         nodes: u32,

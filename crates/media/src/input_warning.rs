@@ -23,7 +23,6 @@ pub enum InputWarning {
         "packets of PID {pid} are missing in {gaps} places; video resumes at the next key frame"
     )]
     Gaps {
-        /// The PID.
         pid: u16,
         /// The number of gaps.
         gaps: u64,
@@ -33,7 +32,6 @@ pub enum InputWarning {
         "skipped a unit of PID {pid} larger than {limit} bytes, in its NAL unit of type {nal}; video resumes at the next key frame"
     )]
     TooLarge {
-        /// The PID.
         pid: u16,
         /// The type of the NAL unit at the limit; 255 if there is none.
         nal: u8,
@@ -43,7 +41,6 @@ pub enum InputWarning {
     /// The incomplete units of all PIDs together exceed their maximum size.
     #[error("skipped a unit of PID {pid}: incomplete units together exceed {limit} bytes")]
     BufferFull {
-        /// The PID.
         pid: u16,
         /// The maximum size, bytes.
         limit: usize,
@@ -51,7 +48,6 @@ pub enum InputWarning {
     /// Units that are truncated or not PES packets.
     #[error("skipped {units} units of PID {pid} that are truncated or not PES packets")]
     Corrupt {
-        /// The PID.
         pid: u16,
         /// The number of units.
         units: u64,
@@ -59,7 +55,6 @@ pub enum InputWarning {
     /// Damaged sections of program tables.
     #[error("skipped {sections} damaged sections of program tables (PID {pid})")]
     BadTable {
-        /// The PID.
         pid: u16,
         /// The number of sections.
         sections: u64,
@@ -79,17 +74,13 @@ pub enum InputWarning {
         "no key frame in PID {pid} for {seconds} s, so that it cannot be decoded (ffmpeg: -g, -forced-idr 1)"
     )]
     NoKeyFrame {
-        /// The PID.
         pid: u16,
         /// The time without a key frame.
         seconds: u64,
     },
     /// Pictures are scrambled and cannot be classified.
     #[error("PID {pid} is scrambled: its pictures count as reference frames")]
-    Scrambled {
-        /// The PID.
-        pid: u16,
-    },
+    Scrambled { pid: u16 },
     /// The input has more of something than the splitter reads.
     #[error("PID {pid} is ignored: a stream has at most {limit} {what}")]
     TooMany {
@@ -102,10 +93,7 @@ pub enum InputWarning {
     },
     /// The clock of a PID was restarted.
     #[error("the clock of PID {pid} was restarted; its timeline continues")]
-    ClockRestarted {
-        /// The PID.
-        pid: u16,
-    },
+    ClockRestarted { pid: u16 },
 }
 
 impl InputWarning {

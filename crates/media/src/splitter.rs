@@ -56,7 +56,6 @@ impl Default for Limits {
 /// The counters of a splitter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SplitterCounts {
-    /// All packets.
     pub packets: u64,
     /// Null packets.
     pub null: u64,
@@ -73,9 +72,7 @@ pub struct SplitterCounts {
 pub struct TrackInfo {
     /// The number of its program.
     pub program: u16,
-    /// Its current PID.
     pub pid: u16,
-    /// Its codec.
     pub codec: Codec,
     /// Its index among the videos of its program.
     nth: usize,

@@ -1,8 +1,9 @@
 //! One timer for all tasks that wait for the roster's expiry (decision 0018).
 
 use super::membership::Inner;
+use parking_lot::Mutex;
 use std::{
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 use tokio::{sync::watch, task::JoinHandle, time::sleep};
@@ -25,7 +26,7 @@ impl ExpiryTimer {
     /// in the runtime of the first caller, as long as the membership lives.
     pub(super) fn watch(&self, membership: &Arc<Inner>) -> watch::Receiver<()> {
         let lapsed = self.invalid.subscribe();
-        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut task = self.task.lock();
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
             *task = Some(tokio::spawn(notify_while_invalid(Arc::downgrade(membership))));
         }

@@ -25,7 +25,7 @@ pub mod member_dialer;
 pub mod service;
 
 pub use join::{JoinError, JoinOptions, JoinResult, join, member_name};
-pub use membership::{Membership, OfferOutcome};
+pub use membership::{Membership, OfferOutcome, RosterFork};
 pub use oracle_client::{Attempt, ClockSkew, OracleClient, OracleError};
 pub use peer::{MeshPeer, Revoked};
 pub use roster_error::RosterError;

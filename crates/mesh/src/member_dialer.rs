@@ -146,9 +146,7 @@ pub enum DialMemberError {
     /// No channel could be opened.
     #[error("node {node}: {why}")]
     Dial {
-        /// The node.
         node: Name,
-        /// The cause.
         #[source]
         why: Box<DialError>,
     },

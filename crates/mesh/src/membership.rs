@@ -5,21 +5,24 @@ use super::{
     expiry_timer::ExpiryTimer,
     roster_writer::{self, RosterDamage},
 };
+use parking_lot::Mutex;
 use std::{
+    cmp::Ordering,
     collections::BTreeSet,
+    fmt,
     path::PathBuf,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 use thalweg_base::clock::WallClock;
 use thalweg_net::channel::{Admission, Protocol};
 use thalweg_units::{NodeId, WallTime};
-use thalweg_wire::mesh::{Member, Roster, RosterFault, Tag};
+use thalweg_wire::mesh::{Member, Roster, RosterFault, RosterRank, Tag};
 use tokio::sync::watch;
 
 /// The newest roster of a mesh, shared by all who use it; cheap to clone.
 ///
-/// Contract: versions only grow, also across restarts and among the processes of one host (the newest roster is kept in
+/// Contract: ranks ([`RosterRank`]) only grow, also across restarts and among the processes of one host (the newest roster is kept in
 /// a file, which is written beside the old one, synced and renamed). A roster with a bad signature, a lower version, or
 /// of another mesh changes nothing. An expired roster admits nobody, nor does one that is not valid yet.
 #[derive(Clone, Debug)]
@@ -38,6 +41,8 @@ pub(super) struct Inner {
     newest: Mutex<StoredRoster>,
     /// What was wrong with the stored file.
     damage: Option<RosterDamage>,
+    /// The last fork that a roster has shown.
+    fork: Mutex<Option<RosterFork>>,
     pub(super) guard: ExpiryTimer,
 }
 
@@ -47,6 +52,28 @@ pub(super) struct StoredRoster {
     pub(super) signed: Option<Arc<[u8]>>,
     /// Whether the file has it.
     pub(super) kept: bool,
+}
+
+/// A roster that is in force, but does not follow from the one before, though the same key signed both: two hosts sign
+/// with that key, or an oracle continues from an old backup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RosterFork {
+    /// The version of the roster before.
+    pub before: u64,
+    /// The version of the roster that does not follow from it.
+    pub after: u64,
+}
+
+impl fmt::Display for RosterFork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { before, after } = self;
+        write!(
+            f,
+            "roster {after} does not follow from roster {before}, which this host had: another host \
+             signs with a copy of the mesh's key, or an oracle was restored from an old backup. If \
+             no backup was restored, replace the key: `thalweg mesh rekey` on the oracle's host"
+        )
+    }
 }
 
 /// What happened to an offered roster.
@@ -69,7 +96,8 @@ impl Membership {
         let (current, newest) = (watch::Sender::new(None), Mutex::default());
         let guard = ExpiryTimer::default();
         let own = OnceLock::new();
-        Self(Arc::new(Inner { mesh, file, own, clock, current, newest, damage: None, guard }))
+        let (damage, fork) = (None, Mutex::default());
+        Self(Arc::new(Inner { mesh, file, own, clock, current, newest, damage, fork, guard }))
     }
 
     /// Reads the stored roster, whatever its age; without a file there is none.
@@ -99,7 +127,8 @@ impl Membership {
         let (current, newest) = (watch::Sender::new(None), Mutex::default());
         let guard = ExpiryTimer::default();
         let own = OnceLock::new();
-        let inner = Inner { mesh, file: Some(file), own, clock, current, newest, damage, guard };
+        let (file, fork) = (Some(file), Mutex::default());
+        let inner = Inner { mesh, file, own, clock, current, newest, damage, fork, guard };
         match found {
             Err(RosterError::Signed(_)) | Ok(None) => {}
             Ok(Some((roster, signed))) => inner.put(&mut inner.lock(), roster, &signed, true),
@@ -113,7 +142,12 @@ impl Membership {
         self.0.damage.as_ref()
     }
 
-    /// The mesh's key.
+    /// The last fork that a roster has shown since this process began, for the operator.
+    pub fn fork(&self) -> Option<RosterFork> {
+        *self.0.fork.lock()
+    }
+
+    /// The mesh's root key, which names the mesh.
     pub fn mesh(&self) -> NodeId {
         self.0.mesh
     }
@@ -186,7 +220,8 @@ impl Membership {
         if newest.signed.as_deref() == Some(signed) {
             return Ok(OfferOutcome::Same);
         }
-        inner.is_newer(roster.version)?;
+        inner.check_newer(roster.rank())?;
+        inner.note_fork(&newest, &roster);
         inner.put(&mut newest, roster, signed, false);
         Ok(OfferOutcome::Accepted)
     }
@@ -263,9 +298,8 @@ impl Inner {
         Some(Duration::from_nanos(roster.expiry.as_unix_nanos() - now.as_unix_nanos()))
     }
 
-    pub(super) fn lock(&self) -> std::sync::MutexGuard<'_, StoredRoster> {
-        // A panic while the lock was held left whole values.
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock(&self) -> parking_lot::MutexGuard<'_, StoredRoster> {
+        self.newest.lock()
     }
 
     pub(super) fn put(&self, newest: &mut StoredRoster, roster: Roster, signed: &[u8], kept: bool) {
@@ -273,12 +307,33 @@ impl Inner {
         self.current.send_replace(Some(Arc::new(roster)));
     }
 
-    /// Refuses a version that is not above the current one.
-    pub(super) fn is_newer(&self, offered: u64) -> Result<(), RosterError> {
-        match self.current.borrow().as_ref().map(|r| r.version) {
-            Some(have) if offered < have => Err(RosterError::Rollback { offered, have }),
-            Some(have) if offered == have => Err(RosterError::Forked(have)),
-            _ => Ok(()),
+    /// Refuses a rank that is not above the current roster's.
+    pub(super) fn check_newer(&self, offered: RosterRank) -> Result<(), RosterError> {
+        let Some(have) = self.current.borrow().as_ref().map(|roster| roster.rank()) else {
+            return Ok(());
+        };
+        let (of_key, key) = (offered.endorsement, have.endorsement);
+        match offered.cmp(&have) {
+            Ordering::Greater => Ok(()),
+            Ordering::Equal => Err(RosterError::Forked(have.version)),
+            Ordering::Less if of_key < key => {
+                Err(RosterError::ReplacedKey { offered: of_key, have: key })
+            }
+            Ordering::Less => {
+                Err(RosterError::Rollback { offered: offered.version, have: have.version })
+            }
+        }
+    }
+
+    /// Notes that the roster does not follow from the current one, although the same key signed both.
+    fn note_fork(&self, newest: &StoredRoster, roster: &Roster) {
+        let (Some(current), Some(signed)) = (self.current.borrow().clone(), &newest.signed) else {
+            return;
+        };
+        let is_same_key = roster.rank().endorsement == current.rank().endorsement;
+        if is_same_key && roster.contradicts(current.version, signed) {
+            let fork = RosterFork { before: current.version, after: roster.version };
+            *self.fork.lock() = Some(fork);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 use thalweg_units::NodeId;
-use thalweg_wire::SignedError;
+use thalweg_wire::{SignedError, mesh::AuthorityError};
 use thiserror::Error;
 
 /// Why a roster is not accepted. The current one then stays (except after [`RosterError::Keep`]).
@@ -22,24 +22,29 @@ pub enum RosterError {
          oracle run with a copy or a backup of the mesh's key?"
     )]
     Forked(u64),
-    /// It is not signed by the mesh's key.
-    #[error("the roster is signed by {signer:?}, not by this mesh's key {mesh:?}")]
-    Signer {
-        /// The key that signed it.
-        signer: NodeId,
-        /// The mesh's key.
-        mesh: NodeId,
+    /// Its signer may not sign for this mesh.
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
+    /// It is signed by a key that another one has replaced.
+    #[error(
+        "the roster is signed by the mesh's key number {offered}, which number {have} has replaced \
+         (`thalweg mesh rekey`); rosters of the old key are not accepted"
+    )]
+    ReplacedKey {
+        /// The number of the key that signed it.
+        offered: u64,
+        /// The number of the present key.
+        have: u64,
     },
     /// The stored roster belongs to another mesh.
     #[error(
-        "{} is the roster of another mesh, signed by {signer:?}; it was not changed. Move it away \
-         if this host is in the mesh {mesh:?}", file.display()
+        "{} is the roster of another mesh: {why}; it was not changed. Move it away if this host is \
+         in the mesh {mesh:?}", file.display()
     )]
     Foreign {
-        /// The file.
         file: PathBuf,
-        /// The key that signed it.
-        signer: NodeId,
+        /// Why its signer may not sign for this mesh.
+        why: AuthorityError,
         /// This mesh's key.
         mesh: NodeId,
     },
@@ -48,18 +53,8 @@ pub enum RosterError {
     Signed(#[from] SignedError),
     /// It is in force, but only until this process ends, because it cannot be stored.
     #[error("cannot save the roster to {}: {source}; is the disk full?", file.display())]
-    Keep {
-        /// The file.
-        file: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Keep { file: PathBuf, source: io::Error },
     /// The stored roster cannot be read.
     #[error("cannot read the saved roster {}: {source}", file.display())]
-    Read {
-        /// The file.
-        file: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Read { file: PathBuf, source: io::Error },
 }

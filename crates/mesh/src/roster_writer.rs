@@ -16,7 +16,10 @@ use std::{
 use thalweg_base::durable;
 use thalweg_net::Ed25519;
 use thalweg_units::NodeId;
-use thalweg_wire::{Signable as _, Signed, mesh::Roster};
+use thalweg_wire::{
+    Signable as _, Signed,
+    mesh::{Roster, RosterRank},
+};
 
 /// The pause after a failed write: a full disk is seldom emptied sooner.
 const AGAIN: Duration = Duration::from_secs(60);
@@ -110,28 +113,28 @@ impl Inner {
         self.file.as_deref().map(durable::lock_directory).transpose().map_err(self.keep_error())
     }
 
-    /// Puts in force what another process of this host has stored meanwhile, if it is newer. Returns the version and
-    /// the bytes in the file.
-    pub(super) fn catch_up(&self) -> Option<(u64, Vec<u8>)> {
+    /// Puts in force what another process of this host has stored meanwhile, if it is newer. Returns the rank and the
+    /// bytes in the file.
+    pub(super) fn catch_up(&self) -> Option<(RosterRank, Vec<u8>)> {
         // A file that cannot be read is about to be replaced.
         let (roster, signed) = read(&self.mesh, self.file.as_deref()?).ok()??;
-        let (version, mut newest) = (roster.version, self.lock());
-        if self.is_newer(version).is_ok() {
+        let (rank, mut newest) = (roster.rank(), self.lock());
+        if self.check_newer(rank).is_ok() {
             self.put(&mut newest, roster, &signed, true);
         }
-        Some((version, signed))
+        Some((rank, signed))
     }
 
     /// Replaces the file's content, which is `found`, by the newest roster. The caller has the turn.
-    pub(super) fn write(&self, found: Option<(u64, Vec<u8>)>) -> Result<(), RosterError> {
+    pub(super) fn write(&self, found: Option<(RosterRank, Vec<u8>)>) -> Result<(), RosterError> {
         let Some(file) = self.file.as_deref() else { return Ok(()) };
         let StoredRoster { signed: Some(signed), kept: false } = self.lock().clone() else {
             return Ok(());
         };
         match found {
             Some((_, kept)) if *kept == *signed => {}
-            Some((version, _)) if matches!(self.is_newer(version), Err(RosterError::Forked(_))) => {
-                return Err(RosterError::Forked(version));
+            Some((rank, _)) if matches!(self.check_newer(rank), Err(RosterError::Forked(_))) => {
+                return Err(RosterError::Forked(rank.version));
             }
             _ => durable::replace(file, &signed).map_err(self.keep_error())?,
         }
@@ -148,9 +151,7 @@ impl Inner {
 
 pub(super) fn verify(mesh: &NodeId, signed: &[u8]) -> Result<Roster, RosterError> {
     let signed = Signed::<Roster>::open(signed, &Ed25519)?;
-    if signed.signer() != *mesh {
-        return Err(RosterError::Signer { signer: signed.signer(), mesh: *mesh });
-    }
+    signed.check_authority(mesh, &Ed25519)?;
     Ok(signed.into_value())
 }
 
@@ -162,8 +163,8 @@ pub(super) fn read(mesh: &NodeId, file: &Path) -> Result<Option<(Roster, Vec<u8>
     let Some(signed) = found.map_err(failed)? else { return Ok(None) };
     match verify(mesh, &signed) {
         Ok(roster) => Ok(Some((roster, signed))),
-        Err(RosterError::Signer { signer, mesh }) => {
-            Err(RosterError::Foreign { file: file.to_owned(), signer, mesh })
+        Err(RosterError::Authority(why)) => {
+            Err(RosterError::Foreign { file: file.to_owned(), why, mesh: *mesh })
         }
         Err(error) => Err(error),
     }

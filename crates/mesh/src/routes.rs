@@ -58,7 +58,6 @@ pub enum RouteNameError {
         "`{name}` is the name of a node, but {why}; a relay outside the mesh is written HOST:PORT"
     )]
     NoRoster {
-        /// The name.
         name: Name,
         /// Why there is no roster.
         why: String,
@@ -66,7 +65,6 @@ pub enum RouteNameError {
     /// No member has this name.
     #[error("no member of the mesh is named `{name}`{}", did_you_mean(nearest))]
     Unknown {
-        /// The name.
         name: Name,
         /// The member's name that resembles it most.
         nearest: Option<Name>,
@@ -100,7 +98,6 @@ pub enum RouteNameError {
     Avoided {
         /// The relay.
         name: Name,
-        /// The tag.
         tag: Tag,
     },
     /// The end of the route has no meaning.
@@ -127,10 +124,7 @@ pub enum RouteNameError {
         "`{link}{BOND}…%{link}`: a link of a bond cannot pass through the node where the bond \
          ends"
     )]
-    ThroughItself {
-        /// The link's route.
-        link: String,
-    },
+    ThroughItself { link: String },
     /// Two links have the same route.
     #[error("the bond has two links over `{0}`")]
     LinkTwice(String),
@@ -334,6 +328,8 @@ mod tests {
                 member("nyc", 4, relay, &["country=us"]),
             ],
             rules: Vec::new(),
+            endorsement: None,
+            predecessor: None,
         }
     }
 

@@ -79,7 +79,6 @@ pub trait ApiService: Send + Sync + fmt::Debug {
 pub trait Control: Send + Sync + fmt::Debug {
     /// Creates a join token.
     fn token(&self, request: TokenRequest) -> BoxFuture<'_, Result<TokenReply, ApiError>>;
-    /// Revokes a member.
     fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeReply, ApiError>>;
     /// The oracle's view of the mesh.
     fn status(&self) -> BoxFuture<'_, Result<StatusReply, ApiError>>;

@@ -24,7 +24,6 @@ pub trait Bookkeeper: fmt::Debug + Send + Sync {
 pub struct AccountEntry {
     /// The maximum bytes that the peer may send ahead of the reader; `None` leaves the kernel's default.
     pub ahead: Option<usize>,
-    /// The connection's account.
     pub account: Box<dyn Account>,
 }
 
@@ -33,7 +32,6 @@ pub struct AccountEntry {
 pub enum ByteDirection {
     /// To this host.
     Down,
-    /// From it.
     Up,
 }
 

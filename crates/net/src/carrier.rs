@@ -39,8 +39,6 @@ pub trait Carrier: fmt::Debug + Send + Sync {
 /// How a connection leaves this host.
 #[derive(Clone, Debug)]
 pub struct EgressChoice {
-    /// The interface.
     pub interface: NonZeroU32,
-    /// The interface's bookkeeper.
     pub books: Option<Arc<dyn Bookkeeper>>,
 }

@@ -14,16 +14,10 @@ pub struct PrivateKey(SigningKey);
 pub enum KeyError {
     /// The file could not be read or written.
     #[error("{file}: {source}")]
-    File {
-        /// The file.
-        file: String,
-        /// The system's error.
-        source: io::Error,
-    },
+    File { file: String, source: io::Error },
     /// Other users may read the file.
     #[error("{file} is accessible to other users (mode {mode:03o}); run `chmod 600 {file}`")]
     Mode {
-        /// The file.
         file: String,
         /// The lowest nine bits of the file's mode.
         mode: u32,
@@ -110,7 +104,7 @@ impl Verifier for Ed25519 {
     }
 }
 
-/// The format of key files: 64 hexadecimal digits and a line end.
+/// The format of key files: 64 hexadecimal digits and a line end. Further lines are left to others.
 mod file_form {
     use super::KeyError;
     use std::{
@@ -125,6 +119,7 @@ mod file_form {
         move |source| KeyError::File { file: file.display().to_string(), source }
     }
 
+    /// Reads the seed, unless users other than the owner have any access to the file.
     pub fn load(file: &Path) -> Result<[u8; 32], KeyError> {
         let mut opened = File::open(file).map_err(failed(file))?;
         let mode = opened.metadata().map_err(failed(file))?.permissions().mode() & 0o777;
@@ -135,10 +130,12 @@ mod file_form {
         let mut text = String::new();
         (&mut opened).take(128).read_to_string(&mut text).map_err(failed(file))?;
         // A node's id has the same format of 64 digits.
-        let seed: NodeId = text.trim().parse().map_err(|_| KeyError::Content(shown()))?;
+        let line = text.trim_start().lines().next().unwrap_or_default();
+        let seed: NodeId = line.trim().parse().map_err(|_| KeyError::Content(shown()))?;
         Ok(*seed.as_bytes())
     }
 
+    /// Writes the seed for the owner only; fails if the file exists.
     pub fn save_new(file: &Path, seed: &[u8; 32]) -> Result<(), KeyError> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);

@@ -6,12 +6,8 @@
 //! use.
 
 use crate::TcpInfo;
-use std::{
-    collections::BTreeMap,
-    fmt::Debug,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 use thalweg_measure::{Bound, LimitedTime};
 use thalweg_wire::mesh::Name;
 use tokio::time::Instant;
@@ -81,7 +77,6 @@ struct LegObservations {
 pub struct LegEstimate {
     /// The member at its end.
     pub to: Name,
-    /// The rate, bit/s.
     pub bps: f64,
     /// Whether the rate is a lower bound, because something other than the path limited it.
     pub at_least: bool,
@@ -112,9 +107,8 @@ impl Legs {
         std::mem::take(&mut self.lock().moved)
     }
 
-    /// A panic of another thread leaves the sums consistent.
     fn lock(&self) -> MutexGuard<'_, Observations> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -167,7 +161,7 @@ impl LegWatcher for ConnectionObserver {
         let now = Instant::now();
         for (leg, info) in [(&self.client, client), (&self.destination, destination)] {
             if let Some(leg) = leg {
-                leg.lock().unwrap_or_else(PoisonError::into_inner).observe(info, now);
+                leg.lock().observe(info, now);
             }
         }
     }

@@ -53,12 +53,7 @@ pub enum RelayProtocol {
     #[default]
     Socks,
     /// A node of the mesh: SOCKS5 with these terms inside a channel to this key.
-    Mesh {
-        /// The node's key.
-        key: NodeId,
-        /// The requested terms.
-        terms: Terms,
-    },
+    Mesh { key: NodeId, terms: Terms },
 }
 
 impl Hop {

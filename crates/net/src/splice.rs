@@ -3,6 +3,7 @@
 //! A pipe costs two descriptors and kernel memory, so a bounded pool holds the pipes, and a pipe is taken only while
 //! bytes are in it. A caller that gets no pipe copies (decision 0026).
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::{
     io::Errno,
     pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice},
@@ -13,7 +14,7 @@ use std::{
     io,
     os::fd::{AsFd, OwnedFd},
     sync::{
-        Mutex, MutexGuard, OnceLock, PoisonError,
+        OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
@@ -143,7 +144,7 @@ impl PipePool {
     }
 
     fn idle(&self) -> MutexGuard<'_, VecDeque<Pipe>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock()
     }
 }
 

@@ -12,7 +12,6 @@ pub enum Caller {
     Local,
     /// The owner of a key that TLS has proven.
     Peer {
-        /// The key.
         key: NodeId,
         /// The address that the connection comes from, for the limit on joining.
         address: IpAddr,

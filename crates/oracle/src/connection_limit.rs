@@ -2,11 +2,12 @@
 //! idle longest is evicted from the party that holds the most.
 
 use crate::{Caller, limits::network};
+use parking_lot::Mutex;
 use std::{
     cmp::Reverse,
     collections::HashMap,
     net::{IpAddr, Ipv6Addr},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 use thalweg_units::NodeId;
 use tokio::sync::Notify;
@@ -21,7 +22,7 @@ pub(crate) enum Party {
 }
 
 impl Party {
-    /// The caller's network.
+    /// The network of the caller's address; local callers count as one.
     pub fn network(caller: &Caller) -> Self {
         Self::Network(match caller {
             Caller::Local => Ipv6Addr::LOCALHOST.into(),
@@ -102,18 +103,14 @@ impl ConnectionLimit {
         Arc::new(Self { bounds, taken: Mutex::default() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Connections> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The number of open connections.
     pub fn len(&self) -> usize {
-        self.lock().all
+        self.taken.lock().all
     }
 
     /// Admits a connection of `party`; `None` if a limit is reached and every connection is serving a request.
     pub fn enter(self: &Arc<Self>, party: Party) -> Option<ConnectionPermit> {
-        let mut taken = self.lock();
+        let mut taken = self.taken.lock();
         let own = taken.of.get(&party).map_or(0, Vec::len);
         if own >= self.bounds.each && !taken.evict_idle(Some(party)) {
             return None;

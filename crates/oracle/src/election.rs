@@ -9,8 +9,9 @@
 //! and publishes.
 
 use crate::{Database, Event, OracleError, registry::Registry, store::Ballot};
+use parking_lot::Mutex;
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use thalweg_units::NodeId;
@@ -38,7 +39,6 @@ pub(crate) enum ElectionState {
         /// 30 bits for the holder's own numbers in an `i64`.
         term: u64,
     },
-    /// Another oracle.
     Another(NodeId),
 }
 
@@ -54,24 +54,20 @@ impl Election {
         Self { registry, known: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<(ElectionState, Instant)>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Which oracle schedules now. An elected oracle whose lease has expired by its own monotonic clock no longer
     /// counts as elected, even if it cannot reach the database.
     pub fn state(&self) -> ElectionState {
-        let known = self.lock().filter(|(_, until)| Instant::now() < *until);
+        let known = self.known.lock().filter(|(_, until)| Instant::now() < *until);
         known.map_or(ElectionState::Unknown, |(standing, _)| standing)
     }
 
     /// Stores the standing. Returns the previous one, even if it has expired.
     fn set(&self, standing: ElectionState, until: Instant) -> Option<ElectionState> {
-        self.lock().replace((standing, until)).map(|(before, _)| before)
+        self.known.lock().replace((standing, until)).map(|(before, _)| before)
     }
 
     fn term(&self) -> Option<u64> {
-        match *self.lock() {
+        match *self.known.lock() {
             Some((ElectionState::Elected { term }, _)) => Some(term),
             _ => None,
         }

@@ -22,21 +22,47 @@ pub enum OracleError {
     /// The mesh's key cannot be read or written.
     #[error("cannot use the mesh's key: {0}")]
     Key(#[from] KeyError),
+    /// The second line of `mesh.key` is not the endorsement of the key in the first.
+    #[error(
+        "{} is damaged: its second line does not endorse the key in its first line; restore it \
+         from a copy", .0.display()
+    )]
+    Endorsement(PathBuf),
+    /// Another signing key has replaced that of this oracle.
+    #[error(
+        "mesh.key of this oracle has the number {own}, but number {newest} has replaced it \
+         (`thalweg mesh rekey` on another oracle's host); copy mesh.key from there and restart \
+         this node (docs/oracle.md)"
+    )]
+    ReplacedKey {
+        /// The number of the key in `mesh.key`.
+        own: u64,
+        /// The number of the key that signed the newest roster.
+        newest: u64,
+    },
+    /// The root key is on another host.
+    #[error(
+        "{} does not exist; give the file to which you moved the mesh's root key: --root FILE",
+        .0.display()
+    )]
+    NoRoot(PathBuf),
+    /// The given key is not the mesh's root key.
+    #[error("the given file holds the key {found:?}, not the root key {mesh:?} of this mesh")]
+    OtherRoot {
+        /// The key in the file.
+        found: NodeId,
+        /// The mesh's root key.
+        mesh: NodeId,
+    },
     /// A file cannot be read or written.
     #[error("cannot read or write {file}: {source}")]
-    File {
-        /// Its path.
-        file: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    File { file: PathBuf, source: io::Error },
     /// The database belongs to another mesh.
     #[error(
         "{place} belongs to mesh {found}, but the oracle's mesh.key belongs to another mesh: \
          restore both from one backup, or give the database that belongs to the key"
     )]
     OtherMesh {
-        /// The database.
         place: DatabaseName,
         /// The mesh that the database belongs to.
         found: String,
@@ -61,7 +87,6 @@ pub enum OracleError {
          members of the newest roster, remove {marker} first"
     )]
     Elsewhere {
-        /// The oracle's directory.
         dir: PathBuf,
         /// The database that holds the state.
         place: String,
@@ -74,7 +99,6 @@ pub enum OracleError {
          client.key, mesh.json and oracle/ of the state directory together, from one copy"
     )]
     OtherNode {
-        /// The oracle's directory.
         dir: PathBuf,
         /// The host's key.
         node: NodeId,
@@ -82,7 +106,9 @@ pub enum OracleError {
     /// The resulting roster would be rejected by members.
     #[error("the resulting roster would not be valid: {0}")]
     Roster(#[from] thalweg_wire::SignedError),
-    /// The database failed.
+    /// A roster is signed by a key that may not sign for this mesh.
+    #[error(transparent)]
+    Authority(#[from] thalweg_wire::mesh::AuthorityError),
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The database's URL is not valid.
@@ -137,7 +163,6 @@ pub enum Refusal {
     /// Too many waiting requests.
     #[error("too many requests of {0} are waiting; try again")]
     Waiting(&'static str),
-    /// Too many connections.
     #[error("too many connections at once; try again")]
     Crowded,
     /// The keys in a request to join do not match.
@@ -154,10 +179,8 @@ pub enum Refusal {
         "the token was used by another host or key; each token lets one host join: ask for another"
     )]
     TokenUsed,
-    /// The token expired.
     #[error("the token expired {} ago, by the oracle's clock; ask for another{skew}", about(*.ago))]
     TokenExpired {
-        /// How long ago.
         ago: Duration,
         /// How the joiner's clock differs; empty if by at most a minute.
         skew: String,
@@ -186,7 +209,6 @@ pub enum Refusal {
     /// An address cannot be the host's.
     #[error("address {address}: {why}")]
     Address {
-        /// The address.
         address: String,
         /// What is wrong with it.
         why: &'static str,
@@ -194,7 +216,6 @@ pub enum Refusal {
     /// The member lacks something that the role requires.
     #[error("the role {role} needs {what}")]
     Role {
-        /// The role.
         role: Role,
         /// What is missing.
         what: &'static str,
@@ -207,12 +228,7 @@ pub enum Refusal {
     UnknownMember(String),
     /// The member was revoked before.
     #[error("{name} was revoked {} ago", about(*.ago))]
-    AlreadyRevoked {
-        /// The member.
-        name: Name,
-        /// How long ago.
-        ago: Duration,
-    },
+    AlreadyRevoked { name: Name, ago: Duration },
     /// A member cannot revoke itself.
     #[error("{0} cannot revoke itself; another admin must do it")]
     Yourself(Name),
@@ -221,12 +237,7 @@ pub enum Refusal {
         "{name} is the last {role} of the mesh: without one, no member could be added or revoked \
          again"
     )]
-    Last {
-        /// The member.
-        name: Name,
-        /// The role.
-        role: Role,
-    },
+    Last { name: Name, role: Role },
     /// The oracle's own node is not in the roster.
     #[error("this oracle's key {0:?} belongs to no member: no host could join with its tokens")]
     NotListed(NodeId),

@@ -9,16 +9,12 @@ use thalweg_wire::mesh::Name;
 pub enum Event {
     /// A new roster was published.
     Published {
-        /// Its version.
         version: u64,
         /// The number of its members.
         members: usize,
-        /// When it expires.
         expiry: WallTime,
     },
-    /// A host joined.
     Joined {
-        /// Its name.
         name: Name,
         /// Its principal.
         key: NodeId,
@@ -31,13 +27,9 @@ pub enum Event {
         code: &'static str,
     },
     /// A joining host listed addresses, but its token has neither the role relay nor oracle.
-    AddressesDropped {
-        /// Its name.
-        name: Name,
-    },
+    AddressesDropped { name: Name },
     /// A member was revoked.
     Revoked {
-        /// Its name.
         name: Name,
         /// The revoking member, or `local`.
         by: String,
@@ -66,7 +58,6 @@ pub enum Event {
     Measuring(crate::MeasureEvent),
     /// A member has a higher version than this oracle, so the oracle's state was rolled back.
     Ahead {
-        /// The member.
         name: Name,
         /// The member's version.
         has: u64,

@@ -3,6 +3,7 @@
 use crate::{
     Config, Database, OracleError, Refusal, Server,
     admission::admissible,
+    mesh_keys::MeshKeys,
     registry::{DatabaseMarker, SignedRoster, file, file_error, sign_next},
     roster_copy,
     store::{Store, Write},
@@ -12,12 +13,8 @@ use std::{
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
 };
-use thalweg_net::PrivateKey;
 use thalweg_units::NodeId;
-use thalweg_wire::{
-    Signer as _,
-    mesh::{Member, Role},
-};
+use thalweg_wire::mesh::{Member, Role};
 
 /// Creates a mesh in `dir` with only `founder`. Returns the founder's node key. See [`crate::Oracle::create`].
 pub(crate) async fn found(
@@ -31,15 +28,14 @@ pub(crate) async fn found(
     let node = founder.node.ok_or(Refusal::Role { role: Role::Oracle, what: "a node key" })?;
     let fresh = beside(dir);
     prepare(&fresh)?;
-    let key = PrivateKey::generate().map_err(OracleError::Random)?;
-    key.save_new(&fresh.join(file::KEY))?;
+    let keys = MeshKeys::create(&fresh, config.clock.now())?;
     match &config.database {
         Database::File => {
-            fill(&fresh, &founder, &key, config).await?;
+            fill(&fresh, &founder, &keys, config).await?;
             move_into_place(&fresh, dir)?;
         }
         Database::Server(server) => {
-            fill_server(&fresh, dir, server, &founder, &key, config).await?;
+            fill_server(&fresh, dir, server, &founder, &keys, config).await?;
         }
     }
     Ok(node)
@@ -63,12 +59,12 @@ fn prepare(fresh: &Path) -> Result<(), OracleError> {
 async fn fill(
     fresh: &Path,
     founder: &Member,
-    key: &PrivateKey,
+    keys: &MeshKeys,
     config: &Config,
 ) -> Result<(), OracleError> {
     let store = Store::create(&fresh.join(file::DATABASE), config.patience).await?;
     let mut write = store.write().await?;
-    write_first_roster(&mut write, founder, key, config).await?;
+    write_first_roster(&mut write, founder, keys, config).await?;
     write.commit().await?;
     store.close().await;
     Ok(())
@@ -79,7 +75,7 @@ async fn fill_server(
     dir: &Path,
     server: &Server,
     founder: &Member,
-    key: &PrivateKey,
+    keys: &MeshKeys,
     config: &Config,
 ) -> Result<(), OracleError> {
     let store = Store::at(&config.database, Path::new(""), config.patience)?;
@@ -87,7 +83,7 @@ async fn fill_server(
         return Err(OracleError::Taken(server.place().clone()));
     }
     let mut write = store.write().await?;
-    let newest = write_first_roster(&mut write, founder, key, config).await?;
+    let newest = write_first_roster(&mut write, founder, keys, config).await?;
     let path = fresh.join(file::COPY);
     roster_copy::write(&path, &newest.bytes).map_err(file_error(&path))?;
     DatabaseMarker::read(fresh, &config.database)?.write()?;
@@ -101,14 +97,14 @@ async fn fill_server(
 async fn write_first_roster(
     write: &mut Write<'_>,
     founder: &Member,
-    key: &PrivateKey,
+    keys: &MeshKeys,
     config: &Config,
 ) -> Result<SignedRoster, OracleError> {
     let now = config.clock.now();
-    write.found(key.id()).await?;
+    write.found(keys.root()).await?;
     write.add(founder, now).await?;
     write.note("founded", founder.name.as_str(), "local", now).await?;
-    sign_next(write, key, config).await
+    sign_next(write, keys, config).await
 }
 
 /// Renames the directory to its final name. The system refuses if that is a directory with files.

@@ -13,7 +13,8 @@
 //! ```
 //!
 //! An [`Oracle`] keeps three files in one directory: `mesh.key` (mode 0600), which signs rosters; `oracle.db`, the
-//! database; and `roster`, a copy of the newest signed roster. Each change is one database transaction, which also
+//! database; and `roster`, a copy of the newest signed roster. A new mesh's root key is in `root.key`, until its owner
+//! moves it to a safe place. Each change is one database transaction, which also
 //! signs and stores the next roster; then the roster is published; then the change is answered. If the database fails,
 //! the newest roster is still served from memory.
 //!
@@ -34,6 +35,7 @@ mod event;
 mod founding;
 mod limits;
 mod measure;
+mod mesh_keys;
 mod metrics;
 mod oracle;
 mod registry;
@@ -47,6 +49,7 @@ pub use config::{Clock, Config, JoinLimits};
 pub use error::{OracleError, Refusal};
 pub use event::Event;
 pub use measure::{MeasureConfig, MeasureCounts, MeasureEvent, Pace, ScheduleKind, SeedLeg};
+pub use mesh_keys::{Rekeyed, rekey};
 pub use metrics::OracleMetrics;
 pub use oracle::Oracle;
 pub use store::{Database, DatabaseName, Server, StoreError, UrlError};

@@ -6,12 +6,12 @@ use governor::{
     clock::{Clock as _, DefaultClock},
     state::{InMemoryState, NotKeyed, keyed::DefaultKeyedStateStore},
 };
+use parking_lot::Mutex;
 use std::{
     collections::HashMap,
     fmt,
     net::{IpAddr, Ipv6Addr},
     num::NonZeroU32,
-    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use thalweg_units::NodeId;
@@ -148,13 +148,9 @@ impl RequestRate {
 pub(crate) struct KeyCounts(Mutex<HashMap<NodeId, u8>>);
 
 impl KeyCounts {
-    fn lock(&self) -> MutexGuard<'_, HashMap<NodeId, u8>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Counts one more request, unless there are `most` already. Returns whether it was counted.
     pub fn enter(&self, key: NodeId, most: u8) -> bool {
-        let mut counts = self.lock();
+        let mut counts = self.0.lock();
         let count = counts.entry(key).or_default();
         let free = *count < most;
         *count += u8::from(free);
@@ -163,7 +159,7 @@ impl KeyCounts {
 
     /// Counts one request less.
     pub fn leave(&self, key: &NodeId) {
-        let mut counts = self.lock();
+        let mut counts = self.0.lock();
         if let Some(count) = counts.get_mut(key) {
             *count = count.saturating_sub(1);
         }

@@ -47,7 +47,6 @@ pub(crate) struct Inner {
     pub waits_each: KeyCounts,
     /// Spaces the requests of each member.
     pub requests: RequestRate,
-    /// Connections of members.
     members: Arc<ConnectionLimit>,
     /// Connections for joining, and those of strangers.
     strangers: Arc<ConnectionLimit>,

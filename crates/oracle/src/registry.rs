@@ -6,6 +6,7 @@
 use crate::{
     Caller, Config, Database, DatabaseName, Event, OracleError, Refusal,
     admission::admissible,
+    mesh_keys::MeshKeys,
     roster_copy,
     sightings::Sightings,
     store::{MeshRow, Store, StoreError, Write},
@@ -18,11 +19,10 @@ use std::{
     },
     time::Duration,
 };
-use thalweg_net::{Ed25519, PrivateKey};
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
-    Destination, Signed, Signer as _,
-    mesh::{Member, MemberStatus, Role, Roster, Rule, StatusReply},
+    Destination,
+    mesh::{Member, MemberStatus, Predecessor, Role, Roster, Rule, StatusReply},
 };
 use tokio::sync::{Mutex, watch};
 
@@ -36,8 +36,13 @@ const EVENTS_KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
 
 /// File names in the oracle's directory.
 pub(crate) mod file {
+    /// The oracle's private key.
     pub const KEY: &str = "mesh.key";
+    /// The root key, until its owner moves it to a safe place.
+    pub const ROOT: &str = "root.key";
+    /// The SQLite database with the state.
     pub const DATABASE: &str = "oracle.db";
+    /// A copy of the newest signed roster, from which a lost database is filled.
     pub const COPY: &str = "roster";
     /// Names the database that holds the state, if that is not [`DATABASE`].
     pub const ELSEWHERE: &str = "database";
@@ -62,6 +67,7 @@ pub(crate) enum Access {
 pub(crate) struct Actor(pub Option<Member>);
 
 impl Actor {
+    /// The member's name for events; `local` for this host.
     pub fn label(&self) -> &str {
         self.0.as_ref().map_or("local", |member| member.name.as_str())
     }
@@ -78,8 +84,8 @@ fn admins(roster: &Roster) -> String {
 /// The state of the mesh, and the only way to change it.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    /// Signs rosters.
-    pub key: PrivateKey,
+    /// Sign rosters.
+    pub keys: MeshKeys,
     /// The TLS key of the node that this oracle runs in.
     pub node: NodeId,
     dir: PathBuf,
@@ -103,25 +109,22 @@ impl Registry {
         node: NodeId,
         config: Config,
     ) -> Result<Self, OracleError> {
-        let key_file = dir.join(file::KEY);
-        if !key_file.exists() {
-            return Err(OracleError::Missing(dir.into()));
-        }
-        let key = PrivateKey::load(&key_file)?;
+        let keys = MeshKeys::load(dir)?;
         let cached = config.cached.as_deref();
         let copy = newer(
-            read_copy(&dir.join(file::COPY), &key, &config)?,
-            cached.map(|file| read_copy(file, &key, &config)).transpose()?.flatten(),
+            read_copy(&dir.join(file::COPY), &keys, &config)?,
+            cached.map(|file| read_copy(file, &keys, &config)).transpose()?.flatten(),
         );
-        let store = database(dir, &key, copy.is_some(), &config).await?;
+        let store = database(dir, &keys, copy.is_some(), &config).await?;
         let marker = DatabaseMarker::read(dir, &config.database)?;
-        let kept = initial_roster(&store, &key, copy, marker.fills, &config).await?;
+        let kept = initial_roster(&store, &keys, copy, marker.fills, &config).await?;
+        keys.check_current(&kept.roster)?;
         marker.write()?;
         if !kept.roster.members.iter().any(|m| m.node == Some(node)) {
             return Err(OracleError::OtherNode { dir: dir.into(), node });
         }
         Ok(Self {
-            key,
+            keys,
             node,
             dir: dir.into(),
             store,
@@ -135,9 +138,9 @@ impl Registry {
         })
     }
 
-    /// The mesh's key.
+    /// The mesh's root key.
     pub(crate) fn mesh(&self) -> NodeId {
-        self.key.id()
+        self.keys.root()
     }
 
     pub(crate) fn newest(&self) -> Arc<SignedRoster> {
@@ -231,7 +234,7 @@ impl Registry {
         &self,
         mut write: Write<'_>,
     ) -> Result<Arc<SignedRoster>, OracleError> {
-        let newest = sign_next(&mut write, &self.key, &self.config).await?;
+        let newest = sign_next(&mut write, &self.keys, &self.config).await?;
         write.commit().await?;
         self.set_due(false);
         let newest = Arc::new(newest);
@@ -243,7 +246,7 @@ impl Registry {
     /// Gives the roster to all waiting requests if it is newer than the announced one.
     pub(crate) fn announce(&self, newest: &Arc<SignedRoster>) {
         let changed = self.newest.send_if_modified(|current| {
-            let newer = newest.roster.version > current.roster.version;
+            let newer = newest.roster.rank() > current.roster.rank();
             if newer {
                 *current = newest.clone();
             }
@@ -307,9 +310,9 @@ impl Registry {
         }
         let mesh = self.store.mesh().await?;
         let signed = mesh.map(|mesh| mesh.signed).unwrap_or_default();
-        let newest = Arc::new(read_signed(signed, &self.key)?);
+        let newest = Arc::new(self.keys.read(signed)?);
         self.announce(&newest);
-        Ok(())
+        self.keys.check_current(&newest.roster)
     }
 
     /// Writes the copy unless a newer one exists. The database already has the roster, so a failure is only reported as
@@ -405,37 +408,32 @@ pub(crate) fn earlier(date: WallTime, by: Duration) -> WallTime {
     WallTime::from_unix_nanos(date.as_unix_nanos().saturating_sub(by))
 }
 
-/// Signs the roster of the transaction's members and rules, and stores it in the database.
+/// Signs the roster of the transaction's members and rules, which follows the stored one, and stores it in the database.
 pub(crate) async fn sign_next(
     write: &mut Write<'_>,
-    key: &PrivateKey,
+    keys: &MeshKeys,
     config: &Config,
 ) -> Result<SignedRoster, OracleError> {
     let now = config.clock.now();
     let mesh = write.mesh().await?.ok_or_else(|| StoreError::empty(write.place()))?;
+    let before = match mesh.signed.is_empty() {
+        true => None,
+        false => Some(keys.read(mesh.signed)?),
+    };
+    // Another oracle may have a newer key.
+    before.as_ref().map_or(Ok(()), |before| keys.check_current(&before.roster))?;
     let roster = Roster {
         version: next_version(mesh.version, now),
         not_before: earlier(now, BEFORE),
         expiry: later(now, config.validity),
         members: write.members().await?,
         rules: mesh.rules,
+        endorsement: None,
+        predecessor: before.map(|one| Predecessor::new(one.roster.version, &one.bytes)),
     };
-    let bytes = Signed::sign(roster, key).encode();
-    // Verify that members can read it before it is stored.
-    let roster = Signed::<Roster>::open(&bytes, &Ed25519)?.into_value();
-    write.keep(roster.version, &bytes).await?;
-    Ok(SignedRoster { roster, bytes: bytes.into() })
-}
-
-/// Parses a roster and checks that this mesh's key signed it.
-pub(crate) fn read_signed(bytes: Vec<u8>, key: &PrivateKey) -> Result<SignedRoster, OracleError> {
-    use thalweg_wire::{SignedError, Signer as _};
-    let signed = Signed::<Roster>::open(&bytes, &Ed25519)?;
-    if signed.signer() != key.id() {
-        let (domain, signer) = ("roster 1", signed.signer());
-        return Err(SignedError::Signature { domain, signer }.into());
-    }
-    Ok(SignedRoster { roster: signed.into_value(), bytes: bytes.into() })
+    let signed = keys.sign(roster)?;
+    write.keep(signed.roster.version, &signed.bytes).await?;
+    Ok(signed)
 }
 
 /// Replaces the database's members with the roster's. A member missing from the roster was revoked after the backup.
@@ -467,17 +465,17 @@ pub(crate) fn file_error(file: &Path) -> impl Fn(std::io::Error) -> OracleError 
 }
 
 fn newer(a: Option<Arc<SignedRoster>>, b: Option<Arc<SignedRoster>>) -> Option<Arc<SignedRoster>> {
-    a.into_iter().chain(b).max_by_key(|newest| newest.roster.version)
+    a.into_iter().chain(b).max_by_key(|newest| newest.roster.rank())
 }
 
 /// The signed roster in this file; `None` if the file is missing or not usable.
 fn read_copy(
     path: &Path,
-    key: &PrivateKey,
+    keys: &MeshKeys,
     config: &Config,
 ) -> Result<Option<Arc<SignedRoster>>, OracleError> {
     let Some(bytes) = roster_copy::read(path).map_err(file_error(path))? else { return Ok(None) };
-    match read_signed(bytes, key) {
+    match keys.read(bytes) {
         Ok(newest) => Ok(Some(Arc::new(newest))),
         Err(error) => {
             (config.events)(&Event::CopyIgnored(error.to_string()));
@@ -489,12 +487,12 @@ fn read_copy(
 /// Opens the database that the settings name.
 async fn database(
     dir: &Path,
-    key: &PrivateKey,
+    keys: &MeshKeys,
     copy: bool,
     config: &Config,
 ) -> Result<Store, OracleError> {
     match &config.database {
-        Database::File => file_database(dir, key, copy, config).await,
+        Database::File => file_database(dir, keys, copy, config).await,
         Database::Server(_) => Ok(Store::at(&config.database, Path::new(""), config.patience)?),
     }
 }
@@ -505,7 +503,7 @@ async fn database(
 /// copy.
 async fn file_database(
     dir: &Path,
-    key: &PrivateKey,
+    keys: &MeshKeys,
     copy: bool,
     config: &Config,
 ) -> Result<Store, OracleError> {
@@ -523,7 +521,7 @@ async fn file_database(
     }
     let store = Store::create(&path, config.patience).await?;
     let mut write = store.write().await?;
-    write.found(key.id()).await?;
+    write.found(keys.root()).await?;
     write.commit().await?;
     Ok(store)
 }
@@ -539,6 +537,7 @@ pub(crate) struct DatabaseMarker {
 }
 
 impl DatabaseMarker {
+    /// Compares the recorded database with the configured one.
     pub fn read(dir: &Path, database: &Database) -> Result<Self, OracleError> {
         let file = dir.join(file::ELSEWHERE);
         let known = roster_copy::read(&file).map_err(file_error(&file))?;
@@ -568,13 +567,13 @@ impl DatabaseMarker {
 /// if it may be filled. Both are handled at the first change.
 async fn initial_roster(
     store: &Store,
-    key: &PrivateKey,
+    keys: &MeshKeys,
     copy: Option<Arc<SignedRoster>>,
     fills: bool,
     config: &Config,
 ) -> Result<Arc<SignedRoster>, OracleError> {
-    match (mesh_row(store, key).await, copy) {
-        (Ok(Some(mesh)), copy) => newest_of(store, &mesh, key, copy),
+    match (mesh_row(store, keys).await, copy) {
+        (Ok(Some(mesh)), copy) => newest_of(store, &mesh, keys, copy),
         (Ok(None), Some(copy)) if fills => Ok(copy),
         (Ok(None), _) => Err(OracleError::Empty(store.place().clone())),
         (Err(OracleError::Store(error)), Some(copy)) if error.may_pass() => {
@@ -587,10 +586,10 @@ async fn initial_roster(
 
 /// The database's row about the mesh; `None` in an empty database of a server. A file without the row was not created
 /// by an oracle.
-async fn mesh_row(store: &Store, key: &PrivateKey) -> Result<Option<MeshRow>, OracleError> {
+async fn mesh_row(store: &Store, keys: &MeshKeys) -> Result<Option<MeshRow>, OracleError> {
     let place = store.place();
     match (store.mesh().await?, place) {
-        (Some(mesh), _) if mesh.mesh != key.id() => {
+        (Some(mesh), _) if mesh.mesh != keys.root() => {
             let found = format!("{:?}", mesh.mesh);
             Err(OracleError::OtherMesh { place: place.clone(), found })
         }
@@ -603,13 +602,13 @@ async fn mesh_row(store: &Store, key: &PrivateKey) -> Result<Option<MeshRow>, Or
 fn newest_of(
     store: &Store,
     mesh: &MeshRow,
-    key: &PrivateKey,
+    keys: &MeshKeys,
     copy: Option<Arc<SignedRoster>>,
 ) -> Result<Arc<SignedRoster>, OracleError> {
     if let Some(copy) = copy.filter(|copy| copy.roster.version > mesh.version) {
         return Ok(copy);
     }
     let damaged = |error: OracleError| StoreError::damaged(store.place(), error.to_string());
-    let kept = read_signed(mesh.signed.clone(), key).map_err(damaged)?;
+    let kept = keys.read(mesh.signed.clone()).map_err(damaged)?;
     Ok(Arc::new(kept))
 }

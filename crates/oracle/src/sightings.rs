@@ -1,8 +1,8 @@
 //! When each member last asked for the roster.
 
+use parking_lot::Mutex;
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 use thalweg_units::NodeId;
@@ -19,24 +19,21 @@ struct Sighting {
 }
 
 impl Sightings {
-    fn lock(&self) -> MutexGuard<'_, HashMap<NodeId, Sighting>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Forgets keys that no longer belong to a member.
     pub fn retain(&self, roster: &Roster) {
         let members: HashSet<_> = roster.members.iter().map(Member::principal).collect();
-        self.lock().retain(|key, _| members.contains(key));
+        self.0.lock().retain(|key, _| members.contains(key));
     }
 
     /// Records that the member has this version. Returns the version recorded before.
     pub fn note(&self, member: &Member, version: u64) -> Option<u64> {
         let sighting = Sighting { at: Instant::now(), version };
-        self.lock().insert(member.principal(), sighting).map(|last| last.version)
+        self.0.lock().insert(member.principal(), sighting).map(|last| last.version)
     }
 
+    /// When and with which version the member was seen last.
     pub fn of(&self, member: &Member) -> MemberStatus {
-        let seen = self.lock().get(&member.principal()).copied();
+        let seen = self.0.lock().get(&member.principal()).copied();
         MemberStatus {
             name: member.name.clone(),
             seen: seen.map(|seen| seen.at.elapsed()),

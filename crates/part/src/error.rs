@@ -16,9 +16,8 @@ pub enum PartError {
     /// The target exists and is not a regular file.
     #[error("{} is {what}, not a file that can be replaced", .path.display())]
     NotAFile {
-        /// The target.
         path: PathBuf,
-        /// Its kind.
+        /// What the target is instead of a file.
         what: &'static str,
     },
     /// The filesystem has too little room.
@@ -47,13 +46,11 @@ pub enum PartError {
         what: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// The system's error.
         source: io::Error,
     },
     /// The part should be published but is not complete.
     #[error("{missing} of {} are missing", .path.display())]
     Incomplete {
-        /// The file.
         path: PathBuf,
         /// The number of missing bytes.
         missing: ByteSize,
@@ -64,7 +61,6 @@ pub enum PartError {
     /// All bytes have arrived, but their digest is wrong.
     #[error("{} does not match the expected hash: expected {expected}, received {found}", .path.display())]
     Digest {
-        /// The file.
         path: PathBuf,
         /// The expected digest, as the user gave it.
         expected: String,
@@ -76,7 +72,6 @@ pub enum PartError {
         "{} has a wrong hash: piece {number} should be {expected} but is {found}", .path.display()
     )]
     Piece {
-        /// The file.
         path: PathBuf,
         /// The first piece that differs, counted from 1.
         number: u64,

@@ -6,15 +6,12 @@ use thalweg_wire::object::Keep;
 /// Which metadata is kept. Content, modes, times and symbolic links always are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fidelity {
-    /// Hard links.
     pub hard_links: bool,
     /// Extended attributes.
     pub xattrs: bool,
     /// Access control lists.
     pub acls: bool,
-    /// Owners of files.
     pub owner: bool,
-    /// Groups of files.
     pub group: bool,
     /// Users and groups keep their numeric ids instead of being matched by name.
     pub numeric_ids: bool,

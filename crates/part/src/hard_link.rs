@@ -9,9 +9,7 @@ use std::{ffi::OsStr, os::fd::AsFd};
 /// A name in an open directory.
 #[derive(Clone, Copy, Debug)]
 pub struct EntryName<'a, D: AsFd> {
-    /// The directory.
     pub directory: &'a D,
-    /// The name.
     pub name: &'a OsStr,
 }
 

@@ -24,7 +24,6 @@ pub enum PartKey {
     },
     /// A file of another node, as listed there.
     Listed {
-        /// The node's name.
         node: String,
         /// The listed version of its content.
         snapshot: Snapshot,

@@ -1,13 +1,14 @@
 //! Makes many parts durable together: one `syncfs`, then the renames.
 
 use super::{Part, PartError, part_files};
+use parking_lot::Mutex;
 use std::{
     collections::VecDeque,
     fs::File,
     io,
     os::{fd::AsFd, unix::fs::MetadataExt},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 use tokio::{sync::oneshot, task::spawn_blocking};
 
@@ -110,7 +111,7 @@ impl Publisher {
 
     /// Appends to the queue. Returns true if no thread is working on it.
     fn enqueue(&self, begun: UnpublishedPart) -> bool {
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.queue.lock();
         queue.waiting.push_back(begun);
         !std::mem::replace(&mut queue.busy, true)
     }
@@ -139,7 +140,7 @@ fn publish_all(queue: &Mutex<Queue>) {
 /// The next group from the queue, empty if it has none and is not `idle`, because names are still to be made durable.
 /// `None` if there is nothing left to do; the thread then ends.
 fn next_group(queue: &Mutex<Queue>, idle: bool) -> Option<Vec<UnpublishedPart>> {
-    let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut queue = queue.lock();
     let n = queue.waiting.len().min(MAX_GROUP);
     queue.busy = n > 0 || !idle;
     queue.busy.then(|| queue.waiting.drain(..n).collect())

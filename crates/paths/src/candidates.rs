@@ -10,7 +10,6 @@ use thalweg_units::Rate;
 pub struct Candidate {
     /// Its name for users: `direct`, or the relay's `HOST:PORT`.
     pub name: String,
-    /// How to dial.
     pub route: Route,
     /// The mirror that this path leads to; `None`: the download's own URL. Bytes of several mirrors are mixed only if a
     /// digest verifies the whole file.

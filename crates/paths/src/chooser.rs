@@ -39,7 +39,6 @@ impl Content {
 pub struct PathAttempt {
     /// Its name for users: `direct`, a relay, a chain.
     pub name: String,
-    /// How to dial.
     pub route: Route,
     /// When its attempt begins after the first one's; at once if an earlier one failed.
     pub after: Duration,
@@ -81,7 +80,7 @@ impl PathRace {
         Self(ways)
     }
 
-    /// The attempts.
+    /// The paths to try, in the order of their start.
     pub fn attempts(&self) -> &[PathAttempt] {
         &self.0
     }
@@ -128,7 +127,6 @@ pub enum PathReport<'a> {
     Failed(&'a str),
     /// It delivered altered bytes.
     Altered {
-        /// The path's name.
         path: &'a str,
         /// A description for people.
         why: &'a str,

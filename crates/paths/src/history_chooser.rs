@@ -8,10 +8,11 @@ use crate::{
     history::History,
     url::HttpUrl,
 };
+use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 use thalweg_net::Route;
@@ -73,7 +74,7 @@ impl HistoryChooser {
             return relays;
         }
         let origin = origin(to, content);
-        let failed = lock(&self.failed);
+        let failed = self.failed.lock();
         let grudge = |name: &str| {
             let since = failed.get(&(to.clone(), name.to_owned()));
             since.is_some_and(|since| since.elapsed() < GRUDGE)
@@ -84,7 +85,7 @@ impl HistoryChooser {
 
     fn is_quarantined(&self, relay: &str, origin: &str) -> bool {
         let Some(history) = &self.history else { return false };
-        lock(history).is_quarantined(relay, Some(origin), now())
+        history.lock().is_quarantined(relay, Some(origin), now())
     }
 
     fn prior(&self, origin: &str, path: &str) -> Option<Prior> {
@@ -113,7 +114,7 @@ impl HistoryChooser {
     }
 
     fn remember_failure(&self, to: &Destination, path: &str) {
-        let mut failed = lock(&self.failed);
+        let mut failed = self.failed.lock();
         failed.retain(|_, since| since.elapsed() < GRUDGE);
         if failed.len() >= MAX_FAILED {
             let oldest = failed.iter().min_by_key(|(_, since)| **since).map(|(key, _)| key.clone());
@@ -157,7 +158,7 @@ impl PathChooser for HistoryChooser {
             PathReport::Failed(_) => {}
             PathReport::Carried(observed) => {
                 if let Some(history) = &self.history {
-                    lock(history).learn(
+                    history.lock().learn(
                         &origin(to, content),
                         std::slice::from_ref(observed),
                         now(),
@@ -166,7 +167,7 @@ impl PathChooser for HistoryChooser {
             }
             PathReport::Altered { path, why } => {
                 if let Some(history) = &self.history {
-                    lock(history).quarantine(path, &origin(to, content), why, now());
+                    history.lock().quarantine(path, &origin(to, content), why, now());
                 }
             }
         }
@@ -198,14 +199,9 @@ fn now() -> WallTime {
     WallTime::from_unix_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Each mutex holds complete values, so a panic elsewhere leaves them valid.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl fmt::Debug for HistoryChooser {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HistoryChooser").field("failed", &lock(&self.failed).len()).finish()
+        f.debug_struct("HistoryChooser").field("failed", &self.failed.lock().len()).finish()
     }
 }
 

@@ -30,7 +30,6 @@ pub enum Draw {
 /// One relay of the list L.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KnownRelay {
-    /// Its name.
     pub relay: String,
     /// Its score: the oracle's, then the mean of itself and each new d_l(i,j). From 0 to [`MOST_GAIN`].
     pub score: f64,
@@ -103,7 +102,7 @@ impl AdaptiveRelays {
         &self.known
     }
 
-    /// The test detour.
+    /// The name of the detour under test.
     pub fn test(&self) -> Option<&str> {
         self.test.as_deref()
     }

@@ -22,7 +22,6 @@ pub const GOOD_MORE: Rate = Rate::from_bps(1_000_000);
 /// What a relay at the place of one node would bring, or what the relay there brings now.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RelaySite {
-    /// The node's index.
     pub node: usize,
     /// Whether it relays now.
     pub is_relay: bool,
@@ -49,11 +48,8 @@ impl RelaySite {
 /// A measured pair for which no present relay is a good detour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoorPair {
-    /// The sender's index.
     pub from: usize,
-    /// The receiver's index.
     pub to: usize,
-    /// The direct rate.
     pub direct: Rate,
     /// The rate of the best detour by a present relay; `None` if none is measured.
     pub detour: Option<Rate>,
@@ -82,7 +78,6 @@ pub struct Advice {
 pub struct Neighbourhood {
     /// What they have in common.
     pub name: String,
-    /// The nodes' indices.
     pub nodes: Vec<usize>,
     /// The mean of [`RelaySite::worth`] there.
     pub worth: f64,

@@ -35,7 +35,7 @@ pub enum BodyError {
     /// The paths of a split object did not bring all of it.
     #[error("the paths delivered {got} of {length} bytes")]
     Short {
-        /// Bytes that arrived.
+        /// The number of bytes that the paths delivered.
         got: u64,
         /// Bytes that were promised.
         length: u64,
@@ -54,7 +54,7 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// No content.
+    /// A request without content.
     pub fn empty(record: Arc<Record>) -> Self {
         Self { body: None, gate: None, record }
     }
@@ -130,7 +130,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// No content.
+    /// A reply without content.
     pub fn empty() -> Self {
         Self::Own(Full::default())
     }
@@ -194,7 +194,6 @@ type FrameResult = Result<Frame<Bytes>, hyper::Error>;
 pub struct AnswerPath {
     /// The origin.
     pub to: Destination,
-    /// The path's name.
     pub path: String,
     /// Time from dialling until the link was established.
     pub setup: Duration,

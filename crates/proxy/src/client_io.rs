@@ -11,12 +11,13 @@ use super::{
     request_scanner::{ContentFraming, RequestScanner, RequestTarget},
 };
 use hyper::{HeaderMap, StatusCode};
+use parking_lot::{Mutex, MutexGuard};
 use socket2::SockRef;
 use std::{
     io,
     pin::{Pin, pin},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll, Waker, ready},
@@ -53,12 +54,12 @@ struct Queue {
 impl InterimAnswers {
     /// A request begins: interim answers belong to it from now on.
     pub fn open(&self) {
-        self.lock().open = true;
+        self.0.lock().open = true;
     }
 
     /// The final answer begins: no interim answer may precede it any more, except one that is partly sent.
     pub fn close(&self) {
-        let mut queue = self.lock();
+        let mut queue = self.0.lock();
         queue.open = false;
         if queue.begun == 0 {
             queue.bytes.clear();
@@ -67,7 +68,7 @@ impl InterimAnswers {
 
     /// Queues an answer; the caller then wakes hyper's task, which flushes.
     pub fn put(&self, status: StatusCode, fields: &HeaderMap) {
-        let mut queue = self.lock();
+        let mut queue = self.0.lock();
         let answer = written(status, fields);
         if queue.open && queue.bytes.len() + answer.len() <= MAX_WAITING {
             queue.bytes.extend_from_slice(&answer);
@@ -76,17 +77,12 @@ impl InterimAnswers {
 
     /// Queues an answer of the proxy in place of hyper's, which has no text.
     fn put_instead(&self, answer: &[u8]) {
-        self.lock().bytes.extend_from_slice(answer);
-    }
-
-    /// Ignores poisoning: each change leaves whole answers.
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().bytes.extend_from_slice(answer);
     }
 
     /// Writes the answers that wait.
     fn poll_write(&self, cx: &mut Context<'_>, wire: &Wire) -> Poll<io::Result<()>> {
-        let mut queue = self.lock();
+        let mut queue = self.0.lock();
         while queue.begun < queue.bytes.len() {
             let rest = &queue.bytes[queue.begun..];
             let n = ready!(wire.poll_try_write(cx, |tcp| tcp.try_write(rest)))?;
@@ -101,7 +97,7 @@ impl InterimAnswers {
     }
 
     fn is_half_out(&self) -> bool {
-        self.lock().begun > 0
+        self.0.lock().begun > 0
     }
 }
 
@@ -345,7 +341,7 @@ impl Wire {
 
     /// Ignores poisoning: each change is one value.
     fn request(&self) -> MutexGuard<'_, PendingRequest> {
-        self.request.lock().unwrap_or_else(PoisonError::into_inner)
+        self.request.lock()
     }
 
     /// The last answer is sent: reads off what the program still sends, so that it gets the answer, until nothing has

@@ -22,8 +22,9 @@ pub async fn connect(
     to: Destination,
     mut request: Request<Incoming>,
 ) -> Response<Reply> {
-    // Programs tunnel TLS on any port. They also tunnel plain WebSockets, which cannot be told apart yet.
-    let content = Content::Encrypted;
+    // Programs tunnel TLS on any port, but plain WebSockets, mail and databases too, and their bytes come only after the
+    // answer. A relay must not read those.
+    let content = Content::of_port(to.port);
     let dialled = match context.shared.connect(&context.program, &to, content).await {
         Ok(dialled) => dialled,
         Err(no) => {

@@ -21,7 +21,6 @@ use tokio::{
 
 /// The stream, and the bytes that it has moved.
 pub struct CountedStream {
-    /// The connection.
     pub stream: Stream,
     moved: Arc<Moved>,
     /// Says when more may be moved, if the connection was assigned to an interface.

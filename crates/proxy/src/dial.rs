@@ -17,7 +17,6 @@ use tokio::time::{Instant, sleep_until};
 /// A connection, and the way that was taken.
 #[derive(Debug)]
 pub struct DialledConnection {
-    /// The connection.
     pub stream: Stream,
     /// The way's name.
     pub path: String,

@@ -7,7 +7,6 @@ use std::net::SocketAddr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TunnelKind {
-    /// `CONNECT`.
     Connect,
     /// SOCKS5.
     Socks,
@@ -22,11 +21,9 @@ pub enum TunnelKind {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum ProxyEvent {
-    /// A forwarded request.
     Request {
-        /// The program.
+        /// The program's address.
         client: SocketAddr,
-        /// Its method.
         method: String,
         /// The origin, `HOST:PORT`.
         to: String,
@@ -45,15 +42,13 @@ pub enum ProxyEvent {
         /// Whether the answer is complete.
         complete: bool,
     },
-    /// A tunnel.
     Tunnel {
-        /// The program.
+        /// The program's address.
         client: SocketAddr,
         /// What asked for it.
         kind: TunnelKind,
         /// The destination, `HOST:PORT`.
         to: String,
-        /// The path.
         path: String,
         /// Bytes from the program.
         up_bytes: u64,
@@ -67,18 +62,16 @@ pub enum ProxyEvent {
     },
     /// A request or tunnel that failed.
     Refused {
-        /// The program.
+        /// The program's address.
         client: SocketAddr,
         /// The destination; empty if it could not be parsed.
         to: String,
-        /// The reason.
         why: String,
     },
 }
 
 /// A receiver of events. It is called from the proxy's tasks, so it must not block.
 pub trait ProxySink: Send + Sync {
-    /// Takes one event.
     fn event(&self, event: &ProxyEvent);
 }
 

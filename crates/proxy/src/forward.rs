@@ -41,7 +41,7 @@ use tokio::{
 /// as long (RFC 9110 §10.1.1 leaves it open).
 const CONTINUE: Duration = Duration::from_secs(1);
 
-/// Forwards one request.
+/// Forwards one request and returns the origin's response, or the proxy's own if that fails.
 pub async fn forward(
     context: &ClientContext,
     to: Forward,

@@ -39,11 +39,9 @@ pub const FIRST_HEAD: Duration = Duration::from_secs(30);
 /// What serving one connection needs.
 #[derive(Clone)]
 pub struct ClientContext {
-    /// The proxy.
     pub shared: Arc<ProxyState>,
     /// The program's address.
     pub client: SocketAddr,
-    /// The program.
     pub program: Arc<Client>,
     /// The queue of interim answers.
     pub interim: InterimAnswers,

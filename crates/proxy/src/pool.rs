@@ -6,9 +6,10 @@
 
 use super::{body::Outgoing, request_line::RequestLine};
 use hyper::client::conn::http1::SendRequest;
+use parking_lot::Mutex;
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
 use thalweg_net::{Monitor, Route, pump::Moved};
@@ -52,13 +53,11 @@ pub struct Link {
     pub owner: Owner,
     /// Whether the origin takes, or may take, all requests on it for those of a user who has authenticated there.
     pub is_proven: bool,
-    /// Sends requests on it.
     pub send: SendRequest<Outgoing>,
     /// Gives each request its target.
     pub line: RequestLine,
     /// The bytes that it has moved.
     pub moved: Arc<Moved>,
-    /// Observes its connection.
     pub monitor: Monitor,
     /// The name of its path.
     pub path: String,
@@ -134,7 +133,7 @@ impl Pool {
         to: &Destination,
         fits: impl Fn(&Route) -> bool,
     ) -> Option<Link> {
-        let mut idle = self.lock();
+        let mut idle = self.0.lock();
         drop_old(&mut idle);
         let is_fit = |(origin, link, _): &(Destination, Link, Instant)| {
             origin == to && link.owner == owner && fits(&link.route)
@@ -152,7 +151,7 @@ impl Pool {
 
     fn give(&self, to: Destination, link: Link) {
         link.passage.iter().for_each(|passage| passage.set_resting(true));
-        let mut idle = self.lock();
+        let mut idle = self.0.lock();
         drop_old(&mut idle);
         let same = |(i, (origin, ..)): (usize, &(Destination, _, _))| (*origin == to).then_some(i);
         let of_origin: Vec<usize> = idle.iter().enumerate().filter_map(same).collect();
@@ -166,17 +165,12 @@ impl Pool {
 
     /// Closes links that have been idle for too long.
     pub fn sweep(&self) {
-        drop_old(&mut self.lock());
+        drop_old(&mut self.0.lock());
     }
 
     /// Closes all idle links.
     pub fn clear(&self) {
-        self.lock().clear();
-    }
-
-    /// Ignores poisoning: each change is one push or one take.
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(Destination, Link, Instant)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().clear();
     }
 }
 

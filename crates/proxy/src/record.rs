@@ -1,10 +1,11 @@
 //! Counts and events: of one request or tunnel, and totals.
 
 use super::event::{ProxyEvent, ProxySink, TunnelKind};
+use parking_lot::Mutex;
 use std::{
     net::SocketAddr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering::Relaxed},
     },
     time::Instant,
@@ -119,7 +120,7 @@ impl Record {
     }
 
     pub(super) fn set_path(&self, path: &str) {
-        path.clone_into(&mut self.path.lock().unwrap_or_else(PoisonError::into_inner));
+        path.clone_into(&mut self.path.lock());
     }
 }
 
@@ -130,7 +131,7 @@ impl Drop for Record {
             // It was refused, which is recorded elsewhere, or its program left.
             return;
         }
-        let path = std::mem::take(self.path.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let path = std::mem::take(self.path.get_mut());
         let (up_bytes, down_bytes) = (self.up.load(Relaxed), self.down.load(Relaxed));
         self.recorder.tally.requests.fetch_add(1, Relaxed);
         self.recorder.count(up_bytes, down_bytes, &path);

@@ -6,7 +6,8 @@
 
 use bytes::Bytes;
 use hyper::{Request, Uri};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 /// A request's target in origin form, which is one of its extensions.
 #[derive(Clone, Debug)]
@@ -40,18 +41,18 @@ impl RequestLine {
             // It parses: letters, digits and a slash.
             *request.uri_mut() = self.placeholder.parse().unwrap_or_else(|_| Uri::default());
         }
-        *self.lock() = target;
+        *self.target.lock() = target;
     }
 
     /// Whether the next request has a target of its own.
     pub fn is_set(&self) -> bool {
-        self.lock().is_some()
+        self.target.lock().is_some()
     }
 
     /// What to write in place of these pieces, if the first one holds the placeholder: the number of bytes of the
     /// pieces that it replaces, and the new bytes. Pieces that would make these longer than `most` are left out.
     pub fn rewrite(&self, pieces: &[&[u8]], most: usize) -> Option<(usize, Vec<u8>)> {
-        let mut target = self.lock();
+        let mut target = self.target.lock();
         target.as_ref()?;
         let first = pieces.first()?;
         let holder = self.placeholder.as_bytes();
@@ -67,11 +68,6 @@ impl RequestLine {
             taken += piece.len();
         }
         Some((taken, written))
-    }
-
-    /// Ignores poisoning: each change is one value.
-    fn lock(&self) -> MutexGuard<'_, Option<Bytes>> {
-        self.target.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

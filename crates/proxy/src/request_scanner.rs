@@ -42,7 +42,6 @@ pub enum LineError {
 pub enum ContentFraming {
     /// This many bytes; 0: no content.
     Length(u64),
-    /// Chunks.
     Chunked,
 }
 

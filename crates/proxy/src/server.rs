@@ -57,7 +57,6 @@ pub struct ProxyConfig {
 /// What redirects connections of programs that do not know of the proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RedirectSource {
-    /// Nothing.
     #[default]
     None,
     /// The kernel, by rules that exempt connections with [`super::MARK`]; it tells the destinations.
@@ -103,7 +102,6 @@ pub enum ProxyError {
     Listen {
         /// The address that was asked for.
         address: SocketAddr,
-        /// The kernel's answer.
         source: io::Error,
     },
 }
@@ -141,7 +139,6 @@ pub struct Proxy {
 /// The interfaces of direct connections, and the bonds of legs to members.
 #[derive(Clone, Debug)]
 pub struct HostInterfaces {
-    /// This host's interfaces.
     pub uplinks: Uplinks,
     /// Its bonds, where it is in a mesh.
     pub bonds: Option<Bonding>,

@@ -12,12 +12,13 @@ use super::{
     tunnel::{self, Tunnel},
 };
 use bytes::Bytes;
+use parking_lot::Mutex;
 use socket2::SockRef;
 use std::{
     collections::HashMap,
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 use thalweg_base::accept;
@@ -39,7 +40,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The ports for redirected connections, by family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RedirectPorts {
-    /// On 127.0.0.1.
     pub v4: u16,
     /// On ::1, if there is IPv6.
     pub v6: Option<u16>,
@@ -57,7 +57,7 @@ impl RedirectDestinations {
     /// A connection to `to` will come from `from`. Returns `false` if it cannot be remembered, because too many are.
     #[must_use]
     pub fn expect(&self, from: SocketAddr, to: SocketAddr) -> bool {
-        let mut known = self.lock();
+        let mut known = self.0.lock();
         let has_room = known.len() < MAX_MEANT;
         if has_room {
             known.insert(from, to);
@@ -67,11 +67,7 @@ impl RedirectDestinations {
 
     /// Takes the destination of a connection that has come, or will not come after all.
     pub fn take(&self, from: SocketAddr) -> Option<SocketAddr> {
-        self.lock().remove(&from)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<SocketAddr, SocketAddr>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().remove(&from)
     }
 }
 

@@ -9,9 +9,10 @@ use super::{
     tunnel_rate::{LOOK, TunnelRate},
 };
 use bytes::Bytes;
+use parking_lot::Mutex;
 use std::{
     net::SocketAddr,
-    sync::{Mutex, OnceLock, PoisonError, atomic::Ordering::Relaxed},
+    sync::{OnceLock, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
 use thalweg_net::{
@@ -51,11 +52,9 @@ pub struct Tunnel {
     pub tcp: TcpStream,
     /// Bytes that the program has already sent.
     pub early: Vec<u8>,
-    /// The destination's connection.
     pub dialled: DialledConnection,
     /// Bytes that the destination has already sent.
     pub late: Bytes,
-    /// The destination.
     pub to: Destination,
     /// The kind of content.
     pub content: Content,
@@ -87,7 +86,7 @@ pub async fn run(shared: &ProxyState, tunnel: Tunnel) {
     if let Some(passage) = passage {
         passage.counts(&moved);
     }
-    let pace = pace.lock().unwrap_or_else(PoisonError::into_inner);
+    let pace = pace.lock();
     let rate = pace.rate(began.elapsed(), counts.1);
     drop(pace);
     let seen = Observation { path: &path, setup, rate, counts, began };
@@ -133,7 +132,7 @@ async fn watch(moved: &Moved, pace: &Mutex<TunnelRate>, passage: Option<&Passage
     loop {
         ticks.tick().await;
         let (at, bytes) = (began.elapsed(), moved.down.load(Relaxed));
-        pace.lock().unwrap_or_else(PoisonError::into_inner).observe(at, bytes);
+        pace.lock().observe(at, bytes);
         if let Some(passage) = passage {
             passage.counts(moved);
         }

@@ -34,7 +34,6 @@ pub const MAX_FIELDS: usize = 512;
 pub struct UpstreamAnswer {
     /// The head; its content is still to come.
     pub response: Response<Incoming>,
-    /// The link.
     pub lease: Lease,
     /// The name of its path.
     pub path: String,
@@ -57,7 +56,6 @@ pub enum UpstreamError {
         to: Destination,
         /// The name of the path.
         path: String,
-        /// What happened.
         why: String,
         /// Whether the server's answer was not HTTP.
         is_garbled: bool,
@@ -73,7 +71,6 @@ pub struct RepeatableRequest {
 }
 
 impl RepeatableRequest {
-    /// The request.
     pub fn request(&self) -> Request<Outgoing> {
         Request::from_parts(self.parts.clone(), Outgoing::empty(Arc::clone(&self.record)))
     }

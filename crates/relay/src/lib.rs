@@ -86,12 +86,7 @@ pub enum BindError {
     Config(#[from] ConfigError),
     /// The address cannot be listened on.
     #[error("cannot listen on {address}")]
-    Listen {
-        /// The configured address.
-        address: SocketAddr,
-        /// The system error.
-        source: io::Error,
-    },
+    Listen { address: SocketAddr, source: io::Error },
     /// The host's own addresses, which the relay must not connect to, are unknown.
     #[error("cannot list this host's addresses: {0}")]
     OwnAddresses(#[source] io::Error),

@@ -1,5 +1,6 @@
 //! A relay's metrics for Prometheus. Labels are from fixed sets, never a peer or a destination.
 
+use parking_lot::Mutex;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeMetric as _},
@@ -15,7 +16,7 @@ use prometheus_client::{
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 use thalweg_net::splice::PipePool;
@@ -202,12 +203,8 @@ fn add(totals: &mut BTreeMap<LegKind, [u64; 2]>, leg: LegKind, [up, down]: [u64;
 }
 
 impl Flows {
-    fn lock(&self) -> MutexGuard<'_, FlowCounts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn add(&self, leg: LegKind, moved: Arc<Moved>) -> FlowGuard {
-        let mut ledger = self.lock();
+        let mut ledger = self.0.lock();
         let id = ledger.next;
         ledger.next += 1;
         ledger.live.insert(id, (leg, moved));
@@ -215,7 +212,7 @@ impl Flows {
     }
 
     fn totals(&self) -> BTreeMap<LegKind, [u64; 2]> {
-        let ledger = self.lock();
+        let ledger = self.0.lock();
         let mut totals = ledger.ended.clone();
         for (leg, moved) in ledger.live.values() {
             add(&mut totals, *leg, both(moved));

@@ -1,12 +1,8 @@
 //! The addresses of this host's own interfaces, which a relay does not connect to.
 
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
-use std::{
-    collections::BTreeSet,
-    fmt, io,
-    net::IpAddr,
-    sync::{Arc, Mutex, PoisonError},
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeSet, fmt, io, net::IpAddr, sync::Arc};
 use thalweg_net::own_addresses;
 
 /// The rtnetlink groups for changes of IPv4 and IPv6 addresses (linux/rtnetlink.h).
@@ -56,7 +52,7 @@ impl OwnAddresses {
         match &*self.0 {
             AddressSource::Fixed(known) => known.contains(&ip),
             AddressSource::Kernel(watched) => {
-                let mut watched = watched.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut watched = watched.lock();
                 watched.update();
                 watched.known.contains(&ip)
             }

@@ -4,10 +4,11 @@
 //! counted. The day is the UTC day, so that an operator can say when it starts; a clock that is set back does not renew
 //! anything. Counts live as long as the process.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use thalweg_base::budget::{Budget, OverBudget, PeerKey, Purpose, Scope};
@@ -27,7 +28,6 @@ pub enum OverQuota {
     /// The day's bytes are used up.
     #[error("this client's limit of {limit} a day is used up; try again in {retry:.0?}")]
     Bytes {
-        /// The limit.
         limit: ByteSize,
         /// The time until the next UTC day.
         retry: Duration,
@@ -75,9 +75,8 @@ impl Quotas {
         }
     }
 
-    /// Every change is complete, even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, Peers> {
-        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+        self.peers.lock()
     }
 
     /// Admits one more connection of the peer with this principal key.
@@ -160,9 +159,8 @@ impl Allowance {
         Ok(state.bucket.as_mut().map(|b| b.take(bytes as u64, now)).unwrap_or_default())
     }
 
-    /// Every change is complete, even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, Usage> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -307,6 +305,8 @@ mod tests {
             expiry: date,
             members: Vec::new(),
             rules: Vec::new(),
+            endorsement: None,
+            predecessor: None,
         };
         let ticket = quotas.admit(PEER, Quota::default(), Arc::default()).unwrap();
         quotas.forget_former(&empty(1));

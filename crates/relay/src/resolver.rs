@@ -1,13 +1,8 @@
 //! Name resolution for a relay: the trait, the system's resolver, and one that members share fairly.
 
 use super::refusal::Refusal;
-use std::{
-    collections::BTreeMap,
-    fmt, io,
-    net::SocketAddr,
-    pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, fmt, io, net::SocketAddr, pin::Pin, sync::Arc};
 use thalweg_net::Cause;
 use thalweg_units::NodeId;
 use thalweg_wire::{Destination, Host};
@@ -92,8 +87,7 @@ impl SharedResolver {
 
     /// Takes one of the member's look-ups; `None` if all are taken.
     fn share(&self, member: NodeId) -> Option<OwnedSemaphorePermit> {
-        // Every change is complete, even if a thread panicked while it held the lock.
-        let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut members = self.members.lock();
         members.retain(|_, permits| permits.available_permits() < MAX_PER_MEMBER);
         let permits =
             members.entry(member).or_insert_with(|| Arc::new(Semaphore::new(MAX_PER_MEMBER)));
@@ -207,7 +201,7 @@ mod tests {
         while shared.resolve_for(member(1), &host("good.test")).await.is_err() {
             yield_now().await;
         }
-        let known: BTreeSet<_> = shared.members.lock().unwrap().keys().copied().collect();
+        let known: BTreeSet<_> = shared.members.lock().keys().copied().collect();
         assert!(known.len() <= 1, "who has no look-up is forgotten: {known:?}");
     }
 

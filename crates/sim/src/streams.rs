@@ -32,7 +32,6 @@ pub struct Mesh {
 pub struct Size {
     /// Nodes, each with a leg to each other.
     pub nodes: u32,
-    /// Streams.
     pub streams: u32,
     /// Subscribers of each stream, on average.
     pub subscribers: u32,

@@ -5,11 +5,8 @@ use crate::{
     levels::{AvailableRate, Levels, Measurement, RenditionRates, Sample},
     status::{ChildKind, LegStatus},
 };
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use thalweg_units::Time;
 use thalweg_wire::{
     mesh::Name,
@@ -63,24 +60,19 @@ impl Default for Adaptation {
 }
 
 impl Adaptation {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is consistent at every point that could panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Replaces the oracle's plan.
     pub fn set_oracle(&self, plan: Plan) {
-        self.lock().oracle = plan;
+        self.state.lock().oracle = plan;
     }
 
     /// Replaces the members to whom the oracle requests measurements of the legs.
     pub fn set_requested(&self, requested: Vec<Name>) {
-        self.lock().requested = requested;
+        self.state.lock().requested = requested;
     }
 
     /// The oracle's plan, with this node's local choices for the legs that it omits.
     fn effective(&self) -> Plan {
-        let state = self.lock();
+        let state = self.state.lock();
         let mut plan = state.oracle.clone();
         for (stream, children) in &state.local {
             let stream_plan = plan.streams.entry(stream.clone()).or_default();

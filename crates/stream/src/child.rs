@@ -6,11 +6,12 @@ use crate::{
     io::{IncomingItem, Leg, LegReader, LegWriter, half_rtt, invalid_data},
     stream::{Demand, Source},
 };
+use parking_lot::Mutex;
 use std::{
     io,
     os::fd::OwnedFd,
     pin::pin,
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 use thalweg_base::timeout::within;
@@ -151,7 +152,7 @@ async fn send_reports(
     loop {
         let message = tokio::select! {
             _ = tick.tick() => {
-                let report = second.lock().unwrap_or_else(PoisonError::into_inner).end();
+                let report = second.lock().end();
                 stream.update_intake(|status| {
                     (status.age_us, status.worst_us) = (report.age_us, report.worst_us);
                 });
@@ -271,7 +272,7 @@ impl FrameReceiver<'_> {
         let entry = match self.chains.accept(head.track, class) {
             true => Entry::Frame(Arc::new(numbered)),
             false => {
-                self.second.lock().unwrap_or_else(PoisonError::into_inner).report.useless += 1;
+                self.second.lock().report.useless += 1;
                 Entry::Lost(numbered.to_lost(DropReason::Chain))
             }
         };
@@ -281,7 +282,7 @@ impl FrameReceiver<'_> {
 
     fn count_frame(&self, head: &FrameHead, age: Duration) {
         let age_us = u32::try_from(age.as_micros()).unwrap_or(u32::MAX);
-        let mut second = self.second.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut second = self.second.lock();
         second.report.received = head.sequence;
         second.report.bytes += u64::from(head.length);
         if let Some(count) = second.report.frames.get_mut(usize::from(head.class)) {

@@ -1,13 +1,9 @@
 //! External commands that read a transport stream on standard input and write one on standard output.
 
 use crate::local::StreamError;
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
-use std::{
-    io,
-    process::Stdio,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{io, process::Stdio, sync::Arc, time::Duration};
 use thalweg_media::{Frame, FrameClass, Output, TimestampMismatch, TsJoiner};
 use thalweg_wire::stream::leg::LostFrame;
 use thiserror::Error;
@@ -127,7 +123,7 @@ impl RunningCommand {
             Ok(Err(why)) => why.to_string(),
             Err(_) => "it closed its output".to_owned(),
         };
-        let error_output = self.error_output.lock().unwrap_or_else(PoisonError::into_inner);
+        let error_output = self.error_output.lock();
         let text = String::from_utf8_lossy(&error_output);
         let last = text.lines().rev().find(|line| !line.trim().is_empty());
         let error_output = last.map_or_else(String::new, |line| format!(": {line}"));
@@ -139,7 +135,7 @@ impl RunningCommand {
 async fn keep_last(mut errors: impl AsyncRead + Unpin, error_output: Arc<Mutex<Vec<u8>>>) {
     let mut buffer = [0; MAX_ERROR_OUTPUT];
     while let Ok(read @ 1..) = errors.read(&mut buffer).await {
-        let mut error_output = error_output.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut error_output = error_output.lock();
         error_output.extend_from_slice(&buffer[..read]);
         let over = error_output.len().saturating_sub(MAX_ERROR_OUTPUT);
         error_output.drain(..over);

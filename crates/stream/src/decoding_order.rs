@@ -22,7 +22,6 @@ pub struct Patience {
 /// A frame that waits.
 #[derive(Clone, Debug)]
 pub struct WaitingFrame {
-    /// The frame.
     pub frame: Frame,
     /// When the source's frame with the same time arrived.
     pub born: Time,

@@ -12,7 +12,6 @@ pub struct NumberedFrame {
     pub sequence: u64,
     /// When it arrived at the publisher's node, by this host's clock.
     pub born: Time,
-    /// The frame.
     pub frame: Frame,
 }
 
@@ -32,7 +31,6 @@ impl NumberedFrame {
 /// An entry of a stream.
 #[derive(Clone, Debug)]
 pub enum Entry {
-    /// A frame.
     Frame(Arc<NumberedFrame>),
     /// A frame that was lost.
     Lost(LostFrame),

@@ -579,6 +579,7 @@ fn random_run() -> u64 {
 }
 
 impl Inner {
+    /// The stream with this name, if it is live on this node.
     pub fn get(&self, name: &Name) -> Option<Arc<Stream>> {
         self.streams.get(name)
     }

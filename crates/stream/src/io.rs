@@ -62,9 +62,7 @@ pub struct Leg {
 /// A frame or message from a parent.
 #[derive(Debug)]
 pub enum IncomingItem {
-    /// A frame.
     Frame(FrameHead, Bytes),
-    /// A message.
     Message(ParentMessage),
 }
 

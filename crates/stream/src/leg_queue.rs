@@ -72,7 +72,6 @@ const ALIGNED: Duration = Duration::from_millis(20);
 pub enum NextItem {
     /// Notices of lost frames, ascending.
     Lost(Vec<LostFrame>),
-    /// A frame.
     Frame(Arc<NumberedFrame>),
 }
 

@@ -40,7 +40,6 @@ const MAX_EXACT: usize = 2000;
 /// A quality that a leg can send.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QualityOption {
-    /// The quality.
     pub quality: Quality,
     /// The rate of its frames, bit/s.
     pub rate: f64,
@@ -54,7 +53,6 @@ pub type RenditionRates = (Option<u8>, [u64; CLASSES]);
 /// A leg's figures of the last second.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// The stream.
     pub stream: Name,
     /// The qualities that the leg can send, the best first; not empty.
     pub options: Vec<QualityOption>,
@@ -67,7 +65,6 @@ pub struct Sample {
 /// The rate that is available in addition to all traffic including the legs' own, bit/s.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum AvailableRate {
-    /// About this rate.
     About(f64),
     /// This tested rate, and maybe more.
     AtLeast(f64),
@@ -78,7 +75,6 @@ pub enum AvailableRate {
 /// The result of a measurement by probe trains.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measurement {
-    /// The available rate.
     pub room: AvailableRate,
     /// When the measurement began.
     pub began: Time,

@@ -12,10 +12,11 @@ use crate::{
     oracle_report::{LegSamples, shrink_to_bounds},
     stream::{Source, Stream},
 };
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 use thalweg_base::log::Event;
@@ -153,8 +154,7 @@ impl Drop for PlanRequestGuard {
 
 impl OracleLink {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is consistent at every point that could panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The link's state.

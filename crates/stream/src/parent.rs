@@ -52,11 +52,9 @@ const SLOW: Duration = Duration::from_secs(2);
 
 /// The parameters of a leg.
 pub struct LegContext {
-    /// The stream.
     pub stream: Arc<Stream>,
     /// The child's request.
     pub request: SubscribeRequest,
-    /// The child.
     pub to: Child,
     /// The maximum size of the queue, bytes.
     pub memory: usize,

@@ -55,7 +55,6 @@ pub struct LegPlan {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "String")]
 pub struct ParentRoute {
-    /// The parent's name.
     pub node: Name,
     /// The relays, nearest first.
     pub via: Vec<Name>,

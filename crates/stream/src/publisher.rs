@@ -51,7 +51,8 @@ pub async fn receive(reader: &mut LegReader, take: impl Fn(Frame)) -> io::Result
 mod tests {
     use super::*;
     use crate::io::Leg;
-    use std::sync::{Arc, Mutex};
+    use parking_lot::Mutex;
+    use std::sync::Arc;
     use thalweg_wire::stream::leg::{FrameHead, Head};
     use tokio::{
         io::{AsyncWriteExt as _, DuplexStream},
@@ -66,7 +67,7 @@ mod tests {
         let taken = Taken::default();
         let frames = Arc::clone(&taken);
         let receiving = tokio::spawn(async move {
-            let take = |frame| frames.lock().unwrap().push(frame);
+            let take = |frame| frames.lock().push(frame);
             receive(&mut Leg::new(here, None).reader, take).await
         });
         (there, taken, receiving)
@@ -85,7 +86,7 @@ mod tests {
         for n in 0..3 {
             publisher.write_all(&[head(n, 2), vec![7; 2]].concat()).await.unwrap();
             sleep(Duration::from_secs(3600)).await;
-            assert_eq!(taken.lock().unwrap().len() as u64, n + 1);
+            assert_eq!(taken.lock().len() as u64, n + 1);
         }
         publisher
             .write_all(&Head::encode_message(&ParentMessage::End(Ending::Over)))
@@ -106,7 +107,7 @@ mod tests {
         }
         assert!(!receiving.is_finished());
         let ended = receiving.await.unwrap().unwrap_err();
-        assert_eq!((ended.kind(), taken.lock().unwrap().len()), (io::ErrorKind::TimedOut, 0));
+        assert_eq!((ended.kind(), taken.lock().len()), (io::ErrorKind::TimedOut, 0));
         assert!(began.elapsed() <= ITEM_TIMEOUT, "{:?}", began.elapsed());
         // Half of a head is no pause between frames.
         let (mut publisher, _, receiving) = start();

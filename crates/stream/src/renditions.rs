@@ -18,13 +18,8 @@ use crate::{
     publisher,
 };
 use futures_util::future::join_all;
-use std::{
-    convert::Infallible,
-    io,
-    pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use parking_lot::Mutex;
+use std::{convert::Infallible, io, pin::pin, sync::Arc, time::Duration};
 use thalweg_base::log::{Event, Log};
 use thalweg_media::{Frame, Ladder, TsSplitter};
 use thalweg_wire::stream::leg::Ending;
@@ -44,7 +39,6 @@ const MAX_MISPLACED: u32 = 100;
 
 /// The parameters of a ladder.
 pub struct LadderContext {
-    /// The stream.
     pub stream: Arc<Stream>,
     /// The commands that make renditions of it.
     pub commands: Vec<Transcoder>,
@@ -124,15 +118,10 @@ impl Renditions {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is consistent at every point that could panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds the publisher's next frame.
     fn add_source_frame(&self, frame: Frame) {
         let now = self.context.clock.now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let sequence = state.sequence;
         state.sequence += 1;
         let numbered = Arc::new(NumberedFrame { sequence, born: now, frame: frame.clone() });
@@ -154,7 +143,7 @@ impl Renditions {
         loop {
             let now = self.context.clock.now();
             let due = {
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 while let Some(next) = state.order.pop(now) {
                     self.context.stream.add(next.frame, next.born);
                 }
@@ -167,7 +156,7 @@ impl Renditions {
     }
 
     fn release_all(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         while let Some(next) = state.order.pop_any() {
             self.context.stream.add(next.frame, next.born);
         }
@@ -204,7 +193,7 @@ impl Renditions {
 
     /// Records that a command has ended.
     fn record_command_end(&self, at: usize) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.feeds[at] = None;
         state.order.stop_waiting_for(1 + at);
         drop(state);
@@ -232,7 +221,7 @@ impl Renditions {
     fn open_feed(&self, at: usize) -> Option<Frame> {
         let (latency, bytes) = (self.context.latency, self.context.memory);
         let queue = LegQueue::new(Bounds { latency, bytes }, Quality::default());
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.feeds[at] = Some(queue);
         state.ladder.tables()
     }
@@ -250,7 +239,7 @@ impl Renditions {
         loop {
             let is_closed = self.closed.is_cancelled();
             let next = {
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 let now = self.context.clock.now();
                 state.feeds[at].as_mut().and_then(|queue| queue.pop(now))
             };
@@ -310,7 +299,7 @@ impl Renditions {
         }
         let now = self.context.clock.now();
         let mut made = Vec::new();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.ladder.add_transcoded(at, frame, info.codec, &mut made)?;
         for frame in made {
             state.order.push(1 + at, frame, now);

@@ -2,10 +2,8 @@
 //! and each stream that this node relays for a member.
 
 use crate::Settings;
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, sync::Arc};
 use thalweg_wire::mesh::Name;
 
 /// One part in so many of the bounds on streams and subscribers is reserved for this host's programs.
@@ -53,14 +51,9 @@ impl Slots {
         Arc::new(Self { used: Mutex::default(), max: settings.max_subscribers, max_each })
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Option<Name>, usize>> {
-        // The counts are consistent at every point that could panic.
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Claims a slot if one is free.
     pub fn claim(self: &Arc<Self>, member: Option<Name>) -> Option<Slot> {
-        let mut used = self.lock();
+        let mut used = self.used.lock();
         let (all, own) = (used.values().sum::<usize>(), used.get(&member).copied().unwrap_or(0));
         let is_full = match member {
             Some(_) => own >= self.max_each || all >= member_limit(self.max),
@@ -75,7 +68,7 @@ impl Slots {
 
     /// The number of slots in use.
     pub fn count(&self) -> usize {
-        self.lock().values().sum()
+        self.used.lock().values().sum()
     }
 }
 

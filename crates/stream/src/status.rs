@@ -12,7 +12,6 @@ use thalweg_wire::{
 /// A stream at this node.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct StreamStatus {
-    /// Its name.
     pub name: Option<Name>,
     /// The publisher's node.
     pub origin: Option<Name>,

@@ -6,9 +6,10 @@ use crate::{
     status::{ChildKind, LegStatus, StreamStatus},
     union_request::UnionRequest,
 };
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 use thalweg_media::Frame;
@@ -67,7 +68,6 @@ pub enum Source {
 /// A stream, shared by all its legs.
 #[derive(Debug)]
 pub struct Stream {
-    /// Its name.
     pub name: Name,
     /// Whether it is received from another node; otherwise it is published here.
     pub is_relayed: bool,
@@ -180,11 +180,6 @@ impl Stream {
         self
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is consistent at every point that could panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A receiver of the stream's progress.
     pub fn progress(&self) -> watch::Receiver<Progress> {
         self.progress.subscribe()
@@ -197,7 +192,7 @@ impl Stream {
 
     /// The description for a child, with measured rates.
     pub fn about(&self) -> Accepted {
-        let state = self.lock();
+        let state = self.state.lock();
         let mut about = state.about.clone();
         let now = self.clock.now();
         for (number, track) in about.tracks.iter_mut().enumerate() {
@@ -211,24 +206,24 @@ impl Stream {
 
     /// Whether the publisher's node allows this member to subscribe.
     pub fn allows(&self, member: &Member) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         let mut whom = state.about.allow.iter().filter_map(|text| text.parse().ok());
         whom.any(|whom: thalweg_wire::mesh::MemberPattern| whom.matches(member))
     }
 
     /// The present source.
     pub fn source(&self) -> Source {
-        self.lock().source.clone()
+        self.state.lock().source.clone()
     }
 
     /// The parent, if it is silent or unreachable.
     pub fn lost(&self) -> Option<Name> {
-        self.lock().lost.clone()
+        self.state.lock().lost.clone()
     }
 
     /// The parents that are lost now, and those that were lost or could not be reached since the last call.
     pub(crate) fn take_lost(&self) -> BTreeSet<Name> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let mut lost = std::mem::take(&mut state.newly_lost);
         lost.extend(state.lost.clone());
         lost
@@ -236,14 +231,14 @@ impl Stream {
 
     /// Records that a planned parent cannot be reached.
     pub(crate) fn add_unreachable(&self, parent: Name) {
-        if self.lock().newly_lost.insert(parent) {
+        if self.state.lock().newly_lost.insert(parent) {
             self.news.notify_one();
         }
     }
 
     /// Records that this parent is silent or unreachable; `None`: it sends frames.
     pub(crate) fn set_lost(&self, parent: Option<Name>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.lost != parent {
             state.newly_lost.extend(parent.clone());
             state.lost = parent;
@@ -254,7 +249,7 @@ impl Stream {
     /// The time since the publisher's node last sent a frame or keep-alive; zero at the publisher's node.
     pub(crate) fn quiet(&self) -> Duration {
         let now = self.clock.now();
-        let sign = self.lock().sign.filter(|_| self.is_relayed);
+        let sign = self.state.lock().sign.filter(|_| self.is_relayed);
         sign.map_or(Duration::ZERO, |at| now.since(at))
     }
 
@@ -263,14 +258,14 @@ impl Stream {
         let now = self.clock.now().as_nanos();
         let ago = u64::try_from(quiet.as_nanos()).unwrap_or(u64::MAX);
         let sign = Time::from_nanos(now.saturating_sub(ago));
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.sign = state.sign.max(Some(sign));
     }
 
     /// Begins or resumes a run from this source; `at` is the number of its first frame. Returns false if the run is
     /// known and `at` is more than `MAX_GAP` ahead.
     pub fn begin(&self, about: Accepted, source: Source, at: u64) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let (run, is_new) = (about.run, state.about.run != about.run);
         if is_new {
             state.ring.restart(at);
@@ -288,7 +283,7 @@ impl Stream {
 
     /// Begins publishing, or resumes the run of an earlier publisher or connection.
     pub fn publish(&self, about: Accepted, who: String) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let now = self.clock.now();
         state.offset = state.last.map_or(Duration::ZERO, |(born, time)| time + now.since(born));
         let run = match state.about.run {
@@ -308,13 +303,13 @@ impl Stream {
 
     /// The time since it was first published here, including absences of its publisher.
     pub(crate) fn published_for(&self) -> Duration {
-        let began = self.lock().published;
+        let began = self.state.lock().published;
         began.map_or(Duration::ZERO, |at| self.clock.now().since(at))
     }
 
     /// Marks the stream as without a source.
     pub fn clear_source(&self) {
-        self.lock().source = Source::Absent;
+        self.state.lock().source = Source::Absent;
     }
 
     /// Ends the stream; the first reason is kept.
@@ -338,7 +333,7 @@ impl Stream {
     /// Adds a frame from the publisher, or a transcoded picture of it; `born` is when the publisher's frame arrived.
     pub fn add(&self, frame: Frame, born: Time) {
         let now = self.clock.now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let time = frame.time + state.offset;
         state.add_tracks_up_to(frame.track);
         state.intake.add(now, frame.track, frame.class as u8, frame.bytes.len());
@@ -357,7 +352,7 @@ impl Stream {
     /// Returns false, and ignores the entry, if the gap is longer than `MAX_GAP`.
     pub fn put(&self, entry: Entry) -> bool {
         let now = self.clock.now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if entry.sequence() < state.ring.next() {
             return true;
         }
@@ -393,7 +388,7 @@ impl Stream {
 
     /// The number at which a child begins; `after` is the run and number of its last frame.
     pub fn start_after(&self, after: Option<(u64, u64)>) -> u64 {
-        let state = self.lock();
+        let state = self.state.lock();
         match after {
             Some((run, last))
                 if run == state.about.run
@@ -407,7 +402,7 @@ impl Stream {
 
     /// Reads entries from the cursor and advances it. Returns whether entries at the cursor were already removed.
     pub fn read_entries(&self, cursor: &mut u64, into: &mut Vec<Entry>) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         let is_gone = *cursor < state.ring.first();
         *cursor = (*cursor).max(state.ring.first());
         while into.len() < MAX_READ
@@ -421,7 +416,7 @@ impl Stream {
 
     /// Registers a leg and returns its number.
     pub fn join(&self, status: LegStatus) -> u64 {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let number = state.next_leg;
         state.next_leg += 1;
         state.legs.insert(number, status);
@@ -431,7 +426,7 @@ impl Stream {
 
     /// Updates the status of a leg.
     pub fn update_leg(&self, number: u64, change: impl FnOnce(&mut LegStatus)) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let Some(leg) = state.legs.get_mut(&number) else { return };
         let before = (leg.wants, leg.latency, leg.tracks.clone());
         change(leg);
@@ -442,7 +437,7 @@ impl Stream {
 
     /// Removes a leg.
     pub fn leave(&self, number: u64) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.legs.remove(&number);
         self.update_demand(&state);
     }
@@ -471,7 +466,7 @@ impl Stream {
     /// Decides each second whether to request all renditions for subscribers that take one each.
     pub(crate) fn review_demand(&self) {
         let now = self.clock.now();
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let missing = &state.status.missing;
         let lost =
             [DropReason::Late, DropReason::Room].iter().filter_map(|why| missing.get(why)).sum();
@@ -483,7 +478,7 @@ impl Stream {
 
     /// Whether this node chooses among a stream's renditions because it receives all of them.
     pub(crate) fn chooses(&self) -> bool {
-        self.has_all_renditions(&self.lock())
+        self.has_all_renditions(&self.state.lock())
     }
 
     /// Whether the node receives all renditions. A parent that chooses among them sends one at a time.
@@ -495,7 +490,7 @@ impl Stream {
     /// node does not choose.
     pub fn first_rendition(&self, leg: u64) -> Option<u8> {
         let rates = self.about().tracks;
-        let state = self.lock();
+        let state = self.state.lock();
         let tracks = &state.legs.get(&leg)?.tracks;
         if tracks.len() < 2 || rates.len() < 2 || !self.has_all_renditions(&state) {
             return None;
@@ -526,14 +521,14 @@ impl Stream {
 
     /// Updates the statistics of frames from the parent.
     pub fn update_intake(&self, change: impl FnOnce(&mut StreamStatus)) {
-        change(&mut self.lock().status);
+        change(&mut self.state.lock().status);
     }
 
     /// The stream's status.
     pub fn status(&self) -> StreamStatus {
         let about = self.about();
         let progress = self.progress.borrow().clone();
-        let state = self.lock();
+        let state = self.state.lock();
         let is_ended = progress.ended.map(|why| why.to_string());
         StreamStatus {
             name: Some(self.name.clone()),

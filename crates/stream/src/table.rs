@@ -7,10 +7,8 @@ use crate::{
     slots::{Slot, Slots, member_limit},
     stream::Source,
 };
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, sync::Arc};
 use thalweg_wire::{
     mesh::Name,
     stream::leg::{Accepted, Ending, LimitedResource, Refusal},
@@ -63,7 +61,6 @@ struct Publication {
 /// A connection of a publisher.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    /// The stream.
     pub stream: Arc<Stream>,
     /// Cancelled when another connection of the publisher replaces this one.
     pub displaced: CancellationToken,
@@ -132,19 +129,14 @@ impl StreamTable {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is consistent at every point that could panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The stream of this name.
     pub fn get(&self, name: &Name) -> Option<Arc<Stream>> {
-        self.lock().entries.get(name).map(|entry| Arc::clone(entry.stream()))
+        self.state.lock().entries.get(name).map(|entry| Arc::clone(entry.stream()))
     }
 
     /// All streams.
     pub fn all(&self) -> Vec<Arc<Stream>> {
-        self.lock().entries.values().map(|entry| Arc::clone(entry.stream())).collect()
+        self.state.lock().entries.values().map(|entry| Arc::clone(entry.stream())).collect()
     }
 
     /// Returns the stream of this name, or creates one that is received from `parent`, and whether it is new.
@@ -155,7 +147,7 @@ impl StreamTable {
         parent: &Name,
         is_owners: bool,
     ) -> Result<(Arc<Stream>, bool), Refusal> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(entry) = state.entries.get(name) {
             return Ok((Arc::clone(entry.stream()), false));
         }
@@ -188,7 +180,7 @@ impl StreamTable {
         member: Option<Name>,
         about: Accepted,
     ) -> Result<Connection, Refusal> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let earlier = state.entries.get(name);
         if let Some(by) = earlier.and_then(|entry| entry.other_holder(member.as_ref())) {
             return Err(Refusal::Taken { stream: name.clone(), by });
@@ -234,7 +226,7 @@ impl StreamTable {
 
     /// Records that a connection of a publisher was cut off. Returns whether the stream waits for the publisher now.
     pub fn leave(&self, connection: &Connection) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let Some(publication) = state.current(connection) else { return false };
         publication.is_connected = false;
         publication.stream.clear_source();
@@ -243,7 +235,7 @@ impl StreamTable {
 
     /// Ends the stream if its publisher has not returned since this connection was cut off.
     pub fn expire(&self, connection: &Connection) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.current(connection).is_some_and(|publication| !publication.is_connected) {
             self.remove(&mut state, &connection.stream, Ending::Gone);
         }
@@ -251,7 +243,7 @@ impl StreamTable {
 
     /// Ends the stream, unless another connection of its publisher has replaced this one. Returns whether it ended it.
     pub fn end_published(&self, connection: &Connection, why: Ending) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let is_current = state.current(connection).is_some();
         if is_current {
             self.remove(&mut state, &connection.stream, why);
@@ -261,7 +253,7 @@ impl StreamTable {
 
     /// Ends a relayed stream.
     pub fn end_relayed(&self, stream: &Arc<Stream>, why: Ending) {
-        self.remove(&mut self.lock(), stream, why);
+        self.remove(&mut self.state.lock(), stream, why);
     }
 
     fn remove(&self, state: &mut State, stream: &Arc<Stream>, why: Ending) {

@@ -9,7 +9,6 @@ use thiserror::Error;
 pub struct ParseError {
     /// The kind of quantity: "rate", "size" …
     pub what: &'static str,
-    /// The given text.
     pub text: String,
     /// What is wrong with the text.
     pub why: &'static str,

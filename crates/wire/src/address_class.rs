@@ -16,7 +16,6 @@ pub const SMTP: u16 = 25;
 pub enum Class {
     /// 0.0.0.0/8 and `::`; Linux connects them to the host itself.
     Unspecified,
-    /// 127.0.0.0/8, `::1`.
     Loopback,
     /// RFC 1918; fc00::/7; the deprecated site-local fec0::/10.
     Private,

@@ -70,7 +70,6 @@ impl ByteRange {
 /// Reads and prints as `bytes=0-99`, `bytes=100-`, `bytes=-500`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestRange {
-    /// These bytes.
     Bytes(ByteRange),
     /// From this byte to the end.
     From(u64),

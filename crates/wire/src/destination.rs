@@ -81,7 +81,6 @@ impl fmt::Display for Host {
 /// A host and a TCP port; reads and prints as `www.example:80`, `10.0.0.1:80`, `[::1]:80`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Destination {
-    /// The host.
     pub host: Host,
     /// The TCP port, 1..=65535.
     pub port: u16,

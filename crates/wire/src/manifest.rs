@@ -33,7 +33,6 @@ impl ObjectId {
         Self(Hash::from_bytes(hash))
     }
 
-    /// The hash.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         self.0.as_bytes()
     }
@@ -74,7 +73,7 @@ pub enum ChunkError {
     Length {
         /// The index of the chunk.
         index: usize,
-        /// The bytes passed.
+        /// The number of bytes passed for this chunk.
         got: u64,
         /// The bytes of this chunk.
         expected: u64,

@@ -116,7 +116,6 @@ pub enum MetalinkError {
     /// A field is invalid.
     #[error("for the file `{file}`, the {what} `{text}` cannot be read")]
     Field {
-        /// The file's name.
         file: String,
         /// The name of the field.
         what: &'static str,

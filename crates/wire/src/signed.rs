@@ -71,7 +71,6 @@ pub enum DecodeError {
     TooLarge {
         /// The encoded length.
         length: u64,
-        /// The maximum length.
         max: u64,
     },
     /// A field has an invalid value; contains the reason.
@@ -87,7 +86,6 @@ pub trait Signer {
     /// The public key.
     fn id(&self) -> NodeId;
 
-    /// Signs the message.
     fn sign(&self, message: &[u8]) -> Signature;
 }
 
@@ -106,19 +104,13 @@ pub trait Verifier {
 pub enum SignedError {
     /// The envelope or the object in it cannot be decoded.
     #[error("not a signed {domain}: {source}")]
-    Decode {
-        /// [`Signable::DOMAIN`].
-        domain: &'static str,
-        /// The reason.
-        source: DecodeError,
-    },
+    Decode { domain: &'static str, source: DecodeError },
     /// The object is encoded in another form than the canonical one.
     #[error("the {0} is not in its canonical form")]
     NotCanonical(&'static str),
     /// The object was altered, or signed with another key, or signed as another kind of object.
     #[error("the {domain} is not signed by {signer:?}")]
     Signature {
-        /// [`Signable::DOMAIN`].
         domain: &'static str,
         /// The signer that the envelope names.
         signer: NodeId,
@@ -179,6 +171,24 @@ impl<T: Signable> Signed<T> {
         }
     }
 
+    /// Joins a value and its signature, and verifies it.
+    ///
+    /// # Errors
+    /// [`SignedError::Signature`].
+    pub fn from_parts(
+        value: T,
+        signer: NodeId,
+        signature: Signature,
+        verifier: &impl Verifier,
+    ) -> Result<Self, SignedError> {
+        let mut payload = Vec::new();
+        value.encode(&mut payload);
+        match verifier.verify(&signer, &message::<T>(&payload), &signature) {
+            true => Ok(Self { value, signer, signature }),
+            false => Err(SignedError::Signature { domain: T::DOMAIN, signer }),
+        }
+    }
+
     /// Encodes it for [`Signed::open`].
     pub fn encode(&self) -> Vec<u8> {
         let mut payload = Vec::new();
@@ -191,7 +201,7 @@ impl<T: Signable> Signed<T> {
         out
     }
 
-    /// The value.
+    /// The value that was signed.
     pub fn value(&self) -> &T {
         &self.value
     }
@@ -199,6 +209,11 @@ impl<T: Signable> Signed<T> {
     /// The key that signed it.
     pub fn signer(&self) -> NodeId {
         self.signer
+    }
+
+    /// The signature.
+    pub fn signature(&self) -> &Signature {
+        &self.signature
     }
 
     /// Returns the value without its signature.

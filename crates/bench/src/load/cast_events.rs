@@ -13,7 +13,6 @@ pub enum CastEvent {
         /// Its size.
         bytes: u64,
     },
-    /// The plan.
     Planned {
         /// The receivers with their parents.
         receivers: Vec<Planned>,
@@ -33,7 +32,6 @@ pub enum CastEvent {
         served_bytes: f64,
         /// The most bytes that waited in the source's ring at once.
         ring_peak_bytes: f64,
-        /// The receivers' progress.
         receivers: Vec<Progress>,
         /// The relays' progress; missing in a cast without relays.
         #[serde(default)]
@@ -96,7 +94,6 @@ pub struct Progress {
     pub missed_symbols: f64,
     /// The most bytes that waited in its ring for its children at once.
     pub ring_peak_bytes: f64,
-    /// Its present parents.
     pub parents: Vec<Parent>,
 }
 
@@ -119,7 +116,6 @@ pub struct Relay {
 #[derive(Debug, Deserialize)]
 pub struct ReceiverEnd {
     pub receiver: String,
-    /// Bytes received.
     pub received_bytes: f64,
     /// Received bytes that were of no use.
     pub duplicate_bytes: f64,

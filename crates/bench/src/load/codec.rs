@@ -57,7 +57,6 @@ struct Block {
     bytes: Vec<u8>,
     page: SourcePage,
     plan: EncodingPlan,
-    /// All source symbols.
     source: Vec<(SymbolId, Vec<u8>)>,
     /// The received symbols: source symbols that were not lost, and repair symbols in place of the others.
     arrives: Vec<(SymbolId, Vec<u8>)>,

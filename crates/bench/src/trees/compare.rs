@@ -31,7 +31,6 @@ pub enum DifferenceClass {
     SetId,
     /// The user.
     Owner,
-    /// The group.
     Group,
     /// The modification time of a file.
     Time,

@@ -17,7 +17,6 @@ pub struct LinkId(pub u32);
 /// The present state of one connection that chunks may go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Its number.
     pub id: LinkId,
     /// The rate at which it delivers; zero: unknown, then its initial window per round trip is assumed.
     pub rate: Rate,

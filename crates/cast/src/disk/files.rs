@@ -4,6 +4,7 @@ use super::{
     open::below,
     spans::{FilePart, Spans},
 };
+use parking_lot::Mutex;
 use rustix::{
     fs::OFlags,
     io::{Errno, preadv},
@@ -17,7 +18,7 @@ use std::{
         fd::{AsFd as _, OwnedFd},
         unix::fs::{FileExt as _, MetadataExt as _},
     },
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 use thalweg_part::{StoredTimes, holes};
 use thalweg_wire::{
@@ -117,14 +118,9 @@ impl ObjectFiles {
 
     /// Marks the files as complete, at their final place.
     pub fn mark_present(&self, place: ObjectLocation) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.place = place;
         inner.stage = Stage::Present;
-    }
-
-    /// A panic cannot leave partly changed values.
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads these bytes of the object.
@@ -206,7 +202,7 @@ impl ObjectFiles {
                 false => file.write_all_at(part, piece.range.start),
             };
             written.map_err(|e| self.named(piece.entry, &e))?;
-            self.lock().dirty.insert(piece.entry);
+            self.inner.lock().dirty.insert(piece.entry);
             rest = later;
         }
         Ok(())
@@ -228,7 +224,7 @@ impl ObjectFiles {
             let (to, _) = self.file(number)?;
             let copied = io::copy(&mut File::from(from).take(length), &mut &*to);
             copied.map_err(|e| self.named(number, &e))?;
-            self.lock().dirty.insert(number);
+            self.inner.lock().dirty.insert(number);
         }
         Ok(())
     }
@@ -238,17 +234,17 @@ impl ObjectFiles {
     /// # Errors
     /// I/O errors; then the files stay marked as not synced.
     pub fn sync(&self) -> io::Result<()> {
-        let dirty = std::mem::take(&mut self.lock().dirty);
+        let dirty = std::mem::take(&mut self.inner.lock().dirty);
         let synced = self.sync_these(&dirty);
         if synced.is_err() {
-            self.lock().dirty.extend(dirty);
+            self.inner.lock().dirty.extend(dirty);
         }
         synced
     }
 
     fn sync_these(&self, dirty: &BTreeSet<u32>) -> io::Result<()> {
         if dirty.len() > MAX_SINGLE_SYNCS {
-            let directory = Arc::clone(&self.lock().place.directory);
+            let directory = Arc::clone(&self.inner.lock().place.directory);
             return Ok(rustix::fs::syncfs(&*directory)?);
         }
         dirty.iter().try_for_each(|entry| self.file(*entry)?.0.sync_data())
@@ -256,7 +252,7 @@ impl ObjectFiles {
 
     fn file(&self, entry: u32) -> io::Result<(Arc<File>, Stage)> {
         let (place, stage) = {
-            let mut inner = self.lock();
+            let mut inner = self.inner.lock();
             if let Some(at) = inner.open.iter().position(|(known, _)| *known == entry) {
                 if at > 0 {
                     inner.open.swap(0, at);
@@ -269,7 +265,7 @@ impl ObjectFiles {
         let path = place.path(self.path_of(entry));
         let opened = below(&place.directory, &path, flags | OFlags::NONBLOCK);
         let file = Arc::new(File::from(opened.map_err(|e| self.named(entry, &e.into()))?));
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.open.truncate(MAX_OPEN - 1);
         inner.open.push_front((entry, Arc::clone(&file)));
         Ok((file, stage))
@@ -290,7 +286,7 @@ impl ObjectFiles {
             return Err(io::ErrorKind::NotFound.into());
         };
         let modified = FileTime::of_stat(found.mtime(), found.mtime_nsec());
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let Inner { place, times, .. } = &mut *inner;
         let is_same = told.kind == (LayoutKind::File { length: found.size() })
             && times.are_same(place.directory.as_fd(), found.dev(), told.modified, modified);
@@ -303,7 +299,7 @@ impl ObjectFiles {
     }
 
     fn named(&self, entry: u32, why: &io::Error) -> io::Error {
-        let place = self.lock().place.clone();
+        let place = self.inner.lock().place.clone();
         let path = place.path(self.path_of(entry)).escape_ascii().to_string();
         io::Error::new(why.kind(), format!("{path}: {why}"))
     }

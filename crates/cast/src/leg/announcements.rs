@@ -1,10 +1,7 @@
 //! Which symbols the source has announced to each child: `fountain::AnnouncementScheduler` behind a lock.
 
-use std::{
-    ops::Range,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use parking_lot::Mutex;
+use std::{ops::Range, sync::Arc, time::Duration};
 use thalweg_fountain::{AnnouncementScheduler, ChildConnectionId, Geometry};
 use tokio::sync::watch;
 
@@ -25,9 +22,9 @@ impl Announcements {
         Arc::new(Self { scheduler, is_over: watch::Sender::new(false) })
     }
 
-    /// Adds a child.
+    /// Adds a child that is this round trip away.
     pub fn add_child(self: &Arc<Self>, round_trip: Duration) -> ChildAnnouncements {
-        let id = self.lock().join();
+        let id = self.scheduler.lock().join();
         ChildAnnouncements { shared: Arc::clone(self), id, patience: IDLE + 4 * round_trip }
     }
 
@@ -36,11 +33,6 @@ impl Announcements {
         if scheduler.is_over() {
             self.is_over.send_if_modified(|over| !std::mem::replace(over, true));
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, AnnouncementScheduler> {
-        // The rule does not panic, so the lock is never poisoned.
-        self.scheduler.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -8,11 +8,12 @@ use crate::{
     ring::{DiskMessage, NodeRing, ReceivedSymbol},
     store::Store,
 };
+use parking_lot::Mutex;
 use std::{
     collections::BTreeSet,
     io,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -62,7 +63,6 @@ impl ReceivedBytes {
 /// What a leg to a parent needs.
 #[derive(Clone, Debug)]
 pub struct PullContext {
-    /// The object.
     pub store: Arc<Store>,
     /// The node's ring, from which received symbols are forwarded.
     pub node: Arc<NodeRing>,
@@ -94,10 +94,8 @@ pub enum LegEnd {
     /// The parent owes symbols and sends nothing.
     #[error("no new symbols from the parent for too long ({0} requested ones are outstanding)")]
     Silent(u64),
-    /// The connection failed.
     #[error("{0}")]
     Lost(#[from] io::Error),
-    /// Everything has arrived.
     #[error("the object is complete")]
     Done,
 }
@@ -359,7 +357,7 @@ impl PullLeg {
     /// Blocks of these symbols whose pages are neither known nor requested on this leg.
     fn unknown_pages(&self, asks: &[(u64, u64)]) -> Vec<u32> {
         let per = u64::from(self.context.store.known.geometry.block_symbols());
-        let mut asked = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = self.pages.lock();
         let blocks = asks.iter().flat_map(|(from, to)| from / per..=(to - 1) / per);
         let blocks = blocks.map(|block| block as u32);
         let is_new = |block: &u32| asked.insert(*block);

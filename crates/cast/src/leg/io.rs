@@ -262,6 +262,7 @@ impl LegWriter {
     }
 }
 
+/// An error for data that breaks the protocol.
 pub fn invalid(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }

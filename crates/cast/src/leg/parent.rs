@@ -5,13 +5,8 @@ use super::{
     io::{LegReader, LegWriter, invalid},
 };
 use crate::store::Store;
-use std::{
-    collections::VecDeque,
-    io,
-    ops::Range,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::VecDeque, io, ops::Range, sync::Arc, time::Duration};
 use thalweg_wire::cast::{
     FRAME_HEAD, Frame, MAX_RANGES, MAX_WISH, Said, SymbolHead, Wish, are_within,
 };
@@ -89,7 +84,7 @@ pub async fn serve(
 
 impl PullServer {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 
     async fn receive(&self, mut reader: LegReader) -> io::Result<()> {

@@ -1,9 +1,9 @@
 //! Decides which symbols are requested from which parent: `fountain::Pull` behind a lock, with this process's clock.
 
+use parking_lot::Mutex;
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
 use std::{
     ops::Range,
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 use thalweg_fountain::{
@@ -38,18 +38,13 @@ impl SymbolScheduler {
         Self { began: Instant::now(), inner, changed: Notify::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // The scheduler does not panic, so the lock is never poisoned.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn now(&self) -> Time {
         Time::from_nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// Adds a parent with its expected rate; zero if unknown.
     pub fn join(&self, expected: Rate, rtt: Duration) -> ParentId {
-        let (now, mut inner) = (self.now(), self.lock());
+        let (now, mut inner) = (self.now(), self.inner.lock());
         let id = ParentId(inner.next);
         inner.next += 1;
         inner.pull.join(id, expected, rtt, now);
@@ -58,19 +53,19 @@ impl SymbolScheduler {
 
     /// Removes a parent. The symbols that it owes are requested from others.
     pub fn leave(&self, id: ParentId) {
-        self.lock().pull.leave(id);
+        self.inner.lock().pull.leave(id);
         self.changed.notify_waiters();
     }
 
     /// Adds symbols that a parent has.
     pub fn record_held(&self, id: ParentId, runs: &[(u64, u64)]) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         runs.iter().for_each(|(from, to)| inner.pull.record_held(id, *from..*to));
     }
 
     /// Removes symbols that a parent no longer has.
     pub fn withdraw(&self, id: ParentId, runs: &[(u64, u64)]) {
-        let (now, mut inner) = (self.now(), self.lock());
+        let (now, mut inner) = (self.now(), self.inner.lock());
         runs.iter().for_each(|(from, to)| inner.pull.withdraw(id, *from..*to, now));
         drop(inner);
         self.changed.notify_waiters();
@@ -78,30 +73,30 @@ impl SymbolScheduler {
 
     /// Records a verified symbol from a parent.
     pub fn receive(&self, id: ParentId, index: u64) -> ReceiptOutcome {
-        let (now, mut inner) = (self.now(), self.lock());
+        let (now, mut inner) = (self.now(), self.inner.lock());
         inner.pull.receive(id, index, now)
     }
 
     /// Records verified symbols that came otherwise, so that they are not requested any more.
     pub fn record_obtained(&self, symbols: Range<u64>) {
-        self.lock().pull.record_obtained(symbols);
+        self.inner.lock().pull.record_obtained(symbols);
     }
 
     /// The state of a parent.
     pub fn status(&self, id: ParentId) -> Option<ParentStatus> {
-        self.lock().pull.status(id)
+        self.inner.lock().pull.status(id)
     }
 
     /// Whether a parent owes symbols and has sent nothing for too long.
     pub fn is_silent(&self, id: ParentId) -> bool {
         let now = self.now();
-        self.lock().pull.silent_parents(now).contains(&id)
+        self.inner.lock().pull.silent_parents(now).contains(&id)
     }
 
     /// The symbols to request from a parent now.
     pub fn next_requests(&self, id: ParentId) -> Vec<(u64, u64)> {
         let now = self.now();
-        let inner = &mut *self.lock();
+        let inner = &mut *self.inner.lock();
         let asks = inner.pull.next_requests(id, now, &mut inner.random);
         asks.into_iter().map(|run| (run.start, run.end)).collect()
     }

@@ -43,9 +43,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Where a cast's state is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CastDirectory {
-    /// The inbox.
     pub inbox: PathBuf,
-    /// The cast.
     pub id: CastId,
     /// What the source may set in the inbox.
     pub policy: InboxPolicy,
@@ -57,7 +55,6 @@ pub type ObjectDescription = (Arc<Manifest>, Arc<Layout>);
 /// The stored state of a cast.
 #[derive(Debug)]
 pub struct StoredCast {
-    /// The signed offer.
     pub offer: Signed<Offer>,
     /// The pass that authorizes this node at its parents.
     pub pass: Vec<u8>,
@@ -194,7 +191,7 @@ impl CastDirectory {
         durable::replace(&self.file("proof"), files)
     }
 
-    /// The stored fingerprint.
+    /// The stored fingerprint, if there is a valid one.
     pub fn proof(&self) -> Option<[u8; 32]> {
         let proof = durable::read(&self.file("proof"), 32).ok()??;
         proof.try_into().ok()

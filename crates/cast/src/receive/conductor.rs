@@ -63,7 +63,6 @@ pub struct Session<'a> {
 pub enum ParentEnd {
     /// The leg was established, and ended.
     Left(LegEnd),
-    /// The parent refused.
     Refused(Refusal),
     /// The parent could not be reached.
     Unreached(String),

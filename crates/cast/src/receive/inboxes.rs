@@ -18,12 +18,7 @@ use thiserror::Error;
 pub enum InboxError {
     /// The directory does not exist or cannot be entered.
     #[error("cannot use {} as `[cast] inbox`: {source}", path.display())]
-    Open {
-        /// The directory.
-        path: PathBuf,
-        /// The I/O error.
-        source: io::Error,
-    },
+    Open { path: PathBuf, source: io::Error },
     /// This process may not create files in the directory.
     #[error(
         "cannot use {} as `[cast] inbox`: this node may not write there; change the permissions of the \

@@ -1,9 +1,7 @@
 //! Limits the number of legs that are served at a time, in all and per member.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::BTreeMap, sync::Arc};
 use thalweg_wire::mesh::Name;
 
 /// The maximum of all members together. Each leg costs a task and a socket, and a stream leg a place in its ring.
@@ -36,8 +34,7 @@ impl LegLimiter {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, usize>> {
-        // A panic cannot leave a partly changed map.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

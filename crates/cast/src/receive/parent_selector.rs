@@ -56,7 +56,6 @@ pub struct ParentSelector {
     past: BTreeMap<ParentName, ParentHistory>,
     /// Candidates that do not know the cast yet, with the time since when they are waited for.
     awaited: BTreeMap<ParentName, Instant>,
-    /// The parent on trial.
     trial: Option<ParentName>,
     /// When the last trial began.
     tried: Option<Instant>,
@@ -286,7 +285,7 @@ impl ParentSelector {
         is_slow.then_some((who, (Fault::Slow, why)))
     }
 
-    /// Adds a parent.
+    /// Adds a parent with the counter of its bytes and the token that ends its leg.
     pub fn begin(
         &mut self,
         candidate: &Candidate,

@@ -11,12 +11,13 @@ use crate::{
     ring::{FeedRole, NodeRing, ProofCache, RepairEncoder},
     store::Store,
 };
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::BTreeMap,
     fs::OpenOptions,
     io,
     os::unix::fs::OpenOptionsExt as _,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
+    sync::{Arc, atomic::AtomicU64},
     time::{Duration, Instant},
 };
 use thalweg_fountain::{Geometry, RING_BYTES};
@@ -71,7 +72,6 @@ pub enum State {
 /// What came from a parent, over all its legs.
 #[derive(Debug, Default)]
 pub struct ParentStats {
-    /// Received bytes.
     pub got: Arc<ReceivedBytes>,
     /// The number of open legs.
     pub legs: usize,
@@ -92,7 +92,6 @@ struct Counters {
 /// One cast at one receiver.
 #[derive(Debug)]
 pub struct Reception {
-    /// The cast's directory.
     pub home: CastDirectory,
     /// The source's name when the cast was first offered.
     pub source: Name,
@@ -129,17 +128,12 @@ pub struct ServedChild(Arc<Reception>, Name);
 
 impl Drop for ServedChild {
     fn drop(&mut self) {
-        let mut children = lock(&self.0.children);
+        let mut children = self.0.children.lock();
         match children.get_mut(&self.1) {
             Some(legs) if *legs > 1 => *legs -= 1,
             _ => _ = children.remove(&self.1),
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic cannot leave partly changed values.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Reception {
@@ -167,30 +161,30 @@ impl Reception {
 
     /// The job, and what the source expects.
     pub fn record(&self) -> ReceptionRecord {
-        lock(&self.record).clone()
+        self.record.lock().clone()
     }
 
     /// Sets the source's expectation. Returns the record to store.
     pub fn expect(&self, expected: Expected) -> ReceptionRecord {
-        let mut record = lock(&self.record);
+        let mut record = self.record.lock();
         record.expected = Some(expected);
         record.clone()
     }
 
     /// Adds a leg on which this child is served.
     pub fn add_child(self: &Arc<Self>, child: Name) -> ServedChild {
-        *lock(&self.children).entry(child.clone()).or_default() += 1;
+        *self.children.lock().entry(child.clone()).or_default() += 1;
         ServedChild(Arc::clone(self), child)
     }
 
     /// The members that are served from here now.
     pub fn children(&self) -> Vec<Name> {
-        lock(&self.children).keys().cloned().collect()
+        self.children.lock().keys().cloned().collect()
     }
 
     /// Sets the terms for the ring. An existing ring keeps its terms.
     pub fn set_ring(&self, terms: RingTerms) {
-        lock(&self.ring).0 = terms;
+        self.ring.lock().0 = terms;
     }
 
     /// The number of blocks solved from repair symbols in this session.
@@ -203,7 +197,7 @@ impl Reception {
     /// # Errors
     /// I/O errors.
     pub fn ring(&self, store: &Arc<Store>) -> io::Result<Arc<NodeRing>> {
-        let (terms, ring) = &mut *lock(&self.ring);
+        let (terms, ring) = &mut *self.ring.lock();
         if let Some(ring) = ring.as_ref().filter(|ring| Arc::ptr_eq(&ring.store, store)) {
             return Ok(Arc::clone(ring));
         }
@@ -218,22 +212,20 @@ impl Reception {
         Ok(made)
     }
 
-    /// The current offer.
     pub fn offer(&self) -> Signed<Offer> {
-        lock(&self.offer).0.clone()
+        self.offer.lock().0.clone()
     }
 
     /// The pass that authorizes this node at its parents.
     pub fn pass(&self) -> Vec<u8> {
-        lock(&self.offer).1.clone()
+        self.offer.lock().1.clone()
     }
 
     /// Replaces offer and pass after the cast was offered again.
     pub fn renew(&self, offer: Signed<Offer>, pass: Vec<u8>) {
-        *lock(&self.offer) = (offer, pass);
+        *self.offer.lock() = (offer, pass);
     }
 
-    /// The current state.
     pub fn state(&self) -> State {
         self.state.borrow().clone()
     }
@@ -243,7 +235,7 @@ impl Reception {
         self.state.subscribe()
     }
 
-    /// Sets the state.
+    /// Sets the state and wakes those who wait for it.
     pub fn set(&self, state: State) {
         self.state.send_replace(state);
     }
@@ -272,23 +264,23 @@ impl Reception {
 
     /// Bytes that count against an inbox's `max_bytes`: the object's, plus its entries' once they are known.
     pub fn bytes(&self) -> u64 {
-        let length = lock(&self.offer).0.value().length;
+        let length = self.offer.lock().0.value().length;
         length.saturating_add(self.entries())
     }
 
     fn entries(&self) -> u64 {
-        lock(&self.described).as_ref().map_or(0, |(_, layout)| disk_space::entries(layout))
+        self.described.lock().as_ref().map_or(0, |(_, layout)| disk_space::entries(layout))
     }
 
     /// All bytes that the cast takes on disk.
     pub fn takes(&self) -> u64 {
-        self.bytes().saturating_add(disk_space::overhead(lock(&self.offer).0.value()))
+        self.bytes().saturating_add(disk_space::overhead(self.offer.lock().0.value()))
     }
 
     /// Bytes that are still to be stored, including the proportional share of digests.
     pub fn lacks(&self) -> u64 {
-        let length = lock(&self.offer).0.value().length;
-        let beside = disk_space::overhead(lock(&self.offer).0.value());
+        let length = self.offer.lock().0.value().length;
+        let beside = disk_space::overhead(self.offer.lock().0.value());
         match &*self.state.borrow() {
             State::New => self.takes(),
             // Entries are created first; digests arrive with the symbols they prove.
@@ -303,7 +295,7 @@ impl Reception {
 
     /// Manifest and layout, if they are known.
     pub fn described(&self) -> MutexGuard<'_, Option<ObjectDescription>> {
-        lock(&self.described)
+        self.described.lock()
     }
 
     /// Notifies of new lists of parents.
@@ -318,30 +310,30 @@ impl Reception {
 
     /// Sets the control channel for reports; replaces an earlier one.
     pub fn attach(&self, to: mpsc::Sender<Report>) {
-        *lock(&self.control) = Some(ControlChannel { to, heard: Instant::now() });
+        *self.control.lock() = Some(ControlChannel { to, heard: Instant::now() });
     }
 
     /// Records that the source was heard.
     pub fn record_heard(&self) {
-        if let Some(control) = &mut *lock(&self.control) {
+        if let Some(control) = &mut *self.control.lock() {
             control.heard = Instant::now();
         }
     }
 
     /// Whether a process of the source is connected and conducts the reception.
     pub fn is_conducted(&self) -> bool {
-        let control = lock(&self.control);
+        let control = self.control.lock();
         control.as_ref().is_some_and(|c| !c.to.is_closed() && c.heard.elapsed() < SOURCE_ALIVE)
     }
 
     /// Sends a report to the source. Returns whether it is connected and accepts reports.
     pub fn tell(&self, report: Report) -> bool {
-        lock(&self.control).as_ref().is_some_and(|control| control.to.try_send(report).is_ok())
+        self.control.lock().as_ref().is_some_and(|control| control.to.try_send(report).is_ok())
     }
 
     /// Counts one more leg to a parent. Returns the counters for received bytes.
     pub fn begin_leg(&self, who: &ParentName) -> Arc<ReceivedBytes> {
-        let mut counted = lock(&self.counted);
+        let mut counted = self.counted.lock();
         let seen = counted.parents.entry(who.clone()).or_default();
         seen.legs += 1;
         Arc::clone(&seen.got)
@@ -349,7 +341,7 @@ impl Reception {
 
     /// Counts one leg less.
     pub fn end_leg(&self, who: &ParentName) {
-        if let Some(seen) = lock(&self.counted).parents.get_mut(who) {
+        if let Some(seen) = self.counted.lock().parents.get_mut(who) {
             seen.legs = seen.legs.saturating_sub(1);
         }
     }
@@ -360,7 +352,7 @@ impl Reception {
         let store = self.store();
         let held = store.as_ref().map_or(0, |store| store.held_bytes());
         let is_complete = matches!(*self.state.borrow(), State::Complete(..));
-        let mut counted = lock(&self.counted);
+        let mut counted = self.counted.lock();
         let Counters { parents, looked, held: before, bps } = &mut *counted;
         if look {
             let span = looked.map(|then| then.elapsed().as_secs_f64());
@@ -378,7 +370,7 @@ impl Reception {
         }
         let mut account = Account { held, bps: *bps, ..Account::default() };
         account.served = store.map_or(0, |store| store.served());
-        if let Some(node) = &lock(&self.ring).1 {
+        if let Some(node) = &self.ring.lock().1 {
             account.served += node.ring.served();
             account.missed = node.ring.missed();
             account.ring_peak = node.ring.peak();

@@ -25,11 +25,12 @@ use crate::{
     },
     store::KnownObject,
 };
+use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
     io,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
@@ -98,11 +99,6 @@ struct RelayState {
     upstream: Arc<UpstreamQueue>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic cannot leave partly changed values.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl RelayService {
     /// Creates an empty set.
     pub fn new(settings: &Settings, dialer: MemberDialer) -> Self {
@@ -111,7 +107,7 @@ impl RelayService {
 
     /// A relayed cast by its ID.
     pub fn get(&self, id: CastId) -> Option<Arc<Relay>> {
-        lock(&self.table.all).get(&id).cloned()
+        self.table.all.lock().get(&id).cloned()
     }
 
     /// Admits a cast if the limits allow it.
@@ -137,7 +133,7 @@ impl RelayService {
     pub async fn talk(&self, slot: RelaySlot, leg: Leg) -> io::Result<()> {
         let relay = &slot.relay;
         let (reports, outgoing) = mpsc::channel(MAX_REPORTS);
-        *lock(&relay.control) = Some(reports);
+        *relay.control.lock() = Some(reports);
         let Leg { mut reader, mut writer, .. } = leg;
         let lacks = relay.body.get().is_none();
         writer.write_message(&Report::Needs { manifest: lacks, layout: false }).await?;
@@ -146,7 +142,7 @@ impl RelayService {
             failed = report(relay, &mut writer, outgoing) => failed,
         };
         // A newer channel may be the control channel by now.
-        _ = lock(&relay.control).take_if(|to| to.is_closed());
+        _ = relay.control.lock().take_if(|to| to.is_closed());
         ended
     }
 
@@ -181,7 +177,7 @@ impl RelayService {
                     }
                 }
                 Ok(Word::Forget) => {
-                    lock(&self.table.all).remove(&relay.id);
+                    self.table.all.lock().remove(&relay.id);
                     return Ok(());
                 }
                 Ok(Word::Here | Word::Expected(_)) => {}
@@ -196,14 +192,14 @@ impl RelayService {
         let (dialer, relay) = (self.dialer.clone(), Arc::clone(relay));
         let all = Arc::clone(&self.table.all);
         tokio::spawn(async move {
-            let is_known = || lock(&all).get(&relay.id).is_some_and(|r| Arc::ptr_eq(r, &relay));
+            let is_known = || all.lock().get(&relay.id).is_some_and(|r| Arc::ptr_eq(r, &relay));
             relay.conduct(&dialer, is_known).await;
         });
     }
 
     /// Reports all relayed casts for `thalweg cast status`.
     pub fn report(&self) -> Vec<serde_json::Value> {
-        let all = lock(&self.table.all);
+        let all = self.table.all.lock();
         let one = |relay: &Arc<Relay>| {
             let account = relay.account();
             serde_json::json!({
@@ -258,10 +254,9 @@ impl Relay {
 
     /// The maximum memory of this relay, in bytes.
     fn memory(&self) -> u64 {
-        self.beside.saturating_add(lock(&self.terms).bytes)
+        self.beside.saturating_add(self.terms.lock().bytes)
     }
 
-    /// The source's offer.
     pub fn offer(&self) -> &Signed<Offer> {
         &self.offer
     }
@@ -284,7 +279,7 @@ impl Relay {
         let geometry = geometry(&offer).map_err(io::Error::other)?;
         let proofs = Arc::new(ProofCache::new(&geometry));
         let upstream = Arc::new(UpstreamQueue::default());
-        let bytes = lock(&self.terms).bytes;
+        let bytes = self.terms.lock().bytes;
         let ring = SharedRing::new(&geometry, bytes, Some(Arc::clone(&upstream)))?;
         let repairs = RepairEncoder::for_receiver(self.offer.signer(), None, Arc::clone(&proofs));
         let known =
@@ -307,7 +302,7 @@ impl Relay {
                 }
                 for candidate in selector.next(&wanted) {
                     let got =
-                        Arc::clone(lock(&self.got).entry(candidate.name.clone()).or_default());
+                        Arc::clone(self.got.lock().entry(candidate.name.clone()).or_default());
                     let end = CancellationToken::new();
                     selector.begin(&candidate, Arc::clone(&got), end.clone());
                     let (relay, dialer) = (Arc::clone(self), dialer.clone());
@@ -346,17 +341,17 @@ impl Relay {
             Ok(leg) => leg,
             Err(end) => return end,
         };
-        *lock(&self.now) = Some(who.clone());
+        *self.now.lock() = Some(who.clone());
         let RelayState { known, ring, proofs, repairs, upstream } = body.clone();
         let left = stream(Sink::Relay { known, ring, proofs, repairs, upstream }, got, leg).await;
-        *lock(&self.now) = None;
+        *self.now.lock() = None;
         ParentEnd::Left(left)
     }
 
     fn account(&self) -> Account {
         let mut account = Account::default();
-        let now = lock(&self.now).clone();
-        for (name, got) in &*lock(&self.got) {
+        let now = self.now.lock().clone();
+        for (name, got) in &*self.got.lock() {
             let (bytes, beyond) = (got.bytes.load(Relaxed), got.beyond.load(Relaxed));
             account.received += bytes;
             account.beyond += beyond;
@@ -377,7 +372,7 @@ impl Participant for Relay {
     }
 
     fn tell(&self, report: Report) -> bool {
-        lock(&self.control).as_ref().is_some_and(|to| to.try_send(report).is_ok())
+        self.control.lock().as_ref().is_some_and(|to| to.try_send(report).is_ok())
     }
 
     fn incoming(&self) -> &IncomingLegs {

@@ -14,11 +14,12 @@ use super::{
 };
 use crate::Settings;
 use futures_util::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use thalweg_base::log::{Event, Log};
@@ -154,8 +155,7 @@ impl CastService {
 
 impl ServiceState {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<CastId, Entry>> {
-        // A panic cannot leave partly changed entries.
-        self.receptions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.receptions.lock()
     }
 
     /// Casts whose directories are in the inboxes.

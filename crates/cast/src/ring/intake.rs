@@ -8,12 +8,13 @@ use crate::{
     leg::{SymbolScheduler, child::ReceivedBytes},
     store::Store,
 };
+use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
     io,
     path::Path,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicU64, Ordering::Relaxed},
         mpsc as threads,
     },
@@ -44,7 +45,6 @@ const GATHER: Duration = Duration::from_micros(250);
 /// A verified symbol on its way to the disk, as the frame in which it arrived.
 #[derive(Clone, Debug)]
 pub struct ReceivedSymbol {
-    /// The symbol.
     pub id: SymbolId,
     /// The frame's head, then the symbol's bytes.
     pub frame: SharedBytes,
@@ -82,11 +82,6 @@ pub struct Intake {
     solved: Arc<AtomicU64>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic cannot leave partly changed values.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Intake {
     /// Creates the intake of an incomplete object. Repair symbols are kept in a file in `directory`. Symbols of solved
     /// blocks are not requested any more (`scheduler`), and `solved` counts these blocks.
@@ -115,7 +110,7 @@ impl Intake {
     /// Adds a streaming parent. The result contains the first messages to it: which blocks are done or partly received.
     pub fn attach(&self) -> Arc<UpstreamQueue> {
         let upstream = Arc::new(UpstreamQueue::default());
-        let assembly = lock(&self.assembly);
+        let assembly = self.assembly.lock();
         let mut open = 0;
         for block in 0..assembly.geometry().blocks() {
             if assembly.have().holds_block(block) {
@@ -127,7 +122,7 @@ impl Intake {
                 upstream.report_missing(block, &lack(&assembly, block));
             }
         }
-        let mut upstreams = lock(&self.upstreams);
+        let mut upstreams = self.upstreams.lock();
         upstreams.retain(|upstream| upstream.strong_count() > 0);
         upstreams.push(Arc::downgrade(&upstream));
         upstream
@@ -174,7 +169,7 @@ impl Intake {
     }
 
     fn take(&self, piece: &ReceivedSymbol, solves: &threads::SyncSender<()>) -> io::Result<()> {
-        let arrival = lock(&self.assembly).accept(piece.id, piece.bytes(), &mut self.disk.clone());
+        let arrival = self.assembly.lock().accept(piece.id, piece.bytes(), &mut self.disk.clone());
         match arrival {
             Ok(AcceptOutcome::Fresh) => {}
             Ok(AcceptOutcome::Duplicate | AcceptOutcome::Unneeded) => {
@@ -190,8 +185,9 @@ impl Intake {
     }
 
     fn complete(&self, block: u32) {
-        lock(&self.waiting).remove(&block);
-        lock(&self.upstreams)
+        self.waiting.lock().remove(&block);
+        self.upstreams
+            .lock()
             .iter()
             .filter_map(Weak::upgrade)
             .for_each(|upstream| upstream.finish(block));
@@ -199,13 +195,13 @@ impl Intake {
 
     /// Tells a parent which symbols of a block are missing; if the block is being solved, after that.
     fn answer(&self, block: u32, upstream: &Arc<UpstreamQueue>) {
-        let assembly = lock(&self.assembly);
+        let assembly = self.assembly.lock();
         if assembly.have().holds_block(block) {
             return upstream.finish(block);
         }
         let lack = lack(&assembly, block);
         if lack.need == 0 {
-            lock(&self.waiting).insert(block, Arc::downgrade(upstream));
+            self.waiting.lock().insert(block, Arc::downgrade(upstream));
         } else {
             drop(assembly);
             upstream.report_missing(block, &lack);
@@ -214,7 +210,7 @@ impl Intake {
 
     fn solve_all(&self) -> io::Result<()> {
         loop {
-            let next = lock(&self.assembly).ready().next();
+            let next = self.assembly.lock().ready().next();
             match next {
                 Some(block) => self.solve(block)?,
                 None => return Ok(()),
@@ -224,11 +220,11 @@ impl Intake {
 
     /// Solves a block that has enough symbols. Solving one block at a time bounds the memory.
     fn solve(&self, block: u32) -> io::Result<()> {
-        let Some(solve) = lock(&self.assembly).solve(block) else { return Ok(()) };
+        let Some(solve) = self.assembly.lock().solve(block) else { return Ok(()) };
         let page = self.disk.store.page(block)?;
         let found = solve.run(&mut self.disk.clone(), page.as_deref());
         if !self.note(&solve, found)? {
-            let asked = lock(&self.waiting).remove(&block);
+            let asked = self.waiting.lock().remove(&block);
             if let Some(upstream) = asked.and_then(|upstream| upstream.upgrade()) {
                 self.answer(block, &upstream);
             }
@@ -243,7 +239,7 @@ impl Intake {
         found: Result<thalweg_fountain::codec::SolveOutcome, SolveError<io::Error>>,
     ) -> io::Result<bool> {
         let block = solve.block();
-        let mut assembly = lock(&self.assembly);
+        let mut assembly = self.assembly.lock();
         match found {
             Ok(outcome) => {
                 let is_complete = assembly.record_solve(solve, outcome, &mut self.disk.clone())?;

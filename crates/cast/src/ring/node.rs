@@ -12,10 +12,11 @@ use crate::{
     leg::{Leg, parent::ServeError},
     store::Store,
 };
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::BTreeSet,
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 use thalweg_fountain::{ChildId, SenderShare, SharedBytes, SymbolId, digest::SourcePage};
 use thalweg_wire::cast::RingTerms;
@@ -36,13 +37,11 @@ pub enum FeedRole {
 /// One ring with everything that belongs to it.
 #[derive(Debug)]
 pub struct NodeRing {
-    /// The object.
     pub store: Arc<Store>,
     /// The ring, from which children are served.
     pub ring: Arc<SharedRing>,
     /// Digests of blocks in transit.
     pub proofs: Arc<ProofCache>,
-    /// Makes repair symbols.
     pub repairs: Arc<RepairEncoder>,
     share: SenderShare,
     role: FeedRole,
@@ -62,7 +61,7 @@ struct StreamingParent {
 
 impl Drop for NodeRing {
     fn drop(&mut self) {
-        let feeding = self.feeding.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let feeding = self.feeding.get_mut();
         feeding.take().inspect(JoinHandle::abort);
     }
 }
@@ -113,7 +112,7 @@ impl NodeRing {
 
     /// Starts the feed unless it runs.
     fn feed(self: &Arc<Self>) {
-        let mut feeding = self.feeding.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut feeding = self.feeding.lock();
         if feeding.as_ref().is_some_and(|feeding| !feeding.is_finished()) {
             return;
         }
@@ -155,7 +154,7 @@ impl NodeRing {
     }
 
     fn streaming_parent(&self) -> MutexGuard<'_, StreamingParent> {
-        self.streaming_parent.lock().unwrap_or_else(PoisonError::into_inner)
+        self.streaming_parent.lock()
     }
 
     fn request_sheet(&self, block: u32) {

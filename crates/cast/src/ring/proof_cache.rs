@@ -1,10 +1,8 @@
 //! A cache of digests of the blocks in transit.
 
 use crate::store::KnownObject;
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::Mutex;
+use std::{collections::VecDeque, sync::Arc};
 use thalweg_fountain::{
     Geometry, SharedBytes, SymbolId,
     digest::{RepairPage, SourcePage, SymbolError},
@@ -60,7 +58,7 @@ impl Proof {
         Ok(Self { block, page: Page::Repair(Arc::new(page)), message })
     }
 
-    /// The block.
+    /// The index of the block in the object.
     pub fn block(&self) -> u32 {
         self.block
     }
@@ -104,20 +102,16 @@ impl ProofCache {
         2 * pages_known(geometry)
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Proof>> {
-        self.proofs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The digests of a block's source symbols or, if `is_source` is false, of its repair symbols.
     pub fn get(&self, block: u32, is_source: bool) -> Option<Proof> {
-        let proofs = self.lock();
+        let proofs = self.proofs.lock();
         let is_it = |proof: &&Proof| proof.block == block && proof.is_source() == is_source;
         proofs.iter().find(is_it).cloned()
     }
 
     /// Adds a proof as the newest; removes the oldest if the cache is full.
     pub fn put(&self, proof: Proof) {
-        let mut proofs = self.lock();
+        let mut proofs = self.proofs.lock();
         proofs.retain(|p| p.block != proof.block || p.is_source() != proof.is_source());
         proofs.push_front(proof);
         proofs.truncate(self.most);

@@ -5,14 +5,8 @@
 
 use super::proof_cache::{Proof, ProofCache};
 use crate::store::{KnownObject, Store};
-use std::{
-    collections::VecDeque,
-    fs::File,
-    io,
-    ops::Range,
-    os::unix::fs::FileExt as _,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::Mutex;
+use std::{collections::VecDeque, fs::File, io, ops::Range, os::unix::fs::FileExt as _, sync::Arc};
 use thalweg_fountain::{
     Geometry, SharedBytes, SymbolId,
     codec::{BlockEncoder, PlanCache},
@@ -67,10 +61,6 @@ impl RepairEncoder {
     /// For other nodes, which keep received sheets in `file`.
     pub fn for_receiver(source: NodeId, file: Option<File>, proofs: Arc<ProofCache>) -> Self {
         Self { source, key: None, file, proofs, inner: Mutex::default() }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Checks a received sheet, and keeps it if it is valid.
@@ -144,11 +134,11 @@ impl RepairEncoder {
         let covers = |made: &&RepairSymbols| {
             made.block == block && made.esis.start <= esis.start && made.esis.end >= esis.end
         };
-        if let Some(made) = self.lock().made.iter().find(covers) {
+        if let Some(made) = self.inner.lock().made.iter().find(covers) {
             return Ok(made.clone());
         }
         let geometry = &store.known.geometry;
-        let plan = self.lock().plans.get(geometry.source_symbols_of(block));
+        let plan = self.inner.lock().plans.get(geometry.source_symbols_of(block));
         let plan = plan.ok_or_else(|| {
             io::Error::other("the number of symbols of the block is not supported")
         })?;
@@ -160,7 +150,7 @@ impl RepairEncoder {
         drop(bytes);
         let symbols = Arc::new(encoder.repair(esis.clone()));
         let made = RepairSymbols { block, esis, symbols };
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.made.retain(|known| known.block != block);
         inner.made.push_front(made.clone());
         inner.made.truncate(KEPT);

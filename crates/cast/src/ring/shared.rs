@@ -4,11 +4,12 @@ use super::{
     proof_cache::Proof,
     upstream_queue::{MissingSymbols, UpstreamQueue},
 };
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     io,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
@@ -53,7 +54,6 @@ pub struct RingState {
     pub joined: u64,
     /// Blocks that all children are done with.
     pub done: VecDeque<u32>,
-    /// Symbols that children lack.
     pub lacks: BTreeMap<(ChildId, u32), MissingSymbols>,
     asked: BTreeMap<ChildId, BTreeSet<u32>>,
     /// Children that wait for the digests of a block's repair symbols.
@@ -116,8 +116,7 @@ impl SharedRing {
 
     /// Locks the ring. The guard must not be held across an await point.
     pub fn lock(&self) -> MutexGuard<'_, RingState> {
-        // The ring does not panic, so the lock is never poisoned.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     /// Whether the ring has children.

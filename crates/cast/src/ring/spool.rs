@@ -1,6 +1,7 @@
 //! A file without a name for repair symbols that wait until their block is solved.
 
 use crate::store::Store;
+use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
     fs::{self, File, OpenOptions},
@@ -8,7 +9,7 @@ use std::{
     ops::Range,
     os::unix::fs::{FileExt as _, OpenOptionsExt as _},
     path::Path,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 use thalweg_fountain::{SymbolId, codec::SymbolStore};
 
@@ -44,7 +45,7 @@ impl Spool {
 
     fn write(&self, id: SymbolId, bytes: &[u8]) -> io::Result<()> {
         let place = {
-            let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut places = self.places.lock();
             let free = places.free.pop();
             let place = free.unwrap_or(places.next);
             places.next += u64::from(free.is_none());
@@ -56,7 +57,7 @@ impl Spool {
 
     /// Reads a part of a symbol, from byte `from` on.
     fn read(&self, id: SymbolId, from: u64, bytes: &mut [u8]) -> io::Result<()> {
-        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let places = self.places.lock();
         let place = places.taken.get(&id).copied();
         drop(places);
         let place = place.ok_or(io::ErrorKind::NotFound)?;
@@ -64,7 +65,7 @@ impl Spool {
     }
 
     fn discard(&self, block: u32) {
-        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut places = self.places.lock();
         let first = SymbolId { block, esi: 0 };
         let last = SymbolId { block, esi: u32::MAX };
         let gone: Vec<SymbolId> = places.taken.range(first..=last).map(|(id, _)| *id).collect();

@@ -17,9 +17,10 @@ use crate::{
     },
     store::{KnownObject, Store},
 };
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
 use thalweg_fountain::{SymbolId, digest::SourcePage};
@@ -67,7 +68,6 @@ pub enum Sink {
         /// The object's offer and digests.
         known: Arc<KnownObject>,
         ring: Arc<SharedRing>,
-        /// Cached digests.
         proofs: Arc<ProofCache>,
         /// Received sheets.
         repairs: Arc<RepairEncoder>,
@@ -374,8 +374,7 @@ impl StreamLeg {
 }
 
 fn lock(replays: &Mutex<ReplayDetector>) -> MutexGuard<'_, ReplayDetector> {
-    // A panic cannot leave partly changed values.
-    replays.lock().unwrap_or_else(PoisonError::into_inner)
+    replays.lock()
 }
 
 /// Reads the rest of a frame whose head has arrived, with a timeout.

@@ -1,9 +1,7 @@
 //! Messages from a node to the parent that streams to it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
 use thalweg_wire::cast::{MAX_RANGES, Runs, Wish};
 use tokio::sync::Notify;
 
@@ -51,14 +49,9 @@ struct Inner {
 }
 
 impl UpstreamQueue {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panic in between leaves whole values behind.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A block needs no more symbols.
     pub fn finish(&self, block: u32) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.lacks.remove(&block);
         inner.done.insert(block);
         drop(inner);
@@ -67,19 +60,19 @@ impl UpstreamQueue {
 
     /// Symbols of a block are missing; merged with an unsent message about the same block.
     pub fn report_missing(&self, block: u32, lack: &MissingSymbols) {
-        self.lock().lacks.entry(block).or_default().merge(lack);
+        self.inner.lock().lacks.entry(block).or_default().merge(lack);
         self.changed.notify_one();
     }
 
     /// The digests of a block's repair symbols are needed.
     pub fn request_page(&self, block: u32) {
-        self.lock().pages.insert(block);
+        self.inner.lock().pages.insert(block);
         self.changed.notify_one();
     }
 
     /// A child without any symbols has joined below.
     pub fn restart(&self) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.is_anew = true;
         inner.done.clear();
         drop(inner);
@@ -88,12 +81,12 @@ impl UpstreamQueue {
 
     /// Discards all messages.
     pub fn reset(&self) {
-        *self.lock() = Inner::default();
+        *self.inner.lock() = Inner::default();
     }
 
     /// Takes all messages, in the order in which they are sent.
     pub fn take(&self) -> Vec<Wish> {
-        let Inner { is_anew, done, lacks, pages } = std::mem::take(&mut *self.lock());
+        let Inner { is_anew, done, lacks, pages } = std::mem::take(&mut *self.inner.lock());
         let mut wishes: Vec<Wish> = is_anew.then_some(Wish::Anew).into_iter().collect();
         let runs = runs(done.into_iter());
         wishes.extend(runs.chunks(MAX_RANGES).map(|runs| Wish::Done(runs.to_vec())));

@@ -39,12 +39,7 @@ pub enum DescribeError {
     Files(Vec<(u32, io::Error)>),
     /// The result cannot be stored.
     #[error("{}: {source}", path.display())]
-    Keep {
-        /// The directory.
-        path: PathBuf,
-        /// The I/O error.
-        source: io::Error,
-    },
+    Keep { path: PathBuf, source: io::Error },
     /// The object is too long, or has too many files.
     #[error("{0}")]
     Large(String),

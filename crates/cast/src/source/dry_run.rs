@@ -40,13 +40,10 @@ pub struct DryRun {
     pub offer: Vec<u8>,
     /// Receivers and relays, each with its encoded `Signed<Pass>`.
     pub passes: Vec<(Name, Vec<u8>)>,
-    /// The relays.
     pub relays: BTreeSet<Name>,
-    /// The object.
     pub store: Arc<Store>,
     /// The number of its files that cannot be read.
     pub failed_files: u64,
-    /// Dials the members.
     pub dialer: MemberDialer,
 }
 

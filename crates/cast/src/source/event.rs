@@ -8,7 +8,6 @@ use thalweg_wire::{cast::Fault, mesh::Name};
 
 /// Receives events. Called from the cast's tasks, so it must not block.
 pub trait EventSink: Send + Sync {
-    /// Processes one event.
     fn event(&self, event: &Event);
 }
 
@@ -36,7 +35,6 @@ pub enum ReceiverState {
 /// A receiver's place in the plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PlannedReceiver {
-    /// The receiver.
     pub name: Name,
     /// Its parents, the best first; the source by its own name.
     pub parents: Vec<Name>,
@@ -54,9 +52,7 @@ pub struct PlannedReceiver {
 /// The progress of a receiver.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ReceiverProgress {
-    /// The receiver.
     pub name: Name,
-    /// Its state.
     pub state: ReceiverState,
     /// Bytes of the object that it holds.
     pub held_bytes: u64,
@@ -72,14 +68,12 @@ pub struct ReceiverProgress {
     pub missed_symbols: u64,
     /// The peak number of bytes held for its children: in its ring, and partly taken by their connections.
     pub ring_peak_bytes: u64,
-    /// Its current parents.
     pub parents: Vec<ParentRate>,
 }
 
 /// The progress of a relay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RelayProgress {
-    /// The relay.
     pub name: Name,
     /// Symbols that its children missed because its ring was full.
     pub missed_symbols: u64,
@@ -125,7 +119,6 @@ pub enum Outcome {
 /// The final report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Totals {
-    /// The result.
     pub outcome: Outcome,
     /// A dry run: receivers were only asked, and `complete` counts those that would accept the cast.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -157,7 +150,6 @@ pub struct Totals {
 pub enum Event {
     /// An entry cannot be cast, and is left out.
     PassedOver {
-        /// Its path.
         path: String,
     },
     /// Further entries are left out than were named ([`Self::PassedOver`]).
@@ -172,14 +164,12 @@ pub enum Event {
     },
     /// A receiver did not set the requested owners and groups.
     OwnersIgnored {
-        /// The receiver.
         receiver: Name,
         /// The number of files, directories and links.
         count: u64,
     },
     /// A receiver left out symbolic links that could lead out of its inbox.
     LinksRefused {
-        /// The receiver.
         receiver: Name,
         /// The number of links.
         count: u64,
@@ -188,9 +178,7 @@ pub enum Event {
     },
     /// A file or directory cannot be read, and is left out.
     FileFailed {
-        /// Its path.
         file: String,
-        /// The reason.
         why: String,
     },
     /// Further entries cannot be read than were named ([`Self::FileFailed`]).
@@ -215,11 +203,9 @@ pub enum Event {
         object: String,
         /// Bytes of the object.
         bytes: u64,
-        /// Bytes per symbol.
         symbol_bytes: u32,
         /// Source symbols per block.
         block_symbols: u32,
-        /// The receivers.
         receivers: Vec<Name>,
     },
     /// The plan: each receiver's parents.
@@ -229,7 +215,6 @@ pub enum Event {
     },
     /// A receiver has accepted the cast.
     Accepted {
-        /// The receiver.
         receiver: Name,
         /// Bytes of the object that it already held.
         held_bytes: u64,
@@ -243,23 +228,18 @@ pub enum Event {
     },
     /// A receiver cannot be reached, or the connection was lost; it is dialled again.
     Unreached {
-        /// The receiver.
         receiver: Name,
-        /// The reason.
         why: String,
     },
     /// A receiver refuses the cast, or cannot continue.
     Refused {
-        /// The receiver.
         receiver: Name,
-        /// The reason.
         why: String,
         /// Whether it is tried again.
         again: bool,
     },
     /// A receiver left a parent.
     ParentLeft {
-        /// The receiver.
         receiver: Name,
         /// The parent; the source has its own name.
         parent: Name,
@@ -279,15 +259,12 @@ pub enum Event {
         served_bytes: u64,
         /// The peak number of bytes held for children in the source's own ring.
         ring_peak_bytes: u64,
-        /// The receivers.
         receivers: Vec<ReceiverProgress>,
-        /// The relays.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         relays: Vec<RelayProgress>,
     },
     /// A receiver has the object: complete, verified, synced, under its final name.
     Received {
-        /// The receiver.
         receiver: Name,
         /// It had the object before it was offered; the following values are those of an earlier session.
         already: bool,
@@ -308,15 +285,12 @@ pub enum Event {
     },
     /// The object cannot be read any more, or has changed; the cast ends.
     Broken {
-        /// The reason.
         why: String,
     },
     /// A message for the user.
     Note {
-        /// The message.
         text: String,
     },
-    /// The end.
     Ended(Totals),
 }
 

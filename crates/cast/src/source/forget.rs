@@ -33,12 +33,10 @@ const MIN_DIGITS: usize = 4;
 /// Why a cast was not abandoned.
 #[derive(Debug, Error)]
 pub enum ForgetError {
-    /// No cast matches.
     #[error(
         "no cast from this host has the name or number `{0}`; `thalweg cast status` lists casts"
     )]
     Unknown(String),
-    /// Several casts match.
     #[error("several casts match `{0}`; give the number of one: {1}")]
     Ambiguous(String, String),
     /// The record cannot be read or written.
@@ -55,7 +53,6 @@ pub enum ForgetError {
 /// Whether one receiver was told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ReceiverNotice {
-    /// The receiver.
     pub receiver: Name,
     /// Why it was not told; absent: it was told, or has no data of the cast.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,7 +71,6 @@ pub struct ForgetReport {
     pub name: String,
     /// Receivers that have the object; they keep it.
     pub complete: Vec<Name>,
-    /// The other receivers.
     pub told: Vec<ReceiverNotice>,
 }
 

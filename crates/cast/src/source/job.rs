@@ -47,14 +47,8 @@ pub enum JobError {
     /// Another process is working on the job.
     #[error("this cast to the same receivers is running already")]
     Running,
-    /// An I/O error.
     #[error("{}: {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
 }
 
 /// The result of a cast at its source.
@@ -113,11 +107,9 @@ pub struct CastRecord {
     pub object: String,
     /// Bytes of the object.
     pub total_bytes: u64,
-    /// The source.
     pub source: Name,
     /// The signed offer, in hexadecimal digits.
     pub offer: String,
-    /// The receivers.
     pub receivers: BTreeMap<Name, Receiver>,
     /// The result; absent while the cast runs, or if its process was killed.
     pub end: Option<CastEnd>,
@@ -136,7 +128,6 @@ pub fn check_idle(directory: &Path, record: &CastRecord) -> Result<(), JobError>
 /// A record found on disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ListedCast {
-    /// The record.
     #[serde(flatten)]
     pub record: CastRecord,
     /// Whether a process works on it.

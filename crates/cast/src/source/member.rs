@@ -14,11 +14,8 @@ use crate::{
     ring::NodeRing,
     store::Store,
 };
-use std::{
-    io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use parking_lot::Mutex;
+use std::{io, sync::Arc, time::Duration};
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_net::channel::Protocol;
 use thalweg_wire::{
@@ -49,13 +46,11 @@ const MAX_LEGS: usize = 4;
 
 /// State shared by the tasks of all receivers.
 pub struct CastContext {
-    /// The object.
     pub store: Arc<Store>,
     /// The encoded `Signed<Offer>`.
     pub offer: Vec<u8>,
     /// The encoded layout.
     pub layout: Vec<u8>,
-    /// Dials receivers.
     pub dialer: MemberDialer,
     /// The receiver of events.
     pub events: Arc<dyn EventSink>,
@@ -89,7 +84,6 @@ impl CastContext {
 /// What the source knows of a receiver.
 #[derive(Clone, Debug, Default)]
 pub struct ReceiverStatus {
-    /// Its state.
     pub standing: ReceiverState,
     /// It had the object before this process offered it.
     pub already: bool,
@@ -101,7 +95,6 @@ pub struct ReceiverStatus {
 
 /// A receiver or relay of the cast.
 pub struct Member {
-    /// Its name.
     pub name: Name,
     /// Its part in the plan.
     pub part: ReceiverPlan,
@@ -125,13 +118,9 @@ impl Member {
         Self { name, part, pass, known: Mutex::default() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, ReceiverStatus> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The current state and progress.
     pub fn known(&self) -> ReceiverStatus {
-        self.lock().clone()
+        self.known.lock().clone()
     }
 
     /// Serves the receiver until it has the object or is given up. Returns whether it has the object.
@@ -139,9 +128,9 @@ impl Member {
         let (mut wait, mut heard) = (FIRST_WAIT, Instant::now());
         let mut said = None;
         loop {
-            let held = self.lock().account.held;
+            let held = self.known.lock().account.held;
             let parted = self.converse(casting).await;
-            if self.lock().account.held > held {
+            if self.known.lock().account.held > held {
                 (wait, heard, said) = (FIRST_WAIT, Instant::now(), None);
             }
             if matches!(parted, ConversationEnd::Failed(Refusal::Conducted)) {
@@ -152,12 +141,12 @@ impl Member {
             let receiver = self.name.clone();
             match parted {
                 ConversationEnd::Complete => {
-                    self.lock().standing = ReceiverState::Complete;
+                    self.known.lock().standing = ReceiverState::Complete;
                     return true;
                 }
                 ConversationEnd::Failed(why) => {
                     let again = why.is_passing() && may_wait;
-                    self.lock().standing =
+                    self.known.lock().standing =
                         if again { ReceiverState::Waiting } else { ReceiverState::Failed };
                     let why = why.to_string();
                     // The same message is not repeated.
@@ -170,7 +159,7 @@ impl Member {
                     }
                 }
                 ConversationEnd::Lost(why) => {
-                    self.lock().standing =
+                    self.known.lock().standing =
                         if may_wait { ReceiverState::Lost } else { ReceiverState::Failed };
                     if !may_wait || said.as_ref() != Some(&why) {
                         said = Some(why.clone());
@@ -236,7 +225,7 @@ impl Member {
                         let Some(word) = word else { continue };
                         words.send(word).await.map_err(io::Error::other)?;
                     }
-                    self.lock().standing = ReceiverState::Receiving;
+                    self.known.lock().standing = ReceiverState::Receiving;
                 }
                 Report::Call(how) if legs.len() < MAX_LEGS => {
                     let (dialer, name) = (casting.dialer.clone(), self.name.clone());
@@ -245,7 +234,7 @@ impl Member {
                 Report::Call(_) => {}
                 Report::Account(account) => {
                     let held_bytes = account.held;
-                    self.lock().account = account;
+                    self.known.lock().account = account;
                     if std::mem::take(&mut is_first) {
                         let receiver = self.name.clone();
                         casting.events.event(&Event::Accepted { receiver, held_bytes });
@@ -265,7 +254,7 @@ impl Member {
                     return Ok(ConversationEnd::Complete);
                 }
                 Report::Ended(Ended::Failed(why), account) => {
-                    self.lock().account = account;
+                    self.known.lock().account = account;
                     return Ok(ConversationEnd::Failed(why));
                 }
                 report @ (Report::OwnersIgnored(_) | Report::LinksRefused { .. }) => {
@@ -295,7 +284,7 @@ impl Member {
         let event = match report {
             Report::OwnersIgnored(count) => Event::OwnersIgnored { receiver, count },
             Report::LinksRefused { count, first } => {
-                self.lock().refused_links = count;
+                self.known.lock().refused_links = count;
                 Event::LinksRefused { receiver, count, first }
             }
             _ => return,
@@ -317,12 +306,12 @@ impl Member {
         let was_there = has_bytes && micros == 0 && account.received == 0;
         let already = is_known || was_there;
         // Set before the event, so that observers of the event see it.
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         known.standing = ReceiverState::Complete;
         known.already = already;
         drop(known);
         self.tell_complete(casting, micros, &account, already);
-        self.lock().account = account;
+        self.known.lock().account = account;
     }
 
     /// `already`: the receiver had the object before it was offered.

@@ -50,9 +50,7 @@ impl Default for Forwarding {
 pub struct Rings {
     /// The source's ring.
     pub node: Arc<NodeRing>,
-    /// Terms by node.
     pub terms: BTreeMap<Name, RingTerms>,
-    /// The relays.
     pub relays: BTreeSet<Name>,
 }
 

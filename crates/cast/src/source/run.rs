@@ -64,7 +64,6 @@ pub struct Request {
     pub fidelity: Fidelity,
     /// The object's name in the inboxes; `None`: the file's own name.
     pub name: Option<Vec<u8>>,
-    /// The receivers.
     pub to: Vec<Name>,
     /// Estimates of the legs.
     pub estimates: Estimates,

@@ -23,14 +23,8 @@ use thiserror::Error;
 /// Why a path cannot be cast.
 #[derive(Debug, Error)]
 pub enum SurveyError {
-    /// An I/O error.
     #[error("{}: {source}", path.display())]
-    Io {
-        /// The path.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     /// The path is neither a file nor a directory.
     #[error("{}: it is neither a file nor a directory", .0.display())]
     Special(PathBuf),
@@ -45,11 +39,9 @@ pub enum SurveyError {
 /// The result of a survey.
 #[derive(Debug)]
 pub struct Survey {
-    /// The object's place.
     pub place: ObjectLocation,
     /// The object's path.
     pub root: PathBuf,
-    /// The object's layout.
     pub layout: Arc<Layout>,
     /// Bytes of all files.
     pub length: u64,

@@ -10,11 +10,12 @@ pub use pages::{Pages, read_page};
 pub use recover::recover;
 
 use super::disk::ObjectFiles;
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     io,
     ops::Range,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -31,9 +32,7 @@ use tokio::sync::watch;
 /// What a node needs to verify an object: its offer, geometry and digests.
 #[derive(Debug)]
 pub struct KnownObject {
-    /// The cast.
     pub id: CastId,
-    /// The source's offer.
     pub offer: Offer,
     /// How the object is divided into symbols and blocks.
     pub geometry: Geometry,
@@ -65,8 +64,7 @@ impl Store {
 
     /// The symbols that are present. The guard must not be held across an await point.
     pub fn have(&self) -> MutexGuard<'_, HaveSet> {
-        // A panic cannot leave a partly changed set.
-        self.have.lock().unwrap_or_else(PoisonError::into_inner)
+        self.have.lock()
     }
 
     /// Bytes of the object that are present.

@@ -1,13 +1,8 @@
 //! The digests of all symbols, in a file: 32 bytes per symbol.
 
 use super::KnownObject;
-use std::{
-    collections::VecDeque,
-    fs::File,
-    io,
-    os::unix::fs::FileExt as _,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::Mutex;
+use std::{collections::VecDeque, fs::File, io, os::unix::fs::FileExt as _, sync::Arc};
 use thalweg_fountain::{
     Geometry,
     digest::{Digest, PageError, SourcePage},
@@ -30,10 +25,6 @@ impl Pages {
     /// Creates the set over a file, which may be empty.
     pub fn new(file: File) -> Self {
         Self { file, cache: Mutex::default() }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<SourcePage>>> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes a page that has been checked.
@@ -87,7 +78,7 @@ impl Pages {
 
     /// The page of a block, if it is in memory.
     pub fn cached(&self, block: u32) -> Option<Arc<SourcePage>> {
-        let mut cache = self.lock();
+        let mut cache = self.cache.lock();
         let at = cache.iter().position(|page| page.block == block)?;
         let page = cache.remove(at)?;
         cache.push_front(Arc::clone(&page));
@@ -95,7 +86,7 @@ impl Pages {
     }
 
     fn keep(&self, page: Arc<SourcePage>) {
-        let mut cache = self.lock();
+        let mut cache = self.cache.lock();
         cache.retain(|known| known.block != page.block);
         cache.push_front(page);
         cache.truncate(CACHED);

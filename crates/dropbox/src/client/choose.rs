@@ -22,11 +22,8 @@ const ALIKE: f64 = 1.5;
 /// A node that has answered and can take data.
 #[derive(Debug)]
 pub struct NodeOffer {
-    /// The node.
     pub node: SheetNode,
-    /// The channel to it.
     pub line: NodeChannel,
-    /// Its reported load.
     pub load: Load,
     /// The duration of that answer: about one round trip.
     pub rtt: Duration,

@@ -37,10 +37,8 @@ pub struct Target {
 /// The destination could not be asked, or its answer is invalid.
 #[derive(Debug, Error)]
 pub enum ClientError {
-    /// No answer.
     #[error(transparent)]
     Channel(#[from] NodeChannelError),
-    /// The destination refuses.
     #[error("{0}")]
     Refused(#[from] Refusal),
     /// The destination has signed something other than what was requested.

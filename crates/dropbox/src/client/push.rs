@@ -15,7 +15,6 @@ pub enum PushError {
     /// The connection failed; another attempt resumes where it broke.
     #[error(transparent)]
     Channel(#[from] NodeChannelError),
-    /// The node refuses.
     #[error("the node refuses the data: {0}")]
     Refused(Refusal),
     /// The destination has refused the node's receipt, and signed the refusal; so no other node may have the data

@@ -27,11 +27,8 @@ use super::{
     files::BoxFiles,
     journal::{self, Journal},
 };
-use std::{
-    fs, io,
-    path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{fs, io, path::Path, sync::Arc};
 use thalweg_net::PrivateKey;
 use thalweg_wire::{
     Signed, Signer as _,
@@ -93,12 +90,10 @@ impl Spool {
         Ok(Self { files, key, me, max_total, free: admission::free, journal, state, news })
     }
 
-    /// A thread that panicked while holding the lock left complete entries.
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
-    /// The counts.
     pub fn counts(&self) -> SpoolCounts {
         self.lock().counts()
     }

@@ -32,7 +32,6 @@ pub(crate) enum Record {
 }
 
 impl Record {
-    /// Encodes the record.
     pub fn encode(&self) -> Vec<u8> {
         // `encode` adds a length, which the journal adds as well.
         object::encode(self).split_off(4)

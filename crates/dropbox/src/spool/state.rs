@@ -23,7 +23,6 @@ pub(super) struct State {
     pub untold: BTreeSet<StampId>,
     /// Bytes of stored data, plus those that pushes under way may still bring.
     pub bytes: u64,
-    /// Pushes under way.
     pub active_pushes: BTreeMap<StampId, ActivePush>,
     /// Incomplete data of interrupted pushes.
     pub incomplete: IncompleteData,
@@ -51,7 +50,6 @@ pub(super) struct StoredSubmission {
 pub struct SpoolCounts {
     /// Submissions whose data is here.
     pub held: u64,
-    /// Their size, bytes.
     pub bytes: u64,
     /// Those whose receipts the destination does not have yet.
     pub untold: u64,
@@ -131,7 +129,6 @@ impl State {
         held.or_else(|| self.past.get(id)).cloned()
     }
 
-    /// The counts.
     pub fn counts(&self) -> SpoolCounts {
         let (held, untold) = (self.held.len() as u64, self.untold.len() as u64);
         SpoolCounts { held, bytes: self.bytes, untold, gone: self.gone }

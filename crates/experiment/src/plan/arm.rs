@@ -12,7 +12,6 @@ use std::{collections::BTreeMap, time::Duration};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Our method.
     Ours,
     /// The paper's method, implemented by us.
     Paper,
@@ -26,7 +25,6 @@ pub enum Role {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Output {
-    /// Not read.
     #[default]
     Ignored,
     /// JSON, or lines that end with a JSON object; values are read by pointers.
@@ -93,18 +91,12 @@ pub struct Trigger {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultSignal {
-    /// SIGKILL.
     #[default]
     Kill,
-    /// SIGTERM.
     Term,
-    /// SIGSTOP.
     Stop,
-    /// SIGCONT.
     Cont,
-    /// SIGINT.
     Int,
-    /// SIGHUP.
     Hup,
 }
 
@@ -112,7 +104,6 @@ pub enum FaultSignal {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
-    /// When it occurs.
     pub when: Trigger,
     /// Instances of services to signal (`relay@relay1`; a pattern may match several).
     pub kill: Option<String>,
@@ -126,7 +117,6 @@ pub struct Fault {
     pub set: toml::Table,
     /// A program to run …
     pub run: Option<Vec<String>>,
-    /// … on this host.
     pub host: Option<String>,
 }
 
@@ -146,7 +136,6 @@ pub struct Arm {
     pub host: OneOrMany,
     /// Program and arguments.
     pub command: Vec<String>,
-    /// Environment variables.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     /// Programs that must be installed; otherwise the arm is skipped, with the reason.

@@ -11,16 +11,12 @@ use std::collections::BTreeMap;
 /// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Op {
-    /// At least.
     #[serde(rename = ">=")]
     Ge,
-    /// At most.
     #[serde(rename = "<=")]
     Le,
-    /// More than.
     #[serde(rename = ">")]
     Gt,
-    /// Less than.
     #[serde(rename = "<")]
     Lt,
 }
@@ -58,11 +54,8 @@ impl Op {
 pub enum Choice {
     /// The best value, by the metric's direction.
     Best,
-    /// The worst value.
     Worst,
-    /// The sum.
     Sum,
-    /// The median.
     Median,
 }
 
@@ -114,14 +107,10 @@ impl Chosen {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Aggregate {
-    /// The middle one.
     #[default]
     Median,
-    /// The minimum.
     Min,
-    /// The maximum.
     Max,
-    /// The mean.
     Mean,
     /// The 95th percentile, nearest rank.
     P95,
@@ -141,9 +130,7 @@ pub enum Aggregate {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Condition {
-    /// The comparison.
     pub op: Op,
-    /// The bound.
     pub bound: f64,
 }
 
@@ -204,7 +191,6 @@ pub enum PlotKind {
 pub struct Plot {
     /// The last part of the file's name, without the extension.
     pub name: String,
-    /// What it shows.
     pub kind: PlotKind,
     /// The metric or series; a pattern matches several series.
     pub metric: String,

@@ -13,7 +13,6 @@ pub enum Seeds {
     List(Vec<u64>),
     /// `seeds = { from = 1, count = 20 }`
     Range {
-        /// The first seed.
         from: u64,
         /// The number of seeds.
         count: u64,

@@ -237,7 +237,6 @@ pub struct Plan {
     /// Selects the cells that run.
     #[serde(default)]
     pub matrix: Matrix,
-    /// Fixtures.
     #[serde(default)]
     pub file: Vec<Fixture>,
     /// Programs that run alongside the arms.
@@ -346,6 +345,7 @@ fn twenty_minutes() -> Duration {
 mod optional_share {
     use serde::{Deserialize, Deserializer, de};
 
+    /// Parses a share given as text.
     pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<f64>, D::Error> {
         let text = Option::<String>::deserialize(d)?;
         text.map(|t| thalweg_units::parse_probability(&t).map_err(de::Error::custom)).transpose()

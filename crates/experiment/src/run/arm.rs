@@ -36,11 +36,9 @@ const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// The inputs of an arm besides its network.
 #[derive(Debug)]
 pub struct Context<'a> {
-    /// The plan.
     pub plan: &'a Plan,
     /// Size and hash of the random files.
     pub made: &'a BTreeMap<String, FixtureDigest>,
-    /// The stop request.
     pub stop: &'a StopFlag,
     /// The version that the arm's program reported.
     pub version: Option<String>,

@@ -33,17 +33,13 @@ pub struct ArmEnvironment {
 /// The inputs for starting a bench.
 #[derive(Debug)]
 pub struct Blueprint<'a> {
-    /// The plan.
     pub plan: &'a Plan,
-    /// The round's topology.
     pub topology: Option<&'a Topology>,
-    /// The round's values.
     pub values: &'a Values,
     /// The directory of fixtures.
     pub scratch: &'a Path,
     /// Size and hash of the random fixtures.
     pub made: &'a BTreeMap<String, FixtureDigest>,
-    /// The stop request.
     pub stop: &'a StopFlag,
 }
 

@@ -1,8 +1,9 @@
 //! Captures the output of a program on a separate thread, so that the program never blocks on it.
 
+use parking_lot::{Condvar, Mutex};
 use std::{
     io::Read,
-    sync::{Arc, Condvar, Mutex, MutexGuard},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -32,9 +33,9 @@ impl Capture {
         thread::spawn(move || {
             let mut buffer = vec![0; 64 << 10];
             while let Ok(n @ 1..) = stream.read(&mut buffer) {
-                lock(&shared.0).keep(&buffer[..n], max);
+                shared.0.lock().keep(&buffer[..n], max);
             }
-            lock(&shared.0).ended = true;
+            shared.0.lock().ended = true;
             shared.1.notify_all();
         });
         capture
@@ -43,32 +44,29 @@ impl Capture {
     /// Waits for the end of the output, at most for `patience`: a child that the program left behind may keep it open.
     pub fn wait_end(&self, patience: Duration) {
         let deadline = Instant::now() + patience;
-        let mut tail = lock(&self.0.0);
+        let mut tail = self.0.0.lock();
         while !tail.ended {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            tail = match self.0.1.wait_timeout(tail, left) {
-                Ok((tail, _)) => tail,
-                Err(poisoned) => poisoned.into_inner().0,
-            };
+            self.0.1.wait_for(&mut tail, left);
         }
     }
 
     /// The output that is kept so far.
     pub fn text(&self) -> String {
-        String::from_utf8_lossy(&lock(&self.0.0).bytes).into_owned()
+        String::from_utf8_lossy(&self.0.0.lock().bytes).into_owned()
     }
 
     /// Whether the output was too long to be kept completely.
     pub fn has_dropped(&self) -> bool {
-        lock(&self.0.0).dropped
+        self.0.0.lock().dropped
     }
 
     /// Whether the kept output contains `text`; `false` for an empty text.
     pub fn contains(&self, text: &str) -> bool {
-        let tail = lock(&self.0.0);
+        let tail = self.0.0.lock();
         !text.is_empty() && tail.bytes.windows(text.len()).any(|w| w == text.as_bytes())
     }
 
@@ -88,10 +86,6 @@ impl Tail {
             self.dropped = true;
         }
     }
-}
-
-fn lock(tail: &Mutex<Tail>) -> MutexGuard<'_, Tail> {
-    tail.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 #[cfg(test)]

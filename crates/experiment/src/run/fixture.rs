@@ -22,9 +22,7 @@ const BLOCK: usize = 64 << 10;
 /// Size and hash of a random file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FixtureDigest {
-    /// Its size.
     pub bytes: u64,
-    /// Its hash.
     pub blake3: String,
 }
 

@@ -58,9 +58,7 @@ pub struct RunRequest {
 /// The result of a finished run.
 #[derive(Debug)]
 pub struct RunResult {
-    /// The report.
     pub report: Report,
-    /// The verdict.
     pub verdict: Verdict,
     /// Why the run is invalid; empty if it is valid.
     pub faults: Vec<String>,

@@ -11,9 +11,7 @@ use std::collections::BTreeMap;
 /// The contents of an arm's output.
 #[derive(Debug, Default, PartialEq)]
 pub struct ArmOutput {
-    /// Metrics by name.
     pub metrics: BTreeMap<String, Sample>,
-    /// Labels by name.
     pub labels: BTreeMap<String, String>,
     /// Time series by name: `[seconds, value]`.
     pub series: BTreeMap<String, Vec<[f64; 2]>>,

@@ -38,9 +38,7 @@ pub struct Process {
     pidfd: Arc<OwnedFd>,
     /// When it was started.
     pub started: Instant,
-    /// Its standard output.
     pub stdout: Capture,
-    /// Its standard error.
     pub stderr: Capture,
     ended: Option<ProcessEnd>,
 }

@@ -9,11 +9,9 @@ use thalweg_lab::discover;
 
 /// Our own programs as they were when the run began. A build during a long run would replace the original files.
 pub struct Programs {
-    /// The product.
     pub thalweg: PathBuf,
     /// The harness, which is this program.
     pub bench: PathBuf,
-    /// The lab's program.
     pub lab: PathBuf,
 }
 

@@ -18,13 +18,8 @@ use crate::{
     template::Values,
     validity,
 };
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::PathBuf,
-    sync::{Mutex, PoisonError, mpsc},
-    thread,
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, fs, path::PathBuf, sync::mpsc, thread};
 use thalweg_console::note;
 use thalweg_lab::topology::Topology;
 
@@ -41,7 +36,7 @@ pub fn run(
 ) -> Result<()> {
     let lanes = rounds.len().min(runner.plan.abreast.max(1));
     let left = Mutex::new(rounds.into_iter());
-    let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let next = || left.lock().next();
     // A lane has at most one record to send.
     let (results, records) = mpsc::sync_channel(lanes);
     thread::scope(|scope| {

@@ -1,10 +1,8 @@
 //! Claims on paths: two deliveries that store the same path run one after the other.
 
 use super::path_key::{Keys, PathKey, directory_id};
-use std::{
-    collections::BTreeSet,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Condvar, Mutex};
+use std::collections::BTreeSet;
 
 /// All claimed paths.
 #[derive(Debug, Default)]
@@ -27,9 +25,9 @@ impl PathClaims {
         let mut keys = Keys::up_to(place);
         let keys: Vec<PathKey> =
             paths.iter().flat_map(|path| keys.of(path).collect::<Vec<_>>()).collect();
-        let mut claimed = self.lock();
+        let mut claimed = self.keys.lock();
         while keys.iter().any(|key| claimed.contains(key)) {
-            claimed = self.freed.wait(claimed).unwrap_or_else(PoisonError::into_inner);
+            self.freed.wait(&mut claimed);
         }
         claimed.extend(keys.iter().cloned());
         drop(claimed);
@@ -45,8 +43,8 @@ impl PathClaims {
 
     /// Whether this path is claimed.
     pub(crate) fn has(&self, path: &[u8]) -> bool {
-        let is_idle = self.lock().is_empty();
-        !is_idle && Keys::up_to(b"").of(path).any(|key| self.lock().contains(&key))
+        let is_idle = self.keys.lock().is_empty();
+        !is_idle && Keys::up_to(b"").of(path).any(|key| self.keys.lock().contains(&key))
     }
 
     /// Whether a path below this one is claimed.
@@ -57,19 +55,14 @@ impl PathClaims {
     /// The claimed paths below a directory, relative to it, without duplicates. If the directory was created after the
     /// claim, the claim's key starts at an ancestor.
     fn paths_below(&self, directory: &[u8]) -> Vec<Vec<u8>> {
-        if self.lock().is_empty() {
+        if self.keys.lock().is_empty() {
             return Vec::new();
         }
         let itself = directory_id(directory).map(|id| PathKey { directory: id, rest: Vec::new() });
         let starts: Vec<PathKey> = Keys::up_to(b"").of(directory).chain(itself).collect();
-        let claimed = self.lock();
+        let claimed = self.keys.lock();
         let below = |key: &PathKey| starts.iter().find_map(|start| key.below(start));
         claimed.iter().filter_map(below).collect::<BTreeSet<_>>().into_iter().collect()
-    }
-
-    /// Every change is complete, even if a thread panicked while it held the lock.
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<PathKey>> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

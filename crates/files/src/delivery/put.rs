@@ -13,6 +13,7 @@ use crate::{
     root::{failure, modified},
     store::{Inbox, xattr_error},
 };
+use parking_lot::Mutex;
 use rustix::{
     fs::{
         AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, fsync, futimens, mkdirat, openat,
@@ -26,7 +27,7 @@ use std::{
     fs::File,
     io::{self, Read as _},
     os::{fd::AsFd as _, unix::ffi::OsStrExt as _},
-    sync::{Arc, LazyLock, Mutex, PoisonError},
+    sync::{Arc, LazyLock},
 };
 use thalweg_base::space::on_disk;
 use thalweg_part::{FileMetadata, Owner, StoredTimes, holes, syncs_as_a_whole};
@@ -393,7 +394,7 @@ fn sync_all_of(directory: &Arc<Directory>) -> Result<(), Errno> {
     if !syncs_as_a_whole(directory) {
         return Ok(());
     }
-    let _turn = SYNCING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = SYNCING.lock();
     syncfs(directory)
 }
 

@@ -43,7 +43,6 @@ enum Text {
 /// The part of a path that is compared with the pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
-    /// The whole path.
     Whole,
     /// This many of the last components, if the path has as many.
     Last(usize),

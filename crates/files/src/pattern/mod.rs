@@ -25,12 +25,8 @@ pub(super) struct Pattern(Vec<PatternPart>);
 
 #[derive(Clone, Debug)]
 enum PatternPart {
-    /// `**`.
     Any,
-    Name {
-        wild: Wild,
-        hidden: bool,
-    },
+    Name { wild: Wild, hidden: bool },
 }
 
 impl Pattern {

@@ -11,6 +11,7 @@
 mod tally;
 
 use crate::root::display_path;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{StatVfs, fstat, fstatvfs};
 use std::{
     ffi::OsStr,
@@ -20,7 +21,7 @@ use std::{
         unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     },
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use tally::{Bounds, DiskSpace, Tally};
@@ -166,7 +167,7 @@ impl Quota {
     }
 
     fn disk(&self) -> MutexGuard<'_, Option<Disk>> {
-        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+        self.disk.lock()
     }
 
     /// Checks a new directory that is `depth` directories below the accepting one.

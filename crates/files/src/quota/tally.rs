@@ -2,6 +2,7 @@
 
 use super::{Limits, real_path, refused};
 use crate::root::display_path;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, openat, statat};
 use std::{
     collections::BTreeSet,
@@ -9,7 +10,6 @@ use std::{
     io,
     os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
     path::Path,
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 use thalweg_base::space::BLOCK;
@@ -34,11 +34,13 @@ pub(super) struct DiskSpace {
 }
 
 impl DiskSpace {
+    /// The sum, kept at the maximum instead of overflowing.
     pub fn plus(self, other: Self) -> Self {
         let bytes = self.bytes.saturating_add(other.bytes);
         Self { bytes, entries: self.entries.saturating_add(other.entries) }
     }
 
+    /// The difference, at least zero.
     pub fn less(self, other: Self) -> Self {
         let bytes = self.bytes.saturating_sub(other.bytes);
         Self { bytes, entries: self.entries.saturating_sub(other.entries) }
@@ -53,6 +55,7 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
+    /// The part of the limits that bounds a directory.
     pub fn of(limits: &Limits) -> Self {
         Self { max_bytes: limits.max_bytes, max_entries: limits.max_entries }
     }
@@ -167,7 +170,7 @@ impl Tally {
 
     /// Counts the content, or waits until another thread has counted it.
     fn count_if_due(&self, now: Instant) -> Result<(), Failure> {
-        let _turn = self.counting.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.counting.lock();
         let before = {
             let mut used = self.lock();
             if !used.may_be_counted(now) {
@@ -190,9 +193,8 @@ impl Tally {
         Ok(())
     }
 
-    /// Counts stay consistent even if a thread panicked while it held the lock.
     pub fn lock(&self) -> MutexGuard<'_, Usage> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+        self.used.lock()
     }
 }
 

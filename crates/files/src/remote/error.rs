@@ -12,29 +12,22 @@ pub enum RemoteError {
     /// The other node refused this request; the channel remains usable.
     #[error("node {node}: {why}")]
     Refused {
-        /// The other node.
         node: Name,
-        /// Why it refused.
         #[source]
         why: Failure,
     },
     /// The received bytes do not match the other node's hash; the channel remains usable.
     #[error("node {node}: the received bytes do not match their hash; they are fetched again")]
-    Damaged {
-        /// The other node.
-        node: Name,
-    },
+    Damaged { node: Name },
     /// The bytes could not be written here. After [`LandError::File`] the channel remains usable.
     #[error(transparent)]
     Land(#[from] LandError),
     /// The channel is unusable.
     #[error("node {node} ({route}): {why}")]
     Lost {
-        /// The other node.
         node: Name,
         /// The route of the channel.
         route: Box<Route>,
-        /// What happened.
         #[source]
         why: io::Error,
     },

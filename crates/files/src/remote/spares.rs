@@ -5,9 +5,10 @@
 //! passed on a spare, so its congestion window is that of a new connection.
 
 use super::Remote;
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 use thalweg_mesh::member_dialer::{DialMemberError, MemberDialer};
@@ -43,7 +44,6 @@ struct NodeSpares {
 /// A remote over which no data has passed.
 #[derive(Debug)]
 pub struct FreshRemote {
-    /// The remote.
     pub remote: Remote,
     /// Whether it was opened before as a spare: the other end may have closed it.
     pub spare: bool,
@@ -122,9 +122,8 @@ impl Spares {
         spare.map(|(remote, _)| *remote)
     }
 
-    /// Every change is complete, even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, NodeSpares>> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.nodes.lock()
     }
 }
 

@@ -18,6 +18,7 @@ pub use filling::Filling;
 pub use reading::SpoolReading;
 
 use entry::{Label, failure_of};
+use parking_lot::{Mutex, MutexGuard};
 use prometheus_client::registry::Registry;
 use state::Index;
 use std::{
@@ -25,7 +26,7 @@ use std::{
     io,
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 use thalweg_base::{clock::WallClock, space::KeepFree};
@@ -218,9 +219,8 @@ impl Spool {
         self.lock().peak(owner, job)
     }
 
-    /// Every change is complete, even if a thread panicked while it held the lock.
     fn lock(&self) -> MutexGuard<'_, Index> {
-        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.held.lock()
     }
 }
 

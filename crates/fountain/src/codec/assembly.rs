@@ -35,7 +35,6 @@ pub enum AcceptError<E> {
     /// The symbol is too short or too long.
     #[error("symbol {} of block {} has {got} bytes instead of {expected}", id.esi, id.block)]
     Length {
-        /// The symbol.
         id: SymbolId,
         /// The number of bytes given.
         got: usize,
@@ -50,7 +49,6 @@ pub enum AcceptError<E> {
 /// The progress of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AssemblyProgress {
-    /// Complete blocks.
     pub blocks_done: u32,
     /// Blocks of the object.
     pub blocks: u32,
@@ -105,7 +103,6 @@ impl Assembly {
         assembly
     }
 
-    /// The object's geometry.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }

@@ -15,7 +15,6 @@ pub enum EncodeError {
     /// The bytes are not the block's, or the block does not exist.
     #[error("block {block} has {expected} bytes, not {got}")]
     Length {
-        /// The block.
         block: u32,
         /// The number of bytes given.
         got: u64,
@@ -25,7 +24,6 @@ pub enum EncodeError {
     /// The plan is for blocks with another number of symbols.
     #[error("block {block} has {expected} symbols, the plan is for {got}")]
     Plan {
-        /// The block.
         block: u32,
         /// The plan's number of source symbols.
         got: u32,

@@ -25,7 +25,6 @@ pub enum SolveOutcome {
 /// Why a solve failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SolveError<E> {
-    /// The store failed.
     #[error(transparent)]
     Store(E),
     /// A recovered symbol does not match the block's page: the signer of the repair page signed wrong symbols of this
@@ -67,7 +66,7 @@ impl Stripe {
 }
 
 impl BlockSolver {
-    /// The block.
+    /// The index of the block in the object.
     pub fn block(&self) -> u32 {
         self.block
     }

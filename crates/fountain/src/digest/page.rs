@@ -13,7 +13,6 @@ pub enum PageError {
     /// There are too few or too many digests.
     #[error("the page of block {block} has {got} digests instead of {expected}")]
     Length {
-        /// The block.
         block: u32,
         /// The number of digests.
         got: usize,
@@ -23,7 +22,6 @@ pub enum PageError {
     /// The digests do not combine to a chunk digest of the manifest.
     #[error("the digests of block {block} do not match chunk {chunk} of the manifest")]
     Chunk {
-        /// The block.
         block: u32,
         /// The chunk, counted from the object's beginning.
         chunk: u64,
@@ -39,7 +37,6 @@ pub enum SymbolError {
     /// The symbol is too short or too long.
     #[error("symbol {} of block {} has {got} bytes instead of {expected}", id.esi, id.block)]
     Length {
-        /// The symbol.
         id: SymbolId,
         /// The number of bytes given.
         got: usize,
@@ -54,7 +51,6 @@ pub enum SymbolError {
 /// The digests of a block's source symbols, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourcePage {
-    /// The block.
     pub block: u32,
     /// One digest per source symbol.
     pub digests: Vec<Digest>,
@@ -109,7 +105,6 @@ impl SourcePage {
 /// The digests of a block's repair symbols: ESI K to K + R, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairPage {
-    /// The block.
     pub block: u32,
     /// One digest per repair symbol.
     pub digests: Vec<Digest>,

@@ -11,7 +11,6 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("symbols {}..{} are out of range: the object has {symbols}", range.start, range.end)]
 pub struct RangeError {
-    /// The range.
     pub range: Range<u64>,
     /// The number of symbols of the object.
     pub symbols: u64,

@@ -70,7 +70,6 @@ pub struct ParentStatus {
     pub rate: Rate,
     /// Whether the rate was measured.
     pub measured: bool,
-    /// Its round trip.
     pub rtt: Duration,
     /// Bytes received from it that were missing.
     pub fresh_bytes: u64,

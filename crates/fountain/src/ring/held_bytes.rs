@@ -31,7 +31,6 @@ impl HeldBytes {
         self.begun = self.begun.saturating_sub(bytes);
     }
 
-    /// The peak.
     pub(super) fn peak(&self) -> usize {
         self.peak
     }

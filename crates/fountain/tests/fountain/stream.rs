@@ -30,7 +30,6 @@ pub struct Child {
     buffer: Vec<u8>,
     open: BTreeMap<u32, BTreeSet<u32>>,
     done: BTreeSet<u32>,
-    /// Symbols received.
     pub symbols: u64,
     /// Those of them that were of no use.
     pub useless: u64,

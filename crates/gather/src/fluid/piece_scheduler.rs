@@ -33,7 +33,6 @@ struct PieceRequest {
 /// The result of a request for a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PieceFate {
-    /// It arrived.
     Arrived,
     /// Its file will never arrive.
     Unavailable,

@@ -6,9 +6,10 @@ use super::{
     piece_scheduler::{PieceFate, PieceScheduler, RequestNo},
     sizes,
 };
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use thalweg_files::remote::LandSink;
@@ -55,7 +56,7 @@ impl FluidState {
 
     /// A thread that panicked while holding the lock left complete entries.
     pub(super) fn scheduler(&self) -> MutexGuard<'_, PieceScheduler> {
-        self.scheduler.lock().unwrap_or_else(PoisonError::into_inner)
+        self.scheduler.lock()
     }
 
     /// The names of the hosts on a path, nearest to the source first.

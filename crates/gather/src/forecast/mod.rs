@@ -76,7 +76,6 @@ pub struct Forecast {
 /// The part of a source's data that takes one path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PlannedPath {
-    /// The source.
     pub source: Name,
     /// The hosts between the source and this host, nearest to the source first.
     pub via: Vec<Name>,
@@ -125,7 +124,6 @@ pub enum ForecastError {
     /// No plan fits the budget.
     #[error("--max-cost {budget} is too low: {what} costs {least:.4}")]
     OverBudget {
-        /// The budget.
         budget: f64,
         /// The plan that was tried.
         what: String,

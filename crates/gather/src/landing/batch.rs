@@ -10,6 +10,7 @@ use super::{
     step_error::StepError,
     tree::{DirectoryCache, OpenDirectory, rename},
 };
+use parking_lot::Mutex;
 use rustix::{
     fs::{AtFlags, Mode, OFlags, fsync, openat, syncfs, unlinkat},
     io::Errno,
@@ -17,7 +18,7 @@ use rustix::{
 use std::{
     collections::BTreeSet,
     sync::{
-        Arc, Mutex,
+        Arc,
         mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     },
     thread::{Builder, JoinHandle},

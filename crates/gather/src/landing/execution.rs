@@ -11,11 +11,8 @@ use super::{
     writer::WriteCommand,
 };
 use bytes::Bytes;
-use std::{
-    collections::BTreeSet,
-    io,
-    sync::{Arc, Mutex},
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeSet, io, sync::Arc};
 use thalweg_files::land::LandError;
 use tokio::sync::Semaphore;
 

@@ -13,7 +13,6 @@ use thalweg_wire::{
 pub struct Listing {
     /// Its index among the participants.
     pub source: u32,
-    /// Its name.
     pub node: Name,
     /// The requested paths, as the user gave them; [`Entry::root`] is an index into them.
     pub roots: Vec<Vec<u8>>,

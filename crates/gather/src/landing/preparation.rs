@@ -37,7 +37,6 @@ pub(super) struct ExistingItems {
 pub(super) struct PreparedTarget {
     /// Its targets: first those to fetch, then those to create here.
     pub(super) plan: TreePlan,
-    /// By target.
     pub(super) actions: Vec<TargetAction>,
     /// The number of targets to fetch.
     pub(super) fetched: usize,

@@ -16,7 +16,6 @@ pub struct Collision {
     pub path: PathBuf,
     /// The first item, as `NODE:PATH`.
     pub one: String,
-    /// The other item.
     pub other: String,
 }
 
@@ -35,7 +34,6 @@ pub enum OpenError {
     /// The filesystem has too little space.
     #[error("the disk is full: {} needs {needed} more, and {free} are free; free some space and run the same command again", .into.display())]
     DiskFull {
-        /// The directory.
         into: PathBuf,
         /// The required space, in whole blocks.
         needed: ByteSize,
@@ -46,7 +44,6 @@ pub enum OpenError {
     #[error("the file system of {} has {free} free inodes, and {needed} are needed for files, \
              directories and links; remove files there and run the same command again", .into.display())]
     NoInodes {
-        /// The directory.
         into: PathBuf,
         /// The required number of inodes.
         needed: u64,
@@ -60,7 +57,6 @@ pub enum OpenError {
         what: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// The system's error.
         source: io::Error,
     },
 }
@@ -102,7 +98,6 @@ pub struct RequiredWork {
     pub bytes: u64,
     /// Files that are already equal to those at the source.
     pub present_files: u64,
-    /// Their bytes.
     pub present_bytes: u64,
     /// Other items to create or change.
     pub changes: Changes,

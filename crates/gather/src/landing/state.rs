@@ -6,11 +6,12 @@ use super::{
     step_error::StepError,
     tree::Tree,
 };
+use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
     path::PathBuf,
     sync::{
-        Mutex, MutexGuard, OnceLock, PoisonError,
+        OnceLock,
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
 };
@@ -129,13 +130,13 @@ impl LandingState {
             .iter()
             .any(|s| self.change_state(number, *s, to));
         if turned {
-            lock(&self.refused).insert(number, why);
+            self.refused.lock().insert(number, why);
         }
     }
 
     /// Records that a target has its content, but not all of its metadata.
     pub(super) fn record_blemish(&self, number: u32, why: String) {
-        lock(&self.blemishes).insert(number, why);
+        self.blemishes.lock().insert(number, why);
     }
 
     /// Records the error that ends the landing; only the first one counts.
@@ -209,14 +210,14 @@ impl LandingState {
 
     /// The error of a target that failed.
     pub(super) fn target_error(&self, number: u32) -> LandError {
-        let why = lock(&self.refused).get(&number).cloned();
+        let why = self.refused.lock().get(&number).cloned();
         let why = why.unwrap_or_else(|| "it is not a file of this collection".into());
         LandError::File { file: self.path(number), why }
     }
 
     /// All targets refused or incomplete so far.
     pub(super) fn refused(&self) -> Vec<FailedItem> {
-        let (refused, blemishes) = (lock(&self.refused), lock(&self.blemishes));
+        let (refused, blemishes) = (self.refused.lock(), self.blemishes.lock());
         let of = |(number, why): (&u32, &String)| {
             let source = self.target(*number).map_or(0, |t| t.source);
             FailedItem { source, path: self.path(*number), why: why.clone() }
@@ -245,9 +246,4 @@ impl Counts {
         self.of_bytes += bytes;
         self.of_files += 1;
     }
-}
-
-/// A thread that panicked while holding the lock left complete data, because each change is one insertion.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

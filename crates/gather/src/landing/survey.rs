@@ -43,7 +43,6 @@ pub(super) enum TargetAction {
     },
     /// Create it here: an empty file or a link.
     Make,
-    /// Fetch all of it.
     Fetch,
     /// Resume a large file; `missing` is what the journal of an earlier session lacks.
     Resume {

@@ -1,10 +1,8 @@
 //! Fetches hashes of sources' files, for `--checksum`.
 
 use super::super::landing::ChecksumSource;
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use thalweg_files::remote::{Remote, RemoteError};
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_wire::{
@@ -32,7 +30,7 @@ impl RemoteSums {
     }
 
     async fn ask(&self, source: u32, files: &[FileRef]) -> Result<Vec<Answer>, String> {
-        let kept = self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&source);
+        let kept = self.open.lock().remove(&source);
         let mut remote = match kept {
             Some(remote) => remote,
             None => {
@@ -42,7 +40,7 @@ impl RemoteSums {
         };
         let checks = remote.check(files.to_vec()).await.map_err(|e| e.to_string())?;
         let checks = checks.into_iter().map(|check| check.map_err(failure)).collect();
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).insert(source, remote);
+        self.open.lock().insert(source, remote);
         Ok(checks)
     }
 }

@@ -35,7 +35,6 @@ const NAMED: usize = 5;
 /// The paths requested from a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceRequest {
-    /// The source.
     pub node: Name,
     /// Absolute paths there; may contain wildcards.
     pub paths: Vec<Vec<u8>>,

@@ -3,11 +3,8 @@
 use super::progress_reporter::SourceCounters;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use std::{
-    collections::BTreeMap,
-    ops::Range,
-    sync::{Arc, Mutex, PoisonError},
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 use thalweg_base::{
     budget::{Budget, Purpose, Scope},
     rate_limit::RateLimit,
@@ -48,7 +45,7 @@ impl MeteredLanding {
 
     /// The bytes received of these files of the inventory; duplicates count once.
     pub(super) fn received_of(&self, inventory: &Inventory, files: &[u32]) -> u64 {
-        let received = self.received.lock().unwrap_or_else(PoisonError::into_inner);
+        let received = self.received.lock();
         let of = |file: &u32| {
             let wanted = inventory.files.get(*file as usize)?;
             let all: u64 = wanted.missing.iter().map(|range| range.end - range.start).sum();
@@ -60,8 +57,7 @@ impl MeteredLanding {
     fn count(&self, file: FileNo, range: Range<u64>) {
         let Some(source) = self.sources.get(file.0 as usize) else { return };
         let all = range.end - range.start;
-        let fresh =
-            self.received.lock().unwrap_or_else(PoisonError::into_inner).take(file.0, range);
+        let fresh = self.received.lock().take(file.0, range);
         if fresh > 0 {
             self.counts.add_received(*source, fresh);
         }

@@ -60,7 +60,6 @@ pub struct Request {
     pub exclude: Vec<Vec<u8>>,
     /// Once another source has listed everything, a source that lists nothing new for this long is left out.
     pub listing_patience: Duration,
-    /// The target directory.
     pub into: PathBuf,
     /// How sources' files are placed below it; `None`: by the number of nodes.
     pub layout: Option<Layout>,
@@ -130,7 +129,6 @@ impl Request {
 /// A collection could not begin, or not continue at all.
 #[derive(Debug, Error)]
 pub enum GatherError {
-    /// An unknown node.
     #[error(transparent)]
     Name(#[from] RouteNameError),
     /// This host has no valid roster.

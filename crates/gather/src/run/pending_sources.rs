@@ -1,11 +1,7 @@
 //! Tracks sources that have not listed everything, and how long they may take.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 use tokio::{task::AbortHandle, time::Instant};
 
 /// The maximum time without new entries once another source has listed everything; after that the source is left out.
@@ -25,6 +21,7 @@ pub(super) struct ListingActivity {
 }
 
 impl ListingActivity {
+    /// Creates the record of a source that is asked now.
     pub fn now() -> Arc<Self> {
         let began = Instant::now();
         Arc::new(Self { began, last: Mutex::new(began) })
@@ -32,12 +29,12 @@ impl ListingActivity {
 
     /// Records that it has listed more.
     pub fn record(&self) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.last.lock() = Instant::now();
     }
 
     /// Why the source has exceeded its time, if so.
     fn delay(&self, patience: Duration) -> Option<ListingDelay> {
-        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = *self.last.lock();
         match (last.elapsed() > patience, self.began.elapsed() > LONGEST) {
             (true, _) => Some(ListingDelay::Silent(patience)),
             (_, true) => Some(ListingDelay::Slow),
@@ -70,6 +67,7 @@ impl fmt::Display for ListingDelay {
 pub(super) struct PendingSources(BTreeMap<u32, (Arc<ListingActivity>, AbortHandle)>);
 
 impl PendingSources {
+    /// Waits for a source; `task` is aborted if the source exceeds its time.
     pub fn begin(&mut self, source: u32, heard: Arc<ListingActivity>, task: AbortHandle) {
         self.0.insert(source, (heard, task));
     }
@@ -83,6 +81,7 @@ impl PendingSources {
         self.0.is_empty()
     }
 
+    /// The sources that have not listed everything.
     pub fn sources(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.keys().copied()
     }

@@ -62,7 +62,7 @@ impl SourceCounters {
         count.into_iter().for_each(|count| _ = count.again.fetch_add(bytes, Relaxed));
     }
 
-    /// All duplicate bytes.
+    /// The duplicate bytes from all sources.
     pub(super) fn duplicates(&self) -> u64 {
         self.sources.iter().map(|count| count.again.load(Relaxed)).sum()
     }
@@ -81,7 +81,6 @@ pub(super) struct ProgressReporter {
 }
 
 impl ProgressReporter {
-    /// Starts the reports.
     pub(super) fn start(
         ready: &PreparedCollection,
         events: Arc<dyn EventSink>,
@@ -116,7 +115,6 @@ impl ProgressReporter {
         Self { counts, names, reporter, task: AbortOnDropHandle::new(task) }
     }
 
-    /// The counters.
     pub(super) fn counts(&self) -> Arc<SourceCounters> {
         self.counts.clone()
     }

@@ -26,20 +26,10 @@ use thiserror::Error;
 pub enum LocalError {
     /// A system call failed.
     #[error("{}: {source}", .path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     /// It has no name, or one that cannot be sent.
     #[error("{}: {why}", .path.display())]
-    Name {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        why: String,
-    },
+    Name { path: PathBuf, why: String },
     /// Neither a file nor a directory.
     #[error("{}: it is neither a file nor a directory", .0.display())]
     Special(PathBuf),
@@ -157,11 +147,8 @@ impl LocalItem {
 /// Two different items with the same name at the receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameClash {
-    /// The name.
     pub path: FilePath,
-    /// The first item.
     pub one: PathBuf,
-    /// The other item.
     pub other: PathBuf,
 }
 

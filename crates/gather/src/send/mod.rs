@@ -26,6 +26,7 @@ use super::{
 use completion::{LinkReport, Removal};
 use local::{LocalItem, SearchResult};
 use owners::OwnerNames;
+use parking_lot::{Mutex, MutexGuard};
 use path::SendPath;
 use queue::SendQueue;
 use receiver_survey::ReceiverState;
@@ -35,7 +36,7 @@ use std::{
     os::unix::ffi::OsStrExt as _,
     path::PathBuf,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -135,7 +136,6 @@ impl SendRequest {
 /// The data could not be sent.
 #[derive(Debug, Error)]
 pub enum SendError {
-    /// An unknown node.
     #[error(transparent)]
     Name(#[from] RouteNameError),
     /// This host has no valid roster.
@@ -147,7 +147,6 @@ pub enum SendError {
     /// The node cannot be reached.
     #[error("{0}")]
     Unreached(String),
-    /// An invalid pattern.
     #[error("--exclude: {0}")]
     Exclude(String),
     /// Two items would have the same name there.
@@ -172,7 +171,6 @@ pub enum SendError {
     NotAccepted {
         /// The receiving node.
         node: Name,
-        /// The directory.
         into: String,
         /// The sending host.
         me: Name,
@@ -349,7 +347,7 @@ struct SendState {
 impl SendState {
     /// The lock is held only briefly.
     fn queue(&self) -> MutexGuard<'_, SendQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 
     /// Bytes and files that have not arrived.
@@ -360,7 +358,7 @@ impl SendState {
 
     /// The lock is held only briefly.
     fn idle(&self) -> MutexGuard<'_, Option<Remote>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock()
     }
 
     fn is_old(&self) -> bool {

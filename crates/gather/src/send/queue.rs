@@ -24,6 +24,7 @@ pub(super) struct SendPiece {
 }
 
 impl SendPiece {
+    /// The length of the piece in its file.
     pub fn bytes(&self) -> u64 {
         self.range.end - self.range.start
     }

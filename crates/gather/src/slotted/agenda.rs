@@ -23,7 +23,6 @@ pub struct TransferStart {
 /// A hop of a timetable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hop {
-    /// The path.
     pub path: usize,
     /// The number of hops before this one.
     pub index: usize,
@@ -156,7 +155,6 @@ impl TimetableTransfers {
         Self { release, is_empty, lanes, streams, timetable, slot: 0 }
     }
 
-    /// The timetable.
     pub fn timetable(&self) -> &Timetable {
         &self.timetable
     }

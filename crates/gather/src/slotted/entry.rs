@@ -10,7 +10,6 @@ use tokio::task::JoinHandle;
 pub struct AwaitedPart {
     /// Its offset in its file.
     pub from: u64,
-    /// Its length, bytes.
     pub bytes: u64,
     /// Its wanted pieces, all of one file.
     pub wanted: Vec<Piece>,
@@ -66,7 +65,7 @@ impl SpoolEntry {
         })
     }
 
-    /// All wanted pieces.
+    /// The wanted pieces of all parts.
     pub fn wanted(self) -> impl Iterator<Item = Piece> {
         self.parts.into_iter().flat_map(|part| part.wanted)
     }

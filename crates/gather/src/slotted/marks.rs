@@ -18,7 +18,6 @@ pub type FileMark = [u8; 16];
 /// A part of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
-    /// The file.
     pub file: FileMark,
     /// The offset of the part, bytes.
     pub from: u64,

@@ -80,7 +80,6 @@ pub enum Scheme {
 /// A schedule and the parameters of its execution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScheduledRun {
-    /// The schedule.
     pub scheme: Scheme,
     /// The data unit of the timetable.
     pub unit: ByteSize,

@@ -14,7 +14,6 @@ pub type Proof = Option<Vec<Option<Check>>>;
 /// Data of one source on its way.
 #[derive(Debug)]
 pub struct Parcel {
-    /// The source.
     pub source: u32,
     /// The parts in the order in which they are sent.
     pub parts: Vec<Piece>,

@@ -1,11 +1,9 @@
 //! Keeps channels for messages open; no data of transfers passes through them.
 
+use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
 };
 use thalweg_files::remote::{Remote, RemoteError};
 use thalweg_mesh::member_dialer::MemberDialer;
@@ -68,7 +66,7 @@ impl ChannelPool {
 
     /// Opens channels until this many to the node are idle, so that concurrent requests wait for no connection.
     pub async fn prepare(&self, node: &Name, channels: usize) {
-        let have = self.lock().get(node).map_or(0, Vec::len);
+        let have = self.idle.lock().get(node).map_or(0, Vec::len);
         let opening = (have..channels.min(MOST)).map(|_| Remote::open(&self.dialer, node, &[]));
         let opened = futures_util::future::join_all(opening).await;
         // Errors are ignored: a later request that needs a channel reports its own.
@@ -86,7 +84,7 @@ impl ChannelPool {
     }
 
     fn put(&self, remote: Remote) {
-        let mut idle = self.lock();
+        let mut idle = self.idle.lock();
         let idle = idle.entry(remote.node().clone()).or_default();
         if idle.len() < MOST {
             idle.push(remote);
@@ -94,11 +92,6 @@ impl ChannelPool {
     }
 
     fn take(&self, node: &Name) -> Option<Remote> {
-        self.lock().get_mut(node)?.pop()
-    }
-
-    /// A thread that panicked while holding the lock left complete entries.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Vec<Remote>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock().get_mut(node)?.pop()
     }
 }

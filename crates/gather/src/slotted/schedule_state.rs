@@ -10,10 +10,11 @@ use super::{
     pool::{ChannelPool, RequestError},
 };
 use crate::{CollectContext, Event, Work};
+use parking_lot::Mutex;
 use std::{
     collections::BTreeSet,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -106,18 +107,18 @@ impl ScheduleState {
 
     /// Takes the waiting parts of these pieces; returns for each piece the ranges taken.
     pub fn claim(&self, pieces: &[Piece]) -> Vec<Vec<Piece>> {
-        lock(&self.work).claim(pieces)
+        self.work.lock().claim(pieces)
     }
 
     /// Takes about `bytes` of a source's waiting data.
     pub fn take(&self, source: u32, bytes: u64) -> Vec<Piece> {
-        if bytes == 0 { Vec::new() } else { lock(&self.work).take(source, bytes) }
+        if bytes == 0 { Vec::new() } else { self.work.lock().take(source, bytes) }
     }
 
     /// Returns pieces that did not arrive; they wait again in their order.
     pub fn give_back(&self, pieces: impl IntoIterator<Item = Piece>) {
         let pieces: Vec<Piece> = pieces.into_iter().collect();
-        let mut work = lock(&self.work);
+        let mut work = self.work.lock();
         pieces.into_iter().rev().for_each(|piece| work.give_back(piece));
     }
 
@@ -134,22 +135,22 @@ impl ScheduleState {
 
     /// Leaves an entry at its holder until the schedule is over ([`super::stranded_data::fetch_stranded`]).
     pub fn strand(&self, entry: SpoolEntry) {
-        lock(&self.stranded).push(entry);
+        self.stranded.lock().push(entry);
     }
 
     /// Takes all stranded entries.
     pub fn take_stranded(&self) -> Vec<SpoolEntry> {
-        std::mem::take(&mut lock(&self.stranded))
+        std::mem::take(&mut self.stranded.lock())
     }
 
     /// Marks a piece as arrived.
     pub fn mark_arrived(&self, piece: &Piece) {
-        lock(&self.work).done(piece);
+        self.work.lock().done(piece);
     }
 
     /// Gives up the file of a taken piece.
     pub fn give_up(&self, piece: &Piece, why: String) {
-        let mut work = lock(&self.work);
+        let mut work = self.work.lock();
         work.forget(piece.file);
         work.done(piece);
         drop(work);
@@ -158,22 +159,22 @@ impl ScheduleState {
 
     /// Bytes of a source that wait.
     pub fn waiting(&self, source: u32) -> u64 {
-        lock(&self.work).waiting(source)
+        self.work.lock().waiting(source)
     }
 
     /// Bytes of a source that are not here.
     pub fn remaining(&self, source: u32) -> u64 {
-        lock(&self.work).remaining(source)
+        self.work.lock().remaining(source)
     }
 
     /// Clears the failures of a suspect that works.
     pub fn clear_failures(&self, suspect: Suspect) {
-        lock(&self.failures).clear(suspect);
+        self.failures.lock().clear(suspect);
     }
 
     /// Counts a failure; from the second consecutive one on, the suspect is left out.
     pub fn record_failure(&self, suspect: Suspect, why: &str) {
-        if lock(&self.failures).record_failure(suspect) {
+        if self.failures.lock().record_failure(suspect) {
             let who = match suspect {
                 Suspect::Node(node) => format!("node {}", self.name(node)),
                 Suspect::Leg(from, to) => {
@@ -186,8 +187,8 @@ impl ScheduleState {
 
     /// Records that a participant forwarded other bytes than the source says it sent.
     pub fn record_lie(&self, node: u32, source: u32) {
-        if lock(&self.failures).record_lie(node, source) {
-            let mut ledger = lock(&self.ledger);
+        if self.failures.lock().record_lie(node, source) {
+            let mut ledger = self.ledger.lock();
             if !ledger.liars.contains(&node) {
                 ledger.liars.push(node);
             }
@@ -203,7 +204,7 @@ impl ScheduleState {
 
     /// Whether a path of a source's data over these nodes, both ends included, contains anything that is left out.
     pub fn avoids_way(&self, source: u32, hops: &[u32]) -> bool {
-        lock(&self.failures).avoids_way(source, hops)
+        self.failures.lock().avoids_way(source, hops)
     }
 
     /// Sends a message for the user.
@@ -213,8 +214,8 @@ impl ScheduleState {
 
     /// Records the most bytes that a node has held, as it reports.
     pub fn record_held(&self, node: u32, most: u64) {
-        lock(&self.holders).insert(node);
-        let mut ledger = lock(&self.ledger);
+        self.holders.lock().insert(node);
+        let mut ledger = self.ledger.lock();
         let known = ledger.storage.entry(node).or_default();
         *known = most.max(*known);
     }
@@ -232,25 +233,25 @@ impl ScheduleState {
             bytes: transfer.bytes,
             why: transfer.failed.clone(),
         });
-        lock(&self.ledger).transfers.push(transfer);
+        self.ledger.lock().transfers.push(transfer);
     }
 
     /// Records the end of the schedule and the number of missing bytes.
     pub fn record_schedule_end(&self) {
         let sources = 0..self.context.overlay.sources as u32;
         let left = sources.map(|source| self.remaining(source)).sum();
-        let mut ledger = lock(&self.ledger);
+        let mut ledger = self.ledger.lock();
         (ledger.scheduled, ledger.left_over) = (self.began.elapsed(), left);
     }
 
     /// Records that a source has data left that no path brings.
     pub fn source_failed(&self, source: u32, why: String) {
-        if lock(&self.ledger).failed.iter().any(|failed| failed.0 == source) {
+        if self.ledger.lock().failed.iter().any(|failed| failed.0 == source) {
             return;
         }
         let name = self.name(source).clone();
         self.context.events.event(Event::SourceFailed { source: name, why: why.clone() });
-        lock(&self.ledger).failed.push((source, why));
+        self.ledger.lock().failed.push((source, why));
     }
 
     /// Sends a request to a participant. It does not count failures; the caller does.
@@ -279,7 +280,7 @@ impl ScheduleState {
 
     /// Has a node forget an entry, without waiting for it.
     pub fn delete_at(self: &Arc<Self>, node: u32, id: SpoolId) {
-        if !lock(&self.deletions).add(node, id) {
+        if !self.deletions.lock().add(node, id) {
             return;
         }
         let state = self.clone();
@@ -292,7 +293,7 @@ impl ScheduleState {
     }
 
     fn next_deletions(&self, node: u32) -> Option<Vec<SpoolId>> {
-        lock(&self.deletions).next(node)
+        self.deletions.lock().next(node)
     }
 
     /// Has `to` open its connection to `from`, and a spare one, before a transfer needs it, by an order to fetch
@@ -308,7 +309,7 @@ impl ScheduleState {
 
     /// Tells holders that the collection is alive, so that they do not discard its data.
     pub async fn keep_alive(self: Arc<Self>) {
-        let holders: Vec<u32> = lock(&self.holders).iter().copied().collect();
+        let holders: Vec<u32> = self.holders.lock().iter().copied().collect();
         for node in holders {
             _ = timeout(TIDY, self.ask(node, &Request::Drop(Vec::new()))).await;
         }
@@ -316,7 +317,7 @@ impl ScheduleState {
 
     /// Has nodes forget all data of this job. A node that is not reached discards it by itself.
     pub async fn delete_all(self: &Arc<Self>) {
-        let holders: Vec<u32> = lock(&self.holders).iter().copied().collect();
+        let holders: Vec<u32> = self.holders.lock().iter().copied().collect();
         let mut asking = JoinSet::new();
         for node in holders {
             let state = self.clone();
@@ -325,9 +326,8 @@ impl ScheduleState {
         _ = timeout(TIDY, asking.join_all()).await;
     }
 
-    /// Returns the result.
     pub fn outcome(&self) -> ScheduleOutcome {
-        let mut outcome = lock(&self.ledger).clone();
+        let mut outcome = self.ledger.lock().clone();
         outcome.messages = self.pool.messages();
         outcome.storage.retain(|_, most| *most > 0);
         outcome
@@ -335,16 +335,11 @@ impl ScheduleState {
 
     /// Records that the last byte has arrived.
     pub fn record_end(&self) {
-        lock(&self.ledger).makespan = self.began.elapsed();
+        self.ledger.lock().makespan = self.began.elapsed();
     }
 
     /// The files of these pieces.
     pub fn files(pieces: &[Piece]) -> Vec<FileNo> {
         pieces.iter().map(|piece| piece.file).collect()
     }
-}
-
-/// Locks held only briefly. A thread that panicked while holding one left complete entries.
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

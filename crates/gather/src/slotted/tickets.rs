@@ -72,7 +72,7 @@ async fn round(
     Ok(())
 }
 
-/// Sends one request.
+/// Requests tickets from one source.
 async fn ask(
     state: &ScheduleState,
     source: u32,

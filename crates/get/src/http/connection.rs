@@ -17,8 +17,9 @@ use hyper::{
     rt::Executor,
 };
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc,
     atomic::{AtomicUsize, Ordering},
 };
 use thalweg_net::{Destination, Route, Stream};
@@ -248,13 +249,13 @@ struct Tasks(Arc<Mutex<JoinSet<()>>>);
 
 impl Tasks {
     fn abort(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+        self.0.lock().abort_all();
     }
 }
 
 impl<F: Future<Output = ()> + std::marker::Send + 'static> Executor<F> for Tasks {
     fn execute(&self, task: F) {
-        let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self.0.lock();
         // Remove finished tasks.
         while tasks.try_join_next().is_some() {}
         tasks.spawn(task);

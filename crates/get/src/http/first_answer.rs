@@ -5,10 +5,11 @@
 //! rewritten: if hyper refuses one, the request is repeated on a new connection.
 
 use super::chunk_lines::ChunkLines;
+use parking_lot::Mutex;
 use std::{
     mem,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -38,12 +39,12 @@ impl Notes {
 
     /// The first bytes of the answer, at most 60.
     pub(super) fn began(&self) -> Vec<u8> {
-        self.began.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.began.lock().clone()
     }
 
     /// The invalid `Content-Length` of the answer, if it has one.
     pub(super) fn bad_length(&self) -> Option<String> {
-        self.bad_length.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.bad_length.lock().clone()
     }
 }
 
@@ -63,7 +64,6 @@ enum RewriteStage {
     /// Reads the head, up to an empty line.
     #[default]
     Head,
-    /// Rewrites chunks.
     Chunks(ChunkLines),
     /// Passes all bytes on unchanged.
     Through,
@@ -146,7 +146,7 @@ impl FirstAnswer {
                 output.extend(mended);
             }
             Some(Head { bad_length, .. }) => {
-                *self.notes.bad_length.lock().unwrap_or_else(PoisonError::into_inner) = bad_length;
+                *self.notes.bad_length.lock() = bad_length;
                 output.extend(head);
             }
             None => output.extend(head),
@@ -169,7 +169,7 @@ impl FirstAnswer {
     }
 
     fn note_beginning(&self, bytes: &[u8]) {
-        let mut began = self.notes.began.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut began = self.notes.began.lock();
         let room = SHOWN.saturating_sub(began.len());
         began.extend_from_slice(&bytes[..room.min(bytes.len())]);
     }

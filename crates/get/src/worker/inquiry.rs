@@ -56,7 +56,6 @@ pub(super) enum Step {
     Ask(bool),
     /// Wait as the server says, then send the request.
     Wait(StatusCode, Duration),
-    /// This is the answer.
     Done(Box<Answer>),
     /// There is no answer.
     Failed(PathError),

@@ -27,7 +27,6 @@ impl EventSink for Events {
     }
 }
 
-/// The direct path.
 pub fn direct() -> Candidate {
     Candidate { name: "direct".into(), route: Route::direct(), mirror: None }
 }

@@ -58,7 +58,6 @@ pub struct Args {
 struct Bins {
     /// The bins of each flow, the same number for both.
     flows: [Vec<f64>; 2],
-    /// Width, s.
     width: f64,
 }
 

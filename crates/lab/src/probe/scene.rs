@@ -21,7 +21,6 @@ const PRIORITY: i32 = 5;
 
 /// A running lab.
 pub struct Scene {
-    /// The lab.
     pub lab: Lab,
 }
 

@@ -6,7 +6,6 @@ use std::net::IpAddr;
 /// The header fields that the emulator uses.
 #[derive(Debug, PartialEq)]
 pub struct PacketHeader {
-    /// Destination address.
     pub destination: IpAddr,
     /// IP protocol number.
     pub protocol: u8,

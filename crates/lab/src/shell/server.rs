@@ -5,6 +5,7 @@ use super::{
     pcap, supervise,
 };
 use anyhow::{Context, Result, anyhow};
+use parking_lot::Mutex;
 use std::{
     fs::File,
     os::{
@@ -13,7 +14,7 @@ use std::{
     },
     process,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
         mpsc::{Receiver, sync_channel},
     },
@@ -90,7 +91,7 @@ impl LabServer {
             Request::Stats { series } => Reply::Stats(Box::new(self.stats(series)?)),
             Request::ResetStats => {
                 self.engine.send(EngineOrder::Reset)?;
-                *self.pressure.lock().unwrap_or_else(PoisonError::into_inner) = Pressure::start();
+                *self.pressure.lock() = Pressure::start();
                 Reply::Done
             }
             Request::Pcap(link) => self.capture(&link, stream, fds)?,
@@ -121,7 +122,7 @@ impl LabServer {
 
     fn stats(&self, series: bool) -> Result<Stats> {
         let report = self.report(series)?;
-        let pressure = self.pressure.lock().unwrap_or_else(PoisonError::into_inner).percent();
+        let pressure = self.pressure.lock().percent();
         Ok(Stats {
             elapsed_s: self.began.elapsed().as_secs_f64(),
             setup_s: self.description.setup_s,

@@ -37,7 +37,6 @@ pub struct TrainReport {
     pub sent_rate: Option<Summary>,
     /// Summary of |received gap − sent gap| of neighbours that both arrived.
     pub gap_error: Option<Summary>,
-    /// Each train.
     pub trains: Vec<Train>,
 }
 

@@ -9,7 +9,6 @@ pub struct Summary {
     pub unit: &'static str,
     /// The number of samples.
     pub n: usize,
-    /// The minimum.
     pub min: f64,
     /// The arithmetic mean.
     pub mean: f64,
@@ -17,7 +16,6 @@ pub struct Summary {
     pub p50: f64,
     /// The 99th percentile: at least 99 % of the samples are at most this.
     pub p99: f64,
-    /// The maximum.
     pub max: f64,
 }
 

@@ -6,11 +6,12 @@ use super::{
     wire::{Greeting, SyncMessage, TcpCount, TcpPlan},
 };
 use anyhow::{Context, bail};
+use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
     net::{TcpListener, TcpStream},
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicU64, AtomicUsize, Ordering},
         mpsc,
     },
@@ -115,12 +116,12 @@ impl Sink {
     }
 
     fn session(&self, id: u64) -> Option<Arc<SinkSession>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+        self.sessions.lock().get(&id).cloned()
     }
 
     fn measure(&self, stream: TcpStream, plan: TcpPlan) -> SinkResult {
         let session = Arc::new(SinkSession::new(plan)?);
-        let lock = || self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.sessions.lock();
         lock().insert(plan.session, Arc::clone(&session));
         let counted = session.conduct(stream);
         lock().remove(&plan.session);

@@ -195,7 +195,6 @@ pub struct SenderStatistics {
     congestion_control: String,
     /// `SO_SNDBUF` as autotuned, bytes.
     send_buffer: usize,
-    /// Segments retransmitted.
     retransmitted_segments: u32,
     /// Data segments sent, including retransmitted ones.
     data_segments: u32,

@@ -13,7 +13,6 @@ pub enum Greeting {
     Flow {
         /// The measurement.
         session: u64,
-        /// From 0.
         flow: usize,
     },
     /// The bytes are to be discarded without counting.
@@ -76,7 +75,6 @@ pub struct DatagramPlan {
     pub packets: u32,
     /// The length of each IP packet, bytes.
     pub size: u32,
-    /// The kind of report.
     pub report: ReportKind,
     /// The measurement ends this long after the last arrival, ns.
     pub settle_ns: u64,

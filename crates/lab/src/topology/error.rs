@@ -26,7 +26,6 @@ pub enum TopologyError {
     Value {
         /// The key with its table: `link.access.rate`.
         key: String,
-        /// The value as given.
         value: String,
         /// What is wrong, and what to write instead.
         why: String,

@@ -49,7 +49,6 @@ pub struct LinkSpec {
 /// The size of a drop-tail queue; as text `"100 kB"`, `"50 packets"` or `"1 BDP of 40 ms"`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Queue {
-    /// A size in bytes.
     Bytes(ByteSize),
     /// A number of packets of any size, as in Dummynet's default of 50 slots; the packet in service counts.
     Packets(u32),
@@ -85,9 +84,7 @@ pub struct LinkConfig {
     pub delay: Duration,
     /// Random loss after the queue.
     pub loss: Loss,
-    /// Reordering.
     pub reorder: Reorder,
-    /// Probability of duplication.
     pub duplicate: Probability,
     /// Probability of a flipped bit.
     pub corrupt: Probability,

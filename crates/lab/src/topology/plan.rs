@@ -37,7 +37,6 @@ pub struct Resolved {
 /// A host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPlan {
-    /// Its name.
     pub name: String,
     /// Its additional names.
     pub names: Vec<String>,

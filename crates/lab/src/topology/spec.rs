@@ -20,10 +20,8 @@ pub struct Topology {
     /// Width of the bins in the ground truth; default 100 ms, at least 1 ms.
     #[serde(default = "default_bin", with = "text::duration")]
     pub bin: Duration,
-    /// Hosts by name.
     #[serde(rename = "host", default, skip_serializing_if = "IndexMap::is_empty")]
     pub hosts: IndexMap<String, HostSpec>,
-    /// Links by name.
     #[serde(rename = "link", default, skip_serializing_if = "IndexMap::is_empty")]
     pub links: IndexMap<String, LinkSpec>,
     /// Paths between hosts.

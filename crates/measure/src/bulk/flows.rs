@@ -34,6 +34,7 @@ pub enum Weather {
     },
 }
 
+/// The link that all flows share, and how it disturbs them.
 #[derive(Clone, Copy, Debug)]
 pub struct SimulatedBottleneck {
     pub mbps: f64,

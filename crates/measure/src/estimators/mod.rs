@@ -52,7 +52,6 @@ pub enum Quantity {
 /// A result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Finding {
-    /// The measured quantity.
     pub of: Quantity,
     /// The value, with hidden traffic subtracted.
     pub value: f64,
@@ -137,7 +136,6 @@ pub enum EstimatorError {
 pub enum Step {
     /// To send this train.
     Send {
-        /// The train.
         train: Train,
         /// How long after the end of the previous train, or after the beginning.
         after: Duration,
@@ -178,7 +176,6 @@ pub trait Estimator {
         Vec::new()
     }
 
-    /// Its progress.
     fn progress(&self) -> Progress;
 }
 

@@ -65,7 +65,6 @@ impl LinkEstimate {
 /// A link from this node.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Link {
-    /// The present traffic.
     pub traffic: Rate,
     /// The part of the traffic that may ride in trains.
     pub riding: Rate,
@@ -105,9 +104,7 @@ pub enum Question {
 pub struct NextMeasurement {
     /// The link's index in the given list.
     pub link: usize,
-    /// The reason.
     pub question: Question,
-    /// The method.
     pub how: LinkMethod,
     /// The expected cost without riders.
     pub bytes: ByteSize,

@@ -105,7 +105,7 @@ impl Hold {
         self.schedule.begin(now, seats)
     }
 
-    /// Ends the train.
+    /// Removes the probes of this train from the schedule.
     pub fn end(&mut self, trip: TrainId) {
         self.schedule.end(trip);
     }

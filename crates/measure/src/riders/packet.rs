@@ -11,9 +11,7 @@ const WITH_PORTS: [u8; 2] = [6, 17];
 /// Fields of the header of an IP packet (RFC 791, RFC 8200; no extension headers are followed).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketHead {
-    /// The source address.
     pub source: IpAddr,
-    /// The destination address.
     pub destination: IpAddr,
     /// The differentiated services code point, 0 to 63 (RFC 2474).
     pub dscp: u8,

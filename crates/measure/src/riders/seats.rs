@@ -137,7 +137,7 @@ impl Schedule {
         }
     }
 
-    /// Ends the train.
+    /// Removes the probes of this train.
     pub fn end(&mut self, trip: TrainId) {
         self.entries.retain(|entry| entry.trip != trip);
     }

@@ -60,7 +60,6 @@ pub enum PacingError {
     Gap {
         /// The place of the probe in the train.
         at: usize,
-        /// The requested gap.
         gap: Duration,
         /// The shortest gap that this host keeps.
         least: Duration,
@@ -70,7 +69,6 @@ pub enum PacingError {
         "the train needs {asked}, but this host's speed or its `max_rate` allows at most {honest}"
     )]
     Rate {
-        /// The requested rate.
         asked: Rate,
         /// The highest rate that this host sends.
         honest: Rate,

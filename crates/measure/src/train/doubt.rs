@@ -7,10 +7,8 @@ use thiserror::Error;
 /// An end of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum End {
-    /// The sending host.
     #[error("sending")]
     Sender,
-    /// The receiving host.
     #[error("receiving")]
     Receiver,
 }
@@ -24,7 +22,6 @@ pub enum Doubt {
         .off.as_micros()
     )]
     Busy {
-        /// The host.
         end: End,
         /// The 99th percentile of its gap errors.
         off: Duration,
@@ -80,7 +77,7 @@ pub struct Punctuality {
 }
 
 impl Punctuality {
-    /// Adds a train.
+    /// Adds the timing of a sent train.
     pub fn note(&mut self, train: &Train, flight: &Flight) {
         let pairs = flight.sent.windows(2).zip(train.probes().iter().skip(1));
         for (pair, probe) in pairs.filter(|(_, probe)| !probe.gap.is_zero()) {

@@ -16,7 +16,6 @@ impl Stamp {
         Self(ns)
     }
 
-    /// Nanoseconds since 1970.
     pub const fn as_unix_nanos(self) -> u64 {
         self.0
     }

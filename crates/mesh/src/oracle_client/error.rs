@@ -35,9 +35,7 @@ pub enum OracleError {
 /// An address that was tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// The oracle's address.
     pub address: Destination,
-    /// Why it failed.
     pub why: String,
 }
 

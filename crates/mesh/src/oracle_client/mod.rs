@@ -12,11 +12,12 @@ use bytes::Bytes;
 use connection::{ConnectSettings, Connection, OracleAnswer};
 use futures_util::future::BoxFuture;
 use hyper::{Method, StatusCode};
+use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
     fmt, io,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -29,8 +30,8 @@ use thalweg_net::{
 use thalweg_wire::{
     Signable as _,
     mesh::{
-        ApiError, JoinReply, JoinRequest, RevokeReply, RevokeRequest, Roster, StatusReply,
-        TokenReply, TokenRequest,
+        ApiError, JoinReply, JoinRequest, RevokeReply, RevokeRequest, Roster, RosterRank,
+        StatusReply, TokenReply, TokenRequest,
         measure::{CandidatesReply, Orders, PathsReply, Reports, ReportsReply, Strategy},
     },
     stream::plan::{Plan, Reply, Report},
@@ -108,17 +109,17 @@ impl OracleClient {
 
     /// The oracles that are asked.
     pub fn oracles(&self) -> Vec<Oracle> {
-        lock(&self.0.oracles).clone()
+        self.0.oracles.lock().clone()
     }
 
     /// Sets the oracles. A kept connection to another one is used until it closes.
     pub fn set_oracles(&self, oracles: Vec<Oracle>) {
-        *lock(&self.0.oracles) = oracles;
+        *self.0.oracles.lock() = oracles;
     }
 
     /// How far this host's clock was off the oracle's at the last answer, if by more than a minute.
     pub fn skew(&self) -> Option<ClockSkew> {
-        *lock(&self.0.skew)
+        *self.0.skew.lock()
     }
 
     /// Joins the mesh; the oracle must be the token's.
@@ -132,13 +133,20 @@ impl OracleClient {
         Ok(reply)
     }
 
-    /// The bytes of the signed roster, once its version is above `after`; `None` if that does not happen within `wait`
-    /// (whole seconds).
+    /// The bytes of the signed roster, once it ranks above `after`; `None` if that does not happen within `wait` (whole
+    /// seconds).
     ///
     /// # Errors
     /// [`OracleError`].
-    pub async fn roster(&self, after: u64, wait: Duration) -> Result<Option<Bytes>, OracleError> {
-        let path = format!("/v1/roster?after={after}&wait_s={}", wait.as_secs());
+    pub async fn roster(
+        &self,
+        after: Option<RosterRank>,
+        wait: Duration,
+    ) -> Result<Option<Bytes>, OracleError> {
+        let RosterRank { endorsement, version } =
+            after.unwrap_or(RosterRank { endorsement: 0, version: 0 });
+        let wait_s = wait.as_secs();
+        let path = format!("/v1/roster?after={version}&key={endorsement}&wait_s={wait_s}");
         let answer = self.get(&path, wait).await?;
         Ok((answer.status != StatusCode::NO_CONTENT).then_some(answer.body))
     }
@@ -189,16 +197,16 @@ impl OracleClient {
         wait: Duration,
         most: usize,
     ) -> Result<OracleAnswer, OracleError> {
-        let kept = lock(&self.0.kept).take();
+        let kept = self.0.kept.lock().take();
         if let Some(mut connection) = kept.filter(Connection::is_open)
             && let Ok(answer) = self.ask(&mut connection, request(), wait, most).await
         {
-            *lock(&self.0.kept) = Some(connection);
+            *self.0.kept.lock() = Some(connection);
             return self.check(answer);
         }
         let mut connection = self.open(Protocol::Api).await?;
         let answer = self.ask(&mut connection, request(), wait, most).await?;
-        *lock(&self.0.kept) = Some(connection);
+        *self.0.kept.lock() = Some(connection);
         self.check(answer)
     }
 
@@ -258,7 +266,7 @@ impl OracleClient {
     }
 
     fn set_skew(&self, skew: Option<ClockSkew>) {
-        *lock(&self.0.skew) = skew;
+        *self.0.skew.lock() = skew;
     }
 }
 
@@ -301,7 +309,7 @@ impl OracleClient {
         let is_another = matches!(error, OracleError::Refused(e) if e.code == NOT_ELECTED);
         if is_another {
             self.0.first.fetch_add(1, Ordering::Relaxed);
-            lock(&self.0.kept).take();
+            self.0.kept.lock().take();
         }
         is_another
     }
@@ -390,11 +398,6 @@ impl OracleClient {
 
 fn read<T: DeserializeOwned>(answer: &OracleAnswer) -> Result<T, OracleError> {
     serde_json::from_slice(&answer.body).map_err(|e| OracleError::Broken(e.to_string()))
-}
-
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Values are only replaced as a whole.
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for OracleClient {

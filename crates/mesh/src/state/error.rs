@@ -38,7 +38,6 @@ pub enum StateError {
     #[error("{} belongs to user id {owner}, but this command runs as user id {me}; run it as the \
              owner, or give another --state DIR", dir.display())]
     Owner {
-        /// The directory.
         dir: PathBuf,
         /// The user id of its owner.
         owner: u32,
@@ -46,39 +45,30 @@ pub enum StateError {
         me: u32,
     },
     /// Another process uses the directory.
-    #[error("{} is in use by {}; only one daemon, `init` or `join` can use it at a time",
+    #[error("{} is in use by {}; only one daemon, `init`, `join` or `rekey` can use it at a time",
         dir.display(), process(*pid))]
     Busy {
-        /// The directory.
         dir: PathBuf,
         /// The id of the other process, if it has written it.
         pid: Option<u32>,
     },
-    /// `mesh.json` is damaged.
     #[error(
         "{} is damaged: {why}; restore it from a copy, or move it away and join again with a token \
          (the keys are kept)", file.display()
     )]
-    MeshFile {
-        /// The file.
-        file: PathBuf,
-        /// What is wrong.
-        why: String,
-    },
+    MeshFile { file: PathBuf, why: String },
     /// A key cannot be used.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The roster cannot be used.
     #[error(transparent)]
     Roster(#[from] RosterError),
-    /// The system refused.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
         /// What was tried.
         what: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// The system's error.
         source: io::Error,
     },
 }

@@ -15,7 +15,7 @@ const MAX_BYTES: usize = 1 << 20;
 /// read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MeshFile {
-    /// The mesh's key, which signs rosters; pinned when the host joined.
+    /// The mesh's root key, pinned when the host joined. It endorses the key that signs rosters.
     pub mesh: NodeId,
     /// This host's name.
     pub name: Name,
@@ -26,7 +26,6 @@ pub struct MeshFile {
 /// An oracle's key and addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Oracle {
-    /// Its node's key.
     pub key: NodeId,
     /// The addresses of its port, best first.
     pub addresses: Vec<Destination>,

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! node.key client.key   private keys, mode 0600
-//! mesh.json             the mesh's key, the own name, the oracles
+//! mesh.json             the mesh's root key, the own name, the oracles
 //! roster                the newest signed roster
 //! measured              the day, and its bytes for measurements so far
-//! lock                  held by the daemon, by `init` and by `join`; holds their process id
+//! lock                  held by the daemon, `init`, `join` and `rekey`; holds their process id
 //! node.sock             the daemon's local API
 //! probe.sock            probe trains for other programs (`thalweg_probe::trains`)
 //! oracle/               the oracle's own, where there is one
@@ -73,7 +73,7 @@ impl State {
         Ok(Self { dir: dir.to_owned() })
     }
 
-    /// The directory.
+    /// The directory that contains the state.
     pub fn dir(&self) -> &Path {
         &self.dir
     }

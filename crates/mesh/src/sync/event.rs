@@ -1,6 +1,6 @@
 //! Events about the roster, for the operator.
 
-use crate::{ClockSkew, OracleError, RosterError};
+use crate::{ClockSkew, OracleError, RosterError, RosterFork};
 use std::{fmt, time::Duration};
 use thalweg_units::format_duration;
 use thalweg_wire::mesh::RosterFault;
@@ -10,7 +10,6 @@ use thalweg_wire::mesh::RosterFault;
 pub enum SyncEvent {
     /// There is a newer roster.
     Updated {
-        /// Its version.
         version: u64,
         /// The number of its members.
         members: usize,
@@ -21,6 +20,8 @@ pub enum SyncEvent {
     Reached,
     /// The oracle's roster is not accepted: a rollback, a bad signature, or the disk is full.
     Rejected(RosterError),
+    /// The newest roster does not follow from the one before.
+    Forked(RosterFork),
     /// The newest roster does not list this host: it was revoked.
     NotListed,
     /// The roster expires soon, and no oracle has renewed it.
@@ -42,6 +43,7 @@ impl SyncEvent {
             Self::Reached => "oracle_reached",
             Self::Rejected(RosterError::Keep { .. }) => "roster_not_kept",
             Self::Rejected(_) => "roster_rejected",
+            Self::Forked(_) => "roster_fork",
             Self::NotListed => "not_listed",
             Self::NearExpiry(_) => "roster_near_expiry",
             Self::NotValid(_) => "roster_not_valid",
@@ -80,6 +82,7 @@ impl fmt::Display for SyncEvent {
                            use"
                 )
             }
+            Self::Forked(fork) => fork.fmt(f),
             Self::NotListed => f.write_str(
                 "this host is no longer in the roster: it was revoked; to come back, move node.key \
                  and client.key away and run `thalweg mesh join` with a new token",

@@ -83,7 +83,7 @@ impl RosterSync {
 
     /// Sends one request. Returns the pause before the next.
     async fn ask(&mut self) -> Duration {
-        let after = self.membership.current().map_or(0, |r| r.version);
+        let after = self.membership.current().map(|roster| roster.rank());
         let began = Instant::now();
         match self.client.roster(after, WAIT).await {
             Ok(Some(signed)) => self.take(&signed),
@@ -121,6 +121,9 @@ impl RosterSync {
         let Some(roster) = roster else { return MOST };
         let (version, members) = (roster.version, roster.members.len());
         self.report_event(&SyncEvent::Updated { version, members });
+        if let Some(fork) = self.membership.fork().filter(|fork| fork.after == version) {
+            self.report_condition(SyncEvent::Forked(fork));
+        }
         self.follow(&roster);
         Duration::ZERO
     }

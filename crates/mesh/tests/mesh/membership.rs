@@ -9,9 +9,15 @@ use std::{
     thread,
 };
 use tempfile::TempDir;
-use thalweg_mesh::{Membership, OfferOutcome, RosterError, RosterWriter};
-use thalweg_net::channel::{Admission as _, Protocol};
-use thalweg_wire::{Signed, SignedError, Signer as _};
+use thalweg_mesh::{Membership, OfferOutcome, RosterError, RosterFork, RosterWriter};
+use thalweg_net::{
+    PrivateKey,
+    channel::{Admission as _, Protocol},
+};
+use thalweg_wire::{
+    Signed, SignedError, Signer as _,
+    mesh::{AuthorityError, Endorsement, Predecessor, Roster, SignedEndorsement},
+};
 
 fn file() -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
@@ -49,6 +55,87 @@ fn versions_only_grow_also_across_a_restart() {
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
+/// A roster that a signing key with this number signs, endorsed by the mesh's root key.
+fn endorsed(roster: Roster, number: u64, by: &PrivateKey) -> Vec<u8> {
+    let endorsement = Endorsement { key: by.id(), number, time: at(BEGIN) };
+    let endorsement = Some(SignedEndorsement::sign(endorsement, &mesh()));
+    Signed::sign(Roster { endorsement, ..roster }, by).encode()
+}
+
+#[test]
+fn a_new_signing_key_outranks_rosters_of_the_old_one() {
+    let (_dir, file) = file();
+    let membership = load(&file, &HandClock::at(BEGIN));
+    membership.offer(&signed(roster(5, &["a"]))).unwrap();
+    let first = endorsed(roster(6, &["a", "b"]), 1, &key(201));
+    assert_eq!(membership.offer(&first).unwrap(), OfferOutcome::Accepted);
+    // The thief of the first signing key takes the highest version.
+    let stolen = endorsed(roster(u64::MAX, &["z"]), 1, &key(201));
+    assert_eq!(membership.offer(&stolen).unwrap(), OfferOutcome::Accepted);
+    let second = endorsed(roster(7, &["a", "b"]), 2, &key(202));
+    assert_eq!(membership.offer(&second).unwrap(), OfferOutcome::Accepted);
+    for old in [&stolen, &first, &signed(roster(9, &["a"]))] {
+        let refused = membership.offer(old);
+        assert!(matches!(refused, Err(RosterError::ReplacedKey { have: 2, .. })), "{refused:?}");
+    }
+    assert_eq!(membership.current().unwrap().version, 7);
+    let again = load(&file, &HandClock::at(BEGIN));
+    assert!(matches!(again.offer(&stolen), Err(RosterError::ReplacedKey { .. })), "also later");
+}
+
+#[test]
+fn only_the_root_key_endorses_a_signing_key() {
+    let (_dir, file) = file();
+    let membership = load(&file, &HandClock::at(BEGIN));
+    let (thief, root) = (key(251), mesh());
+    let forged = Endorsement { key: thief.id(), number: 9, time: at(BEGIN) };
+    let endorsement = Some(SignedEndorsement::sign(forged, &thief));
+    let own = Signed::sign(Roster { endorsement, ..roster(9, &["z"]) }, &thief).encode();
+    let refused = membership.offer(&own);
+    let is_expected = |why: &_| matches!(why, AuthorityError::OtherMesh { .. });
+    assert!(
+        matches!(&refused, Err(RosterError::Authority(why)) if is_expected(why)),
+        "{refused:?}"
+    );
+    // The endorsement of another key.
+    let other = Endorsement { key: key(201).id(), number: 9, time: at(BEGIN) };
+    let endorsement = Some(SignedEndorsement::sign(other, &root));
+    let borrowed = Signed::sign(Roster { endorsement, ..roster(9, &["z"]) }, &thief).encode();
+    let refused = membership.offer(&borrowed);
+    let is_expected = |why: &_| matches!(why, AuthorityError::OtherKey { .. });
+    assert!(
+        matches!(&refused, Err(RosterError::Authority(why)) if is_expected(why)),
+        "{refused:?}"
+    );
+    assert!(membership.current().is_none());
+}
+
+#[test]
+fn a_roster_that_does_not_follow_from_the_one_before_shows_a_fork() {
+    let (_dir, file) = file();
+    let membership = load(&file, &HandClock::at(BEGIN));
+    let after = |version, before: Option<(u64, &[u8])>| {
+        let predecessor = before.map(|(version, signed)| Predecessor::new(version, signed));
+        signed(Roster { predecessor, ..roster(version, &["a"]) })
+    };
+    let first = after(1, None);
+    let second = after(2, Some((1, &first)));
+    membership.offer(&first).unwrap();
+    membership.offer(&second).unwrap();
+    // Rosters between are unknown.
+    let fifth = after(5, Some((4, b"fourth")));
+    membership.offer(&fifth).unwrap();
+    assert_eq!(membership.fork(), None);
+    let other = after(6, Some((5, b"another fifth")));
+    assert_eq!(membership.offer(&other).unwrap(), OfferOutcome::Accepted);
+    assert_eq!(membership.fork(), Some(RosterFork { before: 5, after: 6 }));
+    let from_older = after(8, Some((5, &fifth)));
+    membership.offer(&from_older).unwrap();
+    let fork = membership.fork().unwrap();
+    assert_eq!(fork, RosterFork { before: 6, after: 8 });
+    assert!(fork.to_string().contains("thalweg mesh rekey"), "{fork}");
+}
+
 #[test]
 fn forged_rosters_and_those_of_other_meshes_change_nothing() {
     let (_dir, file) = file();
@@ -57,7 +144,10 @@ fn forged_rosters_and_those_of_other_meshes_change_nothing() {
     membership.offer(&good).unwrap();
     let foreign = Signed::sign(roster(9, &["a", "z"]), &key(251)).encode();
     let refused = membership.offer(&foreign);
-    assert!(matches!(refused, Err(RosterError::Signer { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(RosterError::Authority(AuthorityError::OtherMesh { .. }))),
+        "{refused:?}"
+    );
     // The other mesh's roster, which claims to be signed by this mesh's key.
     let mut forged = foreign;
     forged[..32].copy_from_slice(mesh().id().as_bytes());

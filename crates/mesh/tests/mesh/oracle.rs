@@ -39,7 +39,6 @@ pub struct Script {
     pub members: Mutex<BTreeSet<NodeId>>,
     /// Sent instead of any other answer.
     pub refusal: Mutex<Option<ApiError>>,
-    /// The requests to join.
     pub joins: Mutex<Vec<(NodeId, JoinRequest)>>,
     /// Its clock, in seconds since 1970.
     second: Mutex<u64>,

@@ -6,7 +6,7 @@ use crate::{
 };
 use std::time::Duration;
 use thalweg_mesh::{Oracle, OracleClient, OracleError};
-use thalweg_wire::mesh::{ApiError, RevokeRequest};
+use thalweg_wire::mesh::{ApiError, RevokeRequest, RosterRank};
 use tokio::net::TcpListener;
 
 fn client(seed: u8, oracles: Vec<Oracle>) -> OracleClient {
@@ -19,11 +19,12 @@ async fn the_roster_comes_once_there_is_a_newer_one() {
     fake.script.publish(roster(3, &["a"]));
     let client = client(1, vec![fake.oracle()]);
     let wait = Duration::from_secs(1);
-    let third = client.roster(0, wait).await.unwrap().unwrap();
+    let third = client.roster(None, wait).await.unwrap().unwrap();
     assert_eq!(third, fake.script.roster.borrow().1);
+    let rank = RosterRank { endorsement: 0, version: 3 };
     let waiting = tokio::spawn({
         let client = client.clone();
-        async move { client.roster(3, wait).await }
+        async move { client.roster(Some(rank), wait).await }
     });
     fake.script.publish(roster(4, &["a"]));
     let fourth = waiting.await.unwrap().unwrap().unwrap();

@@ -46,10 +46,17 @@ pub fn roster(version: u64, names: &[&str]) -> Roster {
     let place = |name: &&str| 1 + name.bytes().next().unwrap() - b'a';
     let members = names.iter().map(|name| member(name, place(name))).collect();
     let (not_before, expiry) = (at(BEGIN), at(BEGIN + HOLDS));
-    Roster { version, not_before, expiry, members, rules: Vec::new() }
+    Roster {
+        version,
+        not_before,
+        expiry,
+        members,
+        rules: Vec::new(),
+        endorsement: None,
+        predecessor: None,
+    }
 }
 
-/// The mesh's key.
 pub fn mesh() -> PrivateKey {
     key(250)
 }

@@ -51,7 +51,7 @@ impl Incoming {
         self.small = false;
     }
 
-    /// The bytes held.
+    /// The bytes that were received and not yet consumed.
     pub fn held(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }

@@ -44,7 +44,6 @@ pub enum Protocol {
     Bond,
     /// One-to-many delivery.
     Cast,
-    /// Probe trains.
     Probe,
     /// Live media.
     Stream,
@@ -143,7 +142,6 @@ impl<IO> Channel<IO> {
         self.peer
     }
 
-    /// The protocol inside.
     pub fn protocol(&self) -> Protocol {
         self.protocol
     }

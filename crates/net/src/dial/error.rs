@@ -16,7 +16,6 @@ use thiserror::Error;
 pub struct DialError {
     /// The step that failed.
     pub step: Step,
-    /// The reason.
     #[source]
     pub cause: Cause,
     /// The route, which contains the names of the relays.
@@ -53,27 +52,16 @@ pub enum Cause {
     NoAddress,
     /// The TCP connection failed.
     #[error("{}", connect_text(address, source))]
-    Connect {
-        /// The address tried.
-        address: SocketAddr,
-        /// The kernel's error.
-        source: io::Error,
-    },
+    Connect { address: SocketAddr, source: io::Error },
     /// The route's interface cannot be used.
     #[error("cannot use interface {index}: {source} (does it still exist? see `ip link`)")]
-    Interface {
-        /// Its index.
-        index: NonZeroU32,
-        /// The kernel's error.
-        source: io::Error,
-    },
+    Interface { index: NonZeroU32, source: io::Error },
     /// This host's settings allow no interface for the connection.
     #[error("{0}")]
     NoInterface(#[source] io::Error),
     /// No route to this address leaves by the route's interface.
     #[error("there is no route to {} through interface {index} (see `ip route`)", address.ip())]
     NoRoute {
-        /// The address.
         address: SocketAddr,
         /// The interface's index.
         index: NonZeroU32,
@@ -126,9 +114,7 @@ pub enum Cause {
          too (`thalweg carrier status` shows the session with it)"
     )]
     Riding {
-        /// The address.
         at: SocketAddr,
-        /// The reason.
         #[source]
         why: Box<Self>,
     },

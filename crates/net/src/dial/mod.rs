@@ -116,7 +116,6 @@ impl Dialer {
         self
     }
 
-    /// The options.
     pub fn options(&self) -> &DialOptions {
         &self.options
     }

@@ -186,12 +186,12 @@ fn question(ip: IpAddr) -> RouteMessage {
 /// Whether a route leaves by an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteAnswer {
-    /// One does.
+    /// A route leaves by it for traffic from any address.
     Yes,
     /// A route leaves by it, but only for traffic from this address of the interface: a socket must bind to it (`ip
     /// rule`).
     From(IpAddr),
-    /// None does.
+    /// No route leaves by it.
     No,
 }
 

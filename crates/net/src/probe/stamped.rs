@@ -18,7 +18,6 @@ pub struct Stamped {
     /// The datagrams that this socket has dropped so far because its buffer was full (`SO_RXQ_OVFL`). These are losses
     /// of the host, not of the path.
     pub dropped: u32,
-    /// The sender's address.
     pub from: Option<SocketAddr>,
 }
 

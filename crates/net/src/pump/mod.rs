@@ -50,7 +50,6 @@ pub struct Moved {
 /// Why a pump stopped before both directions had ended.
 #[derive(Debug, Error)]
 pub enum Stopped {
-    /// A leg broke.
     #[error("a leg broke: {0}")]
     Broken(#[source] io::Error),
     /// A leg or both were given up.

@@ -64,7 +64,6 @@ pub struct ResetOnDrop<L: PumpLeg = TcpStream> {
 }
 
 impl<L: PumpLeg> ResetOnDrop<L> {
-    /// Guards this connection.
     pub fn new(leg: L) -> Self {
         Self { leg, ended_well: false }
     }

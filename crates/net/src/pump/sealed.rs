@@ -87,7 +87,7 @@ enum NextStep {
     Flush,
     /// End the receiver's direction.
     End,
-    /// Nothing more.
+    /// Nothing is left to do.
     Ended,
 }
 

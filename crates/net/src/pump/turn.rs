@@ -30,11 +30,8 @@ pub enum TurnEnd {
 /// One direction of a clear connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ClearDirection<'a> {
-    /// The sender's leg.
     pub from: &'a TcpStream,
-    /// The sender's role.
     pub sender: LegEnd,
-    /// The receiver's leg.
     pub to: &'a TcpStream,
     /// Counts the bytes passed on.
     pub moved: &'a AtomicU64,

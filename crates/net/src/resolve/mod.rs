@@ -28,12 +28,13 @@ use hickory_resolver::{
     net::{DnsError, NetError},
     proto::{op::ResponseCode, rr::Name},
 };
+use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
     fmt, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     num::NonZeroU32,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 use thalweg_wire::{Destination, Host};
@@ -140,7 +141,7 @@ impl NameResolver {
         interface: NonZeroU32,
         servers: Vec<IpAddr>,
     ) -> Result<InterfaceResolver, LookupFailure> {
-        let mut kept = self.0.by_interface.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.by_interface.lock();
         if let Some(bound) = kept.get(&interface).filter(|bound| bound.servers == servers) {
             return Ok(bound.clone());
         }
@@ -157,7 +158,7 @@ impl NameResolver {
     }
 
     fn silence(&self, interface: NonZeroU32) {
-        let mut kept = self.0.by_interface.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.by_interface.lock();
         if let Some(bound) = kept.get_mut(&interface) {
             bound.silent_until = Some(Instant::now() + SILENT_FOR);
         }

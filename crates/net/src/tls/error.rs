@@ -13,9 +13,7 @@ pub enum TlsError {
     /// The certificates of authorities cannot be read.
     #[error("the certificates in {} cannot be used: {source}", path.display())]
     Roots {
-        /// The file.
         path: PathBuf,
-        /// The reason.
         #[source]
         source: io::Error,
     },
@@ -36,9 +34,7 @@ pub enum TlsError {
     /// The handshake failed: the server does not speak TLS, there is no common version, or the connection broke.
     #[error("the TLS handshake with {host} failed: {why}")]
     Handshake {
-        /// The server.
         host: String,
-        /// The reason.
         why: String,
         /// Whether the connection broke, so that another attempt may succeed.
         broken: bool,

@@ -8,10 +8,7 @@ use thiserror::Error;
 pub enum TunError {
     /// The device node cannot be opened.
     #[error("cannot open /dev/net/tun: {source}{}", hint(source))]
-    Open {
-        /// The kernel's error.
-        source: io::Error,
-    },
+    Open { source: io::Error },
     /// The process lacks the permission.
     #[error(
         "this process may not create the network device `{0}`: it needs the capability \
@@ -34,21 +31,17 @@ pub enum TunError {
          net.ipv4.tcp_available_congestion_control` lists those of this kernel"
     )]
     Congestion {
-        /// The device's name.
         device: String,
-        /// The congestion control's.
+        /// The name of the congestion control.
         congestion: String,
-        /// The kernel's error.
         source: io::Error,
     },
     /// The device was created but could not be set up.
     #[error("cannot use the network device `{device}`: {step} failed: {source}")]
     SetUp {
-        /// The device's name.
         device: String,
         /// The step that failed.
         step: &'static str,
-        /// The kernel's error.
         source: io::Error,
     },
 }

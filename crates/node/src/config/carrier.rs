@@ -31,7 +31,6 @@ pub enum LegsChoice {
 pub struct CarrierSection {
     /// Whether this node has a carrier device and accepts riders.
     pub enabled: bool,
-    /// The device's name.
     pub device: String,
     /// The longest packet that the paths to members take whole, bytes.
     pub path_mtu: u16,

@@ -51,9 +51,7 @@ pub struct Config {
     /// The addresses of the mesh's port; by default all addresses of both families.
     #[serde(deserialize_with = "text::list")]
     pub listen: Vec<SocketAddr>,
-    /// The relay.
     pub relay: RelaySection,
-    /// Measurements.
     pub measure: MeasureSection,
     /// Submissions with a deadline.
     pub drop_box: Vec<DropBoxSection>,
@@ -67,13 +65,11 @@ pub struct Config {
     pub bond: BondSection,
     /// Packets that ride in probe trains.
     pub carrier: CarrierSection,
-    /// This host's interfaces.
     pub interfaces: InterfacesSection,
     /// SOCKS5 for the programs of this host.
     pub socks: SocksSection,
     /// Prometheus metrics.
     pub metrics: MetricsSection,
-    /// The log.
     pub log: LogSection,
     /// The oracle, on the host that is one.
     pub oracle: OracleSection,

@@ -38,16 +38,10 @@ impl fmt::Display for Problem {
 pub enum ConfigError {
     /// The file cannot be read.
     #[error("cannot read {}: {source}", file.display())]
-    Read {
-        /// The file.
-        file: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Read { file: PathBuf, source: io::Error },
     /// The settings have problems.
     #[error("{}", lines(file, problems))]
     Problems {
-        /// The file.
         file: PathBuf,
         /// At least one.
         problems: Vec<Problem>,

@@ -23,7 +23,6 @@ pub struct StreamSection {
     pub ride: bool,
     /// When probe trains measure the legs.
     pub measure: Measure,
-    /// How legs adapt.
     pub adapt: Adapt,
     /// Who chooses parents and levels.
     pub scheduler: Scheduler,

@@ -37,7 +37,6 @@ pub struct LocalClient {
 /// Why the daemon did not do what was asked.
 #[derive(Debug, Error)]
 pub enum LocalError {
-    /// No daemon listens.
     #[error("no daemon answers at {0}; start it with `thalweg node`")]
     NoDaemon(PathBuf),
     /// The socket is another user's.
@@ -45,12 +44,7 @@ pub enum LocalError {
     NotOurs(PathBuf),
     /// The connection broke, or the reply cannot be read.
     #[error("the daemon at {socket} failed: {why}")]
-    Broken {
-        /// Its socket.
-        socket: PathBuf,
-        /// The cause.
-        why: String,
-    },
+    Broken { socket: PathBuf, why: String },
     /// The daemon, or the oracle behind it, refused.
     #[error("{}", .0.message)]
     Refused(ApiError),

@@ -133,7 +133,7 @@ impl Counters {
         new
     }
 
-    /// Counts a connection.
+    /// Counts an accepted connection.
     pub fn accepted(&self) {
         self.accepted.inc();
     }
@@ -166,7 +166,6 @@ impl Counters {
         OpenChannel(live)
     }
 
-    /// The counters now.
     pub fn counts(&self) -> Counts {
         let strangers =
             |why: &StrangerKind| self.strangers.get_or_create(&[("why", why.label())]).get();

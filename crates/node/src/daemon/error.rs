@@ -14,7 +14,6 @@ pub enum DaemonError {
         what: &'static str,
         /// The address asked for.
         address: SocketAddr,
-        /// The kernel's error.
         source: io::Error,
     },
     /// A listener for this host's own programs would be reachable from others.
@@ -23,19 +22,14 @@ pub enum DaemonError {
          loopback address, e.g. 127.0.0.1"
     )]
     NotLoopback {
-        /// Which listener.
+        /// The listener that was configured.
         what: &'static str,
         /// The address asked for.
         address: SocketAddr,
     },
     /// It cannot listen at the local API's socket.
     #[error("cannot listen on {socket}: {source}")]
-    Socket {
-        /// Its path.
-        socket: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Socket { socket: PathBuf, source: io::Error },
     /// TLS does not accept the node's key.
     #[error("TLS does not accept this node's key: {0}")]
     Key(#[source] io::Error),

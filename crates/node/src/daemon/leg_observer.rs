@@ -45,7 +45,7 @@ impl LegObserver {
         Some(observer)
     }
 
-    /// Observes for ever.
+    /// Observes at regular intervals; does not return.
     pub async fn run(&self) {
         loop {
             sleep(PAUSE).await;

@@ -63,7 +63,6 @@ pub struct LocalSocks {
     pub me: Name,
     /// Receives failures.
     pub log: Log,
-    /// Counts connections.
     pub counters: Counters,
 }
 

@@ -101,11 +101,9 @@ pub struct DaemonConfig {
 pub enum SocksConfig {
     /// Directly from this host, as `thalweg relay` does, on `RelayConfig::listen`.
     Direct(Box<RelayConfig>),
-    /// Through the mesh.
     Mesh {
         /// A loopback address.
         listen: SocketAddr,
-        /// The routes.
         ways: Box<LocalRoutes>,
     },
 }
@@ -117,7 +115,6 @@ pub struct Node {
     pub name: Name,
     /// The daemon's key.
     pub key: PrivateKey,
-    /// Its membership.
     pub membership: Membership,
     /// The services of the protocols.
     pub services: Services,
@@ -127,7 +124,6 @@ pub struct Node {
     pub registry: Registry,
     /// Records the bytes that transfers move to members; `None`: nobody needs them.
     pub legs: Option<Legs>,
-    /// Receives events.
     pub log: Log,
 }
 

@@ -20,7 +20,6 @@ const ORACLE: Duration = Duration::from_secs(5);
 /// The status of a node: the reply to `GET /v1/status` of the local API.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodeStatus {
-    /// Its name.
     pub name: Name,
     /// The daemon's key.
     pub key: NodeId,
@@ -72,7 +71,6 @@ pub struct NodeStatus {
 /// The roster that a node uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RosterStatus {
-    /// Its version.
     pub version: u64,
     /// The date from which on it is not valid.
     pub expiry: WallTime,
@@ -84,6 +82,9 @@ pub struct RosterStatus {
     /// Why it is not valid now.
     #[serde(default)]
     pub fault: Option<String>,
+    /// Why another host seems to sign with the mesh's key.
+    #[serde(default)]
+    pub fork: Option<String>,
 }
 
 /// What a node knows of the oracle.
@@ -93,7 +94,7 @@ pub struct OracleStatus {
     pub inside: bool,
     /// Whether the oracle answered just now.
     pub reached: bool,
-    /// Why not.
+    /// Why the oracle did not answer.
     #[serde(default)]
     pub error: Option<String>,
     /// The version of the oracle's roster.
@@ -110,11 +111,8 @@ pub struct OracleStatus {
 /// The parts of a node from which its status is made.
 #[derive(Clone, Debug)]
 pub struct StatusSources {
-    /// The node's name.
     pub name: Name,
-    /// Its key.
     pub key: NodeId,
-    /// Its membership.
     pub membership: Membership,
     /// Answers requests that only an oracle can answer.
     pub control: Arc<dyn Control>,
@@ -134,13 +132,11 @@ pub struct StatusSources {
     pub probe: Option<Arc<dyn MemberService>>,
     /// The prober, if the node measures.
     pub measure: Option<Arc<dyn MemberService>>,
-    /// The daemon's counters.
     pub counters: Counters,
     /// The addresses of its port.
     pub listen: Vec<SocketAddr>,
     /// The roles that it serves by: those it had when it started.
     pub duties: BTreeSet<Role>,
-    /// When it started.
     pub started: Instant,
 }
 
@@ -169,7 +165,7 @@ impl StatusSources {
         }
     }
 
-    /// The carrier's report.
+    /// The carrier's part of the probe service's report; `null` without that service.
     pub fn carrier(&self) -> serde_json::Value {
         self.part_of_probe_report("carrier")
     }
@@ -246,5 +242,6 @@ pub fn roster_status(membership: &Membership) -> Option<RosterStatus> {
         left: fault.is_none().then(|| Duration::from_secs(left / 1_000_000_000)),
         members: roster.members.len(),
         fault,
+        fork: membership.fork().map(|fork| fork.to_string()),
     })
 }

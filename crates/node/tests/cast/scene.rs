@@ -242,7 +242,6 @@ impl Scene {
         dialer(n, &key(n), &self.nodes[usize::from(n) - 1].membership)
     }
 
-    /// Forgets a cast.
     pub async fn forget(&self, what: &str) -> Result<ForgetReport, ForgetError> {
         let dialer = dialer(0, &key(100), &self.membership);
         forget(&self.path("kept"), what, &dialer, &key(100)).await

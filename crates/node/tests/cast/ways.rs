@@ -67,7 +67,6 @@ impl Way {
         self.cut.send_replace(false);
     }
 
-    /// Changes the rate.
     pub fn set(&self, rate: u64) {
         self.pace.rate.store(rate, Relaxed);
     }

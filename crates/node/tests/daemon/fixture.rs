@@ -204,6 +204,8 @@ fn roster(version: u64, members: &[u8]) -> Vec<u8> {
         expiry: WallTime::from_unix_nanos(4_102_444_800_000_000_000),
         members: members.iter().map(member).collect(),
         rules: Vec::new(),
+        endorsement: None,
+        predecessor: None,
     };
     Signed::sign(roster, &key(MESH)).encode()
 }

@@ -205,6 +205,8 @@ pub fn introduce(hosts: &[&Host]) -> Signed<Roster> {
         expiry: WallTime::from_unix_nanos(u64::MAX),
         members,
         rules: Vec::new(),
+        endorsement: None,
+        predecessor: None,
     };
     let signed = Signed::sign(roster, &key(MESH));
     hosts.iter().for_each(|host| _ = host.membership.offer(&signed.encode()).unwrap());

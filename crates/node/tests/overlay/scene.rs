@@ -64,7 +64,6 @@ pub enum Host {
     Uses,
     /// Its daemon serves `n1` files.
     Serves,
-    /// Nothing.
     Idles,
 }
 

@@ -52,6 +52,8 @@ pub fn signed(version: u64, members: Vec<Member>) -> Vec<u8> {
         expiry: WallTime::from_unix_nanos(u64::MAX),
         members,
         rules: Vec::new(),
+        endorsement: None,
+        predecessor: None,
     };
     Signed::sign(roster, &key(MESH)).encode()
 }

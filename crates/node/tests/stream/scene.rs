@@ -149,7 +149,6 @@ pub async fn node(
 }
 
 impl Node {
-    /// The node's roster.
     pub fn roster(&self) -> Arc<Roster> {
         self.membership.current().unwrap()
     }

@@ -14,13 +14,25 @@ use axum::{
 use serde::Deserialize;
 use std::{sync::Arc, time::Duration};
 use thalweg_units::NodeId;
+use thalweg_wire::mesh::RosterRank;
 use tokio::{sync::SemaphorePermit, time::timeout};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct NewestQuery {
+    /// The version of the caller's roster.
     after: u64,
+    /// The number of the key that signed it; absent: the version alone decides.
+    key: Option<u64>,
     wait_s: u64,
+}
+
+impl NewestQuery {
+    fn is_older_than(&self, newest: &SignedRoster) -> bool {
+        let rank = newest.roster.rank();
+        let endorsement = self.key.unwrap_or(rank.endorsement);
+        rank > RosterRank { endorsement, version: self.after }
+    }
 }
 
 pub(super) async fn newest(
@@ -29,10 +41,9 @@ pub(super) async fn newest(
     query: Result<Query<NewestQuery>, QueryRejection>,
 ) -> Result<Response, OracleError> {
     oracle.registry().authorise(&caller, Access::Member)?;
-    let query = query.map_err(|error| Refusal::Bad(error.body_text()))?;
+    let Query(query) = query.map_err(|error| Refusal::Bad(error.body_text()))?;
     oracle.registry().record_version(&caller, query.after);
-    let wait = Duration::from_secs(query.wait_s).min(WAIT);
-    let found = newer(&oracle, &caller, query.after, wait).await?;
+    let found = newer(&oracle, &caller, query).await?;
     Ok(found.map_or_else(|| StatusCode::NO_CONTENT.into_response(), |newest| answer(&newest)))
 }
 
@@ -67,16 +78,16 @@ impl Drop for WaitPermit<'_> {
     }
 }
 
-/// The newest roster once its version is above `after`; `None` if that does not happen within `wait`.
+/// The newest roster once it ranks above the caller's; `None` if that does not happen in the time that it waits.
 ///
 /// A member that is revoked while it waits receives the roster without itself, and so learns of the revocation.
 async fn newer(
     oracle: &Oracle,
     caller: &Caller,
-    after: u64,
-    wait: Duration,
+    query: NewestQuery,
 ) -> Result<Option<Arc<SignedRoster>>, Refusal> {
-    let is_newer = |newest: &Arc<SignedRoster>| newest.roster.version > after;
+    let wait = Duration::from_secs(query.wait_s).min(WAIT);
+    let is_newer = |newest: &Arc<SignedRoster>| query.is_older_than(newest);
     let at_once = oracle.registry().newest();
     if is_newer(&at_once) || wait.is_zero() {
         return Ok(Some(at_once).filter(is_newer));

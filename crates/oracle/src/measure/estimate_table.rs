@@ -175,11 +175,11 @@ impl EstimateTable {
         self.own = own;
     }
 
+    /// The slot of this oracle's own node.
     pub fn own(&self) -> Slot {
         self.own
     }
 
-    /// The estimates.
     pub fn table(&self) -> &Table {
         &self.table
     }

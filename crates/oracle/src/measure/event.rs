@@ -7,21 +7,15 @@ use std::fmt;
 pub enum MeasureEvent {
     /// A relay does not respond.
     Down {
-        /// Its name.
         node: String,
         /// The reason, for people.
         why: String,
     },
     /// A relay responds again.
-    Up {
-        /// Its name.
-        node: String,
-    },
+    Up { node: String },
     /// The two ends of a measurement contradict each other.
     Disagreement {
-        /// The leg's sender.
         from: String,
-        /// The leg's receiver.
         to: String,
         /// The end that claims more, and its rate, bit/s.
         claimed: (String, u64),
@@ -30,7 +24,6 @@ pub enum MeasureEvent {
     },
     /// A member sent an invalid report.
     Refused {
-        /// The member's name.
         node: String,
         /// The first reason.
         why: String,

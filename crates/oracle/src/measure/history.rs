@@ -2,12 +2,10 @@
 
 use super::event::MeasureEvent;
 use crate::store::{Batch, Disagreement, NodeChange, Sample};
+use parking_lot::Mutex;
 use std::{
     collections::VecDeque,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 /// The most waiting entries of each kind, about 10 MB: half a day of a mesh that measures once a second. Beyond that
@@ -55,11 +53,6 @@ fn first<T: Clone>(entries: &VecDeque<T>) -> Vec<T> {
 }
 
 impl HistoryBuffer {
-    fn lock(&self) -> MutexGuard<'_, PendingEntries> {
-        // Only complete entries are stored, so a poisoned lock is safe to use.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Counts measurements that were stored in the database.
     pub fn add_rows(&self, rows: u64) {
         self.rows.fetch_add(rows, Ordering::Relaxed);
@@ -75,9 +68,9 @@ impl HistoryBuffer {
         self.rows.store(0, Ordering::Relaxed);
     }
 
-    /// Adds entries.
+    /// Adds a batch to the entries that wait to be stored; drops the oldest beyond the bound.
     pub fn add(&self, batch: Batch) {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         waiting.samples.extend(batch.samples);
         waiting.changes.extend(batch.changes);
         waiting.disagreements.extend(batch.disagreements);
@@ -86,7 +79,7 @@ impl HistoryBuffer {
 
     /// Takes out the next batch to store.
     pub fn next(&self) -> Option<Batch> {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         let batch = Batch {
             samples: first(&waiting.samples),
             changes: first(&waiting.changes),
@@ -100,7 +93,7 @@ impl HistoryBuffer {
 
     /// Notes that the database took a batch. Returns an event if it had rejected one before.
     pub fn kept(&self) -> Option<MeasureEvent> {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         let lost = std::mem::take(&mut waiting.lost);
         std::mem::take(&mut waiting.is_stuck).then_some(MeasureEvent::Kept { lost })
     }
@@ -108,7 +101,7 @@ impl HistoryBuffer {
     /// Puts back a batch that the database rejected, before all newer entries. Returns an event if this is the first
     /// rejection.
     pub fn put_back(&self, batch: Batch, why: String) -> Option<MeasureEvent> {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         let Batch { samples, changes, disagreements } = batch;
         samples.into_iter().rev().for_each(|sample| waiting.samples.push_front(sample));
         changes.into_iter().rev().for_each(|change| waiting.changes.push_front(change));

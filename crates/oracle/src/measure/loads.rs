@@ -29,6 +29,7 @@ impl Loads {
         Ok(())
     }
 
+    /// Removes the reports of members that have left.
     pub fn forget(&mut self, slots: &[Slot]) {
         slots.iter().for_each(|slot| _ = self.0.remove(slot));
     }

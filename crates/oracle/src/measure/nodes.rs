@@ -42,6 +42,7 @@ impl Nodes {
         u32::try_from(self.nodes.len()).unwrap_or(u32::MAX)
     }
 
+    /// The member in this slot; `None` if it was revoked.
     pub fn get(&self, slot: Slot) -> Option<&Node> {
         self.nodes.get(slot as usize).filter(|node| node.is_member)
     }
@@ -51,10 +52,12 @@ impl Nodes {
         self.by_key.get(key).copied()
     }
 
+    /// The member with this name.
     pub fn by_name(&self, name: &Name) -> Option<Slot> {
         self.by_name.get(name).copied()
     }
 
+    /// Whether a member is in this slot and may relay.
     pub fn is_relay(&self, slot: Slot) -> bool {
         self.get(slot).is_some_and(|node| node.is_relay)
     }
@@ -132,7 +135,15 @@ pub(super) mod tests {
 
     pub fn roster(version: u64, members: Vec<Member>) -> Roster {
         let date = WallTime::from_unix_nanos(0);
-        Roster { version, not_before: date, expiry: date, members, rules: vec![] }
+        Roster {
+            version,
+            not_before: date,
+            expiry: date,
+            members,
+            rules: vec![],
+            endorsement: None,
+            predecessor: None,
+        }
     }
 
     #[test]

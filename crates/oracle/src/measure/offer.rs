@@ -3,10 +3,8 @@
 use super::{
     loads::Loads, nodes::Nodes, nodes::Slot, ranking::RankingSnapshot, state::MeasureState,
 };
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::Mutex;
+use std::{collections::HashMap, sync::Arc};
 use thalweg_plan::{
     assignment::RelayLoad,
     ranking::{End, Ranking, Score},
@@ -43,11 +41,6 @@ pub(super) struct Offer {
     pub changes: u64,
     /// Client-specific rankings, computed on demand; at most [`SPECIFIC`].
     specific: Mutex<HashMap<Slot, Arc<[Score]>>>,
-}
-
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Only complete values are stored, so a poisoned lock is safe to use.
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Offer {
@@ -108,7 +101,7 @@ impl Offer {
 
     /// The best relays for one client (UKAIRO Eq. 4), at most [`MOST`], and only relays with evidence.
     pub fn specific(&self, client: Slot) -> Arc<[Score]> {
-        if let Some(known) = lock(&self.specific).get(&client) {
+        if let Some(known) = self.specific.lock().get(&client) {
             return Arc::clone(known);
         }
         let graph = &self.ranked.graph;
@@ -117,7 +110,7 @@ impl Offer {
         let ranking = Ranking::from_scores(with_evidence.copied().collect());
         let ranking = ranking.discounted(|relay| self.weight(relay));
         let best: Arc<[Score]> = ranking.scores().iter().take(MOST).copied().collect();
-        remember(&mut lock(&self.specific), client, &best);
+        remember(&mut self.specific.lock(), client, &best);
         best
     }
 

@@ -16,7 +16,6 @@ const ENDED: usize = 10_000;
 /// One end's report of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Claim {
-    /// The rate, bit/s.
     pub bps: f64,
     pub spread: Option<f64>,
     pub bytes: u64,

@@ -60,6 +60,7 @@ pub(super) struct Presence {
 }
 
 impl Presence {
+    /// Follows a new roster with this number of slots: forgets all about the members that are gone.
     pub fn resize(&mut self, slots: u32, gone: &[Slot]) {
         self.seen.resize(slots as usize, None);
         for slot in gone {
@@ -187,6 +188,7 @@ impl Presence {
         }
     }
 
+    /// Whether this is a relay that does not respond.
     pub fn is_down(&self, slot: Slot) -> bool {
         self.down.contains_key(&slot)
     }

@@ -58,6 +58,7 @@ impl RankingInput {
         Self { planned, changed, at: now, changes: known.changes() }
     }
 
+    /// The measured rates of the legs.
     pub const fn graph(&self) -> &Graph {
         &self.planned.rates
     }

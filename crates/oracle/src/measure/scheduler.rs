@@ -154,7 +154,7 @@ impl Scheduler {
         measuring.news.notify_one();
         let ordered = async {
             loop {
-                let orders = measuring.fetch(slot, &self.registry.key).await;
+                let orders = measuring.fetch(slot, &self.registry.keys.signing).await;
                 if !orders.orders.is_empty() {
                     return orders;
                 }
@@ -385,7 +385,6 @@ pub struct SeedLeg {
     pub from: usize,
     /// The receiver's position.
     pub to: usize,
-    /// The rate, bit/s.
     pub bps: f64,
     /// How long ago it was measured.
     pub age: Duration,

@@ -19,11 +19,12 @@ use crate::{
     registry::later,
     streams::LegEstimates,
 };
+use parking_lot::{Mutex as Lock, RwLock};
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
-    sync::{Arc, Mutex as Lock, PoisonError, RwLock},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use thalweg_net::PrivateKey;
@@ -111,7 +112,7 @@ impl MeasuringService {
         CurrentTime { time: BEGIN + self.start.elapsed(), wall: self.clock.now() }
     }
 
-    /// The date.
+    /// The date by the oracle's clock.
     pub fn date(&self) -> WallTime {
         self.clock.now()
     }
@@ -138,9 +139,8 @@ impl MeasuringService {
         self.tally.read()
     }
 
-    /// The current offer.
     fn offer(&self) -> Arc<Offer> {
-        self.offer.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.offer.read().clone()
     }
 
     /// The slot of a key's member; `None` if there is no such member, or if the offer does not show this roster yet.
@@ -150,12 +150,12 @@ impl MeasuringService {
     }
 
     fn set_offer(&self, offer: Arc<Offer>) {
-        *self.offer.write().unwrap_or_else(PoisonError::into_inner) = offer;
+        *self.offer.write() = offer;
     }
 
     /// A result drawn with this service's random generator.
     fn drawn<T>(&self, draw: impl FnOnce(&mut Xoshiro256PlusPlus) -> T) -> T {
-        draw(&mut self.random.lock().unwrap_or_else(PoisonError::into_inner))
+        draw(&mut self.random.lock())
     }
 
     /// At most `m` relays for this client. `client` is `None` if it is not a member, or not one yet.
@@ -310,13 +310,9 @@ impl MeasuringService {
 
     /// Ranks the table. The table is locked while it is copied, not while it is ranked.
     pub(super) fn rank_now(&self) -> Arc<RankingSnapshot> {
-        let mut last = self.ranked.lock().unwrap_or_else(|broken| {
-            // The changes taken by the panicked ranking are lost, so everything is ranked again.
-            self.ranked.clear_poison();
-            let mut last = broken.into_inner();
-            *last = Arc::new(RankingSnapshot::nothing());
-            last
-        });
+        let mut last = self.ranked.lock();
+        // A ranking that panics loses the changes that it took, and leaves nothing, so that everything is ranked again.
+        let before = std::mem::replace(&mut *last, Arc::new(RankingSnapshot::nothing()));
         let picture = {
             let mut state = self.state.blocking_lock();
             let MeasureState { known, planner, .. } = &mut *state;
@@ -330,7 +326,7 @@ impl MeasuringService {
                 RankingKind::Measured
             }
         };
-        let ranked = Arc::new(picture.after(&last, by));
+        let ranked = Arc::new(picture.after(&before, by));
         self.state.blocking_lock().planner.set_ranking(&ranked.ranking);
         *last = Arc::clone(&ranked);
         ranked

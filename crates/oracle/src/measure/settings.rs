@@ -104,7 +104,6 @@ impl Default for MeasureConfig {
 }
 
 impl MeasureConfig {
-    /// The dispatcher's limits.
     pub(super) fn limits(&self) -> DispatchLimits {
         DispatchLimits {
             test_bytes: self.test_bytes,

@@ -411,6 +411,7 @@ impl MeasureState {
         })
     }
 
+    /// Lists estimates, at most `most` after the position `after`, and the relays that are down.
     pub fn paths(&self, after: Option<u64>, most: usize, now: Time) -> PathsReply {
         let name = |slot| self.nodes.get(slot).map(|node| node.name.clone());
         let mut page = LegPage::new(after, most);
@@ -467,12 +468,14 @@ impl MeasureState {
         (0..self.nodes.len()).filter_map(name).collect()
     }
 
+    /// The measurements to order now, and how long planning took.
     pub fn orders_now(&mut self, now: Time) -> (Vec<IssuedOrder>, Duration) {
         let began = Instant::now();
         let orders = self.planner.orders(&self.known, now, |_| true);
         (orders, began.elapsed())
     }
 
+    /// Enters an estimate as if it had been measured at `at`.
     pub fn assume(&mut self, leg: Leg, bps: f64, at: Time, now: Time) {
         let entry = TableEntry {
             leg,

@@ -11,7 +11,6 @@ pub(super) const MOST_BPS: f64 = 100e9;
 /// The judged rate of a leg.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RateVerdict {
-    /// The rate, bit/s.
     pub bps: f64,
     /// Plans use exact values; lower bounds alone are not enough.
     pub bound: Bound,

@@ -28,7 +28,6 @@ pub enum StoreError {
     /// The file is not a database, or damaged.
     #[error("{}", damage(place, what))]
     Damaged {
-        /// The database.
         place: DatabaseName,
         /// What was found.
         what: String,
@@ -39,12 +38,7 @@ pub enum StoreError {
          roster is still served. Check that its server runs and admits this host; the oracle tries \
          again every second"
     )]
-    Unreachable {
-        /// The database.
-        place: DatabaseName,
-        /// What happened.
-        why: String,
-    },
+    Unreachable { place: DatabaseName, why: String },
     /// The server refuses the login or the operation.
     #[error(
         "the server of the oracle's database {place} refuses access: {why}. Check the URL, the \
@@ -52,7 +46,6 @@ pub enum StoreError {
          database; nothing was changed, and the roster is still served"
     )]
     Denied {
-        /// The database.
         place: DatabaseName,
         /// The server's words.
         why: String,
@@ -72,12 +65,7 @@ pub enum StoreError {
     Unsure(DatabaseName),
     /// The file cannot be created.
     #[error("{file}: {source}")]
-    File {
-        /// The database.
-        file: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    File { file: PathBuf, source: io::Error },
     /// A later version of Thalweg has migrated the database.
     #[error(
         "the oracle's database {place} has schema {found}, but this version of Thalweg knows \
@@ -85,29 +73,16 @@ pub enum StoreError {
          that version"
     )]
     Newer {
-        /// The database.
         place: DatabaseName,
         /// Its schema version.
         found: i64,
         /// The newest schema version that this program knows.
         known: i64,
     },
-    /// The migration failed.
     #[error("cannot migrate the oracle's database {place} to this version's schema: {source}")]
-    Migration {
-        /// The database.
-        place: DatabaseName,
-        /// What failed.
-        source: MigrateError,
-    },
-    /// Any other error.
+    Migration { place: DatabaseName, source: MigrateError },
     #[error("the oracle's database {place} failed: {source}; nothing was changed")]
-    Other {
-        /// The database.
-        place: DatabaseName,
-        /// What failed.
-        source: sqlx::Error,
-    },
+    Other { place: DatabaseName, source: sqlx::Error },
 }
 
 fn damage(place: &DatabaseName, what: &str) -> String {
@@ -129,11 +104,17 @@ fn damage(place: &DatabaseName, what: &str) -> String {
 
 /// SQLite's primary result codes (sqlite.org/rescode.html).
 mod code {
+    /// Another connection holds a lock that this one needs.
     pub const BUSY: u32 = 5;
+    /// A table is locked by another statement.
     pub const LOCKED: u32 = 6;
+    /// The file or its directory is not writable.
     pub const READ_ONLY: u32 = 8;
+    /// The file is a damaged database.
     pub const CORRUPT: u32 = 11;
+    /// The disk is full.
     pub const FULL: u32 = 13;
+    /// The file does not begin like a database.
     pub const NOT_A_DATABASE: u32 = 26;
 }
 

@@ -72,6 +72,7 @@ impl Pool {
         Ok(Self { pool, settings, place, patience, ready })
     }
 
+    /// The database for messages, without its password.
     pub fn place(&self) -> &DatabaseName {
         &self.place
     }

@@ -14,7 +14,6 @@ pub(crate) struct MeshRow {
     pub mesh: NodeId,
     /// The newest roster's version.
     pub version: u64,
-    /// The operator's rules.
     pub rules: Vec<Rule>,
     /// The newest roster, signed; empty before the first.
     pub signed: Vec<u8>,
@@ -38,7 +37,6 @@ pub(crate) struct TokenRow {
     pub tags: BTreeSet<Tag>,
     /// The name that the host must have; `None`: any.
     pub name: Option<Name>,
-    /// When it expires.
     pub expires: WallTime,
     /// The principal of the member that made it; `None`: a local process.
     pub maker: Option<NodeId>,

@@ -18,6 +18,7 @@ pub(super) struct Session {
 }
 
 impl Session {
+    /// Takes a connection from the pool; waits for a free one.
     pub async fn take(pool: &Pool) -> Result<Self, StoreError> {
         let place = pool.place().clone();
         let taken = pool.ready().await?.acquire().await;

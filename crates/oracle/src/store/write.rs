@@ -36,25 +36,30 @@ impl<'a> Write<'a> {
         self.session.run(query).await
     }
 
+    /// The database for messages, without its password.
     pub fn place(&self) -> &DatabaseName {
         self.store.place()
     }
 
+    /// The state of the mesh; `None` in a new database.
     pub async fn mesh(&mut self) -> Result<Option<MeshRow>> {
         let asked = timeout(self.session.limit, read::mesh(self.session.start())).await;
         self.session.finish(asked)
     }
 
+    /// The members that are not revoked.
     pub async fn members(&mut self) -> Result<Vec<Member>> {
         let asked = timeout(self.session.limit, read::members(self.session.start())).await;
         self.session.finish(asked)
     }
 
+    /// The join token with this hash.
     pub async fn token(&mut self, hash: &[u8; 32]) -> Result<Option<TokenRow>> {
         let asked = timeout(self.session.limit, read::token(self.session.start(), hash)).await;
         self.session.finish(asked)
     }
 
+    /// What is known of this key, also if it was revoked.
     pub async fn key(&mut self, key: &NodeId) -> Result<Option<KeyRow>> {
         let asked = timeout(self.session.limit, read::key(self.session.start(), key)).await;
         self.session.finish(asked)
@@ -86,6 +91,7 @@ impl<'a> Write<'a> {
         self.run(sqlx::query(statement).bind(version).bind(HEXLOWER.encode(signed))).await.map(drop)
     }
 
+    /// Replaces all rules.
     pub async fn set_rules(&mut self, rules: &[Rule]) -> Result<()> {
         let rules = self.encoded(list(&rules))?;
         self.run(sqlx::query("UPDATE mesh SET rules = $1 WHERE id = 1").bind(rules)).await.map(drop)
@@ -138,6 +144,7 @@ impl<'a> Write<'a> {
         self.run(sqlx::query(statement).bind(nanos(now)).bind(name.to_owned())).await.map(drop)
     }
 
+    /// Adds a join token; only its hash is stored.
     pub async fn add_token(&mut self, hash: &[u8; 32], token: &TokenRow) -> Result<()> {
         let statement = "INSERT INTO tokens (hash, roles, tags, name, expires, maker) \
                          VALUES ($1, $2, $3, $4, $5, $6)";
@@ -193,6 +200,7 @@ impl<'a> Write<'a> {
         self.run(query).await.map(drop)
     }
 
+    /// Makes the changes permanent; without this call, nothing is changed.
     pub async fn commit(self) -> Result<()> {
         self.session.commit().await
     }

@@ -25,14 +25,17 @@ impl Members {
         true
     }
 
+    /// The member with this key.
     pub fn get(&self, key: &NodeId) -> Option<&Member> {
         self.by_key.get(key)
     }
 
+    /// The key of the member with this name.
     pub fn by_name(&self, name: &Name) -> Option<NodeId> {
         self.by_name.get(name).copied()
     }
 
+    /// The name of the member with this key.
     pub fn name(&self, key: &NodeId) -> Option<&Name> {
         self.get(key).map(|member| &member.name)
     }

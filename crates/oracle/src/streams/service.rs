@@ -13,11 +13,12 @@ use crate::{
     measure::MeasuringService,
     registry::Registry,
 };
+use parking_lot::{Mutex, MutexGuard};
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use thalweg_plan::streams::{Planned, Problem};
@@ -120,7 +121,7 @@ impl Streams {
     /// Locks the state. The lock is held for at most about 10 ms, and never during planning.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Reports replace each other as a whole, and an aborted plan is repeated.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     /// Accepts a member's report, and returns the newest plan if the member does not follow it yet.
@@ -363,7 +364,7 @@ impl Streams {
 
     /// A random generator for one plan.
     fn random(&self) -> Xoshiro256PlusPlus {
-        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut random = self.random.lock();
         let next = random.clone();
         random.jump();
         next

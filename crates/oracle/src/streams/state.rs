@@ -110,7 +110,6 @@ pub(crate) struct LegEstimates {
     pub spare: Option<(f64, bool, Duration)>,
     /// The throughput of TCP in bit/s, and its age.
     pub rate: Option<(f64, Duration)>,
-    /// The round-trip time.
     pub rtt: Option<Duration>,
 }
 

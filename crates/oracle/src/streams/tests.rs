@@ -64,7 +64,15 @@ impl World {
     fn new(members: u16) -> Self {
         let date = WallTime::from_unix_nanos(0);
         let members = (0..members).map(member).collect();
-        let roster = Roster { version: 1, not_before: date, expiry: date, members, rules: vec![] };
+        let roster = Roster {
+            version: 1,
+            not_before: date,
+            expiry: date,
+            members,
+            rules: vec![],
+            endorsement: None,
+            predecessor: None,
+        };
         let mut state = ReportState::default();
         state.follow(&roster);
         let now = Time::ZERO + seconds(1000);

@@ -4,8 +4,11 @@ use crate::fake::{BYTES, Fake, number, rate, settings};
 use thalweg_net::Ed25519;
 use thalweg_units::NodeId;
 use thalweg_wire::{
-    Signer as _,
-    mesh::measure_ticket::{Ticket, TicketError},
+    Signed, Signer as _,
+    mesh::{
+        Roster,
+        measure_ticket::{Ticket, TicketError},
+    },
 };
 
 #[tokio::test]
@@ -19,11 +22,14 @@ async fn an_order_is_signed_with_the_meshs_key_for_its_pair() {
     let by = |mesh_key: &NodeId, from: usize, to: usize| {
         Ticket::admit(&shown, (mesh_key, &Ed25519), (&key(from), &key(to)), mesh.hand.now())
     };
-    let ticket = by(&mesh.oracle.mesh(), 0, to).unwrap();
+    let bytes = mesh.oracle.roster().borrow().clone();
+    let roster = Signed::<Roster>::open(&bytes, &Ed25519).unwrap().into_value();
+    let signing = roster.signing_key(mesh.oracle.mesh());
+    let ticket = by(&signing, 0, to).unwrap();
     assert_eq!((ticket.order, ticket.bytes), (order.id, BYTES));
     assert_eq!(order.max_bytes, BYTES);
-    assert_eq!(by(&mesh.oracle.mesh(), 0, 3 - to), Err(TicketError::AnotherPair));
-    assert_eq!(by(&mesh.oracle.mesh(), 3 - to, to), Err(TicketError::AnotherPair));
+    assert_eq!(by(&signing, 0, 3 - to), Err(TicketError::AnotherPair));
+    assert_eq!(by(&signing, 3 - to, to), Err(TicketError::AnotherPair));
     assert_eq!(by(&key(0), 0, to), Err(TicketError::Unsigned), "a node's key is not the mesh's");
     mesh.stop().await;
 }

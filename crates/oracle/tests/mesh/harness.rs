@@ -258,7 +258,7 @@ pub fn newest(oracle: &Oracle) -> Roster {
 
 pub fn verified(bytes: &[u8], mesh: NodeId) -> Roster {
     let signed = Signed::<Roster>::open(bytes, &Ed25519).unwrap();
-    assert_eq!(signed.signer(), mesh);
+    signed.check_authority(&mesh, &Ed25519).unwrap();
     signed.into_value()
 }
 

@@ -1,6 +1,6 @@
 //! Failing disks and databases.
 
-use crate::harness::{Host, IMPATIENT, Mesh, newest, post, serves_on};
+use crate::harness::{Host, IMPATIENT, Mesh, get, newest, post, serves_on};
 use serde_json::Value;
 use sqlx::{Connection as _, Executor as _, SqliteConnection, sqlite::SqliteConnectOptions};
 use std::{
@@ -264,6 +264,32 @@ async fn a_copy_of_another_mesh_is_ignored() {
     fs::copy(other.path().join("mesh.key"), mesh.path().join("mesh.key")).unwrap();
     let error = mesh.open().await.unwrap_err();
     assert!(matches!(error, OracleError::OtherMesh { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_new_signing_key_publishes_for_the_same_mesh() {
+    let mesh = Mesh::found().await;
+    mesh.joined("ber").await;
+    let (root, before) = (mesh.oracle.mesh(), mesh.newest());
+    let rekeyed = thalweg_oracle::rekey(&mesh.path(), root, None, 0, mesh.hand.now()).unwrap();
+    assert_eq!((rekeyed.mesh, rekeyed.number), (root, 2));
+    let opened = mesh.open().await.unwrap();
+    let after = newest(&opened);
+    assert_eq!((opened.mesh(), &after.members), (root, &before.members));
+    assert_eq!(after.signing_key(root), rekeyed.key);
+    assert!(after.rank() > before.rank());
+    // The oracle with the old key may go on reading, but not signing.
+    let error = mesh.oracle.tick().await.unwrap_err();
+    assert!(matches!(error, OracleError::ReplacedKey { own: 1, newest: 2 }), "{error}");
+    let request = RevokeRequest { member: "ber".into() };
+    let refused = post(&mesh.oracle, Caller::Local, "/v1/revoke", &request).await;
+    assert!(refused.result::<Value>().is_err());
+    assert_eq!(newest(&opened).members, before.members);
+    // A member with a roster of the old key and a higher version gets the new one.
+    let path = format!("/v1/roster?after={}&key=1", u64::MAX);
+    assert_eq!(get(&opened, Caller::Local, &path).await.status, 200);
+    let path = format!("/v1/roster?after={}&key=2", after.version);
+    assert_eq!(get(&opened, Caller::Local, &path).await.status, 204);
 }
 
 #[tokio::test]

@@ -14,12 +14,8 @@ use crate::{
     history_chooser::{HistoryChooser, RelaySource, RouteCheck},
     url::HttpUrl,
 };
-use std::{
-    cmp::Reverse,
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use parking_lot::Mutex;
+use std::{cmp::Reverse, fmt, sync::Arc, time::Duration};
 use thalweg_net::Route;
 use thalweg_units::Rate;
 use thalweg_wire::Destination;
@@ -44,7 +40,7 @@ impl DetourChooser {
         // The first unknown relay is raced, so the list is sorted by score.
         let ranked = move |content| {
             let mut relays = relays(content);
-            let detours = lock(&known);
+            let detours = known.lock();
             let score = |name: &str| detours.score(name).unwrap_or(0.0);
             // In millionths, so that equal scores keep their order.
             relays.sort_by_cached_key(|(name, _)| Reverse((score(name) * 1e6) as u64));
@@ -68,19 +64,19 @@ impl DetourChooser {
         // Readable content is forwarded by the proxy, which fetches its large objects in ranges.
         let tunnel = content == Content::Encrypted;
         let directly = known.attempts().first()?.route.is_direct();
-        if !tunnel || !directly || rate("direct").is_none() || !lock(&self.trials).is_due(to) {
+        if !tunnel || !directly || rate("direct").is_none() || !self.trials.lock().is_due(to) {
             return None;
         }
         let relays = self.inner.detours_to(to, content);
         let names: Vec<String> = relays.iter().map(|(name, _)| name.clone()).collect();
-        let picked = lock(&self.detours).pick(&names, rate, self.draw);
+        let picked = self.detours.lock().pick(&names, rate, self.draw);
         let untried = |p: &&PickedRelay| {
             let test = matches!(p.reason, Reason::Test | Reason::All | Reason::Unranked);
             test && p.rate.is_none()
         };
         let name = picked.iter().find(untried)?.relay.clone();
         let (name, route) = relays.into_iter().find(|(relay, _)| *relay == name)?;
-        lock(&self.trials).begin(to, &name);
+        self.trials.lock().begin(to, &name);
         let direct = PathAttempt { after: HEAD_START, ..PathAttempt::direct() };
         Some(PathRace::with_direct(vec![
             PathAttempt { name, route, after: Duration::ZERO, ahead: None },
@@ -110,7 +106,7 @@ impl PathChooser for DetourChooser {
     fn candidates(&self, url: &HttpUrl) -> Candidates {
         self.inner.candidates_among(url, |relays, rate| {
             let names: Vec<String> = relays.iter().map(|(name, _)| name.clone()).collect();
-            let picked = lock(&self.detours).pick(&names, rate, self.draw);
+            let picked = self.detours.lock().pick(&names, rate, self.draw);
             relays.retain(|(name, _)| picked.iter().any(|p| p.relay == *name));
         })
     }
@@ -121,7 +117,7 @@ impl PathChooser for DetourChooser {
             PathReport::Carried(o) if o.path != "direct" => {
                 // As in the paper, the rate of a trial is taken as it is: with a lower bound that shows nothing, the
                 // test detour would never change.
-                let on_trial = lock(&self.trials).end(to, &o.path);
+                let on_trial = self.trials.lock().end(to, &o.path);
                 let bound = if on_trial { Bound::Exact } else { o.bound };
                 self.gain(to, content, o.rate, bound).map(|gain| (o.path.clone(), gain))
             }
@@ -130,13 +126,8 @@ impl PathChooser for DetourChooser {
             }
             _ => None,
         };
-        lock(&self.detours).learn(gain.into_iter().collect());
+        self.detours.lock().learn(gain.into_iter().collect());
     }
-}
-
-/// Each mutex holds complete values, so a panic elsewhere leaves them valid.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for DetourChooser {
@@ -203,7 +194,7 @@ mod tests {
     }
 
     fn score(chooser: &DetourChooser, relay: &str) -> f64 {
-        lock(&chooser.detours).score(relay).unwrap()
+        chooser.detours.lock().score(relay).unwrap()
     }
 
     #[test]
@@ -230,7 +221,7 @@ mod tests {
     }
 
     fn test_detour(chooser: &DetourChooser) -> String {
-        let relay_states = lock(&chooser.detours).relay_states();
+        let relay_states = chooser.detours.lock().relay_states();
         relay_states.into_iter().find(|s| s.is_test).unwrap().relay
     }
 

@@ -25,7 +25,7 @@ pub struct GainObservations {
 }
 
 impl GainObservations {
-    /// Processes one event.
+    /// Records what an event says about the rates of paths and their failures.
     pub fn event(&mut self, event: &Event) {
         match event {
             Event::PathSampled { path, rate_bps } => {

@@ -28,7 +28,6 @@ const FREE: &str = PathsReply::FREE;
 pub struct KnownPaths {
     /// By this host's clock.
     pub asked: WallTime,
-    /// The answer.
     pub reply: PathsReply,
 }
 

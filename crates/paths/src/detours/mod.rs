@@ -77,7 +77,6 @@ pub const AWAY: Duration = Duration::from_secs(60);
 pub struct RelayList {
     /// By this host's clock.
     pub asked: WallTime,
-    /// The list.
     pub reply: CandidatesReply,
 }
 
@@ -96,9 +95,7 @@ impl RelayList {
 /// The state of a relay in this host's list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RelayState {
-    /// Its name.
     pub relay: String,
-    /// Its score now.
     pub score: f64,
     /// The number of downloads in which it was tried.
     pub tried: u64,

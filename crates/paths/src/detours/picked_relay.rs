@@ -23,7 +23,6 @@ pub enum Reason {
 /// One relay that is tried.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PickedRelay {
-    /// Its name.
     pub relay: String,
     /// Why it is tried.
     pub reason: Reason,

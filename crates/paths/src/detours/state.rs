@@ -39,7 +39,6 @@ pub(super) struct DetourState {
 }
 
 impl DetourState {
-    /// Applies a change.
     pub(super) fn apply(&mut self, change: &DetourChange) {
         match change {
             DetourChange::Follow(listed) => self.follow(listed),

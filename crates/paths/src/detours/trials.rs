@@ -26,7 +26,6 @@ pub struct Trials(BTreeMap<Destination, Trial>);
 struct Trial {
     /// Tunnels since the last trial.
     since: u32,
-    /// The relay on trial.
     relay: Option<String>,
 }
 

@@ -9,7 +9,6 @@ use thalweg_base::durable;
 pub(super) enum FileContent<T> {
     /// The file does not exist.
     Missing,
-    /// A valid body.
     Valid(T),
     /// A file of a newer program, with its format number. It must not be changed.
     Newer(u32),

@@ -24,7 +24,6 @@ pub struct Leg {
     pub rate: Option<Rate>,
     /// Whether the rate is a lower bound: the leg carried this much and may carry more.
     pub at_least: bool,
-    /// Its round trip.
     pub rtt: Option<Duration>,
     /// p of ROMA's Eq. (1): the share of packets with which a loss event begins, 0 to 1.
     pub loss: Option<f64>,

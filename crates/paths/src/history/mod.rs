@@ -62,7 +62,6 @@ pub struct PathObservation {
 pub struct HistoryEntry {
     /// `scheme://host:port`.
     pub origin: String,
-    /// The path's name.
     pub path: String,
     /// The expected rate.
     pub rate: Rate,
@@ -79,7 +78,6 @@ pub struct HistoryEntry {
 /// A relay that delivered altered bytes from one origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuarantinedRelay {
-    /// Its name.
     pub relay: String,
     /// `scheme://host:port`; empty in a file of a version that did not record it.
     #[serde(default)]

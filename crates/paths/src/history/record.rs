@@ -43,7 +43,6 @@ struct AnyFormat {
 
 /// The contents of a file.
 pub(super) enum DecodedHistory {
-    /// A valid history.
     Valid(HistoryState),
     /// A file of a newer program, with its format number. It must not be changed.
     Newer(u32),

@@ -142,7 +142,6 @@ impl HttpUrl {
         self.given.as_ref()
     }
 
-    /// The server.
     pub fn destination(&self) -> &Destination {
         &self.destination
     }

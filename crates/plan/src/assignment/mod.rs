@@ -50,7 +50,6 @@ pub struct Client<'a> {
 /// A client's experience with one relay in its own downloads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RelayExperience {
-    /// The relay's index.
     pub relay: usize,
     /// The mean of `d_l(i,j)` over the downloads that tried it (UKAIRO Eq. 1), from 0 up;
     /// counted up to [`ROBUST_MOST_GAIN`].

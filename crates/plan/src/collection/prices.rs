@@ -20,7 +20,6 @@ pub struct Prices {
 /// A plan and its price.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PricedPlan<P> {
-    /// The plan.
     pub plan: P,
     /// The sum over all legs of units times price.
     pub price: f64,

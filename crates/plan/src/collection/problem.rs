@@ -24,7 +24,6 @@ pub struct Leg {
 /// Data that waits at a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Supply {
-    /// The host's index.
     pub host: u32,
     /// The amount in data units.
     pub units: u64,

@@ -24,9 +24,7 @@ pub struct Transfer {
     pub path: usize,
     /// Its step in the plan.
     pub slot: u32,
-    /// The sending host.
     pub from: u32,
-    /// The receiving host.
     pub to: u32,
     /// Data units.
     pub units: u64,

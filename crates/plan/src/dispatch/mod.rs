@@ -48,7 +48,6 @@ pub struct DispatchLimits {
 /// An order that was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GivenOrder {
-    /// Its identifier.
     pub id: u64,
     /// Sender and receiver.
     pub pair: Pair,

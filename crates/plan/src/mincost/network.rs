@@ -33,10 +33,7 @@ pub struct Network {
 pub enum NetworkError {
     /// An arc's end is not among the nodes.
     #[error("arc {arc} ends at a node that does not exist")]
-    NoSuchNode {
-        /// The arc's index.
-        arc: usize,
-    },
+    NoSuchNode { arc: usize },
     /// Supplies and demands differ.
     #[error("the supplies exceed the demands by {0} units")]
     Unbalanced(i64),

@@ -42,6 +42,7 @@ struct Blocking {
     before: bool,
 }
 
+/// Finds a cheapest flow that satisfies all supplies and demands.
 pub fn solve(network: &Network) -> Result<NetworkFlow, Infeasible> {
     let mut simplex = Simplex::start(network);
     while let Some(arc) = simplex.entering() {

@@ -22,7 +22,7 @@ impl Ends {
         Self { pairs: vec![], gains, touched: vec![], is_out }
     }
 
-    /// Adds a pair.
+    /// Adds a pair with its gain to the gains of both ends.
     pub fn add(&mut self, i: usize, j: usize, gain: u64) {
         self.pairs.push((i, j, gain));
         for end in [i, j] {

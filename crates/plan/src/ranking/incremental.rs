@@ -25,7 +25,6 @@ impl Incremental {
         Self { graph, gains }
     }
 
-    /// The graph.
     pub const fn graph(&self) -> &Graph {
         &self.graph
     }

@@ -29,7 +29,6 @@ const LEAST_NODES: usize = 4;
 /// A relay's score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Score {
-    /// The relay's index.
     pub relay: usize,
     /// The mean of `d_l(i,j)`, from 0 up, finite.
     pub score: f64,

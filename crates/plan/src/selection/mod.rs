@@ -170,7 +170,6 @@ impl Selection {
         }
     }
 
-    /// The current phase.
     pub fn phase(&self) -> Phase {
         self.phase
     }

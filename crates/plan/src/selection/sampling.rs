@@ -18,7 +18,6 @@ const SETUP_RTTS: u32 = 6;
 
 /// The clock of one sampling.
 pub(super) struct Sampling {
-    /// When it began.
     pub(super) since: Time,
     /// When the bounds were last compared.
     pub(super) looked: Time,

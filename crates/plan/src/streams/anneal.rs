@@ -63,9 +63,7 @@ const EPSILON: f64 = 1e-9;
 /// The result of planning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Planned {
-    /// The configuration.
     pub configuration: Configuration,
-    /// Its flows.
     pub flows: Flows,
     /// Its worth including all margins and costs, which the search maximised.
     pub worth: f64,
@@ -360,7 +358,6 @@ struct CandidateWay {
 }
 
 impl CandidateWay {
-    /// Its nodes.
     fn nodes(&self) -> &[u32] {
         &self.nodes[..self.count]
     }

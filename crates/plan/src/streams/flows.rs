@@ -10,16 +10,13 @@ use thiserror::Error;
 pub struct Flow {
     /// The sender.
     pub parent: u32,
-    /// The parts.
     pub parts: Parts,
 }
 
 /// A running transcoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Transcoding {
-    /// The stream.
     pub stream: u32,
-    /// Its node.
     pub node: u32,
     /// The part that it makes.
     pub part: u8,

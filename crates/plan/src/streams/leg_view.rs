@@ -39,9 +39,7 @@ pub struct Trains {
     pub free: u64,
     /// Whether more may be free, because trains cannot be sent at a higher rate.
     pub at_least: bool,
-    /// When they began.
     pub began: Time,
-    /// When they ended.
     pub ended: Time,
 }
 
@@ -61,7 +59,6 @@ pub struct KnownRate {
     pub bps: u64,
     /// How it became known.
     pub source: Source,
-    /// When.
     pub at: Time,
 }
 
@@ -78,7 +75,6 @@ pub struct Rules {
     pub hold: Duration,
     /// A rise that is followed by a fall within this time has failed, and doubles the hold of its subscriber.
     pub probation: Duration,
-    /// The longest hold.
     pub max_hold: Duration,
     /// How long reports of a slow leg are ignored after a change, while the queue of the old level empties. This is
     /// also the longest time that they are ignored without a break; otherwise a plan that often changes would hide a

@@ -36,9 +36,7 @@ pub struct Node {
 /// The connection from one node to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leg {
-    /// The sender.
     pub from: u32,
-    /// The receiver.
     pub to: u32,
     /// The highest rate that a plan may send over it, bit/s: its capacity times the headroom. `None`: no limit is
     /// known.
@@ -55,7 +53,6 @@ pub struct Leg {
 /// output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Its rate, bit/s.
     pub bps: u64,
     /// The transcoder that makes it; `None`: the publisher sends it.
     pub made: Option<Made>,
@@ -75,7 +72,6 @@ pub struct Made {
 pub struct Stream {
     /// The publisher's node.
     pub publisher: u32,
-    /// Its parts.
     pub parts: Vec<Part>,
     /// The nodes that may relay it if they relay at all, in ascending order; `None`: all.
     pub relays: Option<Vec<u32>>,
@@ -93,9 +89,7 @@ pub struct Preference {
 /// A subscriber of a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subscriber {
-    /// The stream.
     pub stream: u32,
-    /// Its node.
     pub node: u32,
     /// In order of preference, the best first (MGRP §3.1).
     pub preferences: Vec<Preference>,
@@ -162,11 +156,9 @@ pub enum ProblemError {
     /// A count exceeds its bound.
     #[error("there are {count} {what}, more than {most}")]
     TooMany {
-        /// The kind.
+        /// What is counted, in the plural.
         what: &'static str,
-        /// The count.
         count: usize,
-        /// The bound.
         most: usize,
     },
     /// An index is out of range.
@@ -174,7 +166,6 @@ pub enum ProblemError {
     Index {
         /// The kind of the item.
         what: &'static str,
-        /// Its position.
         at: usize,
     },
     /// A weight or utility is not finite or not above 0.

@@ -133,7 +133,6 @@ impl<'a> State<'a> {
         self.set_choice(who, choice);
     }
 
-    /// The configuration.
     pub fn configuration(&self) -> Configuration {
         let nodes = self.problem.nodes.len();
         let mut parents = vec![BTreeMap::new(); self.problem.streams.len()];

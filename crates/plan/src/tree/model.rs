@@ -9,7 +9,6 @@ use thalweg_units::{ByteSize, Rate};
 /// The conditions of a TCP connection on one overlay hop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hop {
-    /// The round trip.
     pub rtt: Duration,
     /// The share of packets at which a loss event begins, 0 to 1.
     pub loss: f64,

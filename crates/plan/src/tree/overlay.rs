@@ -58,7 +58,6 @@ impl Access {
 /// A host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// Its role.
     pub role: Role,
     /// What it stores. For the source it does not matter, because it has everything.
     pub keeps: Storage,

@@ -31,12 +31,13 @@ pub use settings::CarrierSettings;
 pub use shared::PacketSink;
 
 use crate::trains::{RiderCarrier, Riders, Trains};
+use parking_lot::Mutex;
 use shared::{CarrierShared, DeviceState, LocalEnd};
 use std::{
     future::Future,
     io,
     net::{IpAddr, Ipv6Addr, SocketAddr},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 use thalweg_base::log::{Event, Log};
 use thalweg_measure::riders::PacketHead;
@@ -94,7 +95,7 @@ impl Carrier {
         Self(Arc::new(CarrierShared { local, network, me, membership, dialer, log, directory }))
     }
 
-    /// This node's address.
+    /// This node's overlay address.
     pub fn address(&self) -> Ipv6Addr {
         self.0.local.own
     }
@@ -156,7 +157,6 @@ impl Carrier {
 
 /// The state of a carrier, for `thalweg carrier status`.
 impl Carrier {
-    /// The current state.
     pub fn report(&self) -> CarrierReport {
         let partners: Vec<_> = self.0.directory().partners().cloned().collect();
         let one = |partner: &std::sync::Arc<partner::Partner>| {

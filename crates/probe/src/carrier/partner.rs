@@ -8,12 +8,13 @@ use super::{
     shared::LocalEnd,
 };
 use crate::trains::{AttachGuard, Boarding, Outlet, Riders};
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::VecDeque,
     io,
     net::Ipv6Addr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Duration,
@@ -143,7 +144,7 @@ impl Partner {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, PartnerState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Sends a packet of this host to the member. Returns whether a session is to be opened now. Needs a runtime.

@@ -8,9 +8,8 @@ use thalweg_wire::mesh::Name;
 /// The state of a node's carrier: the reply to `GET /v1/carrier` of the local API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CarrierReport {
-    /// The device's name.
     pub device: String,
-    /// This node's address.
+    /// This node's overlay address.
     pub address: Ipv6Addr,
     /// The longest packet that the device takes, bytes.
     pub mtu: u16,
@@ -30,9 +29,7 @@ pub struct CarrierReport {
 /// The state of one member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartnerReport {
-    /// Its name.
     pub name: Name,
-    /// Its address.
     pub address: Ipv6Addr,
     /// The state of the session: `open`, `opening`, or `none` and the reason.
     pub session: String,

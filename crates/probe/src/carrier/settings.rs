@@ -9,7 +9,6 @@ const LEAST_MTU: u16 = 1280;
 /// The settings of a carrier.
 #[derive(Clone, Debug)]
 pub struct CarrierSettings {
-    /// The device's name.
     pub device: String,
     /// The longest packet that the paths to members take whole, bytes.
     pub path_mtu: u16,

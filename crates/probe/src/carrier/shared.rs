@@ -1,11 +1,8 @@
 //! What the parts of a carrier share.
 
 use super::{CarrierSettings, directory::Directory};
-use std::{
-    fmt, io,
-    net::Ipv6Addr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{fmt, io, net::Ipv6Addr, sync::Arc};
 use thalweg_base::log::Log;
 use thalweg_mesh::carrier_network::Network;
 use thalweg_mesh::{Membership, member_dialer::MemberDialer};
@@ -47,7 +44,7 @@ impl fmt::Debug for DeviceState {
 #[derive(Debug)]
 pub struct LocalEnd {
     pub(super) settings: CarrierSettings,
-    /// This node's address.
+    /// This node's overlay address.
     pub(super) own: Ipv6Addr,
     device_state: Mutex<DeviceState>,
 }
@@ -71,7 +68,7 @@ impl LocalEnd {
     }
 
     pub(super) fn device_state(&self) -> MutexGuard<'_, DeviceState> {
-        self.device_state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.device_state.lock()
     }
 
     /// Delivers a packet to this host. Returns whether the device accepted it.
@@ -86,6 +83,6 @@ impl LocalEnd {
 
 impl CarrierShared {
     pub(super) fn directory(&self) -> MutexGuard<'_, Directory> {
-        self.directory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.directory.lock()
     }
 }

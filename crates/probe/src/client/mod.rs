@@ -29,7 +29,6 @@ pub struct ProbeServiceClient {
 
 /// A train to send.
 pub struct TrainOrder<'a> {
-    /// The train.
     pub train: &'a Train,
     /// How much later to send it.
     pub after: Duration,

@@ -30,6 +30,7 @@ impl MeasurementOutcome {
         (Self::Failed, "failed"),
     ];
 
+    /// The value of the label in `GET /metrics`.
     pub fn label(self) -> &'static str {
         Self::ALL[self as usize].1
     }

@@ -54,7 +54,6 @@ pub enum MeasurementKind {
 /// A request for a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MeasurementRequest {
-    /// The requested measurement.
     pub wish: MeasurementKind,
     /// The state of the link's streams: a number that changes when measurements that began before become useless. Such
     /// a measurement is cancelled.
@@ -66,7 +65,6 @@ pub struct MeasurementRequest {
 pub struct LinkMeasurement {
     /// The member at the other end of the link.
     pub to: Name,
-    /// The request.
     pub wish: MeasurementKind,
     /// The available bandwidth, bit/s.
     pub value: f64,
@@ -85,7 +83,6 @@ pub struct LinkMeasurement {
 /// News of a requested measurement.
 #[derive(Clone, Debug)]
 pub enum LinkNews {
-    /// A result.
     Found(LinkMeasurement),
     /// No connection to this member's node.
     Unreachable(Name),
@@ -102,7 +99,6 @@ pub type MeasurementRequests = BTreeMap<Name, MeasurementRequest>;
 enum FailureCause {
     /// No connection to the node.
     Unreachable,
-    /// Another reason.
     Other,
 }
 

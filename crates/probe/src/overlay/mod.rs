@@ -98,7 +98,6 @@ impl Overlay {
         Self { run, prober, trains, dialer, overlay_budget, counts, log }
     }
 
-    /// The overlay's counters.
     pub fn counts(&self) -> OverlayCounts {
         self.counts.clone()
     }

@@ -1,7 +1,8 @@
 //! The overlay's share of the bytes that measurements may cost in a day.
 
 use crate::prober::ProbeBudget;
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use thalweg_units::ByteSize;
 
 /// A share of a [`ProbeBudget`]. The trains themselves are charged to the budget; this only counts the overlay's part
@@ -35,8 +36,7 @@ impl OverlayBudget {
 
     fn note(&self, bytes: u64) -> u64 {
         let today = self.probe_budget.day();
-        // A thread that panicked while it held the lock left valid numbers.
-        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spent = self.spent.lock();
         if spent.0 != today {
             *spent = (today, 0);
         }

@@ -24,7 +24,6 @@ pub(super) enum FlowOutcome {
     Refused,
     /// The other end could not be reached at all.
     Down,
-    /// The flow broke.
     Failed,
 }
 
@@ -74,7 +73,7 @@ impl Default for FlowCounts {
 }
 
 impl FlowCounts {
-    /// Counts a flow.
+    /// Counts a bulk flow by this node's role and by its outcome.
     pub fn count(&self, is_sender: bool, ended: FlowOutcome) {
         self.0.get_or_create(&labels(is_sender, ended)).inc();
     }

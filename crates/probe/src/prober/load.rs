@@ -10,7 +10,6 @@ use tokio::time::Instant;
 pub struct RelayView {
     /// The relay's counters, and what it sees of legs.
     pub metrics: RelayMetrics,
-    /// The most sessions.
     pub max_sessions: u64,
     /// The rate that it can relay, if the operator has set it. The highest rate seen so far would be no limit: a relay
     /// that nobody has used yet is not full at its first megabit.

@@ -1,10 +1,7 @@
 //! Limits log lines that a peer can cause as often as it likes.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, time::Duration};
 use thalweg_units::NodeId;
 use tokio::time::Instant;
 
@@ -22,8 +19,7 @@ impl LogLimiter {
     /// Whether to write a line about this peer now; if so, the number of lines that were suppressed since the last one.
     pub fn passes(&self, peer: NodeId) -> Option<u64> {
         let now = Instant::now();
-        // A thread that panicked while it held the lock left whole entries.
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.0.lock();
         let is_due = |since: Instant| now.duration_since(since) >= EACH;
         let suppressed = match lines.get_mut(&peer) {
             Some((since, suppressed)) if !is_due(*since) => {

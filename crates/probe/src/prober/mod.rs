@@ -272,7 +272,10 @@ impl ProberShared {
         hello: &Hello,
         peer: &MeshPeer,
     ) -> Result<(Ticket, Limits, SemaphorePermit<'_>), Refusal> {
-        let mesh = (&self.membership.mesh(), &Ed25519);
+        let root = self.membership.mesh();
+        let roster = self.membership.current();
+        let signing = roster.map_or(root, |roster| roster.signing_key(root));
+        let mesh = (&signing, &Ed25519);
         let (pair, now) = ((&peer.key(), &self.key), self.membership.now());
         let ticket = Ticket::admit(&hello.ticket, mesh, pair, now).map_err(Refusal::Void)?;
         if self.used.has(ticket.order) {
@@ -346,7 +349,6 @@ impl ProberShared {
 enum FlowEnd {
     /// It belonged to this order, and was judged.
     Found(u64, Verdict),
-    /// It was refused.
     Refused(Refusal),
     /// It was accepted, and nothing arrived.
     Nothing,

@@ -1,10 +1,11 @@
 //! Entries that wait to be reported to the oracle.
 
 use super::report_batch::{Entry, ReportBatch};
+use parking_lot::Mutex;
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -54,7 +55,7 @@ struct Waiting {
 impl Outbox {
     /// Adds the outcome of an order.
     pub(super) fn add_outcome(&self, done: OrderReport) {
-        push(&mut self.lock().done, done);
+        push(&mut self.0.waiting.lock().done, done);
         self.0.news.notify_one();
     }
 
@@ -62,7 +63,7 @@ impl Outbox {
     pub(super) fn add_received(&self, order: u64, from: Name, found: &Verdict) {
         let (age, Verdict { bps, bytes, at_least, .. }) = (std::time::Duration::ZERO, *found);
         let received = ReceivedReport { id: order, from, bps, bytes, at_least, age };
-        push(&mut self.lock().received, received);
+        push(&mut self.0.waiting.lock().received, received);
         self.0.news.notify_one();
     }
 
@@ -70,14 +71,14 @@ impl Outbox {
     /// however often it is reported.
     pub(super) fn add_transfer(&self, watched: PassiveReport) {
         let id = self.0.next_id.fetch_add(1, Ordering::Relaxed).max(1);
-        push(&mut self.lock().passive, PassiveReport { id, ..watched });
+        push(&mut self.0.waiting.lock().passive, PassiveReport { id, ..watched });
     }
 
     /// Adds what trains found, which is reported at once, since it does not stay valid for long. The entry gets its id
     /// here.
     pub(super) fn add_finding(&self, probed: TrainReport) {
         let id = self.0.next_id.fetch_add(1, Ordering::Relaxed).max(1);
-        push(&mut self.lock().probed, TrainReport { id, ..probed });
+        push(&mut self.0.waiting.lock().probed, TrainReport { id, ..probed });
         self.0.news.notify_one();
     }
 
@@ -93,7 +94,7 @@ impl Outbox {
 
     /// Takes at most `most` entries, first those that the oracle waits for.
     pub(super) fn take(&self, most: usize) -> ReportBatch {
-        let (mut waiting, mut part) = (self.lock(), ReportBatch::default());
+        let (mut waiting, mut part) = (self.0.waiting.lock(), ReportBatch::default());
         let Waiting { done, received, passive, probed } = &mut *waiting;
         move_to(&mut part, most, done, Entry::Done);
         move_to(&mut part, most, received, Entry::Received);
@@ -105,7 +106,7 @@ impl Outbox {
     /// Puts back entries that could not be delivered, before newer ones. A load is not put back: the next one is as
     /// good.
     pub(super) fn put_back(&self, part: ReportBatch) {
-        let mut waiting = self.lock();
+        let mut waiting = self.0.waiting.lock();
         for (at, entry) in part.0.into_iter().rev() {
             match entry {
                 Entry::Done(done) => waiting.done.push_front((at, done)),
@@ -120,11 +121,6 @@ impl Outbox {
         bound(received);
         bound(passive);
         bound(probed);
-    }
-
-    /// A thread that panicked while it held the lock left whole entries.
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

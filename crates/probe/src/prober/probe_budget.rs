@@ -1,10 +1,11 @@
 //! The bytes that a node may spend on measurements in a day.
 
 use super::saved_count::SavedCount;
+use parking_lot::Mutex;
 use std::{
     io,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use thalweg_base::budget::{Budget, PeerKey, Purpose, Scope};
@@ -96,8 +97,7 @@ impl ProbeBudget {
 
     /// Begins a new day if it is due. Returns the number of the current day.
     fn begin_day_if_due(&self, today: u64, now: Instant) -> u64 {
-        // A thread that panicked while it held the lock left valid numbers.
-        let mut day = self.day.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut day = self.day.lock();
         let was_ahead = today < day.number && now.duration_since(day.since) >= LENGTH;
         if today > day.number || was_ahead {
             *day = Day { number: day.number.max(today), since: now };

@@ -1,10 +1,11 @@
 //! Keeps the bytes that measurements cost today in a file.
 
+use parking_lot::Mutex;
 use std::{
     io,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread,
@@ -70,7 +71,7 @@ impl SavedCount {
 
     /// Sets the count. Does not wait for the disk.
     pub fn put(&self, day: u64, bytes: u64) {
-        *self.shared.newest.lock().unwrap_or_else(PoisonError::into_inner) = Some((day, bytes));
+        *self.shared.newest.lock() = Some((day, bytes));
         // If it is full, the thread is about to look.
         _ = self.wake.try_send(());
     }
@@ -96,8 +97,8 @@ impl CountWriter {
     }
 
     fn write(&self) -> io::Result<()> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let _turn = self.turn.lock();
+        let newest = self.newest.lock().take();
         let Some((day, bytes)) = newest else { return Ok(()) };
         durable::replace(&self.file, format!("{day} {bytes}\n").as_bytes())
     }

@@ -45,7 +45,6 @@ static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| {
 /// The result of a flow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SentFlow {
-    /// The receiver's verdict.
     pub verdict: Verdict,
     /// This end's own count over the same time; `None` if nothing was acknowledged.
     pub own: Option<BulkResult>,
@@ -59,7 +58,6 @@ pub(super) struct SentFlow {
 #[derive(Debug, Error)]
 #[error("{why}")]
 pub(super) struct SendFailure {
-    /// The reason.
     pub why: FlowError,
     /// Bytes that have left this host nevertheless.
     pub bytes: u64,

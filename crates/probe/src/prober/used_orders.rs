@@ -1,10 +1,7 @@
 //! Orders that have been used: each is valid for one flow.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, time::Duration};
 use thalweg_wire::mesh::measure_ticket::{CLOCKS_APART, LONGEST};
 use tokio::time::Instant;
 
@@ -23,21 +20,16 @@ pub(super) struct UsedOrders(Mutex<BTreeMap<u64, Instant>>);
 impl UsedOrders {
     /// Whether this order has been used.
     pub fn has(&self, order: u64) -> bool {
-        self.lock().contains_key(&order)
+        self.0.lock().contains_key(&order)
     }
 
     /// Marks the order as used. Returns false if it was used before, or there is no room for its number.
     pub fn spend(&self, order: u64) -> bool {
-        let (now, mut used) = (Instant::now(), self.lock());
+        let (now, mut used) = (Instant::now(), self.0.lock());
         used.retain(|_, since| now.duration_since(*since) < KEPT);
         let is_new = used.len() < MOST && !used.contains_key(&order);
         is_new.then(|| used.insert(order, now));
         is_new
-    }
-
-    /// A thread that panicked while it held the lock left whole entries.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

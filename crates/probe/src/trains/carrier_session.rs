@@ -7,9 +7,10 @@ use super::{
     riders::{AttachGuard, Outlet, Riders},
     session::{PATIENCE, ask, secrets, show},
 };
+use parking_lot::Mutex;
 use std::{
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::Duration,
 };
 use thalweg_net::{

@@ -1,13 +1,14 @@
 //! The UDP socket of a process, and the sessions that receive datagrams by it.
 
 use super::riders::Riders;
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::BTreeMap,
     io,
     net::{IpAddr, SocketAddr},
     os::fd::AsFd as _,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -55,7 +56,7 @@ pub struct Endpoint {
     socket: UdpSocket,
     sessions: Mutex<BTreeMap<u32, Arc<Incoming>>>,
     refused: [AtomicU64; 4],
-    /// The kernel's count.
+    /// Datagrams that the kernel dropped, by its count.
     dropped: AtomicU32,
     came: broadcast::Sender<Arc<ReceivedProbe>>,
 }
@@ -259,7 +260,7 @@ impl Endpoint {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<Incoming>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sessions.lock()
     }
 
     /// Registers a session with this number, whose channel leads to the address `peer`; `None` if the number is taken
@@ -395,7 +396,7 @@ impl SessionState {
 
 impl Incoming {
     fn lock(&self) -> MutexGuard<'_, SessionState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Sets the recipient of riders from now on, numbered under this epoch of the other end.

@@ -8,10 +8,8 @@ use thiserror::Error;
 /// Why a session or a train failed.
 #[derive(Debug, Error)]
 pub enum SessionError {
-    /// The channel failed.
     #[error("the connection to the member failed: {0}")]
     Channel(#[from] io::Error),
-    /// The member refused.
     #[error("the member refuses: {0}")]
     Refused(#[from] Refusal),
     /// The member did not answer for this long.

@@ -12,10 +12,8 @@ use thiserror::Error;
 /// Why no session could be opened.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// The channel failed.
     #[error("{0}")]
     Dial(#[from] DialMemberError),
-    /// The session failed.
     #[error("{0}")]
     Session(#[from] SessionError),
     /// This host's network or calibration failed.

@@ -1,12 +1,13 @@
 //! Sends a train, on a thread of its own.
 
 use super::riders::{Riders, TrainRiders};
+use parking_lot::Mutex;
 use std::{
     cell::RefCell,
     fmt, io,
     net::{SocketAddr, UdpSocket},
     num::NonZeroU8,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 use thalweg_measure::{
@@ -90,7 +91,7 @@ impl ProbeSender {
     }
 
     fn seal(&self, payload: &Payload) -> io::Result<Vec<u8>> {
-        self.sealer.lock().unwrap_or_else(PoisonError::into_inner).seal(&payload.encode())
+        self.sealer.lock().seal(&payload.encode())
     }
 
     /// Seals the datagram of a probe. Returns its riders as well, in case it cannot be sent.

@@ -86,7 +86,6 @@ pub struct Cost {
 /// The state of a measurement after a train.
 #[derive(Clone, Debug)]
 pub struct TrainEvent {
-    /// The tool's progress.
     pub progress: Progress,
     /// The cost so far.
     pub cost: Cost,
@@ -95,21 +94,17 @@ pub struct TrainEvent {
 /// The result of a measurement.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// The tool's findings.
     pub findings: Vec<Finding>,
     /// Doubts about the findings; if there are none, they are valid.
     pub doubts: Vec<Doubt>,
-    /// The cost.
     pub cost: Cost,
 }
 
 /// Why nothing was measured.
 #[derive(Debug, Error)]
 pub enum MeasureError {
-    /// The session failed.
     #[error("{why}{}", after(.so_far))]
     Session {
-        /// The cause.
         #[source]
         why: SessionError,
         /// The tool's progress until then.

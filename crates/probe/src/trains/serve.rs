@@ -11,10 +11,11 @@ use super::{
 };
 use crate::prober::ProbeBudget;
 use futures_util::future::BoxFuture;
+use parking_lot::Mutex;
 use std::{
     io,
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 use thalweg_base::{
@@ -118,8 +119,7 @@ impl Trains {
     /// Sets this host's calibration, which is valid for ten minutes (10 s if the host is not calm). Without it the host
     /// is calibrated when that is first needed.
     pub fn set_calibration(&self, host: Calibration) {
-        *self.0.calibration.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some((Instant::now(), host));
+        *self.0.calibration.lock() = Some((Instant::now(), host));
     }
 
     /// Sets the highest rate within trains, whoever requests them; only the first call has an effect.
@@ -376,7 +376,7 @@ impl TrainsShared {
     }
 
     fn known(&self) -> Option<(Instant, Calibration)> {
-        *self.calibration.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.calibration.lock()
     }
 
     /// The last calibration, unless it is too old.
@@ -402,8 +402,7 @@ impl TrainsShared {
             return Ok(known);
         }
         let found = spawn_blocking(calibrate).await.map_err(io::Error::other)??;
-        *self.calibration.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some((Instant::now(), found));
+        *self.calibration.lock() = Some((Instant::now(), found));
         Ok(found)
     }
 

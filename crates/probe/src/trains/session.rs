@@ -10,10 +10,11 @@ use super::{
     riders::{AttachGuard, Riders},
     run,
 };
+use parking_lot::Mutex;
 use std::{
     io,
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use thalweg_base::message;

@@ -22,7 +22,6 @@ const CONDITIONS: [HeaderName; 6] = [
 /// An object that can be fetched in ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// Its URL.
     pub(in super::super) url: String,
     /// Path and query as they were requested.
     pub(in super::super) path: Bytes,

@@ -69,7 +69,7 @@ impl SplitBody {
         self.length - self.got.min(self.length)
     }
 
-    /// The next piece.
+    /// Polls for the next piece of the content.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         if self.is_over() {
             return Poll::Ready(None);

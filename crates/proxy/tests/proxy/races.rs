@@ -29,10 +29,13 @@ pub struct FixedChooser {
     pub revoked: AtomicBool,
     /// Relays are no longer chosen.
     pub only_directly: AtomicBool,
+    /// The content of each connection.
+    pub contents: Mutex<Vec<Content>>,
 }
 
 impl PathChooser for FixedChooser {
-    fn choose(&self, _: &Destination, _: Content) -> PathRace {
+    fn choose(&self, _: &Destination, content: Content) -> PathRace {
+        self.contents.lock().unwrap().push(content);
         if self.only_directly.load(Relaxed) {
             return PathRace::direct();
         }
@@ -110,6 +113,18 @@ async fn the_first_established_way_carries_the_tunnel() {
     let never = 600_000;
     assert_eq!(path(vec![direct(0), way("fra", relay, never)]).await.0, "direct");
     assert_eq!(path(vec![way("fra", relay, 0), direct(never)]).await.0, "fra");
+}
+
+#[tokio::test]
+async fn a_tunnel_to_an_unknown_port_counts_as_readable() {
+    let chooser = Arc::new(FixedChooser::default());
+    let (scene, origin) = (Scene::choosing(chooser.clone()).await, Origin::new().await);
+    let mut program = scene.program().await;
+    program.send(format!("CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n\r\n", origin.at)).await;
+    assert_eq!(status(&program.head().await), 200);
+    drop(program);
+    scene.end().await;
+    assert_eq!(*chooser.contents.lock().unwrap(), [Content::Clear]);
 }
 
 #[tokio::test]

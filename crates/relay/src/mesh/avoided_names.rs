@@ -4,11 +4,12 @@ use super::{
     super::{denial::Denial, resolver::Resolver},
     Gate,
 };
+use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use thalweg_net::Cause;
@@ -84,24 +85,19 @@ impl AvoidedNames {
     }
 
     fn known(&self, version: u64, name: &Destination) -> Option<Vec<SocketAddr>> {
-        let cache = self.lock();
+        let cache = self.cache.lock();
         let (at, addresses) = cache.answers.get(name).filter(|_| cache.version == version)?;
         (at.elapsed() < CACHE_TIME).then(|| addresses.clone())
     }
 
     fn keep(&self, version: u64, name: &Destination, addresses: &[SocketAddr]) {
-        let mut cache = self.lock();
+        let mut cache = self.cache.lock();
         if cache.version < version {
             *cache = Cache { version, answers: BTreeMap::new() };
         }
         if cache.version == version {
             cache.answers.insert(name.clone(), (Instant::now(), addresses.to_vec()));
         }
-    }
-
-    /// Every change is complete, even if a thread panicked while it held the lock.
-    fn lock(&self) -> MutexGuard<'_, Cache> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -40,7 +40,7 @@ pub fn member(name: &str, seed: u8, addresses: &[&str], tagged: &[&str]) -> Memb
 pub fn roster(version: u64, mut members: Vec<Member>, rules: Vec<Rule>) -> Roster {
     members.sort_by(|a, b| a.name.cmp(&b.name));
     let (not_before, expiry) = (WallTime::from_unix_nanos(0), WallTime::from_unix_nanos(u64::MAX));
-    Roster { version, not_before, expiry, members, rules }
+    Roster { version, not_before, expiry, members, rules, endorsement: None, predecessor: None }
 }
 
 fn signed(roster: Roster) -> Vec<u8> {

@@ -93,7 +93,6 @@ pub struct Messages {
     pub with_source: Traffic,
     /// With its parent: pages, what it has, what is asked for, what is done, what is missing.
     pub with_parent: Traffic,
-    /// With its children.
     pub with_children: Traffic,
 }
 

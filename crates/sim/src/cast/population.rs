@@ -22,7 +22,6 @@ const LEAST_EGRESS: f64 = 25.0;
 pub struct Population {
     /// The rates of the legs that are known.
     pub graph: Graph,
-    /// The hosts.
     pub hosts: Vec<Host>,
 }
 

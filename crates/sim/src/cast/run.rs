@@ -73,7 +73,6 @@ impl Default for Settings {
 pub struct Spread {
     /// The least.
     pub min: f64,
-    /// The median.
     pub median: f64,
     /// The most.
     pub max: f64,

@@ -32,11 +32,9 @@ pub trait Method {
 pub enum MethodKind {
     /// PathSyncX, the share X/100.
     PathSync(f64),
-    /// PathDelay.
     PathDelay,
     /// Each host uses its own best path.
     BestPath,
-    /// A direct method.
     Direct(Direct),
     /// Ours: the adaptive fluid plan, with this many ways a source.
     Fluid(usize),

@@ -38,7 +38,6 @@ pub struct Settings {
 /// A client's downloads, one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Programme {
-    /// The client.
     pub client: usize,
     /// The servers, in order.
     pub servers: Vec<usize>,
@@ -49,7 +48,6 @@ pub struct Programme {
 pub struct RelayQuery<'a> {
     /// The client that downloads.
     pub client: usize,
-    /// The server.
     pub server: usize,
     /// The time, s.
     pub now: f64,
@@ -93,9 +91,7 @@ impl RelayChoice for Direct {
 /// The outcome of a download.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DownloadOutcome {
-    /// The client.
     pub client: usize,
-    /// The server.
     pub server: usize,
     /// The chosen relay; `None` is the direct path.
     pub relay: Option<usize>,
@@ -105,7 +101,6 @@ pub struct DownloadOutcome {
     pub sampled: Vec<(Option<usize>, f64)>,
     /// Its start, s.
     pub began: f64,
-    /// Its end, s.
     pub ended: f64,
 }
 

@@ -15,7 +15,6 @@ pub struct Metric {
 /// The numbers and curves of a figure. Numbers that could not be computed are left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
-    /// By name.
     pub metrics: BTreeMap<String, Metric>,
     /// By name: points (x, y).
     pub series: BTreeMap<String, Vec<(f64, f64)>>,

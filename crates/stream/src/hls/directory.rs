@@ -28,7 +28,6 @@ const MAX_NUMBER: u64 = u32::MAX as u64;
 #[derive(Debug, Error)]
 #[error("cannot write {}: {why}{}", .file.display(), hint(.why))]
 pub struct DirectoryError {
-    /// The file.
     pub file: PathBuf,
     /// The cause.
     pub why: io::Error,

@@ -2,18 +2,15 @@
 
 use super::packager::{ByReason, Update};
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde::Serialize;
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 use thalweg_wire::stream::leg::CLASSES;
 use tokio::time::Instant;
 
 /// The figures that the player shows.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Status {
-    /// The stream's name.
     pub name: String,
     /// The publisher's node.
     pub origin: String,
@@ -55,11 +52,6 @@ struct State {
 }
 
 impl Window {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is consistent at every point that could panic.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Applies an update, with the new playlists and figures.
     pub fn apply(
         &self,
@@ -68,7 +60,7 @@ impl Window {
         master: Option<String>,
         status: Status,
     ) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.inits.extend(update.inits.into_iter().map(|init| (init.number, init.bytes)));
         state.segments.extend(update.segments.into_iter().map(|one| (one.number, one.bytes)));
         for number in update.removed.segments {
@@ -83,27 +75,27 @@ impl Window {
 
     /// The media playlist; `None` before the first segment.
     pub fn playlist(&self) -> Option<String> {
-        self.lock().playlist.clone()
+        self.0.lock().playlist.clone()
     }
 
     /// The multivariant playlist; `None` before the first segment.
     pub fn master(&self) -> Option<String> {
-        self.lock().master.clone()
+        self.0.lock().master.clone()
     }
 
     /// The init segment with this number, if it is still needed.
     pub fn init(&self, number: u64) -> Option<Bytes> {
-        self.lock().inits.get(&number).cloned()
+        self.0.lock().inits.get(&number).cloned()
     }
 
     /// The media segment with this number, if it is still needed.
     pub fn segment(&self, number: u64) -> Option<Bytes> {
-        self.lock().segments.get(&number).cloned()
+        self.0.lock().segments.get(&number).cloned()
     }
 
     /// The present figures.
     pub fn status(&self) -> Status {
-        let state = self.lock();
+        let state = self.0.lock();
         let idle = state.at.map(|at| at.elapsed()).unwrap_or_default();
         let idle_ms = u64::try_from(idle.as_millis()).unwrap_or(u64::MAX);
         Status { idle_ms, ..state.status.clone() }
@@ -111,7 +103,7 @@ impl Window {
 
     /// The bytes of all segments.
     pub fn bytes(&self) -> usize {
-        let state = self.lock();
+        let state = self.0.lock();
         state.segments.values().chain(state.inits.values()).map(Bytes::len).sum()
     }
 }

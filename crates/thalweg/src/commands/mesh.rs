@@ -1,6 +1,6 @@
 //! `thalweg mesh`: the commands about membership.
 
-use super::{init, join, members, revoke, token};
+use super::{init, join, members, rekey, revoke, token};
 use std::process::ExitCode;
 
 /// Arguments of `thalweg mesh`.
@@ -22,6 +22,8 @@ enum MeshCommand {
     Members(members::Args),
     /// Remove a member and cut its connections
     Revoke(revoke::Args),
+    /// Replace the key that signs the list of members
+    Rekey(rekey::Args),
 }
 
 /// Runs the command.
@@ -35,5 +37,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         MeshCommand::Join(args) => join::run(args),
         MeshCommand::Members(args) => members::run(args),
         MeshCommand::Revoke(args) => revoke::run(args),
+        MeshCommand::Rekey(args) => rekey::run(args),
     }
 }

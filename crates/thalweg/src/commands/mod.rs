@@ -25,6 +25,7 @@ pub mod node;
 pub mod paths;
 pub mod proxy;
 pub mod receipt;
+pub mod rekey;
 pub mod relay;
 pub mod renewal;
 pub mod revoke;

@@ -34,7 +34,7 @@ pub async fn renew(
         return Ok(());
     }
     let client = client(state, dial)?;
-    let after = membership.current().map_or(0, |roster| roster.version);
+    let after = membership.current().map(|roster| roster.rank());
     let asked = timeout(patience, client.roster(after, Duration::ZERO)).await;
     match asked.map_err(|_| OracleError::Silent(patience))?? {
         Some(signed) => keep(state, membership, &signed),

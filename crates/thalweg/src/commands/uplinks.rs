@@ -1,11 +1,12 @@
 //! The interfaces, bonds and byte accounts of this process, for all commands.
 
 use super::{history_file, host::StateDir};
+use parking_lot::{Mutex, MutexGuard};
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, LazyLock, OnceLock},
 };
 use thalweg_base::budget::Budget;
 use thalweg_console::note;
@@ -147,7 +148,7 @@ fn accepted_bonds() -> Vec<BondStatus> {
 }
 
 fn lock_accepted_bonds() -> MutexGuard<'static, Option<Bonds>> {
-    ACCEPTED_BONDS.lock().unwrap_or_else(PoisonError::into_inner)
+    ACCEPTED_BONDS.lock()
 }
 
 /// Registers the metrics of this process's interfaces and bonds.

@@ -3,6 +3,7 @@
 //! One file shows all texts that users read.
 
 mod commands;
+mod docs;
 mod faults;
 mod floors;
 mod messages;

@@ -57,6 +57,17 @@ fn every_clippy_list_forbids_unbounded_queues() {
     }
 }
 
+/// The standard library's locks have to be asked whether a thread panicked while it held them (decision 0106).
+#[test]
+fn product_code_has_locks_without_poison() {
+    let sources = tree::sources(&["crates"]);
+    let products = sources.iter().filter(|source| source.product_file().is_some());
+    let name = concat!("Poison", "Error");
+    let found: Vec<&str> =
+        products.filter(|source| source.text.contains(name)).map(|source| &*source.path).collect();
+    assert!(found.is_empty(), "use the locks of parking_lot in {found:?}");
+}
+
 #[test]
 fn unsafe_code_says_why_it_is_sound() {
     for source in tree::all().iter().filter(|source| source.is(&["rs"])) {

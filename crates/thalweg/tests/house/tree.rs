@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 pub struct Source {
     /// The path relative to the root, with `/`.
     pub path: String,
-    /// The whole text.
     pub text: String,
 }
 

@@ -29,6 +29,7 @@ mod no_daemon;
 mod odd_links;
 mod oracle_down;
 mod overlay_lab;
+mod rekey;
 mod samples;
 mod second_interface;
 mod stream_inputs;

@@ -14,11 +14,12 @@ use super::{
     state::Settings,
 };
 use crate::interfaces::{Accounts, Uplinks};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     fmt, io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 use thalweg_net::{
@@ -236,7 +237,7 @@ impl Bonding {
 
 impl BondingState {
     fn lock(&self) -> MutexGuard<'_, BondTable> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     /// The number of interfaces, counted anew when the last count is older than [`FRESH`].

@@ -10,11 +10,12 @@ use super::{
     stream::BondStream,
 };
 use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
     future::{pending, poll_fn},
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 use thalweg_bond::LinkId;
@@ -55,7 +56,6 @@ pub struct Engine {
 /// Why a link ended.
 #[derive(Debug)]
 pub enum LinkEnd {
-    /// The connection failed.
     Lost(io::Error),
     /// An end stopped using it.
     Bye,
@@ -80,17 +80,13 @@ impl Engine {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn now(&self) -> Time {
         Time::ZERO + self.began.elapsed()
     }
 
     /// Runs `act` on a stream, then gives idle links what there is to send. `None`: there is no such stream.
     pub fn with<T>(&self, stream: u32, act: impl FnOnce(&mut Flow) -> T) -> Option<T> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let done = state.flows.get_mut(&stream).map(act);
         state.dispatch(self.now());
         done
@@ -98,7 +94,7 @@ impl Engine {
 
     /// Takes the window from a link's greeting: how much of each stream the far end holds at first.
     pub(super) fn set_far_window(&self, window: u64) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.theirs = window;
         // Streams may have been opened before the first link came up.
         state.flows.values_mut().for_each(|flow| flow.sender.raise_limit(window));
@@ -106,40 +102,40 @@ impl Engine {
 
     /// Bytes of a new stream that this end holds at first.
     pub(super) fn window(&self) -> u64 {
-        self.lock().settings.first_window()
+        self.state.lock().settings.first_window()
     }
 
     /// Bytes of chunks that each link was given so far.
     pub fn sent(&self) -> BTreeMap<LinkId, u64> {
-        self.lock().links.iter().map(|(id, link)| (*id, link.sent)).collect()
+        self.state.lock().links.iter().map(|(id, link)| (*id, link.sent)).collect()
     }
 
     /// The shortest round trip of the links that answer.
     pub fn round_trip(&self) -> Option<Duration> {
-        let state = self.lock();
+        let state = self.state.lock();
         let alive = state.links.values().filter(|link| !link.is_silent);
         alive.map(LinkState::round_trip).filter(|rtt| !rtt.is_zero()).min()
     }
 
     /// The status of the links.
     pub fn links(&self) -> Vec<LinkStatus> {
-        self.lock().links(self.now())
+        self.state.lock().links(self.now())
     }
 
     /// What links and streams wait for, in words, to find the cause of a standstill.
     pub fn describe(&self) -> String {
-        self.lock().describe(self.now())
+        self.state.lock().describe(self.now())
     }
 
     /// Streams that are open, or not settled yet.
     pub fn streams(&self) -> usize {
-        self.lock().flows.len()
+        self.state.lock().flows.len()
     }
 
     /// The application dropped a stream.
     pub fn release(&self, stream: u32) {
         self.with(stream, Flow::release);
-        self.lock().remove_ended();
+        self.state.lock().remove_ended();
     }
 
     /// Opens a stream to `to`, and waits for the far end's confirmation.
@@ -147,7 +143,7 @@ impl Engine {
     /// # Errors
     /// Why the stream was not opened.
     pub async fn open(self: &Arc<Self>, to: Target) -> Result<BondStream, StreamError> {
-        let opened = self.lock().open(to, self.now());
+        let opened = self.state.lock().open(to, self.now());
         let stream = BondStream::new(Arc::clone(self), opened.map_err(StreamError::Reset)?);
         self.busy.notify_one();
         let no = stream.number();
@@ -164,7 +160,7 @@ impl Engine {
         loop {
             let told = self.offered.notified();
             {
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 if let Some((stream, to)) = state.offered.pop_front() {
                     // Its `Open` word may be repeated before it is accepted; it must not be offered twice.
                     state.flows.get_mut(&stream).map(Flow::begin_connecting);
@@ -193,7 +189,7 @@ impl Engine {
 
     /// Breaks the bond: nothing is carried any more. The first reason is kept.
     pub fn break_off(&self, why: &str) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.broken.get_or_insert_with(|| why.to_owned());
         let broken = || StreamError::Reset(why.to_owned());
         state.flows.values_mut().for_each(|flow| flow.break_off(broken()));
@@ -227,7 +223,7 @@ impl Engine {
             Err(why) => return LinkEnd::Lost(why),
         };
         let joining = NewLink { gauge: Arc::clone(&gauge), may_duplicate, interface, via, beyond };
-        let (wake, gone) = self.lock().join(id, joining, self.now());
+        let (wake, gone) = self.state.lock().join(id, joining, self.now());
         let ended = tokio::select! {
             ended = self.read_frames(id, &mut read, (&gauge, meter)) => ended,
             ended = self.write_frames(id, (&mut write, meter), &gauge, &wake) => LinkEnd::Lost(ended),
@@ -238,7 +234,7 @@ impl Engine {
         if let Some(meter) = meter {
             meter.ends(&gauge);
         }
-        self.lock().leave(id, self.now());
+        self.state.lock().leave(id, self.now());
         if let LinkEnd::Hostile(why) = &ended {
             self.break_off(why);
         }
@@ -276,14 +272,14 @@ impl Engine {
     /// follow.
     async fn next_frame(&self, id: LinkId, wake: &Notify) -> Option<(Vec<u8>, u64)> {
         {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             state.links.get_mut(&id)?.is_idle = true;
             state.dispatch(self.now());
         }
         loop {
             let told = wake.notified();
             {
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 if state.broken.is_some() {
                     return None;
                 }
@@ -327,7 +323,7 @@ impl Engine {
             Frame::Chunk(head) => {
                 let length = head.length as usize;
                 let bytes = body(read, length).await?;
-                let done = self.lock().chunk(id, head, bytes, self.now());
+                let done = self.state.lock().chunk(id, head, bytes, self.now());
                 done.map(|()| FRAME_HEAD + length).map_err(LinkEnd::Hostile)
             }
             Frame::Word(length) => {
@@ -340,7 +336,7 @@ impl Engine {
                     return Err(hostile(&"a word's numbers are out of order"));
                 }
                 let is_open = matches!(word, Word::Open { .. });
-                self.lock().word(id, word, self.now()).map_err(LinkEnd::Hostile)?;
+                self.state.lock().word(id, word, self.now()).map_err(LinkEnd::Hostile)?;
                 if is_open {
                     self.offered.notify_one();
                 }
@@ -360,7 +356,7 @@ impl Engine {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let is_busy = {
-                let state = self.lock();
+                let state = self.state.lock();
                 if state.broken.is_some() {
                     return;
                 }
@@ -368,7 +364,7 @@ impl Engine {
             };
             if is_busy {
                 ticks.tick().await;
-                if self.lock().watch(self.now()) {
+                if self.state.lock().watch(self.now()) {
                     self.silent.notify_one();
                 }
             } else {

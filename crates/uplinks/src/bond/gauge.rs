@@ -140,7 +140,6 @@ impl Reading {
         if all > 0.0 { again / all } else { 0.0 }
     }
 
-    /// The kernel's counters.
     pub fn info(&self) -> &TcpInfo {
         &self.info
     }

@@ -2,11 +2,11 @@
 
 use super::gauge::Gauge;
 use crate::interfaces::{Accounts, Uplinks};
+use parking_lot::Mutex;
 use std::{
     fmt,
     io::{self, Cursor},
     os::fd::{AsFd as _, OwnedFd},
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 use thalweg_bond::RelayedPath;
@@ -34,9 +34,7 @@ pub type LinkReader = BufReader<Box<dyn AsyncRead + Send + Unpin>>;
 
 /// A connection after its greeting.
 pub struct LinkIo {
-    /// The receiving half.
     pub read: LinkReader,
-    /// The sending half.
     pub write: OwnedWriteHalf,
     /// A duplicate of the connection's descriptor, for its counters and its queue.
     pub socket: OwnedFd,
@@ -91,7 +89,7 @@ impl Meter {
     /// Counts bytes that the link moved. On a link with a cap or a limit the kernel says every few milliseconds how
     /// many they were with headers, acknowledgements and retransmissions, and what has arrived but is not read yet.
     pub fn moved(&self, bytes: usize, gauge: &Gauge) {
-        let mut counting = self.lock();
+        let mut counting = self.counting.lock();
         counting.pending += bytes;
         if !counting.is_limited {
             self.moved.notify_one();
@@ -116,7 +114,7 @@ impl Meter {
                 () = self.moved.notified() => sleep(LOOK).await,
                 () = self.uplinks.changed() => {}
             }
-            self.look(&mut self.lock(), gauge);
+            self.look(&mut self.counting.lock(), gauge);
         }
     }
 
@@ -128,7 +126,7 @@ impl Meter {
 
     /// Closes the account. The link is closed here; its far end may still send.
     pub fn ends(&self, gauge: &Gauge) {
-        let (mut counting, info) = (self.lock(), gauge.info());
+        let (mut counting, info) = (self.counting.lock(), gauge.info());
         counting.count(info.as_ref());
         counting.account.close(info.as_ref());
     }
@@ -138,14 +136,10 @@ impl Meter {
     /// # Errors
     /// The cap is used up, or cannot be enforced.
     pub async fn wait_to_move(&self) -> io::Result<()> {
-        if !self.lock().is_limited {
+        if !self.counting.lock().is_limited {
             return Ok(());
         }
         self.uplinks.wait_to_move(&self.interface).await.map_err(io::Error::other)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, MeterState> {
-        self.counting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

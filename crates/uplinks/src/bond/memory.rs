@@ -29,7 +29,7 @@ impl Memory {
         Self(Arc::new(MemoryBudget { used: AtomicU64::new(0), most, whole: Some(self.clone()) }))
     }
 
-    /// Bytes taken now.
+    /// The bytes that leases hold now.
     pub fn used(&self) -> u64 {
         self.0.used.load(Ordering::Relaxed)
     }

@@ -1,9 +1,9 @@
 //! All bonds of a process, for its status and metrics.
 
 use super::{bonding::Bonding, status::LinkStatus};
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
-use std::sync::{Mutex, PoisonError};
 
 /// One bond as it is now.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -12,7 +12,6 @@ pub struct BondStatus {
     pub member: String,
     /// Streams that are open, or not settled yet.
     pub streams: usize,
-    /// Its links.
     pub links: Vec<LinkStatus>,
 }
 
@@ -28,7 +27,7 @@ impl BondRegistry {
 
     /// Adds bonds, and keeps them alive.
     pub fn add(&self, bonds: &Bonding) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(bonds.clone());
+        self.0.lock().push(bonds.clone());
     }
 
     /// [`Bonding::report`] of all bonds.
@@ -44,10 +43,10 @@ impl BondRegistry {
 
     /// Drops all bonds, so that they end.
     pub fn end(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.0.lock().clear();
     }
 
     fn all(&self) -> Vec<Bonding> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 }

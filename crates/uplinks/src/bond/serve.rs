@@ -9,6 +9,7 @@ use super::{
     registry::BondStatus, state::Settings,
 };
 use futures_util::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use socket2::SockRef;
 use std::{
@@ -16,7 +17,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 use thalweg_base::{
@@ -142,11 +143,11 @@ impl Bonds {
 
 impl BondsState {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<(NodeId, BondId), ServedBond>> {
-        self.bonds.lock().unwrap_or_else(PoisonError::into_inner)
+        self.bonds.lock()
     }
 
     fn origins(&self) -> MutexGuard<'_, BTreeMap<SocketAddr, SocketAddr>> {
-        self.origins.lock().unwrap_or_else(PoisonError::into_inner)
+        self.origins.lock()
     }
 
     /// Registers a link, with a new bond if it is the first one of it.

@@ -55,7 +55,6 @@ pub struct AllotmentRest {
 /// Whether a connection may move more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
-    /// It may.
     Granted,
     /// It must wait until more is allotted.
     Wait,

@@ -25,9 +25,8 @@ pub enum Change {
     Policy(PolicyChange),
     /// Insert a rule with this number, from 1; `None`: after all others.
     Rule {
-        /// Its number.
+        /// The rule's number.
         at: Option<usize>,
-        /// The rule.
         rule: Rule,
     },
     /// Remove the rule with this number.
@@ -38,7 +37,7 @@ pub enum Change {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicyChange {
-    /// The interface.
+    /// The interface's name.
     pub name: String,
     /// When it is used.
     pub tier: Option<Tier>,

@@ -1,9 +1,7 @@
 //! Faults of interfaces: a list of current ones, and notices of new ones.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, VecDeque};
 use tokio::sync::Notify;
 
 /// Faults whose notice is pending: an interface has a few at most. Beyond that, the oldest is not reported.
@@ -28,7 +26,7 @@ struct State {
 impl Faults {
     /// Begins the fault `what`, described by `why`. It is reported once until it ends.
     pub fn begin(&self, what: &str, why: String) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !state.now.contains_key(what) && state.now.len() < MOST {
             state.now.insert(what.to_owned(), why.clone());
             if state.untold.len() >= MOST_UNTOLD {
@@ -41,27 +39,23 @@ impl Faults {
 
     /// Ends the fault `what`.
     pub fn end(&self, what: &str) {
-        self.lock().now.remove(what);
+        self.state.lock().now.remove(what);
     }
 
     /// The descriptions of all current faults.
     pub fn all(&self) -> Vec<String> {
-        self.lock().now.values().cloned().collect()
+        self.state.lock().now.values().cloned().collect()
     }
 
     /// Reports each new fault to `note`; never returns.
     pub async fn report_to(&self, note: impl Fn(String)) {
         loop {
-            let next = self.lock().untold.pop_front();
+            let next = self.state.lock().untold.pop_front();
             match next {
                 Some(why) => note(why),
                 None => self.news.notified().await,
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

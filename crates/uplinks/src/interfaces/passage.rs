@@ -7,12 +7,10 @@ use super::{
     in_flight::InFlight,
     retransmissions::Retransmissions,
 };
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     num::NonZeroU32,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 use thalweg_net::TcpInfo;
@@ -112,7 +110,7 @@ impl Passage {
     }
 
     fn account(&self) -> MutexGuard<'_, PassageAccount> {
-        self.account.lock().unwrap_or_else(PoisonError::into_inner)
+        self.account.lock()
     }
 
     fn settle(&self, counts: Option<&TcpInfo>) {
@@ -225,7 +223,7 @@ impl Drop for Passage {
     fn drop(&mut self) {
         if let Some(name) = self.name() {
             let most = self.uplinks.table().ahead_by(&name).unwrap_or_default();
-            let account = self.account.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let account = self.account.get_mut();
             let left =
                 account.last.as_ref().map_or(most, |info| account.in_flight.upper_bound(info));
             let left = if account.has_stood { with_headers(left) } else { 0 };

@@ -16,9 +16,7 @@ pub enum CapError {
          {interface} --cap` sets another"
     )]
     UsedUp {
-        /// The interface's name.
         interface: String,
-        /// The cap.
         cap: ByteSize,
         /// The day of the month on which the cap begins anew.
         reset_day: u8,
@@ -29,9 +27,7 @@ pub enum CapError {
          {why}; once that is repaired, it is used again within a minute"
     )]
     Uncounted {
-        /// The interface's name.
         interface: String,
-        /// The cap.
         cap: ByteSize,
         /// The file, and the system's error.
         why: String,
@@ -39,7 +35,7 @@ pub enum CapError {
 }
 
 impl CapError {
-    /// The cap.
+    /// The cap that is used up or cannot be counted.
     pub fn cap(&self) -> ByteSize {
         match self {
             Self::UsedUp { cap, .. } | Self::Uncounted { cap, .. } => *cap,

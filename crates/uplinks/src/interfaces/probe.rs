@@ -105,7 +105,6 @@ pub enum ProbeError {
     /// The answer was not the file.
     #[error("the probe got status {0} instead of the file; does a captive portal want a login?")]
     Other(StatusCode),
-    /// The connection broke.
     #[error("the probe's connection broke: {0}")]
     Broken(#[from] hyper::Error),
     /// It took too long.

@@ -1,5 +1,6 @@
 //! Which program is at the other end of a local connection (DBAS §II-B: the process's name).
 
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::VecDeque,
     ffi::OsStr,
@@ -7,10 +8,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     os::unix::{ffi::OsStrExt as _, fs::MetadataExt as _},
     path::{Path, PathBuf},
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 use thalweg_net::{socket_inode, socket_user};
 use tokio::{sync::OnceCell, task::spawn_blocking};
@@ -102,7 +100,7 @@ fn unmapped_user() -> u32 {
 }
 
 fn found() -> MutexGuard<'static, VecDeque<PathBuf>> {
-    FOUND.lock().unwrap_or_else(PoisonError::into_inner)
+    FOUND.lock()
 }
 
 /// The processes whose descriptors may be seen. Those of this network namespace come first: a socket belongs to one

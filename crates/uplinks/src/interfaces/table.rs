@@ -57,13 +57,9 @@ pub struct UsableInterface {
 pub struct Decision {
     /// The application that asked.
     pub application: Application,
-    /// Its destination.
     pub destination: String,
-    /// The interface.
     pub interface: String,
-    /// The reason.
     pub why: String,
-    /// When.
     pub at: Time,
 }
 
@@ -165,7 +161,6 @@ impl Table {
         self.settings = settings;
     }
 
-    /// The user's settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -766,7 +761,7 @@ impl Table {
         self.traffic.link_began(name);
     }
 
-    /// It has ended.
+    /// A connection that [`Self::link_began`] counted has ended.
     pub fn link_ended(&mut self, name: &str) {
         self.traffic.link_ended(name);
     }
@@ -830,7 +825,7 @@ impl Table {
         self.kept = kept;
     }
 
-    /// What is kept.
+    /// The part of the table that is stored across restarts.
     pub fn kept(&self) -> &StoredTable {
         &self.kept
     }
@@ -997,7 +992,6 @@ fn kept_reason(interfaces: usize, pick: &Pick) -> String {
 pub enum Direction {
     /// To this host.
     Down,
-    /// From it.
     Up,
 }
 
@@ -1016,7 +1010,6 @@ struct ProbeOutcome {
 pub struct InterfaceStatus {
     /// The kernel's index.
     pub index: u32,
-    /// Its name.
     pub name: String,
     /// When it is used.
     pub tier: Tier,

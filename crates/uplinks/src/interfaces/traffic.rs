@@ -82,7 +82,7 @@ struct OtherTraffic {
 /// What one interface moved in a second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SecondTraffic {
-    /// Its index.
+    /// The interface's index.
     pub(super) interface: u32,
     /// Bytes to and from this host.
     pub(super) bytes: (u64, u64),
@@ -210,7 +210,7 @@ impl Traffic {
         *self.links.entry(name.to_owned()).or_default() += 1;
     }
 
-    /// It has ended.
+    /// A connection that [`Self::link_began`] counted has ended.
     pub(super) fn link_ended(&mut self, name: &str) {
         if let Some(links) = self.links.get_mut(name) {
             *links = links.saturating_sub(1);

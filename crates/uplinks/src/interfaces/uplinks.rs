@@ -10,13 +10,14 @@ use super::{
     stored_table::StoredTable,
     table::{Assignment, Table},
 };
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt, io,
     net::IpAddr,
     num::NonZeroU32,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 use thalweg_base::{
@@ -74,7 +75,6 @@ pub(super) struct Inner {
     pub(super) wanted: Notify,
     /// Notified when the file has answered.
     pub(super) granted: Notify,
-    /// Current faults.
     pub(super) faults: Faults,
     /// The interfaces as the kernel last listed them.
     found: Mutex<Vec<Interface>>,
@@ -109,7 +109,6 @@ pub enum Lanes {
 /// One interface that a connection may go by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// The interface.
     pub interface: NonZeroU32,
     /// Bytes that the server may send ahead of the reader; `None`: as the kernel decides.
     pub ahead: Option<usize>,
@@ -162,7 +161,7 @@ impl Uplinks {
 
     /// The table, to show or change it.
     pub fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.table.lock()
     }
 
     pub(super) fn prober(&self) -> &Prober {
@@ -198,7 +197,7 @@ impl Uplinks {
         Time::ZERO + self.0.began.elapsed()
     }
 
-    /// The date.
+    /// The date by the system's clock.
     pub fn today(&self) -> WallTime {
         self.0.clock.now()
     }
@@ -219,7 +218,7 @@ impl Uplinks {
             table.follow(present, self.now(), self.today());
         }
         let before = {
-            let mut known = self.0.found.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.0.found.lock();
             std::mem::replace(&mut *known, found.clone())
         };
         if before != found {
@@ -229,7 +228,7 @@ impl Uplinks {
 
     /// The interfaces as the kernel last listed them, in its order of preference.
     pub(super) fn found(&self) -> Vec<Interface> {
-        self.0.found.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.found.lock().clone()
     }
 
     /// Has all users of interfaces look at them again.
@@ -757,12 +756,6 @@ struct RateLimitState {
     rate: Rate,
     bucket: Bucket,
     until: Instant,
-}
-
-impl RateLimits {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, RateLimitState>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// What interfaces are probed with.

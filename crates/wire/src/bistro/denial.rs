@@ -12,7 +12,6 @@ use thalweg_units::NodeId;
 pub struct Denial {
     /// The id of the refused stamp, or the hash of the refused commitment. Both depend on the client's key.
     pub about: [u8; 32],
-    /// The reason.
     pub refusal: Refusal,
 }
 

@@ -59,7 +59,6 @@ pub struct EnvelopeKeys {
     pub encapsulated: [u8; 32],
     /// The content key, encrypted by HPKE for the destination.
     pub wrapped: [u8; 48],
-    /// The content key.
     pub content: [u8; 32],
 }
 

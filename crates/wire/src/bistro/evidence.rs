@@ -23,7 +23,6 @@ const HEAD: &str = "thalweg receipt 2";
 /// byte for byte the one that these values print as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
-    /// The drop box.
     pub drop_box: Name,
     /// The key of the destination's node.
     pub destination: NodeId,
@@ -56,7 +55,6 @@ pub struct Evidence {
 pub struct EvidenceError {
     /// The word of the invalid line.
     pub field: String,
-    /// What is wrong.
     pub why: String,
 }
 
@@ -115,6 +113,9 @@ impl Evidence {
         let lines = split(text)?;
         let evidence = Self::of(&Words(&lines), verifier)?;
         evidence.agree()?;
+        if let Some(roster) = &evidence.roster {
+            roster.root(verifier).map_err(|why| wrong("roster", why))?;
+        }
         let meant = evidence.lines();
         let differ =
             meant.iter().zip(&lines).find(|((w, v), (word, value))| w != word || v != value);

@@ -20,7 +20,6 @@ fn suggested(name: &Option<String>) -> String {
 }
 
 impl Label {
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

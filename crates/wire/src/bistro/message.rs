@@ -78,7 +78,6 @@ pub enum Answer {
     Sheet(Vec<u8>),
     /// For each commitment, in order: a `Signed<Stamp>`, stored durably, or a `Signed<Denial>`.
     Stamps(Vec<Result<Vec<u8>, Vec<u8>>>),
-    /// The node's load.
     Load(Load),
     /// The client must send all data from this byte on; then `Receipt` or `Refused` follows.
     From(u64),

@@ -15,7 +15,6 @@ pub enum Refusal {
     /// The node takes data for the box but is not its destination.
     #[error("this node only receives data for `{drop_box}`; commitments go to `{destination}`")]
     NotDestination {
-        /// The box.
         drop_box: Name,
         /// The node that takes commitments.
         destination: Name,
@@ -29,7 +28,6 @@ pub enum Refusal {
     Late {
         /// The destination's clock when the commitment arrived.
         now: WallTime,
-        /// The deadline.
         until: WallTime,
     },
     /// The data is larger than a submission may be.

@@ -23,7 +23,6 @@ pub struct SheetNode {
 /// with the destination's key alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sheet {
-    /// The box.
     pub drop_box: Name,
     /// The deadline for commitments, by the destination's clock.
     pub until: WallTime,

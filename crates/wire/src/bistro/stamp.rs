@@ -9,7 +9,6 @@ use thalweg_units::{NodeId, WallTime};
 /// A commitment as the destination recorded it. Signed with the key of the destination's node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamp {
-    /// The drop box.
     pub drop_box: Name,
     /// The number of the commitment in the box, from 1; numbers may be missing.
     pub number: u64,

@@ -20,6 +20,6 @@ pub struct StrikeRequest {
 pub struct StrikeReply {
     /// The number of submissions struck.
     pub submissions: u64,
-    /// Their committed bytes.
+    /// The bytes that these submissions committed to.
     pub bytes: u64,
 }

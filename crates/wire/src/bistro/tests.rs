@@ -84,6 +84,8 @@ fn evidence() -> Evidence {
         expiry: at(5_000),
         members: vec![member("fra", NODE), member("irs", DESTINATION)],
         rules: Vec::new(),
+        endorsement: None,
+        predecessor: None,
     };
     let said = stamp.value().clone();
     Evidence {

@@ -60,7 +60,6 @@ pub struct Verdict {
     pub destination: TrustBasis,
     /// The trust in the key of the node with the data; `None` without a receipt.
     pub node: Option<TrustBasis>,
-    /// The proven statements.
     pub proven: Vec<String>,
     /// The unproven statements, and why they are not proven.
     pub unproven: Vec<String>,
@@ -143,7 +142,7 @@ impl Evidence {
             return TrustBasis::Given;
         }
         let time = self.stamp.as_ref().map(|stamp| stamp.value().time);
-        match self.roster.as_ref().filter(|roster| trust.has(&roster.signer())) {
+        match self.roster.as_ref().filter(|roster| trust.has(&roster.claimed_root())) {
             Some(roster) if has_member(roster.value(), key, name, time) => TrustBasis::Mesh,
             _ => TrustBasis::Not,
         }

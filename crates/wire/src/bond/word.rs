@@ -110,24 +110,14 @@ pub enum Word {
     Open {
         /// The stream's number, used once in a bond.
         stream: u32,
-        /// The target.
         to: Target,
     },
     /// The stream is connected to its target.
-    Opened {
-        /// The stream's number.
-        stream: u32,
-    },
+    Opened { stream: u32 },
     /// The stream is refused.
-    Refused {
-        /// The stream's number.
-        stream: u32,
-        /// The reason.
-        why: Refusal,
-    },
+    Refused { stream: u32, why: Refusal },
     /// Acknowledges the data of a stream.
     Acks {
-        /// The stream's number.
         stream: u32,
         /// All bytes before this offset have arrived.
         arrived: u64,
@@ -140,18 +130,12 @@ pub enum Word {
     },
     /// The sender announces the end of the stream.
     End {
-        /// The stream's number.
         stream: u32,
         /// The length of the stream, bytes.
         at: u64,
     },
     /// The stream broke at this end, in both directions.
-    Reset {
-        /// The stream's number.
-        stream: u32,
-        /// The reason.
-        why: String,
-    },
+    Reset { stream: u32, why: String },
     /// Asks whether this link is alive; contains a token.
     Ping(u64),
     /// The reply to a ping.

@@ -203,7 +203,6 @@ pub struct InboxRules {
 /// Where symbolic links in an inbox may point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LinkRule {
-    /// Anywhere.
     Anywhere,
     /// Only into the inbox. Contains the BLAKE3 hash of its absolute path, since sources must not learn a receiver's
     /// paths.

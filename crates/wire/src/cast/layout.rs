@@ -21,7 +21,6 @@ pub const MAX_ENTRIES: usize = 1 << 20;
 /// and accept any other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// The entries.
     pub entries: Vec<LayoutEntry>,
     /// The names of the owners, if owners are kept.
     pub owners: Owners,
@@ -32,7 +31,6 @@ pub struct Layout {
 pub struct LayoutEntry {
     /// The path below the object's name.
     pub path: FilePath,
-    /// The kind.
     pub kind: LayoutKind,
     /// Permissions, the lower 12 bits of `st_mode`.
     pub mode: u16,
@@ -91,7 +89,6 @@ pub enum LayoutKind {
         /// The length in bytes.
         length: u64,
     },
-    /// A directory.
     Directory,
     /// A symbolic link, which is copied as a link.
     Symlink {

@@ -44,7 +44,6 @@ pub struct Shape {
 pub struct Offer {
     /// The object's name at the receivers: one component of a path, which does not begin with `.thalweg`.
     pub name: FilePath,
-    /// The object.
     pub object: ObjectId,
     /// The object's length in bytes.
     pub length: u64,

@@ -12,9 +12,7 @@ use thalweg_units::WallTime;
 /// Proof that a member is a receiver of a cast, which it shows to other receivers; signed by the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pass {
-    /// The cast.
     pub cast: CastId,
-    /// The receiver.
     pub to: Name,
     /// The date from which on the pass is invalid.
     pub expiry: WallTime,

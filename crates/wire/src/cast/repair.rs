@@ -10,9 +10,7 @@ use crate::{
 /// cover them, and the source signs their digests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairSheet {
-    /// The cast.
     pub cast: CastId,
-    /// The block.
     pub block: u32,
     /// One digest per repair symbol, from ESI K on.
     pub digests: Vec<[u8; 32]>,

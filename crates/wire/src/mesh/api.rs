@@ -20,9 +20,7 @@ use thalweg_units::{NodeId, WallTime, serde_duration};
 /// A request to become a member. The connection is authenticated with `node`, or with `client` if there is no node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinRequest {
-    /// The token's secret.
     pub secret: Secret,
-    /// The requested name.
     pub name: Name,
     /// The daemon's key; none if the host runs no daemon.
     pub node: Option<NodeId>,
@@ -133,7 +131,6 @@ pub struct StatusReply {
 /// The oracle's view of one member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberStatus {
-    /// Its name.
     pub name: Name,
     /// The time since the member last requested the roster; none: it has not since the oracle started.
     #[serde(default, with = "serde_duration::option")]

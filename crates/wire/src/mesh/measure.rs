@@ -29,7 +29,6 @@ pub const MOST_BPS: f64 = 100e9;
 pub struct Order {
     /// The id of the order in reports; never reused.
     pub id: u64,
-    /// The receiver.
     pub to: Name,
     /// The maximum number of bytes to send.
     pub max_bytes: u64,
@@ -76,9 +75,7 @@ pub struct Reports {
 /// How an ordered measurement ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OrderReport {
-    /// [`Order::id`].
     pub id: u64,
-    /// The outcome.
     pub outcome: Outcome,
 }
 
@@ -128,11 +125,8 @@ pub enum Outcome {
 pub struct ReceivedReport {
     /// [`Order::id`], according to the sender.
     pub id: u64,
-    /// The sender.
     pub from: Name,
-    /// The rate, bit/s.
     pub bps: f64,
-    /// Bytes received.
     pub bytes: u64,
     /// As in [`Outcome::Measured`].
     #[serde(default)]
@@ -153,7 +147,6 @@ pub struct PassiveReport {
     pub from: Name,
     /// The receiver of the bytes.
     pub to: Name,
-    /// The rate, bit/s.
     pub bps: f64,
     /// Whether something other than the path limited the transfer, so that the leg may be faster.
     pub at_least: bool,
@@ -226,7 +219,6 @@ pub enum Strategy {
 /// The recommended relays for one client.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CandidatesReply {
-    /// The rule.
     pub strategy: Strategy,
     /// The relays, the best first.
     pub candidates: Vec<Candidate>,
@@ -242,7 +234,6 @@ pub struct CandidatesReply {
 /// A relay that the oracle recommends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
-    /// The relay.
     pub relay: Name,
     /// The mean gain d_l as a fraction of the direct rate, at least 0; Eq. (3) or (4).
     pub score: f64,
@@ -260,7 +251,6 @@ pub struct Candidate {
 pub struct PathsReply {
     /// The names of the nodes, indexed by `legs`.
     pub nodes: Vec<Name>,
-    /// The measured legs.
     pub legs: Vec<LegEntry>,
     /// The nodes that do not respond.
     pub down: Vec<Down>,
@@ -296,7 +286,6 @@ pub struct MeasuringStatus {
 /// A relay that is not measured for now, because its bytes for any 24 hours are used up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpentRelay {
-    /// Its name.
     pub node: Name,
     /// The time until there are bytes for one more measurement; none: never, since one costs more than a day's bytes.
     #[serde(default, with = "serde_duration::option")]
@@ -306,9 +295,7 @@ pub struct SpentRelay {
 /// An order that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedOrder {
-    /// The sender.
     pub from: Name,
-    /// The receiver.
     pub to: Name,
     /// The sender's reason, at most 200 characters, without control characters.
     pub why: String,
@@ -324,7 +311,6 @@ pub struct LegEntry {
     pub from: u32,
     /// The index of the receiver.
     pub to: u32,
-    /// The rate, bit/s.
     pub bps: f64,
     /// Half the interquartile range of the samples, bit/s.
     pub spread_bps: Option<f64>,
@@ -373,7 +359,6 @@ pub struct Available {
 /// A node that does not respond.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Down {
-    /// Its name.
     pub node: Name,
     /// The reason, for people.
     pub why: String,
@@ -385,9 +370,7 @@ pub struct Down {
 /// A contradiction about one leg.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Disagreement {
-    /// The leg's sender.
     pub from: Name,
-    /// The leg's receiver.
     pub to: Name,
     /// The claimed rate, bit/s.
     pub claimed_bps: f64,

@@ -82,14 +82,12 @@ pub enum Refusal {
 /// A message of the receiver on the clear leg.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ReceiverMessage {
-    /// The progress.
+    /// The bytes received so far.
     Count {
-        /// All bytes received.
         bytes: u64,
         /// The time since the first byte, µs.
         micros: u64,
     },
-    /// The result.
     Verdict(Verdict),
 }
 

@@ -25,7 +25,6 @@ pub struct Ticket {
     pub order: u64,
     /// The sender's key, which the sender proves on the channel.
     pub from: NodeId,
-    /// The receiver's key.
     pub to: NodeId,
     /// The maximum number of bytes.
     pub bytes: u64,

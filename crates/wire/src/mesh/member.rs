@@ -23,7 +23,6 @@ pub type Tag = Name;
 pub struct NameError(String);
 
 impl Name {
-    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -105,7 +104,6 @@ pub struct Member {
     pub client: NodeId,
     /// The daemon's addresses, the best first; at most [`Member::MAX_ADDRESSES`].
     pub addresses: Vec<Destination>,
-    /// The roles.
     pub roles: BTreeSet<Role>,
     /// The tags that rules and routes refer to.
     pub tags: BTreeSet<Tag>,

@@ -6,7 +6,6 @@ use std::{fmt, str::FromStr};
 /// A pattern that matches members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberPattern {
-    /// `*`: all members.
     All,
     /// The member with this name.
     Member(Name),

@@ -1,9 +1,11 @@
 //! The mesh: its members, the signed roster that lists them, and the rules for them.
 //!
-//! A [`Roster`] lists the members and is signed with the mesh's key; every node and client keeps the newest one. A
+//! A [`Roster`] lists the members and is signed with the key that the mesh's root key
+//! endorses ([`Endorsement`]); every node and client keeps the newest one. A
 //! [`Token`] lets one host join, once. [`Terms`] are a client's requests to a relay beyond SOCKS5.
 
 mod api;
+mod endorsement;
 pub mod measure;
 pub mod measure_flow;
 pub mod measure_ticket;
@@ -18,9 +20,10 @@ pub use api::{
     ApiError, ClientBinding, JoinReply, JoinRequest, MemberStatus, RevokeReply, RevokeRequest,
     StatusReply, TokenReply, TokenRequest,
 };
+pub use endorsement::{AuthorityError, Endorsement, SignedEndorsement};
 pub use member::{Member, Name, NameError, Role, Tag};
 pub use member_pattern::MemberPattern;
-pub use roster::{Roster, RosterFault};
+pub use roster::{Predecessor, Roster, RosterFault, RosterRank};
 pub use rule::{PortRange, PortRangeError, Quota, Rule};
 pub use terms::{Ask, GO, GO_ACK, LegKind, MAX_DEPTH, METHOD, Preamble, Terms, TermsError};
 pub use token::{Secret, Token, TokenError};

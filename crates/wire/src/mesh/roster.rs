@@ -1,9 +1,9 @@
-//! The roster: the list of members that all nodes keep, signed with the mesh's key (decision 0015).
+//! The roster: the list of members that all nodes keep, signed for the mesh (decisions 0015, 0103).
 
-use super::{Member, Name, Role, Rule, Tag};
+use super::{Member, Name, Role, Rule, SignedEndorsement, Tag};
 use crate::{DecodeError, Signable};
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeSet, time::Duration};
+use std::{cmp::Ordering, collections::BTreeSet, time::Duration};
 use thalweg_units::{NodeId, WallTime};
 use thiserror::Error;
 
@@ -23,6 +23,45 @@ pub struct Roster {
     pub members: Vec<Member>,
     /// The rules, in order; all matching rules apply.
     pub rules: Vec<Rule>,
+    /// The root key's endorsement of the key that signs this roster; `None`: the root key itself signs it.
+    #[serde(skip)]
+    pub endorsement: Option<SignedEndorsement>,
+    /// The roster before this one; `None` in a mesh's first roster.
+    #[serde(skip)]
+    pub predecessor: Option<Predecessor>,
+}
+
+/// The roster that another one follows, so that two successors of one roster show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Predecessor {
+    /// Its version.
+    pub version: u64,
+    /// The BLAKE3 hash of its signed bytes.
+    pub hash: [u8; 32],
+}
+
+/// What a roster may have after the fields of the first format. Rosters without it are encoded as in that format.
+#[derive(Serialize, Deserialize)]
+struct Extension {
+    endorsement: Option<SignedEndorsement>,
+    predecessor: Option<Predecessor>,
+}
+
+/// The order of a mesh's rosters: first by the number of the signing key, then by version. A roster of a replaced key
+/// never ranks above one of its successor, whatever version the owner of the old key gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RosterRank {
+    /// The number of the endorsement; 0 without one.
+    pub endorsement: u64,
+    /// The version.
+    pub version: u64,
+}
+
+impl Predecessor {
+    /// The predecessor with these signed bytes.
+    pub fn new(version: u64, signed: &[u8]) -> Self {
+        Self { version, hash: *blake3::hash(signed).as_bytes() }
+    }
 }
 
 /// Why a roster is not valid now, according to this host's clock.
@@ -48,6 +87,27 @@ impl Roster {
     /// The maximum number of rules. Rules refer to tags, so that a few rules suffice for many members. A roster with
     /// more is not decoded.
     pub const MAX_RULES: usize = 256;
+
+    /// The roster's place in the order of the mesh's rosters.
+    pub fn rank(&self) -> RosterRank {
+        let endorsement = self.endorsement.map_or(0, |signed| signed.endorsement().number);
+        RosterRank { endorsement, version: self.version }
+    }
+
+    /// The key that signs for the mesh with this root key while this roster is in force: rosters and orders to measure.
+    pub fn signing_key(&self, root: NodeId) -> NodeId {
+        self.endorsement.map_or(root, |signed| signed.endorsement().key)
+    }
+
+    /// Whether this roster, which ranks above the one with these signed bytes and version, does not follow from it:
+    /// somebody has continued from an older one. False if rosters between the two are unknown.
+    pub fn contradicts(&self, version: u64, signed: &[u8]) -> bool {
+        self.predecessor.is_some_and(|before| match before.version.cmp(&version) {
+            Ordering::Less => true,
+            Ordering::Equal => before != Predecessor::new(version, signed),
+            Ordering::Greater => false,
+        })
+    }
 
     /// The member with this key.
     pub fn by_key(&self, key: &NodeId) -> Option<&Member> {
@@ -122,13 +182,28 @@ impl Signable for Roster {
         if let Ok(bytes) = postcard::to_stdvec(self) {
             out.extend(bytes);
         }
+        let &Self { endorsement, predecessor, .. } = self;
+        if (endorsement, predecessor) != (None, None)
+            && let Ok(bytes) = postcard::to_stdvec(&Extension { endorsement, predecessor })
+        {
+            out.extend(bytes);
+        }
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let (roster, rest) = postcard::take_from_bytes::<Self>(bytes)
-            .map_err(|_| DecodeError::Invalid("a field of the roster is not readable"))?;
+        let unreadable = |_| DecodeError::Invalid("a field of the roster is not readable");
+        let (mut roster, rest) = postcard::take_from_bytes::<Self>(bytes).map_err(unreadable)?;
         if !rest.is_empty() {
-            return Err(DecodeError::TooLong(rest.len()));
+            let (extension, rest) =
+                postcard::take_from_bytes::<Extension>(rest).map_err(unreadable)?;
+            if !rest.is_empty() {
+                return Err(DecodeError::TooLong(rest.len()));
+            }
+            let Extension { endorsement, predecessor } = extension;
+            if (endorsement, predecessor) == (None, None) {
+                return Err(DecodeError::Invalid("the roster's extension is empty"));
+            }
+            (roster.endorsement, roster.predecessor) = (endorsement, predecessor);
         }
         roster.is_canonical().map(|()| roster)
     }

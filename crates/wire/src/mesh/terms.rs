@@ -68,7 +68,6 @@ impl Terms {
 /// The message that a client sends after METHODS: its terms, and the next hop.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ask {
-    /// The terms.
     pub terms: Terms,
     /// The key of the member to connect to, if the destination is the next hop of a chain of relays.
     ///

@@ -40,7 +40,6 @@ pub struct Token {
     pub oracle: NodeId,
     /// The oracle's addresses, the best first.
     pub addresses: Vec<Destination>,
-    /// The secret.
     pub secret: Secret,
 }
 

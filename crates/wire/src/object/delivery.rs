@@ -83,7 +83,6 @@ impl Rules {
 pub struct Delivery {
     /// The absolute path of the directory on the serving host.
     pub into: Vec<u8>,
-    /// The requested rules.
     pub rules: Rules,
     /// The entries, at most [`MAX_DELIVERED`], directories before their content. An empty path is the directory itself.
     #[serde(deserialize_with = "few::<_, _, MAX_DELIVERED>")]

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 pub struct Snapshot {
     /// The device's number on the serving host.
     pub device: u64,
-    /// The inode's number.
     pub inode: u64,
     /// The size in bytes.
     pub size: u64,
@@ -27,7 +26,6 @@ pub enum Kind {
         /// The identity of its content.
         snapshot: Snapshot,
     },
-    /// A directory.
     Directory,
     /// A symbolic link, which is copied as a link.
     Symlink {
@@ -49,7 +47,6 @@ pub struct Entry {
     /// The path below the requested path, or below the [`crate::object::base`] of a pattern. Empty: the requested path
     /// itself.
     pub path: FilePath,
-    /// The kind.
     pub kind: Kind,
     /// Permissions, the lower 12 bits of `st_mode`.
     pub mode: u16,

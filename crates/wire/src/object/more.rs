@@ -123,6 +123,7 @@ impl Field {
         Self { tag, body: postcard::to_stdvec(value).unwrap_or_default() }
     }
 
+    /// Decodes the body; fails if it is invalid or has bytes left over.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, MoreError> {
         match postcard::take_from_bytes(&self.body) {
             Ok((value, [])) => Ok(value),

@@ -59,7 +59,6 @@ impl FilePath {
         Ok(Self(bytes))
     }
 
-    /// Its bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }

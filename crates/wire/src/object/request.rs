@@ -82,7 +82,6 @@ impl Keep {
 /// A request for bytes of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReadRequest {
-    /// The file.
     pub file: FileRef,
     /// The offset of the first byte.
     pub from: u64,

@@ -62,6 +62,5 @@ pub struct Grant {
 pub struct Denied {
     /// The first impossible read, as an index of [`Grant::reads`].
     pub read: u32,
-    /// The reason.
     pub why: Failure,
 }

@@ -85,7 +85,6 @@ pub struct Capabilities {
 pub enum NodeReply {
     /// The reply to [`Ask::Open`].
     Opened {
-        /// The session's number.
         session: u32,
         /// The port for the session's datagrams, at the address of the channel.
         port: u16,
@@ -103,7 +102,6 @@ pub enum NodeReply {
     Sent(Vec<Option<u64>>),
     /// The reply to [`Ask::Carry`].
     Carrying {
-        /// The session's number.
         session: u32,
         /// The port for the session's datagrams.
         port: u16,

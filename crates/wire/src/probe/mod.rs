@@ -35,7 +35,6 @@ pub struct Outer {
 }
 
 impl Outer {
-    /// Encodes it.
     pub fn encode(self) -> [u8; OUTER] {
         let mut bytes = [0; OUTER];
         bytes[..4].copy_from_slice(&self.session.to_be_bytes());

@@ -27,11 +27,10 @@ pub struct ProbeHead {
 pub enum Payload {
     /// A probe; the rest of its size is zeros.
     Probe {
-        /// The position.
+        /// The probe's position and sending time.
         head: ProbeHead,
         /// The tool's header.
         header: Vec<u8>,
-        /// Fragments of riders.
         riders: Vec<Fragment>,
         /// The size of the whole payload, bytes.
         size: u16,

@@ -69,7 +69,6 @@ pub enum Level {
     Keys,
     /// All frames except disposable ones.
     NoDisposable,
-    /// All frames.
     All,
 }
 
@@ -139,7 +138,6 @@ pub enum Opening {
 /// A child's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubscribeRequest {
-    /// The stream's name.
     pub stream: Name,
     /// The highest level to send.
     pub level: Level,
@@ -162,9 +160,7 @@ pub const MAX_HOPS: u8 = 8;
 /// A publisher's announcement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublishRequest {
-    /// The stream's name.
     pub stream: Name,
-    /// The stream's tracks.
     pub tracks: Vec<Track>,
     /// How long frames stay useful, milliseconds.
     pub latency_ms: u32,
@@ -219,7 +215,6 @@ pub enum Refusal {
     /// The stream has another publisher.
     #[error("`{stream}` is published already, by {by}")]
     Taken {
-        /// The stream's name.
         stream: Name,
         /// The publisher: a member, or a program of the host.
         by: String,
@@ -399,13 +394,10 @@ impl DropReason {
 /// The notice of a lost frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostFrame {
-    /// Its number.
     pub sequence: u64,
-    /// Its track.
     pub track: u8,
     /// Its class, 0 to 4.
     pub class: u8,
-    /// The reason.
     pub why: DropReason,
 }
 
@@ -452,7 +444,6 @@ pub enum Ending {
     /// The publisher ended it.
     #[error("the publisher has ended the stream")]
     Over,
-    /// The publisher disappeared.
     #[error("the publisher has disappeared")]
     Gone,
     /// The child stopped reading.
@@ -461,7 +452,6 @@ pub enum Ending {
     /// The child's permission was revoked.
     #[error("you are no longer allowed to subscribe to this stream")]
     Revoked,
-    /// Another failure.
     #[error("{0}")]
     Failed(String),
 }
@@ -515,7 +505,6 @@ pub enum Head {
 pub struct FrameHead {
     /// Its number in the stream's run.
     pub sequence: u64,
-    /// Its track.
     pub track: u8,
     /// Its class, 0 to 4.
     pub class: u8,

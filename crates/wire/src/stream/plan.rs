@@ -112,7 +112,6 @@ pub struct Report {
 /// A stream that is published at the reporting node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Published {
-    /// Its name.
     pub stream: Name,
     /// Its tracks with their rates by class, 1 to [`MAX_TRACKS`].
     pub tracks: Vec<Track>,
@@ -130,7 +129,6 @@ pub struct Published {
 pub struct Subscription {
     /// Its number at the node.
     pub id: u32,
-    /// The stream.
     pub stream: Name,
     /// The preferences, the best first, 1 to [`MAX_PREFERENCES`].
     pub preferences: Vec<Preference>,
@@ -208,9 +206,7 @@ pub struct Transcoder {
 /// The parent of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parent {
-    /// The stream.
     pub stream: Name,
-    /// The parent.
     pub node: Name,
     /// The publisher's node; absent in reports of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -220,7 +216,6 @@ pub struct Parent {
 /// The figures of one leg from the reporting node, for all its streams together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LegReport {
-    /// The receiver.
     pub to: Name,
     /// The sent rate, bit/s.
     pub sent_bps: u64,
@@ -239,7 +234,7 @@ pub struct LegReport {
     /// The one-way delay: half of TCP's round trip where nothing better is known.
     #[serde(default, with = "serde_duration::option", skip_serializing_if = "Option::is_none")]
     pub delay: Option<Duration>,
-    /// The reported time.
+    /// The length of the reported interval.
     #[serde(with = "serde_duration")]
     pub span: Duration,
     /// How long ago it ended.
@@ -274,17 +269,15 @@ pub enum ReportError {
     TooMany {
         /// The kind of the items.
         what: &'static str,
-        /// The most.
         most: usize,
     },
     /// A number is out of range.
     #[error("{what} of {of} is {why}")]
     Number {
-        /// The number.
+        /// The name of the number.
         what: &'static str,
         /// Its stream, subscription or leg.
         of: String,
-        /// What is wrong.
         why: &'static str,
     },
     /// A name is in the report twice.
@@ -292,7 +285,6 @@ pub enum ReportError {
     Twice {
         /// The kind of the name.
         what: &'static str,
-        /// The name.
         of: String,
     },
 }
@@ -417,9 +409,7 @@ impl LegReport {
 /// The member that holds a name which the reporting node publishes too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NameHolder {
-    /// The name.
     pub stream: Name,
-    /// The member.
     pub node: Name,
 }
 
@@ -448,14 +438,12 @@ pub struct Reply {
 pub struct Plan {
     /// Its version, greater than that of the plan before.
     pub version: u64,
-    /// The streams, by name.
     pub streams: Vec<StreamPlan>,
 }
 
 /// The plan for one stream at one node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StreamPlan {
-    /// The stream.
     pub stream: Name,
     /// The publisher's node; absent: nobody publishes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -466,7 +454,6 @@ pub struct StreamPlan {
     /// The transcoders to run here.
     #[serde(default)]
     pub transcoders: Vec<Transcoder>,
-    /// The children.
     #[serde(default)]
     pub children: Vec<Child>,
     /// The decisions for the node's own users.
@@ -477,21 +464,18 @@ pub struct StreamPlan {
 /// The leg to a child.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Child {
-    /// The child.
     pub node: Name,
     /// The parts of the stream that subscribers below need.
     pub qualities: Vec<Quality>,
     /// The outputs of transcoders here or further up.
     #[serde(default)]
     pub transcoded: Vec<Transcoder>,
-    /// The reason.
     pub why: Explanation,
 }
 
 /// The decision for one subscription.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SubscriptionDecision {
-    /// [`Subscription::id`].
     pub id: u32,
     /// The position of its preference; absent: it gets nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -499,7 +483,6 @@ pub struct SubscriptionDecision {
     /// The chosen rendition of [`Subscription::tracks`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub track: Option<u8>,
-    /// The reason.
     pub why: Explanation,
 }
 
@@ -533,7 +516,6 @@ pub enum Reason {
     Rerouted,
     /// No route has enough free bandwidth.
     Full,
-    /// Nobody publishes it.
     Unpublished,
     /// The publisher's node does not let this member subscribe.
     Forbidden,

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::program;
 use anyhow::{Context as _, ensure};
+use parking_lot::Mutex;
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::{
@@ -14,7 +15,7 @@ use std::{
     net::{SocketAddr, TcpStream},
     path::PathBuf,
     process::{Child, ChildStdin, Stdio},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -169,7 +170,7 @@ impl Stream {
         let hears = thread::spawn(move || {
             let lines = BufReader::new(output).lines().map_while(Result::ok);
             for line in lines.filter_map(|line| serde_json::from_str(&line).ok()) {
-                shared.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+                shared.lock().push(line);
             }
         });
         Ok(Self { child, input, heard, hears })
@@ -177,7 +178,7 @@ impl Stream {
 
     fn wait_until_begun(&mut self) -> anyhow::Result<()> {
         let since = Instant::now();
-        while self.heard.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+        while self.heard.lock().is_empty() {
             ensure!(self.child.try_wait()?.is_none(), "a stream ended before its first byte");
             ensure!(since.elapsed() < BEGINS, "a stream did not begin in time");
             thread::sleep(Duration::from_millis(20));
@@ -198,7 +199,7 @@ impl Stream {
         let ended = self.child.wait()?;
         ensure!(ended.success() && broke.is_none() || may_break, "a stream broke: {ended}");
         ensure!(self.hears.join().is_ok(), "the thread that reads a stream panicked");
-        Ok(std::mem::take(&mut *self.heard.lock().unwrap_or_else(PoisonError::into_inner)))
+        Ok(std::mem::take(&mut *self.heard.lock()))
     }
 }
 

@@ -59,6 +59,8 @@ pub fn membership(at: Destination) -> anyhow::Result<Membership> {
         expiry: WallTime::from_unix_nanos(u64::MAX),
         members,
         rules: Vec::new(),
+        endorsement: None,
+        predecessor: None,
     };
     let membership = Membership::new(mesh_key().id(), None);
     membership.offer(&Signed::sign(roster, &mesh_key()).encode())?;

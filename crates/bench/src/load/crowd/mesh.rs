@@ -148,7 +148,15 @@ impl CrowdMesh {
         let now = SystemTime::UNIX_EPOCH.elapsed().context("the clock is before 1970")?;
         let date = |at: Duration| WallTime::from_unix_nanos(at.as_nanos() as u64);
         let (not_before, expiry) = (date(now.saturating_sub(VALID)), date(now + VALID));
-        let roster = Roster { version: 1, not_before, expiry, members, rules: vec![] };
+        let roster = Roster {
+            version: 1,
+            not_before,
+            expiry,
+            members,
+            rules: vec![],
+            endorsement: None,
+            predecessor: None,
+        };
         let bytes = Signed::sign(roster.clone(), &key).encode();
         fs::write(oracle.join("roster"), &bytes)?;
         for member in &roster.members {

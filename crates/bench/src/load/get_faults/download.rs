@@ -2,12 +2,13 @@
 
 use crate::program;
 use anyhow::Context as _;
+use parking_lot::Mutex;
 use serde_json::Value;
 use std::{
     io::{BufRead as _, BufReader, Read as _},
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -36,7 +37,6 @@ pub struct Download {
 /// A download that has ended.
 #[derive(Debug)]
 pub struct EndedDownload {
-    /// The exit status.
     pub status: ExitStatus,
     /// Time from its start to its end.
     pub took: Duration,
@@ -108,7 +108,7 @@ impl Order {
 fn take(events: &Mutex<Vec<Value>>, line: &str) {
     let Ok(event) = serde_json::from_str::<Value>(line) else { return };
     if event["event"] != "progress" {
-        events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+        events.lock().push(event);
     }
 }
 
@@ -145,7 +145,7 @@ impl Download {
         let [lines, words] = self.readers;
         _ = lines.join();
         let stderr = words.join().unwrap_or_default();
-        let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recorded = self.recorded.lock();
         Ok(EndedDownload { status, took, recorded: std::mem::take(&mut recorded), stderr })
     }
 }

@@ -12,7 +12,6 @@ pub const DURABLE: &str = "fsync,fdatasync,syncfs,rename,renameat,renameat2,link
 
 /// A configuration of the tracer.
 pub struct Tracer {
-    /// The tracer's log.
     log: PathBuf,
     calls: String,
     does: String,

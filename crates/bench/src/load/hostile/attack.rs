@@ -7,13 +7,14 @@ use super::{
     raw,
 };
 use anyhow::Context as _;
+use parking_lot::Mutex;
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
 use serde::{Deserialize, Serialize};
 use std::{
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -118,7 +119,7 @@ impl AttackContext {
 
     /// An independent random generator for one task.
     pub fn random(&self) -> Xoshiro256PlusPlus {
-        let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut random = self.random.lock();
         let own = random.clone();
         random.jump();
         own

@@ -18,9 +18,7 @@ pub enum Attacker {
 pub enum Entrance {
     /// The oracle's API.
     Api,
-    /// Joining.
     Join,
-    /// Relaying.
     Relay,
     /// Measured flows.
     Measure,
@@ -28,9 +26,7 @@ pub enum Entrance {
     Object,
     /// Drop boxes.
     Submit,
-    /// Bonds.
     Bond,
-    /// Casts.
     Cast,
     /// Sessions of probe trains.
     Probe,
@@ -66,7 +62,6 @@ pub struct Attack {
     pub by: Attacker,
     /// The attacked part of the node.
     pub door: Entrance,
-    /// The kind of attack.
     pub kind: AttackKind,
 }
 

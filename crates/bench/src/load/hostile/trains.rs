@@ -14,7 +14,6 @@ use tokio::net::{TcpStream, UdpSocket};
 /// A session and the node's UDP port for its datagrams.
 #[derive(Clone, Copy)]
 pub struct Session {
-    /// The session's number.
     pub number: u32,
     port: u16,
 }

@@ -28,6 +28,7 @@ pub enum Strategy {
 }
 
 impl Strategy {
+    /// In the order in which the results list them.
     pub const ALL: [Self; 4] = [Self::Oblivious, Self::Balanced, Self::Specific, Self::LoadAware];
 
     pub fn name(self) -> &'static str {
@@ -55,6 +56,7 @@ pub struct LoadResult {
 }
 
 impl LoadResult {
+    /// Answers per second.
     pub fn per_second(&self) -> f64 {
         self.times.len() as f64 / self.took.as_secs_f64()
     }

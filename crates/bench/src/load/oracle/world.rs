@@ -85,6 +85,8 @@ impl SyntheticMesh {
             expiry: date(now + VALID),
             members: self.members.clone(),
             rules: vec![],
+            endorsement: None,
+            predecessor: None,
         };
         fs::write(dir.join("roster"), Signed::sign(roster, &mesh).encode())?;
         let events = Arc::new(|event: &thalweg_oracle::Event| thalweg_console::note!("{event}"));
@@ -135,6 +137,7 @@ pub fn below(n: usize, random: &mut Xoshiro256PlusPlus) -> usize {
     ((u128::from(random.next_u64()) * n as u128) >> 64) as usize
 }
 
+/// A random number from 0 to less than 1, uniform.
 pub fn unit(random: &mut Xoshiro256PlusPlus) -> f64 {
     (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }

@@ -18,7 +18,6 @@ pub struct ToolRun {
     pub doubts: Vec<Doubt>,
     /// Why there are no findings.
     pub why: Option<String>,
-    /// The duration.
     pub took: Duration,
 }
 

@@ -21,7 +21,6 @@ const LOOK: Duration = Duration::from_millis(50);
 /// A public tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PublicTool {
-    /// Pathload 1.3.2.
     Pathload,
     /// PathChirp 2.3.7.
     Pathchirp,

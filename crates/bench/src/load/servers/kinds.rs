@@ -149,7 +149,6 @@ pub enum Framing {
     ChunkedWhole,
     /// By the end of the connection.
     UntilClose,
-    /// As in HTTP/1.0.
     Http10,
     /// Two Content-Length fields with one value.
     Twice,
@@ -217,13 +216,10 @@ pub enum DeviationClass {
     Versions,
     /// Lengths and ends of bodies.
     Lengths,
-    /// Heads.
     Heads,
     /// Content codings.
     Codings,
-    /// Redirects.
     Redirects,
-    /// Connections.
     Connections,
     /// Empty files.
     Empty,
@@ -236,7 +232,6 @@ pub struct ServerKind {
     pub name: &'static str,
     /// The class of its deviations.
     pub class: DeviationClass,
-    /// Its deviations.
     pub does: &'static [Deviation],
     /// Whether ranges and validators work, so that a tool that uses them is not slowed down.
     pub tolerant: bool,

@@ -10,6 +10,7 @@ use super::{
     site::Site,
 };
 use anyhow::{Context as _, bail};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use std::{
     collections::BTreeMap,
@@ -18,7 +19,7 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     path::PathBuf,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
@@ -111,7 +112,7 @@ impl ServerState {
     }
 
     fn sites(&self) -> MutexGuard<'_, BTreeMap<String, Site>> {
-        self.sites.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sites.lock()
     }
 
     fn update_site<T>(&self, place: &str, what: impl FnOnce(&mut Site) -> T) -> Option<T> {

@@ -22,7 +22,6 @@ pub enum DownloadResult {
 /// One download.
 #[derive(Clone, Debug)]
 pub struct DownloadTrial {
-    /// The server's name.
     pub server: String,
     /// Whether the server's ranges and validators work.
     pub tolerant: bool,

@@ -6,10 +6,8 @@ use super::{
     script::{ConnectionScript, Ending},
 };
 use anyhow::ensure;
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The most faults of a kind that are printed.
 const MAX_PRINTED: u64 = 20;
@@ -72,7 +70,7 @@ impl SoakTally {
             Err(ScriptError::Dial(_)) => &self.undialled,
             Err(ScriptError::Hung) => &self.hung,
             Err(ScriptError::WrongBytes(ref what)) => {
-                self.wrong.lock().unwrap_or_else(PoisonError::into_inner).push(what.clone());
+                self.wrong.lock().push(what.clone());
                 return;
             }
             Err(ScriptError::Truncated) if !script.ending.is_whole() => &self.undetected,
@@ -91,7 +89,7 @@ impl SoakTally {
     /// # Errors
     /// When a byte was wrong.
     pub fn report(&self, report: &mut Report) -> anyhow::Result<u64> {
-        let wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+        let wrong = self.wrong.lock();
         ensure!(wrong.is_empty(), "WRONG BYTES in {} ends: {}", wrong.len(), wrong[0]);
         for (name, count) in [
             ("connections", &self.connections),

@@ -37,7 +37,6 @@ const CLEAR_ALERT: usize = 7;
 
 /// The client's identity.
 pub enum Identity {
-    /// No key.
     NoKey,
     /// A public key that is shown, and the seed that signs.
     Shows {

@@ -6,10 +6,11 @@
 //! fit, to the next one. A test is about as long as one with trains. Unlike there, all streams have the same level.
 
 use super::{super::mgrp::program::Program, media, outcome::LegMeasurement};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use thalweg_lab::client::Lab;
@@ -63,7 +64,7 @@ struct State {
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+    state.lock()
 }
 
 /// The rate of all streams at this level, bit/s.

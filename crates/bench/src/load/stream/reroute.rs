@@ -16,12 +16,13 @@ use super::{
     media::{Decoder, PERIOD, frame},
 };
 use anyhow::{Context as _, ensure};
+use parking_lot::Mutex;
 use serde_json::Value;
 use std::{
     fmt::Write as _,
     fs,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use thalweg_lab::{
@@ -166,8 +167,8 @@ struct SeenFrame {
 /// The viewer's frames, without those that never arrived.
 type FrameLog = Arc<Mutex<Vec<SeenFrame>>>;
 
-fn lock(log: &FrameLog) -> std::sync::MutexGuard<'_, Vec<SeenFrame>> {
-    log.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(log: &FrameLog) -> parking_lot::MutexGuard<'_, Vec<SeenFrame>> {
+    log.lock()
 }
 
 /// The longest wait for another parent.

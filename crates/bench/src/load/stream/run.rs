@@ -12,12 +12,13 @@ use super::{
     video::{self, Video},
 };
 use anyhow::{Context as _, ensure};
+use parking_lot::Mutex;
 use std::{
     fs::{self, File},
     io::{Read as _, Write as _},
     path::{Path, PathBuf},
     process::ChildStdout,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use thalweg_lab::{client::Lab, topology::Topology};
@@ -143,7 +144,7 @@ async fn run_streams(
     }
     drop(programs);
     viewers.shutdown().await;
-    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let seen = seen.lock().clone();
     let measurements = match &padding {
         Some(padding) => padding.measurements(counts_from),
         None => read_measurements(&nodes.log("m3"), counts_from)?,
@@ -366,7 +367,7 @@ impl StreamViewer {
     /// Updates the second in which a frame was due.
     fn update_second(&self, due: Instant, change: impl FnOnce(&mut FrameSecond)) {
         let Some(since) = due.checked_duration_since(self.begin.0) else { return };
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         if let Some(second) = seen.get_mut(since.as_secs() as usize) {
             change(&mut second[self.number]);
         }

@@ -1,10 +1,7 @@
 //! Synthetic relays, which report that they have executed orders without measuring.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use thalweg_base::clock::WallClock;
 use thalweg_mesh::{Oracle, OracleClient, State};
 use thalweg_wire::mesh::{
@@ -115,8 +112,7 @@ impl Relays {
 }
 
 fn lock(seen: &Mutex<RelayObservations>) -> MutexGuard<'_, RelayObservations> {
-    // The value is consistent after each statement, so a poisoned lock can be used.
-    seen.lock().unwrap_or_else(PoisonError::into_inner)
+    seen.lock()
 }
 
 async fn execute_orders(name: Name, clients: Clients, seen: Arc<Mutex<RelayObservations>>) {

@@ -6,9 +6,10 @@ use super::{
 };
 use crate::Settings;
 use crate::ring::ProofCache;
+use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, atomic::Ordering::Relaxed},
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 use thalweg_wire::{

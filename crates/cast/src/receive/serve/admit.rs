@@ -18,7 +18,7 @@ use std::{
     io::{self, Read as _},
     os::unix::{ffi::OsStrExt as _, fs::OpenOptionsExt as _},
     path::{Path, PathBuf},
-    sync::{Arc, PoisonError},
+    sync::Arc,
 };
 use thalweg_base::log::Event;
 use thalweg_mesh::MeshPeer;
@@ -161,7 +161,7 @@ impl ServiceState {
         from: &Member,
     ) -> Result<Arc<Reception>, Refusal> {
         // One admission at a time: free space is checked and then reserved.
-        let _alone = self.admission.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.admission.lock();
         self.drop_removed();
         let known = self.get(id);
         if self.lock().get(&id).is_some_and(|entry| entry.is_leaving) {

@@ -16,7 +16,6 @@ const UNDESCRIBED: Duration = Duration::from_secs(600);
 /// The action that is due for a cast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DueAction {
-    /// Nothing yet.
     Nothing,
     /// Stop the task: nobody serves the cast any more. The data is kept in case it is offered again.
     Stop,

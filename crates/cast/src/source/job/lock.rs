@@ -25,7 +25,6 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub struct Lock(#[expect(dead_code, reason = "it is held")] File);
 
 impl Lock {
-    /// Takes the lock.
     pub(super) fn take(stem: &Path) -> Result<Self, JobError> {
         let path = ending(stem, "lock");
         for _ in 0..TRIES {

@@ -5,11 +5,12 @@ use crate::{
     average_bps,
     source::event::{Event, EventSink, Outcome, ReceiverState},
 };
+use parking_lot::{Condvar, Mutex};
 use serde_json::Value;
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     thread::{self, JoinHandle},
 };
 use thalweg_wire::mesh::Name;
@@ -69,7 +70,7 @@ impl JobRecorder {
     pub fn finish(&self) {
         self.shared.lock().is_over = true;
         self.shared.changed.notify_one();
-        let writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let writing = self.writing.lock().take();
         // The thread does not panic; if it did, the record keeps its last content.
         _ = writing.map(JoinHandle::join);
     }
@@ -92,14 +93,9 @@ impl EventSink for JobRecorder {
 }
 
 impl RecorderShared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic cannot leave partly changed values.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The writing thread: runs until the cast is over and everything is written.
     fn write(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             let record = std::mem::take(&mut state.is_changed).then(|| state.record.clone());
             let progress = state.progress.take();
@@ -107,19 +103,19 @@ impl RecorderShared {
                 if state.is_over {
                     return;
                 }
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                self.changed.wait(&mut state);
                 continue;
             }
             drop(state);
             let failed = self.write_these(record.as_ref(), progress.as_ref());
-            state = self.lock();
+            state = self.state.lock();
             if let Err(why) = failed
                 && !std::mem::replace(&mut state.is_failed, true)
             {
                 drop(state);
                 let text = format!("cannot save the progress of the cast any more: {why}");
                 self.to.event(&Event::Note { text });
-                state = self.lock();
+                state = self.state.lock();
             }
         }
     }

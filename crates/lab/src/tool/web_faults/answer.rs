@@ -39,7 +39,6 @@ impl BodyPart {
 /// An answer, not yet sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpAnswer {
-    /// The status.
     pub status: u16,
     /// Field lines besides Content-Length.
     pub fields: Vec<String>,

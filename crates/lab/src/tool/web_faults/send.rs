@@ -24,7 +24,6 @@ pub enum ConnectionFate {
     StaysOpen,
     /// It is closed normally.
     Closes,
-    /// It is reset.
     Resets,
 }
 

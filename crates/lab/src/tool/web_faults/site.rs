@@ -7,12 +7,13 @@ use super::{
     send::{self, ConnectionFate},
 };
 use anyhow::{Context, bail};
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::BTreeMap,
     fs::File,
     net::TcpStream,
     path::{Component, Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use thalweg_units::Rate;
@@ -97,7 +98,7 @@ impl Sites {
     }
 
     fn site(&self, target: &str) -> anyhow::Result<Arc<Site>> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if let Some(site) = known.get(target) {
             return Ok(Arc::clone(site));
         }
@@ -129,7 +130,7 @@ impl Sites {
 
 impl Site {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The counters as JSON.

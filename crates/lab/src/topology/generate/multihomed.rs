@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 pub struct Multihomed {
     /// The client's links, one per interface.
     pub links: Vec<LinkSpec>,
-    /// The server's link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_access: Option<LinkSpec>,
 }

@@ -13,7 +13,6 @@ const BATCHES: usize = 5;
 /// What was requested of a stream, and the resolution of the receiving host.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestedStream {
-    /// The requested gap.
     pub gap: Duration,
     /// The number of packets.
     pub count: usize,

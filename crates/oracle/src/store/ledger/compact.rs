@@ -157,7 +157,6 @@ async fn run_alone(store: &Store, query: Query<'_>) -> Result<u64, StoreError> {
     store.session().await?.run(query).await
 }
 
-/// Queries one number.
 async fn query_number(store: &Store, query: Query<'_>) -> Result<Option<i64>, StoreError> {
     let mut session: Session = store.session().await?;
     let asked = timeout(session.limit, query.fetch_one(session.start())).await;

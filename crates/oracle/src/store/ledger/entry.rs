@@ -6,17 +6,13 @@ use thalweg_units::{NodeId, WallTime};
 /// A leg's property, with how it was measured and who reports it. The newest sample of each topic counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Topic {
-    /// The leg's sender.
     pub from: NodeId,
-    /// The leg's receiver.
     pub to: NodeId,
-    /// The measured property.
     pub metric: Metric,
     /// How it was measured.
     pub method: Method,
     /// Whether the true value may be larger.
     pub bound: Bound,
-    /// The reporting host.
     pub reporter: NodeId,
 }
 
@@ -42,7 +38,6 @@ pub(crate) struct Sample {
 /// A node that went down or came up again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeChange {
-    /// The node.
     pub node: NodeId,
     /// Its state from now on.
     pub state: NodeState,
@@ -64,13 +59,10 @@ pub(crate) enum NodeState {
 /// Contradicting reports on one leg; rates in bit/s.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Disagreement {
-    /// The leg's sender.
     pub from: NodeId,
-    /// The leg's receiver.
     pub to: NodeId,
     /// The claiming host.
     pub by: NodeId,
-    /// The claimed rate.
     pub claimed: f64,
     /// The rate that the other end saw; `None`: no report.
     pub seen: Option<f64>,
@@ -83,11 +75,8 @@ pub(crate) struct Disagreement {
 /// Entries that are stored together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Batch {
-    /// Measurements.
     pub samples: Vec<Sample>,
-    /// Changes of nodes.
     pub changes: Vec<NodeChange>,
-    /// Disagreements.
     pub disagreements: Vec<Disagreement>,
 }
 
@@ -107,11 +96,8 @@ pub(crate) struct Summary {
     pub topic: Topic,
     /// When the window begins; it is [`super::WINDOW`] long. For a single measurement: when that ended.
     pub start: WallTime,
-    /// The median value.
     pub median: f64,
-    /// The least value.
     pub least: f64,
-    /// The greatest value.
     pub most: f64,
     /// The number of measurements.
     pub count: u64,

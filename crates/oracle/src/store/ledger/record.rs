@@ -76,6 +76,7 @@ pub(super) struct LedgerWrite<'a> {
 }
 
 impl<'a> LedgerWrite<'a> {
+    /// Begins a transaction, alone in this process and among all writers of the ledger.
     pub async fn begin(store: &'a Store) -> Result<Self, StoreError> {
         let turn = store.ledger_turn().await?;
         let mut session = store.session().await?;
@@ -86,10 +87,12 @@ impl<'a> LedgerWrite<'a> {
         Ok(Self { session, next, _turn: turn })
     }
 
+    /// Runs a statement; returns the number of changed rows.
     pub async fn run(&mut self, query: Query<'_>) -> Result<u64, StoreError> {
         self.session.run(query).await
     }
 
+    /// Saves the next number with the rows; without this call, nothing is changed.
     pub async fn commit(mut self) -> Result<(), StoreError> {
         let next = sqlx::query("UPDATE ledger SET next = $1 WHERE id = 1").bind(self.next);
         self.run(next).await?;

@@ -20,6 +20,7 @@ pub(super) struct RawTopic {
 }
 
 impl RawTopic {
+    /// Reads the columns of a topic, without a check of their values.
     pub fn read(row: &AnyRow) -> sqlx::Result<Self> {
         Ok(Self {
             sender: row.try_get("sender")?,
@@ -31,6 +32,7 @@ impl RawTopic {
         })
     }
 
+    /// Encodes a topic; fails if one of its hosts has no number.
     pub fn of(topic: &Topic, hosts: &BTreeMap<NodeId, i64>) -> sqlx::Result<Self> {
         let number = |key: &NodeId| hosts.get(key).copied().ok_or_else(|| unreadable("host"));
         Ok(Self {
@@ -43,6 +45,7 @@ impl RawTopic {
         })
     }
 
+    /// Decodes the topic; fails on unknown hosts and words.
     pub fn topic(&self, hosts: &Hosts) -> sqlx::Result<Topic> {
         Ok(Topic {
             from: hosts.key(self.sender)?,
@@ -60,11 +63,13 @@ impl RawTopic {
 pub(super) struct Hosts(pub BTreeMap<i64, NodeId>);
 
 impl Hosts {
+    /// Reads rows of `hosts`.
     pub fn read(rows: &[AnyRow]) -> sqlx::Result<Self> {
         let host = |row: &AnyRow| Ok((row.try_get("id")?, crate::store::row::parsed(row, "key")?));
         rows.iter().map(host).collect::<sqlx::Result<_>>().map(Self)
     }
 
+    /// The host with this number; an error if there is none.
     pub fn key(&self, number: i64) -> sqlx::Result<NodeId> {
         self.0.get(&number).copied().ok_or_else(|| unreadable("host"))
     }
@@ -84,6 +89,7 @@ pub(super) struct RawSample {
 }
 
 impl RawSample {
+    /// Reads the columns of a sample, without a check of their values.
     pub fn read(row: &AnyRow) -> sqlx::Result<Self> {
         Ok(Self {
             seq: row.try_get("seq")?,
@@ -97,6 +103,7 @@ impl RawSample {
         })
     }
 
+    /// Encodes a sample; fails if one of its hosts has no number.
     pub fn of(sample: &Sample, seq: i64, hosts: &BTreeMap<NodeId, i64>) -> sqlx::Result<Self> {
         let metric = sample.topic.metric;
         let whole = |value: f64| whole(value, metric);
@@ -112,6 +119,7 @@ impl RawSample {
         })
     }
 
+    /// Decodes the sample; fails on unknown hosts and words.
     pub fn sample(&self, hosts: &Hosts) -> sqlx::Result<Sample> {
         let topic = self.topic.topic(hosts)?;
         let real = |value: i64| real(value, topic.metric);
@@ -139,6 +147,7 @@ pub(super) struct RawSummary {
 }
 
 impl RawSummary {
+    /// Reads the columns of a summary, without a check of their values.
     pub fn read(row: &AnyRow) -> sqlx::Result<Self> {
         Ok(Self {
             topic: RawTopic::read(row)?,
@@ -150,6 +159,7 @@ impl RawSummary {
         })
     }
 
+    /// Decodes the summary; fails on unknown hosts and words.
     pub fn summary(&self, hosts: &Hosts) -> sqlx::Result<Summary> {
         let topic = self.topic.topic(hosts)?;
         let real = |value| real(value, topic.metric);

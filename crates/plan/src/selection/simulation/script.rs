@@ -32,6 +32,7 @@ pub struct Script {
 }
 
 impl Script {
+    /// A constant rate from the beginning, with a round trip of 40 ms.
     pub fn steady(rate_mbps: f64) -> Self {
         Self {
             joins: Some(Duration::ZERO),
@@ -54,24 +55,29 @@ impl Script {
         Self { slow_start: true, rtt, leg: rtt, ..Self::steady(rate_mbps) }
     }
 
+    /// Fails at this time.
     pub fn failing(self, at_ms: u64, failure: Failure) -> Self {
         Self { fails: Some((Duration::from_millis(at_ms), failure)), ..self }
     }
 
+    /// Transfers nothing between these times.
     pub fn silent(self, from_ms: u64, to_ms: u64) -> Self {
         let silent = Some((Duration::from_millis(from_ms), Duration::from_millis(to_ms)));
         Self { silent, ..self }
     }
 
+    /// Multiplies the rate: from each of these times, ms, by its factor.
     pub fn drifting(self, drifts: &[(u64, f64)]) -> Self {
         let drifts = drifts.iter().map(|(ms, f)| (Duration::from_millis(*ms), *f)).collect();
         Self { drifts, ..self }
     }
 
+    /// Becomes available at this time.
     pub fn joining(self, at_ms: u64) -> Self {
         Self { joins: Some(Duration::from_millis(at_ms)), ..self }
     }
 
+    /// Answers at this time that the server is busy, for this long.
     pub fn busy(self, at_ms: u64, for_ms: u64) -> Self {
         Self { busy: Some((Duration::from_millis(at_ms), Duration::from_millis(for_ms))), ..self }
     }

@@ -17,6 +17,7 @@ pub enum GrowthRule {
     Rare,
 }
 
+/// The rules to try, in this order.
 pub const RULES: [GrowthRule; 3] = [GrowthRule::Near, GrowthRule::Tight, GrowthRule::Rare];
 
 /// The maximum length of a chain of children that are moved to make room for one node.

@@ -9,6 +9,7 @@ const PARENTS: usize = 24;
 /// The number of parents tried for a relay that is not in the tree yet.
 const RELAY_PARENTS: usize = 8;
 
+/// A local search among trees, bounded by its effort.
 pub struct TreeSearch<'a, 'b> {
     overlay: &'a Overlay<'b>,
     model: &'a ChainLoss,

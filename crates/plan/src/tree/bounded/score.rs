@@ -28,6 +28,7 @@ pub struct TreeScore {
 }
 
 impl TreeScore {
+    /// Computes the rates of all receivers in the tree.
     pub fn of(overlay: &Overlay<'_>, tree: &Tree, model: &ChainLoss) -> Self {
         let flows = overlay.flows(tree, model);
         let rates = || overlay.receivers().map(|node| flows[node].rate).filter(|rate| *rate > 0.0);
@@ -52,6 +53,7 @@ impl TreeScore {
         first.then(logs).then(other.hops.cmp(&self.hops))
     }
 
+    /// Whether a tree with this score is better than one with the other; equal ones are not.
     pub fn beats(&self, other: &Self) -> bool {
         self.compare(other).is_gt()
     }

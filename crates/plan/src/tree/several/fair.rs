@@ -18,6 +18,7 @@ pub struct FairRates {
     pub on: Vec<f64>,
 }
 
+/// Solves the program for each level. Unreachable receivers get rate 0.
 pub fn rates(mut program: FlowProgram<'_, '_>) -> Result<FairRates, SeveralError> {
     // Unreachable receivers have nothing.
     for (fixed, alone) in program.fixed.iter_mut().zip(&program.alone) {

@@ -37,7 +37,6 @@ use thiserror::Error;
 /// A parent, and the rate to get from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// The parent's index.
     pub parent: usize,
     /// Its part of the receiver's rate; zero for a parent to turn to when another fails.
     pub rate: Rate,

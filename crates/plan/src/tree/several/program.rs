@@ -33,6 +33,7 @@ pub struct Answer {
     pub rates: Vec<f64>,
 }
 
+/// The rates of receivers and legs as variables, with the cuts found so far as constraints.
 pub struct FlowProgram<'a, 'b> {
     overlay: &'a Overlay<'b>,
     legs: &'a [UsableLeg],
@@ -50,7 +51,6 @@ pub struct FlowProgram<'a, 'b> {
 /// A model's variables.
 struct Variables {
     on: Vec<Variable>,
-    /// θ.
     level: Variable,
     /// What each receiver gets beyond θ.
     beyond: Vec<Variable>,
@@ -79,6 +79,7 @@ impl<'a, 'b> FlowProgram<'a, 'b> {
         program
     }
 
+    /// The number of nodes of the overlay.
     pub fn nodes(&self) -> usize {
         self.overlay.nodes()
     }
@@ -166,7 +167,6 @@ impl<'a, 'b> FlowProgram<'a, 'b> {
         Variables { on, level, beyond }
     }
 
-    /// The receiver's rate.
     fn rate(&self, of: &Variables, receiver: usize) -> Expression {
         match self.fixed[receiver] {
             Some(rate) => Expression::from(rate),

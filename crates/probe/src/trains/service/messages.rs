@@ -16,7 +16,6 @@ use thiserror::Error;
 pub enum Request {
     /// Asks what can be sent to a member.
     Open(OpenRequest),
-    /// Sends a train.
     Send(SendRequest),
     /// Subscribes to probes that arrive from now on, while the connection lasts.
     Receive(ReceiveRequest),
@@ -26,7 +25,6 @@ pub enum Request {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpenRequest {
-    /// The member.
     pub to: Name,
 }
 
@@ -34,7 +32,6 @@ pub struct OpenRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SendRequest {
-    /// The member.
     pub to: Name,
     /// The train's probes, in order.
     pub probes: Vec<Probes>,
@@ -102,7 +99,6 @@ pub enum Reply {
     Probe(Arrival),
     /// The number of probes that were dropped because this program reads too slowly.
     Missed(u64),
-    /// The request failed.
     Error(String),
 }
 
@@ -174,7 +170,7 @@ pub struct Report {
     pub transmitted_us: u64,
     /// (b) Riders' packets that would have competed with the train.
     pub hidden_packets: u64,
-    /// (b) Their bytes.
+    /// (b) The bytes of those packets.
     pub hidden_bytes: u64,
     /// (c) Probes that carried riders.
     pub carriers: u64,
@@ -188,7 +184,6 @@ pub struct Report {
     pub dropped: u64,
     /// Whether there is no doubt about the report.
     pub is_valid: bool,
-    /// The doubts.
     pub doubts: Vec<String>,
 }
 

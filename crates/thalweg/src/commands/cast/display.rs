@@ -3,13 +3,9 @@
 use super::messages;
 pub use crate::commands::screen::Style;
 use crate::commands::screen::{DisplayedEvent, Screen};
+use parking_lot::Mutex;
 use serde::Serialize;
-use std::{
-    collections::BTreeMap,
-    io,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, io, time::Duration};
 use thalweg_base::sample::FailureSample;
 use thalweg_cast::source::{Event, EventSink, Outcome};
 use thalweg_wire::mesh::Name;
@@ -157,8 +153,7 @@ impl CastDisplay {
 
 impl EventSink for CastDisplay {
     fn event(&self, event: &Event) {
-        // A panic while the lock was held cannot leave a half-written value.
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = self.shown.lock();
         let is_known = shown.is_known(event);
         let summary = shown.summary(event);
         drop(shown);

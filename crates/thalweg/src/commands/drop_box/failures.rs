@@ -1,10 +1,8 @@
 //! Remembers why `gather` could not fetch files.
 
 use crate::commands::gather::GatherDisplay;
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use parking_lot::{Mutex, MutexGuard};
+use std::{collections::BTreeMap, sync::Arc};
 use thalweg_dropbox::collect::{Source, SubmissionResult};
 use thalweg_gather::{Event, EventSink};
 
@@ -17,9 +15,7 @@ pub struct FailureRecorder {
 
 #[derive(Debug, Default)]
 struct FailureReasons {
-    /// By file name.
     files: BTreeMap<String, String>,
-    /// By source.
     sources: BTreeMap<String, String>,
     /// The reason why the whole gathering failed.
     all: Option<String>,
@@ -32,7 +28,7 @@ impl FailureRecorder {
     }
 
     fn reasons(&self) -> MutexGuard<'_, FailureReasons> {
-        self.reasons.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reasons.lock()
     }
 
     /// Records why the gathering ended.

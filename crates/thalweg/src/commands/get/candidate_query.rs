@@ -28,7 +28,7 @@ struct PendingQuery {
 }
 
 impl CandidateQuery {
-    /// Asks nothing.
+    /// A query that is never sent.
     pub fn none() -> Self {
         Self(None)
     }

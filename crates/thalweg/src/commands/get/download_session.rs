@@ -7,10 +7,11 @@ use super::{
     request_builder::RequestBuilder,
     sources::{Item, Wanted},
 };
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::{BTreeMap, BTreeSet},
     num::NonZeroUsize,
-    sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicBool, atomic::Ordering},
+    sync::{atomic::AtomicBool, atomic::Ordering},
     time::Duration,
 };
 use thalweg_base::job::Event;
@@ -34,11 +35,9 @@ const PROGRESS: u64 = 64 << 10;
 
 /// What the downloads of a command share.
 pub struct DownloadSession<'a> {
-    /// Makes the requests.
     pub maker: &'a RequestBuilder<'a>,
     /// The limits of the command.
     pub effort: &'a Effort,
-    /// Shows the events.
     pub display: &'a Display,
     /// The known rates of paths.
     pub history: Option<&'a Mutex<History>>,
@@ -396,11 +395,10 @@ impl ManySink for Listener<'_, '_> {
         let (Some((origin, lesson)), Some(detours)) = (lesson, self.calls.detours) else { return };
         let before = self.calls.maker.rate(&origin, "direct");
         let gains = lesson.gains(&outcome.observed, before);
-        detours.lock().unwrap_or_else(PoisonError::into_inner).learn(gains);
+        detours.lock().learn(gains);
     }
 }
 
-/// The lock is held for a few instructions only; a panic cannot leave a half-written value.
 fn lock(ledger: &Mutex<Ledger>) -> MutexGuard<'_, Ledger> {
-    ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    ledger.lock()
 }

@@ -27,6 +27,7 @@ use candidate_query::CandidateQuery;
 use display::{Display, Note};
 use download_session::DownloadSession;
 use exit::Code;
+use parking_lot::Mutex;
 use renewal::Renewal;
 use request_builder::RequestBuilder;
 use sources::{Fallback, Fetched, FoundItems, Item, ItemKind, Wanted};
@@ -35,7 +36,7 @@ use std::{
     path::Path,
     process::ExitCode,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -180,7 +181,7 @@ fn withheld(maker: &RequestBuilder<'_>, items: &[Item]) -> Option<String> {
 
 /// Names the relays that this command put into quarantine, and how the user can lift it.
 fn note_quarantines(history: &Mutex<History>, began: WallTime, args: &Args, note: &dyn Fn(String)) {
-    let history = history.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let history = history.lock();
     let same = history_file::argument(args.paths.history.as_deref(), &args.paths.state_dir);
     let blames = history.quarantined(history_file::now());
     for blame in blames.iter().filter(|blame| blame.since >= began) {
@@ -196,7 +197,7 @@ fn note_quarantines(history: &Mutex<History>, began: WallTime, args: &Args, note
 
 /// Saves the history. It is only a hint for later downloads, so a failure is only noted.
 fn save(history: &Mutex<History>, file: &Path, note: &dyn Fn(String)) {
-    let mut history = history.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut history = history.lock();
     history.problem().map(str::to_owned).map(note);
     if let Err(e) = history_file::save(&mut history, file) {
         note(format!(
@@ -208,7 +209,7 @@ fn save(history: &Mutex<History>, file: &Path, note: &dyn Fn(String)) {
 
 /// As [`save`], for what was learnt about relays; the history's directory exists by now.
 fn save_detours(detours: &Mutex<Detours>, note: &dyn Fn(String)) {
-    let mut detours = detours.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut detours = detours.lock();
     detours.problem().map(str::to_owned).map(note);
     if let Err(e) = detours.save() {
         note(format!(

@@ -1,11 +1,9 @@
 //! Chooses the relays of the mesh that a download tries without being told.
 
 use crate::commands::text::rough;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
-use std::{
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 use thalweg_net::Route;
 use thalweg_paths::detours::{Detours, Draw, PickedRelay};
 use thalweg_units::{Rate, WallTime};
@@ -40,7 +38,7 @@ impl Choice {
             is_stale: detours.is_stale(now),
         };
         match detours {
-            Some(detours) => pick(&mut detours.lock().unwrap_or_else(PoisonError::into_inner)),
+            Some(detours) => pick(&mut detours.lock()),
             None => pick(&mut Detours::unkept()),
         }
     }

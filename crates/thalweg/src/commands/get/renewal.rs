@@ -24,7 +24,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Renewal(Option<Receiver<anyhow::Result<()>>>);
 
 impl Renewal {
-    /// Asks nothing.
+    /// A request that is never sent.
     pub fn none() -> Self {
         Self(None)
     }

@@ -18,10 +18,11 @@ use crate::commands::{
 };
 use anyhow::bail;
 use hyper::HeaderMap;
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 use thalweg_base::{budget::Budget, rate_limit::RateLimit};
@@ -103,7 +104,7 @@ impl<'a> RequestBuilder<'a> {
 
     /// The interfaces as of the last look.
     fn ways(&self) -> MutexGuard<'_, Ways> {
-        self.ways.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ways.lock()
     }
 
     /// Looks at the interfaces again, because others may have come up. If none of the previous interfaces reached
@@ -208,7 +209,7 @@ impl<'a> RequestBuilder<'a> {
 
     /// Releases the file of a request that is retried.
     pub fn release(&self, file: &Path) {
-        self.claimed.lock().unwrap_or_else(PoisonError::into_inner).remove(file);
+        self.claimed.lock().remove(file);
     }
 
     /// Whether an existing file is to be continued.
@@ -266,7 +267,7 @@ impl<'a> RequestBuilder<'a> {
     }
 
     fn claim(&self, file: &Path) -> Result<(), (String, Code)> {
-        let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut claimed = self.claimed.lock();
         match claimed.insert(file.to_owned()) {
             true => Ok(()),
             false => Err((
@@ -286,7 +287,7 @@ impl<'a> RequestBuilder<'a> {
     }
 
     fn prior(&self, origin: &str, path: &str) -> Option<thalweg_plan::selection::Prior> {
-        let history = self.history?.lock().unwrap_or_else(PoisonError::into_inner);
+        let history = self.history?.lock();
         history.prior(origin, path, now())
     }
 
@@ -361,18 +362,18 @@ impl<'a> RequestBuilder<'a> {
         let draw = self.args.paths.draw.into();
         let choice = Choice::make(self.detours, &relays, rate, draw, now());
         let routes = choice.routes(relays);
-        *self.choice.lock().unwrap_or_else(PoisonError::into_inner) = Some(choice);
+        *self.choice.lock() = Some(choice);
         routes
     }
 
     /// How the relays of the last request were chosen; returned once.
     pub fn choice(&self) -> Option<Choice> {
-        self.choice.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.choice.lock().take()
     }
 
     fn is_quarantined(&self, relay: &str, origin: Option<&str>, note: &dyn Fn(String)) -> bool {
         let Some(history) = self.history else { return false };
-        let history = history.lock().unwrap_or_else(PoisonError::into_inner);
+        let history = history.lock();
         let quarantined = history.is_quarantined(relay, origin, now());
         if quarantined {
             let paths = &self.args.paths;

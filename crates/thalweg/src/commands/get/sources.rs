@@ -22,7 +22,6 @@ const MAX_MIRRORS: usize = 8;
 pub struct Item {
     /// How the user named it: a URL, or a line of a list.
     pub text: String,
-    /// The kind of item.
     pub wish: ItemKind,
     /// The list that names it, and the line number there.
     pub line: Option<(Arc<str>, usize)>,
@@ -34,14 +33,12 @@ pub enum ItemKind {
     Url(Output),
     /// A file of a Metalink, or one with mirrors or hashes.
     Wanted(Box<Wanted>),
-    /// A mistake.
     Mistake(String, Code),
 }
 
 /// A download with everything known about it.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// The URL.
     pub url: HttpUrl,
     /// The same file on other servers.
     pub mirrors: Vec<HttpUrl>,

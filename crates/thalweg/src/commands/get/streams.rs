@@ -1,12 +1,12 @@
 //! Outputs for streams of bytes: standard output, pipes and devices, memory.
 
+use parking_lot::Mutex;
 use std::{
     fmt,
     fs::File,
     io::{self, Write as _},
     os::unix::fs::FileTypeExt as _,
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
 };
 use thalweg_get::Output;
 
@@ -42,7 +42,7 @@ impl Output for Special {
     }
 
     fn write(&self, data: &[u8]) -> io::Result<()> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.file.lock();
         let written = match &mut *file {
             Some(file) => file.write_all(data),
             none => File::options()
@@ -84,13 +84,13 @@ impl Buffer {
 
     /// Takes the bytes written so far.
     pub fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut self.bytes.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.bytes.lock())
     }
 }
 
 impl Output for Buffer {
     fn write(&self, data: &[u8]) -> io::Result<()> {
-        let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = self.bytes.lock();
         if bytes.len() + data.len() > self.max {
             return Err(io::Error::other(format!(
                 "the document is longer than {} bytes",

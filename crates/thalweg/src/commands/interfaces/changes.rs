@@ -121,7 +121,6 @@ fn price(text: &str) -> Result<Price, String> {
 }
 
 impl ScheduleArgs {
-    /// The requested change.
     pub fn change(&self) -> Change {
         Change::Schedule(match self.method {
             ScheduleMethod::OnlyOne => ConnectionMethod::OnlyOne,

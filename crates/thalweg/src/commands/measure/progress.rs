@@ -50,7 +50,7 @@ impl ProgressView {
         }
     }
 
-    /// Ends the display.
+    /// Removes the progress bar, if there is one.
     pub fn end(&self) {
         if let Self::Live(bar) = self {
             bar.finish_and_clear();

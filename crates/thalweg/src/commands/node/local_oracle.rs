@@ -27,7 +27,6 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 pub enum LocalOracle {
     /// This node has no oracle: it is elsewhere.
     Absent,
-    /// The oracle runs.
     Running(EmbeddedOracle),
     /// The oracle cannot run; its node runs without it.
     Down(OracleDown),

@@ -90,7 +90,7 @@ impl Tasks {
         });
     }
 
-    /// Stops all tasks.
+    /// Asks all tasks to stop.
     pub fn stop(&self) {
         self.stop.cancel();
     }

@@ -6,7 +6,6 @@ use super::{
 };
 use crate::commands::text::{aligned, rough};
 use serde_json::{Value, json};
-use std::sync::PoisonError;
 use thalweg_paths::detours::{CANDIDATES, RelayState};
 
 /// The most rows without `--full`.
@@ -106,6 +105,6 @@ fn json(found: &PathKnowledge, s: &RelayState, all: &[RelayState]) -> Value {
 }
 
 fn is_quarantined(found: &PathKnowledge, relay: &str) -> bool {
-    let history = found.history.lock().unwrap_or_else(PoisonError::into_inner);
+    let history = found.history.lock();
     history.is_quarantined(relay, None, found.now)
 }

@@ -4,10 +4,7 @@ use super::{knowledge::PathKnowledge, rates::mbps};
 use crate::commands::text::{aligned, rough};
 use anyhow::Context as _;
 use serde_json::{Value, json};
-use std::{
-    fmt::Write as _,
-    sync::{Arc, PoisonError},
-};
+use std::{fmt::Write as _, sync::Arc};
 use thalweg_mesh::Names;
 use thalweg_net::Route;
 use thalweg_paths::{
@@ -43,9 +40,7 @@ impl DestinationUrl {
 /// The options of the `thalweg get` to predict.
 #[derive(Clone, Debug, Default)]
 pub struct GetOptions<'a> {
-    /// Its `--avoid`.
     pub avoid: &'a [Tag],
-    /// Its `--draw`.
     pub draw: Draw,
 }
 
@@ -89,7 +84,7 @@ pub fn render(
 
 /// What earlier transfers from this origin measured.
 fn known(found: &PathKnowledge, origin: &str) -> Vec<HistoryEntry> {
-    let history = found.history.lock().unwrap_or_else(PoisonError::into_inner);
+    let history = found.history.lock();
     history.entries(found.now).into_iter().filter(|e| e.origin == origin).collect()
 }
 
@@ -99,7 +94,7 @@ fn relays(found: &PathKnowledge, wanted: &DestinationUrl, avoid: &[Tag]) -> Vec<
     let terms = mesh::Terms { leg, avoid: avoid.iter().cloned().collect() };
     let Some(roster) = &found.roster else { return Vec::new() };
     let names = Names { roster: Ok(roster), me: Some(&found.me) };
-    let history = found.history.lock().unwrap_or_else(PoisonError::into_inner);
+    let history = found.history.lock();
     let open = names.candidates(&terms, usize::MAX).into_iter();
     let open = open.map(|(name, route)| (name.to_string(), route));
     let origin = wanted.0.origin();

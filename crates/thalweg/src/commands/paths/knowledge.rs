@@ -1,12 +1,8 @@
 //! Collects what is known of paths: the oracle's answer or its stored copy, and this host's own measurements.
 
 use crate::commands::{history_file, host::StateDir};
-use std::{
-    collections::BTreeMap,
-    path::Path,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use parking_lot::Mutex;
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 use thalweg_mesh::State;
 use thalweg_net::DialOptions;
 use thalweg_paths::{

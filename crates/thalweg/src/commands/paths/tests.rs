@@ -97,6 +97,8 @@ fn roster() -> Roster {
         expiry: WallTime::from_unix_nanos(u64::MAX),
         members,
         rules: Vec::new(),
+        endorsement: None,
+        predecessor: None,
     }
 }
 

@@ -10,7 +10,6 @@ use tokio::task::spawn_blocking;
 
 /// A proxy's interfaces, and the socket for questions about them.
 pub struct InterfaceService {
-    /// The interfaces.
     pub uplinks: Uplinks,
     /// Its bonds, if the host is in a mesh.
     pub bonds: Option<Bonding>,

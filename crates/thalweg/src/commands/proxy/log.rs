@@ -1,9 +1,9 @@
 //! The proxy's log, written by a separate thread, so that a slow terminal delays no connection.
 
+use parking_lot::Mutex;
 use std::{
     io,
     sync::{
-        Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
         mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
@@ -63,7 +63,7 @@ impl Log {
 
     /// Closes the log: the writer ends once the waiting lines are written.
     pub fn close(&self) {
-        *self.lines.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.lines.lock() = None;
     }
 }
 
@@ -83,7 +83,7 @@ fn write(format: Format, lines: &Receiver<String>) {
 
 impl ProxySink for Log {
     fn event(&self, event: &ProxyEvent) {
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = self.lines.lock();
         let Some(lines) = &*lines else { return };
         let lost = self.lost.swap(0, Relaxed);
         let line = match self.format {

@@ -4,11 +4,12 @@
 //! copied first, and no lock is held.
 
 use crate::commands::history_file;
+use parking_lot::Mutex;
 use std::{
     fs, io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 use thalweg_paths::{detours::Detours, history::History};
@@ -85,7 +86,7 @@ impl Memory {
         self.finish(note).await;
         let Some((history, file)) = &self.history else { return };
         let (file, read) = (file.clone(), self.read);
-        let (history, detours) = (lock(history).unsaved(), lock(&self.detours).unsaved());
+        let (history, detours) = (history.lock().unsaved(), self.detours.lock().unsaved());
         self.exchange_task = Some(spawn_blocking(move || exchange(&file, read, history, detours)));
         self.finish(note).await;
     }
@@ -98,10 +99,10 @@ impl Memory {
         // The exchange is an error only if it panicked.
         let Ok(exchanged) = exchanged else { return };
         if let (Some((history, _)), Some(theirs)) = (&self.history, exchanged.history) {
-            lock(history).take_back(theirs);
+            history.lock().take_back(theirs);
         }
         if let Some(theirs) = exchanged.detours {
-            lock(&self.detours).take_back(theirs);
+            self.detours.lock().take_back(theirs);
         }
         self.read = exchanged.read;
         if let Some(problem) = exchanged.problem {
@@ -156,11 +157,6 @@ fn file_version(file: &Path) -> Option<FileVersion> {
     Some((found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
 }
 
-/// A panic elsewhere cannot leave a half-written value.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,9 +187,9 @@ mod tests {
         learn(&history, "fra");
         // Another process locks the file for longer than the exchange waits.
         let other = File::create(dir.path().join("history.json.lock")).unwrap();
-        other.lock().unwrap();
+        other.lock();
         let said = Mutex::new(Vec::new());
-        let note = |text| said.lock().unwrap().push(text);
+        let note = |text| said.lock().push(text);
         {
             let mut saving = std::pin::pin!(memory.exchange(&note));
             tokio::select! {
@@ -204,14 +200,14 @@ mod tests {
             learn(&history, "nyc");
             saving.await;
         }
-        assert!(said.lock().unwrap()[0].contains("cannot save"), "{said:?}");
+        assert!(said.lock()[0].contains("cannot save"), "{said:?}");
         drop(other);
         memory.exchange(&note).await;
         let kept = History::open(&file);
         for path in ["fra", "nyc"] {
             assert!(kept.prior(SITE, path, history_file::now()).is_some(), "{path}");
         }
-        assert_eq!(said.lock().unwrap().len(), 1, "{said:?}");
+        assert_eq!(said.lock().len(), 1, "{said:?}");
     }
 
     #[tokio::test]
@@ -222,14 +218,14 @@ mod tests {
         let list = Arc::new(Mutex::new(Detours::open(&Detours::beside(&file))));
         let mut memory = Memory::new(Some((Arc::clone(&history), file.clone())), list);
         let said = Mutex::new(Vec::new());
-        let note = |text| said.lock().unwrap().push(text);
-        let knows = |path| history.lock().unwrap().prior(SITE, path, history_file::now()).is_some();
+        let note = |text| said.lock().push(text);
+        let knows = |path| history.lock().prior(SITE, path, history_file::now()).is_some();
         memory.exchange(&note).await;
         assert!(!file.exists(), "nothing was learnt, and something was written");
         for (theirs, ours) in [("fra", "nyc"), ("sin", "lon")] {
             let other = Mutex::new(History::open(&file));
             learn(&other, theirs);
-            other.lock().unwrap().save().unwrap();
+            other.lock().save().unwrap();
             assert!(!knows(theirs), "{theirs}");
             memory.exchange(&note).await;
             assert!(knows(theirs), "{theirs}");
@@ -240,6 +236,6 @@ mod tests {
         std::fs::remove_file(&file).unwrap();
         memory.exchange(&note).await;
         assert!(knows("fra"), "a file that is gone teaches nothing");
-        assert!(said.lock().unwrap().is_empty(), "{said:?}");
+        assert!(said.lock().is_empty(), "{said:?}");
     }
 }

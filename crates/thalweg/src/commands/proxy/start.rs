@@ -8,10 +8,8 @@ use super::{
 };
 use crate::commands::{get::mesh::Mesh, history_file, host, uplinks};
 use anyhow::anyhow;
-use std::{
-    io,
-    sync::{Arc, Mutex, PoisonError, RwLock},
-};
+use parking_lot::{Mutex, RwLock};
+use std::{io, sync::Arc};
 use thalweg_net::{DialOptions, Dialer, Route, SocketOptions};
 use thalweg_paths::{
     detours::{DetourChooser, Detours},
@@ -64,13 +62,9 @@ pub async fn start(
     let history = file.map(|file| (Arc::new(Mutex::new(History::open(&file))), file));
     let mesh = Arc::new(RwLock::new(mesh));
     let (seen, asked) = (Arc::clone(&mesh), paths.clone());
-    let relays = Box::new(move |content| {
-        asked.relays(&seen.read().unwrap_or_else(PoisonError::into_inner), content)
-    });
+    let relays = Box::new(move |content| asked.relays(&seen.read(), content));
     let members = Arc::clone(&mesh);
-    let standing = Box::new(move |route: &Route| {
-        members.read().unwrap_or_else(PoisonError::into_inner).still_has(route)
-    });
+    let standing = Box::new(move |route: &Route| members.read().still_has(route));
     let known = history.as_ref().map(|(history, _)| Arc::clone(history));
     let chooser = DetourChooser::new(relays, known, Arc::clone(&detours), paths.draw.into());
     let chooser = Arc::new(chooser.with_route_check(standing));

@@ -2,10 +2,8 @@
 
 use super::{ProxyPathArgs, interface_service::InterfaceService, memory::Memory};
 use crate::commands::{get::mesh::Mesh, history_file, renewal};
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
-    time::Duration,
-};
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use std::{sync::Arc, time::Duration};
 use thalweg_mesh::State;
 use thalweg_net::DialOptions;
 use thalweg_paths::detours::{Detours, ask_candidates};
@@ -125,13 +123,13 @@ impl View {
     }
 
     fn detours(&self) -> MutexGuard<'_, Detours> {
-        self.detours.lock().unwrap_or_else(PoisonError::into_inner)
+        self.detours.lock()
     }
 
     async fn look(&self) {
         let paths = self.paths.clone();
         let Ok(mesh) = tokio::task::spawn_blocking(move || open(&paths)).await else { return };
-        *self.mesh.write().unwrap_or_else(PoisonError::into_inner) = mesh;
+        *self.mesh.write() = mesh;
         self.reviewer.review();
     }
 }

@@ -3,7 +3,7 @@
 use super::{DisplayedEvent, ScreenMessage, say};
 use std::{sync::mpsc::Receiver, time::Instant};
 
-/// Prints the events.
+/// Prints the events line by line.
 pub fn run<E: DisplayedEvent>(verbose: bool, notes: &Receiver<ScreenMessage<E>>) {
     let mut last = Instant::now();
     for note in notes {

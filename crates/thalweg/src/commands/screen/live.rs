@@ -5,7 +5,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::mpsc::Receiver;
 use thalweg_console::plain;
 
-/// Shows the events.
+/// Shows the events, with the progress redrawn in place.
 pub fn run<E: DisplayedEvent>(verbose: bool, notes: &Receiver<ScreenMessage<E>>) {
     // On a terminal that cannot redraw (TERM=dumb), only the lines are shown.
     let bar = ProgressBar::new_spinner();

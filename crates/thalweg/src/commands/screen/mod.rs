@@ -7,11 +7,11 @@ mod json;
 mod lines;
 mod live;
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use std::{
     io,
     sync::{
-        Mutex, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
         mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
@@ -56,7 +56,6 @@ pub trait DisplayedEvent: Serialize + Send + 'static {
     /// The interval of progress lines without a terminal.
     const PROGRESS_INTERVAL: Duration;
 
-    /// Creates a remark.
     fn note(text: String) -> Self;
 
     /// Whether it is only a progress report, which the next one replaces.
@@ -75,7 +74,6 @@ pub trait DisplayedEvent: Serialize + Send + 'static {
 /// Something to show.
 #[derive(Debug)]
 enum ScreenMessage<E> {
-    /// An event.
     Event(Box<E>),
     /// The command failed: the reason and the exit code.
     Failed(String, u8),
@@ -120,9 +118,8 @@ impl<E: DisplayedEvent> Screen<E> {
     /// Waits until everything queued is shown; later events are ignored. Returns false if standard output could not be
     /// written, which has been reported.
     pub fn finish(&self) -> bool {
-        drop(lock(&self.notes).take());
-        // If the thread panicked, the panic was printed.
-        let written = lock(&self.thread).take().is_none_or(|thread| thread.join().unwrap_or(false));
+        drop(self.notes.lock().take());
+        let written = self.thread.lock().take().is_none_or(|thread| thread.join().unwrap_or(false));
         let lost = self.lost.load(Relaxed);
         if lost > 0 {
             say(&format!("{lost} events were not shown: the reader was too slow"));
@@ -132,17 +129,12 @@ impl<E: DisplayedEvent> Screen<E> {
 
     fn push(&self, note: ScreenMessage<E>) {
         let is_progress = matches!(&note, ScreenMessage::Event(event) if event.is_progress());
-        let sent = lock(&self.notes).as_ref().map(|notes| notes.try_send(note));
+        let sent = self.notes.lock().as_ref().map(|notes| notes.try_send(note));
         // A dropped progress report is not counted: the next one replaces it.
         if matches!(sent, Some(Err(TrySendError::Full(_)))) && !is_progress {
             self.lost.fetch_add(1, Relaxed);
         }
     }
-}
-
-/// The lock is held for a few instructions only.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns false if standard output could not be written.

@@ -57,6 +57,7 @@ fn roster(status: &RosterStatus) -> Value {
         "left_seconds": status.left.map(|left| left.as_secs_f64()),
         "members": status.members,
         "fault": status.fault,
+        "fork": status.fork,
     })
 }
 
@@ -104,6 +105,7 @@ mod tests {
             left: Some(Duration::from_millis(1500)),
             members: 2,
             fault: None,
+            fork: None,
         };
         let said = roster(&status);
         assert_eq!(said["expires_unix_seconds"], 1_700_000_000_u64);

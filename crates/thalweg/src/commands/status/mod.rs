@@ -25,8 +25,8 @@ host's command line.
 
 In JSON, times are in seconds: `…_seconds` are durations, `…_unix_seconds` dates.
 
-Exit codes: 0 all is well; 1 the roster is not valid, no oracle was reached (the cached roster is
-used until it expires), or the daemon needs a restart.";
+Exit codes: 0 all is well; 1 the roster is not valid or another host signs rosters, no oracle was
+reached (the cached roster is used until it expires), or the daemon needs a restart.";
 
 /// Arguments of `thalweg status`.
 #[derive(clap::Args)]
@@ -45,6 +45,7 @@ pub struct Args {
 /// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let state = args.state_dir.open()?;
+    warn_of_root_key(&state);
     let well = host::block_on(async {
         match host::daemon(&state).await? {
             Some(daemon) => show_daemon(&daemon.node_status().await?, args.json),
@@ -54,12 +55,20 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// The root key is of use only if a thief of `mesh.key` cannot get it too.
+fn warn_of_root_key(state: &State) {
+    let root = state.oracle_dir().join("root.key");
+    if root.exists() {
+        note!("thalweg: move {} to a safe place off this host", root.display());
+    }
+}
+
 fn show_daemon(status: &NodeStatus, as_json: bool) -> anyhow::Result<bool> {
     match as_json {
         true => say(&(serde_json::to_string_pretty(&json::daemon(status))? + "\n"))?,
         false => say(&text(status))?,
     }
-    let holds = status.roster.as_ref().is_some_and(|r| r.fault.is_none());
+    let holds = status.roster.as_ref().is_some_and(|r| r.fault.is_none() && r.fork.is_none());
     Ok(holds && status.oracle.reached && status.restart.is_none())
 }
 
@@ -175,10 +184,12 @@ fn strangers(n: u64) -> String {
 fn roster_line(roster: Option<&RosterStatus>) -> String {
     match roster {
         None => "none yet".to_owned(),
-        Some(RosterStatus { version, members, left, fault, .. }) => {
+        Some(RosterStatus { version, members, left, fault, fork, .. }) => {
             let holds = left.map(|left| format!("valid for {}", rough(left)));
             let holds = holds.or(fault.clone()).unwrap_or_default();
-            format!("version {version}, {}; {holds}", counted(*members as u64, "member"))
+            let fork = fork.as_ref().map(|fork| format!("\n         {fork}"));
+            let members = counted(*members as u64, "member");
+            format!("version {version}, {members}; {holds}{}", fork.unwrap_or_default())
         }
     }
 }

@@ -163,7 +163,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// How following a stream ended, with the exit code.
 enum StreamOutcome {
-    /// The stream has ended.
     Ended(Code),
     /// The output cannot be written any more, which has been reported.
     Unwritten(Code),

@@ -100,7 +100,15 @@ impl RelayPolicy {
         members.sort_by(|a, b| a.name.cmp(&b.name));
         let (not_before, expiry) =
             (WallTime::from_unix_nanos(0), WallTime::from_unix_nanos(u64::MAX));
-        let roster = Roster { version: 1, not_before, expiry, members, rules: vec![] };
+        let roster = Roster {
+            version: 1,
+            not_before,
+            expiry,
+            members,
+            rules: vec![],
+            endorsement: None,
+            predecessor: None,
+        };
         Ok(Self { policy, roster, own: key(1), client: key(190), avoided })
     }
 }

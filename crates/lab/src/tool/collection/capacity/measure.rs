@@ -8,12 +8,12 @@ use crate::tool::{
     output,
 };
 use anyhow::Context;
+use parking_lot::Mutex;
 use serde_json::json;
 use std::{
     collections::BTreeSet,
     fmt::Write as _,
     path::PathBuf,
-    sync::{Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -103,7 +103,7 @@ fn measure(args: &Args) -> anyhow::Result<Rates> {
         };
         workers.into_iter().try_for_each(join)
     })?;
-    let mut rates = state.into_inner().unwrap_or_else(PoisonError::into_inner).done;
+    let mut rates = state.into_inner().done;
     rates.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
     Ok(rates)
 }
@@ -120,7 +120,7 @@ struct State {
 }
 
 fn measure_waiting(state: &Mutex<State>, args: &Args) -> anyhow::Result<()> {
-    let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
+    let lock = || state.lock();
     loop {
         let next = {
             let mut state = lock();

@@ -4,11 +4,8 @@ mod bars;
 
 use super::messages;
 use crate::commands::screen::{DisplayedEvent, Screen, Style};
-use std::{
-    io,
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use parking_lot::Mutex;
+use std::{io, time::Duration};
 use thalweg_gather::{Event, EventSink, Forecast, Outcome};
 
 impl DisplayedEvent for Event {
@@ -77,7 +74,7 @@ impl GatherDisplay {
 
     /// Takes the last plan.
     pub fn planned(&self) -> Option<Forecast> {
-        lock(&self.planned).take()
+        self.planned.lock().take()
     }
 
     /// Shows that the collection failed, and why.
@@ -87,7 +84,7 @@ impl GatherDisplay {
 
     /// Takes the lines of listed files, if they are for standard output.
     pub fn listed(&self) -> String {
-        std::mem::take(&mut *lock(&self.listed))
+        std::mem::take(&mut *self.listed.lock())
     }
 
     /// As [`Screen::finish`].
@@ -99,19 +96,14 @@ impl GatherDisplay {
 impl EventSink for GatherDisplay {
     fn event(&self, event: Event) {
         if let Event::Planned(forecast) = &event {
-            *lock(&self.planned) = Some(forecast.clone());
+            *self.planned.lock() = Some(forecast.clone());
         }
         if let Event::Files { source, files } = &event
             && self.lists
         {
-            lock(&self.listed).push_str(&messages::files(source, files));
+            self.listed.lock().push_str(&messages::files(source, files));
             return;
         }
         self.screen.event(event);
     }
-}
-
-/// The lock is held for a few instructions only.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

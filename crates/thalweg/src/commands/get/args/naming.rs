@@ -43,9 +43,7 @@ fn dash(text: &str) -> Result<Dash, String> {
 /// Where the bytes of a download go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// To standard output.
     Stdout,
-    /// To this file.
     File(PathBuf),
     /// To the file with the second path below the first one. Others chose the second path, so no links are followed.
     Below(PathBuf, PathBuf),

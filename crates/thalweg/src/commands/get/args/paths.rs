@@ -112,7 +112,6 @@ pub enum Interfaces<'a> {
     All,
     /// The kernel's choice.
     None,
-    /// These interfaces.
     Named(&'a [String]),
 }
 

@@ -127,7 +127,7 @@ impl DownloadStates {
         open.filter(|_| all && !self.has_unknown_length).map(|open| open + self.bytes)
     }
 
-    /// Updates the state.
+    /// Applies a note to the download that it is about.
     pub fn update(&mut self, note: &Note, now: Instant) {
         match note {
             Note::Planned { count } => self.count = *count,

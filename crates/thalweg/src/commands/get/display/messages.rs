@@ -59,9 +59,7 @@ const MIN_RATED_SECONDS: f64 = 0.1;
 /// For how long the direct path was sampled, and the bytes that arrived by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectSample {
-    /// The time.
     pub time: Duration,
-    /// The bytes.
     pub bytes: u64,
 }
 

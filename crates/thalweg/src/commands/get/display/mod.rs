@@ -38,16 +38,13 @@ pub enum Note {
         /// The number of downloads.
         count: usize,
     },
-    /// A download begins.
     Begun {
         /// Its number, from 0.
         item: usize,
-        /// Its URL.
         url: String,
     },
     /// The relays of a download were chosen.
     Relays {
-        /// Its number.
         item: usize,
         /// The choice and its reasons.
         choice: Choice,
@@ -55,19 +52,11 @@ pub enum Note {
         aloud: bool,
     },
     /// An event of a download.
-    Event {
-        /// Its number.
-        item: usize,
-        /// The event.
-        event: Event,
-    },
+    Event { item: usize, event: Event },
     /// A download failed and will be retried.
     Again {
-        /// Its number.
         item: usize,
-        /// Its URL.
         url: String,
-        /// Why it failed.
         why: String,
         /// The time until the retry.
         wait: Duration,
@@ -78,13 +67,10 @@ pub enum Note {
     },
     /// A download failed for good.
     Failed {
-        /// Its number.
         item: usize,
         /// Its URL; empty if it did not begin.
         url: String,
-        /// Why it failed.
         why: String,
-        /// Its exit code.
         code: Code,
         /// Bytes kept, with which the same command continues.
         kept: u64,
@@ -122,7 +108,7 @@ pub struct Display {
 }
 
 impl Display {
-    /// Starts the thread.
+    /// Starts the thread that prints the notes.
     pub fn start(style: DisplayStyle) -> io::Result<Self> {
         let queue = Arc::new(Queue::default());
         let notes = Arc::clone(&queue);

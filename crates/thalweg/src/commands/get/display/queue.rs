@@ -1,11 +1,8 @@
 //! The queue of notes to show, in the order in which they happened.
 
 use super::Note;
-use std::{
-    collections::VecDeque,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::{collections::VecDeque, time::Duration};
 
 /// The most notes in the queue. There are a few per path, and one per failure: the queue fills only if nobody reads it.
 /// Then the oldest are dropped.
@@ -34,9 +31,9 @@ struct QueueState {
 }
 
 impl Queue {
-    /// Adds a note.
+    /// Adds a note; it replaces a waiting progress report of the same download.
     pub fn push(&self, note: Note) {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         if let Some(item) = note.progress_of() {
             waiting.notes.retain(|n| n.progress_of() != Some(item));
         }
@@ -53,16 +50,15 @@ impl Queue {
 
     /// Waits for the next note; `None` after the last one.
     pub fn next(&self) -> Option<Note> {
-        let nothing = |w: &mut QueueState| w.is_waiting();
-        let waiting = self.changed.wait_while(self.lock_after_pause(), nothing);
-        waiting.unwrap_or_else(PoisonError::into_inner).notes.pop_front()
+        let mut waiting = self.lock_after_pause();
+        self.changed.wait_while(&mut waiting, QueueState::is_waiting);
+        waiting.notes.pop_front()
     }
 
     /// As [`next`](Self::next), for at most `time`: `Err` if no note arrived.
     pub fn next_within(&self, time: Duration) -> Result<Option<Note>, ()> {
-        let nothing = |w: &mut QueueState| w.is_waiting();
-        let waited = self.changed.wait_timeout_while(self.lock_after_pause(), time, nothing);
-        let (mut waiting, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.lock_after_pause();
+        let timeout = self.changed.wait_while_for(&mut waiting, QueueState::is_waiting, time);
         match waiting.notes.pop_front() {
             None if timeout.timed_out() => Err(()),
             note => Ok(note),
@@ -71,30 +67,23 @@ impl Queue {
 
     /// Closes the queue: no more notes follow.
     pub fn close(&self) {
-        self.lock().closed = true;
+        self.waiting.lock().closed = true;
         self.changed.notify_one();
         self.over.notify_one();
     }
 
     /// The number of dropped notes.
     pub fn lost(&self) -> u64 {
-        self.lock().lost
+        self.waiting.lock().lost
     }
 
     /// Locks the queue, after a pause if it is empty.
     fn lock_after_pause(&self) -> MutexGuard<'_, QueueState> {
-        let waiting = self.lock();
-        if !waiting.notes.is_empty() {
-            return waiting;
+        let mut waiting = self.waiting.lock();
+        if waiting.notes.is_empty() {
+            self.over.wait_while_for(&mut waiting, |w| !w.closed, PAUSE);
         }
-        let open = |w: &mut QueueState| !w.closed;
-        let waited = self.over.wait_timeout_while(waiting, PAUSE, open);
-        waited.unwrap_or_else(PoisonError::into_inner).0
-    }
-
-    /// The lock is held for a few instructions only; a panic cannot leave a half-written value.
-    fn lock(&self) -> MutexGuard<'_, QueueState> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        waiting
     }
 }
 
@@ -122,7 +111,7 @@ mod tests {
         };
         let queue = Queue::default();
         (0..5_000).for_each(|n| queue.push(note((n % 2) as usize, progress(n))));
-        assert_eq!(queue.lock().notes.len(), 2, "the latest of each download");
+        assert_eq!(queue.waiting.lock().notes.len(), 2, "the latest of each download");
         assert_eq!(queue.lost(), 0);
         (0..6_000).for_each(|bytes| queue.push(note(0, Event::Resumed { bytes })));
         queue.close();
