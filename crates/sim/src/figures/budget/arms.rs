@@ -1,7 +1,7 @@
 //! The schedules that are compared, each with its ranking.
 
 use super::{
-    super::{RoundTrips, shipped},
+    super::{RoundTrips, default_ranking},
     by_path::ByPath,
 };
 use thalweg_plan::{
