@@ -239,7 +239,7 @@ fn run_product(
     let node = args.node.as_deref().context("--node is needed")?;
     let name = source.file_name().context("the tree's path has no file name")?;
     let inbox = || args.inbox.clone().context("--inbox is needed");
-    let mut command = Command::new(program::run_product()?);
+    let mut command = Command::new(program::product()?);
     let copy = match args.how {
         CopyProgram::Gather => {
             let into = place.join("gathered");

@@ -11,10 +11,11 @@
 
 use super::{
     super::{
+        listeners,
         pattern::{CHUNK, Pattern},
         process::cpu_seconds,
         report::Report,
-        server, watched,
+        server,
     },
     testbed::{TunnelKind, TunnelTestbed},
 };

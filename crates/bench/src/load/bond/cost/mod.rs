@@ -14,10 +14,11 @@ mod testbed;
 
 use super::{
     super::{
+        listeners,
         pattern::{CHUNK, Pattern},
         process::cpu_seconds,
         report::Report,
-        server, watched,
+        server,
     },
     counters,
 };
