@@ -24,11 +24,11 @@ use thalweg_experiment::{
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    command: Command,
+    command: ExperimentCommand,
 }
 
 #[derive(clap::Subcommand)]
-enum Command {
+enum ExperimentCommand {
     /// List the experiments: claim, number of arms and checks, duration
     List {
         /// Print one JSON array instead of a table
@@ -93,10 +93,12 @@ struct RunArgs {
 /// When the command fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
-        Command::List { json } => list(json),
-        Command::Run(args) => run_one(&args).or_else(interrupted),
-        Command::Table { name: Some(name), check, .. } => write_tables(&[name], check),
-        Command::Table { name: None, check, .. } => write_tables(&all_committed()?, check),
+        ExperimentCommand::List { json } => list(json),
+        ExperimentCommand::Run(args) => run_one(&args).or_else(interrupted),
+        ExperimentCommand::Table { name: Some(name), check, .. } => write_tables(&[name], check),
+        ExperimentCommand::Table { name: None, check, .. } => {
+            write_tables(&all_committed()?, check)
+        }
     }
 }
 

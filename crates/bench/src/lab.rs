@@ -50,7 +50,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// Replaces this process with `thalweg-lab`; returns only if that fails.
 fn become_lab(args: &[OsString]) -> anyhow::Result<ExitCode> {
-    let program = thalweg_lab::discover::program()?;
+    let program = thalweg_lab::discover::find_program()?;
     let error = Command::new(&program).args(args).exec();
     Err(error).with_context(|| format!("cannot start {}", program.display()))
 }

@@ -9,7 +9,7 @@ use thalweg_lab::discover;
 /// # Errors
 /// When it is not there.
 pub fn product() -> anyhow::Result<PathBuf> {
-    let found = discover::beside("thalweg");
+    let found = discover::find_beside("thalweg");
     found.context(
         "cannot find the program `thalweg` in this program's directory; build both \
          (`cargo build --release --workspace --bins`)",

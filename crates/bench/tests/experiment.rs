@@ -12,15 +12,15 @@ use tempfile::TempDir;
 const BENCH: &str = env!("CARGO_BIN_EXE_thalweg-bench");
 
 /// A directory with a plan `experiments/x.toml`, in which the programs run.
-struct Place(TempDir);
+struct TestProject(TempDir);
 
-impl Place {
+impl TestProject {
     fn new(plan: &str) -> Self {
-        let place = Self(tempfile::tempdir().unwrap());
-        fs::create_dir_all(place.path("experiments")).unwrap();
-        fs::create_dir_all(place.path("tmp")).unwrap();
-        fs::write(place.path("experiments/x.toml"), plan).unwrap();
-        place
+        let project = Self(tempfile::tempdir().unwrap());
+        fs::create_dir_all(project.path("experiments")).unwrap();
+        fs::create_dir_all(project.path("tmp")).unwrap();
+        fs::write(project.path("experiments/x.toml"), plan).unwrap();
+        project
     }
 
     fn path(&self, below: &str) -> PathBuf {
@@ -60,7 +60,7 @@ impl Place {
     }
 }
 
-fn said(output: &Output) -> String {
+fn error_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -102,8 +102,8 @@ fn the_json_is_one_object_with_the_specified_fields() {
         "[[plot]]\nname='bars'\nkind='bars'\nmetric='score'\n",
     ]
     .concat();
-    let place = Place::new(&plan);
-    let (code, json) = place.json(&["run", "x", "--json"]);
+    let project = TestProject::new(&plan);
+    let (code, json) = project.json(&["run", "x", "--json"]);
     assert_eq!(code, 0, "{json:#}");
     let keys: Vec<_> = json.as_object().unwrap().keys().collect();
     assert_eq!(keys, ["name", "commit", "machine", "valid", "arms", "checks"]);
@@ -117,15 +117,15 @@ fn the_json_is_one_object_with_the_specified_fields() {
     assert_eq!(json["arms"][2]["skipped"], "no-such-program is not installed");
     let ratio = serde_json::json!({"name": "ratio", "value": 4.0, "op": ">=", "bound": 4.0, "pass": true, "paper": "×3"});
     assert_eq!(json["checks"][0], ratio);
-    assert!(fs::read_to_string(place.path("results/x/x-bars.svg")).unwrap().contains("<svg"));
+    assert!(fs::read_to_string(project.path("results/x/x-bars.svg")).unwrap().contains("<svg"));
 
-    let (code, json) = place.json(&["run", "x", "--quick", "--json"]);
+    let (code, json) = project.json(&["run", "x", "--quick", "--json"]);
     // The ratio of seed 1 is 2, less than 4; the other check is not evaluated.
     assert_eq!(
         (code, &json["checks"][0]["pass"], &json["checks"][1]["pass"]),
         (2, &Value::Bool(false), &Value::Null)
     );
-    let (code, json) = place.json(&["run", "x", "--seed", "7", "--arm", "ours", "--json"]);
+    let (code, json) = project.json(&["run", "x", "--seed", "7", "--arm", "ours", "--json"]);
     assert_eq!((code, &json["arms"][0]["metrics"]["score"]["max"]), (0, &Value::from(70.0)));
     assert_eq!(json["arms"].as_array().unwrap().len(), 1);
 }
@@ -142,7 +142,7 @@ fn a_failed_arm_and_wrong_bytes_make_a_run_invalid() {
     let checked = "[[check]]\nname='c'\nmetric='goodput'\nof='a'\nop='>'\nbound=0\n";
     let plan = |script: &str| [HEAD, file, &copy("a", script), checked].concat();
 
-    let good = Place::new(&plan("cp {data} {out}"));
+    let good = TestProject::new(&plan("cp {data} {out}"));
     assert_eq!(good.run(&["run", "x"]).status.code(), Some(0));
     for (script, why) in [
         (
@@ -153,9 +153,9 @@ fn a_failed_arm_and_wrong_bytes_make_a_run_invalid() {
         ("true", "cannot be read"),
         ("cp {data} {out}; echo broken >&2; exit 3", "exit code 3: broken"),
     ] {
-        let output = Place::new(&plan(script)).run(&["run", "x"]);
+        let output = TestProject::new(&plan(script)).run(&["run", "x"]);
         assert_eq!(output.status.code(), Some(1), "{script}");
-        assert!(said(&output).contains(why), "{script}: {}", said(&output));
+        assert!(error_text(&output).contains(why), "{script}: {}", error_text(&output));
     }
 }
 
@@ -165,9 +165,9 @@ fn all_arms_run_in_turn_in_an_order_that_rotates() {
     let arms = ["a", "b", "c"].map(|n| arm(n, "ours", &note(n))).concat();
     let plan = ["repeats = 2\nseeds=[1,2]\n", HEAD, &arms, &check("c", "of='a'\nop='>='\nbound=1")]
         .concat();
-    let place = Place::new(&plan);
-    assert_eq!(place.run(&["run", "x"]).status.code(), Some(0));
-    assert_eq!(place.lines("log").concat(), "abcbcacababc");
+    let project = TestProject::new(&plan);
+    assert_eq!(project.run(&["run", "x"]).status.code(), Some(0));
+    assert_eq!(project.lines("log").concat(), "abcbcacababc");
 }
 
 #[test]
@@ -186,26 +186,26 @@ fn an_aborted_run_resumes_after_its_finished_rounds() {
         ]
         .concat()
     };
-    let place = Place::new(&plan("one"));
-    let output = place.run(&["run", "x"]);
+    let project = TestProject::new(&plan("one"));
+    let output = project.run(&["run", "x"]);
     assert!(
-        output.status.code() == Some(1) && said(&output).contains("prepare"),
+        output.status.code() == Some(1) && error_text(&output).contains("prepare"),
         "{}",
-        said(&output)
+        error_text(&output)
     );
-    fs::write(place.path("mended"), "").unwrap();
-    let (code, json) = place.json(&["run", "x", "--json"]);
+    fs::write(project.path("mended"), "").unwrap();
+    let (code, json) = project.json(&["run", "x", "--json"]);
     assert_eq!((code, &json["arms"][0]["metrics"]["score"]["n"]), (0, &Value::from(2)));
-    assert_eq!(place.lines("log"), ["1", "2"], "round 1 was not run again");
+    assert_eq!(project.lines("log"), ["1", "2"], "round 1 was not run again");
 
     // A finished run and a changed plan start afresh.
-    assert_eq!(place.run(&["run", "x"]).status.code(), Some(0));
-    assert_eq!(place.lines("log").len(), 4);
-    fs::remove_file(place.path("mended")).unwrap();
-    assert_eq!(place.run(&["run", "x"]).status.code(), Some(1));
-    fs::write(place.path("experiments/x.toml"), plan("two")).unwrap();
-    let output = place.run(&["run", "x"]);
-    assert!(said(&output).contains("starting fresh"), "{}", said(&output));
+    assert_eq!(project.run(&["run", "x"]).status.code(), Some(0));
+    assert_eq!(project.lines("log").len(), 4);
+    fs::remove_file(project.path("mended")).unwrap();
+    assert_eq!(project.run(&["run", "x"]).status.code(), Some(1));
+    fs::write(project.path("experiments/x.toml"), plan("two")).unwrap();
+    let output = project.run(&["run", "x"]);
+    assert!(error_text(&output).contains("starting fresh"), "{}", error_text(&output));
 }
 
 #[test]
@@ -217,24 +217,24 @@ fn faults_kill_services_while_an_arm_runs() {
     let plan =
         [HEAD, service, &arm("a", "ours", &script), fault, &check("c", "of='a'\nop='>='\nbound=1")]
             .concat();
-    let place = Place::new(&plan);
-    let output = place.run(&["run", "x"]);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let project = TestProject::new(&plan);
+    let output = project.run(&["run", "x"]);
+    assert_eq!(output.status.code(), Some(0), "{}", error_text(&output));
 
     let lost = "[[service]]\nname='weak'\ncommand=['sh','-c','echo $$ > $PLACE/weak; echo up; read line < $PLACE/pipe']\nready={line='up'}\n";
     let script = format!(
         "echo > $PLACE/pipe; until grep -q ') Z' /proc/$(cat $PLACE/weak)/stat; do :; done; {}",
         score("1")
     );
-    let place = Place::new(
+    let project = TestProject::new(
         &[HEAD, lost, &arm("a", "ours", &script), &check("c", "of='a'\nop='>='\nbound=1")].concat(),
     );
-    Command::new("mkfifo").arg(place.path("pipe")).status().unwrap();
-    let output = place.run(&["run", "x"]);
+    Command::new("mkfifo").arg(project.path("pipe")).status().unwrap();
+    let output = project.run(&["run", "x"]);
     assert!(
-        output.status.code() == Some(1) && said(&output).contains("service weak ended"),
+        output.status.code() == Some(1) && error_text(&output).contains("service weak ended"),
         "{}",
-        said(&output)
+        error_text(&output)
     );
 }
 
@@ -258,29 +258,30 @@ fn an_interrupted_run_leaves_nothing_behind() {
         &check("c", "of='a'\nop='>='\nbound=1"),
     ]
     .concat();
-    let place = Place::new(&plan);
-    let mut child = place.command(&["run", "x"]).stderr(Stdio::piped()).spawn().unwrap();
-    let pids = ["service", "arm"].map(|f| wait_for(&place.path(f), &mut child));
+    let project = TestProject::new(&plan);
+    let mut child = project.command(&["run", "x"]).stderr(Stdio::piped()).spawn().unwrap();
+    let pids = ["service", "arm"].map(|f| wait_for(&project.path(f), &mut child));
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
-    assert!(said(&output).contains("interrupted"), "{}", said(&output));
+    assert!(error_text(&output).contains("interrupted"), "{}", error_text(&output));
     for pid in pids {
         // The process was killed, but its new parent may not have reaped it yet.
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         assert!(stat.is_empty() || stat.contains(") Z"), "{stat}");
     }
     assert_eq!(
-        fs::read_dir(place.path("tmp")).unwrap().count(),
+        fs::read_dir(project.path("tmp")).unwrap().count(),
         0,
         "the scratch directory is gone"
     );
 }
 
-fn git(place: &Place, args: &[&str]) {
+fn git(project: &TestProject, args: &[&str]) {
     let identity = ["-c", "user.name=t", "-c", "user.email=t@example.invalid"];
-    let status = Command::new("git").args(identity).args(args).current_dir(place.path("")).status();
+    let status =
+        Command::new("git").args(identity).args(args).current_dir(project.path("")).status();
     assert!(status.unwrap().success(), "git {args:?}");
 }
 
@@ -288,34 +289,36 @@ fn git(place: &Place, args: &[&str]) {
 fn a_committed_result_needs_a_clean_tree_and_documents_are_updated_from_it() {
     let plan =
         [HEAD, &arm("a", "ours", &score("2")), &check("c", "of='a'\nop='>='\nbound=1")].concat();
-    let place = Place::new(&plan);
-    fs::write(place.path(".gitignore"), "results/\n!experiments/results/\ntmp/\ntarget/\n")
+    let project = TestProject::new(&plan);
+    fs::write(project.path(".gitignore"), "results/\n!experiments/results/\ntmp/\ntarget/\n")
         .unwrap();
     let readme = "# x\n<!-- experiment: x -->\n<!-- /experiment -->\nend\n";
-    fs::write(place.path("README.md"), readme).unwrap();
-    git(&place, &["init", "-q"]);
-    git(&place, &["add", "."]);
-    let output = place.run(&["run", "x", "--commit-result"]);
-    assert!(output.status.code() == Some(1) && !place.path("experiments/results/x.json").exists());
-    git(&place, &["commit", "-qm", "x"]);
-    let output = place.run(&["run", "x", "--commit-result"]);
+    fs::write(project.path("README.md"), readme).unwrap();
+    git(&project, &["init", "-q"]);
+    git(&project, &["add", "."]);
+    let output = project.run(&["run", "x", "--commit-result"]);
+    assert!(
+        output.status.code() == Some(1) && !project.path("experiments/results/x.json").exists()
+    );
+    git(&project, &["commit", "-qm", "x"]);
+    let output = project.run(&["run", "x", "--commit-result"]);
     assert_eq!(output.status.code(), Some(1), "the program is of other sources");
-    place.built_here();
-    let output = place.run(&["run", "x", "--commit-result"]);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    assert_eq!(place.run(&["table", "x", "--check"]).status.code(), Some(1), "README is stale");
-    assert_eq!(place.run(&["table", "x"]).status.code(), Some(0));
-    assert_eq!(place.run(&["table", "x", "--check"]).status.code(), Some(0));
-    let text = fs::read_to_string(place.path("README.md")).unwrap();
+    project.built_here();
+    let output = project.run(&["run", "x", "--commit-result"]);
+    assert_eq!(output.status.code(), Some(0), "{}", error_text(&output));
+    assert_eq!(project.run(&["table", "x", "--check"]).status.code(), Some(1), "README is stale");
+    assert_eq!(project.run(&["table", "x"]).status.code(), Some(0));
+    assert_eq!(project.run(&["table", "x", "--check"]).status.code(), Some(0));
+    let text = fs::read_to_string(project.path("README.md")).unwrap();
     let result: Value =
-        serde_json::from_slice(&fs::read(place.path("experiments/results/x.json")).unwrap())
+        serde_json::from_slice(&fs::read(project.path("experiments/results/x.json")).unwrap())
             .unwrap();
     let commit = result["commit"].as_str().unwrap();
     assert!(commit.len() == 12 && text.contains(commit) && text.ends_with("end\n"), "{text}");
 
-    let output = place.run(&["run", "x", "--commit-result"]);
+    let output = project.run(&["run", "x", "--commit-result"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("dirty"), "{}", said(&output));
+    assert!(error_text(&output).contains("dirty"), "{}", error_text(&output));
 }
 
 #[test]
@@ -332,27 +335,27 @@ fn invalid_plans_and_requests_are_refused_with_the_reason() {
         ("timeout = '30 s'", "timeout = '30'", "unit is missing"),
         ("bound=1", "bound=nan", "not a number"),
     ] {
-        let output = Place::new(&good.replace(from, to)).run(&["run", "x"]);
+        let output = TestProject::new(&good.replace(from, to)).run(&["run", "x"]);
         assert_eq!(output.status.code(), Some(1), "{to}");
-        assert!(said(&output).contains(why), "{to}: {}", said(&output));
+        assert!(error_text(&output).contains(why), "{to}: {}", error_text(&output));
     }
-    let place = Place::new(&good);
+    let project = TestProject::new(&good);
     for (args, why) in [
         (&["run", "y"][..], "there is no experiment `y`"),
         (&["run", "x", "--arm", "z"], "no arm `z`"),
         (&["run", "x", "--topology", "none.toml"], "none.toml"),
         (&["table", "x"], "--commit-result"),
     ] {
-        let output = place.run(args);
+        let output = project.run(args);
         assert!(
-            output.status.code() == Some(1) && said(&output).contains(why),
+            output.status.code() == Some(1) && error_text(&output).contains(why),
             "{}",
-            said(&output)
+            error_text(&output)
         );
     }
-    fs::write(place.path("file"), "").unwrap();
+    fs::write(project.path("file"), "").unwrap();
     for args in [&["run", "x", "--topology", "none.toml"], &["run", "x", "--results", "file/x"]] {
-        let said = said(&place.run(args));
+        let said = error_text(&project.run(args));
         assert_eq!(said.matches("(os error").count(), 1, "told once: {said}");
     }
 }
@@ -399,11 +402,11 @@ fn the_lab_supports_services_faults_cells_and_the_physical_limit() {
         eprintln!("skipped: {why}");
         return;
     }
-    let place = Place::new(LAB);
-    let output = place.run(&["run", "x", "--json"]);
-    let json: Value =
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&output)));
-    assert_eq!(output.status.code(), Some(0), "{json:#} {}", said(&output));
+    let project = TestProject::new(LAB);
+    let output = project.run(&["run", "x", "--json"]);
+    let json: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}", error_text(&output)));
+    assert_eq!(output.status.code(), Some(0), "{json:#} {}", error_text(&output));
     let curl = &json["arms"][0];
     assert_eq!(
         (&curl["metrics"]["goodput"]["n"], &curl["congestion_control"]),
@@ -413,13 +416,13 @@ fn the_lab_supports_services_faults_cells_and_the_physical_limit() {
     assert!(of_limit > 0.0 && of_limit <= 0.965, "the headers' share cannot be had: {of_limit}");
     assert!(curl["metrics"]["carried"]["min"].as_f64().unwrap() > 2e6, "payload and headers");
     assert!(curl["buffers"]["receive_bytes"].as_u64().unwrap() > 0);
-    assert_eq!(json["checks"][1]["value"], 0.0, "{}", said(&output));
+    assert_eq!(json["checks"][1]["value"], 0.0, "{}", error_text(&output));
 
     let other = "congestion='cubic'\n[host.client]\n[host.server]\n[link.a]\nrate='5 Mbit/s'\ndelay='1 ms'\n\
                  [[path]]\nfrom='client'\nto='server'\nlinks=['a']\n";
-    fs::write(place.path("other.toml"), other).unwrap();
+    fs::write(project.path("other.toml"), other).unwrap();
     let args = ["run", "x", "--json", "--arm", "curl", "--topology", "other.toml"];
-    let (code, json) = place.json(&args);
+    let (code, json) = project.json(&args);
     assert_eq!(code, 0, "{json:#}");
     let goodput = json["arms"][0]["metrics"]["goodput"]["max"].as_f64().unwrap();
     assert!(goodput > 0.0 && goodput < 5.0, "a link of 5 Mbit/s gave {goodput}");

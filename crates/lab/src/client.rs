@@ -72,7 +72,7 @@ impl Lab {
     /// If the topology is invalid, or the machine does not allow a lab; the message says what to do.
     pub fn start(topology: &Topology) -> Result<Self, LabError> {
         let resolved = topology.resolve()?;
-        let program = discover::program()?;
+        let program = discover::find_program()?;
         let mut child = Command::new(&program)
             .arg("serve")
             .stdin(Stdio::piped())
@@ -87,13 +87,13 @@ impl Lab {
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line)?;
         let started = serde_json::from_str(&line);
-        if let Ok(Started::Ready { socket, setup_s }) = started {
+        if let Ok(StartMessage::Ready { socket, setup_s }) = started {
             return Ok(Self { socket, resolved, setup_s, program, process: Some((child, stdin)) });
         }
         drop(stdin);
         child.wait()?;
         Err(LabError::Lab(match started {
-            Ok(Started::Error(message)) => message,
+            Ok(StartMessage::Error(message)) => message,
             _ => "the lab ended before its network was set up".into(),
         }))
     }
@@ -105,7 +105,7 @@ impl Lab {
     pub fn attach(socket: &Path) -> Result<Self, LabError> {
         let description = describe(socket)?;
         let resolved = Topology::from_toml(&description.topology)?.resolve()?;
-        let (socket, program) = (socket.to_owned(), discover::program()?);
+        let (socket, program) = (socket.to_owned(), discover::find_program()?);
         Ok(Self { socket, resolved, setup_s: description.setup_s, program, process: None })
     }
 
@@ -219,7 +219,7 @@ impl Lab {
 /// The first line that the lab's process prints, as JSON.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Started {
+pub enum StartMessage {
     /// The network is set up.
     Ready {
         /// The lab's control socket.

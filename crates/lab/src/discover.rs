@@ -25,7 +25,7 @@ const PRIVATE: &str = "private";
 ///
 /// # Errors
 /// If the directory of sockets cannot be used.
-pub fn socket(name: Option<&str>) -> Result<PathBuf, LabError> {
+pub fn socket_path(name: Option<&str>) -> Result<PathBuf, LabError> {
     let own = format!("lab-{}.{PRIVATE}", std::process::id());
     Ok(runtime_dir()?.join(name.map_or(own, |name| format!("{name}.{SHARED}"))))
 }
@@ -83,7 +83,7 @@ pub fn lock() -> Result<OwnedFd, LabError> {
 ///
 /// # Errors
 /// If the directory cannot be read.
-pub fn running() -> Result<Vec<PathBuf>, LabError> {
+pub fn list_running() -> Result<Vec<PathBuf>, LabError> {
     let dir = runtime_dir()?;
     let entries = fs::read_dir(&dir).map_err(|e| LabError::Directory(dir, e))?;
     let mut sockets: Vec<_> = entries
@@ -114,17 +114,18 @@ pub fn answers_or_removed(path: &Path) -> bool {
 pub fn find(named: Option<&str>) -> Result<PathBuf, LabError> {
     let variable = env::var(LAB_VARIABLE).ok();
     if let Some(name) = named.or(variable.as_deref()) {
-        return by_name(name);
+        return find_by_name(name);
     }
-    let mut all: Vec<_> = running()?.into_iter().filter(|socket| !is_private(socket)).collect();
+    let mut all: Vec<_> =
+        list_running()?.into_iter().filter(|socket| !is_private(socket)).collect();
     match all.len() {
         1 => Ok(all.remove(0)),
         0 => Err(LabError::NoneRunning),
-        _ => Err(LabError::Several(all.iter().map(|p| name_of(p)).collect())),
+        _ => Err(LabError::Several(all.iter().map(|p| lab_name(p)).collect())),
     }
 }
 
-fn by_name(name: &str) -> Result<PathBuf, LabError> {
+fn find_by_name(name: &str) -> Result<PathBuf, LabError> {
     let candidates = if name.contains('/') {
         vec![PathBuf::from(name)]
     } else {
@@ -136,32 +137,32 @@ fn by_name(name: &str) -> Result<PathBuf, LabError> {
 }
 
 /// A lab's name: the file name of its socket without the extension.
-pub fn name_of(socket: &Path) -> String {
+pub fn lab_name(socket: &Path) -> String {
     socket.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The lab's program: [`PROGRAM_VARIABLE`], else the one [`beside`] the caller's, so that a checkout never runs
+/// The lab's program: [`PROGRAM_VARIABLE`], else the one [`find_beside`] the caller's, so that a checkout never runs
 /// an installed lab of another version; else the one in PATH.
 ///
 /// # Errors
 /// If it is not found.
-pub fn program() -> Result<PathBuf, LabError> {
+pub fn find_program() -> Result<PathBuf, LabError> {
     if let Some(path) = env::var_os(PROGRAM_VARIABLE) {
         return Ok(path.into());
     }
-    sibling("thalweg-lab").ok_or(LabError::NoProgram)
+    find_sibling("thalweg-lab").ok_or(LabError::NoProgram)
 }
 
 /// A program of this project from the same build: in the directory of the caller's executable or (for tests) its parent
 /// directory.
-pub fn beside(name: &str) -> Option<PathBuf> {
+pub fn find_beside(name: &str) -> Option<PathBuf> {
     let here = env::current_exe().ok()?;
     here.ancestors().skip(1).take(2).map(|dir| dir.join(name)).find(|path| path.is_file())
 }
 
-/// A program [`beside`] the caller's, else in PATH.
-fn sibling(name: &str) -> Option<PathBuf> {
+/// A program [`find_beside`] the caller's, else in PATH.
+fn find_sibling(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let in_path = || env::split_paths(&path).map(|dir| dir.join(name)).find(|path| path.is_file());
-    beside(name).or_else(in_path)
+    find_beside(name).or_else(in_path)
 }

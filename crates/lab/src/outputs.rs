@@ -6,7 +6,7 @@ use std::{fs::OpenOptions, io, process::Stdio};
 ///
 /// # Errors
 /// If the system has no /dev/full.
-pub fn full() -> io::Result<Stdio> {
+pub fn full_disk() -> io::Result<Stdio> {
     Ok(OpenOptions::new().write(true).open("/dev/full")?.into())
 }
 
@@ -14,7 +14,7 @@ pub fn full() -> io::Result<Stdio> {
 ///
 /// # Errors
 /// If the system cannot create a pipe.
-pub fn closed() -> io::Result<Stdio> {
+pub fn closed_pipe() -> io::Result<Stdio> {
     let (reader, writer) = io::pipe()?;
     drop(reader);
     Ok(writer.into())

@@ -21,7 +21,7 @@ impl Port {
     ///
     /// # Errors
     /// If the system refuses the socket or has no free port.
-    pub fn at(ip: Ipv4Addr) -> io::Result<Self> {
+    pub fn reserve(ip: Ipv4Addr) -> io::Result<Self> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         socket.set_reuse_address(true)?;
         socket.bind(&SockAddr::from(SocketAddr::from((ip, 0))))?;

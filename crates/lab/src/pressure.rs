@@ -19,7 +19,7 @@ pub struct Pressure {
 }
 
 /// The pressure file that covers this process.
-fn source() -> PathBuf {
+fn find_pressure_file() -> PathBuf {
     let read = |file| fs::read_to_string(file).unwrap_or_default();
     let own = own_group(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"));
     own.filter(|file| file.exists()).unwrap_or_else(|| "/proc/pressure/cpu".into())
@@ -35,12 +35,12 @@ fn own_group(groups: &str, mounts: &str) -> Option<PathBuf> {
 }
 
 /// The time in which some task waited since the group or the machine started, µs.
-fn some_total_us(file: &Path) -> Option<u64> {
-    total(&fs::read_to_string(file).ok()?)
+fn read_total_us(file: &Path) -> Option<u64> {
+    parse_total(&fs::read_to_string(file).ok()?)
 }
 
 /// The value of `total` in the line `some avg10=… total=µs`.
-fn total(text: &str) -> Option<u64> {
+fn parse_total(text: &str) -> Option<u64> {
     let some = text.lines().find(|line| line.starts_with("some"))?;
     some.rsplit_once("total=")?.1.trim().parse().ok()
 }
@@ -48,13 +48,13 @@ fn total(text: &str) -> Option<u64> {
 impl Pressure {
     /// Starts a measurement window.
     pub fn start() -> Self {
-        let file = source();
-        Self { start: Instant::now(), waited_us: some_total_us(&file), file }
+        let file = find_pressure_file();
+        Self { start: Instant::now(), waited_us: read_total_us(&file), file }
     }
 
     /// The share of the window in which some task waited, percent, 0..=100; `None` if the kernel does not report it.
     pub fn percent(&self) -> Option<f64> {
-        let waited = some_total_us(&self.file)?.saturating_sub(self.waited_us?);
+        let waited = read_total_us(&self.file)?.saturating_sub(self.waited_us?);
         let percent = waited as f64 / 1e4 / self.start.elapsed().as_secs_f64().max(1e-6);
         Some(percent.min(100.0))
     }
@@ -67,8 +67,8 @@ mod tests {
     #[test]
     fn the_total_of_some_is_read() {
         let text = "some avg10=2.18 avg60=1.57 avg300=1.26 total=15284623\nfull total=0\n";
-        assert_eq!(total(text), Some(15_284_623));
-        assert_eq!(total("full total=3"), None);
+        assert_eq!(parse_total(text), Some(15_284_623));
+        assert_eq!(parse_total("full total=3"), None);
     }
 
     #[test]

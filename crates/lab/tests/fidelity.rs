@@ -9,7 +9,7 @@ use std::{
     io::{BufRead, BufReader},
     process::{Child, ChildStdout, Stdio},
 };
-use support::{lab, text};
+use support::{read_output, start_lab};
 use thalweg_lab::{client::Lab, emu::LinkTruth, topology::LinkChange};
 
 /// A topology of hosts a and b with separate links `there` and `back`.
@@ -22,14 +22,14 @@ fn line(there: &str) -> String {
 }
 
 /// A server tool in a host; killed when dropped.
-struct Server {
+struct ToolInHost {
     child: Child,
     port: String,
     /// Kept open, so that later output of the tool does not fail.
     _stdout: BufReader<ChildStdout>,
 }
 
-impl Server {
+impl ToolInHost {
     fn start(lab: &Lab, host: &str, tool: &str) -> Self {
         let mut command = lab.tool(host, &[tool, "--listen", "[::]:0"]);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -43,7 +43,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ToolInHost {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -51,19 +51,20 @@ impl Drop for Server {
 }
 
 /// The report of `tool ARGS --to b:PORT` in host a.
-fn report(lab: &Lab, server: &Server, args: &[&str]) -> Value {
+fn report(lab: &Lab, server: &ToolInHost, args: &[&str]) -> Value {
     let to = format!("{}:{}", lab.address("b"), server.port);
-    serde_json::from_str(&text(&mut lab.tool("a", &[args, &["--to", &to]].concat()))).unwrap()
+    serde_json::from_str(&read_output(&mut lab.tool("a", &[args, &["--to", &to]].concat())))
+        .unwrap()
 }
 
 const COUNT: u64 = 200;
 
 /// `COUNT` pings of 1000 B from a to b, a millisecond apart.
-fn ping(lab: &Lab, echo: &Server) -> Value {
+fn ping(lab: &Lab, echo: &ToolInHost) -> Value {
     ping_every(lab, echo, "1ms")
 }
 
-fn ping_every(lab: &Lab, echo: &Server, interval: &str) -> Value {
+fn ping_every(lab: &Lab, echo: &ToolInHost, interval: &str) -> Value {
     let args = ["udp-ping", "--count", "200", "--size", "1000", "--timeout", "2s"];
     report(lab, echo, &[&args[..], &["--interval", interval]].concat())
 }
@@ -79,8 +80,8 @@ fn count(report: &Value, key: &str) -> u64 {
 
 #[test]
 fn packets_flow_with_the_delay_and_are_all_counted() {
-    let Some(lab) = lab(&line("rate = \"100 Mbit/s\"")) else { return };
-    let echo = Server::start(&lab, "b", "udp-echo");
+    let Some(lab) = start_lab(&line("rate = \"100 Mbit/s\"")) else { return };
+    let echo = ToolInHost::start(&lab, "b", "udp-echo");
     let pings = ping(&lab, &echo);
     assert_eq!((count(&pings, "lost"), count(&pings, "duplicated")), (0, 0));
     // No packet arrives early: 2 · 1 ms, and 1000 B at 100 Mbit/s.
@@ -93,20 +94,20 @@ fn packets_flow_with_the_delay_and_are_all_counted() {
 
 #[test]
 fn both_families_take_the_same_path() {
-    let Some(lab) = lab(&line("rate = \"100 Mbit/s\"")) else { return };
-    let echo = Server::start(&lab, "b", "udp-echo");
+    let Some(lab) = start_lab(&line("rate = \"100 Mbit/s\"")) else { return };
+    let echo = ToolInHost::start(&lab, "b", "udp-echo");
     let b = lab.resolved().hosts.iter().find(|h| h.name == "b").unwrap().interfaces[0];
     let to = format!("[{}]:{}", lab.resolved().interfaces[b].v6, echo.port);
     let args = ["udp-ping", "--to", &to, "--count", "20", "--interval", "1ms"];
-    let pings: Value = serde_json::from_str(&text(&mut lab.tool("a", &args))).unwrap();
+    let pings: Value = serde_json::from_str(&read_output(&mut lab.tool("a", &args))).unwrap();
     assert_eq!(count(&pings, "lost"), 0);
     assert!(truth(&lab, "there").packets >= 20);
 }
 
 #[test]
 fn every_random_loss_is_recorded() {
-    let Some(lab) = lab(&line("loss = \"30 %\"")) else { return };
-    let echo = Server::start(&lab, "b", "udp-echo");
+    let Some(lab) = start_lab(&line("loss = \"30 %\"")) else { return };
+    let echo = ToolInHost::start(&lab, "b", "udp-echo");
     let pings = ping(&lab, &echo);
     let there = truth(&lab, "there");
     assert_eq!(count(&pings, "lost"), there.random_losses);
@@ -118,8 +119,8 @@ fn every_random_loss_is_recorded() {
 #[test]
 fn a_gilbert_chain_that_stays_in_the_bad_state_loses_all_packets() {
     let loss = "loss = { good_to_bad = \"100 %\", bad_to_good = \"0.001 %\", in_bad = \"100 %\" }";
-    let Some(lab) = lab(&line(loss)) else { return };
-    let echo = Server::start(&lab, "b", "udp-echo");
+    let Some(lab) = start_lab(&line(loss)) else { return };
+    let echo = ToolInHost::start(&lab, "b", "udp-echo");
     let lost = count(&ping(&lab, &echo), "lost");
     assert_eq!(lost, truth(&lab, "there").random_losses);
     assert!(lost >= COUNT - 1, "{lost} of {COUNT}");
@@ -127,8 +128,8 @@ fn a_gilbert_chain_that_stays_in_the_bad_state_loses_all_packets() {
 
 #[test]
 fn a_full_queue_drops_and_nothing_else_does() {
-    let Some(lab) = lab(&line("rate = \"1 Mbit/s\"\nqueue = \"10 kB\"")) else { return };
-    let echo = Server::start(&lab, "b", "udp-echo");
+    let Some(lab) = start_lab(&line("rate = \"1 Mbit/s\"\nqueue = \"10 kB\"")) else { return };
+    let echo = ToolInHost::start(&lab, "b", "udp-echo");
     // 200 packets of 1000 B at once into 10 kB.
     let pings = ping_every(&lab, &echo, "1us");
     let there = truth(&lab, "there");
@@ -141,8 +142,8 @@ fn a_full_queue_drops_and_nothing_else_does() {
 
 #[test]
 fn a_link_that_is_down_drops_and_carries_again_when_up() {
-    let Some(lab) = lab(&line("")) else { return };
-    let echo = Server::start(&lab, "b", "udp-echo");
+    let Some(lab) = start_lab(&line("")) else { return };
+    let echo = ToolInHost::start(&lab, "b", "udp-echo");
     lab.set("there", &LinkChange::up(false)).unwrap();
     assert_eq!(count(&ping(&lab, &echo), "lost"), COUNT);
     assert_eq!(truth(&lab, "there").down_drops, COUNT);
@@ -153,8 +154,8 @@ fn a_link_that_is_down_drops_and_carries_again_when_up() {
 
 #[test]
 fn every_packet_arrives_twice_if_all_are_duplicated() {
-    let Some(lab) = lab(&line("duplicate = \"100 %\"")) else { return };
-    let echo = Server::start(&lab, "b", "udp-echo");
+    let Some(lab) = start_lab(&line("duplicate = \"100 %\"")) else { return };
+    let echo = ToolInHost::start(&lab, "b", "udp-echo");
     let pings = ping(&lab, &echo);
     // `udp-ping` ends at its last answer, before the duplicate of that answer arrives. The host then sends an ICMP
     // error, because the port is closed.
@@ -166,8 +167,8 @@ fn every_packet_arrives_twice_if_all_are_duplicated() {
 
 #[test]
 fn every_corrupted_packet_is_dropped_by_the_receiver() {
-    let Some(lab) = lab(&line("corrupt = \"100 %\"")) else { return };
-    let echo = Server::start(&lab, "b", "udp-echo");
+    let Some(lab) = start_lab(&line("corrupt = \"100 %\"")) else { return };
+    let echo = ToolInHost::start(&lab, "b", "udp-echo");
     // The 16-bit checksum of UDP detects every single flipped bit (RFC 1071 §2).
     assert_eq!(count(&ping(&lab, &echo), "lost"), COUNT);
     assert_eq!(truth(&lab, "there").corrupted, COUNT);
@@ -175,10 +176,10 @@ fn every_corrupted_packet_is_dropped_by_the_receiver() {
 
 #[test]
 fn packets_held_back_are_overtaken() {
-    let Some(lab) = lab(&line("reorder = { probability = \"10 %\", by = \"20 ms\" }")) else {
+    let Some(lab) = start_lab(&line("reorder = { probability = \"10 %\", by = \"20 ms\" }")) else {
         return;
     };
-    let sink = Server::start(&lab, "b", "train-sink");
+    let sink = ToolInHost::start(&lab, "b", "train-sink");
     let blast = ["udp-blast", "--rate", "8 Mbit/s", "--size", "500", "--for", "250ms"];
     let report = report(&lab, &sink, &blast);
     assert_eq!((count(&report, "sent"), count(&report, "lost")), (500, 0));
@@ -189,8 +190,8 @@ fn packets_held_back_are_overtaken() {
 
 #[test]
 fn tcp_goodput_matches_the_bytes_that_the_link_carried() {
-    let Some(lab) = lab(&line("rate = \"20 Mbit/s\"")) else { return };
-    let sink = Server::start(&lab, "b", "tcp-sink");
+    let Some(lab) = start_lab(&line("rate = \"20 Mbit/s\"")) else { return };
+    let sink = ToolInHost::start(&lab, "b", "tcp-sink");
     let source = ["tcp-source", "--for", "1s", "--congestion", "reno"];
     let report = report(&lab, &sink, &source);
     let flow = &report["flows"][0];

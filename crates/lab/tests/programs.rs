@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
-use support::{lab, output, text, until};
+use support::{read_output, run_command, start_lab, wait_until};
 use thalweg_lab::client::Lab;
 
 const PAIR: &str = r#"
@@ -35,7 +35,7 @@ fn lab_for(topology: &str, programs: &[&str]) -> Option<Lab> {
         support::skip(&format!("the program `{missing}` is not installed"));
         return None;
     }
-    lab(topology)
+    start_lab(topology)
 }
 
 /// Finds a program in PATH or in the distribution's directories for servers.
@@ -49,13 +49,13 @@ fn find(program: &str) -> Option<PathBuf> {
 }
 
 /// A server in a host; killed when dropped.
-struct Server(Child);
+struct DistributionServer(Child);
 
-impl Server {
+impl DistributionServer {
     /// Starts the server and waits until it listens on `port` in the host.
     fn start(lab: &Lab, host: &str, mut command: Command, port: u16) -> Self {
         let mut server = Self(command.stdout(Stdio::null()).spawn().unwrap());
-        until(&format!("{command:?} listens on {port}"), || {
+        wait_until(&format!("{command:?} listens on {port}"), || {
             let ended = server.0.try_wait().unwrap();
             assert!(ended.is_none(), "{command:?} ended: {ended:?}");
             listens(lab, host, port)
@@ -64,7 +64,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for DistributionServer {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -73,7 +73,7 @@ impl Drop for Server {
 
 /// Whether a program listens on a TCP port of a host: state 0A in /proc/net/tcp.
 fn listens(lab: &Lab, host: &str, port: u16) -> bool {
-    let tables = text(lab.command(host, "cat").args(["/proc/net/tcp", "/proc/net/tcp6"]));
+    let tables = read_output(lab.command(host, "cat").args(["/proc/net/tcp", "/proc/net/tcp6"]));
     let local = format!(":{port:04X} ");
     tables.lines().any(|l| l.contains(&local) && l.split_whitespace().nth(3) == Some("0A"))
 }
@@ -105,12 +105,12 @@ fn names_resolve_by_files_and_by_dns() {
         for name in ["server", "www.example"] {
             for (database, address) in [("ahostsv4", &v4), ("ahostsv6", &v6)] {
                 let args = ["-s", &format!("hosts:{service}"), database, name];
-                let found = text(lab.command("client", "getent").args(args));
+                let found = read_output(lab.command("client", "getent").args(args));
                 assert!(found.starts_with(address), "{name} by {service}: {found}");
             }
         }
     }
-    let unknown = output(lab.command("client", "getent").args(["ahosts", "nowhere.example"]));
+    let unknown = run_command(lab.command("client", "getent").args(["ahosts", "nowhere.example"]));
     assert!(!unknown.status.success());
 }
 
@@ -130,10 +130,10 @@ fn nginx_serves_curl_over_both_families() {
     let mut nginx = lab.command("server", find("nginx").unwrap());
     nginx.arg("-e").arg("stderr").arg("-p").arg(dir.path());
     nginx.arg("-c").arg(dir.path().join("nginx.conf"));
-    let _server = Server::start(&lab, "server", nginx, 80);
+    let _server = DistributionServer::start(&lab, "server", nginx, 80);
     for family in ["-4", "-6"] {
         let fetch = ["-sS", "--fail", family, "http://www.example/data"];
-        let got = output(lab.command("client", "curl").args(fetch));
+        let got = run_command(lab.command("client", "curl").args(fetch));
         assert!(got.status.success(), "{}", String::from_utf8_lossy(&got.stderr));
         assert!(got.stdout == content, "curl {family} got other bytes");
     }
@@ -146,12 +146,12 @@ fn curl_resumes_from_the_labs_own_server() {
     let (dir, content) = directory(1_000_000);
     let root = dir.path().to_str().unwrap();
     let http = lab.tool("server", &["http", root, "--listen", "[::]:8080"]);
-    let _server = Server::start(&lab, "server", http, 8080);
+    let _server = DistributionServer::start(&lab, "server", http, 8080);
     let target = dir.path().join("copy");
     fs::write(&target, &content[..300_000]).unwrap();
     let mut curl = lab.command("client", "curl");
     curl.args(["-sS", "--fail", "-C", "-", "http://server:8080/data", "-o"]).arg(&target);
-    text(&mut curl);
+    read_output(&mut curl);
     assert!(fs::read(&target).unwrap() == content);
     assert!(carried(&lab, "core.rev") < content.len() as u64);
 }
@@ -161,10 +161,10 @@ fn iperf3_sends_through_the_link_with_the_labs_congestion_control() {
     let Some(lab) = lab_for(PAIR, &["iperf3"]) else { return };
     let mut iperf = lab.command("server", "iperf3");
     iperf.args(["-s", "-1"]);
-    let _server = Server::start(&lab, "server", iperf, 5201);
+    let _server = DistributionServer::start(&lab, "server", iperf, 5201);
     let args = ["-c", "server", "-n", "4M", "-J"];
     let report: Value =
-        serde_json::from_str(&text(lab.command("client", "iperf3").args(args))).unwrap();
+        serde_json::from_str(&read_output(lab.command("client", "iperf3").args(args))).unwrap();
     // The server stops counting at the end of the test, when the last bytes are still in flight.
     let bytes = |side: &str| report["end"][side]["bytes"].as_u64().unwrap();
     let received = bytes("sum_received");
@@ -185,14 +185,14 @@ fn rsync_mirrors_a_directory_from_a_daemon() {
     fs::write(&config, format!("{module}uid = 0\ngid = 0\n")).unwrap();
     let mut daemon = lab.command("server", "rsync");
     daemon.args(["--daemon", "--no-detach", "--config"]).arg(&config);
-    let _server = Server::start(&lab, "server", daemon, 873);
+    let _server = DistributionServer::start(&lab, "server", daemon, 873);
     let copy = aside.path().join("copy");
     let mirror = ["-r", "--times", "rsync://server/data/"];
-    text(lab.command("client", "rsync").args(mirror).arg(&copy));
+    read_output(lab.command("client", "rsync").args(mirror).arg(&copy));
     assert!(fs::read(copy.join("data")).unwrap() == content);
     assert_eq!(fs::read_to_string(copy.join("sub/small")).unwrap(), "small");
     let before = carried(&lab, "core.rev");
-    text(lab.command("client", "rsync").args(mirror).arg(&copy));
+    read_output(lab.command("client", "rsync").args(mirror).arg(&copy));
     assert!(carried(&lab, "core.rev") - before < 100_000, "the second run copied again");
 }
 
@@ -217,17 +217,18 @@ fn mptcpize_makes_iperf3_use_both_links_of_a_multihomed_client() {
         ("server", "limits set subflow 2 add_addr_accepted 2".to_owned()),
         ("client", format!("endpoint add {second} dev wan1 subflow")),
     ] {
-        text(lab.command(host, "ip").arg("mptcp").args(args.split(' ')));
+        read_output(lab.command(host, "ip").arg("mptcp").args(args.split(' ')));
     }
     let mut iperf = lab.command("server", "mptcpize");
     iperf.args(["run", "iperf3", "-s", "-1"]);
-    let _server = Server::start(&lab, "server", iperf, 5201);
+    let _server = DistributionServer::start(&lab, "server", iperf, 5201);
     let args = ["run", "iperf3", "-4", "-c", "server", "-n", "12M", "-J"];
     let mut flow = lab.command("client", "mptcpize");
     let mut flow = flow.args(args).stdout(Stdio::piped()).spawn().unwrap();
-    until("two subflows of one connection are established", || {
+    wait_until("two subflows of one connection are established", || {
         // ss marks the TCP socket of a subflow with "tcp-ulp-mptcp".
-        let sockets = text(lab.command("client", "ss").args(["-tinH", "state", "established"]));
+        let sockets =
+            read_output(lab.command("client", "ss").args(["-tinH", "state", "established"]));
         sockets.lines().filter(|l| l.contains("tcp-ulp-mptcp")).count() >= 2
             && sockets.contains(&second)
     });
@@ -248,7 +249,7 @@ fn init_cluster(lab: &Lab, dir: &Path) {
     let mut initdb = lab.command("server", "runuser");
     initdb.args(["-u", "postgres", "--"]).arg(find("initdb").unwrap());
     initdb.args(["--no-sync", "--no-instructions", "--auth=trust", "-D"]).arg(dir);
-    text(&mut initdb);
+    read_output(&mut initdb);
     let access = "local all all trust\nhost all all all trust\n";
     fs::write(dir.join("pg_hba.conf"), access).unwrap();
 }
@@ -261,7 +262,7 @@ fn postgresql_serves_psql_in_another_host() {
         return;
     }
     let Some(lab) = lab_for(PAIR, &programs) else { return };
-    if !output(Command::new("getent").args(["passwd", "postgres"])).status.success() {
+    if !run_command(Command::new("getent").args(["passwd", "postgres"])).status.success() {
         support::skip("there is no user `postgres`");
         return;
     }
@@ -274,13 +275,13 @@ fn postgresql_serves_psql_in_another_host() {
     postgres.args(["-u", "postgres", "--"]).arg(find("postgres").unwrap());
     postgres.args(["-c", "listen_addresses=*", "-c", "unix_socket_directories="]);
     postgres.arg("-D").arg(&cluster).stderr(Stdio::null());
-    let _server = Server::start(&lab, "server", postgres, 5432);
+    let _server = DistributionServer::start(&lab, "server", postgres, 5432);
     let psql = |sql: &str| {
         let mut psql = lab.command("client", find("psql").unwrap());
         psql.args(["-h", "server", "-U", "postgres", "-X", "-A", "-t", "-c", sql]);
-        output(&mut psql)
+        run_command(&mut psql)
     };
-    until("the database takes connections", || psql("select 1").status.success());
+    wait_until("the database takes connections", || psql("select 1").status.success());
     psql("create table n as select g, repeat('x', 1000) as t from generate_series(1, 1000) g");
     let sum = psql("select sum(g), sum(length(t)) from n");
     assert_eq!(String::from_utf8_lossy(&sum.stdout).trim(), "500500|1000000");

@@ -8,7 +8,7 @@ use std::{
     fs,
     process::{Child, Command, Stdio},
 };
-use support::{lab, output, text, until};
+use support::{read_output, run_command, start_lab, wait_until};
 
 const NETWORK: &str = r#"
     seed = 5
@@ -22,15 +22,15 @@ const NETWORK: &str = r#"
 "#;
 
 /// A running tool; killed when dropped.
-struct Tool(Child);
+struct RunningCollectionTool(Child);
 
-impl Tool {
+impl RunningCollectionTool {
     fn start(mut command: Command) -> Self {
         Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
     }
 }
 
-impl Drop for Tool {
+impl Drop for RunningCollectionTool {
     fn drop(&mut self) {
         let _gone = self.0.kill();
         let _reaped = self.0.wait();
@@ -54,17 +54,17 @@ fn record(text: &str) -> (Vec<u64>, Vec<bool>) {
 
 #[test]
 fn every_background_flow_arrives_and_crosses_the_peering_points() {
-    let Some(lab) = lab(NETWORK) else { return };
+    let Some(lab) = start_lab(NETWORK) else { return };
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("background.jsonl");
     let flows = ["--seed", "5", "--pace", "8", "--flows", "16"];
     let file = out.to_str().unwrap();
     let receive = ["collection", "background-receive", "--out", file, "--every", "100ms"];
-    let _receive = Tool::start(lab.tool("bg-a", &[&receive[..], &flows].concat()));
-    until("the record begins", || fs::metadata(&out).is_ok_and(|m| m.len() > 0));
+    let _receive = RunningCollectionTool::start(lab.tool("bg-a", &[&receive[..], &flows].concat()));
+    wait_until("the record begins", || fs::metadata(&out).is_ok_and(|m| m.len() > 0));
     let send = ["collection", "background-send", "--for", "30s"];
-    let _send = Tool::start(lab.tool("bg-b", &[&send[..], &flows].concat()));
-    until("every flow has brought something", || {
+    let _send = RunningCollectionTool::start(lab.tool("bg-b", &[&send[..], &flows].concat()));
+    wait_until("every flow has brought something", || {
         let (sums, streams) = record(&fs::read_to_string(&out).unwrap());
         assert_eq!(streams.len(), 16);
         assert!(streams.contains(&true) && streams.contains(&false), "{streams:?}");
@@ -80,23 +80,23 @@ fn every_background_flow_arrives_and_crosses_the_peering_points() {
 
 #[test]
 fn capacities_in_an_idle_network_are_within_those_of_the_stub_links() {
-    let Some(lab) = lab(NETWORK) else { return };
+    let Some(lab) = start_lab(NETWORK) else { return };
     let hosts = ["s1", "s2", "s3", "s4", "s5", "s6", "s7", "d"];
     let serve = ["collection", "capacity-serve", "--for", "60s"];
-    let _serving: Vec<Tool> =
-        hosts.iter().map(|host| Tool::start(lab.tool(host, &serve))).collect();
+    let _serving: Vec<RunningCollectionTool> =
+        hosts.iter().map(|host| RunningCollectionTool::start(lab.tool(host, &serve))).collect();
     let listening = |host: &str| {
         let mut sockets = lab.command(host, "cat");
-        let table = output(sockets.arg("/proc/self/net/tcp"));
+        let table = run_command(sockets.arg("/proc/self/net/tcp"));
         // Port 9200 in hexadecimal, in state LISTEN.
         String::from_utf8_lossy(&table.stdout).contains(":23F0 00000000:0000 0A")
     };
-    until("all listen", || hosts.iter().all(|host| listening(host)));
+    wait_until("all listen", || hosts.iter().all(|host| listening(host)));
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("rates.csv");
     let measure = ["collection", "capacity", "--seed", "5", "--bytes", "100kB", "--times", "1"];
     let measure = [&measure[..], &["--longest", "5s", "--out", out.to_str().unwrap()]].concat();
-    assert_eq!(text(&mut lab.tool("d", &measure)), "{\"pairs\":49}");
+    assert_eq!(read_output(&mut lab.tool("d", &measure)), "{\"pairs\":49}");
     let table = fs::read_to_string(out).unwrap();
     let mut lines = table.lines();
     assert_eq!(lines.next(), Some("from,to,bps"));

@@ -10,12 +10,12 @@ use std::{
     net::{TcpListener, TcpStream, UdpSocket},
     thread,
 };
-use tool_support::{Server, fail, run};
+use tool_support::{ServerTool, run, run_failing};
 
 #[test]
 fn pings_are_answered_over_both_families() {
     for address in ["127.0.0.1:0", "[::1]:0"] {
-        let echo = Server::start(&["udp-echo", "--listen", address]);
+        let echo = ServerTool::start(&["udp-echo", "--listen", address]);
         let ping = ["udp-ping", "--to", &echo.address, "--count", "20", "--interval", "1ms"];
         let report = run(&ping);
         assert_eq!((&report["sent"], &report["lost"]), (&20.into(), &0.into()));
@@ -36,7 +36,7 @@ fn unanswered_pings_are_lost() {
 
 #[test]
 fn trains_arrive_complete_with_the_gaps_of_the_source() {
-    let mut sink = Server::start(&["train-sink", "--listen", "127.0.0.1:0", "--sessions", "2"]);
+    let mut sink = ServerTool::start(&["train-sink", "--listen", "127.0.0.1:0", "--sessions", "2"]);
     let address = sink.address.clone();
     let to = ["train-source", "--to", &address, "--trains", "3", "--interval", "1ms"];
     let more = ["--packets", "10", "--size", "1000", "--gap", "1ms", "--settle", "50ms"];
@@ -53,7 +53,7 @@ fn trains_arrive_complete_with_the_gaps_of_the_source() {
 
 #[test]
 fn a_blast_over_loopback_loses_nothing() {
-    let sink = Server::start(&["train-sink", "--listen", "[::1]:0", "--sessions", "1"]);
+    let sink = ServerTool::start(&["train-sink", "--listen", "[::1]:0", "--sessions", "1"]);
     let blast = ["udp-blast", "--to", &sink.address, "--rate", "8 Mbit/s", "--size", "500"];
     let report = run(&[&blast[..], &["--for", "250ms", "--settle", "50ms"]].concat());
     for (key, value) in [("sent", 500), ("received", 500), ("lost", 0), ("host_drops", 0)] {
@@ -63,7 +63,7 @@ fn a_blast_over_loopback_loses_nothing() {
 
 #[test]
 fn a_blast_through_a_lossy_relay_reports_exactly_its_losses() {
-    let sink = Server::start(&["train-sink", "--listen", "127.0.0.1:0", "--sessions", "1"]);
+    let sink = ServerTool::start(&["train-sink", "--listen", "127.0.0.1:0", "--sessions", "1"]);
     // Drops packets 3, 4, 5 of each 50, and duplicates packet 10.
     let fate = |n: u64| match n % 50 {
         3..=5 => 0,
@@ -117,5 +117,5 @@ fn copy(mut from: TcpStream, mut to: TcpStream) {
 #[test]
 fn a_rate_below_one_packet_is_rejected() {
     let blast = ["udp-blast", "--to", "127.0.0.1:9", "--rate", "1 bit/s", "--for", "1s"];
-    assert!(fail(&blast).contains("no packet is due"));
+    assert!(run_failing(&blast).contains("no packet is due"));
 }

@@ -9,7 +9,7 @@ use std::{
     net::TcpStream,
 };
 use tempfile::TempDir;
-use tool_support::{Server, fail};
+use tool_support::{ServerTool, run_failing};
 
 const LENGTH: usize = 400_000;
 
@@ -19,24 +19,24 @@ fn content(seed: u32) -> Vec<u8> {
         .collect()
 }
 
-fn serve() -> (TempDir, Server) {
+fn serve() -> (TempDir, ServerTool) {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("a"), content(1)).unwrap();
     fs::write(dir.path().join("a.next"), content(1 << 30)).unwrap();
     let directory = dir.path().to_str().unwrap().to_owned();
-    let server = Server::start(&["web-faults", &directory, "--listen", "127.0.0.1:0"]);
+    let server = ServerTool::start(&["web-faults", &directory, "--listen", "127.0.0.1:0"]);
     (dir, server)
 }
 
 /// The received answer, and whether the connection was reset.
 #[derive(Debug)]
-struct Answer {
+struct FaultAnswer {
     head: String,
     body: Vec<u8>,
     reset: bool,
 }
 
-impl Answer {
+impl FaultAnswer {
     fn status(&self) -> u16 {
         self.head.split(' ').nth(1).unwrap().parse().unwrap()
     }
@@ -47,7 +47,7 @@ impl Answer {
     }
 }
 
-fn read(mut stream: TcpStream) -> Answer {
+fn read(mut stream: TcpStream) -> FaultAnswer {
     let (mut bytes, mut buffer) = (Vec::new(), [0; 10_000]);
     let reset = loop {
         match stream.read(&mut buffer) {
@@ -58,14 +58,14 @@ fn read(mut stream: TcpStream) -> Answer {
     };
     let end = bytes.windows(4).position(|w| w == b"\r\n\r\n").unwrap();
     let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
-    Answer { head, body: bytes[end + 4..].to_vec(), reset }
+    FaultAnswer { head, body: bytes[end + 4..].to_vec(), reset }
 }
 
 fn request(path: &str, fields: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{fields}\r\n")
 }
 
-fn ask(server: &Server, path: &str, fields: &str) -> Answer {
+fn ask(server: &ServerTool, path: &str, fields: &str) -> FaultAnswer {
     let mut stream = TcpStream::connect(&server.address).unwrap();
     stream.write_all(request(path, fields).as_bytes()).unwrap();
     read(stream)
@@ -150,7 +150,7 @@ fn the_file_changes_after_the_given_number_of_bytes() {
 fn relayed(fault: &[&str]) -> (Vec<u8>, bool) {
     let (_dir, server) = serve();
     let args = ["relay-faults", "--listen", "127.0.0.1:0", "--to", &server.address];
-    let relay = Server::start(&[&args[..], fault].concat());
+    let relay = ServerTool::start(&[&args[..], fault].concat());
     let answer = ask(&relay, "/honest/a", "");
     (answer.body, answer.reset)
 }
@@ -173,7 +173,7 @@ fn a_relay_resets_the_connection() {
 fn a_relay_stalls_and_the_connection_stays() {
     let (_dir, server) = serve();
     let relay =
-        Server::start(&["relay-faults", "--listen", "127.0.0.1:0", "--stall-after", "200 kB"]);
+        ServerTool::start(&["relay-faults", "--listen", "127.0.0.1:0", "--stall-after", "200 kB"]);
     let mut stream = TcpStream::connect(&relay.address).unwrap();
     // SOCKS5, no authentication, CONNECT to the server.
     let address: std::net::SocketAddrV4 = server.address.parse().unwrap();
@@ -203,8 +203,8 @@ fn a_relay_stalls_and_the_connection_stays() {
 #[test]
 fn invalid_arguments_are_explained() {
     assert!(
-        fail(&["web-faults", "/dev/null/site", "--listen", "127.0.0.1:0"])
+        run_failing(&["web-faults", "/dev/null/site", "--listen", "127.0.0.1:0"])
             .contains("not a directory")
     );
-    assert!(fail(&["relay-faults", "--listen", "127.0.0.1:0"]).contains("--corrupt-at"));
+    assert!(run_failing(&["relay-faults", "--listen", "127.0.0.1:0"]).contains("--corrupt-at"));
 }

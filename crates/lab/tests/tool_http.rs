@@ -8,22 +8,22 @@ use std::{
     io::{Read, Write},
     net::TcpStream,
 };
-use tool_support::{Server, fail};
+use tool_support::{ServerTool, run_failing};
 
-struct Answer {
+struct FileAnswer {
     status: u16,
     head: String,
     body: Vec<u8>,
 }
 
-impl Answer {
+impl FileAnswer {
     fn header(&self, name: &str) -> Option<&str> {
         let lines = self.head.lines().filter_map(|l| l.split_once(": "));
         lines.filter(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v).next()
     }
 }
 
-fn ask(server: &Server, method: &str, path: &str, headers: &str) -> Answer {
+fn ask(server: &ServerTool, method: &str, path: &str, headers: &str) -> FileAnswer {
     let mut stream = TcpStream::connect(&server.address).unwrap();
     let request =
         format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n");
@@ -33,13 +33,14 @@ fn ask(server: &Server, method: &str, path: &str, headers: &str) -> Answer {
     let end = answer.windows(4).position(|w| w == b"\r\n\r\n").unwrap();
     let head = String::from_utf8(answer[..end].to_vec()).unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    Answer { status, head, body: answer[end + 4..].to_vec() }
+    FileAnswer { status, head, body: answer[end + 4..].to_vec() }
 }
 
-fn serve(content: &[u8]) -> (tempfile::TempDir, Server) {
+fn serve(content: &[u8]) -> (tempfile::TempDir, ServerTool) {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("a file"), content).unwrap();
-    let server = Server::start(&["http", dir.path().to_str().unwrap(), "--listen", "127.0.0.1:0"]);
+    let server =
+        ServerTool::start(&["http", dir.path().to_str().unwrap(), "--listen", "127.0.0.1:0"]);
     (dir, server)
 }
 
@@ -108,6 +109,6 @@ fn nothing_outside_the_directory_is_served() {
 fn a_missing_directory_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let none = dir.path().join("none").display().to_string();
-    let message = fail(&["http", &none, "--listen", "127.0.0.1:0"]);
+    let message = run_failing(&["http", &none, "--listen", "127.0.0.1:0"]);
     assert!(message.contains(&format!("{none} is not a directory")), "{message}");
 }

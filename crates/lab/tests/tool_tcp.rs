@@ -4,7 +4,7 @@
 mod tool_support;
 
 use serde_json::Value;
-use tool_support::{Server, fail, run};
+use tool_support::{ServerTool, run, run_failing};
 
 fn sum(bins: &Value) -> u64 {
     bins.as_array().unwrap().iter().map(|b| b.as_u64().unwrap()).sum()
@@ -12,7 +12,7 @@ fn sum(bins: &Value) -> u64 {
 
 #[test]
 fn goodput_is_what_the_sink_received_after_the_warm_up() {
-    let mut sink = Server::start(&["tcp-sink", "--listen", "127.0.0.1:0", "--sessions", "1"]);
+    let mut sink = ServerTool::start(&["tcp-sink", "--listen", "127.0.0.1:0", "--sessions", "1"]);
     let source = ["tcp-source", "--to", &sink.address, "--for", "400ms", "--warmup", "200ms"];
     let more = ["--flows", "2", "--congestion", "reno", "--series", "--bin", "50ms"];
     let report = run(&[&source[..], &more[..]].concat());
@@ -44,7 +44,7 @@ fn goodput_is_what_the_sink_received_after_the_warm_up() {
 
 #[test]
 fn a_sink_serves_measurements_over_ipv6_beside_a_flood() {
-    let mut sink = Server::start(&["tcp-sink", "--listen", "[::1]:0", "--sessions", "2"]);
+    let mut sink = ServerTool::start(&["tcp-sink", "--listen", "[::1]:0", "--sessions", "2"]);
     let to = sink.address.clone();
     let flood = ["tcp-flood", "--to", &to, "--for", "300ms", "--flows", "2", "--on", "5ms"];
     let flooded = std::thread::scope(|s| {
@@ -66,7 +66,7 @@ fn a_sink_serves_measurements_over_ipv6_beside_a_flood() {
 
 #[test]
 fn a_flow_with_a_rate_sends_what_is_due_and_no_more() {
-    let mut sink = Server::start(&["tcp-sink", "--listen", "127.0.0.1:0", "--sessions", "1"]);
+    let mut sink = ServerTool::start(&["tcp-sink", "--listen", "127.0.0.1:0", "--sessions", "1"]);
     let source = ["tcp-source", "--to", &sink.address, "--for", "600ms", "--rate", "8Mbit/s"];
     let report = run(&source);
     assert!(sink.end());
@@ -77,7 +77,7 @@ fn a_flow_with_a_rate_sends_what_is_due_and_no_more() {
 
 #[test]
 fn web_flows_are_delivered_completely() {
-    let sink = Server::start(&["tcp-sink", "--listen", "127.0.0.1:0"]);
+    let sink = ServerTool::start(&["tcp-sink", "--listen", "127.0.0.1:0"]);
     let web = ["tcp-web", "--to", &sink.address, "--for", "400ms", "--rate", "80Mbit/s"];
     let report = run(&[&web[..], &["--seed", "5"]].concat());
     let of = |key: &str| report[key].as_u64().unwrap();
@@ -91,24 +91,27 @@ fn web_flows_are_delivered_completely() {
 
 #[test]
 fn a_sink_ends_after_its_maximum_time() {
-    let mut sink = Server::start(&["tcp-sink", "--listen", "127.0.0.1:0", "--max", "50ms"]);
+    let mut sink = ServerTool::start(&["tcp-sink", "--listen", "127.0.0.1:0", "--max", "50ms"]);
     assert!(sink.end());
 }
 
 #[test]
 fn invalid_arguments_are_rejected_with_an_explanation() {
     let to = ["tcp-source", "--to", "127.0.0.1:9", "--for"];
-    let with = |more: &[&str]| fail(&[&to[..], more].concat());
+    let with = |more: &[&str]| run_failing(&[&to[..], more].concat());
     assert!(with(&["5"]).contains("unit is missing"));
     assert!(with(&["1s", "--warmup", "1s"]).contains("longer than --warmup"));
-    assert!(fail(&["tcp-source", "--to", "127.0.0.1", "--for", "1s"]).contains("10.1.0.2:5000"));
     assert!(
-        fail(&["tcp-flood", "--to", "127.0.0.1:9", "--for", "2h"]).contains("at most one hour")
+        run_failing(&["tcp-source", "--to", "127.0.0.1", "--for", "1s"]).contains("10.1.0.2:5000")
+    );
+    assert!(
+        run_failing(&["tcp-flood", "--to", "127.0.0.1:9", "--for", "2h"])
+            .contains("at most one hour")
     );
     let web = ["tcp-web", "--to", "127.0.0.1:9", "--for", "1s", "--rate", "0bit/s"];
-    assert!(fail(&web).contains("above 0"));
-    let sink = Server::start(&["tcp-sink", "--listen", "127.0.0.1:0"]);
+    assert!(run_failing(&web).contains("above 0"));
+    let sink = ServerTool::start(&["tcp-sink", "--listen", "127.0.0.1:0"]);
     let to = ["tcp-source", "--to", &sink.address, "--for", "1s"];
-    assert!(fail(&[&to[..], &["--congestion", "nosuch"]].concat()).contains("nosuch"));
-    assert!(fail(&["tcp-sink", "--listen", &sink.address]).contains("cannot listen"));
+    assert!(run_failing(&[&to[..], &["--congestion", "nosuch"]].concat()).contains("nosuch"));
+    assert!(run_failing(&["tcp-sink", "--listen", &sink.address]).contains("cannot listen"));
 }

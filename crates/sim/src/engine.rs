@@ -42,7 +42,7 @@ impl Ord for Moment {
 }
 
 #[derive(Clone, Debug)]
-struct Running {
+struct RunningFlow {
     id: FlowId,
     flow: Flow,
     /// Mbit still to move at `since`.
@@ -53,8 +53,8 @@ struct Running {
     version: u64,
 }
 
-impl Running {
-    fn left_at(&self, now: f64) -> f64 {
+impl RunningFlow {
+    fn remaining_at(&self, now: f64) -> f64 {
         // Not `rate · 0`, which is NaN for an infinite rate.
         if now <= self.since {
             self.left
@@ -63,7 +63,7 @@ impl Running {
         }
     }
 
-    fn ends(&self) -> f64 {
+    fn end_time(&self) -> f64 {
         if self.left <= 0.0 { self.since } else { self.since + self.left / self.rate }
     }
 }
@@ -74,7 +74,7 @@ pub struct Engine {
     capacity: Vec<f64>,
     /// The slots of the flows on each link.
     on: Vec<Vec<u32>>,
-    slots: Vec<Option<Running>>,
+    slots: Vec<Option<RunningFlow>>,
     slot_of: BTreeMap<FlowId, u32>,
     free: Vec<u32>,
     /// End events, some of them void; each with slot and version.
@@ -123,8 +123,8 @@ impl Engine {
 
     /// Starts flows at the same time. Returns their ids in order.
     pub fn start(&mut self, flows: impl IntoIterator<Item = Flow>) -> Vec<FlowId> {
-        let slots: Vec<u32> = flows.into_iter().map(|flow| self.place(flow)).collect();
-        self.share(&slots);
+        let slots: Vec<u32> = flows.into_iter().map(|flow| self.insert(flow)).collect();
+        self.update_rates(&slots);
         let id = |slot: &u32| self.slots[*slot as usize].as_ref().map_or(0, |running| running.id);
         slots.iter().map(id).collect()
     }
@@ -135,7 +135,7 @@ impl Engine {
             flows.iter().map(|id| self.slot_of.get(id).copied()).collect();
         let left = |slot: &Option<u32>| {
             let running = slot.and_then(|slot| self.slots[slot as usize].as_ref());
-            running.map_or(0.0, |running| running.left_at(self.now))
+            running.map_or(0.0, |running| running.remaining_at(self.now))
         };
         let left = slots.iter().map(left).collect();
         self.remove(slots.into_iter().flatten().collect());
@@ -143,10 +143,10 @@ impl Engine {
     }
 
     /// What a flow has left, Mbit; 0 for unknown ones.
-    pub fn left(&self, flow: FlowId) -> f64 {
+    pub fn remaining(&self, flow: FlowId) -> f64 {
         let slot = self.slot_of.get(&flow);
         let running = slot.and_then(|slot| self.slots[*slot as usize].as_ref());
-        running.map_or(0.0, |running| running.left_at(self.now))
+        running.map_or(0.0, |running| running.remaining_at(self.now))
     }
 
     /// When the next flow ends by itself if nothing else happens; infinite if never.
@@ -180,7 +180,7 @@ impl Engine {
         ids
     }
 
-    fn place(&mut self, flow: Flow) -> u32 {
+    fn insert(&mut self, flow: Flow) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             (self.slots.len() - 1) as u32
@@ -189,7 +189,7 @@ impl Engine {
         let (id, left) = (self.next, flow.size);
         self.next += 1;
         self.slot_of.insert(id, slot);
-        let running = Running { id, flow, left, since: self.now, rate: 0.0, version: 0 };
+        let running = RunningFlow { id, flow, left, since: self.now, rate: 0.0, version: 0 };
         self.slots[slot as usize] = Some(running);
         slot
     }
@@ -207,12 +207,12 @@ impl Engine {
             }
         }
         beside.retain(|slot| self.slots[*slot as usize].is_some());
-        self.share(&beside);
+        self.update_rates(&beside);
     }
 
     /// Computes the rates of these flows and of all flows with which they share links.
-    fn share(&mut self, from: &[u32]) {
-        let (together, links) = self.together(from);
+    fn update_rates(&mut self, from: &[u32]) {
+        let (together, links) = self.connected_flows(from);
         let capacity: Vec<f64> = links.iter().map(|&link| self.capacity[link as usize]).collect();
         let mut here = vec![0_u32; self.capacity.len()];
         (0..).zip(&links).for_each(|(at, &link)| here[link as usize] = at);
@@ -238,12 +238,12 @@ impl Engine {
         if running.rate == rate && running.version > 0 {
             return;
         }
-        running.left = running.left_at(self.now);
+        running.left = running.remaining_at(self.now);
         running.since = self.now;
         running.rate = rate;
         self.versions += 1;
         running.version = self.versions;
-        let end = running.ends();
+        let end = running.end_time();
         if end.is_finite() {
             self.ends.push(Reverse((Moment(end), running.id, slot, running.version)));
         }
@@ -251,7 +251,7 @@ impl Engine {
 
     /// The flows that share a link with one of these, directly or through others, and these themselves; and all their
     /// links. Both ascending.
-    fn together(&self, from: &[u32]) -> (Vec<u32>, Vec<u32>) {
+    fn connected_flows(&self, from: &[u32]) -> (Vec<u32>, Vec<u32>) {
         let mut seen = vec![false; self.slots.len()];
         let mut linked = vec![false; self.capacity.len()];
         let (mut flows, mut links) = (Vec::new(), Vec::new());

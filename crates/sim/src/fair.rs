@@ -121,7 +121,7 @@ mod tests {
 
     const FREE: f64 = f64::INFINITY;
 
-    fn of(capacity: &[f64], flows: &[(&[u32], f64)]) -> Vec<f64> {
+    fn fair_rates(capacity: &[f64], flows: &[(&[u32], f64)]) -> Vec<f64> {
         let flows: Vec<Demand<'_>> =
             flows.iter().map(|&(links, limit)| Demand { links, limit }).collect();
         shares(capacity, &flows)
@@ -131,15 +131,15 @@ mod tests {
     fn the_textbook_s_line_of_links() {
         // One flow over both links, one on each: the first link (2) gives 1 each, and what is
         // left of the second (8) goes to its own flow.
-        let rates = of(&[2.0, 8.0], &[(&[0, 1], FREE), (&[0], FREE), (&[1], FREE)]);
+        let rates = fair_rates(&[2.0, 8.0], &[(&[0, 1], FREE), (&[0], FREE), (&[1], FREE)]);
         assert_eq!(rates, [1.0, 1.0, 7.0]);
     }
 
     #[test]
     fn capacity_that_a_limited_flow_leaves_goes_to_the_others() {
-        assert_eq!(of(&[9.0], &[(&[0], 1.0), (&[0], FREE), (&[0], FREE)]), [1.0, 4.0, 4.0]);
-        assert_eq!(of(&[], &[(&[], 3.0)]), [3.0]);
-        assert_eq!(of(&[0.0], &[(&[0], FREE)]), [0.0]);
+        assert_eq!(fair_rates(&[9.0], &[(&[0], 1.0), (&[0], FREE), (&[0], FREE)]), [1.0, 4.0, 4.0]);
+        assert_eq!(fair_rates(&[], &[(&[], 3.0)]), [3.0]);
+        assert_eq!(fair_rates(&[0.0], &[(&[0], FREE)]), [0.0]);
     }
 
     type Case = (Vec<f64>, Vec<(Vec<u32>, f64)>);
@@ -160,7 +160,7 @@ mod tests {
         #[test]
         fn every_flow_has_a_bottleneck((capacity, flows) in cases()) {
             let given: Vec<(&[u32], f64)> = flows.iter().map(|(l, x)| (&l[..], *x)).collect();
-            let rates = of(&capacity, &given);
+            let rates = fair_rates(&capacity, &given);
             let load = |link: u32| -> f64 {
                 let on = flows.iter().zip(&rates).filter(|((links, _), _)| links.contains(&link));
                 on.map(|(_, rate)| rate).sum()

@@ -33,7 +33,7 @@ pub struct Input {
 
 /// Nodes by role; no node has two.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cast {
+pub struct Roles {
     /// The relays, which are measured among each other.
     pub detours: Vec<usize>,
     /// All others, in random order.
@@ -43,11 +43,11 @@ pub struct Cast {
 impl Input {
     /// The synthetic PlanetLab of this seed, with this many outside servers.
     pub fn planetlab(seed: u64, outside: usize) -> Self {
-        Self::of_planetlab(Parameters { outside, ..Parameters::default() }, seed)
+        Self::from_planetlab(Parameters { outside, ..Parameters::default() }, seed)
     }
 
     /// A synthetic PlanetLab with other parameters.
-    pub fn of_planetlab(parameters: Parameters, seed: u64) -> Self {
+    pub fn from_planetlab(parameters: Parameters, seed: u64) -> Self {
         let settings = Settings {
             size: 320.0,
             relayed: parameters.relayed,
@@ -80,14 +80,14 @@ impl Input {
     ///
     /// A file is as large as what the median pair moves in 21 s (as 40 MB on PlanetLab); rates vary from one download
     /// to the next by `noise`; all direct paths may be detoured.
-    pub fn of_matrices(
+    pub fn from_matrices(
         planned: Matrix,
         judged: Matrix,
         rtt: Matrix,
         noise: f64,
         seed: u64,
     ) -> Self {
-        let world = World::of_matrix(judged.clone(), rtt);
+        let world = World::from_matrix(judged.clone(), rtt);
         let rates: Vec<f64> = judged.known().map(|(_, _, rate)| rate).collect();
         let noise = Noise { seed, round: 0, download: noise, phase: noise / 2.0 };
         let settings = Settings { size: 21.0 * stats::median(&rates), noise, ..SETTINGS };
@@ -96,15 +96,15 @@ impl Input {
     }
 
     /// Draws roles from this seed: `detours` of the inside nodes relay.
-    pub fn cast(&self, seed: u64, draw: u64, detours: usize) -> Cast {
+    pub fn draw_roles(&self, seed: u64, draw: u64, detours: usize) -> Roles {
         let mut random = random::stream(seed, "cast", draw);
         let mut detours_first = random::sample(&mut random, self.inside, self.inside);
         let others = detours_first.split_off(detours.min(self.inside));
-        Cast { detours: detours_first, others }
+        Roles { detours: detours_first, others }
     }
 
     /// The number of nodes here that corresponds to this many of the paper's 201.
-    pub fn of_201(&self, nodes: usize) -> usize {
+    pub fn scale_count(&self, nodes: usize) -> usize {
         (nodes * self.inside + 100) / 201
     }
 

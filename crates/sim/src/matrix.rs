@@ -18,7 +18,7 @@ impl Matrix {
     }
 
     /// Creates a matrix with the value of each pair by `value(from, to)`; the diagonal stays unknown.
-    pub fn of(nodes: usize, mut value: impl FnMut(usize, usize) -> Option<f64>) -> Self {
+    pub fn from_fn(nodes: usize, mut value: impl FnMut(usize, usize) -> Option<f64>) -> Self {
         let mut matrix = Self::unknown(nodes);
         for from in 0..nodes {
             for to in (0..nodes).filter(|&to| to != from) {
@@ -57,13 +57,13 @@ impl Matrix {
     }
 
     /// The values among these nodes, in their order.
-    pub fn among(&self, nodes: &[usize]) -> Self {
-        Self::of(nodes.len(), |from, to| self.get(nodes[from], nodes[to]))
+    pub fn restricted_to(&self, nodes: &[usize]) -> Self {
+        Self::from_fn(nodes.len(), |from, to| self.get(nodes[from], nodes[to]))
     }
 
     /// The same values in the other direction.
     pub fn transposed(&self) -> Self {
-        Self::of(self.nodes, |from, to| self.get(to, from))
+        Self::from_fn(self.nodes, |from, to| self.get(to, from))
     }
 
     /// The graph on which plans are made; the values are rates in Mbit/s.
@@ -79,9 +79,9 @@ mod tests {
 
     #[test]
     fn a_part_keeps_direction_and_what_is_unknown() {
-        let mut all = Matrix::of(4, |from, to| Some((10 * from + to) as f64));
+        let mut all = Matrix::from_fn(4, |from, to| Some((10 * from + to) as f64));
         all.set(3, 1, None);
-        let part = all.among(&[3, 1]);
+        let part = all.restricted_to(&[3, 1]);
         assert_eq!((part.get(0, 1), part.get(1, 0), part.get(0, 0)), (None, Some(13.0), None));
         assert_eq!(all.transposed().get(1, 2), Some(21.0));
         assert_eq!(all.known().count(), 11);

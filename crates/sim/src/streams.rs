@@ -92,7 +92,7 @@ impl Mesh {
 ///
 /// # Errors
 /// None; a problem of this size can always be stated.
-pub fn small(seed: u64, terms: Terms) -> Result<Problem, ProblemError> {
+pub fn small_problem(seed: u64, terms: Terms) -> Result<Problem, ProblemError> {
     let random = &mut random::stream(seed, "small streams", 0);
     let nodes = 3 + index(random, 3) as u32;
     let mut legs = Vec::new();
@@ -175,8 +175,10 @@ mod tests {
     fn plans_of_small_meshes_with_ladders_come_near_the_optimum() {
         let mut least = (1.0, 0);
         for seed in 0..30 {
-            let Some((optimum, _)) = small(seed, Terms::none()).unwrap().exact() else { continue };
-            let problem = small(seed, Terms::default()).unwrap();
+            let Some((optimum, _)) = small_problem(seed, Terms::none()).unwrap().exact() else {
+                continue;
+            };
+            let problem = small_problem(seed, Terms::default()).unwrap();
             let planned =
                 problem.plan(problem.moves(), &mut random::stream(seed, "plan of streams", 0));
             let flows = Flows::checked(&problem, &planned.configuration);

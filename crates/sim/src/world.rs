@@ -44,7 +44,7 @@ pub struct Path {
 impl World {
     /// Creates a network of which only rates are known: a node's access is as fast as its fastest pair, and it forwards
     /// as fast as the slower of its two directions.
-    pub fn of_matrix(way: Matrix, rtt: Matrix) -> Self {
+    pub fn from_matrix(way: Matrix, rtt: Matrix) -> Self {
         let n = way.nodes();
         let fastest = |pairs: &Matrix, node| {
             (0..n).filter_map(|other| pairs.get(node, other)).fold(0.0, f64::max)
@@ -63,7 +63,7 @@ impl World {
 
     /// The rate of one connection alone over this path, Mbit/s: the least of the legs' ways, the access links and the
     /// relay's forwarding; 0 if a leg does not exist.
-    pub fn alone(&self, path: Path) -> f64 {
+    pub fn lone_rate(&self, path: Path) -> f64 {
         let leg = |from: usize, to: usize| {
             let way = self.way.get(from, to).unwrap_or(0.0);
             way.min(self.up[from]).min(self.down[to])
@@ -77,7 +77,7 @@ impl World {
     }
 
     /// The rate of one connection over the ways of this path alone, Mbit/s.
-    pub fn way_of(&self, path: Path) -> f64 {
+    pub fn way_rate(&self, path: Path) -> f64 {
         let way = |from, to| self.way.get(from, to).unwrap_or(0.0);
         match path.relay {
             None => way(path.server, path.client),
@@ -96,7 +96,7 @@ impl World {
     }
 
     /// The round trip of a path's longer leg, s: of two connections, each recovers by its own.
-    pub fn longer_leg(&self, path: Path) -> f64 {
+    pub fn longer_leg_rtt(&self, path: Path) -> f64 {
         let rtt = |a, b| self.rtt.get(a, b).unwrap_or(0.0) / 1000.0;
         match path.relay {
             None => rtt(path.client, path.server),
@@ -154,10 +154,10 @@ mod tests {
     use super::*;
 
     fn three() -> World {
-        let mut way = Matrix::of(3, |_, _| Some(10.0));
+        let mut way = Matrix::from_fn(3, |_, _| Some(10.0));
         way.set(0, 1, Some(4.0));
-        let rtt = Matrix::of(3, |_, _| Some(100.0));
-        World::of_matrix(way, rtt)
+        let rtt = Matrix::from_fn(3, |_, _| Some(100.0));
+        World::from_matrix(way, rtt)
     }
 
     #[test]
@@ -165,9 +165,9 @@ mod tests {
         let mut world = three();
         let direct = Path { server: 0, relay: None, client: 1 };
         let detour = Path { relay: Some(2), ..direct };
-        assert_eq!((world.alone(direct), world.alone(detour)), (4.0, 10.0));
+        assert_eq!((world.lone_rate(direct), world.lone_rate(detour)), (4.0, 10.0));
         world.forward[2] = 3.0;
-        assert_eq!((world.alone(detour), world.way_of(detour)), (3.0, 10.0));
+        assert_eq!((world.lone_rate(detour), world.way_rate(detour)), (3.0, 10.0));
         assert!((world.delay(direct) - 0.2).abs() < 1e-12);
         assert!((world.delay(detour) - 0.6).abs() < 1e-12);
     }
@@ -177,7 +177,7 @@ mod tests {
         let mut world = three();
         let detour = Path { server: 0, relay: Some(2), client: 1 };
         assert_eq!(world.links(detour), [0, 2, 4, 5, 8]);
-        let capacity = Matrix::of(2, |_, _| Some(50.0));
+        let capacity = Matrix::from_fn(2, |_, _| Some(50.0));
         world.trunks = Some(Trunks { area: vec![0, 0, 1], capacity });
         // Areas 0 → 1 is trunk 9 + 1, back is 9 + 2.
         assert_eq!(world.links(detour), [0, 2, 4, 5, 8, 10, 11]);

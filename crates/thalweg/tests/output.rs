@@ -10,7 +10,7 @@ use std::{
     process::{Command, Output, Stdio},
     thread,
 };
-use thalweg_lab::outputs::{closed, full};
+use thalweg_lab::outputs::{closed_pipe, full_disk};
 
 /// Commands that print data, and need neither a network nor a mesh.
 const PRINTING: &[&[&str]] = &[
@@ -46,7 +46,7 @@ fn run(arguments: &[&str], set: impl FnOnce(&mut Command)) -> Output {
 #[test]
 fn a_closed_standard_output_is_no_failure() {
     for arguments in PRINTING {
-        let output = run(arguments, |command| _ = command.stdout(closed().unwrap()));
+        let output = run(arguments, |command| _ = command.stdout(closed_pipe().unwrap()));
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {said}");
         assert!(!said.contains("panicked"), "{arguments:?}: {said}");
@@ -56,7 +56,7 @@ fn a_closed_standard_output_is_no_failure() {
 #[test]
 fn a_full_disk_is_an_error() {
     for arguments in PRINTING {
-        let output = run(arguments, |command| _ = command.stdout(full().unwrap()));
+        let output = run(arguments, |command| _ = command.stdout(full_disk().unwrap()));
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
         let wanted = "cannot write to standard output: No space left on device";
@@ -78,8 +78,8 @@ fn an_unwritable_standard_error_changes_no_exit_code() {
     ];
     for arguments in PRINTING.iter().chain(others) {
         let usual = run(arguments, |_| ());
-        let full = run(arguments, |command| _ = command.stderr(full().unwrap()));
-        let closed = run(arguments, |command| _ = command.stderr(closed().unwrap()));
+        let full = run(arguments, |command| _ = command.stderr(full_disk().unwrap()));
+        let closed = run(arguments, |command| _ = command.stderr(closed_pipe().unwrap()));
         for output in [full, closed] {
             assert_eq!(output.status.code(), usual.status.code(), "{arguments:?}");
             assert_ne!(output.status.code(), Some(101), "{arguments:?}");

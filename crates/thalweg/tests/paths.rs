@@ -25,7 +25,7 @@ struct Host {
 
 impl Host {
     fn founder() -> Self {
-        let _port = Port::at(Ipv4Addr::LOCALHOST).unwrap();
+        let _port = Port::reserve(Ipv4Addr::LOCALHOST).unwrap();
         let address = format!("127.0.0.1:{}", _port.number());
         let host = Self { dir: TempDir::new().unwrap(), address, _port };
         let made = host.run(&["mesh", "init", "--name", "fra", "--address", &host.address]);

@@ -1,12 +1,12 @@
 //! One download: runs a program in the client's host and watches it until it ends.
 
-use super::mesh::{Hosts, Mesh};
+use super::mesh::{DemoMesh, Hosts};
 use super::network::CLIENT;
 use super::process::{Running, TICK};
 use super::scratch::Verdict;
-use super::tail::Tail;
-use super::watch::Bar;
-use super::web::Web;
+use super::tail::LastByteTime;
+use super::watch::DownloadBar;
+use super::web::FileServer;
 use anyhow::{Context, bail};
 use std::ops::ControlFlow;
 use std::process::Command;
@@ -26,7 +26,7 @@ const PROXY_VARIABLES: [&str; 6] =
 
 /// The result of a download.
 #[derive(Debug, Clone)]
-pub struct Outcome {
+pub struct DownloadOutcome {
     /// Bytes in the file at the end.
     pub bytes: u64,
     /// Time from the program's start to its end; for a revoked member, to its last byte.
@@ -54,7 +54,7 @@ pub struct Revoked {
     pub why: Option<String>,
 }
 
-impl Outcome {
+impl DownloadOutcome {
     /// The mean rate over the whole time, including set-up and sampling.
     pub fn rate(&self) -> Rate {
         Rate::over(ByteSize::from_bytes(self.bytes), self.took)
@@ -65,7 +65,7 @@ impl Outcome {
 #[derive(Clone, Copy)]
 pub struct Stage<'a> {
     pub hosts: Hosts<'a>,
-    pub web: &'a Web,
+    pub web: &'a FileServer,
     /// Size of the served file, bytes.
     pub size: u64,
 }
@@ -75,7 +75,7 @@ impl<'a> Stage<'a> {
     ///
     /// # Errors
     /// When curl fails; on Ctrl-C.
-    pub fn curl(&self, name: &str) -> anyhow::Result<Outcome> {
+    pub fn curl(&self, name: &str) -> anyhow::Result<DownloadOutcome> {
         let mut command = self.hosts.lab.command(CLIENT, "curl");
         // The user's curl settings must not change the path; --disable must come first.
         command.args(["--disable", "--silent", "--show-error", "--fail", "--output"]);
@@ -93,12 +93,12 @@ impl<'a> Stage<'a> {
     ///
     /// # Errors
     /// When `get` fails; on Ctrl-C.
-    pub fn alone(
+    pub fn download_alone(
         &self,
         name: &str,
         path: &str,
         limit: Option<Duration>,
-    ) -> anyhow::Result<Outcome> {
+    ) -> anyhow::Result<DownloadOutcome> {
         let mut watched = self.start(self.get(&["--path", path]), name)?;
         let code = watched.run(|watched| {
             let over = limit.is_some_and(|limit| watched.started.elapsed() >= limit);
@@ -116,7 +116,12 @@ impl<'a> Stage<'a> {
     ///
     /// # Errors
     /// When `get` fails; on Ctrl-C.
-    pub fn all(&self, name: &str, mesh: &mut Mesh<'_>, kill: bool) -> anyhow::Result<Outcome> {
+    pub fn all(
+        &self,
+        name: &str,
+        mesh: &mut DemoMesh<'_>,
+        kill: bool,
+    ) -> anyhow::Result<DownloadOutcome> {
         let mut watched = self.start(self.get(&[]), name)?;
         let mut killed_at = None;
         let code = watched.run(|watched| {
@@ -132,7 +137,7 @@ impl<'a> Stage<'a> {
         })?;
         watched.must_succeed("thalweg get", code)?;
         let outcome = watched.finish()?;
-        Ok(Outcome { killed_at, ..outcome })
+        Ok(DownloadOutcome { killed_at, ..outcome })
     }
 
     /// Downloads with `thalweg get` over one relay and revokes the client when a quarter of the file has arrived.
@@ -144,8 +149,8 @@ impl<'a> Stage<'a> {
         &self,
         name: &str,
         relay: &str,
-        mesh: &Mesh<'_>,
-    ) -> anyhow::Result<Option<Outcome>> {
+        mesh: &DemoMesh<'_>,
+    ) -> anyhow::Result<Option<DownloadOutcome>> {
         let mut watched = self.start(self.get(&["--path", relay]), name)?;
         let mut revoking: Option<(Running, u64, Instant)> = None;
         let code = watched.run(|watched| {
@@ -181,7 +186,7 @@ impl<'a> Stage<'a> {
         watched.chosen.clear();
         let outcome = watched.finish()?;
         let took = last.saturating_duration_since(started);
-        let outcome = Outcome { revoked: Some(revoked), took, ..outcome };
+        let outcome = DownloadOutcome { revoked: Some(revoked), took, ..outcome };
         Ok((outcome.verdict != Verdict::Whole).then_some(outcome))
     }
 
@@ -193,17 +198,17 @@ impl<'a> Stage<'a> {
         command
     }
 
-    fn start(&self, command: Command, name: &str) -> anyhow::Result<Watched<'a>> {
+    fn start(&self, command: Command, name: &str) -> anyhow::Result<RunningDownload<'a>> {
         self.hosts.scratch.clear_target()?;
-        let bar = Bar::new(name, self.size);
+        let bar = DownloadBar::new(name, self.size);
         let started = Instant::now();
-        Ok(Watched {
+        Ok(RunningDownload {
             running: Running::start(command, self.hosts.scratch, "download")?,
             bar,
             started,
             bytes: 0,
             chosen: Vec::new(),
-            tail: Tail::new(started),
+            tail: LastByteTime::new(started),
             why: None,
             hosts: self.hosts,
         })
@@ -211,20 +216,20 @@ impl<'a> Stage<'a> {
 }
 
 /// A download in progress.
-struct Watched<'a> {
+struct RunningDownload<'a> {
     running: Running,
-    bar: Bar,
+    bar: DownloadBar,
     started: Instant,
     /// Bytes present: the file's length, or the number that `get` reported last.
     bytes: u64,
     chosen: Vec<String>,
-    tail: Tail,
+    tail: LastByteTime,
     /// The error that `get` reported.
     why: Option<String>,
     hosts: Hosts<'a>,
 }
 
-impl Watched<'_> {
+impl RunningDownload<'_> {
     /// Runs the download until the program ends or `act`, which is called every [`TICK`], breaks. Returns the program's
     /// exit code if it has ended.
     fn run(
@@ -236,7 +241,7 @@ impl Watched<'_> {
             let ended = self.running.ended()?;
             self.listen();
             if let Some(status) = ended {
-                self.tail.ends(Instant::now());
+                self.tail.record_end(Instant::now());
                 return Ok(Some(status.code().unwrap_or(-1)));
             }
             if act(self)?.is_break() {
@@ -257,7 +262,7 @@ impl Watched<'_> {
             match serde_json::from_str(&line) {
                 Ok(Event::Progress { done_bytes, rate_bps }) => {
                     self.bytes = done_bytes;
-                    self.tail.counts(rate_bps > 0, Instant::now());
+                    self.tail.record_report(rate_bps > 0, Instant::now());
                 }
                 Ok(Event::Chosen { path }) => self.chosen.push(path),
                 Ok(Event::Failed { why }) => self.why = Some(why),
@@ -276,12 +281,12 @@ impl Watched<'_> {
         }
     }
 
-    fn finish(self) -> anyhow::Result<Outcome> {
+    fn finish(self) -> anyhow::Result<DownloadOutcome> {
         let took = self.started.elapsed();
         let (bytes, verdict) = self.hosts.scratch.verify_target()?;
         self.hosts.scratch.clear_target()?;
         let Self { chosen, .. } = self;
-        Ok(Outcome { bytes, took, verdict, chosen, killed_at: None, revoked: None })
+        Ok(DownloadOutcome { bytes, took, verdict, chosen, killed_at: None, revoked: None })
     }
 }
 

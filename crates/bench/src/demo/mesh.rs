@@ -63,12 +63,12 @@ impl Hosts<'_> {
 }
 
 /// A running `thalweg node`.
-pub struct Node {
+pub struct RelayNode {
     running: Running,
     name: &'static str,
 }
 
-impl Node {
+impl RelayNode {
     /// Starts the daemon on a host that is a member.
     fn start(hosts: &Hosts<'_>, name: &'static str) -> anyhow::Result<Self> {
         let command = hosts.thalweg(name, &["node", "--json"]);
@@ -90,29 +90,29 @@ impl Node {
 }
 
 /// The mesh: all relays with their daemons, and the client without one.
-pub struct Mesh<'a> {
+pub struct DemoMesh<'a> {
     hosts: Hosts<'a>,
     /// The daemons; the oracle's is the first.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<RelayNode>,
     /// The newest roster version that all nodes had.
     pub version: u64,
     /// Time from the first command until all nodes had the roster.
     pub took: Duration,
 }
 
-impl<'a> Mesh<'a> {
+impl<'a> DemoMesh<'a> {
     /// Founds the mesh on [`ORACLE`], lets the others join, and waits until all nodes have the roster.
     ///
     /// # Errors
     /// When a command fails or a daemon does not come up; on Ctrl-C.
-    pub fn found(hosts: Hosts<'a>) -> anyhow::Result<Self> {
+    pub fn create(hosts: Hosts<'a>) -> anyhow::Result<Self> {
         let begun = Instant::now();
         hosts.write_settings()?;
         let address = format!("{ORACLE}:{PORT}");
         say(ORACLE, &format!("mesh init --address {address}"));
         hosts.ask(ORACLE, &["mesh", "init", "--address", &address])?;
         say(ORACLE, "node");
-        let nodes = vec![Node::start(&hosts, ORACLE)?];
+        let nodes = vec![RelayNode::start(&hosts, ORACLE)?];
         let mut mesh = Self { hosts, nodes, version: 0, took: Duration::ZERO };
         for (index, relay) in RELAYS.into_iter().enumerate().skip(1) {
             mesh.add_relay(relay, index == 1)?;
@@ -122,7 +122,7 @@ impl<'a> Mesh<'a> {
         let token = mesh.hosts.ask(ORACLE, &["mesh", "token"])?;
         say(CLIENT, "mesh join TOKEN --no-daemon");
         mesh.hosts.ask(CLIENT, &["mesh", "join", &token, "--no-daemon"])?;
-        mesh.settle()?;
+        mesh.wait_for_roster()?;
         mesh.took = begun.elapsed();
         Ok(mesh)
     }
@@ -139,7 +139,7 @@ impl<'a> Mesh<'a> {
         say(relay, &format!("mesh join TOKEN --address {address}"));
         self.hosts.ask(relay, &["mesh", "join", &token, "--address", &address])?;
         say(relay, "node");
-        self.nodes.push(Node::start(&self.hosts, relay)?);
+        self.nodes.push(RelayNode::start(&self.hosts, relay)?);
         Ok(())
     }
 
@@ -152,12 +152,12 @@ impl<'a> Mesh<'a> {
             return Ok(());
         };
         node.kill();
-        *node = Node::start(&self.hosts, node.name)?;
-        self.settle()
+        *node = RelayNode::start(&self.hosts, node.name)?;
+        self.wait_for_roster()
     }
 
     /// Waits until every node has confirmed to the oracle that it has the newest roster.
-    fn settle(&mut self) -> anyhow::Result<()> {
+    fn wait_for_roster(&mut self) -> anyhow::Result<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let status = self.hosts.ask(ORACLE, &["status", "--json"])?;

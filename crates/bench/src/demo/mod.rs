@@ -17,10 +17,10 @@ mod web;
 
 use crate::program;
 use anyhow::Context;
-use download::{Outcome, RELAY_LIMIT, Stage};
-use mesh::{Hosts, Mesh, ORACLE};
-use network::{CLIENT, Course, RELAYS};
-use report::{Report, Row};
+use download::{DownloadOutcome, RELAY_LIMIT, Stage};
+use mesh::{DemoMesh, Hosts, ORACLE};
+use network::{CLIENT, PathProperties, RELAYS};
+use report::{DemoReport, DownloadRow};
 use scratch::Scratch;
 use std::process::ExitCode;
 use thalweg_console::{INTERRUPTED, note, say};
@@ -28,7 +28,7 @@ use thalweg_experiment::run::installed_programs;
 use thalweg_experiment::run::stop::StopFlag;
 use thalweg_lab::client::Lab;
 use thalweg_units::ByteSize;
-use web::Web;
+use web::FileServer;
 
 /// Arguments of `thalweg-bench demo`.
 #[derive(clap::Args)]
@@ -61,31 +61,31 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     } else {
         say(&format!("\n{}", report.table()))?;
     }
-    Ok(if report.good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn show(size: u64, stop: &StopFlag) -> anyhow::Result<Report> {
+fn show(size: u64, stop: &StopFlag) -> anyhow::Result<DemoReport> {
     note!("creating a file of {} MB and a network of 8 hosts", size as f64 / 1e6);
     let scratch = Scratch::create(size, stop)?;
     let lab = Lab::start(&network::topology()?).context("cannot start the lab")?;
-    let web = Web::start(&lab, &scratch, stop)?;
+    let web = FileServer::start(&lab, &scratch, stop)?;
     let product = program::product()?;
     let hosts = Hosts { product: &product, lab: &lab, scratch: &scratch, stop };
-    let mut mesh = found(hosts)?;
+    let mut mesh = create_mesh(hosts)?;
     let stage = Stage { hosts, web: &web, size };
     let mut rows = alone(&stage)?;
     rows.extend(together(&stage, &mut mesh)?);
     rows.push(revoked(&stage, &mesh, &rows)?);
     let (version, founded, lateness) = (mesh.version, mesh.took, lab.stats(false)?.lateness);
-    Ok(Report { size, server: web.program, rows, version, founded, lateness })
+    Ok(DemoReport { size, server: web.program, rows, version, founded, lateness })
 }
 
-fn found(hosts: Hosts<'_>) -> anyhow::Result<Mesh<'_>> {
+fn create_mesh(hosts: Hosts<'_>) -> anyhow::Result<DemoMesh<'_>> {
     note!(
         "founding a mesh: {ORACLE} is the oracle and a relay, {} more relays, {CLIENT}",
         RELAYS.len() - 1
     );
-    let mesh = Mesh::found(hosts)?;
+    let mesh = DemoMesh::create(hosts)?;
     note!(
         "mesh: all {} nodes know all {} members, {:.1} s after the first command",
         mesh.nodes.len(),
@@ -96,20 +96,23 @@ fn found(hosts: Hosts<'_>) -> anyhow::Result<Mesh<'_>> {
 }
 
 /// Downloads over the direct path, with `get` and with curl, then through each relay.
-fn alone(stage: &Stage<'_>) -> anyhow::Result<Vec<Row>> {
+fn alone(stage: &Stage<'_>) -> anyhow::Result<Vec<DownloadRow>> {
     let network = stage.hosts.lab.resolved();
     let direct = network::course(network, None);
-    let mut rows =
-        vec![row("get direct", Ok(stage.alone("get direct", "direct", None)?), direct.clone())];
+    let mut rows = vec![row(
+        "get direct",
+        Ok(stage.download_alone("get direct", "direct", None)?),
+        direct.clone(),
+    )];
     rows.push(row("curl direct", curl(stage)?, direct));
     for relay in RELAYS {
         let (name, course) = (via(relay), network::course(network, Some(relay)));
-        rows.push(row(&name, Ok(stage.alone(&name, relay, Some(RELAY_LIMIT))?), course));
+        rows.push(row(&name, Ok(stage.download_alone(name, relay, Some(RELAY_LIMIT))?), course));
     }
     Ok(rows)
 }
 
-fn curl(stage: &Stage<'_>) -> anyhow::Result<Result<Outcome, String>> {
+fn curl(stage: &Stage<'_>) -> anyhow::Result<Result<DownloadOutcome, String>> {
     match installed_programs::find("curl") {
         Some(_) => Ok(Ok(stage.curl("curl direct")?)),
         None => Ok(Err("curl is not installed".into())),
@@ -117,9 +120,9 @@ fn curl(stage: &Stage<'_>) -> anyhow::Result<Result<Outcome, String>> {
 }
 
 /// Downloads with `get` over the direct path and all relays, then once more and kills the chosen relay.
-fn together(stage: &Stage<'_>, mesh: &mut Mesh<'_>) -> anyhow::Result<Vec<Row>> {
+fn together(stage: &Stage<'_>, mesh: &mut DemoMesh<'_>) -> anyhow::Result<Vec<DownloadRow>> {
     let limit = network::limit_of_all(stage.hosts.lab.resolved());
-    let all = Course { limit, ..Course::default() };
+    let all = PathProperties { limit, ..PathProperties::default() };
     let whole = row("get", Ok(stage.all("get", mesh, false)?), all.clone());
     let killed = stage.all("get, relay killed", mesh, true)?;
     // `get` may have chosen the direct path, or finished before the choice was seen.
@@ -134,10 +137,14 @@ fn together(stage: &Stage<'_>, mesh: &mut Mesh<'_>) -> anyhow::Result<Vec<Row>> 
 }
 
 /// Downloads through the best relay and revokes the client meanwhile.
-fn revoked(stage: &Stage<'_>, mesh: &Mesh<'_>, rows: &[Row]) -> anyhow::Result<Row> {
+fn revoked(
+    stage: &Stage<'_>,
+    mesh: &DemoMesh<'_>,
+    rows: &[DownloadRow],
+) -> anyhow::Result<DownloadRow> {
     let rate = |relay: &str| {
         let row = rows.iter().find(|row| row.name == via(relay));
-        row.and_then(|row| row.outcome.as_ref().ok()).map(Outcome::rate)
+        row.and_then(|row| row.outcome.as_ref().ok()).map(DownloadOutcome::rate)
     };
     let best = RELAYS.into_iter().max_by_key(|relay| rate(relay)).unwrap_or(ORACLE);
     let course = network::course(stage.hosts.lab.resolved(), Some(best));
@@ -152,7 +159,11 @@ fn via(relay: &str) -> String {
 }
 
 /// Prints a finished step as one line of progress and returns its row of the table.
-fn row(name: &str, outcome: Result<Outcome, String>, course: Course) -> Row {
+fn row(
+    name: &str,
+    outcome: Result<DownloadOutcome, String>,
+    course: PathProperties,
+) -> DownloadRow {
     match &outcome {
         Ok(done) => note!(
             "{name}: {:.1} MB in {:.1} s, {:.1} Mbit/s",
@@ -162,5 +173,5 @@ fn row(name: &str, outcome: Result<Outcome, String>, course: Course) -> Row {
         ),
         Err(reason) => note!("{name}: skipped, {reason}"),
     }
-    Row { name: name.to_owned(), outcome, course }
+    DownloadRow { name: name.to_owned(), outcome, course }
 }

@@ -118,7 +118,7 @@ pub fn topology() -> Result<Topology, TopologyError> {
 
 /// The properties of a path's links, independent of any download.
 #[derive(Debug, Clone, Default)]
-pub struct Course {
+pub struct PathProperties {
     /// The rate of the narrowest link from the server to the client.
     pub limit: Option<Rate>,
     /// Round-trip times without queues, one per leg from the client on; each leg is a TCP connection of its own.
@@ -128,14 +128,14 @@ pub struct Course {
 }
 
 /// The path from the server to the client, directly or through a relay.
-pub fn course(network: &Resolved, relay: Option<&str>) -> Course {
+pub fn course(network: &Resolved, relay: Option<&str>) -> PathProperties {
     let legs = match relay {
         None => vec![(SERVER, CLIENT)],
         Some(relay) => vec![(relay, CLIENT), (SERVER, relay)],
     };
     let links = legs.iter().flat_map(|leg| links(network, *leg));
     let kept: f64 = links.map(|link| 1.0 - network.links[link].config.loss.mean()).product();
-    Course {
+    PathProperties {
         limit: legs.iter().filter_map(|leg| of_leg(network, *leg, Resolved::physical_limit)).min(),
         rtts: legs.iter().filter_map(|leg| of_leg(network, *leg, Resolved::rtt)).collect(),
         loss: Some(1.0 - kept),

@@ -1,7 +1,7 @@
 //! The report of the demonstration, as a table and as JSON.
 
-use super::download::{Outcome, RELAY_LIMIT, Revoked};
-use super::network::{CLIENT, Course, RELAYS};
+use super::download::{DownloadOutcome, RELAY_LIMIT, Revoked};
+use super::network::{CLIENT, PathProperties, RELAYS};
 use super::scratch::Verdict;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -15,23 +15,23 @@ const LATENESS_BOUND_US: u64 = 5_000;
 const REVOKED_WITHIN: Duration = Duration::from_secs(10);
 
 /// One download, or the reason why it was not run.
-pub struct Row {
+pub struct DownloadRow {
     /// The name of the download.
     pub name: String,
     /// The result, or the reason why it was not run.
-    pub outcome: Result<Outcome, String>,
+    pub outcome: Result<DownloadOutcome, String>,
     /// The path's links; for `get`, which uses several paths, the limit of all together.
-    pub course: Course,
+    pub course: PathProperties,
 }
 
 /// All rows of one run; the first one is the direct download.
-pub struct Report {
+pub struct DemoReport {
     /// Size of the served file, bytes.
     pub size: u64,
     /// The web server's program.
     pub server: &'static str,
     /// The downloads, in order.
-    pub rows: Vec<Row>,
+    pub rows: Vec<DownloadRow>,
     /// The roster version that all nodes had before the downloads.
     pub version: u64,
     /// Time from the first command of the mesh until all nodes had that version.
@@ -40,10 +40,10 @@ pub struct Report {
     pub lateness: Lateness,
 }
 
-impl Report {
+impl DemoReport {
     /// Whether every download that was run delivered the right bytes, and the client received nothing later than
     /// [`REVOKED_WITHIN`] after its revocation.
-    pub fn good(&self) -> bool {
+    pub fn is_success(&self) -> bool {
         let ran = || self.rows.iter().filter_map(|row| row.outcome.as_ref().ok());
         let cut = |revoked: &Revoked| revoked.last_byte < REVOKED_WITHIN;
         ran().all(|outcome| outcome.verdict != Verdict::Wrong)
@@ -84,7 +84,7 @@ impl Report {
             self.server,
             RELAY_LIMIT.as_secs(),
             self.lateness.p99_us,
-            if self.on_time() {
+            if self.is_on_time() {
                 ""
             } else {
                 ", so this machine and not the network may limit the rates"
@@ -97,8 +97,8 @@ impl Report {
         json!({
             "bytes": self.size,
             "server": self.server,
-            "right": self.good(),
-            "valid": self.on_time(),
+            "right": self.is_success(),
+            "valid": self.is_on_time(),
             "mesh": {
                 "relays": RELAYS.len(),
                 "roster_version": self.version,
@@ -109,11 +109,11 @@ impl Report {
         })
     }
 
-    fn on_time(&self) -> bool {
+    fn is_on_time(&self) -> bool {
         self.lateness.p99_us <= LATENESS_BOUND_US
     }
 
-    fn line(&self, row: &Row) -> String {
+    fn line(&self, row: &DownloadRow) -> String {
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "–".into());
         let limit = or_dash(row.course.limit.map(|limit| format!("{:.1}", limit.as_mbps())));
         let rtts: Vec<String> = rtts_ms(&row.course).map(|ms| format!("{ms:.0}")).collect();
@@ -132,7 +132,7 @@ impl Report {
         }
     }
 
-    fn row_json(&self, row: &Row) -> Value {
+    fn row_json(&self, row: &DownloadRow) -> Value {
         let limit = row.course.limit.map(Rate::as_mbps);
         match &row.outcome {
             Err(reason) => json!({ "name": row.name, "skipped": reason, "limit_mbps": limit }),
@@ -157,14 +157,14 @@ impl Report {
         }
     }
 
-    fn ratio(&self, outcome: &Outcome) -> Option<f64> {
+    fn ratio(&self, outcome: &DownloadOutcome) -> Option<f64> {
         let direct = self.rows.first()?.outcome.as_ref().ok()?.rate().as_mbps();
         (direct > 0.0).then(|| outcome.rate().as_mbps() / direct)
     }
 }
 
 /// Round-trip times of the legs, ms.
-fn rtts_ms(course: &Course) -> impl Iterator<Item = f64> {
+fn rtts_ms(course: &PathProperties) -> impl Iterator<Item = f64> {
     course.rtts.iter().map(|rtt| rtt.as_secs_f64() * 1e3)
 }
 
@@ -194,7 +194,7 @@ fn epilogue(revoked: &Revoked) -> String {
     )
 }
 
-fn remark(outcome: &Outcome) -> String {
+fn remark(outcome: &DownloadOutcome) -> String {
     let mut text = match outcome.verdict {
         Verdict::Whole => "all right".to_owned(),
         Verdict::Part => format!("{:.1} MB, right", outcome.bytes as f64 / 1e6),
@@ -218,14 +218,14 @@ fn remark(outcome: &Outcome) -> String {
 mod tests {
     use super::*;
 
-    fn outcome(verdict: Verdict, last_byte: Option<f64>) -> Outcome {
+    fn outcome(verdict: Verdict, last_byte: Option<f64>) -> DownloadOutcome {
         let revoked = |seconds| Revoked {
             at: 2_000_000,
             last_byte: Duration::from_secs_f64(seconds),
             confirmed: (6, 6),
             why: Some("the relay does not admit this host's key".into()),
         };
-        Outcome {
+        DownloadOutcome {
             bytes: 3_000_000,
             took: Duration::from_secs(2),
             verdict,
@@ -235,9 +235,13 @@ mod tests {
         }
     }
 
-    fn report(outcomes: Vec<Result<Outcome, String>>) -> Report {
-        let row = |outcome| Row { name: "get".into(), outcome, course: Course::default() };
-        Report {
+    fn report(outcomes: Vec<Result<DownloadOutcome, String>>) -> DemoReport {
+        let row = |outcome| DownloadRow {
+            name: "get".into(),
+            outcome,
+            course: PathProperties::default(),
+        };
+        DemoReport {
             size: 4_000_000,
             server: "nginx",
             rows: outcomes.into_iter().map(row).collect(),
@@ -249,12 +253,12 @@ mod tests {
 
     #[test]
     fn wrong_bytes_and_bytes_long_after_a_revocation_are_failures() {
-        let good = |outcome| report(vec![Ok(outcome)]).good();
+        let good = |outcome| report(vec![Ok(outcome)]).is_success();
         assert!(good(outcome(Verdict::Whole, None)));
         assert!(!good(outcome(Verdict::Wrong, None)));
         assert!(good(outcome(Verdict::Part, Some(0.4))));
         assert!(!good(outcome(Verdict::Part, Some(10.1))));
-        assert!(report(vec![Err("not installed".into())]).good());
+        assert!(report(vec![Err("not installed".into())]).is_success());
     }
 
     #[test]

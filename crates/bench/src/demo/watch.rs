@@ -10,12 +10,12 @@ const TEMPLATE: &str =
     "{prefix:<17} {spinner} [{wide_bar}] {decimal_bytes:>9} of {decimal_total_bytes} {msg}";
 
 /// The progress of one download.
-pub struct Bar {
+pub struct DownloadBar {
     bar: ProgressBar,
     remark: String,
 }
 
-impl Bar {
+impl DownloadBar {
     /// Creates an empty bar.
     pub fn new(name: &str, bytes: u64) -> Self {
         let style = ProgressStyle::with_template(TEMPLATE)
@@ -39,7 +39,7 @@ impl Bar {
     }
 }
 
-impl Drop for Bar {
+impl Drop for DownloadBar {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }

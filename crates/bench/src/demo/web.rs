@@ -13,13 +13,13 @@ use thalweg_lab::client::Lab;
 pub const WEB_PORT: u16 = 8080;
 
 /// The running web server.
-pub struct Web {
+pub struct FileServer {
     _running: Running,
     /// The name of the server program.
     pub program: &'static str,
 }
 
-impl Web {
+impl FileServer {
     /// Starts nginx, or the lab's own small server if nginx is not installed.
     ///
     /// # Errors

@@ -1,11 +1,11 @@
 //! Measures the rate of one connection or several.
 
 use super::{
+    listeners::{self, CpuTime, ListenerProcesses},
     pattern::{CHUNK, Pattern},
     report::Report,
     server,
-    watched::{self, Spent, Watched},
-    way::{Connection, WayArgs},
+    server_dialer::{Connection, ServerArgs},
 };
 use anyhow::{Context as _, ensure};
 use clap::ValueEnum;
@@ -27,7 +27,7 @@ use tokio::{
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    way: WayArgs,
+    way: ServerArgs,
     /// Number of concurrent connections
     #[arg(long, default_value_t = 1)]
     connections: usize,
@@ -51,10 +51,10 @@ enum Direction {
 }
 
 /// The counts up to a moment.
-struct Reading {
+struct BulkCounts {
     at: Instant,
     bytes: Vec<u64>,
-    spent: Spent,
+    spent: CpuTime,
 }
 
 /// Measures and prints the report.
@@ -62,7 +62,7 @@ struct Reading {
 /// # Errors
 /// When a connection fails or carries a wrong byte.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
-    let relay = args.way.watch.map(Watched::listening).transpose()?;
+    let relay = args.way.watch.map(ListenerProcesses::find).transpose()?;
     let counters: Arc<[AtomicU64]> = (0..args.connections).map(|_| AtomicU64::new(0)).collect();
     let mut flows = start(args, &counters).await?;
     pass(args.warmup, &mut flows).await?;
@@ -78,10 +78,10 @@ async fn start(
     args: &Args,
     counters: &Arc<[AtomicU64]>,
 ) -> anyhow::Result<JoinSet<anyhow::Result<()>>> {
-    let way = args.way.way()?;
+    let dialer = args.way.dialer()?;
     let mut opened = Vec::with_capacity(args.connections);
     for _ in 0..args.connections {
-        opened.push(way.connect().await?);
+        opened.push(dialer.connect().await?);
     }
     let pattern = Arc::new(Pattern::new());
     let mut flows = JoinSet::new();
@@ -132,16 +132,23 @@ async fn pass(time: Duration, flows: &mut JoinSet<anyhow::Result<()>>) -> anyhow
     }
 }
 
-fn reading(relay: Option<&Watched>, counters: &[AtomicU64]) -> anyhow::Result<Reading> {
+fn reading(
+    relay: Option<&ListenerProcesses>,
+    counters: &[AtomicU64],
+) -> anyhow::Result<BulkCounts> {
     let bytes = counters.iter().map(|c| c.load(Ordering::Relaxed)).collect();
     let at = Instant::now();
-    Ok(Reading { at, bytes, spent: relay.map_or_else(watched::machine, Watched::spent)? })
+    Ok(BulkCounts {
+        at,
+        bytes,
+        spent: relay.map_or_else(listeners::machine_cpu_time, ListenerProcesses::cpu_time)?,
+    })
 }
 
-fn report(args: &Args, first: &Reading, last: &Reading) -> Report {
+fn report(args: &Args, first: &BulkCounts, last: &BulkCounts) -> Report {
     let each: Vec<u64> = last.bytes.iter().zip(&first.bytes).map(|(b, a)| b - a).collect();
     let gbit = each.iter().sum::<u64>() as f64 * 8e-9;
-    let spent = Spent {
+    let spent = CpuTime {
         relay: last.spent.relay - first.spent.relay,
         machine: last.spent.machine - first.spent.machine,
         softirq: last.spent.softirq - first.spent.softirq,

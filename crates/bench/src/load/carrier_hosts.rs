@@ -70,7 +70,7 @@ impl CarrierHosts<'_> {
     ///
     /// # Errors
     /// As [`Self::run`].
-    pub fn found(&self, host: &str) -> anyhow::Result<()> {
+    pub fn create_mesh(&self, host: &str) -> anyhow::Result<()> {
         self.run(host, &["mesh", "init", "--name", host, "--address", &self.address(host)])?;
         Ok(())
     }

@@ -58,7 +58,7 @@ pub enum CastEvent {
         why: String,
     },
     /// The end of the cast.
-    Ended(Ended),
+    Ended(CastEnd),
     /// This event and the following ones are not used by measurements.
     PassedOver {},
     SpecialBits {},
@@ -139,7 +139,7 @@ pub struct Share {
 
 /// The end of the cast.
 #[derive(Debug, Deserialize)]
-pub struct Ended {
+pub struct CastEnd {
     /// The outcome, one word.
     pub outcome: String,
     /// The size of the object, bytes.

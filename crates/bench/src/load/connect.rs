@@ -1,10 +1,10 @@
 //! Measures new connections: each sends one byte, receives it back, and is closed.
 
 use super::{
+    listeners::{self, ListenerProcesses},
     report::Report,
     server,
-    watched::{self, Watched},
-    way::{Way, WayArgs},
+    server_dialer::{ServerArgs, ServerDialer},
 };
 use anyhow::{Context as _, ensure};
 use std::{sync::Arc, time::Duration};
@@ -19,7 +19,7 @@ use tokio::{
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    way: WayArgs,
+    way: ServerArgs,
     /// Number of concurrent connections
     #[arg(long, default_value_t = 32)]
     at_once: usize,
@@ -36,12 +36,13 @@ pub struct Args {
 /// # Errors
 /// When a connection fails.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
-    let relay = args.way.watch.map(Watched::listening).transpose()?;
-    let spent = || relay.as_ref().map_or_else(watched::machine, Watched::spent);
-    let way = Arc::new(args.way.way()?);
-    rounds(&way, args.at_once, args.warmup).await?;
+    let relay = args.way.watch.map(ListenerProcesses::find).transpose()?;
+    let spent =
+        || relay.as_ref().map_or_else(listeners::machine_cpu_time, ListenerProcesses::cpu_time);
+    let dialer = Arc::new(args.way.dialer()?);
+    rounds(&dialer, args.at_once, args.warmup).await?;
     let (started, first) = (Instant::now(), spent()?);
-    let times = rounds(&way, args.at_once, args.span).await?;
+    let times = rounds(&dialer, args.at_once, args.span).await?;
     let (elapsed, last) = (started.elapsed().as_secs_f64(), spent()?);
     let (mut report, n) = (Report::default(), times.len() as f64);
     report.add("connections", "1/s", n / elapsed);
@@ -54,15 +55,19 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Makes connections for `time`, `at_once` at a time; returns the time of each until its answer.
-async fn rounds(way: &Arc<Way>, at_once: usize, time: Duration) -> anyhow::Result<Vec<Duration>> {
+async fn rounds(
+    dialer: &Arc<ServerDialer>,
+    at_once: usize,
+    time: Duration,
+) -> anyhow::Result<Vec<Duration>> {
     let until = Instant::now() + time;
     let mut lanes = JoinSet::new();
     for _ in 0..at_once {
-        let way = Arc::clone(way);
+        let dialer = Arc::clone(dialer);
         lanes.spawn(async move {
             let mut times = Vec::new();
             while Instant::now() < until {
-                times.push(once(&way, b"x").await?);
+                times.push(once(&dialer, b"x").await?);
             }
             anyhow::Ok(times)
         });
@@ -81,9 +86,9 @@ async fn rounds(way: &Arc<Way>, at_once: usize, time: Duration) -> anyhow::Resul
 ///
 /// # Errors
 /// When the connection fails or the answer differs.
-pub async fn once(way: &Way, request: &[u8]) -> anyhow::Result<Duration> {
+pub async fn once(dialer: &ServerDialer, request: &[u8]) -> anyhow::Result<Duration> {
     let started = Instant::now();
-    let mut connection = way.connect().await?;
+    let mut connection = dialer.connect().await?;
     let message = [&[server::ECHO], request].concat();
     connection.write_all(&message).await?;
     connection.flush().await?;

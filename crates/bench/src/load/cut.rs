@@ -45,7 +45,7 @@ pub struct Args {
     state: PathBuf,
     /// Encryption of the legs
     #[arg(long, value_enum, default_value = "sealed")]
-    leg: Leg,
+    leg: LegKind,
     /// Number of relays in the roster to wait for
     #[arg(long, default_value_t = 1)]
     relays: usize,
@@ -58,7 +58,7 @@ pub struct Args {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Leg {
+enum LegKind {
     /// TLS throughout
     Sealed,
     /// Clear bytes after the handshake
@@ -66,7 +66,7 @@ enum Leg {
 }
 
 /// How a download through one relay ended.
-struct Cut {
+struct CutDownload {
     relay: String,
     last_byte: SystemTime,
     end: SystemTime,
@@ -96,7 +96,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
 async fn known_routes(args: &Args) -> anyhow::Result<(Dialer, Vec<(String, Route)>)> {
     let until = Instant::now() + PATIENCE;
     loop {
-        let (dialer, routes) = mesh::routes(&args.state, args.leg == Leg::Open)?;
+        let (dialer, routes) = mesh::routes(&args.state, args.leg == LegKind::Open)?;
         if routes.len() >= args.relays {
             return Ok((dialer, routes));
         }
@@ -106,7 +106,7 @@ async fn known_routes(args: &Args) -> anyhow::Result<(Dialer, Vec<(String, Route
 }
 
 /// A download that has begun.
-struct Flow {
+struct RelayDownload {
     relay: String,
     stream: Stream,
     position: u64,
@@ -118,7 +118,7 @@ async fn begin_all(
     routes: Vec<(String, Route)>,
     to: &Destination,
     pattern: &Arc<Pattern>,
-) -> anyhow::Result<Vec<Flow>> {
+) -> anyhow::Result<Vec<RelayDownload>> {
     let mut beginning = JoinSet::new();
     for (relay, route) in routes {
         let (dialer, to, pattern) = (dialer.clone(), to.clone(), Arc::clone(pattern));
@@ -126,7 +126,7 @@ async fn begin_all(
             let begun = begin(&dialer, &route, &to, &pattern).await;
             let (stream, position) =
                 begun.with_context(|| format!("cannot download through {relay}"))?;
-            anyhow::Ok(Flow { relay, stream, position })
+            anyhow::Ok(RelayDownload { relay, stream, position })
         });
     }
     let mut flows = Vec::new();
@@ -154,8 +154,8 @@ async fn begin(
 }
 
 /// Reads until the connection ends in any way.
-async fn until_cut(flow: Flow, pattern: Arc<Pattern>) -> anyhow::Result<Cut> {
-    let Flow { relay, mut stream, position: mut bytes } = flow;
+async fn until_cut(flow: RelayDownload, pattern: Arc<Pattern>) -> anyhow::Result<CutDownload> {
+    let RelayDownload { relay, mut stream, position: mut bytes } = flow;
     let mut buffer = vec![0; CHUNK];
     let mut last_byte = SystemTime::now();
     while let Ok(n @ 1..) = stream.read(&mut buffer).await {
@@ -163,13 +163,13 @@ async fn until_cut(flow: Flow, pattern: Arc<Pattern>) -> anyhow::Result<Cut> {
         pattern.check(bytes, &buffer[..n])?;
         bytes += n as u64;
     }
-    Ok(Cut { relay, last_byte, end: SystemTime::now(), bytes })
+    Ok(CutDownload { relay, last_byte, end: SystemTime::now(), bytes })
 }
 
 async fn collect(
-    mut flows: JoinSet<anyhow::Result<Cut>>,
+    mut flows: JoinSet<anyhow::Result<CutDownload>>,
     span: Duration,
-) -> anyhow::Result<Vec<Cut>> {
+) -> anyhow::Result<Vec<CutDownload>> {
     let until = Instant::now() + span;
     let mut cuts = Vec::new();
     loop {
@@ -193,9 +193,9 @@ fn read_time(file: &Path) -> anyhow::Result<SystemTime> {
 }
 
 /// Reports `cut_RELAY` in seconds. A download that ended before the revocation was cut by something else.
-fn report(cuts: &[Cut], since: SystemTime) -> anyhow::Result<Report> {
+fn report(cuts: &[CutDownload], since: SystemTime) -> anyhow::Result<Report> {
     let (mut report, mut all) = (Report::default(), Vec::new());
-    for Cut { relay, last_byte, end, bytes } in cuts {
+    for CutDownload { relay, last_byte, end, bytes } in cuts {
         ensure!(*end >= since, "the download through {relay} ended before the revocation");
         // Zero if no byte arrived after the revocation.
         let after = last_byte.duration_since(since).unwrap_or_default();

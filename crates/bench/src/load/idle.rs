@@ -1,10 +1,10 @@
 //! Measures the memory that a relay holds for each idle connection.
 
 use super::{
+    listeners::ListenerProcesses,
     report::Report,
     server::{self, ECHO_BLOCK},
-    watched::Watched,
-    way::{Connection, Way, WayArgs},
+    server_dialer::{Connection, ServerArgs, ServerDialer},
 };
 use anyhow::{Context as _, ensure};
 use std::{sync::Arc, time::Duration};
@@ -18,7 +18,7 @@ use tokio::{
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    way: WayArgs,
+    way: ServerArgs,
     /// Number of connections
     #[arg(long, default_value_t = 8000)]
     connections: usize,
@@ -42,10 +42,10 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
         .way
         .watch
         .context("--watch is required: it selects the process whose memory is measured")?;
-    let relay = Watched::listening(port)?;
-    let way = Arc::new(args.way.way()?);
+    let relay = ListenerProcesses::find(port)?;
+    let dialer = Arc::new(args.way.dialer()?);
     let before = relay.anonymous_bytes()?;
-    let mut resting = open_all(args, &way).await?;
+    let mut resting = open_all(args, &dialer).await?;
     tokio::time::sleep(args.rest).await;
     let after = relay.anonymous_bytes()?;
     for connection in &mut resting {
@@ -58,7 +58,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     report.print().context("cannot print the report")
 }
 
-async fn open_all(args: &Args, way: &Arc<Way>) -> anyhow::Result<Vec<Connection>> {
+async fn open_all(args: &Args, dialer: &Arc<ServerDialer>) -> anyhow::Result<Vec<Connection>> {
     let mut opening = JoinSet::new();
     let mut opened = Vec::with_capacity(args.connections);
     for _ in 0..args.connections {
@@ -67,7 +67,7 @@ async fn open_all(args: &Args, way: &Arc<Way>) -> anyhow::Result<Vec<Connection>
         {
             opened.push(done.context("a task panicked")??);
         }
-        opening.spawn(open(Arc::clone(way), args.blocks));
+        opening.spawn(open(Arc::clone(dialer), args.blocks));
     }
     while let Some(done) = opening.join_next().await {
         opened.push(done.context("a task panicked")??);
@@ -76,8 +76,8 @@ async fn open_all(args: &Args, way: &Arc<Way>) -> anyhow::Result<Vec<Connection>
 }
 
 /// Opens a connection and echoes some blocks, so that the relay has allocated buffers.
-async fn open(way: Arc<Way>, blocks: usize) -> anyhow::Result<Connection> {
-    let mut connection = way.connect().await?;
+async fn open(dialer: Arc<ServerDialer>, blocks: usize) -> anyhow::Result<Connection> {
+    let mut connection = dialer.connect().await?;
     connection.write_all(&[server::ECHO]).await?;
     let block = vec![0x5a; ECHO_BLOCK];
     for _ in 0..blocks {

@@ -5,7 +5,7 @@ use super::{
     idle::exchange,
     report::Report,
     server,
-    way::{Connection, Way, WayArgs},
+    server_dialer::{Connection, ServerArgs, ServerDialer},
 };
 use anyhow::Context as _;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const WARMUP: usize = 50;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    way: WayArgs,
+    way: ServerArgs,
     /// Bytes of a request and of its answer
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=16384))]
     bytes: u16,
@@ -30,7 +30,7 @@ pub struct Args {
 
 /// Times of requests over the relay, and of the direct requests between them.
 #[derive(Default)]
-struct Pairs {
+struct RequestTimes {
     relayed: Vec<Duration>,
     direct: Vec<Duration>,
 }
@@ -40,7 +40,7 @@ struct Pairs {
 /// # Errors
 /// When a connection fails.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
-    let (relayed, direct) = (args.way.way()?, args.way.direct());
+    let (relayed, direct) = (args.way.dialer()?, args.way.direct_dialer());
     let request = vec![0x5a; usize::from(args.bytes)];
     let mut report = Report::default();
     let pairs = established(&relayed, &direct, &request, args.span / 2).await?;
@@ -50,7 +50,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     report.print().context("cannot print the report")
 }
 
-impl Pairs {
+impl RequestTimes {
     fn report(self, report: &mut Report, name: &str) {
         report.add_times(name, self.relayed.clone());
         report.add_excess(&format!("{name}_added"), self.relayed, self.direct);
@@ -58,17 +58,17 @@ impl Pairs {
 }
 
 async fn established(
-    relayed: &Way,
-    direct: &Way,
+    relayed: &ServerDialer,
+    direct: &ServerDialer,
     request: &[u8],
     time: Duration,
-) -> anyhow::Result<Pairs> {
+) -> anyhow::Result<RequestTimes> {
     let (mut relayed, mut direct) = (open(relayed).await?, open(direct).await?);
     for _ in 0..WARMUP {
         exchange(&mut relayed, request).await?;
         exchange(&mut direct, request).await?;
     }
-    let (mut pairs, until) = (Pairs::default(), Instant::now() + time);
+    let (mut pairs, until) = (RequestTimes::default(), Instant::now() + time);
     while Instant::now() < until {
         pairs.relayed.push(timed(&mut relayed, request).await?);
         pairs.direct.push(timed(&mut direct, request).await?);
@@ -77,12 +77,12 @@ async fn established(
 }
 
 async fn fresh(
-    relayed: &Way,
-    direct: &Way,
+    relayed: &ServerDialer,
+    direct: &ServerDialer,
     request: &[u8],
     time: Duration,
-) -> anyhow::Result<Pairs> {
-    let (mut pairs, until) = (Pairs::default(), Instant::now() + time);
+) -> anyhow::Result<RequestTimes> {
+    let (mut pairs, until) = (RequestTimes::default(), Instant::now() + time);
     while Instant::now() < until {
         pairs.relayed.push(once(relayed, request).await?);
         pairs.direct.push(once(direct, request).await?);
@@ -90,8 +90,8 @@ async fn fresh(
     Ok(pairs)
 }
 
-async fn open(way: &Way) -> anyhow::Result<Connection> {
-    let mut connection = way.connect().await?;
+async fn open(dialer: &ServerDialer) -> anyhow::Result<Connection> {
+    let mut connection = dialer.connect().await?;
     connection.write_all(&[server::ECHO]).await?;
     Ok(connection)
 }

@@ -31,7 +31,8 @@
 //! - [`strangers`]: connections of strangers to the port of a mesh of its own;
 //! - [`takeover`]: oracles on one database, of which the elected one is killed;
 //! - [`mod@trees`]: trees of files, copied by the product and by rsync;
-//! - [`way`]: how the client connects to the server; [`watched`]: CPU time and memory of the relay's processes;
+//! - [`server_dialer`]: how the client connects to the server;
+//! - [`listeners`]: CPU time and memory of the relay's processes;
 //! - [`mod@process`]: CPU time and memory of one process; [`veth`]: another network namespace.
 
 mod bistro;
@@ -50,6 +51,7 @@ mod get_faults;
 mod hostile;
 mod idle;
 mod latency;
+mod listeners;
 mod mesh;
 mod mgrp;
 mod oracle;
@@ -58,6 +60,7 @@ mod probe;
 mod process;
 mod report;
 mod server;
+mod server_dialer;
 mod servers;
 mod soak;
 mod strangers;
@@ -66,8 +69,6 @@ mod takeover;
 mod tls;
 mod trees;
 mod veth;
-mod watched;
-mod way;
 
 use anyhow::Context as _;
 use clap::Subcommand;
@@ -78,11 +79,11 @@ use thalweg_base::descriptors::raise_descriptor_limit;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    work: Work,
+    work: LoadCommand,
 }
 
 #[derive(Subcommand)]
-enum Work {
+enum LoadCommand {
     /// Run the server, which sends, receives and answers
     Server(server::Args),
     /// Transfer bytes for some time, over one connection or several
@@ -152,41 +153,45 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         .context("cannot start the runtime")?;
     runtime.block_on(async {
         match args.work {
-            Work::Server(args) => server::run(&args).await,
-            Work::Bulk(args) => bulk::run(&args).await,
-            Work::Connect(args) => connect::run(&args).await,
-            Work::Idle(args) => idle::run(&args).await,
-            Work::Latency(args) => latency::run(&args).await,
-            Work::Cut(args) => cut::run(&args).await,
-            Work::Soak(args) => soak::run(&args).await,
+            LoadCommand::Server(args) => server::run(&args).await,
+            LoadCommand::Bulk(args) => bulk::run(&args).await,
+            LoadCommand::Connect(args) => connect::run(&args).await,
+            LoadCommand::Idle(args) => idle::run(&args).await,
+            LoadCommand::Latency(args) => latency::run(&args).await,
+            LoadCommand::Cut(args) => cut::run(&args).await,
+            LoadCommand::Soak(args) => soak::run(&args).await,
             // It has its own processes and threads; nothing else runs in this runtime.
-            Work::GetFaults(args) => tokio::task::block_in_place(|| get_faults::run(&args)),
+            LoadCommand::GetFaults(args) => tokio::task::block_in_place(|| get_faults::run(&args)),
             // It has its own processes and threads.
-            Work::Servers(args) => tokio::task::block_in_place(|| servers::run(&args)),
-            Work::Trees(args) => tokio::task::block_in_place(|| trees::run(&args)),
-            Work::Codec(args) => tokio::task::block_in_place(|| codec::run(&args)),
+            LoadCommand::Servers(args) => tokio::task::block_in_place(|| servers::run(&args)),
+            LoadCommand::Trees(args) => tokio::task::block_in_place(|| trees::run(&args)),
+            LoadCommand::Codec(args) => tokio::task::block_in_place(|| codec::run(&args)),
             // Other processes do the work.
-            Work::Crowd(args) => tokio::task::block_in_place(|| crowd::run(&args)),
+            LoadCommand::Crowd(args) => tokio::task::block_in_place(|| crowd::run(&args)),
             // Another process does the work.
-            Work::Gather(args) => tokio::task::block_in_place(|| gather::run(&args)),
-            Work::Cast(args) => tokio::task::block_in_place(|| cast::run(&args)),
-            Work::Oracle(args) => oracle::run(&args).await,
-            Work::Takeover(args) => takeover::run(&args).await,
-            Work::Bistro(args) => bistro::run(&args).await,
+            LoadCommand::Gather(args) => tokio::task::block_in_place(|| gather::run(&args)),
+            LoadCommand::Cast(args) => tokio::task::block_in_place(|| cast::run(&args)),
+            LoadCommand::Oracle(args) => oracle::run(&args).await,
+            LoadCommand::Takeover(args) => takeover::run(&args).await,
+            LoadCommand::Bistro(args) => bistro::run(&args).await,
             // Other processes do the work.
-            Work::Carrier(args) => tokio::task::block_in_place(|| carrier::run(&args)),
-            Work::Mgrp(args) => tokio::task::block_in_place(|| mgrp::run(&args)),
-            Work::Stream(args) => tokio::task::block_in_place(|| stream::run(&args)),
-            Work::StreamReroute(args) => {
+            LoadCommand::Carrier(args) => tokio::task::block_in_place(|| carrier::run(&args)),
+            LoadCommand::Mgrp(args) => tokio::task::block_in_place(|| mgrp::run(&args)),
+            LoadCommand::Stream(args) => tokio::task::block_in_place(|| stream::run(&args)),
+            LoadCommand::StreamReroute(args) => {
                 tokio::task::block_in_place(|| stream::reroute::run(&args))
             }
-            Work::StreamFanout(args) => tokio::task::block_in_place(|| stream::fanout::run(&args)),
-            Work::StreamPeers(args) => tokio::task::block_in_place(|| stream::peers::run(&args)),
+            LoadCommand::StreamFanout(args) => {
+                tokio::task::block_in_place(|| stream::fanout::run(&args))
+            }
+            LoadCommand::StreamPeers(args) => {
+                tokio::task::block_in_place(|| stream::peers::run(&args))
+            }
             // Other processes do the work, and threads that send at exact times.
-            Work::Probe(args) => tokio::task::block_in_place(|| probe::run(&args)),
-            Work::Bond(args) => bond::run(&args).await,
-            Work::Hostile(args) => hostile::run(&args).await,
-            Work::Strangers(args) => strangers::run(&args).await,
+            LoadCommand::Probe(args) => tokio::task::block_in_place(|| probe::run(&args)),
+            LoadCommand::Bond(args) => bond::run(&args).await,
+            LoadCommand::Hostile(args) => hostile::run(&args).await,
+            LoadCommand::Strangers(args) => strangers::run(&args).await,
         }
     })?;
     runtime.shutdown_background();

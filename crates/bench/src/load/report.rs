@@ -24,7 +24,7 @@ impl Report {
     }
 
     /// Adds a text, which is printed as `/texts/NAME`.
-    pub fn say(&mut self, name: impl Into<String>, text: impl Into<String>) {
+    pub fn add_text(&mut self, name: impl Into<String>, text: impl Into<String>) {
         self.texts.insert(name.into(), Value::String(text.into()));
     }
 
@@ -45,7 +45,7 @@ impl Report {
     pub fn add_times(&mut self, name: &str, mut times: Vec<Duration>) {
         times.sort();
         for percent in [50, 99] {
-            if let Some(time) = rank(&times, percent) {
+            if let Some(time) = percentile(&times, percent) {
                 self.add(format!("{name}_p{percent}"), "us", micros(time));
             }
         }
@@ -56,7 +56,7 @@ impl Report {
         times.sort();
         base.sort();
         for percent in [50, 99] {
-            if let (Some(a), Some(b)) = (rank(&times, percent), rank(&base, percent)) {
+            if let (Some(a), Some(b)) = (percentile(&times, percent), percentile(&base, percent)) {
                 self.add(format!("{name}_p{percent}"), "us", micros(a) - micros(b));
             }
         }
@@ -84,7 +84,7 @@ fn micros(time: Duration) -> f64 {
 }
 
 /// The percentile of sorted times: the smallest time such that `percent` of all are at or below it.
-fn rank(times: &[Duration], percent: usize) -> Option<Duration> {
+fn percentile(times: &[Duration], percent: usize) -> Option<Duration> {
     let k = (percent * times.len()).div_ceil(100);
     times.get(k.saturating_sub(1)).copied()
 }

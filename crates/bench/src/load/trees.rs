@@ -11,10 +11,10 @@ use super::report::Report;
 use crate::{
     program,
     trees::{
-        compare::{Class, Difference, compare},
-        draw::{Allowed, draw},
+        compare::{Difference, DifferenceClass, compare},
+        draw::{AllowedEntries, draw},
         make::make,
-        seen::look,
+        snapshot::read_tree,
     },
 };
 use anyhow::{Context as _, bail, ensure};
@@ -38,7 +38,7 @@ const SHOWN: usize = 8;
 pub struct Args {
     /// The program that copies
     #[arg(long, value_enum)]
-    how: How,
+    how: CopyProgram,
     /// Number of the round; each round uses the next --count seeds, beginning with 1
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     round: u64,
@@ -79,7 +79,7 @@ pub struct Args {
 
 /// The program that copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum How {
+enum CopyProgram {
     /// rsync -aHAX alone
     Rsync,
     /// `thalweg gather`, from the other host
@@ -92,13 +92,13 @@ enum How {
 
 /// Sums over all trees.
 #[derive(Debug, Default)]
-struct Sums {
+struct CopySums {
     trees: u64,
     entries: u64,
     failed: u64,
     beyond: u64,
-    own: BTreeMap<Class, u64>,
-    rsync: BTreeMap<Class, u64>,
+    own: BTreeMap<DifferenceClass, u64>,
+    rsync: BTreeMap<DifferenceClass, u64>,
     took: Duration,
     rsync_took: Duration,
 }
@@ -110,10 +110,10 @@ struct Sums {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     fs::create_dir_all(&args.dir)
         .with_context(|| format!("cannot create {}", args.dir.display()))?;
-    let mut sums = Sums::default();
+    let mut sums = CopySums::default();
     let first = (args.round - 1) * args.count + 1;
     for seed in first..first + args.count {
-        one(args, seed, &mut sums)
+        run_tree(args, seed, &mut sums)
             .with_context(|| format!("cannot test the tree of seed {seed}"))?;
     }
     let mut report = Report::default();
@@ -122,13 +122,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Copies and compares one tree.
-fn one(args: &Args, seed: u64, sums: &mut Sums) -> anyhow::Result<()> {
+fn run_tree(args: &Args, seed: u64, sums: &mut CopySums) -> anyhow::Result<()> {
     let place = args.dir.join(seed.to_string());
     fs::create_dir(&place)?;
     let name = format!("tree-{seed}");
     let source = place.join(&name);
-    make(&draw(seed, Allowed { owners: args.owners }), &source)?;
-    let original = look(&source)?;
+    make(&draw(seed, AllowedEntries { owners: args.owners }), &source)?;
+    let original = read_tree(&source)?;
     sums.trees += 1;
     sums.entries += original.len() as u64;
 
@@ -140,17 +140,17 @@ fn one(args: &Args, seed: u64, sums: &mut Sums) -> anyhow::Result<()> {
         if second {
             alter(&source, !further.is_empty())?;
         }
-        let original = look(&source)?;
-        sums.rsync_took += rsync(&source, &by_rsync, !further.is_empty())?;
-        let of_rsync = compare(&original, &look(&by_rsync.join(&name))?);
+        let original = read_tree(&source)?;
+        sums.rsync_took += run_rsync(&source, &by_rsync, !further.is_empty())?;
+        let of_rsync = compare(&original, &read_tree(&by_rsync.join(&name))?);
         of_rsync
             .iter()
             .for_each(|difference| *sums.rsync.entry(difference.class).or_default() += 1);
-        if args.how == How::Rsync {
+        if args.how == CopyProgram::Rsync {
             continue;
         }
         let code;
-        (copy, code) = product(args, &source, &place, further, sums)?;
+        (copy, code) = run_product(args, &source, &place, further, sums)?;
         if code != 0 {
             sums.failed += 1;
             note!(
@@ -159,18 +159,18 @@ fn one(args: &Args, seed: u64, sums: &mut Sums) -> anyhow::Result<()> {
             );
         }
         let own = match copy.symlink_metadata() {
-            Ok(_) => compare(&original, &look(&copy)?),
+            Ok(_) => compare(&original, &read_tree(&copy)?),
             Err(_) => compare(&original, &BTreeMap::new()),
         };
         let beyond = sums.judge(args, &of_rsync, &own);
-        show(seed, &beyond);
+        print_differences(seed, &beyond);
         kept |= args.keep && !beyond.is_empty();
     }
     if !kept {
         if !copy.starts_with(&place) && copy.symlink_metadata().is_ok() {
-            remove(&copy)?;
+            remove_tree(&copy)?;
         }
-        remove(&place)?;
+        remove_tree(&place)?;
     }
     Ok(())
 }
@@ -178,7 +178,7 @@ fn one(args: &Args, seed: u64, sums: &mut Sums) -> anyhow::Result<()> {
 /// Alters a tree: every fifth file grows, every seventh gets another mode, and with `removes` every eleventh is
 /// removed.
 fn alter(source: &Path, removes: bool) -> anyhow::Result<()> {
-    let files = look(source)?.into_keys().map(|path| source.join(OsStr::from_bytes(&path)));
+    let files = read_tree(source)?.into_keys().map(|path| source.join(OsStr::from_bytes(&path)));
     let is_file = |path: &PathBuf| path.symlink_metadata().is_ok_and(|about| about.is_file());
     for (place, file) in files.filter(is_file).enumerate() {
         match place {
@@ -195,10 +195,10 @@ fn alter(source: &Path, removes: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn show(seed: u64, beyond: &[&Difference]) {
+fn print_differences(seed: u64, beyond: &[&Difference]) {
     for difference in beyond.iter().take(SHOWN) {
-        let [first, second] = difference.values.each_ref().map(|value| short(value));
-        let path = short(&difference.path.escape_ascii().to_string());
+        let [first, second] = difference.values.each_ref().map(|value| shorten(value));
+        let path = shorten(&difference.path.escape_ascii().to_string());
         note!("seed {seed}: {}: {path}: {first} -> {second}", difference.class.name());
     }
     if beyond.len() > SHOWN {
@@ -206,7 +206,7 @@ fn show(seed: u64, beyond: &[&Difference]) {
     }
 }
 
-fn short(text: &str) -> String {
+fn shorten(text: &str) -> String {
     if text.chars().count() <= 60 {
         text.to_owned()
     } else {
@@ -214,7 +214,7 @@ fn short(text: &str) -> String {
     }
 }
 
-fn rsync(source: &Path, into: &Path, deletes: bool) -> anyhow::Result<Duration> {
+fn run_rsync(source: &Path, into: &Path, deletes: bool) -> anyhow::Result<Duration> {
     let since = Instant::now();
     let status = Command::new("rsync")
         .args(["-aHAX", "--numeric-ids"])
@@ -229,19 +229,19 @@ fn rsync(source: &Path, into: &Path, deletes: bool) -> anyhow::Result<Duration> 
 }
 
 /// Copies with the product; returns the path of the copy and the exit code.
-fn product(
+fn run_product(
     args: &Args,
     source: &Path,
     place: &Path,
     further: &[String],
-    sums: &mut Sums,
+    sums: &mut CopySums,
 ) -> anyhow::Result<(PathBuf, i32)> {
     let node = args.node.as_deref().context("--node is needed")?;
     let name = source.file_name().context("the tree's path has no file name")?;
     let inbox = || args.inbox.clone().context("--inbox is needed");
     let mut command = Command::new(program::product()?);
     let copy = match args.how {
-        How::Gather => {
+        CopyProgram::Gather => {
             let into = place.join("gathered");
             command
                 .args(["gather", "--quiet", "--set-id"])
@@ -249,7 +249,7 @@ fn product(
                 .arg(&into);
             into.join(name)
         }
-        How::Send => {
+        CopyProgram::Send => {
             let inbox = inbox()?;
             command
                 .args(["send", "--quiet"])
@@ -257,11 +257,11 @@ fn product(
                 .arg(format!("{node}:{}", inbox.display()));
             inbox.join(name)
         }
-        How::Cast => {
+        CopyProgram::Cast => {
             command.args(["cast", "--quiet"]).arg(source).args(["--to", node]);
             inbox()?.join(name)
         }
-        How::Rsync => bail!("rsync alone makes no copy with the product"),
+        CopyProgram::Rsync => bail!("rsync alone makes no copy with the product"),
     };
     command.args(further).args(&args.further);
     if let Some(state) = &args.state {
@@ -273,7 +273,7 @@ fn product(
     Ok((copy, status.context("cannot start thalweg")?.code().unwrap_or(-1)))
 }
 
-impl Sums {
+impl CopySums {
     /// Counts the differences; returns those that rsync's copy does not have and that are not intended.
     fn judge<'a>(
         &mut self,
@@ -295,11 +295,11 @@ impl Sums {
         beyond
     }
 
-    fn report(&self, report: &mut Report, how: How) {
+    fn report(&self, report: &mut Report, how: CopyProgram) {
         report.add("trees", "1", self.trees as f64);
         report.add("entries", "1", self.entries as f64);
         let (own, took) = match how {
-            How::Rsync => (&self.rsync, self.rsync_took),
+            CopyProgram::Rsync => (&self.rsync, self.rsync_took),
             _ => (&self.own, self.took),
         };
         report.add("failed", "1", self.failed as f64);
@@ -307,7 +307,7 @@ impl Sums {
         report.add("beyond_rsync", "1", self.beyond as f64);
         report.add("seconds", "s", took.as_secs_f64());
         // Reported even if it is zero, because a check needs the value.
-        let holes = own.get(&Class::Holes).copied().unwrap_or_default();
+        let holes = own.get(&DifferenceClass::Holes).copied().unwrap_or_default();
         report.add("differs_holes", "1", holes as f64);
         for (class, n) in own {
             report.add(format!("differs_{}", class.name()), "1", *n as f64);
@@ -316,14 +316,14 @@ impl Sums {
 }
 
 /// Removes a tree that may contain directories without permissions.
-fn remove(place: &Path) -> anyhow::Result<()> {
+fn remove_tree(place: &Path) -> anyhow::Result<()> {
     let about = fs::symlink_metadata(place)?;
     if about.is_dir() {
         fs::set_permissions(place, fs::Permissions::from_mode(0o700))?;
         for entry in fs::read_dir(place)? {
             let entry = entry?;
             if entry.file_type()?.is_dir() {
-                remove(&entry.path())?;
+                remove_tree(&entry.path())?;
             }
         }
     }
@@ -336,7 +336,7 @@ mod tests {
 
     fn args(intended: &[&str]) -> Args {
         Args {
-            how: How::Gather,
+            how: CopyProgram::Gather,
             round: 1,
             count: 1,
             dir: PathBuf::new(),
@@ -354,30 +354,31 @@ mod tests {
 
     #[test]
     fn a_difference_with_another_value_than_that_of_rsync_counts() {
-        let of_rsync = difference("a", Class::Time);
+        let of_rsync = difference("a", DifferenceClass::Time);
         let own = Difference { values: [String::new(), "1901".into()], ..of_rsync.clone() };
-        let mut sums = Sums::default();
+        let mut sums = CopySums::default();
         assert_eq!(sums.judge(&args(&[]), &[of_rsync], &[own]).len(), 1);
     }
 
-    fn difference(path: &str, class: Class) -> Difference {
+    fn difference(path: &str, class: DifferenceClass) -> Difference {
         Difference { path: path.into(), class, values: Default::default() }
     }
 
     #[test]
     fn differences_of_rsync_and_intended_ones_do_not_count() {
         let own = [
-            difference("a", Class::Mode),
-            difference("a", Class::Time),
-            difference("b", Class::MissingSpecial),
+            difference("a", DifferenceClass::Mode),
+            difference("a", DifferenceClass::Time),
+            difference("b", DifferenceClass::MissingSpecial),
         ];
-        let of_rsync = [difference("a", Class::Time), difference("c", Class::Mode)];
-        let mut sums = Sums::default();
+        let of_rsync =
+            [difference("a", DifferenceClass::Time), difference("c", DifferenceClass::Mode)];
+        let mut sums = CopySums::default();
         let beyond = sums.judge(&args(&["missing-special"]), &of_rsync, &own);
         assert_eq!(beyond, [&own[0]]);
         assert_eq!(sums.judge(&args(&[]), &[], &own).len(), 3);
         assert_eq!(sums.beyond, 4);
-        assert_eq!(sums.own[&Class::Mode], 2);
+        assert_eq!(sums.own[&DifferenceClass::Mode], 2);
     }
 
     #[test]
@@ -389,7 +390,7 @@ mod tests {
         for shut in ["b/c", "b"] {
             fs::set_permissions(place.join(shut), fs::Permissions::from_mode(0o000)).unwrap();
         }
-        remove(&place).unwrap();
+        remove_tree(&place).unwrap();
         assert!(!place.exists());
     }
 }

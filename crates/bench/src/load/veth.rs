@@ -26,9 +26,9 @@ const COMES: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The namespace of an idle process; dropping it removes the namespace and its pairs.
-pub struct Far(Child);
+pub struct FarNamespace(Child);
 
-impl Far {
+impl FarNamespace {
     /// Creates a namespace and joins it by one pair to the namespace of this process, which should be a private one
     /// (`unshare --net`). This end is at [`NEAR`], the other at [`FAR`]. Loopback is brought up in both.
     ///
@@ -55,7 +55,7 @@ impl Far {
 
     fn pair(&self, pair: u8) -> anyhow::Result<()> {
         let ends = ["near", "far"].map(|end| format!("{end}{pair}"));
-        let at = [NEAR, FAR].map(|end| format!("{}/24", of_pair(end, pair)));
+        let at = [NEAR, FAR].map(|end| format!("{}/24", pair_address(end, pair)));
         let [near, far] = ends.each_ref().map(String::as_str);
         let id = self.id().to_string();
         ip(&["link", "add", near, "type", "veth", "peer", "name", far, "netns", &id])?;
@@ -93,11 +93,11 @@ impl Far {
     /// # Errors
     /// When it fails.
     pub fn ip(&self, args: &[&str]) -> anyhow::Result<()> {
-        done(self.command("ip").args(args))
+        run_checked(self.command("ip").args(args))
     }
 }
 
-impl Drop for Far {
+impl Drop for FarNamespace {
     fn drop(&mut self) {
         // The process may have ended already.
         _ = self.0.kill();
@@ -106,7 +106,7 @@ impl Drop for Far {
 }
 
 /// The address of an end in another pair.
-pub fn of_pair(end: Ipv4Addr, pair: u8) -> Ipv4Addr {
+pub fn pair_address(end: Ipv4Addr, pair: u8) -> Ipv4Addr {
     let [a, b, _, d] = end.octets();
     Ipv4Addr::new(a, b, pair, d)
 }
@@ -116,10 +116,10 @@ pub fn of_pair(end: Ipv4Addr, pair: u8) -> Ipv4Addr {
 /// # Errors
 /// When it fails.
 pub fn ip(args: &[&str]) -> anyhow::Result<()> {
-    done(Command::new("ip").args(args))
+    run_checked(Command::new("ip").args(args))
 }
 
-fn done(command: &mut Command) -> anyhow::Result<()> {
+fn run_checked(command: &mut Command) -> anyhow::Result<()> {
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
     ensure!(
         output.status.success(),

@@ -1,6 +1,6 @@
 //! `thalweg-bench sim cast`: simulates a cast of one object to many receivers with the product's own planner.
 
-use super::of_seeds;
+use super::summarise_seeds;
 use anyhow::ensure;
 use clap::ValueEnum;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use thalweg_plan::tree::{
     depth::{ChainLoss, Shape},
 };
 use thalweg_sim::{
-    cast::{Arm, Settings, Spread, run as simulated},
+    cast::{CastArm, Settings, Spread, run as simulated},
     figures::Report,
 };
 use thalweg_units::{ByteSize, Rate};
@@ -19,8 +19,8 @@ use thalweg_units::{ByteSize, Rate};
 #[derive(clap::Args)]
 pub struct Args {
     /// The way of delivery
-    #[arg(long, value_enum, default_value_t = Way::Bounded)]
-    by: Way,
+    #[arg(long, value_enum, default_value_t = DeliveryArm::Bounded)]
+    by: DeliveryArm,
     /// Number of receivers
     #[arg(long, default_value_t = 300, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     receivers: u32,
@@ -54,7 +54,7 @@ pub struct Args {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Way {
+enum DeliveryArm {
     /// Through a tree planned with the hosts' sending rates
     Bounded,
     /// Through the widest-path tree, with ties broken at random (ROMA §VI-C)
@@ -63,12 +63,12 @@ enum Way {
     Unicast,
 }
 
-impl Way {
-    fn arm(self) -> Arm {
+impl DeliveryArm {
+    fn arm(self) -> CastArm {
         match self {
-            Self::Bounded => Arm::Bounded,
-            Self::Widest => Arm::Widest,
-            Self::Unicast => Arm::Unicast,
+            Self::Bounded => CastArm::Bounded,
+            Self::Widest => CastArm::Widest,
+            Self::Unicast => CastArm::Unicast,
         }
     }
 }
@@ -79,7 +79,7 @@ impl Way {
 /// When an argument is invalid.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     check(args)?;
-    let summary = of_seeds("cast", &args.seed, |seed| Ok(report(&settings(args, seed))))?;
+    let summary = summarise_seeds("cast", &args.seed, |seed| Ok(report(&settings(args, seed))))?;
     if args.json {
         let input = format!("{} receivers", args.receivers);
         say(&format!("{}\n", summary.json("cast", &input, &args.seed)))?;
@@ -157,7 +157,7 @@ mod tests {
     fn the_loss_of_rings_is_that_of_the_arguments() {
         let ring = Some(ByteSize::from_bytes(1 << 20));
         let args = Args {
-            by: Way::Bounded,
+            by: DeliveryArm::Bounded,
             receivers: 9,
             legs: 3,
             size: ByteSize::from_bytes(1 << 20),

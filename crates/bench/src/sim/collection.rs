@@ -1,6 +1,6 @@
 //! `thalweg-bench sim collection`: Fig. 5, 6 and 7 of the paper on data collection, at full size.
 
-use super::{of_seeds, summary::Summary};
+use super::{summarise_seeds, summary::Summary};
 use anyhow::{Context, ensure};
 use std::{process::ExitCode, str::FromStr, time::Duration};
 use thalweg_console::say;
@@ -85,7 +85,7 @@ const METHODS: [&str; 10] = [
 /// When an argument is invalid, or a network is too slow for the grid.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     check(args)?;
-    let summary = of_seeds("collection", &args.seed, |seed| report(args, seed))?;
+    let summary = summarise_seeds("collection", &args.seed, |seed| report(args, seed))?;
     print(args, &summary)?;
     Ok(ExitCode::SUCCESS)
 }

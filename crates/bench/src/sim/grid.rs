@@ -51,7 +51,7 @@ fn parse(text: &str, columns: &Columns) -> anyhow::Result<[Matrix; 3]> {
     let (_, header) = lines.next().context("the file is empty")?;
     let names: Vec<&str> = header.split(',').map(str::trim).collect();
     let places_of = columns_of(&names, columns)?;
-    let rows: Vec<Row> = lines
+    let rows: Vec<GridRow> = lines
         .map(|(number, line)| {
             row(line, names.len(), &places_of).with_context(|| format!("cannot read line {number}"))
         })
@@ -79,10 +79,13 @@ fn parse(text: &str, columns: &Columns) -> anyhow::Result<[Matrix; 3]> {
 }
 
 /// The position of a column and its factor.
-type At = Option<(usize, f64)>;
+type ColumnPosition = Option<(usize, f64)>;
 
 /// The positions of the columns of the two ends and of the three values.
-fn columns_of(names: &[&str], columns: &Columns) -> anyhow::Result<([usize; 2], [At; 3])> {
+fn columns_of(
+    names: &[&str],
+    columns: &Columns,
+) -> anyhow::Result<([usize; 2], [ColumnPosition; 3])> {
     let find = |name: &str| names.iter().position(|other| *other == name);
     let need = |name: &str| {
         find(name)
@@ -94,12 +97,16 @@ fn columns_of(names: &[&str], columns: &Columns) -> anyhow::Result<([usize; 2], 
     Ok(([need("src")?, need("dst")?], [Some(planned), Some(judged), rtt]))
 }
 
-struct Row {
+struct GridRow {
     ends: [String; 2],
     values: [Option<f64>; 3],
 }
 
-fn row(line: &str, width: usize, (ends, at): &([usize; 2], [At; 3])) -> anyhow::Result<Row> {
+fn row(
+    line: &str,
+    width: usize,
+    (ends, at): &([usize; 2], [ColumnPosition; 3]),
+) -> anyhow::Result<GridRow> {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();
     ensure!(
         fields.len() == width,
@@ -112,7 +119,7 @@ fn row(line: &str, width: usize, (ends, at): &([usize; 2], [At; 3])) -> anyhow::
             *value = number(fields[*at])?.map(|number| number * factor);
         }
     }
-    Ok(Row { ends: ends.map(|end| fields[end].to_owned()), values })
+    Ok(GridRow { ends: ends.map(|end| fields[end].to_owned()), values })
 }
 
 fn number(field: &str) -> anyhow::Result<Option<f64>> {

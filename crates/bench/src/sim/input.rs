@@ -12,7 +12,7 @@ use thalweg_sim::{input::Input, matrix::Matrix, planetlab::Parameters};
 
 /// A network by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum NetworkName {
     /// The network of 201 synthetic sites.
     PlanetLab,
     /// The network of 71 synthetic regions, for use where the real grid is not available.
@@ -25,7 +25,7 @@ pub enum Source {
     File(PathBuf),
 }
 
-impl FromStr for Source {
+impl FromStr for NetworkName {
     type Err = Infallible;
     fn from_str(text: &str) -> Result<Self, Infallible> {
         Ok(match text {
@@ -38,7 +38,7 @@ impl FromStr for Source {
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for NetworkName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::PlanetLab => f.pad("planetlab"),
@@ -67,11 +67,11 @@ impl Network {
     pub fn input(&self, seed: u64, outside: usize) -> Input {
         match self {
             Self::Synthetic(parameters) => {
-                Input::of_planetlab(Parameters { outside, ..(**parameters).clone() }, seed)
+                Input::from_planetlab(Parameters { outside, ..(**parameters).clone() }, seed)
             }
             Self::Measured([planned, judged, rtt]) => {
                 let [planned, judged, rtt] = [planned, judged, rtt].map(Clone::clone);
-                Input::of_matrices(planned, judged, rtt, NOISE, seed)
+                Input::from_matrices(planned, judged, rtt, NOISE, seed)
             }
         }
     }
@@ -81,18 +81,18 @@ impl Network {
 ///
 /// # Errors
 /// When a file is missing or invalid.
-pub fn open(source: &Source, data: Option<&Path>) -> anyhow::Result<Network> {
+pub fn open(source: &NetworkName, data: Option<&Path>) -> anyhow::Result<Network> {
     let (file, columns) = match source {
-        Source::PlanetLab => return Ok(Network::Synthetic(Box::default())),
-        Source::Cloud => return Ok(Network::Synthetic(Box::new(Parameters::cloud()))),
-        Source::Grid => (grid_file(source, data)?, Columns::GRID),
-        Source::GridPredicts => (grid_file(source, data)?, Columns::GRID_PREDICTS),
-        Source::File(file) => (file.clone(), Columns::FILE),
+        NetworkName::PlanetLab => return Ok(Network::Synthetic(Box::default())),
+        NetworkName::Cloud => return Ok(Network::Synthetic(Box::new(Parameters::cloud()))),
+        NetworkName::Grid => (grid_file(source, data)?, Columns::GRID),
+        NetworkName::GridPredicts => (grid_file(source, data)?, Columns::GRID_PREDICTS),
+        NetworkName::File(file) => (file.clone(), Columns::FILE),
     };
     Ok(Network::Measured(grid::read(&file, &columns)?))
 }
 
-fn grid_file(source: &Source, data: Option<&Path>) -> anyhow::Result<PathBuf> {
+fn grid_file(source: &NetworkName, data: Option<&Path>) -> anyhow::Result<PathBuf> {
     let data = data.with_context(|| {
         format!(
             "skipped: the input {source} needs cloud-grid.csv; give its directory with --data or \

@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 
 /// The meanings of prefixes of names, longer prefixes before their own prefixes; `#` stands for the number that
 /// follows.
-type Words = &'static [(&'static str, &'static str)];
+type PrefixLabels = &'static [(&'static str, &'static str)];
 
-const PROPERTIES: Words = &[
+const PROPERTIES: PrefixLabels = &[
     ("paths_that_gain", "paths with a detour worth taking"),
     ("paths_below_limit", "paths below the limit for detours"),
     ("direct_median", "direct rate, median"),
@@ -20,33 +20,33 @@ const PROPERTIES: Words = &[
     ("valid", "best detours that still gain, later"),
     ("gain", "their gain, median, later"),
 ];
-const SETS: Words = &[
+const SETS: PrefixLabels = &[
     ("improvement_#", "improvement, # random detours"),
     ("kept_#", "of the largest set's, # random detours"),
     ("size_#", "nodes, for the paper's #"),
 ];
-const RANKINGS: Words = &[
+const RANKINGS: PrefixLabels = &[
     ("in_the_paper_s_order", "neighbours in the paper's order"),
     ("gain", "gain, median:"),
     ("rate", "rate, median:"),
 ];
-const RELAYED: Words = &[
+const RELAYED: PrefixLabels = &[
     ("median", "rate over direct, median:"),
     ("not_slower", "not slower than direct:"),
     ("half_more", "faster by half or more:"),
     ("doubled", "at least twice as fast:"),
     ("clearly_slower", "slower by over a tenth:"),
 ];
-const ADAPTIVE: Words = &[
+const ADAPTIVE: PrefixLabels = &[
     ("proportional_#", "drawn by score, after # downloads"),
     ("top_#", "the best of the list, after # downloads"),
 ];
-const CROWD: Words = &[
+const CROWD: PrefixLabels = &[
     ("improvement_#", "geometric mean, # clients:"),
     ("mean_#", "arithmetic mean, # clients:"),
     ("median_#", "median, # clients:"),
 ];
-const BUDGET: Words = &[
+const BUDGET: PrefixLabels = &[
     ("at_40", "gain after 40 % of all paths:"),
     ("best", "best gain on the way:"),
     ("paths_for_50", "paths until a gain of 50 %:"),
@@ -62,14 +62,14 @@ const BUDGET: Words = &[
     ("unmeasured", "gain with nothing measured"),
     ("measured", "gain with all measured"),
 ];
-const POPULATION: Words = &[
+const POPULATION: PrefixLabels = &[
     ("others_worst_tenth_#", "who do not, worst tenth, # % detour:"),
     ("others_#", "who do not, mean, # % detour:"),
     ("users_#", "who do, mean, # % detour:"),
     ("all_#", "all traffic, # % detour:"),
 ];
 
-fn words(figure: Figure) -> Words {
+fn words(figure: Figure) -> PrefixLabels {
     match figure {
         Figure::Properties => PROPERTIES,
         Figure::Fig1 => SETS,

@@ -26,7 +26,7 @@ mod waiting;
 
 use anyhow::bail;
 use figure::Figure;
-use input::Source;
+use input::NetworkName;
 use std::{path::PathBuf, process::ExitCode};
 use summary::Summary;
 use thalweg_console::{note, say};
@@ -38,14 +38,14 @@ use waiting::Waiting;
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
     #[command(subcommand)]
-    other: Option<Other>,
+    other: Option<OtherComputation>,
     /// The figure
     #[arg(value_enum, required = true)]
     figure: Option<Figure>,
     /// The network: planetlab, cloud (both synthetic), grid, grid-earlier-predicts-later, or a
     /// CSV file with the columns src, dst, mbps and optionally planned_mbps, rtt_ms
     #[arg(long, default_value = "planetlab", value_name = "NAME|FILE.csv")]
-    input: Source,
+    input: NetworkName,
     /// The directory of cloud-grid.csv (default: $THALWEG_DATA)
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -65,7 +65,7 @@ pub struct Args {
 
 /// Computations that are not from UKAIRO.
 #[derive(clap::Subcommand)]
-enum Other {
+enum OtherComputation {
     /// Delivery of an object to many receivers: completion times, the source's cost, messages
     Cast(cast::Args),
     /// Data collection by all methods in a transit-stub network (Cheng et al., Fig. 5 to 7)
@@ -82,16 +82,16 @@ enum Other {
 /// When the data is missing or invalid; the message says where it was looked for.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let figure = match (args.other, args.figure) {
-        (Some(Other::Cast(args)), _) => return cast::run(&args),
-        (Some(Other::Collection(args)), _) => return collection::run(&args),
-        (Some(Other::Planning(args)), _) => return planning::run(&args),
-        (Some(Other::Streams(args)), _) => return streams::run(&args),
+        (Some(OtherComputation::Cast(args)), _) => return cast::run(&args),
+        (Some(OtherComputation::Collection(args)), _) => return collection::run(&args),
+        (Some(OtherComputation::Planning(args)), _) => return planning::run(&args),
+        (Some(OtherComputation::Streams(args)), _) => return streams::run(&args),
         (None, Some(figure)) => figure,
         (None, None) => bail!("give a figure or a command"),
     };
     let data = args.data.or_else(|| std::env::var_os("THALWEG_DATA").map(PathBuf::from));
     let network = input::open(&args.input, data.as_deref())?;
-    let summary = of_seeds(&figure.to_string(), &args.seed, |seed| {
+    let summary = summarise_seeds(&figure.to_string(), &args.seed, |seed| {
         let input = network.input(seed, figure.outside());
         figure.compute(&input, seed, args.draws, args.only.as_deref())
     })?;
@@ -105,7 +105,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Computes the reports of all seeds, one after the other.
-fn of_seeds(
+fn summarise_seeds(
     what: &str,
     seeds: &[u64],
     mut compute: impl FnMut(u64) -> anyhow::Result<Report>,

@@ -19,8 +19,8 @@ pub struct Args {
     #[arg(long, default_value_t = 150, value_name = "T", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     slots: u32,
     /// The kind of plan
-    #[arg(long, value_enum, default_value_t = Kind::Timetable)]
-    plan: Kind,
+    #[arg(long, value_enum, default_value_t = PlanKind::Timetable)]
+    plan: PlanKind,
     /// Seed of the random rates and amounts
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
@@ -30,7 +30,7 @@ pub struct Args {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Kind {
+enum PlanKind {
     /// The paper's plan: search for the smallest T, cheapest flow, decomposition
     Timetable,
     /// Constant rates
@@ -44,8 +44,8 @@ enum Kind {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let problem = collection(args.seed, args.hosts, args.slots)?;
     let numbers = match args.plan {
-        Kind::Timetable => timetable(&problem)?,
-        Kind::Fluid => fluid(&problem)?,
+        PlanKind::Timetable => timetable(&problem)?,
+        PlanKind::Fluid => fluid(&problem)?,
     };
     numbers::print(numbers, args.json)?;
     Ok(ExitCode::SUCCESS)

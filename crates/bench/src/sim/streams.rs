@@ -9,7 +9,7 @@ use std::{
 use thalweg_plan::streams::{Configuration, Flows, Planned, Problem, Terms};
 use thalweg_sim::{
     random,
-    streams::{Mesh, Size, small},
+    streams::{Mesh, Size, small_problem},
 };
 
 /// Arguments of `thalweg-bench sim streams`.
@@ -124,8 +124,8 @@ fn exact(seed: u64, cases: u64) -> anyhow::Result<Vec<Number>> {
     let (mut least, mut sum, mut compared, mut best) = (1.0_f64, 0.0, 0_u32, 0_u32);
     for case in 0..cases {
         let of = seed.wrapping_mul(1_000_003).wrapping_add(case);
-        let Some((optimum, _)) = small(of, Terms::none())?.exact() else { continue };
-        let problem = small(of, Terms::default())?;
+        let Some((optimum, _)) = small_problem(of, Terms::none())?.exact() else { continue };
+        let problem = small_problem(of, Terms::default())?;
         let random = &mut random::stream(of, "plan of streams", 0);
         let planned = problem.plan(problem.moves(), random);
         Flows::checked(&problem, &planned.configuration)?;

@@ -1,6 +1,6 @@
 //! Compares two trees and classifies their differences. Pure.
 
-use super::seen::{Entry, Kind, TreeSnapshot};
+use super::snapshot::{SnapshotEntry, SnapshotKind, TreeSnapshot};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ const OCCUPIED_SLACK: u64 = 64 * 1024;
 
 /// The class of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Class {
+pub enum DifferenceClass {
     /// An entry that only the first tree has.
     Missing,
     /// A pipe, a socket or a device that only the first tree has.
@@ -52,7 +52,7 @@ pub enum Class {
     Holes,
 }
 
-impl Class {
+impl DifferenceClass {
     /// The name of the class in reports.
     pub const fn name(self) -> &'static str {
         match self {
@@ -85,7 +85,7 @@ impl Class {
 pub struct Difference {
     /// The path relative to the root, whose path is empty.
     pub path: Vec<u8>,
-    pub class: Class,
+    pub class: DifferenceClass,
     /// The value of the first tree and that of the second.
     pub values: [String; 2],
 }
@@ -100,7 +100,7 @@ impl Difference {
 }
 
 /// The number of differences of each class.
-pub fn by_class(all: &[Difference]) -> BTreeMap<Class, usize> {
+pub fn by_class(all: &[Difference]) -> BTreeMap<DifferenceClass, usize> {
     let mut counts = BTreeMap::new();
     all.iter().for_each(|difference| *counts.entry(difference.class).or_default() += 1);
     counts
@@ -109,94 +109,99 @@ pub fn by_class(all: &[Difference]) -> BTreeMap<Class, usize> {
 /// All differences between two trees.
 pub fn compare(first: &TreeSnapshot, second: &TreeSnapshot) -> Vec<Difference> {
     let paths: BTreeSet<&Vec<u8>> = first.keys().chain(second.keys()).collect();
-    let mut found = Found::default();
+    let mut found = Differences::default();
     for path in paths {
         match (first.get(path), second.get(path)) {
-            (Some(one), Some(other)) => found.pair(path, one, other),
+            (Some(one), Some(other)) => found.compare_entries(path, one, other),
             (Some(one), None) if one.kind.is_special() => {
-                found.add(path, Class::MissingSpecial, [one.kind.name(), ""]);
+                found.add(path, DifferenceClass::MissingSpecial, [one.kind.name(), ""]);
             }
-            (Some(one), None) => found.add(path, Class::Missing, [one.kind.name(), ""]),
-            (None, Some(other)) => found.add(path, Class::Extra, ["", other.kind.name()]),
+            (Some(one), None) => found.add(path, DifferenceClass::Missing, [one.kind.name(), ""]),
+            (None, Some(other)) => found.add(path, DifferenceClass::Extra, ["", other.kind.name()]),
             (None, None) => {}
         }
     }
-    found.hard_links(first, second);
+    found.compare_hard_links(first, second);
     found.0
 }
 
 #[derive(Default)]
-struct Found(Vec<Difference>);
+struct Differences(Vec<Difference>);
 
-impl Found {
-    fn add(&mut self, path: &[u8], class: Class, values: [impl Into<String>; 2]) {
+impl Differences {
+    fn add(&mut self, path: &[u8], class: DifferenceClass, values: [impl Into<String>; 2]) {
         let values = values.map(Into::into);
         self.0.push(Difference { path: path.to_vec(), class, values });
     }
 
-    fn unless_equal<T: PartialEq + ToText>(&mut self, path: &[u8], class: Class, pair: [T; 2]) {
+    fn add_unless_equal<T: PartialEq + ToText>(
+        &mut self,
+        path: &[u8],
+        class: DifferenceClass,
+        pair: [T; 2],
+    ) {
         if pair[0] != pair[1] {
             self.add(path, class, pair.map(|value| value.text()));
         }
     }
 
-    fn pair(&mut self, path: &[u8], one: &Entry, other: &Entry) {
+    fn compare_entries(&mut self, path: &[u8], one: &SnapshotEntry, other: &SnapshotEntry) {
         if one.kind.name() != other.kind.name() {
-            return self.add(path, Class::Type, [one.kind.name(), other.kind.name()]);
+            return self.add(path, DifferenceClass::Type, [one.kind.name(), other.kind.name()]);
         }
-        self.content(path, &one.kind, &other.kind);
-        self.unless_equal(path, Class::Owner, [one.owner, other.owner]);
-        self.unless_equal(path, Class::Group, [one.group, other.group]);
-        let is_link = matches!(one.kind, Kind::Link(_));
-        let special = |entry: &Entry| Octal(entry.mode & 0o7000);
-        let usual = |entry: &Entry| Octal(entry.mode & 0o777);
+        self.compare_content(path, &one.kind, &other.kind);
+        self.add_unless_equal(path, DifferenceClass::Owner, [one.owner, other.owner]);
+        self.add_unless_equal(path, DifferenceClass::Group, [one.group, other.group]);
+        let is_link = matches!(one.kind, SnapshotKind::Link(_));
+        let special = |entry: &SnapshotEntry| Octal(entry.mode & 0o7000);
+        let usual = |entry: &SnapshotEntry| Octal(entry.mode & 0o777);
         if !is_link {
-            self.unless_equal(path, Class::Mode, [usual(one), usual(other)]);
-            self.unless_equal(path, Class::SetId, [special(one), special(other)]);
+            self.add_unless_equal(path, DifferenceClass::Mode, [usual(one), usual(other)]);
+            self.add_unless_equal(path, DifferenceClass::SetId, [special(one), special(other)]);
         }
         let time = match &one.kind {
-            Kind::Directory => Class::DirectoryTime,
-            Kind::Link(_) => Class::LinkTime,
-            kind if kind.is_special() => Class::SpecialTime,
-            _ => Class::Time,
+            SnapshotKind::Directory => DifferenceClass::DirectoryTime,
+            SnapshotKind::Link(_) => DifferenceClass::LinkTime,
+            kind if kind.is_special() => DifferenceClass::SpecialTime,
+            _ => DifferenceClass::Time,
         };
-        self.unless_equal(path, time, [one.modified, other.modified]);
-        self.xattrs(path, one, other);
+        self.add_unless_equal(path, time, [one.modified, other.modified]);
+        self.compare_xattrs(path, one, other);
     }
 
-    fn content(&mut self, path: &[u8], one: &Kind, other: &Kind) {
+    fn compare_content(&mut self, path: &[u8], one: &SnapshotKind, other: &SnapshotKind) {
         match (one, other) {
             (
-                Kind::File { length, digest, occupied, .. },
-                Kind::File { length: l, digest: d, occupied: o, holes },
+                SnapshotKind::File { length, digest, occupied, .. },
+                SnapshotKind::File { length: l, digest: d, occupied: o, holes },
             ) => {
                 if (length, digest) != (l, d) {
                     let text = |length: &u64| format!("{length} B");
-                    self.add(path, Class::Content, [text(length), text(l)]);
+                    self.add(path, DifferenceClass::Content, [text(length), text(l)]);
                 } else if *o > occupied + OCCUPIED_SLACK {
                     let text = |n: u64| format!("{n} B on the disk");
                     let second = format!("{}, {holes} B in holes", text(*o));
-                    self.add(path, Class::Holes, [text(*occupied), second]);
+                    self.add(path, DifferenceClass::Holes, [text(*occupied), second]);
                 }
             }
-            (Kind::Link(one), Kind::Link(other)) if one != other => {
+            (SnapshotKind::Link(one), SnapshotKind::Link(other)) if one != other => {
                 let text = |target: &[u8]| target.escape_ascii().to_string();
-                self.add(path, Class::Link, [text(one), text(other)]);
+                self.add(path, DifferenceClass::Link, [text(one), text(other)]);
             }
-            (Kind::Device(one), Kind::Device(other)) => {
-                self.unless_equal(path, Class::Device, [*one, *other]);
+            (SnapshotKind::Device(one), SnapshotKind::Device(other)) => {
+                self.add_unless_equal(path, DifferenceClass::Device, [*one, *other]);
             }
             _ => {}
         }
     }
 
-    fn xattrs(&mut self, path: &[u8], one: &Entry, other: &Entry) {
+    fn compare_xattrs(&mut self, path: &[u8], one: &SnapshotEntry, other: &SnapshotEntry) {
         let names: BTreeSet<_> = one.xattrs.keys().chain(other.xattrs.keys()).collect();
         for name in names {
             let class = match name.as_slice() {
-                b"system.posix_acl_access" => Class::Acl,
-                b"system.posix_acl_default" => Class::DefaultAcl,
-                _ => Class::Xattr,
+                b"system.posix_acl_access" => DifferenceClass::Acl,
+                b"system.posix_acl_default" => DifferenceClass::DefaultAcl,
+                _ => DifferenceClass::Xattr,
             };
             let (one, other) = (one.xattrs.get(name), other.xattrs.get(name));
             if one != other {
@@ -210,14 +215,18 @@ impl Found {
     }
 
     /// Compares which names refer to one file, among paths that both trees have.
-    fn hard_links(&mut self, first: &TreeSnapshot, second: &TreeSnapshot) {
+    fn compare_hard_links(&mut self, first: &TreeSnapshot, second: &TreeSnapshot) {
         let text = |same: &Option<Vec<u8>>| {
             same.as_ref().map_or_else(String::new, |path| path.escape_ascii().to_string())
         };
         for (path, one) in first {
             let Some(other) = second.get(path) else { continue };
             if one.kind.name() == other.kind.name() && one.same_as != other.same_as {
-                self.add(path, Class::HardLinks, [text(&one.same_as), text(&other.same_as)]);
+                self.add(
+                    path,
+                    DifferenceClass::HardLinks,
+                    [text(&one.same_as), text(&other.same_as)],
+                );
             }
         }
     }
@@ -260,25 +269,36 @@ impl ToText for Octal {
 mod tests {
     use super::*;
 
-    fn entry(kind: Kind) -> Entry {
+    fn entry(kind: SnapshotKind) -> SnapshotEntry {
         let xattrs = BTreeMap::from([
             (b"user.a".to_vec(), b"1".to_vec()),
             (b"system.posix_acl_access".to_vec(), b"2".to_vec()),
             (b"system.posix_acl_default".to_vec(), b"3".to_vec()),
         ]);
-        Entry { kind, mode: 0o2750, owner: 1, group: 2, modified: (3, 4), xattrs, same_as: None }
+        SnapshotEntry {
+            kind,
+            mode: 0o2750,
+            owner: 1,
+            group: 2,
+            modified: (3, 4),
+            xattrs,
+            same_as: None,
+        }
     }
 
-    fn file() -> Kind {
-        Kind::File { length: 9, digest: vec![1], occupied: 0, holes: 9 }
+    fn file() -> SnapshotKind {
+        SnapshotKind::File { length: 9, digest: vec![1], occupied: 0, holes: 9 }
     }
 
-    fn one(kind: Kind) -> TreeSnapshot {
+    fn one(kind: SnapshotKind) -> TreeSnapshot {
         TreeSnapshot::from([(b"x".to_vec(), entry(kind))])
     }
 
     /// The classes in which a tree with this entry differs from a tree with the changed entry.
-    fn classes(kind: Kind, change: impl FnOnce(&mut Entry)) -> Vec<Class> {
+    fn classes(
+        kind: SnapshotKind,
+        change: impl FnOnce(&mut SnapshotEntry),
+    ) -> Vec<DifferenceClass> {
         let (first, mut second) = (one(kind.clone()), one(kind));
         second.values_mut().for_each(|_| {});
         change(second.get_mut(&b"x".to_vec()[..]).unwrap());
@@ -287,35 +307,60 @@ mod tests {
 
     #[test]
     fn equal_trees_do_not_differ() {
-        for kind in [file(), Kind::Directory, Kind::Link(vec![1]), Kind::Fifo, Kind::Device(1)] {
+        for kind in [
+            file(),
+            SnapshotKind::Directory,
+            SnapshotKind::Link(vec![1]),
+            SnapshotKind::Fifo,
+            SnapshotKind::Device(1),
+        ] {
             assert_eq!(classes(kind, |_| {}), []);
         }
     }
 
     #[test]
     fn each_change_is_found_as_its_class_alone() {
-        assert_eq!(classes(file(), |e| e.mode = 0o2751), [Class::Mode]);
-        assert_eq!(classes(file(), |e| e.mode = 0o0750), [Class::SetId]);
-        assert_eq!(classes(file(), |e| e.owner = 9), [Class::Owner]);
-        assert_eq!(classes(file(), |e| e.group = 9), [Class::Group]);
-        assert_eq!(classes(file(), |e| e.modified.1 = 5), [Class::Time]);
-        assert_eq!(classes(Kind::Directory, |e| e.modified.1 = 5), [Class::DirectoryTime]);
-        assert_eq!(classes(Kind::Link(vec![]), |e| e.modified.0 = 5), [Class::LinkTime]);
-        assert_eq!(classes(Kind::Fifo, |e| e.modified.0 = 5), [Class::SpecialTime]);
-        assert_eq!(classes(Kind::Link(vec![1]), |e| e.kind = Kind::Link(vec![2])), [Class::Link]);
-        assert_eq!(classes(Kind::Device(1), |e| e.kind = Kind::Device(2)), [Class::Device]);
-        assert_eq!(classes(file(), |e| e.kind = Kind::Fifo), [Class::Type]);
-        assert_eq!(classes(file(), |e| e.same_as = Some(vec![1])), [Class::HardLinks]);
+        assert_eq!(classes(file(), |e| e.mode = 0o2751), [DifferenceClass::Mode]);
+        assert_eq!(classes(file(), |e| e.mode = 0o0750), [DifferenceClass::SetId]);
+        assert_eq!(classes(file(), |e| e.owner = 9), [DifferenceClass::Owner]);
+        assert_eq!(classes(file(), |e| e.group = 9), [DifferenceClass::Group]);
+        assert_eq!(classes(file(), |e| e.modified.1 = 5), [DifferenceClass::Time]);
+        assert_eq!(
+            classes(SnapshotKind::Directory, |e| e.modified.1 = 5),
+            [DifferenceClass::DirectoryTime]
+        );
+        assert_eq!(
+            classes(SnapshotKind::Link(vec![]), |e| e.modified.0 = 5),
+            [DifferenceClass::LinkTime]
+        );
+        assert_eq!(
+            classes(SnapshotKind::Fifo, |e| e.modified.0 = 5),
+            [DifferenceClass::SpecialTime]
+        );
+        assert_eq!(
+            classes(SnapshotKind::Link(vec![1]), |e| e.kind = SnapshotKind::Link(vec![2])),
+            [DifferenceClass::Link]
+        );
+        assert_eq!(
+            classes(SnapshotKind::Device(1), |e| e.kind = SnapshotKind::Device(2)),
+            [DifferenceClass::Device]
+        );
+        assert_eq!(classes(file(), |e| e.kind = SnapshotKind::Fifo), [DifferenceClass::Type]);
+        assert_eq!(classes(file(), |e| e.same_as = Some(vec![1])), [DifferenceClass::HardLinks]);
         for (name, class) in [
-            ("user.a", Class::Xattr),
-            ("system.posix_acl_access", Class::Acl),
-            ("system.posix_acl_default", Class::DefaultAcl),
+            ("user.a", DifferenceClass::Xattr),
+            ("system.posix_acl_access", DifferenceClass::Acl),
+            ("system.posix_acl_default", DifferenceClass::DefaultAcl),
         ] {
             assert_eq!(classes(file(), |e| drop(e.xattrs.remove(name.as_bytes()))), [class]);
         }
-        let changed = |digest, occupied| Kind::File { length: 9, digest, occupied, holes: 0 };
-        assert_eq!(classes(file(), |e| e.kind = changed(vec![2], 0)), [Class::Content]);
-        assert_eq!(classes(file(), |e| e.kind = changed(vec![1], 1 << 20)), [Class::Holes]);
+        let changed =
+            |digest, occupied| SnapshotKind::File { length: 9, digest, occupied, holes: 0 };
+        assert_eq!(classes(file(), |e| e.kind = changed(vec![2], 0)), [DifferenceClass::Content]);
+        assert_eq!(
+            classes(file(), |e| e.kind = changed(vec![1], 1 << 20)),
+            [DifferenceClass::Holes]
+        );
         assert_eq!(classes(file(), |e| e.kind = changed(vec![1], 4096)), []);
     }
 
@@ -323,8 +368,8 @@ mod tests {
     fn entries_that_only_one_tree_has_are_found() {
         let class = |first: &TreeSnapshot, second: &TreeSnapshot| compare(first, second)[0].class;
         let none = TreeSnapshot::new();
-        assert_eq!(class(&one(file()), &none), Class::Missing);
-        assert_eq!(class(&one(Kind::Socket), &none), Class::MissingSpecial);
-        assert_eq!(class(&none, &one(file())), Class::Extra);
+        assert_eq!(class(&one(file()), &none), DifferenceClass::Missing);
+        assert_eq!(class(&one(SnapshotKind::Socket), &none), DifferenceClass::MissingSpecial);
+        assert_eq!(class(&none, &one(file())), DifferenceClass::Extra);
     }
 }

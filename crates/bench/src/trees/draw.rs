@@ -62,14 +62,14 @@ const OWNERS: [u32; 5] = [1, 33, 1000, 54_321, 4_000_000_000];
 pub struct Tree {
     /// The entries by relative path without a leading slash; the root has the empty path. Directories come before their
     /// content.
-    pub entries: BTreeMap<Vec<u8>, Entry>,
+    pub entries: BTreeMap<Vec<u8>, DrawnEntry>,
 }
 
 /// An entry of a tree.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct DrawnEntry {
     /// The kind of the entry.
-    pub kind: Kind,
+    pub kind: DrawnKind,
     /// Permissions with set-ID and sticky bits; meaningless for symbolic links.
     pub mode: u32,
     /// User and group; `None` for those of the creator.
@@ -82,7 +82,7 @@ pub struct Entry {
 
 /// The kind of an entry.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Kind {
+pub enum DrawnKind {
     Directory,
     /// A file with data in these ranges and holes elsewhere. The bytes are derived from the seed.
     File {
@@ -107,41 +107,41 @@ pub enum Kind {
 
 /// What a tree may contain.
 #[derive(Clone, Copy, Debug)]
-pub struct Allowed {
+pub struct AllowedEntries {
     /// Owners other than the creator.
     pub owners: bool,
 }
 
 /// Draws the tree of a seed.
-pub fn draw(seed: u64, allowed: Allowed) -> Tree {
+pub fn draw(seed: u64, allowed: AllowedEntries) -> Tree {
     let random = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let mut draw = Draw {
+    let mut draw = TreeBuilder {
         random,
         allowed,
         tree: Tree::default(),
         directories: vec![Vec::new()],
         files: vec![],
     };
-    let root = draw.entry(Kind::Directory, 0o755);
+    let root = draw.draw_entry(DrawnKind::Directory, 0o755);
     draw.tree.entries.insert(Vec::new(), root);
     for _ in 0..draw.between(20, 60) {
-        draw.one();
+        draw.add_random();
     }
     if draw.chance(4) {
-        draw.many();
+        draw.add_many_files();
     }
     draw.tree
 }
 
-struct Draw {
+struct TreeBuilder {
     random: Xoshiro256PlusPlus,
-    allowed: Allowed,
+    allowed: AllowedEntries,
     tree: Tree,
     directories: Vec<Vec<u8>>,
     files: Vec<Vec<u8>>,
 }
 
-impl Draw {
+impl TreeBuilder {
     fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.random.next_u64()) * u128::from(n)) >> 64) as u64
     }
@@ -155,32 +155,32 @@ impl Draw {
         self.below(n) == 0
     }
 
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+    fn pick<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.below(all.len() as u64) as usize]
     }
 
     /// Adds an entry of a random kind.
-    fn one(&mut self) {
+    fn add_random(&mut self) {
         match self.below(20) {
-            0..=3 => self.directory(),
-            4..=9 => self.file(),
-            10 | 11 => self.sparse(),
-            12 | 13 => self.same(),
-            14..=16 => self.link(),
-            17 => self.add(Kind::Fifo, 0o640),
-            18 => self.add(Kind::Socket, 0o600),
-            _ => self.file(),
+            0..=3 => self.add_directory(),
+            4..=9 => self.add_file(),
+            10 | 11 => self.add_sparse_file(),
+            12 | 13 => self.add_hard_link(),
+            14..=16 => self.add_symlink(),
+            17 => self.add(DrawnKind::Fifo, 0o640),
+            18 => self.add(DrawnKind::Socket, 0o600),
+            _ => self.add_file(),
         }
     }
 
-    fn directory(&mut self) {
-        let mode = self.of(&DIRECTORY_MODES);
-        if let Some(path) = self.put(Kind::Directory, mode) {
+    fn add_directory(&mut self) {
+        let mode = self.pick(&DIRECTORY_MODES);
+        if let Some(path) = self.add_entry(DrawnKind::Directory, mode) {
             self.directories.push(path);
         }
     }
 
-    fn file(&mut self) {
+    fn add_file(&mut self) {
         let length = match self.below(6) {
             0 => 0,
             1 => 1,
@@ -189,16 +189,16 @@ impl Draw {
             4 => self.between(5000, 60_000),
             _ => self.between(60_000, 600_000),
         };
-        let (mode, seed) = (self.of(&FILE_MODES), self.random.next_u64());
+        let (mode, seed) = (self.pick(&FILE_MODES), self.random.next_u64());
         let data = if length > 0 { vec![(0, length)] } else { vec![] };
-        if let Some(path) = self.put(Kind::File { length, data, seed }, mode) {
+        if let Some(path) = self.add_entry(DrawnKind::File { length, data, seed }, mode) {
             self.files.push(path);
         }
     }
 
     /// Adds a file with holes before, between and after its data. Some files are one hole, and one in four is far
     /// larger than its data.
-    fn sparse(&mut self) {
+    fn add_sparse_file(&mut self) {
         let blocks =
             if self.chance(4) { self.between(5000, 20_000) } else { self.between(20, 400) };
         let mut data = Vec::new();
@@ -211,72 +211,74 @@ impl Draw {
         if self.chance(6) {
             data.clear();
         }
-        let length = blocks * BLOCK + self.of(&[0, 0, 17]);
+        let length = blocks * BLOCK + self.pick(&[0, 0, 17]);
         let seed = self.random.next_u64();
-        if let Some(path) = self.put(Kind::File { length, data, seed }, 0o644) {
+        if let Some(path) = self.add_entry(DrawnKind::File { length, data, seed }, 0o644) {
             self.files.push(path);
         }
     }
 
     /// Adds another name of an existing file.
-    fn same(&mut self) {
+    fn add_hard_link(&mut self) {
         if self.files.is_empty() {
-            return self.file();
+            return self.add_file();
         }
         let n = self.below(self.files.len() as u64) as usize;
         let first = self.files[n].clone();
-        let Some(path) = self.name() else { return };
-        let entry =
-            Entry { kind: Kind::SameAs(first.clone()), ..self.tree.entries[&first].clone() };
+        let Some(path) = self.draw_name() else { return };
+        let entry = DrawnEntry {
+            kind: DrawnKind::SameAs(first.clone()),
+            ..self.tree.entries[&first].clone()
+        };
         self.tree.entries.insert(path, entry);
     }
 
-    fn link(&mut self) {
+    fn add_symlink(&mut self) {
         let kind = match self.below(5) {
-            0 => Kind::Link(b"../nowhere/at all".to_vec()),
-            1 => Kind::Link(b"/etc/hostname".to_vec()),
+            0 => DrawnKind::Link(b"../nowhere/at all".to_vec()),
+            1 => DrawnKind::Link(b"/etc/hostname".to_vec()),
             2 => {
                 let n = self.below(self.directories.len() as u64) as usize;
-                Kind::LinkInside(self.directories[n].clone())
+                DrawnKind::LinkInside(self.directories[n].clone())
             }
-            3 => Kind::Link(vec![b'x'; self.between(1, 900) as usize]),
+            3 => DrawnKind::Link(vec![b'x'; self.between(1, 900) as usize]),
             _ => match self.files.last() {
                 Some(file) => {
                     let name = file.rsplit(|byte| *byte == b'/').next().unwrap_or(file);
-                    Kind::Link(name.to_vec())
+                    DrawnKind::Link(name.to_vec())
                 }
-                None => Kind::Link(b".".to_vec()),
+                None => DrawnKind::Link(b".".to_vec()),
             },
         };
         self.add(kind, 0o777);
     }
 
     /// Adds many small files in one directory.
-    fn many(&mut self) {
-        let Some(directory) = self.put(Kind::Directory, 0o755) else { return };
+    fn add_many_files(&mut self) {
+        let Some(directory) = self.add_entry(DrawnKind::Directory, 0o755) else { return };
         for number in 0..self.between(200, 600) {
             let mut path = directory.clone();
             path.extend_from_slice(format!("/small-{number:05}").as_bytes());
             let (length, seed) = (self.below(900), self.random.next_u64());
             let data = if length > 0 { vec![(0, length)] } else { vec![] };
-            let entry = self.entry(Kind::File { length, data, seed }, 0o644);
+            let entry = self.draw_entry(DrawnKind::File { length, data, seed }, 0o644);
             self.tree.entries.insert(path, entry);
         }
     }
 
-    fn add(&mut self, kind: Kind, mode: u32) {
-        _ = self.put(kind, mode);
+    fn add(&mut self, kind: DrawnKind, mode: u32) {
+        _ = self.add_entry(kind, mode);
     }
 
-    fn put(&mut self, kind: Kind, mode: u32) -> Option<Vec<u8>> {
-        let path = self.name()?;
-        let entry = self.entry(kind, mode);
+    fn add_entry(&mut self, kind: DrawnKind, mode: u32) -> Option<Vec<u8>> {
+        let path = self.draw_name()?;
+        let entry = self.draw_entry(kind, mode);
         self.tree.entries.insert(path.clone(), entry);
         Some(path)
     }
 
     /// Draws a new path in some directory; `None` if it exists already.
-    fn name(&mut self) -> Option<Vec<u8>> {
+    fn draw_name(&mut self) -> Option<Vec<u8>> {
         let n = self.below(self.directories.len() as u64) as usize;
         let mut path = self.directories[n].clone();
         if !path.is_empty() {
@@ -285,7 +287,7 @@ impl Draw {
         let number = self.tree.entries.len();
         match self.below(8) {
             0 => {
-                let name = self.of(&ODD_NAMES);
+                let name = self.pick(&ODD_NAMES);
                 path.extend_from_slice(name);
             }
             1 if path.len() < 1000 => {
@@ -299,9 +301,9 @@ impl Draw {
         (!self.tree.entries.contains_key(&path)).then_some(path)
     }
 
-    fn entry(&mut self, kind: Kind, mode: u32) -> Entry {
+    fn draw_entry(&mut self, kind: DrawnKind, mode: u32) -> DrawnEntry {
         let seconds = if self.chance(3) {
-            self.of(&DATES)
+            self.pick(&DATES)
         } else {
             self.between(1_500_000_000, 1_750_000_000) as i64
         };
@@ -311,15 +313,15 @@ impl Draw {
             2 => 999_999_999,
             _ => self.below(1_000_000_000) as u32,
         };
-        let is_link = matches!(kind, Kind::Link(_) | Kind::LinkInside(_));
-        let owner =
-            (self.allowed.owners && self.chance(5)).then(|| (self.of(&OWNERS), self.of(&OWNERS)));
-        let is_special = matches!(kind, Kind::Fifo | Kind::Socket);
-        let xattrs = if is_link || is_special { BTreeMap::new() } else { self.xattrs(&kind) };
-        Entry { kind, mode, owner, modified: (seconds, nanos), xattrs }
+        let is_link = matches!(kind, DrawnKind::Link(_) | DrawnKind::LinkInside(_));
+        let owner = (self.allowed.owners && self.chance(5))
+            .then(|| (self.pick(&OWNERS), self.pick(&OWNERS)));
+        let is_special = matches!(kind, DrawnKind::Fifo | DrawnKind::Socket);
+        let xattrs = if is_link || is_special { BTreeMap::new() } else { self.draw_xattrs(&kind) };
+        DrawnEntry { kind, mode, owner, modified: (seconds, nanos), xattrs }
     }
 
-    fn xattrs(&mut self, kind: &Kind) -> BTreeMap<&'static str, Vec<u8>> {
+    fn draw_xattrs(&mut self, kind: &DrawnKind) -> BTreeMap<&'static str, Vec<u8>> {
         let mut all = BTreeMap::new();
         if self.chance(6) {
             all.insert("user.comment", b"a \0 byte and \xff".to_vec());
@@ -332,20 +334,20 @@ impl Draw {
             all.insert("user.long", (0..length).map(|i| i as u8).collect());
         }
         if self.chance(8) {
-            all.insert("system.posix_acl_access", self.acl());
+            all.insert("system.posix_acl_access", self.draw_acl());
         }
-        if *kind == Kind::Directory && self.chance(8) {
-            all.insert("system.posix_acl_default", self.acl());
+        if *kind == DrawnKind::Directory && self.chance(8) {
+            all.insert("system.posix_acl_default", self.draw_acl());
         }
         all
     }
 
     /// An ACL in the kernel's format: version 2, then tag, permissions and id of each entry, sorted by tag and id
     /// (linux/posix_acl_xattr.h).
-    fn acl(&mut self) -> Vec<u8> {
+    fn draw_acl(&mut self) -> Vec<u8> {
         const NOBODY: u32 = u32::MAX;
-        let user = self.of(&OWNERS);
-        let group = self.of(&OWNERS);
+        let user = self.pick(&OWNERS);
+        let group = self.pick(&OWNERS);
         let entries: [(u16, u16, u32); 6] = [
             (0x01, 7, NOBODY),
             (0x02, 5, user),
@@ -375,7 +377,7 @@ pub fn bytes(seed: u64, from: u64, to: u64) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    const ALLOWED: Allowed = Allowed { owners: true };
+    const ALLOWED: AllowedEntries = AllowedEntries { owners: true };
 
     #[test]
     fn the_seed_determines_the_tree() {
@@ -389,29 +391,29 @@ mod tests {
     fn two_hundred_trees_contain_every_kind_of_entry() {
         let trees: Vec<Tree> = (1..=200).map(|seed| draw(seed, ALLOWED)).collect();
         let entries = || trees.iter().flat_map(|tree| tree.entries.iter());
-        let has = |what: &dyn Fn(&Vec<u8>, &Entry) -> bool| {
+        let has = |what: &dyn Fn(&Vec<u8>, &DrawnEntry) -> bool| {
             let n = entries().filter(|(path, entry)| what(path, entry)).count();
             assert!(n >= 10, "only {n}");
         };
         has(&|path, e| {
-            e.kind == Kind::Directory
+            e.kind == DrawnKind::Directory
                 && !entries().any(|(p, _)| p.starts_with(path) && p.len() > path.len())
         });
         has(
-            &|_, e| matches!(&e.kind, Kind::File { length, data, .. } if data.len() > 1 && *length > 80_000),
+            &|_, e| matches!(&e.kind, DrawnKind::File { length, data, .. } if data.len() > 1 && *length > 80_000),
         );
         has(
-            &|_, e| matches!(&e.kind, Kind::File { length, data, .. } if *length > 0 && data.is_empty()),
+            &|_, e| matches!(&e.kind, DrawnKind::File { length, data, .. } if *length > 0 && data.is_empty()),
         );
-        has(&|_, e| matches!(e.kind, Kind::SameAs(_)));
-        has(&|_, e| matches!(e.kind, Kind::Link(_)));
-        has(&|_, e| matches!(e.kind, Kind::LinkInside(_)));
-        has(&|_, e| e.kind == Kind::Fifo);
-        has(&|_, e| e.kind == Kind::Socket);
+        has(&|_, e| matches!(e.kind, DrawnKind::SameAs(_)));
+        has(&|_, e| matches!(e.kind, DrawnKind::Link(_)));
+        has(&|_, e| matches!(e.kind, DrawnKind::LinkInside(_)));
+        has(&|_, e| e.kind == DrawnKind::Fifo);
+        has(&|_, e| e.kind == DrawnKind::Socket);
         has(&|path, _| std::str::from_utf8(path).is_err());
         has(&|path, _| path.len() >= NAME_MAX);
         has(&|_, e| e.mode & 0o7000 != 0);
-        has(&|_, e| e.kind == Kind::Directory && e.mode & 0o500 != 0o500);
+        has(&|_, e| e.kind == DrawnKind::Directory && e.mode & 0o500 != 0o500);
         has(&|_, e| e.modified.0 < 0);
         has(&|_, e| e.modified.0 > 9_223_372_036);
         has(&|_, e| e.modified.1 == 999_999_999);
@@ -430,7 +432,7 @@ mod tests {
             for path in tree.entries.keys().filter(|path| !path.is_empty()) {
                 let parent =
                     path.iter().rposition(|byte| *byte == b'/').map_or(&[][..], |at| &path[..at]);
-                assert_eq!(tree.entries[parent].kind, Kind::Directory, "seed {seed}");
+                assert_eq!(tree.entries[parent].kind, DrawnKind::Directory, "seed {seed}");
                 let name = &path[if parent.is_empty() { 0 } else { parent.len() + 1 }..];
                 assert!(name.len() <= NAME_MAX && name != b"." && name != b"..");
             }

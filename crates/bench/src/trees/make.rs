@@ -1,6 +1,6 @@
 //! Creates a tree on the disk.
 
-use super::draw::{Entry, Kind, Tree, bytes};
+use super::draw::{DrawnEntry, DrawnKind, Tree, bytes};
 use anyhow::Context as _;
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags, chmod,
@@ -22,7 +22,7 @@ use std::{
 /// When an entry cannot be created; the error has its path.
 pub fn make(tree: &Tree, root: &Path) -> anyhow::Result<()> {
     // A file is created before its other names.
-    let is_name = |entry: &Entry| matches!(entry.kind, Kind::SameAs(_));
+    let is_name = |entry: &DrawnEntry| matches!(entry.kind, DrawnKind::SameAs(_));
     let firsts = tree.entries.iter().filter(|(_, entry)| !is_name(entry));
     let names = tree.entries.iter().filter(|(_, entry)| is_name(entry));
     for (path, entry) in firsts.chain(names) {
@@ -44,34 +44,34 @@ pub fn place(root: &Path, path: &[u8]) -> PathBuf {
     if path.is_empty() { root.to_owned() } else { root.join(OsStr::from_bytes(path)) }
 }
 
-fn create(entry: &Entry, at: &Path, root: &Path) -> anyhow::Result<()> {
+fn create(entry: &DrawnEntry, at: &Path, root: &Path) -> anyhow::Result<()> {
     match &entry.kind {
-        Kind::Directory => fs::create_dir(at)?,
-        Kind::File { length, data, seed } => {
+        DrawnKind::Directory => fs::create_dir(at)?,
+        DrawnKind::File { length, data, seed } => {
             let file = File::create_new(at)?;
             file.set_len(*length)?;
             for (from, to) in data {
                 file.write_all_at(&bytes(*seed, *from, *to), *from)?;
             }
         }
-        Kind::SameAs(first) => link(place(root, first), at)?,
-        Kind::Link(text) => symlink(OsStr::from_bytes(text), at)?,
-        Kind::LinkInside(path) => {
+        DrawnKind::SameAs(first) => link(place(root, first), at)?,
+        DrawnKind::Link(text) => symlink(OsStr::from_bytes(text), at)?,
+        DrawnKind::LinkInside(path) => {
             symlink(fs::canonicalize(root)?.join(OsStr::from_bytes(path)), at)?
         }
-        Kind::Fifo => mknodat(CWD, at, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?,
-        Kind::Socket => mknodat(CWD, at, FileType::Socket, Mode::RUSR | Mode::WUSR, 0)?,
+        DrawnKind::Fifo => mknodat(CWD, at, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?,
+        DrawnKind::Socket => mknodat(CWD, at, FileType::Socket, Mode::RUSR | Mode::WUSR, 0)?,
     }
     Ok(())
 }
 
 /// Sets the owner first, which clears set-ID bits, then the mode, then ACLs and other attributes, then the time.
-fn describe(entry: &Entry, at: &Path) -> anyhow::Result<()> {
+fn describe(entry: &DrawnEntry, at: &Path) -> anyhow::Result<()> {
     if let Some((user, group)) = entry.owner {
         let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
         chownat(CWD, at, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW).context("owner")?;
     }
-    let is_link = matches!(entry.kind, Kind::Link(_) | Kind::LinkInside(_));
+    let is_link = matches!(entry.kind, DrawnKind::Link(_) | DrawnKind::LinkInside(_));
     if !is_link {
         chmod(at, Mode::from_raw_mode(entry.mode)).context("mode")?;
     }

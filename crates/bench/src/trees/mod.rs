@@ -9,10 +9,10 @@
 pub mod compare;
 pub mod draw;
 pub mod make;
-pub mod seen;
+pub mod snapshot;
 
 use compare::{by_class, compare};
-use draw::{Allowed, draw};
+use draw::{AllowedEntries, draw};
 use serde_json::json;
 use std::{path::PathBuf, process::ExitCode};
 use thalweg_console::say_line;
@@ -36,7 +36,7 @@ pub struct MakeArgs {
 /// # Errors
 /// When an entry cannot be created.
 pub fn run_make(args: &MakeArgs) -> anyhow::Result<ExitCode> {
-    make::make(&draw(args.seed, Allowed { owners: args.owners }), &args.directory)?;
+    make::make(&draw(args.seed, AllowedEntries { owners: args.owners }), &args.directory)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -67,7 +67,7 @@ pub struct CompareArgs {
 /// # Errors
 /// When an entry cannot be read; entries that only their owner may read need root.
 pub fn run_compare(args: &CompareArgs) -> anyhow::Result<ExitCode> {
-    let found = compare(&seen::look(&args.first)?, &seen::look(&args.second)?);
+    let found = compare(&snapshot::read_tree(&args.first)?, &snapshot::read_tree(&args.second)?);
     if args.json {
         let classes: serde_json::Map<_, _> = by_class(&found)
             .into_iter()
@@ -87,15 +87,15 @@ pub fn run_compare(args: &CompareArgs) -> anyhow::Result<ExitCode> {
 
 #[cfg(test)]
 mod tests {
-    use super::{compare::Class, *};
+    use super::{compare::DifferenceClass, *};
     use rustix::{
         fs::{XattrFlags, lsetxattr},
         process::geteuid,
     };
     use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt as _};
 
-    fn allowed() -> Allowed {
-        Allowed { owners: geteuid().is_root() }
+    fn allowed() -> AllowedEntries {
+        AllowedEntries { owners: geteuid().is_root() }
     }
 
     /// Only root can read all entries of such a tree.
@@ -117,14 +117,14 @@ mod tests {
             let tree = draw(seed, allowed());
             let places = ["a", "b"].map(|name| dir.path().join(format!("{seed}{name}")));
             places.iter().for_each(|place| make::make(&tree, place).unwrap());
-            let [a, b] = places.each_ref().map(|place| seen::look(place).unwrap());
+            let [a, b] = places.each_ref().map(|place| snapshot::read_tree(place).unwrap());
             // Absolute links into the tree contain the tree's own path.
             let found: Vec<_> =
-                compare(&a, &b).into_iter().filter(|d| d.class != Class::Link).collect();
+                compare(&a, &b).into_iter().filter(|d| d.class != DifferenceClass::Link).collect();
             assert_eq!(found, [], "seed {seed}");
             assert_eq!(a.len(), tree.entries.len(), "seed {seed}");
         }
-        let [a, b] = ["1a", "2a"].map(|name| seen::look(&dir.path().join(name)).unwrap());
+        let [a, b] = ["1a", "2a"].map(|name| snapshot::read_tree(&dir.path().join(name)).unwrap());
         assert!(!compare(&a, &b).is_empty());
     }
 
@@ -149,14 +149,19 @@ mod tests {
         fs::File::open(b).unwrap().set_modified(later).unwrap();
         // If the file system has no attributes, the class cannot occur.
         let has = lsetxattr(b.join("f"), "user.x", b"1", XattrFlags::empty()).is_ok();
-        let found = compare(&seen::look(a).unwrap(), &seen::look(b).unwrap());
-        let classes: BTreeSet<Class> = found.iter().map(|difference| difference.class).collect();
-        for class in
-            [Class::Holes, Class::Mode, Class::HardLinks, Class::Time, Class::DirectoryTime]
-        {
+        let found = compare(&snapshot::read_tree(a).unwrap(), &snapshot::read_tree(b).unwrap());
+        let classes: BTreeSet<DifferenceClass> =
+            found.iter().map(|difference| difference.class).collect();
+        for class in [
+            DifferenceClass::Holes,
+            DifferenceClass::Mode,
+            DifferenceClass::HardLinks,
+            DifferenceClass::Time,
+            DifferenceClass::DirectoryTime,
+        ] {
             assert!(classes.contains(&class), "{class:?} in {found:?}");
         }
-        assert_eq!(classes.contains(&Class::Xattr), has);
-        assert!(!classes.contains(&Class::Content));
+        assert_eq!(classes.contains(&DifferenceClass::Xattr), has);
+        assert!(!classes.contains(&DifferenceClass::Content));
     }
 }

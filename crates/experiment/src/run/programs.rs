@@ -34,8 +34,8 @@ impl Programs {
             Some(program) => copy(&program, name),
             None => Ok(PathBuf::from(name)),
         };
-        let thalweg = if_found(discover::beside("thalweg"), "thalweg")?;
-        let lab = if_found(discover::program().ok(), "thalweg-lab")?;
+        let thalweg = if_found(discover::find_beside("thalweg"), "thalweg")?;
+        let lab = if_found(discover::find_program().ok(), "thalweg-lab")?;
         Ok(Self { thalweg, bench, lab })
     }
 }

@@ -22,7 +22,7 @@ pub struct Args {
 /// Ends the network and every process in its hosts.
 pub fn run(args: Args) -> Result<ExitCode> {
     let socket = discover::find(args.name.as_deref())?;
-    let name = discover::name_of(&socket);
+    let name = discover::lab_name(&socket);
     let lab = Lab::attach(&socket).with_context(|| format!("cannot end the lab `{name}`"))?;
     lab.stop()?;
     anyhow::ensure!(

@@ -1,6 +1,6 @@
 //! `thalweg-bench lab exec`: runs a command inside a host.
 
-use super::Which;
+use super::LabSelection;
 use crate::shell;
 use anyhow::Result;
 use std::{ffi::OsString, process::ExitCode};
@@ -9,7 +9,7 @@ use std::{ffi::OsString, process::ExitCode};
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    which: Which,
+    which: LabSelection,
     /// The host
     host: String,
     /// The command

@@ -15,7 +15,7 @@ pub struct Args {
 
 /// Prints every running lab with the addresses of its hosts and its links.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let labs: Vec<_> = discover::running()?
+    let labs: Vec<_> = discover::list_running()?
         .into_iter()
         .filter_map(|socket| Some((socket.clone(), client::describe(&socket).ok()?)))
         .collect();
@@ -26,7 +26,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
                 let private = discover::is_private(&socket);
                 let (hosts, links) = (lab.hosts, lab.links);
                 let lab = serde_json::json!({"private": private, "hosts": hosts, "links": links});
-                (discover::name_of(&socket), lab)
+                (discover::lab_name(&socket), lab)
             })
             .collect();
         say_line(serde_json::json!({"labs": labs}))?;
@@ -39,7 +39,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     for (socket, lab) in labs {
         let owner = if discover::is_private(&socket) { "  (started by a program)" } else { "" };
         // Writing to a string cannot fail.
-        _ = writeln!(text, "{}{owner}", discover::name_of(&socket));
+        _ = writeln!(text, "{}{owner}", discover::lab_name(&socket));
         for (host, addresses) in &lab.hosts {
             let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
             _ = writeln!(text, "  host {host:<16} {}", addresses.join(" "));

@@ -30,13 +30,13 @@ fn read_topology(path: &Path) -> Result<String> {
 
 /// Which lab is meant.
 #[derive(clap::Args)]
-pub struct Which {
+pub struct LabSelection {
     /// The lab's name or socket (default: $THALWEG_LAB, or the only lab started by `lab up`)
     #[arg(long, value_name = "NAME")]
     lab: Option<String>,
 }
 
-impl Which {
+impl LabSelection {
     fn socket(&self) -> Result<std::path::PathBuf> {
         Ok(thalweg_lab::discover::find(self.lab.as_deref())?)
     }

@@ -1,6 +1,6 @@
 //! `thalweg-bench lab pcap`: captures the packets that enter a link.
 
-use super::Which;
+use super::LabSelection;
 use crate::shell::sys::{self, Signals};
 use anyhow::{Context, Result, bail};
 use std::{
@@ -16,7 +16,7 @@ use thalweg_console::note;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    which: Which,
+    which: LabSelection,
     /// The link (both halves), or one half: `core.fwd`, `core.rev`
     link: String,
     /// The file to write (default: standard output, for `… | tcpdump -r -`)

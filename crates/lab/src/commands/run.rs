@@ -1,7 +1,7 @@
 //! `thalweg-bench lab run`: sets up a network for the duration of one command.
 
 use super::read_topology;
-use crate::shell::supervise::{Order, run_program, supervise};
+use crate::shell::supervise::{LabSetup, run_program, supervise};
 use anyhow::{Context, Result};
 use std::{
     ffi::OsString,
@@ -26,9 +26,9 @@ pub struct Args {
 
 /// Runs the command and returns its exit code.
 pub fn run(args: Args) -> Result<ExitCode> {
-    let order = Order::new(&read_topology(&args.topology)?, None)?;
+    let setup = LabSetup::new(&read_topology(&args.topology)?, None)?;
     supervise(
-        order,
+        setup,
         false,
         |lab| {
             let mut command = command(&args)?;

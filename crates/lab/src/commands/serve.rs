@@ -1,6 +1,6 @@
 //! The hidden command `serve`: the lab process behind `thalweg-bench lab up` and the Rust API.
 
-use crate::shell::supervise::{Order, Standing, supervise};
+use crate::shell::supervise::{LabSetup, RunningLab, supervise};
 use anyhow::Result;
 use std::{
     io::{self, BufRead, Read, Write},
@@ -8,7 +8,7 @@ use std::{
     process::ExitCode,
     thread,
 };
-use thalweg_lab::client::Started;
+use thalweg_lab::client::StartMessage;
 
 /// Arguments of the hidden `serve`.
 #[derive(clap::Args)]
@@ -27,27 +27,27 @@ pub struct Args {
 /// input ends the lab.
 pub fn run(args: Args) -> Result<ExitCode> {
     let attached = args.detached.is_none();
-    let order = match order(&args) {
-        Ok(order) => order,
-        Err(e) => return failed(&e),
+    let setup = match prepare_setup(&args) {
+        Ok(setup) => setup,
+        Err(e) => return report_failure(&e),
     };
     let served = supervise(
-        order,
+        setup,
         true,
         |lab| serve(lab, attached),
         |error| {
-            let _reader_gone = say(&Started::Error(format!("{error:#}")));
+            let _reader_gone = print_message(&StartMessage::Error(format!("{error:#}")));
         },
     );
-    served.or_else(|e| failed(&e))
+    served.or_else(|e| report_failure(&e))
 }
 
-fn failed(error: &anyhow::Error) -> Result<ExitCode> {
-    say(&Started::Error(format!("{error:#}")))?;
+fn report_failure(error: &anyhow::Error) -> Result<ExitCode> {
+    print_message(&StartMessage::Error(format!("{error:#}")))?;
     Ok(ExitCode::FAILURE)
 }
 
-fn order(args: &Args) -> Result<Order> {
+fn prepare_setup(args: &Args) -> Result<LabSetup> {
     let text = match &args.detached {
         Some(path) => super::read_topology(path)?,
         None => {
@@ -56,17 +56,17 @@ fn order(args: &Args) -> Result<Order> {
             serde_json::from_str(&line)?
         }
     };
-    Order::new(&text, args.name.as_deref())
+    LabSetup::new(&text, args.name.as_deref())
 }
 
-fn say(started: &Started) -> Result<()> {
+fn print_message(started: &StartMessage) -> Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}", serde_json::to_string(started)?)?;
     Ok(out.flush()?)
 }
 
-fn serve(lab: &Standing, attached: bool) -> Result<u8> {
-    say(&Started::Ready { socket: lab.socket.clone(), setup_s: lab.setup_s })?;
+fn serve(lab: &RunningLab, attached: bool) -> Result<u8> {
+    print_message(&StartMessage::Ready { socket: lab.socket.clone(), setup_s: lab.setup_s })?;
     if attached {
         let mut rest = Vec::new();
         io::stdin().lock().read_to_end(&mut rest)?;

@@ -1,6 +1,6 @@
 //! `thalweg-bench lab set`: changes a link while packets flow.
 
-use super::Which;
+use super::LabSelection;
 use anyhow::Result;
 use std::process::ExitCode;
 use thalweg_lab::topology::LinkChange;
@@ -9,7 +9,7 @@ use thalweg_lab::topology::LinkChange;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    which: Which,
+    which: LabSelection,
     /// The link (both halves), or one half: `core.fwd`, `core.rev`
     link: String,
     /// rate=… delay=… loss=… queue=… reorder=… duplicate=… corrupt=… up | down

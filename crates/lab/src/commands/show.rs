@@ -33,14 +33,14 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
     for from in 0..network.interfaces.len() {
         for to in 0..network.interfaces.len() {
-            text += &path(&network, from, to).unwrap_or_default();
+            text += &format_path(&network, from, to).unwrap_or_default();
         }
     }
     say(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn path(network: &Resolved, from: usize, to: usize) -> Option<String> {
+fn format_path(network: &Resolved, from: usize, to: usize) -> Option<String> {
     let links = network.path_links(from, to)?;
     if links.is_empty() || from == to {
         return None;
@@ -50,11 +50,11 @@ fn path(network: &Resolved, from: usize, to: usize) -> Option<String> {
     let rtt = network.rtt(from, to).map_or("no return path".to_owned(), |rtt| {
         format!("round trip {}", thalweg_units::format_duration(rtt))
     });
-    let (from, to) = (label(network, from), label(network, to));
+    let (from, to) = (format_interface(network, from), format_interface(network, to));
     Some(format!("path {from} -> {to}  {}  ({limit}, {rtt})\n", names.join(" ")))
 }
 
-fn label(network: &Resolved, interface: usize) -> String {
+fn format_interface(network: &Resolved, interface: usize) -> String {
     let plan = &network.interfaces[interface];
     format!("{}:{}", network.hosts[plan.host].name, plan.index)
 }

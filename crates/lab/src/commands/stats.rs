@@ -1,6 +1,6 @@
 //! `thalweg-bench lab stats`: prints the accuracy of the emulation and the record of each link.
 
-use super::Which;
+use super::LabSelection;
 use anyhow::Result;
 use std::{fmt::Write as _, process::ExitCode};
 use thalweg_console::{say, say_line};
@@ -10,7 +10,7 @@ use thalweg_lab::stats::Stats;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    which: Which,
+    which: LabSelection,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -32,12 +32,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if args.json {
         say_line(serde_json::to_string(&stats)?)?;
     } else {
-        say(&text(&stats))?;
+        say(&format_stats(&stats))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(stats: &Stats) -> String {
+fn format_stats(stats: &Stats) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
     let l = &stats.lateness;

@@ -8,7 +8,7 @@ use std::{
     process::{Command, ExitCode, Stdio},
 };
 use thalweg_console::say_line;
-use thalweg_lab::{client::Started, discover};
+use thalweg_lab::{client::StartMessage, discover};
 
 /// Arguments of `thalweg-bench lab up`.
 #[derive(clap::Args)]
@@ -42,9 +42,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
         BufReader::new(out).read_line(&mut line)?;
     }
     match serde_json::from_str(&line).context("the lab ended before its network was set up")? {
-        Started::Error(message) => bail!("{message}"),
-        Started::Ready { socket, setup_s } => {
-            let name = discover::name_of(&socket);
+        StartMessage::Error(message) => bail!("{message}"),
+        StartMessage::Ready { socket, setup_s } => {
+            let name = discover::lab_name(&socket);
             if args.json {
                 let object =
                     serde_json::json!({"name": name, "socket": socket, "setup_s": setup_s});

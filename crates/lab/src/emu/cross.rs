@@ -13,7 +13,7 @@ const SCALE: f64 = 8e9;
 pub(super) struct Source {
     size: u32,
     draws: Draws,
-    pace: Pace,
+    pace: GapModel,
     /// The start, ns; times of steps are relative to it.
     origin: u64,
     stop: u64,
@@ -23,13 +23,13 @@ pub(super) struct Source {
 
 /// The model of the gaps between packets.
 #[derive(Clone, Debug)]
-enum Pace {
+enum GapModel {
     /// Equal gaps, ns.
     Constant(f64),
     /// Exponential gaps with this mean, ns.
     Poisson(f64),
     OnOff(OnOff),
-    Steps(StepPace),
+    Steps(StepGaps),
 }
 
 /// Equal gaps of time spent in bursts. The remainder of a gap at the end of a burst continues in the next burst, so
@@ -46,7 +46,7 @@ struct OnOff {
 
 /// A packet each time the integral of the step function has grown by `size` bytes.
 #[derive(Clone, Debug)]
-struct StepPace {
+struct StepGaps {
     walk: StepWalk,
     /// The present rate, bit/s.
     rate: f64,
@@ -65,13 +65,13 @@ impl Source {
             gap
         };
         let pace = match &config.shape {
-            CrossShape::Cbr(rate) => Pace::Constant(gap(*rate, &mut draws)),
-            CrossShape::Poisson(rate) => Pace::Poisson(gap(*rate, &mut draws)),
+            CrossShape::Cbr(rate) => GapModel::Constant(gap(*rate, &mut draws)),
+            CrossShape::Poisson(rate) => GapModel::Poisson(gap(*rate, &mut draws)),
             CrossShape::Pareto { rate, on, off, shape } => {
                 let gap = gap(*rate, &mut draws);
-                Pace::OnOff(OnOff::new(gap, *on, *off, *shape, &mut draws))
+                GapModel::OnOff(OnOff::new(gap, *on, *off, *shape, &mut draws))
             }
-            CrossShape::Steps(steps) => Pace::Steps(StepPace { walk: steps.walk(), rate: 0.0 }),
+            CrossShape::Steps(steps) => GapModel::Steps(StepGaps { walk: steps.walk(), rate: 0.0 }),
         };
         let origin = start.saturating_add(nanos(config.start));
         let stop = config.stop.map_or(u64::MAX, |s| start.saturating_add(nanos(s)));
@@ -94,9 +94,9 @@ impl Source {
 
     fn first(&mut self, offset: f64) {
         match &mut self.pace {
-            Pace::Constant(_) => self.next += offset,
-            Pace::Poisson(_) | Pace::Steps(_) => self.step(),
-            Pace::OnOff(it) => {
+            GapModel::Constant(_) => self.next += offset,
+            GapModel::Poisson(_) | GapModel::Steps(_) => self.step(),
+            GapModel::OnOff(it) => {
                 // Start in a burst with probability on / (on + off), as a random observer would find it.
                 let silent = !self.draws.chance(it.on / (it.on + it.off));
                 let wait = if silent { self.draws.pareto(it.off, it.shape) } else { 0.0 };
@@ -107,10 +107,10 @@ impl Source {
 
     fn step(&mut self) {
         self.next += match &mut self.pace {
-            Pace::Constant(gap) => *gap,
-            Pace::Poisson(mean) => self.draws.exponential(*mean),
-            Pace::OnOff(it) => it.advance(it.gap, &mut self.draws),
-            Pace::Steps(it) => it.advance(self.next, self.size),
+            GapModel::Constant(gap) => *gap,
+            GapModel::Poisson(mean) => self.draws.exponential(*mean),
+            GapModel::OnOff(it) => it.advance(it.gap, &mut self.draws),
+            GapModel::Steps(it) => it.advance(self.next, self.size),
         };
     }
 }
@@ -134,7 +134,7 @@ impl OnOff {
     }
 }
 
-impl StepPace {
+impl StepGaps {
     /// The time from `at`, ns after the origin, until the step function has produced `size` bytes, ns.
     fn advance(&mut self, at: f64, size: u32) -> f64 {
         let mut work = f64::from(size) * SCALE;

@@ -15,7 +15,7 @@ pub(super) struct Impairments {
 
 /// The impairments of one packet that passed the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Fate {
+pub(super) struct PacketFate {
     pub(super) lost: bool,
     /// How long it is held back while others overtake it, ns.
     pub(super) held: Option<u64>,
@@ -82,13 +82,13 @@ impl Impairments {
     }
 
     /// Draws the fate of one packet, always in the same order of draws.
-    pub(super) fn draw(&mut self) -> Fate {
+    pub(super) fn draw(&mut self) -> PacketFate {
         if self.loss.loses(&mut self.draws) {
-            return Fate { lost: true, ..Fate::default() };
+            return PacketFate { lost: true, ..PacketFate::default() };
         }
         let held = self.draws.chance(self.reorder.0).then_some(self.reorder.1);
         let duplicated = self.draws.chance(self.duplicate);
         let corrupt = self.draws.chance(self.corrupt).then(|| self.draws.bits());
-        Fate { lost: false, held, duplicated, corrupt }
+        PacketFate { lost: false, held, duplicated, corrupt }
     }
 }

@@ -5,7 +5,7 @@ use super::{
     cross::Source,
     flight::{Flight, InFlight},
     impair::Impairments,
-    record::Record,
+    record::LinkRecord,
     server::{Rescale, Server},
 };
 use crate::topology::{CrossConfig, LinkChange, LinkConfig, StepWalk};
@@ -40,7 +40,7 @@ pub struct Link<P> {
     trace: Option<StepWalk>,
     /// The time of the next event of a source or the trace, ns.
     inner_at: u64,
-    record: Record,
+    record: LinkRecord,
 }
 
 /// A packet in the queue or in service. `class` is `None` for cross traffic.
@@ -80,7 +80,7 @@ impl<P: Clone> Link<P> {
             sources: Vec::new(),
             trace: config.trace.as_ref().map(|t| t.walk()),
             inner_at: u64::MAX,
-            record: Record::new(start),
+            record: LinkRecord::new(start),
         };
         link.size_queue();
         link.schedule_inner();
@@ -113,7 +113,7 @@ impl<P: Clone> Link<P> {
         self.start_record();
         let now = self.now;
         if !self.config.up {
-            self.record.down(now, 1);
+            self.record.count_down_drops(now, 1);
             return false;
         }
         let Some(depart) = self.queue(now, len, Some(class)) else { return false };
@@ -214,14 +214,14 @@ impl<P: Clone> Link<P> {
     fn queue(&mut self, now: u64, len: u32, class: Option<ClassId>) -> Option<u64> {
         let queued = self.server.backlog(now) + u64::from(len);
         if self.server.rate().is_none() {
-            self.record.departed(now, len, class);
+            self.record.count_departure(now, len, class);
             return Some(now);
         }
         if queued > self.queue_bytes || self.waiting.len() >= self.queue_packets {
-            self.record.queue_full(now, class.is_none());
+            self.record.count_queue_drop(now, class.is_none());
             return None;
         }
-        self.record.queued(now, queued);
+        self.record.record_queue(now, queued);
         let depart = self.server.serve(now, len);
         self.waiting.push_back(Waiting { depart, len, class });
         Some(depart)
@@ -229,7 +229,7 @@ impl<P: Clone> Link<P> {
 
     fn impair(&mut self, now: u64, depart: u64, packet: P) {
         let fate = self.impairments.draw();
-        self.record.fate(now, &fate);
+        self.record.count_impairments(now, &fate);
         if fate.lost {
             return;
         }
@@ -255,7 +255,7 @@ impl<P: Clone> Link<P> {
         let rate = if self.config.up { self.server.rate() } else { Some(0) };
         self.record.integrate(now, rate, self.server.free_at());
         while let Some(first) = self.waiting.front().filter(|w| w.depart <= now) {
-            self.record.departed(first.depart, first.len, first.class);
+            self.record.count_departure(first.depart, first.len, first.class);
             self.waiting.pop_front();
         }
         self.now = now;
@@ -322,7 +322,7 @@ impl<P: Clone> Link<P> {
         let lost = self.flight.clear();
         self.waiting.clear();
         self.server.clear(now);
-        self.record.down(now, lost as u64);
+        self.record.count_down_drops(now, lost as u64);
     }
 
     /// Activates the record at the first use; the idle time until now is added to it.

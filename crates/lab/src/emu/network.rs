@@ -29,7 +29,7 @@ pub struct Network<P> {
     scheduled: Vec<Time>,
     /// Deliveries that are due and not yet handed out.
     ready: VecDeque<Delivery<P>>,
-    taps: Taps<P>,
+    taps: TapBuffer<P>,
     now: Time,
 }
 
@@ -83,7 +83,7 @@ pub struct NoPath {
 
 /// The copies of packets for captures.
 #[derive(Debug)]
-struct Taps<P> {
+struct TapBuffer<P> {
     on: Vec<bool>,
     seen: VecDeque<Tapped<P>>,
     missed: u64,
@@ -117,7 +117,7 @@ impl<P: Clone> Network<P> {
             heap: BinaryHeap::with_capacity(n),
             scheduled: vec![Time::MAX; n],
             ready: VecDeque::new(),
-            taps: Taps { on: vec![false; n], seen: VecDeque::new(), missed: 0 },
+            taps: TapBuffer { on: vec![false; n], seen: VecDeque::new(), missed: 0 },
             now: start,
         }
     }
@@ -138,7 +138,7 @@ impl<P: Clone> Network<P> {
         packet: P,
     ) -> Result<(), NoPath> {
         let path = self.table.get(from, to).ok_or(NoPath { from, to })?;
-        self.run(now);
+        self.run_events(now);
         let (path, interface) = (path as u32, to as u32);
         let transit = Transit { packet, path, hop: 0, interface, len, class, corrupt: None };
         self.forward(self.now, transit);
@@ -148,7 +148,7 @@ impl<P: Clone> Network<P> {
     /// Runs the events up to `now` and passes the packets that reached their interface to `sink`, in the order of their
     /// logical time.
     pub fn deliver(&mut self, now: Time, sink: &mut impl FnMut(Delivery<P>)) {
-        self.run(now);
+        self.run_events(now);
         self.ready.drain(..).for_each(sink);
     }
 
@@ -161,7 +161,7 @@ impl<P: Clone> Network<P> {
 
     /// Changes these links from `now` on. Indices out of range are ignored.
     pub fn set(&mut self, now: Time, links: &[usize], change: &LinkChange) {
-        self.run(now);
+        self.run_events(now);
         for &i in links {
             if let Some(link) = self.links.get_mut(i) {
                 link.set(self.now, change);
@@ -174,7 +174,7 @@ impl<P: Clone> Network<P> {
     ///
     /// Not needed for correctness: an occasional call spreads the work over time.
     pub fn advance_all(&mut self, now: Time) {
-        self.run(now);
+        self.run_events(now);
         let now = self.now;
         self.links.iter_mut().for_each(|l| l.advance(now));
     }
@@ -217,7 +217,7 @@ impl<P: Clone> Network<P> {
     }
 
     fn records(&mut self, now: Time, series: bool) -> Vec<LinkTruth> {
-        self.run(now);
+        self.run_events(now);
         let (now, classes) = (self.now, self.classifier.names());
         let links = self.links.iter_mut().zip(&self.names);
         links
@@ -230,7 +230,7 @@ impl<P: Clone> Network<P> {
     }
 
     /// Runs the events up to `now`. Packets that reach their interface are added to `ready`.
-    fn run(&mut self, now: Time) {
+    fn run_events(&mut self, now: Time) {
         self.now = self.now.max(now);
         while let Some(&Reverse((at, link))) = self.heap.peek() {
             if at > self.now {
@@ -243,13 +243,13 @@ impl<P: Clone> Network<P> {
             }
             self.scheduled[link] = Time::MAX;
             while let Some(arrival) = self.links[link].pop(at) {
-                self.arrived(arrival);
+                self.handle_arrival(arrival);
             }
             self.schedule(link);
         }
     }
 
-    fn arrived(&mut self, arrival: Arrival<Transit<P>>) {
+    fn handle_arrival(&mut self, arrival: Arrival<Transit<P>>) {
         let mut transit = arrival.packet;
         transit.hop += 1;
         transit.corrupt = transit.corrupt.or(arrival.corrupt);
@@ -261,7 +261,7 @@ impl<P: Clone> Network<P> {
         match self.paths[transit.path as usize].get(transit.hop as usize) {
             Some(&link) => {
                 let link = link as usize;
-                self.taps.see(at, link, &transit.packet);
+                self.taps.copy_packet(at, link, &transit.packet);
                 self.links[link].enter(at, transit.len, transit.class, transit);
                 self.schedule(link);
             }
@@ -289,8 +289,8 @@ impl<P: Clone> Network<P> {
     }
 }
 
-impl<P: Clone> Taps<P> {
-    fn see(&mut self, at: Time, link: usize, packet: &P) {
+impl<P: Clone> TapBuffer<P> {
+    fn copy_packet(&mut self, at: Time, link: usize, packet: &P) {
         if !self.on[link] {
             return;
         }

@@ -2,14 +2,14 @@
 
 use super::{
     ClassId, LinkTruth, LossEpisode,
-    impair::Fate,
-    series::{Series, Stretch},
+    impair::PacketFate,
+    series::{LinkState, Series},
     truth::{EPISODE_GAP_NS, EPISODES_MAX},
 };
 
 /// Counters, loss episodes and, if enabled, the history in bins.
 #[derive(Clone, Debug)]
-pub(super) struct Record {
+pub(super) struct LinkRecord {
     start: u64,
     totals: LinkTruth,
     series: Option<Series>,
@@ -19,7 +19,7 @@ pub(super) struct Record {
     episode: Option<(u64, u64, u64)>,
 }
 
-impl Record {
+impl LinkRecord {
     pub(super) fn new(start: u64) -> Self {
         let totals = LinkTruth::default();
         Self { start, totals, series: None, cross: ClassId::OTHER, episode: None }
@@ -35,18 +35,18 @@ impl Record {
     pub(super) fn activate(&mut self, now: u64, rate: Option<u64>) {
         if let Some(series) = self.series.as_mut().filter(|s| !s.is_active()) {
             series.activate();
-            series.integrate(now, Stretch { rate, free_at: self.start });
+            series.integrate(now, LinkState { rate, free_at: self.start });
         }
     }
 
     pub(super) fn integrate(&mut self, now: u64, rate: Option<u64>, free_at: u64) {
         if let Some(series) = &mut self.series {
-            series.integrate(now, Stretch { rate, free_at });
+            series.integrate(now, LinkState { rate, free_at });
         }
     }
 
     /// Counts a packet that left the queue at `at`. A class of `None` is cross traffic.
-    pub(super) fn departed(&mut self, at: u64, len: u32, class: Option<ClassId>) {
+    pub(super) fn count_departure(&mut self, at: u64, len: u32, class: Option<ClassId>) {
         let (packets, bytes) = match class {
             Some(_) => (&mut self.totals.packets, &mut self.totals.bytes),
             None => (&mut self.totals.cross_packets, &mut self.totals.cross_bytes),
@@ -54,32 +54,32 @@ impl Record {
         *packets += 1;
         *bytes += u64::from(len);
         if let Some(series) = &mut self.series {
-            series.departed(at, len, class.unwrap_or(self.cross));
+            series.count_departure(at, len, class.unwrap_or(self.cross));
         }
     }
 
     /// Records that a packet entered and the queue now holds `bytes`.
-    pub(super) fn queued(&mut self, at: u64, bytes: u64) {
+    pub(super) fn record_queue(&mut self, at: u64, bytes: u64) {
         self.totals.queue_max_bytes = self.totals.queue_max_bytes.max(bytes);
         if let Some(series) = &mut self.series {
-            series.queued(at, bytes);
+            series.record_queue(at, bytes);
         }
     }
 
-    pub(super) fn queue_full(&mut self, at: u64, cross: bool) {
+    pub(super) fn count_queue_drop(&mut self, at: u64, cross: bool) {
         let count = if cross { &mut self.totals.cross_drops } else { &mut self.totals.queue_drops };
         *count += 1;
         self.drop(at, 1);
     }
 
-    pub(super) fn down(&mut self, at: u64, n: u64) {
+    pub(super) fn count_down_drops(&mut self, at: u64, n: u64) {
         self.totals.down_drops += n;
         if n > 0 {
             self.drop(at, n);
         }
     }
 
-    pub(super) fn fate(&mut self, at: u64, fate: &Fate) {
+    pub(super) fn count_impairments(&mut self, at: u64, fate: &PacketFate) {
         self.totals.reordered += u64::from(fate.held.is_some());
         self.totals.duplicated += u64::from(fate.duplicated);
         self.totals.corrupted += u64::from(fate.corrupt.is_some());

@@ -8,7 +8,7 @@ pub(super) const BINS_MAX: usize = 4096;
 
 /// The state of a link during an interval without events.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stretch {
+pub(super) struct LinkState {
     /// Bits per second; `None`: no limit; zero: down.
     pub(super) rate: Option<u64>,
     /// The time at which the queue becomes empty, ns.
@@ -68,7 +68,7 @@ impl Series {
     }
 
     /// Integrates capacity and queue up to `now` under the state `stretch`.
-    pub(super) fn integrate(&mut self, now: u64, stretch: Stretch) {
+    pub(super) fn integrate(&mut self, now: u64, stretch: LinkState) {
         if !self.active {
             return;
         }
@@ -90,14 +90,14 @@ impl Series {
     }
 
     /// Counts bytes that left the queue at `at`.
-    pub(super) fn departed(&mut self, at: u64, len: u32, class: ClassId) {
+    pub(super) fn count_departure(&mut self, at: u64, len: u32, class: ClassId) {
         let bin = self.bin(at);
         let class = usize::from(class.0).min(self.classes - 1);
         self.bytes[bin * self.classes + class] += u64::from(len);
     }
 
     /// Records the size of the queue right after a packet entered at `at`.
-    pub(super) fn queued(&mut self, at: u64, bytes: u64) {
+    pub(super) fn record_queue(&mut self, at: u64, bytes: u64) {
         let bin = self.bin(at);
         let cell = &mut self.cells[bin];
         cell.queue_max = cell.queue_max.max(bytes);

@@ -2,7 +2,7 @@
 
 use super::{
     metrics::{Metrics, number},
-    scene::{Running, Scene, add_truth},
+    scene::{RunningTool, Scene, add_truth},
 };
 use anyhow::bail;
 use std::{thread, time::Duration};
@@ -69,12 +69,12 @@ fn load(scene: &Scene, args: &Args) -> anyhow::Result<(Stats, Stats, f64)> {
     let sinks = pairs.iter().map(|p| scene.serve(p[1], "tcp-sink"));
     let sinks = sinks.collect::<Result<Vec<_>, _>>()?;
     let (duration, warmup) = (format_duration(args.duration), format_duration(args.warmup));
-    let start = |(pair, sink): (&&[&str], &super::scene::Server)| {
+    let start = |(pair, sink): (&&[&str], &super::scene::ToolServer)| {
         let flow = ["tcp-source", "--to", &sink.address, "--congestion", "cubic"];
         let times = ["--for", &duration, "--warmup", &warmup];
         scene.spawn(pair[0], &[&flow[..], &times[..]].concat())
     };
-    let flows: Vec<Running> = pairs.iter().zip(&sinks).map(start).collect::<Result<_, _>>()?;
+    let flows: Vec<RunningTool> = pairs.iter().zip(&sinks).map(start).collect::<Result<_, _>>()?;
     scene.warm_up(args.warmup)?;
     let before = scene.lab.stats(false)?;
     thread::sleep(args.duration - args.warmup - MARGIN);

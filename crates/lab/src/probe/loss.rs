@@ -3,7 +3,7 @@
 use super::{
     metrics::{Metrics, number},
     scene::Scene,
-    theory::Gilbert,
+    theory::GilbertChain,
 };
 use anyhow::{Context, bail};
 use std::{
@@ -63,11 +63,11 @@ pub struct Args {
 /// # Errors
 /// If the lab or a tool in it fails.
 pub fn run(args: &Args) -> anyhow::Result<Metrics> {
-    let gilbert = Gilbert { good_to_bad: 0.001, bad_to_good: 0.1 };
+    let gilbert = GilbertChain { good_to_bad: 0.001, bad_to_good: 0.1 };
     let scene = Scene::start(&topology(args.seed))?;
     let mut metrics = Metrics::default();
     scene.lab.reset_stats()?;
-    sample(&scene, args, "random", Gilbert::random(0.01), &mut metrics)?;
+    sample(&scene, args, "random", GilbertChain::random(0.01), &mut metrics)?;
     sample(&scene, args, "gilbert", gilbert, &mut metrics)?;
     scene.add_truth(&mut metrics)?;
     Ok(metrics)
@@ -118,7 +118,7 @@ fn sample(
     scene: &Scene,
     args: &Args,
     name: &str,
-    model: Gilbert,
+    model: GilbertChain,
     metrics: &mut Metrics,
 ) -> anyhow::Result<()> {
     let sink = scene.serve(name, "train-sink")?;

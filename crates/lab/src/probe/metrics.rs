@@ -18,7 +18,7 @@ impl Metrics {
     ///
     /// # Errors
     /// If the report has no number there, because too little or nothing was received.
-    pub fn take(
+    pub fn add_from_report(
         &mut self,
         name: &str,
         unit: &'static str,

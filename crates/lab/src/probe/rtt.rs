@@ -55,7 +55,7 @@ pub fn run(args: &Args) -> anyhow::Result<Metrics> {
         let found = super::metrics::number(&report, &format!("/rtt/{key}"))?;
         metrics.add(&format!("udp_error_{key}"), "ms", (found - theory_ms).abs());
     }
-    metrics.take("udp_lost", "packets", &report, "/lost", 1.0)?;
+    metrics.add_from_report("udp_lost", "packets", &report, "/lost", 1.0)?;
     icmp(&scene, args, theory_ms, &mut metrics)?;
     scene.add_truth(&mut metrics)?;
     Ok(metrics)

@@ -39,23 +39,23 @@ impl Scene {
     ///
     /// # Errors
     /// If the tool ends before it listens.
-    pub fn serve(&self, host: &str, tool: &str) -> anyhow::Result<Server> {
+    pub fn serve(&self, host: &str, tool: &str) -> anyhow::Result<ToolServer> {
         let args = [tool, "--listen", "0.0.0.0:0", "--max", SERVER_LIFE];
-        self.ready(host, Running::start(self.lab.tool(host, &args), tool)?)
+        self.wait_ready(host, RunningTool::start(self.lab.tool(host, &args), tool)?)
     }
 
     /// Like [`Self::serve`], at real-time priority if that is allowed.
     ///
     /// # Errors
     /// As for [`Self::serve`].
-    pub fn serve_promptly(&self, host: &str, tool: &str) -> anyhow::Result<Server> {
+    pub fn serve_promptly(&self, host: &str, tool: &str) -> anyhow::Result<ToolServer> {
         let args = [tool, "--listen", "0.0.0.0:0", "--max", SERVER_LIFE];
-        self.ready(host, Running::start_promptly(self.lab.tool(host, &args), tool)?)
+        self.wait_ready(host, RunningTool::start_promptly(self.lab.tool(host, &args), tool)?)
     }
 
     /// Waits until a server tool listens.
-    fn ready(&self, host: &str, mut running: Running) -> anyhow::Result<Server> {
-        let ready = running.line()?;
+    fn wait_ready(&self, host: &str, mut running: RunningTool) -> anyhow::Result<ToolServer> {
+        let ready = running.read_line()?;
         let port = ready
             .pointer("/ready/address")
             .and_then(Value::as_str)
@@ -64,15 +64,15 @@ impl Scene {
                 format!("{} in {host} did not report the address it listens on", running.name)
             })?
             .1;
-        Ok(Server { address: format!("{}:{port}", self.lab.address(host)), _running: running })
+        Ok(ToolServer { address: format!("{}:{port}", self.lab.address(host)), _running: running })
     }
 
     /// Starts a tool in `host`.
     ///
     /// # Errors
     /// If the lab's program cannot be started.
-    pub fn spawn(&self, host: &str, args: &[&str]) -> anyhow::Result<Running> {
-        Running::start(self.lab.tool(host, args), args.first().unwrap_or(&"tool"))
+    pub fn spawn(&self, host: &str, args: &[&str]) -> anyhow::Result<RunningTool> {
+        RunningTool::start(self.lab.tool(host, args), args.first().unwrap_or(&"tool"))
     }
 
     /// Runs a tool in `host` to its end. Returns its report.
@@ -90,7 +90,7 @@ impl Scene {
     /// If the tool fails.
     pub fn run_promptly(&self, host: &str, args: &[&str]) -> anyhow::Result<Value> {
         let name = args.first().unwrap_or(&"tool");
-        Running::start_promptly(self.lab.tool(host, args), name)?.report()
+        RunningTool::start_promptly(self.lab.tool(host, args), name)?.report()
     }
 
     /// Adds the accuracy of the emulator since the last reset of its statistics.
@@ -126,20 +126,20 @@ pub fn add_truth(metrics: &mut Metrics, stats: &Stats) {
 }
 
 /// A server tool in a host; killed when dropped.
-pub struct Server {
+pub struct ToolServer {
     /// Its address and port, for the other hosts.
     pub address: String,
-    _running: Running,
+    _running: RunningTool,
 }
 
 /// A running tool in a host; killed when dropped.
-pub struct Running {
+pub struct RunningTool {
     child: Child,
     stdout: BufReader<std::process::ChildStdout>,
     name: String,
 }
 
-impl Running {
+impl RunningTool {
     fn start(mut command: Command, name: &str) -> anyhow::Result<Self> {
         let mut child = command
             .stdin(Stdio::null())
@@ -164,7 +164,7 @@ impl Running {
     }
 
     /// Reads the next line that the tool prints.
-    fn line(&mut self) -> anyhow::Result<Value> {
+    fn read_line(&mut self) -> anyhow::Result<Value> {
         let mut line = String::new();
         self.stdout.read_line(&mut line)?;
         if line.is_empty() {
@@ -179,7 +179,7 @@ impl Running {
     /// # Errors
     /// If the tool fails.
     pub fn report(mut self) -> anyhow::Result<Value> {
-        let report = self.line()?;
+        let report = self.read_line()?;
         if !self.child.wait()?.success() {
             bail!("{} in the lab failed; its error is printed above", self.name);
         }
@@ -187,7 +187,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningTool {
     fn drop(&mut self) {
         // Both fail only if it has already ended.
         let _ = self.child.kill();

@@ -30,7 +30,7 @@ pub fn run(args: &Args) -> anyhow::Result<Metrics> {
     metrics.add("hosts", "1", names.len() as f64);
     metrics.add("setup", "s", started);
     metrics.add("setup_in_lab", "s", scene.lab.setup_seconds());
-    metrics.take("pings_lost", "packets", &report, "/lost", 1.0)?;
+    metrics.add_from_report("pings_lost", "packets", &report, "/lost", 1.0)?;
     let begin = Instant::now();
     drop((echo, scene));
     metrics.add("teardown", "s", begin.elapsed().as_secs_f64());

@@ -103,14 +103,20 @@ pub fn run(args: &Args) -> anyhow::Result<Metrics> {
     let report = source.report()?;
     let utilisation = number(&report, "/goodput/value")? / args.rate.as_bps() as f64;
     let mut metrics = Metrics::default();
-    metrics.take("goodput", "Mbit/s", &report, "/goodput/value", 1e-6)?;
+    metrics.add_from_report("goodput", "Mbit/s", &report, "/goodput/value", 1e-6)?;
     metrics.add("utilisation", "1", utilisation);
     metrics.add("utilisation_of_tcp_limit", "1", utilisation / TCP_SHARE_MAX);
     let segments = "/flows/0/retransmitted_segments";
-    metrics.take("retransmitted_segments", "1", &report, segments, 1.0)?;
+    metrics.add_from_report("retransmitted_segments", "1", &report, segments, 1.0)?;
     let limited = "/flows/0/receive_window_limited";
-    metrics.take("receive_window_limited", "1", &report, limited, 1.0)?;
-    metrics.take("send_buffer_limited", "1", &report, "/flows/0/send_buffer_limited", 1.0)?;
+    metrics.add_from_report("receive_window_limited", "1", &report, limited, 1.0)?;
+    metrics.add_from_report(
+        "send_buffer_limited",
+        "1",
+        &report,
+        "/flows/0/send_buffer_limited",
+        1.0,
+    )?;
     metrics.add("cubic_period", "s", cubic_period(args.rate, args.rtt).as_secs_f64());
     metrics.add("duration", "s", length.as_secs_f64());
     scene.add_truth(&mut metrics)?;

@@ -20,14 +20,14 @@ pub fn cubic_period(rate: Rate, rtt: Duration) -> Duration {
 
 /// A Gilbert chain that steps once per packet and loses it while in the bad state.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Gilbert {
+pub struct GilbertChain {
     /// Probability of a step from good to bad, in (0, 1).
     pub good_to_bad: f64,
     /// Probability of a step from bad to good, in (0, 1).
     pub bad_to_good: f64,
 }
 
-impl Gilbert {
+impl GilbertChain {
     /// Independent losses of probability `p`: the chain whose next state does not depend on the present one.
     pub fn random(p: f64) -> Self {
         Self { good_to_bad: p, bad_to_good: 1.0 - p }
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn independent_losses_have_the_binomial_standard_error() {
-        let random = Gilbert::random(0.01);
+        let random = GilbertChain::random(0.01);
         assert!((random.mean() - 0.01).abs() < 1e-15);
         let binomial = (0.01f64 * 0.99 / 40_000.0).sqrt();
         assert!((random.standard_error(40_000.0) / binomial - 1.0).abs() < 1e-9);
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn in_long_runs_the_error_grows_with_the_correlation() {
-        let chain = Gilbert { good_to_bad: 0.001, bad_to_good: 0.1 };
+        let chain = GilbertChain { good_to_bad: 0.001, bad_to_good: 0.1 };
         let (m, n) = (chain.mean(), 1e9);
         let growth = (2.0 - 0.101) / 0.101; // (1 + λ)/(1 − λ)
         let expected = (m * (1.0 - m) / n * growth).sqrt();
@@ -97,7 +97,7 @@ mod tests {
     }
 
     /// The share of losses and the mean burst length in `n` simulated packets.
-    fn simulate(chain: Gilbert, n: usize, random: &mut Xoshiro256PlusPlus) -> (f64, f64) {
+    fn simulate(chain: GilbertChain, n: usize, random: &mut Xoshiro256PlusPlus) -> (f64, f64) {
         let mut uniform = || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
         let mut bad = uniform() < chain.mean();
         let (mut losses, mut bursts) = (0.0, 0.0);
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn simulated_chains_have_the_computed_standard_error() {
-        let chain = Gilbert { good_to_bad: 0.02, bad_to_good: 0.2 };
+        let chain = GilbertChain { good_to_bad: 0.02, bad_to_good: 0.2 };
         let (runs, n) = (400, 2_000);
         let mut random = Xoshiro256PlusPlus::seed_from_u64(11);
         let shares: Vec<f64> = (0..runs).map(|_| simulate(chain, n, &mut random).0).collect();

@@ -78,7 +78,7 @@ pub fn run(args: &Args) -> anyhow::Result<Metrics> {
     let mut metrics = Metrics::default();
     let trains = f64::from(args.trains);
     metrics.add("trains_sent", "1", trains);
-    metrics.take("complete_trains", "1", &burst, "/complete", 1.0)?;
+    metrics.add_from_report("complete_trains", "1", &burst, "/complete", 1.0)?;
     add_errors(&mut metrics, "", errors(&burst, "rate", rate), trains);
     let without_first = errors(&burst, "rate_without_first", rate);
     add_errors(&mut metrics, "_without_first", without_first, trains);

@@ -16,10 +16,10 @@ use std::{
 const TTL: u32 = 1;
 
 /// The addresses of every name in lower case.
-pub type Names = HashMap<String, Vec<IpAddr>>;
+pub type NameTable = HashMap<String, Vec<IpAddr>>;
 
 /// Starts the thread; it ends with the process.
-pub fn start(sockets: Vec<UdpSocket>, names: Names) -> Result<()> {
+pub fn start(sockets: Vec<UdpSocket>, names: NameTable) -> Result<()> {
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     for (i, socket) in sockets.iter().enumerate() {
         socket.set_nonblocking(true)?;
@@ -38,7 +38,7 @@ pub fn start(sockets: Vec<UdpSocket>, names: Names) -> Result<()> {
     Ok(())
 }
 
-fn serve(socket: &UdpSocket, names: &Names) {
+fn serve(socket: &UdpSocket, names: &NameTable) {
     let mut question = [0; 1_232]; // the EDNS buffer size recommended by DNS flag day 2020
     if let Ok((n, from)) = socket.recv_from(&mut question)
         && let Some(answer) = answer(&question[..n], names)
@@ -50,7 +50,7 @@ fn serve(socket: &UdpSocket, names: &Names) {
 
 /// Answers A, AAAA and ANY. For other types of known names the answer is empty (NODATA); for unknown names it is
 /// NXDOMAIN.
-fn answer(bytes: &[u8], names: &Names) -> Option<Vec<u8>> {
+fn answer(bytes: &[u8], names: &NameTable) -> Option<Vec<u8>> {
     let query = Packet::parse(bytes).ok()?;
     let question = query.questions.first()?;
     let mut reply = Packet::new_reply(query.id());
@@ -94,7 +94,7 @@ mod tests {
     use simple_dns::{Name, QCLASS, Question};
 
     fn ask(name: &str, qtype: TYPE) -> (RCODE, usize) {
-        let names = Names::from([(
+        let names = NameTable::from([(
             "server".to_owned(),
             vec!["10.1.0.2".parse().unwrap(), "fd54:1::2".parse().unwrap()],
         )]);
@@ -113,6 +113,6 @@ mod tests {
         assert_eq!(ask("SERVER", TYPE::AAAA), (RCODE::NoError, 1));
         assert_eq!(ask("server", TYPE::MX), (RCODE::NoError, 0));
         assert_eq!(ask("elsewhere", TYPE::A), (RCODE::NameError, 0));
-        assert_eq!(answer(&[1, 2, 3], &Names::new()), None);
+        assert_eq!(answer(&[1, 2, 3], &NameTable::new()), None);
     }
 }

@@ -5,7 +5,7 @@
 
 use super::{
     lateness::Histogram,
-    packet::{Header, flip_a_bit},
+    packet::{PacketHeader, flip_a_bit},
     pcap, sys,
     taps::Taps,
 };
@@ -56,19 +56,19 @@ const WAKE: u64 = u64::MAX;
 pub type Packet = Rc<[u8]>;
 
 /// An order that the engine processes between two turns.
-pub enum Order {
+pub enum EngineOrder {
     /// Change links, and confirm it.
     Set(Vec<usize>, LinkChange, SyncSender<()>),
     /// Send a report, with or without the links' history.
-    Report(bool, SyncSender<Report>),
+    Report(bool, SyncSender<EngineReport>),
     /// Restart the measurement window of lateness.
     Reset,
     /// Send the packets that enter this link to a capture.
-    Tap(usize, SyncSender<pcap::Record>),
+    Tap(usize, SyncSender<pcap::PcapRecord>),
 }
 
 /// The engine's part of [`thalweg_lab::stats::Stats`].
-pub struct Report {
+pub struct EngineReport {
     /// Lateness in the measurement window.
     pub lateness: Lateness,
     /// Each link's record.
@@ -87,14 +87,14 @@ pub struct Report {
 
 /// A handle to a running engine.
 #[derive(Clone)]
-pub struct Handle {
-    orders: SyncSender<Order>,
+pub struct EngineHandle {
+    orders: SyncSender<EngineOrder>,
     wake: Arc<OwnedFd>,
 }
 
-impl Handle {
+impl EngineHandle {
     /// Queues an order and wakes the engine.
-    pub fn send(&self, order: Order) -> anyhow::Result<()> {
+    pub fn send(&self, order: EngineOrder) -> anyhow::Result<()> {
         self.orders.send(order).map_err(|_| anyhow::anyhow!("the emulator has stopped"))?;
         write(&self.wake, &1_u64.to_ne_bytes())?;
         Ok(())
@@ -102,10 +102,10 @@ impl Handle {
 }
 
 /// Starts the engine's thread. `devices` are in the order of the network's interfaces.
-pub fn start(network: &Resolved, devices: Vec<OwnedFd>) -> anyhow::Result<Handle> {
+pub fn start(network: &Resolved, devices: Vec<OwnedFd>) -> anyhow::Result<EngineHandle> {
     let (orders, inbox) = sync_channel(ORDERS);
     let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
-    let handle = Handle { orders, wake: Arc::clone(&wake) };
+    let handle = EngineHandle { orders, wake: Arc::clone(&wake) };
     let network = network.clone();
     let (ready, started) = sync_channel(1);
     thread::Builder::new().name("emulator".into()).spawn(move || {
@@ -126,7 +126,7 @@ struct Engine {
     devices: Vec<OwnedFd>,
     by_address: HashMap<IpAddr, usize>,
     epoll: OwnedFd,
-    inbox: Receiver<Order>,
+    inbox: Receiver<EngineOrder>,
     wake: Arc<OwnedFd>,
     epoch: Instant,
     next_tick: Time,
@@ -141,7 +141,7 @@ impl Engine {
     fn new(
         network: &Resolved,
         devices: Vec<OwnedFd>,
-        inbox: Receiver<Order>,
+        inbox: Receiver<EngineOrder>,
         wake: Arc<OwnedFd>,
     ) -> anyhow::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -246,7 +246,7 @@ impl Engine {
     }
 
     fn route(&mut self, from: usize, bytes: &[u8]) {
-        let header = Header::parse(bytes);
+        let header = PacketHeader::parse(bytes);
         let to = header.as_ref().and_then(|h| self.by_address.get(&h.destination));
         let (Some(header), Some(to)) = (header, to.copied()) else {
             self.no_route += 1;
@@ -265,25 +265,25 @@ impl Engine {
         while let Ok(order) = self.inbox.try_recv() {
             // A client that has disconnected needs no answer.
             match order {
-                Order::Set(links, change, done) => {
+                EngineOrder::Set(links, change, done) => {
                     let now = self.now();
                     self.network.set(now, &links, &change);
                     let _gone = done.send(());
                 }
-                Order::Report(series, reply) => {
+                EngineOrder::Report(series, reply) => {
                     let report = self.report(series);
                     let _gone = reply.send(report);
                 }
-                Order::Reset => self.lateness.clear(),
-                Order::Tap(link, sink) => self.taps.add(&mut self.network, link, sink),
+                EngineOrder::Reset => self.lateness.clear(),
+                EngineOrder::Tap(link, sink) => self.taps.add(&mut self.network, link, sink),
             }
         }
     }
 
-    fn report(&mut self, series: bool) -> Report {
+    fn report(&mut self, series: bool) -> EngineReport {
         let now = self.now();
         let links = if series { self.network.truth(now) } else { self.network.totals(now) };
-        Report {
+        EngineReport {
             lateness: self.lateness.summary(),
             links,
             cpu_s: sys::thread_cpu_seconds(),

@@ -26,7 +26,7 @@ const PER_INTERFACE: u32 = 100;
 const TCP_BUFFER_MAX: u32 = 64 << 20;
 
 /// A host that is set up.
-pub struct Host {
+pub struct RunningHost {
     /// Mount, network and UTS namespaces.
     pub namespaces: [OwnedFd; 3],
     /// One device per interface, in the order of the plan.
@@ -39,13 +39,13 @@ pub struct Host {
 ///
 /// Namespaces belong to threads, so a temporary thread creates them. The lab itself never leaves its own namespaces,
 /// because an ordinary user could not enter them again.
-pub fn create(network: &Resolved, host: &HostPlan) -> Result<Host> {
+pub fn create(network: &Resolved, host: &HostPlan) -> Result<RunningHost> {
     let made = thread::scope(|scope| scope.spawn(|| set_up(network, host)).join());
     made.unwrap_or_else(|_| Err(anyhow!("the thread that sets it up panicked")))
         .with_context(|| format!("host `{}`", host.name))
 }
 
-fn set_up(network: &Resolved, host: &HostPlan) -> Result<Host> {
+fn set_up(network: &Resolved, host: &HostPlan) -> Result<RunningHost> {
     sys::unshare(UnshareFlags::NEWNET | UnshareFlags::NEWNS | UnshareFlags::NEWUTS)
         .context("cannot create namespaces")?;
     rustix::system::sethostname(host.name.as_bytes())?;
@@ -66,7 +66,7 @@ fn set_up(network: &Resolved, host: &HostPlan) -> Result<Host> {
     let resolver = UdpSocket::bind((names::RESOLVER, 53)).ok();
     let namespace = |kind| File::open(format!("/proc/thread-self/ns/{kind}")).map(OwnedFd::from);
     let namespaces = [namespace("mnt")?, namespace("net")?, namespace("uts")?];
-    Ok(Host { namespaces, devices, resolver })
+    Ok(RunningHost { namespaces, devices, resolver })
 }
 
 /// Sets the kernel parameters of a fresh network namespace that accurate measurements need.

@@ -14,7 +14,7 @@ pub const RESOLVER: &str = "127.0.0.53";
 /// Every name of the network with its addresses, IPv4 first.
 ///
 /// A host's name and its additional names resolve to its first interface, `NAME.wanK` to interface k.
-pub fn all(network: &Resolved) -> Vec<(String, Vec<IpAddr>)> {
+pub fn list_names(network: &Resolved) -> Vec<(String, Vec<IpAddr>)> {
     let addresses = |interface: usize| {
         let plan = &network.interfaces[interface];
         vec![IpAddr::V4(plan.v4), IpAddr::V6(plan.v6)]

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 /// The header fields that the emulator uses.
 #[derive(Debug, PartialEq)]
-pub struct Header {
+pub struct PacketHeader {
     pub destination: IpAddr,
     /// IP protocol number.
     pub protocol: u8,
@@ -15,7 +15,7 @@ pub struct Header {
     pub port: u16,
 }
 
-impl Header {
+impl PacketHeader {
     /// Parses an IPv4 or IPv6 header and, if they follow, the ports. `None` for any other packet.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (destination, protocol, ports) = match bytes.first()? >> 4 {
@@ -57,11 +57,11 @@ mod tests {
         packet[9] = 17;
         packet[16..20].copy_from_slice(&[10, 1, 0, 7]);
         packet[20..24].copy_from_slice(&[0x12, 0x34, 0, 53]);
-        let header = Header::parse(&packet).unwrap();
+        let header = PacketHeader::parse(&packet).unwrap();
         assert_eq!(header.destination, "10.1.0.7".parse::<IpAddr>().unwrap());
         assert_eq!((header.protocol, header.source_port, header.port), (17, 0x1234, 53));
-        assert_eq!(Header::parse(&packet[..10]), None);
-        assert_eq!(Header::parse(&[]), None);
+        assert_eq!(PacketHeader::parse(&packet[..10]), None);
+        assert_eq!(PacketHeader::parse(&[]), None);
     }
 
     #[test]

@@ -18,12 +18,12 @@ const STOP_CHECK: Duration = Duration::from_millis(100);
 const RAW_IP: u32 = 101;
 
 /// A packet with the time at which it entered the link.
-pub struct Record {
+pub struct PcapRecord {
     at_ns: u64,
     bytes: Vec<u8>,
 }
 
-impl Record {
+impl PcapRecord {
     /// Creates the record of a packet that entered at `at`.
     pub fn new(at: SystemTime, bytes: &[u8]) -> Self {
         let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -43,7 +43,11 @@ impl Record {
 }
 
 /// Writes records until the sender of `stop` or of `records` is dropped, or the file's reader is gone.
-pub fn write(mut file: File, records: &Receiver<Record>, stop: &Receiver<()>) -> io::Result<()> {
+pub fn write(
+    mut file: File,
+    records: &Receiver<PcapRecord>,
+    stop: &Receiver<()>,
+) -> io::Result<()> {
     // Version 2.4, no time zone, no accuracy stated, packets up to 64 kB.
     let head = [MAGIC_NS, 2 | 4 << 16, 0, 0, 65_535, RAW_IP];
     file.write_all(&head.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<_>>())?;

@@ -1,7 +1,7 @@
 //! Serves the lab's clients over its socket: one request per connection.
 
 use super::{
-    engine::{Handle, Order, Report},
+    engine::{EngineHandle, EngineOrder, EngineReport},
     pcap, supervise,
 };
 use anyhow::{Context, Result, anyhow};
@@ -35,34 +35,34 @@ const MAX_CLIENTS: usize = 256;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The lab as its clients see it.
-pub struct Lab {
+pub struct LabServer {
     description: Description,
     resolved: Resolved,
     socket: std::path::PathBuf,
     began: Instant,
     outer: [OwnedFd; 2],
     hosts: Vec<(String, [OwnedFd; 3])>,
-    engine: Handle,
+    engine: EngineHandle,
     pressure: Mutex<Pressure>,
     clients: AtomicUsize,
 }
 
-impl Lab {
+impl LabServer {
     /// Creates the server's view of a lab that is set up. `outer` are the lab's user and PID namespaces, `hosts` the
     /// hosts' mount, network and UTS namespaces.
     pub fn new(
-        order: &supervise::Order,
+        setup: &supervise::LabSetup,
         setup_s: f64,
         outer: [OwnedFd; 2],
         hosts: Vec<(String, [OwnedFd; 3])>,
-        engine: Handle,
+        engine: EngineHandle,
     ) -> Self {
-        let description = describe(order, setup_s);
+        let description = describe(setup, setup_s);
         Self {
             description,
-            resolved: order.resolved.clone(),
-            socket: order.socket.clone(),
-            began: order.began,
+            resolved: setup.resolved.clone(),
+            socket: setup.socket.clone(),
+            began: setup.began,
             outer,
             hosts,
             engine,
@@ -84,13 +84,13 @@ impl Lab {
             Request::Set { link, change } => {
                 let links = self.resolved.link_indices(&link)?;
                 let (done, changed) = sync_channel(1);
-                self.engine.send(Order::Set(links, change, done))?;
+                self.engine.send(EngineOrder::Set(links, change, done))?;
                 changed.recv().context("the emulator has stopped")?;
                 Reply::Done
             }
             Request::Stats { series } => Reply::Stats(Box::new(self.stats(series)?)),
             Request::ResetStats => {
-                self.engine.send(Order::Reset)?;
+                self.engine.send(EngineOrder::Reset)?;
                 *self.pressure.lock() = Pressure::start();
                 Reply::Done
             }
@@ -114,9 +114,9 @@ impl Lab {
         names.join(", ")
     }
 
-    fn report(&self, series: bool) -> Result<Report> {
+    fn report(&self, series: bool) -> Result<EngineReport> {
         let (reply, answer) = sync_channel(1);
-        self.engine.send(Order::Report(series, reply))?;
+        self.engine.send(EngineOrder::Report(series, reply))?;
         answer.recv().context("the emulator has stopped")
     }
 
@@ -145,7 +145,7 @@ impl Lab {
             fds.into_iter().next().context("the request has no file to write the capture to")?;
         let (sink, records) = sync_channel(pcap::BACKLOG);
         for link in links {
-            self.engine.send(Order::Tap(link, sink.clone()))?;
+            self.engine.send(EngineOrder::Tap(link, sink.clone()))?;
         }
         drop(sink);
         protocol::send(stream, &Reply::Done, &[])?;
@@ -156,7 +156,7 @@ impl Lab {
     fn write_capture(
         &self,
         file: OwnedFd,
-        records: Receiver<pcap::Record>,
+        records: Receiver<pcap::PcapRecord>,
         client: UnixStream,
     ) -> Result<()> {
         let (stop, stopped) = sync_channel::<()>(0);
@@ -169,14 +169,14 @@ impl Lab {
     }
 }
 
-fn describe(order: &supervise::Order, setup_s: f64) -> Description {
-    let network = &order.resolved;
+fn describe(setup: &supervise::LabSetup, setup_s: f64) -> Description {
+    let network = &setup.resolved;
     let addresses = |host: &thalweg_lab::topology::HostPlan| {
         let plans = host.interfaces.iter().map(|i| &network.interfaces[*i]);
         plans.flat_map(|p| [p.v4.into(), p.v6.into()]).collect()
     };
     Description {
-        topology: order.topology.clone(),
+        topology: setup.topology.clone(),
         setup_s,
         hosts: network.hosts.iter().map(|h| (h.name.clone(), addresses(h))).collect(),
         links: network.links.iter().map(|l| l.name.clone()).collect(),
@@ -184,7 +184,7 @@ fn describe(order: &supervise::Order, setup_s: f64) -> Description {
 }
 
 /// Starts serving, with one thread per connection, and releases `lock` when the socket is bound.
-pub fn start(lab: Lab, lock: OwnedFd) -> Result<()> {
+pub fn start(lab: LabServer, lock: OwnedFd) -> Result<()> {
     let listener = UnixListener::bind(&lab.socket)
         .with_context(|| format!("cannot listen on {}", lab.socket.display()))?;
     // Since the fork the supervisor may still have this descriptor open, so closing ours might not release the lock.
@@ -206,7 +206,7 @@ pub fn start(lab: Lab, lock: OwnedFd) -> Result<()> {
     Ok(())
 }
 
-fn serve(lab: &Lab, stream: &UnixStream) {
+fn serve(lab: &LabServer, stream: &UnixStream) {
     if let Err(e) = converse(lab, stream) {
         // The client may have disconnected; then it needs no answer.
         let _gone = protocol::send(stream, &Reply::Error(format!("{e:#}")), &[]);
@@ -214,7 +214,7 @@ fn serve(lab: &Lab, stream: &UnixStream) {
     lab.clients.fetch_sub(1, Ordering::SeqCst);
 }
 
-fn converse(lab: &Lab, stream: &UnixStream) -> Result<()> {
+fn converse(lab: &LabServer, stream: &UnixStream) -> Result<()> {
     stream.set_read_timeout(Some(REQUEST_TIMEOUT))?;
     let (request, fds) = protocol::receive::<Request>(stream, protocol::MAX_REQUEST)?;
     stream.set_read_timeout(None)?;

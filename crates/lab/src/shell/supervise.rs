@@ -31,7 +31,7 @@ use thalweg_lab::{
 const SUSPECT_LATENESS_US: u64 = 2_000;
 
 /// A lab to start.
-pub struct Order {
+pub struct LabSetup {
     /// The topology as TOML.
     pub topology: String,
     /// The resolved topology.
@@ -44,7 +44,7 @@ pub struct Order {
     pub lock: OwnedFd,
 }
 
-impl Order {
+impl LabSetup {
     /// Parses and resolves a topology. The lab's name determines its socket.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ impl Order {
         let fit = |name: &str| !name.is_empty() && !name.contains('/');
         let named = name.unwrap_or("lab");
         anyhow::ensure!(fit(named), "`{named}` is not a valid name for a lab");
-        let socket = discover::socket(name)?;
+        let socket = discover::socket_path(name)?;
         let lock = discover::lock()?;
         anyhow::ensure!(
             !discover::answers_or_removed(&socket),
@@ -66,19 +66,19 @@ impl Order {
 }
 
 /// A lab that is set up, as seen by its PID 1.
-pub struct Standing {
+pub struct RunningLab {
     /// The lab's control socket.
     pub socket: PathBuf,
     /// The set-up time, seconds.
     pub setup_s: f64,
-    engine: engine::Handle,
+    engine: engine::EngineHandle,
 }
 
-impl Standing {
+impl RunningLab {
     /// The lateness of packets; `None` if the emulator has stopped.
     pub fn lateness(&self) -> Option<Lateness> {
         let (reply, answer) = std::sync::mpsc::sync_channel(1);
-        self.engine.send(engine::Order::Report(false, reply)).ok()?;
+        self.engine.send(engine::EngineOrder::Report(false, reply)).ok()?;
         answer.recv().ok().map(|report| report.lateness)
     }
 
@@ -104,20 +104,20 @@ impl Standing {
 /// # Errors
 /// If the machine does not allow a lab; the message says what to do.
 pub fn supervise(
-    order: Order,
+    setup: LabSetup,
     interrupt: bool,
-    inside: impl FnOnce(&Standing) -> Result<u8>,
+    inside: impl FnOnce(&RunningLab) -> Result<u8>,
     failed: impl FnOnce(&anyhow::Error),
 ) -> Result<ExitCode> {
     tun::open_device()?;
     enter_new_namespaces()?;
     let (alive, held) = pipe_with(PipeFlags::CLOEXEC)?;
-    let socket = order.socket.clone();
+    let socket = setup.socket.clone();
     match sys::fork()? {
         sys::Fork::Child => {
             drop(held);
             let code = die_with_supervisor(&alive).and_then(|()| {
-                let standing = build(order)?;
+                let standing = build(setup)?;
                 inside(&standing)
             });
             let code = code.unwrap_or_else(|e| {
@@ -127,7 +127,7 @@ pub fn supervise(
             std::process::exit(code.into())
         }
         sys::Fork::Parent(child) => {
-            drop((alive, order));
+            drop((alive, setup));
             sys::kill_child_on_term(child, interrupt);
             let code = wait_for(child);
             // A new lab of the same name may have bound the socket in the meantime.
@@ -180,15 +180,15 @@ fn enter_new_namespaces() -> Result<()> {
 }
 
 /// Sets up names, hosts, emulator and socket.
-fn build(order: Order) -> Result<Standing> {
+fn build(setup: LabSetup) -> Result<RunningLab> {
     let children = sys::Signals::block(&[libc::SIGCHLD])?;
     raise_descriptor_limit();
-    let names = names::all(&order.resolved);
-    let scratch = order.socket.parent().unwrap_or(Path::new("/tmp"));
+    let names = names::list_names(&setup.resolved);
+    let scratch = setup.socket.parent().unwrap_or(Path::new("/tmp"));
     names::mount_lab(scratch, &names)?;
     let (mut hosts, mut devices, mut resolvers) = (Vec::new(), Vec::new(), Vec::new());
-    for plan in &order.resolved.hosts {
-        let host = host::create(&order.resolved, plan)?;
+    for plan in &setup.resolved.hosts {
+        let host = host::create(&setup.resolved, plan)?;
         devices.extend(plan.interfaces.iter().copied().zip(host.devices));
         resolvers.extend(host.resolver);
         hosts.push((plan.name.clone(), host.namespaces));
@@ -196,15 +196,15 @@ fn build(order: Order) -> Result<Standing> {
     devices.sort_by_key(|(interface, _)| *interface);
     let devices = devices.into_iter().map(|(_, device)| device).collect();
     dns::start(resolvers, names.into_iter().map(|(n, a)| (n.to_lowercase(), a)).collect())?;
-    let engine = engine::start(&order.resolved, devices)?;
-    let setup_s = order.began.elapsed().as_secs_f64();
+    let engine = engine::start(&setup.resolved, devices)?;
+    let setup_s = setup.began.elapsed().as_secs_f64();
     let user = File::open("/proc/self/ns/user")?.into();
     let pid = File::open("/proc/self/ns/pid")?.into();
-    let socket = order.socket.clone();
-    let lab = server::Lab::new(&order, setup_s, [user, pid], hosts, engine.clone());
-    server::start(lab, order.lock)?;
+    let socket = setup.socket.clone();
+    let lab = server::LabServer::new(&setup, setup_s, [user, pid], hosts, engine.clone());
+    server::start(lab, setup.lock)?;
     std::thread::Builder::new().name("reaper".into()).spawn(move || reap(&children))?;
-    Ok(Standing { socket, setup_s, engine })
+    Ok(RunningLab { socket, setup_s, engine })
 }
 
 /// The process id of the program of `lab run`, which [`run_program`] waits for; [`STARTING`] while it is not known yet,

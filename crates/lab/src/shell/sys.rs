@@ -165,7 +165,7 @@ pub fn client_died() -> c_int {
 pub struct Signals(OwnedFd);
 
 /// A received signal.
-pub struct Caught {
+pub struct ReceivedSignal {
     /// The signal number.
     pub signal: c_int,
     /// Whether a process sent it, and not the terminal or the kernel.
@@ -189,7 +189,7 @@ impl Signals {
     }
 
     /// Waits for the next signal.
-    pub fn next(&self) -> io::Result<Caught> {
+    pub fn next(&self) -> io::Result<ReceivedSignal> {
         // SAFETY: `signalfd_siginfo` is plain data, valid when zeroed.
         let mut info: libc::signalfd_siginfo = unsafe { MaybeUninit::zeroed().assume_init() };
         let size = size_of_val(&info);
@@ -203,7 +203,7 @@ impl Signals {
             }
         }
         let by_process = [libc::SI_USER, libc::SI_TKILL, libc::SI_QUEUE].contains(&info.ssi_code);
-        Ok(Caught { signal: info.ssi_signo.cast_signed(), by_process })
+        Ok(ReceivedSignal { signal: info.ssi_signo.cast_signed(), by_process })
     }
 }
 

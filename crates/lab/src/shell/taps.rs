@@ -11,7 +11,7 @@ use thalweg_units::Time;
 
 /// The running captures.
 pub struct Taps {
-    by_link: HashMap<usize, Vec<SyncSender<pcap::Record>>>,
+    by_link: HashMap<usize, Vec<SyncSender<pcap::PcapRecord>>>,
     /// Packets that did not fit into a capture's backlog, since the lab's start.
     pub missed: u64,
 }
@@ -27,7 +27,7 @@ impl Taps {
         &mut self,
         network: &mut Network<Packet>,
         link: usize,
-        sink: SyncSender<pcap::Record>,
+        sink: SyncSender<pcap::PcapRecord>,
     ) {
         network.tap(link, true);
         self.by_link.entry(link).or_default().push(sink);
@@ -47,7 +47,7 @@ impl Taps {
             let Some(sinks) = self.by_link.get_mut(&tapped.link) else { continue };
             let at = zero + tapped.at.since(Time::ZERO);
             sinks.retain(|sink| {
-                let sent = sink.try_send(pcap::Record::new(at, &tapped.packet));
+                let sent = sink.try_send(pcap::PcapRecord::new(at, &tapped.packet));
                 self.missed += u64::from(matches!(sent, Err(TrySendError::Full(_))));
                 !matches!(sent, Err(TrySendError::Disconnected(_)))
             });

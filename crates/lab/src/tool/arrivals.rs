@@ -2,13 +2,13 @@
 
 use super::{
     net, sys,
-    wire::{DatagramPlan, Header},
+    wire::{DatagramHeader, DatagramPlan},
 };
 use std::{io, net::UdpSocket};
 
 /// One received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrival {
+pub struct DatagramArrival {
     /// The number of its train.
     pub train: u32,
     /// Its number within the train.
@@ -21,9 +21,9 @@ pub struct Arrival {
 
 /// The received datagrams of one measurement, in the order of arrival.
 #[derive(Debug)]
-pub struct Arrivals {
+pub struct DatagramArrivals {
     /// The datagrams.
-    pub list: Vec<Arrival>,
+    pub list: Vec<DatagramArrival>,
     /// Datagrams that this host's socket dropped, because its buffer was full or a checksum was wrong. A full buffer is
     /// not a loss of the path and invalidates the measurement.
     pub host_drops: u32,
@@ -33,7 +33,7 @@ pub struct Arrivals {
     limit: usize,
 }
 
-impl Arrivals {
+impl DatagramArrivals {
     /// Creates an empty list for the datagrams of `plan`. Duplicates may double their number.
     pub fn expecting(plan: &DatagramPlan) -> Self {
         let limit = (plan.trains as usize).saturating_mul(plan.packets as usize).saturating_mul(2);
@@ -45,10 +45,10 @@ impl Arrivals {
     /// # Errors
     /// The error of `recvmsg`.
     pub fn drain(&mut self, socket: &UdpSocket, session: u64) -> io::Result<bool> {
-        let (mut buffer, mut any) = ([0u8; Header::LEN], false);
+        let (mut buffer, mut any) = ([0u8; DatagramHeader::LEN], false);
         loop {
             match sys::recv_stamped(socket, &mut buffer) {
-                Ok(stamped) => any |= self.take(&stamped, &buffer, session),
+                Ok(stamped) => any |= self.add_datagram(&stamped, &buffer, session),
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(any),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
@@ -56,17 +56,23 @@ impl Arrivals {
         }
     }
 
-    fn take(&mut self, stamped: &sys::Stamped, buffer: &[u8], session: u64) -> bool {
+    fn add_datagram(
+        &mut self,
+        stamped: &sys::StampedDatagram,
+        buffer: &[u8],
+        session: u64,
+    ) -> bool {
         let drops = stamped.drops.unwrap_or(0);
         let before = *self.drops_before.get_or_insert(drops);
         self.host_drops = drops.wrapping_sub(before);
-        let Some(h) = Header::get(&buffer[..stamped.len]).filter(|h| h.session == session) else {
+        let Some(h) = DatagramHeader::get(&buffer[..stamped.len]).filter(|h| h.session == session)
+        else {
             return false;
         };
         if self.list.len() < self.limit {
             let received_ns = stamped.received_ns.unwrap_or_else(net::realtime_ns);
-            let Header { train, seq, sent_ns, .. } = h;
-            self.list.push(Arrival { train, seq, sent_ns, received_ns });
+            let DatagramHeader { train, seq, sent_ns, .. } = h;
+            self.list.push(DatagramArrival { train, seq, sent_ns, received_ns });
         }
         true
     }

@@ -1,6 +1,6 @@
 //! The control connection between a source and its sink: one JSON value per line.
 
-use super::wire::Turn;
+use super::wire::SyncMessage;
 use anyhow::{Context, bail};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
@@ -63,9 +63,13 @@ impl Control {
     ///
     /// # Errors
     /// As for [`Self::receive`], and if the peer sends another turn.
-    pub fn expect(&mut self, turn: Turn) -> anyhow::Result<()> {
-        let said: Turn = self.receive()?;
-        if said == turn { Ok(()) } else { bail!("the other end sent {said:?} instead of {turn:?}") }
+    pub fn expect(&mut self, turn: SyncMessage) -> anyhow::Result<()> {
+        let received: SyncMessage = self.receive()?;
+        if received == turn {
+            Ok(())
+        } else {
+            bail!("the other end sent {received:?} instead of {turn:?}")
+        }
     }
 
     /// The socket, to poll.

@@ -4,10 +4,10 @@
 //! other.
 
 use super::{
-    arrivals::Arrivals,
+    arrivals::DatagramArrivals,
     control::Control,
     dispersion, losses, net, output, sys,
-    wire::{DatagramPlan, ReportKind, Sent, Turn},
+    wire::{DatagramPlan, ReportKind, SourceFinished, SyncMessage},
 };
 use anyhow::{Context, bail};
 use std::{
@@ -38,12 +38,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let deadline = Instant::now() + args.at.max;
     let (listener, socket) = bind_pair(net::resolve(&args.at.listen)?)?;
     sys::stamp_datagrams(&socket).context("the kernel does not provide receive timestamps")?;
-    output::ready(listener.local_addr()?)?;
+    output::print_ready(listener.local_addr()?)?;
     let mut sessions = 0;
     while let Some(stream) = net::accept_until(&listener, deadline)? {
         let served = Control::new(stream, PATIENCE).and_then(|c| serve(c, &socket));
         match served {
-            Ok(report) => output::line(&report)?,
+            Ok(report) => output::print_line(&report)?,
             Err(e) => note!("train-sink: {e:#}"),
         }
         sessions += 1;
@@ -76,12 +76,14 @@ fn serve(mut control: Control, socket: &UdpSocket) -> anyhow::Result<serde_json:
         bail!("a measurement has 1 to {PACKETS_MAX} datagrams, not {packets}");
     }
     // Discard datagrams that an earlier, aborted measurement left behind.
-    Arrivals::expecting(&plan).drain(socket, plan.session)?;
-    control.send(&Turn::Ready)?;
+    DatagramArrivals::expecting(&plan).drain(socket, plan.session)?;
+    control.send(&SyncMessage::Ready)?;
     let (arrivals, sent) = collect(&mut control, socket, &plan)?;
     let report = match plan.report {
-        ReportKind::Trains => serde_json::to_value(dispersion::Report::new(&plan, &arrivals)),
-        ReportKind::Losses => serde_json::to_value(losses::Report::new(sent.packets, &arrivals)),
+        ReportKind::Trains => serde_json::to_value(dispersion::TrainReport::new(&plan, &arrivals)),
+        ReportKind::Losses => {
+            serde_json::to_value(losses::LossReport::new(sent.packets, &arrivals))
+        }
     }?;
     control.send(&report)?;
     Ok(report)
@@ -92,8 +94,8 @@ fn collect(
     control: &mut Control,
     socket: &UdpSocket,
     plan: &DatagramPlan,
-) -> anyhow::Result<(Arrivals, Sent)> {
-    let mut arrivals = Arrivals::expecting(plan);
+) -> anyhow::Result<(DatagramArrivals, SourceFinished)> {
+    let mut arrivals = DatagramArrivals::expecting(plan);
     let mut heard = Instant::now();
     let sent = loop {
         net::wait_readable(&[socket, control.socket()], heard + PATIENCE)?;
@@ -101,7 +103,7 @@ fn collect(
             heard = Instant::now();
         }
         if net::wait_readable(&[control.socket()], Instant::now())? {
-            break control.receive::<Sent>()?;
+            break control.receive::<SourceFinished>()?;
         }
         if heard.elapsed() >= PATIENCE {
             bail!("no data arrived for {} s", PATIENCE.as_secs());

@@ -1,7 +1,7 @@
 //! Analyses received packet trains: the rate from their dispersion, and the errors of their gaps. Pure.
 
 use super::{
-    arrivals::{Arrival, Arrivals},
+    arrivals::{DatagramArrival, DatagramArrivals},
     statistics::Summary,
     wire::DatagramPlan,
 };
@@ -24,7 +24,7 @@ pub struct Train {
 
 /// The sink's report on a measurement with trains.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct TrainReport {
     /// Datagrams dropped by this host's socket, because its buffer was full or a checksum was wrong.
     pub host_drops: u32,
     /// Trains of which every packet arrived, in order.
@@ -40,16 +40,16 @@ pub struct Report {
     pub trains: Vec<Train>,
 }
 
-impl Report {
+impl TrainReport {
     /// Analyses all trains. O(n log n).
-    pub fn new(plan: &DatagramPlan, arrivals: &Arrivals) -> Self {
+    pub fn new(plan: &DatagramPlan, arrivals: &DatagramArrivals) -> Self {
         let (mut trains, mut errors) = (Vec::new(), Vec::new());
         for (number, train) in by_train(&arrivals.list) {
             errors.extend(gap_errors(&train));
             trains.push(Train::new(plan, number, &train));
         }
         let over = |f: fn(&Train) -> Option<f64>| {
-            Summary::of("bit/s", trains.iter().filter_map(f).collect())
+            Summary::from_samples("bit/s", trains.iter().filter_map(f).collect())
         };
         Self {
             host_drops: arrivals.host_drops,
@@ -57,15 +57,15 @@ impl Report {
             rate: over(|t| t.rate),
             rate_without_first: over(|t| t.rate_without_first),
             sent_rate: over(|t| t.sent_rate),
-            gap_error: Summary::of("us", errors),
+            gap_error: Summary::from_samples("us", errors),
             trains,
         }
     }
 }
 
 /// The arrivals of each train, in the order of arrival, without duplicates.
-fn by_train(list: &[Arrival]) -> Vec<(u32, Vec<Arrival>)> {
-    let mut trains: Vec<(u32, Vec<Arrival>)> = Vec::new();
+fn by_train(list: &[DatagramArrival]) -> Vec<(u32, Vec<DatagramArrival>)> {
+    let mut trains: Vec<(u32, Vec<DatagramArrival>)> = Vec::new();
     let mut sorted = list.to_vec();
     sorted.sort_by_key(|a| (a.train, a.received_ns));
     for arrival in sorted {
@@ -82,10 +82,10 @@ fn by_train(list: &[Arrival]) -> Vec<(u32, Vec<Arrival>)> {
 }
 
 impl Train {
-    fn new(plan: &DatagramPlan, number: u32, train: &[Arrival]) -> Self {
+    fn new(plan: &DatagramPlan, number: u32, train: &[DatagramArrival]) -> Self {
         let in_order = train.iter().map(|a| a.seq).eq(0..plan.packets);
         let bits = f64::from(plan.size) * 8.0;
-        let rate = |of: fn(&Arrival) -> u64, skip: usize| {
+        let rate = |of: fn(&DatagramArrival) -> u64, skip: usize| {
             let part = train.get(skip..).filter(|p| in_order && p.len() >= 2)?;
             let span = of(part.last()?).checked_sub(of(part.first()?)).filter(|ns| *ns > 0)?;
             Some(bits * (part.len() - 1) as f64 * 1e9 / span as f64)
@@ -101,7 +101,7 @@ impl Train {
 }
 
 /// The change of each gap between neighbours on the path, µs.
-fn gap_errors(train: &[Arrival]) -> impl Iterator<Item = f64> {
+fn gap_errors(train: &[DatagramArrival]) -> impl Iterator<Item = f64> {
     train.windows(2).filter(|w| w[0].seq.wrapping_add(1) == w[1].seq).map(|w| {
         let received = w[1].received_ns as f64 - w[0].received_ns as f64;
         let sent = w[1].sent_ns as f64 - w[0].sent_ns as f64;
@@ -122,8 +122,8 @@ mod tests {
     }
 
     /// Packets sent 0.5 ms apart and received `gap` ns apart.
-    fn spaced(n: u32, gap: u64) -> Vec<Arrival> {
-        let at = |seq| Arrival {
+    fn spaced(n: u32, gap: u64) -> Vec<DatagramArrival> {
+        let at = |seq| DatagramArrival {
             train: 0,
             seq,
             sent_ns: u64::from(seq) * MS / 2,
@@ -132,10 +132,10 @@ mod tests {
         (0..n).map(at).collect()
     }
 
-    fn report(plan: &DatagramPlan, list: Vec<Arrival>) -> Report {
-        let mut arrivals = Arrivals::expecting(plan);
+    fn report(plan: &DatagramPlan, list: Vec<DatagramArrival>) -> TrainReport {
+        let mut arrivals = DatagramArrivals::expecting(plan);
         arrivals.list = list;
-        Report::new(plan, &arrivals)
+        TrainReport::new(plan, &arrivals)
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
         swapped[1].received_ns += 3 * MS / 2;
         assert_eq!(report(&plan(5), swapped).complete, 0);
         let mut twice = spaced(5, MS);
-        twice.push(Arrival { received_ns: 60 * MS, ..twice[1] });
+        twice.push(DatagramArrival { received_ns: 60 * MS, ..twice[1] });
         let r = report(&plan(5), twice);
         assert_eq!((r.complete, r.trains[0].received), (1, 5));
         assert_eq!(r.trains[0].rate, Some(1e7));

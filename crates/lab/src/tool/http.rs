@@ -56,7 +56,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 async fn serve_all(listener: TcpListener, files: ServeDir) -> anyhow::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    output::ready(listener.local_addr()?)?;
+    output::print_ready(listener.local_addr()?)?;
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let place = Arc::clone(&places).acquire_owned().await?;
@@ -82,21 +82,27 @@ async fn serve_all(listener: TcpListener, files: ServeDir) -> anyhow::Result<()>
     }
 }
 
-type Answer = Response<ServeFileSystemResponseBody>;
+type FileResponse = Response<ServeFileSystemResponseBody>;
 
-async fn answer(mut files: ServeDir, mut request: Request<Incoming>) -> Result<Answer, Infallible> {
+async fn answer(
+    mut files: ServeDir,
+    mut request: Request<Incoming>,
+) -> Result<FileResponse, Infallible> {
     if let Some(condition) = request.headers_mut().remove(IF_RANGE)
         && !is_current(&mut files, &request, &condition).await
     {
         request.headers_mut().remove(RANGE);
     }
-    Ok(files.try_call::<_, ServeFileSystemResponseBody>(request).await.unwrap_or_else(failed))
+    Ok(files
+        .try_call::<_, ServeFileSystemResponseBody>(request)
+        .await
+        .unwrap_or_else(failure_response))
 }
 
 /// The answer to a request whose file could not be read.
-fn failed(e: std::io::Error) -> Answer {
+fn failure_response(e: std::io::Error) -> FileResponse {
     note!("http: cannot read a file: {e}");
-    let mut response = Answer::default();
+    let mut response = FileResponse::default();
     *response.status_mut() = hyper::StatusCode::INTERNAL_SERVER_ERROR;
     response
 }

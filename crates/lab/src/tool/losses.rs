@@ -1,12 +1,12 @@
 //! Analyses a received blast: losses, their bursts, duplicates and reordering. Pure.
 
-use super::{arrivals::Arrivals, output::Measured};
+use super::{arrivals::DatagramArrivals, output::MeasuredValue};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// The sink's report on a blast.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct LossReport {
     /// Datagrams that the source sent.
     pub sent: u64,
     /// Different datagrams that arrived.
@@ -21,18 +21,18 @@ pub struct Report {
     /// Datagrams dropped by this host's socket, because its buffer was full or a checksum was wrong.
     pub host_drops: u32,
     /// lost / sent.
-    pub loss: Measured,
+    pub loss: MeasuredValue,
     /// Runs of consecutive losses.
     pub bursts: u64,
     /// lost / bursts.
-    pub mean_burst: Measured,
+    pub mean_burst: MeasuredValue,
     /// The number of bursts of each length.
     pub burst_lengths: BTreeMap<u64, u64>,
 }
 
-impl Report {
+impl LossReport {
     /// Analyses a blast of `sent` datagrams numbered from 0. O(n).
-    pub fn new(sent: u64, arrivals: &Arrivals) -> Self {
+    pub fn new(sent: u64, arrivals: &DatagramArrivals) -> Self {
         let mut seen = vec![false; usize::try_from(sent).unwrap_or(0)];
         let (mut received, mut duplicated, mut reordered, mut highest) = (0, 0, 0, None);
         for arrival in &arrivals.list {
@@ -58,9 +58,9 @@ impl Report {
             duplicated,
             reordered,
             host_drops: arrivals.host_drops,
-            loss: Measured::new("1", ratio(lost, sent)),
+            loss: MeasuredValue::new("1", ratio(lost, sent)),
             bursts,
-            mean_burst: Measured::new("packets", ratio(lost, bursts)),
+            mean_burst: MeasuredValue::new("packets", ratio(lost, bursts)),
             burst_lengths,
         }
     }
@@ -79,18 +79,19 @@ fn runs_of_losses(seen: &[bool]) -> BTreeMap<u64, u64> {
 mod tests {
     use super::*;
     use crate::tool::{
-        arrivals::Arrival,
+        arrivals::DatagramArrival,
         wire::{DatagramPlan, ReportKind},
     };
 
-    fn report(sent: u64, seqs: &[u32]) -> Report {
+    fn report(sent: u64, seqs: &[u32]) -> LossReport {
         let report = ReportKind::Losses;
         let plan =
             DatagramPlan { session: 1, trains: 1, packets: 9, size: 100, report, settle_ns: 0 };
-        let mut arrivals = Arrivals::expecting(&plan);
-        let arrive = |seq: &u32| Arrival { train: 0, seq: *seq, sent_ns: 0, received_ns: 0 };
+        let mut arrivals = DatagramArrivals::expecting(&plan);
+        let arrive =
+            |seq: &u32| DatagramArrival { train: 0, seq: *seq, sent_ns: 0, received_ns: 0 };
         arrivals.list = seqs.iter().map(arrive).collect();
-        Report::new(sent, &arrivals)
+        LossReport::new(sent, &arrivals)
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{io::Write, net::SocketAddr};
 ///
 /// # Errors
 /// If stdout is closed or `value` cannot be serialised.
-pub fn line(value: &impl Serialize) -> anyhow::Result<()> {
+pub fn print_line(value: &impl Serialize) -> anyhow::Result<()> {
     let mut text = serde_json::to_vec(value).context("cannot write the result as JSON")?;
     text.push(b'\n');
     let mut out = std::io::stdout().lock();
@@ -18,21 +18,21 @@ pub fn line(value: &impl Serialize) -> anyhow::Result<()> {
 /// Reports that a server listens on `address`: `{"ready":{"address":"IP:PORT"}}`.
 ///
 /// # Errors
-/// As for [`line`].
-pub fn ready(address: SocketAddr) -> anyhow::Result<()> {
-    line(&serde_json::json!({ "ready": { "address": address.to_string() } }))
+/// As for [`print_line`].
+pub fn print_ready(address: SocketAddr) -> anyhow::Result<()> {
+    print_line(&serde_json::json!({ "ready": { "address": address.to_string() } }))
 }
 
 /// A measured value with its unit, as in every report.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Measured {
+pub struct MeasuredValue {
     /// The unit's symbol: "bit/s", "ms", "1" …
     pub unit: &'static str,
     /// The value in that unit; `null` in JSON if there was nothing to measure.
     pub value: Option<f64>,
 }
 
-impl Measured {
+impl MeasuredValue {
     /// Creates a value in `unit`.
     pub fn new(unit: &'static str, value: impl Into<Option<f64>>) -> Self {
         Self { unit, value: value.into() }

@@ -25,7 +25,7 @@ pub fn run_echo(args: &EchoArgs) -> anyhow::Result<()> {
     let deadline = Instant::now() + args.at.max;
     let socket = net::bind_udp(net::resolve(&args.at.listen)?)?;
     sys::stamp_datagrams(&socket).context("the kernel does not provide receive timestamps")?;
-    output::ready(socket.local_addr()?)?;
+    output::print_ready(socket.local_addr()?)?;
     echo_until(&socket, deadline)
 }
 
@@ -77,7 +77,7 @@ pub struct PingArgs {
 
 /// The report that `udp-ping` prints.
 #[derive(Serialize)]
-struct Report {
+struct PingReport {
     sent: u32,
     lost: u32,
     /// Duplicates of answers.
@@ -95,18 +95,18 @@ pub fn run_ping(args: &PingArgs) -> anyhow::Result<()> {
     sys::stamp_datagrams(&socket).context("the kernel does not provide receive timestamps")?;
     pace::sharpen_timers();
     let size = args.size.saturating_sub(wire::overhead(to.is_ipv6())) as usize;
-    let mut pings = Pings::new(args.count, size.max(LEN));
+    let mut pings = PingSession::new(args.count, size.max(LEN));
     let start = Instant::now();
     for seq in 0..args.count {
         pings.send(&socket, seq)?;
         pings.listen(&socket, start + args.interval * (seq + 1))?;
     }
     pings.listen(&socket, Instant::now() + args.timeout)?;
-    output::line(&pings.report(args))
+    output::print_line(&pings.report(args))
 }
 
 /// The pings in flight and the answers so far.
-struct Pings {
+struct PingSession {
     session: u64,
     payload: Vec<u8>,
     /// The time at which each ping was sent, ns.
@@ -117,7 +117,7 @@ struct Pings {
     duplicated: u32,
 }
 
-impl Pings {
+impl PingSession {
     fn new(count: u32, payload: usize) -> Self {
         Self {
             session: net::realtime_ns(),
@@ -173,15 +173,18 @@ impl Pings {
         self.answered += 1;
     }
 
-    fn report(&self, args: &PingArgs) -> Report {
+    fn report(&self, args: &PingArgs) -> PingReport {
         let limit = u64::try_from(args.timeout.as_nanos()).unwrap_or(u64::MAX);
         let timely: Vec<_> = self.answers.iter().flatten().filter(|a| a.0 <= limit).collect();
-        Report {
+        PingReport {
             sent: args.count,
             lost: args.count - timely.len() as u32,
             duplicated: self.duplicated,
-            rtt: Summary::of("ms", timely.iter().map(|a| a.0 as f64 / 1e6).collect()),
-            turnaround: Summary::of("us", timely.iter().map(|a| a.1 as f64 / 1e3).collect()),
+            rtt: Summary::from_samples("ms", timely.iter().map(|a| a.0 as f64 / 1e6).collect()),
+            turnaround: Summary::from_samples(
+                "us",
+                timely.iter().map(|a| a.1 as f64 / 1e3).collect(),
+            ),
         }
     }
 }

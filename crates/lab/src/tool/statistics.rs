@@ -21,7 +21,7 @@ pub struct Summary {
 
 impl Summary {
     /// Summarises `samples`; `None` if there are none. O(n log n).
-    pub fn of(unit: &'static str, mut samples: Vec<f64>) -> Option<Self> {
+    pub fn from_samples(unit: &'static str, mut samples: Vec<f64>) -> Option<Self> {
         samples.sort_by(f64::total_cmp);
         let (min, max) = (*samples.first()?, *samples.last()?);
         let n = samples.len();
@@ -51,10 +51,10 @@ mod tests {
 
     #[test]
     fn a_summary_uses_nearest_ranks() {
-        let s = Summary::of("ms", (1..=100).rev().map(f64::from).collect()).unwrap();
+        let s = Summary::from_samples("ms", (1..=100).rev().map(f64::from).collect()).unwrap();
         assert_eq!((s.n, s.min, s.p50, s.p99, s.max), (100, 1.0, 50.0, 99.0, 100.0));
         assert_eq!(s.mean, 50.5);
-        assert_eq!(Summary::of("ms", vec![]), None);
+        assert_eq!(Summary::from_samples("ms", vec![]), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::{
 
 /// A received datagram: its length, its receive timestamp, and the socket's drops up to then.
 #[derive(Clone, Copy, Debug)]
-pub struct Stamped {
+pub struct StampedDatagram {
     /// Bytes written to the buffer.
     pub len: usize,
     /// The time at which the kernel received it, `CLOCK_REALTIME`, ns; `None` without a timestamp.
@@ -52,7 +52,7 @@ struct Ancillary([u8; 128]);
 ///
 /// # Errors
 /// The error of `recvmsg`; `WouldBlock` if there is no datagram.
-pub fn recv_stamped(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Stamped> {
+pub fn recv_stamped(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<StampedDatagram> {
     let mut ancillary = Ancillary([0; 128]);
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
     // SAFETY: all-zero is a valid `msghdr` (null pointers, zero lengths).
@@ -66,7 +66,7 @@ pub fn recv_stamped(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Stamped
     let n = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
     let len = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
     let (received_ns, drops) = read_ancillary(&message);
-    Ok(Stamped { len, received_ns, drops })
+    Ok(StampedDatagram { len, received_ns, drops })
 }
 
 /// Extracts the timestamp and the number of drops from a message that `recvmsg` filled.

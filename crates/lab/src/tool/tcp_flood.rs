@@ -3,7 +3,7 @@
 use super::{
     net::{self, TcpOptions},
     output, pace,
-    tcp_source::{self, Sender},
+    tcp_source::{self, SenderStatistics},
     wire::Greeting,
 };
 use anyhow::{Context, bail};
@@ -50,10 +50,10 @@ pub struct Args {
 
 /// The report that `tcp-flood` prints.
 #[derive(Serialize)]
-struct Report {
+struct FloodReport {
     seconds: f64,
     seed: u64,
-    flows: Vec<Sender>,
+    flows: Vec<SenderStatistics>,
 }
 
 /// Sends for the given duration and prints the statistics of each flow.
@@ -72,7 +72,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let join =
         |t: thread::JoinHandle<_>| t.join().unwrap_or_else(|_| bail!("a flow's thread panicked"));
     let flows = threads.into_iter().map(join).collect::<Result<_, _>>()?;
-    output::line(&Report { seconds: begin.elapsed().as_secs_f64(), seed: args.seed, flows })
+    output::print_line(&FloodReport {
+        seconds: begin.elapsed().as_secs_f64(),
+        seed: args.seed,
+        flows,
+    })
 }
 
 fn open_flow(to: SocketAddr, options: &TcpOptions) -> anyhow::Result<TcpStream> {
@@ -86,7 +90,7 @@ fn flood(
     mut stream: TcpStream,
     periods: &mut Periods,
     deadline: Instant,
-) -> anyhow::Result<Sender> {
+) -> anyhow::Result<SenderStatistics> {
     let chunk = vec![0x5a; CHUNK];
     while Instant::now() < deadline {
         let pause = periods.on().map_or(deadline, |on| deadline.min(Instant::now() + on));
@@ -96,7 +100,7 @@ fn flood(
         let off = periods.off().unwrap_or_default();
         pace::sleep_until(deadline.min(Instant::now() + off));
     }
-    let sender = Sender::sample(&stream);
+    let sender = SenderStatistics::sample(&stream);
     net::reset(stream);
     sender
 }

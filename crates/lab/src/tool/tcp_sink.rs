@@ -3,7 +3,7 @@
 use super::{
     control::{Control, read_hello},
     net, output,
-    wire::{Greeting, TcpCount, TcpPlan, Turn},
+    wire::{Greeting, SyncMessage, TcpCount, TcpPlan},
 };
 use anyhow::{Context, bail};
 use parking_lot::Mutex;
@@ -43,14 +43,14 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let deadline = Instant::now() + args.at.max;
     let listener = net::listen(&args.at.listen)?;
-    output::ready(listener.local_addr()?)?;
+    output::print_ready(listener.local_addr()?)?;
     let (finish, finished) = mpsc::sync_channel(CONNECTIONS_MAX);
     thread::spawn(move || Sink::new(finish).accept_all(&listener));
     let mut sessions = 0;
     while let Ok(ended) = finished.recv_timeout(deadline.saturating_duration_since(Instant::now()))
     {
         match ended {
-            Ok(count) => output::line(&count)?,
+            Ok(count) => output::print_line(&count)?,
             Err(e) => note!("tcp-sink: {e:#}"),
         }
         sessions += 1;
@@ -61,18 +61,18 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-type Ended = anyhow::Result<TcpCount>;
+type SinkResult = anyhow::Result<TcpCount>;
 
 /// The state shared by the sink's threads.
 #[derive(Clone)]
 struct Sink {
-    sessions: Arc<Mutex<BTreeMap<u64, Arc<Session>>>>,
+    sessions: Arc<Mutex<BTreeMap<u64, Arc<SinkSession>>>>,
     connections: Arc<AtomicUsize>,
-    finish: mpsc::SyncSender<Ended>,
+    finish: mpsc::SyncSender<SinkResult>,
 }
 
 impl Sink {
-    fn new(finish: mpsc::SyncSender<Ended>) -> Self {
+    fn new(finish: mpsc::SyncSender<SinkResult>) -> Self {
         Self { sessions: Arc::default(), connections: Arc::default(), finish }
     }
 
@@ -115,12 +115,12 @@ impl Sink {
         }
     }
 
-    fn session(&self, id: u64) -> Option<Arc<Session>> {
+    fn session(&self, id: u64) -> Option<Arc<SinkSession>> {
         self.sessions.lock().get(&id).cloned()
     }
 
-    fn measure(&self, stream: TcpStream, plan: TcpPlan) -> Ended {
-        let session = Arc::new(Session::new(plan)?);
+    fn measure(&self, stream: TcpStream, plan: TcpPlan) -> SinkResult {
+        let session = Arc::new(SinkSession::new(plan)?);
         let lock = || self.sessions.lock();
         lock().insert(plan.session, Arc::clone(&session));
         let counted = session.conduct(stream);
@@ -145,14 +145,14 @@ fn discard(stream: &TcpStream, mut count: impl FnMut(usize)) {
 }
 
 /// One measurement in progress.
-struct Session {
+struct SinkSession {
     plan: TcpPlan,
     started: OnceLock<Instant>,
     bytes: Vec<Vec<AtomicU64>>,
     receive_buffers: Vec<AtomicU64>,
 }
 
-impl Session {
+impl SinkSession {
     fn new(plan: TcpPlan) -> anyhow::Result<Self> {
         let all = plan.bins().checked_mul(plan.flows as u64);
         if plan.bins() == 0 || !all.is_some_and(|n| (1..=BINS_MAX).contains(&n)) {
@@ -184,18 +184,18 @@ impl Session {
         }
     }
 
-    fn conduct(&self, stream: TcpStream) -> Ended {
+    fn conduct(&self, stream: TcpStream) -> SinkResult {
         let mut control = Control::new(stream, PATIENCE)?;
-        control.send(&Turn::Ready)?;
-        control.expect(Turn::Go)?;
+        control.send(&SyncMessage::Ready)?;
+        control.expect(SyncMessage::Go)?;
         self.started.get_or_init(Instant::now);
-        control.send(&Turn::Started)?;
+        control.send(&SyncMessage::Started)?;
         thread::sleep(Duration::from_nanos(self.plan.duration_ns));
         let count = self.report();
         control.send(&count)?;
         // The source sends a little longer than this side counts. Waiting for it keeps this process, which may end with
         // its last measurement, from breaking the flows.
-        control.expect(Turn::Done)?;
+        control.expect(SyncMessage::Done)?;
         Ok(count)
     }
 

@@ -3,10 +3,10 @@
 use super::{
     control::Control,
     net::{self, TcpOptions},
-    output::{self, Measured},
+    output::{self, MeasuredValue},
     statistics::jain,
     sys,
-    wire::{Greeting, TcpCount, TcpPlan, Turn},
+    wire::{Greeting, SyncMessage, TcpCount, TcpPlan},
 };
 use anyhow::{Context, bail};
 use serde::Serialize;
@@ -81,15 +81,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let options = TcpOptions { from: args.from, congestion: args.congestion.clone() };
     let mut control = open_control(to, &options, plan, args.duration)?;
     let flows = open_flows(to, &options, plan)?;
-    control.send(&Turn::Go)?;
-    control.expect(Turn::Started)?;
+    control.send(&SyncMessage::Go)?;
+    control.expect(SyncMessage::Started)?;
     let senders = send_all(flows, args.duration, args.rate)?;
     let count: TcpCount = control.receive()?;
     if count.bytes.len() != plan.flows || count.receive_buffers.len() != plan.flows {
         bail!("the number of flows that the sink reports differs from the number of flows sent");
     }
-    control.send(&Turn::Done)?;
-    output::line(&Report::new(args, senders, &count))
+    control.send(&SyncMessage::Done)?;
+    output::print_line(&SourceReport::new(args, senders, &count))
 }
 
 fn open_control(
@@ -102,7 +102,7 @@ fn open_control(
     let options = TcpOptions { congestion: None, ..options.clone() };
     let mut control = Control::new(net::connect_tcp(to, &options)?, duration + CONTROL_PATIENCE)?;
     control.send(&Greeting::Measure(plan))?;
-    control.expect(Turn::Ready)?;
+    control.expect(SyncMessage::Ready)?;
     Ok(control)
 }
 
@@ -130,8 +130,8 @@ fn send_all(
     flows: Vec<TcpStream>,
     duration: Duration,
     rate: Option<Rate>,
-) -> anyhow::Result<Vec<Sender>> {
-    let pace = Pace { begin: Instant::now(), rate };
+) -> anyhow::Result<Vec<SenderStatistics>> {
+    let pace = RateSchedule { begin: Instant::now(), rate };
     let send = |flow| thread::spawn(move || send_until(flow, &pace, duration));
     let threads: Vec<_> = flows.into_iter().map(send).collect();
     let join =
@@ -141,13 +141,13 @@ fn send_all(
 
 /// The rate of a flow and the time at which it began.
 #[derive(Clone, Copy)]
-struct Pace {
+struct RateSchedule {
     begin: Instant,
     /// `None`: unlimited.
     rate: Option<Rate>,
 }
 
-impl Pace {
+impl RateSchedule {
     /// The bytes that are due now and not `sent` yet. Bytes that TCP did not accept in time stay due, as in a player's
     /// queue.
     fn due(&self, sent: u64) -> usize {
@@ -158,7 +158,11 @@ impl Pace {
 }
 
 /// Sends for `duration`, samples the kernel's statistics of the flow while it is still running, and resets it.
-fn send_until(mut stream: TcpStream, pace: &Pace, duration: Duration) -> anyhow::Result<Sender> {
+fn send_until(
+    mut stream: TcpStream,
+    pace: &RateSchedule,
+    duration: Duration,
+) -> anyhow::Result<SenderStatistics> {
     stream.set_write_timeout(Some(WRITE_SLICE))?;
     let chunk = vec![0x5a; CHUNK];
     let mut sent = 0;
@@ -171,7 +175,7 @@ fn send_until(mut stream: TcpStream, pace: &Pace, duration: Duration) -> anyhow:
         sent += write_some(&mut stream, &chunk[..due])
             .context("a flow broke during the measurement")? as u64;
     }
-    let sender = Sender::sample(&stream);
+    let sender = SenderStatistics::sample(&stream);
     net::reset(stream);
     sender
 }
@@ -186,7 +190,7 @@ pub fn write_some(stream: &mut TcpStream, chunk: &[u8]) -> std::io::Result<usize
 
 /// The kernel's statistics of the sending side of a flow.
 #[derive(Debug, Serialize)]
-pub struct Sender {
+pub struct SenderStatistics {
     /// The congestion control in use.
     congestion_control: String,
     /// `SO_SNDBUF` as autotuned, bytes.
@@ -210,7 +214,7 @@ pub struct Sender {
     send_buffer_limited: f64,
 }
 
-impl Sender {
+impl SenderStatistics {
     /// Samples a running flow.
     pub fn sample(stream: &TcpStream) -> anyhow::Result<Self> {
         let info = sys::tcp_info(stream).context("the kernel does not provide TCP_INFO")?;
@@ -236,34 +240,34 @@ impl Sender {
 
 /// The report that `tcp-source` prints.
 #[derive(Debug, Serialize)]
-struct Report {
+struct SourceReport {
     /// The goodput of all flows together.
-    goodput: Measured,
+    goodput: MeasuredValue,
     /// The interval of the goodput in whole bins, seconds since the start.
     from_s: f64,
     to_s: f64,
     /// Jain's index over the flows' goodputs.
-    jain_index: Measured,
-    flows: Vec<Flow>,
+    jain_index: MeasuredValue,
+    flows: Vec<FlowReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bin_s: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
-struct Flow {
-    goodput: Measured,
+struct FlowReport {
+    goodput: MeasuredValue,
     /// Bytes of all bins, including the warm-up.
     received_bytes: u64,
     receive_buffer: u64,
     #[serde(flatten)]
-    sender: Sender,
+    sender: SenderStatistics,
     /// Bytes of each bin.
     #[serde(skip_serializing_if = "Option::is_none")]
     series: Option<Vec<u64>>,
 }
 
-impl Report {
-    fn new(args: &Args, senders: Vec<Sender>, count: &TcpCount) -> Self {
+impl SourceReport {
+    fn new(args: &Args, senders: Vec<SenderStatistics>, count: &TcpCount) -> Self {
         let bin_s = count.plan.bin_ns as f64 / 1e9;
         let warmup = args.warmup.unwrap_or_default().as_secs_f64();
         let first = (warmup / bin_s).ceil() as usize;
@@ -271,18 +275,18 @@ impl Report {
         let seconds = bins.saturating_sub(first) as f64 * bin_s;
         let rate = |row: &Vec<u64>| row.iter().skip(first).sum::<u64>() as f64 * 8.0 / seconds;
         let rates: Vec<f64> = count.bytes.iter().map(rate).collect();
-        let flow = |(i, sender): (usize, Sender)| Flow {
-            goodput: Measured::new("bit/s", rates[i]),
+        let flow = |(i, sender): (usize, SenderStatistics)| FlowReport {
+            goodput: MeasuredValue::new("bit/s", rates[i]),
             received_bytes: count.bytes[i].iter().sum(),
             receive_buffer: count.receive_buffers[i],
             sender,
             series: args.series.then(|| count.bytes[i].clone()),
         };
         Self {
-            goodput: Measured::new("bit/s", rates.iter().sum::<f64>()),
+            goodput: MeasuredValue::new("bit/s", rates.iter().sum::<f64>()),
             from_s: first as f64 * bin_s,
             to_s: bins as f64 * bin_s,
-            jain_index: Measured::new("1", jain(&rates)),
+            jain_index: MeasuredValue::new("1", jain(&rates)),
             flows: senders.into_iter().enumerate().map(flow).collect(),
             bin_s: args.series.then_some(bin_s),
         }

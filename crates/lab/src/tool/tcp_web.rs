@@ -60,7 +60,7 @@ pub struct Args {
 
 /// The report that `tcp-web` prints.
 #[derive(Serialize)]
-struct Report {
+struct WebReport {
     seconds: f64,
     seed: u64,
     /// Flows that arrived.
@@ -80,8 +80,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let to = net::resolve(&args.to)?;
     let begin = Instant::now();
-    let mut arrivals = Arrivals::new(args.rate, args.seed);
-    let web = Arc::new(Web::default());
+    let mut arrivals = FlowArrivals::new(args.rate, args.seed);
+    let web = Arc::new(WebLoad::default());
     let mut threads = Vec::new();
     while let Some(arrival) = arrivals.next().filter(|a| a.at < args.duration) {
         pace::sleep_until(begin + arrival.at);
@@ -92,12 +92,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     for thread in threads {
         thread.join().ok().context("a flow's thread panicked")?;
     }
-    output::line(&web.report(begin.elapsed(), args.seed))
+    output::print_line(&web.report(begin.elapsed(), args.seed))
 }
 
 /// The state shared by all flows.
 #[derive(Default)]
-struct Web {
+struct WebLoad {
     active: AtomicUsize,
     flows: AtomicU64,
     left_out: AtomicU64,
@@ -105,7 +105,7 @@ struct Web {
     bytes: AtomicU64,
 }
 
-impl Web {
+impl WebLoad {
     /// Starts a flow of `bytes`, unless `most` flows are active.
     fn begin(
         self: &Arc<Self>,
@@ -132,9 +132,9 @@ impl Web {
         self.active.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn report(&self, took: Duration, seed: u64) -> Report {
+    fn report(&self, took: Duration, seed: u64) -> WebReport {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Report {
+        WebReport {
             seconds: took.as_secs_f64(),
             seed,
             flows: of(&self.flows),
@@ -165,23 +165,23 @@ fn send(to: SocketAddr, bytes: u64) -> anyhow::Result<()> {
 
 /// The start time and size of a flow.
 #[derive(Debug, PartialEq)]
-struct Arrival {
+struct FlowArrival {
     at: Duration,
     bytes: u64,
 }
 
 /// An endless sequence of flows in the order of their arrival.
-struct Arrivals {
+struct FlowArrivals {
     random: Xoshiro256PlusPlus,
     /// The mean time between two arrivals.
     between: Duration,
     at: Duration,
 }
 
-impl Arrivals {
+impl FlowArrivals {
     fn new(rate: Rate, seed: u64) -> Self {
         let random = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let between = Duration::from_secs_f64(mean_size() * 8.0 / rate.as_bps() as f64);
+        let between = Duration::from_secs_f64(mean_flow_size() * 8.0 / rate.as_bps() as f64);
         Self { random, between, at: Duration::ZERO }
     }
 
@@ -191,25 +191,25 @@ impl Arrivals {
     }
 }
 
-impl Iterator for Arrivals {
-    type Item = Arrival;
+impl Iterator for FlowArrivals {
+    type Item = FlowArrival;
 
-    fn next(&mut self) -> Option<Arrival> {
+    fn next(&mut self) -> Option<FlowArrival> {
         let wait = self.between.mul_f64(-self.uniform().ln());
         self.at += wait;
-        let bytes = size(self.uniform()) as u64;
-        Some(Arrival { at: self.at, bytes })
+        let bytes = flow_size(self.uniform()) as u64;
+        Some(FlowArrival { at: self.at, bytes })
     }
 }
 
 /// The size that a share `u` of all flows reaches or exceeds, bytes: the inverse of the bounded Pareto distribution.
-fn size(u: f64) -> f64 {
+fn flow_size(u: f64) -> f64 {
     let tail = (SMALLEST / LARGEST).powf(SHAPE);
     SMALLEST * (u * (1.0 - tail) + tail).powf(-1.0 / SHAPE)
 }
 
-/// The mean of [`size`], bytes.
-fn mean_size() -> f64 {
+/// The mean of [`flow_size`], bytes.
+fn mean_flow_size() -> f64 {
     let ratio = SMALLEST / LARGEST;
     let of_tail = (1.0 - ratio.powf(SHAPE - 1.0)) / (1.0 - ratio.powf(SHAPE));
     SMALLEST * SHAPE / (SHAPE - 1.0) * of_tail
@@ -221,19 +221,19 @@ mod tests {
 
     #[test]
     fn sizes_match_the_paper() {
-        assert_eq!(size(1.0).round(), SMALLEST);
-        assert_eq!(size(0.0).round(), LARGEST);
-        assert!(size(0.26) < 200e3, "74 % are below 200 kB: {}", size(0.26));
+        assert_eq!(flow_size(1.0).round(), SMALLEST);
+        assert_eq!(flow_size(0.0).round(), LARGEST);
+        assert!(flow_size(0.26) < 200e3, "74 % are below 200 kB: {}", flow_size(0.26));
     }
 
     #[test]
     fn arrivals_have_the_given_rate_and_depend_only_on_the_seed() {
         let rate = "3Mbit/s".parse().expect("a rate");
-        let flows: Vec<Arrival> = Arrivals::new(rate, 7).take(100_000).collect();
-        assert!(flows.iter().zip(Arrivals::new(rate, 7)).all(|(a, b)| *a == b));
+        let flows: Vec<FlowArrival> = FlowArrivals::new(rate, 7).take(100_000).collect();
+        assert!(flows.iter().zip(FlowArrivals::new(rate, 7)).all(|(a, b)| *a == b));
         let bytes: u64 = flows.iter().map(|f| f.bytes).sum();
         let mean = bytes as f64 / flows.len() as f64;
-        assert!((mean / mean_size() - 1.0).abs() < 0.03, "mean size {mean}, seed 7");
+        assert!((mean / mean_flow_size() - 1.0).abs() < 0.03, "mean size {mean}, seed 7");
         let last = flows.last().expect("flows").at.as_secs_f64();
         let came = bytes as f64 * 8.0 / last;
         assert!((came / 3e6 - 1.0).abs() < 0.05, "{came} bit/s, seed 7");

@@ -4,7 +4,7 @@ use super::{
     control::Control,
     net::{self, TcpOptions},
     output, pace,
-    wire::{self, DatagramPlan, Header, ReportKind, Sent, Turn},
+    wire::{self, DatagramHeader, DatagramPlan, ReportKind, SourceFinished, SyncMessage},
 };
 use anyhow::Context;
 use std::{
@@ -89,7 +89,7 @@ impl Outlet {
     pub fn open(to: SocketAddr, plan: DatagramPlan) -> anyhow::Result<Self> {
         let mut control = Control::new(net::connect_tcp(to, &TcpOptions::default())?, PATIENCE)?;
         control.send(&plan)?;
-        control.expect(Turn::Ready)?;
+        control.expect(SyncMessage::Ready)?;
         let payload = vec![0; plan.size.saturating_sub(wire::overhead(to.is_ipv6())) as usize];
         Ok(Self { plan, control, socket: net::connect_udp(to)?, payload, sent: 0 })
     }
@@ -101,7 +101,7 @@ impl Outlet {
     /// If there is no route or the packet is too long.
     pub fn send(&mut self, train: u32, seq: u32) -> anyhow::Result<()> {
         let session = self.plan.session;
-        Header { session, train, seq, sent_ns: net::realtime_ns() }.put(&mut self.payload);
+        DatagramHeader { session, train, seq, sent_ns: net::realtime_ns() }.put(&mut self.payload);
         self.sent += 1;
         match self.socket.send(&self.payload) {
             Ok(_) => Ok(()),
@@ -115,7 +115,7 @@ impl Outlet {
     /// # Errors
     /// If the sink does not answer.
     pub fn finish(mut self) -> anyhow::Result<()> {
-        self.control.send(&Sent { packets: self.sent })?;
-        output::line(&self.control.receive::<serde_json::Value>()?)
+        self.control.send(&SourceFinished { packets: self.sent })?;
+        output::print_line(&self.control.receive::<serde_json::Value>()?)
     }
 }

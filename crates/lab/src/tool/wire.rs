@@ -53,7 +53,7 @@ pub struct TcpCount {
 /// Messages by which the two sides of a control connection synchronise.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Turn {
+pub enum SyncMessage {
     /// From the sink: the plan is accepted; send the flows.
     Ready,
     /// From the source: all flows are connected; count from now on.
@@ -92,14 +92,14 @@ pub enum ReportKind {
 
 /// From the source: it has sent all datagrams.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Sent {
+pub struct SourceFinished {
     /// Datagrams sent.
     pub packets: u64,
 }
 
 /// The first bytes of a measured datagram's payload, little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct DatagramHeader {
     /// The measurement.
     pub session: u64,
     /// Number of the train, from 0.
@@ -110,7 +110,7 @@ pub struct Header {
     pub sent_ns: u64,
 }
 
-impl Header {
+impl DatagramHeader {
     /// Length in bytes.
     pub const LEN: usize = 24;
 
@@ -143,12 +143,12 @@ mod tests {
 
     #[test]
     fn a_header_survives_a_round_trip_and_a_short_one_is_rejected() {
-        let h = Header { session: 1 << 60, train: 7, seq: 9, sent_ns: u64::MAX };
-        let mut bytes = [0; Header::LEN];
+        let h = DatagramHeader { session: 1 << 60, train: 7, seq: 9, sent_ns: u64::MAX };
+        let mut bytes = [0; DatagramHeader::LEN];
         h.put(&mut bytes);
-        assert_eq!(Header::get(&bytes), Some(h));
-        for len in 0..Header::LEN {
-            assert_eq!(Header::get(&bytes[..len]), None);
+        assert_eq!(DatagramHeader::get(&bytes), Some(h));
+        for len in 0..DatagramHeader::LEN {
+            assert_eq!(DatagramHeader::get(&bytes[..len]), None);
         }
     }
 }

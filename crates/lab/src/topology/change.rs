@@ -82,11 +82,11 @@ impl LinkChange {
             }
             "rate" => self.rate = Some(rate(value)?),
             "queue" => {
-                let queue: Queue = of(key, value, value.parse())?;
+                let queue: Queue = name_key(key, value, value.parse())?;
                 queue.check(key)?;
                 self.queue = Some(queue);
             }
-            "delay" => self.delay = Some(of(key, value, parse_duration(value))?),
+            "delay" => self.delay = Some(name_key(key, value, parse_duration(value))?),
             "loss" => self.loss = Some(Loss::from_word(value)?),
             "reorder" => self.reorder = Some(reorder(value)?),
             "duplicate" => self.duplicate = Some(probability(key, value)?),
@@ -97,12 +97,12 @@ impl LinkChange {
     }
 }
 
-fn of<T>(key: &str, value: &str, read: Result<T, ParseError>) -> Result<T, TopologyError> {
+fn name_key<T>(key: &str, value: &str, read: Result<T, ParseError>) -> Result<T, TopologyError> {
     read.map_err(|e| TopologyError::value(key, value, e.to_string()))
 }
 
 fn rate(value: &str) -> Result<Rate, TopologyError> {
-    match of("rate", value, value.parse())? {
+    match name_key("rate", value, value.parse())? {
         Rate::ZERO => {
             Err(TopologyError::value("rate", value, "must not be zero; use `down` to stop traffic"))
         }
@@ -111,7 +111,7 @@ fn rate(value: &str) -> Result<Rate, TopologyError> {
 }
 
 fn probability(key: &str, value: &str) -> Result<Probability, TopologyError> {
-    if value == "none" { Ok(Probability::NEVER) } else { of(key, value, value.parse()) }
+    if value == "none" { Ok(Probability::NEVER) } else { name_key(key, value, value.parse()) }
 }
 
 fn reorder(value: &str) -> Result<Reorder, TopologyError> {
@@ -121,8 +121,8 @@ fn reorder(value: &str) -> Result<Reorder, TopologyError> {
     let Some((p, by)) = value.split_once(',') else {
         return Err(TopologyError::value("reorder", value, "write it like 1%,5ms"));
     };
-    let by = of("reorder", value, parse_duration(by))?;
-    Ok(Reorder { probability: of("reorder", value, p.parse())?, by })
+    let by = name_key("reorder", value, parse_duration(by))?;
+    Ok(Reorder { probability: name_key("reorder", value, p.parse())?, by })
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ pub(super) struct Layout<'a> {
 }
 
 /// The links of a path in both directions as indices; `None`: no return path.
-struct Ways {
+struct PathLinks {
     there: Vec<usize>,
     back: Option<Vec<usize>>,
 }
@@ -81,7 +81,7 @@ impl<'a> Layout<'a> {
     }
 
     /// Adds a path and its return path. `at` names it in errors.
-    pub(super) fn lay(
+    pub(super) fn add_path(
         &mut self,
         spec: &PathSpec,
         origin: Origin,
@@ -92,7 +92,7 @@ impl<'a> Layout<'a> {
         if self.interfaces[from[0]].host == self.interfaces[to[0]].host {
             return Err(TopologyError::conflict(at, "a path must connect two different hosts"));
         }
-        let ways = self.ways(&spec.links, spec.back.as_deref(), spec.oneway, at)?;
+        let ways = self.resolve_links(&spec.links, spec.back.as_deref(), spec.oneway, at)?;
         let rank = match origin {
             Origin::Generated => 1,
             Origin::Written => 2 + u8::from(from_named) + u8::from(to_named),
@@ -100,17 +100,17 @@ impl<'a> Layout<'a> {
         let there = self.intern(ways.there);
         let back = ways.back.map(|b| self.intern(b));
         for (&a, &b) in from.iter().flat_map(|a| to.iter().map(move |b| (a, b))) {
-            self.set(a, b, there, rank, at)?;
+            self.set_path(a, b, there, rank, at)?;
             if let Some(back) = back {
-                self.set(b, a, back, rank, at)?;
+                self.set_path(b, a, back, rank, at)?;
             }
         }
         Ok(())
     }
 
     /// Sets the default path for all pairs of interfaces of different hosts that have no path.
-    pub(super) fn lay_default(&mut self, spec: &DefaultPath) -> Result<(), TopologyError> {
-        let ways = self.ways(&spec.links, spec.back.as_deref(), false, "default")?;
+    pub(super) fn add_default_path(&mut self, spec: &DefaultPath) -> Result<(), TopologyError> {
+        let ways = self.resolve_links(&spec.links, spec.back.as_deref(), false, "default")?;
         let there = self.intern(ways.there);
         let back = self.intern(ways.back.unwrap_or_default());
         let n = self.table.n;
@@ -128,7 +128,7 @@ impl<'a> Layout<'a> {
         (self.paths, self.table)
     }
 
-    fn set(
+    fn set_path(
         &mut self,
         a: usize,
         b: usize,
@@ -173,13 +173,13 @@ impl<'a> Layout<'a> {
         Ok((one.ok_or_else(|| TopologyError::conflict(at, why()))?, true))
     }
 
-    fn ways(
+    fn resolve_links(
         &self,
         links: &[String],
         back: Option<&[String]>,
         oneway: bool,
         at: &str,
-    ) -> Result<Ways, TopologyError> {
+    ) -> Result<PathLinks, TopologyError> {
         let each = |names: &[String], reverse| -> Result<Vec<usize>, TopologyError> {
             names.iter().map(|name| self.half(name, reverse, at)).collect()
         };
@@ -192,7 +192,7 @@ impl<'a> Layout<'a> {
             (Some(back), false) => Some(each(back, true)?),
             (None, false) => Some(self.reversed(links, at)?),
         };
-        Ok(Ways { there, back })
+        Ok(PathLinks { there, back })
     }
 
     /// The opposite directions of these links in reverse order.

@@ -45,14 +45,14 @@ impl Topology {
         let host_entries = hosts.iter().map(|h| (h.name.as_str(), h.interfaces.as_slice()));
         let mut layout = Layout::new(host_entries, &interfaces, &halves);
         for path in &merged.generated_paths {
-            layout.lay(path, Origin::Generated, "generate")?;
+            layout.add_path(path, Origin::Generated, "generate")?;
         }
         for (i, path) in self.paths.iter().enumerate() {
             let at = format!("path {} ({} to {})", i + 1, path.from, path.to);
-            layout.lay(path, Origin::Written, &at)?;
+            layout.add_path(path, Origin::Written, &at)?;
         }
         if let Some(default) = &self.default_path {
-            layout.lay_default(default)?;
+            layout.add_default_path(default)?;
         }
         let (paths, table) = layout.finish();
         let mut resolved = Resolved {

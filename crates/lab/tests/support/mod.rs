@@ -19,7 +19,7 @@ pub fn skip(why: &str) {
 }
 
 /// Whether a lab is possible on this machine. Reports the reason if not.
-pub fn possible() -> bool {
+pub fn is_lab_possible() -> bool {
     let open = std::fs::File::options().read(true).write(true).open("/dev/net/tun");
     if let Err(e) = &open {
         skip(&format!("no lab here, /dev/net/tun: {e}"));
@@ -28,25 +28,25 @@ pub fn possible() -> bool {
 }
 
 /// Starts a lab; `None` if labs are not possible here.
-pub fn lab(topology: &str) -> Option<Lab> {
+pub fn start_lab(topology: &str) -> Option<Lab> {
     let topology = Topology::from_toml(topology).unwrap();
-    possible().then(|| Lab::start(&topology).unwrap_or_else(|e| panic!("the lab: {e}")))
+    is_lab_possible().then(|| Lab::start(&topology).unwrap_or_else(|e| panic!("the lab: {e}")))
 }
 
 /// Runs a command. Returns its output for any exit code.
-pub fn output(command: &mut Command) -> Output {
+pub fn run_command(command: &mut Command) -> Output {
     command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"))
 }
 
 /// Runs a command that must succeed. Returns its trimmed output.
-pub fn text(command: &mut Command) -> String {
-    let out = output(command);
+pub fn read_output(command: &mut Command) -> String {
+    let out = run_command(command);
     assert!(out.status.success(), "{command:?}: {}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8_lossy(&out.stdout).trim().to_owned()
 }
 
 /// Polls until `condition` holds, and fails after half a minute.
-pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !condition() {
         assert!(Instant::now() < deadline, "never happened: {what}");

@@ -22,21 +22,21 @@ pub fn run(args: &[&str]) -> Value {
 }
 
 /// Runs a tool that must fail. Returns its standard error.
-pub fn fail(args: &[&str]) -> String {
+pub fn run_failing(args: &[&str]) -> String {
     let output = tool(args).output().unwrap();
     assert!(!output.status.success(), "{args:?} did not fail");
     String::from_utf8(output.stderr).unwrap()
 }
 
 /// A running server tool; killed when dropped.
-pub struct Server {
+pub struct ServerTool {
     child: Child,
     stdout: BufReader<ChildStdout>,
     /// The address at which it listens.
     pub address: String,
 }
 
-impl Server {
+impl ServerTool {
     /// Starts a server tool and waits for its ready line.
     pub fn start(args: &[&str]) -> Self {
         let mut child = tool(args).stdout(Stdio::piped()).spawn().unwrap();
@@ -59,7 +59,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerTool {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -67,7 +67,7 @@ pub struct Traffic {
 
 impl Traffic {
     /// `messages` messages of this length each.
-    const fn of(messages: u64, length: u64) -> Self {
+    const fn new(messages: u64, length: u64) -> Self {
         Self { messages, bytes: messages * (length + RECORD) }
     }
 }
@@ -103,14 +103,14 @@ impl Messages {
     }
 
     /// All messages.
-    pub fn all(&self) -> Traffic {
+    pub fn total(&self) -> Traffic {
         self.upward() + self.with_children
     }
 }
 
 impl Control {
     /// The messages by node; `took[node]` is how long it received, s.
-    pub(super) fn messages(
+    pub(super) fn count_messages(
         &self,
         layout: &Layout,
         keeps: impl Fn(usize) -> Storage,
@@ -123,12 +123,12 @@ impl Control {
             for child in layout.children(parent).iter().copied() {
                 let seconds = (Some(parent) != root).then_some(took[parent].min(took[child]));
                 let leg = match keeps(child) {
-                    Storage::Ring(_) => self.by_ring(length),
-                    _ => self.by_asking(length, seconds),
+                    Storage::Ring(_) => self.ring_traffic(length),
+                    _ => self.request_traffic(length, seconds),
                 };
                 messages[child].with_parent = leg;
                 messages[parent].with_children += leg;
-                messages[child].with_source = self.with_source(took[child]);
+                messages[child].with_source = self.source_traffic(took[child]);
             }
         }
         messages
@@ -136,40 +136,40 @@ impl Control {
 
     /// A leg on which each symbol is asked for, while the parent itself receives for `seconds`; `None`: the parent has
     /// everything and says so once.
-    fn by_asking(&self, length: ByteSize, seconds: Option<f64>) -> Traffic {
-        let (symbols, blocks) = (parts(length, self.symbol), parts(length, self.block));
-        let haves = seconds.map_or(1, |seconds| symbols.min(every(seconds, self.have)));
+    fn request_traffic(&self, length: ByteSize, seconds: Option<f64>) -> Traffic {
+        let (symbols, blocks) = (count_parts(length, self.symbol), count_parts(length, self.block));
+        let haves = seconds.map_or(1, |seconds| symbols.min(count_periods(seconds, self.have)));
         // Pages are asked for and given.
-        Traffic::of(LEG + symbols + haves + blocks, SHORT) + self.pages(blocks)
+        Traffic::new(LEG + symbols + haves + blocks, SHORT) + self.page_traffic(blocks)
     }
 
     /// A leg that streams. For each block: its page; that all was sent, and what is missing; the sheet of repair
     /// symbols and the message for it; that it is done. A leg without losses takes half of these messages.
-    fn by_ring(&self, length: ByteSize) -> Traffic {
-        let blocks = parts(length, self.block);
+    fn ring_traffic(&self, length: ByteSize) -> Traffic {
+        let blocks = count_parts(length, self.block);
         // The first message says what the child has already. What is missing are runs of symbols, here an eighth of
         // them.
-        let lacking = SHORT + parts(self.block, self.symbol) / 8 * 4;
-        Traffic::of(LEG + 1 + 3 * blocks, SHORT)
-            + Traffic::of(blocks, lacking)
-            + self.pages(2 * blocks)
+        let lacking = SHORT + count_parts(self.block, self.symbol) / 8 * 4;
+        Traffic::new(LEG + 1 + 3 * blocks, SHORT)
+            + Traffic::new(blocks, lacking)
+            + self.page_traffic(2 * blocks)
     }
 
-    fn pages(&self, pages: u64) -> Traffic {
-        Traffic::of(pages, PAGE + DIGEST * parts(self.block, self.symbol))
+    fn page_traffic(&self, pages: u64) -> Traffic {
+        Traffic::new(pages, PAGE + DIGEST * count_parts(self.block, self.symbol))
     }
 
-    fn with_source(&self, took: f64) -> Traffic {
-        let (accounts, heres) = (every(took, self.account), every(took, self.here));
-        Traffic::of(ONCE, LONG) + Traffic::of(accounts, ACCOUNT) + Traffic::of(heres, SHORT)
+    fn source_traffic(&self, took: f64) -> Traffic {
+        let (accounts, heres) = (count_periods(took, self.account), count_periods(took, self.here));
+        Traffic::new(ONCE, LONG) + Traffic::new(accounts, ACCOUNT) + Traffic::new(heres, SHORT)
     }
 }
 
-fn parts(of: ByteSize, part: ByteSize) -> u64 {
+fn count_parts(of: ByteSize, part: ByteSize) -> u64 {
     of.as_bytes().div_ceil(part.as_bytes().max(1))
 }
 
 /// The number of times in this many seconds; the first is at once.
-fn every(seconds: f64, period: f64) -> u64 {
+fn count_periods(seconds: f64, period: f64) -> u64 {
     (seconds / period).ceil() as u64
 }

@@ -13,4 +13,4 @@ mod tests;
 
 pub use control::{Control, Messages, Traffic};
 pub use population::Population;
-pub use run::{Arm, Report, Settings, Source, Spread, run};
+pub use run::{CastArm, CastReport, Settings, SourceCost, Spread, run};

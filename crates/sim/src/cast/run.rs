@@ -14,7 +14,7 @@ use thalweg_units::{ByteSize, Rate};
 /// How the object gets to the receivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Arm {
+pub enum CastArm {
     /// Down the tree that considers hosts' egress.
     Bounded,
     /// Down the widest-path tree, ties broken by lot (ROMA §VI-C: "arbitrarily").
@@ -27,7 +27,7 @@ pub enum Arm {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
     /// How the object gets to the receivers.
-    pub arm: Arm,
+    pub arm: CastArm,
     /// The number of receivers.
     pub receivers: usize,
     /// The number of known legs to each receiver, beside the source's.
@@ -53,7 +53,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            arm: Arm::Bounded,
+            arm: CastArm::Bounded,
             receivers: 300,
             legs: 24,
             length: ByteSize::from_bytes(1 << 30),
@@ -80,7 +80,7 @@ pub struct Spread {
 
 /// The source's cost of the cast.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Source {
+pub struct SourceCost {
     /// The number of its children.
     pub children: usize,
     /// How many times it sent the object.
@@ -95,15 +95,15 @@ pub struct Source {
 
 /// The result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Report {
+pub struct CastReport {
     /// How the object got to the receivers.
-    pub arm: Arm,
+    pub arm: CastArm,
     /// The number of receivers.
     pub receivers: usize,
     /// The number of receivers that were done in the end.
     pub done: usize,
     /// The source's cost.
-    pub source: Source,
+    pub source: SourceCost,
     /// Hops from the source.
     pub depth: Spread,
     /// Children of the nodes that have any, except for the source.
@@ -125,24 +125,30 @@ pub struct Report {
 }
 
 /// Runs one cast. The same settings give the same report.
-pub fn run(settings: &Settings) -> Report {
+pub fn run(settings: &Settings) -> CastReport {
     let Settings { receivers, legs, egress, ring, seed, .. } = *settings;
     let population = Population::new(receivers, legs, egress, ring, seed);
     let overlay = population.overlay();
-    let tree = planned(&overlay, settings);
-    let progress = joins(&overlay, &tree, settings);
+    let tree = plan_tree(&overlay, settings);
+    let progress = join_times(&overlay, &tree, settings);
     let mut delivery = Delivery::new(settings.length, overlay.nodes(), &progress);
-    delivery.run(&overlay, &tree, &settings.loss, Duration::MAX, grain(&overlay, &tree, settings));
-    report(settings, &overlay, &tree, &delivery, &progress)
+    delivery.run(
+        &overlay,
+        &tree,
+        &settings.loss,
+        Duration::MAX,
+        time_step(&overlay, &tree, settings),
+    );
+    summarise(settings, &overlay, &tree, &delivery, &progress)
 }
 
-fn planned(overlay: &Overlay<'_>, settings: &Settings) -> Tree {
+fn plan_tree(overlay: &Overlay<'_>, settings: &Settings) -> Tree {
     match settings.arm {
-        Arm::Bounded => overlay.bounded(&settings.loss, settings.effort).tree,
-        Arm::Widest => {
+        CastArm::Bounded => overlay.bounded(&settings.loss, settings.effort).tree,
+        CastArm::Widest => {
             overlay.widest_by_lot(&mut random::stream(settings.seed, "cast ties", 0)).tree
         }
-        Arm::Unicast => {
+        CastArm::Unicast => {
             let parents = (0..overlay.nodes()).map(|node| (node > 0).then_some(0));
             Tree::from_parents(0, parents.collect())
         }
@@ -150,20 +156,20 @@ fn planned(overlay: &Overlay<'_>, settings: &Settings) -> Tree {
 }
 
 /// The time that the slowest receiver takes by the tree's steady rates.
-fn whole(overlay: &Overlay<'_>, tree: &Tree, settings: &Settings) -> Duration {
+fn steady_time(overlay: &Overlay<'_>, tree: &Tree, settings: &Settings) -> Duration {
     let rates = overlay.rates(tree, &settings.loss);
     let slowest = overlay.receivers().map(|node| rates[node]).filter(|rate| *rate > Rate::ZERO);
     slowest.min().map_or(Duration::ZERO, |rate| rate.time_for(settings.length))
 }
 
-fn grain(overlay: &Overlay<'_>, tree: &Tree, settings: &Settings) -> Duration {
+fn time_step(overlay: &Overlay<'_>, tree: &Tree, settings: &Settings) -> Duration {
     // With few receivers, being exact costs nothing.
     let parts = if settings.receivers <= 100 { return Duration::ZERO } else { 2000 };
-    whole(overlay, tree, settings) / parts
+    steady_time(overlay, tree, settings) / parts
 }
 
-fn joins(overlay: &Overlay<'_>, tree: &Tree, settings: &Settings) -> Vec<NodeProgress> {
-    let half = whole(overlay, tree, settings) / 2;
+fn join_times(overlay: &Overlay<'_>, tree: &Tree, settings: &Settings) -> Vec<NodeProgress> {
+    let half = steady_time(overlay, tree, settings) / 2;
     // Only leaves join late: nodes with children are there from the start.
     let layout = tree.layout();
     let many = (settings.late.clamp(0.0, 1.0) * settings.receivers as f64).round() as usize;
@@ -173,13 +179,13 @@ fn joins(overlay: &Overlay<'_>, tree: &Tree, settings: &Settings) -> Vec<NodePro
     progress
 }
 
-fn report(
+fn summarise(
     settings: &Settings,
     overlay: &Overlay<'_>,
     tree: &Tree,
     delivery: &Delivery,
     progress: &[NodeProgress],
-) -> Report {
+) -> CastReport {
     let layout = tree.layout();
     let took: Vec<f64> = (0..overlay.nodes())
         .map(|node| {
@@ -188,8 +194,8 @@ fn report(
         })
         .collect();
     let keeps = |_| settings.ring.map_or(Storage::Store, Storage::Ring);
-    let messages = settings.control.messages(&layout, keeps, &took, settings.length);
-    let spread = |of: &dyn Fn(usize) -> f64| Spread::of(overlay.receivers().map(of));
+    let messages = settings.control.count_messages(&layout, keeps, &took, settings.length);
+    let spread = |of: &dyn Fn(usize) -> f64| Spread::from_values(overlay.receivers().map(of));
     let bits = settings.length.as_bits() as f64;
     let (min_hop, widest) = (overlay.min_hop(tree), overlay.widest().width);
     let share = |node: usize, rate: Rate| bits / took[node] / rate.as_bps() as f64;
@@ -197,11 +203,11 @@ fn report(
     let at_source = each.fold(messages[0].with_children, |sum, one| sum + one);
     let receivers = settings.receivers.max(1) as f64;
     let percent = |bytes: u64| bytes as f64 * 800.0 / bits;
-    Report {
+    CastReport {
         arm: settings.arm,
         receivers: settings.receivers,
         done: overlay.receivers().filter(|node| delivery.done(*node).is_some()).count(),
-        source: Source {
+        source: SourceCost {
             children: layout.children(0).len(),
             objects_sent: delivery.moved(0).1.as_bits() as f64 / bits,
             messages: at_source.messages,
@@ -209,22 +215,22 @@ fn report(
             control_per_receiver: at_source.bytes as f64 / receivers,
         },
         depth: spread(&|node| tree.depth(node).unwrap_or(0) as f64),
-        children: Spread::of(
+        children: Spread::from_values(
             overlay.receivers().map(|node| layout.children(node).len() as f64).filter(|n| *n > 0.0),
         ),
         took_s: spread(&|node| took[node]),
         of_min_hop: spread(&|node| share(node, min_hop[node])),
         of_widest: spread(&|node| share(node, widest[node])),
         messages: spread(&|node| messages[node].upward().messages as f64),
-        messages_all: spread(&|node| messages[node].all().messages as f64),
+        messages_all: spread(&|node| messages[node].total().messages as f64),
         control: spread(&|node| percent(messages[node].upward().bytes)),
-        control_all: spread(&|node| percent(messages[node].all().bytes)),
+        control_all: spread(&|node| percent(messages[node].total().bytes)),
     }
 }
 
 impl Spread {
     /// Zeros without values.
-    fn of(values: impl Iterator<Item = f64>) -> Self {
+    fn from_values(values: impl Iterator<Item = f64>) -> Self {
         let values: Vec<f64> = values.collect();
         if values.is_empty() {
             return Self { min: 0.0, median: 0.0, max: 0.0 };

@@ -19,7 +19,7 @@ pub type Ratio = (u32, u32);
 
 /// A background flow as it was drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Drawn {
+pub struct DrawnFlow {
     /// The node it comes from.
     pub from: usize,
     /// The node it goes to.
@@ -40,7 +40,7 @@ pub struct OnOff {
 }
 
 #[derive(Clone, Debug)]
-struct Source {
+struct BackgroundSource {
     ends: (usize, usize),
     links: Vec<u32>,
     kind: SourceKind,
@@ -65,7 +65,7 @@ enum SourceKind {
 /// All background flows of an evaluation.
 #[derive(Clone, Debug)]
 pub struct Background {
-    sources: Vec<Source>,
+    sources: Vec<BackgroundSource>,
     /// When it began, s.
     begun: f64,
 }
@@ -92,20 +92,20 @@ impl Background {
                 let ends = (end(1), end(0));
                 let links = net.route(ends.0, ends.1).unwrap_or_default();
                 let own = random::stream(seed, "background flow", sources.len() as u64);
-                sources.push(Source::new(ends, links, ftp, streams, own));
+                sources.push(BackgroundSource::new(ends, links, ftp, streams, own));
             }
         }
         Self { sources, begun: 0.0 }
     }
 
     /// The flows as drawn, those over point 0 first.
-    pub fn drawn(&self) -> Vec<Drawn> {
-        let drawn = |source: &Source| {
+    pub fn drawn(&self) -> Vec<DrawnFlow> {
+        let drawn = |source: &BackgroundSource| {
             let stream = match source.kind {
                 SourceKind::Ftp => None,
                 SourceKind::Stream { rate, on, off, .. } => Some(OnOff { rate, on, off }),
             };
-            Drawn { from: source.ends.0, to: source.ends.1, stream }
+            DrawnFlow { from: source.ends.0, to: source.ends.1, stream }
         };
         self.sources.iter().map(drawn).collect()
     }
@@ -122,7 +122,7 @@ impl Background {
 
     /// The next time at which a stream starts or pauses, s.
     pub fn changes(&self) -> f64 {
-        let at = |source: &Source| match source.kind {
+        let at = |source: &BackgroundSource| match source.kind {
             SourceKind::Ftp => f64::INFINITY,
             SourceKind::Stream { changes, .. } => changes,
         };
@@ -154,7 +154,7 @@ impl Background {
     pub fn carried(&self, engine: &Engine, links: usize) -> Vec<f64> {
         let mut carried = vec![0.0; links];
         for source in &self.sources {
-            let running = source.running.map_or(0.0, |flow| ENDLESS - engine.left(flow));
+            let running = source.running.map_or(0.0, |flow| ENDLESS - engine.remaining(flow));
             source.links.iter().for_each(|link| carried[*link as usize] += source.moved + running);
         }
         carried
@@ -184,7 +184,7 @@ impl SourceKind {
     }
 }
 
-impl Source {
+impl BackgroundSource {
     /// A stream's rate is such that all streams of a point together average [`STREAMS`] of its 5 Mbit/s.
     fn new(
         ends: (usize, usize),

@@ -17,14 +17,14 @@ const STEPS: u32 = 30;
 
 /// The traffic of a run's background over each link, noted periodically.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Record {
+pub struct BackgroundRecord {
     /// (time in s, Mbit moved until then by link)
     notes: Vec<(f64, Vec<f64>)>,
 }
 
-impl Record {
+impl BackgroundRecord {
     /// When the next note is due, s.
-    pub(super) fn next(&self) -> f64 {
+    pub(super) fn next_due(&self) -> f64 {
         self.notes.last().map_or(0.0, |last| last.0 + EVERY)
     }
 
@@ -34,7 +34,7 @@ impl Record {
 
     /// The traffic moved until `then`, interpolated between notes; after the last note, the background continues at its
     /// average rate.
-    fn at(&self, then: f64) -> Vec<f64> {
+    fn carried_until(&self, then: f64) -> Vec<f64> {
         let after = self.notes.partition_point(|note| note.0 <= then);
         let Some(from) = after.checked_sub(1).map(|at| &self.notes[at]) else {
             return self.notes.first().map(|note| vec![0.0; note.1.len()]).unwrap_or_default();
@@ -50,10 +50,15 @@ impl Record {
 }
 
 /// The bound of a run in the simulator, from its record; s.
-pub(super) fn of_run(net: &Topology, hosts: &[usize], mbit: &[f64], record: &Record) -> f64 {
+pub(super) fn bound_of_run(
+    net: &Topology,
+    hosts: &[usize],
+    mbit: &[f64],
+    record: &BackgroundRecord,
+) -> f64 {
     let links: Vec<_> = (0..net.capacity.len() as u32).map(|link| net.ends(link)).collect();
     let left = |seconds: f64| {
-        let carried = record.at(seconds);
+        let carried = record.carried_until(seconds);
         let carried = |link: usize| carried.get(link).copied().unwrap_or(0.0);
         let left = |(link, capacity): (usize, &f64)| capacity * seconds - carried(link);
         net.capacity.iter().enumerate().map(left).collect()

@@ -3,9 +3,9 @@
 use super::{
     background::{Background, Ratio},
     bound,
-    fluid::Flowing,
-    methods::{Directly, Method, MethodKind, Scheduled},
-    run::{Outcome, Scene},
+    fluid::FluidMethod,
+    methods::{DirectMethod, Method, MethodKind, TimetableMethod},
+    run::{CollectionOutcome, Scenario},
     topology::{self, Topology},
 };
 use crate::{figures::Report, matrix::Matrix, random};
@@ -71,7 +71,7 @@ impl Settings {
 pub struct Evaluation {
     settings: Settings,
     seed: u64,
-    scene: Scene,
+    scenario: Scenario,
     /// Bytes by host; the destination, last, has none.
     amounts: Vec<f64>,
     /// What was measured, with errors if requested.
@@ -103,12 +103,12 @@ impl Evaluation {
         let net = Topology::transit_stub(seed);
         let hosts = topology::bistros(&net, seed);
         let background = Background::new(&net, seed, settings.flows, settings.ratio);
-        let scene = Scene { net, hosts, background };
-        let amounts = amounts(seed, scene.hosts.len(), settings.bytes);
-        let rates = capacities(&scene, seed, &settings);
+        let scenario = Scenario { net, hosts, background };
+        let amounts = draw_amounts(seed, scenario.hosts.len(), settings.bytes);
+        let rates = measure_capacities(&scenario, seed, &settings);
         let units: Vec<ByteSize> =
             amounts.iter().map(|bytes| ByteSize::from_bytes(*bytes as u64)).collect();
-        let destination = scene.hosts.len() as u32 - 1;
+        let destination = scenario.hosts.len() as u32 - 1;
         let estimates = rates.graph();
         let mut problem = settings.grid.collect(&estimates, &units, destination)?;
         if settings.access_known {
@@ -118,12 +118,12 @@ impl Evaluation {
         }
         let timetable = problem.timetable()?;
         let seconds = f64::from(timetable.slots) * settings.grid.slot.as_secs_f64();
-        let undisturbed = scene.undisturbed(seconds);
-        Ok(Self { settings, seed, scene, amounts, estimates, problem, timetable, undisturbed })
+        let undisturbed = scenario.undisturbed_rate(seconds);
+        Ok(Self { settings, seed, scenario, amounts, estimates, problem, timetable, undisturbed })
     }
 
     /// T, the plan's makespan, s.
-    pub fn planned(&self) -> f64 {
+    pub fn planned_makespan(&self) -> f64 {
         f64::from(self.timetable.slots) * self.settings.grid.slot.as_secs_f64()
     }
 
@@ -132,14 +132,14 @@ impl Evaluation {
     /// # Errors
     ///
     /// [`EvaluationError`] if the method has no plan.
-    pub fn run(&self, kind: MethodKind) -> Result<Outcome, EvaluationError> {
+    pub fn run(&self, kind: MethodKind) -> Result<CollectionOutcome, EvaluationError> {
         let unit = self.settings.grid.unit.as_bytes() as f64 * MBIT;
         let scheduled = |timetable: &Timetable, rule| -> Box<dyn Method> {
-            Box::new(Scheduled::new(timetable, rule, unit))
+            Box::new(TimetableMethod::new(timetable, rule, unit))
         };
         let directly = |direct, over| -> Box<dyn Method> {
             let mbit = self.amounts.iter().map(|bytes| bytes * MBIT).collect();
-            Box::new(Directly::new(direct, mbit, over, random::stream(self.seed, "direct", 0)))
+            Box::new(DirectMethod::new(direct, mbit, over, random::stream(self.seed, "direct", 0)))
         };
         let mut method = match kind {
             MethodKind::PathSync(share) => scheduled(&self.timetable, Rule::Sync(share)),
@@ -151,10 +151,10 @@ impl Evaluation {
             MethodKind::AllAtOnceOver(over) => directly(Direct::AllAtOnce, over),
             MethodKind::Fluid(ways) => {
                 let settings = steering::Settings { ways, ..steering::Settings::default() };
-                Box::new(Flowing::new(settings, &self.amounts, &self.estimates))
+                Box::new(FluidMethod::new(settings, &self.amounts, &self.estimates))
             }
         };
-        Ok(self.scene.run(method.as_mut()))
+        Ok(self.scenario.run(method.as_mut()))
     }
 
     fn best_paths(&self) -> Result<Timetable, PlanError> {
@@ -167,7 +167,7 @@ impl Evaluation {
     }
 
     /// The most of others' data that each source held in a run, in % of its own data: the mean over sources (Fig. 6).
-    pub fn storage(&self, outcome: &Outcome) -> f64 {
+    pub fn storage(&self, outcome: &CollectionOutcome) -> f64 {
         let sources = self.amounts.len() - 1;
         let held = |host: usize| outcome.storage.get(&host).copied().unwrap_or(0.0);
         let share = |host: usize| held(host) / (self.amounts[host] * MBIT);
@@ -175,20 +175,20 @@ impl Evaluation {
     }
 
     /// The least makespan that any method could have had in a run: see [`super::shortest`], s.
-    pub fn bound(&self, outcome: &Outcome) -> f64 {
+    pub fn bound(&self, outcome: &CollectionOutcome) -> f64 {
         let mbit: Vec<f64> = self.amounts.iter().map(|bytes| bytes * MBIT).collect();
-        bound::of_run(&self.scene.net, &self.scene.hosts, &mbit, &outcome.record)
+        bound::bound_of_run(&self.scenario.net, &self.scenario.hosts, &mbit, &outcome.record)
     }
 
     /// Background throughput in a run, in % of the undisturbed (Fig. 7).
-    pub fn background(&self, outcome: &Outcome) -> f64 {
+    pub fn background(&self, outcome: &CollectionOutcome) -> f64 {
         100.0 * outcome.background / self.undisturbed
     }
 }
 
 /// Bytes of each host: "uniformly distributed between 25 and 75 MBytes with an additional constraint that the total …
 /// is 350 MBytes"; other totals in proportion. The last host has none.
-pub fn amounts(seed: u64, hosts: usize, total: f64) -> Vec<f64> {
+pub fn draw_amounts(seed: u64, hosts: usize, total: f64) -> Vec<f64> {
     let mut random = random::stream(seed, "amounts", 0);
     let sources = hosts - 1;
     loop {
@@ -204,18 +204,18 @@ pub fn amounts(seed: u64, hosts: usize, total: f64) -> Vec<f64> {
 }
 
 /// c′ of all pairs with a leg, Mbit/s, with errors of up to `wrong_by`.
-fn capacities(scene: &Scene, seed: u64, settings: &Settings) -> Matrix {
+fn measure_capacities(scenario: &Scenario, seed: u64, settings: &Settings) -> Matrix {
     let mut random = random::stream(seed, "wrong", 0);
-    let destination = scene.hosts.len() - 1;
+    let destination = scenario.hosts.len() - 1;
     // The hosts in a row that ends at the destination.
     let place = |host: usize| (host + 1) % (destination + 1);
-    Matrix::of(scene.hosts.len(), |from, to| {
+    Matrix::from_fn(scenario.hosts.len(), |from, to| {
         let far = settings.reach.is_some_and(|reach| place(from).abs_diff(place(to)) > reach);
         if from == to || from == destination || far {
             return None;
         }
         let factor = 1.0 + settings.wrong_by * (2.0 * random::unit(&mut random) - 1.0);
-        Some(scene.measure(from, to, 5e6 * MBIT, 10, LONGEST_MEASUREMENT) * factor)
+        Some(scenario.measure_rate(from, to, 5e6 * MBIT, 10, LONGEST_MEASUREMENT) * factor)
     })
 }
 
@@ -250,7 +250,7 @@ pub fn figures(seed: u64, settings: Settings, only: &[String]) -> Result<Report,
     let wanted = |name: &str| only.is_empty() || only.iter().any(|other| other == name);
     let methods = direct_methods(&evaluation).into_iter().chain(coordinated);
     let mut report = Report::default();
-    report.add("planned", "s", evaluation.planned());
+    report.add("planned", "s", evaluation.planned_makespan());
     for (name, kind) in methods.filter(|(name, _)| wanted(name)) {
         let outcome = evaluation.run(kind)?;
         report.add(name, "s", outcome.makespan);

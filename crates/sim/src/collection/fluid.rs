@@ -1,6 +1,6 @@
 //! Runs the adaptive fluid plan: reports what its ways carry to `plan::collection::steering`.
 
-use super::{methods::Method, run::Sending};
+use super::{methods::Method, run::Transfer};
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_plan::{
     Graph,
@@ -17,7 +17,7 @@ const PLENTY: f64 = 1e9;
 const NOTHING: f64 = 8e-6;
 
 /// Steered ways, each a flow that lasts as long as the way is open.
-pub struct Flowing {
+pub struct FluidMethod {
     steering: Steering,
     interval: f64,
     /// The time of the next report to the steering, s.
@@ -38,7 +38,7 @@ pub struct Flowing {
     looked: f64,
 }
 
-impl Flowing {
+impl FluidMethod {
     pub fn new(settings: Settings, bytes: &[f64], estimates: &Graph) -> Self {
         let amounts: Vec<u64> = bytes.iter().map(|bytes| *bytes as u64).collect();
         let destination = bytes.len() as u32 - 1;
@@ -97,23 +97,23 @@ impl Flowing {
     }
 }
 
-impl Method for Flowing {
-    fn due(&mut self, _now: f64) -> Vec<Sending> {
+impl Method for FluidMethod {
+    fn start_due(&mut self, _now: f64) -> Vec<Transfer> {
         let open = self.steering.open();
         let mut due = Vec::new();
         for opening in open {
             if !self.running.contains_key(&opening.id) {
                 let hosts = self.hosts(&opening.way);
-                due.push(Sending { id: opening.id.0 as usize, hosts, size: PLENTY });
+                due.push(Transfer { id: opening.id.0 as usize, hosts, size: PLENTY });
                 self.running.insert(opening.id, (opening.way, 0.0));
             }
         }
         due
     }
 
-    fn done(&mut self, _id: usize, _now: f64) {}
+    fn complete(&mut self, _id: usize, _now: f64) {}
 
-    fn look(&mut self, now: f64, moved: &BTreeMap<usize, f64>) {
+    fn observe(&mut self, now: f64, moved: &BTreeMap<usize, f64>) {
         if now <= self.looked {
             return;
         }
@@ -133,11 +133,11 @@ impl Method for Flowing {
         }
     }
 
-    fn ends(&mut self) -> Vec<usize> {
+    fn take_ended(&mut self) -> Vec<usize> {
         std::mem::take(&mut self.ending)
     }
 
-    fn wakes(&self, now: f64) -> Option<f64> {
+    fn next_wake(&self, now: f64) -> Option<f64> {
         // Not in shorter steps than a byte takes, because rates may have changed in between.
         Some(self.next.min(self.ends.max(now + 1e-4)))
     }

@@ -1,6 +1,6 @@
 //! The methods that are compared, as a run drives them.
 
-use super::run::Sending;
+use super::run::Transfer;
 use crate::random::Stream;
 use std::{collections::BTreeMap, time::Duration};
 use thalweg_plan::collection::{Direct, DirectRelease, Release, Rule, Timetable};
@@ -8,17 +8,17 @@ use thalweg_plan::collection::{Direct, DirectRelease, Release, Rule, Timetable};
 /// A method of collection, driven by a run.
 pub trait Method {
     /// The transfers that begin now.
-    fn due(&mut self, now: f64) -> Vec<Sending>;
+    fn start_due(&mut self, now: f64) -> Vec<Transfer>;
     /// A transfer is complete.
-    fn done(&mut self, id: usize, now: f64);
+    fn complete(&mut self, id: usize, now: f64);
     /// Takes what its running transfers have moved so far, Mbit by id; for methods that adapt.
-    fn look(&mut self, _now: f64, _moved: &BTreeMap<usize, f64>) {}
+    fn observe(&mut self, _now: f64, _moved: &BTreeMap<usize, f64>) {}
     /// Transfers that end now, complete or not.
-    fn ends(&mut self) -> Vec<usize> {
+    fn take_ended(&mut self) -> Vec<usize> {
         Vec::new()
     }
     /// A later time at which it may have more transfers even if none completes.
-    fn wakes(&self, now: f64) -> Option<f64>;
+    fn next_wake(&self, now: f64) -> Option<f64>;
     /// Whether all data has arrived.
     fn is_finished(&self) -> bool;
     /// The most of others' data that each host has held so far, Mbit by host; missing hosts held none.
@@ -43,7 +43,7 @@ pub enum MethodKind {
 }
 
 /// A timetable that is carried out by a rule.
-pub struct Scheduled {
+pub struct TimetableMethod {
     release: Release,
     /// Mbit in a data unit.
     unit: f64,
@@ -51,7 +51,7 @@ pub struct Scheduled {
     held: BTreeMap<u32, (u64, u64)>,
 }
 
-impl Scheduled {
+impl TimetableMethod {
     pub fn new(timetable: &Timetable, rule: Rule, unit: f64) -> Self {
         Self { release: Release::new(timetable, rule), unit, held: BTreeMap::new() }
     }
@@ -75,18 +75,18 @@ impl Scheduled {
     }
 }
 
-impl Method for Scheduled {
-    fn due(&mut self, now: f64) -> Vec<Sending> {
+impl Method for TimetableMethod {
+    fn start_due(&mut self, now: f64) -> Vec<Transfer> {
         let due = self.release.due(Duration::from_secs_f64(now + 1e-9));
         let sending = |id: usize| {
             let transfer = self.release.transfers()[id];
             let hosts = vec![transfer.from as usize, transfer.to as usize];
-            Sending { id, hosts, size: transfer.units as f64 * self.unit }
+            Transfer { id, hosts, size: transfer.units as f64 * self.unit }
         };
         due.into_iter().map(sending).collect()
     }
 
-    fn done(&mut self, id: usize, _now: f64) {
+    fn complete(&mut self, id: usize, _now: f64) {
         self.hold(id);
         self.release.done(id);
     }
@@ -96,7 +96,7 @@ impl Method for Scheduled {
         self.held.iter().map(mbit).collect()
     }
 
-    fn wakes(&self, now: f64) -> Option<f64> {
+    fn next_wake(&self, now: f64) -> Option<f64> {
         self.release.wakes(Duration::from_secs_f64(now + 1e-9)).map(|at| at.as_secs_f64())
     }
 
@@ -106,7 +106,7 @@ impl Method for Scheduled {
 }
 
 /// Hosts that send to the destination themselves.
-pub struct Directly {
+pub struct DirectMethod {
     release: DirectRelease,
     random: Stream,
     /// Mbit by host; the destination is last.
@@ -117,7 +117,7 @@ pub struct Directly {
     left: Vec<usize>,
 }
 
-impl Directly {
+impl DirectMethod {
     pub fn new(method: Direct, amounts: Vec<f64>, over: usize, random: Stream) -> Self {
         let hosts = (0..amounts.len() as u32 - 1).collect();
         let left = vec![over; amounts.len()];
@@ -125,26 +125,26 @@ impl Directly {
     }
 }
 
-impl Method for Directly {
-    fn due(&mut self, now: f64) -> Vec<Sending> {
+impl Method for DirectMethod {
+    fn start_due(&mut self, now: f64) -> Vec<Transfer> {
         let due = self.release.due(Duration::from_secs_f64(now + 1e-9), &mut self.random);
         let to = self.amounts.len() - 1;
         let sending = |host: u32| {
             let host = host as usize;
             let size = self.amounts[host] / self.over as f64;
-            std::iter::repeat_n(Sending { id: host, hosts: vec![host, to], size }, self.over)
+            std::iter::repeat_n(Transfer { id: host, hosts: vec![host, to], size }, self.over)
         };
         due.into_iter().flat_map(sending).collect()
     }
 
-    fn done(&mut self, host: usize, _now: f64) {
+    fn complete(&mut self, host: usize, _now: f64) {
         self.left[host] -= 1;
         if self.left[host] == 0 {
             self.release.done();
         }
     }
 
-    fn wakes(&self, _now: f64) -> Option<f64> {
+    fn next_wake(&self, _now: f64) -> Option<f64> {
         self.release.wakes().map(|at| at.as_secs_f64())
     }
 

@@ -14,8 +14,8 @@ mod run;
 mod tests;
 mod topology;
 
-pub use background::{Background, Drawn, OnOff, Ratio};
+pub use background::{Background, DrawnFlow, OnOff, Ratio};
 pub use bound::shortest;
-pub use evaluation::{Evaluation, EvaluationError, Settings, amounts, figures};
+pub use evaluation::{Evaluation, EvaluationError, Settings, draw_amounts, figures};
 pub use methods::MethodKind;
 pub use topology::{Topology, background_ends, bistros};

@@ -1,6 +1,6 @@
 //! Runs a method: its transfers begin and end beside the background.
 
-use super::{background::Background, bound::Record, methods::Method, topology::Topology};
+use super::{background::Background, bound::BackgroundRecord, methods::Method, topology::Topology};
 use crate::engine::{Engine, Flow, FlowId};
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ const LONGEST: f64 = 1e6;
 
 /// One transfer of a method, which a TCP connection carries.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sending {
+pub struct Transfer {
     /// The method's id of it.
     pub id: usize,
     /// The hosts on its path: two, or more if intermediates forward it as it arrives.
@@ -23,20 +23,20 @@ pub struct Sending {
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct CollectionOutcome {
     /// Seconds until all data had arrived.
     pub makespan: f64,
     /// Mean rate of a background FTP during the run, Mbit/s.
     pub background: f64,
     /// What the background moved over each link.
-    pub record: Record,
+    pub record: BackgroundRecord,
     /// The most of others' data that a host held, Mbit by host.
     pub storage: BTreeMap<usize, f64>,
 }
 
 /// The setting in which methods are compared: the network, the hosts, the background.
 #[derive(Clone, Debug)]
-pub struct Scene {
+pub struct Scenario {
     /// The links.
     pub net: Topology,
     /// The hosts' nodes; the destination is last.
@@ -45,9 +45,9 @@ pub struct Scene {
     pub background: Background,
 }
 
-impl Scene {
+impl Scenario {
     /// The links on the path along these hosts, each once; and the longest round trip of a leg, s.
-    fn way(&self, hosts: &[usize]) -> (Vec<u32>, f64) {
+    fn path_links(&self, hosts: &[usize]) -> (Vec<u32>, f64) {
         let legs = hosts.windows(2);
         let legs = legs.filter_map(|leg| self.net.route(self.hosts[leg[0]], self.hosts[leg[1]]));
         let legs: Vec<Vec<u32>> = legs.collect();
@@ -60,7 +60,7 @@ impl Scene {
 
     /// The time until a connection is up to speed: a round trip for the handshake, and slow start's doublings to what
     /// the idle path would hold in flight, at half speed on average.
-    fn setup(&self, links: &[u32], rtt: f64, size: f64) -> f64 {
+    fn setup_time(&self, links: &[u32], rtt: f64, size: f64) -> f64 {
         let alone =
             links.iter().map(|l| self.net.capacity[*l as usize]).fold(f64::INFINITY, f64::min);
         let window = (alone * 1e6 / 8.0 * rtt).min(size * 1e6 / 8.0);
@@ -71,9 +71,16 @@ impl Scene {
     /// Mean rate of a flow of `size` Mbit between two hosts, `times` times one after the other, Mbit/s: this is how the
     /// paper measures c′. Differs: a flow that is not over after `longest` s counts as far as it came, which changes
     /// little on a crowded path and saves hours of simulated time.
-    pub fn measure(&self, from: usize, to: usize, size: f64, times: usize, longest: f64) -> f64 {
-        let (links, rtt) = self.way(&[from, to]);
-        let setup = self.setup(&links, rtt, size);
+    pub fn measure_rate(
+        &self,
+        from: usize,
+        to: usize,
+        size: f64,
+        times: usize,
+        longest: f64,
+    ) -> f64 {
+        let (links, rtt) = self.path_links(&[from, to]);
+        let setup = self.setup_time(&links, rtt, size);
         let mut engine = Engine::new(self.net.capacity.clone());
         let mut background = self.background.clone();
         background.start(&mut engine);
@@ -94,7 +101,7 @@ impl Scene {
     }
 
     /// Mean rate of a background FTP in the first `seconds` without any collection, Mbit/s.
-    pub fn undisturbed(&self, seconds: f64) -> f64 {
+    pub fn undisturbed_rate(&self, seconds: f64) -> f64 {
         let mut engine = Engine::new(self.net.capacity.clone());
         let mut background = self.background.clone();
         background.start(&mut engine);
@@ -103,53 +110,54 @@ impl Scene {
     }
 
     /// Carries out a method.
-    pub fn run(&self, method: &mut dyn Method) -> Outcome {
-        let mut run = Running {
-            scene: self,
+    pub fn run(&self, method: &mut dyn Method) -> CollectionOutcome {
+        let mut run = MethodRun {
+            scenario: self,
             engine: Engine::new(self.net.capacity.clone()),
             background: self.background.clone(),
             flows: BTreeMap::new(),
             starting: Vec::new(),
-            record: Record::default(),
+            record: BackgroundRecord::default(),
         };
         run.background.start(&mut run.engine);
         while !method.is_finished() && run.engine.now() < LONGEST {
             run.step(method);
         }
-        run.record(true);
+        run.record_background(true);
         let makespan = run.engine.now();
         let background = run.background.finish(&mut run.engine);
-        Outcome { makespan, background, record: run.record, storage: method.storage() }
+        CollectionOutcome { makespan, background, record: run.record, storage: method.storage() }
     }
 }
 
-struct Running<'a> {
-    scene: &'a Scene,
+struct MethodRun<'a> {
+    scenario: &'a Scenario,
     engine: Engine,
     background: Background,
     /// By flow: the method's id of it, and its size, Mbit.
     flows: BTreeMap<FlowId, (usize, f64)>,
     /// Connections that are being set up: (time of the first byte, id, flow).
     starting: Vec<(f64, usize, Flow)>,
-    record: Record,
+    record: BackgroundRecord,
 }
 
-impl Running<'_> {
+impl MethodRun<'_> {
     /// Notes what the background has moved, if a note is due or it is the last.
-    fn record(&mut self, last: bool) {
+    fn record_background(&mut self, last: bool) {
         let now = self.engine.now();
-        if last || now >= self.record.next() {
-            let links = self.scene.net.capacity.len();
+        if last || now >= self.record.next_due() {
+            let links = self.scenario.net.capacity.len();
             self.record.add(now, self.background.carried(&self.engine, links));
         }
     }
 
     /// Tells the method how far its transfers are, and ends those that it no longer wants.
-    fn look(&mut self, method: &mut dyn Method) {
-        let moved = |(flow, id): (&FlowId, &(usize, f64))| (id.0, id.1 - self.engine.left(*flow));
+    fn update_method(&mut self, method: &mut dyn Method) {
+        let moved =
+            |(flow, id): (&FlowId, &(usize, f64))| (id.0, id.1 - self.engine.remaining(*flow));
         let moved = self.flows.iter().map(moved).collect();
-        method.look(self.engine.now(), &moved);
-        for id in method.ends() {
+        method.observe(self.engine.now(), &moved);
+        for id in method.take_ended() {
             let flow = self.flows.iter().find(|(_, other)| other.0 == id).map(|(flow, _)| *flow);
             if let Some(flow) = flow {
                 self.engine.stop(&[flow]);
@@ -161,27 +169,27 @@ impl Running<'_> {
 
     /// Advances to the next event.
     fn step(&mut self, method: &mut dyn Method) {
-        self.record(false);
-        self.look(method);
-        for sending in method.due(self.engine.now()) {
-            let (links, rtt) = self.scene.way(&sending.hosts);
-            let at = self.engine.now() + self.scene.setup(&links, rtt, sending.size);
+        self.record_background(false);
+        self.update_method(method);
+        for sending in method.start_due(self.engine.now()) {
+            let (links, rtt) = self.scenario.path_links(&sending.hosts);
+            let at = self.engine.now() + self.scenario.setup_time(&links, rtt, sending.size);
             let flow = Flow { links, limit: f64::INFINITY, size: sending.size };
             self.starting.push((at, sending.id, flow));
         }
         let starts = self.starting.iter().map(|s| s.0).fold(f64::INFINITY, f64::min);
-        let wakes = method.wakes(self.engine.now()).unwrap_or(f64::INFINITY);
+        let wakes = method.next_wake(self.engine.now()).unwrap_or(f64::INFINITY);
         let then = starts.min(wakes).min(self.background.changes()).min(LONGEST);
         for flow in self.engine.advance(then) {
             if let Some((id, _)) = self.flows.remove(&flow) {
-                method.done(id, self.engine.now());
+                method.complete(id, self.engine.now());
             }
         }
         self.background.change(&mut self.engine);
-        self.begin();
+        self.start_flows();
     }
 
-    fn begin(&mut self) {
+    fn start_flows(&mut self) {
         let now = self.engine.now();
         let (due, later) = std::mem::take(&mut self.starting).into_iter().partition(|s| s.0 <= now);
         self.starting = later;

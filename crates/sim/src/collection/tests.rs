@@ -1,6 +1,6 @@
 //! Tests that the network is the paper's, and that the methods come out in its order.
 
-use super::{background::Background, run::Scene, topology::bistros, *};
+use super::{background::Background, run::Scenario, topology::bistros, *};
 use thalweg_plan::collection::Direct;
 
 #[test]
@@ -29,8 +29,8 @@ fn a_lone_flow_gets_its_slowest_link() {
     let net = Topology::transit_stub(7);
     let hosts = bistros(&net, 7);
     let background = Background::new(&net, 7, 0, (1, 3));
-    let scene = Scene { net, hosts, background };
-    let rate = scene.measure(0, 7, 40.0, 3, 1e3);
+    let scenario = Scenario { net, hosts, background };
+    let rate = scenario.measure_rate(0, 7, 40.0, 3, 1e3);
     assert!(rate > 2.2 && rate <= 2.5, "{rate}");
 }
 

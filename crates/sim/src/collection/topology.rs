@@ -131,7 +131,7 @@ impl Topology {
         let mut queue = VecDeque::from([from]);
         while let Some(node) = queue.pop_front() {
             if node == to {
-                return Some(self.back(from, to, &by));
+                return Some(self.trace_back(from, to, &by));
             }
             for link in &self.out[node] {
                 let next = self.ends[*link as usize].1;
@@ -144,7 +144,7 @@ impl Topology {
         None
     }
 
-    fn back(&self, from: usize, to: usize, by: &[Option<u32>]) -> Vec<u32> {
+    fn trace_back(&self, from: usize, to: usize, by: &[Option<u32>]) -> Vec<u32> {
         let (mut at, mut links) = (to, Vec::new());
         while let Some(link) = by[at].filter(|_| at != from) {
             links.push(link);

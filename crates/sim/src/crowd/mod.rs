@@ -45,7 +45,7 @@ pub struct Programme {
 
 /// A request for relays, made before each download.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask<'a> {
+pub struct RelayQuery<'a> {
     /// The client that downloads.
     pub client: usize,
     pub server: usize,
@@ -55,25 +55,25 @@ pub struct Ask<'a> {
     world: &'a World,
 }
 
-impl Ask<'_> {
+impl RelayQuery<'_> {
     /// The rate that a node forwards at this moment, Mbit/s.
-    pub fn forwards(&self, node: usize) -> f64 {
+    pub fn forwarded_rate(&self, node: usize) -> f64 {
         self.engine.load(self.world.forward_link(node))
     }
 }
 
 /// Chooses the relays that a client tries.
-pub trait Choice {
+pub trait RelayChoice {
     /// The relays for this download, all distinct; if there are none, it goes directly, without sampling.
-    fn relays(&mut self, ask: &Ask<'_>) -> Vec<usize>;
+    fn choose_relays(&mut self, query: &RelayQuery<'_>) -> Vec<usize>;
 
     /// Whether paths are sampled, including the direct one; otherwise the first relay is used without sampling.
-    fn samples(&self) -> bool {
+    fn is_sampling(&self) -> bool {
         true
     }
 
     /// Takes the outcome of a finished download.
-    fn ended(&mut self, outcome: &Outcome) {
+    fn record_outcome(&mut self, outcome: &DownloadOutcome) {
         let _ = outcome;
     }
 }
@@ -82,15 +82,15 @@ pub trait Choice {
 #[derive(Clone, Copy, Debug)]
 pub struct Direct;
 
-impl Choice for Direct {
-    fn relays(&mut self, _: &Ask<'_>) -> Vec<usize> {
+impl RelayChoice for Direct {
+    fn choose_relays(&mut self, _: &RelayQuery<'_>) -> Vec<usize> {
         Vec::new()
     }
 }
 
 /// The outcome of a download.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct DownloadOutcome {
     pub client: usize,
     pub server: usize,
     /// The chosen relay; `None` is the direct path.
@@ -104,7 +104,7 @@ pub struct Outcome {
     pub ended: f64,
 }
 
-impl Outcome {
+impl DownloadOutcome {
     /// `d_l(i,j)` of each relay tried, from the rates measured in sampling (UKAIRO Eq. 1).
     pub fn gains(&self) -> Vec<(usize, f64)> {
         let direct = self.sampled.iter().find(|(relay, _)| relay.is_none());
@@ -137,11 +137,11 @@ pub fn run(
     world: &World,
     settings: &Settings,
     programmes: &[Programme],
-    choice: &mut dyn Choice,
-) -> Vec<Outcome> {
+    choice: &mut dyn RelayChoice,
+) -> Vec<DownloadOutcome> {
     let mut crowd = Crowd::new(world, settings, programmes, choice);
     for at in 0..programmes.len() {
-        crowd.next_of(at);
+        crowd.start_next(at);
     }
     while crowd.step() {}
     crowd.outcomes
@@ -151,7 +151,7 @@ struct Crowd<'a> {
     world: &'a World,
     settings: &'a Settings,
     programmes: &'a [Programme],
-    choice: &'a mut dyn Choice,
+    choice: &'a mut dyn RelayChoice,
     engine: Engine,
     /// The number of downloads of each programme that have begun.
     begun: Vec<usize>,
@@ -159,7 +159,7 @@ struct Crowd<'a> {
     timers: BinaryHeap<Reverse<(u64, Timer)>>,
     /// The (download, path) of each flow.
     flows: BTreeMap<FlowId, (usize, usize)>,
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<DownloadOutcome>,
 }
 
 impl<'a> Crowd<'a> {
@@ -167,7 +167,7 @@ impl<'a> Crowd<'a> {
         world: &'a World,
         settings: &'a Settings,
         programmes: &'a [Programme],
-        choice: &'a mut dyn Choice,
+        choice: &'a mut dyn RelayChoice,
     ) -> Self {
         Self {
             world,
@@ -194,17 +194,17 @@ impl<'a> Crowd<'a> {
         if ended.is_empty()
             && let Some(Reverse((_, timer))) = self.timers.pop()
         {
-            self.fire(timer);
+            self.handle_timer(timer);
         }
         for flow in ended {
             if let Some((download, path)) = self.flows.remove(&flow) {
-                self.delivered(download, path);
+                self.handle_completion(download, path);
             }
         }
         true
     }
 
-    fn set(&mut self, after: f64, timer: Timer) {
+    fn set_timer(&mut self, after: f64, timer: Timer) {
         self.timers.push(Reverse((moment(self.engine.now() + after), timer)));
     }
 }
@@ -212,13 +212,13 @@ impl<'a> Crowd<'a> {
 /// The paths and phases of a download.
 impl Crowd<'_> {
     /// Starts the programme's next download, if there is one.
-    fn next_of(&mut self, programme: usize) {
+    fn start_next(&mut self, programme: usize) {
         let Some(&server) = self.programmes[programme].servers.get(self.begun[programme]) else {
             return;
         };
         self.begun[programme] += 1;
         let client = self.programmes[programme].client;
-        let relays = self.choice.relays(&Ask {
+        let relays = self.choice.choose_relays(&RelayQuery {
             client,
             server,
             now: self.engine.now(),
@@ -229,22 +229,23 @@ impl Crowd<'_> {
         let detours = relays.into_iter().filter(|&relay| relay != server && relay != client);
         let paths = detours.map(|relay| Path { relay: Some(relay), ..direct });
         let mut paths: Vec<Path> = std::iter::once(direct).chain(paths).collect();
-        if !self.choice.samples() {
+        if !self.choice.is_sampling() {
             paths = vec![paths.get(1).copied().unwrap_or(direct)];
         }
-        self.begin(programme, paths);
+        self.begin_download(programme, paths);
     }
 
-    fn begin(&mut self, programme: usize, paths: Vec<Path>) {
+    fn begin_download(&mut self, programme: usize, paths: Vec<Path>) {
         let share = self.settings.size / paths.len() as f64;
-        let tries: Vec<Attempt> = paths.into_iter().map(|path| self.try_of(path, share)).collect();
+        let tries: Vec<Attempt> =
+            paths.into_iter().map(|path| self.plan_attempt(path, share)).collect();
         let download = self.downloads.len();
         for (path, each) in tries.iter().enumerate() {
             self.timers.push(Reverse((moment(each.first), Timer::First { download, path })));
         }
         match tries.len() {
-            1 => self.set(self.settings.cut_off, Timer::CutOff { download }),
-            _ => self.set(self.settings.sampling, Timer::Sampled { download }),
+            1 => self.set_timer(self.settings.cut_off, Timer::CutOff { download }),
+            _ => self.set_timer(self.settings.sampling, Timer::Sampled { download }),
         }
         let chosen = (tries.len() == 1).then_some(0);
         let began = self.engine.now();
@@ -252,20 +253,20 @@ impl Crowd<'_> {
         self.downloads.push(Download { programme, began, tries, chosen, over: false, sampled });
     }
 
-    fn try_of(&self, path: Path, share: f64) -> Attempt {
+    fn plan_attempt(&self, path: Path, share: f64) -> Attempt {
         let factors = self.settings.noise.factors(self.world, path);
-        let first = self.connected(path);
+        let first = self.full_rate_time(path);
         Attempt { path, factors, flow: None, first, left: share, share, until: None }
     }
 
     /// The time from which the bytes of a connection made now arrive at its full rate: the loss by slow start is taken
     /// as a delay.
-    fn connected(&self, path: Path) -> f64 {
-        let ramp = self.settings.ramp * self.world.longer_leg(path);
+    fn full_rate_time(&self, path: Path) -> f64 {
+        let ramp = self.settings.ramp * self.world.longer_leg_rtt(path);
         self.engine.now() + self.world.delay(path) + ramp
     }
 
-    fn fire(&mut self, timer: Timer) {
+    fn handle_timer(&mut self, timer: Timer) {
         let (Timer::First { download, .. }
         | Timer::Sampled { download }
         | Timer::CutOff { download }) = timer;
@@ -278,22 +279,22 @@ impl Crowd<'_> {
                 let each = &here.tries[path];
                 // Sampling may have ended before the first byte arrived; the rest comes over a connection of its own.
                 if each.flow.is_none() && each.until.is_none() && self.engine.now() >= each.first {
-                    self.flow(download, path);
+                    self.start_flow(download, path);
                 }
             }
-            Timer::Sampled { .. } if here.chosen.is_none() => self.choose(download),
+            Timer::Sampled { .. } if here.chosen.is_none() => self.choose_path(download),
             Timer::Sampled { .. } => {}
             Timer::CutOff { .. } => self.finish(download),
         }
     }
 
     /// Starts the flow of a path's remaining bytes.
-    fn flow(&mut self, download: usize, path: usize) {
+    fn start_flow(&mut self, download: usize, path: usize) {
         let sampling = self.downloads[download].chosen.is_none();
         let each = &mut self.downloads[download].tries[path];
         let relayed = if each.path.relay.is_some() { self.settings.relayed } else { 1.0 };
         let factor = each.factors[usize::from(!sampling)] * relayed;
-        let limit = self.world.way_of(each.path) * factor;
+        let limit = self.world.way_rate(each.path) * factor;
         let links = self.world.links(each.path);
         let flow = Flow { links, limit, size: each.left };
         if let [id] = self.engine.start([flow])[..] {
@@ -303,7 +304,7 @@ impl Crowd<'_> {
     }
 
     /// Handles a path that has completed its share.
-    fn delivered(&mut self, download: usize, path: usize) {
+    fn handle_completion(&mut self, download: usize, path: usize) {
         let now = self.engine.now();
         let here = &mut self.downloads[download];
         let each = &mut here.tries[path];
@@ -311,13 +312,13 @@ impl Crowd<'_> {
         if here.chosen.is_some() {
             self.finish(download);
         } else if here.tries.iter().all(|each| each.until.is_some()) {
-            self.choose(download);
+            self.choose_path(download);
         }
     }
 
     /// Ends sampling: the fastest path fetches the rest; direct wins a tie.
-    fn choose(&mut self, download: usize) {
-        self.halt(download);
+    fn choose_path(&mut self, download: usize) {
+        self.stop_flows(download);
         let now = self.engine.now();
         let here = &mut self.downloads[download];
         let rate = |each: &Attempt| {
@@ -333,15 +334,15 @@ impl Crowd<'_> {
         if left <= 0.0 {
             return self.finish(download);
         }
-        let first = self.connected(self.downloads[download].tries[best].path);
+        let first = self.full_rate_time(self.downloads[download].tries[best].path);
         let chosen = &mut self.downloads[download].tries[best];
         (chosen.left, chosen.first, chosen.until) = (left, first, None);
         self.timers.push(Reverse((moment(first), Timer::First { download, path: best })));
-        self.set(self.settings.cut_off, Timer::CutOff { download });
+        self.set_timer(self.settings.cut_off, Timer::CutOff { download });
     }
 
     /// Stops all flows and records what they have left.
-    fn halt(&mut self, download: usize) {
+    fn stop_flows(&mut self, download: usize) {
         let now = self.engine.now();
         for path in 0..self.downloads[download].tries.len() {
             let each = &mut self.downloads[download].tries[path];
@@ -354,13 +355,13 @@ impl Crowd<'_> {
     }
 
     fn finish(&mut self, download: usize) {
-        self.halt(download);
+        self.stop_flows(download);
         let now = self.engine.now();
         let here = &mut self.downloads[download];
         here.over = true;
         let left: f64 = here.tries.iter().map(|each| each.left).sum();
         let chosen = here.tries[here.chosen.unwrap_or(0)].path;
-        let outcome = Outcome {
+        let outcome = DownloadOutcome {
             client: chosen.client,
             server: chosen.server,
             relay: chosen.relay,
@@ -371,9 +372,9 @@ impl Crowd<'_> {
         };
         here.tries.clear();
         let programme = here.programme;
-        self.choice.ended(&outcome);
+        self.choice.record_outcome(&outcome);
         self.outcomes.push(outcome);
-        self.next_of(programme);
+        self.start_next(programme);
     }
 }
 

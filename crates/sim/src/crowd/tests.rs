@@ -3,10 +3,10 @@ use crate::matrix::Matrix;
 
 /// Server 0, client 1, relays 2 and 3; Mbit/s. Directly 4, by 2: 8, by 3: 2.
 fn world() -> World {
-    let mut way = Matrix::of(4, |_, _| Some(8.0));
+    let mut way = Matrix::from_fn(4, |_, _| Some(8.0));
     way.set(0, 1, Some(4.0));
     way.set(0, 3, Some(2.0));
-    World::of_matrix(way, Matrix::unknown(4))
+    World::from_matrix(way, Matrix::unknown(4))
 }
 
 const SETTINGS: Settings = Settings {
@@ -20,8 +20,8 @@ const SETTINGS: Settings = Settings {
 
 struct FixedRelays(Vec<usize>);
 
-impl Choice for FixedRelays {
-    fn relays(&mut self, _: &Ask<'_>) -> Vec<usize> {
+impl RelayChoice for FixedRelays {
+    fn choose_relays(&mut self, _: &RelayQuery<'_>) -> Vec<usize> {
         self.0.clone()
     }
 }

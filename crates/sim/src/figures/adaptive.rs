@@ -2,8 +2,8 @@
 
 use super::Report;
 use crate::{
-    crowd::{self, Ask, Choice, Direct, Noise, Outcome, Programme, Settings},
-    input::{Cast, Input},
+    crowd::{self, Direct, DownloadOutcome, Noise, Programme, RelayChoice, RelayQuery, Settings},
+    input::{Input, Roles},
     random::{self, Stream},
     stats,
 };
@@ -23,12 +23,12 @@ const TESTS: [u64; 8] = [0, 5, 10, 20, 40, 60, 80, 100];
 
 /// The median improvement after each number of downloads, for both ways to draw candidates.
 pub fn compute(input: &Input, seed: u64) -> Report {
-    let cast = input.cast(seed, 0, input.of_201(50));
+    let roles = input.draw_roles(seed, 0, input.scale_count(50));
     let mut report = Report::default();
     for (draw, name) in [(Draw::Proportional, "proportional"), (Draw::Top, "top")] {
         let mut ratios = vec![Vec::new(); TESTS.len()];
-        for &client in &cast.others[..CLIENTS.min(cast.others.len())] {
-            let mut learner = Learner::new(input, &cast, seed, client, draw);
+        for &client in &roles.others[..CLIENTS.min(roles.others.len())] {
+            let mut learner = Learner::new(input, &roles, seed, client, draw);
             ratios.iter_mut().zip(TESTS).for_each(|(all, after)| all.extend(learner.test(after)));
         }
         let medians: Vec<f64> = ratios.iter().map(|all| stats::median(all)).collect();
@@ -54,7 +54,7 @@ struct Learner<'a> {
 /// A client's list, and how the client uses it.
 struct LearnerState<'a> {
     adaptive: AdaptiveRelays,
-    cast: &'a Cast,
+    roles: &'a Roles,
     draw: Draw,
     /// Whether the best of the list are used and nothing is learnt.
     testing: bool,
@@ -64,15 +64,15 @@ struct LearnerState<'a> {
 }
 
 impl<'a> Learner<'a> {
-    fn new(input: &'a Input, cast: &'a Cast, seed: u64, client: usize, draw: Draw) -> Self {
-        let graph = input.planned.among(&cast.detours).graph();
+    fn new(input: &'a Input, roles: &'a Roles, seed: u64, client: usize, draw: Draw) -> Self {
+        let graph = input.planned.restricted_to(&roles.detours).graph();
         let ranking = Ranking::oblivious(&graph);
         let list = ranking.scores().iter().map(|s| (s.relay.to_string(), s.score));
         let mut adaptive = AdaptiveRelays::default();
         adaptive.follow(&list.collect::<Vec<_>>());
         let random = random::stream(seed, "learner", client as u64);
-        let state = LearnerState { adaptive, cast, draw, testing: false, learnt: false, random };
-        let servers = &cast.others[CLIENTS.min(cast.others.len())..];
+        let state = LearnerState { adaptive, roles, draw, testing: false, learnt: false, random };
+        let servers = &roles.others[CLIENTS.min(roles.others.len())..];
         let mut learning: Vec<usize> = servers.iter().take(SERVERS).copied().collect();
         let mut random = random::stream(seed, "tested servers", client as u64);
         let tested = random::sample(&mut random, learning.len(), TESTED);
@@ -91,7 +91,7 @@ impl<'a> Learner<'a> {
             crowd::run(
                 &self.input.world,
                 &self.settings(round),
-                &self.one(server),
+                &self.single_programme(server),
                 &mut self.state,
             );
         }
@@ -104,8 +104,8 @@ impl<'a> Learner<'a> {
 
     /// `None` if the direct path is too fast to be detoured.
     fn ratio(&mut self, server: usize) -> Option<f64> {
-        let one = self.one(server);
-        let rate = |settings: Settings, choice: &mut dyn Choice| {
+        let one = self.single_programme(server);
+        let rate = |settings: Settings, choice: &mut dyn RelayChoice| {
             crowd::run(&self.input.world, &settings, &one, choice).first().map(|o| o.rate)
         };
         let direct = rate(self.settings(0), &mut Direct)?;
@@ -118,13 +118,13 @@ impl<'a> Learner<'a> {
         Settings { noise, ..self.input.settings }
     }
 
-    fn one(&self, server: usize) -> [Programme; 1] {
+    fn single_programme(&self, server: usize) -> [Programme; 1] {
         [Programme { client: self.client, servers: vec![server] }]
     }
 }
 
-impl Choice for LearnerState<'_> {
-    fn relays(&mut self, _: &Ask<'_>) -> Vec<usize> {
+impl RelayChoice for LearnerState<'_> {
+    fn choose_relays(&mut self, _: &RelayQuery<'_>) -> Vec<usize> {
         let names: Vec<String> = if self.testing && self.learnt {
             self.adaptive.known().iter().take(CANDIDATES).map(|k| k.relay.clone()).collect()
         } else {
@@ -134,15 +134,15 @@ impl Choice for LearnerState<'_> {
             names
         };
         let positions = names.iter().filter_map(|name| name.parse::<usize>().ok());
-        positions.map(|at| self.cast.detours[at]).collect()
+        positions.map(|at| self.roles.detours[at]).collect()
     }
 
-    fn ended(&mut self, outcome: &Outcome) {
+    fn record_outcome(&mut self, outcome: &DownloadOutcome) {
         if self.testing {
             return;
         }
         self.learnt = true;
-        let position = |relay: usize| self.cast.detours.iter().position(|&l| l == relay);
+        let position = |relay: usize| self.roles.detours.iter().position(|&l| l == relay);
         let gains: Vec<(String, f64)> = outcome
             .gains()
             .into_iter()

@@ -24,7 +24,7 @@ use thalweg_plan::{
 };
 
 /// The ranking that the oracle uses by default; here both ends vouch for each leg.
-fn shipped(graph: &Graph) -> Ranking {
+fn default_ranking(graph: &Graph) -> Ranking {
     Ranking::robust(graph, ROBUST_MOST_GAIN, |_, _| None)
 }
 
@@ -52,7 +52,7 @@ fn gain(rates: &Matrix, i: usize, l: usize, j: usize) -> f64 {
 }
 
 /// The relay among `relays` with the highest gain, and the gain; `None` if none gains.
-fn best(rates: &Matrix, relays: &[usize], i: usize, j: usize) -> Option<(usize, f64)> {
+fn best_relay(rates: &Matrix, relays: &[usize], i: usize, j: usize) -> Option<(usize, f64)> {
     let gains = relays.iter().map(|&l| (l, gain(rates, i, l, j)));
     gains.filter(|(_, gain)| *gain > 0.0).reduce(|a, b| if b.1 > a.1 { b } else { a })
 }
@@ -68,15 +68,15 @@ mod tests {
 
     #[test]
     fn a_gain_is_equation_1_and_unknown_legs_have_none() {
-        let mut rates = Matrix::of(4, |_, _| Some(8.0));
+        let mut rates = Matrix::from_fn(4, |_, _| Some(8.0));
         rates.set(0, 1, Some(4.0));
         rates.set(0, 2, Some(6.0));
         rates.set(3, 1, None);
         assert_eq!((gain(&rates, 0, 2, 1), gain(&rates, 2, 0, 3)), (0.5, 0.0));
         assert_eq!((gain(&rates, 0, 1, 1), gain(&rates, 0, 0, 1)), (0.0, 0.0));
         assert!(gain(&rates, 0, 3, 1).is_nan() && gain(&rates, 3, 0, 1).is_nan());
-        assert_eq!(best(&rates, &[2, 3], 0, 1), Some((2, 0.5)));
-        assert_eq!(best(&rates, &[0, 1, 3], 0, 1), None);
+        assert_eq!(best_relay(&rates, &[2, 3], 0, 1), Some((2, 0.5)));
+        assert_eq!(best_relay(&rates, &[0, 1, 3], 0, 1), None);
         assert_eq!(pairs(&[5, 7]).collect::<Vec<_>>(), [(5, 7), (7, 5)]);
     }
 }

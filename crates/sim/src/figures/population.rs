@@ -2,8 +2,8 @@
 
 use super::{Oracle, Report, Strategy};
 use crate::{
-    crowd::{self, Ask, Choice, Outcome, Programme},
-    input::{Cast, Input},
+    crowd::{self, DownloadOutcome, Programme, RelayChoice, RelayQuery},
+    input::{Input, Roles},
     random, stats,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,28 +19,29 @@ const HEADROOM: f64 = 1.0;
 
 /// Rates as multiples of those when no client detours: of clients that detour and of clients that do not.
 pub fn compute(input: &Input, seed: u64, strategies: &[Strategy]) -> Report {
-    let cast = input.cast(seed, 0, input.of_201(50));
-    let programmes = programmes(&cast.others, seed);
+    let roles = input.draw_roles(seed, 0, input.scale_count(50));
+    let programmes = programmes(&roles.others, seed);
     let mut input = input.clone();
     let pairs = programmes.iter().flat_map(|p| p.servers.iter().map(|&s| (s, p.client)));
     input.add_trunks(&pairs.collect::<Vec<_>>(), HEADROOM / DOWNLOADS as f64);
-    let one =
-        |&strategy: &Strategy| (strategy.name(), one(&input, &cast, &programmes, strategy, seed));
+    let one = |&strategy: &Strategy| {
+        (strategy.name(), compute_strategy(&input, &roles, &programmes, strategy, seed))
+    };
     Report::merged(strategies.iter().map(one).collect())
 }
 
-fn one(
+fn compute_strategy(
     input: &Input,
-    cast: &Cast,
+    roles: &Roles,
     programmes: &[Programme],
     strategy: Strategy,
     seed: u64,
 ) -> Report {
     // Only slow direct paths are detoured (§4): these pairs, by their rates when no client detoured.
     let run = |share: usize, slow: &BTreeSet<(usize, usize)>| {
-        let count = cast.others.len() * share / 100;
-        let users: BTreeSet<usize> = cast.others[..count].iter().copied().collect();
-        let oracle = Oracle::new(input, cast, strategy, M, seed);
+        let count = roles.others.len() * share / 100;
+        let users: BTreeSet<usize> = roles.others[..count].iter().copied().collect();
+        let oracle = Oracle::new(input, roles, strategy, M, seed);
         let mut some = SomeDetour { users: users.clone(), slow: slow.clone(), oracle };
         let outcomes = crowd::run(&input.world, &input.settings, programmes, &mut some);
         (users, by_download(&outcomes))
@@ -67,13 +68,19 @@ fn programmes(clients: &[usize], seed: u64) -> Vec<Programme> {
 }
 
 /// The rate of each (client, server).
-type Rates = BTreeMap<(usize, usize), f64>;
+type DownloadRates = BTreeMap<(usize, usize), f64>;
 
-fn by_download(outcomes: &[Outcome]) -> Rates {
+fn by_download(outcomes: &[DownloadOutcome]) -> DownloadRates {
     outcomes.iter().map(|outcome| ((outcome.client, outcome.server), outcome.rate)).collect()
 }
 
-fn add(share: usize, users: &BTreeSet<usize>, before: &Rates, after: &Rates, report: &mut Report) {
+fn add(
+    share: usize,
+    users: &BTreeSet<usize>,
+    before: &DownloadRates,
+    after: &DownloadRates,
+    report: &mut Report,
+) {
     let ratios = |detour: bool| -> Vec<f64> {
         let of = after.iter().filter(|((client, _), _)| users.contains(client) == detour);
         of.map(|(pair, rate)| rate / before[pair]).filter(|x| x.is_finite()).collect()
@@ -82,7 +89,7 @@ fn add(share: usize, users: &BTreeSet<usize>, before: &Rates, after: &Rates, rep
     report.add(format!("others_{share}"), "×", stats::mean(&stay));
     report.add(format!("others_worst_tenth_{share}"), "×", stats::quantile(&stay, 0.1));
     report.add(format!("users_{share}"), "×", stats::mean(&go));
-    let whole = |rates: &Rates| rates.values().sum::<f64>();
+    let whole = |rates: &DownloadRates| rates.values().sum::<f64>();
     report.add(format!("all_{share}"), "×", whole(after) / whole(before));
 }
 
@@ -93,14 +100,14 @@ struct SomeDetour<'a> {
     oracle: Oracle<'a>,
 }
 
-impl Choice for SomeDetour<'_> {
-    fn relays(&mut self, ask: &Ask<'_>) -> Vec<usize> {
+impl RelayChoice for SomeDetour<'_> {
+    fn choose_relays(&mut self, query: &RelayQuery<'_>) -> Vec<usize> {
         let detours =
-            self.users.contains(&ask.client) && self.slow.contains(&(ask.client, ask.server));
-        if detours { self.oracle.relays(ask) } else { Vec::new() }
+            self.users.contains(&query.client) && self.slow.contains(&(query.client, query.server));
+        if detours { self.oracle.choose_relays(query) } else { Vec::new() }
     }
 
-    fn ended(&mut self, outcome: &Outcome) {
-        self.oracle.ended(outcome);
+    fn record_outcome(&mut self, outcome: &DownloadOutcome) {
+        self.oracle.record_outcome(outcome);
     }
 }

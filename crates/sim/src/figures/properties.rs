@@ -1,6 +1,6 @@
 //! UKAIRO §2.1 and §2.2.1: how many paths gain, for how long, and at what latency.
 
-use super::{Report, best, gain, pairs};
+use super::{Report, best_relay, gain, pairs};
 use crate::{input::Input, matrix::Matrix, planetlab::PlanetLab, random, stats};
 
 /// A detour is worth using from a gain of 20 % and 1 Mbit/s (§2.1).
@@ -31,7 +31,7 @@ struct BestDetour {
 
 fn best_detours(rates: &Matrix, nodes: &[usize]) -> Vec<BestDetour> {
     let known = pairs(nodes).filter(|&(i, j)| rates.get(i, j).is_some());
-    known.map(|(i, j)| BestDetour { i, j, best: best(rates, nodes, i, j) }).collect()
+    known.map(|(i, j)| BestDetour { i, j, best: best_relay(rates, nodes, i, j) }).collect()
 }
 
 fn benefit(input: &Input, found: &[BestDetour], report: &mut Report) {

@@ -2,8 +2,8 @@
 
 use super::{Oracle, Report, Strategy, vivaldi};
 use crate::{
-    crowd::{self, Ask, Choice, Direct, Programme, Settings},
-    input::{Cast, Input},
+    crowd::{self, Direct, Programme, RelayChoice, RelayQuery, Settings},
+    input::{Input, Roles},
     matrix::Matrix,
     random, stats,
 };
@@ -17,15 +17,15 @@ const CLEARLY: f64 = 0.9;
 
 /// Rates as multiples of the direct path's, for servers inside, or outside if there are any.
 pub fn compute(input: &Input, seed: u64) -> Report {
-    let cast = input.cast(seed, 0, input.of_201(50));
-    let clients = &cast.others[..CLIENTS.min(cast.others.len())];
+    let roles = input.draw_roles(seed, 0, input.scale_count(50));
+    let clients = &roles.others[..CLIENTS.min(roles.others.len())];
     let outside: Vec<usize> = (input.inside..input.world.nodes()).collect();
-    let inside = cast.others.iter().skip(CLIENTS).take(SERVERS).copied().collect();
+    let inside = roles.others.iter().skip(CLIENTS).take(SERVERS).copied().collect();
     let servers = if outside.is_empty() { inside } else { outside };
     let programmes: Vec<Programme> =
         clients.iter().map(|&client| Programme { client, servers: servers.clone() }).collect();
     let mut report = Report::default();
-    let direct = alone(input, 0, &programmes, &mut Direct);
+    let direct = run_alone(input, 0, &programmes, &mut Direct);
     for (strategy, m) in [
         (Strategy::Oblivious, 5),
         (Strategy::Balanced, 5),
@@ -33,20 +33,25 @@ pub fn compute(input: &Input, seed: u64) -> Report {
         (Strategy::Balanced, 1),
         (Strategy::Robust, 5),
     ] {
-        let mut oracle = Oracle::new(input, &cast, strategy, m, seed);
-        let rates = alone(input, 1, &programmes, &mut oracle);
+        let mut oracle = Oracle::new(input, &roles, strategy, m, seed);
+        let rates = run_alone(input, 1, &programmes, &mut oracle);
         add(input, &format!("{strategy}_{m}"), &direct, &rates, &mut report);
     }
-    let rates = alone(input, 1, &programmes, &mut PeerWise::new(input, &cast, seed));
+    let rates = run_alone(input, 1, &programmes, &mut PeerWise::new(input, &roles, seed));
     add(input, "peerwise", &direct, &rates, &mut report);
     report
 }
 
 /// The rate of each (client, server).
-type Rates = BTreeMap<(usize, usize), f64>;
+type PairRates = BTreeMap<(usize, usize), f64>;
 
 /// Runs the programmes one after the other, each alone.
-fn alone(input: &Input, round: u64, programmes: &[Programme], choice: &mut dyn Choice) -> Rates {
+fn run_alone(
+    input: &Input,
+    round: u64,
+    programmes: &[Programme],
+    choice: &mut dyn RelayChoice,
+) -> PairRates {
     let noise = crowd::Noise { round, ..input.settings.noise };
     let settings = Settings { noise, ..input.settings };
     let each = programmes
@@ -55,7 +60,7 @@ fn alone(input: &Input, round: u64, programmes: &[Programme], choice: &mut dyn C
     each.map(|outcome| ((outcome.client, outcome.server), outcome.rate)).collect()
 }
 
-fn add(input: &Input, name: &str, direct: &Rates, rates: &Rates, report: &mut Report) {
+fn add(input: &Input, name: &str, direct: &PairRates, rates: &PairRates, report: &mut Report) {
     let below = direct.iter().filter(|(_, rate)| **rate > 0.0 && **rate < input.limit);
     let ratios: Vec<f64> =
         below.filter_map(|(pair, direct)| Some(rates.get(pair)? / direct)).collect();
@@ -69,25 +74,26 @@ fn add(input: &Input, name: &str, direct: &Rates, rates: &Rates, report: &mut Re
 
 /// The relay that lowers latency most according to coordinates, used without measuring rates.
 struct PeerWise<'a> {
-    cast: &'a Cast,
+    roles: &'a Roles,
     predicted: Matrix,
 }
 
 impl<'a> PeerWise<'a> {
-    fn new(input: &Input, cast: &'a Cast, seed: u64) -> Self {
+    fn new(input: &Input, roles: &'a Roles, seed: u64) -> Self {
         let mut random = random::stream(seed, "coordinates", 0);
-        Self { cast, predicted: vivaldi::predicted(&input.world.rtt, &mut random) }
+        Self { roles, predicted: vivaldi::predicted(&input.world.rtt, &mut random) }
     }
 }
 
-impl Choice for PeerWise<'_> {
-    fn relays(&mut self, ask: &Ask<'_>) -> Vec<usize> {
-        let by = |l: usize| self.predicted.raw(ask.client, l) + self.predicted.raw(l, ask.server);
-        let relays = self.cast.detours.iter().copied();
+impl RelayChoice for PeerWise<'_> {
+    fn choose_relays(&mut self, query: &RelayQuery<'_>) -> Vec<usize> {
+        let by =
+            |l: usize| self.predicted.raw(query.client, l) + self.predicted.raw(l, query.server);
+        let relays = self.roles.detours.iter().copied();
         relays.min_by(|&a, &b| by(a).total_cmp(&by(b))).into_iter().collect()
     }
 
-    fn samples(&self) -> bool {
+    fn is_sampling(&self) -> bool {
         false
     }
 }

@@ -11,11 +11,11 @@ const SIZES: [usize; 9] = [5, 10, 20, 25, 50, 75, 100, 125, 150];
 /// Differs: for all sizes, the clients are those outside the largest set, and a smaller set is the beginning of a
 /// larger one. In the mean that is the same; it costs a ninth, and the sizes are compared on the same paths.
 pub fn compute(input: &Input, seed: u64, draws: u64) -> Report {
-    let sizes = SIZES.map(|size| input.of_201(size));
+    let sizes = SIZES.map(|size| input.scale_count(size));
     let mut sums = vec![0.0; sizes.len()];
     for draw in 0..draws {
-        let cast = input.cast(seed, draw, sizes[sizes.len() - 1]);
-        let means = means(input, &cast.detours, &cast.others, &sizes);
+        let roles = input.draw_roles(seed, draw, sizes[sizes.len() - 1]);
+        let means = means(input, &roles.detours, &roles.others, &sizes);
         sums.iter_mut().zip(means).for_each(|(sum, mean)| *sum += mean);
     }
     let means: Vec<f64> = sums.iter().map(|sum| 100.0 * sum / draws as f64).collect();
@@ -42,7 +42,7 @@ fn means(input: &Input, detours: &[usize], clients: &[usize], sizes: &[usize]) -
         if input.judged.get(i, j).is_none() {
             continue;
         }
-        let running = running(&input.planned, &input.judged, detours, (i, j));
+        let running = running_gains(&input.planned, &input.judged, detours, (i, j));
         for (value, &size) in values.iter_mut().zip(sizes) {
             value.push(running[size.min(running.len()) - 1]);
         }
@@ -51,7 +51,7 @@ fn means(input: &Input, detours: &[usize], clients: &[usize], sizes: &[usize]) -
 }
 
 /// The gain by the best of the first 1, 2, 3 … detours.
-fn running(
+fn running_gains(
     planned: &Matrix,
     judged: &Matrix,
     detours: &[usize],

@@ -1,8 +1,8 @@
 //! Which client gets which candidates: the rankings as clients of a crowd meet them.
 
 use crate::{
-    crowd::{Ask, Choice, Outcome},
-    input::{Cast, Input},
+    crowd::{DownloadOutcome, RelayChoice, RelayQuery},
+    input::{Input, Roles},
     random::{self, Stream},
 };
 use serde::Serialize;
@@ -90,7 +90,7 @@ impl fmt::Display for Strategy {
 pub(super) struct Oracle<'a> {
     strategy: Strategy,
     m: usize,
-    cast: &'a Cast,
+    roles: &'a Roles,
     graph: Graph,
     ranking: Ranking,
     /// What each relay may forward, Mbit/s.
@@ -118,25 +118,25 @@ const REPORTS: f64 = 1.0;
 impl<'a> Oracle<'a> {
     pub(super) fn new(
         input: &Input,
-        cast: &'a Cast,
+        roles: &'a Roles,
         strategy: Strategy,
         m: usize,
         seed: u64,
     ) -> Self {
-        let graph = input.planned.among(&cast.detours).graph();
+        let graph = input.planned.restricted_to(&roles.detours).graph();
         let ranking = match strategy {
-            Strategy::Robust | Strategy::Shipped => super::shipped(&graph),
+            Strategy::Robust | Strategy::Shipped => super::default_ranking(&graph),
             _ => Ranking::oblivious(&graph),
         };
         Self {
             strategy,
             m,
-            cast,
+            roles,
             ranking,
             graph,
-            limits: cast.detours.iter().map(|&l| input.world.forward[l]).collect(),
+            limits: roles.detours.iter().map(|&l| input.world.forward[l]).collect(),
             lists: BTreeMap::new(),
-            assigned: vec![0; cast.detours.len()],
+            assigned: vec![0; roles.detours.len()],
             given: BTreeMap::new(),
             seen: BTreeMap::new(),
             learners: BTreeMap::new(),
@@ -145,30 +145,30 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    fn positions(&mut self, ask: &Ask<'_>) -> Vec<usize> {
+    fn positions(&mut self, query: &RelayQuery<'_>) -> Vec<usize> {
         let (m, random) = (self.m, &mut self.random);
         match self.strategy {
             Strategy::Oblivious | Strategy::Robust => self.ranking.top(m),
             Strategy::Balanced => {
                 let draw = || self.ranking.balanced(m, random);
-                self.lists.entry(ask.client).or_insert_with(draw).clone()
+                self.lists.entry(query.client).or_insert_with(draw).clone()
             }
             Strategy::Random => {
-                let draw = || random::sample(random, self.cast.detours.len(), m);
-                self.lists.entry(ask.client).or_insert_with(draw).clone()
+                let draw = || random::sample(random, self.roles.detours.len(), m);
+                self.lists.entry(query.client).or_insert_with(draw).clone()
             }
-            Strategy::LoadAware | Strategy::LoadOnly => self.load_aware(ask, m),
-            Strategy::Shipped => self.drawn(ask),
+            Strategy::LoadAware | Strategy::LoadOnly => self.load_aware(query, m),
+            Strategy::Shipped => self.draw_from_list(query),
         }
     }
 
     /// The client's draw from the list that the oracle gave it for this download.
-    fn drawn(&mut self, ask: &Ask<'_>) -> Vec<usize> {
-        let listed = self.load_aware(ask, LIST);
+    fn draw_from_list(&mut self, query: &RelayQuery<'_>) -> Vec<usize> {
+        let listed = self.load_aware(query, LIST);
         let score = |at: usize| self.ranking.scores().iter().find(|s| s.relay == at);
         let scored = listed.iter().map(|&at| (at.to_string(), score(at).map_or(0.0, |s| s.score)));
         let mut list: Vec<(String, f64)> = scored.collect();
-        let learner = self.learners.entry(ask.client).or_default();
+        let learner = self.learners.entry(query.client).or_default();
         // What was learnt of other relays stays.
         let learnt = learner.known().iter().filter(|k| k.tried > 0);
         let others = learnt.filter(|k| !list.iter().any(|(name, _)| *name == k.relay));
@@ -179,15 +179,15 @@ impl<'a> Oracle<'a> {
         drawn.iter().filter_map(|name| name.parse().ok()).collect()
     }
 
-    fn load_aware(&mut self, ask: &Ask<'_>, m: usize) -> Vec<usize> {
-        let used = self.used(ask);
+    fn load_aware(&mut self, query: &RelayQuery<'_>, m: usize) -> Vec<usize> {
+        let used = self.reported_loads(query);
         let load = |at: usize| RelayLoad {
             used: Rate::from_mbps(used[at]),
             limit: Some(Rate::from_mbps(self.limits[at])),
             assigned: self.assigned[at],
         };
         let loads: Vec<RelayLoad> = (0..self.limits.len()).map(load).collect();
-        let seen = self.seen.get(&ask.client).filter(|_| self.strategy == Strategy::LoadAware);
+        let seen = self.seen.get(&query.client).filter(|_| self.strategy == Strategy::LoadAware);
         // Clients are not among the measured nodes.
         let client = Client { node: None, seen: seen.map_or(&[], Vec::as_slice) };
         let assigner = Assigner::new(&self.graph, &self.ranking);
@@ -195,10 +195,10 @@ impl<'a> Oracle<'a> {
     }
 
     /// Updates a client's experience with what its download's sampling measured: a running mean for each relay.
-    fn learn(&mut self, outcome: &Outcome) {
+    fn learn(&mut self, outcome: &DownloadOutcome) {
         let seen = self.seen.entry(outcome.client).or_default();
         for (node, gain) in outcome.gains() {
-            let Some(relay) = self.cast.detours.iter().position(|&l| l == node) else { continue };
+            let Some(relay) = self.roles.detours.iter().position(|&l| l == node) else { continue };
             match seen.iter_mut().find(|seen| seen.relay == relay) {
                 Some(known) => {
                     known.tries += 1;
@@ -210,34 +210,34 @@ impl<'a> Oracle<'a> {
     }
 
     /// Runs lines 5 to 8 of Algorithm 2 for a client that has a list.
-    fn teach(&mut self, outcome: &Outcome) {
+    fn teach(&mut self, outcome: &DownloadOutcome) {
         let Some(learner) = self.learners.get_mut(&outcome.client) else { return };
-        let position = |node| self.cast.detours.iter().position(|&l| l == node);
+        let position = |node| self.roles.detours.iter().position(|&l| l == node);
         let gain = |(node, gain)| Some((position(node)?.to_string(), gain));
         let gains: Vec<(String, f64)> = outcome.gains().into_iter().filter_map(gain).collect();
         learner.learn(&gains, &mut self.random);
     }
 
     /// What relays last reported, Mbit/s.
-    fn used(&mut self, ask: &Ask<'_>) -> Vec<f64> {
-        let fresh = self.reported.take().filter(|(at, _)| ask.now - at < REPORTS);
+    fn reported_loads(&mut self, query: &RelayQuery<'_>) -> Vec<f64> {
+        let fresh = self.reported.take().filter(|(at, _)| query.now - at < REPORTS);
         let report = fresh.unwrap_or_else(|| {
-            (ask.now, self.cast.detours.iter().map(|&l| ask.forwards(l)).collect())
+            (query.now, self.roles.detours.iter().map(|&l| query.forwarded_rate(l)).collect())
         });
         self.reported.insert(report).1.clone()
     }
 }
 
-impl Choice for Oracle<'_> {
-    fn relays(&mut self, ask: &Ask<'_>) -> Vec<usize> {
-        let positions = self.positions(ask);
+impl RelayChoice for Oracle<'_> {
+    fn choose_relays(&mut self, query: &RelayQuery<'_>) -> Vec<usize> {
+        let positions = self.positions(query);
         positions.iter().for_each(|&at| self.assigned[at] += 1);
-        let relays = positions.iter().map(|&at| self.cast.detours[at]).collect();
-        self.given.insert((ask.client, ask.server), positions);
+        let relays = positions.iter().map(|&at| self.roles.detours[at]).collect();
+        self.given.insert((query.client, query.server), positions);
         relays
     }
 
-    fn ended(&mut self, outcome: &Outcome) {
+    fn record_outcome(&mut self, outcome: &DownloadOutcome) {
         self.learn(outcome);
         self.teach(outcome);
         let given = self.given.remove(&(outcome.client, outcome.server)).unwrap_or_default();

@@ -44,7 +44,7 @@ pub(super) fn predicted(rtt: &Matrix, random: &mut Stream) -> Matrix {
             }
         }
     }
-    Matrix::of(n, |i, j| Some(distance(places[i], places[j])))
+    Matrix::from_fn(n, |i, j| Some(distance(places[i], places[j])))
 }
 
 fn distance(a: Coordinates, b: Coordinates) -> f64 {
@@ -79,7 +79,8 @@ mod tests {
         let at: Vec<(f64, f64)> = (0..40)
             .map(|_| (100.0 * random::unit(&mut random), 100.0 * random::unit(&mut random)))
             .collect();
-        let rtt = Matrix::of(40, |i, j| Some(5.0 + (at[i].0 - at[j].0).hypot(at[i].1 - at[j].1)));
+        let rtt =
+            Matrix::from_fn(40, |i, j| Some(5.0 + (at[i].0 - at[j].0).hypot(at[i].1 - at[j].1)));
         let guess = predicted(&rtt, &mut random);
         let errors: Vec<f64> =
             rtt.known().map(|(i, j, ms)| (guess.raw(i, j) - ms).abs() / ms).collect();

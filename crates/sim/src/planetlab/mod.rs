@@ -38,7 +38,7 @@ impl PlanetLab {
         let n = parameters.sites();
         let mut random = random::stream(seed, "round trips", 0);
         let (areas, rtt) = geography::round_trips(&parameters, &mut random);
-        let lasting = lasting(&parameters, &rtt, seed);
+        let lasting = draw_lasting_rates(&parameters, &rtt, seed);
         let mut random = random::stream(seed, "drift", 0);
         let mut normals = |count: usize, sigma: f64| -> Vec<f64> {
             (0..count).map(|_| sigma * random::normal(&mut random)).collect()
@@ -125,12 +125,12 @@ impl PlanetLab {
     /// The rate of one connection on the ways alone on this day, Mbit/s, without access links.
     pub fn ways(&self) -> Matrix {
         let n = self.parameters.sites();
-        Matrix::of(n, |i, j| Some(self.way(i, j).exp()))
+        Matrix::from_fn(n, |i, j| Some(self.way(i, j).exp()))
     }
 
     fn rates_with(&self, mut noise: impl FnMut() -> f64) -> Matrix {
         let n = self.parameters.sites();
-        Matrix::of(n, |i, j| {
+        Matrix::from_fn(n, |i, j| {
             let way = (self.way(i, j) + noise()).exp();
             Some(way.min(self.access[0][i]).min(self.access[1][j]))
         })
@@ -151,7 +151,7 @@ fn step(drift: &mut [f64], (sigma, tau): (f64, f64), days: u32, random: &mut Str
 }
 
 /// ln Mbit/s of each way, without drift and noise.
-fn lasting(parameters: &Parameters, rtt: &Matrix, seed: u64) -> Vec<f64> {
+fn draw_lasting_rates(parameters: &Parameters, rtt: &Matrix, seed: u64) -> Vec<f64> {
     let n = parameters.sites();
     let mut random = random::stream(seed, "quality", 0);
     let mut quality: Vec<[f64; 2]> = (0..n).map(|_| quality(parameters, &mut random)).collect();

@@ -24,7 +24,7 @@ pub struct Host {
 
 impl Host {
     pub fn new() -> Self {
-        Self { dir: TempDir::new().unwrap(), port: Port::at(Ipv4Addr::LOCALHOST).unwrap() }
+        Self { dir: TempDir::new().unwrap(), port: Port::reserve(Ipv4Addr::LOCALHOST).unwrap() }
     }
 
     /// The founder of a mesh, named `fra`.

@@ -53,7 +53,7 @@ pub struct Args {
 }
 
 /// The result of one client.
-enum Ended {
+enum ClientEnd {
     Signed(Duration),
     Late,
     Failed(String),
@@ -61,7 +61,7 @@ enum Ended {
 
 /// The results of all clients.
 #[derive(Default)]
-struct Tally {
+struct ClientTally {
     times: Vec<Duration>,
     late: usize,
     failed: usize,
@@ -77,10 +77,10 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let test_mesh = TestMesh::new()?;
     let begin = SystemTime::now() + PREPARATION + burst_time(args);
     let deadline = begin + args.window;
-    let irs = test_mesh.found("irs", &settings(deadline)?)?;
+    let irs = test_mesh.create_mesh("irs", &settings(deadline)?)?;
     let daemon = irs.start()?;
     let state = State::open(irs.state())?;
-    let port = NodeAddress { key: state.node_key()?.id(), addresses: vec![irs.at().into()] };
+    let port = NodeAddress { key: state.node_key()?.id(), addresses: vec![irs.address().into()] };
     let target = Arc::new(Target { drop_box: "taxes".parse()?, port });
 
     let mut report = Report::default();
@@ -143,7 +143,10 @@ fn clients(
 }
 
 /// Starts each client at its time, as soon as a permit is free. A client's time counts from its start time on.
-async fn gather(clients: impl Iterator<Item = (Instant, Client)>, target: &Arc<Target>) -> Tally {
+async fn gather(
+    clients: impl Iterator<Item = (Instant, Client)>,
+    target: &Arc<Target>,
+) -> ClientTally {
     let permits = Arc::new(Semaphore::new(AT_ONCE));
     let mut running = JoinSet::new();
     for (at, client) in clients {
@@ -152,19 +155,19 @@ async fn gather(clients: impl Iterator<Item = (Instant, Client)>, target: &Arc<T
             sleep_until(at).await;
             let _permit = permits.acquire().await;
             match client.commit(&target).await {
-                Ok(Ok(_)) => Ended::Signed(at.elapsed()),
-                Ok(Err(Refusal::Late { .. })) => Ended::Late,
-                Ok(Err(refusal)) => Ended::Failed(refusal.to_string()),
-                Err(e) => Ended::Failed(format!("{e:#}")),
+                Ok(Ok(_)) => ClientEnd::Signed(at.elapsed()),
+                Ok(Err(Refusal::Late { .. })) => ClientEnd::Late,
+                Ok(Err(refusal)) => ClientEnd::Failed(refusal.to_string()),
+                Err(e) => ClientEnd::Failed(format!("{e:#}")),
             }
         });
     }
-    let mut tally = Tally::default();
+    let mut tally = ClientTally::default();
     while let Some(ended) = running.join_next().await {
-        match ended.unwrap_or_else(|e| Ended::Failed(e.to_string())) {
-            Ended::Signed(took) => tally.times.push(took),
-            Ended::Late => tally.late += 1,
-            Ended::Failed(why) => {
+        match ended.unwrap_or_else(|e| ClientEnd::Failed(e.to_string())) {
+            ClientEnd::Signed(took) => tally.times.push(took),
+            ClientEnd::Late => tally.late += 1,
+            ClientEnd::Failed(why) => {
                 tally.failed += 1;
                 tally.why = Some(why);
             }

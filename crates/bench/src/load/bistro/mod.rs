@@ -16,11 +16,11 @@ use clap::Subcommand;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    work: Work,
+    work: BistroCommand,
 }
 
 #[derive(Subcommand)]
-enum Work {
+enum BistroCommand {
     /// Commit in the last seconds before a deadline
     Deadline(deadline::Args),
     /// Commit and push the data of many clients
@@ -35,8 +35,8 @@ enum Work {
 /// When a node does not start or too many clients fail.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     match &args.work {
-        Work::Deadline(args) => deadline::run(args).await,
-        Work::Push(args) => push::run(args).await,
-        Work::Collect(args) => collect::run(args).await,
+        BistroCommand::Deadline(args) => deadline::run(args).await,
+        BistroCommand::Push(args) => push::run(args).await,
+        BistroCommand::Collect(args) => collect::run(args).await,
     }
 }

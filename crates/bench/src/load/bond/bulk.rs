@@ -5,11 +5,11 @@ use super::{
         pattern::{CHUNK, Pattern},
         report::Report,
         server,
-        way::Connection,
+        server_dialer::Connection,
     },
     counters,
     mix::DATA,
-    near::{Near, NearArgs},
+    near::{NearTransport, TransportArgs},
 };
 use anyhow::{Context as _, ensure};
 use std::{collections::BTreeMap, time::Duration};
@@ -23,7 +23,7 @@ use tokio::{
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    near: NearArgs,
+    near: TransportArgs,
     /// Time at the start that is not measured
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     warmup: Duration,
@@ -33,14 +33,14 @@ pub struct Args {
 }
 
 /// The counts up to a moment.
-struct Reading {
+struct BondCounts {
     at: Instant,
     bytes: u64,
     interfaces: BTreeMap<String, u64>,
 }
 
 /// A stream that is being read.
-struct Flow {
+struct BondFlow {
     connection: Connection,
     pattern: Pattern,
     buffer: Vec<u8>,
@@ -52,23 +52,23 @@ struct Flow {
 /// # Errors
 /// When the stream breaks or carries a wrong byte.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
-    let near = args.near.near().await?;
+    let near = args.near.open().await?;
     let mut connection = near.connect().await?;
     connection.write_all(&[server::DOWNLOAD]).await?;
     connection.flush().await?;
     let buffer = vec![0; CHUNK];
-    let mut flow = Flow { connection, pattern: Pattern::new(), buffer, position: 0 };
+    let mut flow = BondFlow { connection, pattern: Pattern::new(), buffer, position: 0 };
     let began = Instant::now();
     flow.read_until(began + args.warmup).await?;
     let first = flow.reading()?;
     flow.read_until(began + args.warmup + args.span).await?;
     let last = flow.reading()?;
     near.check()?;
-    near.tell();
+    near.print_links();
     report(&near, &first, &last).print().context("cannot print the report")
 }
 
-impl Flow {
+impl BondFlow {
     async fn read_until(&mut self, end: Instant) -> anyhow::Result<()> {
         while let Ok(read) = timeout_at(end, self.connection.read(&mut self.buffer)).await {
             let count = read?;
@@ -79,13 +79,13 @@ impl Flow {
         Ok(())
     }
 
-    fn reading(&self) -> anyhow::Result<Reading> {
-        let interfaces = counters::received()?;
-        Ok(Reading { at: Instant::now(), bytes: self.position, interfaces })
+    fn reading(&self) -> anyhow::Result<BondCounts> {
+        let interfaces = counters::received_bytes()?;
+        Ok(BondCounts { at: Instant::now(), bytes: self.position, interfaces })
     }
 }
 
-fn report(near: &Near, first: &Reading, last: &Reading) -> Report {
+fn report(near: &NearTransport, first: &BondCounts, last: &BondCounts) -> Report {
     let span = (last.at - first.at).as_secs_f64();
     let mbps = |bytes: u64| bytes as f64 * 8e-6 / span;
     let mut report = Report::default();
@@ -100,7 +100,7 @@ fn report(near: &Near, first: &Reading, last: &Reading) -> Report {
     // missing ones.
     let came = (last.bytes - first.bytes) as f64;
     report.add("of_wires", "ratio", came / (wires as f64 * DATA).max(1.0));
-    if let Near::Bond { took, .. } = near {
+    if let NearTransport::Bond { took, .. } = near {
         report.add("links_after", "ms", took.as_secs_f64() * 1e3);
     }
     report

@@ -46,7 +46,7 @@ pub struct Args {
 }
 
 /// A run of the command and its script. Dropping it kills the processes that still run.
-struct Run {
+struct CappedRun {
     command: Child,
     user: Option<Child>,
 }
@@ -57,22 +57,22 @@ struct Run {
 /// When the command fails or ends before it is to be killed.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let until = Instant::now() + args.within;
-    let before = counters::both_ways()?;
+    let before = counters::total_bytes()?;
     let went = |name: &str| -> anyhow::Result<u64> {
-        let now = counters::both_ways()?;
+        let now = counters::total_bytes()?;
         let (now, then) = (now.get(name), before.get(name));
         Ok(now.context("there is no such interface")?
             - then.context("there is no such interface")?)
     };
     if let Some(at) = args.kill_at {
-        let mut first = Run::begin(args)?;
+        let mut first = CappedRun::begin(args)?;
         while went(&args.interface)? < at.as_bytes() {
             ensure!(!first.has_ended()?, "the command ended before it reached --kill-at");
             ensure!(Instant::now() < until, "the command did not reach --kill-at in time");
             thread::sleep(LOOK);
         }
     }
-    Run::begin(args)?.end(until)?;
+    CappedRun::begin(args)?.end(until)?;
     let mut all = (went(&args.interface)?, Instant::now());
     while all.1.elapsed() < QUIET {
         thread::sleep(LOOK);
@@ -96,7 +96,7 @@ fn report(cap: u64, went: u64, others: u64) -> Report {
     report
 }
 
-impl Run {
+impl CappedRun {
     fn begin(args: &Args) -> anyhow::Result<Self> {
         let (program, rest) = args.command.split_first().context("no command is given")?;
         let mut command = Command::new(program);
@@ -126,7 +126,7 @@ impl Run {
     }
 }
 
-impl Drop for Run {
+impl Drop for CappedRun {
     fn drop(&mut self) {
         // The processes may have ended already.
         if let Some(user) = &mut self.user {

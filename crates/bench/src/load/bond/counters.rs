@@ -7,23 +7,23 @@ use std::{collections::BTreeMap, fs};
 ///
 /// # Errors
 /// When the counters cannot be read.
-pub fn received() -> anyhow::Result<BTreeMap<String, u64>> {
-    Ok(devices(&fs::read_to_string("/proc/self/net/dev")?, &[RECEIVED]))
+pub fn received_bytes() -> anyhow::Result<BTreeMap<String, u64>> {
+    Ok(parse_devices(&fs::read_to_string("/proc/self/net/dev")?, &[RECEIVED]))
 }
 
 /// Bytes received and sent, in sum, by each interface except loopback.
 ///
 /// # Errors
 /// When the counters cannot be read.
-pub fn both_ways() -> anyhow::Result<BTreeMap<String, u64>> {
-    Ok(devices(&fs::read_to_string("/proc/self/net/dev")?, &[RECEIVED, SENT]))
+pub fn total_bytes() -> anyhow::Result<BTreeMap<String, u64>> {
+    Ok(parse_devices(&fs::read_to_string("/proc/self/net/dev")?, &[RECEIVED, SENT]))
 }
 
 /// Columns of proc_pid_net(5) `dev`.
 const RECEIVED: usize = 0;
 const SENT: usize = 8;
 
-fn devices(text: &str, places: &[usize]) -> BTreeMap<String, u64> {
+fn parse_devices(text: &str, places: &[usize]) -> BTreeMap<String, u64> {
     let line = |line: &str| {
         let (name, counts) = line.split_once(':')?;
         let counts: Vec<&str> = counts.split_whitespace().collect();
@@ -38,7 +38,7 @@ fn devices(text: &str, places: &[usize]) -> BTreeMap<String, u64> {
 ///
 /// # Errors
 /// When the kernel does not support MPTCP.
-pub fn joined() -> anyhow::Result<u64> {
+pub fn joined_subflows() -> anyhow::Result<u64> {
     let text = fs::read_to_string("/proc/self/net/netstat")?;
     counter(&text, "MPTcpExt:", "MPJoinSynAckRx").context("the kernel has no MPTCP counters")
 }
@@ -59,8 +59,8 @@ mod tests {
     fn interface_and_mptcp_counters_are_parsed() {
         let text = "Inter-| Receive |\n face |bytes packets|\n    lo: 7 1 0 0 0 0 0 0 1\n  wan0: 12 2 0 0 0 0 0 0 5 1\n wan1:9 1 0 0 0 0 0 0 4";
         let wanted = |a, b| BTreeMap::from([("wan0".to_owned(), a), ("wan1".to_owned(), b)]);
-        assert_eq!(devices(text, &[RECEIVED]), wanted(12, 9));
-        assert_eq!(devices(text, &[RECEIVED, SENT]), wanted(17, 13));
+        assert_eq!(parse_devices(text, &[RECEIVED]), wanted(12, 9));
+        assert_eq!(parse_devices(text, &[RECEIVED, SENT]), wanted(17, 13));
         let text = "TcpExt: A B\nTcpExt: 1 2\nMPTcpExt: X MPJoinSynAckRx\nMPTcpExt: 5 3\n";
         assert_eq!(counter(text, "MPTcpExt:", "MPJoinSynAckRx"), Some(3));
         assert_eq!(counter(text, "MPTcpExt:", "Y"), None);

@@ -2,8 +2,8 @@
 
 use super::{
     super::{report::Report, server},
-    gaps::{self, Line},
-    trouble::{Kind, Victim},
+    gaps::{self, GapLine},
+    trouble::{FailingInterface, FailureKind},
 };
 use crate::program;
 use anyhow::{Context as _, ensure};
@@ -26,7 +26,8 @@ use thalweg_units::parse_duration;
 const BEGINS: Duration = Duration::from_secs(30);
 
 /// All kinds of failures, to draw from.
-const KINDS: [Kind; 4] = [Kind::Down, Kind::Blackhole, Kind::Loss, Kind::Address];
+const KINDS: [FailureKind; 4] =
+    [FailureKind::Down, FailureKind::Blackhole, FailureKind::Loss, FailureKind::Address];
 
 /// Arguments of `thalweg-bench load bond failover`.
 #[derive(clap::Args)]
@@ -39,7 +40,7 @@ pub struct Args {
     hosts: Vec<String>,
     /// The kind of failure (default: any kind, at random times, of either interface)
     #[arg(long, value_enum)]
-    kind: Option<Kind>,
+    kind: Option<FailureKind>,
     /// Number of failures in each host
     #[arg(long, default_value_t = 40)]
     events: usize,
@@ -74,13 +75,13 @@ struct Stream {
     child: Child,
     /// Closing it ends the stream.
     input: Option<ChildStdin>,
-    heard: Arc<Mutex<Vec<Line>>>,
+    heard: Arc<Mutex<Vec<GapLine>>>,
     hears: JoinHandle<()>,
 }
 
 /// A failure and its times.
 struct Event {
-    kind: Kind,
+    kind: FailureKind,
     /// The index of the interface.
     which: usize,
     gone: Duration,
@@ -93,11 +94,12 @@ struct Event {
 /// When a stream breaks or carries a wrong byte.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let lab = Lab::attach(&args.lab)?;
-    let victims = |host: &String| -> anyhow::Result<Vec<Victim<'_>>> {
-        let victim = |name: &&str| Victim::new(&lab, host, name, args.manage_endpoints);
+    let victims = |host: &String| -> anyhow::Result<Vec<FailingInterface<'_>>> {
+        let victim = |name: &&str| FailingInterface::new(&lab, host, name, args.manage_endpoints);
         ["wan0", "wan1"].iter().map(victim).collect()
     };
-    let victims: Vec<Vec<Victim<'_>>> = args.hosts.iter().map(victims).collect::<Result<_, _>>()?;
+    let victims: Vec<Vec<FailingInterface<'_>>> =
+        args.hosts.iter().map(victims).collect::<Result<_, _>>()?;
     let streams = args.hosts.iter().map(|host| Stream::begin(args, &lab, host));
     let mut streams: Vec<Stream> = streams.collect::<Result<_, _>>()?;
     streams.iter_mut().try_for_each(Stream::begun)?;
@@ -109,15 +111,16 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             streams.iter_mut().try_for_each(Stream::ask_memory)?;
             far_before = far_memory(args.far)?;
         }
-        let event = event(args, number, &mut rng);
-        let hit: Vec<&Victim<'_>> = victims.iter().filter_map(|all| all.get(event.which)).collect();
-        struck.push(gaps::now());
-        hit.iter().try_for_each(|victim| victim.strike(event.kind))?;
+        let event = draw_event(args, number, &mut rng);
+        let hit: Vec<&FailingInterface<'_>> =
+            victims.iter().filter_map(|all| all.get(event.which)).collect();
+        struck.push(gaps::unix_nanos());
+        hit.iter().try_for_each(|victim| victim.cause(event.kind))?;
         thread::sleep(event.gone);
-        hit.iter().try_for_each(|victim| victim.mend(event.kind))?;
+        hit.iter().try_for_each(|victim| victim.repair(event.kind))?;
         thread::sleep(event.back);
     }
-    struck.push(gaps::now());
+    struck.push(gaps::unix_nanos());
     let far_grown = far_memory(args.far)?.zip(far_before).map(|(after, before)| after / before);
     let end = |stream: Stream| stream.end(args.may_break);
     let records = streams.into_iter().map(end).collect::<anyhow::Result<Vec<_>>>()?;
@@ -135,7 +138,7 @@ fn far_memory(far: Option<SocketAddr>) -> anyhow::Result<Option<f64>> {
     Ok(Some(u64::from_be_bytes(kb).max(1) as f64))
 }
 
-fn event(args: &Args, number: usize, rng: &mut Xoshiro256PlusPlus) -> Event {
+fn draw_event(args: &Args, number: usize, rng: &mut Xoshiro256PlusPlus) -> Event {
     if let Some(kind) = args.kind {
         return Event { kind, which: number % 2, gone: args.gone, back: args.back };
     }
@@ -162,7 +165,7 @@ impl Stream {
         let mut child = command.spawn().context("cannot start a stream")?;
         let (input, output) =
             (child.stdin.take(), child.stdout.take().context("cannot read the stream's output")?);
-        let heard: Arc<Mutex<Vec<Line>>> = Arc::default();
+        let heard: Arc<Mutex<Vec<GapLine>>> = Arc::default();
         let shared = Arc::clone(&heard);
         let hears = thread::spawn(move || {
             let lines = BufReader::new(output).lines().map_while(Result::ok);
@@ -173,7 +176,7 @@ impl Stream {
         Ok(Self { child, input, heard, hears })
     }
 
-    fn begun(&mut self) -> anyhow::Result<()> {
+    fn wait_until_begun(&mut self) -> anyhow::Result<()> {
         let since = Instant::now();
         while self.heard.lock().is_empty() {
             ensure!(self.child.try_wait()?.is_none(), "a stream ended before its first byte");
@@ -190,7 +193,7 @@ impl Stream {
 
     /// Ends the stream and returns all its lines. If the stream broke, which `may_break` permits, its last line says
     /// so.
-    fn end(mut self, may_break: bool) -> anyhow::Result<Vec<Line>> {
+    fn end(mut self, may_break: bool) -> anyhow::Result<Vec<GapLine>> {
         let broke = self.child.try_wait()?;
         drop(self.input.take());
         let ended = self.child.wait()?;
@@ -201,13 +204,13 @@ impl Stream {
 }
 
 /// The report of the stalls of all hosts after all events, ms.
-fn report(struck: &[u64], records: &[Vec<Line>], far: Option<f64>) -> anyhow::Result<Report> {
+fn report(struck: &[u64], records: &[Vec<GapLine>], far: Option<f64>) -> anyhow::Result<Report> {
     let over = *struck.last().context("there were no events")?;
-    let streams = records.iter().map(|lines| StreamRecord::of(lines, over));
+    let streams = records.iter().map(|lines| StreamRecord::from_lines(lines, over));
     let streams: Vec<StreamRecord> = streams.collect::<anyhow::Result<_>>()?;
-    let stalls = streams
-        .iter()
-        .flat_map(|record| struck.windows(2).map(|pair| stall(pair[0], pair[1], &record.gaps)));
+    let stalls = streams.iter().flat_map(|record| {
+        struck.windows(2).map(|pair| longest_stall(pair[0], pair[1], &record.gaps))
+    });
     let mut stalls: Vec<f64> = stalls.collect();
     stalls.sort_by(f64::total_cmp);
     let rank = |share: f64| {
@@ -246,19 +249,19 @@ impl StreamRecord {
     ///
     /// # Errors
     /// When the lines do not say how it ended.
-    fn of(lines: &[Line], over: u64) -> anyhow::Result<Self> {
+    fn from_lines(lines: &[GapLine], over: u64) -> anyhow::Result<Self> {
         let mut record = Self { gaps: Vec::new(), bytes: 0, grown: None, broke: false };
         let (mut early, mut has_ended) = (None, false);
         for line in lines {
             match *line {
-                Line::Begun => {}
-                Line::Gap { from, to } => record.gaps.push((from, to)),
-                Line::Memory { rss_kb } => early = Some(rss_kb.max(1) as f64),
-                Line::Broke { at } => {
+                GapLine::Begun => {}
+                GapLine::Gap { from, to } => record.gaps.push((from, to)),
+                GapLine::Memory { rss_kb } => early = Some(rss_kb.max(1) as f64),
+                GapLine::Broke { at } => {
                     record.gaps.push((at, over.max(at)));
                     (record.broke, has_ended) = (true, true);
                 }
-                Line::Ended { bytes, rss_kb } => {
+                GapLine::Ended { bytes, rss_kb } => {
                     (record.bytes, has_ended) = (bytes, true);
                     record.grown = early.map(|early| rss_kb as f64 / early);
                 }
@@ -271,7 +274,7 @@ impl StreamRecord {
 
 /// The longest pause that begins before the next event, counted from the event on to the pause's own end, ms. Pauses
 /// shorter than [`gaps::PAUSE`] are not reported, so this is at least that long.
-fn stall(event: u64, next: u64, gaps: &[(u64, u64)]) -> f64 {
+fn longest_stall(event: u64, next: u64, gaps: &[(u64, u64)]) -> f64 {
     let after = gaps.iter().filter(|(from, _)| *from < next);
     let longest = after.map(|(from, to)| to.saturating_sub(event.max(*from))).max().unwrap_or(0);
     (longest as f64 / 1e6).max(gaps::PAUSE.as_secs_f64() * 1e3)
@@ -286,7 +289,7 @@ mod tests {
     #[test]
     fn a_stall_lasts_from_its_event_to_its_own_end() {
         let gaps = [(90, 130), (140, 160), (190, 500)].map(|(from, to)| (from * MS, to * MS));
-        let at = |event: u64, next: u64| stall(event * MS, next * MS, &gaps);
+        let at = |event: u64, next: u64| longest_stall(event * MS, next * MS, &gaps);
         // A pause within the interval; one beyond the next event; one that began before the event; none.
         assert_eq!((at(100, 180), at(180, 300)), (30.0, 310.0));
         assert_eq!((at(300, 600), at(600, 700)), (200.0, 20.0));
@@ -294,14 +297,15 @@ mod tests {
 
     #[test]
     fn a_broken_stream_stalls_until_the_end() {
-        let lines = [Line::Begun, Line::Gap { from: 10, to: 20 }, Line::Broke { at: 70 }];
-        let record = StreamRecord::of(&lines, 100).unwrap();
+        let lines = [GapLine::Begun, GapLine::Gap { from: 10, to: 20 }, GapLine::Broke { at: 70 }];
+        let record = StreamRecord::from_lines(&lines, 100).unwrap();
         assert!(record.broke);
         assert_eq!(record.gaps, [(10, 20), (70, 100)]);
-        let ended = Line::Ended { bytes: 3, rss_kb: 30 };
+        let ended = GapLine::Ended { bytes: 3, rss_kb: 30 };
         let record =
-            StreamRecord::of(&[Line::Begun, Line::Memory { rss_kb: 20 }, ended], 100).unwrap();
+            StreamRecord::from_lines(&[GapLine::Begun, GapLine::Memory { rss_kb: 20 }, ended], 100)
+                .unwrap();
         assert_eq!((record.broke, record.bytes, record.grown), (false, 3, Some(1.5)));
-        assert!(StreamRecord::of(&lines[..2], 100).is_err());
+        assert!(StreamRecord::from_lines(&lines[..2], 100).is_err());
     }
 }

@@ -9,12 +9,12 @@ use thalweg_wire::{
 };
 
 /// The mesh's own key.
-fn mesh() -> PrivateKey {
+fn mesh_key() -> PrivateKey {
     PrivateKey::from_seed(&[3; 32])
 }
 
 /// The key of the far end's daemon.
-pub fn far() -> PrivateKey {
+pub fn far_key() -> PrivateKey {
     PrivateKey::from_seed(&[1; 32])
 }
 
@@ -22,7 +22,7 @@ pub fn far() -> PrivateKey {
 pub const MOST: u8 = 10;
 
 /// The key of the command line of the near end with this number, below [`MOST`].
-pub fn near(number: u8) -> PrivateKey {
+pub fn near_key(number: u8) -> PrivateKey {
     // Seeds below 16 are those of the other keys.
     PrivateKey::from_seed(&[16 + number; 32])
 }
@@ -48,10 +48,10 @@ pub fn membership(at: Destination) -> anyhow::Result<Membership> {
         roles: [Role::Client].into(),
         tags: [].into(),
     };
-    let far = member(far_name()?, Some(&far()), &PrivateKey::from_seed(&[4; 32]), vec![at]);
+    let far = member(far_name()?, Some(&far_key()), &PrivateKey::from_seed(&[4; 32]), vec![at]);
     let mut members = vec![far];
     for number in 0..MOST {
-        members.push(member(format!("near-{number}").parse()?, None, &near(number), vec![]));
+        members.push(member(format!("near-{number}").parse()?, None, &near_key(number), vec![]));
     }
     let roster = Roster {
         version: 1,
@@ -62,7 +62,7 @@ pub fn membership(at: Destination) -> anyhow::Result<Membership> {
         endorsement: None,
         predecessor: None,
     };
-    let membership = Membership::new(mesh().id(), None);
-    membership.offer(&Signed::sign(roster, &mesh()).encode())?;
+    let membership = Membership::new(mesh_key().id(), None);
+    membership.offer(&Signed::sign(roster, &mesh_key()).encode())?;
     Ok(membership)
 }

@@ -7,7 +7,7 @@ use super::{
         report::Report,
         server,
     },
-    near::{Near, NearArgs},
+    near::{NearTransport, TransportArgs},
 };
 use anyhow::{Context as _, ensure};
 use rand_core::{Rng as _, SeedableRng as _};
@@ -37,7 +37,7 @@ const TRAINS: Duration = Duration::from_secs(2);
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    near: NearArgs,
+    near: TransportArgs,
     /// Destination of large connections, the port of another application (default: that of small ones)
     #[arg(long, value_name = "ADDR:PORT")]
     large_to: Option<Destination>,
@@ -78,7 +78,7 @@ pub struct Args {
 
 /// A kind of connections.
 #[derive(Clone)]
-struct Kind {
+struct ConnectionKind {
     to: Option<Destination>,
     /// The size in bytes; `None`: unlimited.
     size: Option<u64>,
@@ -86,7 +86,7 @@ struct Kind {
 
 /// Counts over all connections.
 #[derive(Default)]
-struct Counts {
+struct MixCounts {
     bytes: AtomicU64,
     begun: AtomicU64,
     ended: AtomicU64,
@@ -107,8 +107,8 @@ struct Throughput {
 /// When the path cannot be set up or a byte is wrong.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let salt = args.salt.bytes().fold(0u64, |sum, byte| sum * 257 + u64::from(byte));
-    let mut load = Load {
-        near: Arc::new(args.near.near().await?),
+    let mut load = MixedLoad {
+        near: Arc::new(args.near.open().await?),
         counts: Arc::default(),
         pattern: Arc::new(Pattern::new()),
         rng: Xoshiro256PlusPlus::seed_from_u64(args.seed ^ salt << 20),
@@ -117,49 +117,49 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     // The window leaves unfinished connections behind, so it comes last.
     let batch = match args.batch {
         Some(span) => {
-            load.batch(args, TRAINS).await?;
-            Some(load.batch(args, span).await?)
+            load.measure_batch(args, TRAINS).await?;
+            Some(load.measure_batch(args, span).await?)
         }
         None => None,
     };
-    let window = load.window(args).await?;
+    let window = load.measure_window(args).await?;
     report(args, &Throughput { window, batch }, &load.counts)
         .print()
         .context("cannot print the report")
 }
 
 /// The connections and the state that they share.
-struct Load {
-    near: Arc<Near>,
-    counts: Arc<Counts>,
+struct MixedLoad {
+    near: Arc<NearTransport>,
+    counts: Arc<MixCounts>,
     pattern: Arc<Pattern>,
     rng: Xoshiro256PlusPlus,
     all: JoinSet<anyhow::Result<()>>,
 }
 
-impl Load {
+impl MixedLoad {
     /// Measures the throughput within the window after the warm-up, while connections continue to arrive. Then breaks
     /// off all connections.
-    async fn window(&mut self, args: &Args) -> anyhow::Result<f64> {
+    async fn measure_window(&mut self, args: &Args) -> anyhow::Result<f64> {
         if args.long {
-            self.start(&Kind { to: args.large_to.clone(), size: None });
+            self.start(&ConnectionKind { to: args.large_to.clone(), size: None });
         }
         let began = Instant::now();
         let from = began + args.warmup;
-        let mut arrivals = Arrivals::new(args, began, &mut self.rng);
-        self.arrive(&mut arrivals, from).await?;
+        let mut arrivals = ArrivalTimes::new(args, began, &mut self.rng);
+        self.start_arrivals(&mut arrivals, from).await?;
         let (since, before) = (Instant::now(), self.bytes());
-        self.arrive(&mut arrivals, from + args.span).await?;
+        self.start_arrivals(&mut arrivals, from + args.span).await?;
         let rate = mbps(self.bytes() - before, since);
         self.all.shutdown().await;
         Ok(rate)
     }
 
     /// Measures the throughput of connections that arrive within `span`, from now until the last one has ended.
-    async fn batch(&mut self, args: &Args, span: Duration) -> anyhow::Result<f64> {
+    async fn measure_batch(&mut self, args: &Args, span: Duration) -> anyhow::Result<f64> {
         let (began, before) = (Instant::now(), self.bytes());
-        let mut arrivals = Arrivals::new(args, began, &mut self.rng);
-        self.arrive(&mut arrivals, began + span).await?;
+        let mut arrivals = ArrivalTimes::new(args, began, &mut self.rng);
+        self.start_arrivals(&mut arrivals, began + span).await?;
         while let Some(ended) = self.all.join_next().await {
             ended.context("a connection's task panicked")??;
         }
@@ -171,7 +171,11 @@ impl Load {
     }
 
     /// Starts the connections that arrive before `until`.
-    async fn arrive(&mut self, arrivals: &mut Arrivals, until: Instant) -> anyhow::Result<()> {
+    async fn start_arrivals(
+        &mut self,
+        arrivals: &mut ArrivalTimes,
+        until: Instant,
+    ) -> anyhow::Result<()> {
         loop {
             let due = arrivals.due().min(until);
             tokio::select! {
@@ -184,12 +188,12 @@ impl Load {
             if due == until {
                 return Ok(());
             }
-            let kind = arrivals.take(&mut self.rng);
+            let kind = arrivals.take_next(&mut self.rng);
             self.start(&kind);
         }
     }
 
-    fn start(&mut self, kind: &Kind) {
+    fn start(&mut self, kind: &ConnectionKind) {
         let (near, kind) = (Arc::clone(&self.near), kind.clone());
         let (counts, pattern) = (Arc::clone(&self.counts), Arc::clone(&self.pattern));
         self.all.spawn(async move { connection(&near, &kind, &counts, &pattern).await });
@@ -200,7 +204,7 @@ fn mbps(bytes: u64, since: Instant) -> f64 {
     bytes as f64 * 8e-6 / since.elapsed().as_secs_f64()
 }
 
-fn report(args: &Args, throughput: &Throughput, counts: &Counts) -> Report {
+fn report(args: &Args, throughput: &Throughput, counts: &MixCounts) -> Report {
     let mut report = Report::default();
     report.add("throughput", "Mbit/s", throughput.window);
     if let Some(batch) = throughput.batch {
@@ -218,44 +222,48 @@ fn report(args: &Args, throughput: &Throughput, counts: &Counts) -> Report {
 }
 
 /// The arrival times of both kinds of connections: two Poisson processes.
-struct Arrivals(Vec<Process>);
+struct ArrivalTimes(Vec<Process>);
 
 /// The arrivals of one kind: their rate per second, and the time of the next one.
 struct Process {
     rate: f64,
-    kind: Kind,
+    kind: ConnectionKind,
     next: Instant,
 }
 
-impl Arrivals {
+impl ArrivalTimes {
     fn new(args: &Args, began: Instant, rng: &mut Xoshiro256PlusPlus) -> Self {
-        let small = Kind { to: None, size: Some(args.small_size.as_bytes()) };
-        let large = Kind { to: args.large_to.clone(), size: Some(args.large_size.as_bytes()) };
-        let mut process =
-            |(rate, kind): (f64, Kind)| Process { rate, kind, next: began + wait(rate, rng) };
+        let small = ConnectionKind { to: None, size: Some(args.small_size.as_bytes()) };
+        let large =
+            ConnectionKind { to: args.large_to.clone(), size: Some(args.large_size.as_bytes()) };
+        let mut process = |(rate, kind): (f64, ConnectionKind)| Process {
+            rate,
+            kind,
+            next: began + draw_wait(rate, rng),
+        };
         Self([(args.small, small), (args.large, large)].map(&mut process).into())
     }
 
     /// The time of the next connection.
     fn due(&self) -> Instant {
-        self.0[self.first()].next
+        self.0[self.next_index()].next
     }
 
     /// Takes that connection and draws the time of the one after it.
-    fn take(&mut self, rng: &mut Xoshiro256PlusPlus) -> Kind {
-        let first = self.first();
+    fn take_next(&mut self, rng: &mut Xoshiro256PlusPlus) -> ConnectionKind {
+        let first = self.next_index();
         let process = &mut self.0[first];
-        process.next += wait(process.rate, rng);
+        process.next += draw_wait(process.rate, rng);
         process.kind.clone()
     }
 
-    fn first(&self) -> usize {
+    fn next_index(&self) -> usize {
         usize::from(self.0[1].next < self.0[0].next)
     }
 }
 
 /// Draws the time until the next arrival, at most a day, which a rate of 0 yields.
-fn wait(rate: f64, rng: &mut Xoshiro256PlusPlus) -> Duration {
+fn draw_wait(rate: f64, rng: &mut Xoshiro256PlusPlus) -> Duration {
     let day = Duration::from_secs(86_400);
     let share = (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
     Duration::try_from_secs_f64(-(1.0 - share).ln() / rate).unwrap_or(day).min(day)
@@ -263,9 +271,9 @@ fn wait(rate: f64, rng: &mut Xoshiro256PlusPlus) -> Duration {
 
 /// Runs one connection. A failure to connect is only counted, because the links are full.
 async fn connection(
-    near: &Near,
-    kind: &Kind,
-    counts: &Counts,
+    near: &NearTransport,
+    kind: &ConnectionKind,
+    counts: &MixCounts,
     pattern: &Pattern,
 ) -> anyhow::Result<()> {
     counts.begun.fetch_add(1, Ordering::Relaxed);
@@ -299,8 +307,8 @@ mod tests {
     #[test]
     fn arrivals_have_the_given_rate() {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
-        let sum: f64 = (0..10_000).map(|_| wait(13.0, &mut rng).as_secs_f64()).sum();
+        let sum: f64 = (0..10_000).map(|_| draw_wait(13.0, &mut rng).as_secs_f64()).sum();
         assert!((sum - 10_000.0 / 13.0).abs() < 30.0, "seed 7: {sum}");
-        assert_eq!(wait(0.0, &mut rng), Duration::from_secs(86_400));
+        assert_eq!(draw_wait(0.0, &mut rng), Duration::from_secs(86_400));
     }
 }

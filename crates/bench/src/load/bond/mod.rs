@@ -37,11 +37,11 @@ use clap::Subcommand;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    work: Work,
+    work: BondCommand,
 }
 
 #[derive(Subcommand)]
-enum Work {
+enum BondCommand {
     /// Run the far end
     Serve(serve::Args),
     /// Transfer bytes for some time
@@ -70,16 +70,16 @@ enum Work {
 /// When a part does not start or fails, or a byte is wrong.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     match &args.work {
-        Work::Serve(args) => serve::run(args).await,
-        Work::Bulk(args) => bulk::run(args).await,
-        Work::Transfers(args) => transfers::run(args).await,
-        Work::Mix(args) => mix::run(args).await,
-        Work::Sharing(args) => sharing::run(args).await,
-        Work::Gaps(args) => gaps::run(args).await,
-        Work::Pipe(args) => pipe::run(args).await,
-        Work::Capped(args) => tokio::task::block_in_place(|| capped::run(args)),
-        Work::Cost(args) => tokio::task::block_in_place(|| cost::run(args)),
+        BondCommand::Serve(args) => serve::run(args).await,
+        BondCommand::Bulk(args) => bulk::run(args).await,
+        BondCommand::Transfers(args) => transfers::run(args).await,
+        BondCommand::Mix(args) => mix::run(args).await,
+        BondCommand::Sharing(args) => sharing::run(args).await,
+        BondCommand::Gaps(args) => gaps::run(args).await,
+        BondCommand::Pipe(args) => pipe::run(args).await,
+        BondCommand::Capped(args) => tokio::task::block_in_place(|| capped::run(args)),
+        BondCommand::Cost(args) => tokio::task::block_in_place(|| cost::run(args)),
         // This process only waits; other processes do the work.
-        Work::Failover(args) => tokio::task::block_in_place(|| failover::run(args)),
+        BondCommand::Failover(args) => tokio::task::block_in_place(|| failover::run(args)),
     }
 }

@@ -1,6 +1,6 @@
 //! How the client connects to the far end: over one interface, by MPTCP, through a proxy, or by a bond.
 
-use super::{super::way::Connection, counters, members, serve::HowArgs};
+use super::{super::server_dialer::Connection, counters, members, serve::StripingArgs};
 use anyhow::{Context as _, ensure};
 use socket2::SockRef;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Which way; one of them.
 #[derive(clap::Args)]
-pub struct NearArgs {
+pub struct TransportArgs {
     /// The server of known bytes, for TCP and MPTCP
     #[arg(long, value_name = "ADDR:PORT")]
     to: Destination,
@@ -40,11 +40,11 @@ pub struct NearArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     links: usize,
     #[command(flatten)]
-    how: HowArgs,
+    how: StripingArgs,
 }
 
 /// A transport that is ready.
-pub enum Near {
+pub enum NearTransport {
     /// Connections over one interface or through a proxy.
     Tcp { dialer: Dialer, route: Route, to: Destination },
     /// Connections of the kernel's MPTCP. They do not use our dialler, because MPTCP lacks options that it sets.
@@ -53,19 +53,19 @@ pub enum Near {
     Bond { bond: Bond, took: Duration },
 }
 
-impl NearArgs {
+impl TransportArgs {
     /// Makes the transport ready; a bond is ready once it has its links by each interface.
     ///
     /// # Errors
     /// When there is no such interface or a link cannot be set up.
-    pub async fn near(&self) -> anyhow::Result<Near> {
+    pub async fn open(&self) -> anyhow::Result<NearTransport> {
         if let Some(at) = &self.bond {
-            let (key, settings) = (members::near(0), self.how.settings());
-            return bonded(at.clone(), &key, settings, self.links).await;
+            let (key, settings) = (members::near_key(0), self.how.settings());
+            return open_bond(at.clone(), &key, settings, self.links).await;
         }
         if self.mptcp {
             let (to, congestion) = (self.to.clone(), self.congestion.clone());
-            return Ok(Near::Mptcp { to, congestion });
+            return Ok(NearTransport::Mptcp { to, congestion });
         }
         let route = match (&self.interface, &self.socks) {
             (None, None) => Route::direct(),
@@ -76,7 +76,7 @@ impl NearArgs {
             }
         };
         let dialer = Dialer::new(options());
-        Ok(Near::Tcp { dialer, route, to: self.to.clone() })
+        Ok(NearTransport::Tcp { dialer, route, to: self.to.clone() })
     }
 }
 
@@ -89,23 +89,23 @@ pub fn options() -> DialOptions {
 ///
 /// # Errors
 /// When a link cannot be set up.
-pub async fn bonded(
+pub async fn open_bond(
     at: Destination,
     key: &PrivateKey,
     settings: Settings,
     links: usize,
-) -> anyhow::Result<Near> {
+) -> anyhow::Result<NearTransport> {
     let dialer = Dialer::with_identity(options(), Connector::new(key)?);
-    let to = Hop::mesh(at, members::far().id(), Terms::default());
+    let to = Hop::mesh(at, members::far_key().id(), Terms::default());
     let by = move |_: &_| {
         let found = interfaces()?;
         Ok(found.into_iter().flat_map(|one| std::iter::repeat_n(one, links)).collect())
     };
     let made = Bond::with_interfaces(dialer, to, settings, Arc::new(by))?;
-    bond(made, interfaces()?.len() * links).await
+    wait_for_links(made, interfaces()?.len() * links).await
 }
 
-async fn bond(bond: Bond, wanted: usize) -> anyhow::Result<Near> {
+async fn wait_for_links(bond: Bond, wanted: usize) -> anyhow::Result<NearTransport> {
     let began = Instant::now();
     let mut readiness = bond.readiness();
     let all = timeout(PATIENCE, readiness.wait_for(|now| now.live >= wanted)).await;
@@ -114,10 +114,10 @@ async fn bond(bond: Bond, wanted: usize) -> anyhow::Result<Near> {
         "the bond did not reach {wanted} links: {:?}",
         bond.readiness().borrow().clone()
     );
-    Ok(Near::Bond { took: began.elapsed(), bond })
+    Ok(NearTransport::Bond { took: began.elapsed(), bond })
 }
 
-impl Near {
+impl NearTransport {
     /// Opens a stream to the server.
     ///
     /// # Errors
@@ -158,13 +158,13 @@ impl Near {
     /// When MPTCP had no second subflow.
     pub fn check(&self) -> anyhow::Result<()> {
         if let Self::Mptcp { .. } = self {
-            ensure!(counters::joined()? > 0, "MPTCP did not join a second subflow");
+            ensure!(counters::joined_subflows()? > 0, "MPTCP did not join a second subflow");
         }
         Ok(())
     }
 
     /// Prints the state of a bond's links, for debugging.
-    pub fn tell(&self) {
+    pub fn print_links(&self) {
         if let Self::Bond { bond, .. } = self {
             for link in bond.links() {
                 thalweg_console::note!("thalweg-bench: load bond: {link:?}");

@@ -3,7 +3,7 @@
 //! It is one end of a measurement between two programs of one kind: over a bond, over plain TCP, or over another link
 //! aggregator, which exists as a program only.
 
-use super::near::{Near, NearArgs};
+use super::near::{NearTransport, TransportArgs};
 use serde_json::json;
 use std::{
     io::{self, Write as _},
@@ -26,7 +26,7 @@ pub struct Args {
     #[arg(long, value_name = "ADDR:PORT")]
     listen: SocketAddr,
     #[command(flatten)]
-    near: NearArgs,
+    near: TransportArgs,
 }
 
 /// Copies until the program is ended.
@@ -34,7 +34,7 @@ pub struct Args {
 /// # Errors
 /// When the transport cannot be set up or the port cannot be used.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
-    let near = Arc::new(args.near.near().await?);
+    let near = Arc::new(args.near.open().await?);
     let listener = TcpListener::bind(args.listen).await?;
     writeln!(io::stdout().lock(), "{}", json!({ "event": "ready" }))?;
     loop {
@@ -52,7 +52,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-async fn copy(near: &Near, mut tcp: TcpStream) -> anyhow::Result<()> {
+async fn copy(near: &NearTransport, mut tcp: TcpStream) -> anyhow::Result<()> {
     tcp.set_nodelay(true)?;
     let mut stream = near.connect().await?;
     copy_bidirectional_with_sizes(&mut tcp, &mut stream, PIECE, PIECE).await?;

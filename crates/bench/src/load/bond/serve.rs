@@ -37,12 +37,12 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
     #[command(flatten)]
-    how: HowArgs,
+    how: StripingArgs,
 }
 
 /// How an end stripes what it sends.
 #[derive(Clone, Copy, clap::Args)]
-pub struct HowArgs {
+pub struct StripingArgs {
     /// Which link gets the next chunk
     #[arg(long, value_enum, default_value = "earliest")]
     method: Method,
@@ -64,7 +64,7 @@ enum Method {
     Earliest,
 }
 
-impl HowArgs {
+impl StripingArgs {
     /// The settings of a bond.
     pub fn settings(self) -> Settings {
         let method = match self.method {
@@ -130,7 +130,7 @@ async fn daemon(
     let bond = Some(Arc::new(bonds) as _);
     let node = Node {
         name: members::far_name()?,
-        key: members::far(),
+        key: members::far_key(),
         membership: membership.clone(),
         services: Services {
             relay,

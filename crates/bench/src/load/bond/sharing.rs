@@ -6,12 +6,12 @@ use super::{
         pattern::{CHUNK, Pattern},
         report::Report,
         server,
-        way::Connection,
+        server_dialer::Connection,
     },
     members,
     mix::DATA,
-    near::{self, Near},
-    serve::HowArgs,
+    near::{self, NearTransport},
+    serve::StripingArgs,
 };
 use anyhow::{Context as _, ensure};
 use std::{
@@ -52,7 +52,7 @@ pub struct Args {
     #[arg(long, value_name = "RATE")]
     sum: Rate,
     #[command(flatten)]
-    how: HowArgs,
+    how: StripingArgs,
 }
 
 /// Measures and prints the report.
@@ -89,20 +89,21 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// The transport of this client.
-async fn client(args: &Args, number: u8) -> anyhow::Result<Near> {
+async fn client(args: &Args, number: u8) -> anyhow::Result<NearTransport> {
     if let Some(at) = &args.bond {
-        return near::bonded(at.clone(), &members::near(number), args.how.settings(), 1).await;
+        return near::open_bond(at.clone(), &members::near_key(number), args.how.settings(), 1)
+            .await;
     }
     let found = interfaces()?;
     let by =
         found.get(usize::from(number) % found.len().max(1)).context("there is no interface")?;
     let to = args.to.clone().context("--to is required")?;
     let route = Route::direct().by_interface(by.index);
-    Ok(Near::Tcp { dialer: Dialer::new(near::options()), route, to })
+    Ok(NearTransport::Tcp { dialer: Dialer::new(near::options()), route, to })
 }
 
 /// Reads a stream without end.
-async fn read(near: &Near, pattern: &Pattern, count: &AtomicU64) -> anyhow::Result<()> {
+async fn read(near: &NearTransport, pattern: &Pattern, count: &AtomicU64) -> anyhow::Result<()> {
     let mut connection: Connection = near.connect().await?;
     connection.write_all(&[server::DOWNLOAD]).await?;
     connection.flush().await?;

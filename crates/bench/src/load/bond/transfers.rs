@@ -6,9 +6,9 @@ use super::{
         pattern::{CHUNK, Pattern},
         report::Report,
         server,
-        way::Connection,
+        server_dialer::Connection,
     },
-    near::{Near, NearArgs},
+    near::{NearTransport, TransportArgs},
 };
 use anyhow::{Context as _, ensure};
 use std::time::Duration;
@@ -22,7 +22,7 @@ use tokio::{
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    near: NearArgs,
+    near: TransportArgs,
     /// Sizes of the transfers
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',')]
     sizes: Vec<ByteSize>,
@@ -42,10 +42,10 @@ pub struct Args {
 /// # Errors
 /// When a stream breaks or carries a wrong byte.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
-    let near = args.near.near().await?;
+    let near = args.near.open().await?;
     let (pattern, mut report) = (Pattern::new(), Report::default());
     let mut kept = match args.kept {
-        true => Some(kept(&near).await?),
+        true => Some(open_kept(&near).await?),
         false => None,
     };
     for size in &args.sizes {
@@ -65,12 +65,12 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
         let median = times.get(times.len() / 2).context("--count must be above 0")?;
         report.add(format!("time_{}", size.as_bytes()), "ms", median.as_secs_f64() * 1e3);
     }
-    near.tell();
+    near.print_links();
     report.print().context("cannot print the report")
 }
 
 /// Opens a connection for one transfer after the other.
-async fn kept(near: &Near) -> anyhow::Result<Connection> {
+async fn open_kept(near: &NearTransport) -> anyhow::Result<Connection> {
     let mut connection = near.connect().await?;
     connection.write_all(&[server::EACH]).await?;
     Ok(connection)

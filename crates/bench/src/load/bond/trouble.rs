@@ -6,7 +6,7 @@ use thalweg_lab::{client::Lab, topology::LinkChange};
 
 /// A kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
+pub enum FailureKind {
     /// The interface goes down, which the kernel reports
     Down,
     /// The link drops all packets in both directions, without notice
@@ -18,7 +18,7 @@ pub enum Kind {
 }
 
 /// An interface of a host of the lab, whose link to the network is called `HOST.wanK`.
-pub struct Victim<'a> {
+pub struct FailingInterface<'a> {
     lab: &'a Lab,
     host: String,
     interface: String,
@@ -50,7 +50,7 @@ const ENDPOINT: &str = "
         ip mptcp endpoint add ${a%/*} dev $0 subflow
     done";
 
-impl<'a> Victim<'a> {
+impl<'a> FailingInterface<'a> {
     /// Records the interface's present address and routes.
     ///
     /// # Errors
@@ -63,12 +63,12 @@ impl<'a> Victim<'a> {
     ) -> anyhow::Result<Self> {
         let (host, interface) = (host.to_owned(), interface.to_owned());
         let mut victim = Self { lab, host, interface, is_managed, again: String::new() };
-        victim.again = victim.sh(ROUTES)?;
+        victim.again = victim.run_shell(ROUTES)?;
         ensure!(victim.again.contains("route replace"), "{} has no routes", victim.interface);
         Ok(victim)
     }
 
-    fn sh(&self, script: &str) -> anyhow::Result<String> {
+    fn run_shell(&self, script: &str) -> anyhow::Result<String> {
         let mut command = self.lab.command(&self.host, "sh");
         let output = command.args(["-ec", script, &self.interface]).output()?;
         let error = String::from_utf8_lossy(&output.stderr);
@@ -78,7 +78,7 @@ impl<'a> Victim<'a> {
 
     /// Runs `ip mptcp endpoint add` or `delete`, as a network manager does with each address.
     fn endpoint(&self, script: &str) -> anyhow::Result<()> {
-        if self.is_managed { self.sh(script).map(drop) } else { Ok(()) }
+        if self.is_managed { self.run_shell(script).map(drop) } else { Ok(()) }
     }
 
     fn link(&self, half: &str) -> String {
@@ -89,18 +89,18 @@ impl<'a> Victim<'a> {
     ///
     /// # Errors
     /// When the lab or `ip` fails.
-    pub fn strike(&self, kind: Kind) -> anyhow::Result<()> {
+    pub fn cause(&self, kind: FailureKind) -> anyhow::Result<()> {
         match kind {
-            Kind::Down => {
-                self.sh("ip link set $0 down")?;
+            FailureKind::Down => {
+                self.run_shell("ip link set $0 down")?;
                 self.endpoint(FORGET)
             }
-            Kind::Address => {
-                self.sh("ip -4 address flush dev $0")?;
+            FailureKind::Address => {
+                self.run_shell("ip -4 address flush dev $0")?;
                 self.endpoint(FORGET)
             }
-            Kind::Blackhole => Ok(self.lab.set(&self.link(""), &LinkChange::up(false))?),
-            Kind::Loss => {
+            FailureKind::Blackhole => Ok(self.lab.set(&self.link(""), &LinkChange::up(false))?),
+            FailureKind::Loss => {
                 let lost = LinkChange::parse(&["loss=100%"])?;
                 Ok(self.lab.set(&self.link(".rev"), &lost)?)
             }
@@ -111,20 +111,20 @@ impl<'a> Victim<'a> {
     ///
     /// # Errors
     /// When the lab or `ip` fails.
-    pub fn mend(&self, kind: Kind) -> anyhow::Result<()> {
+    pub fn repair(&self, kind: FailureKind) -> anyhow::Result<()> {
         let routes = || self.again.lines().filter(|line| line.starts_with("ip route"));
         match kind {
-            Kind::Down => {
+            FailureKind::Down => {
                 let routes: Vec<&str> = routes().collect();
-                self.sh(&format!("ip link set $0 up\n{}", routes.join("\n")))?;
+                self.run_shell(&format!("ip link set $0 up\n{}", routes.join("\n")))?;
                 self.endpoint(ENDPOINT)
             }
-            Kind::Address => {
-                self.sh(&self.again)?;
+            FailureKind::Address => {
+                self.run_shell(&self.again)?;
                 self.endpoint(ENDPOINT)
             }
-            Kind::Blackhole => Ok(self.lab.set(&self.link(""), &LinkChange::up(true))?),
-            Kind::Loss => {
+            FailureKind::Blackhole => Ok(self.lab.set(&self.link(""), &LinkChange::up(true))?),
+            FailureKind::Loss => {
                 let whole = LinkChange::parse(&["loss=none"])?;
                 Ok(self.lab.set(&self.link(".rev"), &whole)?)
             }

@@ -11,12 +11,13 @@
 
 use super::{
     super::{
+        listeners,
         pattern::{CHUNK, Pattern},
         process::cpu_seconds,
         report::Report,
-        server, watched,
+        server,
     },
-    testbed::{By, Testbed},
+    testbed::{TunnelKind, TunnelTestbed},
 };
 use anyhow::{Context as _, ensure};
 use std::{
@@ -35,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Args {
     /// The transport
     #[arg(long, value_enum)]
-    by: By,
+    by: TunnelKind,
     /// Time at the start in which nothing is sent and the programs' CPU time is counted
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     rest: Duration,
@@ -48,7 +49,7 @@ pub struct Args {
 }
 
 /// The counts up to a moment.
-struct Reading {
+struct TunnelCounts {
     at: Instant,
     bytes: u64,
     /// CPU time in seconds of the near program, of the far program, of all processes of this measurement, and of the
@@ -61,11 +62,11 @@ struct Reading {
 /// # Errors
 /// When a program does not start or a byte is wrong.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let testbed = Testbed::new(args.by)?;
+    let testbed = TunnelTestbed::new(args.by)?;
     let resting = reading(&testbed, 0)?;
     thread::sleep(args.rest);
     let rested = reading(&testbed, 0)?;
-    let mut flow = Flow::begin(&testbed)?;
+    let mut flow = TunnelFlow::begin(&testbed)?;
     flow.read_for(args.warmup)?;
     let first = reading(&testbed, flow.position)?;
     flow.read_for(args.span)?;
@@ -77,14 +78,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     report.print().context("cannot print the report")
 }
 
-fn reading(testbed: &Testbed, bytes: u64) -> anyhow::Result<Reading> {
+fn reading(testbed: &TunnelTestbed, bytes: u64) -> anyhow::Result<TunnelCounts> {
     let [near, far] = [cpu_seconds(testbed.near())?, cpu_seconds(testbed.far())?];
     let all = testbed.all().into_iter().map(cpu_seconds).sum::<anyhow::Result<f64>>()?;
-    let spent = [near, far, all, watched::machine()?.machine];
-    Ok(Reading { at: Instant::now(), bytes, spent })
+    let spent = [near, far, all, listeners::machine_cpu_time()?.machine];
+    Ok(TunnelCounts { at: Instant::now(), bytes, spent })
 }
 
-fn report(first: &Reading, last: &Reading) -> Report {
+fn report(first: &TunnelCounts, last: &TunnelCounts) -> Report {
     let gbit = (last.bytes - first.bytes) as f64 * 8e-9;
     let spent = |at: usize| (last.spent[at] - first.spent[at]) / gbit;
     let mut report = Report::default();
@@ -96,15 +97,15 @@ fn report(first: &Reading, last: &Reading) -> Report {
     report
 }
 
-struct Flow {
+struct TunnelFlow {
     tcp: TcpStream,
     pattern: Pattern,
     buffer: Vec<u8>,
     position: u64,
 }
 
-impl Flow {
-    fn begin(testbed: &Testbed) -> anyhow::Result<Self> {
+impl TunnelFlow {
+    fn begin(testbed: &TunnelTestbed) -> anyhow::Result<Self> {
         let mut tcp = testbed.connect(PATIENCE)?;
         tcp.set_read_timeout(Some(PATIENCE))?;
         tcp.write_all(&[server::DOWNLOAD])?;
@@ -130,9 +131,9 @@ mod tests {
     #[test]
     fn cpu_time_is_per_gbit() {
         let now = Instant::now();
-        let first = Reading { at: now, bytes: 0, spent: [1.0, 2.0, 4.0, 5.0] };
+        let first = TunnelCounts { at: now, bytes: 0, spent: [1.0, 2.0, 4.0, 5.0] };
         let at = now + Duration::from_secs(4);
-        let last = Reading { at, bytes: 250_000_000, spent: [1.5, 3.0, 6.0, 7.5] };
+        let last = TunnelCounts { at, bytes: 250_000_000, spent: [1.5, 3.0, 6.0, 7.5] };
         let report = report(&first, &last);
         let value = |name| report.value(name).and_then(serde_json::Value::as_f64).unwrap();
         assert!((value("cpu") - 0.75).abs() < 1e-9 && (value("rate") - 0.5).abs() < 1e-9);

@@ -13,11 +13,11 @@ use clap::Subcommand;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    work: Work,
+    work: CarrierCommand,
 }
 
 #[derive(Subcommand)]
-enum Work {
+enum CarrierCommand {
     /// Measure the CPU time of a TCP connection and of an idle carrier
     Cost(cost::Args),
 }
@@ -28,6 +28,6 @@ enum Work {
 /// When a part does not start or fails, or a byte is wrong.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.work {
-        Work::Cost(args) => cost::run(args),
+        CarrierCommand::Cost(args) => cost::run(args),
     }
 }

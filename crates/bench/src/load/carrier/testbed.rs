@@ -1,7 +1,7 @@
 //! The two network namespaces of a measurement and the programs in them.
 
 use super::{
-    super::veth::{FAR, Far, NEAR},
+    super::veth::{FAR, FarNamespace, NEAR},
     wireguard,
 };
 use crate::program;
@@ -33,7 +33,7 @@ const SETTINGS: &str = "[carrier]\nenabled = true\nopen = [\"1-65535\"]\n[oracle
 
 /// The connection between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum By {
+pub enum TunnelKind {
     /// A direct connection
     Direct,
     /// Two nodes with carriers
@@ -43,37 +43,37 @@ pub enum By {
 }
 
 /// The testbed of one measurement; dropping it ends all of it.
-pub struct Testbed {
+pub struct TunnelTestbed {
     at: SocketAddr,
     server: ChildGuard,
     programs: Option<[ChildGuard; 2]>,
     _state: TempDir,
-    _far: Far,
+    _far: FarNamespace,
 }
 
 /// A child process, killed on drop.
 pub struct ChildGuard(Child);
 
-impl Testbed {
+impl TunnelTestbed {
     /// Creates two namespaces and starts the programs; returns when they are ready.
     ///
     /// # Errors
     /// When a program does not start.
-    pub fn new(by: By) -> anyhow::Result<Self> {
-        let far = Far::join()?;
+    pub fn new(by: TunnelKind) -> anyhow::Result<Self> {
+        let far = FarNamespace::join()?;
         let state = TempDir::new().context("cannot create a directory")?;
         let (to, programs): (IpAddr, _) = match by {
-            By::Direct => (FAR.into(), None),
-            By::Carrier => {
+            TunnelKind::Direct => (FAR.into(), None),
+            TunnelKind::Carrier => {
                 let (to, programs) = carriers(&far, state.path())?;
                 (to, Some(programs))
             }
-            By::Wireguard => (wireguard::FAR.into(), Some(wireguard::start(&far)?)),
+            TunnelKind::Wireguard => (wireguard::FAR.into(), Some(wireguard::start(&far)?)),
         };
         let at = SocketAddr::new(to, SERVER);
         let mut serve = far.command(program::own()?);
         let server =
-            ChildGuard::ready(serve.args(["load", "server", "--listen", &at.to_string()]))?;
+            ChildGuard::start_ready(serve.args(["load", "server", "--listen", &at.to_string()]))?;
         Ok(Self { at, server, programs, _state: state, _far: far })
     }
 
@@ -103,7 +103,7 @@ impl Testbed {
 }
 
 /// Starts two nodes of a new mesh; returns the far one's overlay address, too.
-fn carriers(far: &Far, state: &Path) -> anyhow::Result<(IpAddr, [ChildGuard; 2])> {
+fn carriers(far: &FarNamespace, state: &Path) -> anyhow::Result<(IpAddr, [ChildGuard; 2])> {
     let settings = state.join("node.toml");
     fs::write(&settings, SETTINGS)?;
     let program = program::product()?;
@@ -113,7 +113,7 @@ fn carriers(far: &Far, state: &Path) -> anyhow::Result<(IpAddr, [ChildGuard; 2])
     let (near_at, far_at) = (format!("{NEAR}:7373"), format!("{FAR}:7373"));
     let node = |mut command: Command, state: &Path, at: &str| {
         command.args(["node", "--json", "--listen", at, "--config"]).arg(&settings);
-        ChildGuard::ready(command.env("THALWEG_STATE", state).stderr(Stdio::null()))
+        ChildGuard::start_ready(command.env("THALWEG_STATE", state).stderr(Stdio::null()))
     };
     let init = ["mesh", "init", "--name", "near", "--address", &near_at];
     run_command(here().args(init).env("THALWEG_STATE", &near_state))?;
@@ -190,7 +190,7 @@ impl ChildGuard {
     }
 
     /// Guards a process that was started elsewhere.
-    pub fn of(child: Child) -> Self {
+    pub fn from_child(child: Child) -> Self {
         Self(child)
     }
 
@@ -198,7 +198,7 @@ impl ChildGuard {
     ///
     /// # Errors
     /// When it does not become ready.
-    pub fn ready(command: &mut Command) -> anyhow::Result<Self> {
+    pub fn start_ready(command: &mut Command) -> anyhow::Result<Self> {
         let mut part = Self::start(command.stdout(Stdio::piped()))?;
         let mut line = String::new();
         let output = part.0.stdout.take().context("cannot read the program's output")?;

@@ -28,7 +28,7 @@ pub struct Args {
 
 /// The rate from one site to another.
 #[derive(Debug, PartialEq)]
-struct Entry {
+struct SiteRate {
     from: String,
     to: String,
     mbps: f64,
@@ -48,8 +48,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let text = fs::read_to_string(&file)?;
         let table = parse(&text)
             .with_context(|| format!("{} is not a valid table of rates", file.display()))?;
-        let is_kept = |entry: &Entry| entry.from == entry.to && args.keep.contains(&entry.from);
-        for Entry { from, to, mbps } in table.into_iter().filter(|entry| !is_kept(entry)) {
+        let is_kept = |entry: &SiteRate| entry.from == entry.to && args.keep.contains(&entry.from);
+        for SiteRate { from, to, mbps } in table.into_iter().filter(|entry| !is_kept(entry)) {
             let rate = LinkChange::rate(Rate::from_mbps(mbps * args.scale));
             for half in halves(&lab, &from, &to) {
                 lab.set(&half, &rate)?;
@@ -74,7 +74,7 @@ fn halves(lab: &Lab, from: &str, to: &str) -> Vec<String> {
 }
 
 /// Parses the table. The header line is `receiver,…`; each row is a receiver and each column a sender, in Mbit/s.
-fn parse(text: &str) -> anyhow::Result<Vec<Entry>> {
+fn parse(text: &str) -> anyhow::Result<Vec<SiteRate>> {
     let mut lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     let name = |text: &str| text.trim().to_lowercase();
     let senders: Vec<String> =
@@ -85,7 +85,7 @@ fn parse(text: &str) -> anyhow::Result<Vec<Entry>> {
         let to = name(cells.next().unwrap_or_default());
         for (from, cell) in senders.iter().skip(1).zip(cells) {
             let mbps = cell.trim().parse().with_context(|| format!("`{cell}` is not a rate"))?;
-            table.push(Entry { from: from.clone(), to: to.clone(), mbps });
+            table.push(SiteRate { from: from.clone(), to: to.clone(), mbps });
         }
     }
     ensure!(!table.is_empty(), "the table has no rates");
@@ -99,7 +99,8 @@ mod tests {
     #[test]
     fn rows_are_receivers_and_columns_are_senders() {
         let table = parse("# note\nreceiver,X,Y\nX,9.5,1\nY,2,8\n").unwrap();
-        let entry = |from: &str, to: &str, mbps| Entry { from: from.into(), to: to.into(), mbps };
+        let entry =
+            |from: &str, to: &str, mbps| SiteRate { from: from.into(), to: to.into(), mbps };
         assert_eq!(table[1], entry("y", "x", 1.0));
         assert_eq!(table[2], entry("x", "y", 2.0));
         assert_eq!(table.len(), 4);

@@ -2,7 +2,7 @@
 //! could have sent but had nothing to send (ROMA §VI-D, Fig. 16: its buffer was empty), and how often TCP waited for a
 //! retransmission timeout.
 
-use super::{super::report::Report, depth::STEADY, mesh::Mesh};
+use super::{super::report::Report, depth::STEADY, mesh::CastMesh};
 use anyhow::Context as _;
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ use thalweg_lab::client::Lab;
 const TIMEOUTS: &str = "TCPTimeouts";
 
 /// Samples the connections of hosts periodically until it is dropped.
-pub struct Watch {
+pub struct ConnectionSampler {
     /// The sending hosts, from the source on.
     parents: Vec<String>,
     dir: PathBuf,
@@ -27,7 +27,7 @@ pub struct Watch {
 
 /// One sample of one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Look {
+struct ConnectionSample {
     /// The host's uptime, s.
     at: f64,
     /// Bytes sent so far, including retransmissions.
@@ -36,14 +36,14 @@ struct Look {
     is_starved: bool,
 }
 
-impl Watch {
+impl ConnectionSampler {
     /// Starts `ss` every `period` in each of the hosts `parents`.
     ///
     /// # Errors
     /// When a host has no shell or the directory cannot be written.
     pub fn begin(
         lab: &Lab,
-        mesh: &Mesh<'_>,
+        mesh: &CastMesh<'_>,
         parents: &[String],
         (dir, period): (&Path, Duration),
     ) -> anyhow::Result<Self> {
@@ -73,11 +73,16 @@ impl Watch {
     ///
     /// # Errors
     /// When the samples cannot be read.
-    pub fn report(self, mesh: &Mesh<'_>, bytes: u64, report: &mut Report) -> anyhow::Result<()> {
+    pub fn report(
+        self,
+        mesh: &CastMesh<'_>,
+        bytes: u64,
+        report: &mut Report,
+    ) -> anyhow::Result<()> {
         let (mut shares, mut all) = (Vec::new(), 0.0);
         for ((hop, host), before) in (1..).zip(&self.parents).zip(&self.timeouts) {
             let seen = fs::read_to_string(self.file(host))?;
-            if let Some(share) = starved(&looks(&seen), bytes) {
+            if let Some(share) = starved_share(&parse_samples(&seen), bytes) {
                 report.add(format!("starved/{hop}"), "%", share * 100.0);
                 shares.push(share * 100.0);
             }
@@ -95,7 +100,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for ConnectionSampler {
     fn drop(&mut self) {
         for look in &mut self.looks {
             _ = look.kill();
@@ -105,12 +110,12 @@ impl Drop for Watch {
 }
 
 /// The host's count of timeouts; NaN if the kernel has none.
-fn timeouts(mesh: &Mesh<'_>, host: &str) -> f64 {
-    mesh.netstat(host).and_then(|text| counter(&text, TIMEOUTS)).unwrap_or(f64::NAN)
+fn timeouts(mesh: &CastMesh<'_>, host: &str) -> f64 {
+    mesh.netstat(host).and_then(|text| find_counter(&text, TIMEOUTS)).unwrap_or(f64::NAN)
 }
 
 /// Finds a counter: one line has the names and the next line their values.
-fn counter(netstat: &str, name: &str) -> Option<f64> {
+fn find_counter(netstat: &str, name: &str) -> Option<f64> {
     let lines: Vec<&str> = netstat.lines().collect();
     lines.windows(2).find_map(|pair| {
         let at = pair[0].split_whitespace().position(|word| word == name)?;
@@ -119,21 +124,21 @@ fn counter(netstat: &str, name: &str) -> Option<f64> {
 }
 
 /// The samples, in order of time, of the connection that sent most.
-fn looks(seen: &str) -> Vec<Look> {
-    let (mut now, mut all) = (0.0, BTreeMap::<String, Vec<Look>>::new());
+fn parse_samples(seen: &str) -> Vec<ConnectionSample> {
+    let (mut now, mut all) = (0.0, BTreeMap::<String, Vec<ConnectionSample>>::new());
     for line in seen.lines() {
         if let Ok(at) = line.trim().parse() {
             now = at;
-        } else if let Some((ends, look)) = look(line, now) {
+        } else if let Some((ends, look)) = parse_sample(line, now) {
             all.entry(ends).or_default().push(look);
         }
     }
-    let sent = |looks: &Vec<Look>| looks.last().map_or(0, |last| last.sent);
+    let sent = |looks: &Vec<ConnectionSample>| looks.last().map_or(0, |last| last.sent);
     all.into_values().max_by_key(sent).unwrap_or_default()
 }
 
 /// Parses a line of `ss -tinHO`: the connection's ends and its state.
-fn look(line: &str, at: f64) -> Option<(String, Look)> {
+fn parse_sample(line: &str, at: f64) -> Option<(String, ConnectionSample)> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let ends = words.get(3..5)?.join(" ");
     let number =
@@ -142,11 +147,11 @@ fn look(line: &str, at: f64) -> Option<(String, Look)> {
     // `ss` omits values that are zero.
     let (unacked, unsent) =
         (number("unacked:").unwrap_or_default(), number("notsent:").unwrap_or_default());
-    Some((ends, Look { at, sent, is_starved: unsent == 0 && unacked < window }))
+    Some((ends, ConnectionSample { at, sent, is_starved: unsent == 0 && unacked < window }))
 }
 
 /// The share of time in which the connection was starved; each sample stands for the time since the one before.
-fn starved(looks: &[Look], bytes: u64) -> Option<f64> {
+fn starved_share(looks: &[ConnectionSample], bytes: u64) -> Option<f64> {
     let steady = |sent: u64| {
         let share = sent as f64 / bytes as f64;
         share >= STEADY.0 && share <= STEADY.1
@@ -184,15 +189,15 @@ mod tests {
             seen += &format!("{at}.00\n{}{}", line(5, 1, ""), line(6, sent, more));
         }
         // Between 150 and 850 bytes there are 3 s; the connection starved in 2 of them, before the sample at 4 s.
-        let share = starved(&looks(&seen), 1000).unwrap();
+        let share = starved_share(&parse_samples(&seen), 1000).unwrap();
         assert!((share - 2.0 / 3.0).abs() < 1e-9, "{share}");
-        assert_eq!(starved(&looks(""), 1000), None);
+        assert_eq!(starved_share(&parse_samples(""), 1000), None);
     }
 
     #[test]
     fn a_counter_of_the_kernel_is_found() {
         let text = "TcpExt: SyncookiesSent TCPTimeouts X\nTcpExt: 1 42 3\nIpExt: A\nIpExt: 7\n";
-        assert_eq!(counter(text, TIMEOUTS), Some(42.0));
-        assert_eq!(counter(text, "None"), None);
+        assert_eq!(find_counter(text, TIMEOUTS), Some(42.0));
+        assert_eq!(find_counter(text, "None"), None);
     }
 }

@@ -10,7 +10,7 @@ const PIECE: usize = 1 << 20;
 ///
 /// # Errors
 /// A file is missing, or they differ.
-pub fn same(wanted: &Path, came: &Path) -> anyhow::Result<()> {
+pub fn compare_files(wanted: &Path, came: &Path) -> anyhow::Result<()> {
     let open =
         |path: &Path| File::open(path).with_context(|| format!("cannot open {}", path.display()));
     let (mut one, mut other) = (open(wanted)?, open(came)?);
@@ -39,13 +39,13 @@ mod tests {
         let (one, other) = (dir.path().join("one"), dir.path().join("other"));
         let mut bytes = vec![7; PIECE + 9];
         std::fs::write(&one, &bytes).unwrap();
-        assert!(same(&one, &other).is_err());
+        assert!(compare_files(&one, &other).is_err());
         std::fs::write(&other, &bytes).unwrap();
-        same(&one, &other).unwrap();
+        compare_files(&one, &other).unwrap();
         bytes[PIECE + 8] = 8;
         std::fs::write(&other, &bytes).unwrap();
-        assert!(same(&one, &other).unwrap_err().to_string().contains("differs"));
+        assert!(compare_files(&one, &other).unwrap_err().to_string().contains("differs"));
         std::fs::write(&other, &bytes[..9]).unwrap();
-        assert!(same(&one, &other).is_err());
+        assert!(compare_files(&one, &other).is_err());
     }
 }

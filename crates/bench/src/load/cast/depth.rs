@@ -7,7 +7,7 @@ pub const STEADY: (f64, f64) = (0.15, 0.85);
 
 /// A straight line fitted to points.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Line {
+struct FittedLine {
     slope: f64,
     /// The coefficient of determination, R².
     fits: f64,
@@ -16,8 +16,9 @@ struct Line {
 /// Reports the rates by depth, the loss per hop, and how well the two laws fit. `hosts` are the receivers in order,
 /// from the first on.
 pub fn add(hosts: &[String], record: &CastRecord, report: &mut Report) {
-    let rate =
-        |(at, host): (usize, &String)| Some((at as f64 + 1.0, record.steady(host, STEADY)? * 1e-6));
+    let rate = |(at, host): (usize, &String)| {
+        Some((at as f64 + 1.0, record.steady_rate(host, STEADY)? * 1e-6))
+    };
     let rates: Vec<(f64, f64)> = hosts.iter().enumerate().filter_map(rate).collect();
     for (depth, mbps) in &rates {
         report.add(format!("steady/{depth}"), "Mbit/s", *mbps);
@@ -32,19 +33,19 @@ pub fn add(hosts: &[String], record: &CastRecord, report: &mut Report) {
         report.add("lost_per_hop", "%", (1.0 - kept) * 100.0);
     }
     let logs: Vec<(f64, f64)> = rates.iter().map(|(depth, mbps)| (*depth, mbps.ln())).collect();
-    if let Some(line) = line(&logs) {
+    if let Some(line) = fit_line(&logs) {
         report.add("exponential", "% a hop", (1.0 - line.slope.exp()) * 100.0);
         report.add("exponential_fit", "R²", line.fits);
     }
     let both: Vec<(f64, f64)> = logs.iter().map(|(depth, log)| (depth.ln(), *log)).collect();
-    if let Some(line) = line(&both) {
+    if let Some(line) = fit_line(&both) {
         report.add("power", "exponent", -line.slope);
         report.add("power_fit", "R²", line.fits);
     }
 }
 
 /// Fits a line by least squares; `None` for fewer than three points.
-fn line(points: &[(f64, f64)]) -> Option<Line> {
+fn fit_line(points: &[(f64, f64)]) -> Option<FittedLine> {
     if points.len() < 3 {
         return None;
     }
@@ -54,7 +55,7 @@ fn line(points: &[(f64, f64)]) -> Option<Line> {
     let (xx, yy) = (sum(&|p| (p.0 - x).powi(2)), sum(&|p| (p.1 - y).powi(2)));
     let xy = sum(&|p| (p.0 - x) * (p.1 - y));
     let fits = if yy > 0.0 { xy * xy / (xx * yy) } else { 1.0 };
-    (xx > 0.0).then_some(Line { slope: xy / xx, fits })
+    (xx > 0.0).then_some(FittedLine { slope: xy / xx, fits })
 }
 
 #[cfg(test)]
@@ -63,10 +64,10 @@ mod tests {
 
     #[test]
     fn a_line_is_fitted_to_three_points_or_more() {
-        let found = line(&[(1.0, 5.0), (2.0, 7.0), (3.0, 9.0)]).unwrap();
+        let found = fit_line(&[(1.0, 5.0), (2.0, 7.0), (3.0, 9.0)]).unwrap();
         assert!((found.slope - 2.0).abs() < 1e-12 && (found.fits - 1.0).abs() < 1e-12);
-        assert!(line(&[(1.0, 5.0), (2.0, 7.0)]).is_none());
-        assert!(line(&[(1.0, 0.0), (2.0, 3.0), (3.0, 0.0)]).unwrap().fits < 0.1);
+        assert!(fit_line(&[(1.0, 5.0), (2.0, 7.0)]).is_none());
+        assert!(fit_line(&[(1.0, 0.0), (2.0, 3.0), (3.0, 0.0)]).unwrap().fits < 0.1);
     }
 
     #[test]

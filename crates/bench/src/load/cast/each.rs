@@ -45,9 +45,9 @@ pub struct Args {
 }
 
 /// The running programs, killed on drop.
-struct Programs(Vec<Child>);
+struct ReceiverPrograms(Vec<Child>);
 
-impl Drop for Programs {
+impl Drop for ReceiverPrograms {
     fn drop(&mut self) {
         for child in &mut self.0 {
             _ = child.kill();
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     // Each program sends at most two messages.
     let (done, ended) = sync_channel(2 * (args.hosts.len() + args.also.len()));
-    let (mut programs, began) = (Programs(Vec::new()), Instant::now());
+    let (mut programs, began) = (ReceiverPrograms(Vec::new()), Instant::now());
     for (at, host) in args.also.iter().chain(&args.hosts).enumerate() {
         let child = start(args, &lab, host)?;
         programs.0.push(child);
@@ -91,7 +91,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let is_new = finishes.iter().all(|(known, _)| *known != host);
         if args.hosts.contains(&host) && is_new {
             // A program that ends without the line has succeeded only if the file is there, which is compared below.
-            ensure!(is_done || came(args, &host), "{host}: the program ended without the file");
+            ensure!(
+                is_done || has_received(args, &host),
+                "{host}: the program ended without the file"
+            );
             finishes.push((host, began.elapsed().as_secs_f64()));
         }
     }
@@ -99,7 +102,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     report(args, &finishes)
 }
 
-fn came(args: &Args, host: &str) -> bool {
+fn has_received(args: &Args, host: &str) -> bool {
     let wanted = fs::metadata(&args.file).map_or(0, |file| file.len());
     let name = args.file.file_name().unwrap_or_default();
     fs::metadata(args.dir.join(host).join(name)).is_ok_and(|file| file.len() == wanted)
@@ -133,7 +136,7 @@ fn report(args: &Args, finishes: &[(String, f64)]) -> anyhow::Result<()> {
     let name = args.file.file_name().context("the file's path has no file name")?;
     let mut report = Report::default();
     for (host, seconds) in finishes {
-        content::same(&args.file, &args.dir.join(host).join(name))?;
+        content::compare_files(&args.file, &args.dir.join(host).join(name))?;
         report.add(format!("finish/{host}"), "s", *seconds);
         report.add(format!("rate/{host}"), "Mbit/s", length * 8e-6 / seconds);
     }

@@ -1,6 +1,6 @@
 //! Faults that are caused in a cast while it runs.
 
-use super::mesh::Mesh;
+use super::mesh::CastMesh;
 use anyhow::{Context as _, bail, ensure};
 use std::str::FromStr;
 use thalweg_lab::{client::Lab, topology::LinkChange};
@@ -10,9 +10,9 @@ use thalweg_units::Rate;
 /// %; `start=c@0.5:b` starts the node of c; `rate=b.access.fwd/1Mbit/s@0.3:c` changes a link's rate. `PARENT` in the
 /// name of a node or a link stands for the parent that gives c most at that time.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fault {
+pub struct PlannedFault {
     /// The kind of fault and its target.
-    pub what: What,
+    pub what: FaultAction,
     /// The share of the object, 0 to 1.
     pub share: f64,
     /// The receiver that has this share.
@@ -21,7 +21,7 @@ pub struct Fault {
 
 /// The kind of a fault and its target.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
+pub enum FaultAction {
     /// Kills a node.
     Kill(String),
     /// Starts a node.
@@ -30,7 +30,7 @@ pub enum What {
     Rate(String, Rate),
 }
 
-impl FromStr for Fault {
+impl FromStr for PlannedFault {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> anyhow::Result<Self> {
@@ -41,11 +41,11 @@ impl FromStr for Fault {
         let share: f64 = share.parse().with_context(|| format!("`{share}` is not a share"))?;
         ensure!((0.0..=1.0).contains(&share), "a share must be from 0 to 1");
         let what = match kind {
-            "kill" => What::Kill(whom.to_owned()),
-            "start" => What::Start(whom.to_owned()),
+            "kill" => FaultAction::Kill(whom.to_owned()),
+            "start" => FaultAction::Start(whom.to_owned()),
             "rate" => {
                 let (link, rate) = whom.split_once('/').context(form)?;
-                What::Rate(link.to_owned(), rate.parse()?)
+                FaultAction::Rate(link.to_owned(), rate.parse()?)
             }
             _ => bail!(form),
         };
@@ -56,14 +56,14 @@ impl FromStr for Fault {
 /// Placeholder for the receiver's parent.
 const PARENT: &str = "PARENT";
 
-impl Fault {
+impl PlannedFault {
     /// The same fault with the parent's name filled in.
     pub fn resolved(&self, parent: Option<&str>) -> Self {
         let with = |name: &str| name.replace(PARENT, parent.unwrap_or(PARENT));
         let what = match &self.what {
-            What::Kill(node) => What::Kill(with(node)),
-            What::Start(node) => What::Start(with(node)),
-            What::Rate(link, rate) => What::Rate(with(link), *rate),
+            FaultAction::Kill(node) => FaultAction::Kill(with(node)),
+            FaultAction::Start(node) => FaultAction::Start(with(node)),
+            FaultAction::Rate(link, rate) => FaultAction::Rate(with(link), *rate),
         };
         Self { what, ..self.clone() }
     }
@@ -72,11 +72,11 @@ impl Fault {
     ///
     /// # Errors
     /// When the node or the link does not exist.
-    pub fn strike(&self, mesh: &mut Mesh<'_>, lab: &Lab) -> anyhow::Result<()> {
+    pub fn cause(&self, mesh: &mut CastMesh<'_>, lab: &Lab) -> anyhow::Result<()> {
         match &self.what {
-            What::Kill(node) => mesh.kill(node),
-            What::Start(node) => mesh.start(std::slice::from_ref(node)),
-            What::Rate(link, rate) => Ok(lab.set(link, &LinkChange::rate(*rate))?),
+            FaultAction::Kill(node) => mesh.kill(node),
+            FaultAction::Start(node) => mesh.start(std::slice::from_ref(node)),
+            FaultAction::Rate(link, rate) => Ok(lab.set(link, &LinkChange::rate(*rate))?),
         }
     }
 }
@@ -87,17 +87,20 @@ mod tests {
 
     #[test]
     fn faults_are_parsed() {
-        let fault = |text: &str| text.parse::<Fault>().unwrap();
+        let fault = |text: &str| text.parse::<PlannedFault>().unwrap();
         let killed = fault("kill=b@0.3:c");
-        assert_eq!(killed, Fault { what: What::Kill("b".into()), share: 0.3, of: "c".into() });
-        let What::Rate(link, rate) = fault("rate=b.access.fwd/1Mbit/s@0.9:c").what else {
+        assert_eq!(
+            killed,
+            PlannedFault { what: FaultAction::Kill("b".into()), share: 0.3, of: "c".into() }
+        );
+        let FaultAction::Rate(link, rate) = fault("rate=b.access.fwd/1Mbit/s@0.9:c").what else {
             panic!()
         };
         assert_eq!((link.as_str(), rate.as_bps()), ("b.access.fwd", 1_000_000));
         let parent = fault("rate=PARENT_c.fwd/1Mbit/s@0.9:c").resolved(Some("b"));
-        assert!(matches!(parent.what, What::Rate(link, _) if link == "b_c.fwd"));
+        assert!(matches!(parent.what, FaultAction::Rate(link, _) if link == "b_c.fwd"));
         for wrong in ["kill=b", "kill=b@2:c", "burn=b@0.3:c", "rate=b@0.3:c"] {
-            assert!(wrong.parse::<Fault>().is_err(), "{wrong}");
+            assert!(wrong.parse::<PlannedFault>().is_err(), "{wrong}");
         }
     }
 }

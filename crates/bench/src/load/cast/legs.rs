@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt, fs, path::Path, str::FromStr};
 pub type Leg = (String, String);
 
 /// Rates of legs, bit/s.
-pub type Rates = BTreeMap<Leg, f64>;
+pub type LegRates = BTreeMap<Leg, f64>;
 
 /// A list of legs, such as `s>a,a>b`, each with the parent first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,7 +56,7 @@ fn chain(text: &str) -> anyhow::Result<Legs> {
 
 impl Legs {
     /// All legs between these hosts, in both directions.
-    pub fn all(hosts: &[String]) -> Self {
+    pub fn between_all(hosts: &[String]) -> Self {
         let pairs = hosts.iter().flat_map(|from| hosts.iter().map(move |to| (from, to)));
         let others = pairs.filter(|(from, to)| from != to);
         Self(others.map(|(from, to)| (from.clone(), to.clone())).collect())
@@ -68,13 +68,13 @@ impl Legs {
     }
 
     /// The children of a host.
-    pub fn of(&self, parent: &str) -> Vec<String> {
+    pub fn children_of(&self, parent: &str) -> Vec<String> {
         let own = self.0.iter().filter(|(from, _)| from == parent);
         own.map(|(_, child)| child.clone()).collect()
     }
 
     /// The legs from the root to this host, the last one first.
-    pub fn way_up(&self, host: &str) -> Vec<Leg> {
+    pub fn path_to_root(&self, host: &str) -> Vec<Leg> {
         let mut way: Vec<Leg> = Vec::new();
         let mut at = host.to_owned();
         while let Some(leg) = self.0.iter().find(|(_, child)| *child == at) {
@@ -88,14 +88,14 @@ impl Legs {
     }
 
     /// The rate of the leg from this host's parent; `None` if it is unknown.
-    pub fn parent_gives(&self, host: &str, rates: &Rates) -> Option<f64> {
+    pub fn parent_rate(&self, host: &str, rates: &LegRates) -> Option<f64> {
         let leg = self.0.iter().find(|(_, child)| child == host)?;
         rates.get(leg).copied()
     }
 
     /// The rate of the slowest leg from the root to this host; `None` if any leg's rate is unknown.
-    pub fn min_hop(&self, host: &str, rates: &Rates) -> Option<f64> {
-        let way = self.way_up(host);
+    pub fn min_hop(&self, host: &str, rates: &LegRates) -> Option<f64> {
+        let way = self.path_to_root(host);
         let hops: Option<Vec<f64>> = way.iter().map(|leg| rates.get(leg).copied()).collect();
         hops?.into_iter().reduce(f64::min)
     }
@@ -105,7 +105,7 @@ impl Legs {
 ///
 /// # Errors
 /// When it cannot be written.
-pub fn write(file: &Path, rates: &Rates) -> anyhow::Result<()> {
+pub fn write(file: &Path, rates: &LegRates) -> anyhow::Result<()> {
     let line = |((from, to), bps): (&Leg, &f64)| format!("{from},{to},{}\n", bps.round());
     let text: String = rates.iter().map(line).collect();
     fs::write(file, format!("from,to,bps\n{text}"))
@@ -116,7 +116,7 @@ pub fn write(file: &Path, rates: &Rates) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When it cannot be read or has another format.
-pub fn read(file: &Path) -> anyhow::Result<Rates> {
+pub fn read(file: &Path) -> anyhow::Result<LegRates> {
     let text =
         fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let line = |line: &str| -> anyhow::Result<(Leg, f64)> {
@@ -143,20 +143,20 @@ mod tests {
         let tree = [leg("s", "a"), leg("a", "b"), leg("s", "c")];
         assert_eq!(legs("s>a>b,s>c").0, tree);
         assert_eq!(legs("chain:s:n:2").0, [leg("s", "n1"), leg("n1", "n2")]);
-        assert_eq!(legs("s>a>b,s>c").of("s"), ["a", "c"]);
+        assert_eq!(legs("s>a>b,s>c").children_of("s"), ["a", "c"]);
         assert!("s".parse::<Legs>().is_err() && "s>".parse::<Legs>().is_err());
         let hosts = ["a", "b", "c"].map(str::to_owned);
-        assert_eq!(Legs::all(&hosts).0.len(), 6);
-        assert!(Legs::all(&hosts).0.iter().all(|(from, to)| from != to));
+        assert_eq!(Legs::between_all(&hosts).0.len(), 6);
+        assert!(Legs::between_all(&hosts).0.iter().all(|(from, to)| from != to));
     }
 
     #[test]
     fn the_slowest_hop_is_found_and_written_rates_are_read_back() {
         let tree = legs("s>a>b");
         let rate = |at: usize, bps: f64| (tree.0[at].clone(), bps);
-        let rates: Rates = [rate(0, 5e6), rate(1, 7e6)].into();
+        let rates: LegRates = [rate(0, 5e6), rate(1, 7e6)].into();
         assert_eq!(tree.min_hop("b", &rates), Some(5e6));
-        assert_eq!(tree.parent_gives("b", &rates), Some(7e6));
+        assert_eq!(tree.parent_rate("b", &rates), Some(7e6));
         assert_eq!(tree.to_string().parse::<Legs>().unwrap(), tree);
         assert_eq!(legs("s>a>b>c").min_hop("c", &rates), None);
         let file = tempfile::NamedTempFile::new().unwrap();

@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const AT_ONCE: usize = 8;
 
 /// A mesh; dropping it kills its nodes.
-pub struct Mesh<'a> {
+pub struct CastMesh<'a> {
     lab: &'a Lab,
     dir: PathBuf,
     program: PathBuf,
@@ -35,24 +35,24 @@ pub struct Mesh<'a> {
 
 /// Settings that differ between hosts or measurements.
 #[derive(Default)]
-pub struct Kinds<'a> {
+pub struct MeshOptions<'a> {
     /// Hosts that forward what they do not keep.
     pub relays: &'a [String],
     /// Further settings of all hosts, as TOML.
     pub more: &'a str,
 }
 
-impl<'a> Mesh<'a> {
+impl<'a> CastMesh<'a> {
     /// Founds the mesh at `founder` and lets all `hosts` join; only the founder's node runs yet.
     ///
     /// # Errors
     /// When a command fails.
-    pub fn found(
+    pub fn create(
         lab: &'a Lab,
         dir: &Path,
         founder: &str,
         hosts: &[String],
-        kinds: &Kinds<'_>,
+        kinds: &MeshOptions<'_>,
     ) -> anyhow::Result<Self> {
         if dir.exists() {
             fs::remove_dir_all(dir).with_context(|| format!("cannot empty {}", dir.display()))?;
@@ -62,17 +62,17 @@ impl<'a> Mesh<'a> {
         let mut mesh = Self { lab, dir: dir.to_owned(), program, founder, nodes: BTreeMap::new() };
         let first = mesh.founder.clone();
         for host in hosts.iter().chain([&first]) {
-            mesh.settle(host, kinds)?;
+            mesh.write_settings(host, kinds)?;
         }
         let address = format!("{first}:{PORT}");
         mesh.thalweg(&first, &["mesh", "init", "--name", &first, "--address", &address])?;
         mesh.start(&[first])?;
-        mesh.let_in(hosts)?;
+        mesh.admit(hosts)?;
         Ok(mesh)
     }
 
     /// Creates the directories and settings of a host.
-    fn settle(&self, host: &str, kinds: &Kinds<'_>) -> anyhow::Result<()> {
+    fn write_settings(&self, host: &str, kinds: &MeshOptions<'_>) -> anyhow::Result<()> {
         let inbox = self.inbox(host);
         fs::create_dir_all(&inbox)?;
         let relay =
@@ -88,7 +88,7 @@ impl<'a> Mesh<'a> {
         Ok(())
     }
 
-    fn let_in(&self, hosts: &[String]) -> anyhow::Result<()> {
+    fn admit(&self, hosts: &[String]) -> anyhow::Result<()> {
         let mut tokens = Vec::new();
         for host in hosts {
             let args = ["mesh", "token", "--role", "relay", "--name", host];
@@ -229,7 +229,7 @@ impl<'a> Mesh<'a> {
     }
 }
 
-impl Drop for Mesh<'_> {
+impl Drop for CastMesh<'_> {
     fn drop(&mut self) {
         for child in self.nodes.values_mut() {
             _ = child.kill();

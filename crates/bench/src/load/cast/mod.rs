@@ -31,11 +31,11 @@ use clap::Subcommand;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    work: Work,
+    work: CastCommand,
 }
 
 #[derive(Subcommand)]
-enum Work {
+enum CastCommand {
     /// Cast once through a new mesh
     Run(Box<run::Args>),
     /// Measure TCP alone on each leg
@@ -56,11 +56,11 @@ enum Work {
 /// When a part does not start or fails, or received bytes differ from the sent ones.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.work {
-        Work::Run(args) => run::run(args),
-        Work::Solo(args) => solo::run(args),
-        Work::Each(args) => each::run(args),
-        Work::Tee(args) => tee::run(args),
-        Work::Copy(args) => copy::run(args),
-        Work::Capacities(args) => capacities::run(args),
+        CastCommand::Run(args) => run::run(args),
+        CastCommand::Solo(args) => solo::run(args),
+        CastCommand::Each(args) => each::run(args),
+        CastCommand::Tee(args) => tee::run(args),
+        CastCommand::Copy(args) => copy::run(args),
+        CastCommand::Capacities(args) => capacities::run(args),
     }
 }

@@ -1,6 +1,6 @@
 //! The rates, delays and losses of the lab's links.
 
-use super::legs::{Leg, Legs, Rates};
+use super::legs::{Leg, LegRates, Legs};
 use anyhow::Context as _;
 use std::path::Path;
 use thalweg_lab::{client::Lab, stats::Stats};
@@ -14,12 +14,12 @@ use thalweg_units::Rate;
 const DATA: f64 = 1448.0 / 1500.0;
 
 /// A lab and its links' rates at one moment.
-pub struct Network {
+pub struct LabNetwork {
     pub lab: Lab,
     stats: Stats,
 }
 
-impl Network {
+impl LabNetwork {
     /// Attaches to the lab and reads its links' rates.
     ///
     /// # Errors
@@ -62,13 +62,13 @@ impl Network {
     }
 
     /// The rates of those legs whose links have rates.
-    pub fn rates(&self, legs: &Legs) -> Rates {
+    pub fn rates(&self, legs: &Legs) -> LegRates {
         let rate = |(from, to): &Leg| Some(((from.clone(), to.clone()), self.leg(from, to)?));
         legs.0.iter().filter_map(rate).collect()
     }
 
     /// The paper's tree over legs of these rates (§VI-C), with the first host as its root.
-    pub fn widest(&self, hosts: &[String], rates: &Rates) -> Legs {
+    pub fn widest(&self, hosts: &[String], rates: &LegRates) -> Legs {
         let mut graph = Graph::new(hosts.len());
         for ((from, to), rate) in rates {
             let at = |name: &String| hosts.iter().position(|host| host == name);

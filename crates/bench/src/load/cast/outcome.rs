@@ -2,11 +2,11 @@
 
 use super::{
     super::report::Report,
-    fault::{Fault, What},
+    fault::{FaultAction, PlannedFault},
     legs::Legs,
-    mesh::Mesh,
-    network::Network,
-    record::{CastRecord, Held},
+    mesh::CastMesh,
+    network::LabNetwork,
+    record::{CastRecord, ProgressRecord},
     run::CastSetup,
 };
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ const BEFORE: usize = 4;
 /// A fault that was caused.
 pub struct CausedFault {
     /// The fault, with the parent's name filled in.
-    pub fault: Fault,
+    pub fault: PlannedFault,
     /// Whether its action was executed.
     pub is_done: bool,
     /// Time since the first offer, s.
@@ -41,10 +41,10 @@ pub struct CausedFault {
 
 impl CausedFault {
     /// Records a fault whose time has come.
-    pub fn now(fault: &Fault, record: &CastRecord) -> Self {
+    pub fn record(fault: &PlannedFault, record: &CastRecord) -> Self {
         let fault = fault.resolved(record.now.get(&fault.of).map(String::as_str));
         let all = record.held.get(&fault.of).map_or(&[][..], Vec::as_slice);
-        let last = all.last().copied().unwrap_or(Held { at: 0.0, bytes: 0.0, bps: 0.0 });
+        let last = all.last().copied().unwrap_or(ProgressRecord { at: 0.0, bytes: 0.0, bps: 0.0 });
         let few = &all[all.len().saturating_sub(BEFORE)..];
         let before = few.iter().map(|held| held.bps).sum::<f64>() / few.len().max(1) as f64;
         Self { fault, is_done: false, at: last.at, held: last.bytes, before }
@@ -70,7 +70,7 @@ impl CastResults<'_> {
         let tree = self.tree();
         let (mut rates, mut finishes) = (vec![], vec![]);
         let (mut hops, mut directs, mut parents) = (vec![], vec![], vec![]);
-        report.say("tree", tree.to_string());
+        report.add_text("tree", tree.to_string());
         let mut beyond_most = 0.0_f64;
         for host in self.wanted {
             let Some(received) = self.record.received.get(host) else { continue };
@@ -87,7 +87,7 @@ impl CastResults<'_> {
                 report.add(format!("hop/{host}"), "ratio", rate * 1e6 / bps);
                 report.add(format!("min_hop/{host}"), "Mbit/s", bps / 1e6);
             }
-            if let Some(bps) = tree.parent_gives(host, &self.setup.rates) {
+            if let Some(bps) = tree.parent_rate(host, &self.setup.rates) {
                 parents.push(rate * 1e6 / bps);
                 report.add(format!("parent/{host}"), "ratio", rate * 1e6 / bps);
             }
@@ -119,12 +119,12 @@ impl CastResults<'_> {
 
     /// Reports the model's rate for each receiver's path, from the lab's round-trip times and losses, and the ratio of
     /// the measured rate to it.
-    pub fn add_model(&self, network: &Network, report: &mut Report) {
+    pub fn add_model(&self, network: &LabNetwork, report: &mut Report) {
         let tree = self.tree();
         for host in self.wanted {
             let Some(received) = self.record.received.get(host) else { continue };
             let way: Option<Vec<Hop>> =
-                tree.way_up(host).iter().map(|(from, to)| network.hop(from, to)).collect();
+                tree.path_to_root(host).iter().map(|(from, to)| network.hop(from, to)).collect();
             let Some(way) = way else { continue };
             let rate = self.record.bytes as f64 * 8e-6 / received.seconds;
             for (name, mbps) in [("eq2", chain(&way)), ("eq3", aggregate(&way))] {
@@ -142,8 +142,8 @@ impl CastResults<'_> {
     fn add_struck(&self, struck: &CausedFault, left: Option<Rate>, report: &mut Report) {
         // The affected host: the one that joins, or the one whose progress triggered the fault.
         let host = match &struck.fault.what {
-            What::Start(node) => node,
-            What::Kill(_) | What::Rate(..) => &struck.fault.of,
+            FaultAction::Start(node) => node,
+            FaultAction::Kill(_) | FaultAction::Rate(..) => &struck.fault.of,
         };
         let is_late = host != &struck.fault.of;
         let (held, before) = if is_late { (0.0, 0.0) } else { (struck.held, struck.before) };
@@ -200,7 +200,7 @@ pub fn spread(report: &mut Report, name: &str, unit: &str, mut values: Vec<f64>)
 }
 
 /// A memory value of each running node, MiB.
-pub fn memory(mesh: &Mesh<'_>, hosts: &[String], line: &str) -> BTreeMap<String, f64> {
+pub fn memory(mesh: &CastMesh<'_>, hosts: &[String], line: &str) -> BTreeMap<String, f64> {
     let one = |host: &String| Some((host.clone(), mesh.memory_kb(host, line)? / 1024.0));
     hosts.iter().filter_map(one).collect()
 }
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn a_fault_is_compared_with_the_best_remaining_rate() {
         let (record, setup, wanted) = (record(), setup(), ["a".to_owned()]);
-        let fault: Fault = "kill=b@0.2:a".parse().unwrap();
+        let fault: PlannedFault = "kill=b@0.2:a".parse().unwrap();
         let struck = CausedFault { fault, is_done: true, at: 2.0, held: 2e6, before: 8e6 };
         let struck = [struck];
         let results =

@@ -14,11 +14,11 @@ pub struct CastRecord {
     /// The planned parents of each receiver, the best first.
     pub parents: BTreeMap<String, Vec<String>>,
     /// The progress of each receiver over time.
-    pub held: BTreeMap<String, Vec<Held>>,
+    pub held: BTreeMap<String, Vec<ProgressRecord>>,
     /// For each receiver the parent with the highest rate in the newest progress event.
     pub now: BTreeMap<String, String>,
     /// The receivers that have the object, with their times and costs.
-    pub received: BTreeMap<String, Received>,
+    pub received: BTreeMap<String, ReceiverResult>,
     /// Parents that were left: receiver, parent, reason.
     pub left: Vec<(String, String, String)>,
     /// Symbols that parents' rings no longer held, by receiver.
@@ -35,7 +35,7 @@ pub struct CastRecord {
 
 /// The progress of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Held {
+pub struct ProgressRecord {
     /// Time since the first offer, s.
     pub at: f64,
     /// Bytes that the receiver has.
@@ -46,7 +46,7 @@ pub struct Held {
 
 /// The end of one receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Received {
+pub struct ReceiverResult {
     /// Bytes received.
     pub came: f64,
     /// Received bytes that were of no use.
@@ -101,7 +101,7 @@ impl CastRecord {
     }
 
     fn progress(&mut self, at: f64, one: cast_events::Progress) {
-        let held = Held { at, bytes: one.held_bytes, bps: one.rate_bps };
+        let held = ProgressRecord { at, bytes: one.held_bytes, bps: one.rate_bps };
         self.missed.insert(one.name.clone(), one.missed_symbols);
         if let Some(parent) = one.parents.into_iter().max_by_key(|parent| parent.rate_bps) {
             self.now.insert(one.name.clone(), parent.name);
@@ -110,7 +110,7 @@ impl CastRecord {
     }
 
     fn receive(&mut self, came: cast_events::ReceiverEnd, heard: f64) {
-        let received = Received {
+        let received = ReceiverResult {
             came: came.received_bytes,
             useless: came.duplicate_bytes,
             seconds: came.seconds,
@@ -135,7 +135,7 @@ impl CastRecord {
     }
 
     /// When a receiver had this share, s since the first offer; interpolated linearly between progress events.
-    pub fn when(&self, receiver: &str, share: f64) -> Option<f64> {
+    pub fn time_of_share(&self, receiver: &str, share: f64) -> Option<f64> {
         let (all, wanted) = (self.held.get(receiver)?, share * self.bytes as f64);
         let after = all.iter().position(|held| held.bytes >= wanted)?;
         let next = all.get(after)?;
@@ -147,8 +147,8 @@ impl CastRecord {
     }
 
     /// A receiver's mean rate between two shares of the object, bit/s.
-    pub fn steady(&self, receiver: &str, (from, to): (f64, f64)) -> Option<f64> {
-        let span = self.when(receiver, to)? - self.when(receiver, from)?;
+    pub fn steady_rate(&self, receiver: &str, (from, to): (f64, f64)) -> Option<f64> {
+        let span = self.time_of_share(receiver, to)? - self.time_of_share(receiver, from)?;
         (span > 0.0).then(|| (to - from) * self.bytes as f64 * 8.0 / span)
     }
 }
@@ -169,11 +169,11 @@ mod tests {
         text.lines().for_each(|line| record.add_line(line, 3.0).unwrap());
         assert!(record.add_line("noise", 3.0).is_err());
         assert_eq!(record.tree().0.len(), 2);
-        assert_eq!(record.tree().way_up("b").len(), 2);
-        assert!((record.when("a", 0.3).unwrap() - 1.2).abs() < 1e-9);
+        assert_eq!(record.tree().path_to_root("b").len(), 2);
+        assert!((record.time_of_share("a", 0.3).unwrap() - 1.2).abs() < 1e-9);
         // 500 bytes per second.
-        assert!((record.steady("a", (0.3, 0.6)).unwrap() - 4000.0).abs() < 1e-6);
-        assert_eq!(record.when("a", 0.9), None);
+        assert!((record.steady_rate("a", (0.3, 0.6)).unwrap() - 4000.0).abs() < 1e-6);
+        assert_eq!(record.time_of_share("a", 0.9), None);
         assert!((record.share("a") - 0.7).abs() < 1e-9);
         assert_eq!((record.received["a"].came, record.ring_peak), (1010.0, 90.0));
         assert_eq!(record.ended, Some(("complete".to_owned(), 2.7)));

@@ -1,12 +1,12 @@
 //! Runs one cast through a mesh of its own.
 
 use super::{
-    cause::Watch,
+    cause::ConnectionSampler,
     content,
-    fault::{Fault, What},
-    legs::{self, Legs, Rates},
-    mesh::{Kinds, Mesh},
-    network::Network,
+    fault::{FaultAction, PlannedFault},
+    legs::{self, LegRates, Legs},
+    mesh::{CastMesh, MeshOptions},
+    network::LabNetwork,
     outcome::{self, CausedFault},
     record::CastRecord,
 };
@@ -65,7 +65,7 @@ pub struct Args {
     model: bool,
     /// `kill=NODE@SHARE:RECEIVER`, `start=…` or `rate=LINK/RATE@…`
     #[arg(long, value_name = "FAULT")]
-    fault: Vec<Fault>,
+    fault: Vec<PlannedFault>,
     /// The best rate of a receiver that a fault leaves possible
     #[arg(long, value_name = "RATE", requires = "fault")]
     left: Option<Rate>,
@@ -96,7 +96,7 @@ pub struct CastSetup {
     /// The tree, if one is given.
     pub tree: Option<Legs>,
     /// The rates of single legs.
-    pub rates: Rates,
+    pub rates: LegRates,
 }
 
 /// Casts, compares the received files, and prints the report.
@@ -104,33 +104,34 @@ pub struct CastSetup {
 /// # Errors
 /// When the mesh does not start, the cast fails, or received bytes are wrong.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let network = Network::attach(&args.lab)?;
+    let network = LabNetwork::attach(&args.lab)?;
     let setup = setup(args, &network)?;
     let others: Vec<String> = setup.hosts[1..].to_vec();
-    let kinds = Kinds { relays: &args.via, more: &args.settings };
-    let mut mesh = Mesh::found(&network.lab, &args.dir, &args.from, &others, &kinds)?;
+    let kinds = MeshOptions { relays: &args.via, more: &args.settings };
+    let mut mesh = CastMesh::create(&network.lab, &args.dir, &args.from, &others, &kinds)?;
     let early: Vec<String> = others.iter().filter(|h| !args.late.contains(h)).cloned().collect();
     mesh.start(&early)?;
     let before = outcome::memory(&mesh, &early, "VmRSS");
     let senders = &setup.hosts[..setup.hosts.len() - 1];
-    let watch = |period| Watch::begin(&network.lab, &mesh, senders, (&args.dir, period));
+    let watch =
+        |period| ConnectionSampler::begin(&network.lab, &mesh, senders, (&args.dir, period));
     let watch = args.watch.map(watch).transpose()?;
     let (mut record, mut struck) = (CastRecord::default(), Vec::new());
     let began = Instant::now();
     let mut child = cast(args, &setup, &mesh)?;
     let stdout = child.stdout.take().context("cannot read the output of `thalweg cast`")?;
-    let mut faults: Vec<&Fault> = args.fault.iter().collect();
+    let mut faults: Vec<&PlannedFault> = args.fault.iter().collect();
     for line in BufReader::new(stdout).lines() {
         record.add_line(&line?, began.elapsed().as_secs_f64())?;
         faults.retain(|fault| {
             record.share(&fault.of) < fault.share || {
-                struck.push(CausedFault::now(fault, &record));
+                struck.push(CausedFault::record(fault, &record));
                 false
             }
         });
         for new in struck.iter_mut().filter(|new: &&mut CausedFault| !new.is_done) {
             new.is_done = true;
-            new.fault.strike(&mut mesh, &network.lab)?;
+            new.fault.cause(&mut mesh, &network.lab)?;
         }
         let has = |host: &String| record.received.contains_key(host);
         if !args.until.is_empty() && args.until.iter().all(has) {
@@ -150,7 +151,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     ensure!(ended.is_empty(), "nodes ended unexpectedly: {}", mesh.log(&ended.join(",")));
     let name = args.file.file_name().context("the file's path has no file name")?;
     for host in &wanted {
-        content::same(&args.file, &mesh.inbox(host).join(name))?;
+        content::compare_files(&args.file, &mesh.inbox(host).join(name))?;
     }
     let alive: Vec<String> = early.iter().filter(|h| !is_killed(&struck, h)).cloned().collect();
     let after = outcome::memory(&mesh, &alive, "VmHWM");
@@ -174,7 +175,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn is_killed(struck: &[CausedFault], host: &String) -> bool {
-    struck.iter().any(|struck| matches!(&struck.fault.what, What::Kill(node) if node == host))
+    struck
+        .iter()
+        .any(|struck| matches!(&struck.fault.what, FaultAction::Kill(node) if node == host))
 }
 
 fn receivers(args: &Args, setup: &CastSetup) -> Vec<String> {
@@ -182,7 +185,7 @@ fn receivers(args: &Args, setup: &CastSetup) -> Vec<String> {
     setup.hosts[1..].iter().filter(relays).cloned().collect()
 }
 
-fn setup(args: &Args, network: &Network) -> anyhow::Result<CastSetup> {
+fn setup(args: &Args, network: &LabNetwork) -> anyhow::Result<CastSetup> {
     let given = args.tree.as_deref().filter(|text| *text != "widest");
     let mut tree: Option<Legs> = given.map(str::parse).transpose()?;
     let mut hosts = vec![args.from.clone()];
@@ -197,7 +200,7 @@ fn setup(args: &Args, network: &Network) -> anyhow::Result<CastSetup> {
             Some(rate) => tree.0.iter().map(|leg| (leg.clone(), rate.as_bps() as f64)).collect(),
             None => network.rates(tree),
         },
-        (None, None) => network.rates(&Legs::all(&hosts)),
+        (None, None) => network.rates(&Legs::between_all(&hosts)),
     };
     if tree.is_none() && args.tree.is_some() {
         tree = Some(network.widest(&hosts, &rates));
@@ -206,7 +209,7 @@ fn setup(args: &Args, network: &Network) -> anyhow::Result<CastSetup> {
 }
 
 /// Starts the cast.
-fn cast(args: &Args, setup: &CastSetup, mesh: &Mesh<'_>) -> anyhow::Result<Child> {
+fn cast(args: &Args, setup: &CastSetup, mesh: &CastMesh<'_>) -> anyhow::Result<Child> {
     let mut command = Command::new(program::product()?);
     command.arg("cast").arg(&args.file).arg("--state").arg(mesh.state(&args.from)).arg("--json");
     command.args(["--to", &receivers(args, setup).join(",")]);
@@ -226,7 +229,7 @@ fn cast(args: &Args, setup: &CastSetup, mesh: &Mesh<'_>) -> anyhow::Result<Child
 }
 
 /// The rates that the plan gets; for a given tree only those of its legs.
-fn planned(setup: &CastSetup) -> Rates {
+fn planned(setup: &CastSetup) -> LegRates {
     match &setup.tree {
         Some(tree) => {
             let rate = |leg: &legs::Leg| setup.rates.get(leg).copied().unwrap_or(SOME);

@@ -3,7 +3,7 @@
 
 use super::{
     super::report::Report,
-    legs::{self, Leg, Legs, Rates},
+    legs::{self, Leg, LegRates, Legs},
     outcome::spread,
 };
 use anyhow::{Context as _, ensure};
@@ -51,8 +51,8 @@ pub struct Args {
 /// When iperf3 is not installed or a connection fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let lab = Lab::attach(&args.lab)?;
-    let legs = args.legs.clone().unwrap_or_else(|| Legs::all(&args.all));
-    let mut rates = Rates::new();
+    let legs = args.legs.clone().unwrap_or_else(|| Legs::between_all(&args.all));
+    let mut rates = LegRates::new();
     let groups = if args.together { vec![legs.0.clone()] } else { groups(&legs) };
     for group in groups {
         rates.extend(measure(&lab, &group, args.seconds)?);
@@ -84,7 +84,7 @@ fn groups(legs: &Legs) -> Vec<Vec<Leg>> {
     groups
 }
 
-fn measure(lab: &Lab, group: &[Leg], seconds: u32) -> anyhow::Result<Rates> {
+fn measure(lab: &Lab, group: &[Leg], seconds: u32) -> anyhow::Result<LegRates> {
     let mut servers = Servers(Vec::new());
     let port = |at: usize| (PORT + at as u16).to_string();
     for (at, (from, _)) in group.iter().enumerate() {
@@ -101,7 +101,7 @@ fn measure(lab: &Lab, group: &[Leg], seconds: u32) -> anyhow::Result<Rates> {
         client.args(["-t", &seconds.to_string()]);
         clients.push(silent(&mut client).stdout(Stdio::piped()).spawn()?);
     }
-    let mut rates = Rates::new();
+    let mut rates = LegRates::new();
     for (leg, client) in group.iter().zip(clients) {
         let output = client.wait_with_output()?;
         rates.insert(leg.clone(), received(&output.stdout).with_context(|| format!("{leg:?}"))?);
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn legs_of_a_group_share_neither_sender_nor_receiver() {
         let hosts = ["a", "b", "c", "d"].map(str::to_owned);
-        let legs = Legs::all(&hosts);
+        let legs = Legs::between_all(&hosts);
         let groups = groups(&legs);
         assert_eq!(groups.iter().map(Vec::len).sum::<usize>(), 12);
         for group in &groups {

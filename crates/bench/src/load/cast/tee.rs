@@ -39,9 +39,9 @@ pub struct Args {
 }
 
 /// The running programs, killed on drop.
-struct Programs(Vec<Child>);
+struct TeePrograms(Vec<Child>);
 
-impl Drop for Programs {
+impl Drop for TeePrograms {
     fn drop(&mut self) {
         for child in &mut self.0 {
             _ = child.kill();
@@ -61,7 +61,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     fs::create_dir_all(&args.dir)?;
     let nodes = args.tree.children();
-    let mut programs = Programs(Vec::new());
+    let mut programs = TeePrograms(Vec::new());
     // Leaves first, so that every child listens before its parent connects.
     for node in nodes.iter().rev() {
         programs.0.push(start(args, &lab, node, true)?);
@@ -87,7 +87,7 @@ fn start(args: &Args, lab: &Lab, node: &str, listens: bool) -> anyhow::Result<Ch
     let mut command = lab.command(node, program::own()?);
     command.args(["load", "cast", "copy"]).stdin(Stdio::null());
     let children: Vec<String> =
-        args.tree.of(node).iter().map(|child| format!("{child}:{PORT}")).collect();
+        args.tree.children_of(node).iter().map(|child| format!("{child}:{PORT}")).collect();
     if !children.is_empty() {
         command.args(["--to", &children.join(",")]);
     }

@@ -5,7 +5,7 @@ use super::{
         cast_events::{self, CastEvent},
         process::{cpu_seconds, memory_mib},
     },
-    mesh::{Mesh, SOURCE},
+    mesh::{CrowdMesh, SOURCE},
     sockets::ConnectionCounts,
 };
 use anyhow::{Context as _, ensure};
@@ -55,7 +55,7 @@ pub struct Cast {
 ///
 /// # Errors
 /// When the cast does not end with success.
-pub fn cast(mesh: &Mesh, args: &[&str], core: Option<u32>) -> anyhow::Result<Cast> {
+pub fn cast(mesh: &CrowdMesh, args: &[&str], core: Option<u32>) -> anyhow::Result<Cast> {
     let own = mesh.command(SOURCE, &[&["cast", "--json"], args].concat());
     let mut command = match core {
         Some(core) => {
@@ -83,12 +83,12 @@ pub fn cast(mesh: &Mesh, args: &[&str], core: Option<u32>) -> anyhow::Result<Cas
     let ended = child.wait()?;
     ensure!(ended.success(), "the cast ended with {ended}");
     ensure!(cast.bytes > 0.0 && cast.seconds > 0.0, "the cast did not report its end");
-    cast.wire = (seen.ours().0 as f64, seen.ours().1 as f64);
+    cast.wire = (seen.own_bytes().0 as f64, seen.own_bytes().1 as f64);
     Ok(cast)
 }
 
 /// The lines of the cast, read by a thread, so that the cast does not wait while connections are looked at.
-fn lines(child: &mut Child) -> anyhow::Result<Receiver<io::Result<String>>> {
+fn read_lines(child: &mut Child) -> anyhow::Result<Receiver<io::Result<String>>> {
     let out = BufReader::new(child.stdout.take().context("cannot read the output of the cast")?);
     let (sender, receiver) = mpsc::sync_channel(WAITING);
     thread::spawn(move || {
@@ -101,7 +101,7 @@ fn lines(child: &mut Child) -> anyhow::Result<Receiver<io::Result<String>>> {
 impl Cast {
     /// Records events until the cast's output ends.
     fn follow(&mut self, child: &mut Child, seen: &mut ConnectionCounts) -> anyhow::Result<()> {
-        let (lines, id, mut looked) = (lines(child)?, child.id(), Instant::now());
+        let (lines, id, mut looked) = (read_lines(child)?, child.id(), Instant::now());
         loop {
             match lines.recv_timeout(LOOK) {
                 Ok(line) => self.add_event(cast_events::read(&line?)?),
@@ -110,13 +110,13 @@ impl Cast {
             }
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
-                self.look(id, seen)?;
+                self.sample_connections(id, seen)?;
             }
         }
     }
 
-    fn look(&mut self, id: u32, seen: &mut ConnectionCounts) -> anyhow::Result<()> {
-        seen.look(id)?;
+    fn sample_connections(&mut self, id: u32, seen: &mut ConnectionCounts) -> anyhow::Result<()> {
+        seen.update(id)?;
         // A process that has ended has no times until it is waited for.
         if let (Ok(cpu), Ok(memory)) = (cpu_seconds(id), memory_mib(id, "VmHWM")) {
             (self.cpu, self.memory) = (cpu, self.memory.max(memory));
@@ -160,7 +160,7 @@ impl Cast {
     }
 
     /// New bytes that a receiver got from this parent.
-    pub fn came_from(&self, receiver: &str, parent: &str) -> f64 {
+    pub fn bytes_from(&self, receiver: &str, parent: &str) -> f64 {
         let pair = (receiver.to_owned(), parent.to_owned());
         self.came.get(&pair).copied().unwrap_or_default()
     }
@@ -198,7 +198,7 @@ mod tests {
             &mut cast,
             &format!(r#"{{"event":"received","receiver":"b","parents":[{parents}],{rest}}}"#),
         );
-        assert_eq!((cast.came_from("b", "a"), cast.came_from("b", SOURCE)), (70.0, 30.0));
-        assert_eq!((cast.came_from("a", "b"), cast.rates["b"]), (0.0, 800.0));
+        assert_eq!((cast.bytes_from("b", "a"), cast.bytes_from("b", SOURCE)), (70.0, 30.0));
+        assert_eq!((cast.bytes_from("a", "b"), cast.rates["b"]), (0.0, 800.0));
     }
 }

@@ -3,8 +3,8 @@
 use super::{
     super::{process::memory_mib, report::Report},
     casting::cast,
-    limit::Limit,
-    mesh::{Files, Mesh, SOURCE, Start},
+    limit::MemoryLimit,
+    mesh::{CrowdMesh, FilePlace, NodeStart, SOURCE},
 };
 use anyhow::{Context as _, ensure};
 use std::{
@@ -46,10 +46,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         NAMES[..usize::from(args.receivers)].iter().map(|name| (*name).to_owned()).collect();
     // Declared before the mesh, so that the nodes end before their groups in any case.
     let mut limited = Vec::new();
-    let mut mesh = Mesh::found(&Files::Disk, &names)?;
+    let mut mesh = CrowdMesh::create(&FilePlace::Disk, &names)?;
     for name in &names {
-        let limit = Limit::new(name, args.memory)?;
-        let start = Start { group: Some(&limit.processes()), ..Start::default() };
+        let limit = MemoryLimit::new(name, args.memory)?;
+        let start = NodeStart { group: Some(&limit.processes()), ..NodeStart::default() };
         let id = mesh.start(name, start)?;
         limited.push((id, limit));
     }

@@ -15,12 +15,12 @@ const KINDS: [(&str, [&str; 2]); 2] = [
 ];
 
 /// A control group with a memory limit.
-pub struct Limit {
+pub struct MemoryLimit {
     directory: PathBuf,
     most: &'static str,
 }
 
-impl Limit {
+impl MemoryLimit {
     /// Creates a group.
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl Limit {
     }
 }
 
-impl Drop for Limit {
+impl Drop for MemoryLimit {
     fn drop(&mut self) {
         // The processes of the group have ended; otherwise the group stays until the system ends.
         let _ = fs::remove_dir(&self.directory);

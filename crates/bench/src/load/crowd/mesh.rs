@@ -35,7 +35,7 @@ const VALID: Duration = Duration::from_secs(7 * 24 * 3600);
 const AT_ONCE: usize = 8;
 
 /// Where the hosts' files are.
-pub enum Files {
+pub enum FilePlace {
     /// A temporary directory.
     Disk,
     /// In memory, so that disks do not affect the result.
@@ -43,14 +43,14 @@ pub enum Files {
 }
 
 /// The source, which runs no node, the founder, and receivers. Dropping it kills the nodes.
-pub struct Mesh {
+pub struct CrowdMesh {
     dir: TempDir,
     program: PathBuf,
-    nodes: Vec<Node>,
+    nodes: Vec<CrowdNode>,
     address_of: fn(&str) -> Ipv4Addr,
 }
 
-struct Node {
+struct CrowdNode {
     name: String,
     address: (Ipv4Addr, Port),
     child: Option<Child>,
@@ -58,7 +58,7 @@ struct Node {
 
 /// How a node is started.
 #[derive(Clone, Copy, Default)]
-pub struct Start<'a> {
+pub struct NodeStart<'a> {
     /// The only core that it may use.
     pub core: Option<u32>,
     /// The control group that it joins (its `cgroup.procs`).
@@ -75,13 +75,13 @@ pub const TAG: &str = "crowd";
 
 const FOUNDER: &str = "hub";
 
-impl Mesh {
-    /// Founds a mesh as [`Mesh::found_at`] does, with all nodes on loopback.
+impl CrowdMesh {
+    /// Founds a mesh as [`CrowdMesh::create_at`] does, with all nodes on loopback.
     ///
     /// # Errors
-    /// As [`Mesh::found_at`].
-    pub fn found(files: &Files, receivers: &[String]) -> anyhow::Result<Self> {
-        Self::found_at(files, receivers, |_| Ipv4Addr::LOCALHOST)
+    /// As [`CrowdMesh::create_at`].
+    pub fn create(files: &FilePlace, receivers: &[String]) -> anyhow::Result<Self> {
+        Self::create_at(files, receivers, |_| Ipv4Addr::LOCALHOST)
     }
 
     /// Founds a mesh of the source and receivers with these names, whose nodes do not run yet, and starts the founder's
@@ -92,25 +92,25 @@ impl Mesh {
     ///
     /// # Errors
     /// When a file cannot be written or the founder's node does not start.
-    pub fn found_at(
-        files: &Files,
+    pub fn create_at(
+        files: &FilePlace,
         receivers: &[String],
         address_of: fn(&str) -> Ipv4Addr,
     ) -> anyhow::Result<Self> {
         let dir = match files {
-            Files::Memory if Path::new("/dev/shm").is_dir() => TempDir::new_in("/dev/shm")?,
+            FilePlace::Memory if Path::new("/dev/shm").is_dir() => TempDir::new_in("/dev/shm")?,
             _ => TempDir::new()?,
         };
         let (program, nodes) = (program::product()?, Vec::new());
         let mut mesh = Self { dir, program, nodes, address_of };
         let mut members = vec![mesh.member(SOURCE, None)?];
         for name in [FOUNDER.to_owned()].iter().chain(receivers) {
-            let address = mesh.settle(name)?;
+            let address = mesh.write_settings(name)?;
             members.push(mesh.member(name, Some(address))?);
         }
         members.sort_by(|one, other| one.name.cmp(&other.name));
         mesh.sign(members)?;
-        mesh.start(FOUNDER, Start::default())?;
+        mesh.start(FOUNDER, NodeStart::default())?;
         Ok(mesh)
     }
 
@@ -169,7 +169,7 @@ impl Mesh {
     }
 
     /// Creates a host's directories and settings; returns its address and port.
-    fn settle(&mut self, name: &str) -> anyhow::Result<(Ipv4Addr, u16)> {
+    fn write_settings(&mut self, name: &str) -> anyhow::Result<(Ipv4Addr, u16)> {
         let inbox = self.inbox(name);
         fs::create_dir_all(&inbox)?;
         let settings = format!(
@@ -178,9 +178,9 @@ impl Mesh {
         );
         fs::write(self.file(name, "toml"), settings)?;
         // Some addresses belong to another namespace, so the port is chosen on the unspecified address.
-        let (ip, port) = ((self.address_of)(name), Port::at(Ipv4Addr::UNSPECIFIED)?);
+        let (ip, port) = ((self.address_of)(name), Port::reserve(Ipv4Addr::UNSPECIFIED)?);
         let address = (ip, port.number());
-        self.nodes.push(Node { name: name.to_owned(), address: (ip, port), child: None });
+        self.nodes.push(CrowdNode { name: name.to_owned(), address: (ip, port), child: None });
         Ok(address)
     }
 
@@ -206,7 +206,7 @@ impl Mesh {
     ///
     /// # Errors
     /// When it does not serve in time.
-    pub fn start(&mut self, name: &str, start: Start<'_>) -> anyhow::Result<u32> {
+    pub fn start(&mut self, name: &str, start: NodeStart<'_>) -> anyhow::Result<u32> {
         let node = self.nodes.iter().position(|node| node.name == name);
         let node = node.with_context(|| format!("there is no host {name}"))?;
         let child = self.spawn(node, start)?;
@@ -225,7 +225,7 @@ impl Mesh {
         while next < self.nodes.len() {
             let end = (next + AT_ONCE).min(self.nodes.len());
             for node in next..end {
-                self.nodes[node].child = Some(self.spawn(node, Start::default())?);
+                self.nodes[node].child = Some(self.spawn(node, NodeStart::default())?);
             }
             (next..end).try_for_each(|node| self.wait(node))?;
             next = end;
@@ -233,7 +233,7 @@ impl Mesh {
         Ok(())
     }
 
-    fn spawn(&self, node: usize, start: Start<'_>) -> anyhow::Result<Child> {
+    fn spawn(&self, node: usize, start: NodeStart<'_>) -> anyhow::Result<Child> {
         let name = &self.nodes[node].name;
         let (ip, port) = &self.nodes[node].address;
         let address = format!("{ip}:{}", port.number());
@@ -276,7 +276,7 @@ impl Mesh {
     }
 }
 
-impl Drop for Mesh {
+impl Drop for CrowdMesh {
     fn drop(&mut self) {
         let mut children: Vec<Child> =
             self.nodes.iter_mut().filter_map(|node| node.child.take()).collect();

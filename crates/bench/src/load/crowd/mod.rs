@@ -20,11 +20,11 @@ use clap::Subcommand;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    work: Work,
+    work: CrowdCommand,
 }
 
 #[derive(Subcommand)]
-enum Work {
+enum CrowdCommand {
     /// Cast to hundreds of nodes in one tree
     Scale(scale::Args),
     /// Cast through one node and measure what it spends per bit
@@ -39,8 +39,8 @@ enum Work {
 /// When a node does not start, a cast fails, or received bytes differ from the sent ones.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.work {
-        Work::Scale(args) => scale::run(args),
-        Work::Relay(args) => relay::run(args),
-        Work::Large(args) => large::run(args),
+        CrowdCommand::Scale(args) => scale::run(args),
+        CrowdCommand::Relay(args) => relay::run(args),
+        CrowdCommand::Large(args) => large::run(args),
     }
 }

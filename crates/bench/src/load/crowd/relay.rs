@@ -4,10 +4,10 @@ use super::{
     super::{
         process::{cpu_seconds, memory_mib},
         report::Report,
-        veth::{FAR, Far, NEAR},
+        veth::{FAR, FarNamespace, NEAR},
     },
     casting::{Cast, cast},
-    mesh::{Files, Mesh, SOURCE, Start},
+    mesh::{CrowdMesh, FilePlace, NodeStart, SOURCE},
 };
 use anyhow::{Context as _, ensure};
 use rand_core::{Rng as _, SeedableRng as _};
@@ -54,16 +54,16 @@ pub struct Args {
 /// When a node does not start or a cast fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let names = NAMES.map(str::to_owned);
-    let far = args.veth.then(Far::join).transpose()?;
+    let far = args.veth.then(FarNamespace::join).transpose()?;
     let mesh = match far {
-        Some(_) => Mesh::found_at(&Files::Memory, &names, address_of)?,
-        None => Mesh::found(&Files::Memory, &names)?,
+        Some(_) => CrowdMesh::create_at(&FilePlace::Memory, &names, address_of)?,
+        None => CrowdMesh::create(&FilePlace::Memory, &names)?,
     };
-    let mut bench = Bench { mesh, relay: 0 };
-    let on = |core| Start { core: Some(core), ..Start::default() };
+    let mut bench = RelayBench { mesh, relay: 0 };
+    let on = |core| NodeStart { core: Some(core), ..NodeStart::default() };
     let [relay, others] = CORES;
-    let beside = far.as_ref().map(Far::id);
-    bench.relay = bench.mesh.start(NAMES[0], Start { beside, ..on(relay) })?;
+    let beside = far.as_ref().map(FarNamespace::id);
+    bench.relay = bench.mesh.start(NAMES[0], NodeStart { beside, ..on(relay) })?;
     bench.mesh.start(NAMES[1], on(others))?;
     bench.write(args)?;
     let mut report = Report::default();
@@ -86,12 +86,12 @@ fn address_of(name: &str) -> Ipv4Addr {
     if name == NAMES[0] { FAR } else { NEAR }
 }
 
-struct Bench {
-    mesh: Mesh,
+struct RelayBench {
+    mesh: CrowdMesh,
     relay: u32,
 }
 
-impl Bench {
+impl RelayBench {
     fn object(&self) -> PathBuf {
         self.mesh.file(SOURCE, "bin")
     }
@@ -152,7 +152,7 @@ impl Bench {
         let before = cpu_seconds(self.relay)?;
         let done = cast(&self.mesh, &args, Some(CORES[1]))?;
         let spent = cpu_seconds(self.relay)? - before;
-        let passed = passed(what, &done)?;
+        let passed = relayed_bytes(what, &done)?;
         report.add(format!("{what}_per_core"), "Gbit/CPU s", passed * 8e-9 / spent);
         report.add(format!("{what}_sent"), "objects", done.served / done.bytes);
         let slowest =
@@ -165,10 +165,10 @@ impl Bench {
 /// The new bytes that the relay itself passed: those that it received from the source or gave to the receiver. The
 /// source may have given some directly. If they are less than half of the object, the relay was not what was measured,
 /// which is an error.
-fn passed(what: &str, done: &Cast) -> anyhow::Result<f64> {
+fn relayed_bytes(what: &str, done: &Cast) -> anyhow::Result<f64> {
     let [relay, end] = NAMES;
     let (to, from) = if what == "receive" { (relay, SOURCE) } else { (end, relay) };
-    let (passed, sent) = (done.came_from(to, from), done.served / done.bytes);
+    let (passed, sent) = (done.bytes_from(to, from), done.served / done.bytes);
     let share = passed / done.bytes;
     ensure!(share >= 0.5, "{what}: `{to}` received {share:.2} objects from `{from}`");
     // A source that outruns the receiver sends symbols again that rings no longer held. That costs the relay CPU time,
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn only_bytes_that_the_relay_itself_passed_count() {
-        let of = |what, done: Cast| passed(what, &done).ok();
+        let of = |what, done: Cast| relayed_bytes(what, &done).ok();
         assert_eq!(of("receive", done(100.0, 0.0, 100.0)), Some(100.0));
         assert_eq!(of("relay", done(100.0, 80.0, 120.0)), Some(80.0));
         assert_eq!(of("hand_on", done(0.0, 90.0, 185.0)), Some(90.0));

@@ -3,7 +3,7 @@
 use super::{
     super::report::Report,
     casting::{Cast, cast},
-    mesh::{Files, Mesh, SOURCE, TAG},
+    mesh::{CrowdMesh, FilePlace, SOURCE, TAG},
 };
 use anyhow::{Context as _, ensure};
 use rand_core::{Rng as _, SeedableRng as _};
@@ -45,7 +45,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let names: Vec<String> = (1..=args.receivers).map(|n| format!("r{n:04}")).collect();
     let began = Instant::now();
-    let mut mesh = Mesh::found(&Files::Disk, &names)?;
+    let mut mesh = CrowdMesh::create(&FilePlace::Disk, &names)?;
     mesh.start_all()?;
     let starting = began.elapsed().as_secs_f64();
     note!("thalweg-bench: {} nodes are running after {starting:.0} s", names.len());
@@ -95,7 +95,7 @@ fn legs(names: &[String], random: &mut Xoshiro256PlusPlus) -> String {
         let _ = writeln!(text, "{from},{to},{rate} Mbit/s");
     };
     for (at, to) in names.iter().enumerate() {
-        let mut from: Vec<usize> = (0..LEGS).map(|_| any(names.len(), random)).collect();
+        let mut from: Vec<usize> = (0..LEGS).map(|_| random_below(names.len(), random)).collect();
         from.sort_unstable();
         from.dedup();
         leg(SOURCE, to, LEG);
@@ -106,7 +106,7 @@ fn legs(names: &[String], random: &mut Xoshiro256PlusPlus) -> String {
     text
 }
 
-fn any(below: usize, random: &mut Xoshiro256PlusPlus) -> usize {
+fn random_below(below: usize, random: &mut Xoshiro256PlusPlus) -> usize {
     // Scales a 64-bit number to a number below `below`, which is at most a thousand.
     ((u128::from(random.next_u64()) * below as u128) >> 64) as usize
 }

@@ -9,17 +9,17 @@ use std::{fs, path::Path};
 pub struct Background {
     /// For each flow whether it is an on–off stream; otherwise it is a download.
     streams: Vec<bool>,
-    lines: Vec<Line>,
+    lines: Vec<RecordLine>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Head {
+struct RecordHead {
     streams: Vec<bool>,
 }
 
 /// Bytes of each flow since the line before.
 #[derive(Debug, Deserialize)]
-struct Line {
+struct RecordLine {
     /// Seconds since 1970.
     at: f64,
     bytes: Vec<u64>,
@@ -27,7 +27,7 @@ struct Line {
 
 /// The total rates of downloads and of streams, Mbit/s.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rates {
+pub struct BackgroundRates {
     /// The sum of infinite TCP flows.
     pub downloads: f64,
     /// The sum of on–off UDP streams.
@@ -49,7 +49,7 @@ impl Background {
 
     fn parse(text: &str) -> anyhow::Result<Self> {
         let mut lines = text.lines();
-        let head: Head = serde_json::from_str(lines.next().context("the file is empty")?)?;
+        let head: RecordHead = serde_json::from_str(lines.next().context("the file is empty")?)?;
         let lines = lines.map_while(|line| serde_json::from_str(line).ok()).collect();
         Ok(Self { streams: head.streams, lines })
     }
@@ -59,7 +59,7 @@ impl Background {
     ///
     /// # Errors
     /// When no line lies between them, because the receiver has ended.
-    pub fn rates(&self, from: f64, to: f64) -> anyhow::Result<Rates> {
+    pub fn rates(&self, from: f64, to: f64) -> anyhow::Result<BackgroundRates> {
         let (mut seconds, mut sums) = (0.0, [0_u64; 2]);
         for pair in self.lines.windows(2) {
             let [before, line] = pair else { continue };
@@ -81,7 +81,7 @@ impl Background {
             false => f64::NAN,
         };
         let (downloads, streams) = (rate(false), rate(true));
-        Ok(Rates { downloads, streams })
+        Ok(BackgroundRates { downloads, streams })
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
                     {\"at\":13.0,\"bytes\":[9,9]}\n{\"at\":14.";
         let background = Background::parse(text).unwrap();
         let rates = background.rates(10.0, 12.5).unwrap();
-        assert_eq!(rates, Rates { downloads: 3.0, streams: 1.0 });
+        assert_eq!(rates, BackgroundRates { downloads: 3.0, streams: 1.0 });
         assert!(background.rates(20.0, 30.0).is_err());
     }
 }

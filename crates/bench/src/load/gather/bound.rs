@@ -20,14 +20,14 @@ pub const LEFT_TO_OTHERS: f64 = 0.84;
 
 /// The rates of the background on all links while nothing else is sent.
 #[derive(Debug, Deserialize, PartialEq, Serialize)]
-pub struct Quiet {
+pub struct QuietBackground {
     /// The network's seed.
     seed: u64,
     /// Bytes per second, in the network's order of links.
     rates: Vec<f64>,
 }
 
-impl Quiet {
+impl QuietBackground {
     /// Reads a record that [`write`](Self::write) wrote.
     ///
     /// # Errors
@@ -59,15 +59,15 @@ impl Quiet {
 
 /// The lab's records of all links during a run.
 #[derive(Debug)]
-pub struct Records {
+pub struct LinkRecords {
     seed: u64,
     /// The hosts of the sources, and the destination last.
     hosts: Vec<usize>,
-    links: Vec<Record>,
+    links: Vec<LinkRecord>,
 }
 
 #[derive(Debug)]
-struct Record {
+struct LinkRecord {
     ends: (usize, usize),
     /// Bytes per second.
     capacity: f64,
@@ -79,7 +79,7 @@ struct Record {
     taken: Vec<f64>,
 }
 
-impl Records {
+impl LinkRecords {
     /// Creates the records of the network of `seed` for a run that began at `begun`, s in the lab's time.
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl Records {
             let name = format!("{}_{}.{half}", net.name(from), net.name(to));
             let truth = truths.iter().find(|truth| truth.name == name);
             let truth = truth.with_context(|| format!("the lab has no link {name}"))?;
-            links.push(Record::new(net.ends(link), truth, begun)?);
+            links.push(LinkRecord::new(net.ends(link), truth, begun)?);
         }
         Ok(Self { seed, hosts: bistros(&net, seed), links })
     }
@@ -104,7 +104,7 @@ impl Records {
     ///
     /// # Errors
     /// When the run was faster than that, so the records belong to another run.
-    pub fn shortest(&self, amounts: &[u64], makespan: f64) -> anyhow::Result<f64> {
+    pub fn least_time(&self, amounts: &[u64], makespan: f64) -> anyhow::Result<f64> {
         let left = |seconds: f64| self.links.iter().map(|link| link.left(seconds)).collect();
         let bound = self.search(amounts, left, makespan);
         let bin = self.links.iter().map(|link| link.bin).fold(0.0, f64::max);
@@ -121,7 +121,12 @@ impl Records {
     ///
     /// # Errors
     /// When the background was recorded in another network.
-    pub fn beside(&self, quiet: &Quiet, share: f64, amounts: &[u64]) -> anyhow::Result<f64> {
+    pub fn least_time_beside(
+        &self,
+        quiet: &QuietBackground,
+        share: f64,
+        amounts: &[u64],
+    ) -> anyhow::Result<f64> {
         let same = quiet.seed == self.seed && quiet.rates.len() == self.links.len();
         ensure!(same, "the background was recorded in another network");
         let rates: Vec<f64> = quiet.rates.iter().map(|rate| rate * share).collect();
@@ -133,9 +138,9 @@ impl Records {
     }
 
     /// The mean rates of the background in the first `seconds` of the run.
-    pub fn quiet(&self, seconds: f64) -> Quiet {
-        let rate = |link: &Record| link.taken(seconds) / seconds.max(f64::MIN_POSITIVE);
-        Quiet { seed: self.seed, rates: self.links.iter().map(rate).collect() }
+    pub fn quiet(&self, seconds: f64) -> QuietBackground {
+        let rate = |link: &LinkRecord| link.taken(seconds) / seconds.max(f64::MIN_POSITIVE);
+        QuietBackground { seed: self.seed, rates: self.links.iter().map(rate).collect() }
     }
 
     fn search(&self, amounts: &[u64], left: impl Fn(f64) -> Vec<f64>, guess: f64) -> f64 {
@@ -145,7 +150,7 @@ impl Records {
     }
 }
 
-impl Record {
+impl LinkRecord {
     fn new(ends: (usize, usize), truth: &LinkTruth, begun: f64) -> anyhow::Result<Self> {
         let rate = truth.rate.with_context(|| format!("{} has no rate", truth.name))?;
         let background: Vec<bool> =
@@ -190,18 +195,18 @@ impl Record {
 mod tests {
     use super::*;
 
-    fn record(ends: (usize, usize), capacity: f64, taken: &[f64]) -> Record {
-        Record { ends, capacity, bin: 0.5, skip: 0.25, taken: taken.to_vec() }
+    fn record(ends: (usize, usize), capacity: f64, taken: &[f64]) -> LinkRecord {
+        LinkRecord { ends, capacity, bin: 0.5, skip: 0.25, taken: taken.to_vec() }
     }
 
     /// Two sources that share a link of 1000 B/s to the destination.
-    fn shared(taken: &[f64]) -> Records {
+    fn shared(taken: &[f64]) -> LinkRecords {
         let links = vec![
             record((0, 2), 1000.0, &[]),
             record((1, 2), 1000.0, &[]),
             record((2, 3), 1000.0, taken),
         ];
-        Records { seed: 1, hosts: vec![0, 1, 3], links }
+        LinkRecords { seed: 1, hosts: vec![0, 1, 3], links }
     }
 
     #[test]
@@ -217,19 +222,19 @@ mod tests {
     fn the_narrowest_cut_determines_the_bound() {
         // The background takes half of the shared link.
         let records = shared(&[250.0; 100]);
-        let bound = records.shortest(&[724, 724], 30.0).unwrap();
+        let bound = records.least_time(&[724, 724], 30.0).unwrap();
         assert!((bound - 3.0).abs() < 0.01, "{bound}");
         let quiet = records.quiet(10.0);
         assert!((quiet.rates[2] - 500.0).abs() < 1e-9, "{quiet:?}");
         // With four fifths of its rate it leaves 600 B/s.
-        let bound = records.beside(&quiet, 0.8, &[724, 724]).unwrap();
+        let bound = records.least_time_beside(&quiet, 0.8, &[724, 724]).unwrap();
         assert!((bound - 2.5).abs() < 0.01, "{bound}");
     }
 
     #[test]
     fn a_run_faster_than_its_bound_is_invalid() {
         let records = shared(&[250.0; 20]);
-        let error = records.shortest(&[7240, 7240], 12.0).unwrap_err().to_string();
+        let error = records.least_time(&[7240, 7240], 12.0).unwrap_err().to_string();
         assert!(error.contains("cannot have arrived before 30.0"), "{error}");
     }
 
@@ -237,9 +242,9 @@ mod tests {
     fn a_background_that_fills_a_link_makes_the_bound_infinite() {
         let records = shared(&[500.0; 20]);
         let quiet = records.quiet(5.0);
-        assert!(records.beside(&quiet, 1.0, &[724, 724]).unwrap().is_infinite());
-        let other = Quiet { seed: 2, ..records.quiet(5.0) };
-        assert!(records.beside(&other, 1.0, &[724, 724]).is_err());
+        assert!(records.least_time_beside(&quiet, 1.0, &[724, 724]).unwrap().is_infinite());
+        let other = QuietBackground { seed: 2, ..records.quiet(5.0) };
+        assert!(records.least_time_beside(&other, 1.0, &[724, 724]).is_err());
     }
 
     #[test]
@@ -248,7 +253,7 @@ mod tests {
         let file = dir.path().join("quiet.json");
         let quiet = shared(&[250.0; 20]).quiet(5.0);
         quiet.write(&file).unwrap();
-        assert_eq!(Quiet::read(&file, 1).unwrap(), quiet);
-        assert!(Quiet::read(&file, 2).unwrap_err().to_string().contains("seed 1"));
+        assert_eq!(QuietBackground::read(&file, 1).unwrap(), quiet);
+        assert!(QuietBackground::read(&file, 2).unwrap_err().to_string().contains("seed 1"));
     }
 }

@@ -12,7 +12,7 @@ mod content;
 use super::report::Report;
 use anyhow::{Context as _, bail};
 use background::Background;
-use bound::{LEFT_TO_OTHERS, Quiet, Records};
+use bound::{LEFT_TO_OTHERS, LinkRecords, QuietBackground};
 use serde_json::Value;
 use std::{
     io::Read as _,
@@ -78,15 +78,19 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     if let (Some(data), Some(into)) = (&args.data, &args.into) {
         let amounts = content::compare(data, into)?;
-        let records = Records::new(args.seed, &stats.links, ended - makespan)?;
-        let bound = records.shortest(&amounts, makespan)?;
+        let records = LinkRecords::new(args.seed, &stats.links, ended - makespan)?;
+        let bound = records.least_time(&amounts, makespan)?;
         report.add("makespan", "s", makespan);
         report.add("call", "s", call.as_secs_f64());
         report.add("bound", "s", bound);
         report.add("over_bound", "ratio", makespan / bound);
         if let Some(file) = &args.quiet {
-            let quiet = Quiet::read(file, args.seed)?;
-            add_fair(records.beside(&quiet, LEFT_TO_OTHERS, &amounts)?, makespan, &mut report);
+            let quiet = QuietBackground::read(file, args.seed)?;
+            add_fair(
+                records.least_time_beside(&quiet, LEFT_TO_OTHERS, &amounts)?,
+                makespan,
+                &mut report,
+            );
         }
         let total: u64 = amounts.iter().sum();
         report.add("rate", "Mbit/s", total as f64 * 8e-6 / makespan);
@@ -95,7 +99,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     if let Some(file) = &args.record_quiet {
-        Records::new(args.seed, &stats.links, begun)?.quiet(ended - begun).write(file)?;
+        LinkRecords::new(args.seed, &stats.links, begun)?.quiet(ended - begun).write(file)?;
     }
     Ok(report.print()?)
 }

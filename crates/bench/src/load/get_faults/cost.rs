@@ -2,8 +2,8 @@
 
 use super::{
     Common, counts,
-    download::Ended,
-    tally::{Tally, Trial},
+    download::EndedDownload,
+    tally::{FaultTrial, TrialTally},
 };
 use crate::load::report::Report;
 use std::{sync::Arc, time::Duration};
@@ -12,14 +12,14 @@ use std::{sync::Arc, time::Duration};
 ///
 /// # Errors
 /// When it cannot be started or watched; a failure of the download is counted.
-pub fn undisturbed(
+pub fn measure_undisturbed(
     common: &Common,
     url: &str,
     right: &Arc<Vec<u8>>,
-    tally: &mut Tally,
+    tally: &mut TrialTally,
 ) -> anyhow::Result<Duration> {
     let url = url.replace("@n", "calm");
-    let trial = Trial::new(&common.dir, "calm", &url, &[Arc::clone(right)], &common.get)?;
+    let trial = FaultTrial::new(&common.dir, "calm", &url, &[Arc::clone(right)], &common.get)?;
     let ended = trial.order.run()?;
     tally.expect_success(&trial, &ended, "undisturbed")?;
     tally.end(trial, "undisturbed")?;
@@ -42,13 +42,13 @@ impl Cost {
     pub fn add(
         &mut self,
         calm: Duration,
-        runs: [&Ended; 2],
+        runs: [&EndedDownload; 2],
         url: &str,
         length: usize,
     ) -> anyhow::Result<()> {
         let took: f64 = runs.iter().map(|run| run.took.as_secs_f64()).sum();
         self.lost.push(took - calm.as_secs_f64());
-        self.twice.push(counts::bytes(url)?.saturating_sub(length as u64) as f64 / 1e6);
+        self.twice.push(counts::sent_bytes(url)?.saturating_sub(length as u64) as f64 / 1e6);
         Ok(())
     }
 

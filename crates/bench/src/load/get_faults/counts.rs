@@ -11,7 +11,7 @@ use std::{
 ///
 /// # Errors
 /// When the server does not answer.
-pub fn bytes(url: &str) -> anyhow::Result<u64> {
+pub fn sent_bytes(url: &str) -> anyhow::Result<u64> {
     let rest = url.strip_prefix("http://").context("the URL must begin with http://")?;
     let (authority, path) = rest.split_once('/').context("the URL must have a path")?;
     let mut stream = TcpStream::connect(authority)?;

@@ -36,7 +36,7 @@ pub struct Download {
 
 /// A download that has ended.
 #[derive(Debug)]
-pub struct Ended {
+pub struct EndedDownload {
     pub status: ExitStatus,
     /// Time from its start to its end.
     pub took: Duration,
@@ -99,7 +99,7 @@ impl Order {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn run(&self) -> anyhow::Result<Ended> {
+    pub fn run(&self) -> anyhow::Result<EndedDownload> {
         self.start(&[])?.end()
     }
 }
@@ -122,7 +122,7 @@ impl Download {
     ///
     /// # Errors
     /// When the system call fails.
-    pub fn runs(&mut self) -> anyhow::Result<bool> {
+    pub fn is_running(&mut self) -> anyhow::Result<bool> {
         Ok(self.child.try_wait()?.is_none())
     }
 
@@ -130,7 +130,7 @@ impl Download {
     ///
     /// # Errors
     /// When the system call fails.
-    pub fn kill(mut self) -> anyhow::Result<Ended> {
+    pub fn kill(mut self) -> anyhow::Result<EndedDownload> {
         self.child.kill()?;
         self.end()
     }
@@ -139,18 +139,18 @@ impl Download {
     ///
     /// # Errors
     /// When the system call fails.
-    pub fn end(mut self) -> anyhow::Result<Ended> {
+    pub fn end(mut self) -> anyhow::Result<EndedDownload> {
         let status = self.child.wait()?;
         let took = self.started.elapsed();
         let [lines, words] = self.readers;
         _ = lines.join();
         let stderr = words.join().unwrap_or_default();
         let mut recorded = self.recorded.lock();
-        Ok(Ended { status, took, recorded: std::mem::take(&mut recorded), stderr })
+        Ok(EndedDownload { status, took, recorded: std::mem::take(&mut recorded), stderr })
     }
 }
 
-impl Ended {
+impl EndedDownload {
     /// The exit code, or 128 plus the signal that killed it, as in shells.
     pub fn code(&self) -> i32 {
         use std::os::unix::process::ExitStatusExt as _;
@@ -168,7 +168,7 @@ impl Ended {
     }
 
     /// Its last error, for messages about failed trials.
-    pub fn words(&self) -> String {
+    pub fn last_error(&self) -> String {
         let failed = self.events("failed").last().map(|e| e["why"].to_string());
         format!("{} {}", failed.unwrap_or_default(), self.stderr.trim()).trim().to_owned()
     }

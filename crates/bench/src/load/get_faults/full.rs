@@ -2,9 +2,9 @@
 
 use super::{
     Common,
-    cost::{Cost, undisturbed},
+    cost::{Cost, measure_undisturbed},
     counts,
-    tally::{Tally, Trial},
+    tally::{FaultTrial, TrialTally},
 };
 use crate::load::report::Report;
 use anyhow::ensure;
@@ -44,55 +44,55 @@ pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
         free.f_bfree * free.f_frsize < SMALL,
         "the file system is not small enough for this test"
     );
-    let mut tally = Tally::default();
-    too_large(args, &right, &mut tally, report)?;
-    taken_midway(args, &right, &mut tally, report)?;
+    let mut tally = TrialTally::default();
+    test_too_large(args, &right, &mut tally, report)?;
+    test_space_taken(args, &right, &mut tally, report)?;
     tally.report(report);
     Ok(())
 }
 
 /// An object that cannot fit must be refused before much is fetched, and nothing may be left.
-fn too_large(
+fn test_too_large(
     args: &Args,
     right: &Arc<Vec<u8>>,
-    tally: &mut Tally,
+    tally: &mut TrialTally,
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let (what, common) = ("too large", &args.common);
     let url = args.large_url.replace("@n", "large");
-    let trial = Trial::new(&common.dir, "large", &url, &[Arc::clone(right)], &common.get)?;
+    let trial = FaultTrial::new(&common.dir, "large", &url, &[Arc::clone(right)], &common.get)?;
     let ended = trial.order.run()?;
     tally.expect_code(&ended, &[6], what);
     if !trial.is_untouched()? || trial.temporary()? > 0 {
-        tally.wrong(what, "the failed download left files behind");
+        tally.count_failure(what, "the failed download left files behind");
     }
-    report.add("fetched_too_large", "MB", counts::bytes(&url)? as f64 / 1e6);
+    report.add("fetched_too_large", "MB", counts::sent_bytes(&url)? as f64 / 1e6);
     tally.end(trial, what)
 }
 
 /// Another program takes the space once a batch is durable. After the space is freed, the download must resume.
-fn taken_midway(
+fn test_space_taken(
     args: &Args,
     right: &Arc<Vec<u8>>,
-    tally: &mut Tally,
+    tally: &mut TrialTally,
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let (what, common) = ("space taken midway", &args.common);
     let url = common.url(1);
-    let calm = undisturbed(common, &common.url, right, tally)?;
-    let trial = Trial::new(&common.dir, "midway", &url, &[Arc::clone(right)], &common.get)?;
+    let calm = measure_undisturbed(common, &common.url, right, tally)?;
+    let trial = FaultTrial::new(&common.dir, "midway", &url, &[Arc::clone(right)], &common.get)?;
     let mut download = trial.order.start(&[])?;
     let until = Instant::now() + PATIENCE;
-    while trial.temporary()? < 2 && download.runs()? {
+    while trial.temporary()? < 2 && download.is_running()? {
         ensure!(Instant::now() < until, "nothing became durable within {PATIENCE:?}");
         thread::sleep(Duration::from_millis(2));
     }
     let hog = common.dir.join("hog");
-    take_all_room(&hog)?;
+    fill_disk(&hog)?;
     let ended = download.end()?;
     tally.expect_code(&ended, &[6], what);
     if !trial.is_untouched()? {
-        tally.wrong(what, "the failed download left a file under the final name");
+        tally.count_failure(what, "the failed download left a file under the final name");
     }
     fs::remove_file(&hog)?;
     let again = trial.order.run()?;
@@ -104,7 +104,7 @@ fn taken_midway(
     tally.end(trial, what)
 }
 
-fn take_all_room(hog: &Path) -> anyhow::Result<()> {
+fn fill_disk(hog: &Path) -> anyhow::Result<()> {
     let mut file = fs::File::create(hog)?;
     let mut written = 0;
     for block in [vec![1; 64 << 10], vec![1; 4 << 10]] {

@@ -5,9 +5,9 @@
 
 use super::{
     Common,
-    cost::{Cost, undisturbed},
-    download::{Download, Ended},
-    tally::{Tally, Trial},
+    cost::{Cost, measure_undisturbed},
+    download::{Download, EndedDownload},
+    tally::{FaultTrial, TrialTally},
     tracer::Tracer,
 };
 use crate::{load::report::Report, program};
@@ -47,15 +47,15 @@ pub struct Args {
 /// When a trial cannot be set up.
 pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let right = args.common.begin()?;
-    let mut tally = Tally::default();
-    let calm = undisturbed(&args.common, &args.common.url, &right, &mut tally)?;
+    let mut tally = TrialTally::default();
+    let calm = measure_undisturbed(&args.common, &args.common.url, &right, &mut tally)?;
     let mut cost = Cost::default();
     let mut number = 0;
     for before in [true, false] {
         let mut calls = 0;
         while calls < args.most {
             number += 1;
-            let runs = killed_in(args, number, before, calls + 1, &right, &mut tally)?;
+            let runs = kill_in_call(args, number, before, calls + 1, &right, &mut tally)?;
             let Some([killed, again]) = runs else { break };
             cost.add(calm, [&killed, &again], &args.common.url(number), right.len())?;
             calls += 1;
@@ -69,19 +69,19 @@ pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
 }
 
 /// Kills a download in the k-th delay and runs it again. Returns both runs, or `None` if it ended before.
-fn killed_in(
+fn kill_in_call(
     args: &Args,
     number: usize,
     before: bool,
     k: usize,
     right: &Arc<Vec<u8>>,
-    tally: &mut Tally,
-) -> anyhow::Result<Option<[Ended; 2]>> {
+    tally: &mut TrialTally,
+) -> anyhow::Result<Option<[EndedDownload; 2]>> {
     let Common { dir, get, .. } = &args.common;
     let url = args.common.url(number);
     let when = if before { "before" } else { "after" };
-    let trial = Trial::new(dir, "hold", &url, &[Arc::clone(right)], get)?;
-    let tracer = Tracer::holds(&dir.join("strace"), before, HOLD);
+    let trial = FaultTrial::new(dir, "hold", &url, &[Arc::clone(right)], get)?;
+    let tracer = Tracer::delay_calls(&dir.join("strace"), before, HOLD);
     let mut download = trial.order.start(&tracer.args())?;
     let killed = kill_in_hold(&mut download, k)?;
     let ended = download.end()?;
@@ -103,12 +103,12 @@ fn killed_in(
 
 /// Kills the program in its k-th delay. Returns the call, or `None` if the program ended before.
 fn kill_in_hold(download: &mut Download, k: usize) -> anyhow::Result<Option<String>> {
-    let mut holds = Holds::default();
+    let mut holds = StoppedThreads::default();
     let mut program = None;
-    while download.runs()? {
+    while download.is_running()? {
         program = program.or_else(|| child_of(download.id()));
         if let Some(id) = program
-            && let Some(call) = holds.look(id)
+            && let Some(call) = holds.find_stopped(id)
             && holds.count == k
         {
             let pid = i32::try_from(id)
@@ -134,18 +134,18 @@ fn child_of(tracer: u32) -> Option<u32> {
 
 /// The stopped threads, each with its call, the time since when, and whether it was counted.
 #[derive(Default)]
-struct Holds {
+struct StoppedThreads {
     stopped: BTreeMap<PathBuf, (String, Instant, bool)>,
     count: usize,
 }
 
-impl Holds {
+impl StoppedThreads {
     /// Looks at all threads; returns the call of a thread that was newly found to be delayed.
-    fn look(&mut self, process: u32) -> Option<String> {
+    fn find_stopped(&mut self, process: u32) -> Option<String> {
         let tasks = fs::read_dir(format!("/proc/{process}/task")).ok()?;
         let mut found = None;
         for task in tasks.flatten().map(|task| task.path()) {
-            let Some(call) = stopped_in(&task) else {
+            let Some(call) = stopped_call(&task) else {
                 self.stopped.remove(&task);
                 continue;
             };
@@ -165,7 +165,7 @@ impl Holds {
 }
 
 /// The call with its arguments, as the kernel shows it, if the tracer has stopped the thread.
-fn stopped_in(task: &std::path::Path) -> Option<String> {
+fn stopped_call(task: &std::path::Path) -> Option<String> {
     let stat = fs::read_to_string(task.join("stat")).ok()?;
     let state = stat.rsplit(')').next()?.split_ascii_whitespace().next()?;
     let call = fs::read_to_string(task.join("syscall")).ok()?;

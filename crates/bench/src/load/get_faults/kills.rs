@@ -2,10 +2,10 @@
 
 use super::{
     Common,
-    cost::{Cost, undisturbed},
+    cost::{Cost, measure_undisturbed},
     counts,
-    download::Ended,
-    tally::{Tally, Trial},
+    download::EndedDownload,
+    tally::{FaultTrial, TrialTally},
 };
 use crate::load::report::Report;
 use std::{sync::Arc, thread, time::Duration};
@@ -29,13 +29,13 @@ pub struct Args {
 /// When a trial cannot be set up.
 pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let right = args.common.begin()?;
-    let mut tally = Tally::default();
-    let calm = undisturbed(&args.common, &args.common.url, &right, &mut tally)?;
+    let mut tally = TrialTally::default();
+    let calm = measure_undisturbed(&args.common, &args.common.url, &right, &mut tally)?;
     let mut cost = Cost::default();
     for n in 0..args.points {
         // The middle of each of `points` equal ranges.
         let point = right.len() as u64 * (2 * n as u64 + 1) / (2 * args.points as u64);
-        let [killed, again] = killed_at(args, n, point, &right, &mut tally)?;
+        let [killed, again] = kill_at_point(args, n, point, &right, &mut tally)?;
         cost.add(calm, [&killed, &again], &args.common.url(n), right.len())?;
     }
     cost.report(report);
@@ -44,24 +44,24 @@ pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
 }
 
 /// Runs one trial; returns the killed run and the next one.
-fn killed_at(
+fn kill_at_point(
     args: &Args,
     n: usize,
     point: u64,
     right: &Arc<Vec<u8>>,
-    tally: &mut Tally,
-) -> anyhow::Result<[Ended; 2]> {
+    tally: &mut TrialTally,
+) -> anyhow::Result<[EndedDownload; 2]> {
     let (what, url) = (format!("killed at byte {point}"), args.common.url(n));
     let right = [Arc::clone(right)];
-    let trial = Trial::new(&args.common.dir, "kill", &url, &right, &args.common.get)?;
+    let trial = FaultTrial::new(&args.common.dir, "kill", &url, &right, &args.common.get)?;
     let mut download = trial.order.start(&[])?;
-    while counts::bytes(&url)? < point && download.runs()? {
+    while counts::sent_bytes(&url)? < point && download.is_running()? {
         thread::sleep(LOOK);
     }
     let killed = download.kill()?;
     tally.expect_code(&killed, &[137], &what);
     if !trial.is_untouched()? {
-        tally.wrong(&what, "the final name already has other content");
+        tally.count_failure(&what, "the final name already has other content");
     }
     let ended = trial.order.run()?;
     tally.expect_success(&trial, &ended, &what)?;

@@ -2,9 +2,9 @@
 
 use super::{
     Common,
-    download::{Download, Ended},
+    download::{Download, EndedDownload},
     read,
-    tally::{Tally, Trial},
+    tally::{FaultTrial, TrialTally},
 };
 use crate::load::report::Report;
 use anyhow::ensure;
@@ -58,16 +58,20 @@ pub struct Args {
 /// When the undisturbed one fails.
 pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let common = &args.common;
-    let mut tally = Tally::default();
+    let mut tally = TrialTally::default();
     let right = common.begin()?;
     let calm_content = args.calm_content.as_ref().map_or_else(|| Ok(right.clone()), |f| read(f))?;
     let calm_args = args.calm_arg.as_ref().unwrap_or(&common.get);
-    let calm = Trial::new(&common.dir, "calm", &args.calm_url, &[calm_content], calm_args)?;
+    let calm = FaultTrial::new(&common.dir, "calm", &args.calm_url, &[calm_content], calm_args)?;
     let undisturbed = calm.order.run()?;
-    ensure!(undisturbed.code() == 0, "the undisturbed download failed: {}", undisturbed.words());
+    ensure!(
+        undisturbed.code() == 0,
+        "the undisturbed download failed: {}",
+        undisturbed.last_error()
+    );
     tally.expect_success(&calm, &undisturbed, "undisturbed")?;
     tally.end(calm, "undisturbed")?;
-    let trial = Trial::new(
+    let trial = FaultTrial::new(
         &common.dir,
         "disturbed",
         &common.url(0),
@@ -82,10 +86,10 @@ pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     judge(args, &trial, &ended, &mut tally, report)?;
     measure(&undisturbed, &ended, report);
     if args.again {
-        again(args, &trial, &mut tally, report)?;
+        run_again(args, &trial, &mut tally, report)?;
     }
     match args.unprotected {
-        true => Tally::default().end(trial, "without a digest")?,
+        true => TrialTally::default().end(trial, "without a digest")?,
         false => tally.end(trial, "disturbed")?,
     }
     tally.report(report);
@@ -97,10 +101,10 @@ pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
 /// Progress events are too rare, so it reads the number of blocks that the sparse file occupies.
 fn disturb(download: &mut Download, file: &Path, bytes: u64) -> anyhow::Result<()> {
     let occupied = || fs::metadata(file).map_or(0, |about| about.blocks() * 512);
-    while occupied() < bytes && download.runs()? {
+    while occupied() < bytes && download.is_running()? {
         thread::sleep(LOOK);
     }
-    ensure!(download.runs()?, "the download ended before it could be disturbed");
+    ensure!(download.is_running()?, "the download ended before it could be disturbed");
     let mut out = io::stdout().lock();
     writeln!(out, "{}", json!({ "event": "disturb" }))?;
     Ok(out.flush()?)
@@ -108,9 +112,9 @@ fn disturb(download: &mut Download, file: &Path, bytes: u64) -> anyhow::Result<(
 
 fn judge(
     args: &Args,
-    trial: &Trial,
-    ended: &Ended,
-    tally: &mut Tally,
+    trial: &FaultTrial,
+    ended: &EndedDownload,
+    tally: &mut TrialTally,
     report: &mut Report,
 ) -> anyhow::Result<()> {
     if let Some(relay) = &args.corrupt {
@@ -128,12 +132,12 @@ fn judge(
     }
     tally.expect_code(ended, &args.exit, "disturbed");
     if ended.code() != 0 && !trial.is_untouched()? {
-        tally.wrong("disturbed", "the failed download left a file under the final name");
+        tally.count_failure("disturbed", "the failed download left a file under the final name");
     }
     Ok(())
 }
 
-fn measure(undisturbed: &Ended, disturbed: &Ended, report: &mut Report) {
+fn measure(undisturbed: &EndedDownload, disturbed: &EndedDownload, report: &mut Report) {
     let (calm, took) = (undisturbed.took.as_secs_f64(), disturbed.took.as_secs_f64());
     report.add("undisturbed", "s", calm);
     report.add("disturbed", "s", took);
@@ -145,7 +149,12 @@ fn measure(undisturbed: &Ended, disturbed: &Ended, report: &mut Report) {
     report.add("twice_undisturbed", "MB", twice.map_or(f64::NAN, |n| n as f64 / 1e6));
 }
 
-fn again(args: &Args, trial: &Trial, tally: &mut Tally, report: &mut Report) -> anyhow::Result<()> {
+fn run_again(
+    args: &Args,
+    trial: &FaultTrial,
+    tally: &mut TrialTally,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     let ended = trial.order.run()?;
     tally.expect_success(trial, &ended, "again")?;
     let relay = args.corrupt.as_deref().unwrap_or_default();

@@ -6,9 +6,9 @@
 
 use super::{
     Common,
-    cost::{Cost, undisturbed},
-    download::Ended,
-    tally::{Tally, Trial},
+    cost::{Cost, measure_undisturbed},
+    download::EndedDownload,
+    tally::{FaultTrial, TrialTally},
     tracer::Tracer,
 };
 use crate::load::report::Report;
@@ -42,19 +42,19 @@ pub struct Args {
 /// When a trial cannot be set up.
 pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
     let right = args.common.begin()?;
-    let mut tally = Tally::default();
+    let mut tally = TrialTally::default();
     let (mut number, mut failed) = (0, 0);
     let mut cost = Cost::default();
     for url in [Some(&args.common.url), args.short_url.as_ref()].into_iter().flatten() {
-        let calm = undisturbed(&args.common, url, &right, &mut tally)?;
+        let calm = measure_undisturbed(&args.common, url, &right, &mut tally)?;
         for (calls, which) in CALLS {
             for n in which.iter().take(args.most) {
                 number += 1;
                 let url = url.replace("@n", &number.to_string());
-                match fails(&args.common, &url, calls, *n, &right, &mut tally)? {
-                    Met::None => break,
-                    Met::Others => {}
-                    Met::Ours([first, again]) => {
+                match run_failing_call(&args.common, &url, calls, *n, &right, &mut tally)? {
+                    FailedCall::None => break,
+                    FailedCall::Others => {}
+                    FailedCall::Ours([first, again]) => {
                         cost.add(calm, [&first, &again], &url, right.len())?;
                     }
                 }
@@ -69,26 +69,26 @@ pub fn run(args: &Args, report: &mut Report) -> anyhow::Result<()> {
 }
 
 /// The kind of file that the failed call concerned.
-enum Met {
+enum FailedCall {
     /// No call failed, because the download makes fewer calls.
     None,
     /// Other files, without which a download may continue.
     Others,
     /// The download's own files: the run that failed, and the next one.
-    Ours([Ended; 2]),
+    Ours([EndedDownload; 2]),
 }
 
 /// Lets the n-th of these calls fail.
-fn fails(
+fn run_failing_call(
     common: &Common,
     url: &str,
     calls: &str,
     n: usize,
     right: &Arc<Vec<u8>>,
-    tally: &mut Tally,
-) -> anyhow::Result<Met> {
-    let trial = Trial::new(&common.dir, "refusal", url, &[Arc::clone(right)], &common.get)?;
-    let tracer = Tracer::fails(&common.dir.join("strace"), calls, n);
+    tally: &mut TrialTally,
+) -> anyhow::Result<FailedCall> {
+    let trial = FaultTrial::new(&common.dir, "refusal", url, &[Arc::clone(right)], &common.get)?;
+    let tracer = Tracer::fail_call(&common.dir.join("strace"), calls, n);
     let ended = trial.order.start(&tracer.args())?.end()?;
     let failed = tracer.failed()?;
     // The path history lies elsewhere, and a download may continue without it.
@@ -96,25 +96,26 @@ fn fails(
     let what = format!("EIO: {}", ours.first().map_or(calls, |line| line.as_str()));
     let met = if ours.is_empty() {
         tally.expect_success(&trial, &ended, &what)?;
-        if failed.is_empty() { Met::None } else { Met::Others }
+        if failed.is_empty() { FailedCall::None } else { FailedCall::Others }
     } else {
         tally.expect_code(&ended, &[6], &what);
         // Only if syncing the directory failed may the file already have its final name.
         let published = !trial.is_untouched()?;
         if published && (calls != "fsync" || !trial.is_complete()?) {
-            tally.wrong(&what, "the download published data that could not be made durable");
+            tally
+                .count_failure(&what, "the download published data that could not be made durable");
         }
         lose_pages(&trial)?;
         let again = trial.order.run()?;
         tally.expect_success(&trial, &again, &format!("{what}, again"))?;
-        Met::Ours([ended, again])
+        FailedCall::Ours([ended, again])
     };
     tally.end(trial, &what)?;
     Ok(met)
 }
 
 /// Fills the data file with zeros, as if its pages had been lost.
-fn lose_pages(trial: &Trial) -> anyhow::Result<()> {
+fn lose_pages(trial: &FaultTrial) -> anyhow::Result<()> {
     let part = trial.part();
     if let Ok(about) = fs::metadata(&part) {
         fs::write(&part, vec![0; usize::try_from(about.len())?])?;

@@ -1,8 +1,8 @@
 //! Sets up the trials of an arm and counts their failures.
 
 use super::{
-    download::{Ended, Order},
-    watch::{Allowed, Observations, Watch, is_temporary},
+    download::{EndedDownload, Order},
+    watch::{AllowedContents, FileWatch, Observations, is_temporary},
 };
 use crate::load::report::Report;
 use anyhow::Context as _;
@@ -16,15 +16,15 @@ use std::{
 const OLD: &[u8] = b"what was there before";
 
 /// The directory of one download, and the contents that may be seen under its final name.
-pub struct Trial {
+pub struct FaultTrial {
     /// The arguments of the download.
     pub order: Order,
     directory: PathBuf,
-    allowed: Allowed,
-    watch: Option<Watch>,
+    allowed: AllowedContents,
+    watch: Option<FileWatch>,
 }
 
-impl Trial {
+impl FaultTrial {
     /// Creates a directory below `place` with an older file under the final name, which only the `right` content may
     /// replace.
     ///
@@ -41,8 +41,8 @@ impl Trial {
         fs::create_dir_all(&directory)?;
         let file = directory.join("file.bin");
         fs::write(&file, OLD)?;
-        let allowed = Allowed { old: Some(OLD.to_vec()), right: right.to_vec() };
-        let watch = Some(Watch::start(&file, allowed.clone())?);
+        let allowed = AllowedContents { old: Some(OLD.to_vec()), right: right.to_vec() };
+        let watch = Some(FileWatch::start(&file, allowed.clone())?);
         let history = place.join(format!("{name}.history"));
         let order = Order { url: url.to_owned(), file, history, args: args.to_vec() };
         Ok(Self { order, directory, allowed, watch })
@@ -89,13 +89,13 @@ impl Trial {
     }
 
     fn end_watch(&mut self) -> anyhow::Result<Observations> {
-        self.watch.take().map_or_else(|| Ok(Observations::default()), Watch::end)
+        self.watch.take().map_or_else(|| Ok(Observations::default()), FileWatch::end)
     }
 }
 
 /// Counts over all trials.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct TrialTally {
     trials: u64,
     looks: u64,
     wrong: u64,
@@ -103,42 +103,45 @@ pub struct Tally {
     exits: u64,
 }
 
-impl Tally {
+impl TrialTally {
     /// Checks a download that must have ended with its file and exit code 0.
     ///
     /// # Errors
     /// When files cannot be read.
     pub fn expect_success(
         &mut self,
-        trial: &Trial,
-        ended: &Ended,
+        trial: &FaultTrial,
+        ended: &EndedDownload,
         what: &str,
     ) -> anyhow::Result<()> {
         self.expect_code(ended, &[0], what);
         if ended.code() == 0 && !trial.is_complete()? {
-            self.say(what, "the download reported success, but the file has wrong content");
+            self.print_failure(
+                what,
+                "the download reported success, but the file has wrong content",
+            );
             self.wrong += 1;
         }
         let litter = trial.temporary()?;
         if ended.code() == 0 && litter > 0 {
-            self.say(what, &format!("{litter} temporary files are left"));
+            self.print_failure(what, &format!("{litter} temporary files are left"));
             self.litter += litter;
         }
         Ok(())
     }
 
     /// Checks an exit code.
-    pub fn expect_code(&mut self, ended: &Ended, wanted: &[i32], what: &str) {
+    pub fn expect_code(&mut self, ended: &EndedDownload, wanted: &[i32], what: &str) {
         if !wanted.contains(&ended.code()) {
-            let (code, words) = (ended.code(), ended.words());
-            self.say(what, &format!("exit code {code} instead of {wanted:?}: {words}"));
+            let (code, words) = (ended.code(), ended.last_error());
+            self.print_failure(what, &format!("exit code {code} instead of {wanted:?}: {words}"));
             self.exits += 1;
         }
     }
 
     /// Counts a failure.
-    pub fn wrong(&mut self, what: &str, why: &str) {
-        self.say(what, why);
+    pub fn count_failure(&mut self, what: &str, why: &str) {
+        self.print_failure(what, why);
         self.wrong += 1;
     }
 
@@ -146,16 +149,16 @@ impl Tally {
     ///
     /// # Errors
     /// When the watch failed or the directory cannot be removed.
-    pub fn end(&mut self, mut trial: Trial, what: &str) -> anyhow::Result<()> {
+    pub fn end(&mut self, mut trial: FaultTrial, what: &str) -> anyhow::Result<()> {
         let seen = trial.end_watch()?;
         self.trials += 1;
         self.looks += seen.looks;
         self.wrong += seen.wrong.len() as u64;
-        seen.wrong.iter().for_each(|why| self.say(what, why));
+        seen.wrong.iter().for_each(|why| self.print_failure(what, why));
         Ok(fs::remove_dir_all(&trial.directory)?)
     }
 
-    fn say(&self, what: &str, why: &str) {
+    fn print_failure(&self, what: &str, why: &str) {
         thalweg_console::note!("{what}: {why}");
     }
 

@@ -19,14 +19,14 @@ pub struct Tracer {
 
 impl Tracer {
     /// Delays each durable call by `span`, before or after its execution.
-    pub fn holds(log: &Path, before: bool, span: Duration) -> Self {
+    pub fn delay_calls(log: &Path, before: bool, span: Duration) -> Self {
         let when = if before { "delay_enter" } else { "delay_exit" };
         let does = format!("{when}={}", span.as_micros());
         Self { log: log.to_owned(), calls: DURABLE.to_owned(), does }
     }
 
     /// Lets the n-th of these calls fail, counted from 1 in each thread separately.
-    pub fn fails(log: &Path, calls: &str, n: usize) -> Self {
+    pub fn fail_call(log: &Path, calls: &str, n: usize) -> Self {
         let does = format!("error=EIO:when={n}");
         Self { log: log.to_owned(), calls: calls.to_owned(), does }
     }

@@ -22,7 +22,7 @@ const BETWEEN: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
 
 /// The contents that may be seen under the final name.
 #[derive(Clone, Debug)]
-pub struct Allowed {
+pub struct AllowedContents {
     /// The old content, if there was a file.
     pub old: Option<Vec<u8>>,
     /// The right contents; several for a file that changes on the server.
@@ -39,17 +39,17 @@ pub struct Observations {
 }
 
 /// A running watch.
-pub struct Watch {
+pub struct FileWatch {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<anyhow::Result<Observations>>,
 }
 
-impl Watch {
+impl FileWatch {
     /// Watches `file`, whose directory exists.
     ///
     /// # Errors
     /// When inotify is not available.
-    pub fn start(file: &Path, allowed: Allowed) -> anyhow::Result<Self> {
+    pub fn start(file: &Path, allowed: AllowedContents) -> anyhow::Result<Self> {
         let directory = file.parent().context("the file's path has no directory")?;
         let inotify = inotify::init(inotify::CreateFlags::NONBLOCK)?;
         let flags = WatchFlags::CREATE
@@ -77,7 +77,7 @@ impl Watch {
 
 struct Watcher {
     file: PathBuf,
-    allowed: Allowed,
+    allowed: AllowedContents,
     seen: Observations,
     /// Whether the file has existed; then it may be replaced but not vanish.
     is_there: bool,
@@ -86,7 +86,7 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn new(file: PathBuf, allowed: Allowed) -> Self {
+    fn new(file: PathBuf, allowed: AllowedContents) -> Self {
         let is_there = allowed.old.is_some();
         Self { file, allowed, seen: Observations::default(), is_there, last: None }
     }
@@ -95,7 +95,7 @@ impl Watcher {
         loop {
             let last = ended.load(Ordering::SeqCst);
             self.events(inotify)?;
-            self.look()?;
+            self.check_file()?;
             if last {
                 return Ok(());
             }
@@ -121,31 +121,31 @@ impl Watcher {
             let about = about.unwrap_or_default();
             let touched = event.events();
             if about == name {
-                self.look()?;
+                self.check_file()?;
                 if touched.intersects(ReadFlags::MODIFY | ReadFlags::DELETE | ReadFlags::MOVED_FROM)
                 {
-                    self.wrong(format!("{name} was altered in place or removed: {touched:?}"));
+                    self.add_wrong(format!("{name} was altered in place or removed: {touched:?}"));
                 }
             } else if !is_temporary(&about, &name) && touched.intersects(ReadFlags::CREATE) {
-                self.wrong(format!("an unexpected file name is visible: {about}"));
+                self.add_wrong(format!("an unexpected file name is visible: {about}"));
             }
         }
     }
 
-    fn wrong(&mut self, what: String) {
+    fn add_wrong(&mut self, what: String) {
         // The first ones suffice; a watch of minutes must not fill the memory.
         if self.seen.wrong.len() < 20 {
             self.seen.wrong.push(what);
         }
     }
 
-    fn look(&mut self) -> anyhow::Result<()> {
+    fn check_file(&mut self) -> anyhow::Result<()> {
         self.seen.looks += 1;
         let about = match fs::metadata(&self.file) {
             Ok(about) => about,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                 if std::mem::take(&mut self.is_there) {
-                    self.wrong("the existing file has disappeared".to_owned());
+                    self.add_wrong("the existing file has disappeared".to_owned());
                 }
                 return Ok(());
             }
@@ -159,13 +159,13 @@ impl Watcher {
         self.last = now;
         let bytes = fs::read(&self.file)?;
         if !is_allowed(&self.allowed, &bytes) {
-            self.wrong(format!("{} wrong bytes under the final name", bytes.len()));
+            self.add_wrong(format!("{} wrong bytes under the final name", bytes.len()));
         }
         Ok(())
     }
 }
 
-fn is_allowed(allowed: &Allowed, bytes: &[u8]) -> bool {
+fn is_allowed(allowed: &AllowedContents, bytes: &[u8]) -> bool {
     let right = allowed.right.iter().any(|right| right.as_slice() == bytes);
     right || allowed.old.as_deref() == Some(bytes)
 }
@@ -184,8 +184,8 @@ mod tests {
         let file = dir.path().join("a");
         fs::write(&file, "old").unwrap();
         let right = vec![Arc::new(b"right".to_vec())];
-        let allowed = Allowed { old: Some(b"old".to_vec()), right };
-        let watch = Watch::start(&file, allowed).unwrap();
+        let allowed = AllowedContents { old: Some(b"old".to_vec()), right };
+        let watch = FileWatch::start(&file, allowed).unwrap();
         act(dir.path());
         let seen = watch.end().unwrap();
         assert!(seen.looks > 0);

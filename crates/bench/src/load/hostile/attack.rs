@@ -2,8 +2,8 @@
 
 use super::{
     channels, messages,
-    messages::Names,
-    plan::{Attack, By, Door, Kind},
+    messages::MessageNames,
+    plan::{Attack, AttackKind, Attacker, Entrance},
     raw,
 };
 use anyhow::Context as _;
@@ -29,13 +29,13 @@ use tokio::time::Instant;
 pub struct Args {
     /// The kind of attacker
     #[arg(long)]
-    pub by: By,
+    pub by: Attacker,
     /// The attacked part of the node
     #[arg(long)]
-    pub door: Door,
+    pub door: Entrance,
     /// The kind of attack
     #[arg(long)]
-    pub kind: Kind,
+    pub kind: AttackKind,
     /// The attacked port: that of the mesh, of the metrics or of datagrams
     #[arg(long, value_name = "ADDR:PORT")]
     pub to: SocketAddr,
@@ -64,7 +64,7 @@ pub struct Args {
 
 /// Counts of an attack's actions and of the node's reactions.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Counts {
+pub struct AttackCounts {
     /// Connections and channels that were established.
     pub opened: AtomicU64,
     /// Connections and channels that could not be established.
@@ -76,7 +76,7 @@ pub struct Counts {
 }
 
 /// State shared by the tasks of an attack.
-pub struct Scene {
+pub struct AttackContext {
     pub attack: Attack,
     /// The attacked address.
     pub to: SocketAddr,
@@ -85,25 +85,25 @@ pub struct Scene {
     /// The node's key.
     pub node: NodeId,
     /// The names that messages contain.
-    pub names: Names,
+    pub names: MessageNames,
     /// The end of the attack.
     pub end: Instant,
     /// The counts of the attack.
-    pub counts: Counts,
+    pub counts: AttackCounts,
     member: Connector,
     random: Mutex<Xoshiro256PlusPlus>,
     next: AtomicU64,
 }
 
-impl Scene {
+impl AttackContext {
     /// The attacker's TLS client: with a member's key, or with a new key for a stranger.
     ///
     /// # Errors
     /// If TLS rejects the key; not expected.
     pub fn connector(&self) -> anyhow::Result<Connector> {
         match self.attack.by {
-            By::Member => Ok(self.member.clone()),
-            By::Stranger => Ok(Connector::new(&PrivateKey::generate()?)?),
+            Attacker::Member => Ok(self.member.clone()),
+            Attacker::Stranger => Ok(Connector::new(&PrivateKey::generate()?)?),
         }
     }
 
@@ -126,7 +126,7 @@ impl Scene {
     }
 
     /// Increments a counter.
-    pub fn count(&self, which: impl Fn(&Counts) -> &AtomicU64) {
+    pub fn count(&self, which: impl Fn(&AttackCounts) -> &AtomicU64) {
         which(&self.counts).fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -138,21 +138,21 @@ impl Scene {
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let attack = Attack { by: args.by, door: args.door, kind: args.kind };
     let member = Connector::new(&State::open(&args.state)?.node_key()?)?;
-    let scene = Arc::new(Scene {
+    let scene = Arc::new(AttackContext {
         attack,
         to: args.to,
         port: args.port,
         node: args.node,
-        names: Names { files: args.files.clone(), server: args.server },
+        names: MessageNames { files: args.files.clone(), server: args.server },
         end: Instant::now() + args.time,
-        counts: Counts::default(),
+        counts: AttackCounts::default(),
         member,
         random: Mutex::new(Xoshiro256PlusPlus::seed_from_u64(args.seed)),
         next: AtomicU64::new(args.seed << 32),
     });
     match attack.door {
-        Door::Datagrams => raw::datagrams(&scene).await?,
-        Door::Handshake | Door::Metrics => raw::connections(&scene).await?,
+        Entrance::Datagrams => raw::datagrams(&scene).await?,
+        Entrance::Handshake | Entrance::Metrics => raw::connections(&scene).await?,
         _ => channels::run(&scene).await?,
     }
     let text = serde_json::to_string(&scene.counts).context("cannot print the counts")?;

@@ -1,10 +1,10 @@
 //! Attacks over channels of a protocol.
 
 use super::{
-    attack::Scene,
-    messages::{self, Costly},
+    attack::AttackContext,
+    messages::{self, CostlyMessages},
     peer::connect,
-    plan::{By, Door, Kind},
+    plan::{AttackKind, Attacker, Entrance},
     trains,
 };
 use anyhow::{Context as _, ensure};
@@ -45,13 +45,13 @@ const CHUNK: usize = 16 << 10;
 ///
 /// # Errors
 /// If a task dies.
-pub async fn run(scene: &Arc<Scene>) -> anyhow::Result<()> {
+pub async fn run(scene: &Arc<AttackContext>) -> anyhow::Result<()> {
     let attack = scene.attack;
     let many = match (attack.kind, attack.by) {
-        (Kind::Costliest, _) => WORKING,
-        (Kind::Random, _) => 4 * WORKING,
-        (_, By::Member) => MEMBER,
-        (_, By::Stranger) => STRANGERS,
+        (AttackKind::Costliest, _) => WORKING,
+        (AttackKind::Random, _) => 4 * WORKING,
+        (_, Attacker::Member) => MEMBER,
+        (_, Attacker::Stranger) => STRANGERS,
     };
     let mut tasks = JoinSet::new();
     for _ in 0..many {
@@ -63,7 +63,7 @@ pub async fn run(scene: &Arc<Scene>) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn repeat(scene: Arc<Scene>) -> anyhow::Result<()> {
+async fn repeat(scene: Arc<AttackContext>) -> anyhow::Result<()> {
     // Each stranger keeps its key for many channels, so that the node has answered it before.
     let connector = scene.connector()?;
     loop {
@@ -88,42 +88,42 @@ async fn repeat(scene: Arc<Scene>) -> anyhow::Result<()> {
     }
 }
 
-async fn open(scene: &Scene, connector: &Connector) -> anyhow::Result<Channel<TcpStream>> {
+async fn open(scene: &AttackContext, connector: &Connector) -> anyhow::Result<Channel<TcpStream>> {
     let protocol = scene.attack.door.protocol().context("this attack does not use channels")?;
     let tcp = connect(scene.to, scene.source()).await?;
     Ok(connector.connect(tcp, scene.node, protocol).await?)
 }
 
 /// Behaves on one channel as the attack demands; returns when the node has ended the channel.
-async fn behave(scene: &Scene, mut channel: Channel<TcpStream>) -> anyhow::Result<()> {
+async fn behave(scene: &AttackContext, mut channel: Channel<TcpStream>) -> anyhow::Result<()> {
     let door = scene.attack.door;
     match scene.attack.kind {
-        Kind::Idle => {}
-        Kind::Slow => {
+        AttackKind::Idle => {}
+        AttackKind::Slow => {
             for byte in messages::small(door, &scene.names, scene.number()) {
                 channel.write_all(&[byte]).await?;
                 channel.flush().await?;
                 sleep(SLOW).await;
             }
         }
-        Kind::Largest => {
+        AttackKind::Largest => {
             channel.write_all(&messages::largest(door)).await?;
             channel.flush().await?;
             scene.count(|counts| &counts.sent);
         }
-        Kind::Costliest => {
+        AttackKind::Costliest => {
             let costly = messages::costliest(door, &scene.names, scene.number());
             return match door {
-                Door::Bond => link(scene, channel, &costly).await,
-                Door::Probe => {
+                Entrance::Bond => link(scene, channel, &costly).await,
+                Entrance::Probe => {
                     let session = trains::open(&mut channel).await?;
-                    let _socket = trains::show(scene, &mut channel, session).await?;
+                    let _socket = trains::announce_address(scene, &mut channel, session).await?;
                     work(scene, channel, &costly).await
                 }
                 _ => work(scene, channel, &costly).await,
             };
         }
-        Kind::Random => return random(scene, channel).await,
+        AttackKind::Random => return random(scene, channel).await,
     }
     Ok(drain(&mut channel).await?)
 }
@@ -137,9 +137,9 @@ async fn drain(from: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
 
 /// Sends the costliest messages as fast as the node accepts them.
 async fn work(
-    scene: &Scene,
+    scene: &AttackContext,
     stream: impl AsyncRead + AsyncWrite,
-    costly: &Costly,
+    costly: &CostlyMessages,
 ) -> anyhow::Result<()> {
     let (mut from, mut to) = tokio::io::split(stream);
     let sending = async {
@@ -161,9 +161,9 @@ async fn work(
 
 /// Attacks a link of a bond, which continues without encryption.
 async fn link(
-    scene: &Scene,
+    scene: &AttackContext,
     mut channel: Channel<TcpStream>,
-    costly: &Costly,
+    costly: &CostlyMessages,
 ) -> anyhow::Result<()> {
     channel.write_all(&costly.first).await?;
     channel.flush().await?;
@@ -176,12 +176,16 @@ async fn link(
     channel.write_all(&[GO_ACK]).await?;
     channel.flush().await?;
     let (tcp, _) = channel.into_clear()?;
-    work(scene, tcp, &Costly { first: costly.further.clone(), further: costly.further.clone() })
-        .await
+    work(
+        scene,
+        tcp,
+        &CostlyMessages { first: costly.further.clone(), further: costly.further.clone() },
+    )
+    .await
 }
 
 /// Sends random bytes. Every other channel begins with a permitted length, so that the node reads the bytes.
-async fn random(scene: &Scene, channel: Channel<TcpStream>) -> anyhow::Result<()> {
+async fn random(scene: &AttackContext, channel: Channel<TcpStream>) -> anyhow::Result<()> {
     let mut random = scene.random();
     let mut bytes = vec![0; CHUNK];
     random.fill_bytes(&mut bytes);
@@ -189,5 +193,5 @@ async fn random(scene: &Scene, channel: Channel<TcpStream>) -> anyhow::Result<()
         bytes[..4].copy_from_slice(&(CHUNK as u32 - 4).to_be_bytes());
     }
     let again = bytes.clone();
-    work(scene, channel, &Costly { first: bytes, further: again }).await
+    work(scene, channel, &CostlyMessages { first: bytes, further: again }).await
 }

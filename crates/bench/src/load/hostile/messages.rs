@@ -1,7 +1,7 @@
 //! The messages of the attacks on each door: the request of a well-behaved peer, the longest message, and the costliest
 //! ones.
 
-use super::plan::Door;
+use super::plan::Entrance;
 use std::{
     collections::BTreeSet,
     net::{Ipv4Addr, SocketAddr},
@@ -25,7 +25,7 @@ const API_BODY: usize = 64 << 10;
 
 /// Names that the messages of an attack contain.
 #[derive(Clone, Debug)]
-pub struct Names {
+pub struct MessageNames {
     /// The directory of files that only the member `good` may read.
     pub files: String,
     /// The server that relays may connect to.
@@ -34,7 +34,7 @@ pub struct Names {
 
 /// The costliest messages: one that begins a channel, and one that is repeated as often as the node accepts it.
 #[derive(Debug, Default)]
-pub struct Costly {
+pub struct CostlyMessages {
     /// The first message.
     pub first: Vec<u8>,
     /// The repeated message; empty: nothing follows the first.
@@ -48,89 +48,98 @@ fn name(text: &str) -> Name {
 
 /// The request of a well-behaved peer, which a slow attacker also begins. `number` identifies a bond and must be used
 /// once.
-pub fn small(door: Door, names: &Names, number: u64) -> Vec<u8> {
+pub fn small(door: Entrance, names: &MessageNames, number: u64) -> Vec<u8> {
     match door {
-        Door::Api => b"GET /v1/status HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".to_vec(),
-        Door::Join => post("/v1/join", b"{}", 2),
-        Door::Relay => relayed(&Terms::default(), names.server),
-        Door::Measure => flow(80),
-        Door::Object => object::encode(&Request::List(listing(vec![names.files.clone().into()]))),
-        Door::Submit => object::encode(&bistro::Ask::Sheet(name(BOX))),
-        Door::Bond => object::encode(&greeting(number)),
-        Door::Cast => object::encode(&cast::Opening::Hello {
+        Entrance::Api => {
+            b"GET /v1/status HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".to_vec()
+        }
+        Entrance::Join => post("/v1/join", b"{}", 2),
+        Entrance::Relay => relayed(&Terms::default(), names.server),
+        Entrance::Measure => flow(80),
+        Entrance::Object => {
+            object::encode(&Request::List(listing(vec![names.files.clone().into()])))
+        }
+        Entrance::Submit => object::encode(&bistro::Ask::Sheet(name(BOX))),
+        Entrance::Bond => object::encode(&greeting(number)),
+        Entrance::Cast => object::encode(&cast::Opening::Hello {
             cast: CastId::from_bytes([7; 16]),
             pass: vec![7; 200],
             want: Want::Pull,
         }),
-        Door::Probe => object::encode(&probe::Ask::Open),
-        Door::Stream => object::encode(&subscription(vec![])),
-        Door::Handshake | Door::Metrics | Door::Datagrams => {
+        Entrance::Probe => object::encode(&probe::Ask::Open),
+        Entrance::Stream => object::encode(&subscription(vec![])),
+        Entrance::Handshake | Entrance::Metrics | Entrance::Datagrams => {
             b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n".to_vec()
         }
     }
 }
 
 /// The longest message, without its last byte.
-pub fn largest(door: Door) -> Vec<u8> {
+pub fn largest(door: Entrance) -> Vec<u8> {
     let framed = |most: usize| [&(most as u32).to_be_bytes()[..], &vec![7; most - 1]].concat();
     match door {
-        Door::Api => post("/v1/measure/reports", &vec![b' '; API_BODY - 1], API_BODY),
-        Door::Join => post("/v1/join", &vec![b' '; API_BODY - 1], API_BODY),
-        Door::Relay => {
+        Entrance::Api => post("/v1/measure/reports", &vec![b' '; API_BODY - 1], API_BODY),
+        Entrance::Join => post("/v1/join", &vec![b' '; API_BODY - 1], API_BODY),
+        Entrance::Relay => {
             let most = mesh::Ask::MAX_BYTES;
             [&[5, 1, METHOD], &(most as u16).to_be_bytes()[..], &vec![7; most - 1]].concat()
         }
-        Door::Measure => {
+        Entrance::Measure => {
             let most = measure_flow::MAX_MESSAGE;
             [&(most as u16).to_be_bytes()[..], &vec![7; most - 1]].concat()
         }
-        Door::Object => framed(object::MAX_REQUEST),
-        Door::Submit => framed(bistro::MAX_ASK),
-        Door::Bond => framed(MAX_GREETING),
-        Door::Cast => framed(cast::MAX_OPENING),
-        Door::Probe => framed(probe::MAX_MESSAGE),
-        Door::Stream => framed(leg::MAX_OPENING),
+        Entrance::Object => framed(object::MAX_REQUEST),
+        Entrance::Submit => framed(bistro::MAX_ASK),
+        Entrance::Bond => framed(MAX_GREETING),
+        Entrance::Cast => framed(cast::MAX_OPENING),
+        Entrance::Probe => framed(probe::MAX_MESSAGE),
+        Entrance::Stream => framed(leg::MAX_OPENING),
         // A TLS record with the beginning of a ClientHello of 64 KiB.
-        Door::Handshake => [&[22, 3, 1, 0x40, 0, 1, 0, 0xff, 0xff], &vec![7; 0x3ff0][..]].concat(),
-        Door::Metrics => [b"GET /metrics HTTP/1.1\r\nX: ", &vec![b'a'; 1 << 20][..]].concat(),
-        Door::Datagrams => vec![7; probe::MAX_DATAGRAM],
+        Entrance::Handshake => {
+            [&[22, 3, 1, 0x40, 0, 1, 0, 0xff, 0xff], &vec![7; 0x3ff0][..]].concat()
+        }
+        Entrance::Metrics => [b"GET /metrics HTTP/1.1\r\nX: ", &vec![b'a'; 1 << 20][..]].concat(),
+        Entrance::Datagrams => vec![7; probe::MAX_DATAGRAM],
     }
 }
 
 /// The costliest messages. `number` differs from channel to channel, because the node would cache an answer.
-pub fn costliest(door: Door, names: &Names, number: u64) -> Costly {
-    let once = |first: Vec<u8>| Costly { first, further: Vec::new() };
-    let again = |message: Vec<u8>| Costly { first: message.clone(), further: message };
+pub fn costliest(door: Entrance, names: &MessageNames, number: u64) -> CostlyMessages {
+    let once = |first: Vec<u8>| CostlyMessages { first, further: Vec::new() };
+    let again = |message: Vec<u8>| CostlyMessages { first: message.clone(), further: message };
     match door {
         // Requests whose answers are computed from all measurements.
-        Door::Api => again(
+        Entrance::Api => again(
             b"GET /v1/paths HTTP/1.1\r\nHost: a\r\n\r\nGET /v1/candidates HTTP/1.1\r\nHost: a\r\n\r\n\
               GET /v1/status HTTP/1.1\r\nHost: a\r\n\r\n"
                 .to_vec(),
         ),
-        Door::Join => {
+        Entrance::Join => {
             let body = [&b"{\"secret\":\""[..], &vec![b'a'; API_BODY - 13], b"\"}"].concat();
             once(post("/v1/join", &body, body.len()))
         }
-        Door::Relay => once(relayed(&avoiding(), (Ipv4Addr::new(10, 9, 8, 7), 80).into())),
-        Door::Measure => once(flow(200)),
-        Door::Object => again(object::encode(&Request::List(listing(patterns(number))))),
-        Door::Submit => {
+        Entrance::Relay => once(relayed(&avoiding(), (Ipv4Addr::new(10, 9, 8, 7), 80).into())),
+        Entrance::Measure => once(flow(200)),
+        Entrance::Object => again(object::encode(&Request::List(listing(patterns(number))))),
+        Entrance::Submit => {
             // As many commitments as a stranger's first question may contain.
             let few = object::encode(&bistro::Ask::Commit(name(BOX), intents(number, 8)));
             let many = bistro::Ask::Commit(name(BOX), intents(number, bistro::MOST_INTENTS));
-            Costly { first: few, further: object::encode(&many) }
+            CostlyMessages { first: few, further: object::encode(&many) }
         }
-        Door::Bond => Costly { first: object::encode(&greeting(number)), further: words() },
-        Door::Cast => once(object::encode(&cast::Opening::Offer {
+        Entrance::Bond => CostlyMessages {
+            first: object::encode(&greeting(number)),
+            further: ping_messages(),
+        },
+        Entrance::Cast => once(object::encode(&cast::Opening::Offer {
             offer: vec![7; 7 << 10],
             pass: vec![7; 900],
         })),
-        Door::Probe => again(train()),
-        Door::Stream => again(object::encode(&subscription((0..16).collect()))),
-        Door::Handshake => Costly::default(),
-        Door::Metrics => once(small(door, names, number)),
-        Door::Datagrams => once(vec![7; 1400]),
+        Entrance::Probe => again(train()),
+        Entrance::Stream => again(object::encode(&subscription((0..16).collect()))),
+        Entrance::Handshake => CostlyMessages::default(),
+        Entrance::Metrics => once(small(door, names, number)),
+        Entrance::Datagrams => once(vec![7; 1400]),
     }
 }
 
@@ -199,7 +208,7 @@ fn greeting(number: u64) -> Hello {
 }
 
 /// Pings, and a stream to a target that does not exist.
-fn words() -> Vec<u8> {
+fn ping_messages() -> Vec<u8> {
     let pings = (0..64).map(Word::Ping);
     let to = Target::Server("127.0.0.1".to_owned(), 1);
     let opens = [Word::Open { stream: 0, to }].into_iter();
@@ -236,16 +245,16 @@ mod tests {
 
     #[test]
     fn the_costliest_messages_do_not_exceed_the_limits() {
-        let names = Names { files: "/srv".into(), server: ([127, 0, 0, 1], 9).into() };
+        let names = MessageNames { files: "/srv".into(), server: ([127, 0, 0, 1], 9).into() };
         let framed = |message: &[u8]| message.len().saturating_sub(4);
         let of = |door| costliest(door, &names, 1);
-        assert!((900_000..=object::MAX_REQUEST).contains(&framed(&of(Door::Object).first)));
-        assert!(framed(&of(Door::Submit).first) <= 4 << 10);
-        assert!(framed(&of(Door::Submit).further) <= bistro::MAX_ASK);
-        assert!(framed(&of(Door::Cast).first) <= cast::MAX_OPENING);
-        assert!(framed(&of(Door::Probe).further) <= probe::MAX_MESSAGE);
-        assert!(of(Door::Measure).first.len() <= 2 + measure_flow::MAX_MESSAGE);
-        for door in Door::value_variants() {
+        assert!((900_000..=object::MAX_REQUEST).contains(&framed(&of(Entrance::Object).first)));
+        assert!(framed(&of(Entrance::Submit).first) <= 4 << 10);
+        assert!(framed(&of(Entrance::Submit).further) <= bistro::MAX_ASK);
+        assert!(framed(&of(Entrance::Cast).first) <= cast::MAX_OPENING);
+        assert!(framed(&of(Entrance::Probe).further) <= probe::MAX_MESSAGE);
+        assert!(of(Entrance::Measure).first.len() <= 2 + measure_flow::MAX_MESSAGE);
+        for door in Entrance::value_variants() {
             assert!(!small(*door, &names, 1).is_empty() && largest(*door).len() > 200, "{door:?}");
         }
     }

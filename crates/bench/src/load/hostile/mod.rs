@@ -30,11 +30,11 @@ use clap::Subcommand;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    work: Work,
+    work: HostileCommand,
 }
 
 #[derive(Subcommand)]
-enum Work {
+enum HostileCommand {
     /// Attack a node of a new mesh in every way, and measure the effect on a well-behaved peer
     Run(run::Args),
     /// Attack one node for some time; started by `run`
@@ -47,7 +47,7 @@ enum Work {
 /// When the mesh cannot be founded or the node ends.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     match &args.work {
-        Work::Run(args) => run::run(args).await,
-        Work::Attack(args) => attack::run(args).await,
+        HostileCommand::Run(args) => run::run(args).await,
+        HostileCommand::Attack(args) => attack::run(args).await,
     }
 }

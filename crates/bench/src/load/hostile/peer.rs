@@ -1,8 +1,8 @@
 //! The well-behaved peer: small operations, each on its own channel.
 
 use super::{
-    messages::{self, Names},
-    plan::Door,
+    messages::{self, MessageNames},
+    plan::Entrance,
 };
 use crate::load::server;
 use anyhow::{Context as _, bail, ensure};
@@ -39,19 +39,19 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const PACE: Duration = Duration::from_millis(10);
 
 /// The peer and the node that it uses.
-pub struct Peer {
+pub struct HonestPeer {
     /// The TLS clients of a member and of a stranger, whose key is in no roster.
     keys: [Connector; 2],
     node: NodeId,
     at: SocketAddr,
-    names: Names,
+    names: MessageNames,
     /// Numbers the bonds and the addresses from which the peer joins.
     next: AtomicU64,
 }
 
 /// The results of many operations.
 #[derive(Debug, Default)]
-pub struct Times {
+pub struct OperationTimes {
     /// The durations of the operations that succeeded.
     pub took: Vec<Duration>,
     /// The number of operations that failed.
@@ -60,7 +60,7 @@ pub struct Times {
     pub why: Option<String>,
 }
 
-impl Times {
+impl OperationTimes {
     /// Adds the results of further operations.
     pub fn add(&mut self, further: Self) {
         self.took.extend(further.took);
@@ -72,7 +72,7 @@ impl Times {
 /// The peer's address, from which no attack comes.
 const SOURCE: Ipv4Addr = Ipv4Addr::new(127, 0, 9, 9);
 
-impl Peer {
+impl HonestPeer {
     /// Creates a peer with a member's key for the node at `at`.
     ///
     /// # Errors
@@ -81,15 +81,15 @@ impl Peer {
         key: &PrivateKey,
         node: NodeId,
         at: SocketAddr,
-        names: Names,
+        names: MessageNames,
     ) -> anyhow::Result<Self> {
         let keys = [Connector::new(key)?, Connector::new(&PrivateKey::generate()?)?];
         Ok(Self { keys, node, at, names, next: AtomicU64::default() })
     }
 
     /// Repeats an operation.
-    pub async fn repeat(&self, door: Door, times: usize) -> Times {
-        let mut found = Times::default();
+    pub async fn repeat(&self, door: Entrance, times: usize) -> OperationTimes {
+        let mut found = OperationTimes::default();
         for _ in 0..times {
             let begun = Instant::now();
             match self.once(door).await {
@@ -108,7 +108,7 @@ impl Peer {
     ///
     /// # Errors
     /// When it takes longer or the node answers differently than it should.
-    pub async fn once(&self, door: Door) -> anyhow::Result<()> {
+    pub async fn once(&self, door: Entrance) -> anyhow::Result<()> {
         let done = timeout(PATIENCE, self.operate(door)).await;
         done.with_context(|| format!("no answer within {PATIENCE:?}"))?
     }
@@ -119,48 +119,48 @@ impl Peer {
     /// As [`Self::once`].
     pub async fn datagrams(&self) -> anyhow::Result<u16> {
         let mut channel = self.channel(Protocol::Probe).await?;
-        self.write(&mut channel, Door::Probe).await?;
+        self.write(&mut channel, Entrance::Probe).await?;
         match message::read(&mut channel, probe::MAX_MESSAGE).await? {
             Some(probe::NodeReply::Opened { port, .. }) => Ok(port),
             other => bail!("the node answers {other:?}"),
         }
     }
 
-    async fn operate(&self, door: Door) -> anyhow::Result<()> {
+    async fn operate(&self, door: Entrance) -> anyhow::Result<()> {
         let protocol = door.protocol().unwrap_or(Protocol::Api);
-        let door = if door.protocol().is_none() { Door::Api } else { door };
+        let door = if door.protocol().is_none() { Entrance::Api } else { door };
         let mut channel = self.channel(protocol).await?;
         self.write(&mut channel, door).await?;
         match door {
-            Door::Api | Door::Handshake | Door::Metrics | Door::Datagrams => {
+            Entrance::Api | Entrance::Handshake | Entrance::Metrics | Entrance::Datagrams => {
                 page(&mut channel, 200).await
             }
-            Door::Join => page(&mut channel, 400).await,
-            Door::Relay => self.echo(&mut channel).await,
-            Door::Measure => refused_flow(&mut channel).await,
-            Door::Object => self.file(&mut channel).await,
-            Door::Submit => match message::read(&mut channel, bistro::MAX_ANSWER).await? {
+            Entrance::Join => page(&mut channel, 400).await,
+            Entrance::Relay => self.echo(&mut channel).await,
+            Entrance::Measure => refused_flow(&mut channel).await,
+            Entrance::Object => self.file(&mut channel).await,
+            Entrance::Submit => match message::read(&mut channel, bistro::MAX_ANSWER).await? {
                 Some(bistro::Answer::Sheet(_)) => Ok(()),
                 other => bail!("the drop box answered {other:?}"),
             },
-            Door::Bond => match message::read(&mut channel, MAX_GREETING).await? {
+            Entrance::Bond => match message::read(&mut channel, MAX_GREETING).await? {
                 Some(Greeting::Welcome { .. }) => {
                     ensure!(channel.read_u8().await? == GO, "there is no GO after the welcome");
                     Ok(())
                 }
                 other => bail!("the bond's far end answered {other:?}"),
             },
-            Door::Cast => match message::read(&mut channel, cast::MAX_ANSWER).await? {
+            Entrance::Cast => match message::read(&mut channel, cast::MAX_ANSWER).await? {
                 Some(cast::Answer::Refused(cast::Refusal::Unknown)) => Ok(()),
                 other => bail!(
                     "unexpected answer to a request for a cast that does not exist: {other:?}"
                 ),
             },
-            Door::Probe => match message::read(&mut channel, probe::MAX_MESSAGE).await? {
+            Entrance::Probe => match message::read(&mut channel, probe::MAX_MESSAGE).await? {
                 Some(probe::NodeReply::Opened { .. }) => Ok(()),
                 other => bail!("unexpected answer to a request for a session: {other:?}"),
             },
-            Door::Stream => match message::read(&mut channel, leg::MAX_ANSWER).await? {
+            Entrance::Stream => match message::read(&mut channel, leg::MAX_ANSWER).await? {
                 Some(leg::Answer::Refused(why)) if !matches!(why, leg::Refusal::Busy(_)) => Ok(()),
                 other => bail!(
                     "unexpected answer to a request for a stream that does not exist: {other:?}"
@@ -186,7 +186,7 @@ impl Peer {
         Ok(connector.connect(tcp, self.node, protocol).await?)
     }
 
-    async fn write(&self, channel: &mut Channel<TcpStream>, door: Door) -> anyhow::Result<()> {
+    async fn write(&self, channel: &mut Channel<TcpStream>, door: Entrance) -> anyhow::Result<()> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         channel.write_all(&messages::small(door, &self.names, number)).await?;
         Ok(channel.flush().await?)

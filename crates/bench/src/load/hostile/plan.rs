@@ -6,7 +6,7 @@ use thalweg_net::channel::Protocol;
 
 /// The attacker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum By {
+pub enum Attacker {
     /// A member of the mesh without rights.
     Member,
     /// A host with a key that is not in the roster.
@@ -15,7 +15,7 @@ pub enum By {
 
 /// The attacked part of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub enum Door {
+pub enum Entrance {
     /// The oracle's API.
     Api,
     Join,
@@ -42,7 +42,7 @@ pub enum Door {
 
 /// The kind of attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
+pub enum AttackKind {
     /// Connections that send nothing.
     Idle,
     /// A message whose bytes are sent one at a time, with pauses.
@@ -59,13 +59,13 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attack {
     /// Who attacks.
-    pub by: By,
+    pub by: Attacker,
     /// The attacked part of the node.
-    pub door: Door,
-    pub kind: Kind,
+    pub door: Entrance,
+    pub kind: AttackKind,
 }
 
-impl Door {
+impl Entrance {
     /// The protocol of its channels; `None` if it is attacked without channels.
     pub const fn protocol(self) -> Option<Protocol> {
         Some(match self {
@@ -133,13 +133,13 @@ pub fn list(wanted: &str) -> anyhow::Result<Vec<Attack>> {
 /// All attacks.
 fn all() -> Vec<Attack> {
     let mut all = Vec::new();
-    for by in [By::Member, By::Stranger] {
-        for &door in Door::value_variants() {
+    for by in [Attacker::Member, Attacker::Stranger] {
+        for &door in Entrance::value_variants() {
             let comes = match by {
-                By::Member => door.knows_members(),
-                By::Stranger => door.lets_strangers_in(),
+                Attacker::Member => door.knows_members(),
+                Attacker::Stranger => door.lets_strangers_in(),
             };
-            let kinds = Kind::value_variants().iter();
+            let kinds = AttackKind::value_variants().iter();
             let attacks = kinds.map(|&kind| Attack { by, door, kind });
             all.extend(attacks.filter(|attack| comes && attack.is_possible()));
         }
@@ -150,18 +150,25 @@ fn all() -> Vec<Attack> {
 impl Attack {
     /// Whether the attack exists: those with datagrams are neither idle nor slow.
     fn is_possible(self) -> bool {
-        self.door != Door::Datagrams || !matches!(self.kind, Kind::Idle | Kind::Slow)
+        self.door != Entrance::Datagrams
+            || !matches!(self.kind, AttackKind::Idle | AttackKind::Slow)
     }
 }
 
 /// The name of a value as its command-line option spells it.
-pub fn word(value: &impl ValueEnum) -> String {
+pub fn option_name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 impl fmt::Display for Attack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}_{}_{}", word(&self.by), word(&self.door), word(&self.kind))
+        write!(
+            f,
+            "{}_{}_{}",
+            option_name(&self.by),
+            option_name(&self.door),
+            option_name(&self.kind)
+        )
     }
 }
 
@@ -173,7 +180,7 @@ mod tests {
     fn each_protocol_is_attacked_in_all_kinds() {
         let names: Vec<String> = all().iter().map(ToString::to_string).collect();
         for protocol in Protocol::ALL {
-            let doors = Door::value_variants().iter();
+            let doors = Entrance::value_variants().iter();
             let door = doors.clone().find(|door| door.protocol() == Some(protocol)).unwrap();
             let of = all().iter().filter(|attack| attack.door == *door).count();
             assert!(of == 5 || of == 10, "{protocol:?}: {of}");

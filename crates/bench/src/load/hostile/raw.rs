@@ -1,10 +1,10 @@
 //! Attacks without channels: on the TCP port before a handshake is complete, on the metrics, and by datagrams.
 
 use super::{
-    attack::Scene,
+    attack::AttackContext,
     messages,
     peer::connect,
-    plan::{By, Door, Kind},
+    plan::{AttackKind, Attacker, Entrance},
     trains,
 };
 use crate::load::strangers::probe::hello;
@@ -43,9 +43,9 @@ const DATAGRAM: usize = 1400;
 ///
 /// # Errors
 /// If a task dies.
-pub async fn connections(scene: &Arc<Scene>) -> anyhow::Result<()> {
+pub async fn connections(scene: &Arc<AttackContext>) -> anyhow::Result<()> {
     let many = match scene.attack.kind {
-        Kind::Costliest | Kind::Random => WORKING,
+        AttackKind::Costliest | AttackKind::Random => WORKING,
         _ => HOLDING,
     };
     let message: Arc<[u8]> = first(scene)?.into();
@@ -60,22 +60,22 @@ pub async fn connections(scene: &Arc<Scene>) -> anyhow::Result<()> {
 }
 
 /// The message that each connection sends.
-fn first(scene: &Scene) -> anyhow::Result<Vec<u8>> {
+fn first(scene: &AttackContext) -> anyhow::Result<Vec<u8>> {
     let door = scene.attack.door;
     Ok(match (scene.attack.kind, door) {
-        (Kind::Idle, _) => Vec::new(),
-        (Kind::Largest, _) => messages::largest(door),
-        (Kind::Random, _) => {
+        (AttackKind::Idle, _) => Vec::new(),
+        (AttackKind::Largest, _) => messages::largest(door),
+        (AttackKind::Random, _) => {
             let mut bytes = vec![0; 4096];
             scene.random().fill_bytes(&mut bytes);
             bytes
         }
-        (_, Door::Handshake) => hello(Protocol::Api.alpn())?,
+        (_, Entrance::Handshake) => hello(Protocol::Api.alpn())?,
         _ => messages::small(door, &scene.names, scene.number()),
     })
 }
 
-async fn repeat(scene: Arc<Scene>, message: Arc<[u8]>) {
+async fn repeat(scene: Arc<AttackContext>, message: Arc<[u8]>) {
     let until = || scene.end.min(Instant::now() + HELD);
     while Instant::now() < scene.end {
         match timeout_at(until(), connect(scene.to, scene.source())).await {
@@ -96,10 +96,10 @@ async fn repeat(scene: Arc<Scene>, message: Arc<[u8]>) {
 
 /// Behaves on one connection as the attack demands. Returns when the node has ended it or has done the work that the
 /// attack causes.
-async fn behave(scene: &Scene, mut tcp: TcpStream, message: &[u8]) -> io::Result<()> {
+async fn behave(scene: &AttackContext, mut tcp: TcpStream, message: &[u8]) -> io::Result<()> {
     // A reset on close frees the port at once, and the node sees an unexpected end.
     _ = SockRef::from(&tcp).set_linger(Some(Duration::ZERO));
-    if scene.attack.kind == Kind::Slow {
+    if scene.attack.kind == AttackKind::Slow {
         for byte in message {
             tcp.write_all(&[*byte]).await?;
             sleep(SLOW).await;
@@ -109,7 +109,7 @@ async fn behave(scene: &Scene, mut tcp: TcpStream, message: &[u8]) -> io::Result
         scene.count(|counts| &counts.sent);
     }
     let mut bytes = [0; 4096];
-    let is_work = scene.attack.kind == Kind::Costliest;
+    let is_work = scene.attack.kind == AttackKind::Costliest;
     while tcp.read(&mut bytes).await? > 0 && !is_work {}
     Ok(())
 }
@@ -118,15 +118,15 @@ async fn behave(scene: &Scene, mut tcp: TcpStream, message: &[u8]) -> io::Result
 ///
 /// # Errors
 /// When the member is not admitted or a socket cannot be used.
-pub async fn datagrams(scene: &Arc<Scene>) -> anyhow::Result<()> {
+pub async fn datagrams(scene: &Arc<AttackContext>) -> anyhow::Result<()> {
     let session = match scene.attack.by {
-        By::Member => Some(session(scene).await?),
-        By::Stranger => None,
+        Attacker::Member => Some(session(scene).await?),
+        Attacker::Stranger => None,
     };
     let number = session.as_ref().map_or(1, |(number, _)| *number);
     let mut random = scene.random();
     let mut bytes = match scene.attack.kind {
-        Kind::Largest => trains::forged(number, probe::MAX_DATAGRAM),
+        AttackKind::Largest => trains::forged(number, probe::MAX_DATAGRAM),
         _ => trains::forged(number, DATAGRAM),
     };
     let socket = UdpSocket::bind((scene.source(), 0)).await?;
@@ -134,7 +134,7 @@ pub async fn datagrams(scene: &Arc<Scene>) -> anyhow::Result<()> {
     while Instant::now() < scene.end {
         for n in 0..BURST {
             match scene.attack.kind {
-                Kind::Random => random.fill_bytes(&mut bytes),
+                AttackKind::Random => random.fill_bytes(&mut bytes),
                 _ => bytes[4..12].copy_from_slice(&(n as u64).to_be_bytes()),
             }
             // A full buffer or a closed port does not end the attack.
@@ -149,7 +149,7 @@ pub async fn datagrams(scene: &Arc<Scene>) -> anyhow::Result<()> {
 }
 
 /// Opens a session for the member; it lasts as long as its channel.
-async fn session(scene: &Scene) -> anyhow::Result<(u32, Channel<TcpStream>)> {
+async fn session(scene: &AttackContext) -> anyhow::Result<(u32, Channel<TcpStream>)> {
     let tcp = connect(scene.port, scene.source()).await?;
     let mut channel = scene.connector()?.connect(tcp, scene.node, Protocol::Probe).await?;
     scene.count(|counts| &counts.opened);

@@ -1,10 +1,10 @@
 //! Runs all attacks in turn and prints the report.
 
 use super::{
-    attack::Counts,
-    peer::{Peer, Times},
-    plan::{self, Attack, Door, word},
-    scene::{Resources, Scene, Watch, resources},
+    attack::AttackCounts,
+    peer::{HonestPeer, OperationTimes},
+    plan::{self, Attack, Entrance, option_name},
+    scene::{AttackedMesh, ResourceSampler, Resources, resources},
 };
 use crate::{load::report::Report, program};
 use anyhow::{Context as _, bail, ensure};
@@ -48,15 +48,15 @@ pub struct Args {
 }
 
 /// The time of one operation without attack: 50th and 99th percentile.
-type Idle = BTreeMap<Door, (Duration, Duration)>;
+type IdleTimes = BTreeMap<Entrance, (Duration, Duration)>;
 
 /// The effect of one attack on the node.
-struct Done {
+struct AttackEffect {
     attack: Attack,
     /// The peer's operations on the attacked door, and its reads of a file.
-    times: Vec<(Door, Times)>,
+    times: Vec<(Entrance, OperationTimes)>,
     most: Resources,
-    counts: Counts,
+    counts: AttackCounts,
     /// The number of operations after the attack that failed.
     broken: usize,
 }
@@ -67,45 +67,49 @@ struct Done {
 /// When the mesh cannot be founded, an operation fails before all attacks, or the node ends.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let attacks = plan::list(&args.attacks)?;
-    let mut scene = Scene::new(args.core).await?;
+    let mut scene = AttackedMesh::new(args.core).await?;
     let peer = scene.peer()?;
     let idle = measure_idle(&peer, &attacks, args.idle).await?;
     let datagrams = SocketAddr::new(scene.at.ip(), peer.datagrams().await?);
     let before = resources(scene.daemon.id())?;
     let mut report = Report::default();
-    let mut worst = Worst::default();
+    let mut worst = WorstValues::default();
     for attack in attacks {
-        let done = attacked(&scene, &peer, attack, datagrams, args).await?;
+        let done = run_attack(&scene, &peer, attack, datagrams, args).await?;
         ensure!(scene.daemon.is_alive()?, "the node ended under {attack}: {}", scene.log()?);
         worst.add(&mut report, &done, &idle, before);
     }
     for (door, (p50, p99)) in &idle {
-        report.add(format!("idle_p50_{}", word(door)), "ms", millis(*p50));
-        report.add(format!("idle_p99_{}", word(door)), "ms", millis(*p99));
+        report.add(format!("idle_p50_{}", option_name(door)), "ms", millis(*p50));
+        report.add(format!("idle_p99_{}", option_name(door)), "ms", millis(*p99));
     }
     report.add("idle_memory", "MiB", before.memory);
-    worst.tell(&mut report);
+    worst.report(&mut report);
     report.print().context("cannot print the report")
 }
 
 /// Times each operation that the peer does during the attacks.
-async fn measure_idle(peer: &Peer, attacks: &[Attack], times: usize) -> anyhow::Result<Idle> {
-    let mut doors: Vec<Door> = attacks.iter().flat_map(|attack| operations(*attack)).collect();
+async fn measure_idle(
+    peer: &HonestPeer,
+    attacks: &[Attack],
+    times: usize,
+) -> anyhow::Result<IdleTimes> {
+    let mut doors: Vec<Entrance> = attacks.iter().flat_map(|attack| operations(*attack)).collect();
     doors.sort();
     doors.dedup();
-    let mut idle = Idle::new();
+    let mut idle = IdleTimes::new();
     for door in doors {
         // The first operation reads data from disk that later ones find in memory.
         peer.once(door)
             .await
-            .with_context(|| format!("cannot use {} before all attacks", word(&door)))?;
+            .with_context(|| format!("cannot use {} before all attacks", option_name(&door)))?;
         let found = peer.repeat(door, times).await;
         if found.failed > 0 {
             let why = found.why.unwrap_or_default();
             bail!(
                 "{} operations at {} failed before all attacks: {why}",
                 found.failed,
-                word(&door)
+                option_name(&door)
             );
         }
         idle.insert(door, percentiles(found.took).context("no operation was timed")?);
@@ -114,58 +118,58 @@ async fn measure_idle(peer: &Peer, attacks: &[Attack], times: usize) -> anyhow::
 }
 
 /// The peer's operations during an attack: one at the attacked door, and a file read, which needs most of the node.
-fn operations(attack: Attack) -> Vec<Door> {
+fn operations(attack: Attack) -> Vec<Entrance> {
     let own = match attack.door {
-        Door::Handshake | Door::Metrics => Door::Api,
-        Door::Datagrams => Door::Probe,
+        Entrance::Handshake | Entrance::Metrics => Entrance::Api,
+        Entrance::Datagrams => Entrance::Probe,
         door => door,
     };
-    if own == Door::Object { vec![own] } else { vec![own, Door::Object] }
+    if own == Entrance::Object { vec![own] } else { vec![own, Entrance::Object] }
 }
 
-async fn attacked(
-    scene: &Scene,
-    peer: &Peer,
+async fn run_attack(
+    scene: &AttackedMesh,
+    peer: &HonestPeer,
     attack: Attack,
     datagrams: SocketAddr,
     args: &Args,
-) -> anyhow::Result<Done> {
-    let watch = Watch::begin(scene.daemon.id());
+) -> anyhow::Result<AttackEffect> {
+    let watch = ResourceSampler::begin(scene.daemon.id());
     let mut attacker = start(scene, attack, datagrams, args)?;
     sleep(RAMP.min(args.time / 2)).await;
     let end = Instant::now() + args.time.saturating_sub(RAMP.min(args.time / 2));
     let doors = operations(attack);
-    let mut times: Vec<(Door, Times)> =
-        doors.iter().map(|door| (*door, Times::default())).collect();
+    let mut times: Vec<(Entrance, OperationTimes)> =
+        doors.iter().map(|door| (*door, OperationTimes::default())).collect();
     while Instant::now() < end {
         for (door, times) in &mut times {
             times.add(peer.repeat(*door, 1).await);
         }
     }
-    let counts = ended(&mut attacker, attack).await?;
+    let counts = wait_for_counts(&mut attacker, attack).await?;
     let most = watch.end()?;
     let mut broken = 0;
     for door in doors {
         broken += usize::from(peer.once(door).await.is_err());
     }
-    Ok(Done { attack, times, most, counts, broken })
+    Ok(AttackEffect { attack, times, most, counts, broken })
 }
 
 fn start(
-    scene: &Scene,
+    scene: &AttackedMesh,
     attack: Attack,
     datagrams: SocketAddr,
     args: &Args,
 ) -> anyhow::Result<Child> {
     let to = match attack.door {
-        Door::Metrics => scene.metrics,
-        Door::Datagrams => datagrams,
+        Entrance::Metrics => scene.metrics,
+        Entrance::Datagrams => datagrams,
         _ => scene.at,
     };
     let mut command = Command::new("nice");
     command.args(["-n", NICE]).arg(program::own()?).args(["load", "hostile", "attack"]);
-    command.args(["--by", &word(&attack.by), "--door", &word(&attack.door)]);
-    command.args(["--kind", &word(&attack.kind), "--to", &to.to_string()]);
+    command.args(["--by", &option_name(&attack.by), "--door", &option_name(&attack.door)]);
+    command.args(["--kind", &option_name(&attack.kind), "--to", &to.to_string()]);
     command.args(["--port", &scene.at.to_string(), "--node", &scene.node.to_string()]);
     command.arg("--state").arg(scene.attacker()).args(["--files", &scene.names.files]);
     command.args(["--server", &scene.names.server.to_string()]);
@@ -176,7 +180,7 @@ fn start(
 }
 
 /// Waits for the attacker and returns its counts.
-async fn ended(attacker: &mut Child, attack: Attack) -> anyhow::Result<Counts> {
+async fn wait_for_counts(attacker: &mut Child, attack: Attack) -> anyhow::Result<AttackCounts> {
     use tokio::io::AsyncReadExt as _;
     let mut text = String::new();
     let mut out = attacker.stdout.take().context("cannot read the attacker's output")?;
@@ -188,7 +192,7 @@ async fn ended(attacker: &mut Child, attack: Attack) -> anyhow::Result<Counts> {
 
 /// The worst values of all attacks.
 #[derive(Default)]
-struct Worst {
+struct WorstValues {
     attacks: usize,
     memory: f64,
     descriptors: f64,
@@ -197,8 +201,14 @@ struct Worst {
     slowest: String,
 }
 
-impl Worst {
-    fn add(&mut self, report: &mut Report, done: &Done, idle: &Idle, before: Resources) {
+impl WorstValues {
+    fn add(
+        &mut self,
+        report: &mut Report,
+        done: &AttackEffect,
+        idle: &IdleTimes,
+        before: Resources,
+    ) {
         let name = done.attack.to_string();
         let mut failed = done.broken;
         let (mut ratios, mut slowest) = ([0.0_f64; 2], [0.0_f64; 2]);
@@ -207,7 +217,7 @@ impl Worst {
             if let Some(why) = &times.why {
                 thalweg_console::note!(
                     "thalweg-bench: load hostile: {name}: {}: {why}",
-                    word(door)
+                    option_name(door)
                 );
             }
             let (Some((p50, p99)), Some(calm)) = (percentiles(times.took.clone()), idle.get(door))
@@ -227,7 +237,7 @@ impl Worst {
         report.add(format!("memory_{name}"), "MiB", memory);
         report.add(format!("descriptors_{name}"), "1", descriptors);
         report.add(format!("failed_{name}"), "1", failed as f64);
-        for (what, count) in done.counts.named() {
+        for (what, count) in done.counts.by_name() {
             report.add(format!("{what}_{name}"), "1", count as f64);
         }
         self.attacks += 1;
@@ -239,18 +249,18 @@ impl Worst {
         }
     }
 
-    fn tell(self, report: &mut Report) {
+    fn report(self, report: &mut Report) {
         report.add("attacks", "1", self.attacks as f64);
         report.add("worst_p99_ratio", "1", self.ratio);
         report.add("worst_memory", "MiB", self.memory);
         report.add("worst_descriptors", "1", self.descriptors);
         report.add("failed", "1", self.failed as f64);
-        report.say("slowest", self.slowest);
+        report.add_text("slowest", self.slowest);
     }
 }
 
-impl Counts {
-    fn named(&self) -> [(&'static str, u64); 4] {
+impl AttackCounts {
+    fn by_name(&self) -> [(&'static str, u64); 4] {
         let Self { opened, refused, closed, sent } = self;
         let of = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
         [

@@ -1,13 +1,13 @@
 //! The mesh: one node that runs all services, a member that may use it, and a member without rights.
 
 use super::{
-    messages::{BOX, Names},
-    peer::Peer,
+    messages::{BOX, MessageNames},
+    peer::HonestPeer,
 };
 use crate::load::{
     process::memory_mib,
     server,
-    strangers::test_mesh::{Daemon, Node, TestMesh},
+    strangers::test_mesh::{Daemon, TestMesh, TestNode},
 };
 use anyhow::Context as _;
 use std::{
@@ -31,7 +31,7 @@ use tokio::net::TcpListener;
 const LOOK: Duration = Duration::from_millis(25);
 
 /// The mesh with the node under attack, which ends when this is dropped.
-pub struct Scene {
+pub struct AttackedMesh {
     /// The node's process.
     pub daemon: Daemon,
     /// The node's address and port.
@@ -41,10 +41,10 @@ pub struct Scene {
     /// The node's key.
     pub node: NodeId,
     /// The names that messages contain.
-    pub names: Names,
-    bad: Node,
-    good: Node,
-    hub: Node,
+    pub names: MessageNames,
+    bad: TestNode,
+    good: TestNode,
+    hub: TestNode,
     _mesh: TestMesh,
     _files: TempDir,
     _port: Port,
@@ -59,7 +59,7 @@ pub struct Resources {
     pub descriptors: usize,
 }
 
-impl Scene {
+impl AttackedMesh {
     /// Founds the mesh and starts the node, on a core of its own if one is named.
     ///
     /// # Errors
@@ -69,17 +69,17 @@ impl Scene {
         let server = listener.local_addr()?;
         serve(listener);
         let files = tempfile::tempdir()?;
-        let (test_mesh, port) = (TestMesh::new()?, Port::at(Ipv4Addr::LOCALHOST)?);
+        let (test_mesh, port) = (TestMesh::new()?, Port::reserve(Ipv4Addr::LOCALHOST)?);
         let metrics = SocketAddr::from((Ipv4Addr::LOCALHOST, port.number()));
-        let hub = test_mesh.found("hub", &settings(files.path(), server, metrics)?)?;
+        let hub = test_mesh.create_mesh("hub", &settings(files.path(), server, metrics)?)?;
         let daemon = hub.start_on(core)?;
         let [good, bad] = [test_mesh.join(&hub, "good", &[])?, test_mesh.join(&hub, "bad", &[])?];
         let roster = State::open(good.state())?.membership()?.current();
         let roster = roster.context("the host has no roster")?;
         let node = roster.members.iter().find(|member| member.name.as_str() == "hub");
         let node = node.and_then(|member| member.node).context("the roster has no hub")?;
-        let names = Names { files: text(&files.path().join("pub"))?, server };
-        let at = hub.at();
+        let names = MessageNames { files: text(&files.path().join("pub"))?, server };
+        let at = hub.address();
         Ok(Self {
             daemon,
             at,
@@ -99,9 +99,9 @@ impl Scene {
     ///
     /// # Errors
     /// When its key cannot be read.
-    pub fn peer(&self) -> anyhow::Result<Peer> {
+    pub fn peer(&self) -> anyhow::Result<HonestPeer> {
         let key = State::open(self.good.state())?.node_key()?;
-        Peer::new(&key, self.node, self.at, self.names.clone())
+        HonestPeer::new(&key, self.node, self.at, self.names.clone())
     }
 
     /// The last ten lines of the node's log.
@@ -163,12 +163,12 @@ pub fn resources(process: u32) -> anyhow::Result<Resources> {
 }
 
 /// A thread that samples the memory and descriptors of a process.
-pub struct Watch {
+pub struct ResourceSampler {
     stop: Arc<AtomicBool>,
     looking: thread::JoinHandle<Resources>,
 }
 
-impl Watch {
+impl ResourceSampler {
     /// Starts the thread.
     pub fn begin(process: u32) -> Self {
         let stop = Arc::new(AtomicBool::new(false));

@@ -1,6 +1,6 @@
 //! Sessions of probe trains, used by an attacking member.
 
-use super::attack::Scene;
+use super::attack::AttackContext;
 use anyhow::{Context as _, bail};
 use std::net::SocketAddr;
 use thalweg_base::message;
@@ -35,8 +35,8 @@ pub async fn open(channel: &mut Channel<TcpStream>) -> anyhow::Result<Session> {
 ///
 /// # Errors
 /// When a system call fails or the node closes the session.
-pub async fn show(
-    scene: &Scene,
+pub async fn announce_address(
+    scene: &AttackContext,
     channel: &mut Channel<TcpStream>,
     session: Session,
 ) -> anyhow::Result<UdpSocket> {

@@ -32,10 +32,10 @@ use thalweg_units::{Rate, parse_duration};
 pub struct Args {
     /// The tool that probes
     #[arg(long, value_enum)]
-    tool: Tool,
+    tool: ProbingTool,
     /// Whether the source's packets ride
     #[arg(long, value_enum)]
-    riders: Riders,
+    riders: RiderUse,
     /// Cross traffic on the bottleneck
     #[arg(long, value_enum)]
     cross: Cross,
@@ -77,7 +77,7 @@ impl Args {
 
 /// The tool that probes (§4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Tool {
+pub enum ProbingTool {
     /// Pathload with its public tool's pauses, one measurement after the other
     Pslow,
     /// Pathload with pauses of one round trip
@@ -94,7 +94,7 @@ pub enum Tool {
 
 /// Whether the source's packets ride in probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Riders {
+pub enum RiderUse {
     /// The carrier holds no packets (`mgrpOFF`)
     Off,
     /// The carrier's default: packets are held while a train is under way or due (`mgrp10`)

@@ -21,7 +21,7 @@ pub const WEB: u16 = 5080;
 const QUEUE: &str = "75 kB";
 
 /// The names of a copy's hosts and of its bottleneck.
-pub struct Names {
+pub struct CopyNames {
     /// The host of the source, the tool and the node that sends trains.
     pub m3: String,
     /// The host of the other node.
@@ -34,9 +34,9 @@ pub struct Names {
     pub bottleneck: String,
 }
 
-impl Names {
+impl CopyNames {
     /// The names of a copy, counted from 0.
-    pub fn of(copy: u8) -> Self {
+    pub fn for_copy(copy: u8) -> Self {
         let host = |name: &str| format!("{name}x{copy}");
         let [m3, m5, c1, c2] = ["m3", "m5", "c1", "c2"].map(host);
         Self { m3, m5, c1, c2, bottleneck: format!("b{copy}.fwd") }
@@ -58,7 +58,7 @@ pub fn topology(args: &Args, begin: Duration) -> String {
 }
 
 fn add_copy(text: &mut String, args: &Args, copy: u8, begin: Duration) {
-    let Names { m3, m5, c1, c2, .. } = Names::of(copy);
+    let CopyNames { m3, m5, c1, c2, .. } = CopyNames::for_copy(copy);
     let delay = (args.rtt / 2).as_micros();
     for host in [&m3, &m5, &c1, &c2] {
         _ = writeln!(text, "[host.{host}]");
@@ -96,7 +96,7 @@ fn add_step(text: &mut String, args: &Args, (copy, size, share): (u8, u32, f64),
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{Riders, Tool},
+        super::{ProbingTool, RiderUse},
         *,
     };
     use thalweg_lab::topology::Topology;
@@ -104,8 +104,8 @@ mod tests {
     fn args(cross: Cross) -> Args {
         let second = Duration::from_secs(1);
         Args {
-            tool: Tool::Pk1,
-            riders: Riders::On,
+            tool: ProbingTool::Pk1,
+            riders: RiderUse::On,
             cross,
             rtt: 40 * second / 1000,
             step: 10 * second,

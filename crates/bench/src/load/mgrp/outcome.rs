@@ -2,15 +2,15 @@
 
 use super::{
     pathload::Round,
-    shots::{Log, Shot},
+    shots::{ProbeLog, SentProbe},
 };
 use serde_json::Value;
 use thalweg_lab::emu::LinkTruth;
 
 /// A copy's run, in the lab's time.
-pub struct Copy {
+pub struct CopyRun {
     /// The tool's probes.
-    pub log: Log,
+    pub log: ProbeLog,
     /// The measurements of Pathload.
     pub rounds: Vec<Round>,
     /// The source's throughput in each second, Mbit/s.
@@ -29,38 +29,38 @@ pub struct Copy {
 const MOST_SHOWN: usize = 1500;
 
 /// A metric: name, unit, value.
-pub type Figure = (&'static str, &'static str, f64);
+pub type MetricValue = (&'static str, &'static str, f64);
 
 /// The bytes of a probe that count.
-type Part = fn(&Shot) -> u32;
+type CountedBytes = fn(&SentProbe) -> u32;
 
 /// All bytes of a probe.
-const ALL: Part = |shot| shot.bytes;
+const ALL: CountedBytes = |shot| shot.bytes;
 /// The bytes of probes without riders.
-const BARE: Part = |shot| if shot.carried == 0 { shot.bytes } else { 0 };
+const BARE: CountedBytes = |shot| if shot.carried == 0 { shot.bytes } else { 0 };
 /// The bytes of riders.
-const RIDING: Part = |shot| shot.carried;
+const RIDING: CountedBytes = |shot| shot.carried;
 /// All bytes but the riders': headers and empty padding (the paper's "probe (nopbk)").
-const OVERHEAD: Part = |shot| shot.bytes.saturating_sub(shot.carried);
+const OVERHEAD: CountedBytes = |shot| shot.bytes.saturating_sub(shot.carried);
 
-impl Copy {
+impl CopyRun {
     fn seconds(&self) -> f64 {
         self.until - self.begin
     }
 
     /// The rate of arrived bytes, Mbit/s.
-    fn rate(&self, part: Part) -> f64 {
+    fn rate(&self, part: CountedBytes) -> f64 {
         let arrived = self.log.shots().filter(|shot| shot.arrived.is_some());
         arrived.map(|shot| f64::from(part(&shot))).sum::<f64>() * 8e-6 / self.seconds()
     }
 
-    fn count(&self, is: impl Fn(&Shot) -> bool) -> f64 {
+    fn count(&self, is: impl Fn(&SentProbe) -> bool) -> f64 {
         self.log.shots().filter(is).count() as f64
     }
 
     /// The copy's metrics. The source is short in seconds in which its throughput was below `least`, Mbit/s.
-    pub fn figures(&self, least: Option<f64>) -> Vec<Figure> {
-        let lost = |shot: &Shot| shot.arrived.is_none();
+    pub fn figures(&self, least: Option<f64>) -> Vec<MetricValue> {
+        let lost = |shot: &SentProbe| shot.arrived.is_none();
         let (sent, carriers) = (self.count(|_| true), self.count(|shot| shot.carried > 0));
         let ridden = self.count(|shot| lost(shot) && shot.carried > 0);
         let bare = self.count(|shot| lost(shot) && shot.carried == 0);
@@ -133,7 +133,7 @@ impl Copy {
 
     /// Lost probes with or without riders (Fig. 14): the time, and the place in the train.
     pub fn lost(&self, with_riders: bool) -> Vec<[f64; 2]> {
-        let is = |shot: &Shot| shot.arrived.is_none() && (shot.carried > 0) == with_riders;
+        let is = |shot: &SentProbe| shot.arrived.is_none() && (shot.carried > 0) == with_riders;
         let lost = self.log.shots().filter(is);
         lost.map(|shot| [shot.at - self.begin, shot.place as f64]).collect()
     }
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use thalweg_lab::emu::Bin;
 
-    fn copy() -> Copy {
+    fn copy() -> CopyRun {
         let bin = |cross| Bin { bytes: vec![5, 7, cross, 0], ..Bin::default() };
         let truth = LinkTruth {
             bin_s: 0.5,
@@ -159,8 +159,8 @@ mod tests {
             cross_drops: 1,
             ..LinkTruth::default()
         };
-        Copy {
-            log: Log::default(),
+        CopyRun {
+            log: ProbeLog::default(),
             rounds: Vec::new(),
             source: vec![4.0, 4.0, 3.0, 4.0],
             truth,

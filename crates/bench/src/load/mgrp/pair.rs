@@ -2,8 +2,8 @@
 
 use super::{
     super::carrier_hosts::CarrierHosts,
-    Args, Riders,
-    network::{NODE, Names},
+    Args, RiderUse,
+    network::{CopyNames, NODE},
     program::Program,
 };
 use anyhow::Context as _;
@@ -20,7 +20,7 @@ pub struct Pair {
     /// The address of m5 in the overlay network.
     pub overlay: String,
     dir: PathBuf,
-    names: Names,
+    names: CopyNames,
     _nodes: [Program; 2],
 }
 
@@ -32,9 +32,9 @@ fn settings(args: &Args) -> String {
             .to_owned();
     match args.riders {
         // No packet of the source rides, because it uses other ports.
-        Riders::Off | Riders::Plain => text.push_str("ports = [1]\n"),
-        Riders::On => {}
-        Riders::Always => text.push_str("always_hold = true\n"),
+        RiderUse::Off | RiderUse::Plain => text.push_str("ports = [1]\n"),
+        RiderUse::On => {}
+        RiderUse::Always => text.push_str("always_hold = true\n"),
     }
     for line in &args.carrier {
         _ = writeln!(text, "{line}");
@@ -47,13 +47,13 @@ impl Pair {
     ///
     /// # Errors
     /// When a command fails or a carrier does not start.
-    pub fn found(lab: &Lab, dir: &Path, args: &Args, copy: u8) -> anyhow::Result<Self> {
-        let (names, dir) = (Names::of(copy), dir.join(copy.to_string()));
+    pub fn create(lab: &Lab, dir: &Path, args: &Args, copy: u8) -> anyhow::Result<Self> {
+        let (names, dir) = (CopyNames::for_copy(copy), dir.join(copy.to_string()));
         fs::create_dir_all(&dir)?;
         fs::write(dir.join("node.toml"), settings(args))?;
         let hosts = CarrierHosts { lab, dir: &dir, port: NODE };
-        let Names { m3, m5, .. } = &names;
-        hosts.found(m3)?;
+        let CopyNames { m3, m5, .. } = &names;
+        hosts.create_mesh(m3)?;
         let first = hosts.start_node(m3, "node.toml")?;
         hosts.join(m5, m3)?;
         let second = hosts.start_node(m5, "node.toml")?;
@@ -70,7 +70,7 @@ impl Pair {
     }
 
     /// The names of the hosts.
-    pub fn names(&self) -> &Names {
+    pub fn names(&self) -> &CopyNames {
         &self.names
     }
 

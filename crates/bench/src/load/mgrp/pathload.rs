@@ -1,8 +1,8 @@
 //! Pathload over the probe service, one measurement after the other (§4.1, Fig. 10 and 11).
 
 use super::{
-    run::{Clock, Ready},
-    shots::{Log, PATIENCE},
+    run::{Clock, ReadyCopy},
+    shots::{PATIENCE, ProbeLog},
 };
 use anyhow::{bail, ensure};
 use std::{thread, time::Duration};
@@ -32,19 +32,19 @@ pub struct Round {
 /// When a service is gone or refuses repeatedly.
 pub fn measure(
     pace: Pace,
-    ready: &mut Ready<'_>,
+    ready: &mut ReadyCopy<'_>,
     clock: &Clock,
     (until, patience): (f64, Duration),
-) -> anyhow::Result<(Log, Vec<Round>)> {
+) -> anyhow::Result<(ProbeLog, Vec<Round>)> {
     let runtime = crate::runtime()?;
-    let (mut log, mut rounds) = (Log::default(), Vec::new());
+    let (mut log, mut rounds) = (ProbeLog::default(), Vec::new());
     while clock.now() < until {
         // Both arms announce their trains in advance; whether a packet waits to ride only the carrier knows.
         let mut tool = ready.node.ends().pathload(pace, true);
         let began = clock.now();
         let deadline = began + patience.as_secs_f64();
         let left = Duration::from_secs_f64((deadline.min(until) - began).max(0.0));
-        let mut logged = Logged { node: &mut ready.node, log: &mut log, clock };
+        let mut logged = LoggingSender { node: &mut ready.node, log: &mut log, clock };
         let found =
             runtime.block_on(run(&mut logged, &mut tool, Direction::There, left, &mut |_| {}));
         let took = match found {
@@ -66,7 +66,7 @@ pub fn measure(
 }
 
 /// Pauses after a measurement without result.
-fn rest(node: &NodeSession, log: &mut Log, why: MeasureError) -> anyhow::Result<()> {
+fn rest(node: &NodeSession, log: &mut ProbeLog, why: MeasureError) -> anyhow::Result<()> {
     if let MeasureError::Session { why, .. } = why {
         if node.is_gone() {
             bail!(why);
@@ -79,13 +79,13 @@ fn rest(node: &NodeSession, log: &mut Log, why: MeasureError) -> anyhow::Result<
 }
 
 /// The node's trains, each of which is recorded in the log.
-struct Logged<'a> {
+struct LoggingSender<'a> {
     node: &'a mut NodeSession,
-    log: &'a mut Log,
+    log: &'a mut ProbeLog,
     clock: &'a Clock,
 }
 
-impl TrainSender for Logged<'_> {
+impl TrainSender for LoggingSender<'_> {
     async fn send_train(
         &mut self,
         train: &Train,

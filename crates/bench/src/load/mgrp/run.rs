@@ -1,13 +1,13 @@
 //! The sequence of a run: all copies are founded and calibrated, then source, cross traffic and tool start together.
 
 use super::{
-    Args, Cross, Riders, Tool,
+    Args, Cross, ProbingTool, RiderUse,
     network::{self, WEB},
-    outcome::Copy,
+    outcome::CopyRun,
     pair::{self, Pair},
     pathload,
     program::Program,
-    shots::{self, Log},
+    shots::{self, ProbeLog},
     starved::Starved,
     summary,
 };
@@ -28,7 +28,7 @@ const FURTHER: Duration = Duration::from_secs(4);
 const LEAD: Duration = Duration::from_secs(3);
 
 /// A copy that is ready.
-pub struct Ready<'a> {
+pub struct ReadyCopy<'a> {
     /// The copy's nodes.
     pub pair: &'a Pair,
     /// The node of m3 with a session to the node of m5.
@@ -43,19 +43,19 @@ pub struct Clock {
 }
 
 impl Clock {
-    fn of(lab: &Lab) -> anyhow::Result<Self> {
+    fn new(lab: &Lab) -> anyhow::Result<Self> {
         let elapsed = Duration::from_secs_f64(lab.stats(false)?.elapsed_s);
-        Ok(Self { zero: unix()?.saturating_sub(elapsed).as_nanos() as u64 })
+        Ok(Self { zero: unix_time()?.saturating_sub(elapsed).as_nanos() as u64 })
     }
 
     /// The lab's time of a time in ns since 1970.
-    pub fn of_unix(&self, ns: u64) -> f64 {
+    pub fn lab_time_of(&self, ns: u64) -> f64 {
         ns.saturating_sub(self.zero) as f64 / 1e9
     }
 
     /// The present time.
     pub fn now(&self) -> f64 {
-        unix().map_or(0.0, |since| self.of_unix(since.as_nanos() as u64))
+        unix_time().map_or(0.0, |since| self.lab_time_of(since.as_nanos() as u64))
     }
 
     /// Waits until `at`.
@@ -64,7 +64,7 @@ impl Clock {
     }
 }
 
-fn unix() -> anyhow::Result<Duration> {
+fn unix_time() -> anyhow::Result<Duration> {
     SystemTime::now().duration_since(UNIX_EPOCH).context("this host's clock is before 1970")
 }
 
@@ -77,9 +77,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let topology = Topology::from_toml(&network::topology(args, begin))?;
     let lab = Lab::start(&topology)?;
     let directory = pair::directory()?;
-    let pairs = found(&lab, directory.path(), args)?;
+    let pairs = create_pairs(&lab, directory.path(), args)?;
     let mut ready = pairs.iter().map(open).collect::<anyhow::Result<Vec<_>>>()?;
-    let clock = Clock::of(&lab)?;
+    let clock = Clock::new(&lab)?;
     let (begin, lead) = (begin.as_secs_f64(), LEAD.as_secs_f64());
     ensure!(
         clock.now() + lead <= begin,
@@ -88,11 +88,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         begin - lead
     );
     clock.sleep_until(begin - lead);
-    let sources = pairs.iter().map(|pair| Flow::begin(&lab, pair, args));
+    let sources = pairs.iter().map(|pair| SourceFlow::begin(&lab, pair, args));
     let sources = sources.collect::<anyhow::Result<Vec<_>>>()?;
     clock.sleep_until(begin);
     lab.reset_stats()?;
-    let web = webs(&lab, &pairs, args)?;
+    let web = start_web(&lab, &pairs, args)?;
     let until = begin + args.span().as_secs_f64();
     let starved = Starved::watch();
     let tried = all(&mut ready, |ready| probe(args, ready, &clock, until))?;
@@ -106,20 +106,20 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             .context("the lab has no record of the bottleneck")?
             .clone();
         let counts = pair.counts(&lab, &pair.names().m3)?;
-        copies.push(Copy { log, rounds, source: flow.end()?, truth, counts, begin, until });
+        copies.push(CopyRun { log, rounds, source: flow.end()?, truth, counts, begin, until });
     }
     summary::report(args, &copies, (&stats, starved)).print().context("cannot print the report")
 }
 
 /// Founds the copies, two at a time, because this machine may have two cores.
-fn found(lab: &Lab, dir: &Path, args: &Args) -> anyhow::Result<Vec<Pair>> {
+fn create_pairs(lab: &Lab, dir: &Path, args: &Args) -> anyhow::Result<Vec<Pair>> {
     let mut pairs = Vec::new();
     let copies: Vec<u8> = (0..args.copies).collect();
     for some in copies.chunks(2) {
         let found = thread::scope(|scope| {
             let begun: Vec<_> = some
                 .iter()
-                .map(|copy| scope.spawn(move || Pair::found(lab, dir, args, *copy)))
+                .map(|copy| scope.spawn(move || Pair::create(lab, dir, args, *copy)))
                 .collect();
             let ended = begun.into_iter().map(|one| one.join().unwrap_or_else(|_| bail!("panic")));
             ended.collect::<anyhow::Result<Vec<_>>>()
@@ -131,15 +131,15 @@ fn found(lab: &Lab, dir: &Path, args: &Args) -> anyhow::Result<Vec<Pair>> {
 
 /// Opens a session between a copy's nodes, for which both nodes are calibrated. This is done for one copy at a time, so
 /// that they do not disturb each other.
-fn open(pair: &Pair) -> anyhow::Result<Ready<'_>> {
+fn open(pair: &Pair) -> anyhow::Result<ReadyCopy<'_>> {
     let service = ProbeServiceClient::at(&pair.sockets()[0], &pair.names().m5)?;
-    Ok(Ready { pair, node: NodeSession::open(service, true)? })
+    Ok(ReadyCopy { pair, node: NodeSession::open(service, true)? })
 }
 
 /// Does the work for all copies concurrently.
 fn all<'a, T: Send>(
-    ready: &mut [Ready<'a>],
-    work: impl Fn(&mut Ready<'a>) -> anyhow::Result<T> + Sync,
+    ready: &mut [ReadyCopy<'a>],
+    work: impl Fn(&mut ReadyCopy<'a>) -> anyhow::Result<T> + Sync,
 ) -> anyhow::Result<Vec<T>> {
     let work = &work;
     thread::scope(|scope| {
@@ -152,26 +152,30 @@ fn all<'a, T: Send>(
 /// Runs the tool until `until`.
 fn probe(
     args: &Args,
-    ready: &mut Ready<'_>,
+    ready: &mut ReadyCopy<'_>,
     clock: &Clock,
     until: f64,
-) -> anyhow::Result<(Log, Vec<pathload::Round>)> {
+) -> anyhow::Result<(ProbeLog, Vec<pathload::Round>)> {
     let fixed = match args.tool {
-        Tool::Pk1 => PK1,
-        Tool::Pk2 => PK2,
-        Tool::Pk3 => PK3,
-        Tool::Pslow => return pathload::measure(Pace::Slow, ready, clock, (until, args.patience)),
-        Tool::Pfast => return pathload::measure(Pace::Fast, ready, clock, (until, args.patience)),
-        Tool::None => {
+        ProbingTool::Pk1 => PK1,
+        ProbingTool::Pk2 => PK2,
+        ProbingTool::Pk3 => PK3,
+        ProbingTool::Pslow => {
+            return pathload::measure(Pace::Slow, ready, clock, (until, args.patience));
+        }
+        ProbingTool::Pfast => {
+            return pathload::measure(Pace::Fast, ready, clock, (until, args.patience));
+        }
+        ProbingTool::None => {
             clock.sleep_until(until);
             return Ok(Default::default());
         }
     };
-    Ok((shots::fire(fixed, ready, clock, until)?, Vec::new()))
+    Ok((shots::send_trains(fixed, ready, clock, until)?, Vec::new()))
 }
 
 /// Starts WEB of each copy; dropping the programs ends it.
-fn webs(lab: &Lab, pairs: &[Pair], args: &Args) -> anyhow::Result<Vec<[Program; 2]>> {
+fn start_web(lab: &Lab, pairs: &[Pair], args: &Args) -> anyhow::Result<Vec<[Program; 2]>> {
     if args.cross != Cross::Web {
         return Ok(Vec::new());
     }
@@ -197,16 +201,16 @@ fn millis(time: Duration) -> String {
 }
 
 /// The source's connection, over the carrier or beside it.
-struct Flow {
+struct SourceFlow {
     _sink: Program,
     source: Program,
 }
 
-impl Flow {
+impl SourceFlow {
     fn begin(lab: &Lab, pair: &Pair, args: &Args) -> anyhow::Result<Self> {
         let names = pair.names();
         let listen = match args.riders {
-            Riders::Plain => format!("{}:0", lab.address(&names.m5)),
+            RiderUse::Plain => format!("{}:0", lab.address(&names.m5)),
             _ => format!("[{}]:0", pair.overlay),
         };
         let mut sink = Program::tool(lab, &names.m5, &["tcp-sink", "--listen", &listen])?;

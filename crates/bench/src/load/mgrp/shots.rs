@@ -1,6 +1,6 @@
 //! Sends the trains of Table 1 at a fixed period, without waiting for their results, and logs their probes.
 
-use super::run::{Clock, Ready};
+use super::run::{Clock, ReadyCopy};
 use anyhow::{Context as _, bail, ensure};
 use std::{
     net::Shutdown,
@@ -23,7 +23,7 @@ pub const PATIENCE: u32 = 20;
 
 /// A probe that was sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Shot {
+pub struct SentProbe {
     /// The time at which its train was sent, s.
     pub at: f64,
     /// Its place in the train.
@@ -38,7 +38,7 @@ pub struct Shot {
 
 /// The probes that a tool sent.
 #[derive(Debug, Default)]
-pub struct Log {
+pub struct ProbeLog {
     trains: Vec<SentTrain>,
     /// Trains whose timing is doubtful.
     pub doubted: u32,
@@ -56,11 +56,11 @@ struct SentTrain {
     arrived: Vec<Option<f64>>,
 }
 
-impl Log {
+impl ProbeLog {
     /// Adds a train that was sent at `at`.
     pub fn add(&mut self, train: &Train, report: &Report, at: f64, clock: &Clock) {
         let size = train.probes().first().map_or(0, |probe| probe.size);
-        let arrived = report.arrived_ns.iter().map(|at| at.map(|at| clock.of_unix(at)));
+        let arrived = report.arrived_ns.iter().map(|at| at.map(|at| clock.lab_time_of(at)));
         self.doubted += u32::from(!report.is_valid);
         self.trains.push(SentTrain {
             at,
@@ -84,15 +84,17 @@ impl Log {
     }
 
     /// All probes that were sent, in order.
-    pub fn shots(&self) -> impl Iterator<Item = Shot> {
+    pub fn shots(&self) -> impl Iterator<Item = SentProbe> {
         self.trains.iter().flat_map(|of| {
             let each = of.left.iter().zip(&of.carried).zip(&of.arrived).enumerate();
-            each.filter(|(_, ((left, _), _))| **left).map(|(place, ((_, carried), arrived))| Shot {
-                at: of.at,
-                place,
-                bytes: of.bytes,
-                carried: *carried,
-                arrived: *arrived,
+            each.filter(|(_, ((left, _), _))| **left).map(|(place, ((_, carried), arrived))| {
+                SentProbe {
+                    at: of.at,
+                    place,
+                    bytes: of.bytes,
+                    carried: *carried,
+                    arrived: *arrived,
+                }
             })
         })
     }
@@ -106,17 +108,17 @@ const FIRST: f64 = 0.02;
 ///
 /// # Errors
 /// When a service is gone or refuses repeatedly.
-pub fn fire(
+pub fn send_trains(
     of: FixedTrains,
-    ready: &mut Ready<'_>,
+    ready: &mut ReadyCopy<'_>,
     clock: &Clock,
     until: f64,
-) -> anyhow::Result<Log> {
+) -> anyhow::Result<ProbeLog> {
     let train = of.train()?;
     let mut due = clock.now() + FIRST;
     let names = ready.pair.names();
-    let heard = Heard::begin(&ready.pair.sockets()[1], &names.m5, *clock)?;
-    let mut log = Log::default();
+    let heard = ArrivalReceiver::begin(&ready.pair.sockets()[1], &names.m5, *clock)?;
+    let mut log = ProbeLog::default();
     while clock.now() < until {
         let header = header(log.trains() as u32);
         let period = of.period().as_secs_f64();
@@ -147,17 +149,17 @@ fn header(train: u32) -> Vec<u8> {
 }
 
 /// The train's number in a probe's header.
-fn train_of(header: &str) -> Option<u32> {
+fn parse_train(header: &str) -> Option<u32> {
     u32::from_str_radix(header.get(8..16)?, 16).ok()
 }
 
 /// Receives the probes at the other node.
-struct Heard {
+struct ArrivalReceiver {
     ender: std::os::unix::net::UnixStream,
     thread: JoinHandle<anyhow::Result<Vec<(u32, u16, f64)>>>,
 }
 
-impl Heard {
+impl ArrivalReceiver {
     fn begin(socket: &Path, node: &str, clock: Clock) -> anyhow::Result<Self> {
         let mut service = ProbeServiceClient::at(socket, node)?;
         service.receive(TAG)?;
@@ -165,9 +167,9 @@ impl Heard {
         let hear = move || {
             let mut all = Vec::new();
             while let Some(arrival) = service.next_probe()? {
-                let train =
-                    train_of(&arrival.header).context("a probe's header is not from this tool")?;
-                all.push((train, arrival.place, clock.of_unix(arrival.arrived_ns)));
+                let train = parse_train(&arrival.header)
+                    .context("a probe's header is not from this tool")?;
+                all.push((train, arrival.place, clock.lab_time_of(arrival.arrived_ns)));
             }
             Ok(all)
         };
@@ -190,8 +192,8 @@ mod tests {
     fn a_header_has_the_train_s_number_and_the_tool_s_length() {
         let header = header(0x0102_0304);
         assert_eq!(header.len(), usize::from(PK1.train().unwrap().probes()[0].header));
-        assert_eq!(train_of(&thalweg_probe::client::hex(&header)), Some(0x0102_0304));
-        assert_eq!(train_of("ff"), None);
+        assert_eq!(parse_train(&thalweg_probe::client::hex(&header)), Some(0x0102_0304));
+        assert_eq!(parse_train("ff"), None);
     }
 
     #[test]
@@ -203,10 +205,10 @@ mod tests {
             carried: vec![9, 0, 0],
             arrived: vec![None; 3],
         };
-        let mut log = Log { trains: vec![gone(), gone()], ..Log::default() };
+        let mut log = ProbeLog { trains: vec![gone(), gone()], ..ProbeLog::default() };
         log.arrived((1, 2, 1.5));
         log.arrived((7, 0, 1.5));
-        let shots: Vec<Shot> = log.shots().collect();
+        let shots: Vec<SentProbe> = log.shots().collect();
         assert_eq!(shots.len(), 4, "one of three never left");
         assert_eq!((shots[3].place, shots[3].arrived), (2, Some(1.5)));
         assert_eq!((shots[0].carried, shots[0].arrived), (9, None));

@@ -3,7 +3,7 @@
 use super::{
     super::report::Report,
     Args,
-    outcome::{Copy, mean},
+    outcome::{CopyRun, mean},
 };
 use thalweg_lab::stats::Stats;
 
@@ -14,7 +14,7 @@ const ENOUGH: f64 = 0.95;
 const PAPER: f64 = 30.7;
 
 /// The whole report: metrics are means over the copies, distributions cover all copies, series are of the first copy.
-pub fn report(args: &Args, copies: &[Copy], (stats, starved): (&Stats, f64)) -> Report {
+pub fn report(args: &Args, copies: &[CopyRun], (stats, starved): (&Stats, f64)) -> Report {
     let mut report = Report::default();
     add_means(args, copies, &mut report);
     add_rounds(copies, &mut report);
@@ -35,7 +35,7 @@ pub fn report(args: &Args, copies: &[Copy], (stats, starved): (&Stats, f64)) -> 
     report
 }
 
-fn add_means(args: &Args, copies: &[Copy], report: &mut Report) {
+fn add_means(args: &Args, copies: &[CopyRun], report: &mut Report) {
     let least = args.source.map(|rate| rate.as_mbps() * ENOUGH);
     let all: Vec<_> = copies.iter().map(|copy| copy.figures(least)).collect();
     for (at, (name, unit, _)) in all.first().into_iter().flatten().enumerate() {
@@ -45,7 +45,7 @@ fn add_means(args: &Args, copies: &[Copy], report: &mut Report) {
 }
 
 /// Reports the completion of Pathload's measurements.
-fn add_rounds(copies: &[Copy], report: &mut Report) {
+fn add_rounds(copies: &[CopyRun], report: &mut Report) {
     let rounds = || copies.iter().flat_map(|copy| &copy.rounds);
     let all = rounds().count();
     if all == 0 {

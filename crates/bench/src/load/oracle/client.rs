@@ -1,6 +1,6 @@
 //! Clients that ask for candidates over connections that stay open.
 
-use super::{again, port::Port, world::World};
+use super::{pause_before_retry, port::OraclePort, world::SyntheticMesh};
 use anyhow::{Context as _, bail, ensure};
 use std::time::Duration;
 use thalweg_net::{
@@ -43,7 +43,7 @@ impl Strategy {
 
 /// A strategy, and for how long it is asked for.
 #[derive(Clone, Copy)]
-pub struct Load {
+pub struct ClientLoad {
     pub strategy: Strategy,
     pub time: Duration,
 }
@@ -63,13 +63,17 @@ impl LoadResult {
 }
 
 /// One connection.
-struct Line {
+struct OracleConnection {
     channel: Channel<TcpStream>,
     buffer: Vec<u8>,
 }
 
-impl Line {
-    async fn open(key: &PrivateKey, world: &World, port: &Port) -> anyhow::Result<Self> {
+impl OracleConnection {
+    async fn open(
+        key: &PrivateKey,
+        world: &SyntheticMesh,
+        port: &OraclePort,
+    ) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(port.at).await?;
         stream.set_nodelay(true)?;
         let connector = Connector::new(key)?;
@@ -123,16 +127,20 @@ fn request(strategy: Strategy) -> Vec<u8> {
 ///
 /// # Errors
 /// When it does not within `limit`.
-pub async fn until_ranked(world: &World, port: &Port, limit: Duration) -> anyhow::Result<()> {
+pub async fn until_ranked(
+    world: &SyntheticMesh,
+    port: &OraclePort,
+    limit: Duration,
+) -> anyhow::Result<()> {
     let key = world.clients.first().context("there is no client")?;
-    let mut line = Line::open(key, world, port).await?;
+    let mut line = OracleConnection::open(key, world, port).await?;
     let (since, request) = (Instant::now(), request(Strategy::Oblivious));
     loop {
         let reply = line.candidates(&request).await?;
         if reply.measured > 0 && reply.candidates.iter().any(|c| c.score > 0.0) {
             return Ok(());
         }
-        again(since, limit, "no ranking").await?;
+        pause_before_retry(since, limit, "no ranking").await?;
     }
 }
 
@@ -141,18 +149,18 @@ pub async fn until_ranked(world: &World, port: &Port, limit: Duration) -> anyhow
 /// # Errors
 /// When an answer is wrong or missing.
 pub async fn ask(
-    world: &World,
-    port: &Port,
-    load: Load,
+    world: &SyntheticMesh,
+    port: &OraclePort,
+    load: ClientLoad,
     most: usize,
 ) -> anyhow::Result<LoadResult> {
     let mut lines = vec![];
     for key in world.clients.iter().take(most) {
-        lines.push(Line::open(key, world, port).await?);
+        lines.push(OracleConnection::open(key, world, port).await?);
     }
     let (began, mut all) = (Instant::now(), JoinSet::new());
     for line in lines {
-        all.spawn(one(line, load, began + load.time));
+        all.spawn(run_client(line, load, began + load.time));
     }
     let mut times = vec![];
     while let Some(done) = all.join_next().await {
@@ -161,7 +169,11 @@ pub async fn ask(
     Ok(LoadResult { times, took: began.elapsed() })
 }
 
-async fn one(mut line: Line, load: Load, until: Instant) -> anyhow::Result<Vec<Duration>> {
+async fn run_client(
+    mut line: OracleConnection,
+    load: ClientLoad,
+    until: Instant,
+) -> anyhow::Result<Vec<Duration>> {
     let (request, mut times) = (request(load.strategy), vec![]);
     let first = line.candidates(&request).await?;
     ensure!(first.candidates.len() == M, "{} candidates instead of {M}", first.candidates.len());

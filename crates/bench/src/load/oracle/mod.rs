@@ -16,7 +16,7 @@ mod world;
 
 use super::report::Report;
 use anyhow::Context as _;
-use client::{Load, Strategy};
+use client::{ClientLoad, Strategy};
 use std::{fs, time::Duration};
 use thalweg_oracle::{MeasureConfig, Pace, ScheduleKind};
 use tokio::{
@@ -24,7 +24,7 @@ use tokio::{
     task::block_in_place,
     time::{Instant, sleep},
 };
-use world::World;
+use world::SyntheticMesh;
 
 /// The longest wait for the first ranking, on the busiest machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -109,7 +109,7 @@ impl Args {
 /// When the oracle cannot be started or an answer is wrong.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let mut report = Report::default();
-    let mut world = World::new(args.nodes, args.all_clients(), args.seed)?;
+    let mut world = SyntheticMesh::new(args.nodes, args.all_clients(), args.seed)?;
     let oracle = world.oracle(args.measure()).await?;
     let (stop, stopped) = oneshot::channel::<()>();
     let running = oracle.clone();
@@ -119,24 +119,24 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     thalweg_console::note!("{} members, {wanted} measured legs", args.nodes);
     oracle.assume(world.legs(wanted)).await;
     report.add("nodes", "1", args.nodes as f64);
-    ranking::time(&oracle, &mut world, args.rankings, &mut report).await?;
-    let port = port::Port::open(&oracle, &world).await?;
+    ranking::time_rankings(&oracle, &mut world, args.rankings, &mut report).await?;
+    let port = port::OraclePort::open(&oracle, &world).await?;
     client::until_ranked(&world, &port, PATIENCE).await?;
     for strategy in Strategy::ALL {
         oracle.assume_present().await;
-        let load = Load { strategy, time: Duration::from_secs(args.seconds) };
+        let load = ClientLoad { strategy, time: Duration::from_secs(args.seconds) };
         let asked = client::ask(&world, &port, load, args.clients).await?;
         thalweg_console::note!("{}: {:.0} requests/s", strategy.name(), asked.per_second());
         report.add(format!("requests_{}", strategy.name()), "1/s", asked.per_second());
         report.add_times(&format!("answer_{}", strategy.name()), asked.times);
     }
     report.add("memory", "MiB", peak_memory()?);
-    ranking::orders(&oracle, args.orders, &mut report).await?;
+    ranking::time_orders(&oracle, args.orders, &mut report).await?;
     if args.limit {
         oracle.assume_present().await;
-        widest::clients(&world, &port, &mut report).await?;
-        ranking::limit(&oracle, &mut world, wanted, &mut report).await?;
-        block_in_place(|| widest::nodes(args.nodes, args.share, args.seed, &mut report));
+        widest::find_client_limit(&world, &port, &mut report).await?;
+        ranking::find_limit(&oracle, &mut world, wanted, &mut report).await?;
+        block_in_place(|| widest::find_node_limit(args.nodes, args.share, args.seed, &mut report));
     }
     drop(port);
     _ = stop.send(());
@@ -155,7 +155,7 @@ fn peak_memory() -> anyhow::Result<f64> {
 }
 
 /// Waits a little before another attempt.
-async fn again(since: Instant, limit: Duration, what: &str) -> anyhow::Result<()> {
+async fn pause_before_retry(since: Instant, limit: Duration, what: &str) -> anyhow::Result<()> {
     anyhow::ensure!(since.elapsed() < limit, "{what}: not within {limit:?}");
     sleep(Duration::from_millis(50)).await;
     Ok(())

@@ -1,6 +1,6 @@
 //! The oracle's API on loopback channels.
 
-use super::world::World;
+use super::world::SyntheticMesh;
 use std::{collections::HashSet, net::SocketAddr, sync::Arc};
 use thalweg_net::channel::{Acceptor, Admission, Protocol};
 use thalweg_oracle::{Caller, Oracle};
@@ -8,7 +8,7 @@ use thalweg_units::NodeId;
 use tokio::{net::TcpListener, task::AbortHandle};
 
 /// An open port; closed on drop.
-pub struct Port {
+pub struct OraclePort {
     pub at: SocketAddr,
     accepts: AbortHandle,
 }
@@ -23,12 +23,12 @@ impl Admission for Members {
     }
 }
 
-impl Port {
+impl OraclePort {
     /// Serves the oracle's API to the members of `world`.
     ///
     /// # Errors
     /// When a system call fails or a key is rejected.
-    pub async fn open(oracle: &Oracle, world: &World) -> anyhow::Result<Self> {
+    pub async fn open(oracle: &Oracle, world: &SyntheticMesh) -> anyhow::Result<Self> {
         let members = world.members.iter().filter_map(|member| member.node).collect();
         let admission = Arc::new(Members(members));
         let acceptor = Acceptor::new(&world.node, admission, &[Protocol::Api])?;
@@ -51,7 +51,7 @@ impl Port {
     }
 }
 
-impl Drop for Port {
+impl Drop for OraclePort {
     fn drop(&mut self) {
         self.accepts.abort();
     }

@@ -1,6 +1,6 @@
 //! Measures the times of rankings and orders.
 
-use super::world::World;
+use super::world::SyntheticMesh;
 use crate::load::report::Report;
 use std::time::Duration;
 use thalweg_oracle::Oracle;
@@ -14,15 +14,15 @@ const NEWS: usize = 16;
 ///
 /// # Errors
 /// When a ranking dies.
-pub async fn time(
+pub async fn time_rankings(
     oracle: &Oracle,
-    world: &mut World,
+    world: &mut SyntheticMesh,
     times: usize,
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let (mut whole, mut next, mut legs) = (vec![], vec![], 0);
     for _ in 0..times.max(1) {
-        let (measured, took) = once(oracle).await?;
+        let (measured, took) = time_once(oracle).await?;
         whole.push(took.as_secs_f64());
         let (news, after) = (world.legs(NEWS), oracle.clone());
         let took = spawn_blocking(move || after.rank_next_timed(news)).await?;
@@ -47,7 +47,7 @@ pub async fn time(
 }
 
 /// Times one whole ranking; returns the number of its legs, too.
-async fn once(oracle: &Oracle) -> anyhow::Result<(usize, Duration)> {
+async fn time_once(oracle: &Oracle) -> anyhow::Result<(usize, Duration)> {
     let oracle = oracle.clone();
     Ok(spawn_blocking(move || oracle.rank_timed()).await?)
 }
@@ -56,7 +56,7 @@ async fn once(oracle: &Oracle) -> anyhow::Result<(usize, Duration)> {
 ///
 /// # Errors
 /// When the schedule dies.
-pub async fn orders(oracle: &Oracle, looks: usize, report: &mut Report) -> anyhow::Result<()> {
+pub async fn time_orders(oracle: &Oracle, looks: usize, report: &mut Report) -> anyhow::Result<()> {
     let oracle = oracle.clone();
     let (first, mut times) = spawn_blocking(move || oracle.orders_timed(looks)).await?;
     times.sort();
@@ -78,15 +78,15 @@ pub async fn orders(oracle: &Oracle, looks: usize, report: &mut Report) -> anyho
 ///
 /// # Errors
 /// When a ranking dies.
-pub async fn limit(
+pub async fn find_limit(
     oracle: &Oracle,
-    world: &mut World,
+    world: &mut SyntheticMesh,
     step: usize,
     report: &mut Report,
 ) -> anyhow::Result<()> {
     let (mut within, mut took_last) = (0, 0.0);
     loop {
-        let (legs, took) = once(oracle).await?;
+        let (legs, took) = time_once(oracle).await?;
         let is_full = legs <= within;
         if took.as_secs_f64() > super::SECOND || is_full {
             thalweg_console::note!("{legs} legs in {:.3} s; {within} before", took.as_secs_f64());

@@ -1,9 +1,9 @@
 //! Searches for the most clients and nodes that the oracle can serve.
 
 use super::{
-    client::{self, Load, Strategy},
-    port::Port,
-    world::{World, below, rate, unit},
+    client::{self, ClientLoad, Strategy},
+    port::OraclePort,
+    world::{SyntheticMesh, below, rate, unit},
 };
 use crate::load::report::Report;
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng as _};
@@ -35,8 +35,12 @@ const MORE_NODES: usize = 120;
 ///
 /// # Errors
 /// When an answer is wrong or missing.
-pub async fn clients(world: &World, port: &Port, report: &mut Report) -> anyhow::Result<()> {
-    let load = Load { strategy: Strategy::LoadAware, time: ROUND };
+pub async fn find_client_limit(
+    world: &SyntheticMesh,
+    port: &OraclePort,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let load = ClientLoad { strategy: Strategy::LoadAware, time: ROUND };
     let (mut within, mut count) = (0, 64);
     loop {
         let count_now = count.min(world.clients.len());
@@ -62,7 +66,7 @@ pub async fn clients(world: &World, port: &Port, report: &mut Report) -> anyhow:
 
 /// Adds nodes, with the same share of pairs measured, until ranking their graph on all CPUs takes more than a second. A
 /// roster has at most 10,000 members, so this shows the limit of the ranking alone.
-pub fn nodes(from: usize, share: f64, seed: u64, report: &mut Report) {
+pub fn find_node_limit(from: usize, share: f64, seed: u64, report: &mut Report) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let (mut within, mut took_last) = (0, 0.0);
     let mut nodes = from;

@@ -26,7 +26,7 @@ const VALID: Duration = Duration::from_secs(7 * 24 * 3600);
 const AGE_S: usize = 10 * 24 * 3600;
 
 /// A synthetic mesh.
-pub struct World {
+pub struct SyntheticMesh {
     dir: TempDir,
     /// Keys of the clients; the first members are theirs.
     pub clients: Vec<PrivateKey>,
@@ -38,7 +38,7 @@ pub struct World {
     random: Xoshiro256PlusPlus,
 }
 
-impl World {
+impl SyntheticMesh {
     /// Creates a mesh of `nodes` members; the first are the clients', the last is the oracle's.
     ///
     /// # Errors

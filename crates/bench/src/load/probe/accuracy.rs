@@ -45,7 +45,7 @@ const TRIES: u32 = 5;
 pub struct Args {
     /// The tool
     #[arg(long, value_enum)]
-    by: By,
+    by: MeasuringTool,
     /// The bottleneck's rate
     #[arg(long, value_name = "RATE", default_value = "10Mbit/s")]
     rate: Rate,
@@ -81,7 +81,7 @@ impl Args {
 
 /// The measuring tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum By {
+pub enum MeasuringTool {
     /// Our Pathload, with pauses of one round trip
     Pathload,
     /// Our Pathload, with the public tool's pauses
@@ -94,7 +94,7 @@ pub enum By {
     PublicPathchirp,
 }
 
-impl By {
+impl MeasuringTool {
     fn is_public(self) -> bool {
         matches!(self, Self::PublicPathload | Self::PublicPathchirp)
     }
@@ -112,7 +112,7 @@ struct ToolResult {
 
 /// One measurement, Mbit/s.
 #[derive(Clone, Copy, Debug, Default)]
-struct Measurement {
+struct ToolMeasurement {
     /// Its begin in the lab's time, s.
     began: f64,
     result: ToolResult,
@@ -125,12 +125,12 @@ struct Measurement {
     tries: u32,
 }
 
-impl Measurement {
-    fn is_none_at_once(&self) -> bool {
+impl ToolMeasurement {
+    fn has_failed_at_once(&self) -> bool {
         self.result.estimate.is_nan() && self.took < AT_ONCE.as_secs_f64()
     }
 
-    fn off(&self, estimate: f64) -> f64 {
+    fn relative_error(&self, estimate: f64) -> f64 {
         100.0 * (estimate - self.truth) / self.truth
     }
 }
@@ -142,8 +142,8 @@ impl Measurement {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut lab = ProbeLab::new(&topology(args))?;
     let all = match args.by.is_public() {
-        true => public(args, &lab)?,
-        false => ours(args, &mut lab)?,
+        true => measure_public(args, &lab)?,
+        false => measure_own(args, &mut lab)?,
     };
     let (_, lateness) = lab.truth(false)?;
     let mut report = Report::default();
@@ -186,12 +186,12 @@ fn topology(args: &Args) -> String {
 }
 
 /// Measures repeatedly; each result comes with the record of its time.
-fn each(
+fn measure_repeatedly(
     args: &Args,
     lab: &ProbeLab,
     source: f64,
     mut one: impl FnMut() -> anyhow::Result<ToolResult>,
-) -> anyhow::Result<Vec<Measurement>> {
+) -> anyhow::Result<Vec<ToolMeasurement>> {
     let mut all = Vec::new();
     for at in 0.. {
         let is_over = match args.ends() {
@@ -202,9 +202,9 @@ fn each(
             break;
         }
         let mut measured = measurement(lab, source, &mut one)?;
-        while args.by.is_public() && measured.is_none_at_once() && measured.tries < TRIES {
+        while args.by.is_public() && measured.has_failed_at_once() && measured.tries < TRIES {
             let tries = measured.tries + 1;
-            measured = Measurement { tries, ..measurement(lab, source, &mut one)? };
+            measured = ToolMeasurement { tries, ..measurement(lab, source, &mut one)? };
         }
         all.push(measured);
     }
@@ -215,7 +215,7 @@ fn measurement(
     lab: &ProbeLab,
     source: f64,
     one: &mut impl FnMut() -> anyhow::Result<ToolResult>,
-) -> anyhow::Result<Measurement> {
+) -> anyhow::Result<ToolMeasurement> {
     let before = lab.truth(false)?.0;
     let began = lab.now();
     let result = one()?;
@@ -226,10 +226,10 @@ fn measurement(
     let own = after.bytes.saturating_sub(before.bytes);
     let (truth, took) = (residual - source, ended - began);
     let sent = (own as f64 * 1e-6 - source * took / 8.0).max(0.0);
-    Ok(Measurement { began, result, truth, sent, took, tries: 1 })
+    Ok(ToolMeasurement { began, result, truth, sent, took, tries: 1 })
 }
 
-fn ours(args: &Args, lab: &mut ProbeLab) -> anyhow::Result<Vec<Measurement>> {
+fn measure_own(args: &Args, lab: &mut ProbeLab) -> anyhow::Result<Vec<ToolMeasurement>> {
     let overlay = lab.mesh()?;
     let mut node = NodeSession::open(lab.service()?, true)?;
     if args.riding == 0.0 {
@@ -240,17 +240,20 @@ fn ours(args: &Args, lab: &mut ProbeLab) -> anyhow::Result<Vec<Measurement>> {
     // The source's rate, and the link capacity that it would take if no packet rode.
     let payload = free * args.riding;
     let source = payload * ON_THE_WIRE;
-    let _flow =
-        if args.riding > 0.0 { Some(Flow::begin(lab, &overlay, payload, args)?) } else { None };
+    let _flow = if args.riding > 0.0 {
+        Some(CarrierFlow::begin(lab, &overlay, payload, args)?)
+    } else {
+        None
+    };
     let lab = &*lab;
-    each(args, lab, source, || {
+    measure_repeatedly(args, lab, source, || {
         let mut tool = tool(args.by, &ends);
-        one(tool.as_mut(), &mut node, args)
+        run_tool(tool.as_mut(), &mut node, args)
     })
 }
 
 /// Runs one of our tools once.
-fn one(
+fn run_tool(
     tool: &mut dyn Estimator,
     node: &mut NodeSession,
     args: &Args,
@@ -264,43 +267,43 @@ fn one(
     Ok(ToolResult { estimate, raw: estimate + hidden, is_doubted: !driven.doubts.is_empty() })
 }
 
-fn tool(by: By, ends: &Ends) -> Box<dyn Estimator> {
+fn tool(by: MeasuringTool, ends: &Ends) -> Box<dyn Estimator> {
     match by {
-        By::Pathchirp => Box::new(ends.pathchirp(true)),
-        By::PathloadSlow => Box::new(ends.pathload(Pace::Slow, true)),
+        MeasuringTool::Pathchirp => Box::new(ends.pathchirp(true)),
+        MeasuringTool::PathloadSlow => Box::new(ends.pathload(Pace::Slow, true)),
         _ => Box::new(ends.pathload(Pace::Fast, true)),
     }
 }
 
 /// Measures with the public tools, which do not support riders.
-fn public(args: &Args, lab: &ProbeLab) -> anyhow::Result<Vec<Measurement>> {
+fn measure_public(args: &Args, lab: &ProbeLab) -> anyhow::Result<Vec<ToolMeasurement>> {
     peers::prepare(lab)?;
     let which = match args.by {
-        By::PublicPathload => peers::Public::Pathload,
-        _ => peers::Public::Pathchirp,
+        MeasuringTool::PublicPathload => peers::PublicTool::Pathload,
+        _ => peers::PublicTool::Pathchirp,
     };
-    each(args, lab, 0.0, || {
+    measure_repeatedly(args, lab, 0.0, || {
         let estimate = peers::measure(which, lab, args.within)?;
         Ok(ToolResult { estimate, raw: estimate, is_doubted: false })
     })
 }
 
 /// A TCP source over the carrier, which ends when it is dropped.
-struct Flow {
+struct CarrierFlow {
     _sink: ChildGuard,
     _source: ChildGuard,
     /// Kept open, because the sink would end if it were closed.
     _out: BufReader<ChildStdout>,
 }
 
-impl Flow {
+impl CarrierFlow {
     fn begin(lab: &ProbeLab, overlay: &str, mbps: f64, args: &Args) -> anyhow::Result<Self> {
         let mut sink = lab.tool("b", &["tcp-sink", "--listen", &format!("[{overlay}]:0")]);
         let mut sink: Child = sink.stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
         let mut out = BufReader::new(sink.stdout.take().context("cannot read the sink's output")?);
         out.read_line(&mut line)?;
-        let sink = ChildGuard::of(sink);
+        let sink = ChildGuard::from_child(sink);
         let ready: serde_json::Value = serde_json::from_str(&line)?;
         let to =
             ready["ready"]["address"].as_str().context("the sink did not report its address")?;
@@ -315,15 +318,16 @@ impl Flow {
     }
 }
 
-fn add_results(all: &[Measurement], has_riders: bool, report: &mut Report) {
-    let found: Vec<&Measurement> =
+fn add_results(all: &[ToolMeasurement], has_riders: bool, report: &mut Report) {
+    let found: Vec<&ToolMeasurement> =
         all.iter().filter(|one| one.result.estimate.is_finite()).collect();
-    let of =
-        |value: &dyn Fn(&Measurement) -> f64| median(found.iter().map(|one| value(one)).collect());
-    report.add("error", "%", of(&|one| one.off(one.result.estimate).abs()));
-    report.add("bias", "%", of(&|one| one.off(one.result.estimate)));
+    let of = |value: &dyn Fn(&ToolMeasurement) -> f64| {
+        median(found.iter().map(|one| value(one)).collect())
+    };
+    report.add("error", "%", of(&|one| one.relative_error(one.result.estimate).abs()));
+    report.add("bias", "%", of(&|one| one.relative_error(one.result.estimate)));
     if has_riders {
-        report.add("error_raw", "%", of(&|one| one.off(one.result.raw).abs()));
+        report.add("error_raw", "%", of(&|one| one.relative_error(one.result.raw).abs()));
         report.add("hidden", "Mbit/s", of(&|one| one.result.raw - one.result.estimate));
     }
     report.add("estimate", "Mbit/s", of(&|one| one.result.estimate));
@@ -335,7 +339,7 @@ fn add_results(all: &[Measurement], has_riders: bool, report: &mut Report) {
     let tries = all.iter().map(|one| one.tries).max();
     report.add("tries", "starts", f64::from(tries.unwrap_or(0)));
     report.add("took", "s", median(all.iter().map(|one| one.took).collect()));
-    let series = |value: &dyn Fn(&Measurement) -> f64| {
+    let series = |value: &dyn Fn(&ToolMeasurement) -> f64| {
         found.iter().map(|one| [one.began, value(one)]).collect::<Vec<_>>()
     };
     report.series("time_estimate", series(&|one| one.result.estimate));
@@ -349,7 +353,7 @@ mod tests {
 
     fn args(used: f64) -> Args {
         Args {
-            by: By::Pathload,
+            by: MeasuringTool::Pathload,
             rate: Rate::from_mbps(10.0),
             used,
             riding: 0.0,
@@ -379,10 +383,10 @@ mod tests {
 
     #[test]
     fn a_measurement_without_result_counts_as_not_found_and_has_no_error() {
-        let one = |estimate: f64, raw| Measurement {
+        let one = |estimate: f64, raw| ToolMeasurement {
             result: ToolResult { estimate, raw, is_doubted: raw > 6.0 },
             truth: 5.0,
-            ..Measurement::default()
+            ..ToolMeasurement::default()
         };
         let mut report = Report::default();
         add_results(&[one(5.5, 6.5), one(f64::NAN, f64::NAN)], true, &mut report);

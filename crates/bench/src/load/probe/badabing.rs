@@ -45,7 +45,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let began = lab.now();
     let driven = drive(&mut tool, &mut node, args.span * 3 + Duration::from_secs(30))?;
     let (truth, lateness) = lab.truth(false)?;
-    let recorded = RecordedLoss::of(&truth, (began, lab.now()));
+    let recorded = RecordedLoss::from_truth(&truth, (began, lab.now()));
     let mut report = Report::default();
     add_results(&driven.findings, &recorded, &mut report);
     report.add("doubted", "%", 100.0 * f64::from(u8::from(!driven.doubts.is_empty())));
@@ -77,7 +77,7 @@ struct RecordedLoss {
 }
 
 impl RecordedLoss {
-    fn of(truth: &LinkTruth, (from, to): (f64, f64)) -> Self {
+    fn from_truth(truth: &LinkTruth, (from, to): (f64, f64)) -> Self {
         let within = |start: f64, end: f64| start >= from && end <= to;
         let all = truth.episodes.iter().filter(|one| within(one.start_s, one.end_s));
         let lengths: Vec<f64> = all.map(|one| one.end_s - one.start_s).collect();
@@ -111,7 +111,7 @@ mod tests {
         let episodes =
             vec![episode(0.5, 0.9), episode(2.0, 2.2), episode(5.0, 5.4), episode(9.9, 10.1)];
         let truth = LinkTruth { episodes, ..LinkTruth::default() };
-        let recorded = RecordedLoss::of(&truth, (1.0, 10.0));
+        let recorded = RecordedLoss::from_truth(&truth, (1.0, 10.0));
         assert_eq!(recorded.episodes, 2);
         assert!(
             (recorded.frequency - 0.6 / 9.0).abs() < 1e-9 && (recorded.duration - 0.3).abs() < 1e-9

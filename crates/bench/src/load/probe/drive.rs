@@ -11,7 +11,7 @@ use thalweg_probe::trains::{Direction, run as measure};
 
 /// The result of a run.
 #[derive(Debug, Default)]
-pub struct Driven {
+pub struct ToolRun {
     /// The tool's findings; empty if it found nothing in time.
     pub findings: Vec<Finding>,
     /// Doubts about the findings.
@@ -29,14 +29,16 @@ pub fn drive(
     tool: &mut dyn Estimator,
     node: &mut NodeSession,
     patience: Duration,
-) -> anyhow::Result<Driven> {
+) -> anyhow::Result<ToolRun> {
     let runtime = crate::runtime()?;
     let began = Instant::now();
     let found = runtime.block_on(measure(node, tool, Direction::There, patience, &mut |_| {}));
     let took = began.elapsed();
     match found {
-        Ok(found) => Ok(Driven { findings: found.findings, doubts: found.doubts, why: None, took }),
+        Ok(found) => {
+            Ok(ToolRun { findings: found.findings, doubts: found.doubts, why: None, took })
+        }
         Err(why) if node.is_gone() => bail!(why),
-        Err(why) => Ok(Driven { why: Some(why.to_string()), took, ..Driven::default() }),
+        Err(why) => Ok(ToolRun { why: Some(why.to_string()), took, ..ToolRun::default() }),
     }
 }

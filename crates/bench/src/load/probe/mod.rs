@@ -22,11 +22,11 @@ use clap::Subcommand;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    work: Work,
+    work: ProbeCommand,
 }
 
 #[derive(Subcommand)]
-enum Work {
+enum ProbeCommand {
     /// Estimate available bandwidth and compare with the emulator's record
     Accuracy(accuracy::Args),
     /// Estimate how often and for how long packets are lost, and compare with the emulator's record
@@ -41,9 +41,9 @@ enum Work {
 /// When a part does not start or fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.work {
-        Work::Accuracy(args) => accuracy::run(args),
-        Work::Badabing(args) => badabing::run(args),
-        Work::Pacing(args) => pacing::run(args),
+        ProbeCommand::Accuracy(args) => accuracy::run(args),
+        ProbeCommand::Badabing(args) => badabing::run(args),
+        ProbeCommand::Pacing(args) => pacing::run(args),
     }
 }
 

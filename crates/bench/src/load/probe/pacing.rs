@@ -51,14 +51,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 }
             });
         }
-        let report = measured(args);
+        let report = measure(args);
         is_over.store(true, Ordering::Relaxed);
         report
     })?;
     report.print().context("cannot print the report")
 }
 
-fn measured(args: &Args) -> anyhow::Result<Report> {
+fn measure(args: &Args) -> anyhow::Result<Report> {
     let calibration = calibrate()?;
     let mut report = Report::default();
     report.add("calm", "of 1", f64::from(calibration.is_valid));
@@ -69,7 +69,7 @@ fn measured(args: &Args) -> anyhow::Result<Report> {
     let (mut promised, mut broken) = (0.0, 0.0);
     for gap in GAPS {
         let asked = Duration::from_micros(gap);
-        let [sent, arrived] = trains(asked, args.trains.get())?;
+        let [sent, arrived] = send_trains(asked, args.trains.get())?;
         let is_kept = add(&mut report, &format!("sent_{gap}us"), &sent, asked);
         add(&mut report, &format!("arrived_{gap}us"), &arrived, asked);
         if calibration.is_valid && least <= asked {
@@ -100,7 +100,7 @@ fn micros(time: Duration) -> f64 {
 }
 
 /// Sends trains over loopback and returns their gaps in µs: at departure, and at arrival by the kernel's timestamps.
-fn trains(gap: Duration, trains: u32) -> anyhow::Result<[Vec<f64>; 2]> {
+fn send_trains(gap: Duration, trains: u32) -> anyhow::Result<[Vec<f64>; 2]> {
     let pacer = Pacer::of_this_thread()?;
     let to = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     prepare(to.as_fd(), PROBES * 4096)?;

@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// A public tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Public {
+pub enum PublicTool {
     Pathload,
     /// PathChirp 2.3.7.
     Pathchirp,
@@ -41,17 +41,17 @@ pub fn prepare(lab: &ProbeLab) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When a program is not installed.
-pub fn measure(which: Public, lab: &ProbeLab, within: Duration) -> anyhow::Result<f64> {
+pub fn measure(which: PublicTool, lab: &ProbeLab, within: Duration) -> anyhow::Result<f64> {
     let sender = match which {
-        Public::Pathload => "pathload_snd",
-        Public::Pathchirp => "pathchirp_snd",
+        PublicTool::Pathload => "pathload_snd",
+        PublicTool::Pathchirp => "pathchirp_snd",
     };
     let mut sender = lab.command("a", sender);
     let _sender = ChildGuard::start(sender.stdout(Stdio::null()).stderr(Stdio::null()))?;
     thread::sleep(STARTS);
     match which {
-        Public::Pathload => pathload(lab, within),
-        Public::Pathchirp => pathchirp(lab, within.min(CHIRPS)),
+        PublicTool::Pathload => pathload(lab, within),
+        PublicTool::Pathchirp => pathchirp(lab, within.min(CHIRPS)),
     }
 }
 
@@ -59,13 +59,13 @@ fn pathload(lab: &ProbeLab, within: Duration) -> anyhow::Result<f64> {
     let log = lab.dir().join("pathload.log");
     let mut receiver = lab.command("b", "pathload_rcv");
     receiver.args(["-s", &lab.address("a"), "-o"]).arg(&log);
-    let output = ended(receiver.current_dir(lab.dir()), within)?;
+    let output = run_within(receiver.current_dir(lab.dir()), within)?;
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    Ok(text.and_then(|text| range(&text)).unwrap_or(f64::NAN))
+    Ok(text.and_then(|text| parse_range(&text)).unwrap_or(f64::NAN))
 }
 
 /// The middle of the range that Pathload prints, or its lower bound.
-fn range(text: &str) -> Option<f64> {
+fn parse_range(text: &str) -> Option<f64> {
     let line = text.lines().rev().find(|line| line.contains("vailable bandwidth"))?;
     let numbers: Vec<f64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     match numbers[..] {
@@ -82,7 +82,7 @@ fn pathchirp(lab: &ProbeLab, lasts: Duration) -> anyhow::Result<f64> {
     let mut receiver = lab.command("b", "pathchirp_rcv");
     receiver.args(["-S", &lab.address("a"), "-t", &lasts.as_secs().to_string()]);
     // The estimates that it has written count even if it does not end by itself.
-    ended(receiver.current_dir(&dir), lasts + Duration::from_secs(10))?;
+    run_within(receiver.current_dir(&dir), lasts + Duration::from_secs(10))?;
     let file = fs::read_dir(&dir)?
         .flatten()
         .find(|entry| entry.path().extension().is_some_and(|e| e == "instbw"));
@@ -98,7 +98,10 @@ fn estimates(text: &str) -> f64 {
 }
 
 /// Runs a command to its end, for at most `within`; `None` if it did not end.
-fn ended(command: &mut std::process::Command, within: Duration) -> anyhow::Result<Option<Output>> {
+fn run_within(
+    command: &mut std::process::Command,
+    within: Duration,
+) -> anyhow::Result<Option<Output>> {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
     let since = Instant::now();
     while since.elapsed() < within {
@@ -121,9 +124,9 @@ mod tests {
     #[test]
     fn the_output_of_the_public_tools_is_parsed() {
         let text = "\n\t*****  RESULT *****\nAvailable bandwidth range : 5.50 - 6.50 (Mbps)\nMeasurement duration : 9 sec\n";
-        assert_eq!(range(text), Some(6.0));
-        assert_eq!(range("Available bandwidth is greater than 94.20 (Mbps)"), Some(94.2));
-        assert_eq!(range("nothing"), None);
+        assert_eq!(parse_range(text), Some(6.0));
+        assert_eq!(parse_range("Available bandwidth is greater than 94.20 (Mbps)"), Some(94.2));
+        assert_eq!(parse_range("nothing"), None);
         assert!((estimates("1.0 90.0\n2.0 70.0\n3.0 5.0\n4.0 7.0\n5.0 6.0\n") - 6.0).abs() < 1e-9);
         assert!(estimates("").is_nan());
     }

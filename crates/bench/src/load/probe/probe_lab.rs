@@ -87,7 +87,7 @@ impl ProbeLab {
         let mut command = self.thalweg(host)?;
         command.args(["node", "--json", "--listen", &format!("0.0.0.0:{NODE}"), "--config"]);
         command.arg(self.dir.path().join("node.toml")).stderr(Stdio::null());
-        ChildGuard::ready(&mut command)
+        ChildGuard::start_ready(&mut command)
     }
 
     /// Founds a mesh of both hosts with carriers; returns the overlay address of `b`.

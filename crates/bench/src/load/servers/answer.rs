@@ -1,7 +1,10 @@
 //! The answers of a server of a given kind. Pure: the history of the download is an argument.
 
 use super::{
-    kinds::{Deviation, EmptyRange, Framing, Kind, Lines, Part, Redirect, Refusal, Validator},
+    kinds::{
+        Deviation, EmptyRange, ExtraLines, Framing, PartDeviation, Redirect, Refusal, ServerKind,
+        Validator,
+    },
     request::Request,
 };
 use std::{ops::Range, time::Duration};
@@ -20,7 +23,7 @@ const OTHER_DIGEST: &str = "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU
 
 /// The history of a download before a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Before {
+pub struct DownloadHistory {
     /// The number of requests of this download.
     pub requests: u64,
     /// The number of requests with a Range field.
@@ -86,11 +89,11 @@ struct Draft {
 }
 
 impl Draft {
-    fn of(status: u16) -> Self {
+    fn with_status(status: u16) -> Self {
         Self { status, ..Self::default() }
     }
 
-    fn page(status: u16) -> Self {
+    fn with_page(status: u16) -> Self {
         let content = vec![Piece::Bytes(PAGE.to_vec())];
         let fields = vec![b"Content-Type: text/html".to_vec()];
         Self { status, fields, content, ..Self::default() }
@@ -104,17 +107,17 @@ impl Draft {
 }
 
 /// A server of one kind, for one download.
-pub struct Script<'a> {
-    pub kind: &'static Kind,
+pub struct ScriptedServer<'a> {
+    pub kind: &'static ServerKind,
     /// The path of the download's URLs without the file's name: `/KIND/DOWNLOAD/`.
     pub place: &'a str,
     /// The length of the file in bytes.
     pub length: u64,
 }
 
-impl Script<'_> {
+impl ScriptedServer<'_> {
     /// Answers a request.
-    pub fn answer(&self, request: &Request, before: &Before) -> Answer {
+    pub fn answer(&self, request: &Request, before: &DownloadHistory) -> Answer {
         let mut answer = match self.draft(request, before) {
             Ok(draft) => self.write(request, before, draft),
             Err(Refusal::Reset) => Answer { resets: true, ..Answer::default() },
@@ -128,10 +131,10 @@ impl Script<'_> {
     }
 
     /// Drafts the answer; `Err` if no byte is sent.
-    fn draft(&self, request: &Request, before: &Before) -> Result<Draft, Refusal> {
+    fn draft(&self, request: &Request, before: &DownloadHistory) -> Result<Draft, Refusal> {
         let name = request.target.strip_prefix(self.place).unwrap_or_default();
         if name == "login" {
-            return Ok(Draft::page(200));
+            return Ok(Draft::with_page(200));
         }
         if name == "login-file" {
             return Ok(page_in_parts(request));
@@ -140,7 +143,7 @@ impl Script<'_> {
             return self.refused(request, refusal);
         }
         if let Some(status) = self.head_refusal(request) {
-            return Ok(Draft::of(status));
+            return Ok(Draft::with_status(status));
         }
         if let Some(draft) = self.redirected(request, name, before) {
             return Ok(draft);
@@ -156,7 +159,7 @@ impl Script<'_> {
         Duration::from_millis(waits.unwrap_or_default())
     }
 
-    fn refusal(&self, request: &Request, before: &Before) -> Option<Refusal> {
+    fn refusal(&self, request: &Request, before: &DownloadHistory) -> Option<Refusal> {
         let ranged = request.is_ranged();
         let asked = request.range(self.length).map_or(0, |r| r.end.saturating_sub(r.start));
         self.kind.does.iter().find_map(|deviation| match deviation {
@@ -172,13 +175,13 @@ impl Script<'_> {
 
     fn refused(&self, request: &Request, refusal: Refusal) -> Result<Draft, Refusal> {
         let redirect = |to: &str| {
-            let mut draft = Draft::of(302);
+            let mut draft = Draft::with_status(302);
             draft.field("Location", format!("{}{to}", self.place));
             Ok(draft)
         };
         match refusal {
-            Refusal::Status(status) => Ok(Draft::of(status)),
-            Refusal::Page => Ok(Draft::page(200)),
+            Refusal::Status(status) => Ok(Draft::with_status(status)),
+            Refusal::Page => Ok(Draft::with_page(200)),
             Refusal::PageInParts => Ok(page_in_parts(request)),
             Refusal::Login => redirect("login"),
             Refusal::LoginInParts => redirect("login-file"),
@@ -194,7 +197,7 @@ impl Script<'_> {
     }
 
     /// A redirect, or the refusal of a signed location.
-    fn redirected(&self, request: &Request, name: &str, before: &Before) -> Option<Draft> {
+    fn redirected(&self, request: &Request, name: &str, before: &DownloadHistory) -> Option<Draft> {
         let how = self.kind.does.iter().find_map(|deviation| match deviation {
             Deviation::Redirects(how) => Some(*how),
             _ => None,
@@ -202,7 +205,7 @@ impl Script<'_> {
         let place = self.place.as_bytes();
         let (status, to) = match how {
             Redirect::Signed if name.starts_with("signed/") => {
-                return before.spent.then(|| Draft::of(403));
+                return before.spent.then(|| Draft::with_status(403));
             }
             Redirect::Chain(most) if name.starts_with("hop/") => {
                 let hop: u32 = name[4..].parse().unwrap_or(most);
@@ -221,13 +224,13 @@ impl Script<'_> {
                 (302, format!("{}signed/{}", self.place, before.requests).into_bytes())
             }
         };
-        let mut draft = Draft::of(status);
+        let mut draft = Draft::with_status(status);
         draft.field("Location", to);
         Some(draft)
     }
 
     /// The version of the file that this connection gets.
-    fn version(&self, before: &Before) -> usize {
+    fn version(&self, before: &DownloadHistory) -> usize {
         let two = self.kind.has(&Deviation::TwoVersions);
         if two { (before.connections % 2) as usize } else { 0 }
     }
@@ -240,9 +243,9 @@ impl Script<'_> {
     }
 
     /// The entity tag and the date of this answer.
-    fn validators(&self, before: &Before) -> (Option<String>, Option<String>) {
+    fn validators(&self, before: &DownloadHistory) -> (Option<String>, Option<String>) {
         let date = DATES[self.version(before)].to_owned();
-        let Before { requests, connections, .. } = before;
+        let DownloadHistory { requests, connections, .. } = before;
         match self.validator() {
             None => (Some("\"v1\"".into()), Some(date)),
             Some(Validator::Nothing) => (None, None),
@@ -293,11 +296,11 @@ impl Script<'_> {
         })
     }
 
-    fn file(&self, request: &Request, before: &Before) -> Draft {
+    fn file(&self, request: &Request, before: &DownloadHistory) -> Draft {
         let (tag, date) = self.validators(before);
         let (tag, date) = (tag.as_deref(), date.as_deref());
         if self.fails(request, tag, date) {
-            return Draft::of(412);
+            return Draft::with_status(412);
         }
         let version = self.version(before);
         let ignores = self.kind.does.iter().any(|deviation| match deviation {
@@ -327,7 +330,7 @@ impl Script<'_> {
         })
     }
 
-    fn how_parts(&self) -> Option<Part> {
+    fn how_parts(&self) -> Option<PartDeviation> {
         self.kind.does.iter().find_map(|deviation| match deviation {
             Deviation::Parts(part) => Some(*part),
             _ => None,
@@ -336,10 +339,10 @@ impl Script<'_> {
 
     fn whole(&self, version: usize) -> Draft {
         let all = 0..self.length;
-        let mut draft = Draft::of(200);
+        let mut draft = Draft::with_status(200);
         draft.is_file = true;
         draft.content.push(Piece::File(version, all.clone()));
-        if self.how_parts() == Some(Part::Unasked) {
+        if self.how_parts() == Some(PartDeviation::Unasked) {
             draft.status = 206;
             draft.field("Content-Range", content_range(&all, self.length));
         }
@@ -351,39 +354,45 @@ impl Script<'_> {
         let clamp = |most: u64| asked.start..asked.end.min(asked.start + most);
         let how = self.how_parts();
         let (range, total) = match how {
-            Some(Part::Clamped(most)) => (clamp(most), Some(length)),
-            Some(Part::ClampedOfUnknown(most)) => (clamp(most), None),
-            Some(Part::TotalUnknown) => (asked, None),
-            Some(Part::TotalIsEnd) => (asked.clone(), Some(asked.end)),
-            Some(Part::ClampedIsAll(most)) => (clamp(most), Some(clamp(most).end)),
-            Some(Part::TotalTooLarge(by)) => (asked, Some(length + by)),
-            Some(Part::Overlong(by)) => (asked.start..(asked.end + by).min(length), Some(length)),
-            Some(Part::Early(by)) => (asked.start.saturating_sub(by)..asked.end, Some(length)),
-            Some(Part::WholeFile) => (0..length, Some(length)),
+            Some(PartDeviation::Clamped(most)) => (clamp(most), Some(length)),
+            Some(PartDeviation::ClampedOfUnknown(most)) => (clamp(most), None),
+            Some(PartDeviation::TotalUnknown) => (asked, None),
+            Some(PartDeviation::TotalIsEnd) => (asked.clone(), Some(asked.end)),
+            Some(PartDeviation::ClampedIsAll(most)) => (clamp(most), Some(clamp(most).end)),
+            Some(PartDeviation::TotalTooLarge(by)) => (asked, Some(length + by)),
+            Some(PartDeviation::Overlong(by)) => {
+                (asked.start..(asked.end + by).min(length), Some(length))
+            }
+            Some(PartDeviation::Early(by)) => {
+                (asked.start.saturating_sub(by)..asked.end, Some(length))
+            }
+            Some(PartDeviation::WholeFile) => (0..length, Some(length)),
             _ => (asked, Some(length)),
         };
         let total = total.map_or("*".to_owned(), |total| total.to_string());
         let content_range = format!("bytes {}-{}/{total}", range.start, range.end - 1);
-        let mut draft = Draft::of(206);
+        let mut draft = Draft::with_status(206);
         draft.is_file = true;
         let piece = Piece::File(version, range.clone());
         match how {
-            Some(Part::NoContentRange) => {}
-            Some(Part::TwoContentRanges) => {
+            Some(PartDeviation::NoContentRange) => {}
+            Some(PartDeviation::TwoContentRanges) => {
                 draft.field("Content-Range", &content_range);
                 draft.field(
                     "Content-Range",
                     format!("bytes 0-{}/{length}", range.end - range.start),
                 );
             }
-            Some(Part::NoUnit) => draft.field("Content-Range", &content_range["bytes ".len()..]),
-            Some(Part::Multipart) => return multipart(draft, &content_range, piece),
+            Some(PartDeviation::NoUnit) => {
+                draft.field("Content-Range", &content_range["bytes ".len()..])
+            }
+            Some(PartDeviation::Multipart) => return multipart(draft, &content_range, piece),
             _ => draft.field("Content-Range", &content_range),
         }
         if self.kind.has(&Deviation::DigestOfPart) {
             draft.field("Repr-Digest", OTHER_DIGEST);
         }
-        if how == Some(Part::LengthOfWhole) && range.end - range.start < length {
+        if how == Some(PartDeviation::LengthOfWhole) && range.end - range.start < length {
             draft.length = Some(length);
         }
         draft.content.push(piece);
@@ -398,7 +407,7 @@ impl Script<'_> {
     }
 
     /// Writes the head and frames the body.
-    fn write(&self, request: &Request, before: &Before, mut draft: Draft) -> Answer {
+    fn write(&self, request: &Request, before: &DownloadHistory, mut draft: Draft) -> Answer {
         let mut answer = Answer::default();
         let content = std::mem::take(&mut draft.content);
         let length: u64 = content.iter().map(Piece::length).sum();
@@ -455,27 +464,27 @@ impl Script<'_> {
         for deviation in self.kind.does {
             let Deviation::Head(lines) = deviation else { continue };
             match lines {
-                Lines::Many(n) => {
+                ExtraLines::Many(n) => {
                     (0..*n).for_each(|i| draft.field("Set-Cookie", format!("c{i}=1")));
                 }
-                Lines::Long(bytes) => draft.field("X-Policy", "p".repeat(*bytes)),
-                Lines::Raw(line) => draft.fields.push(line.to_vec()),
-                Lines::Interim => {
+                ExtraLines::Long(bytes) => draft.field("X-Policy", "p".repeat(*bytes)),
+                ExtraLines::Raw(line) => draft.fields.push(line.to_vec()),
+                ExtraLines::Interim => {
                     answer.interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\
                         Link: </style.css>; rel=preload\r\n\r\n"
                         .to_vec();
                 }
-                Lines::BareLf | Lines::NoReason => {}
+                ExtraLines::BareLf | ExtraLines::NoReason => {}
             }
         }
     }
 
     fn head(&self, draft: &Draft) -> Vec<u8> {
         let version = if self.framing() == Some(Framing::Http10) { "1.0" } else { "1.1" };
-        let bare = self.kind.has(&Deviation::Head(Lines::NoReason));
+        let bare = self.kind.has(&Deviation::Head(ExtraLines::NoReason));
         let reason = if bare { "" } else { " Said" };
         let end: &[u8] =
-            if self.kind.has(&Deviation::Head(Lines::BareLf)) { b"\n" } else { b"\r\n" };
+            if self.kind.has(&Deviation::Head(ExtraLines::BareLf)) { b"\n" } else { b"\r\n" };
         let mut head = format!("HTTP/{version} {}{reason}", draft.status).into_bytes();
         head.extend_from_slice(end);
         for line in &draft.fields {
@@ -503,7 +512,7 @@ impl Script<'_> {
         framed
     }
 
-    fn breaks(&self, draft: &Draft, before: &Before, length: u64) -> Option<u64> {
+    fn breaks(&self, draft: &Draft, before: &DownloadHistory, length: u64) -> Option<u64> {
         self.kind.does.iter().find_map(|deviation| match deviation {
             Deviation::BreaksFirst(part) if draft.is_file && !before.broken => {
                 Some(length * part / 100)
@@ -521,7 +530,7 @@ fn content_range(range: &Range<u64>, total: u64) -> String {
 /// A page with support for ranges, as a file server answers it.
 fn page_in_parts(request: &Request) -> Draft {
     let length = PAGE.len() as u64;
-    let mut draft = Draft::page(200);
+    let mut draft = Draft::with_page(200);
     if let Some(range) = request.range(length) {
         if range.is_empty() {
             return unsatisfied(Some(&format!("bytes */{length}")));
@@ -535,7 +544,7 @@ fn page_in_parts(request: &Request) -> Draft {
 }
 
 fn unsatisfied(range: Option<&str>) -> Draft {
-    let mut draft = Draft::of(416);
+    let mut draft = Draft::with_status(416);
     range.into_iter().for_each(|range| draft.field("Content-Range", range));
     draft
 }
@@ -543,8 +552,8 @@ fn unsatisfied(range: Option<&str>) -> Draft {
 fn empty(how: EmptyRange) -> Draft {
     match how {
         EmptyRange::Unsatisfied(range) => unsatisfied(range),
-        EmptyRange::Page => Draft::page(416),
-        EmptyRange::EmptyPart => Draft::of(206),
+        EmptyRange::Page => Draft::with_page(416),
+        EmptyRange::EmptyPart => Draft::with_status(206),
     }
 }
 
@@ -565,13 +574,13 @@ mod tests {
 
     const LENGTH: u64 = 1_000_000;
 
-    fn script(kind: &str) -> Script<'static> {
-        let kind = Kind::named(kind).unwrap();
+    fn script(kind: &str) -> ScriptedServer<'static> {
+        let kind = ServerKind::find(kind).unwrap();
         let length = if kind.empty().is_some() { 0 } else { LENGTH };
-        Script { kind, place: "/k/0/", length }
+        ScriptedServer { kind, place: "/k/0/", length }
     }
 
-    fn ask(kind: &str, fields: &str, before: Before) -> (String, Answer) {
+    fn ask(kind: &str, fields: &str, before: DownloadHistory) -> (String, Answer) {
         let head = format!("GET /k/0/data.bin HTTP/1.1\r\nHost: server:80\r\n{fields}");
         let request = Request::parse(head.as_bytes()).unwrap();
         let answer = script(kind).answer(&request, &before);
@@ -579,14 +588,14 @@ mod tests {
     }
 
     fn status(kind: &str, fields: &str) -> u16 {
-        let (head, _) = ask(kind, fields, Before::default());
+        let (head, _) = ask(kind, fields, DownloadHistory::default());
         head.get(9..12).and_then(|text| text.parse().ok()).unwrap_or(0)
     }
 
     #[test]
     fn the_honest_kind_follows_rfc_9110() {
         assert_eq!(status("honest", ""), 200);
-        let (head, answer) = ask("honest", "Range: bytes=10-19\r\n", Before::default());
+        let (head, answer) = ask("honest", "Range: bytes=10-19\r\n", DownloadHistory::default());
         assert!(
             head.starts_with("HTTP/1.1 206") && head.contains("bytes 10-19/1000000\r\n"),
             "{head}"
@@ -606,7 +615,7 @@ mod tests {
         for kind in KINDS {
             let script = script(kind.name);
             let mut target = "/k/0/data.bin".to_owned();
-            let mut before = Before { broken: true, ..Before::default() };
+            let mut before = DownloadHistory { broken: true, ..DownloadHistory::default() };
             let answer = loop {
                 let head = format!("GET {target} HTTP/1.1\r\nHost: server:80\r\n");
                 let raw: Vec<u8> = head.chars().map(|c| c as u8).collect();
@@ -648,11 +657,13 @@ mod tests {
             assert_eq!(status(kind, range), wanted, "{kind}");
         }
         assert_eq!(status("range-long-403", "Range: bytes=0-9\r\n"), 206);
-        let later = Before { ranged: 2, requests: 2, ..Before::default() };
+        let later = DownloadHistory { ranged: 2, requests: 2, ..DownloadHistory::default() };
         assert!(ask("tires-403", range, later).0.starts_with("HTTP/1.1 403"));
         assert!(ask("whole-now-and-then", range, later).0.starts_with("HTTP/1.1 200"));
         assert!(
-            ask("one-at-a-time-503", "", Before { open: 1, ..later }).0.starts_with("HTTP/1.1 503")
+            ask("one-at-a-time-503", "", DownloadHistory { open: 1, ..later })
+                .0
+                .starts_with("HTTP/1.1 503")
         );
     }
 
@@ -670,12 +681,12 @@ mod tests {
             ("part-length-of-whole", "Content-Length: 1000000"),
             ("part-multipart", "multipart/byteranges"),
         ] {
-            let (head, _) = ask(kind, range, Before::default());
+            let (head, _) = ask(kind, range, DownloadHistory::default());
             assert!(head.contains(wanted), "{kind}: {head}");
         }
-        let (head, _) = ask("part-no-content-range", range, Before::default());
+        let (head, _) = ask("part-no-content-range", range, DownloadHistory::default());
         assert!(!head.contains("Content-Range"));
-        let (head, _) = ask("part-two-content-ranges", range, Before::default());
+        let (head, _) = ask("part-two-content-ranges", range, DownloadHistory::default());
         assert_eq!(head.matches("Content-Range").count(), 2);
     }
 
@@ -685,9 +696,9 @@ mod tests {
             let (head, _) = ask(kind, "", before);
             head.lines().find_map(|line| line.strip_prefix("ETag: ").map(str::to_owned))
         };
-        let second = Before { requests: 1, connections: 1, ..Before::default() };
+        let second = DownloadHistory { requests: 1, connections: 1, ..DownloadHistory::default() };
         for kind in ["tag-per-answer", "tag-per-connection", "tag-of-nodes", "weak-per-answer"] {
-            assert_ne!(tag(kind, Before::default()), tag(kind, second), "{kind}");
+            assert_ne!(tag(kind, DownloadHistory::default()), tag(kind, second), "{kind}");
         }
         assert_eq!(tag("no-validator", second), None);
         let (_, answer) = ask("two-versions", "", second);
@@ -698,16 +709,16 @@ mod tests {
 
     #[test]
     fn bodies_end_as_the_kind_specifies() {
-        let (head, answer) = ask("chunked", "", Before::default());
+        let (head, answer) = ask("chunked", "", DownloadHistory::default());
         assert!(head.contains("chunked") && !head.contains("Content-Length"));
         assert_eq!(answer.body.first(), Some(&Piece::Bytes(b"f4240;a=b\r\n".to_vec())));
-        let (head, answer) = ask("until-close", "", Before::default());
+        let (head, answer) = ask("until-close", "", DownloadHistory::default());
         assert!(answer.closes && !head.contains("Content-Length"));
-        let (head, answer) = ask("length-too-long", "", Before::default());
+        let (head, answer) = ask("length-too-long", "", DownloadHistory::default());
         assert!(answer.closes && head.contains("Content-Length: 1001000"));
-        let (_, answer) = ask("breaks-first", "", Before::default());
+        let (_, answer) = ask("breaks-first", "", DownloadHistory::default());
         assert_eq!(answer.breaks_at, Some(400_000));
-        let (head, _) = ask("fields-1000", "", Before::default());
+        let (head, _) = ask("fields-1000", "", DownloadHistory::default());
         assert!(head.matches("Set-Cookie").count() == 1000 && head.len() < 64_000);
     }
 }

@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// The counts of one download.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
-pub struct Counts {
+pub struct DownloadCounts {
     /// The number of requests.
     pub requests: u64,
     /// The number of requests with a Range field; 0 if the log does not contain it.
@@ -36,7 +36,7 @@ pub struct Counts {
 ///
 /// # Errors
 /// When the server does not answer.
-pub fn of(at: &str, download: &str) -> anyhow::Result<Counts> {
+pub fn read_counts(at: &str, download: &str) -> anyhow::Result<DownloadCounts> {
     let since = Instant::now();
     loop {
         let counts = ask(at, download)?;
@@ -47,7 +47,7 @@ pub fn of(at: &str, download: &str) -> anyhow::Result<Counts> {
     }
 }
 
-fn ask(at: &str, download: &str) -> anyhow::Result<Counts> {
+fn ask(at: &str, download: &str) -> anyhow::Result<DownloadCounts> {
     let authority = at
         .strip_prefix("http://")
         .context("the address of the scripted server must begin with http://")?;
@@ -64,12 +64,12 @@ fn ask(at: &str, download: &str) -> anyhow::Result<Counts> {
 }
 
 /// An access log with a line for each request. A line's last word is the number of bytes, if it is a number.
-pub struct Log<'a> {
+pub struct AccessLog<'a> {
     file: &'a Path,
     seen: usize,
 }
 
-impl<'a> Log<'a> {
+impl<'a> AccessLog<'a> {
     /// Counts the lines that are added from now on.
     pub fn new(file: &'a Path) -> Self {
         Self { file, seen: Self::read(file).lines().count() }
@@ -80,7 +80,7 @@ impl<'a> Log<'a> {
     }
 
     /// The counts since then, once there is a line.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> DownloadCounts {
         let since = Instant::now();
         loop {
             let text = Self::read(self.file);
@@ -93,8 +93,8 @@ impl<'a> Log<'a> {
     }
 }
 
-fn added<'a>(lines: impl Iterator<Item = &'a str>) -> Counts {
-    let mut counts = Counts::default();
+fn added<'a>(lines: impl Iterator<Item = &'a str>) -> DownloadCounts {
+    let mut counts = DownloadCounts::default();
     for line in lines {
         counts.requests += 1;
         let bytes = line.split_whitespace().next_back().and_then(|word| word.parse::<u64>().ok());
@@ -112,8 +112,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("log");
         fs::write(&file, "200 17\n").unwrap();
-        let log = Log::new(&file);
+        let log = AccessLog::new(&file);
         fs::write(&file, "200 17\n206 100\n\"GET / HTTP/1.1\" 200 -\n206 50\n").unwrap();
-        assert_eq!(log.counts(), Counts { requests: 3, bytes: Some(150), ..Counts::default() });
+        assert_eq!(
+            log.counts(),
+            DownloadCounts { requests: 3, bytes: Some(150), ..DownloadCounts::default() }
+        );
     }
 }

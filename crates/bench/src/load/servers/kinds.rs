@@ -18,7 +18,7 @@ pub enum Deviation {
     /// Answers ranged requests from the first number, counted from 0, up to but without the second with the whole file.
     IgnoresRanges(u64, u64),
     /// Deviates in its answers to ranges.
-    Parts(Part),
+    Parts(PartDeviation),
     /// Sends these validators.
     Shows(Validator),
     /// Answers 412 to every `If-Match`.
@@ -34,7 +34,7 @@ pub enum Deviation {
     /// Frames the body in this way.
     Frames(Framing),
     /// Sends these lines in the head.
-    Head(Lines),
+    Head(ExtraLines),
     /// Sends this Content-Encoding although the bytes are the file's own.
     Encoding(&'static str),
     /// Redirects the request.
@@ -82,7 +82,7 @@ pub enum Refusal {
 
 /// A fault or peculiarity of a 206 answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum PartDeviation {
     /// At most this many bytes of the requested range.
     Clamped(u64),
     /// `/*` instead of the file's length.
@@ -160,7 +160,7 @@ pub enum Framing {
 
 /// Additional lines of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lines {
+pub enum ExtraLines {
     /// This many short fields.
     Many(u32),
     /// One field of this many bytes.
@@ -205,7 +205,7 @@ pub enum EmptyRange {
 
 /// The class of a kind's deviations; each class is an arm of the experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
-pub enum Class {
+pub enum DeviationClass {
     /// Ranges are refused or ignored.
     Refused,
     /// Parts differ from the requested ones.
@@ -227,11 +227,11 @@ pub enum Class {
 
 /// A kind of server.
 #[derive(Clone, Debug)]
-pub struct Kind {
+pub struct ServerKind {
     /// The first segment of its URLs.
     pub name: &'static str,
     /// The class of its deviations.
-    pub class: Class,
+    pub class: DeviationClass,
     pub does: &'static [Deviation],
     /// Whether ranges and validators work, so that a tool that uses them is not slowed down.
     pub tolerant: bool,
@@ -239,9 +239,9 @@ pub struct Kind {
     pub source: &'static str,
 }
 
-impl Kind {
+impl ServerKind {
     /// The kind of this name.
-    pub fn named(name: &str) -> Option<&'static Self> {
+    pub fn find(name: &str) -> Option<&'static Self> {
         KINDS.iter().find(|kind| kind.name == name)
     }
 
@@ -260,31 +260,31 @@ impl Kind {
 }
 
 const fn odd(
-    class: Class,
+    class: DeviationClass,
     name: &'static str,
     does: &'static [Deviation],
     source: &'static str,
-) -> Kind {
-    Kind { name, class, does, tolerant: false, source }
+) -> ServerKind {
+    ServerKind { name, class, does, tolerant: false, source }
 }
 
 const fn fair(
-    class: Class,
+    class: DeviationClass,
     name: &'static str,
     does: &'static [Deviation],
     source: &'static str,
-) -> Kind {
-    Kind { name, class, does, tolerant: true, source }
+) -> ServerKind {
+    ServerKind { name, class, does, tolerant: true, source }
 }
 
-use Class::{
-    Codings, Connections, Empty as EmptyFiles, Heads, Lengths, Parts as PartsClass,
-    Redirects as RedirectsClass, Refused, Turns, Versions,
-};
 use Deviation::{
     AlwaysModified, AtATime, BreaksFirst, BreaksParts, ClosesEach, ClosesSilently, DigestOfPart,
     Empty, Encoding, Frames, Head, IgnoresConditions, IgnoresRanges, NeverInRange, NeverMatches,
     Parts, Redirects, RefusesHead, RefusesRanges, Shows, TiresOfRanges, TwoVersions, Waits,
+};
+use DeviationClass::{
+    Codings, Connections, Empty as EmptyFiles, Heads, Lengths, Parts as PartsClass,
+    Redirects as RedirectsClass, Refused, Turns, Versions,
 };
 
 const ALL: u64 = u64::MAX;
@@ -294,7 +294,7 @@ const fn refuses(status: u16) -> Deviation {
 }
 
 /// All kinds.
-pub const KINDS: &[Kind] = &[
+pub const KINDS: &[ServerKind] = &[
     // ---- ranges are refused or ignored ----
     odd(
         Refused,
@@ -377,32 +377,32 @@ pub const KINDS: &[Kind] = &[
     odd(
         PartsClass,
         "clamp-64k",
-        &[Parts(Part::Clamped(65_536))],
+        &[Parts(PartDeviation::Clamped(65_536))],
         "RFC 9110 §15.3.7; aria2/aria2#696",
     ),
-    odd(PartsClass, "clamp-256k", &[Parts(Part::Clamped(262_144))], "apache/opendal#5689"),
+    odd(PartsClass, "clamp-256k", &[Parts(PartDeviation::Clamped(262_144))], "apache/opendal#5689"),
     odd(
         PartsClass,
         "total-unknown",
-        &[Parts(Part::TotalUnknown)],
+        &[Parts(PartDeviation::TotalUnknown)],
         "RFC 9110 §14.4: complete-length may be `*`",
     ),
     odd(
         PartsClass,
         "clamp-of-unknown",
-        &[Parts(Part::ClampedOfUnknown(500_000))],
+        &[Parts(PartDeviation::ClampedOfUnknown(500_000))],
         "RFC 9110 §14.4 and §15.3.7 together",
     ),
     odd(
         PartsClass,
         "total-is-end",
-        &[Parts(Part::TotalIsEnd)],
+        &[Parts(PartDeviation::TotalIsEnd)],
         "a proxy that reckons the total from the part",
     ),
     odd(
         PartsClass,
         "clamp-is-all",
-        &[Parts(Part::ClampedIsAll(100_000))],
+        &[Parts(PartDeviation::ClampedIsAll(100_000))],
         "a proxy that limits parts and computes the total from the part",
     ),
     odd(
@@ -426,46 +426,61 @@ pub const KINDS: &[Kind] = &[
     odd(
         PartsClass,
         "total-too-large",
-        &[Parts(Part::TotalTooLarge(4096))],
+        &[Parts(PartDeviation::TotalTooLarge(4096))],
         "RFC 9110 §14.4, of another version",
     ),
     odd(
         PartsClass,
         "part-overlong",
-        &[Parts(Part::Overlong(5000))],
+        &[Parts(PartDeviation::Overlong(5000))],
         "RFC 9110 §15.3.7: look at Content-Range",
     ),
     odd(
         PartsClass,
         "part-early",
-        &[Parts(Part::Early(4096))],
+        &[Parts(PartDeviation::Early(4096))],
         "a cache that answers in blocks of its own",
     ),
     odd(
         PartsClass,
         "part-no-content-range",
-        &[Parts(Part::NoContentRange)],
+        &[Parts(PartDeviation::NoContentRange)],
         "RFC 9110 §15.3.7.1: MUST, and is missing",
     ),
-    odd(PartsClass, "part-two-content-ranges", &[Parts(Part::TwoContentRanges)], "RFC 9110 §5.3"),
-    odd(PartsClass, "part-no-unit", &[Parts(Part::NoUnit)], "RFC 9110 §14.4: the unit is missing"),
-    odd(PartsClass, "part-length-of-whole", &[Parts(Part::LengthOfWhole)], "RFC 9110 §8.6"),
+    odd(
+        PartsClass,
+        "part-two-content-ranges",
+        &[Parts(PartDeviation::TwoContentRanges)],
+        "RFC 9110 §5.3",
+    ),
+    odd(
+        PartsClass,
+        "part-no-unit",
+        &[Parts(PartDeviation::NoUnit)],
+        "RFC 9110 §14.4: the unit is missing",
+    ),
+    odd(
+        PartsClass,
+        "part-length-of-whole",
+        &[Parts(PartDeviation::LengthOfWhole)],
+        "RFC 9110 §8.6",
+    ),
     odd(
         PartsClass,
         "part-multipart",
-        &[Parts(Part::Multipart)],
+        &[Parts(PartDeviation::Multipart)],
         "RFC 9110 §15.3.7.2: for one range, too",
     ),
     odd(
         PartsClass,
         "part-whole",
-        &[Parts(Part::WholeFile)],
+        &[Parts(PartDeviation::WholeFile)],
         "RFC 9110 §15.3.7: more than was asked",
     ),
     odd(
         PartsClass,
         "part-unasked",
-        &[Parts(Part::Unasked)],
+        &[Parts(PartDeviation::Unasked)],
         "a cache that answers a plain request with its stored 206",
     ),
     // ---- behaviour changes during a download ----
@@ -599,13 +614,13 @@ pub const KINDS: &[Kind] = &[
     ),
     // ---- heads ----
     fair(Heads, "honest", &[], "what an ordinary server does"),
-    fair(Heads, "fields-150", &[Head(Lines::Many(150))], "httpie/cli#802"),
-    fair(Heads, "fields-1000", &[Head(Lines::Many(1000))], "mountain-loop/yaak#658"),
-    fair(Heads, "field-20k", &[Head(Lines::Long(20_000))], "akamai/httpie-edgegrid#12"),
+    fair(Heads, "fields-150", &[Head(ExtraLines::Many(150))], "httpie/cli#802"),
+    fair(Heads, "fields-1000", &[Head(ExtraLines::Many(1000))], "mountain-loop/yaak#658"),
+    fair(Heads, "field-20k", &[Head(ExtraLines::Long(20_000))], "akamai/httpie-edgegrid#12"),
     fair(
         Heads,
         "folded",
-        &[Head(Lines::Raw(
+        &[Head(ExtraLines::Raw(
             b"Content-Security-Policy: default-src 'self';\r\n  img-src *;\r\n\tfont-src *",
         ))],
         "RFC 9112 §5.2: MUST be taken; sbstp/attohttpc#94",
@@ -613,29 +628,29 @@ pub const KINDS: &[Kind] = &[
     fair(
         Heads,
         "space-before-colon",
-        &[Head(Lines::Raw(b"X-Powered-By : something"))],
+        &[Head(ExtraLines::Raw(b"X-Powered-By : something"))],
         "RFC 9112 §5.1; curl/curl#8844",
     ),
     fair(
         Heads,
         "odd-name",
-        &[Head(Lines::Raw(b"X-Served(By): node/3"))],
+        &[Head(ExtraLines::Raw(b"X-Served(By): node/3"))],
         "RFC 9110 §5.1; envoyproxy/envoy#31009",
     ),
     fair(
         Heads,
         "latin-1",
-        &[Head(Lines::Raw(b"X-Title: caf\xe9 \xfcber"))],
+        &[Head(ExtraLines::Raw(b"X-Title: caf\xe9 \xfcber"))],
         "RFC 9110 §5.5: obs-text",
     ),
-    fair(Heads, "bare-lf", &[Head(Lines::BareLf)], "RFC 9112 §2.2: MAY be taken"),
+    fair(Heads, "bare-lf", &[Head(ExtraLines::BareLf)], "RFC 9112 §2.2: MAY be taken"),
     fair(
         Heads,
         "no-reason",
-        &[Head(Lines::NoReason)],
+        &[Head(ExtraLines::NoReason)],
         "RFC 9112 §4: the reason is optional, the blank is not",
     ),
-    fair(Heads, "interim", &[Head(Lines::Interim)], "RFC 9110 §15.2, with early hints"),
+    fair(Heads, "interim", &[Head(ExtraLines::Interim)], "RFC 9110 §15.2, with early hints"),
     // ---- codings ----
     fair(Codings, "coding-none", &[Encoding("none")], "versity/versitygw#2398"),
     fair(Codings, "coding-utf-8", &[Encoding("utf-8")], "dondai44423/donsetch#290"),
@@ -776,7 +791,7 @@ mod tests {
     fn every_kind_has_a_source_and_every_class_a_kind() {
         use clap::ValueEnum as _;
         assert!(KINDS.iter().all(|kind| !kind.source.is_empty()));
-        for class in Class::value_variants() {
+        for class in DeviationClass::value_variants() {
             assert!(KINDS.iter().filter(|kind| kind.class == *class).count() >= 5, "{class:?}");
         }
     }

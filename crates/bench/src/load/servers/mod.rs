@@ -27,11 +27,11 @@ use thalweg_console::say_line;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    work: Work,
+    work: ServersCommand,
 }
 
 #[derive(Subcommand)]
-enum Work {
+enum ServersCommand {
     /// Serve one file under `/KIND/DOWNLOAD/NAME`, as a server of that kind does
     Serve(serve::Args),
     /// Download from each kind, or from a real server, with each tool in turn
@@ -46,9 +46,9 @@ enum Work {
 /// When a server or a tool cannot be started.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.work {
-        Work::Serve(args) => serve::run(args),
-        Work::Run(args) => run::run(args),
-        Work::Kinds => list(),
+        ServersCommand::Serve(args) => serve::run(args),
+        ServersCommand::Run(args) => run::run(args),
+        ServersCommand::Kinds => list(),
     }
 }
 

@@ -1,10 +1,10 @@
 //! Downloads from each server with each tool in turn and classifies the results.
 
 use super::{
-    counts::{self, Counts, Log},
-    kinds::{Class, KINDS, Kind},
-    tally::{Outcome, Tally, Trial},
-    tool::{Settings, Tool},
+    counts::{self, AccessLog, DownloadCounts},
+    kinds::{DeviationClass, KINDS, ServerKind},
+    tally::{DownloadResult, DownloadTally, DownloadTrial},
+    tool::{Downloader, Settings},
 };
 use crate::load::report::Report;
 use anyhow::{Context as _, bail, ensure};
@@ -21,7 +21,7 @@ pub struct Args {
     at: Option<String>,
     /// Only kinds of this class
     #[arg(long, value_name = "CLASS")]
-    class: Option<Class>,
+    class: Option<DeviationClass>,
     /// The kinds of servers, or `all`; with --class only those of that class
     #[arg(long, value_name = "KIND,…", value_delimiter = ',', default_value = "all")]
     kinds: Vec<String>,
@@ -44,7 +44,7 @@ pub struct Args {
         value_delimiter = ',',
         default_value = "curl,wget,aria2,get,relays"
     )]
-    tools: Vec<Tool>,
+    tools: Vec<Downloader>,
     /// Number of the round; each round begins with another tool
     #[arg(long, value_name = "N", default_value_t = 0)]
     round: usize,
@@ -56,26 +56,26 @@ pub struct Args {
 }
 
 /// A server in this run.
-struct Server<'a> {
+struct TestedServer<'a> {
     name: String,
     tolerant: bool,
-    from: From<'a>,
+    from: ServerAccess<'a>,
 }
 
-enum From<'a> {
-    Script { at: &'a str, kind: &'static Kind },
+enum ServerAccess<'a> {
+    Script { at: &'a str, kind: &'static ServerKind },
     Real { url: &'a str, log: Option<&'a Path> },
 }
 
 /// The right content of the file.
-struct Right {
+struct RightContent {
     whole: Vec<u8>,
 }
 
-impl Right {
+impl RightContent {
     /// Whether `bytes` are the file of this server or one of its versions.
-    fn is(&self, server: &Server<'_>, bytes: &[u8]) -> bool {
-        let From::Script { kind, .. } = &server.from else { return bytes == self.whole };
+    fn matches(&self, server: &TestedServer<'_>, bytes: &[u8]) -> bool {
+        let ServerAccess::Script { kind, .. } = &server.from else { return bytes == self.whole };
         if kind.empty().is_some() {
             return bytes.is_empty();
         }
@@ -92,16 +92,16 @@ impl Right {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let whole = fs::read(&args.content)
         .with_context(|| format!("cannot read {}", args.content.display()))?;
-    let right = Right { whole };
+    let right = RightContent { whole };
     let mut tools = args.tools.clone();
     // The report counts files that another tool delivers and `get` does not, so each selected tool must run.
-    if let Some(absent) = tools.iter().find(|tool| !tool.is_there()) {
+    if let Some(absent) = tools.iter().find(|tool| !tool.is_installed()) {
         bail!("{} is not installed; install it, or select other tools with --tools", absent.name());
     }
     ensure!(!tools.is_empty(), "--tools selects no tool");
     let turn = args.round % tools.len();
     tools.rotate_left(turn);
-    let mut tally = Tally::default();
+    let mut tally = DownloadTally::default();
     for server in servers(args)? {
         for tool in &tools {
             let trial = download(args, &server, *tool, &right)?;
@@ -114,41 +114,47 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     report.print().context("cannot print the report")
 }
 
-fn servers(args: &Args) -> anyhow::Result<Vec<Server<'_>>> {
+fn servers(args: &Args) -> anyhow::Result<Vec<TestedServer<'_>>> {
     if let Some(real) = &args.real {
         let (name, url) = real.split_once('=').context("--real must have the form NAME=URL")?;
-        let from = From::Real { url, log: args.log.as_deref() };
-        return Ok(vec![Server { name: name.to_owned(), tolerant: true, from }]);
+        let from = ServerAccess::Real { url, log: args.log.as_deref() };
+        return Ok(vec![TestedServer { name: name.to_owned(), tolerant: true, from }]);
     }
     let at = args.at.as_deref().context("--at is required")?.trim_end_matches('/');
     let all = args.kinds.iter().any(|name| name == "all");
-    if let Some(name) = args.kinds.iter().find(|name| *name != "all" && Kind::named(name).is_none())
+    if let Some(name) =
+        args.kinds.iter().find(|name| *name != "all" && ServerKind::find(name).is_none())
     {
         bail!("there is no kind {name}; list the kinds with `thalweg-bench load servers kinds`");
     }
-    let meant = |kind: &&Kind| {
+    let meant = |kind: &&ServerKind| {
         args.class.is_none_or(|class| kind.class == class)
             && (all || args.kinds.iter().any(|name| name == kind.name))
     };
-    let server = |kind: &'static Kind| {
-        let from = From::Script { at, kind };
-        Server { name: kind.name.to_owned(), tolerant: kind.tolerant, from }
+    let server = |kind: &'static ServerKind| {
+        let from = ServerAccess::Script { at, kind };
+        TestedServer { name: kind.name.to_owned(), tolerant: kind.tolerant, from }
     };
     Ok(KINDS.iter().filter(meant).map(server).collect())
 }
 
-fn download(args: &Args, server: &Server<'_>, tool: Tool, right: &Right) -> anyhow::Result<Trial> {
+fn download(
+    args: &Args,
+    server: &TestedServer<'_>,
+    tool: Downloader,
+    right: &RightContent,
+) -> anyhow::Result<DownloadTrial> {
     let place = args.dir.join(format!("{}-{}", server.name, tool.name()));
     fs::create_dir_all(&place).with_context(|| format!("cannot create {}", place.display()))?;
     let file = place.join("data.bin");
     let (ended, counts) = match server.from {
-        From::Script { at, kind } => {
+        ServerAccess::Script { at, kind } => {
             let download = format!("{}/{}-{}", kind.name, args.round, tool.name());
             let ended = tool.run(&format!("{at}/{download}/data.bin"), &file, &args.settings)?;
-            (ended, Some(counts::of(at, &download)?))
+            (ended, Some(counts::read_counts(at, &download)?))
         }
-        From::Real { url, log } => {
-            let log = log.map(Log::new);
+        ServerAccess::Real { url, log } => {
+            let log = log.map(AccessLog::new);
             let ended = tool.run(url, &file, &args.settings)?;
             (ended, log.map(|log| log.counts()))
         }
@@ -156,13 +162,17 @@ fn download(args: &Args, server: &Server<'_>, tool: Tool, right: &Right) -> anyh
     let outcome = match ended.code {
         Some(0) => {
             let bytes = fs::read(&file).unwrap_or_default();
-            if right.is(server, &bytes) { Outcome::Right } else { Outcome::Wrong }
+            if right.matches(server, &bytes) {
+                DownloadResult::Right
+            } else {
+                DownloadResult::Wrong
+            }
         }
-        _ => Outcome::Failed,
+        _ => DownloadResult::Failed,
     };
     fs::remove_dir_all(&place)?;
-    let counts: Option<Counts> = counts;
-    Ok(Trial {
+    let counts: Option<DownloadCounts> = counts;
+    Ok(DownloadTrial {
         server: server.name.clone(),
         tolerant: server.tolerant,
         tool,
@@ -172,7 +182,7 @@ fn download(args: &Args, server: &Server<'_>, tool: Tool, right: &Right) -> anyh
     })
 }
 
-fn write(args: &Args, trial: &Trial) -> anyhow::Result<()> {
+fn write(args: &Args, trial: &DownloadTrial) -> anyhow::Result<()> {
     use std::io::Write as _;
     let Some(file) = &args.trials else { return Ok(()) };
     let mut file = fs::OpenOptions::new().create(true).append(true).open(file)?;
@@ -183,20 +193,20 @@ fn write(args: &Args, trial: &Trial) -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
-    fn server(kind: &str) -> Server<'static> {
-        let kind = Kind::named(kind).unwrap();
-        let from = From::Script { at: "", kind };
-        Server { name: String::new(), tolerant: false, from }
+    fn server(kind: &str) -> TestedServer<'static> {
+        let kind = ServerKind::find(kind).unwrap();
+        let from = ServerAccess::Script { at: "", kind };
+        TestedServer { name: String::new(), tolerant: false, from }
     }
 
     #[test]
     fn a_mixture_of_two_versions_is_wrong() {
-        let right = Right { whole: vec![1, 2, 3] };
-        assert!(right.is(&server("honest"), &[1, 2, 3]));
-        assert!(!right.is(&server("honest"), &[!1, !2, !3]));
-        assert!(right.is(&server("two-versions"), &[!1, !2, !3]));
-        assert!(!right.is(&server("two-versions"), &[1, 2, !3]));
-        assert!(!right.is(&server("two-versions"), &[!1, !2]));
-        assert!(right.is(&server("empty-416-bare"), &[]));
+        let right = RightContent { whole: vec![1, 2, 3] };
+        assert!(right.matches(&server("honest"), &[1, 2, 3]));
+        assert!(!right.matches(&server("honest"), &[!1, !2, !3]));
+        assert!(right.matches(&server("two-versions"), &[!1, !2, !3]));
+        assert!(!right.matches(&server("two-versions"), &[1, 2, !3]));
+        assert!(!right.matches(&server("two-versions"), &[!1, !2]));
+        assert!(right.matches(&server("empty-416-bare"), &[]));
     }
 }

@@ -1,11 +1,11 @@
-//! The scripted server: the sockets around [`Script`].
+//! The scripted server: the sockets around [`ScriptedServer`].
 //!
 //! HTTP is written by hand, because a library would not let us break the framing. Each connection has a thread. `GET
 //! /counts/KIND/DOWNLOAD` returns the counts as JSON.
 
 use super::{
-    answer::{Answer, Piece, Script},
-    kinds::Kind,
+    answer::{Answer, Piece, ScriptedServer},
+    kinds::ServerKind,
     request::{HEAD_MAX, Request},
     site::Site,
 };
@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 /// # Errors
 /// When it cannot accept.
 pub fn serve(listener: &TcpListener, content: Vec<u8>) -> anyhow::Result<()> {
-    let shared = Arc::new(Shared::new(content));
+    let shared = Arc::new(ServerState::new(content));
     let open = Arc::new(AtomicUsize::new(0));
     for connection in 0.. {
         let (stream, _) = listener.accept().context("cannot accept connections")?;
@@ -80,7 +80,7 @@ pub fn serve(listener: &TcpListener, content: Vec<u8>) -> anyhow::Result<()> {
             _ = shared.connection(&stream, connection, &mut place);
             if let Some(place) = place {
                 let acknowledged = TcpInfo::of(&stream).map_or(0, |info| info.acknowledged);
-                shared.with(&place, |site| site.disconnect(acknowledged));
+                shared.update_site(&place, |site| site.disconnect(acknowledged));
             }
             open.fetch_sub(1, Ordering::Relaxed);
         });
@@ -93,19 +93,19 @@ fn reset(stream: &TcpStream) {
 }
 
 /// Both versions of the file, and the counts of all downloads.
-struct Shared {
+struct ServerState {
     versions: [Vec<u8>; 2],
     sites: Mutex<BTreeMap<String, Site>>,
 }
 
 /// Whether a connection continues after an answer.
 #[derive(PartialEq)]
-enum After {
+enum ConnectionFate {
     Continues,
     Ends,
 }
 
-impl Shared {
+impl ServerState {
     fn new(content: Vec<u8>) -> Self {
         let other = content.iter().map(|byte| !byte).collect();
         Self { versions: [content, other], sites: Mutex::default() }
@@ -115,7 +115,7 @@ impl Shared {
         self.sites.lock()
     }
 
-    fn with<T>(&self, place: &str, what: impl FnOnce(&mut Site) -> T) -> Option<T> {
+    fn update_site<T>(&self, place: &str, what: impl FnOnce(&mut Site) -> T) -> Option<T> {
         let mut sites = self.sites();
         if sites.len() >= SITES_MAX && !sites.contains_key(place) {
             return None;
@@ -133,7 +133,7 @@ impl Shared {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(IDLE))?;
         stream.set_write_timeout(Some(IDLE))?;
-        let mut heads = Heads { stream, read: Vec::new() };
+        let mut heads = HeadReader { stream, read: Vec::new() };
         while let Some(head) = heads.next()? {
             let request = Request::parse(&head).context("the client sent an invalid request")?;
             let closes =
@@ -142,19 +142,19 @@ impl Shared {
                 Some(of) => self.counts(stream, of)?,
                 None => self.answer(stream, &request, number, place)?,
             };
-            if after == After::Ends || closes {
+            if after == ConnectionFate::Ends || closes {
                 break;
             }
         }
         Ok(())
     }
 
-    fn counts(&self, stream: &TcpStream, of: &str) -> anyhow::Result<After> {
+    fn counts(&self, stream: &TcpStream, of: &str) -> anyhow::Result<ConnectionFate> {
         let place = format!("{}/", of.trim_end_matches('/'));
         let counts =
             self.sites().get(&place).map_or_else(|| Site::default().counts(), Site::counts);
         respond(stream, 200, &counts.to_string())?;
-        Ok(After::Continues)
+        Ok(ConnectionFate::Continues)
     }
 
     fn answer(
@@ -163,30 +163,30 @@ impl Shared {
         request: &Request,
         number: u64,
         place: &mut Option<String>,
-    ) -> anyhow::Result<After> {
+    ) -> anyhow::Result<ConnectionFate> {
         let mut parts = request.target.split('/').skip(1);
         let (name, download) = parts.next().zip(parts.next()).unwrap_or_default();
-        let Some(kind) = Kind::named(name) else {
+        let Some(kind) = ServerKind::find(name) else {
             respond(stream, 404, &format!("there is no kind of server {name}"))?;
-            return Ok(After::Continues);
+            return Ok(ConnectionFate::Continues);
         };
         let at = format!("/{name}/{download}/");
-        let Some(before) = self.with(&at, |site| site.begin(request, number)) else {
+        let Some(before) = self.update_site(&at, |site| site.begin(request, number)) else {
             bail!("more than {SITES_MAX} downloads");
         };
         *place = Some(at.clone());
         let length = if kind.empty().is_some() { 0 } else { self.versions[0].len() as u64 };
-        let answer = Script { kind, place: &at, length }.answer(request, &before);
+        let answer = ScriptedServer { kind, place: &at, length }.answer(request, &before);
         let sent = self.send(stream, &answer);
-        self.with(&at, |site| site.end(answer.breaks_at.is_some()));
+        self.update_site(&at, |site| site.end(answer.breaks_at.is_some()));
         sent
     }
 
-    fn send(&self, mut stream: &TcpStream, answer: &Answer) -> anyhow::Result<After> {
+    fn send(&self, mut stream: &TcpStream, answer: &Answer) -> anyhow::Result<ConnectionFate> {
         thread::sleep(answer.waits);
         if answer.resets {
             reset(stream);
-            return Ok(After::Ends);
+            return Ok(ConnectionFate::Ends);
         }
         let mut head = answer.interim.clone();
         head.extend_from_slice(&answer.head);
@@ -204,7 +204,11 @@ impl Shared {
             left -= n as u64;
         }
         // The connection is closed in order: the sent bytes arrive, and the length shows that they are incomplete.
-        Ok(if answer.closes || answer.breaks_at.is_some() { After::Ends } else { After::Continues })
+        Ok(if answer.closes || answer.breaks_at.is_some() {
+            ConnectionFate::Ends
+        } else {
+            ConnectionFate::Continues
+        })
     }
 }
 
@@ -214,12 +218,12 @@ fn respond(mut stream: &TcpStream, status: u16, text: &str) -> io::Result<()> {
 }
 
 /// Reads the heads of requests, which have no bodies.
-struct Heads<'a> {
+struct HeadReader<'a> {
     stream: &'a TcpStream,
     read: Vec<u8>,
 }
 
-impl Heads<'_> {
+impl HeadReader<'_> {
     /// The next head without its empty line; `None` at the end of the connection.
     fn next(&mut self) -> anyhow::Result<Option<Vec<u8>>> {
         let mut buffer = [0; 4096];
@@ -272,7 +276,7 @@ mod tests {
             get(at, "/range-403/one/data.bin", "Range: bytes=0-1\r\n").starts_with(b"HTTP/1.1 403")
         );
         assert!(get(at, "/honest/two/data.bin", "Range: bytes=2-4\r\n").ends_with(b"\r\n\r\n234"));
-        let counts = counts::of(&format!("http://{at}"), "range-403/one").unwrap();
+        let counts = counts::read_counts(&format!("http://{at}"), "range-403/one").unwrap();
         assert_eq!((counts.requests, counts.ranged), (2, 1));
         assert!(counts.bytes >= Some(whole.len() as u64), "{counts:?}");
         assert!(get(at, "/nothing/x/y", "").starts_with(b"HTTP/1.1 404"));

@@ -1,6 +1,6 @@
 //! The history of one download from the scripted server.
 
-use super::{answer::Before, request::Request};
+use super::{answer::DownloadHistory, request::Request};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,14 +24,14 @@ pub struct Site {
 
 impl Site {
     /// Counts a request on `connection` and returns the history before it.
-    pub fn begin(&mut self, request: &Request, connection: u64) -> Before {
+    pub fn begin(&mut self, request: &Request, connection: u64) -> DownloadHistory {
         let known = self.connections.len() as u64;
         let before_it = *self.connections.entry(connection).or_insert_with(|| {
             self.connected += 1;
             known
         });
         let spent = self.spent.contains(&request.target) || self.spent.len() >= SPENT_MAX;
-        let before = Before {
+        let before = DownloadHistory {
             requests: self.requests,
             ranged: self.ranged,
             open: self.under_way,
@@ -83,9 +83,12 @@ mod tests {
     #[test]
     fn requests_and_connections_are_counted() {
         let mut site = Site::default();
-        assert_eq!(site.begin(&request("/a", false), 7), Before::default());
+        assert_eq!(site.begin(&request("/a", false), 7), DownloadHistory::default());
         let second = site.begin(&request("/a", true), 9);
-        assert_eq!(second, Before { requests: 1, open: 1, connections: 1, ..Before::default() });
+        assert_eq!(
+            second,
+            DownloadHistory { requests: 1, open: 1, connections: 1, ..DownloadHistory::default() }
+        );
         site.end(true);
         let third = site.begin(&request("/a", true), 7);
         assert!(third.broken && third.ranged == 1 && third.connections == 0 && third.open == 1);

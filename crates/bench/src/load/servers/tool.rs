@@ -15,7 +15,7 @@ use std::{
 
 /// A downloader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Tool {
+pub enum Downloader {
     /// curl, following redirects
     Curl,
     /// wget, three tries instead of twenty
@@ -47,7 +47,7 @@ pub struct Settings {
 
 /// How a download ended.
 #[derive(Clone, Debug)]
-pub struct Ended {
+pub struct ToolEnd {
     /// The exit code; `None` if it was killed at the time limit.
     pub code: Option<i32>,
     /// Time from its start to its end.
@@ -56,7 +56,7 @@ pub struct Ended {
     pub words: String,
 }
 
-impl Tool {
+impl Downloader {
     /// The tool's name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
@@ -69,7 +69,7 @@ impl Tool {
     }
 
     /// Whether the tool is installed here.
-    pub fn is_there(self) -> bool {
+    pub fn is_installed(self) -> bool {
         let program = match self {
             Self::Curl => "curl",
             Self::Wget => "wget",
@@ -137,7 +137,7 @@ impl Tool {
     ///
     /// # Errors
     /// When the tool cannot be started; its failure is a result.
-    pub fn run(self, url: &str, file: &Path, settings: &Settings) -> anyhow::Result<Ended> {
+    pub fn run(self, url: &str, file: &Path, settings: &Settings) -> anyhow::Result<ToolEnd> {
         let place = file.parent().context("a directory")?;
         let stderr = place.join(".stderr");
         let mut command = self.command(url, file, settings)?;
@@ -153,7 +153,7 @@ impl Tool {
         let took = since.elapsed();
         let text = fs::read(&stderr).unwrap_or_default();
         let words = String::from_utf8_lossy(&text).lines().last().unwrap_or_default().to_owned();
-        Ok(Ended { code, took, words })
+        Ok(ToolEnd { code, took, words })
     }
 }
 
@@ -198,9 +198,9 @@ mod tests {
             limit: 1,
         };
         for (tool, wanted) in [
-            (Tool::Curl, "--cacert /c.pem http://x/"),
-            (Tool::Wget, "--ca-certificate=/c.pem http://x/"),
-            (Tool::Aria2, "--dir /d --out f --ca-certificate=/c.pem http://x/"),
+            (Downloader::Curl, "--cacert /c.pem http://x/"),
+            (Downloader::Wget, "--ca-certificate=/c.pem http://x/"),
+            (Downloader::Aria2, "--dir /d --out f --ca-certificate=/c.pem http://x/"),
         ] {
             let command = tool.command("http://x/", Path::new("/d/f"), &settings).unwrap();
             let args: Vec<_> = command.get_args().map(|arg| arg.to_string_lossy()).collect();

@@ -2,7 +2,7 @@
 
 use super::{
     super::pattern::{CHUNK, Pattern},
-    script::{Part, Script},
+    script::{ConnectionScript, EndScript},
 };
 use std::{fmt, io, pin::pin, time::Duration};
 use thalweg_net::Stream;
@@ -14,7 +14,7 @@ use tokio::{
 };
 
 /// A connection that can be broken off.
-pub enum Leg {
+pub enum SoakConnection {
     /// Plain TCP, broken off by a reset.
     Clear(TcpStream),
     /// TLS, broken off by an end without `close_notify`.
@@ -23,7 +23,7 @@ pub enum Leg {
 
 /// How a part ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Played {
+pub enum ScriptEnd {
     /// All bytes arrived, and then the end of the stream.
     Whole,
     /// This end broke the connection off, as the script demands.
@@ -32,7 +32,7 @@ pub enum Played {
 
 /// Why a part was not executed completely.
 #[derive(Debug)]
-pub enum Broken {
+pub enum ScriptError {
     /// No connection could be established.
     Dial(String),
     /// The connection broke.
@@ -45,7 +45,7 @@ pub enum Broken {
     Hung,
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for ScriptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Dial(why) => write!(f, "could not connect: {why}"),
@@ -57,7 +57,7 @@ impl fmt::Display for Broken {
     }
 }
 
-impl From<io::Error> for Broken {
+impl From<io::Error> for ScriptError {
     fn from(e: io::Error) -> Self {
         Self::Io(e)
     }
@@ -66,33 +66,33 @@ impl From<io::Error> for Broken {
 /// Executes `part` of `script` on `leg`.
 ///
 /// # Errors
-/// [`Broken`]; expected if the other end breaks the connection off.
+/// [`ScriptError`]; expected if the other end breaks the connection off.
 pub async fn play(
-    leg: Leg,
-    script: &Script,
-    part: Part,
+    leg: SoakConnection,
+    script: &ConnectionScript,
+    part: EndScript,
     pattern: &Pattern,
-) -> Result<Played, Broken> {
+) -> Result<ScriptEnd, ScriptError> {
     match leg {
-        Leg::Clear(mut tcp) => {
+        SoakConnection::Clear(mut tcp) => {
             tcp.set_nodelay(true)?;
             let done = execute(&mut tcp, script, part, pattern).await;
-            if done.as_ref().is_ok_and(|played| *played == Played::BrokeOff) {
+            if done.as_ref().is_ok_and(|played| *played == ScriptEnd::BrokeOff) {
                 socket2::SockRef::from(&tcp).set_linger(Some(Duration::ZERO))?;
             }
             done
         }
-        Leg::Sealed(mut stream) => execute(&mut stream, script, part, pattern).await,
+        SoakConnection::Sealed(mut stream) => execute(&mut stream, script, part, pattern).await,
     }
 }
 
 /// Sends and receives concurrently. The end that breaks the connection off stops reading.
 async fn execute<S>(
     stream: &mut S,
-    script: &Script,
-    part: Part,
+    script: &ConnectionScript,
+    part: EndScript,
     pattern: &Pattern,
-) -> Result<Played, Broken>
+) -> Result<ScriptEnd, ScriptError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -113,27 +113,27 @@ where
     let (mut sending, mut receiving) = (pin!(sending), pin!(receiving));
     if part.resets {
         return tokio::select! {
-            sent = &mut sending => sent.map(|()| Played::BrokeOff),
+            sent = &mut sending => sent.map(|()| ScriptEnd::BrokeOff),
             // The other end may have closed its direction long ago.
             received = &mut receiving => match received {
-                Ok(()) => sending.await.map(|()| Played::BrokeOff),
+                Ok(()) => sending.await.map(|()| ScriptEnd::BrokeOff),
                 Err(broken) => Err(broken),
             },
         };
     }
     match tokio::join!(receiving, sending) {
         // The kernel reports a reset only once: the writing half gets it, and the reading half sees an end.
-        (Err(Broken::Truncated), Err(sent)) => Err(sent),
-        (received, sent) => received.and(sent).map(|()| Played::Whole),
+        (Err(ScriptError::Truncated), Err(sent)) => Err(sent),
+        (received, sent) => received.and(sent).map(|()| ScriptEnd::Whole),
     }
 }
 
 async fn send(
     to: &mut (impl AsyncWrite + Unpin),
     from: u64,
-    part: Part,
+    part: EndScript,
     pattern: &Pattern,
-) -> Result<(), Broken> {
+) -> Result<(), ScriptError> {
     let all = if part.resets { part.sends / 2 } else { part.sends };
     let mut sent = 0;
     while sent < all {
@@ -155,9 +155,9 @@ async fn send(
 async fn receive(
     from: &mut (impl AsyncRead + Unpin),
     position: u64,
-    part: Part,
+    part: EndScript,
     pattern: &Pattern,
-) -> Result<(), Broken> {
+) -> Result<(), ScriptError> {
     let mut buffer = vec![0; CHUNK / 4];
     let (mut got, mut stall) = (0, part.stall);
     loop {
@@ -166,13 +166,13 @@ async fn receive(
         }
         let n = from.read(&mut buffer).await?;
         if n == 0 {
-            return if got == part.receives { Ok(()) } else { Err(Broken::Truncated) };
+            return if got == part.receives { Ok(()) } else { Err(ScriptError::Truncated) };
         }
         let right = pattern.check(position + got, &buffer[..n]);
-        right.map_err(|e| Broken::WrongBytes(e.to_string()))?;
+        right.map_err(|e| ScriptError::WrongBytes(e.to_string()))?;
         got += n as u64;
         if got > part.receives {
-            return Err(Broken::WrongBytes(format!("{got} bytes of {}", part.receives)));
+            return Err(ScriptError::WrongBytes(format!("{got} bytes of {}", part.receives)));
         }
     }
 }

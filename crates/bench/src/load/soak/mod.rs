@@ -12,11 +12,11 @@ mod samples;
 mod script;
 mod tally;
 
-use super::{mesh, pattern::Pattern, report::Report, watched::Watched};
+use super::{listeners::ListenerProcesses, mesh, pattern::Pattern, report::Report};
 use anyhow::{Context as _, ensure};
-use end::{Broken, Leg};
+use end::{ScriptError, SoakConnection};
 use samples::Samples;
-use script::Script;
+use script::ConnectionScript;
 use std::{
     net::SocketAddr,
     path::PathBuf,
@@ -26,7 +26,7 @@ use std::{
     },
     time::Duration,
 };
-use tally::Tally;
+use tally::SoakTally;
 use thalweg_net::{DialOptions, Dialer, Route};
 use thalweg_units::parse_duration;
 use thalweg_wire::Destination;
@@ -71,10 +71,10 @@ pub struct Args {
 }
 
 /// State shared by both ends.
-struct Scene {
+struct SoakContext {
     seed: u64,
     pattern: Pattern,
-    tally: Tally,
+    tally: SoakTally,
 }
 
 /// Runs all connections and prints the report.
@@ -84,9 +84,9 @@ struct Scene {
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let listener = TcpListener::bind(args.listen).await.context("listening")?;
     let to = listener.local_addr()?.into();
-    let relay = Watched::listening(args.relay.port)?;
-    let (pattern, tally) = (Pattern::new(), Tally::default());
-    let scene = Arc::new(Scene { seed: args.seed, pattern, tally });
+    let relay = ListenerProcesses::find(args.relay.port)?;
+    let (pattern, tally) = (Pattern::new(), SoakTally::default());
+    let scene = Arc::new(SoakContext { seed: args.seed, pattern, tally });
     let mut samples = Samples::begin(&relay)?;
     let far = tokio::spawn(far_end(listener, Arc::clone(&scene)));
     let until = Instant::now() + args.warmup + args.span;
@@ -107,7 +107,7 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
 fn near_end(
     args: &Args,
     to: Destination,
-    scene: &Arc<Scene>,
+    scene: &Arc<SoakContext>,
     until: Instant,
 ) -> anyhow::Result<JoinSet<()>> {
     let way = |open| {
@@ -134,27 +134,31 @@ fn near_end(
 }
 
 /// Runs one connection, from dialling to its end.
-async fn client(number: u64, ways: &[(Dialer, Route); 2], to: &Destination, scene: &Scene) {
-    let script = Script::new(scene.seed, number);
+async fn client(number: u64, ways: &[(Dialer, Route); 2], to: &Destination, scene: &SoakContext) {
+    let script = ConnectionScript::new(scene.seed, number);
     let (dialer, route) = &ways[usize::from(script.open)];
     let playing = async {
-        let mut stream = dialer.dial(route, to).await.map_err(|e| Broken::Dial(e.to_string()))?;
+        let mut stream =
+            dialer.dial(route, to).await.map_err(|e| ScriptError::Dial(e.to_string()))?;
         stream.write_all(&number.to_be_bytes()).await?;
         stream.flush().await?;
         // An open leg is a plain TCP connection, and only such a connection can be reset.
         match stream.into_tcp() {
-            Ok(tcp) => end::play(Leg::Clear(tcp), &script, script.near(), &scene.pattern).await,
+            Ok(tcp) => {
+                end::play(SoakConnection::Clear(tcp), &script, script.near(), &scene.pattern).await
+            }
             Err(stream) => {
-                end::play(Leg::Sealed(stream), &script, script.near(), &scene.pattern).await
+                end::play(SoakConnection::Sealed(stream), &script, script.near(), &scene.pattern)
+                    .await
             }
         }
     };
-    let done = timeout(PATIENCE, playing).await.unwrap_or(Err(Broken::Hung));
-    scene.tally.near(&script, done);
+    let done = timeout(PATIENCE, playing).await.unwrap_or(Err(ScriptError::Hung));
+    scene.tally.record_near(&script, done);
 }
 
 /// Accepts connections until it is aborted.
-async fn far_end(listener: TcpListener, scene: Arc<Scene>) {
+async fn far_end(listener: TcpListener, scene: Arc<SoakContext>) {
     loop {
         if let Ok((stream, _)) = listener.accept().await {
             tokio::spawn(server(stream, Arc::clone(&scene)));
@@ -162,11 +166,11 @@ async fn far_end(listener: TcpListener, scene: Arc<Scene>) {
     }
 }
 
-async fn server(mut stream: TcpStream, scene: Arc<Scene>) {
+async fn server(mut stream: TcpStream, scene: Arc<SoakContext>) {
     // A connection without a number belongs to no script; the client's error is in the tally.
     let Ok(number) = stream.read_u64().await else { return };
-    let script = Script::new(scene.seed, number);
-    let playing = end::play(Leg::Clear(stream), &script, script.far(), &scene.pattern);
-    let done = timeout(PATIENCE, playing).await.unwrap_or(Err(Broken::Hung));
-    scene.tally.far(&script, done);
+    let script = ConnectionScript::new(scene.seed, number);
+    let playing = end::play(SoakConnection::Clear(stream), &script, script.far(), &scene.pattern);
+    let done = timeout(PATIENCE, playing).await.unwrap_or(Err(ScriptError::Hung));
+    scene.tally.record_far(&script, done);
 }

@@ -1,8 +1,8 @@
 //! Samples the relay's resources every second.
 
 use super::super::{
+    listeners::{Descriptors, ListenerProcesses},
     report::Report,
-    watched::{Descriptors, Watched},
 };
 use anyhow::Context as _;
 use std::time::Duration;
@@ -25,7 +25,7 @@ impl Samples {
     ///
     /// # Errors
     /// When the relay is gone.
-    pub fn begin(relay: &Watched) -> anyhow::Result<Self> {
+    pub fn begin(relay: &ListenerProcesses) -> anyhow::Result<Self> {
         let before = relay.descriptors()?;
         Ok(Self { before, most: before, after: None, memory: Vec::new() })
     }
@@ -36,7 +36,7 @@ impl Samples {
     /// When the relay is gone.
     pub async fn take(
         &mut self,
-        relay: &Watched,
+        relay: &ListenerProcesses,
         warmup: Duration,
         span: Duration,
     ) -> anyhow::Result<()> {
@@ -60,7 +60,11 @@ impl Samples {
     ///
     /// # Errors
     /// When the relay is gone.
-    pub async fn settle(&mut self, relay: &Watched, patience: Duration) -> anyhow::Result<()> {
+    pub async fn settle(
+        &mut self,
+        relay: &ListenerProcesses,
+        patience: Duration,
+    ) -> anyhow::Result<()> {
         let until = Instant::now() + patience;
         loop {
             let now = relay.descriptors().context("after the last connection")?;

@@ -28,20 +28,20 @@ impl Ending {
 
 /// The course of one connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Script {
+pub struct ConnectionScript {
     /// Whether the client's leg is an open one.
     pub open: bool,
     /// How the connection ends.
     pub ending: Ending,
     /// The offset in the pattern at which the stream begins.
     pub from: u64,
-    near: Part,
-    far: Part,
+    near: EndScript,
+    far: EndScript,
 }
 
 /// The part of one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct EndScript {
     /// The number of bytes that it sends, unless the connection is broken off.
     pub sends: u64,
     /// The number of bytes that it must receive.
@@ -58,11 +58,11 @@ pub struct Part {
     pub write: usize,
 }
 
-impl Script {
+impl ConnectionScript {
     /// The script of connection `number`, which is the same at both ends.
     pub fn new(seed: u64, number: u64) -> Self {
         let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(number);
-        let mut draw = Draw(Xoshiro256PlusPlus::seed_from_u64(mixed));
+        let mut draw = ScriptDraws(Xoshiro256PlusPlus::seed_from_u64(mixed));
         let ending = match draw.below(100) {
             0..50 => Ending::Whole,
             50..63 => Ending::NearFirst,
@@ -82,12 +82,12 @@ impl Script {
     }
 
     /// The client's part.
-    pub const fn near(&self) -> Part {
+    pub const fn near(&self) -> EndScript {
         self.near
     }
 
     /// The far end's part.
-    pub const fn far(&self) -> Part {
+    pub const fn far(&self) -> EndScript {
         self.far
     }
 
@@ -97,9 +97,9 @@ impl Script {
     }
 }
 
-struct Draw(Xoshiro256PlusPlus);
+struct ScriptDraws(Xoshiro256PlusPlus);
 
-impl Draw {
+impl ScriptDraws {
     fn below(&mut self, n: u64) -> u64 {
         self.0.next_u64() % n
     }
@@ -110,10 +110,10 @@ impl Draw {
         (1 << magnitude) + self.below(1 << magnitude)
     }
 
-    fn part(&mut self, sends: u64, receives: u64) -> Part {
+    fn part(&mut self, sends: u64, receives: u64) -> EndScript {
         let stall = (self.below(8) == 0)
             .then(|| (self.below(receives), Duration::from_millis(500 + self.below(7500))));
-        Part {
+        EndScript {
             sends,
             receives,
             waits: false,
@@ -131,9 +131,9 @@ mod tests {
 
     #[test]
     fn both_ends_draw_the_same_and_all_endings_occur() {
-        let all: Vec<_> = (0..1000).map(|n| Script::new(7, n)).collect();
+        let all: Vec<_> = (0..1000).map(|n| ConnectionScript::new(7, n)).collect();
         for (n, script) in (0..).zip(&all) {
-            assert_eq!(*script, Script::new(7, n));
+            assert_eq!(*script, ConnectionScript::new(7, n));
             assert_eq!(script.near.sends, script.far.receives);
             assert_eq!(script.far.sends, script.near.receives);
             assert!(!(script.near.waits && script.far.waits));
@@ -147,11 +147,13 @@ mod tests {
             Ending::FarResets,
         ] {
             for open in [true, false] {
-                let found = |s: &Script| s.ending == ending && s.open == open;
+                let found = |s: &ConnectionScript| s.ending == ending && s.open == open;
                 assert!(all.iter().any(found), "{ending:?}, open: {open}");
             }
         }
-        assert!(all.iter().any(Script::stalls) && !all.iter().all(Script::stalls));
-        assert_ne!(Script::new(7, 1), Script::new(8, 1));
+        assert!(
+            all.iter().any(ConnectionScript::stalls) && !all.iter().all(ConnectionScript::stalls)
+        );
+        assert_ne!(ConnectionScript::new(7, 1), ConnectionScript::new(8, 1));
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{
     super::report::Report,
-    end::{Broken, Played},
-    script::{Ending, Script},
+    end::{ScriptEnd, ScriptError},
+    script::{ConnectionScript, Ending},
 };
 use anyhow::ensure;
 use parking_lot::Mutex;
@@ -14,7 +14,7 @@ const MAX_PRINTED: u64 = 20;
 
 /// Counts over all connections and their ends.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct SoakTally {
     whole: AtomicU64,
     half_closed: AtomicU64,
     stalled: AtomicU64,
@@ -32,16 +32,16 @@ pub struct Tally {
     wrong: Mutex<Vec<String>>,
 }
 
-impl Tally {
+impl SoakTally {
     /// Records the client's end of a connection.
-    pub fn near(&self, script: &Script, done: Result<Played, Broken>) {
+    pub fn record_near(&self, script: &ConnectionScript, done: Result<ScriptEnd, ScriptError>) {
         self.connections.fetch_add(1, Relaxed);
         let add = |to: &AtomicU64, is: bool| to.fetch_add(u64::from(is), Relaxed);
         add(&self.half_closed, matches!(script.ending, Ending::NearFirst | Ending::FarFirst));
         add(&self.stalled, script.stalls());
         add(&self.open, script.open);
         add(&self.reset, !script.ending.is_whole());
-        if done.as_ref().is_ok_and(|played| *played == Played::Whole) {
+        if done.as_ref().is_ok_and(|played| *played == ScriptEnd::Whole) {
             self.whole.fetch_add(1, Relaxed);
             self.bytes.fetch_add(script.near().sends + script.near().receives, Relaxed);
         }
@@ -49,27 +49,33 @@ impl Tally {
     }
 
     /// Records the far end of a connection.
-    pub fn far(&self, script: &Script, done: Result<Played, Broken>) {
+    pub fn record_far(&self, script: &ConnectionScript, done: Result<ScriptEnd, ScriptError>) {
         self.far_ends.fetch_add(1, Relaxed);
         self.judge("far", script, script.far().resets, done);
     }
 
     /// Judges the result of an end; `breaks`: this end had to break the connection off.
-    fn judge(&self, end: &str, script: &Script, breaks: bool, done: Result<Played, Broken>) {
+    fn judge(
+        &self,
+        end: &str,
+        script: &ConnectionScript,
+        breaks: bool,
+        done: Result<ScriptEnd, ScriptError>,
+    ) {
         let fault = match done {
-            Ok(Played::BrokeOff) => return,
-            Ok(Played::Whole) if script.ending.is_whole() => return,
+            Ok(ScriptEnd::BrokeOff) => return,
+            Ok(ScriptEnd::Whole) if script.ending.is_whole() => return,
             // The connection had to be broken off by the other end but looked complete.
-            Ok(Played::Whole) => &self.undetected,
-            Err(Broken::Dial(_)) => &self.undialled,
-            Err(Broken::Hung) => &self.hung,
-            Err(Broken::WrongBytes(ref what)) => {
+            Ok(ScriptEnd::Whole) => &self.undetected,
+            Err(ScriptError::Dial(_)) => &self.undialled,
+            Err(ScriptError::Hung) => &self.hung,
+            Err(ScriptError::WrongBytes(ref what)) => {
                 self.wrong.lock().push(what.clone());
                 return;
             }
-            Err(Broken::Truncated) if !script.ending.is_whole() => &self.undetected,
+            Err(ScriptError::Truncated) if !script.ending.is_whole() => &self.undetected,
             // The other end broke it off, or both did at the same time.
-            Err(Broken::Io(_)) if !script.ending.is_whole() && !breaks => return,
+            Err(ScriptError::Io(_)) if !script.ending.is_whole() && !breaks => return,
             Err(_) => &self.lost,
         };
         if fault.fetch_add(1, Relaxed) < MAX_PRINTED {
@@ -110,29 +116,29 @@ mod tests {
     use super::*;
     use std::io;
 
-    fn ending(wanted: impl Fn(&Script) -> bool) -> Script {
-        (0..).map(|n| Script::new(1, n)).find(wanted).unwrap()
+    fn ending(wanted: impl Fn(&ConnectionScript) -> bool) -> ConnectionScript {
+        (0..).map(|n| ConnectionScript::new(1, n)).find(wanted).unwrap()
     }
 
     #[test]
     fn each_fault_is_counted_and_expected_ends_are_not() {
-        let tally = Tally::default();
+        let tally = SoakTally::default();
         let whole = ending(|s| s.ending == Ending::Whole);
         let reset = ending(|s| s.ending == Ending::FarResets);
-        let broken = || Broken::Io(io::ErrorKind::ConnectionReset.into());
-        tally.near(&whole, Ok(Played::Whole));
-        tally.far(&reset, Ok(Played::BrokeOff));
-        tally.near(&reset, Err(broken()));
+        let broken = || ScriptError::Io(io::ErrorKind::ConnectionReset.into());
+        tally.record_near(&whole, Ok(ScriptEnd::Whole));
+        tally.record_far(&reset, Ok(ScriptEnd::BrokeOff));
+        tally.record_near(&reset, Err(broken()));
         let faults = || [&tally.lost, &tally.undetected, &tally.hung].map(|n| n.load(Relaxed));
         assert_eq!(faults(), [0, 0, 0]);
-        tally.near(&whole, Err(broken()));
-        tally.far(&whole, Err(Broken::Truncated));
+        tally.record_near(&whole, Err(broken()));
+        tally.record_far(&whole, Err(ScriptError::Truncated));
         assert_eq!(faults(), [2, 0, 0]);
-        tally.near(&reset, Err(Broken::Truncated));
-        tally.near(&reset, Ok(Played::Whole));
-        tally.near(&reset, Err(Broken::Hung));
+        tally.record_near(&reset, Err(ScriptError::Truncated));
+        tally.record_near(&reset, Ok(ScriptEnd::Whole));
+        tally.record_near(&reset, Err(ScriptError::Hung));
         assert_eq!(faults(), [2, 2, 1]);
-        tally.far(&whole, Err(Broken::WrongBytes("here".into())));
+        tally.record_far(&whole, Err(ScriptError::WrongBytes("here".into())));
         assert!(tally.report(&mut Report::default()).is_err());
     }
 }

@@ -55,11 +55,11 @@ pub struct Args {
 /// When the mesh cannot be founded, or an arbitrary case passes that must not.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let mut report = Report::default();
-    keys(&mut report).await?;
-    expiry(&mut report).await?;
+    test_keys(&mut report).await?;
+    test_expiry(&mut report).await?;
     rosters::run(&mut report).await?;
     targets::run(&mut report, args.rebinding).await?;
-    let account = fuzz::World::new().and_then(|w| fuzz::targets(args.fuzz, args.seed, &w));
+    let account = fuzz::RelayPolicy::new().and_then(|w| fuzz::targets(args.fuzz, args.seed, &w));
     add_account(&mut report, "targets", account)?;
     add_account(&mut report, "messages", fuzz::messages(args.fuzz, args.seed))?;
     report.print().context("cannot print the report")
@@ -77,9 +77,9 @@ fn add_account(
 }
 
 /// Tests handshakes with keys of all kinds, and connections without a handshake.
-async fn keys(report: &mut Report) -> anyhow::Result<()> {
+async fn test_keys(report: &mut Report) -> anyhow::Result<()> {
     let test_mesh = TestMesh::new()?;
-    let fra = test_mesh.found("fra", "")?;
+    let fra = test_mesh.create_mesh("fra", "")?;
     let daemon = fra.start()?;
     let lap = test_mesh.join(&fra, "lap", &[])?;
     let gone = test_mesh.join(&fra, "gone", &[])?;
@@ -89,56 +89,60 @@ async fn keys(report: &mut Report) -> anyhow::Result<()> {
     let other = [7; 32];
     for (name, identity) in [
         ("no_key", Identity::NoKey),
-        ("wrong_key", Identity::shows(&other)),
-        ("revoked_key", Identity::shows(&gone.client_seed()?)),
+        ("wrong_key", Identity::from_seed(&other)),
+        ("revoked_key", Identity::from_seed(&gone.client_seed()?)),
         ("forged_signature", Identity::forged(&member, &other)),
     ] {
-        add(report, name, &probe::handshake(fra.at(), &identity, b"thalweg/relay/1").await?);
+        add(report, name, &probe::handshake(fra.address(), &identity, b"thalweg/relay/1").await?);
         add(
             report,
             &format!("{name}_api"),
-            &probe::handshake(fra.at(), &identity, b"thalweg/api/1").await?,
+            &probe::handshake(fra.address(), &identity, b"thalweg/api/1").await?,
         );
     }
     for (name, words) in WORDS {
-        add(report, name, &probe::words(fra.at(), words).await?);
+        add(report, name, &probe::send_plain(fra.address(), words).await?);
     }
-    let odd = probe::handshake(fra.at(), &Identity::shows(&member), b"h2").await?;
+    let odd = probe::handshake(fra.address(), &Identity::from_seed(&member), b"h2").await?;
     add(report, "other_protocol", &odd);
     // A control: a member is answered, so the counter works.
     let response =
-        probe::handshake(fra.at(), &Identity::shows(&member), b"thalweg/relay/1").await?;
-    report.add("member_answered", "B", response.beyond() as f64);
+        probe::handshake(fra.address(), &Identity::from_seed(&member), b"thalweg/relay/1").await?;
+    report.add("member_answered", "B", response.extra_bytes() as f64);
     daemon.end()
 }
 
 /// Tests a member at a relay that cannot reach the oracle after the roster has expired.
-async fn expiry(report: &mut Report) -> anyhow::Result<()> {
+async fn test_expiry(report: &mut Report) -> anyhow::Result<()> {
     let test_mesh = TestMesh::new()?;
     let settings = format!("[oracle]\nvalidity = \"{SHORT}\"\n");
-    let fra = test_mesh.found("fra", &settings)?;
+    let fra = test_mesh.create_mesh("fra", &settings)?;
     let daemon = fra.start()?;
     let nyc = test_mesh.join(&fra, "nyc", &["--role", "relay"])?;
     let lap = test_mesh.join(&fra, "lap", &[])?;
     let nyc_daemon = nyc.start()?;
     drop(daemon);
-    let identity = Identity::shows(&lap.client_seed()?);
+    let identity = Identity::from_seed(&lap.client_seed()?);
     let until = Instant::now() + PATIENCE;
-    let mut response = probe::handshake(nyc.at(), &identity, b"thalweg/relay/1").await?;
-    while !response.alerted() {
+    let mut response = probe::handshake(nyc.address(), &identity, b"thalweg/relay/1").await?;
+    while !response.has_alert() {
         ensure!(Instant::now() < until, "the roster did not expire within {PATIENCE:?}");
         sleep(Duration::from_millis(200)).await;
-        response = probe::handshake(nyc.at(), &identity, b"thalweg/relay/1").await?;
+        response = probe::handshake(nyc.address(), &identity, b"thalweg/relay/1").await?;
     }
     add(report, "expired_roster", &response);
     // After a restart the relay reads the roster from its cache; the expired one must admit nobody either.
     drop(nyc_daemon);
     let _nyc_daemon = nyc.start()?;
-    add(report, "expired_cache", &probe::handshake(nyc.at(), &identity, b"thalweg/relay/1").await?);
+    add(
+        report,
+        "expired_cache",
+        &probe::handshake(nyc.address(), &identity, b"thalweg/relay/1").await?,
+    );
     Ok(())
 }
 
 fn add(report: &mut Report, name: &str, response: &PortResponse) {
-    report.add(format!("beyond_{name}"), "B", response.beyond() as f64);
+    report.add(format!("beyond_{name}"), "B", response.extra_bytes() as f64);
     report.add(format!("sent_{name}"), "B", response.sent as f64);
 }

@@ -49,7 +49,7 @@ pub enum Identity {
 
 impl Identity {
     /// The owner of this seed.
-    pub fn shows(seed: &[u8; 32]) -> Self {
+    pub fn from_seed(seed: &[u8; 32]) -> Self {
         Self::forged(seed, seed)
     }
 
@@ -74,7 +74,7 @@ pub struct PortResponse {
 
 impl PortResponse {
     /// The number of bytes beyond the handshake and one alert.
-    pub fn beyond(&self) -> usize {
+    pub fn extra_bytes(&self) -> usize {
         match self.flight {
             Some(flight) => self.sent.saturating_sub(flight + SEALED_ALERT),
             None => beyond_unfinished(&self.bytes),
@@ -82,7 +82,7 @@ impl PortResponse {
     }
 
     /// Whether it refused us with an alert.
-    pub const fn alerted(&self) -> bool {
+    pub const fn has_alert(&self) -> bool {
         self.alert
     }
 }
@@ -109,7 +109,7 @@ fn beyond_unfinished(mut bytes: &[u8]) -> usize {
 ///
 /// # Errors
 /// When there is no connection.
-pub async fn words(at: SocketAddr, words: &[u8]) -> anyhow::Result<PortResponse> {
+pub async fn send_plain(at: SocketAddr, words: &[u8]) -> anyhow::Result<PortResponse> {
     let mut tcp = TcpStream::connect(at).await.context("cannot connect")?;
     // The port may close the connection before it has read everything.
     _ = tcp.write_all(words).await;

@@ -4,7 +4,7 @@ use super::{
     super::report::Report,
     add,
     probe::{self, Identity},
-    test_mesh::{Node, TestMesh},
+    test_mesh::{TestMesh, TestNode},
 };
 use anyhow::{Context as _, ensure};
 use std::{
@@ -47,27 +47,28 @@ impl Admission for AdmitAll {
 /// When the mesh cannot be founded, or the relay logs no alert in time.
 pub async fn run(report: &mut Report) -> anyhow::Result<()> {
     let test_mesh = TestMesh::new()?;
-    let fra = test_mesh.found("fra", "")?;
+    let fra = test_mesh.create_mesh("fra", "")?;
     let daemon = fra.start()?;
     let nyc = test_mesh.join(&fra, "nyc", &["--role", "relay"])?;
     let mut nyc_daemon = nyc.start()?;
     let gone = test_mesh.join(&fra, "gone", &[])?;
-    until("nyc has not received the new member", || {
+    wait_until("nyc has not received the new member", || {
         Ok(nyc.thalweg(&["mesh", "members"])?.contains("gone"))
     })
     .await?;
     let older = fs::read(nyc.state().join("roster"))?;
     fra.thalweg(&["mesh", "revoke", "gone", "--wait", "60s"])?;
     drop(daemon);
-    let identity = Identity::shows(&gone.client_seed()?);
-    for (name, bytes) in [("rolled_back_roster", older.clone()), ("forged_roster", forged(&older)?)]
+    let identity = Identity::from_seed(&gone.client_seed()?);
+    for (name, bytes) in
+        [("rolled_back_roster", older.clone()), ("forged_roster", forge_roster(&older)?)]
     {
         drop(nyc_daemon);
         let oracle = false_oracle(&fra, bytes).await?;
         nyc_daemon = nyc.start()?;
         let alert = |line: &str| line.contains("roster_rejected") && line.contains("level=alert");
-        until("no alert", || Ok(nyc.log()?.lines().any(alert))).await?;
-        add(report, name, &probe::handshake(nyc.at(), &identity, b"thalweg/relay/1").await?);
+        wait_until("no alert", || Ok(nyc.log()?.lines().any(alert))).await?;
+        add(report, name, &probe::handshake(nyc.address(), &identity, b"thalweg/relay/1").await?);
         report.add(format!("alerts_{name}"), "1", 1.0);
         oracle.abort();
         _ = oracle.await;
@@ -75,7 +76,7 @@ pub async fn run(report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn until(what: &str, is: impl Fn() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+async fn wait_until(what: &str, is: impl Fn() -> anyhow::Result<bool>) -> anyhow::Result<()> {
     let begun = Instant::now();
     while !is()? {
         ensure!(begun.elapsed() < PATIENCE, "{what} within {PATIENCE:?}");
@@ -85,18 +86,21 @@ async fn until(what: &str, is: impl Fn() -> anyhow::Result<bool>) -> anyhow::Res
 }
 
 /// The same members in a higher version, signed with another key.
-fn forged(bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
+fn forge_roster(bytes: &[u8]) -> anyhow::Result<Vec<u8>> {
     let signed = Signed::<Roster>::open(bytes, &Ed25519).ok().context("a roster is corrupt")?;
     let mut roster = signed.into_value();
     roster.version += 100;
     Ok(Signed::sign(roster, &PrivateKey::from_seed(&[7; 32])).encode())
 }
 
-async fn false_oracle(of: &Node, bytes: Vec<u8>) -> anyhow::Result<tokio::task::JoinHandle<()>> {
+async fn false_oracle(
+    of: &TestNode,
+    bytes: Vec<u8>,
+) -> anyhow::Result<tokio::task::JoinHandle<()>> {
     let key = State::open(of.state())?.node_key()?;
     let acceptor = Acceptor::new(&key, Arc::new(AdmitAll), &[Protocol::Api])?;
     let listener =
-        TcpListener::bind(of.at()).await.context("cannot listen on the oracle's address")?;
+        TcpListener::bind(of.address()).await.context("cannot listen on the oracle's address")?;
     let bytes: Arc<[u8]> = bytes.into();
     Ok(tokio::spawn(async move {
         while let Ok((tcp, _)) = listener.accept().await {

@@ -2,7 +2,7 @@
 
 use super::{
     super::{mesh, report::Report},
-    test_mesh::{Node, TestMesh},
+    test_mesh::{TestMesh, TestNode},
 };
 use anyhow::Context as _;
 use std::{
@@ -67,22 +67,22 @@ pub async fn run(report: &mut Report, rounds: usize) -> anyhow::Result<()> {
     let settings =
         format!("allow_to = [\"127.0.0.5/32\"]\nports = [\"80\", \"443\", \"{port}\"]\n");
     let test_mesh = TestMesh::new()?;
-    let fra = test_mesh.found("fra", &settings)?;
+    let fra = test_mesh.create_mesh("fra", &settings)?;
     let hosts = fra.state().with_file_name("hosts");
     let lines: String = NAMES.iter().map(|(name, ip)| format!("{ip} {name}\n")).collect();
     fs::write(&hosts, format!("{REBINDING}{lines}"))?;
     let daemon = fra.start_with_hosts(&hosts).context("cannot replace /etc/hosts; run as root")?;
-    let at = fra.at().into();
+    let at = fra.address().into();
     let (dialer, route) = mesh::route(fra.state(), at, false, DialOptions::default())?;
-    refused(report, &fra, &dialer, &route).await?;
-    rebinding(report, (&dialer, &route), &hosts, [allowed, forbidden], rounds).await?;
+    report_refused(report, &fra, &dialer, &route).await?;
+    test_rebinding(report, (&dialer, &route), &hosts, [allowed, forbidden], rounds).await?;
     daemon.end()
 }
 
 /// Reports how many destinations were refused, and how many of these refusals are in the log.
-async fn refused(
+async fn report_refused(
     report: &mut Report,
-    fra: &Node,
+    fra: &TestNode,
     dialer: &Dialer,
     route: &Route,
 ) -> anyhow::Result<()> {
@@ -94,7 +94,7 @@ async fn refused(
         let done = dialer.dial(route, &to).await;
         let error = done.err().map(|e| e.to_string()).unwrap_or_default();
         let is_refused = error.contains("not allowed by the relay's rules");
-        let is_logged = in_log(fra, &to).await?;
+        let is_logged = is_in_log(fra, &to).await?;
         if !is_refused || !is_logged {
             thalweg_console::note!(
                 "thalweg-bench: load strangers: {to}: `{error}`, logged: {is_logged}"
@@ -110,7 +110,7 @@ async fn refused(
 }
 
 /// Whether a refusal of `to` is in the log, which a separate thread writes.
-async fn in_log(fra: &Node, to: &Destination) -> anyhow::Result<bool> {
+async fn is_in_log(fra: &TestNode, to: &Destination) -> anyhow::Result<bool> {
     let (until, to) = (Instant::now() + PATIENCE, format!(" to={to} "));
     loop {
         let log = fra.log()?;
@@ -126,7 +126,7 @@ async fn in_log(fra: &Node, to: &Destination) -> anyhow::Result<bool> {
 }
 
 /// Connects to a name that changes between an allowed and a forbidden address many times during each connection.
-async fn rebinding(
+async fn test_rebinding(
     report: &mut Report,
     (dialer, route): (&Dialer, &Route),
     hosts: &Path,

@@ -25,7 +25,7 @@ pub struct TestMesh {
 }
 
 /// One host.
-pub struct Node {
+pub struct TestNode {
     state: PathBuf,
     settings: PathBuf,
     log: PathBuf,
@@ -45,23 +45,23 @@ impl TestMesh {
         Ok(Self { dir: tempfile::tempdir()?, program: program::product()?, hosts: Cell::new(0) })
     }
 
-    fn host(&self, settings: &str) -> anyhow::Result<Node> {
+    fn host(&self, settings: &str) -> anyhow::Result<TestNode> {
         let number = self.hosts.replace(self.hosts.get() + 1);
         let dir = self.dir.path().join(number.to_string());
         fs::create_dir(&dir)?;
         let (state, file, log) = (dir.join("state"), dir.join("node.toml"), dir.join("log"));
         fs::write(&file, format!("{STRICT}{settings}"))?;
-        let port = Port::at(Ipv4Addr::LOCALHOST)?;
-        Ok(Node { state, settings: file, log, program: self.program.clone(), port })
+        let port = Port::reserve(Ipv4Addr::LOCALHOST)?;
+        Ok(TestNode { state, settings: file, log, program: self.program.clone(), port })
     }
 
     /// Founds a mesh with a host of these additional settings.
     ///
     /// # Errors
     /// When the command fails.
-    pub fn found(&self, name: &str, settings: &str) -> anyhow::Result<Node> {
+    pub fn create_mesh(&self, name: &str, settings: &str) -> anyhow::Result<TestNode> {
         let host = self.host(settings)?;
-        host.thalweg(&["mesh", "init", "--name", name, "--address", &host.at().to_string()])?;
+        host.thalweg(&["mesh", "init", "--name", name, "--address", &host.address().to_string()])?;
         Ok(host)
     }
 
@@ -69,7 +69,7 @@ impl TestMesh {
     ///
     /// # Errors
     /// When a command fails.
-    pub fn join(&self, founder: &Node, name: &str, token: &[&str]) -> anyhow::Result<Node> {
+    pub fn join(&self, founder: &TestNode, name: &str, token: &[&str]) -> anyhow::Result<TestNode> {
         let token = founder.thalweg(&[&["mesh", "token"], token].concat())?;
         let host = self.host("")?;
         ensure!(host.try_join(&token, name)?.status.success(), "{name} could not join");
@@ -80,14 +80,14 @@ impl TestMesh {
     ///
     /// # Errors
     /// When its directory cannot be created.
-    pub fn stranger(&self) -> anyhow::Result<Node> {
+    pub fn stranger(&self) -> anyhow::Result<TestNode> {
         self.host("")
     }
 }
 
-impl Node {
+impl TestNode {
     /// The address and port of its daemon.
-    pub fn at(&self) -> SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port.number()).into()
     }
 
@@ -140,8 +140,8 @@ impl Node {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn joining(&self, token: &str, name: &str) -> anyhow::Result<Child> {
-        let at = self.at().to_string();
+    pub fn start_join(&self, token: &str, name: &str) -> anyhow::Result<Child> {
+        let at = self.address().to_string();
         let mut command = self.command(&["mesh", "join", token, "--name", name, "--address", &at]);
         Ok(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
     }
@@ -151,7 +151,7 @@ impl Node {
     /// # Errors
     /// When it cannot be started.
     pub fn try_join(&self, token: &str, name: &str) -> anyhow::Result<Output> {
-        Ok(self.joining(token, name)?.wait_with_output()?)
+        Ok(self.start_join(token, name)?.wait_with_output()?)
     }
 
     /// Starts its daemon and waits until it serves.
@@ -160,7 +160,7 @@ impl Node {
     /// When it does not serve.
     pub fn start(&self) -> anyhow::Result<Daemon> {
         let settings = self.settings.display().to_string();
-        let listen = self.at().to_string();
+        let listen = self.address().to_string();
         self.run(self.command(&["node", "--listen", &listen, "--config", &settings]))
     }
 
@@ -172,7 +172,9 @@ impl Node {
         let Some(core) = core else { return self.start() };
         let mut command = Command::new("taskset");
         command.args(["-c", &core.to_string()]).arg(&self.program);
-        command.args(["node", "--listen", &self.at().to_string(), "--config"]).arg(&self.settings);
+        command
+            .args(["node", "--listen", &self.address().to_string(), "--config"])
+            .arg(&self.settings);
         command.env("THALWEG_STATE", &self.state).stdin(Stdio::null());
         command.env("XDG_CONFIG_HOME", self.state.with_file_name("none"));
         self.run(command)
@@ -186,7 +188,9 @@ impl Node {
         let script = "mount --bind \"$1\" /etc/hosts && shift && exec \"$@\"";
         let mut command = Command::new("unshare");
         command.args(["-m", "sh", "-c", script, "sh"]).arg(hosts).arg(&self.program);
-        command.args(["node", "--listen", &self.at().to_string(), "--config"]).arg(&self.settings);
+        command
+            .args(["node", "--listen", &self.address().to_string(), "--config"])
+            .arg(&self.settings);
         command.env("THALWEG_STATE", &self.state).stdin(Stdio::null());
         self.run(command)
     }

@@ -2,7 +2,7 @@
 
 use super::{
     super::report::Report,
-    test_mesh::{Node, TestMesh},
+    test_mesh::{TestMesh, TestNode},
 };
 
 /// The number of hosts that race.
@@ -12,12 +12,12 @@ const HOSTS: usize = 8;
 ///
 /// # Errors
 /// When a token cannot be created.
-pub fn run(report: &mut Report, test_mesh: &TestMesh, founder: &Node) -> anyhow::Result<()> {
+pub fn run(report: &mut Report, test_mesh: &TestMesh, founder: &TestNode) -> anyhow::Result<()> {
     let token = founder.thalweg(&["mesh", "token"])?;
-    let hosts: Result<Vec<Node>, _> = (0..HOSTS).map(|_| test_mesh.stranger()).collect();
+    let hosts: Result<Vec<TestNode>, _> = (0..HOSTS).map(|_| test_mesh.stranger()).collect();
     let mut racing = Vec::new();
     for (number, host) in hosts?.iter().enumerate() {
-        racing.push(host.joining(&token, &format!("race{number}"))?);
+        racing.push(host.start_join(&token, &format!("race{number}"))?);
     }
     let mut winners = 0;
     for child in racing {

@@ -143,20 +143,20 @@ fn settings(is_hub: bool) -> String {
 }
 
 /// The mesh; stopped on drop.
-struct Mesh<'a> {
+struct FanoutMesh<'a> {
     hosts: CarrierHosts<'a>,
     studio: Program,
     hub: Program,
     _others: Vec<Program>,
 }
 
-impl<'a> Mesh<'a> {
-    fn found(lab: &'a Lab, dir: &'a Path, args: &Args) -> anyhow::Result<Self> {
+impl<'a> FanoutMesh<'a> {
+    fn create(lab: &'a Lab, dir: &'a Path, args: &Args) -> anyhow::Result<Self> {
         fs::write(dir.join("node.toml"), settings(false))?;
         fs::write(dir.join("hub.toml"), settings(true))?;
         fs::write(dir.join("gs.toml"), "[oracle.measure]\nenabled = false\n")?;
         let hosts = CarrierHosts { lab, dir, port: PORT };
-        hosts.found("gs")?;
+        hosts.create_mesh("gs")?;
         let oracle = hosts.start_node("gs", "gs.toml")?;
         let names = receivers(args).into_iter().map(|(name, ..)| (name, "node.toml"));
         let first = [("studio".to_owned(), "node.toml"), ("hub".to_owned(), "hub.toml")];
@@ -229,7 +229,7 @@ impl Ladder {
 
 /// A frame at a subscriber.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Arrival {
+struct FrameArrival {
     place: u32,
     track: u8,
     bytes: u32,
@@ -237,7 +237,7 @@ struct Arrival {
 }
 
 /// Reads the output of a subscriber to its end. Frames that cannot be decoded are not in it.
-fn read(mut from: ChildStdout, began: Instant, started: &AtomicUsize) -> Vec<Arrival> {
+fn read(mut from: ChildStdout, began: Instant, started: &AtomicUsize) -> Vec<FrameArrival> {
     let (mut splitter, mut frames) = (Frames::default(), Vec::new());
     let (mut buffer, mut arrivals) = (vec![0; 64 << 10], Vec::new());
     while let Ok(read @ 1..) = from.read(&mut buffer) {
@@ -249,7 +249,7 @@ fn read(mut from: ChildStdout, began: Instant, started: &AtomicUsize) -> Vec<Arr
                 started.fetch_add(1, Ordering::Relaxed);
             }
             let place = (frame.time.as_secs_f64() / PERIOD.as_secs_f64()).round() as u32;
-            arrivals.push(Arrival {
+            arrivals.push(FrameArrival {
                 place,
                 track: frame.track,
                 bytes: frame.bytes.len() as u32,
@@ -263,12 +263,12 @@ fn read(mut from: ChildStdout, began: Instant, started: &AtomicUsize) -> Vec<Arr
 /// A running subscriber.
 struct Subscriber {
     process: StreamProcess,
-    reader: JoinHandle<Vec<Arrival>>,
+    reader: JoinHandle<Vec<FrameArrival>>,
     rendition: usize,
 }
 
 impl Subscriber {
-    fn end(self) -> anyhow::Result<(usize, Vec<Arrival>)> {
+    fn end(self) -> anyhow::Result<(usize, Vec<FrameArrival>)> {
         drop(self.process);
         let arrivals = self.reader.join().ok().context("a reader panicked")?;
         Ok((self.rendition, arrivals))
@@ -283,7 +283,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let topology = Topology::from_toml(&topology(args))?;
     let directory = tempfile::TempDir::new().context("cannot create a directory")?;
     let lab = Lab::start(&topology)?;
-    let done = Mesh::found(&lab, directory.path(), args).and_then(|mesh| run_streams(args, &mesh));
+    let done =
+        FanoutMesh::create(&lab, directory.path(), args).and_then(|mesh| run_streams(args, &mesh));
     if let Some(kept) = &args.logs {
         for entry in fs::read_dir(directory.path())? {
             let path = entry?.path();
@@ -296,7 +297,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Publishes and subscribes, and counts.
-fn run_streams(args: &Args, mesh: &Mesh<'_>) -> anyhow::Result<Report> {
+fn run_streams(args: &Args, mesh: &FanoutMesh<'_>) -> anyhow::Result<Report> {
     let latency = format!("{}ms", args.latency.as_millis());
     let publish = ["publish", "stage", "--format", "frames", "--latency", &latency];
     let mut publisher = StreamProcess::start(&mesh.hosts, "studio", true, &publish)?;
@@ -316,14 +317,14 @@ fn run_streams(args: &Args, mesh: &Mesh<'_>) -> anyhow::Result<Report> {
 }
 
 /// What the source and the hub have spent.
-struct Spent {
+struct ResourceUse {
     stats: Stats,
     studio: f64,
     hub: f64,
 }
 
-impl Spent {
-    fn now(mesh: &Mesh<'_>) -> anyhow::Result<Self> {
+impl ResourceUse {
+    fn read(mesh: &FanoutMesh<'_>) -> anyhow::Result<Self> {
         let cpu = |node: &Program| {
             process::family(node.id())
                 .into_iter()
@@ -338,25 +339,25 @@ impl Spent {
     fn add_costs(&self, before: &Self, args: &Args, ladder: f64, report: &mut Report) {
         let seconds = args.span.as_secs_f64();
         let mbps = |bytes: f64| bytes * 8e-6 / seconds;
-        let sent = mbps(self.passed(before, "studio.fwd"));
+        let sent = mbps(self.passed_bytes(before, "studio.fwd"));
         report.add("source_sent", "Mbit/s", sent);
         report.add("source_ladders", "", sent / ladder);
         report.add("source_cpu", "%", 100.0 * (self.studio - before.studio) / seconds);
         let hosts = receivers(args).into_iter().map(|(name, ..)| name);
-        let by_hub = hosts.map(|name| self.passed(before, &format!("{name}.fwd"))).sum();
+        let by_hub = hosts.map(|name| self.passed_bytes(before, &format!("{name}.fwd"))).sum();
         report.add("hub_sent", "Mbit/s", mbps(by_hub));
         report.add("hub_cpu", "%", 100.0 * (self.hub - before.hub) / seconds);
     }
 
     /// The bytes that passed a link's half since an earlier state.
-    fn passed(&self, before: &Self, half: &str) -> f64 {
+    fn passed_bytes(&self, before: &Self, half: &str) -> f64 {
         let of = |spent: &Self| spent.stats.link(half).map_or(0.0, |link| link.bytes as f64);
         of(self) - of(before)
     }
 }
 
 /// All subscribers; ended on drop.
-struct Crowd {
+struct Subscribers {
     /// The one at the hub, which keeps the whole ladder there.
     _hub: Subscriber,
     others: Vec<Subscriber>,
@@ -366,9 +367,9 @@ struct Crowd {
     far: Option<Subscriber>,
 }
 
-impl Crowd {
+impl Subscribers {
     /// Starts the subscribers and waits until each has a frame.
-    fn start(args: &Args, mesh: &Mesh<'_>, began: Instant) -> anyhow::Result<Self> {
+    fn start(args: &Args, mesh: &FanoutMesh<'_>, began: Instant) -> anyhow::Result<Self> {
         let started = Arc::new(AtomicUsize::new(0));
         let latency = format!("{}ms", args.latency.as_millis());
         let subscribe = |host: &str, rendition: &str| {
@@ -399,7 +400,7 @@ impl Crowd {
 
 /// Whether a leg at the node of the first host has dropped frames for lack of room or lateness, or was ended: that of
 /// the subscriber that does not read, because the others there receive all frames.
-fn is_stalled(args: &Args, mesh: &Mesh<'_>) -> anyhow::Result<bool> {
+fn is_stalled(args: &Args, mesh: &FanoutMesh<'_>) -> anyhow::Result<bool> {
     let hosts = receivers(args);
     let socket = mesh.hosts.dir.join(&hosts[0].0).join("stream.sock");
     let status = crate::runtime()?.block_on(local::status(&socket))?;
@@ -414,17 +415,22 @@ fn is_stalled(args: &Args, mesh: &Mesh<'_>) -> anyhow::Result<bool> {
     Ok(is_ended || legs.iter().map(counts).sum::<u64>() > 0)
 }
 
-fn observe(args: &Args, mesh: &Mesh<'_>, began: Instant, ladder: f64) -> anyhow::Result<Report> {
+fn observe(
+    args: &Args,
+    mesh: &FanoutMesh<'_>,
+    began: Instant,
+    ladder: f64,
+) -> anyhow::Result<Report> {
     let since = began.elapsed() + LEAD;
     thread::sleep(LEAD);
-    let crowd = Crowd::start(args, mesh, began)?;
+    let crowd = Subscribers::start(args, mesh, began)?;
     let started = began.elapsed() - since;
     thread::sleep(SETTLE);
     mesh.hosts.lab.reset_stats()?;
-    let (starved, before) = (Starved::watch(), Spent::now(mesh)?);
+    let (starved, before) = (Starved::watch(), ResourceUse::read(mesh)?);
     let window = Window::from(began.elapsed(), args);
     thread::sleep(args.span);
-    let (after, starved) = (Spent::now(mesh)?, starved.end());
+    let (after, starved) = (ResourceUse::read(mesh)?, starved.end());
     let mut report = Report::default();
     report.add("started", "s", started.as_secs_f64());
     if crowd.staller.is_some() {
@@ -471,7 +477,10 @@ impl Window {
     }
 
     /// The arrivals of the window that were in time.
-    fn in_time<'a>(&self, arrivals: &'a [Arrival]) -> impl Iterator<Item = &'a Arrival> + use<'a> {
+    fn in_time<'a>(
+        &self,
+        arrivals: &'a [FrameArrival],
+    ) -> impl Iterator<Item = &'a FrameArrival> + use<'a> {
         let (from, until, latency) = (self.from, self.from + self.count, self.latency);
         arrivals.iter().filter(move |one| (from..until).contains(&one.place) && one.age <= latency)
     }
@@ -481,8 +490,8 @@ impl Window {
     }
 
     /// Adds the figures of the subscribers without trouble.
-    fn add_others(&self, others: &[(usize, Vec<Arrival>)], report: &mut Report) {
-        let share = |arrivals: &[Arrival]| {
+    fn add_others(&self, others: &[(usize, Vec<FrameArrival>)], report: &mut Report) {
+        let share = |arrivals: &[FrameArrival]| {
             100.0 * self.in_time(arrivals).count() as f64 / f64::from(self.count)
         };
         let least = others.iter().map(|(_, arrivals)| share(arrivals)).reduce(f64::min);
@@ -507,7 +516,7 @@ impl Window {
     }
 
     /// Adds the figures of the subscriber on the narrow link.
-    fn add_far(&self, arrivals: &[Arrival], report: &mut Report) {
+    fn add_far(&self, arrivals: &[FrameArrival], report: &mut Report) {
         // While the rendition changes, frames of two may come.
         let places: BTreeSet<u32> = self.in_time(arrivals).map(|arrival| arrival.place).collect();
         report.add("far", "%", 100.0 * places.len() as f64 / f64::from(self.count));
@@ -519,7 +528,7 @@ impl Window {
     /// Frames in time by second, the mean of `count` subscribers.
     fn by_second<'a>(
         &self,
-        all: impl Iterator<Item = &'a [Arrival]>,
+        all: impl Iterator<Item = &'a [FrameArrival]>,
         count: usize,
     ) -> Vec<[f64; 2]> {
         // Whole seconds only.
@@ -542,14 +551,14 @@ mod tests {
     use clap::Parser as _;
 
     #[derive(clap::Parser)]
-    struct Cli {
+    struct TestCli {
         #[command(flatten)]
         args: Args,
     }
 
     #[test]
     fn the_network_and_the_ladder_are_what_the_plan_says() {
-        let args = Cli::parse_from(["x"]).args;
+        let args = TestCli::parse_from(["x"]).args;
         let all = receivers(&args);
         let resolved = Topology::from_toml(&topology(&args)).unwrap().resolve().unwrap();
         assert_eq!((all.len(), resolved.hosts.len()), (21, 25));
@@ -560,12 +569,16 @@ mod tests {
     #[test]
     fn frames_count_in_the_window_and_in_time() {
         let window = Window { from: 30, count: 60, latency: Duration::from_millis(500) };
-        let arrival =
-            |place, ms| Arrival { place, track: 0, bytes: 1000, age: Duration::from_millis(ms) };
+        let arrival = |place, ms| FrameArrival {
+            place,
+            track: 0,
+            bytes: 1000,
+            age: Duration::from_millis(ms),
+        };
         // One is before the window, one after it, and the last second has one late frame.
-        let whole: Vec<Arrival> =
+        let whole: Vec<FrameArrival> =
             (29..=90).map(|n| arrival(n, if n == 70 { 501 } else { 9 })).collect();
-        let half: Vec<Arrival> = (30..60).map(|n| arrival(n, 9)).collect();
+        let half: Vec<FrameArrival> = (30..60).map(|n| arrival(n, 9)).collect();
         let mut report = Report::default();
         window.add_others(&[(0, whole), (2, half)], &mut report);
         let value = |name| report.value(name).and_then(serde_json::Value::as_f64);

@@ -38,7 +38,7 @@ use thalweg_units::parse_duration;
 pub struct Args {
     /// The tool that measures the legs
     #[arg(long, value_enum)]
-    tool: Tool,
+    tool: StreamTool,
     /// Whether the streams' packets ride in its trains
     #[arg(long, value_enum, default_value = "off")]
     riders: Riders,
@@ -94,7 +94,7 @@ pub struct Args {
 
 /// The measurement tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Tool {
+pub enum StreamTool {
     /// None: only the legs' reports (`pOFF`)
     None,
     /// Pathload with the public tool's pauses

@@ -2,7 +2,7 @@
 
 use super::{
     super::{carrier_hosts::CarrierHosts, mgrp::program::Program},
-    Adapt, Args, Measure, Riders, Scheduler, Tool,
+    Adapt, Args, Measure, Riders, Scheduler, StreamTool,
     network::NODE,
     process::StreamProcess,
 };
@@ -16,7 +16,7 @@ use std::{
 use thalweg_lab::client::Lab;
 
 /// The running nodes; stopped on drop.
-pub struct Nodes {
+pub struct StreamNodes {
     dir: PathBuf,
     _nodes: Vec<Program>,
 }
@@ -24,13 +24,13 @@ pub struct Nodes {
 /// The settings of m3 and m5. Streams use the carriers in all arms, so that all have the same header overhead.
 fn settings(args: &Args) -> String {
     let measure = match (args.tool, args.measure) {
-        (Tool::None | Tool::Padding, _) => "off",
+        (StreamTool::None | StreamTool::Padding, _) => "off",
         (_, Measure::Always) => "always",
         (_, Measure::Degraded) => "degraded",
     };
-    let pace = if args.tool == Tool::Pslow { "slow" } else { "fast" };
+    let pace = if args.tool == StreamTool::Pslow { "slow" } else { "fast" };
     // With padding, viewers choose the levels.
-    let by_queue = args.adapt == Adapt::Queue || args.tool == Tool::Padding;
+    let by_queue = args.adapt == Adapt::Queue || args.tool == StreamTool::Padding;
     let adapt = if by_queue { "queue" } else { "levels" };
     let scheduler = if args.scheduler == Scheduler::Oracle { "oracle" } else { "local" };
     let mut text = format!(
@@ -52,16 +52,16 @@ fn settings(args: &Args) -> String {
     text
 }
 
-impl Nodes {
+impl StreamNodes {
     /// Founds the mesh and starts its nodes.
     ///
     /// # Errors
     /// When a command fails or a carrier does not start.
-    pub fn found(lab: &Lab, dir: &Path, args: &Args) -> anyhow::Result<Self> {
+    pub fn create(lab: &Lab, dir: &Path, args: &Args) -> anyhow::Result<Self> {
         fs::write(dir.join("node.toml"), settings(args))?;
         fs::write(dir.join("gs.toml"), "[oracle.measure]\nenabled = false\n")?;
         let hosts = CarrierHosts { lab, dir, port: NODE };
-        hosts.found("gs")?;
+        hosts.create_mesh("gs")?;
         let mut nodes = vec![hosts.start_node("gs", "gs.toml")?];
         for host in ["m3", "m5"] {
             hosts.join(host, "gs")?;

@@ -5,7 +5,7 @@ use super::{
     Args,
     media::{GROUP, PERIOD, STREAMS},
     network,
-    video::Shown,
+    video::DecodedVideo,
 };
 use anyhow::Context as _;
 use serde_json::Value;
@@ -14,7 +14,7 @@ use thalweg_lab::emu::LinkTruth;
 
 /// A viewer's frames that were due in one second.
 #[derive(Clone, Debug, Default)]
-pub struct Second {
+pub struct FrameSecond {
     /// Frames received.
     pub came: u32,
     /// Frames decoded in time.
@@ -33,7 +33,7 @@ pub struct Second {
 
 /// A measurement of the leg.
 #[derive(Clone, Copy, Debug)]
-pub struct Measurement {
+pub struct LegMeasurement {
     /// When it ended, s.
     pub at: f64,
     /// How long it took, s.
@@ -45,13 +45,13 @@ pub struct Measurement {
 }
 
 /// The results of a run.
-pub struct Outcome {
+pub struct StreamOutcome {
     /// The viewers' figures, by second.
-    pub seen: Vec<[Second; 3]>,
+    pub seen: Vec<[FrameSecond; 3]>,
     /// The time in s and m3's stream status at that time.
     pub views: Vec<(f64, Value)>,
     /// The measurements of m3's leg.
-    pub measurements: Vec<Measurement>,
+    pub measurements: Vec<LegMeasurement>,
     /// The bottleneck's record.
     pub truth: LinkTruth,
     /// The counters of m3's carrier.
@@ -65,7 +65,7 @@ pub struct Outcome {
     /// The number of pictures of a real video.
     pub sent_pictures: usize,
     /// For each viewer of it, what ffmpeg decoded.
-    pub shown: Vec<Shown>,
+    pub shown: Vec<DecodedVideo>,
 }
 
 /// The counters of the carrier at m3 in the report.
@@ -76,11 +76,11 @@ const COUNTERS: [&str; 4] =
 ///
 /// # Errors
 /// If a counter of the carrier is missing.
-pub fn report(args: &Args, outcome: &Outcome) -> anyhow::Result<Report> {
+pub fn report(args: &Args, outcome: &StreamOutcome) -> anyhow::Result<Report> {
     let mut report = Report::default();
     let seconds = outcome.span.as_secs_f64();
     let all = || outcome.seen.iter().flatten();
-    let sum = |of: fn(&Second) -> f64| all().map(of).sum::<f64>();
+    let sum = |of: fn(&FrameSecond) -> f64| all().map(of).sum::<f64>();
     report.add("rate", "Mbit/s", sum(|s| s.bytes as f64) * 8e-6 / seconds);
     report.add("fps", "frames/s", sum(|s| f64::from(s.decoded)) / seconds);
     report.add("came", "frames/s", sum(|s| f64::from(s.came)) / seconds);
@@ -126,11 +126,11 @@ fn due(number: usize, position: usize) -> f64 {
 /// Adds what ffmpeg decoded at the viewers: all pictures and errors, and of the pictures that were due in the measured
 /// part, and in its intervals with the most cross traffic, the share that was decoded and the mean SSIM of what the
 /// viewers showed.
-fn add_shown(args: &Args, outcome: &Outcome, report: &mut Report) {
+fn add_shown(args: &Args, outcome: &StreamOutcome, report: &mut Report) {
     if outcome.shown.is_empty() {
         return;
     }
-    let sum = |of: fn(&Shown) -> usize| outcome.shown.iter().map(of).sum::<usize>();
+    let sum = |of: fn(&DecodedVideo) -> usize| outcome.shown.iter().map(of).sum::<usize>();
     report.add("pictures", "pictures", sum(|shown| shown.pictures.len()) as f64);
     report.add("decode_errors", "lines", sum(|shown| shown.errors) as f64);
     let (steps, end) = (network::steps(args), network::span(args).as_secs_f64());
@@ -164,7 +164,7 @@ fn add_shown(args: &Args, outcome: &Outcome, report: &mut Report) {
 }
 
 /// The mean SSIM of each second.
-fn ssim_by_second(number: usize, shown: &Shown, end: f64) -> Vec<[f64; 2]> {
+fn ssim_by_second(number: usize, shown: &DecodedVideo, end: f64) -> Vec<[f64; 2]> {
     let mean = |second: u64| {
         let is_in = |at: f64| at >= second as f64 && at < second as f64 + 1.0;
         let of = shown.ssim.iter().filter(|(position, _)| is_in(due(number, *position)));
@@ -183,7 +183,7 @@ const STEP: f64 = 0.1;
 /// Adds the median and worst time from the end of each peak until all streams are complete for a second. Frames count
 /// at the time at which they were due. If a stream is not complete before the next peak, the time until that peak
 /// counts.
-fn add_upswitches(args: &Args, outcome: &Outcome, report: &mut Report) {
+fn add_upswitches(args: &Args, outcome: &StreamOutcome, report: &mut Report) {
     let mut due: Vec<f64> =
         outcome.seen.iter().flatten().flat_map(|second| second.decoded_due.clone()).collect();
     due.sort_by(f64::total_cmp);
@@ -211,7 +211,7 @@ const DRAINED: f64 = 1.0;
 /// Adds the frames that were lost while the path was free: dropped by m3 for lack of room or lateness, or late at a
 /// viewer, from [`DRAINED`] after each peak to the next, including the time before the first peak. The streams alone
 /// fit there, so probing has caused these losses.
-fn add_lost_while_free(args: &Args, outcome: &Outcome, report: &mut Report) {
+fn add_lost_while_free(args: &Args, outcome: &StreamOutcome, report: &mut Report) {
     let lost_in = |view: &(f64, Value)| dropped(&view.1, "room") + dropped(&view.1, "late");
     let dropped_between = |since: f64, until: f64| {
         let within = || outcome.views.iter().filter(|(at, _)| (since..=until).contains(at));
@@ -243,7 +243,7 @@ fn dropped(status: &Value, why: &str) -> f64 {
 }
 
 /// Adds the frames that m3's legs dropped, by reason.
-fn add_dropped(outcome: &Outcome, report: &mut Report) {
+fn add_dropped(outcome: &StreamOutcome, report: &mut Report) {
     // The streams may have ended before the last view.
     let has_legs = |view: &&(f64, Value)| view.1["streams"][0]["legs"][0].is_object();
     let Some((_, last)) = outcome.views.iter().rev().find(has_legs) else { return };
@@ -252,7 +252,7 @@ fn add_dropped(outcome: &Outcome, report: &mut Report) {
     }
 }
 
-fn add_measurements(outcome: &Outcome, report: &mut Report) {
+fn add_measurements(outcome: &StreamOutcome, report: &mut Report) {
     let found = || outcome.measurements.iter().filter(|one| one.found.is_some());
     report.add("measured", "measurements", found().count() as f64);
     report.add(
@@ -268,7 +268,7 @@ fn add_measurements(outcome: &Outcome, report: &mut Report) {
 }
 
 /// Adds the series of Fig. 17 to 19.
-fn add_series(args: &Args, outcome: &Outcome, report: &mut Report) {
+fn add_series(args: &Args, outcome: &StreamOutcome, report: &mut Report) {
     let steps = network::steps(args);
     let cross = |at: f64| {
         let since = steps.iter().rev().find(|(since, _)| since.as_secs_f64() <= at);
@@ -289,7 +289,7 @@ fn add_series(args: &Args, outcome: &Outcome, report: &mut Report) {
     report.series("mbps_found", found.collect());
     for number in 0..3 {
         // Stacked as in the paper.
-        let stacked = |(at, seconds): (usize, &[Second; 3])| {
+        let stacked = |(at, seconds): (usize, &[FrameSecond; 3])| {
             let below: u32 = seconds[..=number].iter().map(|second| second.decoded).sum();
             [at as f64, f64::from(below)]
         };

@@ -5,7 +5,7 @@
 //! lowers the level; from 3 s later a test may raise it again, first to the highest level and then, if that does not
 //! fit, to the next one. A test is about as long as one with trains. Unlike there, all streams have the same level.
 
-use super::{super::mgrp::program::Program, media, outcome::Measurement};
+use super::{super::mgrp::program::Program, media, outcome::LegMeasurement};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use std::{
@@ -60,7 +60,7 @@ struct State {
     refused: [Option<Instant>; 2],
     is_testing: bool,
     /// The tests and when they ended.
-    found: Vec<(Instant, Measurement)>,
+    found: Vec<(Instant, LegMeasurement)>,
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
@@ -123,10 +123,10 @@ impl Padding {
     }
 
     /// The tests that ended after this instant, with times relative to it.
-    pub fn measurements(&self, counts_from: Instant) -> Vec<Measurement> {
-        let since = |(ended, one): &(Instant, Measurement)| {
+    pub fn measurements(&self, counts_from: Instant) -> Vec<LegMeasurement> {
+        let since = |(ended, one): &(Instant, LegMeasurement)| {
             let at = ended.checked_duration_since(counts_from)?.as_secs_f64();
-            Some(Measurement { at, ..*one })
+            Some(LegMeasurement { at, ..*one })
         };
         lock(&self.state).found.iter().filter_map(since).collect()
     }
@@ -181,7 +181,7 @@ impl Padding {
             let is_stale = state.lowered.is_some_and(|at| at > began);
             let (took, bytes) = (began.elapsed().as_secs_f64(), bps / 8.0 * TEST.as_secs_f64());
             let found = fits.then_some((bps, bps));
-            state.found.push((now, Measurement { at: 0.0, took, bytes, found }));
+            state.found.push((now, LegMeasurement { at: 0.0, took, bytes, found }));
             if fits && !is_stale {
                 state.change(now);
                 level.send_replace(above);

@@ -116,17 +116,17 @@ fn settings(args: &Args) -> String {
 }
 
 /// The mesh; stopped on drop.
-struct Nodes {
+struct RerouteNodes {
     dir: PathBuf,
     _nodes: Vec<Program>,
 }
 
-impl Nodes {
-    fn found(lab: &Lab, dir: &Path, args: &Args) -> anyhow::Result<Self> {
+impl RerouteNodes {
+    fn create(lab: &Lab, dir: &Path, args: &Args) -> anyhow::Result<Self> {
         fs::write(dir.join("node.toml"), settings(args))?;
         fs::write(dir.join("gs.toml"), "[oracle.measure]\nenabled = false\n")?;
         let hosts = CarrierHosts { lab, dir, port: PORT };
-        hosts.found("gs")?;
+        hosts.create_mesh("gs")?;
         let mut nodes = vec![hosts.start_node("gs", "gs.toml")?];
         for host in ["studio", "west", "east", "hall"] {
             hosts.join(host, "gs")?;
@@ -157,7 +157,7 @@ impl Nodes {
 
 /// A frame at the viewer.
 #[derive(Clone, Copy)]
-struct Seen {
+struct SeenFrame {
     /// When it was due and when it arrived.
     due: Instant,
     at: Instant,
@@ -165,9 +165,9 @@ struct Seen {
 }
 
 /// The viewer's frames, without those that never arrived.
-type Log = Arc<Mutex<Vec<Seen>>>;
+type FrameLog = Arc<Mutex<Vec<SeenFrame>>>;
 
-fn lock(log: &Log) -> parking_lot::MutexGuard<'_, Vec<Seen>> {
+fn lock(log: &FrameLog) -> parking_lot::MutexGuard<'_, Vec<SeenFrame>> {
     log.lock()
 }
 
@@ -187,7 +187,7 @@ struct Event {
 
 /// What happens to the path in use.
 #[derive(Clone, Copy, Debug)]
-enum Fault {
+enum PathFault {
     /// Datagrams fill the narrow link, towards the viewer.
     Congestion,
     /// Both directions of the narrow link are down.
@@ -220,7 +220,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let topology = Topology::from_toml(&topology(args))?;
     let directory = tempfile::TempDir::new().context("cannot create a directory")?;
     let lab = Lab::start(&topology)?;
-    let nodes = Nodes::found(&lab, directory.path(), args)?;
+    let nodes = RerouteNodes::create(&lab, directory.path(), args)?;
     let done = crate::runtime()?.block_on(run_events(args, &lab, &nodes));
     if let Some(kept) = &args.logs {
         for host in ["gs", "studio", "west", "east", "hall"] {
@@ -231,7 +231,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     done?.print().context("cannot print the report")
 }
 
-async fn run_events(args: &Args, lab: &Lab, nodes: &Nodes) -> anyhow::Result<Report> {
+async fn run_events(args: &Args, lab: &Lab, nodes: &RerouteNodes) -> anyhow::Result<Report> {
     let begin = Instant::now();
     let source = tokio::spawn(publish(nodes.socket("studio"), begin, args.latency));
     let published = || async {
@@ -239,7 +239,7 @@ async fn run_events(args: &Args, lab: &Lab, nodes: &Nodes) -> anyhow::Result<Rep
         Ok(status["streams"][0]["next"].as_u64().filter(|next| *next > 0))
     };
     wait_for("the publisher", published).await?;
-    let log = Log::default();
+    let log = FrameLog::default();
     let viewer = tokio::spawn(view(nodes.socket("hall"), begin, args.latency, Arc::clone(&log)));
     wait_for("a parent", || async { nodes.parent("hall").await }).await?;
     let first = begin.elapsed();
@@ -253,8 +253,8 @@ async fn run_events(args: &Args, lab: &Lab, nodes: &Nodes) -> anyhow::Result<Rep
     let starved = Starved::watch();
     let (mut congested, mut dead) = (Vec::new(), Vec::new());
     for _ in 0..args.rounds {
-        congested.push(event(args, lab, nodes, &log, Fault::Congestion).await?);
-        dead.push(event(args, lab, nodes, &log, Fault::Death).await?);
+        congested.push(event(args, lab, nodes, &log, PathFault::Congestion).await?);
+        dead.push(event(args, lab, nodes, &log, PathFault::Death).await?);
         ensure!(!source.is_finished() && !viewer.is_finished(), "the stream ended");
     }
     let (stats, starved) = (lab.stats(false)?, starved.end());
@@ -294,8 +294,8 @@ fn add(name: &str, events: &[Event], report: &mut Report) {
 }
 
 /// Of every fifth decoded frame, the time at which it was due, s, and its age on arrival, ms.
-fn ages(begin: Instant, log: &Log) -> Vec<[f64; 2]> {
-    let of = |seen: &Seen| {
+fn ages(begin: Instant, log: &FrameLog) -> Vec<[f64; 2]> {
+    let of = |seen: &SeenFrame| {
         let age = seen.at.saturating_duration_since(seen.due).as_secs_f64() * 1e3;
         [(seen.due - begin).as_secs_f64(), age]
     };
@@ -307,9 +307,9 @@ fn ages(begin: Instant, log: &Log) -> Vec<[f64; 2]> {
 async fn event(
     args: &Args,
     lab: &Lab,
-    nodes: &Nodes,
-    log: &Log,
-    fault: Fault,
+    nodes: &RerouteNodes,
+    log: &FrameLog,
+    fault: PathFault,
 ) -> anyhow::Result<Event> {
     let parent = nodes.parent("hall").await?.context("the viewer's node has no parent")?;
     let used = RELAYS.iter().find(|(relay, _)| *relay == parent);
@@ -321,11 +321,11 @@ async fn event(
     };
     let began = Instant::now();
     let flood = match fault {
-        Fault::Congestion => {
+        PathFault::Congestion => {
             let bps = Rate::from_mbps(RATE).as_bps().saturating_sub(args.congested.as_bps());
             Some(Flood::start(lab, &parent, Rate::from_bps(bps))?)
         }
-        Fault::Death => {
+        PathFault::Death => {
             set_up(false)?;
             None
         }
@@ -351,7 +351,7 @@ async fn event(
     };
     sleep(Duration::from_secs(10).saturating_sub(began.elapsed())).await;
     let until = began + Duration::from_secs(10) - args.latency;
-    let due = |seen: &&Seen| seen.due >= began && seen.due < until;
+    let due = |seen: &&SeenFrame| seen.due >= began && seen.due < until;
     let decoded = lock(log).iter().filter(due).filter(|seen| seen.is_decoded).count();
     let expected = (until - began).as_secs_f64() / PERIOD.as_secs_f64();
     drop(flood);
@@ -368,7 +368,7 @@ async fn event(
     })
 }
 
-async fn wait_for_measurement(nodes: &Nodes, from: &str, to: &str) -> anyhow::Result<()> {
+async fn wait_for_measurement(nodes: &RerouteNodes, from: &str, to: &str) -> anyhow::Result<()> {
     let found = || async { Ok(Some(nodes.measured(from, to)?.0).filter(|count| *count > 0)) };
     // The path in use is not measured.
     let used = || async {
@@ -382,7 +382,7 @@ async fn wait_for_measurement(nodes: &Nodes, from: &str, to: &str) -> anyhow::Re
 }
 
 /// Waits until trains have measured the full rate of the path that was left, more often than `before`.
-async fn wait_until_wide(nodes: &Nodes, relay: &str, before: usize) -> anyhow::Result<()> {
+async fn wait_until_wide(nodes: &RerouteNodes, relay: &str, before: usize) -> anyhow::Result<()> {
     let wide = || async {
         let (count, low) = nodes.measured(relay, "hall")?;
         Ok(low.filter(|low| count > before && *low > RATE * 0.3e6))
@@ -418,7 +418,12 @@ async fn publish(socket: PathBuf, begin: Instant, latency: Duration) -> anyhow::
 }
 
 /// Receives the stream without naming a parent.
-async fn view(socket: PathBuf, begin: Instant, latency: Duration, log: Log) -> anyhow::Result<()> {
+async fn view(
+    socket: PathBuf,
+    begin: Instant,
+    latency: Duration,
+    log: FrameLog,
+) -> anyhow::Result<()> {
     let latency_ms = u32::try_from(latency.as_millis())?;
     let request = SubscribeRequest { latency_ms, ..SubscribeRequest::for_stream("stage".parse()?) };
     let mut subscriber = Subscriber::begin(&socket, request).await?;
@@ -429,7 +434,7 @@ async fn view(socket: PathBuf, begin: Instant, latency: Duration, log: Log) -> a
                 let (due, at) = (begin + frame.time, Instant::now());
                 let in_time = at.saturating_duration_since(due) <= latency;
                 let is_decoded = decoder.receive(head.sequence, &frame, in_time);
-                lock(&log).push(Seen { due, at, is_decoded });
+                lock(&log).push(SeenFrame { due, at, is_decoded });
             }
             ReceivedItem::Message(ParentMessage::Lost(lost)) => {
                 lost.iter().for_each(|lost| decoder.receive_lost(lost));

@@ -2,11 +2,11 @@
 
 use super::{
     super::mgrp::starved::Starved,
-    Args, Media, Tool,
+    Args, Media, StreamTool,
     media::{Decoder, GROUP, PERIOD, STREAMS, frame},
     network,
-    nodes::Nodes,
-    outcome::{self, Measurement, Outcome, Second},
+    nodes::StreamNodes,
+    outcome::{self, FrameSecond, LegMeasurement, StreamOutcome},
     padding::Padding,
     process::StreamProcess,
     video::{self, Video},
@@ -40,11 +40,11 @@ use tokio::{
 pub const LEAD: Duration = Duration::from_secs(4);
 
 /// The viewers' figures, by second.
-pub type Seen = Arc<Mutex<Vec<[Second; 3]>>>;
+pub type SecondCounts = Arc<Mutex<Vec<[FrameSecond; 3]>>>;
 
 /// The time from which frames count.
 #[derive(Clone, Copy)]
-struct Begin(Instant);
+struct CountingStart(Instant);
 
 /// Runs the experiment and prints the report.
 ///
@@ -58,12 +58,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Media::Table2 => None,
         Media::Picture | Media::Noise => Some(Video::encode(args, directory.path())?),
     };
-    let chooses_levels = args.tool == Tool::Padding;
+    let chooses_levels = args.tool == StreamTool::Padding;
     ensure!(!chooses_levels || video.is_none(), "--tool padding requires --media table2");
     let lab = Lab::start(&topology)?;
     let since = Instant::now();
     let elapsed = Duration::from_secs_f64(lab.stats(false)?.elapsed_s);
-    let nodes = Nodes::found(&lab, directory.path(), args)?;
+    let nodes = StreamNodes::create(&lab, directory.path(), args)?;
     let counts_from =
         (since + begin).checked_sub(elapsed).context("the lab's clock has no such time")?;
     ensure!(
@@ -84,7 +84,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             fs::copy(nodes.log(host), kept.join(format!("{host}.log")))?;
         }
     }
-    let mut outcome = Outcome { counts: nodes.counts(&lab, "m3")?, ..done? };
+    let mut outcome = StreamOutcome { counts: nodes.counts(&lab, "m3")?, ..done? };
     if let Some(video) = &video {
         outcome.sent_pictures = video.pictures();
         for number in 0..STREAMS.len() {
@@ -98,20 +98,21 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 async fn run_streams(
     (args, video): (&Args, Option<&Video>),
     lab: &Lab,
-    nodes: &Nodes,
+    nodes: &StreamNodes,
     (counts_from, dir): (Instant, &Path),
-) -> anyhow::Result<Outcome> {
-    let begin = Begin(counts_from);
+) -> anyhow::Result<StreamOutcome> {
+    let begin = CountingStart(counts_from);
     let lead = counts_from.checked_sub(LEAD).context("the clock has no such time")?;
     sleep(lead.saturating_duration_since(Instant::now())).await;
     let span = network::span(args);
     let until = counts_from + span;
     let mut sources = start_sources((args, video), nodes, begin, until);
-    let padding = if args.tool == Tool::Padding { Some(Padding::start(lab)?) } else { None };
+    let padding = if args.tool == StreamTool::Padding { Some(Padding::start(lab)?) } else { None };
     sleep(Duration::from_secs(1)).await;
-    let seen: Seen = Arc::new(Mutex::new(vec![<[Second; 3]>::default(); span.as_secs() as usize]));
+    let seen: SecondCounts =
+        Arc::new(Mutex::new(vec![<[FrameSecond; 3]>::default(); span.as_secs() as usize]));
     let level = padding.as_ref().map(Padding::level);
-    let watch = Watch { args, begin, seen: &seen, level };
+    let watch = ViewerContext { args, begin, seen: &seen, level };
     let (mut viewers, programs) = match video {
         None => (watch.frames(nodes), Vec::new()),
         Some(video) => watch.video(lab, nodes, video, dir)?,
@@ -150,7 +151,7 @@ async fn run_streams(
     };
     let truth =
         stats.link(network::BOTTLENECK).context("the lab has no record of the bottleneck")?.clone();
-    Ok(Outcome {
+    Ok(StreamOutcome {
         seen,
         views,
         measurements,
@@ -167,23 +168,24 @@ async fn run_streams(
 /// Starts the source of each stream at its node.
 fn start_sources(
     (args, video): (&Args, Option<&Video>),
-    nodes: &Nodes,
-    begin: Begin,
+    nodes: &StreamNodes,
+    begin: CountingStart,
     until: Instant,
 ) -> JoinSet<anyhow::Result<()>> {
     let mut sources = JoinSet::new();
     for (number, _) in STREAMS.iter().enumerate() {
-        let source = Source { number, begin, until, latency: args.latency, video: video.cloned() };
+        let source =
+            StreamPublisher { number, begin, until, latency: args.latency, video: video.cloned() };
         sources.spawn(source.run(nodes.socket("m3")));
     }
     sources
 }
 
 /// What all viewers have in common.
-struct Watch<'a> {
+struct ViewerContext<'a> {
     args: &'a Args,
-    begin: Begin,
-    seen: &'a Seen,
+    begin: CountingStart,
+    seen: &'a SecondCounts,
     /// The level to request; `None`: all frames.
     level: Option<watch::Receiver<Level>>,
 }
@@ -191,14 +193,14 @@ struct Watch<'a> {
 /// The viewers' tasks.
 type Viewers = JoinSet<anyhow::Result<()>>;
 
-impl Watch<'_> {
-    fn viewer(&self, number: usize) -> Viewer {
+impl ViewerContext<'_> {
+    fn viewer(&self, number: usize) -> StreamViewer {
         let (latency, seen) = (self.args.latency, Arc::clone(self.seen));
-        Viewer { number, begin: self.begin, latency, seen }
+        StreamViewer { number, begin: self.begin, latency, seen }
     }
 
     /// Starts the viewers of Table 2's frames.
-    fn frames(&self, nodes: &Nodes) -> Viewers {
+    fn frames(&self, nodes: &StreamNodes) -> Viewers {
         let mut viewers = JoinSet::new();
         for number in 0..STREAMS.len() {
             viewers.spawn(self.viewer(number).run(nodes.socket("m5"), self.level.clone()));
@@ -210,7 +212,7 @@ impl Watch<'_> {
     fn video(
         &self,
         lab: &Lab,
-        nodes: &Nodes,
+        nodes: &StreamNodes,
         video: &Video,
         dir: &Path,
     ) -> anyhow::Result<(Viewers, Vec<StreamProcess>)> {
@@ -227,16 +229,16 @@ impl Watch<'_> {
 }
 
 /// A publisher that sends frames in real time. The three streams' groups begin a third of a group apart.
-struct Source {
+struct StreamPublisher {
     number: usize,
-    begin: Begin,
+    begin: CountingStart,
     until: Instant,
     latency: Duration,
     /// A real video; `None`: Table 2's frames.
     video: Option<Video>,
 }
 
-impl Source {
+impl StreamPublisher {
     async fn run(self, socket: PathBuf) -> anyhow::Result<()> {
         let stream = STREAMS[self.number].parse()?;
         let tracks = vec![Track { label: STREAMS[self.number].to_owned(), rates: [0; 5] }];
@@ -264,19 +266,19 @@ impl Source {
 }
 
 /// When a frame with this decoding time is due.
-fn due(begin: Begin, number: usize, time: Duration) -> Instant {
+fn due(begin: CountingStart, number: usize, time: Duration) -> Instant {
     begin.0 + PERIOD * (number as u32 * GROUP as u32 / 3) + time - LEAD
 }
 
 /// A viewer of one stream.
-struct Viewer {
+struct StreamViewer {
     number: usize,
-    begin: Begin,
+    begin: CountingStart,
     latency: Duration,
-    seen: Seen,
+    seen: SecondCounts,
 }
 
-impl Viewer {
+impl StreamViewer {
     /// Subscribes and follows references. Requests the level of `level`; `None`: all frames.
     async fn run(
         self,
@@ -363,7 +365,7 @@ impl Viewer {
     }
 
     /// Updates the second in which a frame was due.
-    fn update_second(&self, due: Instant, change: impl FnOnce(&mut Second)) {
+    fn update_second(&self, due: Instant, change: impl FnOnce(&mut FrameSecond)) {
         let Some(since) = due.checked_duration_since(self.begin.0) else { return };
         let mut seen = self.seen.lock();
         if let Some(second) = seen.get_mut(since.as_secs() as usize) {
@@ -373,7 +375,7 @@ impl Viewer {
 }
 
 /// Reads the measurements from a node's log.
-fn read_measurements(log: &Path, counts_from: Instant) -> anyhow::Result<Vec<Measurement>> {
+fn read_measurements(log: &Path, counts_from: Instant) -> anyhow::Result<Vec<LegMeasurement>> {
     let zero = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64()
         - counts_from.elapsed().as_secs_f64();
     let text = fs::read_to_string(log)?;
@@ -381,7 +383,7 @@ fn read_measurements(log: &Path, counts_from: Instant) -> anyhow::Result<Vec<Mea
     let lines = lines.filter(|line: &serde_json::Value| line["event"] == "stream_measured");
     let read = |line: serde_json::Value| {
         let number = |key: &str| line[key].as_f64();
-        Measurement {
+        LegMeasurement {
             at: number("unix_ms").unwrap_or(0.0) / 1e3 - zero,
             took: number("ms").unwrap_or(0.0) / 1e3,
             bytes: number("bytes").unwrap_or(0.0),

@@ -35,7 +35,7 @@ pub struct Video {
 
 /// The result of one viewer.
 #[derive(Clone, Debug, Default)]
-pub struct Shown {
+pub struct DecodedVideo {
     /// The positions in the source of the pictures that ffmpeg decoded.
     pub pictures: BTreeSet<usize>,
     /// Lines of errors of ffmpeg.
@@ -89,7 +89,7 @@ impl Video {
     ///
     /// # Errors
     /// When ffmpeg cannot be run.
-    pub fn compare(&self, received: &Path) -> anyhow::Result<Shown> {
+    pub fn compare(&self, received: &Path) -> anyhow::Result<DecodedVideo> {
         let (times, errors) = decode(received)?;
         let (of_source, _) = decode(&self.file)?;
         let first = of_source.first().context("the source has no pictures")?;
@@ -99,7 +99,7 @@ impl Video {
             Some(first) => self.ssim(received, *first)?,
             None => Vec::new(),
         };
-        Ok(Shown { pictures, errors, ssim })
+        Ok(DecodedVideo { pictures, errors, ssim })
     }
 
     /// Compares each picture of the source from `first` on with what a viewer shows at its time.

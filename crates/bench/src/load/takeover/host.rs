@@ -33,7 +33,7 @@ pub struct Host {
 }
 
 /// A running daemon, killed on drop.
-pub struct Daemon(Child);
+pub struct HostDaemon(Child);
 
 impl TestDir {
     /// Creates an empty directory.
@@ -58,7 +58,7 @@ impl TestDir {
         fs::create_dir(&dir)?;
         let (state, file, log) = (dir.join("state"), dir.join("node.toml"), dir.join("log"));
         fs::write(&file, settings)?;
-        let port = Port::at(Ipv4Addr::LOCALHOST)?;
+        let port = Port::reserve(Ipv4Addr::LOCALHOST)?;
         Ok(Host { state, settings: file, log, program: self.program.clone(), port })
     }
 
@@ -153,12 +153,12 @@ impl Host {
     ///
     /// # Errors
     /// When it does not serve.
-    pub fn start(&self) -> anyhow::Result<Daemon> {
+    pub fn start(&self) -> anyhow::Result<HostDaemon> {
         let settings = self.settings.display().to_string();
         let address = self.address();
         let mut command = self.command(&["node", "--listen", &address, "--config", &settings]);
         let log: File = OpenOptions::new().create(true).append(true).open(&self.log)?;
-        let mut daemon = Daemon(command.stdout(Stdio::piped()).stderr(log).spawn()?);
+        let mut daemon = HostDaemon(command.stdout(Stdio::piped()).stderr(log).spawn()?);
         let stdout = daemon.0.stdout.take().context("cannot read the daemon's standard output")?;
         let mut line = String::new();
         BufReader::new(stdout).read_line(&mut line)?;
@@ -167,7 +167,7 @@ impl Host {
     }
 }
 
-impl Daemon {
+impl HostDaemon {
     /// Kills it (SIGKILL) and waits until it is gone.
     ///
     /// # Errors
@@ -180,7 +180,7 @@ impl Daemon {
     }
 }
 
-impl Drop for Daemon {
+impl Drop for HostDaemon {
     fn drop(&mut self) {
         _ = self.0.kill();
         _ = self.0.wait();

@@ -17,7 +17,7 @@ mod server;
 
 use super::report::Report;
 use anyhow::{Context as _, ensure};
-use host::{Daemon, Host, TestDir};
+use host::{Host, HostDaemon, TestDir};
 use relays::Relays;
 use std::{collections::BTreeSet, num::NonZeroUsize, time::Duration};
 use thalweg_base::clock::WallClock;
@@ -50,30 +50,35 @@ pub struct Args {
 /// When PostgreSQL is not installed or the mesh does not start.
 pub async fn run(args: &Args) -> anyhow::Result<()> {
     let test_dir = TestDir::new()?;
-    let server = server::Server::start(test_dir.dir())?;
-    let (hosts, mut daemons) = found(&test_dir, &server.url())?;
+    let server = server::TestServer::start(test_dir.dir())?;
+    let (hosts, mut daemons) = create_mesh(&test_dir, &server.url())?;
     let states =
         (0..args.relays).map(|n| test_dir.relay(&hosts[0], n)).collect::<Result<_, _>>()?;
     let oracles = oracles(&hosts)?;
     let relays = Relays::start(states, &oracles)?;
-    let reader = reader::Reader::start(client(&hosts[0], &oracles)?);
+    let reader = reader::RankingClient::start(client(&hosts[0], &oracles)?);
     let (mut gaps, mut lost) = (vec![], 0);
     for kill in 1..=args.kills.get() {
-        let term =
-            relays.goes_on(GOES_ON, PATIENCE).await.context("no oracle schedules measurements")?;
-        let elected = elected(&hosts, term)?;
+        let term = relays
+            .wait_for_steady_orders(GOES_ON, PATIENCE)
+            .await
+            .context("no oracle schedules measurements")?;
+        let elected = find_elected(&hosts, term)?;
         let known = relays.measured();
         let (dead, began) =
             (daemons[elected].take().context("the elected oracle is not running")?, Instant::now());
         dead.kill()?;
-        let gap = relays.after(term, began, PATIENCE).await.context("no other oracle took over")?;
+        let gap = relays
+            .wait_for_later_term(term, began, PATIENCE)
+            .await
+            .context("no other oracle took over")?;
         thalweg_console::note!(
             "kill {kill}: oracle {} was killed, another one took over after {gap:?}",
             elected + 1
         );
         gaps.push(gap.as_secs_f64());
         let left = hosts[(elected + 1) % ORACLES].oracle()?;
-        lost += missing(&known, client(&hosts[0], &[left])?).await?;
+        lost += count_missing(&known, client(&hosts[0], &[left])?).await?;
         daemons[elected] = Some(hosts[elected].start()?);
     }
     let reads = reader.end().await?;
@@ -91,7 +96,10 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// The first oracle, which founds the mesh, and two more that join it.
-fn found(test_dir: &TestDir, url: &str) -> anyhow::Result<(Vec<Host>, Vec<Option<Daemon>>)> {
+fn create_mesh(
+    test_dir: &TestDir,
+    url: &str,
+) -> anyhow::Result<(Vec<Host>, Vec<Option<HostDaemon>>)> {
     let first = test_dir.oracle(url)?;
     first.thalweg(&["mesh", "init", "--name", "oracle-1", "--address", &first.address()])?;
     let mut daemons = vec![Some(first.start()?)];
@@ -120,7 +128,7 @@ fn client(host: &Host, oracles: &[Oracle]) -> anyhow::Result<OracleClient> {
 }
 
 /// The index of the host that was elected for this term, according to its own log.
-fn elected(hosts: &[Host], term: u64) -> anyhow::Result<usize> {
+fn find_elected(hosts: &[Host], term: u64) -> anyhow::Result<usize> {
     let says = format!("elected to schedule, term {term}");
     let mut found = None;
     for (n, host) in hosts.iter().enumerate() {
@@ -133,7 +141,7 @@ fn elected(hosts: &[Host], term: u64) -> anyhow::Result<usize> {
 
 /// Counts the reported legs that an oracle does not know. It is asked just after a takeover: it has read by then what
 /// the killed oracle had recorded, and nothing has been measured again yet.
-async fn missing(measured: &[(String, String)], oracle: OracleClient) -> anyhow::Result<u64> {
+async fn count_missing(measured: &[(String, String)], oracle: OracleClient) -> anyhow::Result<u64> {
     let paths = oracle.paths().await?;
     let name = |at: u32| paths.nodes.get(at as usize).map(ToString::to_string);
     let legs = paths.legs.iter().filter_map(|leg| Some((name(leg.from)?, name(leg.to)?)));

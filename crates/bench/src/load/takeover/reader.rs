@@ -16,7 +16,7 @@ const M: usize = 5;
 
 /// The results of the requests.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Reads {
+pub struct RankingCounts {
     /// Requests that were answered.
     pub answered: u64,
     /// Requests that no oracle answered.
@@ -26,12 +26,12 @@ pub struct Reads {
 }
 
 /// The running client.
-pub struct Reader {
+pub struct RankingClient {
     stop: oneshot::Sender<()>,
-    asks: JoinHandle<Reads>,
+    asks: JoinHandle<RankingCounts>,
 }
 
-impl Reader {
+impl RankingClient {
     /// Starts the client.
     pub fn start(client: OracleClient) -> Self {
         let (stop, stopped) = oneshot::channel();
@@ -42,14 +42,14 @@ impl Reader {
     ///
     /// # Errors
     /// When its task has died.
-    pub async fn end(self) -> anyhow::Result<Reads> {
+    pub async fn end(self) -> anyhow::Result<RankingCounts> {
         _ = self.stop.send(());
         Ok(self.asks.await?)
     }
 }
 
-async fn ask(client: OracleClient, mut stopped: oneshot::Receiver<()>) -> Reads {
-    let mut reads = Reads::default();
+async fn ask(client: OracleClient, mut stopped: oneshot::Receiver<()>) -> RankingCounts {
+    let mut reads = RankingCounts::default();
     while stopped.try_recv().is_err() {
         let began = Instant::now();
         match client.candidates(None, M).await {

@@ -27,21 +27,21 @@ const BYTES: u64 = 1_000_000;
 const BPS: f64 = 1e8;
 
 /// A leg, by the names of its ends.
-type Leg = (String, String);
+type LegEnds = (String, String);
 
 /// All synthetic relays; dropping this ends them.
 pub struct Relays {
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<RelayObservations>>,
     _tasks: JoinSet<()>,
 }
 
 /// The observations of the relays.
 #[derive(Default)]
-struct Seen {
+struct RelayObservations {
     /// The times of the first and the last order of each term.
     orders: BTreeMap<u64, (Instant, Instant)>,
     /// Legs whose measurement both ends have reported and the oracle has accepted.
-    measured: Vec<Leg>,
+    measured: Vec<LegEnds>,
 }
 
 /// The oracle clients of the relays, by name.
@@ -59,7 +59,7 @@ impl Relays {
                 OracleClient::new(&state.node_key()?, oracles.to_vec(), WallClock::default())?;
             clients.insert(state.mesh()?.name, client);
         }
-        let (clients, seen) = (Arc::new(clients), Arc::<Mutex<Seen>>::default());
+        let (clients, seen) = (Arc::new(clients), Arc::<Mutex<RelayObservations>>::default());
         let mut tasks = JoinSet::new();
         for name in clients.keys() {
             tasks.spawn(execute_orders(name.clone(), Arc::clone(&clients), Arc::clone(&seen)));
@@ -67,20 +67,20 @@ impl Relays {
         Ok(Self { seen, _tasks: tasks })
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn observations(&self) -> MutexGuard<'_, RelayObservations> {
         lock(&self.seen)
     }
 
     /// The legs that were reported so far.
-    pub fn measured(&self) -> Vec<Leg> {
-        self.seen().measured.clone()
+    pub fn measured(&self) -> Vec<LegEnds> {
+        self.observations().measured.clone()
     }
 
     /// Waits until orders of one term have arrived for `long`, up to the present; returns this term.
-    pub async fn goes_on(&self, long: Duration, limit: Duration) -> Option<u64> {
+    pub async fn wait_for_steady_orders(&self, long: Duration, limit: Duration) -> Option<u64> {
         let began = Instant::now();
         while began.elapsed() < limit {
-            let newest = self.seen().orders.last_key_value().map(|(term, at)| (*term, *at));
+            let newest = self.observations().orders.last_key_value().map(|(term, at)| (*term, *at));
             if let Some((term, (first, last))) = newest
                 && first.elapsed() >= long
                 && last.elapsed() < PAUSE
@@ -93,9 +93,15 @@ impl Relays {
     }
 
     /// The time from `began` to the first order of a later term.
-    pub async fn after(&self, term: u64, began: Instant, limit: Duration) -> Option<Duration> {
+    pub async fn wait_for_later_term(
+        &self,
+        term: u64,
+        began: Instant,
+        limit: Duration,
+    ) -> Option<Duration> {
         while began.elapsed() < limit {
-            let next = self.seen().orders.range(term + 1..).next().map(|(_, (first, _))| *first);
+            let next =
+                self.observations().orders.range(term + 1..).next().map(|(_, (first, _))| *first);
             if let Some(first) = next {
                 return Some(first - began);
             }
@@ -105,18 +111,18 @@ impl Relays {
     }
 }
 
-fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+fn lock(seen: &Mutex<RelayObservations>) -> MutexGuard<'_, RelayObservations> {
     seen.lock()
 }
 
-async fn execute_orders(name: Name, clients: Clients, seen: Arc<Mutex<Seen>>) {
+async fn execute_orders(name: Name, clients: Clients, seen: Arc<Mutex<RelayObservations>>) {
     let Some(client) = clients.get(&name) else { return };
     let (orders, reports) = (client.beside(), client.beside());
     loop {
         match orders.orders(WAIT).await {
             Ok(found) => {
                 for order in found.orders {
-                    note(&seen, order.id >> 30);
+                    record_order(&seen, order.id >> 30);
                     carry_out(&name, &order, &reports, &clients, &seen).await;
                 }
             }
@@ -125,7 +131,7 @@ async fn execute_orders(name: Name, clients: Clients, seen: Arc<Mutex<Seen>>) {
     }
 }
 
-fn note(seen: &Mutex<Seen>, term: u64) {
+fn record_order(seen: &Mutex<RelayObservations>, term: u64) {
     let (now, mut seen) = (Instant::now(), lock(seen));
     seen.orders.entry(term).and_modify(|(_, last)| *last = now).or_insert((now, now));
 }
@@ -136,7 +142,7 @@ async fn carry_out(
     order: &Order,
     own: &OracleClient,
     clients: &Clients,
-    seen: &Mutex<Seen>,
+    seen: &Mutex<RelayObservations>,
 ) {
     sleep(TAKES).await;
     let (id, age) = (order.id, Duration::ZERO);

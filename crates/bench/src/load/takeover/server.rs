@@ -9,13 +9,13 @@ use std::{
 };
 
 /// A server, stopped on drop.
-pub struct Server {
+pub struct TestServer {
     dir: PathBuf,
     bin: PathBuf,
     user: Option<(u32, u32)>,
 }
 
-impl Server {
+impl TestServer {
     /// Creates and starts a server in its own directory below `place`.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for TestServer {
     fn drop(&mut self) {
         let data = self.dir.join("data").display().to_string();
         // The directory is removed in any case.

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use thalweg_sim::{
-    collection::amounts,
+    collection::draw_amounts,
     random::{self, Stream},
 };
 use thalweg_units::ByteSize;
@@ -37,7 +37,7 @@ pub struct Args {
 
 /// Writes the files and prints the bytes of each source.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let sizes = amounts(args.seed, SOURCES + 1, args.total.as_bytes() as f64);
+    let sizes = draw_amounts(args.seed, SOURCES + 1, args.total.as_bytes() as f64);
     let sizes: Vec<u64> = sizes.iter().take(SOURCES).map(|bytes| bytes.round() as u64).collect();
     for (at, bytes) in sizes.iter().enumerate() {
         let name = format!("s{}", at + 1);
@@ -51,7 +51,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
     }
-    output::line(&json!({ "bytes": sizes }))
+    output::print_line(&json!({ "bytes": sizes }))
 }
 
 /// Divides `bytes` into files of equal size; the last one gets the remainder.

@@ -22,11 +22,11 @@ use std::{
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    tool: Tool,
+    tool: CollectionTool,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum Tool {
+enum CollectionTool {
     /// Write the sources' files
     Data(data::Args),
     /// Send all background flows, from host `bg-b`
@@ -45,17 +45,17 @@ enum Tool {
 /// If the tool fails; the message names the address or path.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.tool {
-        Tool::Data(a) => data::run(a),
-        Tool::BackgroundSend(a) => background::send(a),
-        Tool::BackgroundReceive(a) => background::receive(a),
-        Tool::CapacityServe(a) => capacity::serve(a),
-        Tool::Capacity(a) => capacity::measure(a),
+        CollectionTool::Data(a) => data::run(a),
+        CollectionTool::BackgroundSend(a) => background::send(a),
+        CollectionTool::BackgroundReceive(a) => background::receive(a),
+        CollectionTool::CapacityServe(a) => capacity::serve(a),
+        CollectionTool::Capacity(a) => capacity::measure(a),
     }
 }
 
 /// Of which network and how fast.
 #[derive(Clone, Copy, Debug, clap::Args)]
-struct Scene {
+struct NetworkArgs {
     /// The topology's seed
     #[arg(long)]
     seed: u64,

@@ -6,7 +6,7 @@
 mod session;
 
 use super::{net, output};
-use session::{Fate, Session};
+use session::{RelayFault, RelaySession};
 use std::{
     net::SocketAddr,
     sync::{
@@ -42,13 +42,13 @@ pub struct Args {
 }
 
 impl Args {
-    fn fate(&self) -> Fate {
+    fn fault(&self) -> RelayFault {
         match (self.corrupt_at, self.stall_after, self.reset_after) {
-            (Some(at), ..) => Fate::Corrupts(at.as_bytes()),
-            (_, Some(at), _) => Fate::Stalls(at.as_bytes()),
-            (.., Some(at)) => Fate::Resets(at.as_bytes()),
+            (Some(at), ..) => RelayFault::Corrupts(at.as_bytes()),
+            (_, Some(at), _) => RelayFault::Stalls(at.as_bytes()),
+            (.., Some(at)) => RelayFault::Resets(at.as_bytes()),
             // Clap requires one of them.
-            _ => Fate::Corrupts(u64::MAX),
+            _ => RelayFault::Corrupts(u64::MAX),
         }
     }
 }
@@ -57,9 +57,9 @@ impl Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let deadline = Instant::now() + args.at.max;
     let listener = net::listen(&args.at.listen)?;
-    output::ready(listener.local_addr()?)?;
+    output::print_ready(listener.local_addr()?)?;
     let open = Arc::new(AtomicUsize::new(0));
-    let session = Session::new(args.fate(), args.to);
+    let session = RelaySession::new(args.fault(), args.to);
     while let Some(client) = net::accept_until(&listener, deadline)? {
         if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
             open.fetch_sub(1, Ordering::Relaxed);

@@ -17,7 +17,7 @@ const CHUNK: usize = 16 * 1024;
 
 /// The fault of the bytes to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum RelayFault {
     /// Flips a bit of the byte at this offset.
     Corrupts(u64),
     /// Sends no more after this many bytes.
@@ -28,16 +28,16 @@ pub enum Fate {
 
 /// The state shared by all connections.
 #[derive(Clone, Debug)]
-pub struct Session {
-    fate: Fate,
+pub struct RelaySession {
+    fault: RelayFault,
     to: Option<SocketAddr>,
-    given: Arc<AtomicU64>,
+    relayed: Arc<AtomicU64>,
 }
 
-impl Session {
+impl RelaySession {
     /// Creates the state for connections with this fault, to `to` or else to the address that the client requests.
-    pub fn new(fate: Fate, to: Option<SocketAddr>) -> Self {
-        Self { fate, to, given: Arc::default() }
+    pub fn new(fault: RelayFault, to: Option<SocketAddr>) -> Self {
+        Self { fault, to, relayed: Arc::default() }
     }
 
     /// Serves a client until either side ends.
@@ -57,37 +57,41 @@ impl Session {
             _ = io::copy(&mut from, &mut into);
             _ = into.shutdown(Shutdown::Write);
         });
-        let done = self.down(&server, &client);
-        if !matches!(done, Ok(Ended::InOrder)) {
+        let done = self.relay_to_client(&server, &client);
+        if !matches!(done, Ok(RelayEnd::ServerClosed)) {
             // Wakes the other thread, whose descriptor would keep the connection alive.
             _ = client.shutdown(Shutdown::Read);
             _ = server.shutdown(Shutdown::Both);
         }
         _ = up.join();
-        if matches!(done, Ok(Ended::Reset)) {
+        if matches!(done, Ok(RelayEnd::Reset)) {
             net::reset(client);
         }
         done.map(|_| ()).context("the connection broke")
     }
 
     /// Relays from server to client.
-    fn down(&self, mut server: &TcpStream, mut client: &TcpStream) -> io::Result<Ended> {
+    fn relay_to_client(
+        &self,
+        mut server: &TcpStream,
+        mut client: &TcpStream,
+    ) -> io::Result<RelayEnd> {
         let mut buffer = vec![0; CHUNK];
         loop {
             let n = server.read(&mut buffer)?;
             if n == 0 {
-                return client.shutdown(Shutdown::Write).map(|()| Ended::InOrder);
+                return client.shutdown(Shutdown::Write).map(|()| RelayEnd::ServerClosed);
             }
-            let before = self.given.fetch_add(n as u64, Ordering::SeqCst);
+            let before = self.relayed.fetch_add(n as u64, Ordering::SeqCst);
             let after = before + n as u64;
-            match self.fate {
-                Fate::Corrupts(at) if (before..after).contains(&at) => {
+            match self.fault {
+                RelayFault::Corrupts(at) if (before..after).contains(&at) => {
                     buffer[usize::try_from(at - before).unwrap_or(0)] ^= 1;
                 }
-                Fate::Resets(at) if after >= at => return Ok(Ended::Reset),
-                Fate::Stalls(at) if after >= at => {
+                RelayFault::Resets(at) if after >= at => return Ok(RelayEnd::Reset),
+                RelayFault::Stalls(at) if after >= at => {
                     wait_for_end(client)?;
-                    return Ok(Ended::Silent);
+                    return Ok(RelayEnd::ClientClosed);
                 }
                 _ => {}
             }
@@ -97,11 +101,11 @@ impl Session {
 }
 
 /// How the relaying to a client ended.
-enum Ended {
+enum RelayEnd {
     /// The server closed its side.
-    InOrder,
+    ServerClosed,
     /// The client closed the connection after a stall.
-    Silent,
+    ClientClosed,
     /// The connection is to be reset.
     Reset,
 }

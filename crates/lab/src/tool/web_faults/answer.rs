@@ -1,9 +1,9 @@
 //! Builds the correct answer to a request, and injects faults into it.
 
 use super::{
-    fault::{Refusal, What},
-    request::Request,
-    send::After,
+    fault::{FaultKind, Refusal},
+    request::HttpRequest,
+    send::ConnectionFate,
     site::Version,
 };
 use std::ops::Range;
@@ -13,14 +13,14 @@ const BOUNDARY: &str = "thalweg-web-faults";
 
 /// A part of a body.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Piece {
+pub enum BodyPart {
     /// These bytes.
     Bytes(Vec<u8>),
     /// This range of the file.
     File(Range<u64>),
 }
 
-impl Piece {
+impl BodyPart {
     fn len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
@@ -38,42 +38,50 @@ impl Piece {
 
 /// An answer, not yet sent.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
+pub struct HttpAnswer {
     pub status: u16,
     /// Field lines besides Content-Length.
     pub fields: Vec<String>,
     /// The value of Content-Length.
     pub length: u64,
     /// The length of the file.
-    of: u64,
+    file_length: u64,
     /// The body.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<BodyPart>,
     /// The fate of the connection after the answer.
-    pub after: After,
+    pub after: ConnectionFate,
     /// The answer stalls after its pieces: the connection stays open until the client ends it.
     pub stalls: bool,
 }
 
-impl Answer {
-    fn new(status: u16, fields: Vec<String>, pieces: Vec<Piece>) -> Self {
-        let length = pieces.iter().map(Piece::len).sum();
-        Self { status, fields, length, of: 0, pieces, after: After::Goes, stalls: false }
+impl HttpAnswer {
+    fn new(status: u16, fields: Vec<String>, pieces: Vec<BodyPart>) -> Self {
+        let length = pieces.iter().map(BodyPart::len).sum();
+        Self {
+            status,
+            fields,
+            length,
+            file_length: 0,
+            pieces,
+            after: ConnectionFate::StaysOpen,
+            stalls: false,
+        }
     }
 
     /// Creates the answer for a refusal.
-    pub fn refused(refusal: Refusal) -> Self {
+    pub fn from_refusal(refusal: Refusal) -> Self {
         let fields = refusal.retry_after.map(|s| format!("Retry-After: {s}"));
         Self::new(refusal.status, fields.into_iter().collect(), Vec::new())
     }
 
     /// Creates the answer of a correct server (RFC 9110 §13, §14, §15.3.7).
-    pub fn right(request: &Request, version: &Version, ignores_ranges: bool) -> Self {
-        let mut answer = Self::found(request, version, ignores_ranges);
-        answer.of = version.length;
+    pub fn correct(request: &HttpRequest, version: &Version, ignores_ranges: bool) -> Self {
+        let mut answer = Self::select(request, version, ignores_ranges);
+        answer.file_length = version.length;
         answer
     }
 
-    fn found(request: &Request, version: &Version, ignores_ranges: bool) -> Self {
+    fn select(request: &HttpRequest, version: &Version, ignores_ranges: bool) -> Self {
         let Version { length, tag, .. } = version;
         let tag = tag.as_deref();
         if request.field("if-match").is_some_and(|wanted| wanted != "*" && Some(wanted) != tag) {
@@ -83,13 +91,13 @@ impl Answer {
         let same = request.field("if-range").is_none_or(|wanted| Some(wanted) == tag);
         let ranges = request.ranges(*length).filter(|_| same && !ignores_ranges);
         match ranges.as_deref() {
-            None => Self::new(200, fields, vec![Piece::File(0..*length)]),
+            None => Self::new(200, fields, vec![BodyPart::File(0..*length)]),
             Some([]) => {
                 Self::new(416, vec![format!("Content-Range: bytes */{length}")], Vec::new())
             }
             Some([one]) => {
                 fields.push(content_range(one, *length));
-                Self::new(206, fields, vec![Piece::File(one.clone())])
+                Self::new(206, fields, vec![BodyPart::File(one.clone())])
             }
             Some(several) => {
                 fields.push(format!("Content-Type: multipart/byteranges; boundary={BOUNDARY}"));
@@ -99,35 +107,35 @@ impl Answer {
     }
 
     /// Injects a fault. Returns `false` if the fault does not apply to this answer.
-    pub fn spoil(&mut self, what: What) -> bool {
+    pub fn inject(&mut self, kind: FaultKind) -> bool {
         if !matches!(self.status, 200 | 206) {
             return false;
         }
-        match what {
-            What::Length(n) if n < self.length => {
+        match kind {
+            FaultKind::Length(n) if n < self.length => {
                 self.cut(self.length - n);
                 self.length -= n;
             }
-            What::Short(n) if n < self.length => {
+            FaultKind::Short(n) if n < self.length => {
                 self.cut(self.length - n);
-                self.after = After::Closes;
+                self.after = ConnectionFate::Closes;
             }
-            What::Long(n) => {
+            FaultKind::Long(n) => {
                 let nonsense = vec![b'?'; usize::try_from(n).unwrap_or(0)];
-                self.pieces.push(Piece::Bytes(nonsense));
+                self.pieces.push(BodyPart::Bytes(nonsense));
             }
-            What::Reset(_) | What::Stall(_) => return self.end_at(what),
+            FaultKind::Reset(_) | FaultKind::Stall(_) => return self.end_at(kind),
             _ => return false,
         }
         true
     }
 
-    fn end_at(&mut self, what: What) -> bool {
-        let (What::Reset(at) | What::Stall(at)) = what else { return false };
-        let Some(n) = self.position_of(at.of(self.of)) else { return false };
+    fn end_at(&mut self, kind: FaultKind) -> bool {
+        let (FaultKind::Reset(at) | FaultKind::Stall(at)) = kind else { return false };
+        let Some(n) = self.position_of(at.offset_in(self.file_length)) else { return false };
         self.cut(n);
-        self.stalls = matches!(what, What::Stall(_));
-        self.after = After::Resets;
+        self.stalls = matches!(kind, FaultKind::Stall(_));
+        self.after = ConnectionFate::Resets;
         true
     }
 
@@ -136,7 +144,7 @@ impl Answer {
         let mut before = 0;
         for piece in &self.pieces {
             match piece {
-                Piece::File(range) if range.contains(&at) => {
+                BodyPart::File(range) if range.contains(&at) => {
                     return Some(before + at - range.start);
                 }
                 other => before += other.len(),
@@ -159,11 +167,11 @@ fn content_range(range: &Range<u64>, length: u64) -> String {
     format!("Content-Range: bytes {}-{}/{length}", range.start, range.end - 1)
 }
 
-fn parts(ranges: &[Range<u64>], length: u64) -> Vec<Piece> {
+fn parts(ranges: &[Range<u64>], length: u64) -> Vec<BodyPart> {
     let part = |r: &Range<u64>| {
         let head = format!("\r\n--{BOUNDARY}\r\n{}\r\n\r\n", content_range(r, length));
-        [Piece::Bytes(head.into_bytes()), Piece::File(r.clone())]
+        [BodyPart::Bytes(head.into_bytes()), BodyPart::File(r.clone())]
     };
     let end = format!("\r\n--{BOUNDARY}--\r\n").into_bytes();
-    ranges.iter().flat_map(part).chain([Piece::Bytes(end)]).collect()
+    ranges.iter().flat_map(part).chain([BodyPart::Bytes(end)]).collect()
 }

@@ -27,16 +27,16 @@ once for `reset` and `stall`, 4 times for `busy`, and always for the others.";
 
 /// A position in the file.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum At {
+pub enum FilePosition {
     /// Bytes from the start.
     Byte(u64),
     /// A fraction of the length, from 0 to 1.
     Part(f64),
 }
 
-impl At {
+impl FilePosition {
     /// The position in a file of this length.
-    pub fn of(self, length: u64) -> u64 {
+    pub fn offset_in(self, length: u64) -> u64 {
         match self {
             Self::Byte(n) => n,
             Self::Part(part) => (length as f64 * part) as u64,
@@ -81,7 +81,7 @@ impl Refusal {
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum What {
+pub enum FaultKind {
     /// A limit on the rate of all answers together.
     Rate(Rate),
     /// No entity tag.
@@ -89,7 +89,7 @@ pub enum What {
     /// The whole file, ignoring Range.
     IgnoreRange,
     /// Another file after this many bytes.
-    Change(At),
+    Change(FilePosition),
     /// Content-Length and the body are this many bytes less than Content-Range says.
     Length(u64),
     /// The body is this many bytes shorter than Content-Length says.
@@ -97,9 +97,9 @@ pub enum What {
     /// The body is this many bytes longer than Content-Length says.
     Long(u64),
     /// A reset at this position.
-    Reset(At),
+    Reset(FilePosition),
     /// No bytes from this position on; the connection stays open.
-    Stall(At),
+    Stall(FilePosition),
     /// A refusal of all requests except the first one.
     Busy(Refusal),
     /// A refusal of requests beyond this number of simultaneous ones.
@@ -110,7 +110,7 @@ pub enum What {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fault {
     /// The kind of fault.
-    pub what: What,
+    pub kind: FaultKind,
     /// How many times it happens; [`u32::MAX`]: always.
     pub times: u32,
 }
@@ -128,25 +128,25 @@ fn parse(text: &str) -> anyhow::Result<Fault> {
     let at = text.find(['=', '@']);
     let (name, value) = at.map_or((text, ""), |at| (&text[..at], &text[at + 1..]));
     if name == "rate" {
-        return Ok(always(What::Rate(value.parse()?)));
+        return Ok(always(FaultKind::Rate(value.parse()?)));
     }
     let (value, times) = match value.split_once('x') {
         Some((value, times)) => (value, Some(times.parse().context("not a number of times")?)),
         None => (value, None),
     };
     let mut fault = match name {
-        "no-validator" => always(What::NoValidator),
-        "ignore-range" => always(What::IgnoreRange),
-        "change" => always(What::Change(At::parse(value)?)),
-        "length" => always(What::Length(bytes(value)?)),
-        "short" => always(What::Short(bytes(value)?)),
-        "long" => always(What::Long(bytes(value)?)),
-        "reset" => Fault { what: What::Reset(At::parse(value)?), times: 1 },
-        "stall" => Fault { what: What::Stall(At::parse(value)?), times: 1 },
-        "busy" => Fault { what: What::Busy(Refusal::parse(value)?), times: 4 },
+        "no-validator" => always(FaultKind::NoValidator),
+        "ignore-range" => always(FaultKind::IgnoreRange),
+        "change" => always(FaultKind::Change(FilePosition::parse(value)?)),
+        "length" => always(FaultKind::Length(parse_bytes(value)?)),
+        "short" => always(FaultKind::Short(parse_bytes(value)?)),
+        "long" => always(FaultKind::Long(parse_bytes(value)?)),
+        "reset" => Fault { kind: FaultKind::Reset(FilePosition::parse(value)?), times: 1 },
+        "stall" => Fault { kind: FaultKind::Stall(FilePosition::parse(value)?), times: 1 },
+        "busy" => Fault { kind: FaultKind::Busy(Refusal::parse(value)?), times: 4 },
         "parallel" => {
             let (most, refusal) = value.split_once(':').context("no status")?;
-            always(What::Parallel(most.parse()?, Refusal::parse(refusal)?))
+            always(FaultKind::Parallel(most.parse()?, Refusal::parse(refusal)?))
         }
         _ => bail!("unknown fault; see --help"),
     };
@@ -154,11 +154,11 @@ fn parse(text: &str) -> anyhow::Result<Fault> {
     Ok(fault)
 }
 
-fn always(what: What) -> Fault {
-    Fault { what, times: u32::MAX }
+fn always(kind: FaultKind) -> Fault {
+    Fault { kind, times: u32::MAX }
 }
 
-fn bytes(text: &str) -> anyhow::Result<u64> {
+fn parse_bytes(text: &str) -> anyhow::Result<u64> {
     text.parse().context("no whole number of bytes")
 }
 
@@ -171,13 +171,16 @@ mod tests {
         let found = parse_all("honest,reset@0.99x3,busy=503:2,rate=8Mbps,short=10").unwrap();
         let busy = Refusal { status: 503, retry_after: Some(2) };
         let wanted = [
-            Fault { what: What::Reset(At::Part(0.99)), times: 3 },
-            Fault { what: What::Busy(busy), times: 4 },
-            always(What::Rate(Rate::from_bps(8_000_000))),
-            always(What::Short(10)),
+            Fault { kind: FaultKind::Reset(FilePosition::Part(0.99)), times: 3 },
+            Fault { kind: FaultKind::Busy(busy), times: 4 },
+            always(FaultKind::Rate(Rate::from_bps(8_000_000))),
+            always(FaultKind::Short(10)),
         ];
         assert_eq!(found, wanted);
-        assert_eq!((At::Part(0.5).of(10), At::Byte(7).of(10)), (5, 7));
+        assert_eq!(
+            (FilePosition::Part(0.5).offset_in(10), FilePosition::Byte(7).offset_in(10)),
+            (5, 7)
+        );
         assert_eq!(parse_all("parallel=2:429").unwrap()[0].times, u32::MAX);
     }
 

@@ -51,7 +51,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let deadline = Instant::now() + args.at.max;
     let listener = net::listen(&args.at.listen)?;
-    output::ready(listener.local_addr()?)?;
+    output::print_ready(listener.local_addr()?)?;
     let sites = Arc::new(site::Sites::new(&args.directory));
     let open = Arc::new(AtomicUsize::new(0));
     while let Some(stream) = net::accept_until(&listener, deadline)? {
@@ -76,12 +76,12 @@ fn serve(stream: TcpStream, sites: &site::Sites) -> anyhow::Result<()> {
     socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_MAX)?;
     stream.set_read_timeout(Some(IDLE))?;
     stream.set_write_timeout(Some(IDLE))?;
-    let mut reader = request::Reader::new(stream.try_clone()?);
+    let mut reader = request::RequestReader::new(stream.try_clone()?);
     while let Some(request) = reader.next()? {
         match sites.answer(&request, &stream)? {
-            send::After::Goes if request.field("connection") != Some("close") => {}
-            send::After::Goes | send::After::Closes => return Ok(()),
-            send::After::Resets => {
+            send::ConnectionFate::StaysOpen if request.field("connection") != Some("close") => {}
+            send::ConnectionFate::StaysOpen | send::ConnectionFate::Closes => return Ok(()),
+            send::ConnectionFate::Resets => {
                 net::reset(stream);
                 return Ok(());
             }

@@ -12,7 +12,7 @@ const HEAD_MAX: u64 = 64 * 1024;
 
 /// One request.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Request {
+pub struct HttpRequest {
     /// The method. Only `HEAD` is handled specially.
     pub method: String,
     /// Path and query.
@@ -21,7 +21,7 @@ pub struct Request {
     fields: Vec<(String, String)>,
 }
 
-impl Request {
+impl HttpRequest {
     /// The first field with this name.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
@@ -47,9 +47,9 @@ fn range(text: &str, length: u64) -> Option<Range<u64>> {
 }
 
 /// Reads the requests of one connection.
-pub struct Reader(BufReader<TcpStream>);
+pub struct RequestReader(BufReader<TcpStream>);
 
-impl Reader {
+impl RequestReader {
     /// Creates the reader of a connection.
     pub fn new(stream: TcpStream) -> Self {
         Self(BufReader::new(stream))
@@ -59,7 +59,7 @@ impl Reader {
     ///
     /// # Errors
     /// If the request is invalid or its head too long, or the connection breaks.
-    pub fn next(&mut self) -> anyhow::Result<Option<Request>> {
+    pub fn next(&mut self) -> anyhow::Result<Option<HttpRequest>> {
         let mut head = self.0.by_ref().take(HEAD_MAX);
         let mut line = String::new();
         if head.read_line(&mut line)? == 0 {
@@ -68,8 +68,11 @@ impl Reader {
         let mut words = line.split_ascii_whitespace();
         let (method, target) =
             words.next().zip(words.next()).context("the first line is not a valid HTTP request")?;
-        let mut request =
-            Request { method: method.to_owned(), target: target.to_owned(), fields: Vec::new() };
+        let mut request = HttpRequest {
+            method: method.to_owned(),
+            target: target.to_owned(),
+            fields: Vec::new(),
+        };
         loop {
             let mut line = String::new();
             if head.read_line(&mut line)? == 0 {
@@ -88,7 +91,7 @@ mod tests {
 
     fn asked(range: &str) -> Option<Vec<Range<u64>>> {
         let fields = vec![("range".to_owned(), range.to_owned())];
-        Request { fields, ..Request::default() }.ranges(100)
+        HttpRequest { fields, ..HttpRequest::default() }.ranges(100)
     }
 
     #[test]
@@ -98,6 +101,6 @@ mod tests {
         assert_eq!(asked("bytes=100-"), Some(Vec::new()));
         assert_eq!(asked("lines=1-2"), None);
         assert_eq!(asked("bytes=b-a"), None);
-        assert_eq!(Request::default().ranges(100), None);
+        assert_eq!(HttpRequest::default().ranges(100), None);
     }
 }

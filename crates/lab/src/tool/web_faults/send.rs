@@ -1,8 +1,8 @@
 //! Sends answers.
 
 use super::{
-    answer::{Answer, Piece},
-    request::Request,
+    answer::{BodyPart, HttpAnswer},
+    request::HttpRequest,
     site::{Site, Version},
 };
 use crate::tool::pace;
@@ -19,24 +19,24 @@ const CHUNK: usize = 16 * 1024;
 
 /// The fate of the connection after an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum After {
+pub enum ConnectionFate {
     /// It stays open for the next request.
-    Goes,
+    StaysOpen,
     /// It is closed normally.
     Closes,
     Resets,
 }
 
-/// Answers with text: `said`, or its error with status 400.
+/// Answers with text: `outcome`, or its error with status 400.
 ///
 /// # Errors
 /// If the connection breaks.
-pub fn text(
+pub fn send_text(
     mut stream: &TcpStream,
-    request: &Request,
-    said: anyhow::Result<String>,
-) -> anyhow::Result<After> {
-    let (status, body) = match said {
+    request: &HttpRequest,
+    outcome: anyhow::Result<String>,
+) -> anyhow::Result<ConnectionFate> {
+    let (status, body) = match outcome {
         Ok(body) => (200, body),
         Err(e) => (400, format!("{e:#}")),
     };
@@ -46,28 +46,32 @@ pub fn text(
     if request.method != "HEAD" {
         stream.write_all(body.as_bytes())?;
     }
-    Ok(After::Goes)
+    Ok(ConnectionFate::StaysOpen)
 }
 
 /// Answers a request with the faults of its site.
 ///
 /// # Errors
 /// If the connection breaks or the file cannot be read.
-pub fn answer(mut stream: &TcpStream, request: &Request, site: &Site) -> anyhow::Result<After> {
+pub fn send_answer(
+    mut stream: &TcpStream,
+    request: &HttpRequest,
+    site: &Site,
+) -> anyhow::Result<ConnectionFate> {
     let (_open, refusal) = site.begin();
     let version = site.version()?;
     let mut answer = match refusal {
-        Some(refusal) => Answer::refused(refusal),
-        None => Answer::right(request, &version, site.ignores_ranges()),
+        Some(refusal) => HttpAnswer::from_refusal(refusal),
+        None => HttpAnswer::correct(request, &version, site.ignores_ranges()),
     };
-    site.spoil(&mut answer);
-    stream.write_all(head(&answer).as_bytes())?;
+    site.inject(&mut answer);
+    stream.write_all(format_head(&answer).as_bytes())?;
     if request.method == "HEAD" {
-        return Ok(After::Goes);
+        return Ok(ConnectionFate::StaysOpen);
     }
     for piece in &answer.pieces {
         if !send(stream, piece, site, &version)? {
-            return Ok(After::Resets);
+            return Ok(ConnectionFate::Resets);
         }
     }
     if answer.stalls {
@@ -77,23 +81,23 @@ pub fn answer(mut stream: &TcpStream, request: &Request, site: &Site) -> anyhow:
     Ok(answer.after)
 }
 
-fn head(answer: &Answer) -> String {
+fn format_head(answer: &HttpAnswer) -> String {
     let fields: String = answer.fields.iter().map(|field| format!("{field}\r\n")).collect();
-    let Answer { status, length, .. } = answer;
+    let HttpAnswer { status, length, .. } = answer;
     format!("HTTP/1.1 {status} -\r\nContent-Length: {length}\r\n{fields}\r\n")
 }
 
 /// Sends a piece. Returns `false` if the file was replaced in the meantime.
-fn send(stream: &TcpStream, piece: &Piece, site: &Site, version: &Version) -> io::Result<bool> {
+fn send(stream: &TcpStream, piece: &BodyPart, site: &Site, version: &Version) -> io::Result<bool> {
     match piece {
-        Piece::Bytes(bytes) => chunk(stream, bytes, site, version),
-        Piece::File(range) => {
+        BodyPart::Bytes(bytes) => send_chunk(stream, bytes, site, version),
+        BodyPart::File(range) => {
             let mut at = range.start;
             let mut buffer = vec![0; CHUNK];
             while at < range.end {
                 let n = usize::try_from(range.end - at).unwrap_or(CHUNK).min(CHUNK);
                 read(&version.file, &mut buffer[..n], at)?;
-                if !chunk(stream, &buffer[..n], site, version)? {
+                if !send_chunk(stream, &buffer[..n], site, version)? {
                     return Ok(false);
                 }
                 at += n as u64;
@@ -107,10 +111,15 @@ fn read(file: &File, buffer: &mut [u8], at: u64) -> io::Result<()> {
     file.read_exact_at(buffer, at)
 }
 
-fn chunk(mut stream: &TcpStream, bytes: &[u8], site: &Site, version: &Version) -> io::Result<bool> {
+fn send_chunk(
+    mut stream: &TcpStream,
+    bytes: &[u8],
+    site: &Site,
+    version: &Version,
+) -> io::Result<bool> {
     if let Some(turn) = site.reserve(bytes.len()).filter(|turn| *turn > Instant::now()) {
         pace::sleep_until(turn);
     }
     stream.write_all(bytes)?;
-    Ok(site.went(bytes.len(), version))
+    Ok(site.count_sent(bytes.len(), version))
 }

@@ -1,10 +1,10 @@
 //! The sites: the file, faults and counters of each URL.
 
 use super::{
-    answer::Answer,
-    fault::{self, Fault, Refusal, What},
-    request::Request,
-    send::{self, After},
+    answer::HttpAnswer,
+    fault::{self, Fault, FaultKind, Refusal},
+    request::HttpRequest,
+    send::{self, ConnectionFate},
 };
 use anyhow::{Context, bail};
 use parking_lot::{Mutex, MutexGuard};
@@ -64,9 +64,9 @@ struct State {
 }
 
 /// An answer in progress; it counts until dropped.
-pub struct Open<'a>(&'a Site);
+pub struct AnswerInProgress<'a>(&'a Site);
 
-impl Drop for Open<'_> {
+impl Drop for AnswerInProgress<'_> {
     fn drop(&mut self) {
         self.0.state().open -= 1;
     }
@@ -82,14 +82,18 @@ impl Sites {
     ///
     /// # Errors
     /// If the connection breaks or the file cannot be read.
-    pub fn answer(&self, request: &Request, stream: &TcpStream) -> anyhow::Result<After> {
+    pub fn answer(
+        &self,
+        request: &HttpRequest,
+        stream: &TcpStream,
+    ) -> anyhow::Result<ConnectionFate> {
         if let Some(target) = request.target.strip_prefix("/counts") {
             let counts = self.site(target).map(|site| site.counts());
-            return send::text(stream, request, counts);
+            return send::send_text(stream, request, counts);
         }
         match self.site(&request.target) {
-            Ok(site) => send::answer(stream, request, &site),
-            Err(e) => send::text(stream, request, Err(e)),
+            Ok(site) => send::send_answer(stream, request, &site),
+            Err(e) => send::send_text(stream, request, Err(e)),
         }
     }
 
@@ -139,14 +143,16 @@ impl Site {
     }
 
     /// Counts a request. Returns the refusal with which it is to be answered, if any.
-    pub fn begin(&self) -> (Open<'_>, Option<Refusal>) {
+    pub fn begin(&self) -> (AnswerInProgress<'_>, Option<Refusal>) {
         let mut state = self.state();
         let first = state.requests == 0;
         state.requests += 1;
         state.open += 1;
-        let refusal = self.faults.iter().enumerate().find_map(|(i, fault)| match fault.what {
-            What::Busy(refusal) if !first && fault.times > state.happened[i] => Some((i, refusal)),
-            What::Parallel(most, refusal) if state.open > most => Some((i, refusal)),
+        let refusal = self.faults.iter().enumerate().find_map(|(i, fault)| match fault.kind {
+            FaultKind::Busy(refusal) if !first && fault.times > state.happened[i] => {
+                Some((i, refusal))
+            }
+            FaultKind::Parallel(most, refusal) if state.open > most => Some((i, refusal)),
             _ => None,
         });
         if let Some((i, _)) = refusal {
@@ -154,7 +160,7 @@ impl Site {
             state.refused += 1;
         }
         drop(state);
-        (Open(self), refusal.map(|(_, refusal)| refusal))
+        (AnswerInProgress(self), refusal.map(|(_, refusal)| refusal))
     }
 
     /// Opens the present version of the file.
@@ -170,21 +176,21 @@ impl Site {
         let file =
             File::open(&name).with_context(|| format!("{} no longer exists", name.display()))?;
         let length = file.metadata()?.len();
-        let validator = !self.faults.iter().any(|f| f.what == What::NoValidator);
+        let validator = !self.faults.iter().any(|f| f.kind == FaultKind::NoValidator);
         let tag = format!("\"{}-{length}\"", if changed { "next" } else { "first" });
         Ok(Version { file, length, tag: validator.then_some(tag), changed })
     }
 
     /// Whether ranges are ignored.
     pub fn ignores_ranges(&self) -> bool {
-        self.faults.iter().any(|f| f.what == What::IgnoreRange)
+        self.faults.iter().any(|f| f.kind == FaultKind::IgnoreRange)
     }
 
     /// Injects each fault that still happens into an answer.
-    pub fn spoil(&self, answer: &mut Answer) {
+    pub fn inject(&self, answer: &mut HttpAnswer) {
         let mut state = self.state();
         for (i, fault) in self.faults.iter().enumerate() {
-            if fault.times > state.happened[i] && answer.spoil(fault.what) {
+            if fault.times > state.happened[i] && answer.inject(fault.kind) {
                 state.happened[i] += 1;
             }
         }
@@ -192,8 +198,8 @@ impl Site {
 
     /// Reserves a time slot for `n` bytes. Returns when they may be sent; `None` without a rate limit.
     pub fn reserve(&self, n: usize) -> Option<Instant> {
-        let rate = self.faults.iter().find_map(|f| match f.what {
-            What::Rate(rate) if rate > Rate::ZERO => Some(rate),
+        let rate = self.faults.iter().find_map(|f| match f.kind {
+            FaultKind::Rate(rate) if rate > Rate::ZERO => Some(rate),
             _ => None,
         })?;
         let mut state = self.state();
@@ -204,11 +210,11 @@ impl Site {
     }
 
     /// Counts `n` sent bytes of this version. Returns `false` if the file is replaced now.
-    pub fn went(&self, n: usize, version: &Version) -> bool {
+    pub fn count_sent(&self, n: usize, version: &Version) -> bool {
         let mut state = self.state();
         state.bytes += n as u64;
-        let change = self.faults.iter().find_map(|f| match f.what {
-            What::Change(at) => Some(at.of(version.length)),
+        let change = self.faults.iter().find_map(|f| match f.kind {
+            FaultKind::Change(at) => Some(at.offset_in(version.length)),
             _ => None,
         });
         state.changed |= change.is_some_and(|at| state.bytes >= at);

@@ -1,6 +1,6 @@
 //! A dumbbell: two groups of hosts that share one bottleneck.
 
-use super::{Generated, access_name, check_count, down, pairs, up};
+use super::{Generated, access_name, check_count, downstream_link, pairs, upstream_link};
 use crate::topology::{LinkSpec, TopologyError};
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +46,7 @@ impl Dumbbell {
     fn route(&self, a: &str, b: &str) -> Vec<String> {
         let crosses = a.starts_with('l') && b.starts_with('r');
         let (first, last) = match self.access {
-            Some(_) => (Some(up(a)), Some(down(b))),
+            Some(_) => (Some(upstream_link(a)), Some(downstream_link(b))),
             None => (None, None),
         };
         let middle = crosses.then(|| "bottleneck".to_owned());

@@ -1,6 +1,6 @@
 //! A matrix: every pair of hosts has a link with its own rate and round-trip time.
 
-use super::{Generated, Hosts, access_name, down, planetlab, up};
+use super::{Generated, Hosts, access_name, downstream_link, planetlab, upstream_link};
 use crate::topology::{LinkSpec, Loss, Probability, Queue, TopologyError};
 use serde::{Deserialize, Serialize};
 use std::{fmt::Display, str::FromStr, time::Duration};
@@ -134,7 +134,7 @@ impl Matrix {
 fn route(out: &Generated, a: &str, b: &str) -> Vec<String> {
     let middle = format!("{a}_{b}.fwd");
     if out.links.contains_key(&access_name(b)) || out.links.contains_key(&access_name(a)) {
-        vec![up(a), middle, down(b)]
+        vec![upstream_link(a), middle, downstream_link(b)]
     } else {
         vec![middle]
     }

@@ -126,11 +126,11 @@ fn access_name(host: &str) -> String {
     format!("{host}.access")
 }
 
-fn up(host: &str) -> String {
+fn upstream_link(host: &str) -> String {
     format!("{host}.access.fwd")
 }
 
-fn down(host: &str) -> String {
+fn downstream_link(host: &str) -> String {
     format!("{host}.access.rev")
 }
 

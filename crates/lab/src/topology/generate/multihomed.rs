@@ -34,7 +34,8 @@ impl Multihomed {
             let wan = format!("wan{k}");
             out.link(wan.clone(), link);
             let mut path = PathSpec::new(&format!("client:{k}"), "server", &[&wan]);
-            path.links.extend(self.server_access.is_some().then(|| super::down("server")));
+            path.links
+                .extend(self.server_access.is_some().then(|| super::downstream_link("server")));
             out.paths.push(path);
         }
         Ok(out)

@@ -76,7 +76,7 @@ const RTT_MIN_MS: f64 = 2.0;
 /// The payload of a packet, bits: 1,460 bytes.
 const SEGMENT_BITS: f64 = 11_680.0;
 
-struct Host {
+struct DrawnHost {
     place: [f64; 2],
     last_mile_ms: f64,
     quality: f64,
@@ -100,13 +100,13 @@ pub(super) fn draw(n: usize, seed: u64, scale: f64) -> Drawn {
     Drawn { pairs, access: hosts.into_iter().map(|h| Some(h.access)).collect() }
 }
 
-fn host(seed: u64, i: usize, scale: f64) -> Host {
+fn host(seed: u64, i: usize, scale: f64) -> DrawnHost {
     let mut draws = Draws::new(derive_seed(seed, &format!("planetlab host {i}")));
     let centre = region(draws.uniform());
     let place = centre.map(|c| c + 4.0 * draws.normal());
     let last_mile_ms = draws.lognormal(1.5, 0.7);
     let quality = draws.lognormal(1.0, 0.15);
-    Host { place, last_mile_ms, quality, access: access(&mut draws, scale) }
+    DrawnHost { place, last_mile_ms, quality, access: access(&mut draws, scale) }
 }
 
 fn region(mut u: f64) -> [f64; 2] {
@@ -131,7 +131,7 @@ fn access(draws: &mut Draws, scale: f64) -> LinkSpec {
 }
 
 /// The round-trip time of a pair, the same for both orders.
-fn rtt_ms(seed: u64, i: usize, j: usize, hosts: &[Host]) -> f64 {
+fn rtt_ms(seed: u64, i: usize, j: usize, hosts: &[DrawnHost]) -> f64 {
     let (a, b) = (i.min(j), i.max(j));
     let mut draws = Draws::new(derive_seed(seed, &format!("planetlab pair {a} {b}")));
     let (pa, pb) = (hosts[a].place, hosts[b].place);

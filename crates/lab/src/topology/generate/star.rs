@@ -1,6 +1,6 @@
 //! A star: every host has its own access link to an unlimited core.
 
-use super::{Generated, Hosts, access_name, down, pairs, up};
+use super::{Generated, Hosts, access_name, downstream_link, pairs, upstream_link};
 use crate::topology::{LinkSpec, TopologyError};
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,7 @@ impl Star {
             out.link(access_name(name), &self.access);
         }
         for (a, b) in pairs(&names) {
-            out.path(a, b, vec![up(a), down(b)]);
+            out.path(a, b, vec![upstream_link(a), downstream_link(b)]);
         }
         Ok(out)
     }

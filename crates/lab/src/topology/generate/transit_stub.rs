@@ -1,6 +1,6 @@
 //! Transit-stub: routers of transit providers, stub networks at the routers, and hosts in the stub networks.
 
-use super::{Generated, access_name, check_count, down, pairs, up};
+use super::{Generated, access_name, check_count, downstream_link, pairs, upstream_link};
 use crate::topology::{Draws, LinkSpec, TopologyError, derive_seed};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -124,7 +124,7 @@ impl Core {
     }
 
     fn route(&self, (a, from): (&str, Stub), (b, to): (&str, Stub)) -> Vec<String> {
-        let mut links = vec![up(a)];
+        let mut links = vec![upstream_link(a)];
         if from != to {
             links.push(format!("{}.fwd", uplink(from)));
             let mut at = from.0;
@@ -135,7 +135,7 @@ impl Core {
             }
             links.push(format!("{}.rev", uplink(to)));
         }
-        links.push(down(b));
+        links.push(downstream_link(b));
         links
     }
 }

@@ -1,7 +1,7 @@
 //! The schedules that are compared, each with its ranking.
 
 use super::{
-    super::{RoundTrips, shipped},
+    super::{RoundTrips, default_ranking},
     by_path::ByPath,
 };
 use thalweg_plan::{
@@ -77,7 +77,7 @@ fn completed(known: &Incremental, rtt: &RoundTrips) -> Ranking {
 
 /// Ranks as the oracle does by default, with both ends vouching for each leg.
 fn robust(known: &Incremental, _: &RoundTrips) -> Ranking {
-    shipped(known.graph())
+    default_ranking(known.graph())
 }
 
 /// Ranks as the oracle does when its schedule is ours.

@@ -21,19 +21,22 @@ impl Schedule for ByPath {
         let measured: Vec<Pair> = known.graph.legs().map(|(pair, _)| pair).collect();
         if measured.is_empty() {
             let first = random::index(random, nodes);
-            return one(left(known, first), random).into_iter().collect();
+            return pick_pair(remaining_pairs(known, first), random).into_iter().collect();
         }
         let drawn = (0..DRAWS).find_map(|_| {
             let (from, to) = measured[random::index(random, measured.len())];
-            one(left(known, if random.next_u64() >> 63 == 0 { from } else { to }), random)
+            pick_pair(
+                remaining_pairs(known, if random.next_u64() >> 63 == 0 { from } else { to }),
+                random,
+            )
         });
-        let any = || (0..nodes).find_map(|node| left(known, node).first().copied());
+        let any = || (0..nodes).find_map(|node| remaining_pairs(known, node).first().copied());
         drawn.or_else(any).into_iter().collect()
     }
 }
 
 /// The paths from a node that are not measured and may be.
-fn left(known: &ScheduleInput<'_>, from: usize) -> Vec<Pair> {
+fn remaining_pairs(known: &ScheduleInput<'_>, from: usize) -> Vec<Pair> {
     let open = |&(i, j): &Pair| {
         i != j && known.graph.rate(i, j).is_none() && !known.excluded.contains((i, j))
     };
@@ -41,7 +44,7 @@ fn left(known: &ScheduleInput<'_>, from: usize) -> Vec<Pair> {
 }
 
 /// A random one of the pairs.
-fn one(pairs: Vec<Pair>, random: &mut dyn Rng) -> Option<Pair> {
+fn pick_pair(pairs: Vec<Pair>, random: &mut dyn Rng) -> Option<Pair> {
     pairs.get(random::index(random, pairs.len().max(1))).copied()
 }
 

@@ -7,9 +7,9 @@ mod workload;
 
 pub use arms::{ARMS, Arm, UnknownArm, named};
 
-use super::{Report, best, pairs};
+use super::{Report, best_relay, pairs};
 use crate::{
-    input::{Cast, Input},
+    input::{Input, Roles},
     random::{self, Stream},
     stats,
 };
@@ -28,35 +28,42 @@ const MARK: f64 = 50.0;
 /// The median gain of five candidates against the number of measurements, for each schedule, over `draws` sets of
 /// detours.
 pub fn compute(input: &Input, seed: u64, draws: u64, arms: &[Arm]) -> Report {
-    let casts: Vec<Cast> =
-        (0..draws).map(|draw| input.cast(seed, draw, input.of_201(50))).collect();
-    let ends = ends(input, &casts, seed);
-    let one = |arm: &Arm| (arm.name, one(input, &casts, arm, ends, seed));
+    let role_sets: Vec<Roles> =
+        (0..draws).map(|draw| input.draw_roles(seed, draw, input.scale_count(50))).collect();
+    let ends = ends(input, &role_sets, seed);
+    let one = |arm: &Arm| (arm.name, compute_arm(input, &role_sets, arm, ends, seed));
     let mut report = Report::merged(arms.iter().map(one).collect());
     report.add("unmeasured", "%", ends.0);
     report.add("measured", "%", ends.1);
     report
 }
 
-fn one(input: &Input, casts: &[Cast], arm: &Arm, ends: (f64, f64), seed: u64) -> Report {
-    let curve = |(draw, cast): (u64, &Cast)| {
+fn compute_arm(
+    input: &Input,
+    role_sets: &[Roles],
+    arm: &Arm,
+    ends: (f64, f64),
+    seed: u64,
+) -> Report {
+    let curve = |(draw, roles): (u64, &Roles)| {
         let random = &mut random::stream(seed, "order", draw);
-        run::curve(input, cast, arm, seed.wrapping_add(draw << 32), random)
+        run::curve(input, roles, arm, seed.wrapping_add(draw << 32), random)
     };
-    report(&Curve::mean(&(0..).zip(casts).map(curve).collect::<Vec<_>>()), ends)
+    report(&Curve::mean(&(0..).zip(role_sets).map(curve).collect::<Vec<_>>()), ends)
 }
 
 /// The gain before any measurement and after all, which is the same for every schedule.
-fn ends(input: &Input, casts: &[Cast], seed: u64) -> (f64, f64) {
+fn ends(input: &Input, role_sets: &[Roles], seed: u64) -> (f64, f64) {
     let mut random = random::stream(seed, "unmeasured", 0);
-    let mut of = |ranking: &dyn Fn(&Cast) -> Ranking, repeats: usize| {
-        let each = casts.iter().flat_map(|cast| std::iter::repeat_n(cast, repeats));
-        let gains = each.map(|cast| gain(input, cast, &ranking(cast), &mut random));
+    let mut of = |ranking: &dyn Fn(&Roles) -> Ranking, repeats: usize| {
+        let each = role_sets.iter().flat_map(|roles| std::iter::repeat_n(roles, repeats));
+        let gains = each.map(|roles| gain(input, roles, &ranking(roles), &mut random));
         stats::mean(&gains.collect::<Vec<_>>())
     };
     // Five random relays differ from draw to draw, so there are several draws.
-    let before = of(&|cast| Ranking::oblivious(&Graph::new(cast.detours.len())), 10);
-    let after = of(&|cast| Ranking::oblivious(&input.planned.among(&cast.detours).graph()), 1);
+    let before = of(&|roles| Ranking::oblivious(&Graph::new(roles.detours.len())), 10);
+    let after =
+        of(&|roles| Ranking::oblivious(&input.planned.restricted_to(&roles.detours).graph()), 1);
     (before, after)
 }
 
@@ -102,11 +109,11 @@ fn reached(rising: &[f64], gain: f64) -> Option<f64> {
 }
 
 /// The median gain, %, of clients that download from each other by the first five relays.
-fn gain(input: &Input, cast: &Cast, ranking: &Ranking, random: &mut Stream) -> f64 {
+fn gain(input: &Input, roles: &Roles, ranking: &Ranking, random: &mut Stream) -> f64 {
     let relays = ranking.top_of_ties(M, random);
-    let relays: Vec<usize> = relays.into_iter().map(|at| cast.detours[at]).collect();
-    let known = pairs(&cast.others).filter(|&(i, j)| input.judged.get(i, j).is_some());
-    let gains = known.map(|(i, j)| best(&input.judged, &relays, i, j).map_or(0.0, |b| b.1));
+    let relays: Vec<usize> = relays.into_iter().map(|at| roles.detours[at]).collect();
+    let known = pairs(&roles.others).filter(|&(i, j)| input.judged.get(i, j).is_some());
+    let gains = known.map(|(i, j)| best_relay(&input.judged, &relays, i, j).map_or(0.0, |b| b.1));
     100.0 * stats::median(&gains.collect::<Vec<_>>())
 }
 

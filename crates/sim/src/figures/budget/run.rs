@@ -6,7 +6,7 @@ use super::{
     workload::{self, Workload},
 };
 use crate::{
-    input::{Cast, Input},
+    input::{Input, Roles},
     matrix::Matrix,
     random::Stream,
 };
@@ -46,16 +46,16 @@ impl Curve {
 /// The gain after each part of the measurements; a schedule that ends early keeps its last.
 pub(super) fn curve(
     input: &Input,
-    cast: &Cast,
+    roles: &Roles,
     arm: &Arm,
     seed: u64,
     random: &mut Stream,
 ) -> Curve {
-    let mut run = Run::new(input, cast, arm);
+    let mut run = ScheduleRun::new(input, roles, arm);
     let mut schedule = (arm.schedule)();
-    let mut workload = arm.is_passive.then(|| Workload::new(cast.detours.len(), seed));
+    let mut workload = arm.is_passive.then(|| Workload::new(roles.detours.len(), seed));
     let excluded = run.unreachable();
-    run.note(random);
+    run.add_point(random);
     while run.curve.gain.len() <= PARTS {
         let graph = run.known.graph();
         let now = ScheduleInput {
@@ -78,14 +78,14 @@ pub(super) fn curve(
         }
     }
     while run.curve.gain.len() <= PARTS {
-        run.note(random);
+        run.add_point(random);
     }
     run.curve
 }
 
-struct Run<'a> {
+struct ScheduleRun<'a> {
     input: &'a Input,
-    cast: &'a Cast,
+    roles: &'a Roles,
     arm: &'a Arm,
     rates: Matrix,
     rtt: RoundTrips,
@@ -95,15 +95,15 @@ struct Run<'a> {
     curve: Curve,
 }
 
-impl<'a> Run<'a> {
-    fn new(input: &'a Input, cast: &'a Cast, arm: &'a Arm) -> Self {
+impl<'a> ScheduleRun<'a> {
+    fn new(input: &'a Input, roles: &'a Roles, arm: &'a Arm) -> Self {
         Self {
             input,
-            cast,
+            roles,
             arm,
-            rates: input.planned.among(&cast.detours),
-            rtt: RoundTrips(input.world.rtt.among(&cast.detours)),
-            known: Incremental::new(Graph::new(cast.detours.len())),
+            rates: input.planned.restricted_to(&roles.detours),
+            rtt: RoundTrips(input.world.rtt.restricted_to(&roles.detours)),
+            known: Incremental::new(Graph::new(roles.detours.len())),
             tests: 0,
             megabytes: 0.0,
             curve: Curve::default(),
@@ -112,7 +112,7 @@ impl<'a> Run<'a> {
 
     /// The paths that were never measured.
     fn unreachable(&self) -> ExcludedLegs {
-        let nodes: Vec<usize> = (0..self.cast.detours.len()).collect();
+        let nodes: Vec<usize> = (0..self.roles.detours.len()).collect();
         let unknown = |&(i, j): &Pair| self.rates.get(i, j).is_none();
         ExcludedLegs {
             pairs: super::pairs(&nodes).filter(unknown).collect(),
@@ -126,7 +126,7 @@ impl<'a> Run<'a> {
         let mbps = self.rates.get(pair.0, pair.1).unwrap_or(0.0);
         // The path may have been sampled by a download before.
         self.megabytes += workload::test_megabytes(mbps);
-        self.enter(pair, random);
+        self.add_measurement(pair, random);
     }
 
     /// Takes a download's sample of a path that is not measured yet.
@@ -134,25 +134,25 @@ impl<'a> Run<'a> {
         let Some(mbps) = self.rates.get(pair.0, pair.1) else { return };
         if self.known.graph().rate(pair.0, pair.1).is_none() {
             self.megabytes += workload::sample_megabytes(mbps, &self.input.settings);
-            self.enter(pair, random);
+            self.add_measurement(pair, random);
         }
     }
 
-    fn enter(&mut self, (i, j): Pair, random: &mut Stream) {
+    fn add_measurement(&mut self, (i, j): Pair, random: &mut Stream) {
         self.known.set(i, j, self.rates.get(i, j).map(Rate::from_mbps));
         let all = self.rates.known().count();
         let reached = |parts: usize, measured: usize| parts * all <= measured * PARTS;
         while self.curve.gain.len() <= PARTS
             && reached(self.curve.gain.len(), self.known.graph().measured())
         {
-            self.note(random);
+            self.add_point(random);
         }
     }
 
     /// Adds the next point from what is known by now.
-    fn note(&mut self, random: &mut Stream) {
+    fn add_point(&mut self, random: &mut Stream) {
         let ranking = (self.arm.ranking)(&self.known, &self.rtt);
-        self.curve.gain.push(super::gain(self.input, self.cast, &ranking, random));
+        self.curve.gain.push(super::gain(self.input, self.roles, &ranking, random));
         let all = self.rates.known().count();
         self.curve.tests.push(100.0 * self.tests as f64 / all as f64);
         self.curve.gigabytes.push(self.megabytes / 1000.0);

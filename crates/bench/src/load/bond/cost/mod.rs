@@ -14,10 +14,11 @@ mod testbed;
 
 use super::{
     super::{
+        listeners,
         pattern::{CHUNK, Pattern},
         process::cpu_seconds,
         report::Report,
-        server, watched,
+        server,
     },
     counters,
 };
@@ -29,7 +30,7 @@ use std::{
     net::TcpStream,
     time::{Duration, Instant},
 };
-use testbed::Testbed;
+use testbed::BondTestbed;
 use thalweg_units::parse_duration;
 
 /// The longest wait for a byte.
@@ -43,7 +44,7 @@ const LEAST_SHARE: f64 = 0.05;
 pub struct Args {
     /// The transport
     #[arg(long, value_enum)]
-    by: By,
+    by: CostTransport,
     /// Time at the start that is not measured
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_duration)]
     warmup: Duration,
@@ -57,7 +58,7 @@ pub struct Args {
 
 /// The connection between the two programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum By {
+enum CostTransport {
     /// A TCP connection over one link without the two programs: server and reader are the ends
     Direct,
     /// A TCP connection over one link
@@ -69,7 +70,7 @@ enum By {
 }
 
 /// The counts up to a moment.
-struct Reading {
+struct CostCounts {
     at: Instant,
     bytes: u64,
     /// CPU time in seconds of the near program, of the far program, of all processes of this measurement, and of the
@@ -83,8 +84,8 @@ struct Reading {
 /// # Errors
 /// When a program does not start, a byte is wrong, or one of two links carried nothing.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let testbed = Testbed::new(args.by, &args.further)?;
-    let mut flow = Flow::begin(&testbed)?;
+    let testbed = BondTestbed::new(args.by, &args.further)?;
+    let mut flow = CostFlow::begin(&testbed)?;
     flow.read_for(args.warmup)?;
     let first = flow.reading(&testbed)?;
     flow.read_for(args.span)?;
@@ -92,15 +93,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     report(args.by, &first, &last)?.print().context("cannot print the report")
 }
 
-struct Flow {
+struct CostFlow {
     tcp: TcpStream,
     pattern: Pattern,
     buffer: Vec<u8>,
     position: u64,
 }
 
-impl Flow {
-    fn begin(testbed: &Testbed) -> anyhow::Result<Self> {
+impl CostFlow {
+    fn begin(testbed: &BondTestbed) -> anyhow::Result<Self> {
         let mut tcp = testbed.connect(PATIENCE)?;
         tcp.set_read_timeout(Some(PATIENCE))?;
         tcp.write_all(&[server::DOWNLOAD])?;
@@ -126,16 +127,16 @@ impl Flow {
         Ok(())
     }
 
-    fn reading(&self, testbed: &Testbed) -> anyhow::Result<Reading> {
+    fn reading(&self, testbed: &BondTestbed) -> anyhow::Result<CostCounts> {
         let [near, far] = [cpu_seconds(testbed.near())?, cpu_seconds(testbed.far())?];
         let all = testbed.all().into_iter().map(cpu_seconds).sum::<anyhow::Result<f64>>()?;
         let (spent, interfaces) =
-            ([near, far, all, watched::machine()?.machine], counters::received()?);
-        Ok(Reading { at: Instant::now(), bytes: self.position, spent, interfaces })
+            ([near, far, all, listeners::machine_cpu_time()?.machine], counters::received_bytes()?);
+        Ok(CostCounts { at: Instant::now(), bytes: self.position, spent, interfaces })
     }
 }
 
-fn report(by: By, first: &Reading, last: &Reading) -> anyhow::Result<Report> {
+fn report(by: CostTransport, first: &CostCounts, last: &CostCounts) -> anyhow::Result<Report> {
     let gbit = (last.bytes - first.bytes) as f64 * 8e-9;
     let spent = |at: usize| (last.spent[at] - first.spent[at]) / gbit;
     let mut report = Report::default();
@@ -148,7 +149,7 @@ fn report(by: By, first: &Reading, last: &Reading) -> anyhow::Result<Report> {
     let came: Vec<f64> = came.map(|bytes| bytes as f64).collect();
     let least = came.iter().copied().fold(f64::INFINITY, f64::min) / came.iter().sum::<f64>();
     report.add("least_share", "ratio", least);
-    let is_one = matches!(by, By::Direct | By::Tcp);
+    let is_one = matches!(by, CostTransport::Direct | CostTransport::Tcp);
     ensure!(
         is_one || least >= LEAST_SHARE,
         "one of the links carried only a share of {least:.3} of the bytes"
@@ -160,10 +161,10 @@ fn report(by: By, first: &Reading, last: &Reading) -> anyhow::Result<Report> {
 mod tests {
     use super::*;
 
-    fn reading(at: Instant, bytes: u64, spent: f64, came: [u64; 2]) -> Reading {
+    fn reading(at: Instant, bytes: u64, spent: f64, came: [u64; 2]) -> CostCounts {
         let names = ["near0", "near1"].map(str::to_owned);
         let interfaces = names.into_iter().zip(came).collect();
-        Reading { at, bytes, spent: [spent, 2.0 * spent, 4.0 * spent, 5.0 * spent], interfaces }
+        CostCounts { at, bytes, spent: [spent, 2.0 * spent, 4.0 * spent, 5.0 * spent], interfaces }
     }
 
     #[test]
@@ -172,11 +173,11 @@ mod tests {
         let first = reading(now, 0, 1.0, [0, 0]);
         let two_gbit = 250_000_000;
         let last = reading(now + Duration::from_secs(4), two_gbit, 1.5, [200, 60]);
-        let result = report(By::Bond, &first, &last).unwrap();
+        let result = report(CostTransport::Bond, &first, &last).unwrap();
         let value = |name| result.value(name).and_then(serde_json::Value::as_f64).unwrap();
         assert!((value("cpu") - 0.75).abs() < 1e-9 && (value("rate") - 0.5).abs() < 1e-9);
         let alone = reading(now + Duration::from_secs(4), two_gbit, 1.5, [200, 2]);
-        assert!(report(By::Bond, &first, &alone).is_err());
-        assert!(report(By::Tcp, &first, &alone).is_ok());
+        assert!(report(CostTransport::Bond, &first, &alone).is_err());
+        assert!(report(CostTransport::Tcp, &first, &alone).is_ok());
     }
 }

@@ -1,8 +1,8 @@
 //! The two network namespaces of the measurement and the programs in them.
 
 use super::{
-    super::super::veth::{self, FAR, Far, NEAR},
-    By,
+    super::super::veth::{self, FAR, FarNamespace, NEAR},
+    CostTransport,
 };
 use crate::program;
 use anyhow::{Context as _, ensure};
@@ -27,32 +27,32 @@ const FAR_PROGRAM: u16 = 7373;
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The testbed of one measurement; dropping it ends all of it.
-pub struct Testbed {
-    server: ChildGuard,
-    programs: Option<[ChildGuard; 2]>,
-    _far: Far,
+pub struct BondTestbed {
+    server: ProgramGuard,
+    programs: Option<[ProgramGuard; 2]>,
+    _far: FarNamespace,
 }
 
 /// A child process, killed on drop.
-struct ChildGuard(Child);
+struct ProgramGuard(Child);
 
-impl Testbed {
+impl BondTestbed {
     /// Creates two namespaces and starts the programs, which are ready or about to be.
     ///
     /// # Errors
     /// When a program does not start.
-    pub fn new(by: By, further: &[String]) -> anyhow::Result<Self> {
-        let far = Far::join_by(2)?;
+    pub fn new(by: CostTransport, further: &[String]) -> anyhow::Result<Self> {
+        let far = FarNamespace::join_by(2)?;
         far.ip(&["addr", "add", &format!("{THERE}/32"), "dev", "lo"])?;
         for (pair, metric) in [(0, "1"), (1, "2")] {
-            let (to, via) = (THERE.to_string(), veth::of_pair(FAR, pair).to_string());
-            let (dev, from) = (format!("near{pair}"), veth::of_pair(NEAR, pair).to_string());
+            let (to, via) = (THERE.to_string(), veth::pair_address(FAR, pair).to_string());
+            let (dev, from) = (format!("near{pair}"), veth::pair_address(NEAR, pair).to_string());
             let way = ["route", "add", &to, "via", &via, "dev", &dev, "src", &from];
             veth::ip(&[&way[..], &["metric", metric]].concat())?;
         }
         let own = program::own()?;
         let serve = ["load", "server", "--listen", &format!("0.0.0.0:{SERVER}")];
-        let server = ChildGuard::ready(far.command(&own).args(serve))?;
+        let server = ProgramGuard::start_ready(far.command(&own).args(serve))?;
         let programs = programs(by, further, &far, own.as_os_str())?;
         Ok(Self { server, programs, _far: far })
     }
@@ -69,7 +69,7 @@ impl Testbed {
 
     /// The ids of all processes, including this one and the server.
     pub fn all(&self) -> Vec<u32> {
-        let programs = self.programs.iter().flatten().map(ChildGuard::id);
+        let programs = self.programs.iter().flatten().map(ProgramGuard::id);
         programs.chain([std::process::id(), self.server.id()]).collect()
     }
 
@@ -97,51 +97,52 @@ impl Testbed {
 
 /// Starts the programs of both ends.
 fn programs(
-    by: By,
+    by: CostTransport,
     further: &[String],
-    far: &Far,
+    far: &FarNamespace,
     own: &OsStr,
-) -> anyhow::Result<Option<[ChildGuard; 2]>> {
+) -> anyhow::Result<Option<[ProgramGuard; 2]>> {
     let server = format!("127.0.0.1:{SERVER}");
     let (here, there) = (format!("127.0.0.1:{NEAR_PROGRAM}"), format!("{THERE}:{FAR_PROGRAM}"));
     let pipe = ["load", "bond", "pipe", "--listen"];
     let near = || Command::new(own);
     Ok(Some(match by {
-        By::Direct => return Ok(None),
-        By::Tcp => {
-            let far =
-                ChildGuard::ready(far.command(own).args(pipe).args([&*there, "--to", &server]))?;
-            [ChildGuard::ready(near().args(pipe).args([&*here, "--to", &there]))?, far]
+        CostTransport::Direct => return Ok(None),
+        CostTransport::Tcp => {
+            let far = ProgramGuard::start_ready(
+                far.command(own).args(pipe).args([&*there, "--to", &server]),
+            )?;
+            [ProgramGuard::start_ready(near().args(pipe).args([&*here, "--to", &there]))?, far]
         }
-        By::Bond => {
+        CostTransport::Bond => {
             let serve = ["load", "bond", "serve", "--lead", &server, "--bonds", &there];
-            let far = ChildGuard::ready(far.command(own).args(serve).args(further))?;
+            let far = ProgramGuard::start_ready(far.command(own).args(serve).args(further))?;
             let by = [&*here, "--to", &there, "--bond", &there];
-            [ChildGuard::ready(near().args(pipe).args(by).args(further))?, far]
+            [ProgramGuard::start_ready(near().args(pipe).args(by).args(further))?, far]
         }
-        By::Aggligator => {
+        CostTransport::Aggligator => {
             let (port, ports) = (SERVER.to_string(), format!("{SERVER}:{NEAR_PROGRAM}"));
             let listens = FAR_PROGRAM.to_string();
             let serve = ["server", "--no-monitor", "--tcp", &listens, "--port", &port];
             let far =
-                ChildGuard::start(far.command("agg-tunnel").args(serve).stdout(Stdio::null()))?;
-            let to = [0, 1].map(|pair| format!("{}:{FAR_PROGRAM}", veth::of_pair(FAR, pair)));
+                ProgramGuard::start(far.command("agg-tunnel").args(serve).stdout(Stdio::null()))?;
+            let to = [0, 1].map(|pair| format!("{}:{FAR_PROGRAM}", veth::pair_address(FAR, pair)));
             let mut near = Command::new("agg-tunnel");
             near.args(["client", "--no-monitor", "--port", &ports]);
             near.args(["--tcp", &to[0], "--tcp", &to[1]]).stdout(Stdio::null());
-            [ChildGuard::start(&mut near)?, far]
+            [ProgramGuard::start(&mut near)?, far]
         }
     }))
 }
 
-impl ChildGuard {
+impl ProgramGuard {
     fn start(command: &mut Command) -> anyhow::Result<Self> {
         let child = command.stdin(Stdio::null()).spawn();
         Ok(Self(child.with_context(|| format!("cannot start {command:?}"))?))
     }
 
     /// Starts one of our programs and waits until it says that it is ready.
-    fn ready(command: &mut Command) -> anyhow::Result<Self> {
+    fn start_ready(command: &mut Command) -> anyhow::Result<Self> {
         let mut part = Self::start(command.stdout(Stdio::piped()))?;
         let mut line = String::new();
         let output = part.0.stdout.take().context("cannot read the program's output")?;
@@ -155,7 +156,7 @@ impl ChildGuard {
     }
 }
 
-impl Drop for ChildGuard {
+impl Drop for ProgramGuard {
     fn drop(&mut self) {
         // The process may have ended already.
         _ = self.0.kill();

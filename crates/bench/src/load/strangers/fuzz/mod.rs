@@ -9,7 +9,7 @@ mod targets;
 mod tests;
 
 pub use messages::messages;
-pub use targets::{World, targets};
+pub use targets::{RelayPolicy, targets};
 
 use cases::Chance;
 

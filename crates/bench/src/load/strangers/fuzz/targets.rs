@@ -60,7 +60,7 @@ fn is_special(v4: Ipv4Addr) -> bool {
 
 /// A relay's policy, and a mesh in which one member lists addresses that are not its own.
 #[derive(Clone, Debug)]
-pub struct World {
+pub struct RelayPolicy {
     /// The policy of the relay.
     pub policy: EgressPolicy,
     /// The members that the relay knows.
@@ -74,7 +74,7 @@ fn key(seed: u8) -> NodeId {
     PrivateKey::from_seed(&[seed; 32]).id()
 }
 
-impl World {
+impl RelayPolicy {
     /// The world of the tests: the relay `us` at 10.0.0.1, which denies 10.66.0.0/16.
     ///
     /// # Errors
@@ -159,7 +159,7 @@ fn is_ordinary(to: SocketAddr, reached: &[Ipv4Addr]) -> bool {
 ///
 /// # Errors
 /// The first target that passes but must not.
-pub fn targets(cases: u64, seed: u64, world: &World) -> Result<Account, String> {
+pub fn targets(cases: u64, seed: u64, world: &RelayPolicy) -> Result<Account, String> {
     let (mut chance, mut passed) = (Chance(seed), 0);
     for _ in 0..cases {
         let to = SocketAddr::new(ip(&mut chance), port(&mut chance).max(1));

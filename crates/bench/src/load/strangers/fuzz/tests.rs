@@ -1,7 +1,7 @@
 //! Tests with arbitrary targets and messages: `THALWEG_FUZZ_CASES` of each (20,000 by default), from
 //! `THALWEG_FUZZ_SEED` (random by default, and printed).
 
-use super::{World, messages, targets};
+use super::{RelayPolicy, messages, targets};
 use std::{
     env,
     time::{SystemTime, UNIX_EPOCH},
@@ -26,7 +26,7 @@ fn plan(what: &str) -> (u64, u64) {
 #[test]
 fn no_forbidden_target_passes() {
     let (cases, seed) = plan("targets");
-    let passed = targets(cases, seed, &World::new().unwrap()).unwrap().passed;
+    let passed = targets(cases, seed, &RelayPolicy::new().unwrap()).unwrap().passed;
     assert!(passed > cases / 100, "only {passed} of {cases} passed: nothing was tried");
 }
 
@@ -34,7 +34,7 @@ fn no_forbidden_target_passes() {
 #[test]
 fn a_policy_with_a_hole_is_detected() {
     let (_, seed) = plan("holes");
-    let whole = World::new().unwrap();
+    let whole = RelayPolicy::new().unwrap();
     let net = |text: &str| text.parse().unwrap();
     let bare = || EgressPolicy::new(vec![], vec![]);
     let wide = |text: &str| EgressPolicy::new(vec![net(text)], vec![]);

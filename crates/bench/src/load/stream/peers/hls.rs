@@ -4,7 +4,7 @@
 use super::{
     Args,
     browser::Browser,
-    media::{Feed, LADDER, Source},
+    media::{EncodedStream, Feed, LADDER},
     mesh::Sender,
     outcome::Sample,
 };
@@ -50,7 +50,7 @@ impl<'a> Hls<'a> {
         args: &'a Args,
         lab: &'a Lab,
         dir: &Path,
-        source: &Source,
+        source: &EncodedStream,
     ) -> anyhow::Result<Self> {
         let www = dir.join("www");
         fs::create_dir(&www)?;
@@ -70,7 +70,7 @@ impl<'a> Hls<'a> {
     /// When ffmpeg does not start.
     pub fn feed(
         &self,
-        source: &Arc<Source>,
+        source: &Arc<EncodedStream>,
         first: Instant,
         until: Instant,
     ) -> anyhow::Result<Feed> {
@@ -135,7 +135,7 @@ impl<'a> Hls<'a> {
 }
 
 /// The list of renditions: ffmpeg does not know the rates of what it copies.
-fn master(source: &Source, segment: Duration) -> String {
+fn master(source: &EncodedStream, segment: Duration) -> String {
     let mut text = "#EXTM3U\n#EXT-X-VERSION:6\n#EXT-X-INDEPENDENT-SEGMENTS\n".to_owned();
     for (n, of) in LADDER.iter().enumerate() {
         let (peak, mean) = (source.peak_rate(n, segment), f64::from(of.rate) * 1e3);

@@ -59,7 +59,7 @@ pub struct Picture {
 
 /// The stream.
 #[derive(Debug)]
-pub struct Source {
+pub struct EncodedStream {
     /// In sending order.
     pub frames: Vec<Frame>,
     /// Pictures by their decoding time stamps.
@@ -70,7 +70,11 @@ pub struct Source {
 ///
 /// # Errors
 /// When ffmpeg is missing or fails.
-pub fn encode(renditions: &[Rendition], length: Duration, cache: &Path) -> anyhow::Result<Source> {
+pub fn encode(
+    renditions: &[Rendition],
+    length: Duration,
+    cache: &Path,
+) -> anyhow::Result<EncodedStream> {
     let seconds = length.as_secs() + 2;
     let file = cache.join(format!("peers-{}-{seconds}.ts", renditions.len()));
     if !file.exists() {
@@ -79,7 +83,7 @@ pub fn encode(renditions: &[Rendition], length: Duration, cache: &Path) -> anyho
         new.persist(&file).with_context(|| format!("cannot write {}", file.display()))?;
     }
     let bytes = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
-    let source = Source::read(&bytes, renditions.len());
+    let source = EncodedStream::read(&bytes, renditions.len());
     ensure!(!source.pictures.is_empty(), "ffmpeg encoded no pictures");
     Ok(source)
 }
@@ -108,7 +112,7 @@ fn run_ffmpeg(renditions: &[Rendition], seconds: u64, file: &Path) -> anyhow::Re
     Ok(())
 }
 
-impl Source {
+impl EncodedStream {
     fn read(bytes: &[u8], renditions: usize) -> Self {
         let (mut splitter, mut frames) = (TsSplitter::default(), Vec::new());
         splitter.push(bytes, &mut frames);
@@ -144,7 +148,7 @@ pub struct Feed(JoinHandle<io::Result<()>>);
 impl Feed {
     /// Writes frames that are due before `until`; the first one is due at `first`.
     pub fn start(
-        source: &Arc<Source>,
+        source: &Arc<EncodedStream>,
         (first, until): (Instant, Instant),
         mut to: impl Write + Send + 'static,
     ) -> Self {

@@ -1,6 +1,6 @@
 //! The mesh, and a stream through it by the commands that users have.
 
-use super::{Args, media::Feed, media::Source, viewer::Viewer};
+use super::{Args, media::EncodedStream, media::Feed, viewer::ViewerProgram};
 use crate::{
     load::{
         carrier_hosts::CarrierHosts,
@@ -45,22 +45,27 @@ pub const LOSSY_SETTINGS: &str = "[log]\nformat = \"json\"\n[relay]\nallow_to = 
     [stream]\nsubscribe = [\"*\"]\nrelay = true\nscheduler = \"local\"\n";
 
 /// The running nodes; stopped on drop.
-pub struct Mesh<'a> {
+pub struct PeersMesh<'a> {
     lab: &'a Lab,
     dir: PathBuf,
     _nodes: Vec<Program>,
 }
 
-impl<'a> Mesh<'a> {
+impl<'a> PeersMesh<'a> {
     /// Founds a mesh of these hosts, with the oracle at gs.
     ///
     /// # Errors
     /// When a command fails or a carrier does not start.
-    pub fn found(lab: &'a Lab, dir: &Path, hosts: &[&str], settings: &str) -> anyhow::Result<Self> {
+    pub fn create(
+        lab: &'a Lab,
+        dir: &Path,
+        hosts: &[&str],
+        settings: &str,
+    ) -> anyhow::Result<Self> {
         fs::write(dir.join("node.toml"), settings)?;
         fs::write(dir.join("gs.toml"), "[oracle.measure]\nenabled = false\n")?;
         let all = CarrierHosts { lab, dir, port: NODE };
-        all.found("gs")?;
+        all.create_mesh("gs")?;
         let mut nodes = vec![all.start_node("gs", "gs.toml")?];
         for host in hosts {
             all.join(host, "gs")?;
@@ -88,11 +93,11 @@ impl<'a> Mesh<'a> {
     /// When a program does not start, or the stream does not appear.
     pub fn stream(
         &self,
-        source: &Arc<Source>,
+        source: &Arc<EncodedStream>,
         window: (Instant, Instant),
         latency: Duration,
         from: &str,
-    ) -> anyhow::Result<(Feed, Viewer)> {
+    ) -> anyhow::Result<(Feed, ViewerProgram)> {
         let latency = format!("{} ms", latency.as_millis());
         let publish = self.command("m3", &["publish", NAME, "--latency", &latency])?;
         let feed = Feed::start(source, window, Sender::start(publish)?);
@@ -100,11 +105,14 @@ impl<'a> Mesh<'a> {
         self.wait_for_stream("m3")?;
         let mut others = Vec::new();
         if from != "m3" {
-            others.push(Silent::start(self.subscribe(from, "m3", &latency)?)?);
+            others.push(SilentProgram::start(self.subscribe(from, "m3", &latency)?)?);
             self.wait_for_stream(from)?;
         }
         let subscribe = self.subscribe("m5", from, &latency)?;
-        Ok((feed, Viewer::start(Program::start(subscribe, "the subscriber".to_owned())?, others)?))
+        Ok((
+            feed,
+            ViewerProgram::start(Program::start(subscribe, "the subscriber".to_owned())?, others)?,
+        ))
     }
 
     fn subscribe(&self, host: &str, from: &str, latency: &str) -> anyhow::Result<Command> {
@@ -131,9 +139,9 @@ impl<'a> Mesh<'a> {
 }
 
 /// A program whose output nobody reads; killed on drop.
-pub struct Silent(Child);
+pub struct SilentProgram(Child);
 
-impl Silent {
+impl SilentProgram {
     /// Starts it.
     ///
     /// # Errors
@@ -145,7 +153,7 @@ impl Silent {
     }
 }
 
-impl Drop for Silent {
+impl Drop for SilentProgram {
     fn drop(&mut self) {
         // It may have ended already.
         _ = self.0.kill();
@@ -156,7 +164,7 @@ impl Drop for Silent {
 /// A program that reads a stream from its standard input; killed on drop.
 pub struct Sender {
     input: ChildStdin,
-    _program: Silent,
+    _program: SilentProgram,
 }
 
 impl Sender {
@@ -165,7 +173,7 @@ impl Sender {
     /// # Errors
     /// When it does not start.
     pub fn start(command: Command) -> anyhow::Result<Self> {
-        let mut program = Silent::start(command)?;
+        let mut program = SilentProgram::start(command)?;
         let input = program.0.stdin.take().context("cannot write to the program's input")?;
         Ok(Self { input, _program: program })
     }

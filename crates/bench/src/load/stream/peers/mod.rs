@@ -23,11 +23,11 @@ mod viewer;
 
 use super::{
     super::{mgrp::starved::Starved, report::Report},
-    Adapt, Measure, Media, Riders, Scheduler, Tool, network,
+    Adapt, Measure, Media, Riders, Scheduler, StreamTool, network,
 };
 use anyhow::{Context as _, ensure};
 use clap::ValueEnum;
-use outcome::Outcome;
+use outcome::ViewerOutcome;
 use std::{
     fmt::Write as _,
     path::{Path, PathBuf},
@@ -153,7 +153,7 @@ impl Args {
     /// The network of stream-table3, as the arguments of `load stream` describe it.
     fn bottleneck(&self) -> super::Args {
         super::Args {
-            tool: Tool::None,
+            tool: StreamTool::None,
             riders: Riders::Off,
             adapt: self.adapt,
             media: Media::Table2,
@@ -251,7 +251,8 @@ fn run_bottleneck(args: &Args, dir: &Path) -> anyhow::Result<Report> {
         feed.end()?;
         outcome = outcome::of_player(&source, &samples, (first, counts_from, span), args.segment);
     } else {
-        let mesh = mesh::Mesh::found(&lab, dir, &["m3", "m5"], &mesh::bottleneck_settings(args))?;
+        let mesh =
+            mesh::PeersMesh::create(&lab, dir, &["m3", "m5"], &mesh::bottleneck_settings(args))?;
         check()?;
         let after = until + args.latency * 2;
         let (feed, viewer) = mesh.stream(&source, (first, after), args.latency, "m3")?;
@@ -283,7 +284,7 @@ fn run_lossy(args: &Args, dir: &Path) -> anyhow::Result<Report> {
         _ => {
             let hosts: &[&str] =
                 if args.via == Via::Relay { &["m3", "x", "m5"] } else { &["m3", "m5"] };
-            Some(mesh::Mesh::found(&lab, dir, hosts, mesh::LOSSY_SETTINGS)?)
+            Some(mesh::PeersMesh::create(&lab, dir, hosts, mesh::LOSSY_SETTINGS)?)
         }
     };
     let first = Instant::now() + Duration::from_millis(1500);
@@ -309,7 +310,7 @@ fn run_lossy(args: &Args, dir: &Path) -> anyhow::Result<Report> {
     Ok(finish(&outcome, stats.lateness.p99_us as f64, starved))
 }
 
-fn finish(outcome: &Outcome, lateness_us: f64, starved: f64) -> Report {
+fn finish(outcome: &ViewerOutcome, lateness_us: f64, starved: f64) -> Report {
     let mut report = outcome::report(outcome);
     report.add("lateness_p99", "us", lateness_us);
     report.add("cpu_pressure", "%", starved);

@@ -1,8 +1,8 @@
 //! What the viewers saw, in the same figures for all systems.
 
 use super::{
-    media::{FPS, Source},
-    viewer::Arrivals,
+    media::{EncodedStream, FPS},
+    viewer::PictureArrivals,
 };
 use crate::load::report::Report;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ pub struct Sample {
 
 /// What a viewer saw.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct ViewerOutcome {
     span: Duration,
     /// Pictures that were due.
     expected: usize,
@@ -51,12 +51,12 @@ pub struct Outcome {
 
 /// What arrived of the pictures that were due in `span` from `counts_from` on; the first one was due at `first`.
 pub fn of_arrivals(
-    source: &Source,
-    arrivals: &Arrivals,
+    source: &EncodedStream,
+    arrivals: &PictureArrivals,
     (first, counts_from, span): (Instant, Instant, Duration),
     latency: Duration,
-) -> Outcome {
-    let mut outcome = Outcome { span, ..Outcome::default() };
+) -> ViewerOutcome {
+    let mut outcome = ViewerOutcome { span, ..ViewerOutcome::default() };
     let since = counts_from - first;
     let (mut newest, mut previous) = (0.0, None);
     for (dts, picture) in &source.pictures {
@@ -101,13 +101,13 @@ fn clip(samples: &[Sample], from: Instant, to: Instant) -> Vec<Sample> {
 
 /// What a player showed in `span` from `counts_from` on; the first picture was due at `first`.
 pub fn of_player(
-    source: &Source,
+    source: &EncodedStream,
     samples: &[Sample],
     (first, counts_from, span): (Instant, Instant, Duration),
     segment: Duration,
-) -> Outcome {
+) -> ViewerOutcome {
     let expected = (span.as_secs_f64() * f64::from(FPS)) as usize;
-    let mut outcome = Outcome { span, expected, ..Outcome::default() };
+    let mut outcome = ViewerOutcome { span, expected, ..ViewerOutcome::default() };
     let (mut previous, mut newest) = (None, 0.0);
     let samples = clip(samples, counts_from, counts_from + span);
     for pair in samples.windows(2) {
@@ -138,7 +138,7 @@ pub fn of_player(
     outcome
 }
 
-impl Outcome {
+impl ViewerOutcome {
     fn show(&mut self, rendition: usize, bytes: usize, previous: &mut Option<usize>) {
         self.shown += 1;
         self.bytes += bytes;
@@ -159,7 +159,7 @@ impl Outcome {
 }
 
 /// Builds the report.
-pub fn report(outcome: &Outcome) -> Report {
+pub fn report(outcome: &ViewerOutcome) -> Report {
     let mut report = Report::default();
     let (seconds, expected) = (outcome.span.as_secs_f64(), outcome.expected as f64);
     report.add("rate", "Mbit/s", outcome.bytes as f64 * 8e-6 / seconds);
@@ -190,27 +190,27 @@ pub fn report(outcome: &Outcome) -> Report {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{media::Picture, viewer::Arrival},
+        super::{media::Picture, viewer::PictureArrival},
         *,
     };
 
     const FRAME: Duration = Duration::from_nanos(33_333_334);
 
     /// Ten seconds of two renditions, with pictures of 1000 and 100 bytes.
-    fn source() -> Source {
+    fn source() -> EncodedStream {
         let picture = |n: u32| Picture { due: FRAME * n, sizes: vec![1000, 100] };
         let pictures = (0..300).map(|n| (u64::from(n), picture(n))).collect();
-        Source { frames: Vec::new(), pictures }
+        EncodedStream { frames: Vec::new(), pictures }
     }
 
     #[test]
     fn pictures_that_arrive_late_or_never_are_lost_and_gaps_are_frozen() {
         let (source, first) = (source(), Instant::now());
-        let arrival = |n: u32, after: u64, bytes| Arrival {
+        let arrival = |n: u32, after: u64, bytes| PictureArrival {
             at: first + FRAME * n + Duration::from_millis(after),
             bytes,
         };
-        let mut arrivals: Arrivals =
+        let mut arrivals: PictureArrivals =
             (0..300).map(|n| (u64::from(n), arrival(n, 200, 1040))).collect();
         // The second second: 10 pictures too late, 20 never; the third one in the other rendition.
         arrivals.extend((30..40).map(|n| (u64::from(n), arrival(n, 1101, 1040))));

@@ -6,9 +6,9 @@
 
 use super::{
     Args, Via,
-    media::{Feed, Source},
-    mesh::{Sender, Silent},
-    viewer::Viewer,
+    media::{EncodedStream, Feed},
+    mesh::{Sender, SilentProgram},
+    viewer::ViewerProgram,
 };
 use crate::load::mgrp::program::Program;
 use anyhow::{Context as _, ensure};
@@ -36,9 +36,9 @@ pub fn start(
     args: &Args,
     lab: &Lab,
     dir: &Path,
-    source: &Arc<Source>,
+    source: &Arc<EncodedStream>,
     window: (Instant, Instant),
-) -> anyhow::Result<(Feed, Viewer)> {
+) -> anyhow::Result<(Feed, ViewerProgram)> {
     let hops = if args.via == Via::Relay { 2 } else { 1 };
     let latency = args.latency.saturating_sub(args.rtt / 2).as_millis() / hops;
     let listen = format!("srt://:{PORT}?mode=listener&latency={latency}");
@@ -50,12 +50,12 @@ pub fn start(
     let mut next = "m5";
     if args.via == Via::Relay {
         let relay = program(lab, dir, "x", &listen, &to("m5"))?;
-        others.push(Silent::start(relay)?);
+        others.push(SilentProgram::start(relay)?);
         wait_for_listener(lab, "x")?;
         next = "x";
     }
     let sender = Sender::start(program(lab, dir, "m3", "file://con", &to(next))?)?;
-    Ok((Feed::start(source, window, sender), Viewer::start(receiver, others)?))
+    Ok((Feed::start(source, window, sender), ViewerProgram::start(receiver, others)?))
 }
 
 /// Waits until a host has a socket at the port: srt-live-transmit does not say when it listens.

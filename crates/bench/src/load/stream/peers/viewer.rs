@@ -1,9 +1,9 @@
 //! What arrives of a stream at the standard output of a receiver.
 
 use super::{
-    media::Source,
-    mesh::Silent,
-    outcome::{self, Outcome},
+    media::EncodedStream,
+    mesh::SilentProgram,
+    outcome::{self, ViewerOutcome},
 };
 use crate::load::mgrp::program::Program;
 use anyhow::{Context as _, ensure};
@@ -17,29 +17,29 @@ use thalweg_media::{PACKET, TsSplitter};
 
 /// A decodable picture that arrived.
 #[derive(Clone, Copy, Debug)]
-pub struct Arrival {
+pub struct PictureArrival {
     /// When its last packet arrived.
     pub at: Instant,
     pub bytes: usize,
 }
 
 /// Decodable pictures by their decoding time stamps.
-pub type Arrivals = BTreeMap<u64, Arrival>;
+pub type PictureArrivals = BTreeMap<u64, PictureArrival>;
 
 /// A receiver, and a thread that reads its output.
-pub struct Viewer {
+pub struct ViewerProgram {
     receiver: Program,
     /// Relays.
-    _others: Vec<Silent>,
-    reader: JoinHandle<io::Result<Arrivals>>,
+    _others: Vec<SilentProgram>,
+    reader: JoinHandle<io::Result<PictureArrivals>>,
 }
 
-impl Viewer {
+impl ViewerProgram {
     /// Reads the receiver's output.
     ///
     /// # Errors
     /// When its output is read already.
-    pub fn start(mut receiver: Program, others: Vec<Silent>) -> anyhow::Result<Self> {
+    pub fn start(mut receiver: Program, others: Vec<SilentProgram>) -> anyhow::Result<Self> {
         let output =
             receiver.take_output().context("the receiver's output is already being read")?;
         Ok(Self { receiver, _others: others, reader: thread::spawn(move || read(output)) })
@@ -51,10 +51,10 @@ impl Viewer {
     /// When the output could not be read.
     pub fn end(
         self,
-        source: &Source,
+        source: &EncodedStream,
         window: (Instant, Instant, Duration),
         latency: Duration,
-    ) -> anyhow::Result<Outcome> {
+    ) -> anyhow::Result<ViewerOutcome> {
         drop(self.receiver);
         let arrivals =
             self.reader.join().map_err(|_| anyhow::anyhow!("the reading thread panicked"))??;
@@ -67,8 +67,8 @@ impl Viewer {
 }
 
 /// Reads a transport stream to its end.
-fn read(mut output: impl Read) -> io::Result<Arrivals> {
-    let (mut reader, mut buffer) = (Reader::default(), vec![0; 64 << 10]);
+fn read(mut output: impl Read) -> io::Result<PictureArrivals> {
+    let (mut reader, mut buffer) = (PictureReader::default(), vec![0; 64 << 10]);
     loop {
         match output.read(&mut buffer)? {
             0 => return Ok(reader.arrivals),
@@ -79,15 +79,15 @@ fn read(mut output: impl Read) -> io::Result<Arrivals> {
 
 /// Finds when each picture was complete.
 #[derive(Default)]
-struct Reader {
+struct PictureReader {
     splitter: TsSplitter,
     waiting: Vec<u8>,
     /// When the newest packet of each PID arrived.
     newest: BTreeMap<u16, Instant>,
-    arrivals: Arrivals,
+    arrivals: PictureArrivals,
 }
 
-impl Reader {
+impl PictureReader {
     fn push(&mut self, bytes: &[u8], now: Instant) {
         self.waiting.extend_from_slice(bytes);
         let mut at = 0;
@@ -102,7 +102,9 @@ impl Reader {
                 let complete = pid(&frame.bytes).and_then(|pid| self.newest.get(&pid));
                 if let Some(dts) = frame.dts() {
                     let at = complete.copied().unwrap_or(now);
-                    self.arrivals.entry(dts).or_insert(Arrival { at, bytes: frame.bytes.len() });
+                    self.arrivals
+                        .entry(dts)
+                        .or_insert(PictureArrival { at, bytes: frame.bytes.len() });
                 }
             }
             if let Some(pid) = pid(packet).filter(|_| is_packet) {

@@ -11,7 +11,7 @@ mod udp;
 pub use receive::{Args as ReceiveArgs, run as receive};
 pub use send::{Args as SendArgs, run as send};
 
-use super::Scene;
+use super::NetworkArgs;
 use thalweg_sim::collection::{Background, OnOff, Topology, background_ends};
 
 /// The receiver's TCP and UDP port. Traffic classes of topologies refer to it.
@@ -21,7 +21,7 @@ const PORT: u16 = 9100;
 #[derive(Clone, Copy, Debug, clap::Args)]
 struct FlowArgs {
     #[command(flatten)]
-    scene: Scene,
+    scene: NetworkArgs,
     /// Number of flows; a quarter crosses the first peering point
     #[arg(long, value_parser = clap::value_parser!(u32).range(0..=1000))]
     flows: u32,
@@ -32,7 +32,7 @@ const RATIO: (u32, u32) = (1, 3);
 
 /// A flow between interfaces `bg-b:from` and `bg-a:to`.
 #[derive(Clone, Copy, Debug)]
-struct Flow {
+struct BackgroundFlow {
     from: usize,
     to: usize,
     /// A UDP stream at the pace of the scene; `None`: an infinite download.
@@ -40,14 +40,14 @@ struct Flow {
 }
 
 impl FlowArgs {
-    fn drawn(&self) -> Vec<Flow> {
-        let Scene { seed, pace } = self.scene;
+    fn draw_flows(&self) -> Vec<BackgroundFlow> {
+        let NetworkArgs { seed, pace } = self.scene;
         let net = Topology::transit_stub(seed);
         let (a, b) = (background_ends(&net, 0), background_ends(&net, 1));
         let place = |nodes: &[usize], node| nodes.iter().position(|n| *n == node).unwrap_or(0);
         let faster = |s: OnOff| OnOff { rate: s.rate * pace, on: s.on / pace, off: s.off / pace };
         let drawn = Background::new(&net, seed, self.flows, RATIO).drawn();
-        let flow = |flow: &thalweg_sim::collection::Drawn| Flow {
+        let flow = |flow: &thalweg_sim::collection::DrawnFlow| BackgroundFlow {
             from: place(&b, flow.from),
             to: place(&a, flow.to),
             stream: flow.stream.map(faster),

@@ -43,7 +43,7 @@ type Counts = Arc<[AtomicU64]>;
 /// Receives for the given duration.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let deadline = Instant::now() + args.duration;
-    let flows = args.which.drawn();
+    let flows = args.which.draw_flows();
     let file =
         File::create(&args.out).with_context(|| format!("cannot write {}", args.out.display()))?;
     let mut out = BufWriter::new(file);
@@ -53,7 +53,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let counts: Counts = flows.iter().map(|_| AtomicU64::new(0)).collect();
     let any = format!("0.0.0.0:{PORT}");
     let (listener, socket) = (net::listen(&any)?, net::bind_udp(any.parse::<SocketAddr>()?)?);
-    output::ready(listener.local_addr()?)?;
+    output::print_ready(listener.local_addr()?)?;
     let (tcp, udp) = (counts.clone(), counts.clone());
     thread::spawn(move || accept_all(&listener, &tcp));
     thread::spawn(move || receive_all(&socket, &udp));
@@ -73,18 +73,18 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 fn accept_all(listener: &TcpListener, counts: &Counts) {
     while let Ok((stream, _)) = listener.accept() {
         let counts = counts.clone();
-        thread::spawn(move || count(stream, &counts));
+        thread::spawn(move || count_bytes(stream, &counts));
     }
 }
 
-fn count(mut stream: TcpStream, counts: &Counts) {
+fn count_bytes(mut stream: TcpStream, counts: &Counts) {
     let mut number = [0; 2];
     if stream.read_exact(&mut number).is_err() {
         return;
     }
     let mut buffer = vec![0; BUFFER];
     while let Ok(n @ 1..) = stream.read(&mut buffer) {
-        add(counts, number, n);
+        add_bytes(counts, number, n);
     }
 }
 
@@ -92,12 +92,12 @@ fn receive_all(socket: &UdpSocket, counts: &Counts) {
     let mut buffer = [0; 2048];
     while let Ok(n) = socket.recv(&mut buffer) {
         if n >= 2 {
-            add(counts, [buffer[0], buffer[1]], n);
+            add_bytes(counts, [buffer[0], buffer[1]], n);
         }
     }
 }
 
-fn add(counts: &Counts, number: [u8; 2], bytes: usize) {
+fn add_bytes(counts: &Counts, number: [u8; 2], bytes: usize) {
     if let Some(count) = counts.get(usize::from(u16::from_be_bytes(number))) {
         count.fetch_add(bytes as u64, Ordering::Relaxed);
     }

@@ -1,6 +1,6 @@
 //! Sends all background flows.
 
-use super::{Flow, FlowArgs, PORT, interface, udp};
+use super::{BackgroundFlow, FlowArgs, PORT, interface, udp};
 use crate::tool::{
     collection::resolve,
     net::{self, TcpOptions},
@@ -47,7 +47,7 @@ pub(super) struct FlowEnds {
 /// Sends for the given duration.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let deadline = Instant::now() + args.duration;
-    let flows = args.which.drawn();
+    let flows = args.which.draw_flows();
     let mut threads = Vec::new();
     for (number, flow) in flows.iter().enumerate() {
         let placed = resolve_addresses(number, flow)?;
@@ -68,7 +68,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn resolve_addresses(number: usize, flow: &Flow) -> anyhow::Result<FlowEnds> {
+fn resolve_addresses(number: usize, flow: &BackgroundFlow) -> anyhow::Result<FlowEnds> {
     let from = resolve(&interface("bg-b", flow.from), 0)?.ip();
     let to = resolve(&interface("bg-a", flow.to), PORT)?;
     Ok(FlowEnds { number: u16::try_from(number)?, from, to })
@@ -78,7 +78,7 @@ fn resolve_addresses(number: usize, flow: &Flow) -> anyhow::Result<FlowEnds> {
 fn download(flow: FlowEnds, deadline: Instant) -> anyhow::Result<()> {
     let options = TcpOptions { from: Some(flow.from), congestion: None };
     while Instant::now() < deadline {
-        if let Err(e) = one_connection(flow, &options, deadline) {
+        if let Err(e) = send_over_connection(flow, &options, deadline) {
             note!("background flow {}: {e:#}; retrying", flow.number);
             thread::sleep(AGAIN.min(deadline.saturating_duration_since(Instant::now())));
         }
@@ -86,7 +86,11 @@ fn download(flow: FlowEnds, deadline: Instant) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn one_connection(flow: FlowEnds, options: &TcpOptions, deadline: Instant) -> anyhow::Result<()> {
+fn send_over_connection(
+    flow: FlowEnds,
+    options: &TcpOptions,
+    deadline: Instant,
+) -> anyhow::Result<()> {
     let mut stream = net::connect_tcp(flow.to, options)?;
     stream.set_write_timeout(Some(WRITE_SLICE))?;
     stream.write_all(&flow.number.to_be_bytes())?;

@@ -30,19 +30,19 @@ pub(super) fn stream(
     let between = Duration::from_secs_f64(packet as f64 * 8.0 / (stream.rate * 1e6));
     let mut at = Instant::now();
     while at < deadline {
-        let on = at + period(stream.on, &mut random);
-        burst(&socket, &payload, at, on.min(deadline), between)?;
-        at = on + period(stream.off, &mut random);
+        let on = at + draw_period(stream.on, &mut random);
+        send_burst(&socket, &payload, at, on.min(deadline), between)?;
+        at = on + draw_period(stream.off, &mut random);
         pace::sleep_until(at.min(deadline));
     }
     Ok(())
 }
 
-fn period(mean: f64, random: &mut Stream) -> Duration {
+fn draw_period(mean: f64, random: &mut Stream) -> Duration {
     Duration::from_secs_f64(random::exponential(random, mean)).max(SHORTEST)
 }
 
-fn burst(
+fn send_burst(
     socket: &UdpSocket,
     payload: &[u8],
     mut at: Instant,

@@ -1,8 +1,8 @@
 //! Measures the capacity between all pairs of hosts.
 
-use super::{DATA, ORDERS, Order, Outcome};
+use super::{DATA, MeasurementOrder, MeasurementResult, ORDERS};
 use crate::tool::{
-    collection::{Scene, resolve},
+    collection::{NetworkArgs, resolve},
     control::Control,
     net::{self, TcpOptions},
     output,
@@ -30,7 +30,7 @@ const GRACE: Duration = Duration::from_secs(30);
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    scene: Scene,
+    scene: NetworkArgs,
     /// Bytes of each transfer
     #[arg(long, value_name = "SIZE")]
     bytes: ByteSize,
@@ -62,7 +62,7 @@ struct Pair {
 /// Measures or reads the capacities and writes them, with errors if asked to.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let rates = match &args.measured {
-        Some(file) => read(file)?,
+        Some(file) => read_rates(file)?,
         None => measure(args)?,
     };
     let mut random = random::stream(args.scene.seed, "wrong", 0);
@@ -74,12 +74,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     std::fs::write(&args.out, text)
         .with_context(|| format!("cannot write {}", args.out.display()))?;
-    output::line(&json!({ "pairs": rates.len() }))
+    output::print_line(&json!({ "pairs": rates.len() }))
 }
 
 type Rates = Vec<(String, String, f64)>;
 
-fn read(file: &std::path::Path) -> anyhow::Result<Rates> {
+fn read_rates(file: &std::path::Path) -> anyhow::Result<Rates> {
     let text =
         std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let line = |line: &str| -> Option<(String, String, f64)> {
@@ -93,10 +93,11 @@ fn read(file: &std::path::Path) -> anyhow::Result<Rates> {
 /// Measures all pairs, several at a time if they share no link, so that no measurement is "traffic corresponding to
 /// other bistro pairs" for another one.
 fn measure(args: &Args) -> anyhow::Result<Rates> {
-    let pairs = pairs(args.scene.seed);
+    let pairs = list_pairs(args.scene.seed);
     let state = Mutex::new(State { waiting: pairs, busy: BTreeSet::new(), done: Vec::new() });
     thread::scope(|scope| -> anyhow::Result<()> {
-        let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(|| work(&state, args))).collect();
+        let workers: Vec<_> =
+            (0..AT_ONCE).map(|_| scope.spawn(|| measure_waiting(&state, args))).collect();
         let join = |worker: thread::ScopedJoinHandle<'_, anyhow::Result<()>>| {
             worker.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a measurement thread panicked")))
         };
@@ -118,7 +119,7 @@ struct State {
     done: Rates,
 }
 
-fn work(state: &Mutex<State>, args: &Args) -> anyhow::Result<()> {
+fn measure_waiting(state: &Mutex<State>, args: &Args) -> anyhow::Result<()> {
     let lock = || state.lock();
     loop {
         let next = {
@@ -126,13 +127,13 @@ fn work(state: &Mutex<State>, args: &Args) -> anyhow::Result<()> {
             if state.waiting.is_empty() {
                 return Ok(());
             }
-            state.take()
+            state.take_free_pair()
         };
         let Some(pair) = next else {
             thread::sleep(POLL_INTERVAL);
             continue;
         };
-        let rate = order(&pair, args);
+        let rate = order_measurement(&pair, args);
         let mut state = lock();
         state.busy.retain(|link| !pair.links.contains(link));
         match rate {
@@ -147,7 +148,7 @@ fn work(state: &Mutex<State>, args: &Args) -> anyhow::Result<()> {
 
 impl State {
     /// Takes the first pair that shares no link with the pairs being measured.
-    fn take(&mut self) -> Option<Pair> {
+    fn take_free_pair(&mut self) -> Option<Pair> {
         let free = |pair: &Pair| pair.links.is_disjoint(&self.busy);
         let at = self.waiting.iter().position(free)?;
         let pair = self.waiting.remove(at);
@@ -157,7 +158,7 @@ impl State {
 }
 
 /// Every ordered pair of hosts except those from the destination, which sends nothing.
-fn pairs(seed: u64) -> Vec<Pair> {
+fn list_pairs(seed: u64) -> Vec<Pair> {
     let net = Topology::transit_stub(seed);
     let nodes = bistros(&net, seed);
     let last = nodes.len() - 1;
@@ -172,15 +173,20 @@ fn pairs(seed: u64) -> Vec<Pair> {
 }
 
 /// Asks a host to measure a pair. Returns the rate, bit/s.
-fn order(pair: &Pair, args: &Args) -> anyhow::Result<f64> {
+fn order_measurement(pair: &Pair, args: &Args) -> anyhow::Result<f64> {
     let to = resolve(&pair.to, DATA)?;
     let at = resolve(&pair.from, ORDERS)?;
     let begun = Instant::now();
     let stream = net::connect_tcp(at, &TcpOptions::default())?;
     let mut control = Control::new(stream, args.longest + GRACE)?;
     let longest = args.longest.as_secs_f64();
-    control.send(&Order { to, bytes: args.bytes.as_bytes(), times: args.times, longest })?;
-    let Outcome { bytes, seconds } = control.receive()?;
+    control.send(&MeasurementOrder {
+        to,
+        bytes: args.bytes.as_bytes(),
+        times: args.times,
+        longest,
+    })?;
+    let MeasurementResult { bytes, seconds } = control.receive()?;
     anyhow::ensure!(
         seconds > 0.0 && begun.elapsed() > Duration::ZERO,
         "the measurement took no time"
@@ -194,10 +200,10 @@ mod tests {
 
     #[test]
     fn pairs_that_are_measured_at_once_share_no_link() {
-        let mut state = State { waiting: pairs(4), busy: BTreeSet::new(), done: Vec::new() };
+        let mut state = State { waiting: list_pairs(4), busy: BTreeSet::new(), done: Vec::new() };
         assert_eq!(state.waiting.len(), 49);
         let mut taken: Vec<Pair> = Vec::new();
-        while let Some(pair) = state.take() {
+        while let Some(pair) = state.take_free_pair() {
             assert!(taken.iter().all(|other| other.links.is_disjoint(&pair.links)));
             taken.push(pair);
         }
@@ -211,7 +217,7 @@ mod tests {
         let table: String = (1..=7).map(|s| format!("s{s},d,1000000\n")).collect();
         std::fs::write(&right, format!("from,to,bps\n{table}")).unwrap();
         let args = Args {
-            scene: Scene { seed: 1, pace: 1.0 },
+            scene: NetworkArgs { seed: 1, pace: 1.0 },
             bytes: ByteSize::from_bytes(1),
             times: 1,
             longest: Duration::from_secs(1),
@@ -220,7 +226,7 @@ mod tests {
             measured: Some(right),
         };
         run(&args).unwrap();
-        let rates = read(&wrong).unwrap();
+        let rates = read_rates(&wrong).unwrap();
         assert_eq!(rates.len(), 7);
         assert!(rates.iter().all(|r| (300_000.0..=1_700_000.0).contains(&r.2)));
         assert!(rates.iter().any(|r| (r.2 - 1e6).abs() > 2e5));

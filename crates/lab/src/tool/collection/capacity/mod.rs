@@ -19,7 +19,7 @@ const DATA: u16 = 9201;
 
 /// A measurement that a bistro is asked to make.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Order {
+struct MeasurementOrder {
     to: SocketAddr,
     /// Bytes of each transfer.
     bytes: u64,
@@ -31,7 +31,7 @@ struct Order {
 
 /// The result of a measurement.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Outcome {
+struct MeasurementResult {
     /// Bytes that arrived.
     bytes: u64,
     /// The time from the start of the first connection to the end of the last one.

@@ -1,6 +1,6 @@
 //! A bistro's part of the measurement: sends as ordered, and receives from others.
 
-use super::{DATA, ORDERS, Order, Outcome};
+use super::{DATA, MeasurementOrder, MeasurementResult, ORDERS};
 use crate::tool::{
     control::Control,
     net::{self, TcpOptions},
@@ -33,7 +33,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let data = net::listen(&format!("0.0.0.0:{DATA}"))?;
     let orders = net::listen(&format!("0.0.0.0:{ORDERS}"))?;
-    output::ready(orders.local_addr()?)?;
+    output::print_ready(orders.local_addr()?)?;
     thread::spawn(move || serve_connections(&data, take));
     thread::spawn(move || serve_connections(&orders, carry_out_order));
     thread::sleep(args.duration);
@@ -47,7 +47,7 @@ fn serve_connections(listener: &TcpListener, serve: fn(TcpStream) -> anyhow::Res
 }
 
 /// Receives a transfer and confirms its end.
-fn take(mut stream: TcpStream) -> anyhow::Result<()> {
+fn receive_transfer(mut stream: TcpStream) -> anyhow::Result<()> {
     let mut buffer = vec![0; CHUNK];
     while stream.read(&mut buffer)? > 0 {}
     Ok(stream.write_all(&[1])?)
@@ -55,7 +55,7 @@ fn take(mut stream: TcpStream) -> anyhow::Result<()> {
 
 fn carry_out_order(stream: TcpStream) -> anyhow::Result<()> {
     let mut control = Control::new(stream, ORDER_TIMEOUT)?;
-    let order: Order = control.receive()?;
+    let order: MeasurementOrder = control.receive()?;
     let begun = Instant::now();
     let deadline = begun + Duration::from_secs_f64(order.longest);
     let mut bytes = 0;
@@ -64,11 +64,11 @@ fn carry_out_order(stream: TcpStream) -> anyhow::Result<()> {
             bytes += transfer(&order, deadline)?;
         }
     }
-    control.send(&Outcome { bytes, seconds: begun.elapsed().as_secs_f64() })
+    control.send(&MeasurementResult { bytes, seconds: begun.elapsed().as_secs_f64() })
 }
 
 /// Makes one transfer. Returns the number of bytes that arrived.
-fn transfer(order: &Order, deadline: Instant) -> anyhow::Result<u64> {
+fn transfer(order: &MeasurementOrder, deadline: Instant) -> anyhow::Result<u64> {
     let mut stream = net::connect_tcp(order.to, &TcpOptions::default())?;
     stream.set_write_timeout(Some(WRITE_SLICE))?;
     let chunk = vec![0x5a; CHUNK];

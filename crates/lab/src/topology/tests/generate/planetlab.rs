@@ -12,7 +12,7 @@ const DETOURS: Range<usize> = 0..50;
 const CLIENTS: Range<usize> = 50..HOSTS;
 
 /// The network as a user would measure it, n×n from row to column.
-struct Measured {
+struct MeasuredNetwork {
     /// Mbit/s, including access links; 0 from a host to itself.
     rate: Vec<Vec<f64>>,
     rtt_ms: Vec<Vec<f64>>,
@@ -23,13 +23,13 @@ fn drawn(n: usize, seed: u64) -> Resolved {
     Topology { seed, generate, ..Topology::default() }.resolve().unwrap()
 }
 
-fn measured(seed: u64) -> Measured {
+fn measured(seed: u64) -> MeasuredNetwork {
     let net = drawn(HOSTS, seed);
     let all = |value: &dyn Fn(usize, usize) -> f64| {
         let cell = |i, j| if i == j { 0.0 } else { value(i, j) };
         (0..HOSTS).map(|i| (0..HOSTS).map(|j| cell(i, j)).collect()).collect()
     };
-    Measured {
+    MeasuredNetwork {
         rate: all(&|i, j| net.physical_limit(i, j).unwrap().as_mbps()),
         rtt_ms: all(&|i, j| net.rtt(i, j).unwrap().as_secs_f64() * 1e3),
     }
@@ -39,7 +39,7 @@ fn pairs(hosts: Range<usize>) -> impl Iterator<Item = (usize, usize)> {
     hosts.clone().flat_map(move |i| hosts.clone().filter(move |&j| j != i).map(move |j| (i, j)))
 }
 
-impl Measured {
+impl MeasuredNetwork {
     /// The rate through `l`, Mbit/s: the smaller rate of the two legs; 0 if `l` is an end.
     fn via(&self, i: usize, l: usize, j: usize) -> f64 {
         self.rate[i][l].min(self.rate[l][j])
@@ -103,9 +103,9 @@ fn share(values: impl Iterator<Item = bool> + Clone) -> f64 {
 }
 
 /// A statistic, its value and its allowed range. The ranges cover the variation between seeds.
-type Seen = (&'static str, f64, Range<f64>);
+type Statistic = (&'static str, f64, Range<f64>);
 
-fn hold(seed: u64, seen: &[Seen]) {
+fn check_ranges(seed: u64, seen: &[Statistic]) {
     for (name, value, range) in seen {
         eprintln!("seed {seed}: {name} {value:.3}");
         assert!(range.contains(value), "seed {seed}: {name} is {value:.3}, not in {range:?}");
@@ -127,7 +127,7 @@ fn most_paths_have_a_faster_detour_with_little_more_delay() {
         let median = |of: fn(&(f64, f64)) -> f64| quantile(rtts.iter().map(of).collect(), 0.5);
         let direct = median(|r| r.0);
         let rates = pairs(0..HOSTS).map(|(i, j)| m.rate[i][j]).collect();
-        hold(
+        check_ranges(
             seed,
             &[
                 ("share of paths that gain", share(helps), 0.75..0.86),
@@ -162,7 +162,7 @@ fn ranked_detours_are_better_than_random_ones() {
         let oblivious = medians(m.obtained(|_| top.clone()));
         let specific = medians(m.obtained(|i| m.specific(i)));
         let best = medians(m.obtained(|_| DETOURS.collect()));
-        hold(
+        check_ranges(
             seed,
             &[
                 ("gain kept, 50 of 150", of_150, 0.68..0.88),

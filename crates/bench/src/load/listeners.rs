@@ -7,18 +7,18 @@ use std::{
 };
 
 /// The processes that listen on a port, and all their descendants.
-pub struct Watched {
+pub struct ListenerProcesses {
     listeners: Vec<u32>,
 }
 
 /// CPU time in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spent {
+pub struct CpuTime {
     /// The relay's, user and system, including its ended children.
     pub relay: f64,
     /// The machine's, except idle time.
     pub machine: f64,
-    /// The machine's in softirqs: see [`Watched::spent`].
+    /// The machine's in softirqs: see [`ListenerProcesses::cpu_time`].
     pub softirq: f64,
 }
 
@@ -33,12 +33,12 @@ pub struct Descriptors {
     pub pipes: u64,
 }
 
-impl Watched {
+impl ListenerProcesses {
     /// Finds the processes that listen on a port.
     ///
     /// # Errors
     /// When no process listens there that we may inspect.
-    pub fn listening(port: u16) -> anyhow::Result<Self> {
+    pub fn find(port: u16) -> anyhow::Result<Self> {
         let inodes = listening_inodes(port)?;
         let sockets: BTreeSet<String> = inodes.iter().map(|i| format!("socket:[{i}]")).collect();
         let holds = |pid: &u32| {
@@ -62,14 +62,14 @@ impl Watched {
     ///
     /// # Errors
     /// When the relay has ended.
-    pub fn spent(&self) -> anyhow::Result<Spent> {
-        let tree = self.tree();
-        let each = tree.iter().filter_map(|pid| Some(stat(*pid)?.cpu_ticks));
+    pub fn cpu_time(&self) -> anyhow::Result<CpuTime> {
+        let tree = self.all_processes();
+        let each = tree.iter().filter_map(|pid| Some(read_stat(*pid)?.cpu_ticks));
         let ticks: u64 = each.sum();
-        if !self.listeners.iter().any(|pid| stat(*pid).is_some()) {
+        if !self.listeners.iter().any(|pid| read_stat(*pid).is_some()) {
             bail!("the relay has ended");
         }
-        Ok(Spent { relay: ticks as f64 / ticks_per_second(), ..machine()? })
+        Ok(CpuTime { relay: ticks as f64 / ticks_per_second(), ..machine_cpu_time()? })
     }
 
     /// Resident anonymous memory of all its processes, bytes.
@@ -82,7 +82,7 @@ impl Watched {
             let line = text.lines().find_map(|line| line.strip_prefix("Anonymous:"))?;
             line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
         };
-        let each: Vec<u64> = self.tree().iter().filter_map(of).collect();
+        let each: Vec<u64> = self.all_processes().iter().filter_map(of).collect();
         if each.is_empty() {
             bail!("the relay has ended");
         }
@@ -95,7 +95,7 @@ impl Watched {
     /// When the relay has ended.
     pub fn descriptors(&self) -> anyhow::Result<Descriptors> {
         let mut held = Descriptors::default();
-        for pid in self.tree() {
+        for pid in self.all_processes() {
             let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
             for link in files.filter_map(|file| fs::read_link(file.path()).ok()) {
                 let link = link.to_string_lossy();
@@ -111,10 +111,10 @@ impl Watched {
     }
 
     /// The listeners and all their descendants, each once.
-    fn tree(&self) -> BTreeSet<u32> {
+    fn all_processes(&self) -> BTreeSet<u32> {
         let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for pid in processes() {
-            if let Some(stat) = stat(pid) {
+            if let Some(stat) = read_stat(pid) {
                 children.entry(stat.parent).or_default().push(pid);
             }
         }
@@ -133,14 +133,14 @@ impl Watched {
 ///
 /// # Errors
 /// When /proc/stat cannot be read.
-pub fn machine() -> anyhow::Result<Spent> {
+pub fn machine_cpu_time() -> anyhow::Result<CpuTime> {
     let text = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
     let line = text.lines().find_map(|line| line.strip_prefix("cpu ")).unwrap_or_default();
     // user nice system idle iowait irq softirq steal …; guest time is part of user time.
     let ticks: Vec<f64> = line.split_whitespace().filter_map(|n| n.parse().ok()).collect();
     let at = |i: usize| ticks.get(i).copied().unwrap_or_default() / ticks_per_second();
     let machine = [0, 1, 2, 5, 6].into_iter().map(at).sum();
-    Ok(Spent { relay: 0.0, machine, softirq: at(6) })
+    Ok(CpuTime { relay: 0.0, machine, softirq: at(6) })
 }
 
 fn ticks_per_second() -> f64 {
@@ -158,7 +158,7 @@ struct Stat {
 }
 
 /// Reads proc_pid_stat(5): fields 4 (parent) and 14 to 17 (times of the process and of its waited-for children).
-fn stat(pid: u32) -> Option<Stat> {
+fn read_stat(pid: u32) -> Option<Stat> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     parse_stat(&text)
 }
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn time_and_memory_of_this_process_are_measured() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let watched = Watched::listening(listener.local_addr().unwrap().port()).unwrap();
+        let watched = ListenerProcesses::find(listener.local_addr().unwrap().port()).unwrap();
         let before = watched.anonymous_bytes().unwrap();
         // A large block, because other tests allocate in this process, too.
         let block = vec![1u8; 256 << 20];
@@ -227,11 +227,11 @@ mod tests {
             "{before} {after} {}",
             block[block.len() - 1]
         );
-        let first = watched.spent().unwrap();
+        let first = watched.cpu_time().unwrap();
         let mut last = first;
         // Until the clock advances; a tick is 10 ms.
         while last.relay == first.relay {
-            last = watched.spent().unwrap();
+            last = watched.cpu_time().unwrap();
         }
         assert!(last.relay > first.relay && last.machine >= first.machine);
         drop(listener);

@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The protocol between client, relay and server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum By {
+pub enum RelayProtocol {
     /// TCP to the server
     Direct,
     /// TCP to a relay that knows the server
@@ -31,13 +31,13 @@ pub enum By {
 
 /// Which way.
 #[derive(clap::Args)]
-pub struct WayArgs {
+pub struct ServerArgs {
     /// The server
     #[arg(long, value_name = "ADDR:PORT")]
     to: Destination,
     /// The protocol
     #[arg(long, value_enum, default_value = "direct")]
-    by: By,
+    by: RelayProtocol,
     /// The relay
     #[arg(long, value_name = "ADDR:PORT", required_if_eq_any = [
         ("by", "forward"), ("by", "tls"), ("by", "socks5"), ("by", "sealed"), ("by", "open"),
@@ -62,7 +62,7 @@ pub trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
 
 /// A dialler and a route to the server, ready to connect.
-pub struct Way {
+pub struct ServerDialer {
     dialer: Dialer,
     route: Route,
     /// The end of the dialled connection: the server, or a relay that forwards to it.
@@ -70,45 +70,46 @@ pub struct Way {
     tls: Option<TlsConnector>,
 }
 
-impl WayArgs {
-    /// The way that the arguments select.
+impl ServerArgs {
+    /// The dialler that the arguments select.
     ///
     /// # Errors
     /// When a certificate or key cannot be read.
-    pub fn way(&self) -> anyhow::Result<Way> {
+    pub fn dialer(&self) -> anyhow::Result<ServerDialer> {
         let options = DialOptions { deadline: PATIENCE, ..DialOptions::default() };
         let relay = self.relay.clone().unwrap_or_else(|| self.to.clone());
-        let plain = Way {
+        let plain = ServerDialer {
             dialer: Dialer::new(options.clone()),
             route: Route::direct(),
             to: self.to.clone(),
             tls: None,
         };
         Ok(match self.by {
-            By::Direct => plain,
-            By::Forward => Way { to: relay, ..plain },
-            By::Tls => {
+            RelayProtocol::Direct => plain,
+            RelayProtocol::Forward => ServerDialer { to: relay, ..plain },
+            RelayProtocol::Tls => {
                 let file = self.certificate.as_deref().context("--certificate is required")?;
-                Way { to: relay, tls: Some(tls::connector(file)?), ..plain }
+                ServerDialer { to: relay, tls: Some(tls::connector(file)?), ..plain }
             }
-            By::Socks5 => Way { route: Route::through([relay])?, ..plain },
-            By::Sealed | By::Open => {
+            RelayProtocol::Socks5 => ServerDialer { route: Route::through([relay])?, ..plain },
+            RelayProtocol::Sealed | RelayProtocol::Open => {
                 let state = self.state.as_deref().context("--state is required")?;
-                let (dialer, route) = mesh::route(state, relay, self.by == By::Open, options)?;
-                Way { dialer, route, ..plain }
+                let (dialer, route) =
+                    mesh::route(state, relay, self.by == RelayProtocol::Open, options)?;
+                ServerDialer { dialer, route, ..plain }
             }
         })
     }
 
-    /// The same way without the relay.
-    pub fn direct(&self) -> Way {
+    /// The same dialler without the relay.
+    pub fn direct_dialer(&self) -> ServerDialer {
         let options = DialOptions { deadline: PATIENCE, ..DialOptions::default() };
         let dialer = Dialer::new(options);
-        Way { dialer, route: Route::direct(), to: self.to.clone(), tls: None }
+        ServerDialer { dialer, route: Route::direct(), to: self.to.clone(), tls: None }
     }
 }
 
-impl Way {
+impl ServerDialer {
     /// Connects.
     ///
     /// # Errors

@@ -19,13 +19,13 @@ use std::{
 const XATTR_MAX: usize = 65_536;
 
 /// A tree: entries by relative path; the root has the empty path.
-pub type TreeSnapshot = BTreeMap<Vec<u8>, Entry>;
+pub type TreeSnapshot = BTreeMap<Vec<u8>, SnapshotEntry>;
 
 /// An entry.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct SnapshotEntry {
     /// The kind of the entry.
-    pub kind: Kind,
+    pub kind: SnapshotKind,
     /// Permissions with set-ID and sticky bits.
     pub mode: u32,
     /// The user id.
@@ -42,7 +42,7 @@ pub struct Entry {
 
 /// The kind of an entry.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Kind {
+pub enum SnapshotKind {
     Directory,
     File {
         /// The length in bytes.
@@ -63,7 +63,7 @@ pub enum Kind {
     Device(u64),
 }
 
-impl Kind {
+impl SnapshotKind {
     /// The name of the kind.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -86,25 +86,25 @@ impl Kind {
 ///
 /// # Errors
 /// When an entry cannot be read; the error has its path.
-pub fn look(root: &Path) -> anyhow::Result<TreeSnapshot> {
-    let mut walk = Walk { seen: TreeSnapshot::new(), inodes: BTreeMap::new() };
+pub fn read_tree(root: &Path) -> anyhow::Result<TreeSnapshot> {
+    let mut walk = TreeWalk { snapshot: TreeSnapshot::new(), inodes: BTreeMap::new() };
     walk.entry(root, Vec::new())?;
-    Ok(walk.seen)
+    Ok(walk.snapshot)
 }
 
-struct Walk {
-    seen: TreeSnapshot,
+struct TreeWalk {
+    snapshot: TreeSnapshot,
     /// The first path of each inode with several names, by device and inode.
     inodes: BTreeMap<(u64, u64), Vec<u8>>,
 }
 
-impl Walk {
+impl TreeWalk {
     fn entry(&mut self, at: &Path, path: Vec<u8>) -> anyhow::Result<()> {
         let failed = || format!("cannot inspect {}", at.display());
         let about = fs::symlink_metadata(at).with_context(failed)?;
         let kind = kind(at, &about).with_context(failed)?;
-        let is_directory = kind == Kind::Directory;
-        let entry = Entry {
+        let is_directory = kind == SnapshotKind::Directory;
+        let entry = SnapshotEntry {
             kind,
             mode: about.mode() & 0o7777,
             owner: about.uid(),
@@ -113,7 +113,7 @@ impl Walk {
             xattrs: xattrs(at).with_context(failed)?,
             same_as: self.same_as(&about, &path),
         };
-        self.seen.insert(path.clone(), entry);
+        self.snapshot.insert(path.clone(), entry);
         if is_directory {
             for name in names(at).with_context(failed)? {
                 let mut inner = path.clone();
@@ -146,19 +146,26 @@ fn names(directory: &Path) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-fn kind(at: &Path, about: &Metadata) -> io::Result<Kind> {
+fn kind(at: &Path, about: &Metadata) -> io::Result<SnapshotKind> {
     let kind = about.file_type();
     Ok(match () {
-        () if kind.is_dir() => Kind::Directory,
-        () if kind.is_symlink() => Kind::Link(fs::read_link(at)?.into_os_string().into_vec()),
-        () if kind.is_fifo() => Kind::Fifo,
-        () if kind.is_socket() => Kind::Socket,
-        () if !kind.is_file() => Kind::Device(about.rdev()),
+        () if kind.is_dir() => SnapshotKind::Directory,
+        () if kind.is_symlink() => {
+            SnapshotKind::Link(fs::read_link(at)?.into_os_string().into_vec())
+        }
+        () if kind.is_fifo() => SnapshotKind::Fifo,
+        () if kind.is_socket() => SnapshotKind::Socket,
+        () if !kind.is_file() => SnapshotKind::Device(about.rdev()),
         () => {
             let mut file = File::open(at)?;
             let holes = holes(&file, about.len())?;
             let digest = digest(&mut file)?;
-            Kind::File { length: about.len(), digest, occupied: about.blocks() * 512, holes }
+            SnapshotKind::File {
+                length: about.len(),
+                digest,
+                occupied: about.blocks() * 512,
+                holes,
+            }
         }
     })
 }
