@@ -12,8 +12,8 @@ mod invariants;
 
 use invariants::{LIMITS, check_all, split};
 use proptest::prelude::*;
-use std::{fs, path::Path};
-use thalweg_media::{Frame, FrameClass, Limits, PACKET};
+use std::{collections::BTreeMap, fs, path::Path};
+use thalweg_media::{Frame, FrameClass, Limits, PACKET, hls::Segmenter};
 
 /// The names and contents of the files in these folders.
 fn files(folders: &[&str]) -> Vec<(String, Vec<u8>)> {

@@ -44,7 +44,7 @@ pub enum RosterError {
     Foreign {
         file: PathBuf,
         /// Why its signer may not sign for this mesh.
-        why: AuthorityError,
+        why: Box<AuthorityError>,
         /// This mesh's key.
         mesh: NodeId,
     },

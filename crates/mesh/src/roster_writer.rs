@@ -164,7 +164,7 @@ pub(super) fn read(mesh: &NodeId, file: &Path) -> Result<Option<(Roster, Vec<u8>
     match verify(mesh, &signed) {
         Ok(roster) => Ok(Some((roster, signed))),
         Err(RosterError::Authority(why)) => {
-            Err(RosterError::Foreign { file: file.to_owned(), why, mesh: *mesh })
+            Err(RosterError::Foreign { file: file.to_owned(), why: Box::new(why), mesh: *mesh })
         }
         Err(error) => Err(error),
     }

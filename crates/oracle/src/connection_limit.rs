@@ -153,7 +153,7 @@ impl ConnectionPermit {
     }
 
     fn set(&self, idle: impl Fn(&mut Connections) -> Option<u64>) {
-        let mut taken = self.places.lock();
+        let mut taken = self.places.taken.lock();
         let since = idle(&mut taken);
         let connections = taken.of.get_mut(&self.party).into_iter().flatten();
         connections
@@ -165,7 +165,7 @@ impl ConnectionPermit {
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         // `None` if the connection was evicted before.
-        let _ = self.places.lock().remove(self.party, self.id);
+        let _ = self.places.taken.lock().remove(self.party, self.id);
     }
 }
 

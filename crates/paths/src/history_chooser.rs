@@ -89,7 +89,7 @@ impl HistoryChooser {
     }
 
     fn prior(&self, origin: &str, path: &str) -> Option<Prior> {
-        lock(self.history.as_ref()?).prior(origin, path, now())
+        self.history.as_ref()?.lock().prior(origin, path, now())
     }
 
     /// The known rate of this path to this destination.

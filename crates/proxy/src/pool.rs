@@ -109,7 +109,7 @@ pub struct OwnLinks {
 impl Drop for OwnLinks {
     fn drop(&mut self) {
         let owner = Owner::Connection(self.number);
-        self.pool.lock().retain(|(_, link, _)| link.owner != owner);
+        self.pool.0.lock().retain(|(_, link, _)| link.owner != owner);
     }
 }
 

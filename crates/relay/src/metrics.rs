@@ -249,7 +249,7 @@ pub struct FlowGuard {
 
 impl Drop for FlowGuard {
     fn drop(&mut self) {
-        let mut ledger = self.flows.lock();
+        let mut ledger = self.flows.0.lock();
         if let Some((leg, moved)) = ledger.live.remove(&self.id) {
             add(&mut ledger.ended, leg, both(&moved));
         }

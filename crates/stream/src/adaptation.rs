@@ -105,7 +105,7 @@ impl Streams {
         let ended = self.0.clock.now();
         let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let began = Time::from_nanos(ended.as_nanos().saturating_sub(took));
-        let mut state = self.0.adaptation.lock();
+        let mut state = self.0.adaptation.state.lock();
         if let Some(levels) = state.levels.get_mut(to) {
             levels.add_measurement(Measurement { room, began, ended });
         }
@@ -115,13 +115,13 @@ impl Streams {
 
     /// Reports to the oracle that at least `low` bit/s were available on the path to `to`, beside all present traffic.
     pub fn report_measurement(&self, to: &Name, low: f64, is_lower_bound: bool, began: Instant) {
-        self.0.adaptation.lock().requested.retain(|requested| requested != to);
+        self.0.adaptation.state.lock().requested.retain(|requested| requested != to);
         self.0.link.add_measurement(to, low, is_lower_bound, began.elapsed());
     }
 
     /// Reports to the oracle that there is no connection to `to`.
     pub fn report_unreachable(&self, to: &Name) {
-        self.0.adaptation.lock().requested.retain(|requested| requested != to);
+        self.0.adaptation.state.lock().requested.retain(|requested| requested != to);
         self.0.link.add_unreachable(to);
     }
 
@@ -137,7 +137,7 @@ impl Streams {
             }
         }
         let settings = &self.0.settings;
-        let mut state = self.0.adaptation.lock();
+        let mut state = self.0.adaptation.state.lock();
         state.levels.retain(|child, _| samples.contains_key(child));
         let (mut local, mut needed_measurements) = (BTreeMap::new(), NeededMeasurements::new());
         let planned: Vec<Name> =

@@ -34,7 +34,7 @@ pub(crate) struct Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut used = self.slots.lock();
+        let mut used = self.slots.used.lock();
         if let Some(count) = used.get_mut(&self.member) {
             *count -= 1;
             if *count == 0 {

@@ -107,7 +107,7 @@ fn alone(stage: &Stage<'_>) -> anyhow::Result<Vec<DownloadRow>> {
     rows.push(row("curl direct", curl(stage)?, direct));
     for relay in RELAYS {
         let (name, course) = (via(relay), network::course(network, Some(relay)));
-        rows.push(row(&name, Ok(stage.download_alone(name, relay, Some(RELAY_LIMIT))?), course));
+        rows.push(row(&name, Ok(stage.download_alone(&name, relay, Some(RELAY_LIMIT))?), course));
     }
     Ok(rows)
 }

@@ -48,7 +48,7 @@ pub struct ChildAnnouncements {
 impl ChildAnnouncements {
     /// The symbols to announce now; `None`: everything may be announced.
     pub fn announce(&self) -> Option<Vec<Range<u64>>> {
-        let mut scheduler = self.shared.lock();
+        let mut scheduler = self.shared.scheduler.lock();
         if scheduler.is_over() {
             return None;
         }
@@ -59,13 +59,13 @@ impl ChildAnnouncements {
 
     /// Records that the child requested these symbols.
     pub fn record_request(&self, runs: &[(u64, u64)]) {
-        let mut scheduler = self.shared.lock();
+        let mut scheduler = self.shared.scheduler.lock();
         runs.iter().for_each(|(from, to)| scheduler.record_request(self.id, *from..*to));
     }
 
     /// Records that the child already holds these symbols.
     pub fn record_held(&self, runs: &[(u64, u64)]) {
-        let mut scheduler = self.shared.lock();
+        let mut scheduler = self.shared.scheduler.lock();
         runs.iter().for_each(|(from, to)| scheduler.record_held(self.id, *from..*to));
         self.shared.note(&scheduler);
     }
@@ -77,7 +77,7 @@ impl ChildAnnouncements {
 
     /// Records that the child requests nothing: it is assumed to have what was announced to it.
     pub fn record_idle(&self) {
-        self.shared.lock().record_idle(self.id);
+        self.shared.scheduler.lock().record_idle(self.id);
     }
 
     /// Changes when everything may be announced to all children.
@@ -88,6 +88,6 @@ impl ChildAnnouncements {
 
 impl Drop for ChildAnnouncements {
     fn drop(&mut self) {
-        self.shared.lock().leave(self.id);
+        self.shared.scheduler.lock().leave(self.id);
     }
 }

@@ -68,7 +68,7 @@ impl PathClaims {
 
 impl Drop for PathClaim<'_> {
     fn drop(&mut self) {
-        let mut claimed = self.claims.lock();
+        let mut claimed = self.claims.keys.lock();
         self.keys.iter().for_each(|key| _ = claimed.remove(key));
         drop(claimed);
         self.claims.freed.notify_all();

@@ -6,7 +6,7 @@
 use super::{
     plan::temporary,
     small::put_xattrs,
-    state::{LandingState, TargetState, lock},
+    state::{LandingState, TargetState},
     step_error::StepError,
     tree::{DirectoryCache, OpenDirectory, rename},
 };
@@ -122,7 +122,7 @@ impl Batches {
     fn add(&self, number: u32, bytes: u64, part: Option<Box<LargeFile>>) {
         let Some(target) = self.shared.target(number) else { return };
         self.shared.change_state(number, TargetState::Waiting, TargetState::Written);
-        let mut filling = lock(&self.filling);
+        let mut filling = self.filling.lock();
         filling.since.get_or_insert_with(Instant::now);
         filling.bytes += bytes;
         filling.parts += usize::from(part.is_some());
@@ -136,7 +136,7 @@ impl Batches {
 
     /// Commits the remaining files, and ends the thread.
     pub(super) fn end(&self) {
-        let last = std::mem::take(&mut *lock(&self.filling)).items;
+        let last = std::mem::take(&mut *self.filling.lock()).items;
         self.send(Message::Batch(last));
         self.send(Message::End);
     }
@@ -168,7 +168,7 @@ impl Committer {
                 Ok(Message::End) | Err(RecvTimeoutError::Disconnected) => break,
                 Err(RecvTimeoutError::Timeout) => tick(),
             }
-            let old = Some(lock(&self.filling)).filter(|g| g.is_old());
+            let old = Some(self.filling.lock()).filter(|g| g.is_old());
             let old = old.map(|mut filling| std::mem::take(&mut *filling).items);
             old.into_iter().for_each(|batch| self.commit(batch));
         }

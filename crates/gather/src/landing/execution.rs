@@ -6,7 +6,7 @@ use super::{
     hard_links::FirstName,
     lock::LandingLock,
     preparation::ExistingItems,
-    state::{LandingState, TargetState, lock},
+    state::{LandingState, TargetState},
     threads::LandingThreads,
     writer::WriteCommand,
 };
@@ -69,7 +69,7 @@ impl LandingWork {
         // A piece larger than the queue takes the whole queue.
         let share = bytes.len().min(QUEUED) as u32;
         let room = Arc::clone(&self.room).acquire_many_owned(share).await.map_err(|_| over())?;
-        let queue = lock(&self.threads).as_ref().and_then(|threads| threads.queue(number));
+        let queue = self.threads.lock().as_ref().and_then(|threads| threads.queue(number));
         let order = WriteCommand::Write { number, at, bytes, _room: room };
         queue.ok_or_else(over)?.send(order).await.map_err(|_| over())
     }
@@ -91,18 +91,18 @@ impl LandingWork {
 
     pub(super) fn give_up(&self, number: u32, why: String) {
         self.shared.give_up(number, why);
-        let queue = lock(&self.threads).as_ref().and_then(|threads| threads.queue(number));
+        let queue = self.threads.lock().as_ref().and_then(|threads| threads.queue(number));
         // If the queue is full, the file is cleaned up at the end instead.
         queue.into_iter().for_each(|queue| _ = queue.try_send(WriteCommand::GiveUp(number)));
     }
 
     /// See [`super::Landing::finish`]. Blocks.
     pub(super) fn end(&self) -> Report {
-        let mut ended = lock(&self.ended);
+        let mut ended = self.ended.lock();
         if let Some(report) = &*ended {
             return report.clone();
         }
-        let threads = lock(&self.threads).take();
+        let threads = self.threads.lock().take();
         threads.into_iter().for_each(LandingThreads::end);
         self.room.close();
         let report = self.report();
@@ -148,7 +148,7 @@ impl LandingWork {
 /// Has the effect of a crash, but waits for the writes under way, so that the lock is free afterwards.
 impl Drop for LandingWork {
     fn drop(&mut self) {
-        if let Some(threads) = lock(&self.threads).take() {
+        if let Some(threads) = self.threads.lock().take() {
             self.shared.abandon();
             threads.end();
         }

@@ -412,7 +412,7 @@ impl Uplinks {
         if policy.cap.is_some() {
             self.0.wanted.notify_one();
         }
-        let mut buckets = self.0.paces.lock();
+        let mut buckets = self.0.paces.0.lock();
         let Some(rate) = policy.rate_limit else {
             buckets.remove(name);
             return;
@@ -478,7 +478,7 @@ impl Uplinks {
             }
         }
         let until = {
-            let buckets = self.0.paces.lock();
+            let buckets = self.0.paces.0.lock();
             buckets.get(name).map(|pacing| pacing.until)
         };
         if let Some(until) = until.filter(|until| *until > Instant::now()) {
@@ -489,7 +489,7 @@ impl Uplinks {
 
     /// Whether an interface may move more at once.
     pub(super) fn may_move_now(&self, name: &str) -> bool {
-        let buckets = self.0.paces.lock();
+        let buckets = self.0.paces.0.lock();
         let is_paced = buckets.get(name).is_some_and(|pacing| pacing.until > Instant::now());
         drop(buckets);
         !is_paced && self.table().permission(name) == Permission::Granted

@@ -102,7 +102,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         args.hosts.iter().map(victims).collect::<Result<_, _>>()?;
     let streams = args.hosts.iter().map(|host| Stream::begin(args, &lab, host));
     let mut streams: Vec<Stream> = streams.collect::<Result<_, _>>()?;
-    streams.iter_mut().try_for_each(Stream::begun)?;
+    streams.iter_mut().try_for_each(Stream::wait_until_begun)?;
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(args.seed);
     let mut struck = Vec::with_capacity(args.events);
     let mut far_before = None;

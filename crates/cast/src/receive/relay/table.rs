@@ -2,7 +2,7 @@
 
 use super::{
     super::reception::{RING_TERMS, geometry},
-    Relay, lock,
+    Relay,
 };
 use crate::Settings;
 use crate::ring::ProofCache;
@@ -48,7 +48,7 @@ impl RelayTable {
     /// The reason for a refusal.
     pub fn take(&self, offer: Signed<Offer>, pass: Vec<u8>) -> Result<RelaySlot, Refusal> {
         let (id, beside) = (offer.value().id(&offer.signer()), beside_ring(offer.value())?);
-        let mut all = lock(&self.all);
+        let mut all = self.all.lock();
         self.check(&offer, &all)?;
         let relay = match all.get(&id) {
             Some(known) => Arc::clone(known),
@@ -67,7 +67,7 @@ impl RelayTable {
     /// # Errors
     /// The reason for a refusal.
     pub fn would_take(&self, offer: &Signed<Offer>) -> Result<(), Refusal> {
-        self.check(offer, &lock(&self.all))
+        self.check(offer, &self.all.lock())
     }
 
     fn check(
@@ -93,12 +93,12 @@ impl RelayTable {
 
     /// Sets a relay's ring size to the source's request, as far as memory allows.
     pub fn set_ring(&self, relay: &Relay, asked: RingTerms) {
-        let all = lock(&self.all);
+        let all = self.all.lock();
         // An existing ring keeps its size.
         if relay.body.get().is_none() {
-            let own = lock(&relay.terms).bytes;
+            let own = relay.terms.lock().bytes;
             let most = own.saturating_add(self.free_memory(&all));
-            *lock(&relay.terms) = RingTerms { bytes: asked.bytes.min(most), ..asked };
+            *relay.terms.lock() = RingTerms { bytes: asked.bytes.min(most), ..asked };
         }
     }
 }
@@ -129,7 +129,7 @@ impl Drop for RelaySlot {
 /// Removes a relay without source and children. Returns whether it stays for its children only.
 fn is_kept(all: &RelayMap, relay: &Arc<Relay>) -> bool {
     // Sources are admitted under this lock.
-    let mut all = lock(all);
+    let mut all = all.lock();
     if relay.connections.load(Relaxed) > 0
         || !all.get(&relay.id).is_some_and(|r| Arc::ptr_eq(r, relay))
     {
@@ -207,7 +207,7 @@ mod tests {
         for slot in &slots {
             table.set_ring(&slot.relay, RingTerms { bytes: 64 * MIB, part: 1, parts: 2 });
         }
-        let ring = |slot: &RelaySlot| lock(&slot.relay.terms).bytes;
+        let ring = |slot: &RelaySlot| slot.relay.terms.lock().bytes;
         assert!(ring(&slots[0]) > 8 * MIB && ring(&slots[1]) == RING_TERMS.bytes);
         let all: u64 = slots.iter().map(|slot| slot.relay.memory()).sum();
         assert_eq!(all, 32 * MIB);
@@ -224,9 +224,9 @@ mod tests {
         let again = table.take(offer("a", MIB, 8), Vec::new()).unwrap();
         drop(slot);
         sleep(2 * ALONE).await;
-        assert_eq!(lock(&table.all).len(), 1, "its source has come again");
+        assert_eq!(table.all.lock().len(), 1, "its source has come again");
         drop(again);
         sleep(2 * ALONE).await;
-        assert!(lock(&table.all).is_empty());
+        assert!(table.all.lock().is_empty());
     }
 }

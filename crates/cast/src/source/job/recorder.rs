@@ -68,7 +68,7 @@ impl JobRecorder {
 
     /// Waits until everything is written. Blocks.
     pub fn finish(&self) {
-        self.shared.lock().is_over = true;
+        self.shared.state.lock().is_over = true;
         self.shared.changed.notify_one();
         let writing = self.writing.lock().take();
         // The thread does not panic; if it did, the record keeps its last content.
@@ -85,7 +85,7 @@ impl Drop for JobRecorder {
 impl EventSink for JobRecorder {
     fn event(&self, event: &Event) {
         self.shared.to.event(event);
-        let mut state = self.shared.lock();
+        let mut state = self.shared.state.lock();
         state.note(event);
         drop(state);
         self.shared.changed.notify_one();

@@ -232,7 +232,7 @@ fn a_destination_is_told_with_what_is_known_and_what_would_be_done() {
     };
     let own = [seen("direct", 12.0, Bound::AtLeast), seen("mid", 31.0, Bound::Exact)];
     let before = WallTime::from_unix_nanos(now().as_unix_nanos() - 3_600_000_000_000);
-    found.history.lock().unwrap().learn(ORIGIN, &own, before);
+    found.history.lock().learn(ORIGIN, &own, before);
     let wanted = destination::DestinationUrl::parse(URL).unwrap();
     let (text, value) = destination::render(&mut found, &wanted, &GetOptions::default());
     insta::assert_snapshot!(text);

@@ -187,7 +187,7 @@ mod tests {
         learn(&history, "fra");
         // Another process locks the file for longer than the exchange waits.
         let other = File::create(dir.path().join("history.json.lock")).unwrap();
-        other.lock();
+        other.lock().unwrap();
         let said = Mutex::new(Vec::new());
         let note = |text| said.lock().push(text);
         {

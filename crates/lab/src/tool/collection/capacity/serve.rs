@@ -34,7 +34,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let data = net::listen(&format!("0.0.0.0:{DATA}"))?;
     let orders = net::listen(&format!("0.0.0.0:{ORDERS}"))?;
     output::print_ready(orders.local_addr()?)?;
-    thread::spawn(move || serve_connections(&data, take));
+    thread::spawn(move || serve_connections(&data, receive_transfer));
     thread::spawn(move || serve_connections(&orders, carry_out_order));
     thread::sleep(args.duration);
     Ok(())
