@@ -326,12 +326,12 @@ impl Inner {
     }
 
     /// Notes that the roster does not follow from the current one, although the same key signed both.
-    fn note_fork(&self, newest: &StoredRoster, roster: &Roster) {
+    pub(super) fn note_fork(&self, newest: &StoredRoster, roster: &Roster) {
         let (Some(current), Some(signed)) = (self.current.borrow().clone(), &newest.signed) else {
             return;
         };
         let is_same_key = roster.rank().endorsement == current.rank().endorsement;
-        if is_same_key && roster.contradicts(current.version, signed) {
+        if is_same_key && roster.contradicts(&current, signed) {
             let fork = RosterFork { before: current.version, after: roster.version };
             *self.fork.lock() = Some(fork);
         }

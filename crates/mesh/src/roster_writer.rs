@@ -120,6 +120,7 @@ impl Inner {
         let (roster, signed) = read(&self.mesh, self.file.as_deref()?).ok()??;
         let (rank, mut newest) = (roster.rank(), self.lock());
         if self.check_newer(rank).is_ok() {
+            self.note_fork(&newest, &roster);
             self.put(&mut newest, roster, &signed, true);
         }
         Some((rank, signed))

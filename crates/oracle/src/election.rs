@@ -87,6 +87,11 @@ impl Election {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
+            // An oracle whose key was replaced signs nothing: another one must be able to win.
+            if self.registry.check_key().is_err() {
+                self.step_down().await;
+                continue;
+            }
             // Database errors are reported by `Oracle::tick`, which looks for newer rosters.
             let _ = self.campaign().await;
         }

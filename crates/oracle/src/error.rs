@@ -31,8 +31,8 @@ pub enum OracleError {
     /// Another signing key has replaced that of this oracle.
     #[error(
         "mesh.key of this oracle has the number {own}, but number {newest} has replaced it \
-         (`thalweg mesh rekey` on another oracle's host); copy mesh.key from there and restart \
-         this node (docs/oracle.md)"
+         (`thalweg mesh rekey`): copy mesh.key from the oracle that has it and restart this node, or \
+         run `thalweg mesh rekey` here if the file is an old copy"
     )]
     ReplacedKey {
         /// The number of the key in `mesh.key`.

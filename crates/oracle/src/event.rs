@@ -56,7 +56,7 @@ pub enum Event {
     Deposed(u64),
     /// An event of the measurements.
     Measuring(crate::MeasureEvent),
-    /// A member has a higher version than this oracle, so the oracle's state was rolled back.
+    /// A member has a higher version than this oracle: the oracle's state was rolled back, or somebody has its key.
     Ahead {
         name: Name,
         /// The member's version.
@@ -97,9 +97,10 @@ impl fmt::Display for Event {
             Self::Measuring(event) => event.fmt(f),
             Self::Ahead { name, has, ours } => write!(
                 f,
-                "{name} has roster version {has}, but this oracle has {ours}: this oracle's state \
-                 was rolled back; copy that member's `roster` file to the directory of oracle.db \
-                 and restart the oracle"
+                "{name} has roster version {has}, but this oracle has {ours}: if this oracle's state \
+                 was restored from a backup, copy that member's `roster` file to the directory of \
+                 oracle.db and restart the oracle; if not, somebody signs with a copy of mesh.key: \
+                 run `thalweg mesh rekey`"
             ),
         }
     }

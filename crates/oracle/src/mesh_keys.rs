@@ -6,6 +6,7 @@
 use crate::{
     OracleError,
     registry::{SignedRoster, file, file_error},
+    roster_copy,
 };
 use data_encoding::BASE64URL_NOPAD;
 use std::{
@@ -69,7 +70,7 @@ impl MeshKeys {
         let root = PrivateKey::generate().map_err(OracleError::Random)?;
         root.save_new(&dir.join(file::ROOT))?;
         let keys = Self::endorsed(&root, 1, time)?;
-        keys.save(&dir.join(file::KEY))?;
+        write_key(&keys.signing, keys.endorsement.as_ref(), &dir.join(file::KEY))?;
         Ok(keys)
     }
 
@@ -78,16 +79,6 @@ impl MeshKeys {
         let signing = PrivateKey::generate().map_err(OracleError::Random)?;
         let endorsement = Endorsement { key: signing.id(), number, time };
         Ok(Self { signing, endorsement: Some(Signed::sign(endorsement, root)) })
-    }
-
-    /// Writes a new file and syncs it.
-    fn save(&self, path: &Path) -> Result<(), OracleError> {
-        self.signing.save_new(path)?;
-        let Some(endorsement) = &self.endorsement else { return Ok(()) };
-        let mut opened = OpenOptions::new().append(true).open(path).map_err(file_error(path))?;
-        let text = BASE64URL_NOPAD.encode(&endorsement.encode());
-        let written = writeln!(opened, "{ENDORSED} {text}").and_then(|()| opened.sync_all());
-        written.map_err(file_error(path))
     }
 
     /// The root key, which names the mesh.
@@ -117,8 +108,12 @@ impl MeshKeys {
 
     /// Checks that no other signing key has replaced this one.
     pub fn check_current(&self, newest: &Roster) -> Result<(), OracleError> {
-        let (own, newest) = (self.number(), newest.rank().endorsement);
-        if newest > own { Err(OracleError::ReplacedKey { own, newest }) } else { Ok(()) }
+        let (own, newest_number) = (self.number(), newest.rank().endorsement);
+        let is_own = newest.signing_key(self.root()) == self.signing.id();
+        match newest_number < own || (newest_number == own && is_own) {
+            true => Ok(()),
+            false => Err(OracleError::ReplacedKey { own, newest: newest_number }),
+        }
     }
 }
 
@@ -128,9 +123,12 @@ fn read_endorsement(line: &str) -> Option<Signed<Endorsement>> {
     Signed::open(&bytes, &Ed25519).ok()
 }
 
-/// Replaces the signing key in `dir`, or a lost one, by a new one for the mesh with this root key. The root key is read
-/// from `root`; without it from `root.key`, or it is the signing key of a mesh without an endorsement, which is then kept
-/// as `root.key`. `known`: the number of the key that signed the newest roster that this host has seen.
+/// Replaces the signing key in `dir`, or a lost or damaged one, by a new one for the mesh with this root key. The root key
+/// is read from `root`, or from `root.key`. The signing key of a mesh without an endorsement is the root key; it is kept as
+/// `root.key`. `known`: the number of the key that signed the newest roster that this host has seen.
+///
+/// Numbers are at least the date in seconds, so that a key that is made after an old backup was restored outranks the one
+/// that was made, and perhaps stolen, since.
 ///
 /// `mesh.key` is replaced in one step; the oracle must not run.
 ///
@@ -143,34 +141,73 @@ pub fn rekey(
     known: u64,
     time: WallTime,
 ) -> Result<Rekeyed, OracleError> {
+    let own = dir.join(file::ROOT);
     let old = match MeshKeys::load(dir) {
+        // The root key is enough.
+        Err(_) if dir.exists() && (root.is_some() || own.exists()) => None,
         Err(OracleError::Missing(_)) if dir.exists() => None,
         loaded => Some(loaded?),
     };
-    let own = dir.join(file::ROOT);
-    let root = match (root, &old) {
-        (None, Some(old)) if !own.exists() && old.endorsement.is_none() => {
-            old.signing.save_new(&own)?;
-            PrivateKey::load(&own)?
-        }
-        (None, _) if !own.exists() => return Err(OracleError::NoRoot(own)),
-        (given, _) => PrivateKey::load(given.unwrap_or(own.as_path()))?,
+    if let Some(old) = &old
+        && old.endorsement.is_none()
+        && old.root() == mesh
+        && !own.exists()
+    {
+        replace(&old.signing, None, &own)?;
+    }
+    let root = match root {
+        None if !own.exists() => return Err(OracleError::NoRoot(own)),
+        given => PrivateKey::load(given.unwrap_or(own.as_path()))?,
     };
     if root.id() != mesh {
         return Err(OracleError::OtherRoot { found: root.id(), mesh });
     }
-    let number = old.as_ref().map_or(0, MeshKeys::number).max(known).saturating_add(1);
+    let known = old.as_ref().map_or(0, MeshKeys::number).max(known).max(copied_number(dir));
+    let number = known.saturating_add(1).max(time.as_unix_nanos() / 1_000_000_000);
     let new = MeshKeys::endorsed(&root, number, time)?;
-    let (path, beside) = (dir.join(file::KEY), dir.join("mesh.key.new"));
+    replace(&new.signing, new.endorsement.as_ref(), &dir.join(file::KEY))?;
+    Ok(Rekeyed { mesh: new.root(), key: new.signing.id(), number })
+}
+
+/// The number of the key that signed the copy of the roster in this directory; 0 without one.
+fn copied_number(dir: &Path) -> u64 {
+    let bytes = roster_copy::read(&dir.join(file::COPY)).ok().flatten();
+    let signed = bytes.and_then(|bytes| Signed::<Roster>::open(&bytes, &Ed25519).ok());
+    signed.map_or(0, |signed| signed.value().rank().endorsement)
+}
+
+/// Writes a key file beside `path`, syncs it, and gives it its name.
+fn replace(
+    key: &PrivateKey,
+    endorsement: Option<&Signed<Endorsement>>,
+    path: &Path,
+) -> Result<(), OracleError> {
+    let beside = path.with_extension("key.new");
     match fs::remove_file(&beside) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(file_error(&beside)(error));
         }
-        _ => new.save(&beside)?,
+        _ => write_key(key, endorsement, &beside)?,
     }
-    let renamed = fs::rename(&beside, &path).and_then(|()| File::open(dir)?.sync_all());
-    renamed.map_err(file_error(&path))?;
-    Ok(Rekeyed { mesh: new.root(), key: new.signing.id(), number })
+    fs::rename(&beside, path).map_err(file_error(path))?;
+    let directory = path.parent().unwrap_or(Path::new("."));
+    // The new name is there already; only a power failure could bring back the old one.
+    _ = File::open(directory).and_then(|directory| directory.sync_all());
+    Ok(())
+}
+
+/// Writes a new key file and syncs it.
+fn write_key(
+    key: &PrivateKey,
+    endorsement: Option<&Signed<Endorsement>>,
+    path: &Path,
+) -> Result<(), OracleError> {
+    key.save_new(path)?;
+    let Some(endorsement) = endorsement else { return Ok(()) };
+    let mut opened = OpenOptions::new().append(true).open(path).map_err(file_error(path))?;
+    let text = BASE64URL_NOPAD.encode(&endorsement.encode());
+    let written = writeln!(opened, "{ENDORSED} {text}").and_then(|()| opened.sync_all());
+    written.map_err(file_error(path))
 }
 
 #[cfg(test)]
@@ -226,6 +263,28 @@ mod tests {
         let new = MeshKeys::load(dir.path()).unwrap();
         let signed = old.sign(roster(5)).unwrap();
         assert!(new.read(signed.bytes.to_vec()).is_ok());
+        assert_eq!(PrivateKey::load(&dir.path().join(file::ROOT)).unwrap().id(), key.id());
+    }
+
+    #[test]
+    fn the_root_key_survives_if_it_is_given_as_mesh_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let (key, file) = (PrivateKey::generate().unwrap(), dir.path().join(file::KEY));
+        key.save_new(&file).unwrap();
+        let rekeyed = rekey(dir.path(), key.id(), Some(&file), 0, time(1)).unwrap();
+        assert_eq!(rekeyed.mesh, key.id());
+        assert_eq!(PrivateKey::load(&dir.path().join(file::ROOT)).unwrap().id(), key.id());
+    }
+
+    #[test]
+    fn another_key_with_the_same_number_has_replaced_this_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = MeshKeys::create(dir.path(), time(1)).unwrap();
+        let root = PrivateKey::load(&dir.path().join(file::ROOT)).unwrap();
+        let second = MeshKeys::endorsed(&root, 1, time(2)).unwrap();
+        let signed = second.sign(roster(1)).unwrap();
+        assert!(second.check_current(&signed.roster).is_ok());
+        assert!(first.check_current(&signed.roster).is_err());
     }
 
     #[test]
@@ -243,9 +302,11 @@ mod tests {
         assert_eq!(fs::read(dir.path().join(file::KEY)).unwrap(), before);
         let away = dir.path().join("away");
         rekey(dir.path(), mesh, Some(&away), 0, time(2)).unwrap();
-        // A lost key is replaced too.
+        // A lost or damaged key is replaced too.
         fs::remove_file(dir.path().join(file::KEY)).unwrap();
         assert_eq!(rekey(dir.path(), mesh, Some(&away), 2, time(3)).unwrap().number, 3);
+        fs::write(dir.path().join(file::KEY), "torn").unwrap();
+        assert_eq!(rekey(dir.path(), mesh, Some(&away), 3, time(900)).unwrap().number, 900);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use std::{
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Destination,
-    mesh::{Member, MemberStatus, Predecessor, Role, Roster, Rule, StatusReply},
+    mesh::{Member, MemberStatus, Predecessor, Role, Roster, RosterRank, Rule, StatusReply},
 };
 use tokio::sync::{Mutex, watch};
 
@@ -93,8 +93,8 @@ pub(crate) struct Registry {
     pub config: Config,
     pub newest: watch::Sender<Arc<SignedRoster>>,
     pub bytes: watch::Sender<Arc<[u8]>>,
-    /// The version of the copy beside the database. The lock is held while the copy is written.
-    copied: Mutex<u64>,
+    /// The rank of the copy beside the database. The lock is held while the copy is written.
+    copied: Mutex<Option<RosterRank>>,
     /// A new roster is due although the newest is young, because none could be published at the start.
     due: AtomicBool,
     /// An empty database of a server may be filled with this mesh.
@@ -131,7 +131,7 @@ impl Registry {
             config,
             bytes: watch::Sender::new(kept.bytes.clone()),
             newest: watch::Sender::new(kept),
-            copied: Mutex::new(0),
+            copied: Mutex::new(None),
             due: AtomicBool::new(true),
             fills: AtomicBool::new(marker.fills),
             sightings: Sightings::default(),
@@ -199,20 +199,21 @@ impl Registry {
     /// first receives that roster's members.
     pub(crate) async fn begin(&self) -> Result<Write<'_>, OracleError> {
         let mut write = self.store.write().await?;
-        let (database, newest) = (self.version_in(&mut write).await?, self.newest());
-        if database < newest.roster.version {
+        let (stored, newest) = (self.rank_in(&mut write).await?, self.newest());
+        if stored < newest.roster.rank() {
             restore(&mut write, &newest, self.now()).await?;
+            let database = stored.version;
             self.emit(&Event::Restored { database, copy: newest.roster.version });
         }
         Ok(write)
     }
 
-    /// The version in the database, which must belong to this mesh. An empty database of a server becomes this mesh's:
-    /// the old one was lost, or the state moves there.
-    async fn version_in(&self, write: &mut Write<'_>) -> Result<u64, OracleError> {
+    /// The rank of the roster in the database, which must belong to this mesh. An empty database of a server becomes this
+    /// mesh's: the old one was lost, or the state moves there.
+    async fn rank_in(&self, write: &mut Write<'_>) -> Result<RosterRank, OracleError> {
         let place = write.place().clone();
         match (write.mesh().await?, &place) {
-            (Some(mesh), _) if mesh.mesh == self.mesh() => Ok(mesh.version),
+            (Some(mesh), _) if mesh.mesh == self.mesh() => Ok(stored_rank(&self.keys, mesh)),
             (Some(mesh), _) => {
                 let found = format!("{:?}", mesh.mesh);
                 Err(OracleError::OtherMesh { place, found })
@@ -223,7 +224,7 @@ impl Registry {
             }
             (None, DatabaseName::Server(_)) => {
                 write.found(self.mesh()).await?;
-                Ok(0)
+                Ok(RosterRank { endorsement: 0, version: 0 })
             }
         }
     }
@@ -305,28 +306,34 @@ impl Registry {
     /// Takes over a newer roster if another process has published one.
     pub(crate) async fn refresh(&self) -> Result<(), OracleError> {
         let version = self.store.version().await?;
-        if version.is_none_or(|version| version <= self.newest().roster.version) {
-            return Ok(());
+        // A roster of a new signing key may have a lower version than one that a thief of the old key has given.
+        if version.is_none_or(|version| version == self.newest().roster.version) {
+            return self.check_key();
         }
         let mesh = self.store.mesh().await?;
         let signed = mesh.map(|mesh| mesh.signed).unwrap_or_default();
         let newest = Arc::new(self.keys.read(signed)?);
         self.announce(&newest);
-        self.keys.check_current(&newest.roster)
+        self.check_key()
+    }
+
+    /// Checks that no other signing key has replaced that of this oracle.
+    pub(crate) fn check_key(&self) -> Result<(), OracleError> {
+        self.keys.check_current(&self.newest().roster)
     }
 
     /// Writes the copy unless a newer one exists. The database already has the roster, so a failure is only reported as
     /// an event.
     pub(crate) async fn keep_copy(&self, newest: &Arc<SignedRoster>) {
         let mut copied = self.copied.lock().await;
-        if *copied >= newest.roster.version {
+        if *copied >= Some(newest.roster.rank()) {
             return;
         }
         let (path, kept) = (self.path(file::COPY), newest.clone());
         let done =
             tokio::task::spawn_blocking(move || roster_copy::write(&path, &kept.bytes)).await;
         match done.map_err(std::io::Error::other).and_then(|done| done) {
-            Ok(()) => *copied = newest.roster.version,
+            Ok(()) => *copied = Some(newest.roster.rank()),
             Err(error) => self.emit(&Event::Trouble(format!(
                 "cannot save the copy of the roster: \
                                                              {error}"
@@ -352,9 +359,16 @@ impl Registry {
         unfinished || now >= later(made, validity / 3) || now < newest.roster.not_before
     }
 
-    /// Records the member's version. Reports once if it is above ours.
-    pub(crate) fn record_version(&self, caller: &Caller, version: u64) {
+    /// Records the version of a member whose roster is signed by the present key. Reports once if it is above ours.
+    pub(crate) fn record_rank(
+        &self,
+        caller: &Caller,
+        RosterRank { endorsement, version }: RosterRank,
+    ) {
         let newest = self.newest();
+        if endorsement != newest.roster.rank().endorsement {
+            return;
+        }
         let member = caller.key().and_then(|key| {
             // A request by a command of the host must not make its daemon look alive.
             newest.roster.by_key(&key).filter(|m| m.principal() == key)
@@ -416,20 +430,28 @@ pub(crate) async fn sign_next(
 ) -> Result<SignedRoster, OracleError> {
     let now = config.clock.now();
     let mesh = write.mesh().await?.ok_or_else(|| StoreError::empty(write.place()))?;
-    let before = match mesh.signed.is_empty() {
-        true => None,
-        false => Some(keys.read(mesh.signed)?),
-    };
+    // A damaged roster is replaced.
+    let before = keys.read(mesh.signed).ok();
     // Another oracle may have a newer key.
     before.as_ref().map_or(Ok(()), |before| keys.check_current(&before.roster))?;
+    let is_new_key =
+        before.as_ref().is_some_and(|one| one.roster.rank().endorsement < keys.number());
+    if is_new_key {
+        // Whoever had the old key may have made tokens, and may have given a roster the highest version.
+        write.void_tokens().await?;
+    }
+    let last = if is_new_key { 0 } else { mesh.version };
     let roster = Roster {
-        version: next_version(mesh.version, now),
+        version: next_version(last, now),
         not_before: earlier(now, BEFORE),
         expiry: later(now, config.validity),
         members: write.members().await?,
         rules: mesh.rules,
         endorsement: None,
-        predecessor: before.map(|one| Predecessor::new(one.roster.version, &one.bytes)),
+        // Nodes of the first format of rosters can read those of meshes without a root key.
+        predecessor: before
+            .filter(|_| keys.number() > 0)
+            .map(|one| Predecessor::new(one.roster.version, &one.bytes)),
     };
     let signed = keys.sign(roster)?;
     write.keep(signed.roster.version, &signed.bytes).await?;
@@ -598,17 +620,26 @@ async fn mesh_row(store: &Store, keys: &MeshKeys) -> Result<Option<MeshRow>, Ora
     }
 }
 
-/// The newer of the database's roster and the copy.
+/// The rank of the roster in the database; of a damaged one only the version is known.
+fn stored_rank(keys: &MeshKeys, mesh: MeshRow) -> RosterRank {
+    let version = mesh.version;
+    let unknown = RosterRank { endorsement: 0, version };
+    keys.read(mesh.signed).map_or(unknown, |stored| stored.roster.rank())
+}
+
+/// The newer of the database's roster and the copy. A copy that a replaced key has signed may be a thief's.
 fn newest_of(
     store: &Store,
     mesh: &MeshRow,
     keys: &MeshKeys,
     copy: Option<Arc<SignedRoster>>,
 ) -> Result<Arc<SignedRoster>, OracleError> {
-    if let Some(copy) = copy.filter(|copy| copy.roster.version > mesh.version) {
-        return Ok(copy);
-    }
     let damaged = |error: OracleError| StoreError::damaged(store.place(), error.to_string());
-    let kept = keys.read(mesh.signed.clone()).map_err(damaged)?;
-    Ok(Arc::new(kept))
+    let kept = keys.read(mesh.signed.clone()).map_err(damaged).map(Arc::new);
+    let copy = copy.filter(|copy| copy.roster.rank().endorsement >= keys.number());
+    match (kept, copy) {
+        (Ok(kept), Some(copy)) if copy.roster.rank() > kept.roster.rank() => Ok(copy),
+        (Err(_), Some(copy)) if copy.roster.version > mesh.version => Ok(copy),
+        (kept, _) => Ok(kept?),
+    }
 }

@@ -16,7 +16,7 @@ use thalweg_base::token_bucket::Bucket;
 use thalweg_net::pump::THROTTLED_TURN;
 use thalweg_net::pump::{Moved, Throttle, ThrottleFuture};
 use thalweg_units::{ByteSize, NodeId};
-use thalweg_wire::mesh::{Member, Quota, Roster};
+use thalweg_wire::mesh::{Member, Quota, Roster, RosterRank};
 use thiserror::Error;
 
 /// A quota forbids the connection.
@@ -54,7 +54,8 @@ pub struct Quotas {
 /// At most one for each member of the newest roster, and for each former member with connections.
 #[derive(Debug, Default)]
 struct Peers {
-    version: u64,
+    /// The rank of the last roster.
+    rank: Option<RosterRank>,
     allowances: BTreeMap<NodeId, Arc<Allowance>>,
 }
 
@@ -67,8 +68,8 @@ impl Quotas {
     /// Forgets peers that are no longer in the roster and have no connection, the first time that a roster is given.
     pub fn forget_former(&self, roster: &Roster) {
         let mut peers = self.lock();
-        if peers.version < roster.version {
-            peers.version = roster.version;
+        if peers.rank < Some(roster.rank()) {
+            peers.rank = Some(roster.rank());
             let members: BTreeSet<_> = roster.members.iter().map(Member::principal).collect();
             let used = |allowance: &Arc<Allowance>| Arc::strong_count(allowance) > 1;
             peers.allowances.retain(|peer, allowance| members.contains(peer) || used(allowance));

@@ -223,6 +223,12 @@ impl OracleClient {
         self.check(answer)
     }
 
+    /// Has the next request go to the next oracle, so that one that is not honest cannot keep the others' rosters away.
+    pub fn ask_next_oracle(&self) {
+        self.0.first.fetch_add(1, Ordering::Relaxed);
+        self.0.kept.lock().take();
+    }
+
     /// Connects to the first oracle that can be reached.
     async fn open(&self, protocol: Protocol) -> Result<Connection, OracleError> {
         let mut tried = Vec::new();

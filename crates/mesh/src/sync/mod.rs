@@ -24,6 +24,9 @@ const MOST: Duration = Duration::from_secs(5);
 /// The shortest pause after a failure, and the least time between two answers without news.
 const LEAST: Duration = Duration::from_millis(250);
 
+/// The answers without news after which the next oracle is asked: a minute's.
+const TURN: u32 = 3;
+
 /// How often a condition that lasts is reported again.
 const AGAIN: Duration = Duration::from_secs(600);
 
@@ -45,6 +48,8 @@ pub struct RosterSync {
     report: Reporter,
     reported: BTreeMap<&'static str, Instant>,
     failures: u32,
+    /// Answers without news since the present oracle was first asked.
+    without_news: u32,
 }
 
 impl RosterSync {
@@ -57,13 +62,24 @@ impl RosterSync {
         state: Option<State>,
         report: Reporter,
     ) -> Self {
-        let (reported, failures) = (BTreeMap::new(), 0);
+        let (reported, failures, without_news) = (BTreeMap::new(), 0, 0);
         membership.set_own(key);
         let report_failure = Arc::clone(&report);
         let keeper = RosterWriter::start(membership.clone(), move |e| {
             report_failure(&SyncEvent::Rejected(e))
         });
-        Self { client, membership, keeper, mesh, key, state, report, reported, failures }
+        Self {
+            client,
+            membership,
+            keeper,
+            mesh,
+            key,
+            state,
+            report,
+            reported,
+            failures,
+            without_news,
+        }
     }
 
     /// Runs for ever; drop the future to end it.
@@ -89,9 +105,19 @@ impl RosterSync {
             Ok(Some(signed)) => self.take(&signed),
             Ok(None) => {
                 self.reached();
+                self.take_turns();
                 LEAST.saturating_sub(began.elapsed())
             }
             Err(error) => self.unreached(error),
+        }
+    }
+
+    /// Asks the next oracle after some answers without news.
+    fn take_turns(&mut self) {
+        self.without_news += 1;
+        if self.without_news >= TURN && self.client.oracles().len() > 1 {
+            self.without_news = 0;
+            self.client.ask_next_oracle();
         }
     }
 

@@ -23,7 +23,7 @@ use thalweg_mesh::Membership;
 use thalweg_mesh::service::{ApiService, Caller, Control};
 use thalweg_net::channel::{Channel, Protocol};
 use thalweg_wire::mesh::{
-    ApiError, RevokeReply, RevokeRequest, StatusReply, TokenReply, TokenRequest,
+    ApiError, RevokeReply, RevokeRequest, RosterRank, StatusReply, TokenReply, TokenRequest,
 };
 use tokio::{net::TcpStream, sync::Semaphore, time::timeout};
 
@@ -74,10 +74,16 @@ impl OracleDown {
         }
     }
 
-    /// The roster once its version is above `after`; `None` if that does not happen in time.
-    async fn newer(&self, after: u64, wait: Duration) -> Option<Arc<[u8]>> {
-        let mut rosters = self.membership.subscribe();
-        let newer = rosters.wait_for(|r| r.as_ref().is_some_and(|r| r.version > after));
+    /// The roster once it ranks above the caller's; `None` if that does not happen in time. A caller that does not name
+    /// its roster's key has the same key.
+    async fn newer(&self, query: &NewestQuery) -> Option<Arc<[u8]>> {
+        let (mut rosters, wait) = (self.membership.subscribe(), Duration::from_secs(query.wait_s));
+        let newer = rosters.wait_for(|roster| {
+            roster.as_ref().map(|roster| roster.rank()).is_some_and(|rank| {
+                let endorsement = query.key.unwrap_or(rank.endorsement);
+                rank > RosterRank { endorsement, version: query.after }
+            })
+        });
         timeout(wait.min(WAIT), newer).await.ok()?.ok()?;
         self.membership.signed()
     }
@@ -88,11 +94,12 @@ impl OracleDown {
 #[serde(default)]
 struct NewestQuery {
     after: u64,
+    key: Option<u64>,
     wait_s: u64,
 }
 
-async fn newest(State(down): State<OracleDown>, Query(asked): Query<NewestQuery>) -> Response {
-    match down.newer(asked.after, Duration::from_secs(asked.wait_s)).await {
+async fn newest(State(down): State<OracleDown>, Query(query): Query<NewestQuery>) -> Response {
+    match down.newer(&query).await {
         Some(signed) => {
             let body = Body::from(signed.to_vec());
             ([(CONTENT_TYPE, "application/octet-stream")], body).into_response()

@@ -82,6 +82,9 @@ pub struct RosterStatus {
     /// Why it is not valid now.
     #[serde(default)]
     pub fault: Option<String>,
+    /// The number of the key that signed it; 0: the mesh has no root key of its own.
+    #[serde(default)]
+    pub key_number: u64,
     /// Why another host seems to sign with the mesh's key.
     #[serde(default)]
     pub fork: Option<String>,
@@ -242,6 +245,7 @@ pub fn roster_status(membership: &Membership) -> Option<RosterStatus> {
         left: fault.is_none().then(|| Duration::from_secs(left / 1_000_000_000)),
         members: roster.members.len(),
         fault,
+        key_number: roster.rank().endorsement,
         fork: membership.fork().map(|fork| fork.to_string()),
     })
 }

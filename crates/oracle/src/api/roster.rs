@@ -28,10 +28,9 @@ pub(super) struct NewestQuery {
 }
 
 impl NewestQuery {
-    fn is_older_than(&self, newest: &SignedRoster) -> bool {
-        let rank = newest.roster.rank();
-        let endorsement = self.key.unwrap_or(rank.endorsement);
-        rank > RosterRank { endorsement, version: self.after }
+    /// The rank of the caller's roster; of the newest one's key, if the caller does not name it.
+    fn rank(&self, newest: RosterRank) -> RosterRank {
+        RosterRank { endorsement: self.key.unwrap_or(newest.endorsement), version: self.after }
     }
 }
 
@@ -42,7 +41,8 @@ pub(super) async fn newest(
 ) -> Result<Response, OracleError> {
     oracle.registry().authorise(&caller, Access::Member)?;
     let Query(query) = query.map_err(|error| Refusal::Bad(error.body_text()))?;
-    oracle.registry().record_version(&caller, query.after);
+    let newest = oracle.registry().newest().roster.rank();
+    oracle.registry().record_rank(&caller, query.rank(newest));
     let found = newer(&oracle, &caller, query).await?;
     Ok(found.map_or_else(|| StatusCode::NO_CONTENT.into_response(), |newest| answer(&newest)))
 }
@@ -87,7 +87,8 @@ async fn newer(
     query: NewestQuery,
 ) -> Result<Option<Arc<SignedRoster>>, Refusal> {
     let wait = Duration::from_secs(query.wait_s).min(WAIT);
-    let is_newer = |newest: &Arc<SignedRoster>| query.is_older_than(newest);
+    let is_newer =
+        |newest: &Arc<SignedRoster>| newest.roster.rank() > query.rank(newest.roster.rank());
     let at_once = oracle.registry().newest();
     if is_newer(&at_once) || wait.is_zero() {
         return Ok(Some(at_once).filter(is_newer));

@@ -9,8 +9,12 @@ use std::{
     path::Path,
     time::Duration,
 };
+use thalweg_net::PrivateKey;
 use thalweg_oracle::{Caller, Event, Oracle, OracleError, StoreError};
-use thalweg_wire::{Signer as _, mesh::RevokeRequest};
+use thalweg_wire::{
+    Signed, Signer as _,
+    mesh::{RevokeRequest, Roster},
+};
 
 async fn another_program(dir: &Path) -> SqliteConnection {
     let options = SqliteConnectOptions::new().filename(dir.join("oracle.db"));
@@ -272,7 +276,7 @@ async fn a_new_signing_key_publishes_for_the_same_mesh() {
     mesh.joined("ber").await;
     let (root, before) = (mesh.oracle.mesh(), mesh.newest());
     let rekeyed = thalweg_oracle::rekey(&mesh.path(), root, None, 0, mesh.hand.now()).unwrap();
-    assert_eq!((rekeyed.mesh, rekeyed.number), (root, 2));
+    assert!(rekeyed.mesh == root && rekeyed.number > 1);
     let opened = mesh.open().await.unwrap();
     let after = newest(&opened);
     assert_eq!((opened.mesh(), &after.members), (root, &before.members));
@@ -280,7 +284,7 @@ async fn a_new_signing_key_publishes_for_the_same_mesh() {
     assert!(after.rank() > before.rank());
     // The oracle with the old key may go on reading, but not signing.
     let error = mesh.oracle.tick().await.unwrap_err();
-    assert!(matches!(error, OracleError::ReplacedKey { own: 1, newest: 2 }), "{error}");
+    assert!(matches!(error, OracleError::ReplacedKey { own: 1, .. }), "{error}");
     let request = RevokeRequest { member: "ber".into() };
     let refused = post(&mesh.oracle, Caller::Local, "/v1/revoke", &request).await;
     assert!(refused.result::<Value>().is_err());
@@ -288,8 +292,37 @@ async fn a_new_signing_key_publishes_for_the_same_mesh() {
     // A member with a roster of the old key and a higher version gets the new one.
     let path = format!("/v1/roster?after={}&key=1", u64::MAX);
     assert_eq!(get(&opened, Caller::Local, &path).await.status, 200);
-    let path = format!("/v1/roster?after={}&key=2", after.version);
+    let path = format!("/v1/roster?after={}&key={}", after.version, rekeyed.number);
     assert_eq!(get(&opened, Caller::Local, &path).await.status, 204);
+}
+
+/// The thief of the first signing key gives a roster the highest version, and it gets to the oracle's own host.
+#[tokio::test]
+async fn a_forged_roster_of_a_replaced_key_does_not_come_back() {
+    let mesh = Mesh::found().await;
+    let token = mesh.token().await;
+    mesh.joined("ber").await;
+    let before = mesh.newest();
+    let text = fs::read_to_string(mesh.path().join("mesh.key")).unwrap();
+    let stolen = PrivateKey::load(&mesh.path().join("mesh.key")).unwrap();
+    assert_eq!(text.lines().count(), 2, "key and endorsement");
+    let thief = Host::new("evil").member();
+    let forged = Roster { version: u64::MAX, members: vec![thief], ..before.clone() };
+    let forged = Signed::sign(forged, &stolen).encode();
+    let cached = mesh.dir.path().join("cached");
+    fs::write(&cached, &forged).unwrap();
+    thalweg_oracle::rekey(&mesh.path(), mesh.oracle.mesh(), None, 0, mesh.hand.now()).unwrap();
+    fs::write(mesh.path().join("roster"), &forged).unwrap();
+    let config = thalweg_oracle::Config { cached: Some(cached), ..mesh.config() };
+    let opened = Oracle::open(&mesh.path(), mesh.founder.node.id(), config).await.unwrap();
+    assert_eq!(newest(&opened).members, before.members);
+    assert!(newest(&opened).version < u64::MAX / 2, "versions begin anew");
+    // The next changes are kept, and tokens of before are void.
+    let request = RevokeRequest { member: "ber".into() };
+    post(&opened, Caller::Local, "/v1/revoke", &request).await.result::<Value>().unwrap();
+    assert_eq!(newest(&opened).members.len(), before.members.len() - 1);
+    let joined = join(&opened, &Host::new("ham"), &token).await;
+    assert_eq!(joined.unwrap_err().code, "token_unknown");
 }
 
 #[tokio::test]

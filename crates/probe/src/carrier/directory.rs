@@ -3,16 +3,16 @@
 use super::{partner::Partner, shared::CarrierShared};
 use std::{collections::BTreeMap, io, net::Ipv6Addr, sync::Arc};
 use thalweg_units::NodeId;
-use thalweg_wire::mesh::{Name, Roster};
+use thalweg_wire::mesh::{Name, Roster, RosterRank};
 
 /// The most partners. Each may hold three quarters of a megabyte of waiting packets and of incomplete packets of two
 /// epochs. Packets to further members are not sent.
 const MOST: usize = 256;
 
-/// Nodes and partners by address, by the roster of this version.
+/// Nodes and partners by address, by the roster of this rank.
 #[derive(Debug, Default)]
 pub struct Directory {
-    version: Option<u64>,
+    rank: Option<RosterRank>,
     nodes: BTreeMap<Ipv6Addr, Node>,
     partners: BTreeMap<Ipv6Addr, Arc<Partner>>,
 }
@@ -60,10 +60,10 @@ impl Directory {
     /// Follows the newest roster.
     fn renew(&mut self, shared: &CarrierShared) {
         let Some(roster) = shared.membership.current() else { return };
-        if self.version == Some(roster.version) {
+        if self.rank == Some(roster.rank()) {
             return;
         }
-        self.version = Some(roster.version);
+        self.rank = Some(roster.rank());
         self.nodes = nodes(&roster, shared);
         let nodes = &self.nodes;
         self.partners

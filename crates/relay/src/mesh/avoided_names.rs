@@ -22,7 +22,7 @@ const MAX_LOOKUPS: usize = 8;
 /// How long an answer is used: the usual TTL of names whose addresses change.
 const CACHE_TIME: Duration = Duration::from_secs(60);
 
-/// The addresses of avoided members' names, cached for a minute and only within one version of the roster.
+/// The addresses of avoided members' names, cached for a minute and only within one rank of the roster.
 #[derive(Debug)]
 pub struct AvoidedNames {
     permits: Arc<Semaphore>,
@@ -32,7 +32,7 @@ pub struct AvoidedNames {
 /// Cached answers for names of a single roster, which bounds their number.
 #[derive(Debug, Default)]
 struct Cache {
-    version: u64,
+    rank: RosterRank,
     answers: BTreeMap<Destination, (Instant, Vec<SocketAddr>)>,
 }
 
@@ -54,13 +54,13 @@ impl AvoidedNames {
     pub async fn resolve_into(
         &self,
         gate: &mut Gate<'_>,
-        version: u64,
+        rank: RosterRank,
         asked: &Destination,
         resolver: &Arc<dyn Resolver>,
     ) -> Result<(), Denial> {
         let names = gate.names_to_resolve(asked);
         let mut asking = JoinSet::new();
-        for (name, _) in names.iter().filter(|(name, _)| self.known(version, name).is_none()) {
+        for (name, _) in names.iter().filter(|(name, _)| self.known(rank, name).is_none()) {
             let (name, resolver, permits) =
                 (name.clone(), Arc::clone(resolver), Arc::clone(&self.permits));
             asking.spawn(async move {
@@ -73,29 +73,29 @@ impl AvoidedNames {
         // The answer of a look-up that panicked is missing below, so the connection is refused.
         while let Some(Ok((name, answer))) = asking.join_next().await {
             if let Some(addresses) = settled(answer) {
-                self.keep(version, &name, &addresses);
+                self.keep(rank, &name, &addresses);
                 fresh.insert(name, addresses);
             }
         }
         for (name, member) in names {
-            let addresses = fresh.get(&name).cloned().or_else(|| self.known(version, &name));
+            let addresses = fresh.get(&name).cloned().or_else(|| self.known(rank, &name));
             gate.add_resolved(member, &addresses.ok_or_else(|| unknown(member, name))?);
         }
         Ok(())
     }
 
-    fn known(&self, version: u64, name: &Destination) -> Option<Vec<SocketAddr>> {
+    fn known(&self, rank: RosterRank, name: &Destination) -> Option<Vec<SocketAddr>> {
         let cache = self.cache.lock();
-        let (at, addresses) = cache.answers.get(name).filter(|_| cache.version == version)?;
+        let (at, addresses) = cache.answers.get(name).filter(|_| cache.rank == rank)?;
         (at.elapsed() < CACHE_TIME).then(|| addresses.clone())
     }
 
-    fn keep(&self, version: u64, name: &Destination, addresses: &[SocketAddr]) {
+    fn keep(&self, rank: RosterRank, name: &Destination, addresses: &[SocketAddr]) {
         let mut cache = self.cache.lock();
-        if cache.version < version {
-            *cache = Cache { version, answers: BTreeMap::new() };
+        if cache.rank < rank {
+            *cache = Cache { rank, answers: BTreeMap::new() };
         }
-        if cache.version == version {
+        if cache.rank == rank {
             cache.answers.insert(name.clone(), (Instant::now(), addresses.to_vec()));
         }
     }

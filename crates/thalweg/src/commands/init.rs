@@ -25,8 +25,8 @@ use thalweg_wire::{
 const HELP: &str = "\
 Creates two keys for this host, and two for the mesh: mesh.key signs the list of its members, and
 root.key can replace mesh.key if that is stolen. Both are in oracle/ below the state directory.
-Move root.key to a safe place off this host. Back up the whole state directory: oracle/ is useless
-without node.key, client.key and mesh.json.
+Move root.key to a safe place off this host. Then back up the whole state directory: oracle/ is
+useless without node.key, client.key and mesh.json.
 
   thalweg mesh init --name fra --address fra.example.org:7373
   thalweg node
@@ -161,11 +161,13 @@ fn print(mesh: &NodeId, founder: &Member, state: &State, args: &Args) -> anyhow:
     say(&format!("mesh {mesh}\n"))?;
     let reached: Vec<_> = addresses.iter().map(Destination::to_string).collect();
     note!("This host is `{name}`, the mesh's oracle and first relay, at {}.", reached.join(", "));
-    note!("All keys and records are in {dir}; keep a copy of the whole directory in a safe place.");
     let root = state.oracle_dir().join("root.key");
     if root.exists() {
         note!("Move {} off this host: it can replace a stolen mesh.key.", root.display());
     }
+    note!(
+        "All keys and records are in {dir}; then keep a copy of the whole directory in a safe place."
+    );
     let state_arg = args.state_dir.argument();
     // The settings name the oracle's database: the daemon must read the same ones.
     let config = args.config.as_ref().map(|file| absolute(file)).transpose()?;

@@ -19,9 +19,12 @@ members` lists them.
 The root key endorses the new key. `thalweg mesh init` writes it to oracle/root.key; keep it on
 another host. A mesh that was founded without one makes its present mesh.key the root key.
 
-  systemctl stop thalweg
-  thalweg mesh rekey --root /media/stick/root.key
-  systemctl start thalweg";
+The command also voids all join tokens, and needs the rights of the user that the node runs as. The
+file with the root key must be readable only by that user (mode 0600).
+
+  systemctl stop thalweg-node
+  sudo -u thalweg thalweg mesh rekey --state /var/lib/thalweg --root FILE
+  systemctl start thalweg-node";
 
 /// Arguments of `thalweg mesh rekey`.
 #[derive(clap::Args)]

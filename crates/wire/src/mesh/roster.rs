@@ -49,7 +49,7 @@ struct Extension {
 
 /// The order of a mesh's rosters: first by the number of the signing key, then by version. A roster of a replaced key
 /// never ranks above one of its successor, whatever version the owner of the old key gives it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RosterRank {
     /// The number of the endorsement; 0 without one.
     pub endorsement: u64,
@@ -99,14 +99,15 @@ impl Roster {
         self.endorsement.map_or(root, |signed| signed.endorsement().key)
     }
 
-    /// Whether this roster, which ranks above the one with these signed bytes and version, does not follow from it:
-    /// somebody has continued from an older one. False if rosters between the two are unknown.
-    pub fn contradicts(&self, version: u64, signed: &[u8]) -> bool {
-        self.predecessor.is_some_and(|before| match before.version.cmp(&version) {
+    /// Whether this roster, which ranks above `before` with these signed bytes, does not follow from it: somebody has
+    /// continued from an older one, or from none. False if rosters between the two are unknown.
+    pub fn contradicts(&self, before: &Self, signed: &[u8]) -> bool {
+        let Some(predecessor) = self.predecessor else { return before.predecessor.is_some() };
+        match predecessor.version.cmp(&before.version) {
             Ordering::Less => true,
-            Ordering::Equal => before != Predecessor::new(version, signed),
+            Ordering::Equal => predecessor != Predecessor::new(before.version, signed),
             Ordering::Greater => false,
-        })
+        }
     }
 
     /// The member with this key.

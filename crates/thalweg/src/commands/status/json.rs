@@ -57,6 +57,7 @@ fn roster(status: &RosterStatus) -> Value {
         "left_seconds": status.left.map(|left| left.as_secs_f64()),
         "members": status.members,
         "fault": status.fault,
+        "key_number": status.key_number,
         "fork": status.fork,
     })
 }
@@ -105,6 +106,7 @@ mod tests {
             left: Some(Duration::from_millis(1500)),
             members: 2,
             fault: None,
+            key_number: 0,
             fork: None,
         };
         let said = roster(&status);

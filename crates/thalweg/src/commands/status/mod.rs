@@ -184,12 +184,14 @@ fn strangers(n: u64) -> String {
 fn roster_line(roster: Option<&RosterStatus>) -> String {
     match roster {
         None => "none yet".to_owned(),
-        Some(RosterStatus { version, members, left, fault, fork, .. }) => {
+        Some(RosterStatus { version, members, left, fault, key_number, fork, .. }) => {
             let holds = left.map(|left| format!("valid for {}", rough(left)));
             let holds = holds.or(fault.clone()).unwrap_or_default();
             let fork = fork.as_ref().map(|fork| format!("\n         {fork}"));
             let members = counted(*members as u64, "member");
-            format!("version {version}, {members}; {holds}{}", fork.unwrap_or_default())
+            let key = (*key_number > 0).then(|| format!(" of key {key_number}"));
+            let (key, fork) = (key.unwrap_or_default(), fork.unwrap_or_default());
+            format!("version {version}{key}, {members}; {holds}{fork}")
         }
     }
 }
@@ -221,9 +223,10 @@ fn behind(members: &[MemberStatus], ours: Option<u64>) -> Option<String> {
     let ahead = members.iter().max_by_key(|m| m.version).filter(|m| m.version > ours)?;
     let (name, has) = (&ahead.name, ahead.version?);
     Some(format!(
-        "\nALERT: {name} has roster version {has}, the oracle {}: the oracle's state was rolled \
-         back, and members revoked since may be members again. Copy {name}'s `roster` file to \
-         oracle/roster on the oracle's host and restart its node.\n",
+        "\nALERT: {name} has roster version {has}, the oracle {}. If the oracle's state was restored \
+         from a backup, members revoked since may be members again: copy {name}'s `roster` file to \
+         oracle/roster on the oracle's host and restart its node. If not, somebody signs with a copy \
+         of mesh.key: do not copy the file, but run `thalweg mesh rekey` there.\n",
         ours?
     ))
 }
