@@ -13,7 +13,7 @@ use thalweg_net::PrivateKey;
 use thalweg_oracle::{Caller, Event, Oracle, OracleError, StoreError};
 use thalweg_wire::{
     Signed, Signer as _,
-    mesh::{RevokeRequest, Roster},
+    mesh::{JoinReply, RevokeRequest, Roster},
 };
 
 async fn another_program(dir: &Path) -> SqliteConnection {
@@ -321,7 +321,9 @@ async fn a_forged_roster_of_a_replaced_key_does_not_come_back() {
     let request = RevokeRequest { member: "ber".into() };
     post(&opened, Caller::Local, "/v1/revoke", &request).await.result::<Value>().unwrap();
     assert_eq!(newest(&opened).members.len(), before.members.len() - 1);
-    let joined = join(&opened, &Host::new("ham"), &token).await;
+    let ham = Host::new("ham");
+    let request = ham.request(&token, mesh.hand.now());
+    let joined = post(&opened, ham.caller(), "/v1/join", &request).await.result::<JoinReply>();
     assert_eq!(joined.unwrap_err().code, "token_unknown");
 }
 
