@@ -193,6 +193,7 @@ impl Tally {
         Ok(())
     }
 
+    /// Locks the counts, for several changes at once.
     pub fn lock(&self) -> MutexGuard<'_, Usage> {
         self.used.lock()
     }

@@ -8,7 +8,7 @@ use proc_macro2::{Delimiter, Group, LexError, TokenStream, TokenTree};
 use std::fmt::Write as _;
 
 /// Crates of the harness, whose texts only developers read.
-const HARNESS: &[&str] = &["bench", "experiment", "lab", "sim"];
+const HARNESS: &[&str] = &["bench", "experiment", "fuzz", "lab", "sim"];
 
 /// Macros and functions whose arguments are for developers or machines.
 const INTERNAL: &[&str] = &[
