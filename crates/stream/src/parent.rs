@@ -47,7 +47,7 @@ const MAX_CHANGES: u32 = 1;
 /// The time within which a new plan for a changed request arrives, unless the plan stays the same.
 const REPLAN: Duration = Duration::from_secs(5);
 
-/// A leg without progress for this long gets only key frames until it makes progress again.
+/// A leg without progress for this long, and for half of its latency, gets only key frames until it makes progress again.
 const SLOW: Duration = Duration::from_secs(2);
 
 /// The parameters of a leg.
@@ -448,7 +448,7 @@ impl LegScheduler {
         if idle > self.context.stall {
             return Some(Ending::Stalled);
         }
-        if self.is_slow != (idle > SLOW) {
+        if self.is_slow != (idle > SLOW.max(self.latency() / 2)) {
             self.is_slow = !self.is_slow;
             self.update_quality();
         }

@@ -277,13 +277,16 @@ fn pass(fra: &Host, ber: &Host, name: &str, row: &Row) -> Result<(), String> {
         let args = ["stream", "subscribe", name, "--from", "nyc"];
         ber.command(&[&args[..], &LATENCY, more].concat()).spawn().unwrap()
     };
-    let (ts, hls) = (subscribe(&[]), subscribe(&["--hls-dir", name]));
-    until("both have subscribed", || legs(ber, name) == 2 && legs(fra, name) == 1);
+    let mut subscribers = [subscribe(&[]), subscribe(&["--hls-dir", name])];
+    until("both have subscribed", || {
+        subscribers.iter_mut().for_each(assert_runs);
+        legs(ber, name) == 2 && legs(fra, name) == 1
+    });
     deliver(&mut publisher, &row.bytes);
     let mut said = String::new();
     publisher.errors().read_to_string(&mut said).unwrap();
     let code = publisher.child.wait().unwrap().code();
-    let outputs = [ts, hls].map(|one| one.wait_with_output().unwrap());
+    let outputs = subscribers.map(|one| one.wait_with_output().unwrap());
     let codes = outputs.each_ref().map(|output| output.status.code());
     let arrived = counts(&outputs[0].stdout);
     let duration = duration(&ber.path(name).join("stream.m3u8"));
@@ -304,6 +307,15 @@ fn pass(fra: &Host, ber: &Host, name: &str, row: &Row) -> Result<(), String> {
         let errors = outputs.each_ref().map(|o| String::from_utf8_lossy(&o.stderr).into_owned());
         format!("{}: {code:?} {codes:?} {arrived:?} {duration} s, {said}; {errors:?}", row.what)
     })
+}
+
+/// Panics with what the command has said if it has ended.
+fn assert_runs(command: &mut Child) {
+    if let Some(status) = command.try_wait().unwrap() {
+        let mut said = String::new();
+        command.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        panic!("a subscriber has ended, {status}: {said}");
+    }
 }
 
 /// The most memory that a node may have besides what it had before: its streams' rings and legs, and reserve.
