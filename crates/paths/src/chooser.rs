@@ -21,16 +21,24 @@ pub enum Content {
     Clear,
     /// Encrypted end to end by the programs: legs may be open.
     Encrypted,
+    /// Probably encrypted, since a program asked for a tunnel, but to a port of no encrypted protocol: legs must be
+    /// sealed.
+    Unknown,
 }
 
 /// The ports of encrypted protocols: HTTPS, DNS, IMAP, POP and SMTP over TLS, and SSH.
 const ENCRYPTED: [u16; 6] = [443, 853, 993, 995, 465, 22];
 
 impl Content {
-    /// The content of a tunnel to this port, whose bytes are not inspected: readable, unless an encrypted protocol has
-    /// the port.
+    /// The content of a SOCKS5 connection to this port, whose bytes are not inspected: readable, unless an encrypted
+    /// protocol has the port.
     pub fn of_port(port: u16) -> Self {
         if ENCRYPTED.contains(&port) { Self::Encrypted } else { Self::Clear }
+    }
+
+    /// The content of a tunnel that was asked for with `CONNECT`.
+    pub fn of_tunnel(port: u16) -> Self {
+        if ENCRYPTED.contains(&port) { Self::Encrypted } else { Self::Unknown }
     }
 }
 

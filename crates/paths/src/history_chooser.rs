@@ -178,7 +178,7 @@ impl PathChooser for HistoryChooser {
 fn origin(to: &Destination, content: Content) -> String {
     match content {
         Content::Clear => format!("http://{to}"),
-        Content::Encrypted => format!("https://{to}"),
+        Content::Encrypted | Content::Unknown => format!("https://{to}"),
     }
 }
 

@@ -24,7 +24,7 @@ pub async fn connect(
 ) -> Response<Reply> {
     // Programs tunnel TLS on any port, but plain WebSockets, mail and databases too, and their bytes come only after the
     // answer. A relay must not read those.
-    let content = Content::of_port(to.port);
+    let content = Content::of_tunnel(to.port);
     let dialled = match context.shared.connect(&context.program, &to, content).await {
         Ok(dialled) => dialled,
         Err(no) => {

@@ -116,7 +116,7 @@ async fn the_first_established_way_carries_the_tunnel() {
 }
 
 #[tokio::test]
-async fn a_tunnel_to_an_unknown_port_counts_as_readable() {
+async fn a_tunnel_to_a_port_of_no_encrypted_protocol_may_be_readable() {
     let chooser = Arc::new(FixedChooser::default());
     let (scene, origin) = (Scene::choosing(chooser.clone()).await, Origin::new().await);
     let mut program = scene.program().await;
@@ -124,7 +124,7 @@ async fn a_tunnel_to_an_unknown_port_counts_as_readable() {
     assert_eq!(status(&program.head().await), 200);
     drop(program);
     scene.end().await;
-    assert_eq!(*chooser.contents.lock().unwrap(), [Content::Clear]);
+    assert_eq!(*chooser.contents.lock().unwrap(), [Content::Unknown]);
 }
 
 #[tokio::test]

@@ -13,7 +13,10 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_net::Cause;
-use thalweg_wire::{Destination, mesh::Member};
+use thalweg_wire::{
+    Destination,
+    mesh::{Member, RosterRank},
+};
 use tokio::{sync::Semaphore, task::JoinSet};
 
 /// The most look-ups at a time of all sessions, since each holds a thread of the system's resolver.

@@ -26,7 +26,7 @@ use thalweg_net::{Cause, DialOptions, channel::Channel};
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Destination,
-    mesh::{GO, GO_ACK, LegKind, Name, Preamble},
+    mesh::{GO, GO_ACK, LegKind, Name, Preamble, RosterRank},
     socks5::{self, Reply},
 };
 use tokio::{
@@ -227,7 +227,7 @@ async fn open(
     let depth = channel.depth();
     let gate = Gate::new(egress, &roster, shared.own, &peer.key(), &asked.terms, depth)?;
     let gate = gate.with_next(asked.next);
-    let connecting = second_leg(shared, peer, gate, roster.version, to, depth);
+    let connecting = second_leg(shared, peer, gate, roster.rank(), to, depth);
     let late = Err(Refusal::NoLeg(Cause::TimedOut(shared.config.connect)));
     let connected = timeout(shared.config.connect, connecting).await.unwrap_or(late)?;
     let (destination, member) = connected;
@@ -243,13 +243,13 @@ async fn second_leg(
     shared: &Shared,
     peer: &MeshPeer,
     mut gate: Gate<'_>,
-    version: u64,
+    rank: RosterRank,
     to: &Destination,
     depth: u8,
 ) -> Result<(ResetOnDrop, bool), Refusal> {
     gate.check_port(to.port)?;
     let addresses = shared.names.resolve_for(peer.member().principal(), to).await?;
-    shared.avoided.resolve_into(&mut gate, version, to, &shared.config.resolver).await?;
+    shared.avoided.resolve_into(&mut gate, rank, to, &shared.config.resolver).await?;
     let admitted = gate.admit(to, &addresses)?;
     let options = DialOptions { socket: leg_options(), ..DialOptions::default() };
     let addresses: Vec<_> = admitted.iter().map(|a| a.address).collect();

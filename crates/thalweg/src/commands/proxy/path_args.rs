@@ -51,7 +51,7 @@ impl ProxyPathArgs {
     /// The conditions for relays that carry this content.
     fn terms(&self, content: Content) -> Terms {
         let leg = match content {
-            Content::Clear => LegKind::Sealed,
+            Content::Clear | Content::Unknown => LegKind::Sealed,
             Content::Encrypted => LegKind::Open,
         };
         Terms { leg, avoid: self.avoid.iter().cloned().collect() }
