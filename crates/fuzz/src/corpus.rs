@@ -6,8 +6,8 @@ use std::{
     path::Path,
 };
 
-/// The longest input that is kept, bytes; longer ones rarely reach more.
-const MAX_INPUT: usize = 64 << 10;
+/// The size of a corpus beyond which no longer inputs are kept, bytes: all corpora are replayed in each test run.
+const MAX_CORPUS: usize = 64 << 10;
 
 /// The inputs in a corpus.
 ///
@@ -27,27 +27,28 @@ pub fn unpack(file: &Path) -> Result<Vec<Vec<u8>>> {
     Ok(inputs)
 }
 
-/// Writes the files of a directory as a corpus, the shortest first, without those that are too long. Returns their number.
+/// Writes the files of a directory as a corpus, the shortest first, until it has its size. Returns the number of inputs.
 ///
 /// # Errors
 /// If a file cannot be read or written.
 pub fn pack(directory: &Path, file: &Path) -> Result<usize> {
     let mut inputs = Vec::new();
     for entry in fs::read_dir(directory)? {
-        let input = fs::read(entry?.path())?;
-        if input.len() <= MAX_INPUT {
-            inputs.push(input);
-        }
+        inputs.push(fs::read(entry?.path())?);
     }
     inputs.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
     inputs.dedup();
-    let mut bytes = Vec::new();
-    for input in &inputs {
+    let (mut bytes, mut count) = (Vec::new(), 0);
+    for input in inputs {
+        if bytes.len() + input.len() > MAX_CORPUS {
+            break;
+        }
         bytes.extend((input.len() as u32).to_be_bytes());
         bytes.extend(input);
+        count += 1;
     }
     fs::write(file, bytes)?;
-    Ok(inputs.len())
+    Ok(count)
 }
 
 #[cfg(test)]

@@ -36,8 +36,9 @@ impl fmt::Debug for Signature {
 
 /// A type that can be signed: it has one domain, and exactly one encoding per value.
 ///
-/// Contract: `decode(encode(x)) == x`, and `encode(decode(b)) == b` whenever `decode` accepts `b`. [`Signed::open`]
-/// checks the second equation on every message, so that two encodings never carry the same meaning under one signature.
+/// Contract: `decode(encode(x)) == x`. `decode` may accept further encodings, as postcard's numbers have several:
+/// [`Signed::open`] refuses all but that of `encode`, so that two encodings never carry the same meaning under one
+/// signature.
 pub trait Signable: Sized {
     /// The kind of object, e.g. `roster`. It is part of the signed message, so that a signature for one kind is invalid
     /// for another. At most 255 bytes.
