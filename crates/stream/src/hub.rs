@@ -341,6 +341,8 @@ impl Streams {
         };
         // A parent's statement about the origin is trusted if it is the origin, or the plan names it for this origin.
         let is_it = match stream.source() {
+            // The plan may have moved the stream to another parent since.
+            _ if stream.has_come_from(from) => true,
             Source::Parent(route) if route.node == *from => true,
             Source::Parent(route) if origin == *from => {
                 let plan = self.0.plan.borrow().clone();

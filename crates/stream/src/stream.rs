@@ -23,6 +23,9 @@ use tokio::sync::{Notify, watch};
 /// The most entries that a leg reads at once, so that other legs get their turn.
 const MAX_READ: usize = 256;
 
+/// The most nodes that are remembered as sources of a run: more than a plan ever uses.
+const MAX_PARENTS: usize = 16;
+
 /// The longest gap between a parent's numbers within a run: more than ten hours at a thousand frames a second. After a
 /// longer jump all frames of an honest parent would be ignored as known.
 const MAX_GAP: u64 = 1 << 26;
@@ -87,6 +90,8 @@ struct State {
     /// The reference chains of the present publisher's frames.
     chains: Chains,
     source: Source,
+    /// The nodes from which the present run has come, at most [`MAX_PARENTS`].
+    parents: BTreeSet<Name>,
     /// The parent, if it is silent or unreachable.
     lost: Option<Name>,
     /// Planned parents that were lost or could not be reached since the last report to the oracle.
@@ -155,6 +160,7 @@ impl Stream {
             offset: Duration::ZERO,
             last: None,
             published: None,
+            parents: BTreeSet::new(),
             legs: BTreeMap::new(),
             next_leg: 0,
             union: UnionRequest::default(),
@@ -269,8 +275,14 @@ impl Stream {
         let (run, is_new) = (about.run, state.about.run != about.run);
         if is_new {
             state.ring.restart(at);
+            state.parents.clear();
         } else if at > state.ring.next().saturating_add(MAX_GAP) {
             return false;
+        }
+        if let Source::Parent(route) = &source
+            && state.parents.len() < MAX_PARENTS
+        {
+            state.parents.insert(route.node.clone());
         }
         (state.about, state.source, state.lost) = (about, source, None);
         state.sign.get_or_insert(self.clock.now());
@@ -279,6 +291,11 @@ impl Stream {
         self.news.notify_one();
         self.progress.send_modify(|progress| *progress = Progress { next, run, ended: None });
         true
+    }
+
+    /// Whether the present run has come from this node.
+    pub(crate) fn has_come_from(&self, node: &Name) -> bool {
+        self.state.lock().parents.contains(node)
     }
 
     /// Begins publishing, or resumes the run of an earlier publisher or connection.
@@ -588,5 +605,19 @@ mod tests {
         assert!(stream.put(lost((1 << 61) + 6)), "the refused number changed nothing");
         assert!(!stream.begin(about(7), Source::Absent, 1 << 62));
         assert!(stream.begin(about(8), Source::Absent, 0));
+    }
+
+    #[test]
+    fn a_run_is_known_from_each_parent_that_has_sent_it() {
+        let stream = stream();
+        let about = |run| Accepted { run, ..stream.about() };
+        let [relay, origin]: [Name; 2] = ["relay", "origin"].map(|name| name.parse().unwrap());
+        let from = |node: &Name| Source::Parent(ParentRoute::direct(node.clone()));
+        assert!(
+            stream.begin(about(7), from(&relay), 0) && stream.begin(about(7), from(&origin), 0)
+        );
+        assert!(stream.has_come_from(&relay) && stream.has_come_from(&origin));
+        assert!(stream.begin(about(8), from(&origin), 0));
+        assert!(!stream.has_come_from(&relay), "another run");
     }
 }
