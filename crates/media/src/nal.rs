@@ -223,7 +223,7 @@ impl PictureClassifier {
     }
 }
 
-/// Reads a number of an SEI message: the sum of its bytes, of which the last one is below 255 (7.3.2.3.1).
+/// Reads the type or the size of an SEI message (7.3.2.3.1): bytes of 255 and a smaller last byte, which are added up.
 fn read_sei_number(from: &mut &[u8]) -> Option<usize> {
     let mut number = 0;
     loop {

@@ -42,7 +42,7 @@ struct State {
     oracle: Plan,
     local: BTreeMap<Name, BTreeMap<Name, LegPlan>>,
     levels: BTreeMap<Name, Levels>,
-    /// Members to whom the oracle requests measurements of the legs.
+    /// The members whose legs the oracle wants to have measured.
     requested: Vec<Name>,
 }
 
@@ -65,7 +65,7 @@ impl Adaptation {
         self.state.lock().oracle = plan;
     }
 
-    /// Replaces the members to whom the oracle requests measurements of the legs.
+    /// Replaces the members whose legs the oracle wants to have measured.
     pub fn set_requested(&self, requested: Vec<Name>) {
         self.state.lock().requested = requested;
     }

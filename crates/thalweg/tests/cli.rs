@@ -44,6 +44,7 @@ const COMMANDS: &[&[&str]] = &[
     &["mesh", "join"],
     &["mesh", "members"],
     &["mesh", "revoke"],
+    &["mesh", "rekey"],
     &["node"],
     &["config"],
     &["config", "check"],

@@ -178,6 +178,11 @@ impl State {
         self.dir.join("oracle")
     }
 
+    /// The mesh's root key on the founder's host, until its owner moves it to a safe place.
+    pub fn root_key_file(&self) -> PathBuf {
+        self.oracle_dir().join("root.key")
+    }
+
     fn mesh_file(&self) -> PathBuf {
         self.dir.join("mesh.json")
     }

@@ -161,7 +161,7 @@ fn print(mesh: &NodeId, founder: &Member, state: &State, args: &Args) -> anyhow:
     say(&format!("mesh {mesh}\n"))?;
     let reached: Vec<_> = addresses.iter().map(Destination::to_string).collect();
     note!("This host is `{name}`, the mesh's oracle and first relay, at {}.", reached.join(", "));
-    let root = state.oracle_dir().join("root.key");
+    let root = state.root_key_file();
     if root.exists() {
         note!("Move {} off this host: it can replace a stolen mesh.key.", root.display());
     }

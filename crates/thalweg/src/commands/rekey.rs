@@ -51,7 +51,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (mesh, dir, now) = (state.mesh()?.mesh, state.oracle_dir(), WallClock::default().now());
     let Rekeyed { mesh, key, number } =
         thalweg_oracle::rekey(&dir, mesh, args.root.as_deref(), known, now)?;
-    let root = dir.join("root.key");
+    let root = state.root_key_file();
     if args.json {
         let line = json!({ "mesh": mesh, "key": key, "number": number });
         say(&format!("{line}\n"))?;

@@ -36,15 +36,15 @@ impl FromStr for PlannedFault {
     fn from_str(text: &str) -> anyhow::Result<Self> {
         let form = "a fault must have the form `kill=NODE@SHARE:RECEIVER`, `start=…` or `rate=LINK/RATE@…`";
         let (what, when) = text.split_once('@').context(form)?;
-        let (kind, whom) = what.split_once('=').context(form)?;
+        let (kind, target) = what.split_once('=').context(form)?;
         let (share, of) = when.split_once(':').context(form)?;
         let share: f64 = share.parse().with_context(|| format!("`{share}` is not a share"))?;
         ensure!((0.0..=1.0).contains(&share), "a share must be from 0 to 1");
         let what = match kind {
-            "kill" => FaultAction::Kill(whom.to_owned()),
-            "start" => FaultAction::Start(whom.to_owned()),
+            "kill" => FaultAction::Kill(target.to_owned()),
+            "start" => FaultAction::Start(target.to_owned()),
             "rate" => {
-                let (link, rate) = whom.split_once('/').context(form)?;
+                let (link, rate) = target.split_once('/').context(form)?;
                 FaultAction::Rate(link.to_owned(), rate.parse()?)
             }
             _ => bail!(form),

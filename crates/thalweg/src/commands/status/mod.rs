@@ -57,7 +57,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// The root key is of use only if a thief of `mesh.key` cannot get it too.
 fn warn_of_root_key(state: &State) {
-    let root = state.oracle_dir().join("root.key");
+    let root = state.root_key_file();
     if root.exists() {
         note!("thalweg: move {} to a safe place off this host", root.display());
     }
