@@ -32,7 +32,7 @@ pub use oracle_measure::{OracleMeasureSection, ScheduleName, Share};
 pub use problem::{ConfigError, Problem};
 pub use relay::{QuotaSection, RelaySection};
 pub use sections::{
-    DatabaseUrl, LogFormat, LogSection, MetricsSection, OracleSection, RuleSection, SocksSection,
+    DatabaseUrl, JobsSection, LogFormat, LogSection, MetricsSection, OracleSection, RuleSection, SocksSection,
 };
 pub use stream::{PaceChoice, StreamSection, TranscoderSection};
 
@@ -68,6 +68,8 @@ pub struct Config {
     pub interfaces: InterfacesSection,
     /// SOCKS5 for the programs of this host.
     pub socks: SocksSection,
+    /// The queue of transfers.
+    pub jobs: JobsSection,
     /// Prometheus metrics.
     pub metrics: MetricsSection,
     pub log: LogSection,
@@ -91,6 +93,7 @@ impl Default for Config {
             interfaces: InterfacesSection::default(),
             drop_box: Vec::new(),
             socks: SocksSection::default(),
+            jobs: JobsSection::default(),
             metrics: MetricsSection::default(),
             log: LogSection::default(),
             oracle: OracleSection::default(),
