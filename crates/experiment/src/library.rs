@@ -262,13 +262,14 @@ mod tests {
     }
 
     /// Loads of the harness that start the product.
-    const STARTS_THE_PRODUCT: [&str; 15] = [
+    const STARTS_THE_PRODUCT: [&str; 16] = [
         "\"bistro\"",
         "\"carrier\"",
         "\"cast\"",
         "\"crowd\"",
         "\"get-faults\"",
         "\"hostile\"",
+        "\"jobs\"",
         "\"mgrp\"",
         "\"probe\", \"accuracy\"",
         "\"probe\", \"badabing\"",
