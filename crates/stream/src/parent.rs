@@ -448,7 +448,8 @@ impl LegScheduler {
         if idle > self.context.stall {
             return Some(Ending::Stalled);
         }
-        if self.is_slow != (idle > SLOW.max(self.latency() / 2)) {
+        let slow = SLOW.max(self.latency() / 2).min(self.context.stall / 2);
+        if self.is_slow != (idle > slow) {
             self.is_slow = !self.is_slow;
             self.update_quality();
         }

@@ -26,9 +26,9 @@ const MAX_READ: usize = 256;
 /// The most nodes that are remembered as sources of a run: more than a plan ever uses.
 const MAX_PARENTS: usize = 16;
 
-/// The longest gap between a parent's numbers within a run: more than ten hours at a thousand frames a second. After a
-/// longer jump all frames of an honest parent would be ignored as known.
-const MAX_GAP: u64 = 1 << 26;
+/// The longest gap between a parent's numbers within a run: an hour at 72 frames a second, longer than any stream waits
+/// for its publisher. After a jump all frames of an honest parent would be ignored as known until it gets there.
+const MAX_GAP: u64 = 1 << 18;
 
 /// The time within which every rendition of a stream sends a picture.
 const SETTLED: Duration = Duration::from_secs(2);

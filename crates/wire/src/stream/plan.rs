@@ -248,7 +248,7 @@ pub struct LegReport {
 /// A measurement of a leg by probe trains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measured {
-    /// The rate that is free beside all traffic including the leg's streams, bit/s; the lower end of a range.
+    /// The rate that is free beside all traffic including the leg's streams, bit/s, as the tool reports it.
     pub free_bps: u64,
     /// Whether more may be free.
     #[serde(default)]
