@@ -66,6 +66,8 @@ enum Command {
     Config(commands::config::Args),
     /// Show the state of this host and its mesh
     Status(commands::status::Args),
+    /// Print a link that opens the node's page in a browser
+    Page(commands::page::Args),
     /// Show what is known of paths and which relays would be used
     Paths(commands::paths::Args),
     /// Measure the path to another member with probe trains
@@ -107,7 +109,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Move data", &["get", "gather", "send", "cast", "stream", "submit", "receipt", "drop-box"]),
     ("Use paths", &["proxy", "run", "interfaces", "carrier", "relay"]),
     ("The mesh", &["mesh", "node", "config"]),
-    ("Look", &["status", "paths", "measure", "history"]),
+    ("Look", &["status", "page", "paths", "measure", "history"]),
 ];
 
 /// Replaces this process by `thalweg-bench`; returns if there is none beside this program.
@@ -155,6 +157,7 @@ fn main() -> ExitCode {
         Command::Node(args) => commands::node::run(args),
         Command::Config(args) => commands::config::run(args),
         Command::Status(args) => commands::status::run(args),
+        Command::Page(args) => commands::page::run(args),
         Command::Paths(args) => commands::paths::run(args),
         Command::Measure(args) => commands::measure::run(args),
         Command::History(args) => commands::history::run(args),

@@ -32,7 +32,7 @@ pub use oracle_measure::{OracleMeasureSection, ScheduleName, Share};
 pub use problem::{ConfigError, Problem};
 pub use relay::{QuotaSection, RelaySection};
 pub use sections::{
-    DatabaseUrl, LogFormat, LogSection, MetricsSection, OracleSection, RuleSection, SocksSection,
+    ApiListen, ApiSection, DatabaseUrl, LogFormat, LogSection, MetricsSection, OracleSection, RuleSection, SocksSection,
 };
 pub use stream::{PaceChoice, StreamSection, TranscoderSection};
 
@@ -66,6 +66,8 @@ pub struct Config {
     /// Packets that ride in probe trains.
     pub carrier: CarrierSection,
     pub interfaces: InterfacesSection,
+    /// The API and the page on loopback.
+    pub api: ApiSection,
     /// SOCKS5 for the programs of this host.
     pub socks: SocksSection,
     /// Prometheus metrics.
@@ -90,6 +92,7 @@ impl Default for Config {
             carrier: CarrierSection::default(),
             interfaces: InterfacesSection::default(),
             drop_box: Vec::new(),
+            api: ApiSection::default(),
             socks: SocksSection::default(),
             metrics: MetricsSection::default(),
             log: LogSection::default(),

@@ -18,6 +18,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("net", 5),
     ("part", 5),
     ("lab", 5),
+    ("jobs", 5),
     ("mesh", 6),
     ("oracle", 6),
     ("experiment", 6),
