@@ -62,6 +62,8 @@ enum Command {
     Mesh(commands::mesh::Args),
     /// Run the daemon, which relays, measures and serves files
     Node(commands::node::Args),
+    /// Show, pause, resume and cancel the transfers of this host's node
+    Jobs(commands::jobs::Args),
     /// Check or print a settings file
     Config(commands::config::Args),
     /// Show the state of this host and its mesh
@@ -109,7 +111,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Move data", &["get", "gather", "send", "cast", "stream", "submit", "receipt", "drop-box"]),
     ("Use paths", &["proxy", "run", "interfaces", "carrier", "relay"]),
     ("The mesh", &["mesh", "node", "config"]),
-    ("Look", &["status", "page", "paths", "measure", "history"]),
+    ("Look", &["status", "page", "jobs", "paths", "measure", "history"]),
 ];
 
 /// Replaces this process by `thalweg-bench`; returns if there is none beside this program.
@@ -120,11 +122,16 @@ fn pass_on_to_harness() {
 }
 
 fn main() -> ExitCode {
-    let cli = grouped().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches));
+    if std::env::var_os(thalweg_jobs::JOB_VARIABLE).is_some() {
+        // Without it the job would outlive a node that was killed, and be run twice.
+        _ = thalweg_jobs::end_with_parent();
+    }
+    let matches = grouped().try_get_matches();
+    let cli = matches.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
     let word = std::env::args_os().nth(1).unwrap_or_default();
     let word = word.to_string_lossy();
-    let command = match cli {
-        Ok(cli) => cli.command,
+    let (command, matches) = match cli {
+        Ok((cli, matches)) => (cli.command, matches),
         Err(usage) => {
             if HARNESS.contains(&&*word) {
                 note!("thalweg: `{word}` is a command of the harness: `thalweg-bench {word}`");
@@ -139,7 +146,22 @@ fn main() -> ExitCode {
                release"
         );
     }
-    let result = match command {
+    let detached = matches.subcommand().and_then(|(_, command)| commands::jobs::detach(command));
+    let listing = commands::jobs::JobListing::start(&matches);
+    let result = match detached {
+        Some(result) => result,
+        None => run(command),
+    };
+    let code = result.unwrap_or_else(|error| {
+        note!("thalweg: {}", thalweg_console::causes(error.as_ref()));
+        ExitCode::FAILURE
+    });
+    listing.end(code);
+    code
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
         Command::Get(args) => commands::get::run(*args),
         Command::Gather(args) => commands::gather::run(*args),
         Command::Send(args) => commands::send::run(*args),
@@ -154,6 +176,7 @@ fn main() -> ExitCode {
         Command::Carrier(args) => commands::carrier::run(args),
         Command::Relay(args) => commands::relay::run(args),
         Command::Mesh(args) => commands::mesh::run(args),
+        Command::Jobs(args) => commands::jobs::run(args),
         Command::Node(args) => commands::node::run(args),
         Command::Config(args) => commands::config::run(args),
         Command::Status(args) => commands::status::run(args),
@@ -166,11 +189,7 @@ fn main() -> ExitCode {
         Command::Join(args) => commands::join::run(args),
         Command::Revoke(args) => commands::revoke::run(args),
         Command::Roster(args) => commands::members::run(args),
-    };
-    result.unwrap_or_else(|error| {
-        note!("thalweg: {}", thalweg_console::causes(error.as_ref()));
-        ExitCode::FAILURE
-    })
+    }
 }
 
 /// The command line, whose help lists the commands in [`GROUPS`].

@@ -40,6 +40,7 @@ pub(super) fn config(config: &Config) -> Vec<Problem> {
     }
     super::interfaces::check(&config.interfaces, &mut problems);
     socks(config, &mut problems);
+    jobs(config, &mut problems);
     oracle(&config.oracle, &mut problems);
     problems
 }
@@ -177,6 +178,18 @@ fn quota(key: &str, quota: &QuotaSection, problems: &mut Vec<Problem>) {
     for (part, _) in nothing.into_iter().filter(|(_, zero)| *zero) {
         let what = "a quota of 0 allows nothing; leave it out for no limit";
         problems.push(Problem::of(format!("{key}.{part}"), what));
+    }
+}
+
+fn jobs(config: &Config, problems: &mut Vec<Problem>) {
+    let jobs = &config.jobs;
+    if !(1..=64).contains(&jobs.parallel) {
+        problems.push(Problem::of("jobs.parallel", "must be from 1 to 64: each job is a process"));
+    }
+    for (key, value) in [("jobs.max_open", jobs.max_open), ("jobs.max_ended", jobs.max_ended)] {
+        if !(1..=100_000).contains(&value) {
+            problems.push(Problem::of(key, "must be from 1 to 100000"));
+        }
     }
 }
 

@@ -32,7 +32,8 @@ pub use oracle_measure::{OracleMeasureSection, ScheduleName, Share};
 pub use problem::{ConfigError, Problem};
 pub use relay::{QuotaSection, RelaySection};
 pub use sections::{
-    ApiListen, ApiSection, DatabaseUrl, LogFormat, LogSection, MetricsSection, OracleSection, RuleSection, SocksSection,
+    ApiListen, ApiSection, DatabaseUrl, JobsSection, LogFormat, LogSection, MetricsSection,
+    OracleSection, RuleSection, SocksSection,
 };
 pub use stream::{PaceChoice, StreamSection, TranscoderSection};
 
@@ -70,6 +71,8 @@ pub struct Config {
     pub api: ApiSection,
     /// SOCKS5 for the programs of this host.
     pub socks: SocksSection,
+    /// The queue of transfers.
+    pub jobs: JobsSection,
     /// Prometheus metrics.
     pub metrics: MetricsSection,
     pub log: LogSection,
@@ -94,6 +97,7 @@ impl Default for Config {
             drop_box: Vec::new(),
             api: ApiSection::default(),
             socks: SocksSection::default(),
+            jobs: JobsSection::default(),
             metrics: MetricsSection::default(),
             log: LogSection::default(),
             oracle: OracleSection::default(),

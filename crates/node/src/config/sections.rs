@@ -95,6 +95,25 @@ impl Default for ApiListen {
     }
 }
 
+/// `[jobs]`: the queue of transfers that this node runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct JobsSection {
+    /// The most jobs that run at once.
+    pub parallel: usize,
+    /// The most jobs that have not ended.
+    pub max_open: usize,
+    /// The most ended jobs that are kept.
+    pub max_ended: usize,
+}
+
+impl Default for JobsSection {
+    fn default() -> Self {
+        // As many as aria2 and rclone run at once by default, about.
+        Self { parallel: 3, max_open: 10_000, max_ended: 1000 }
+    }
+}
+
 /// The format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -108,7 +108,7 @@ impl LocalClient {
         self.ask(Method::POST, "/v1/page/links", &()).await
     }
 
-    async fn connect(&self) -> Result<UnixStream, LocalError> {
+    pub(super) async fn connect(&self) -> Result<UnixStream, LocalError> {
         let socket = || self.socket.clone();
         UnixStream::connect(&self.socket).await.map_err(|e| match e.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
@@ -119,22 +119,41 @@ impl LocalClient {
         })
     }
 
-    fn broken(&self, why: impl ToString) -> LocalError {
+    pub(super) fn broken(&self, why: impl ToString) -> LocalError {
         LocalError::Broken { socket: self.socket.clone(), why: why.to_string() }
     }
 
-    async fn ask<T: DeserializeOwned>(
+    pub(super) async fn ask<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,
         body: &impl Serialize,
     ) -> Result<T, LocalError> {
+        let reply = self.ask_for_bytes(method, path, body).await?;
+        serde_json::from_slice(&reply).map_err(|e| self.broken(e))
+    }
+
+    /// A request without a body, whose reply has none either.
+    pub(super) async fn ask_without_reply(
+        &self,
+        method: Method,
+        path: &str,
+    ) -> Result<(), LocalError> {
+        self.ask_for_bytes(method, path, &()).await.map(drop)
+    }
+
+    async fn ask_for_bytes(
+        &self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<Bytes, LocalError> {
         let late = |_| self.broken(format!("no answer within {PATIENCE:?}"));
         let body = serde_json::to_vec(body).map_err(|e| self.broken(e))?;
         let (status, reply) =
             timeout(PATIENCE, self.exchange(method, path, body)).await.map_err(late)??;
         if status.is_success() {
-            return serde_json::from_slice(&reply).map_err(|e| self.broken(e));
+            return Ok(reply);
         }
         let text = || String::from_utf8_lossy(&reply).chars().take(200).collect::<String>();
         match serde_json::from_slice(&reply) {

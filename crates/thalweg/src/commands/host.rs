@@ -28,6 +28,12 @@ pub struct StateDir {
     state: Option<PathBuf>,
 }
 
+impl From<Option<PathBuf>> for StateDir {
+    fn from(state: Option<PathBuf>) -> Self {
+        Self { state }
+    }
+}
+
 impl StateDir {
     /// The directory's path; it need not exist.
     ///

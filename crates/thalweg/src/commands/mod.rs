@@ -15,6 +15,7 @@ pub mod host;
 pub mod hostname;
 pub mod init;
 pub mod interfaces;
+pub mod jobs;
 pub mod join;
 pub mod local_files;
 pub mod measure;

@@ -8,6 +8,7 @@ use super::{
     gather::{self, GatherDisplay, leg_estimates, node_and_path},
     get::{mesh::check_tags, rate::bytes_per_second},
     host::StateDir,
+    jobs::QueueOptions,
     local_files,
     metadata_options::MetadataOptions,
     screen::Style,
@@ -117,6 +118,8 @@ pub struct Args {
 
     #[command(flatten)]
     state_dir: StateDir,
+    #[command(flatten)]
+    queue: QueueOptions,
 
     #[command(flatten)]
     metadata: MetadataOptions,

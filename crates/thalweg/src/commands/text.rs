@@ -65,6 +65,38 @@ pub fn counted(n: u64, thing: &str) -> String {
     format!("{n} {thing}{plural}")
 }
 
+/// A size with three significant digits: `12.3 MB`.
+pub fn size(bytes: u64) -> String {
+    scaled(bytes, &["B", "kB", "MB", "GB", "TB", "PB"])
+}
+
+/// A rate with three significant digits: `12.3 Mbit/s`.
+pub fn rate(bps: u64) -> String {
+    scaled(bps, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
+}
+
+fn scaled(value: u64, units: &[&str]) -> String {
+    let mut number = value as f64;
+    let mut unit = 0;
+    // 999.5 would be rounded to four digits.
+    while number >= 999.5 && unit + 1 < units.len() {
+        number /= 1000.0;
+        unit += 1;
+    }
+    let decimals = match number {
+        _ if unit == 0 => 0,
+        n if n < 9.995 => 2,
+        n if n < 99.95 => 1,
+        _ => 0,
+    };
+    let text = format!("{number:.decimals$}");
+    let text = match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.'),
+        false => &text,
+    };
+    format!("{text} {}", units.get(unit).unwrap_or(&""))
+}
+
 /// Items separated by commas, or a dash.
 pub fn listed<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
     let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();

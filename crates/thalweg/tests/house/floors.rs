@@ -17,6 +17,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("sim", 4),
     ("net", 5),
     ("part", 5),
+    ("jobs", 5),
     ("lab", 5),
     ("jobs", 5),
     ("mesh", 6),

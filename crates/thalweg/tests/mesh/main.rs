@@ -19,6 +19,7 @@ mod ffmpeg_decoder;
 mod founder_host;
 mod host;
 mod in_lab;
+mod jobs;
 mod local_socks;
 mod measure_errors;
 mod measure_hops;

@@ -4,6 +4,7 @@ use super::{
     Api,
     error::{ApiRefusal, ErrorBody, JobNumber, JsonBody},
 };
+use crate::daemon::JobList;
 use axum::{Json, extract::State, http::StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,16 +12,6 @@ use std::sync::Arc;
 use thalweg_jobs::{Job, JobError, JobRequest, Jobs, Priority};
 use tokio::task::spawn_blocking;
 use utoipa::ToSchema;
-
-/// All jobs.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct JobList {
-    /// The last change that the list contains; `GET /v1/events?after=…` continues from it.
-    #[schema(pattern = "^[0-9]+-[0-9]+$")]
-    change: String,
-    /// In the order of the queue, the ended ones last.
-    jobs: Vec<Job>,
-}
 
 /// The last events of a job's command.
 #[derive(Debug, Serialize, ToSchema)]

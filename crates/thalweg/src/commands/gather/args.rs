@@ -4,6 +4,7 @@ use crate::commands::{
     bond_options::BondOptions,
     get::{duration::seconds, rate::bytes_per_second},
     host::StateDir,
+    jobs::QueueOptions,
     metadata_options::MetadataOptions,
     screen::Style,
 };
@@ -113,6 +114,8 @@ pub struct Args {
 
     #[command(flatten)]
     pub state_dir: StateDir,
+    #[command(flatten)]
+    queue: QueueOptions,
 }
 
 /// How it is carried out.

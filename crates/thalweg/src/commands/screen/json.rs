@@ -2,12 +2,12 @@
 
 use super::{DisplayedEvent, ScreenMessage, lines, say};
 use serde_json::{Value, json};
-use std::{io, sync::mpsc::Receiver};
+use std::io;
 use thalweg_console::say_line;
 
 /// Prints the events. A closed standard output ends the printing, not the transfer. Returns false if writing failed
 /// otherwise, which has been reported.
-pub fn run<E: DisplayedEvent>(notes: &Receiver<ScreenMessage<E>>) -> bool {
+pub fn run<E: DisplayedEvent>(notes: impl Iterator<Item = ScreenMessage<E>>) -> bool {
     let mut failed: Option<io::Error> = None;
     for note in notes {
         lines::print_trouble(&note);
@@ -20,7 +20,8 @@ pub fn run<E: DisplayedEvent>(notes: &Receiver<ScreenMessage<E>>) -> bool {
     failed.is_none()
 }
 
-fn object<E: DisplayedEvent>(note: &ScreenMessage<E>) -> Option<Value> {
+/// A message as an object.
+pub fn object<E: DisplayedEvent>(note: &ScreenMessage<E>) -> Option<Value> {
     let mut object = match note {
         ScreenMessage::Event(event) => serde_json::to_value(event).ok()?,
         ScreenMessage::Failed(why, code) => {

@@ -1,10 +1,10 @@
 //! Plain lines on standard error, for logs.
 
 use super::{DisplayedEvent, ScreenMessage, say};
-use std::{sync::mpsc::Receiver, time::Instant};
+use std::time::Instant;
 
 /// Prints the events line by line.
-pub fn run<E: DisplayedEvent>(verbose: bool, notes: &Receiver<ScreenMessage<E>>) {
+pub fn run<E: DisplayedEvent>(verbose: bool, notes: impl Iterator<Item = ScreenMessage<E>>) {
     let mut last = Instant::now();
     for note in notes {
         match &note {

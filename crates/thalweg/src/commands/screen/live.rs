@@ -2,11 +2,10 @@
 
 use super::{DisplayedEvent, ScreenMessage, lines};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::sync::mpsc::Receiver;
 use thalweg_console::plain;
 
 /// Shows the events, with the progress redrawn in place.
-pub fn run<E: DisplayedEvent>(verbose: bool, notes: &Receiver<ScreenMessage<E>>) {
+pub fn run<E: DisplayedEvent>(verbose: bool, notes: impl Iterator<Item = ScreenMessage<E>>) {
     // On a terminal that cannot redraw (TERM=dumb), only the lines are shown.
     let bar = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template("{msg}") {

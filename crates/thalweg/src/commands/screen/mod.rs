@@ -7,6 +7,7 @@ mod json;
 mod lines;
 mod live;
 
+use super::jobs::report_event;
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::{
@@ -143,11 +144,13 @@ fn show<E: DisplayedEvent>(
     verbose: bool,
     notes: &Receiver<ScreenMessage<E>>,
 ) -> bool {
+    // The node lists transfers of terminals, too.
+    let notes = notes.iter().inspect(|note| report_event(|| json::object(note)));
     match style {
         Style::Json => return json::run(notes),
         Style::Live => live::run(verbose, notes),
         Style::Lines => lines::run(verbose, notes),
-        Style::Quiet => notes.iter().for_each(|note| lines::print_trouble(&note)),
+        Style::Quiet => notes.for_each(|note| lines::print_trouble(&note)),
     }
     true
 }

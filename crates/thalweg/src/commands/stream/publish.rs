@@ -9,6 +9,7 @@ use super::{
 use crate::commands::{
     exit::Code,
     host::{self, StateDir},
+    jobs::QueueOptions,
     signals::Signals,
 };
 use anyhow::Context as _;
@@ -62,6 +63,8 @@ pub struct Args {
     latency: Duration,
     #[command(flatten)]
     place: StateDir,
+    #[command(flatten)]
+    queue: QueueOptions,
 }
 
 /// Runs the command.

@@ -11,6 +11,7 @@ use super::{
 use crate::commands::{
     exit::Code,
     host::{self, StateDir},
+    jobs::QueueOptions,
     signals::Signals,
 };
 use std::{io::ErrorKind, path::PathBuf, process::ExitCode, str::FromStr, time::Duration};
@@ -70,6 +71,8 @@ pub struct Args {
     format: Format,
     #[command(flatten)]
     place: StateDir,
+    #[command(flatten)]
+    queue: QueueOptions,
 }
 
 /// The renditions of a ladder to receive.

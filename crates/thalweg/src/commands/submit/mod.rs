@@ -11,6 +11,7 @@ mod upload;
 use super::{
     gather::stop_on_signals,
     host::{self, StateDir},
+    jobs::QueueOptions,
     local_files,
     signals::Signals,
     text::{printable, say},
@@ -87,6 +88,8 @@ pub struct Args {
     json: bool,
     #[command(flatten)]
     state_dir: StateDir,
+    #[command(flatten)]
+    queue: QueueOptions,
 }
 
 /// Runs the command.

@@ -73,6 +73,8 @@ pub struct Args {
     pub effort: Effort,
     #[command(flatten)]
     habits: foreign_options::ForeignOptions,
+    #[command(flatten)]
+    queue: crate::commands::jobs::QueueOptions,
 
     /// Print nothing but errors
     #[arg(short, long, help_heading = "Messages")]

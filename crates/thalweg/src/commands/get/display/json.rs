@@ -19,7 +19,7 @@ pub fn run(queue: &Queue) {
 }
 
 /// Converts events to JSON objects.
-struct JsonFormatter {
+pub struct JsonFormatter {
     started: Instant,
     count: usize,
     urls: BTreeMap<usize, String>,
@@ -29,6 +29,12 @@ struct JsonFormatter {
     fetched: u64,
 }
 
+impl Default for JsonFormatter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl JsonFormatter {
     fn new() -> Self {
         let urls = BTreeMap::new();
@@ -36,7 +42,8 @@ impl JsonFormatter {
         Self { started, count: 0, urls, done: 0, failed: 0, bytes: 0, fetched: 0 }
     }
 
-    fn format_note(&mut self, note: Note) -> Option<Value> {
+    /// A note as an object; `None` if it is not shown.
+    pub fn format_note(&mut self, note: Note) -> Option<Value> {
         match note {
             Note::Said(text) => Some(json!({ "event": "note", "text": text })),
             Note::Planned { count } => {

@@ -1,6 +1,7 @@
 //! Formats events and quantities for people.
 
 use super::Note;
+pub use crate::commands::text::{rate, size};
 use std::time::Duration;
 use thalweg_base::job::{Event, PathRate};
 
@@ -140,38 +141,6 @@ pub fn target_name(target: &str) -> &str {
         true => "standard output",
         false => target,
     }
-}
-
-/// A size with three significant digits: `12.3 MB`.
-pub fn size(bytes: u64) -> String {
-    scaled(bytes, &["B", "kB", "MB", "GB", "TB", "PB"])
-}
-
-/// A rate with three significant digits: `12.3 Mbit/s`.
-pub fn rate(bps: u64) -> String {
-    scaled(bps, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
-}
-
-fn scaled(value: u64, units: &[&str]) -> String {
-    let mut number = value as f64;
-    let mut unit = 0;
-    // 999.5 would be rounded to four digits.
-    while number >= 999.5 && unit + 1 < units.len() {
-        number /= 1000.0;
-        unit += 1;
-    }
-    let decimals = match number {
-        _ if unit == 0 => 0,
-        n if n < 9.995 => 2,
-        n if n < 99.95 => 1,
-        _ => 0,
-    };
-    let text = format!("{number:.decimals$}");
-    let text = match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.'),
-        false => &text,
-    };
-    format!("{text} {}", units.get(unit).unwrap_or(&""))
 }
 
 /// The time left at this rate, as a clock shows it; `-:--` if it is unknown.

@@ -1,6 +1,7 @@
 //! The queue of notes to show, in the order in which they happened.
 
-use super::Note;
+use super::{Note, json::JsonFormatter};
+use crate::commands::jobs::report_event;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::{collections::VecDeque, time::Duration};
 
@@ -19,6 +20,8 @@ pub struct Queue {
     changed: Condvar,
     /// Signals that the queue is closed.
     over: Condvar,
+    /// For this host's node, which lists transfers of terminals.
+    formatter: Mutex<JsonFormatter>,
 }
 
 #[derive(Default)]
@@ -52,17 +55,25 @@ impl Queue {
     pub fn next(&self) -> Option<Note> {
         let mut waiting = self.lock_after_pause();
         self.changed.wait_while(&mut waiting, QueueState::is_waiting);
-        waiting.notes.pop_front()
+        let note = waiting.notes.pop_front();
+        drop(waiting);
+        note.inspect(|note| self.report(note))
     }
 
     /// As [`next`](Self::next), for at most `time`: `Err` if no note arrived.
     pub fn next_within(&self, time: Duration) -> Result<Option<Note>, ()> {
         let mut waiting = self.lock_after_pause();
         let timeout = self.changed.wait_while_for(&mut waiting, QueueState::is_waiting, time);
-        match waiting.notes.pop_front() {
+        let note = waiting.notes.pop_front();
+        drop(waiting);
+        match note {
             None if timeout.timed_out() => Err(()),
-            note => Ok(note),
+            note => Ok(note.inspect(|note| self.report(note))),
         }
+    }
+
+    fn report(&self, note: &Note) {
+        report_event(|| self.formatter.lock().format_note(note.clone()));
     }
 
     /// Closes the queue: no more notes follow.
