@@ -68,6 +68,8 @@ enum Command {
     Config(commands::config::Args),
     /// Show the state of this host and its mesh
     Status(commands::status::Args),
+    /// Print a link that opens the node's page in a browser
+    Page(commands::page::Args),
     /// Show what is known of paths and which relays would be used
     Paths(commands::paths::Args),
     /// Measure the path to another member with probe trains
@@ -109,7 +111,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Move data", &["get", "gather", "send", "cast", "stream", "submit", "receipt", "drop-box"]),
     ("Use paths", &["proxy", "run", "interfaces", "carrier", "relay"]),
     ("The mesh", &["mesh", "node", "config"]),
-    ("Look", &["status", "jobs", "paths", "measure", "history"]),
+    ("Look", &["status", "page", "jobs", "paths", "measure", "history"]),
 ];
 
 /// Replaces this process by `thalweg-bench`; returns if there is none beside this program.
@@ -178,6 +180,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Node(args) => commands::node::run(args),
         Command::Config(args) => commands::config::run(args),
         Command::Status(args) => commands::status::run(args),
+        Command::Page(args) => commands::page::run(args),
         Command::Paths(args) => commands::paths::run(args),
         Command::Measure(args) => commands::measure::run(args),
         Command::History(args) => commands::history::run(args),

@@ -1,7 +1,7 @@
 //! Reports values that are well-formed but make no sense.
 
 use super::{
-    Config, MeasureSection, OracleSection, Problem, QuotaSection, RelaySection, RuleSection,
+    ApiListen, ApiSection, Config, MeasureSection, OracleSection, Problem, QuotaSection, RelaySection, RuleSection,
 };
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 use thalweg_mesh::routes_in;
@@ -55,6 +55,14 @@ fn listeners(config: &Config, problems: &mut Vec<Problem>) {
     }
     let local =
         |address: Option<SocketAddr>| address.filter(|a| !a.ip().to_canonical().is_loopback());
+    if let Some(open) = local(config.api.listen.address()) {
+        let what = format!(
+            "{open} is reachable from other hosts; write 127.0.0.1:{}, and reach it from another host \
+             with `ssh -L`",
+            open.port()
+        );
+        problems.push(Problem::of("api.listen", what));
+    }
     if let Some(open) = local(config.socks.listen) {
         let what = format!(
             "{open} is reachable from other hosts, and this SOCKS5 listener has no authentication; \
@@ -80,7 +88,11 @@ fn duplicate_addresses(config: &Config, problems: &mut Vec<Problem>) {
     let mesh = config.listen.iter().map(|a| ("listen", *a));
     let socks = config.socks.listen.map(|a| ("socks.listen", a));
     let metrics = config.metrics.listen.map(|a| ("metrics.listen", a));
-    for (key, address) in mesh.chain(socks).chain(metrics).filter(|(_, a)| a.port() != 0) {
+    // If the default address is taken, the node runs without it.
+    let api = (config.api != ApiSection::default()).then_some(config.api.listen);
+    let api = api.and_then(ApiListen::address).map(|a| ("api.listen", a));
+    let all = mesh.chain(socks).chain(metrics).chain(api);
+    for (key, address) in all.filter(|(_, a)| a.port() != 0) {
         if !seen.insert(address) {
             problems.push(Problem::of(key, format!("{address} is given twice; use another port")));
         }

@@ -32,7 +32,8 @@ pub use oracle_measure::{OracleMeasureSection, ScheduleName, Share};
 pub use problem::{ConfigError, Problem};
 pub use relay::{QuotaSection, RelaySection};
 pub use sections::{
-    DatabaseUrl, JobsSection, LogFormat, LogSection, MetricsSection, OracleSection, RuleSection, SocksSection,
+    ApiListen, ApiSection, DatabaseUrl, JobsSection, LogFormat, LogSection, MetricsSection,
+    OracleSection, RuleSection, SocksSection,
 };
 pub use stream::{PaceChoice, StreamSection, TranscoderSection};
 
@@ -66,6 +67,8 @@ pub struct Config {
     /// Packets that ride in probe trains.
     pub carrier: CarrierSection,
     pub interfaces: InterfacesSection,
+    /// The API and the page on loopback.
+    pub api: ApiSection,
     /// SOCKS5 for the programs of this host.
     pub socks: SocksSection,
     /// The queue of transfers.
@@ -92,6 +95,7 @@ impl Default for Config {
             carrier: CarrierSection::default(),
             interfaces: InterfacesSection::default(),
             drop_box: Vec::new(),
+            api: ApiSection::default(),
             socks: SocksSection::default(),
             jobs: JobsSection::default(),
             metrics: MetricsSection::default(),

@@ -4,9 +4,14 @@ use super::{OracleMeasureSection, QuotaSection, text};
 use ipnet::IpNet;
 use serde::Deserialize;
 use std::{
-    collections::BTreeSet, fmt, net::SocketAddr, path::PathBuf, str::FromStr, time::Duration,
+    collections::BTreeSet,
+    fmt,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    str::FromStr,
+    time::Duration,
 };
-use thalweg_wire::mesh::{LegKind, PortRange, Rule, Tag, Terms};
+use thalweg_wire::mesh::{LegKind, PORT, PortRange, Rule, Tag, Terms};
 
 /// `[socks]`: SOCKS5 for the programs of this host.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -54,6 +59,40 @@ pub struct MetricsSection {
     /// The loopback address to listen at; absent: there are no metrics. Clients are not authenticated.
     #[serde(deserialize_with = "text::option")]
     pub listen: Option<SocketAddr>,
+}
+
+/// `[api]`: the API and the page on loopback.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ApiSection {
+    #[serde(deserialize_with = "text::one")]
+    pub listen: ApiListen,
+}
+
+/// Where the API on loopback listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApiListen {
+    /// Nowhere: there is only the socket.
+    Off,
+    /// At this loopback address.
+    At(SocketAddr),
+}
+
+impl ApiListen {
+    /// The address, unless it is off.
+    pub fn address(self) -> Option<SocketAddr> {
+        match self {
+            Self::Off => None,
+            Self::At(address) => Some(address),
+        }
+    }
+}
+
+impl Default for ApiListen {
+    /// The port beside the mesh's.
+    fn default() -> Self {
+        Self::At((Ipv4Addr::LOCALHOST, PORT + 1).into())
+    }
 }
 
 /// `[jobs]`: the queue of transfers that this node runs.

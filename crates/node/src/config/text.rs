@@ -1,6 +1,6 @@
 //! Values as text with their unit, and the errors if the unit is missing.
 
-use super::DatabaseUrl;
+use super::{ApiListen, DatabaseUrl};
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, de};
 use std::{fmt, marker::PhantomData, net::SocketAddr, time::Duration};
@@ -66,6 +66,18 @@ impl Text for SocketAddr {
     fn read(text: &str) -> Result<Self, String> {
         let shown: String = text.chars().take(64).flat_map(char::escape_debug).collect();
         text.parse().map_err(|_| format!("`{shown}` is not {}", Self::EXPECTED))
+    }
+}
+
+impl Text for ApiListen {
+    const EXPECTED: &'static str =
+        "a loopback address and a port, e.g. \"127.0.0.1:7374\", or \"off\"";
+    fn read(text: &str) -> Result<Self, String> {
+        let shown: String = text.chars().take(64).flat_map(char::escape_debug).collect();
+        match text {
+            "off" => Ok(Self::Off),
+            _ => text.parse().map(Self::At).map_err(|_| format!("`{shown}` is not {}", Self::EXPECTED)),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The client of the local API, for the command line.
 
-use super::NodeStatus;
+use super::{NodeStatus, PageLink};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -98,6 +98,14 @@ impl LocalClient {
     /// [`LocalError`].
     pub async fn roster(&self) -> Result<Roster, LocalError> {
         self.ask(Method::GET, "/v1/roster", &()).await
+    }
+
+    /// Makes a link that opens the node's page once.
+    ///
+    /// # Errors
+    /// [`LocalError`].
+    pub async fn page_link(&self) -> Result<PageLink, LocalError> {
+        self.ask(Method::POST, "/v1/page/links", &()).await
     }
 
     pub(super) async fn connect(&self) -> Result<UnixStream, LocalError> {

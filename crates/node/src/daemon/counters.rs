@@ -6,6 +6,7 @@ use prometheus_client::{
 };
 use serde::{Deserialize, Serialize};
 use thalweg_net::channel::Protocol;
+use utoipa::ToSchema;
 
 /// One label and its value.
 type Label = [(&'static str, &'static str); 1];
@@ -23,7 +24,7 @@ pub struct Counters {
 }
 
 /// The counters at one moment, as the local API shows them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Counts {
     /// Connections that were accepted.
     pub accepted: u64,

@@ -11,20 +11,23 @@ use hyper::{
     header,
 };
 use hyper_util::rt::TokioIo;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::{convert::Infallible, io::BufRead as _};
 use thalweg_jobs::{Job, JobRequest, Priority, TerminalRequest};
 use tokio::{sync::mpsc, task::JoinHandle};
+use utoipa::ToSchema;
 
 /// The longest event that is read, bytes; a job with a thousand receivers has 100 kB.
 const MAX_EVENT: usize = 4 * 1024 * 1024;
 
 /// The reply to `GET /v1/jobs`.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct JobList {
-    /// The last change that the list contains, for `Last-Event-ID`.
+    /// The last change that the list contains: `GET /v1/events?after=…` continues from it.
+    #[schema(pattern = "^[0-9]+-[0-9]+$")]
     pub change: String,
+    /// In the order of the queue, the ended ones last.
     pub jobs: Vec<Job>,
 }
 

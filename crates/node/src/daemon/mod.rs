@@ -3,36 +3,40 @@
 //! ```text
 //! TCP port (all protocols) ── door ──┬─ relay ── thalweg_relay
 //!                                    └─ api, join ── the oracle, plugged in by the binary
-//! node.sock (owner alone)  ── local_api
+//! node.sock (owner alone)  ─┬─ api
+//! loopback, guarded        ─┘
 //! loopback, if wanted      ── local_socks, metrics
 //! ```
 //!
 //! It ends in order: accepting stops, requests of the API are finished, relayed connections get time to end by
 //! themselves, and the rest is reset.
 
+mod api;
 mod channel_limits;
 mod client;
 mod counters;
 mod error;
 pub(crate) mod handshake_gate;
+mod jobs_client;
 mod leg_observer;
-mod local_api;
 mod local_socks;
 mod mesh_port;
 mod metrics;
 mod oracle_down;
 mod status;
 
+pub use api::{ApiConfig, Documents, NoDocuments, PageLink, bind as bind_local};
 pub use client::{LocalClient, LocalError};
 pub use counters::Counts;
 pub use error::DaemonError;
 pub use handshake_gate::HandshakeLimits;
-pub use local_api::bind as bind_local;
+pub use jobs_client::{JobChange, JobChanges, JobList};
 pub use local_socks::LocalRoutes;
 pub use mesh_port::Services;
 pub use oracle_down::OracleDown;
 pub use status::{NodeStatus, OracleStatus, RosterStatus, roster_status};
 
+use api::{ApiParts, Doors};
 use counters::Counters;
 use handshake_gate::HandshakeGate;
 use local_socks::LocalSocks;
@@ -48,6 +52,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_base::log::{Event, Log};
+use thalweg_jobs::Jobs;
 use thalweg_mesh::{
     Membership,
     service::{Control, SubmitService},
@@ -62,7 +67,7 @@ use thalweg_relay::{Relay, RelayConfig};
 use thalweg_units::NodeId;
 use thalweg_wire::{Signer as _, mesh::Name};
 use tokio::{
-    net::{TcpListener, UnixListener},
+    net::TcpListener,
     task::{JoinSet, spawn_blocking},
     time::{sleep, timeout},
 };
@@ -90,8 +95,10 @@ pub struct DaemonConfig {
     pub drain: Duration,
     /// The loopback address of `GET /metrics`.
     pub metrics: Option<SocketAddr>,
-    /// The local API's socket.
+    /// The API's socket.
     pub socket: PathBuf,
+    /// The API and the page on loopback; `None`: there is no such door.
+    pub api: Option<ApiConfig>,
     /// SOCKS5 for local programs.
     pub socks: Option<SocksConfig>,
 }
@@ -120,6 +127,10 @@ pub struct Node {
     pub services: Services,
     /// Answers requests that only an oracle can answer.
     pub control: Arc<dyn Control>,
+    /// The queue of transfers; `None`: it cannot be used.
+    pub jobs: Option<Jobs>,
+    /// Makes what the API shows of paths and interfaces.
+    pub documents: Arc<dyn Documents>,
     /// Metrics of the services; the daemon adds its own.
     pub registry: Registry,
     /// Records the bytes that transfers move to members; `None`: nobody needs them.
@@ -134,9 +145,8 @@ pub struct Daemon {
     listeners: Vec<TcpListener>,
     metrics: Option<TcpListener>,
     registry: Arc<Registry>,
-    local: UnixListener,
+    doors: Doors,
     socket: PathBuf,
-    subject: StatusSources,
     socks: Option<SocksListener>,
     drain: Duration,
 }
@@ -163,22 +173,9 @@ impl Daemon {
     /// # Errors
     /// [`DaemonError`].
     pub async fn bind(config: DaemonConfig, node: Node) -> Result<Self, DaemonError> {
-        let Node { name, key, membership, services, control, mut registry, legs, log } = node;
-        let mut listeners = Vec::new();
-        for address in &config.listen {
-            match listen("the mesh's port", *address) {
-                Err(DaemonError::Listen { source, .. })
-                    if config.listen.len() > 1 && lacks_family(address, &source) => {}
-                bound => listeners.push(bound?),
-            }
-        }
-        let bound: Vec<_> = listeners.iter().filter_map(|l| l.local_addr().ok()).collect();
-        if let Some(at) = config.riding.filter(|at| !bound.iter().any(|own| covers(own, at))) {
-            match bind_tcp(at, true) {
-                Ok(listener) => listeners.push(listener),
-                Err(why) => log.put(Event::new("no_riding_legs").with("at", at).with("why", why)),
-            }
-        }
+        let Node { name, key, membership, services, control, jobs, documents, .. } = node;
+        let (mut registry, legs, log) = (node.registry, node.legs, node.log);
+        let (listeners, bound) = bind_mesh(&config, &log)?;
         let metrics = match config.metrics {
             Some(address) => Some(listen_local("metrics", address)?),
             None => None,
@@ -222,18 +219,27 @@ impl Daemon {
             ends: ShutdownSignals::default(),
         });
         let socks = bind_socks(config.socks, &subject, &door.log).await?;
+        let loopback = bind_api(config.api, &door.log)?;
         // Last, so that a start that fails for another reason takes no socket away.
         let socket = config.socket;
-        let bound = local_api::bind(&socket);
+        let bound = bind_local(&socket);
         let local =
             bound.map_err(|source| DaemonError::Socket { socket: socket.clone(), source })?;
+        let stop = door.ends.stop.clone();
+        let parts = ApiParts { sources: subject, jobs, documents, stop };
+        let doors = Doors::new(parts, local, loopback, &door.log);
         let (registry, drain) = (Arc::new(registry), config.drain);
-        Ok(Self { door, listeners, metrics, registry, local, socket, subject, socks, drain })
+        Ok(Self { door, listeners, metrics, registry, doors, socket, socks, drain })
     }
 
     /// The addresses of the mesh's port, with the ports that were chosen.
     pub fn local_addrs(&self) -> &[SocketAddr] {
-        &self.subject.listen
+        &self.doors.api.sources.listen
+    }
+
+    /// The address of the API on loopback, if it is served there.
+    pub fn api_addr(&self) -> Option<SocketAddr> {
+        self.doors.loopback_addr()
     }
 
     /// The address of SOCKS5 for local programs, if it is served.
@@ -256,14 +262,13 @@ impl Daemon {
         shutdown: impl Future<Output = ()>,
         at_once: impl Future<Output = ()>,
     ) -> Summary {
-        let Self { door, listeners, metrics, registry, local, socket, subject, socks, drain } =
-            self;
+        let Self { door, listeners, metrics, registry, doors, socket, socks, drain } = self;
         let ends = door.ends.clone();
         let mut tasks = JoinSet::new();
         for listener in listeners {
             tasks.spawn(Arc::clone(&door).listen(listener));
         }
-        tasks.spawn(local_api::serve(local, subject, ends.stop.clone()));
+        tasks.spawn(doors.serve());
         tasks.spawn(return_free_memory());
         if let Some(listener) = metrics {
             tasks.spawn(metrics::serve(listener, registry, ends.stop.clone()));
@@ -323,6 +328,53 @@ async fn shut_down(
     ends.cut_relay.cancel();
     tokio::join!(ends.api.wait(), ends.relay.wait());
     cut
+}
+
+/// Binds the mesh's port. Returns the listeners, and the addresses without that of the carrier.
+fn bind_mesh(
+    config: &DaemonConfig,
+    log: &Log,
+) -> Result<(Vec<TcpListener>, Vec<SocketAddr>), DaemonError> {
+    let mut listeners = Vec::new();
+    for address in &config.listen {
+        match listen("the mesh's port", *address) {
+            Err(DaemonError::Listen { source, .. })
+                if config.listen.len() > 1 && lacks_family(address, &source) => {}
+            bound => listeners.push(bound?),
+        }
+    }
+    let bound: Vec<_> = listeners.iter().filter_map(|l| l.local_addr().ok()).collect();
+    if let Some(at) = config.riding.filter(|at| !bound.iter().any(|own| covers(own, at))) {
+        match bind_tcp(at, true) {
+            Ok(listener) => listeners.push(listener),
+            Err(why) => log.put(Event::new("no_riding_legs").with("at", at).with("why", why)),
+        }
+    }
+    Ok((listeners, bound))
+}
+
+/// Binds the API's port on loopback; otherwise says why there is none. An optional one may be taken, which is logged.
+fn bind_api(
+    config: Option<ApiConfig>,
+    log: &Log,
+) -> Result<Result<(ApiConfig, TcpListener), String>, DaemonError> {
+    let off = "the page is off: `[api] listen` in the node's settings is \"off\"";
+    let Some(config) = config else { return Ok(Err(off.to_owned())) };
+    let at = config.listen;
+    match listen_local("[api] listen", at) {
+        Ok(listener) => Ok(Ok((config, listener))),
+        Err(DaemonError::Listen { source, .. })
+            if config.is_optional && source.kind() == io::ErrorKind::AddrInUse =>
+        {
+            let why = format!(
+                "the page is off: another program, perhaps another node, uses {at}; set `[api] \
+                 listen` in the settings to another port and restart the node"
+            );
+            log.put(Event::new("no_page").with("at", at).with("why", &why));
+            Ok(Err(why))
+        }
+        Err(e) => Err(e),
+    }
 }
 
 async fn bind_socks(

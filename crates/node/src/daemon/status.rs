@@ -13,24 +13,30 @@ use thalweg_mesh::service::{Control, MemberService, SubmitService};
 use thalweg_units::{NodeId, WallTime, serde_duration};
 use thalweg_wire::mesh::{MemberStatus, Name, Role, StatusReply};
 use tokio::time::timeout;
+use utoipa::ToSchema;
 
 /// How long the oracle may take to answer before it counts as not reached.
 const ORACLE: Duration = Duration::from_secs(5);
 
 /// The status of a node: the reply to `GET /v1/status` of the local API.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct NodeStatus {
+    #[schema(value_type = String)]
     pub name: Name,
     /// The daemon's key.
+    #[schema(value_type = String)]
     pub key: NodeId,
     /// The mesh's key.
+    #[schema(value_type = String)]
     pub mesh: NodeId,
     /// The program's version.
     pub program: String,
     /// The time since the daemon started.
     #[serde(with = "serde_duration")]
+    #[schema(value_type = String)]
     pub up: Duration,
     /// The addresses of its port.
+    #[schema(value_type = Vec<String>)]
     pub listen: Vec<SocketAddr>,
     /// The roster that it uses; `None` if it never got one.
     pub roster: Option<RosterStatus>,
@@ -69,13 +75,15 @@ pub struct NodeStatus {
 }
 
 /// The roster that a node uses.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RosterStatus {
     pub version: u64,
     /// The date from which on it is not valid.
+    #[schema(value_type = u64)]
     pub expiry: WallTime,
     /// How long it is still valid; `None` if it is not.
     #[serde(default, with = "serde_duration::option")]
+    #[schema(value_type = Option<String>)]
     pub left: Option<Duration>,
     /// The number of its members.
     pub members: usize,
@@ -91,7 +99,7 @@ pub struct RosterStatus {
 }
 
 /// What a node knows of the oracle.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct OracleStatus {
     /// Whether this node is the oracle.
     pub inside: bool,
@@ -108,6 +116,7 @@ pub struct OracleStatus {
     pub clock_ahead_s: Option<f64>,
     /// When the oracle last heard of each member.
     #[serde(default)]
+    #[schema(value_type = Vec<Object>)]
     pub members: Vec<MemberStatus>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 use thalweg_base::space::KeepFree;
-use thalweg_node::config::Config;
+use thalweg_node::config::{ApiListen, Config};
 use thalweg_relay::EgressPolicy;
 use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::mesh::MemberPattern;
@@ -69,6 +69,26 @@ fn turning_measurements_off_and_limiting_them_are_separate_settings() {
     assert!(told[0].starts_with("2:1: measure.max_bytes_per_day: "), "{told:?}");
     assert!(told[1].contains("write `enabled = false`"), "{told:?}");
     assert!(told[2].contains("leave it out"), "{told:?}");
+}
+
+#[test]
+fn the_api_on_loopback_is_on_by_default_and_can_be_off() {
+    let listen = |text: &str| Config::parse(text).unwrap().api.listen;
+    let at = |text: &str| ApiListen::At(text.parse().unwrap());
+    assert_eq!(listen(""), at("127.0.0.1:7374"));
+    assert_eq!(listen("[api]"), at("127.0.0.1:7374"));
+    assert_eq!(listen("[api]\nlisten = \"off\""), ApiListen::Off);
+    assert_eq!(listen("[api]\nlisten = \"[::1]:0\""), at("[::1]:0"));
+    for (text, told) in [
+        ("[api]\nlisten = \"0.0.0.0:7374\"", "reachable from other hosts"),
+        ("[api]\nlisten = \"no\"", "or \"off\""),
+        ("[api]\nlisten = \"127.0.0.1:80\"\n[metrics]\nlisten = \"127.0.0.1:80\"", "given twice"),
+    ] {
+        let problems = Config::parse(text).unwrap_err();
+        assert!(problems[0].to_string().contains(told), "{problems:?}");
+    }
+    // The default gives way to an address that was chosen.
+    assert!(Config::parse("listen = [\"127.0.0.1:7374\"]").is_ok());
 }
 
 #[test]

@@ -18,7 +18,7 @@ use thalweg_dropbox::{
 use thalweg_mesh::{Membership, service::SubmitService};
 use thalweg_net::{PrivateKey, channel::Connector};
 use thalweg_node::daemon::{
-    Daemon, DaemonConfig, HandshakeLimits, Node as Served, OracleDown, Services,
+    Daemon, DaemonConfig, HandshakeLimits, NoDocuments, Node as Served, OracleDown, Services,
 };
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
@@ -113,6 +113,7 @@ impl Host {
             drain: std::time::Duration::ZERO,
             metrics: None,
             socket: self.dir.path().join("node.sock"),
+            api: None,
             socks: None,
         };
         let served = Served {
@@ -131,6 +132,8 @@ impl Host {
                 submit,
             },
             control: Arc::new(OracleDown::new(membership, "it is elsewhere")),
+            jobs: None,
+            documents: Arc::new(NoDocuments),
             registry: Default::default(),
             legs: None,
             log,

@@ -17,7 +17,7 @@ use thalweg_base::{
 use thalweg_mesh::{Membership, OracleClient, service::MemberService};
 use thalweg_net::PrivateKey;
 use thalweg_node::daemon::{
-    Daemon, DaemonConfig, HandshakeLimits, Node as Served, OracleDown, Services,
+    Daemon, DaemonConfig, HandshakeLimits, NoDocuments, Node as Served, OracleDown, Services,
 };
 use thalweg_probe::prober::{ProbeBudget, Prober};
 use thalweg_units::{ByteSize, Rate, WallTime};
@@ -132,6 +132,7 @@ impl Node {
             drain: std::time::Duration::ZERO,
             metrics: None,
             socket: dir.path().join("node.sock"),
+            api: None,
             socks: None,
         };
         let served = Served {
@@ -140,6 +141,8 @@ impl Node {
             membership: membership.clone(),
             services,
             control: down,
+            jobs: None,
+            documents: Arc::new(NoDocuments),
             registry: Default::default(),
             legs: None,
             log,

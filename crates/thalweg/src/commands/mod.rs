@@ -23,6 +23,7 @@ pub mod members;
 pub mod mesh;
 pub mod metadata_options;
 pub mod node;
+pub mod page;
 pub mod paths;
 pub mod proxy;
 pub mod receipt;

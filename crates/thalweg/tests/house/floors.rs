@@ -19,6 +19,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("part", 5),
     ("jobs", 5),
     ("lab", 5),
+    ("jobs", 5),
     ("mesh", 6),
     ("oracle", 6),
     ("experiment", 6),

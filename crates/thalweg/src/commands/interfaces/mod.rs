@@ -99,11 +99,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         InterfacesCommand::Status(status) => {
             let settings = host::settings(status.config.as_deref())?.interfaces.settings();
             let file = status.common.file(&settings)?;
-            let processes = answers(&file, &Change::Show)?;
-            let said = match processes.is_empty() {
-                false => json!({ "processes": processes }),
-                true => json!({ "processes": [], "kept": stored_report(settings, &file)? }),
-            };
+            let said = all_processes(settings, &file)?;
             say(&if status.json { format!("{said}\n") } else { show::text(&said) })?;
         }
         InterfacesCommand::Schedule(schedule) => change(&schedule.common, &schedule.change())?,
@@ -114,6 +110,25 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The document that `status --json` prints, for the daemon's API. Blocks.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn document(settings: &Settings, state_dir: &StateDir) -> anyhow::Result<Value> {
+    let common = InterfaceArgs { history: None, state_dir: state_dir.clone() };
+    let file = common.file(settings)?;
+    all_processes(settings.clone(), &file)
+}
+
+/// What all running processes say of their interfaces; without any, what is stored.
+fn all_processes(settings: Settings, file: &Path) -> anyhow::Result<Value> {
+    let processes = answers(file, &Change::Show)?;
+    Ok(match processes.is_empty() {
+        false => json!({ "processes": processes }),
+        true => json!({ "processes": [], "kept": stored_report(settings, file)? }),
+    })
 }
 
 fn answers(file: &Path, change: &Change) -> anyhow::Result<Vec<Value>> {

@@ -1,5 +1,6 @@
 //! `thalweg node`: runs the daemon.
 
+mod documents;
 mod local_oracle;
 mod parts;
 mod probe_tasks;
@@ -26,7 +27,8 @@ use tokio::sync::oneshot;
 
 const HELP: &str = "\
 Serves the mesh on one TCP port and the same UDP port: relays for members if its role allows it,
-measures paths, keeps the roster up to date and, on an oracle's host, answers the mesh's API.
+measures paths, keeps the roster up to date and, on an oracle's host, answers the mesh's API. Its
+own API and page are on loopback: `thalweg page`.
 Prints the line `ready ADDR…` once it serves, and logs to standard error. Settings:
 `thalweg config example`.
 
@@ -89,7 +91,7 @@ async fn serve(
     let mut signals = Signals::watch()?;
     let parts = Parts::open(state, &config, log).await?;
     let settings = settings::daemon(&config, &args.listen, state, &parts)?;
-    let (node, tasks) = parts.into_node(&config, &settings, state)?;
+    let (node, tasks) = parts.into_node(&config, &settings, state, &args.state_dir)?;
     let daemon = Daemon::bind(settings, node).await.map_err(with_hint)?;
     tasks.start_trains_at(daemon.local_addrs());
     print_ready(&daemon, args.json)?;
@@ -140,11 +142,13 @@ fn with_hint(error: DaemonError) -> anyhow::Error {
 
 /// Prints the bound addresses for the parent process; from now on all of them are served.
 fn print_ready(daemon: &Daemon, as_json: bool) -> anyhow::Result<()> {
-    let (listen, socks, metrics) =
-        (daemon.local_addrs(), daemon.socks_addr(), daemon.metrics_addr());
+    let listen = daemon.local_addrs();
     let line = match as_json {
-        true => json!({ "event": "ready", "listen": listen, "socks": socks, "metrics": metrics })
-            .to_string(),
+        true => json!({
+            "event": "ready", "listen": listen, "socks": daemon.socks_addr(),
+            "metrics": daemon.metrics_addr(), "api": daemon.api_addr(),
+        })
+        .to_string(),
         false => {
             let all: Vec<_> = listen.iter().map(SocketAddr::to_string).collect();
             format!("ready {}", all.join(" "))

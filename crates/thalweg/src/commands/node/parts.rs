@@ -1,11 +1,12 @@
 //! The parts of a node: its keys, membership, services and tasks.
 
 use super::{
+    documents::ProgramDocuments,
     local_oracle::LocalOracle,
     probe_tasks::{self, ProbeTasks},
     streams,
 };
-use crate::commands::uplinks;
+use crate::commands::{host::StateDir, uplinks};
 use anyhow::Context as _;
 use prometheus_client::registry::Registry;
 use std::{
@@ -148,6 +149,7 @@ impl Parts {
         config: &Config,
         settings: &DaemonConfig,
         state: &State,
+        state_dir: &StateDir,
     ) -> anyhow::Result<(Node, Tasks)> {
         let mut registry = Default::default();
         let metrics = RelayMetrics::register(&mut registry);
@@ -193,6 +195,7 @@ impl Parts {
         let oracle = self.local_oracle.service();
         uplinks::register(&mut registry);
         let transfers = self.transfers(config, state, streams, &tasks, &mut registry)?;
+        let documents = Arc::new(ProgramDocuments::new(state, state_dir, config));
         let bond = bonds.map(|bonds| Arc::new(bonds) as Arc<dyn MemberService>);
         let probe = trains.map(|trains| Arc::new(trains) as Arc<dyn MemberService>);
         let node = Node {
@@ -201,6 +204,8 @@ impl Parts {
             membership: self.membership,
             services: Services { relay, oracle, measure, bond, probe, ..transfers },
             control,
+            jobs: None,
+            documents,
             registry,
             legs: config.measure.overlay.then_some(legs),
             log: self.log,
@@ -263,7 +268,8 @@ impl Parts {
         let own = first.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
         let mut relay = config.relay.to_relay(own);
         let admin = settings.listen.iter().copied().chain(config.socks.listen);
-        relay.egress = relay.egress.with_admin(admin.chain(config.metrics.listen));
+        let admin = admin.chain(config.metrics.listen).chain(config.api.listen.address());
+        relay.egress = relay.egress.with_admin(admin);
         let (membership, log) = (self.membership.clone(), self.log.clone());
         Ok(MeshRelay::new(self.key.id(), relay, membership, budget, metrics, log)?)
     }

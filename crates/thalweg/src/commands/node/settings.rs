@@ -7,8 +7,8 @@ use thalweg_console::note;
 use thalweg_mesh::State;
 use thalweg_net::{DialOptions, Dialer, SocketOptions, channel::Connector};
 use thalweg_node::{
-    config::Config,
-    daemon::{DaemonConfig, HandshakeLimits, LocalRoutes, SocksConfig},
+    config::{ApiSection, Config},
+    daemon::{ApiConfig, DaemonConfig, HandshakeLimits, LocalRoutes, SocksConfig},
 };
 use thalweg_relay::RelayConfig;
 use thalweg_wire::mesh::Member;
@@ -48,8 +48,16 @@ pub fn daemon(
         drain: config.relay.drain,
         metrics: config.metrics.listen,
         socket: state.socket(),
+        api: api(config, state),
         socks: socks(config, parts, state)?,
     })
+}
+
+fn api(config: &Config, state: &State) -> Option<ApiConfig> {
+    let listen = config.api.listen.address()?;
+    // A second node on a host finds the default port taken, and runs without it.
+    let is_optional = config.api == ApiSection::default();
+    Some(ApiConfig { listen, is_optional, token_file: state.dir().join("api.token") })
 }
 
 /// The addresses to listen at: the given ones, or else those in the settings. If both are missing, the port is the one

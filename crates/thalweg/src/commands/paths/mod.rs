@@ -21,6 +21,7 @@ use destination::DestinationUrl;
 use knowledge::PathKnowledge;
 use serde_json::{Value, json};
 use std::{path::PathBuf, process::ExitCode};
+use thalweg_mesh::State;
 use thalweg_wire::mesh::Tag;
 
 const HELP: &str = "\
@@ -111,6 +112,24 @@ impl Args {
         let terms = destination::GetOptions { avoid: &self.avoid, draw: self.draw.into() };
         Ok(destination::render(found, to, &terms))
     }
+}
+
+/// The most nodes for which the daemon's API gives advice: its cost grows with the cube of their number.
+const MAX_ADVISED: usize = 300;
+
+/// The document that `--full --json` prints, with the advice, for the daemon's API. Blocks.
+///
+/// # Errors
+/// If nothing is known, or it cannot be read.
+pub fn document(state: &State, state_dir: &StateDir) -> anyhow::Result<Value> {
+    let found = host::block_on(PathKnowledge::ask(state, None, state_dir))?;
+    // The text, which nobody reads, is short without `--full`; the JSON is the same.
+    let (_, mut value) = overview(&found, false)?;
+    let advice = (found.names().len() <= MAX_ADVISED).then(|| advice::render(&found, false));
+    // Without a measured pair there is no advice.
+    let advice = advice.and_then(Result::ok).map(|(_, value)| value);
+    value["advice"] = advice.unwrap_or_default();
+    Ok(with_oracle(value, &found))
 }
 
 fn overview(found: &PathKnowledge, full: bool) -> anyhow::Result<(String, Value)> {

@@ -1,0 +1,1 @@
+// Built by the script of the page.

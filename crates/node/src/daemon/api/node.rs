@@ -1,0 +1,224 @@
+//! The routes of the node and its mesh.
+
+use super::{
+    Api,
+    error::{ApiRefusal, ErrorBody, JsonBody},
+};
+use axum::{
+    Json,
+    body::Bytes,
+    extract::State,
+    http::header,
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+use serde_json::Value;
+use std::sync::Arc;
+use thalweg_wire::bistro::{StrikeReply, StrikeRequest};
+use thalweg_wire::mesh::{
+    RevokeReply, RevokeRequest, Roster, StatusReply, TokenReply, TokenRequest,
+};
+use utoipa::ToSchema;
+
+use crate::daemon::NodeStatus;
+
+/// The signed list of members, as `thalweg mesh members --json` prints it.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(transparent)]
+#[schema(value_type = Object)]
+pub struct RosterDocument(Roster);
+
+/// The oracle's view of the mesh: `mesh`, `version`, `expiry`, `time`, and for each of the `members` when it was seen.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(transparent)]
+#[schema(value_type = Object)]
+pub struct OracleDocument(StatusReply);
+
+/// A new token: `token` and `expires`, nanoseconds since 1970.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(transparent)]
+#[schema(value_type = Object)]
+pub struct TokenDocument(TokenReply);
+
+/// A revoked member: its `name`, and the `version` of the roster without it.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(transparent)]
+#[schema(value_type = Object)]
+pub struct RevokedDocument(RevokeReply);
+
+/// What was struck: the number of `submissions`, and their `bytes`.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(transparent)]
+#[schema(value_type = Object)]
+pub struct StruckDocument(StrikeReply);
+
+/// A document whose fields its command's page describes.
+#[derive(ToSchema)]
+#[schema(value_type = Object)]
+#[allow(dead_code, reason = "only describes documents that are sent as they were made")]
+pub struct Document(Value);
+
+/// The shape of a request for a token.
+#[derive(ToSchema)]
+#[schema(as = TokenRequest)]
+#[allow(dead_code, reason = "only describes the request, whose type is another crate's")]
+pub struct TokenRequestShape {
+    /// `client`, `relay` or `admin`.
+    roles: Vec<String>,
+    tags: Vec<String>,
+    /// The name that the host must take; null: it chooses.
+    #[schema(pattern = "^[a-z0-9][-a-z0-9_=.]{0,62}$")]
+    name: Option<String>,
+    /// How long the token is valid, with its unit, e.g. `1 h`.
+    #[schema(example = "1 h")]
+    valid: String,
+}
+
+/// The shape of a request to revoke a member.
+#[derive(ToSchema)]
+#[schema(as = RevokeRequest)]
+#[allow(dead_code, reason = "only describes the request, whose type is another crate's")]
+pub struct RevokeRequestShape {
+    /// The member's name, or one of its keys.
+    member: String,
+}
+
+/// The shape of a request to strike submissions from a drop box.
+#[derive(ToSchema)]
+#[schema(as = StrikeRequest)]
+#[allow(dead_code, reason = "only describes the request, whose type is another crate's")]
+pub struct StrikeRequestShape {
+    #[schema(pattern = "^[a-z0-9][-a-z0-9_=.]{0,62}$")]
+    drop_box: String,
+    /// Numbers of submissions.
+    numbers: Vec<u64>,
+    /// Keys whose submissions are struck, present and later ones: 64 hexadecimal digits each.
+    keys: Vec<String>,
+}
+
+/// Show the node's status
+#[utoipa::path(get, path = "/v1/status", tag = "node", responses(
+    (status = 200, description = "The status", body = NodeStatus),
+))]
+pub async fn status(State(api): State<Arc<Api>>) -> Json<NodeStatus> {
+    Json(api.sources.status().await)
+}
+
+/// Show the members of the mesh
+#[utoipa::path(get, path = "/v1/roster", tag = "node", responses(
+    (status = 200, description = "The roster that the node uses", body = RosterDocument),
+    (status = 404, description = "The node has no roster yet (`no_roster`)", body = ErrorBody),
+))]
+pub async fn roster(State(api): State<Arc<Api>>) -> Result<Json<RosterDocument>, ApiRefusal> {
+    let message = "this node has no roster yet; `thalweg status` shows whether it reaches its oracle";
+    let none = || ApiRefusal::missing("no_roster", message);
+    let roster = api.sources.membership.current().ok_or_else(none)?;
+    Ok(Json(RosterDocument((*roster).clone())))
+}
+
+/// Show what is known of paths
+///
+/// The document of `thalweg paths --full --json`, and its `advice`. It is made at most every five seconds.
+#[utoipa::path(get, path = "/v1/paths", tag = "node", responses(
+    (status = 200, description = "Rates between all members, and relays", body = Document),
+    (status = 404, description = "Nothing is known yet (`no_paths`)", body = ErrorBody),
+))]
+pub async fn paths(State(api): State<Arc<Api>>) -> Result<Response, ApiRefusal> {
+    Ok(json(api.documents.paths().await?))
+}
+
+/// Show the interfaces of the node's host
+///
+/// The document of `thalweg interfaces status --json`. It is made at most once a second.
+#[utoipa::path(get, path = "/v1/interfaces", tag = "node", responses(
+    (status = 200, description = "For each process its interfaces and connections", body = Document),
+    (status = 404, description = "It cannot be read (`no_interfaces`)", body = ErrorBody),
+))]
+pub async fn interfaces(State(api): State<Arc<Api>>) -> Result<Response, ApiRefusal> {
+    Ok(json(api.documents.interfaces().await?))
+}
+
+/// A document that is JSON already.
+pub(super) fn json(text: Bytes) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
+}
+
+/// Show the drop boxes
+#[utoipa::path(get, path = "/v1/drop-boxes", tag = "node", responses(
+    (status = 200, description = "Counters and settings; null if there are none", body = Option<Document>),
+))]
+pub async fn drop_boxes(State(api): State<Arc<Api>>) -> Json<Value> {
+    Json(api.sources.submit.as_ref().map(|submit| submit.report()).unwrap_or_default())
+}
+
+/// Strike submissions from a drop box
+#[utoipa::path(post, path = "/v1/drop-boxes/strike", tag = "node",
+    request_body = StrikeRequestShape,
+    responses(
+        (status = 200, description = "What was struck", body = StruckDocument),
+        (status = 404, description = "There is no such drop box (`no_drop_box`)", body = ErrorBody),
+        (status = 409, description = "It cannot be struck", body = ErrorBody),
+    ))]
+pub async fn strike(
+    State(api): State<Arc<Api>>,
+    JsonBody(request): JsonBody<StrikeRequest>,
+) -> Result<Json<StruckDocument>, ApiRefusal> {
+    let none = || ApiRefusal::missing("no_drop_box", "this node has no drop box");
+    let submit = api.sources.submit.as_ref().ok_or_else(none)?;
+    Ok(Json(StruckDocument(submit.strike(request).await?)))
+}
+
+/// Show the carrier
+#[utoipa::path(get, path = "/v1/carrier", tag = "node", responses(
+    (status = 200, description = "Its state; null if nothing is carried", body = Option<Document>),
+))]
+pub async fn carrier(State(api): State<Arc<Api>>) -> Json<Value> {
+    Json(api.sources.carrier())
+}
+
+/// Show the oracle's view of the mesh
+#[utoipa::path(get, path = "/v1/oracle", tag = "node", responses(
+    (status = 200, description = "Its reply", body = OracleDocument),
+    (status = 400, description = "The oracle refused", body = ErrorBody),
+    (status = 502, description = "The oracle could not be asked (`oracle_…`)", body = ErrorBody),
+))]
+pub async fn oracle(State(api): State<Arc<Api>>) -> Result<Json<OracleDocument>, ApiRefusal> {
+    Ok(Json(OracleDocument(api.sources.control.status().await?)))
+}
+
+/// Make a token with which a host can join
+#[utoipa::path(post, path = "/v1/tokens", tag = "node", request_body = TokenRequestShape, responses(
+    (status = 200, description = "The token", body = TokenDocument),
+    (status = 409, description = "The mesh does not allow it now", body = ErrorBody),
+    (status = 429, description = "Too many requests (`rate_limited`)", body = ErrorBody),
+    (status = 502, description = "The oracle could not be asked (`oracle_…`)", body = ErrorBody),
+))]
+pub async fn token(
+    State(api): State<Arc<Api>>,
+    JsonBody(request): JsonBody<TokenRequest>,
+) -> Result<Json<TokenDocument>, ApiRefusal> {
+    Ok(Json(TokenDocument(api.sources.control.token(request).await?)))
+}
+
+/// Revoke a member
+#[utoipa::path(post, path = "/v1/revoke", tag = "node", request_body = RevokeRequestShape, responses(
+    (status = 200, description = "The member is revoked", body = RevokedDocument),
+    (status = 404, description = "There is no such member (`unknown_member`)", body = ErrorBody),
+    (status = 409, description = "The member must stay (`yourself`, `last`)", body = ErrorBody),
+    (status = 429, description = "Too many requests (`rate_limited`)", body = ErrorBody),
+    (status = 502, description = "The oracle could not be asked (`oracle_…`)", body = ErrorBody),
+))]
+pub async fn revoke(
+    State(api): State<Arc<Api>>,
+    JsonBody(request): JsonBody<RevokeRequest>,
+) -> Result<Json<RevokedDocument>, ApiRefusal> {
+    Ok(Json(RevokedDocument(api.sources.control.revoke(request).await?)))
+}
+
+/// Describe the API
+#[utoipa::path(get, path = "/v1/openapi.json", tag = "node", responses(
+    (status = 200, description = "OpenAPI 3.1", body = Document),
+))]
+pub async fn openapi(State(api): State<Arc<Api>>) -> Response {
+    json(api.description.clone())
+}

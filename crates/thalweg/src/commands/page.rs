@@ -1,0 +1,98 @@
+//! `thalweg page`: prints a link that opens the node's page.
+
+use super::{
+    host::{self, StateDir},
+    text::say,
+};
+use anyhow::Context as _;
+use std::{
+    process::{Command, ExitCode, Stdio},
+    time::Duration,
+};
+use thalweg_console::note;
+use thalweg_node::daemon::PageLink;
+
+const HELP: &str = "\
+Prints a link to the page of the running daemon: the mesh, its paths, and the jobs. The link opens
+the page once, within five minutes; the browser then stays logged in until it was not used for 30
+days, or the daemon restarts.
+
+  thalweg page --open
+  ssh -L 7374:127.0.0.1:7374 HOST    # from another host: run `thalweg page` there, open its link here
+
+The address is `[api] listen` of the settings. Programs use the token in the file api.token of the
+state directory instead: see docs/console.md.
+
+Exit codes: 0 done; 1 no daemon runs, or its page is off.";
+
+/// Arguments of `thalweg page`.
+#[derive(clap::Args)]
+#[command(after_help = HELP)]
+pub struct Args {
+    /// Open the link in the browser, with xdg-open
+    #[arg(long)]
+    open: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    state_dir: StateDir,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// If it fails; the message says what to try.
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let state = args.state_dir.open()?;
+    let link = host::block_on(async {
+        let daemon = host::daemon(&state).await?.context("no daemon runs; start `thalweg node`")?;
+        Ok(daemon.page_link().await?)
+    })?;
+    if args.open {
+        open(&link)?;
+    }
+    if args.json {
+        say(&(serde_json::to_string(&link)? + "\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    say(&format!("{}\n", link.url))?;
+    note!("it opens the page once, until {}", link.expires);
+    note!("from another host: {}, then open the link there", forwarding(&link.url));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The command that makes the page's port reachable on another host. The port must be the same there: the page answers
+/// only to its own address.
+fn forwarding(url: &str) -> String {
+    let address = url.trim_start_matches("http://").split('/').next().unwrap_or_default();
+    let port = address.rsplit(':').next().unwrap_or_default();
+    format!("`ssh -L {port}:{address} HOST`")
+}
+
+/// Opens the link in the browser. What it prints is not shown.
+fn open(link: &PageLink) -> anyhow::Result<()> {
+    let mut browser = Command::new("xdg-open");
+    browser.arg(&link.url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = browser.spawn().context("cannot run xdg-open; open the link yourself")?;
+    // A browser in the foreground is left alone; a failure comes at once.
+    std::thread::sleep(Duration::from_millis(500));
+    if let Ok(Some(status)) = child.try_wait()
+        && !status.success()
+    {
+        note!("xdg-open failed: open the link yourself");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_port_is_forwarded_to_itself() {
+        let of = |url| forwarding(url);
+        assert_eq!(of("http://127.0.0.1:7374/enter?code=a"), "`ssh -L 7374:127.0.0.1:7374 HOST`");
+        assert_eq!(of("http://[::1]:80/enter?code=a:b"), "`ssh -L 80:[::1]:80 HOST`");
+    }
+}
