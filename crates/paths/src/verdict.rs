@@ -103,6 +103,9 @@ const APART: f64 = 1.2;
 /// 1.33 of two independent ones.
 const TOGETHER: std::ops::RangeInclusive<f64> = 0.8..=1.15;
 
+/// A capacity that is only the most that was seen is disproved if more arrives: see [`TOGETHER`] for the tolerance.
+const MORE_THAN_SEEN: f64 = 1.15;
+
 /// Another transfer that was this many times faster shows that the own access link can carry more.
 const HEADROOM: f64 = 1.3;
 
@@ -308,7 +311,10 @@ fn interface(facts: &Facts) -> Option<Verdict> {
     let own = (interface.own as f64 * HEADERS).min(interface.received as f64);
     let others = 1.0 - own / (interface.received as f64).max(1.0);
     let is_congested = facts.paths.iter().any(is_congested);
-    let capacity = interface.capacity.filter(|known| known.estimate.age <= FRESH_CAPACITY);
+    let capacity = interface.capacity.filter(|known| {
+        let is_disproved = ratio(total, known.estimate.rate) > MORE_THAN_SEEN;
+        known.estimate.age <= FRESH_CAPACITY && (known.is_measured || !is_disproved)
+    });
     let (is_full, least) = match capacity {
         // The most that was seen may be less than the link can carry: then a queue has to show that it is full.
         Some(known) => {
@@ -437,7 +443,7 @@ fn several_paths(facts: &Facts) -> Option<Verdict> {
     if !TOGETHER.contains(&together) {
         return None;
     }
-    let fastest = facts.fastest?;
+    let fastest = facts.fastest.filter(|fastest| fastest.age <= FRESH_CAPACITY)?;
     evidence.push(aged("fastest from another source", fastest.rate.to_string(), fastest.age));
     let (bound, text) = if ratio(fastest.rate, alone) >= HEADROOM {
         (
@@ -814,6 +820,19 @@ mod tests {
                 f.paths[0].tcp = tcp(0, 20, 21);
             },
             Bound::Source,
+        ),
+        (
+            "an access link that carries more than was ever seen",
+            |f| {
+                interface(f, 1.05, Some((10.0, false)));
+                f.paths[0].tcp = tcp(50, 20, 90);
+            },
+            Bound::Access,
+            |f| {
+                interface(f, 1.05, Some((8.0, false)));
+                f.paths[0].tcp = tcp(50, 20, 90);
+            },
+            Bound::Path,
         ),
         (
             "an access link whose capacity was measured long ago",
