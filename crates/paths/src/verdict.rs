@@ -17,7 +17,7 @@
 //! | 10 | paths together were faster than the one that carried the rest | `path` |
 //! | 11 | paths together were as fast as one alone, so they share a bottleneck at one of the ends | `access` if nothing came faster to this host, `source` if something did |
 //! | 12 | packets were lost, or a queue grew, on the path | `path` |
-//! | 13 | no packet was lost and no queue grew, although there was room | `source` |
+//! | 13 | no packet was lost and no queue grew: of a direct path; of a relayed one, on the leg to its relay | `source`; `path` |
 //! | 14 | else | `unknown` |
 
 use std::time::Duration;
@@ -154,7 +154,7 @@ pub struct PathFacts {
     pub first_byte: Option<Duration>,
     /// The rate that was known of it before.
     pub known: Option<Estimate>,
-    /// The rate of its slowest leg to or from a relay, by the oracle.
+    /// The rate of its slowest leg, if all of its legs are known.
     pub legs: Option<Estimate>,
     /// The relay's quota for this member.
     pub quota: Option<Rate>,
@@ -493,9 +493,15 @@ fn clean(facts: &Facts) -> Option<Verdict> {
         }),
     );
     evidence.extend(known(main));
-    let text =
-        "The source sends no faster: no packet was lost and no queue grew on the path.".to_owned();
-    Some(Verdict { bound: Bound::Source, text, evidence })
+    let (bound, text) = if main.is_relayed {
+        // The kernel's counters are of the leg to the relay alone.
+        let text = format!("The path {} was the limit, beyond its leg to this host.", main.name);
+        (Bound::Path, text)
+    } else {
+        let text = "The source sends no faster: no packet was lost and no queue grew on the path.";
+        (Bound::Source, text.to_owned())
+    };
+    Some(Verdict { bound, text, evidence })
 }
 
 fn unknown(facts: &Facts) -> Verdict {
@@ -856,7 +862,7 @@ mod tests {
                 relayed(f);
                 f.paths[0].legs = None;
             },
-            Bound::Source,
+            Bound::Path,
         ),
         (
             "a faster relay that stopped for its limit",
@@ -882,7 +888,7 @@ mod tests {
                 relayed(f);
                 (f.paths[0].legs, f.paths[0].quota) = (None, mbps(20.0));
             },
-            Bound::Source,
+            Bound::Path,
         ),
         (
             "a relay that forwards more slowly than its legs carry",
@@ -892,7 +898,7 @@ mod tests {
                 relayed(f);
                 f.paths[0].legs = Some(estimate(80.0, 2.0));
             },
-            Bound::Source,
+            Bound::Path,
         ),
         (
             "a relayed path with a lossy leg",

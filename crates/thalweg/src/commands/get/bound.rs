@@ -42,11 +42,12 @@ impl KnownRates {
         known
     }
 
-    /// The bound that a download met.
-    pub fn verdict(&self, facts: &Facts) -> Verdict {
+    /// The bound that a download met. `quota` is the rate that a path's relays give this host.
+    pub fn verdict(&self, facts: &Facts, quota: impl Fn(&str) -> Option<Rate>) -> Verdict {
         let mut facts = facts.clone();
         for path in &mut facts.paths {
             path.known = self.paths.get(&path.name).copied();
+            path.quota = quota(&path.name).filter(|_| path.is_relayed);
         }
         facts.fastest = self.fastest;
         if let Some(interface) = &mut facts.interface {
@@ -142,10 +143,15 @@ mod tests {
             interface: Some(interface),
             ..Facts::default()
         };
-        let found = known.verdict(&facts);
+        let found = known.verdict(&facts, |_| None);
         assert_eq!(found.bound, Bound::Source, "{found:?}");
         let whats: Vec<&str> = found.evidence.iter().map(|one| one.what.as_str()).collect();
         assert!(whats.contains(&"direct, before"), "{whats:?}");
         assert!(whats.contains(&"fastest from another source"), "{whats:?}");
+
+        let mut relayed = facts;
+        (relayed.paths[0].name, relayed.paths[0].is_relayed) = ("fra".into(), true);
+        let quota = |path: &str| (path == "fra").then_some(Rate::from_mbps(10.5));
+        assert_eq!(known.verdict(&relayed, quota).bound, Bound::Relay);
     }
 }

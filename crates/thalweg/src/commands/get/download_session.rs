@@ -417,7 +417,8 @@ impl ManySink for Listener<'_, '_> {
         let Some((item, (origin, lesson))) = item.zip(lesson) else { return };
         let known = ledger.known.get(&origin).cloned().unwrap_or_default();
         drop(ledger);
-        let (verdict, aloud) = (known.verdict(&outcome.facts), self.calls.verbose);
+        let quota = |path: &str| self.calls.maker.rate_quota(path);
+        let (verdict, aloud) = (known.verdict(&outcome.facts, quota), self.calls.verbose);
         self.calls.display.tell(Note::Verdict { item, url, verdict, aloud });
         let Some(detours) = self.calls.detours else { return };
         let before = self.calls.maker.rate(&origin, "direct");
