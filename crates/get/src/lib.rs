@@ -33,6 +33,7 @@ mod digest_login;
 mod discovery;
 mod ending;
 mod error;
+mod facts;
 mod http;
 mod http_settings;
 mod idle_connections;
@@ -69,6 +70,7 @@ pub use http_settings::{Credentials, HttpSettings, HttpVersion};
 
 use cookies::Cookies;
 use digest_login::DigestLogins;
+use facts::FactCollector;
 use hyper::HeaderMap;
 use run::{AttemptError, Run};
 use server::ServerTraits;
@@ -154,10 +156,12 @@ async fn advised(
     sink: &dyn EventSink,
     mut stop: Stop,
 ) -> Result<Outcome, GetFailed> {
-    let mut run = Run::new(&request, advice, sink);
+    let collector = FactCollector::new(sink);
+    let mut run = Run::new(&request, advice, &collector);
+    run.connections = collector.connections();
     match run.until_done(&mut stop).await {
         Ok(()) => {
-            let outcome = run.outcome();
+            let outcome = Outcome { facts: collector.facts(&run), ..run.outcome() };
             sink.event(&outcome.event());
             Ok(outcome)
         }

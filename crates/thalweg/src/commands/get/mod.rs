@@ -3,6 +3,7 @@
 mod allowed;
 mod args;
 mod bonds;
+mod bound;
 mod candidate_query;
 mod credentials;
 mod display;

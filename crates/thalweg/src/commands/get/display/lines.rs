@@ -98,7 +98,13 @@ fn lines_of(note: &Note, states: &DownloadStates) -> Vec<String> {
         Note::Again { .. } => messages::retry_line(note, several).into_iter().collect(),
         Note::Failed { .. } => messages::failure(note, several),
         Note::Relays { choice, aloud: true, .. } => vec![choice.words()],
-        Note::Relays { .. } | Note::Planned { .. } | Note::Begun { .. } => Vec::new(),
+        Note::Verdict { url, verdict, aloud: true, .. } => {
+            let of = if several { format!("{url}: ") } else { String::new() };
+            vec![format!("{of}bound: {}: {}", verdict.bound, verdict.text)]
+        }
+        Note::Relays { .. } | Note::Verdict { .. } | Note::Planned { .. } | Note::Begun { .. } => {
+            Vec::new()
+        }
     }
 }
 

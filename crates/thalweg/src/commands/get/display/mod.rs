@@ -13,7 +13,7 @@ mod queue;
 use super::{exit::Code, relays::Choice};
 use queue::Queue;
 use std::{io, sync::Arc, thread::JoinHandle, time::Duration};
-use thalweg_base::job::Event;
+use thalweg_base::{job::Event, verdict::Verdict};
 
 /// How events are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,14 @@ pub enum Note {
     },
     /// An event of a download.
     Event { item: usize, event: Event },
+    /// Why a finished download took as long as it did.
+    Verdict {
+        item: usize,
+        url: String,
+        verdict: Verdict,
+        /// Whether to show it to people.
+        aloud: bool,
+    },
     /// A download failed and will be retried.
     Again {
         item: usize,
@@ -87,6 +95,7 @@ impl Note {
             Self::Begun { item, .. }
             | Self::Relays { item, .. }
             | Self::Event { item, .. }
+            | Self::Verdict { item, .. }
             | Self::Again { item, .. }
             | Self::Failed { item, .. } => Some(*item),
         }
