@@ -1,7 +1,7 @@
 //! Splits a transport stream into frames.
 
 use crate::{
-    Codec, Frame, FrameClass, InputWarning, PACKET, TrackRates,
+    Codec, Frame, FrameClass, InputWarning, PACKET,
     chain::ReferenceChain,
     dts_timeline::{DtsTimeline, StreamClock},
     input_warning::Warnings,
@@ -97,7 +97,6 @@ pub struct TsSplitter {
     has_streams: bool,
     streams: BTreeMap<u16, ElementaryStream>,
     tracks: Vec<TrackInfo>,
-    rates: Vec<TrackRates>,
     line: DtsTimeline,
     /// The size of all incomplete units together, bytes.
     unit_bytes: usize,
@@ -166,7 +165,6 @@ impl TsSplitter {
             has_streams: false,
             streams: BTreeMap::new(),
             tracks: Vec::new(),
-            rates: Vec::new(),
             line: DtsTimeline::default(),
             unit_bytes: 0,
             tables: BytesMut::new(),
@@ -217,11 +215,6 @@ impl TsSplitter {
     /// The videos by track. A track keeps its index when its PID changes.
     pub fn tracks(&self) -> &[TrackInfo] {
         &self.tracks
-    }
-
-    /// The rates of a track. Shared audio and tables count with track 0.
-    pub fn rates(&self, track: u8) -> Option<&TrackRates> {
-        self.rates.get(usize::from(track))
     }
 
     /// Removes the next packet, skipping bytes before it.
@@ -314,24 +307,12 @@ impl TsSplitter {
             return;
         }
         let bytes = self.tables.split().freeze();
-        self.count_and_push(
-            Frame { track: 0, class: FrameClass::Tables, time: self.line.newest(), bytes },
-            into,
-        );
+        into.push(Frame { track: 0, class: FrameClass::Tables, time: self.line.newest(), bytes });
     }
 
     /// Emits a complete frame, after the tables before it.
     fn push_frame(&mut self, frame: Frame, into: &mut Vec<Frame>) {
         self.flush_tables(into);
-        self.count_and_push(frame, into);
-    }
-
-    fn count_and_push(&mut self, frame: Frame, into: &mut Vec<Frame>) {
-        let track = usize::from(frame.track);
-        if self.rates.len() <= track {
-            self.rates.resize_with(track + 1, TrackRates::default);
-        }
-        self.rates[track].add(&frame);
         into.push(frame);
     }
 
