@@ -25,15 +25,17 @@ mod joiner;
 mod ladder;
 mod nal;
 mod packet;
+mod parameter_sets;
 mod pes;
 mod rendition;
 mod splitter;
 mod tables;
 
-pub use frame::{Frame, FrameClass, PACKET};
+pub use frame::{Frame, FrameClass};
 pub use frame_timeline::FrameTimeline;
 pub use input_warning::InputWarning;
 pub use joiner::{JoinerCounts, Output, TsJoiner};
 pub use ladder::{Ladder, TimestampMismatch};
+pub use packet::PACKET;
 pub use splitter::{Limits, MAX_TRACKS, SplitterCounts, TrackInfo, TsSplitter};
 pub use tables::Codec;

@@ -1,6 +1,7 @@
 //! Packets of a transport stream (ISO/IEC 13818-1, 2.4.3).
 
-use crate::PACKET;
+/// The size of a transport stream packet, bytes (ISO/IEC 13818-1, 2.4.3.2).
+pub const PACKET: usize = 188;
 
 /// The sync byte, first in each packet.
 pub(crate) const SYNC: u8 = 0x47;
@@ -62,6 +63,11 @@ impl<'a> Packet<'a> {
     pub(crate) fn is_random_access(self) -> bool {
         self.flags() & 0x40 != 0
     }
+}
+
+/// The number in the first two bytes; 0 if they are fewer.
+pub(crate) fn read_u16(bytes: &[u8]) -> u16 {
+    bytes.first_chunk().map_or(0, |word| u16::from_be_bytes(*word))
 }
 
 /// The relation of a packet to the previous one of its PID.
@@ -175,7 +181,7 @@ mod tests {
                 assert_eq!(payload, pes);
                 assert!(packets.iter().all(|p| Packet(p).pid() == 0x100));
                 assert!(Packet(&packets[0]).is_start());
-                let clock = crate::frame::clock_packet(&packets[0]);
+                let clock = crate::clock::clock_packet(&packets[0]);
                 assert_eq!(clock.is_some(), !field.is_empty(), "{length}");
                 assert!(packets[1..].iter().all(|p| !Packet(p).is_start()));
             }

@@ -3,10 +3,12 @@
 use crate::{
     Codec, Frame, FrameClass, InputWarning, PACKET,
     chain::ReferenceChain,
+    clock,
     dts_timeline::{DtsTimeline, StreamClock},
     input_warning::Warnings,
     nal::{Classification, PictureClassifier, Syntax, nal_units},
     packet::{Continuity, ContinuityCounter, NULL_PID, Packet, RawPacket, SYNC},
+    parameter_sets,
     pes::{self, PesHeader},
     tables::Programs,
 };
@@ -475,7 +477,7 @@ impl TsSplitter {
 
     /// Keeps the clock reference of a packet that belongs to no unit.
     fn keep_clock(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
-        match crate::frame::clock_packet(packet.0) {
+        match clock::clock_packet(packet.0) {
             Some(clock) => self.add_to_tables(Packet(&clock), into),
             None => self.counts.stray += 1,
         }
@@ -709,7 +711,7 @@ impl ElementaryStream {
             && !classifier.parameter_sets().is_empty()
             && !unit.is_scrambled
         {
-            let made = pes::with_sets(&unit.packets, syntax, classifier.parameter_sets());
+            let made = parameter_sets::insert(&unit.packets, syntax, classifier.parameter_sets());
             bytes = if made.len() <= self.limit { made } else { bytes };
         }
         Some(Frame { track: self.track, class, time, bytes })
