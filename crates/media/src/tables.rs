@@ -6,6 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The PID of the program association table.
 pub(crate) const PAT_PID: u16 = 0;
 
+/// The maximum number of programs of a stream that has been split already.
+pub(crate) const MAX_PROGRAMS: usize = 64;
+
 /// The maximum size of a section, bytes.
 const MAX_SECTION: usize = 4096;
 
