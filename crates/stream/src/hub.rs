@@ -281,7 +281,7 @@ impl Streams {
         number: u32,
     ) -> Option<PlanRequestGuard> {
         let is_known = || {
-            let here = self.0.get(&request.stream);
+            let here = self.0.streams.get(&request.stream);
             let is_planned = self.0.plan.borrow().parent(&request.stream).is_some();
             is_planned || here.is_some_and(|stream| stream.progress().borrow().run > 0)
         };
@@ -307,11 +307,12 @@ impl Streams {
         let slot =
             self.0.slots.claim(who.name()).ok_or(Refusal::Busy(LimitedResource::Subscribers))?;
         let plan_request = self.plan_request_for(request, who, number);
-        let stream =
-            match self.0.get(&request.stream).filter(|stream| stream.progress().borrow().run > 0) {
-                Some(stream) => self.check_origin(stream, request)?,
-                None => self.check_origin(self.fetch(request, who, number).await?, request)?,
-            };
+        let live = self.0.streams.get(&request.stream);
+        let live = live.filter(|stream| stream.progress().borrow().run > 0);
+        let stream = match live {
+            Some(stream) => self.check_origin(stream, request)?,
+            None => self.check_origin(self.fetch(request, who, number).await?, request)?,
+        };
         if let Caller::Member(peer) = who {
             if matches!(stream.source(), Source::Parent(route) if route.node == peer.member().name)
             {
@@ -578,13 +579,6 @@ fn random_run() -> u64 {
     // If there is no randomness, two runs across a restart of the node may look like one.
     _ = getrandom::fill(&mut bytes);
     u64::from_be_bytes(bytes).max(1)
-}
-
-impl Inner {
-    /// The stream with this name, if it is live on this node.
-    pub fn get(&self, name: &Name) -> Option<Arc<Stream>> {
-        self.streams.get(name)
-    }
 }
 
 impl MemberService for Streams {

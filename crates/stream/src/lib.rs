@@ -66,8 +66,8 @@ pub use levels::{
 pub use plan::{LegPlan, NoRoute, ParentRoute, Plan, StreamPlan};
 pub use rendition_choice::RenditionChoice;
 pub use ring::Ring;
-pub use settings::{Adapt, Measure, Scheduler, Settings};
+pub use settings::{Adapt, Measure, Scheduler, Settings, Transcoder};
 pub use status::{ChildKind, LegStatus, StreamStatus};
 pub use stream::{Demand, Progress, Source, Stream};
-pub use transcoder::{Transcoder, run_transcoders};
+pub use transcoder::run_transcoders;
 pub use transit::Transit;

@@ -1,6 +1,5 @@
 //! The settings of a node's streams.
 
-use crate::Transcoder;
 use serde::Deserialize;
 use std::time::Duration;
 use thalweg_units::{ByteSize, Rate};
@@ -39,6 +38,17 @@ pub enum Scheduler {
     Oracle,
     /// Each node for its own legs; subscribers name their parents.
     Local,
+}
+
+/// A command that makes a stream, or more renditions, of another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transcoder {
+    /// The stream that it reads, as an MPEG transport stream.
+    pub source: Name,
+    /// The stream that it makes; `None`: more renditions of the stream that it reads.
+    pub name: Option<Name>,
+    /// The program and its arguments; no shell is involved.
+    pub command: Vec<String>,
 }
 
 /// The settings of a node's streams.
