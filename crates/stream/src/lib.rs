@@ -29,6 +29,7 @@ mod hub;
 mod io;
 mod leg_queue;
 mod levels;
+mod local_client;
 mod oracle_link;
 mod oracle_report;
 mod parent;

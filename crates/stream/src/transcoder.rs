@@ -13,7 +13,7 @@ use crate::{
     Streams, Transcoder,
     command::{BUFFER, CommandInput, DRAIN, Pauses, RunningCommand, TranscodeError},
     io::Leg,
-    local::{Publisher, ReceivedItem, StreamError, Subscriber},
+    local_client::{Publisher, ReceivedItem, StreamError, Subscriber, leg},
     stream::Source,
 };
 use std::{io, pin::pin, time::Duration};
@@ -85,8 +85,8 @@ impl TranscoderRunner {
     fn leg(&self) -> io::Result<Leg> {
         let (here, there) = UnixStream::pair()?;
         let streams = self.streams.clone();
-        tokio::spawn(async move { streams.serve_local(crate::local::leg(there)).await });
-        Ok(crate::local::leg(here))
+        tokio::spawn(async move { streams.serve_local(leg(there)).await });
+        Ok(leg(here))
     }
 
     /// Runs the command until its stream ends.
