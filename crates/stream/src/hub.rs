@@ -226,10 +226,7 @@ impl Streams {
             Caller::Local => Child::Local(number.into()),
             Caller::Member(peer) => Child::Member(peer.member().name.clone()),
         };
-        let child_name = match &to {
-            Child::Local(number) => format!("local-{number}"),
-            Child::Member(name) => name.to_string(),
-        };
+        let child_name = to.to_string();
         let settings = &self.0.settings;
         let context = LegContext {
             stream: Arc::clone(&stream),

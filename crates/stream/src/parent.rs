@@ -4,12 +4,12 @@ use crate::{
     Bounds, Clock, LegQueue, NextItem, Plan, Quality, Stream,
     counts::LegCounts,
     io::{Leg, LegReader, LegWriter, end_leg},
-    rates::LegRate,
+    leg_rate::LegRate,
     status::{ChildKind, LegStatus},
     stream::requested_quality,
 };
 use bytes::Bytes;
-use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{fmt, os::fd::OwnedFd, sync::Arc, time::Duration};
 use thalweg_base::token_bucket::Bucket;
 use thalweg_net::TcpInfo;
 use thalweg_units::{Rate, Time};
@@ -75,6 +75,15 @@ pub enum Child {
     Local(u64),
     /// A member's node.
     Member(Name),
+}
+
+impl fmt::Display for Child {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local(number) => write!(f, "local-{number}"),
+            Self::Member(name) => write!(f, "{name}"),
+        }
+    }
 }
 
 /// The item that is being sent.
@@ -207,12 +216,12 @@ impl LegScheduler {
         let latency = Duration::from_millis(request.latency_ms.into());
         let wants = requested_quality(request.level, &request.tracks);
         let bounds = Bounds { latency, bytes: context.memory };
-        let (to, taker) = match &context.to {
-            Child::Local(number) => (format!("local-{number}"), ChildKind::Local),
-            Child::Member(name) => (name.to_string(), ChildKind::Member),
+        let kind = match context.to {
+            Child::Local(_) => ChildKind::Local,
+            Child::Member(_) => ChildKind::Member,
         };
         let cursor = context.stream.start_after(request.after);
-        let status = LegStatus::new(to, taker, wants, latency);
+        let status = LegStatus::new(context.to.to_string(), kind, wants, latency);
         let number = context.stream.join(LegStatus { tracks: request.tracks.clone(), ..status });
         let now = Instant::now();
         let mut queue = LegQueue::new(bounds, wants);

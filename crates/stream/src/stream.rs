@@ -2,7 +2,7 @@
 
 use crate::{
     Chains, Clock, Entry, NumberedFrame, ParentRoute, Quality, Ring, Settings,
-    rates::IntakeRates,
+    intake_rates::IntakeRates,
     status::{ChildKind, LegStatus, StreamStatus},
     union_request::UnionRequest,
 };
