@@ -33,6 +33,7 @@ mod leg_rate;
 mod levels;
 mod local_client;
 mod oracle_link;
+mod oracle_plan;
 mod oracle_report;
 mod parent;
 mod plan;
