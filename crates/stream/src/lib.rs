@@ -14,6 +14,7 @@
 //! the socket (decision 0098).
 
 mod adaptation;
+mod all_renditions;
 mod chains;
 mod child;
 mod clock;
@@ -48,7 +49,6 @@ mod stream;
 mod table;
 mod transcoder;
 mod transit;
-mod union_request;
 mod upstream;
 
 pub mod local;

@@ -182,7 +182,7 @@ struct Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.stream.leave(self.number);
+        self.stream.remove_leg(self.number);
     }
 }
 
@@ -222,7 +222,7 @@ impl LegScheduler {
         };
         let cursor = context.stream.start_after(request.after);
         let status = LegStatus::new(context.to.to_string(), kind, wants, latency);
-        let number = context.stream.join(LegStatus { tracks: request.tracks.clone(), ..status });
+        let number = context.stream.add_leg(LegStatus { tracks: request.tracks.clone(), ..status });
         let now = Instant::now();
         let mut queue = LegQueue::new(bounds, wants);
         queue.set_tracks(&request.tracks);
@@ -569,7 +569,7 @@ mod tests {
         let began = Instant::now();
         let class = thalweg_media::FrameClass::Key;
         let bytes = Bytes::from(vec![0; 256 << 10]);
-        stream.add(Frame { track: 0, class, time: Duration::ZERO, bytes }, clock.now());
+        stream.add_published(Frame { track: 0, class, time: Duration::ZERO, bytes }, clock.now());
         // The child reads 4 kB a second: never stalled, and never done in time.
         let reading = async {
             let mut piece = [0; 1024];
@@ -605,7 +605,7 @@ mod tests {
         }
         let bytes = Bytes::from(vec![7; 100 << 10]);
         let class = thalweg_media::FrameClass::Key;
-        stream.add(Frame { track: 0, class, time: Duration::ZERO, bytes }, clock.now());
+        stream.add_published(Frame { track: 0, class, time: Duration::ZERO, bytes }, clock.now());
         stream.end(Ending::Over);
         let mut demand = stream.demand();
         let serving = tokio::spawn(serve(Leg::new(here, None), context, pending()));

@@ -89,7 +89,7 @@ pub struct Settings {
 impl Settings {
     /// Whether this member may publish here.
     pub fn may_publish(&self, member: &Member) -> bool {
-        self.publish.iter().any(|whom| whom.matches(member))
+        self.publish.iter().any(|pattern| pattern.matches(member))
     }
 
     /// The commands that make renditions of this stream.

@@ -151,7 +151,7 @@ async fn measure_stream_links(follow: LinkMeasurer, streams: Streams) {
         loop {
             let all = asked.borrow_and_update().clone();
             let wanted = |needed: NeededMeasurement| MeasurementRequest {
-                wish: needed.free.map_or(MeasurementKind::Range, MeasurementKind::Fits),
+                wish: needed.test_bps.map_or(MeasurementKind::Range, MeasurementKind::Fits),
                 state: needed.falls,
             };
             let all = all.into_iter().map(|(to, needed)| (to, wanted(needed))).collect();
