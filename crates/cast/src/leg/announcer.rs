@@ -4,7 +4,7 @@ use super::{ChildAnnouncements, LegWriter};
 use crate::store::Store;
 use std::{io, sync::Arc, time::Duration};
 use thalweg_fountain::HaveSet;
-use thalweg_wire::cast::{Frame, MAX_RANGES, Said};
+use thalweg_wire::cast::{Frame, MAX_RANGES, ParentMessage};
 use tokio::{
     sync::{Notify, watch},
     time::{Instant, sleep, sleep_until},
@@ -77,7 +77,7 @@ impl Announcer {
     async fn have(&mut self, writer: &mut LegWriter, runs: Vec<(u64, u64)>) -> io::Result<()> {
         runs.iter().for_each(|(from, to)| drop(self.said.insert_range(*from..*to)));
         for runs in runs.chunks(MAX_RANGES) {
-            writer.write_bytes(&Frame::message(&Said::Have(runs.to_vec()))).await?;
+            writer.write_bytes(&Frame::encode_message(&ParentMessage::Have(runs.to_vec()))).await?;
         }
         Ok(())
     }

@@ -8,7 +8,8 @@ use crate::store::Store;
 use parking_lot::{Mutex, MutexGuard};
 use std::{collections::VecDeque, io, ops::Range, sync::Arc, time::Duration};
 use thalweg_wire::cast::{
-    FRAME_HEAD, Frame, MAX_RANGES, MAX_WISH, Said, SymbolHead, Wish, are_within,
+    ChildMessage, FRAME_HEAD, Frame, MAX_CHILD_MESSAGE, MAX_RANGES, ParentMessage, SymbolHead,
+    are_within,
 };
 use thiserror::Error;
 use tokio::{sync::Notify, task::spawn_blocking, time::timeout};
@@ -75,7 +76,8 @@ pub async fn serve(
     };
     if let Err(why) = &ended {
         // Tells the child the reason, if it still listens.
-        let bye = Frame::message(&Said::Bye(why.to_string().chars().take(500).collect()));
+        let bye =
+            Frame::encode_message(&ParentMessage::Bye(why.to_string().chars().take(500).collect()));
         _ = timeout(Duration::from_millis(100), writer.write_bytes(&bye)).await;
     }
     writer.close().await;
@@ -89,10 +91,10 @@ impl PullServer {
 
     async fn receive(&self, mut reader: LegReader) -> io::Result<()> {
         loop {
-            let heard = timeout(IDLE, reader.read_message::<Wish>(MAX_WISH)).await;
+            let heard = timeout(IDLE, reader.read_message::<ChildMessage>(MAX_CHILD_MESSAGE)).await;
             let wish =
                 heard.map_err(|_| io::Error::other("no message from the child for too long"))??;
-            if matches!(wish, Wish::Bye) {
+            if matches!(wish, ChildMessage::Bye) {
                 return Ok(());
             }
             self.enqueue(wish)?;
@@ -100,11 +102,11 @@ impl PullServer {
         }
     }
 
-    fn enqueue(&self, wish: Wish) -> io::Result<()> {
+    fn enqueue(&self, wish: ChildMessage) -> io::Result<()> {
         let geometry = &self.store.known.geometry;
         let mut queue = self.queue();
         match wish {
-            Wish::Ask(runs) => {
+            ChildMessage::Request(runs) => {
                 check(&runs, geometry.symbols())?;
                 if let Some(announcements) = &self.announcements {
                     announcements.record_request(&runs);
@@ -114,22 +116,26 @@ impl PullServer {
                     queue.wishes.push_back(ChildRequest::Symbols(from..to));
                 }
             }
-            Wish::Hold(runs) => {
+            ChildMessage::Held(runs) => {
                 check(&runs, geometry.symbols())?;
                 if let Some(announcements) = &self.announcements {
                     announcements.record_held(&runs);
                 }
             }
-            Wish::Page(block) if block < geometry.blocks() => {
+            ChildMessage::Page(block) if block < geometry.blocks() => {
                 queue.wishes.push_back(ChildRequest::Page(block));
             }
-            Wish::Page(_) => {
+            ChildMessage::Page(_) => {
                 return Err(invalid(
                     "the child requested the digests of a block that does not exist",
                 ));
             }
             // Used on stream legs only.
-            Wish::RepairPage(_) | Wish::Done(_) | Wish::Lack { .. } | Wish::Anew | Wish::Bye => {}
+            ChildMessage::RepairPage(_)
+            | ChildMessage::Done(_)
+            | ChildMessage::Missing { .. }
+            | ChildMessage::RevokeDone
+            | ChildMessage::Bye => {}
         }
         let ahead = queue.symbols * u64::from(geometry.symbol_bytes());
         match ahead > MAX_AHEAD || queue.wishes.len() > 4 * MAX_RANGES {
@@ -164,10 +170,12 @@ impl PullServer {
         let page = spawn_blocking(move || store.page(block)).await.map_err(io::Error::other)?;
         let page = page.map_err(ServeError::Disk)?;
         let said = match page {
-            Some(page) => Said::Page { block, digests: page.digests.as_flattened().to_vec() },
-            None => Said::NoPage(block),
+            Some(page) => {
+                ParentMessage::Page { block, digests: page.digests.as_flattened().to_vec() }
+            }
+            None => ParentMessage::NoPage(block),
         };
-        Ok(writer.write_bytes(&Frame::message(&said)).await?)
+        Ok(writer.write_bytes(&Frame::encode_message(&said)).await?)
     }
 
     /// Sends those of these symbols that are present. Returns the buffer for reuse.
@@ -190,7 +198,7 @@ impl PullServer {
         }
         gone.extend((at < range.end).then_some((at, range.end)));
         if !gone.is_empty() {
-            writer.write_bytes(&Frame::message(&Said::Gone(gone))).await?;
+            writer.write_bytes(&Frame::encode_message(&ParentMessage::Unavailable(gone))).await?;
         }
         let mut buffer = buffer;
         for run in held {

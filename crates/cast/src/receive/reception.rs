@@ -24,7 +24,8 @@ use thalweg_fountain::{Geometry, RING_BYTES};
 use thalweg_wire::{
     Signed,
     cast::{
-        Account, Candidate, Ended, Expected, FromParent, Offer, Refusal, Report, RingTerms, Want,
+        Account, Candidate, Offer, ParentReport, PlanExpectation, ReceiverOutcome, Refusal, Report,
+        RingTerms, ServiceMode,
     },
     mesh::Name,
 };
@@ -49,7 +50,7 @@ pub struct Parents {
 impl Parents {
     /// The source as the only candidate.
     pub fn source() -> Self {
-        let source = Candidate { name: None, bps: None, want: Want::Pull };
+        let source = Candidate { name: None, bps: None, want: ServiceMode::Pull };
         Self { candidates: vec![source], at_once: 1 }
     }
 }
@@ -165,7 +166,7 @@ impl Reception {
     }
 
     /// Sets the source's expectation. Returns the record to store.
-    pub fn expect(&self, expected: Expected) -> ReceptionRecord {
+    pub fn expect(&self, expected: PlanExpectation) -> ReceptionRecord {
         let mut record = self.record.lock();
         record.expected = Some(expected);
         record.clone()
@@ -382,7 +383,7 @@ impl Reception {
             account.beyond += beyond;
             let bytes = bytes - beyond;
             let (name, is_now) = (name.clone(), seen.legs > 0);
-            account.parents.push(FromParent { name, is_now, bps: seen.bps, bytes });
+            account.parents.push(ParentReport { name, is_now, bps: seen.bps, bytes });
         }
         if is_complete {
             // Symbols that waited for the disk when the last missing one was written are of no use, either.
@@ -392,10 +393,10 @@ impl Reception {
     }
 
     /// The result, if the reception has ended.
-    pub fn outcome(&self) -> Option<Ended> {
+    pub fn outcome(&self) -> Option<ReceiverOutcome> {
         match &*self.state.borrow() {
-            State::Complete(_, micros) => Some(Ended::Complete { micros: *micros }),
-            State::Failed(why) => Some(Ended::Failed(why.clone())),
+            State::Complete(_, micros) => Some(ReceiverOutcome::Complete { micros: *micros }),
+            State::Failed(why) => Some(ReceiverOutcome::Failed(why.clone())),
             _ => None,
         }
     }

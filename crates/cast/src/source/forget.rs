@@ -15,7 +15,9 @@ use thalweg_net::{PrivateKey, channel::Protocol};
 use thalweg_units::WallTime;
 use thalweg_wire::{
     Signed,
-    cast::{CastId, Ended, MAX_REPORT, Offer, Opening, Pass, Refusal, Report, Word},
+    cast::{
+        CastId, MAX_REPORT, Offer, Opening, Pass, ReceiverOutcome, Refusal, Report, SourceMessage,
+    },
     mesh::Name,
 };
 use thiserror::Error;
@@ -194,7 +196,7 @@ async fn notify(
         Err(why) if why.holds_nothing() => return Ok(()),
         leg => leg.map_err(NoticeError::Refused)?,
     };
-    leg.writer.write_message(&Word::Forget).await?;
+    leg.writer.write_message(&SourceMessage::Forget).await?;
     // The receiver closes the channel once the data is removed, and reports a failure before.
     loop {
         let heard = timeout(REPORT_TIMEOUT, leg.reader.read_message::<Report>(MAX_REPORT)).await;
@@ -204,7 +206,7 @@ async fn notify(
             })?
             .map(Report::cut)
         {
-            Ok(Report::Ended(Ended::Failed(why @ Refusal::Unremoved(_)), _)) => {
+            Ok(Report::Ended(ReceiverOutcome::Failed(why @ Refusal::Unremoved(_)), _)) => {
                 return Err(NoticeError::Refused(why));
             }
             Ok(_) => {}

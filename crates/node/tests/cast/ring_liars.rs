@@ -14,8 +14,8 @@ use thalweg_paths::estimates::Estimates;
 use thalweg_wire::{
     Signed,
     cast::{
-        Answer, CastId, Frame, MAX_OPENING, MAX_WISH, Opening, RepairSheet, Report, Said,
-        SymbolHead, Want, Wish, decode, encode, length,
+        Answer, CastId, ChildMessage, Frame, MAX_CHILD_MESSAGE, MAX_OPENING, Opening,
+        ParentMessage, RepairSheet, Report, ServiceMode, SymbolHead, decode, encode, length,
     },
     mesh::Name,
 };
@@ -123,9 +123,11 @@ impl Liar {
 
     async fn lie(&self, mut channel: Channel<TcpStream>) -> std::io::Result<()> {
         match read::<Opening>(&mut channel, MAX_OPENING).await? {
-            Opening::Hello { cast, want: Want::Stream, .. } if !self.content.is_empty() => {
+            Opening::Hello { cast, want: ServiceMode::Stream, .. } if !self.content.is_empty() => {
                 accept(&mut channel).await?;
-                while read::<Wish>(&mut channel, MAX_WISH).await? != Wish::Ask(Vec::new()) {}
+                while read::<ChildMessage>(&mut channel, MAX_CHILD_MESSAGE).await?
+                    != ChildMessage::Request(Vec::new())
+                {}
                 channel.write_all(&self.said(cast)).await?;
                 channel.flush().await?;
                 if matches!(self.lie, Lie::Twice) {
@@ -154,7 +156,7 @@ impl Liar {
             _ => {}
         }
         let digests = pages[0].digests.as_flattened().to_vec();
-        let mut said = Frame::message(&Said::Page { block: 0, digests });
+        let mut said = Frame::encode_message(&ParentMessage::Page { block: 0, digests });
         match self.lie {
             Lie::Corrupt => {
                 let mut wrong = self.content[size..2 * size].to_vec();
@@ -171,7 +173,7 @@ impl Liar {
                 let page = RepairPage::compute(&geometry, cast.as_bytes(), 0, forged);
                 let sheet = RepairSheet { cast, block: 0, digests: page.digests };
                 let page = Signed::sign(sheet, &crate::members::key(1)).encode();
-                said.extend(Frame::message(&Said::RepairPage { block: 0, page }));
+                said.extend(Frame::encode_message(&ParentMessage::RepairPage { block: 0, page }));
                 assert!(geometry.has(SymbolId { block: 0, esi }));
                 said.extend(symbol(esi, &symbols[0]));
             }
@@ -282,10 +284,10 @@ impl MemberService for Deaf {
                 return;
             }
             let said = match opening {
-                Opening::Serve { .. } => encode(&Wish::Ask(Vec::new())),
+                Opening::Serve { .. } => encode(&ChildMessage::Request(Vec::new())),
                 _ => {
                     let needs = Report::Needs { manifest: false, layout: false };
-                    [encode(&needs), encode(&Report::Call(Want::Stream))].concat()
+                    [encode(&needs), encode(&Report::RequestLeg(ServiceMode::Stream))].concat()
                 }
             };
             if channel.write_all(&said).await.is_ok() && channel.flush().await.is_ok() {

@@ -19,8 +19,8 @@ use thalweg_units::WallTime;
 use thalweg_wire::{
     Signed,
     cast::{
-        Answer, CastId, FRAME_HEAD, Frame, MAX_ANSWER, Opening, Pass, Said, SymbolHead, Want, Wish,
-        decode, encode,
+        Answer, CastId, ChildMessage, FRAME_HEAD, Frame, MAX_ANSWER, Opening, ParentMessage, Pass,
+        ServiceMode, SymbolHead, decode, encode,
     },
 };
 use tokio::{
@@ -44,12 +44,12 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(20);
 const NEED: u32 = 20;
 
 /// What a child received: a symbol, without its bytes, or a message.
-type Heard = Arc<Mutex<Vec<Result<SymbolHead, Said>>>>;
+type Heard = Arc<Mutex<Vec<Result<SymbolHead, ParentMessage>>>>;
 
 /// A child of a node, played by this test in the name of n3. It reads all the time, because a child that reads nothing
 /// for long is disconnected, and sends a sign of life now and then.
 struct Child {
-    wishes: mpsc::Sender<Vec<Wish>>,
+    wishes: mpsc::Sender<Vec<ChildMessage>>,
     heard: Heard,
     _tasks: JoinSet<()>,
 }
@@ -63,7 +63,7 @@ impl Child {
         let pass = Pass { cast, to: name(3), expiry: WallTime::from_unix_nanos(u64::MAX) };
         let pass = Signed::sign(pass, &key(100)).encode();
         channel
-            .write_all(&encode(&Opening::Hello { cast, pass, want: Want::Stream }))
+            .write_all(&encode(&Opening::Hello { cast, pass, want: ServiceMode::Stream }))
             .await
             .unwrap();
         channel.flush().await.unwrap();
@@ -74,19 +74,22 @@ impl Child {
         let mut tasks = JoinSet::new();
         tasks.spawn(says(say, told));
         tasks.spawn(hears(hear, Arc::clone(&heard)));
-        wishes.send(vec![Wish::RepairPage(0), Wish::Ask(Vec::new())]).await.unwrap();
+        wishes
+            .send(vec![ChildMessage::RepairPage(0), ChildMessage::Request(Vec::new())])
+            .await
+            .unwrap();
         Self { wishes, heard, _tasks: tasks }
     }
 
     fn has_sheet(&self) -> bool {
-        let is_sheet = |one: &_| matches!(one, Err(Said::RepairPage { block: 0, .. }));
+        let is_sheet = |one: &_| matches!(one, Err(ParentMessage::RepairPage { block: 0, .. }));
         self.heard.lock().unwrap().iter().any(is_sheet)
     }
 
     /// The repair symbols of the first block that come when it lacks some.
     async fn repairs(&mut self, geometry: &Geometry) -> BTreeSet<u32> {
         let runs = vec![(0, u64::from(3 * NEED))];
-        self.wishes.send(vec![Wish::Lack { block: 0, need: NEED, runs }]).await.unwrap();
+        self.wishes.send(vec![ChildMessage::Missing { block: 0, need: NEED, runs }]).await.unwrap();
         let began = Instant::now();
         loop {
             let esis = self.repairs_so_far(geometry);
@@ -110,12 +113,12 @@ impl Child {
     }
 }
 
-async fn says(mut say: impl AsyncWrite + Unpin, mut told: mpsc::Receiver<Vec<Wish>>) {
+async fn says(mut say: impl AsyncWrite + Unpin, mut told: mpsc::Receiver<Vec<ChildMessage>>) {
     loop {
         let wishes = match timeout(SIGN_OF_LIFE, told.recv()).await {
             Ok(Some(wishes)) => wishes,
             Ok(None) => return,
-            Err(_) => vec![Wish::Ask(Vec::new())],
+            Err(_) => vec![ChildMessage::Request(Vec::new())],
         };
         let said: Vec<u8> = wishes.iter().flat_map(encode).collect();
         say.write_all(&said).await.unwrap();

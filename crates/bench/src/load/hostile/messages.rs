@@ -10,7 +10,7 @@ use thalweg_units::NodeId;
 use thalweg_wire::{
     bistro::{self, Commitment, Intent},
     bond::{self, Frame, Hello, MAX_GREETING, Target, Word},
-    cast::{self, CastId, Want},
+    cast::{self, CastId, ServiceMode},
     mesh::{self, METHOD, Name, Tag, Terms, measure_flow, measure_flow::Message as _},
     object::{self, ListRequest, Request},
     probe::{self, PlannedProbe},
@@ -64,7 +64,7 @@ pub fn small(door: Entrance, names: &MessageNames, number: u64) -> Vec<u8> {
         Entrance::Cast => object::encode(&cast::Opening::Hello {
             cast: CastId::from_bytes([7; 16]),
             pass: vec![7; 200],
-            want: Want::Pull,
+            want: ServiceMode::Pull,
         }),
         Entrance::Probe => object::encode(&probe::Ask::Open),
         Entrance::Stream => object::encode(&subscription(vec![])),
