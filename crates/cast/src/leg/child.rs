@@ -181,8 +181,8 @@ impl PullLeg {
                 self.accept_symbol(head, frame).await
             }
             Frame::Message(length) if length <= MAX_PARENT_MESSAGE => {
-                let said = within(reader.read_body(length)).await?;
-                self.handle_message(said).await
+                let message = within(reader.read_body(length)).await?;
+                self.handle_message(message).await
             }
             Frame::Message(_) => Err(invalid("the parent sent a message that is too long").into()),
         }
@@ -249,9 +249,9 @@ impl PullLeg {
         })
     }
 
-    async fn handle_message(&self, said: ParentMessage) -> Result<(), LegEnd> {
+    async fn handle_message(&self, message: ParentMessage) -> Result<(), LegEnd> {
         let store = &self.context.store;
-        match said {
+        match message {
             ParentMessage::Have(runs) => {
                 self.check(&runs)?;
                 self.context.scheduler.record_held(self.parent, &runs);
@@ -306,15 +306,15 @@ impl PullLeg {
         if let Err(lost) = self.report_held(writer).await {
             return lost.into();
         }
-        let (mut said, mut changes) = (Instant::now(), self.context.store.changes());
+        let (mut last_message, mut changes) = (Instant::now(), self.context.store.changes());
         loop {
             let changed = self.context.scheduler.changed.notified();
             if self.context.store.have().is_complete() {
                 return LegEnd::Done;
             }
-            let is_quiet = said.elapsed() > SIGN_OF_LIFE;
+            let is_quiet = last_message.elapsed() > SIGN_OF_LIFE;
             match self.ask_now(writer, is_quiet).await {
-                Ok(true) => said = Instant::now(),
+                Ok(true) => last_message = Instant::now(),
                 Ok(false) => {}
                 Err(lost) => return lost.into(),
             }

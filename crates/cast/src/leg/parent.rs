@@ -27,7 +27,7 @@ const IDLE: Duration = Duration::from_secs(120);
 /// Requests of a child, in order.
 #[derive(Debug, Default)]
 struct Queue {
-    wishes: VecDeque<ChildRequest>,
+    requests: VecDeque<ChildRequest>,
     symbols: u64,
 }
 
@@ -40,7 +40,7 @@ enum ChildRequest {
 struct PullServer {
     store: Arc<Store>,
     queue: Mutex<Queue>,
-    wished: Notify,
+    requested: Notify,
     /// The child's announcements, if symbols are announced to it in parts.
     announcements: Option<Arc<ChildAnnouncements>>,
 }
@@ -68,11 +68,11 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     let announcements = announcements.map(Arc::new);
     let serving =
-        PullServer { store, queue: Mutex::default(), wished: Notify::new(), announcements };
+        PullServer { store, queue: Mutex::default(), requested: Notify::new(), announcements };
     let Leg { reader, mut writer, .. } = leg;
     let ended = tokio::select! {
         heard = serving.receive(reader) => heard.map_err(ServeError::Leg),
-        said = serving.send(&mut writer) => said,
+        sent = serving.send(&mut writer) => sent,
     };
     if let Err(why) = &ended {
         // Tells the child the reason, if it still listens.
@@ -92,20 +92,20 @@ impl PullServer {
     async fn receive(&self, mut reader: LegReader) -> io::Result<()> {
         loop {
             let heard = timeout(IDLE, reader.read_message::<ChildMessage>(MAX_CHILD_MESSAGE)).await;
-            let wish =
+            let message =
                 heard.map_err(|_| io::Error::other("no message from the child for too long"))??;
-            if matches!(wish, ChildMessage::Bye) {
+            if matches!(message, ChildMessage::Bye) {
                 return Ok(());
             }
-            self.enqueue(wish)?;
-            self.wished.notify_one();
+            self.enqueue(message)?;
+            self.requested.notify_one();
         }
     }
 
-    fn enqueue(&self, wish: ChildMessage) -> io::Result<()> {
+    fn enqueue(&self, message: ChildMessage) -> io::Result<()> {
         let geometry = &self.store.known.geometry;
         let mut queue = self.queue();
-        match wish {
+        match message {
             ChildMessage::Request(runs) => {
                 check(&runs, geometry.symbols())?;
                 if let Some(announcements) = &self.announcements {
@@ -113,7 +113,7 @@ impl PullServer {
                 }
                 for (from, to) in runs {
                     queue.symbols += to - from;
-                    queue.wishes.push_back(ChildRequest::Symbols(from..to));
+                    queue.requests.push_back(ChildRequest::Symbols(from..to));
                 }
             }
             ChildMessage::Held(runs) => {
@@ -123,7 +123,7 @@ impl PullServer {
                 }
             }
             ChildMessage::Page(block) if block < geometry.blocks() => {
-                queue.wishes.push_back(ChildRequest::Page(block));
+                queue.requests.push_back(ChildRequest::Page(block));
             }
             ChildMessage::Page(_) => {
                 return Err(invalid(
@@ -138,7 +138,7 @@ impl PullServer {
             | ChildMessage::Bye => {}
         }
         let ahead = queue.symbols * u64::from(geometry.symbol_bytes());
-        match ahead > MAX_AHEAD || queue.wishes.len() > 4 * MAX_RANGES {
+        match ahead > MAX_AHEAD || queue.requests.len() > 4 * MAX_RANGES {
             true => Err(invalid("the child has too many outstanding requests")),
             false => Ok(()),
         }
@@ -155,7 +155,7 @@ impl PullServer {
                 Some(ChildRequest::Symbols(range)) => {
                     buffer = self.send_symbols(writer, range, buffer).await?;
                 }
-                None => announcer.wait(&self.wished).await?,
+                None => announcer.wait(&self.requested).await?,
             }
         }
     }
@@ -169,13 +169,13 @@ impl PullServer {
         let store = Arc::clone(&self.store);
         let page = spawn_blocking(move || store.page(block)).await.map_err(io::Error::other)?;
         let page = page.map_err(ServeError::Disk)?;
-        let said = match page {
+        let message = match page {
             Some(page) => {
                 ParentMessage::Page { block, digests: page.digests.as_flattened().to_vec() }
             }
             None => ParentMessage::NoPage(block),
         };
-        Ok(writer.write_bytes(&Frame::encode_message(&said)).await?)
+        Ok(writer.write_bytes(&Frame::encode_message(&message)).await?)
     }
 
     /// Sends those of these symbols that are present. Returns the buffer for reuse.
@@ -254,11 +254,11 @@ fn check(runs: &[(u64, u64)], symbols: u64) -> io::Result<()> {
 impl Queue {
     /// The next request to serve: a page, or at most `most` symbols.
     fn next(&mut self, most: u64) -> Option<ChildRequest> {
-        match self.wishes.pop_front()? {
+        match self.requests.pop_front()? {
             ChildRequest::Symbols(range) => {
                 let end = range.end.min(range.start + most);
                 if end < range.end {
-                    self.wishes.push_front(ChildRequest::Symbols(end..range.end));
+                    self.requests.push_front(ChildRequest::Symbols(end..range.end));
                 }
                 self.symbols -= end - range.start;
                 Some(ChildRequest::Symbols(range.start..end))

@@ -164,16 +164,16 @@ async fn listen(
     loop {
         let heard =
             timeout(SOURCE_TIMEOUT, reader.read_message::<SourceMessage>(MAX_SOURCE_MESSAGE)).await;
-        let word = heard.map_err(|_| {
+        let message = heard.map_err(|_| {
             io::Error::other(format!("no message from the source for {SOURCE_TIMEOUT:?}"))
         })?;
-        let word = match word {
+        let message = match message {
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(ControlEnd::Gone),
-            word => word?,
+            message => message?,
         };
         reception.record_heard();
         let offer = reception.offer().into_value();
-        match word {
+        match message {
             SourceMessage::Manifest => {
                 let bytes = slowly(reader.read_bytes(offer.manifest_bytes() as usize)).await?;
                 let read = Manifest::decode(&bytes).map_err(invalid)?;
@@ -224,9 +224,9 @@ async fn listen(
 }
 
 async fn keep_parents(reception: &Arc<Reception>, parents: Parents) -> io::Result<()> {
-    let (home, word) = (reception.home.clone(), encode_parents(&parents));
+    let (home, encoded) = (reception.home.clone(), encode_parents(&parents));
     reception.set_parents(parents);
-    spawn_blocking(move || home.keep_parents(&word)).await.map_err(io::Error::other)?
+    spawn_blocking(move || home.keep_parents(&encoded)).await.map_err(io::Error::other)?
 }
 
 async fn keep_described(

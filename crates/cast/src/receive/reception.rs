@@ -140,7 +140,7 @@ impl Drop for ServedChild {
 impl Reception {
     /// Creates a reception from new or stored state.
     pub fn new(home: CastDirectory, source: Name, kept: StoredCast) -> Arc<Self> {
-        let word = kept.parents.and_then(|word| decode_parents(&word));
+        let parents = kept.parents.and_then(|encoded| decode_parents(&encoded));
         let begin = || ReceptionRecord::begin(home.id, &source, kept.offer.value(), &home.inbox);
         let record = Mutex::new(kept.record.unwrap_or_else(begin));
         Arc::new(Self {
@@ -148,7 +148,7 @@ impl Reception {
             source,
             offer: Mutex::new((kept.offer, kept.pass)),
             state: watch::Sender::new(State::New),
-            parents: watch::Sender::new(Arc::new(word.unwrap_or_else(Parents::source))),
+            parents: watch::Sender::new(Arc::new(parents.unwrap_or_else(Parents::source))),
             described: Mutex::new(kept.described),
             control: Mutex::default(),
             incoming: IncomingLegs::default(),
@@ -414,9 +414,9 @@ pub fn geometry(offer: &Offer) -> Result<Geometry, Refusal> {
 }
 
 /// Decodes a stored list of parents.
-pub fn decode_parents(word: &[u8]) -> Option<Parents> {
+pub fn decode_parents(encoded: &[u8]) -> Option<Parents> {
     let (candidates, at_once): (Vec<Candidate>, u32) =
-        thalweg_wire::cast::decode(word.get(4..)?).ok()?;
+        thalweg_wire::cast::decode(encoded.get(4..)?).ok()?;
     Some(Parents { candidates, at_once: at_once as usize })
 }
 

@@ -151,10 +151,10 @@ impl RelayService {
             let heard =
                 timeout(SOURCE_TIMEOUT, reader.read_message::<SourceMessage>(MAX_SOURCE_MESSAGE))
                     .await;
-            let word = heard.map_err(|_| {
+            let message = heard.map_err(|_| {
                 io::Error::other(format!("no message from the source for {SOURCE_TIMEOUT:?}"))
             })?;
-            match word {
+            match message {
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
                 Err(e) => return Err(e),
                 Ok(SourceMessage::Ring(terms)) if terms.are_sound() => {

@@ -33,8 +33,8 @@ impl ReplayDetector {
 
     /// Records a message to the parent. Symbols that are reported as missing may come again: they may have been
     /// forwarded and lost below.
-    pub fn record_message(&mut self, wish: &ChildMessage) {
-        match wish {
+    pub fn record_message(&mut self, message: &ChildMessage) {
+        match message {
             ChildMessage::RevokeDone => self.blocks.clear(),
             ChildMessage::Missing { block, runs, .. } => {
                 let first = u64::from(*block) * self.per_block;

@@ -46,8 +46,8 @@ pub async fn serve(
     let first =
         first.map_err(|_| io::Error::other("the child did not report which symbols it has"))??;
     let joined = ring.join();
-    for wish in first {
-        if let Some(block) = ring.handle_wish(joined.id, wish)? {
+    for message in first {
+        if let Some(block) = ring.handle_message(joined.id, message)? {
             sheets.provide(joined.id, block);
         }
     }
@@ -62,11 +62,11 @@ pub async fn serve(
 
 /// Reads the child's first messages, which end with an empty request.
 async fn preface(reader: &mut LegReader) -> io::Result<Vec<ChildMessage>> {
-    let (mut wishes, mut runs) = (Vec::new(), 0);
-    while wishes.len() < MAX_FIRST_MESSAGES && runs <= MAX_FIRST_RUNS {
-        let mut wish = reader.read_message::<ChildMessage>(MAX_CHILD_MESSAGE).await?;
-        match &mut wish {
-            ChildMessage::Request(runs) if runs.is_empty() => return Ok(wishes),
+    let (mut messages, mut runs) = (Vec::new(), 0);
+    while messages.len() < MAX_FIRST_MESSAGES && runs <= MAX_FIRST_RUNS {
+        let mut message = reader.read_message::<ChildMessage>(MAX_CHILD_MESSAGE).await?;
+        match &mut message {
+            ChildMessage::Request(runs) if runs.is_empty() => return Ok(messages),
             ChildMessage::Request(its)
             | ChildMessage::Done(its)
             | ChildMessage::Held(its)
@@ -83,7 +83,7 @@ async fn preface(reader: &mut LegReader) -> io::Result<Vec<ChildMessage>> {
             | ChildMessage::Bye
             | ChildMessage::RevokeDone => {}
         }
-        wishes.push(wish);
+        messages.push(message);
     }
     Err(invalid("the child sent too many messages before its first request"))
 }
@@ -97,12 +97,12 @@ async fn listen(
     loop {
         let heard =
             timeout(CHILD_TIMEOUT, reader.read_message::<ChildMessage>(MAX_CHILD_MESSAGE)).await;
-        let wish =
+        let message =
             heard.map_err(|_| io::Error::other("no message from the child for too long"))??;
-        if wish == ChildMessage::Bye {
+        if message == ChildMessage::Bye {
             return Ok(());
         }
-        if let Some(block) = ring.handle_wish(id, wish)? {
+        if let Some(block) = ring.handle_message(id, message)? {
             sheets.provide(id, block);
         }
     }

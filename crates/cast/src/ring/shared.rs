@@ -232,11 +232,11 @@ impl SharedRing {
     ///
     /// # Errors
     /// A message that violates the protocol.
-    pub fn handle_wish(&self, id: ChildId, wish: ChildMessage) -> io::Result<Option<u32>> {
+    pub fn handle_message(&self, id: ChildId, message: ChildMessage) -> io::Result<Option<u32>> {
         let wrong =
             || io::Error::new(io::ErrorKind::InvalidData, "the child sent an invalid request");
         let blocks = self.geometry.blocks();
-        match wish {
+        match message {
             ChildMessage::Done(runs) if are_sound(&runs, blocks.into()) => {
                 let mut inner = self.lock();
                 // Fits: below the number of blocks.
@@ -331,8 +331,8 @@ impl RingState {
 
     fn lack(&mut self, id: ChildId, block: u32, lack: MissingSymbols, geometry: &Geometry) {
         let was_asked = self.asked.get_mut(&id).is_some_and(|asked| asked.remove(&block));
-        let said = self.lacks.range((id, 0)..=(id, u32::MAX)).count();
-        if self.ring.is_done(id, block) || (!was_asked && said >= MAX_UNASKED_LACKS) {
+        let unanswered = self.lacks.range((id, 0)..=(id, u32::MAX)).count();
+        if self.ring.is_done(id, block) || (!was_asked && unanswered >= MAX_UNASKED_LACKS) {
             return;
         }
         // A relay passes on its children's lacks one after the other, so further ones may follow.
@@ -405,7 +405,7 @@ mod tests {
         ring.record_taken(joined.id, proof.message.len());
         assert_eq!(next(), [(SharedBytes::clone(&frame), 0)]);
         ring.record_taken(joined.id, 100);
-        assert_eq!(ring.handle_wish(joined.id, ChildMessage::RevokeDone).unwrap(), None);
+        assert_eq!(ring.handle_message(joined.id, ChildMessage::RevokeDone).unwrap(), None);
         assert_eq!(next(), [(SharedBytes::clone(&frame), 100)]);
         ring.record_taken(joined.id, frame.len() - 100);
         // Then everything again, the page first.

@@ -196,11 +196,11 @@ async fn speak(
 ) -> io::Error {
     let mut is_due = true;
     loop {
-        let mut wishes = upstream.take();
-        wishes.extend(is_due.then(|| ChildMessage::Request(Vec::new())));
-        for wish in wishes {
-            lock(replays).record_message(&wish);
-            if let Err(why) = writer.write_message(&wish).await {
+        let mut messages = upstream.take();
+        messages.extend(is_due.then(|| ChildMessage::Request(Vec::new())));
+        for message in messages {
+            lock(replays).record_message(&message);
+            if let Err(why) = writer.write_message(&message).await {
                 return why;
             }
         }
@@ -230,8 +230,8 @@ impl StreamLeg {
                 self.accept_symbol(head, frame).await
             }
             Frame::Message(length) if length <= MAX_PARENT_MESSAGE => {
-                let said = within(reader.read_body(length)).await?;
-                self.handle_message(said).await
+                let message = within(reader.read_body(length)).await?;
+                self.handle_message(message).await
             }
             Frame::Message(_) => Err(invalid("the parent sent a message that is too long").into()),
         }
@@ -310,8 +310,8 @@ impl StreamLeg {
         Ok(proof)
     }
 
-    async fn handle_message(&mut self, said: ParentMessage) -> Result<(), LegEnd> {
-        match said {
+    async fn handle_message(&mut self, message: ParentMessage) -> Result<(), LegEnd> {
+        match message {
             ParentMessage::Page { block, digests } => self.accept_page(block, &digests).await,
             ParentMessage::RepairPage { page, .. } => match &self.sink {
                 Sink::Store { node, .. } => node.receive_sheet(page).map_err(LegEnd::Corrupt),

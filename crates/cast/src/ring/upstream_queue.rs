@@ -87,17 +87,17 @@ impl UpstreamQueue {
     /// Takes all messages, in the order in which they are sent.
     pub fn take(&self) -> Vec<ChildMessage> {
         let Inner { is_anew, done, lacks, pages } = std::mem::take(&mut *self.inner.lock());
-        let mut wishes: Vec<ChildMessage> =
+        let mut messages: Vec<ChildMessage> =
             is_anew.then_some(ChildMessage::RevokeDone).into_iter().collect();
         let runs = runs(done.into_iter());
-        wishes.extend(runs.chunks(MAX_RANGES).map(|runs| ChildMessage::Done(runs.to_vec())));
+        messages.extend(runs.chunks(MAX_RANGES).map(|runs| ChildMessage::Done(runs.to_vec())));
         let lack = |(block, lack): (u32, MissingSymbols)| {
             let MissingSymbols { need, runs } = lack;
             ChildMessage::Missing { block, need, runs }
         };
-        wishes.extend(lacks.into_iter().map(lack));
-        wishes.extend(pages.into_iter().map(ChildMessage::RepairPage));
-        wishes
+        messages.extend(lacks.into_iter().map(lack));
+        messages.extend(pages.into_iter().map(ChildMessage::RepairPage));
+        messages
     }
 }
 

@@ -152,7 +152,7 @@ async fn ask(dialer: &MemberDialer, name: &Name, opening: &Opening) -> DryRunAns
             {
                 match report {
                     Report::Uncompared => uncompared = true,
-                    Report::InboxRules(told) => rules = Some(told),
+                    Report::InboxRules(inbox_rules) => rules = Some(inbox_rules),
                     _ => break,
                 }
             }

@@ -73,7 +73,9 @@ pub struct ForgetReport {
     pub name: String,
     /// Receivers that have the object; they keep it.
     pub complete: Vec<Name>,
-    pub told: Vec<ReceiverNotice>,
+    /// The notices to the other receivers.
+    #[serde(rename = "told")]
+    pub notices: Vec<ReceiverNotice>,
 }
 
 /// Abandons a cast of this host, given by its name or the first digits of its ID. Receivers that cannot be reached are
@@ -102,8 +104,8 @@ pub async fn forget(
         held.keep()?;
     }
     let (complete, rest) = receivers(&held);
-    let told = notify_all(rest, offer, dialer, key).await;
-    Ok(ForgetReport { cast: record.cast, name: record.name, complete, told })
+    let notices = notify_all(rest, offer, dialer, key).await;
+    Ok(ForgetReport { cast: record.cast, name: record.name, complete, notices })
 }
 
 /// The receivers of all jobs that have the object, and those that do not.
@@ -155,18 +157,18 @@ async fn notify_all(
         let opening = Opening::Offer { offer: offer.clone(), pass };
         let dialer = dialer.clone();
         telling.spawn(async move {
-            let told = notify(&dialer, &receiver, &opening).await;
-            let is_gone = matches!(told, Err(NoticeError::Gone(_)));
-            ReceiverNotice { receiver, why: told.err().map(|why| why.to_string()), is_gone }
+            let notified = notify(&dialer, &receiver, &opening).await;
+            let is_gone = matches!(notified, Err(NoticeError::Gone(_)));
+            ReceiverNotice { receiver, why: notified.err().map(|why| why.to_string()), is_gone }
         });
     }
-    let mut told = Vec::new();
+    let mut notices = Vec::new();
     while let Some(one) = telling.join_next().await {
         // The tasks do not panic.
-        told.extend(one);
+        notices.extend(one);
     }
-    told.sort_by(|a, b| a.receiver.cmp(&b.receiver));
-    told
+    notices.sort_by(|a, b| a.receiver.cmp(&b.receiver));
+    notices
 }
 
 /// Why a receiver was not told.

@@ -129,12 +129,12 @@ impl Member {
     /// Serves the receiver until it has the object or is given up. Returns whether it has the object.
     pub async fn serve(&self, casting: &CastContext) -> bool {
         let (mut wait, mut heard) = (FIRST_WAIT, Instant::now());
-        let mut said = None;
+        let mut reported = None;
         loop {
             let held = self.known.lock().account.held;
             let parted = self.converse(casting).await;
             if self.known.lock().account.held > held {
-                (wait, heard, said) = (FIRST_WAIT, Instant::now(), None);
+                (wait, heard, reported) = (FIRST_WAIT, Instant::now(), None);
             }
             if matches!(parted, ConversationEnd::Failed(Refusal::Conducted)) {
                 // Another process of this source serves it, which has its own time limit.
@@ -153,8 +153,8 @@ impl Member {
                         if again { ReceiverState::Waiting } else { ReceiverState::Failed };
                     let why = why.to_string();
                     // The same message is not repeated.
-                    if !again || said.as_ref() != Some(&why) {
-                        said = Some(why.clone());
+                    if !again || reported.as_ref() != Some(&why) {
+                        reported = Some(why.clone());
                         casting.events.event(&Event::Refused { receiver, why, again });
                     }
                     if !again {
@@ -164,8 +164,8 @@ impl Member {
                 ConversationEnd::Lost(why) => {
                     self.known.lock().standing =
                         if may_wait { ReceiverState::Lost } else { ReceiverState::Failed };
-                    if !may_wait || said.as_ref() != Some(&why) {
-                        said = Some(why.clone());
+                    if !may_wait || reported.as_ref() != Some(&why) {
+                        reported = Some(why.clone());
                         casting.events.event(&Event::Unreached { receiver, why });
                     }
                     if !may_wait {
@@ -197,9 +197,9 @@ impl Member {
             Err(why) => return ConversationEnd::Lost(why.to_string()),
         };
         let Leg { mut reader, mut writer, .. } = leg;
-        let (words, outgoing) = mpsc::channel(4);
+        let (messages, outgoing) = mpsc::channel(4);
         let parted = tokio::select! {
-            heard = self.listen(casting, &mut reader, words) => heard,
+            heard = self.listen(casting, &mut reader, messages) => heard,
             failed = self.speak(casting, &mut writer, outgoing) => failed,
         };
         writer.close().await;
@@ -210,7 +210,7 @@ impl Member {
         &self,
         casting: &CastContext,
         reader: &mut LegReader,
-        words: mpsc::Sender<SourceMessage>,
+        messages: mpsc::Sender<SourceMessage>,
     ) -> io::Result<ConversationEnd> {
         let mut legs = JoinSet::new();
         let (mut is_first, mut is_described) = (true, false);
@@ -223,12 +223,12 @@ impl Member {
             match heard?.cut() {
                 Report::Needs { manifest, layout } => {
                     is_described = !manifest;
-                    for word in [
+                    for message in [
                         manifest.then_some(SourceMessage::Manifest),
                         layout.then_some(SourceMessage::Layout),
                     ] {
-                        let Some(word) = word else { continue };
-                        words.send(word).await.map_err(io::Error::other)?;
+                        let Some(message) = message else { continue };
+                        messages.send(message).await.map_err(io::Error::other)?;
                     }
                     self.known.lock().standing = ReceiverState::Receiving;
                 }
@@ -341,7 +341,7 @@ impl Member {
         &self,
         casting: &CastContext,
         writer: &mut LegWriter,
-        mut words: mpsc::Receiver<SourceMessage>,
+        mut messages: mpsc::Receiver<SourceMessage>,
     ) -> io::Result<ConversationEnd> {
         let candidates = self.part.candidates.clone();
         if let Some(terms) = casting.rings.terms.get(&self.name) {
@@ -355,12 +355,12 @@ impl Member {
             .await?;
         let mut ticks = interval(SIGN_OF_LIFE);
         loop {
-            let word = tokio::select! {
-                Some(word) = words.recv() => word,
+            let message = tokio::select! {
+                Some(message) = messages.recv() => message,
                 _ = ticks.tick() => SourceMessage::KeepAlive,
             };
-            writer.write_message(&word).await?;
-            match word {
+            writer.write_message(&message).await?;
+            match message {
                 SourceMessage::Manifest => {
                     let mut bytes = Vec::new();
                     casting.store.known.manifest.encode(&mut bytes);

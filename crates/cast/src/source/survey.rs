@@ -88,8 +88,8 @@ impl Survey {
     fn without_path(&self, entry: &LayoutEntry, first: Option<u32>, why: &io::Error) -> io::Error {
         let read = first.and_then(|first| self.layout.entries.get(first as usize));
         let path = self.place.path(read.unwrap_or(entry).path.as_bytes());
-        let (said, prefix) = (why.to_string(), format!("{}: ", path.escape_ascii()));
-        io::Error::new(why.kind(), said.strip_prefix(&prefix).unwrap_or(&said).to_owned())
+        let (text, prefix) = (why.to_string(), format!("{}: ", path.escape_ascii()));
+        io::Error::new(why.kind(), text.strip_prefix(&prefix).unwrap_or(&text).to_owned())
     }
 
     /// Whether the object is one file.
