@@ -9,7 +9,7 @@ use std::{
 use thalweg_units::NodeId;
 use thalweg_wire::{
     bistro::{self, Commitment, Intent},
-    bond::{self, Frame, Hello, MAX_GREETING, Target, Word},
+    bond::{self, BondMessage, Frame, Hello, MAX_GREETING, Target},
     cast::{self, CastId, ServiceMode},
     mesh::{self, METHOD, Name, Tag, Terms, measure_flow, measure_flow::Message as _},
     object::{self, ListRequest, Request},
@@ -209,10 +209,10 @@ fn greeting(number: u64) -> Hello {
 
 /// Pings, and a stream to a target that does not exist.
 fn ping_messages() -> Vec<u8> {
-    let pings = (0..64).map(Word::Ping);
+    let pings = (0..64).map(BondMessage::Ping);
     let to = Target::Server("127.0.0.1".to_owned(), 1);
-    let opens = [Word::Open { stream: 0, to }].into_iter();
-    pings.chain(opens).flat_map(|word| Frame::word(&word)).collect()
+    let opens = [BondMessage::Open { stream: 0, to }].into_iter();
+    pings.chain(opens).flat_map(|message| Frame::encode_message(&message)).collect()
 }
 
 /// A train to the client with the most probes, and with gaps so short that the node watches the clock all the time.
