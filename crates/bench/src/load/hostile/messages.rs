@@ -59,7 +59,7 @@ pub fn small(door: Entrance, names: &MessageNames, number: u64) -> Vec<u8> {
         Entrance::Object => {
             object::encode(&Request::List(listing(vec![names.files.clone().into()])))
         }
-        Entrance::Submit => object::encode(&bistro::Ask::Sheet(name(BOX))),
+        Entrance::Submit => object::encode(&bistro::SubmitRequest::Sheet(name(BOX))),
         Entrance::Bond => object::encode(&greeting(number)),
         Entrance::Cast => object::encode(&cast::Opening::Hello {
             cast: CastId::from_bytes([7; 16]),
@@ -89,7 +89,7 @@ pub fn largest(door: Entrance) -> Vec<u8> {
             [&(most as u16).to_be_bytes()[..], &vec![7; most - 1]].concat()
         }
         Entrance::Object => framed(object::MAX_REQUEST),
-        Entrance::Submit => framed(bistro::MAX_ASK),
+        Entrance::Submit => framed(bistro::MAX_SUBMIT_REQUEST),
         Entrance::Bond => framed(MAX_GREETING),
         Entrance::Cast => framed(cast::MAX_OPENING),
         Entrance::Probe => framed(probe::MAX_MESSAGE),
@@ -123,8 +123,8 @@ pub fn costliest(door: Entrance, names: &MessageNames, number: u64) -> CostlyMes
         Entrance::Object => again(object::encode(&Request::List(listing(patterns(number))))),
         Entrance::Submit => {
             // As many commitments as a stranger's first question may contain.
-            let few = object::encode(&bistro::Ask::Commit(name(BOX), intents(number, 8)));
-            let many = bistro::Ask::Commit(name(BOX), intents(number, bistro::MOST_INTENTS));
+            let few = object::encode(&bistro::SubmitRequest::Commit(name(BOX), intents(number, 8)));
+            let many = bistro::SubmitRequest::Commit(name(BOX), intents(number, bistro::MOST_INTENTS));
             CostlyMessages { first: few, further: object::encode(&many) }
         }
         Entrance::Bond => CostlyMessages {
@@ -250,7 +250,7 @@ mod tests {
         let of = |door| costliest(door, &names, 1);
         assert!((900_000..=object::MAX_REQUEST).contains(&framed(&of(Entrance::Object).first)));
         assert!(framed(&of(Entrance::Submit).first) <= 4 << 10);
-        assert!(framed(&of(Entrance::Submit).further) <= bistro::MAX_ASK);
+        assert!(framed(&of(Entrance::Submit).further) <= bistro::MAX_SUBMIT_REQUEST);
         assert!(framed(&of(Entrance::Cast).first) <= cast::MAX_OPENING);
         assert!(framed(&of(Entrance::Probe).further) <= probe::MAX_MESSAGE);
         assert!(of(Entrance::Measure).first.len() <= 2 + measure_flow::MAX_MESSAGE);

@@ -7,7 +7,7 @@ use thalweg_console::note;
 use thalweg_dropbox::{Collected, NodeAddress, NodeChannel, View};
 use thalweg_net::channel::Connector;
 use thalweg_wire::{
-    bistro::{Answer, Ask, StampId},
+    bistro::{StampId, SubmitReply, SubmitRequest},
     mesh::Name,
 };
 
@@ -55,9 +55,9 @@ pub async fn delete_from_node(
     let connector = Connector::new(&open_box.state.client_key()?)?;
     let mut line = NodeChannel::open(&connector, &port).await?;
     for some in ids.chunks(AT_ONCE) {
-        match line.ask(&Ask::Forget(open_box.name.clone(), some.to_vec())).await? {
-            Answer::Forgot(_) => {}
-            Answer::Refused(refusal) => return Err(refusal.into()),
+        match line.ask(&SubmitRequest::Forget(open_box.name.clone(), some.to_vec())).await? {
+            SubmitReply::Forgot(_) => {}
+            SubmitReply::Refused(refusal) => return Err(refusal.into()),
             _ => bail!("the node sent an unexpected answer"),
         }
     }
