@@ -8,7 +8,7 @@ use crate::remote::Spares;
 use std::sync::Arc;
 use thalweg_mesh::{Membership, MeshPeer, member_dialer::MemberDialer};
 use thalweg_wire::object::{
-    self, Check, Denied, Failure, Grant, MAX_PART, MAX_PARTS, ReadRequest, SpoolId, Ticket,
+    self, Check, DeniedGrant, Failure, Grant, MAX_PART, MAX_PARTS, ReadRequest, SpoolId, Ticket,
 };
 
 /// Tickets and the spool of this node; cheap to clone.
@@ -47,9 +47,9 @@ impl Lending {
         owner: &MeshPeer,
         grants: Vec<Grant>,
         may: impl Fn(&ReadRequest) -> Result<(), Failure>,
-    ) -> Vec<Result<Ticket, Denied>> {
+    ) -> Vec<Result<Ticket, DeniedGrant>> {
         let one = |grant: Grant| {
-            let denied = |(read, why)| Denied { read, why };
+            let denied = |(read, why)| DeniedGrant { read, why };
             check(&grant.reads, &may).map_err(denied)?;
             let lent = TicketTarget::Files(grant.reads.into_iter().map(plain).collect());
             let issued = self.tickets.issue(owner.key(), grant.to, lent);

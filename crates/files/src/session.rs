@@ -305,7 +305,7 @@ impl Session {
         let reply = match self.wait_for(spawn_blocking(putting)).await? {
             Ok((stored, undone)) => {
                 self.shared.counts.stored.inc_by(stored);
-                self.count_failed(undone.by_number().count());
+                self.count_failed(undone.failures().count());
                 Reply::Delivered(undone)
             }
             Err(why) => Reply::Failed(why),

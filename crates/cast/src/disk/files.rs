@@ -285,7 +285,7 @@ impl ObjectFiles {
         let Some(listed) = self.layout.entries.get(entry as usize) else {
             return Err(io::ErrorKind::NotFound.into());
         };
-        let modified = FileTime::of_stat(found.mtime(), found.mtime_nsec());
+        let modified = FileTime::from_stat(found.mtime(), found.mtime_nsec());
         let mut inner = self.inner.lock();
         let Inner { place, times, .. } = &mut *inner;
         let is_same = listed.kind == (LayoutKind::File { length: found.size() })

@@ -2,7 +2,7 @@
 
 use super::invalid;
 use std::{io, time::Duration};
-use thalweg_wire::object::{Checks, Delivery, Described, Kind, Request, Rules};
+use thalweg_wire::object::{Checks, Delivery, DescribedEntry, Kind, Request, Rules};
 
 /// The longest time in which a node may send nothing but [`Reply::Wait`](thalweg_wire::object::Reply::Wait). A walk
 /// through ten million files without a match takes minutes.
@@ -80,7 +80,7 @@ fn patience(request: &Request) -> Duration {
         Request::Compare(Delivery { rules, entries, .. }, Checks(checks))
             if rules.has(Rules::WHOLE) && !checks.is_empty() =>
         {
-            let sizes = entries.iter().map(|Described(entry)| match &entry.kind {
+            let sizes = entries.iter().map(|DescribedEntry(entry)| match &entry.kind {
                 Kind::File { snapshot } => snapshot.size,
                 _ => 0,
             });

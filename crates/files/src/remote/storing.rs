@@ -4,8 +4,8 @@ use super::{Remote, RemoteError, unexpected};
 use bytes::Bytes;
 use std::ops::Range;
 use thalweg_wire::object::{
-    Check, Checks, Compared, Delivery, Described, Entry, FileRef, Found, Links, Owners,
-    ReadRequest, Removed, Reply, Request, Rules, Surplus, Undone,
+    Check, Checks, Comparison, Delivery, DescribedEntry, Entry, FailedEntries, FileRef, Links,
+    Owners, PathState, ReadRequest, RemovalReport, Reply, Request, Rules, SurplusRemoval,
 };
 
 /// The most comparisons, or deliveries, without an answer: both ends' socket buffers hold this many answers.
@@ -62,7 +62,7 @@ impl Remote {
         bytes: Bytes,
     ) -> Result<(), RemoteError> {
         let check = Check(*blake3::hash(&bytes).as_bytes());
-        let (into, entry) = (into.to_vec(), Described(entry.clone()));
+        let (into, entry) = (into.to_vec(), DescribedEntry(entry.clone()));
         let count = bytes.len() as u64;
         let request = Request::StorePart { into, entry, rules, owners, from, bytes: count, check };
         self.ask_with(&request, bytes).await
@@ -84,7 +84,7 @@ impl Remote {
     ///
     /// # Errors
     /// [`RemoteError`].
-    pub async fn receive_comparison(&mut self, entries: usize) -> Result<Compared, RemoteError> {
+    pub async fn receive_comparison(&mut self, entries: usize) -> Result<Comparison, RemoteError> {
         match self.reply().await? {
             Reply::Compared(compared) if is_of(&compared, entries) => Ok(compared),
             _ => Err(self.tear()),
@@ -106,7 +106,7 @@ impl Remote {
     ///
     /// # Errors
     /// [`RemoteError`].
-    pub async fn receive_delivery_result(&mut self) -> Result<Undone, RemoteError> {
+    pub async fn receive_delivery_result(&mut self) -> Result<FailedEntries, RemoteError> {
         match self.reply().await? {
             Reply::Delivered(undone) => Ok(undone),
             _ => Err(self.tear()),
@@ -120,7 +120,7 @@ impl Remote {
     pub async fn set_metadata(
         &mut self,
         delivery: Delivery,
-    ) -> Result<(Undone, Undone), RemoteError> {
+    ) -> Result<(FailedEntries, FailedEntries), RemoteError> {
         match self.request(&Request::Dress(delivery)).await? {
             Reply::Dressed { undone, wider } => Ok((undone, wider)),
             _ => Err(self.tear()),
@@ -131,7 +131,7 @@ impl Remote {
     ///
     /// # Errors
     /// [`RemoteError`].
-    pub async fn link(&mut self, links: Links) -> Result<(u64, Undone), RemoteError> {
+    pub async fn link(&mut self, links: Links) -> Result<(u64, FailedEntries), RemoteError> {
         match self.request(&Request::Link(links)).await? {
             Reply::Linked { present, undone } => Ok((present, undone)),
             _ => Err(self.tear()),
@@ -142,7 +142,7 @@ impl Remote {
     ///
     /// # Errors
     /// [`RemoteError`].
-    pub async fn clear(&mut self, surplus: Surplus) -> Result<Removed, RemoteError> {
+    pub async fn clear(&mut self, surplus: SurplusRemoval) -> Result<RemovalReport, RemoteError> {
         match self.request(&Request::Clear(surplus)).await? {
             Reply::Cleared(removed) => Ok(removed),
             _ => Err(self.tear()),
@@ -246,10 +246,10 @@ impl Remote {
 }
 
 /// Whether an answer is for this many entries and refers only to reasons that it contains.
-fn is_of(compared: &Compared, entries: usize) -> bool {
+fn is_of(compared: &Comparison, entries: usize) -> bool {
     let reasons = compared.reasons.len();
-    let is_sound = |found: &Found| match found {
-        Found::Refused(why) => usize::from(*why) < reasons,
+    let is_sound = |found: &PathState| match found {
+        PathState::Refused(why) => usize::from(*why) < reasons,
         _ => true,
     };
     compared.found.len() == entries && compared.found.iter().all(is_sound)

@@ -3,10 +3,14 @@
 use crate::scene::{JOB, Scene, Sort, dialer, key, name};
 use thalweg_files::remote::{Remote, RemoteError};
 use thalweg_wire::object::{
-    Check, Denied, Failure, Grant, ReadRequest, Reply, Request, SpoolId, Ticket,
+    Check, DeniedGrant, Failure, Grant, ReadRequest, Reply, Request, SpoolId, Ticket,
 };
 
-async fn tickets(remote: &mut Remote, to: u8, reads: Vec<ReadRequest>) -> Result<Ticket, Denied> {
+async fn tickets(
+    remote: &mut Remote,
+    to: u8,
+    reads: Vec<ReadRequest>,
+) -> Result<Ticket, DeniedGrant> {
     let request = Request::Tickets(vec![Grant { reads, to: name(to) }]);
     match remote.request(&request).await.unwrap() {
         Reply::Tickets(mut tickets) => tickets.pop().unwrap(),
@@ -69,7 +73,7 @@ async fn a_ticket_is_valid_once_for_one_node_and_its_owner_learns_what_was_sent(
     let own = dialer(2, &key(2), &scene.membership);
     let mut own = Remote::open(&own, &name(0), &[]).await.unwrap();
     let denied = tickets(&mut own, 1, reads.clone()).await.unwrap_err();
-    assert!(matches!(denied, Denied { read: 0, why: Failure::NotOffered(_) }), "{denied:?}");
+    assert!(matches!(denied, DeniedGrant { read: 0, why: Failure::NotOffered(_) }), "{denied:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -36,7 +36,7 @@ pub use control::{
 pub use frame::{FRAME_HEAD, Frame, FrameError, MAX_PARENT_MESSAGE, SymbolHead};
 pub use id::{CastId, CastIdError};
 pub use layout::{
-    Layout, LayoutEntry, LayoutError, LayoutKind, LayoutMore, MAX_ENTRIES, MAX_LAYOUT,
+    Layout, LayoutEntry, LayoutError, LayoutKind, LayoutMetadata, MAX_ENTRIES, MAX_LAYOUT,
 };
 pub use leg::{
     ChildMessage, MAX_CHILD_MESSAGE, MAX_RANGES, ParentMessage, Runs, ServiceMode, are_sound,

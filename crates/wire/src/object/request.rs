@@ -1,8 +1,9 @@
 //! Requests and replies, and their framing.
 
 use super::{
-    Checks, Compared, Delivery, Denied, Described, Entry, Failure, FilePath, Grant, Holding, JobId,
-    Links, MAX_WHY, Owners, Removed, Rules, Snapshot, SpoolId, Surplus, Ticket, Undone,
+    Checks, Comparison, Delivery, DeniedGrant, DescribedEntry, Entry, FailedEntries, Failure,
+    FilePath, Grant, Holding, JobId, Links, MAX_WHY, Owners, RemovalReport, Rules, Snapshot,
+    SpoolId, SurplusRemoval, Ticket,
 };
 use crate::mesh::Name;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -181,7 +182,7 @@ pub enum Request {
         /// As in `Store`.
         into: Vec<u8>,
         /// As in `Store`.
-        entry: Described,
+        entry: DescribedEntry,
         /// Whether an existing file with this name is replaced, and which metadata is kept.
         rules: Rules,
         /// The names of the users and groups whose ids are in the entry.
@@ -196,7 +197,7 @@ pub enum Request {
     /// Sets the modes and times of directories, the deepest first. Sent after everything else. Reply: `Dressed`.
     Dress(Delivery),
     /// Removes entries that are not to be kept. Reply: `Cleared`.
-    Clear(Surplus),
+    Clear(SurplusRemoval),
     /// Creates hard links to files that were stored. Reply: `Linked`.
     Link(Links),
 }
@@ -215,7 +216,7 @@ pub enum Reply {
     /// This number of parts follows.
     Parts(u32),
     /// The tickets, in the order of the grants.
-    Tickets(Vec<Result<Ticket, Denied>>),
+    Tickets(Vec<Result<Ticket, DeniedGrant>>),
     /// The hashes of the parts sent for each ticket; `None`: the ticket was not redeemed, or not completely, or is not
     /// known (any more).
     Checks(Vec<Option<Vec<Option<Check>>>>),
@@ -244,28 +245,28 @@ pub enum Reply {
     /// The request failed. After `Bytes`, the announced number of bytes is sent nevertheless, padded with zeros.
     Failed(Failure),
     /// A part of a listing, as `Entries`, with all metadata.
-    Described(Vec<Described>),
+    Described(Vec<DescribedEntry>),
     /// The names of owners of entries of the listing, sent before or after the entries.
     Owners(Owners),
     /// The states of the paths of a delivery.
-    Compared(Compared),
+    Compared(Comparison),
     /// The delivery is created, except for these entries.
-    Delivered(Undone),
+    Delivered(FailedEntries),
     /// Modes and times are set.
     Dressed {
         /// The entries that failed.
-        undone: Undone,
+        undone: FailedEntries,
         /// Existing directories that keep a mode which gives access to more users.
-        wider: Undone,
+        wider: FailedEntries,
     },
     /// The entries that were not to be kept are removed.
-    Cleared(Removed),
+    Cleared(RemovalReport),
     /// Hard links were created.
     Linked {
         /// The number of links that existed already.
         present: u64,
         /// The links that failed.
-        undone: Undone,
+        undone: FailedEntries,
     },
 }
 
@@ -280,7 +281,7 @@ impl Reply {
                 Self::Listed(unread.into_iter().map(|(path, why)| (path, cut(why))).collect())
             }
             Self::Tickets(tickets) => {
-                let denied = |Denied { read, why }| Denied { read, why: cut(why) };
+                let denied = |DeniedGrant { read, why }| DeniedGrant { read, why: cut(why) };
                 Self::Tickets(tickets.into_iter().map(|ticket| ticket.map_err(denied)).collect())
             }
             Self::Fetched { parts, micros, most, ticket } => {
