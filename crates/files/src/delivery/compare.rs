@@ -21,8 +21,8 @@ use std::{
 };
 use thalweg_part::{StoredTimes, link_target};
 use thalweg_wire::object::{
-    Check, Comparison, Delivery, DescribedEntry, Entry, Failure, FilePath, Kind, MAX_HASHED,
-    PathState, Rules,
+    Comparison, Delivery, DescribedEntry, Entry, Failure, FilePath, Kind, MAX_HASHED, PathState,
+    Rules, TransferHash,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -55,7 +55,7 @@ pub(crate) fn compare(
     inbox: &Inbox,
     requester: &Requester,
     delivery: &Delivery,
-    checks: &[Check],
+    checks: &[TransferHash],
     stop: &CancellationToken,
 ) -> Result<Comparison, Failure> {
     let Delivery { into, rules, entries, .. } = delivery;
@@ -84,7 +84,11 @@ pub(crate) fn compare(
 }
 
 impl<'a> Comparer<'a> {
-    fn examine(&mut self, entry: &'a Entry, check: Option<&Check>) -> Result<PathState, Failure> {
+    fn examine(
+        &mut self,
+        entry: &'a Entry,
+        check: Option<&TransferHash>,
+    ) -> Result<PathState, Failure> {
         let path = entry.path.as_bytes();
         if path.is_empty() {
             return self.examine_at_target(entry);
@@ -194,7 +198,7 @@ impl<'a> Comparer<'a> {
     fn examine_at_file(
         &mut self,
         entry: &'a Entry,
-        check: Option<&Check>,
+        check: Option<&TransferHash>,
         directory: &Arc<Directory>,
         name: &[u8],
         found: &Stat,

@@ -516,7 +516,7 @@ mod tests {
     use thalweg_units::NodeId;
     use thalweg_wire::{
         mesh::{Member, MemberPattern},
-        object::{Check, FilePath, FileTime, Snapshot, SurplusRemoval},
+        object::{FilePath, FileTime, Snapshot, SurplusRemoval, TransferHash},
     };
 
     fn entry(kind: Kind) -> Entry {
@@ -565,7 +565,8 @@ mod tests {
         };
         let store = |bytes: &[u8]| {
             let (entry, check) = (entry(of_size(bytes.len() as u64)), blake3::hash(bytes));
-            let (into, bytes, check) = (into.clone(), bytes.to_vec(), Check(*check.as_bytes()));
+            let (into, bytes, check) =
+                (into.clone(), bytes.to_vec(), TransferHash(*check.as_bytes()));
             let piece = ReceivedPiece { into, entry, rules: Rules::REPLACE, from: 0, bytes, check };
             assert!(shared.inbox.store(&requester, &piece).unwrap().is_none());
             quota.take_removed()

@@ -4,8 +4,9 @@ use super::{Remote, RemoteError, unexpected};
 use bytes::Bytes;
 use std::ops::Range;
 use thalweg_wire::object::{
-    Check, Checks, Comparison, Delivery, DescribedEntry, Entry, FailedEntries, FileRef, Links,
-    Owners, PathState, ReadRequest, RemovalReport, Reply, Request, Rules, SurplusRemoval,
+    Comparison, Delivery, DescribedEntry, Entry, FailedEntries, FileRef, Links, Owners, PathState,
+    ReadRequest, RemovalReport, Reply, Request, Rules, SurplusRemoval, TransferHash,
+    TransferHashes,
 };
 
 /// The most comparisons, or deliveries, without an answer: both ends' socket buffers hold this many answers.
@@ -43,7 +44,7 @@ impl Remote {
         from: u64,
         bytes: Bytes,
     ) -> Result<(), RemoteError> {
-        let check = Check(*blake3::hash(&bytes).as_bytes());
+        let check = TransferHash(*blake3::hash(&bytes).as_bytes());
         let (into, entry) = (into.to_vec(), entry.clone());
         let request = Request::Store { into, entry, from, bytes: bytes.len() as u64, check };
         self.ask_with(&request, bytes).await
@@ -61,7 +62,7 @@ impl Remote {
         from: u64,
         bytes: Bytes,
     ) -> Result<(), RemoteError> {
-        let check = Check(*blake3::hash(&bytes).as_bytes());
+        let check = TransferHash(*blake3::hash(&bytes).as_bytes());
         let (into, entry) = (into.to_vec(), DescribedEntry(entry.clone()));
         let count = bytes.len() as u64;
         let request = Request::StorePart { into, entry, rules, owners, from, bytes: count, check };
@@ -75,9 +76,9 @@ impl Remote {
     pub async fn ask_compare(
         &mut self,
         delivery: Delivery,
-        checks: Vec<Check>,
+        checks: Vec<TransferHash>,
     ) -> Result<(), RemoteError> {
-        self.ask(&Request::Compare(delivery, Checks(checks))).await
+        self.ask(&Request::Compare(delivery, TransferHashes(checks))).await
     }
 
     /// Receives the answer to the oldest unanswered [`Remote::ask_compare`], which was for this many entries.
@@ -97,7 +98,7 @@ impl Remote {
     /// # Errors
     /// [`RemoteError::Lost`].
     pub async fn ask_put(&mut self, delivery: Delivery, bytes: Bytes) -> Result<(), RemoteError> {
-        let check = Check(*blake3::hash(&bytes).as_bytes());
+        let check = TransferHash(*blake3::hash(&bytes).as_bytes());
         let request = Request::Put { delivery, bytes: bytes.len() as u64, check };
         self.ask_with(&request, bytes).await
     }
@@ -199,7 +200,7 @@ impl Remote {
     pub async fn check(
         &mut self,
         files: Vec<FileRef>,
-    ) -> Result<Vec<Result<Check, RemoteError>>, RemoteError> {
+    ) -> Result<Vec<Result<TransferHash, RemoteError>>, RemoteError> {
         let count = files.len();
         self.ask(&Request::Check(files)).await?;
         self.checks(count).await
@@ -212,7 +213,7 @@ impl Remote {
     pub async fn check_parts(
         &mut self,
         parts: Vec<ReadRequest>,
-    ) -> Result<Vec<Result<Check, RemoteError>>, RemoteError> {
+    ) -> Result<Vec<Result<TransferHash, RemoteError>>, RemoteError> {
         let count = parts.len();
         self.ask(&Request::CheckParts(parts)).await?;
         self.checks(count).await
@@ -221,7 +222,7 @@ impl Remote {
     async fn checks(
         &mut self,
         count: usize,
-    ) -> Result<Vec<Result<Check, RemoteError>>, RemoteError> {
+    ) -> Result<Vec<Result<TransferHash, RemoteError>>, RemoteError> {
         let replies = self.exchange(async |remote| {
             let mut replies = Vec::with_capacity(count);
             for _ in 0..count {

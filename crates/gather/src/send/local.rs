@@ -17,7 +17,7 @@ use std::{
 use thalweg_files::{Excludes, sample};
 use thalweg_part::{Fidelity, describe::Describer};
 use thalweg_wire::object::{
-    Check, Entry, FilePath, FileTime, Kind, Owners, PathError, Snapshot, is_reserved,
+    Entry, FilePath, FileTime, Kind, Owners, PathError, Snapshot, TransferHash, is_reserved,
 };
 use thiserror::Error;
 
@@ -109,7 +109,7 @@ impl LocalItem {
     }
 
     /// Hashes the whole content, or samples of it. Blocks.
-    pub fn digest(&self, whole: bool) -> Result<Check, String> {
+    pub fn digest(&self, whole: bool) -> Result<TransferHash, String> {
         self.while_same(|file| sample::digest(file, self.size(), whole))
     }
 

@@ -5,8 +5,8 @@ use std::{collections::VecDeque, ops::Range, time::Duration};
 use thalweg_files::remote::{DELIVERIES_AHEAD, Remote, RemoteError};
 use thalweg_part::Ranges;
 use thalweg_wire::object::{
-    Check, Delivery, DescribedEntry, Entry, Failure, Kind, MAX_DELIVERED, MAX_HASHED, Owners,
-    PathState, Rules,
+    Delivery, DescribedEntry, Entry, Failure, Kind, MAX_DELIVERED, MAX_HASHED, Owners, PathState,
+    Rules, TransferHash,
 };
 use tokio::{task::spawn_blocking, time::timeout};
 
@@ -147,7 +147,7 @@ async fn compare(
     remote: &mut Remote,
     survey: &mut ReceiverState,
     all: &[usize],
-    checks: Option<Vec<Check>>,
+    checks: Option<Vec<TransferHash>>,
 ) -> Result<Vec<usize>, SurveyError> {
     let (mut alike, mut asked, mut is_first) = (Vec::new(), VecDeque::new(), checks.is_none());
     let (mut rest, mut checks) = (all, checks.unwrap_or_default());
@@ -272,7 +272,7 @@ impl ReceiverState {
 }
 
 /// Hashes files; those that cannot be read are marked as failed.
-async fn digests(shared: &SendState, these: &[usize]) -> (Vec<usize>, Vec<Check>) {
+async fn digests(shared: &SendState, these: &[usize]) -> (Vec<usize>, Vec<TransferHash>) {
     let whole = shared.rules.has(Rules::WHOLE);
     let (items, wanted) = (shared.items.clone(), these.to_vec());
     let read = move || {

@@ -17,8 +17,8 @@ use thalweg_gather::{
     send::{SendError, SendRequest, send},
 };
 use thalweg_wire::object::{
-    Check, Delivery, DescribedEntry, Entry, Failure, FilePath, FileTime, Kind, MAX_HASHED,
-    PathState, Rules, Snapshot,
+    Delivery, DescribedEntry, Entry, Failure, FilePath, FileTime, Kind, MAX_HASHED, PathState,
+    Rules, Snapshot, TransferHash,
 };
 
 /// Events, in order.
@@ -824,7 +824,7 @@ async fn the_bytes_that_one_request_hashes_are_bounded() {
         (&[("small", 1), ("small", 1)][..], "contains it twice"),
         (&[("small", 1), ("huge", MAX_HASHED)], "request less at a time"),
     ] {
-        let checks = vec![Check([0; 32]); all.len()];
+        let checks = vec![TransferHash([0; 32]); all.len()];
         remote.ask_compare(delivery(Rules::WHOLE, all), checks).await.unwrap();
         let compared = remote.receive_comparison(all.len()).await.unwrap();
         let PathState::Refused(last) = compared.found[1] else { panic!("{compared:?}") };

@@ -15,7 +15,7 @@ use std::{
     path::Path,
 };
 use thalweg_gather::{Outcome, landing::Fidelity, send::SendRequest};
-use thalweg_wire::object::{Check, FilePath, Link, Links, Rules};
+use thalweg_wire::object::{FilePath, Link, Links, Rules, TransferHash};
 
 const LARGE: u64 = (1 << 20) + 50_000;
 
@@ -282,7 +282,7 @@ async fn a_hard_link_requires_the_hash_of_the_file() {
         links: vec![Link {
             first: path("secret"),
             size,
-            check: Check([7; 32]),
+            check: TransferHash([7; 32]),
             name: path("mine"),
         }],
         make: true,

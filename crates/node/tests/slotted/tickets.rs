@@ -3,7 +3,7 @@
 use crate::scene::{JOB, Scene, Sort, dialer, key, name};
 use thalweg_files::remote::{Remote, RemoteError};
 use thalweg_wire::object::{
-    Check, DeniedGrant, Failure, Grant, ReadRequest, Reply, Request, SpoolId, Ticket,
+    DeniedGrant, Failure, Grant, ReadRequest, Reply, Request, SpoolId, Ticket, TransferHash,
 };
 
 async fn tickets(
@@ -60,7 +60,7 @@ async fn a_ticket_is_valid_once_for_one_node_and_its_owner_learns_what_was_sent(
     assert_eq!(unsent, Reply::Checks(vec![None]));
     assert_eq!(redeem(&scene, 2, ticket).await, Ok(b"secret".to_vec()));
     assert_eq!(redeem(&scene, 2, ticket).await, Err(Failure::Ticket), "it is spent");
-    let check = Some(Check(*blake3::hash(b"secret").as_bytes()));
+    let check = Some(TransferHash(*blake3::hash(b"secret").as_bytes()));
     // A ticket is recorded once its last byte has been sent, which may be a moment after that was read.
     let told = loop {
         let told = remote.request(&sent(ticket)).await.unwrap();

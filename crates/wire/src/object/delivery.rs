@@ -1,6 +1,6 @@
 //! Deliveries: many files, directories and links that a client stores at a node with one request.
 
-use super::{Check, DescribedEntry, Failure, FilePath, Keep, Owners};
+use super::{DescribedEntry, Failure, FilePath, Keep, Owners, TransferHash};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use std::{fmt, marker::PhantomData};
 
@@ -100,7 +100,7 @@ pub struct Link {
     /// The length of the file.
     pub size: u64,
     /// A hash of samples of its content, which proves that the sender has the file.
-    pub check: Check,
+    pub check: TransferHash,
     /// The path of the link.
     pub name: FilePath,
 }
@@ -228,10 +228,10 @@ impl Comparison {
 
 /// The hashes of a `Compare`: none, or one for each entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Checks(
+pub struct TransferHashes(
     /// The hashes, in the order of the entries.
     #[serde(deserialize_with = "few::<_, _, MAX_DELIVERED>")]
-    pub Vec<Check>,
+    pub Vec<TransferHash>,
 );
 
 /// Deserialises a list of at most `N` items. A longer list is an error before it takes memory.
@@ -271,12 +271,16 @@ mod tests {
 
     #[test]
     fn the_length_of_a_list_is_bounded() {
-        let check = Check([7; 32]);
-        let again = |n: usize| decode::<Checks>(&encode(&Checks(vec![check; n]))[4..]);
-        assert_eq!(again(MAX_DELIVERED), Ok(Checks(vec![check; MAX_DELIVERED])));
+        let check = TransferHash([7; 32]);
+        let again =
+            |n: usize| decode::<TransferHashes>(&encode(&TransferHashes(vec![check; n]))[4..]);
+        assert_eq!(again(MAX_DELIVERED), Ok(TransferHashes(vec![check; MAX_DELIVERED])));
         assert_eq!(again(MAX_DELIVERED + 1), Err(MessageError::Invalid));
         // A large length without items allocates nothing.
-        assert_eq!(decode::<Checks>(&[0xff, 0xff, 0xff, 0xff, 0x0f]), Err(MessageError::Invalid));
+        assert_eq!(
+            decode::<TransferHashes>(&[0xff, 0xff, 0xff, 0xff, 0x0f]),
+            Err(MessageError::Invalid)
+        );
     }
 
     #[test]

@@ -51,7 +51,9 @@ impl Delivery {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::{Check, Entry, FilePath, FileTime, Kind, Owners, Rules, Snapshot, encode};
+    use crate::object::{
+        Entry, FilePath, FileTime, Kind, Owners, Rules, Snapshot, TransferHash, encode,
+    };
 
     #[test]
     fn the_estimate_of_a_usual_delivery_is_below_eight_times_its_encoding() {
@@ -73,7 +75,7 @@ mod tests {
             entries,
             owners: Owners::default(),
         };
-        let request = Request::Put { delivery, bytes: 0, check: Check([0; 32]) };
+        let request = Request::Put { delivery, bytes: 0, check: TransferHash([0; 32]) };
         let encoded = encode(&request).len();
         let memory = request.memory(encoded).unwrap();
         assert!(memory > encoded && memory < 8 * encoded, "{encoded} {memory}");

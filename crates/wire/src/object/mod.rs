@@ -22,8 +22,8 @@ mod spool;
 mod time;
 
 pub use delivery::{
-    Checks, Comparison, Delivery, FailedEntries, Link, Links, MAX_DELIVERED, MAX_HASHED, MAX_KEPT,
-    MAX_NAMED, MAX_REASONS, PathState, RemovalReport, Rules, SurplusRemoval,
+    Comparison, Delivery, FailedEntries, Link, Links, MAX_DELIVERED, MAX_HASHED, MAX_KEPT,
+    MAX_NAMED, MAX_REASONS, PathState, RemovalReport, Rules, SurplusRemoval, TransferHashes,
 };
 pub use entry::{Entry, Kind, Snapshot};
 pub use failure::{Failure, MAX_WHY};
@@ -33,8 +33,8 @@ pub use metadata::{
 };
 pub use path::{FilePath, PathError, is_reserved};
 pub use request::{
-    Check, FileRef, Keep, ListRequest, MAX_REPLY, MAX_REQUEST, MAX_STORE, MessageError,
-    ReadRequest, Reply, Request, decode, encode, length,
+    FileRef, Keep, ListRequest, MAX_REPLY, MAX_REQUEST, MAX_STORE, MessageError, ReadRequest,
+    Reply, Request, TransferHash, decode, encode, length,
 };
 pub use root::{base, pattern};
 pub use spool::{

@@ -1,9 +1,9 @@
 //! Requests and replies, and their framing.
 
 use super::{
-    Checks, Comparison, Delivery, DeniedGrant, DescribedEntry, Entry, FailedEntries, Failure,
-    FilePath, Grant, Holding, JobId, Links, MAX_WHY, Owners, RemovalReport, Rules, Snapshot,
-    SpoolId, SurplusRemoval, Ticket,
+    Comparison, Delivery, DeniedGrant, DescribedEntry, Entry, FailedEntries, Failure, FilePath,
+    Grant, Holding, JobId, Links, MAX_WHY, Owners, RemovalReport, Rules, Snapshot, SpoolId,
+    SurplusRemoval, Ticket, TransferHashes,
 };
 use crate::mesh::Name;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -20,7 +20,7 @@ pub const MAX_STORE: u64 = 4 << 20;
 
 /// The BLAKE3 hash of transferred bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Check(pub [u8; 32]);
+pub struct TransferHash(pub [u8; 32]);
 
 /// A file as it was listed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -140,7 +140,7 @@ pub enum Request {
         /// The number of bytes that follow.
         bytes: u64,
         /// Their hash.
-        check: Check,
+        check: TransferHash,
     },
     /// Requests the hashes of whole files without their bytes. Replies: `Sent` or `Failed`, for each file.
     Check(Vec<FileRef>),
@@ -166,7 +166,7 @@ pub enum Request {
     Describe(ListRequest, Keep),
     /// Compares a delivery with the files at its paths; without hashes, only as far as possible without reading them.
     /// Reply: `Compared`. A node of an earlier version ends the channel; this also holds for the following requests.
-    Compare(Delivery, Checks),
+    Compare(Delivery, TransferHashes),
     /// Creates directories, links and whole files. The files' `bytes`, at most [`MAX_STORE`], follow the request in the
     /// order of the files. Reply: `Delivered`, once everything created is on the disk, or `Failed`.
     Put {
@@ -175,7 +175,7 @@ pub enum Request {
         /// The number of bytes that follow.
         bytes: u64,
         /// Their hash.
-        check: Check,
+        check: TransferHash,
     },
     /// As `Store`, with all metadata of the entry.
     StorePart {
@@ -192,7 +192,7 @@ pub enum Request {
         /// The number of bytes that follow.
         bytes: u64,
         /// Their hash.
-        check: Check,
+        check: TransferHash,
     },
     /// Sets the modes and times of directories, the deepest first. Sent after everything else. Reply: `Dressed`.
     Dress(Delivery),
@@ -212,18 +212,18 @@ pub enum Reply {
     /// This number of bytes follows.
     Bytes(u64),
     /// All bytes were sent, and the file had changed neither before nor afterwards; contains their hash.
-    Sent(Check),
+    Sent(TransferHash),
     /// This number of parts follows.
     Parts(u32),
     /// The tickets, in the order of the grants.
     Tickets(Vec<Result<Ticket, DeniedGrant>>),
     /// The hashes of the parts sent for each ticket; `None`: the ticket was not redeemed, or not completely, or is not
     /// known (any more).
-    Checks(Vec<Option<Vec<Option<Check>>>>),
+    Checks(Vec<Option<Vec<Option<TransferHash>>>>),
     /// The data is in the spool.
     Fetched {
         /// For each part, the hash of the bytes received, or why it failed.
-        parts: Vec<Result<Check, Failure>>,
+        parts: Vec<Result<TransferHash, Failure>>,
         /// The time from the first request to the last byte, µs.
         micros: u64,
         /// The maximum number of bytes that the spool has held for this collection at the same time.
