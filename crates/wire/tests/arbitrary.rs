@@ -166,12 +166,12 @@ fn the_corpus_has_probes_riders_and_every_word_about_them() {
     let outside = file("datagram");
     assert_eq!(probe::Outer::split(&outside).map(|(outer, _)| outer.number), Some(9));
     for name in ["ask-open", "ask-arrivals", "ask-send"] {
-        assert!(object::decode::<probe::Ask>(&file(name)).is_ok(), "{name}");
+        assert!(object::decode::<probe::ProbeRequest>(&file(name)).is_ok(), "{name}");
     }
     for name in ["tell-opened", "tell-arrivals", "tell-sent", "tell-refused"] {
         assert!(object::decode::<probe::NodeReply>(&file(name)).is_ok(), "{name}");
     }
-    assert!(object::decode::<probe::Ask>(&file("ask-send-count-huge")).is_err());
+    assert!(object::decode::<probe::ProbeRequest>(&file("ask-send-count-huge")).is_err());
 }
 
 #[test]

@@ -58,7 +58,7 @@ impl DryRun {
         for (name, pass) in &self.passes {
             let (name, dialer) = (name.clone(), self.dialer.clone().without_carrier());
             let (offer, pass, relays) = (self.offer.clone(), pass.clone(), is_relay(&name));
-            let opening = Opening::Ask { offer, pass, relays };
+            let opening = Opening::DryRun { offer, pass, relays };
             asking.spawn(async move {
                 let answer = timeout(PATIENCE, ask(&dialer, &name, &opening)).await;
                 let late = |_| DryRunAnswer::NoAnswer(format!("no answer in {PATIENCE:?}"));

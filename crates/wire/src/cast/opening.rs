@@ -45,7 +45,7 @@ pub enum Opening {
     },
     /// From the source to a receiver or relay: asks whether it would accept the cast (dry run). `Accepted` means yes;
     /// `Uncompared` may follow, then `InboxRules`, and the channel ends. The receiver stores nothing.
-    Ask {
+    DryRun {
         /// A `Signed<Offer>`.
         offer: Vec<u8>,
         /// A `Signed<Pass>` for the receiver.

@@ -12,7 +12,7 @@
 //! attacker on the path who could alter a count could as well slow the flow down; the oracle uses reports that both
 //! ends send over their own channels to it.
 //!
-//! All messages are `length:u16 ‖ postcard`, big-endian, like [`super::Ask`].
+//! All messages are `length:u16 ‖ postcard`, big-endian, like [`super::RelayRequest`].
 
 use super::{measure::MOST_BPS, measure_ticket::TicketError};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};

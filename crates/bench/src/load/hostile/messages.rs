@@ -66,7 +66,7 @@ pub fn small(door: Entrance, names: &MessageNames, number: u64) -> Vec<u8> {
             pass: vec![7; 200],
             want: ServiceMode::Pull,
         }),
-        Entrance::Probe => object::encode(&probe::Ask::Open),
+        Entrance::Probe => object::encode(&probe::ProbeRequest::Open),
         Entrance::Stream => object::encode(&subscription(vec![])),
         Entrance::Handshake | Entrance::Metrics | Entrance::Datagrams => {
             b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n".to_vec()
@@ -81,7 +81,7 @@ pub fn largest(door: Entrance) -> Vec<u8> {
         Entrance::Api => post("/v1/measure/reports", &vec![b' '; API_BODY - 1], API_BODY),
         Entrance::Join => post("/v1/join", &vec![b' '; API_BODY - 1], API_BODY),
         Entrance::Relay => {
-            let most = mesh::Ask::MAX_BYTES;
+            let most = mesh::RelayRequest::MAX_BYTES;
             [&[5, 1, METHOD], &(most as u16).to_be_bytes()[..], &vec![7; most - 1]].concat()
         }
         Entrance::Measure => {
@@ -218,7 +218,11 @@ fn ping_messages() -> Vec<u8> {
 /// A train to the client with the most probes, and with gaps so short that the node watches the clock all the time.
 fn train() -> Vec<u8> {
     let probe = PlannedProbe { size: 200, header: 0, gap: 100_000, may_carry: false };
-    object::encode(&probe::Ask::Send { train: 1, probes: vec![probe; 4096], accepts_busy: true })
+    object::encode(&probe::ProbeRequest::Send {
+        train: 1,
+        probes: vec![probe; 4096],
+        accepts_busy: true,
+    })
 }
 
 fn subscription(tracks: Vec<u8>) -> leg::Opening {

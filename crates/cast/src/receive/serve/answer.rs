@@ -28,7 +28,7 @@ impl ServiceState {
                 Ok(reception) => self.control(channel, reception).await,
                 Err(why) => leg::refuse(channel, why).await,
             },
-            Opening::Ask { offer, pass, relays } => {
+            Opening::DryRun { offer, pass, relays } => {
                 match self.would_take(offer, pass, relays, peer).await {
                     Ok(admission) => say_would_take(channel, &admission).await,
                     Err(why) => leg::refuse(channel, why).await,
