@@ -74,7 +74,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> CarrierSession<IO> {
             // Notice the end of the channel at once, not only at the next keep-alive.
             tokio::select! {
                 () = sleep(KEEP_ALIVE) => {}
-                () = ended(&mut self.channel) => return Err(SessionError::Protocol("it closed the session")),
+                () = ended(&mut self.channel) => return Err(SessionError::Closed),
             }
             if unused() {
                 return Ok(());

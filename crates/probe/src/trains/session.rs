@@ -469,7 +469,7 @@ pub(super) async fn ask<IO: AsyncRead + AsyncWrite + Unpin>(
     match timeout(patience, exchange).await {
         Ok(Ok(Some(NodeReply::Refused(why)))) => Err(why.into()),
         Ok(Ok(Some(told))) => Ok(told),
-        Ok(Ok(None)) => Err(SessionError::Protocol("it closed the session")),
+        Ok(Ok(None)) => Err(SessionError::Closed),
         Ok(Err(why)) => Err(why.into()),
         Err(_) => Err(SessionError::Silent(patience)),
     }
