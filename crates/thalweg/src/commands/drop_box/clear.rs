@@ -32,9 +32,9 @@ pub async fn delete_copies(open_box: &OpenBox, book: &Collected) -> anyhow::Resu
             left.extend(copies.iter().map(|(number, _)| number));
         }
     }
-    let told = view.copies().map(|(number, _)| number).filter(|number| !left.contains(number));
+    let informed = view.copies().map(|(number, _)| number).filter(|number| !left.contains(number));
     let count = |number: u64| view.arrivals.get(&number).map_or(0, Vec::len);
-    let done: BTreeMap<u64, usize> = told.map(|number| (number, count(number))).collect();
+    let done: BTreeMap<u64, usize> = informed.map(|number| (number, count(number))).collect();
     book.cleared(&done).await.context("cannot record which copies are deleted")
 }
 
