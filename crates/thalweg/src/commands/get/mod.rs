@@ -118,7 +118,7 @@ async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code
     let began = history_file::now();
     let history = memory.as_deref().map(|file| Mutex::new(History::open(file)));
     let detours = memory.as_deref().map(|file| Mutex::new(Detours::open(&Detours::beside(file))));
-    let note = |text| display.tell(Note::Said(text));
+    let note = |text| display.tell(Note::Text(text));
     let maker = RequestBuilder::new(args, history.as_ref(), detours.as_ref(), &note)?;
     if let Err(e) = args.naming.make_directory() {
         return Ok(Some(refuse(display, format!("{e:#}"), Code::Disk)));

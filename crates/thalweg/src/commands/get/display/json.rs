@@ -38,7 +38,7 @@ impl JsonFormatter {
 
     fn format_note(&mut self, note: Note) -> Option<Value> {
         match note {
-            Note::Said(text) => Some(json!({ "event": "note", "text": text })),
+            Note::Text(text) => Some(json!({ "event": "note", "text": text })),
             Note::Planned { count } => {
                 self.count = count;
                 None
