@@ -148,16 +148,16 @@ pub(crate) fn packetize_pes(pid: u16, field: &[u8], mut pes: &[u8]) -> Vec<RawPa
     packets
 }
 
-/// Lengthens an adaptation field by `by` bytes. If it was empty, they include its length byte.
-fn add_stuffing(field: &mut Vec<u8>, by: usize) {
-    if by > 0 && field.is_empty() {
+/// Lengthens an adaptation field by `count` bytes. If it was empty, they include its length byte.
+fn add_stuffing(field: &mut Vec<u8>, count: usize) {
+    if count > 0 && field.is_empty() {
         // The first byte is the field's length, the second one its flags.
-        field.resize(by - 1, 0xff);
+        field.resize(count - 1, 0xff);
         if let Some(flags) = field.first_mut() {
             *flags = 0;
         }
     } else {
-        field.resize(field.len() + by, 0xff);
+        field.resize(field.len() + count, 0xff);
     }
 }
 

@@ -448,13 +448,14 @@ impl Streams {
         let mut guard =
             PublishGuard { hub: self.clone(), connection: Arc::clone(&connection), ended: None };
         let stream = &connection.stream;
-        let taken = |by: Name| Refusal::Taken { stream: stream.name.clone(), by: by.to_string() };
+        let taken =
+            |other: Name| Refusal::Taken { stream: stream.name.clone(), by: other.to_string() };
         let mut holder = pin!(self.holder_of(stream));
         let answer = timeout(CONFIRM_TIMEOUT, &mut holder).await;
         let is_undecided = answer.is_err();
-        if let Ok(Some(by)) = answer {
-            guard.ended = Some(Ok(Ending::Failed(taken(by.clone()).to_string())));
-            return leg.send_answer(&Answer::Refused(taken(by))).await;
+        if let Ok(Some(other)) = answer {
+            guard.ended = Some(Ok(Ending::Failed(taken(other.clone()).to_string())));
+            return leg.send_answer(&Answer::Refused(taken(other))).await;
         }
         leg.send_answer(&Answer::Accepted(stream.about())).await?;
         let event = Event::new("stream_published").with("stream", &stream.name);
@@ -466,7 +467,7 @@ impl Streams {
                 why = stream.ended() => why,
                 () = caller.wait_until_denied(|member| self.0.settings.may_publish(member)) => Ending::Revoked,
                 () = connection.displaced.cancelled() => displaced_ending(),
-                Some(by) = &mut holder, if is_undecided => Ending::Failed(taken(by).to_string()),
+                Some(other) = &mut holder, if is_undecided => Ending::Failed(taken(other).to_string()),
             }
         };
         let stopped = tokio::select! {

@@ -116,16 +116,16 @@ impl Evidence {
         if let Some(roster) = &evidence.roster {
             roster.root(verifier).map_err(|why| wrong("roster", why))?;
         }
-        let meant = evidence.lines();
-        let differ =
-            meant.iter().zip(&lines).find(|((w, v), (word, value))| w != word || v != value);
-        if let Some(((word, value), (found, _))) = differ {
+        let expected = evidence.lines();
+        let difference =
+            expected.iter().zip(&lines).find(|((w, v), (word, value))| w != word || v != value);
+        if let Some(((word, value), (found, _))) = difference {
             return Err(match word == found {
                 true => wrong(word, format!("the signed value is `{value}`")),
                 false => wrong(found, format!("`{word}` is expected here")),
             });
         }
-        if let Some((word, _)) = lines.get(meant.len()) {
+        if let Some((word, _)) = lines.get(expected.len()) {
             return Err(wrong(word, "this line is not expected"));
         }
         match evidence.to_string() == text {

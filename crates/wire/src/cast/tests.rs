@@ -151,11 +151,11 @@ fn runs_are_sound_if_they_ascend_within_the_symbols() {
 fn frames_round_trip() {
     let symbol = Frame::Symbol(SymbolHead { block: 3, esi: 600, length: 16_384 });
     assert_eq!(Frame::decode(symbol.encode()), Ok(symbol));
-    let said = ParentMessage::Have(vec![(1, 4)]);
-    let message = Frame::encode_message(&said);
+    let original = ParentMessage::Have(vec![(1, 4)]);
+    let message = Frame::encode_message(&original);
     let head: [u8; FRAME_HEAD] = message[..FRAME_HEAD].try_into().unwrap();
     assert_eq!(Frame::decode(head), Ok(Frame::Message(message.len() - FRAME_HEAD)));
-    assert_eq!(decode::<ParentMessage>(&message[FRAME_HEAD..]), Ok(said));
+    assert_eq!(decode::<ParentMessage>(&message[FRAME_HEAD..]), Ok(original));
     let none = Frame::Symbol(SymbolHead { block: 0, esi: 0, length: 0 });
     assert_eq!(Frame::decode(none.encode()), Err(FrameError::Length(0)));
     assert_eq!(Frame::decode([9; FRAME_HEAD]), Err(FrameError::Kind));

@@ -106,7 +106,7 @@ impl RelayRequest {
     /// [`TermsError`].
     pub fn decode(body: &[u8]) -> Result<Self, TermsError> {
         match postcard::take_from_bytes(body) {
-            Ok((ask, [])) => Ok(ask),
+            Ok((request, [])) => Ok(request),
             _ => Err(TermsError::Invalid),
         }
     }
@@ -150,11 +150,11 @@ mod tests {
     fn terms_and_preambles_round_trip() {
         let avoid = ["country=xx".parse().unwrap(), "guest".parse().unwrap()].into();
         let terms = Terms { leg: LegKind::Open, avoid };
-        let ask = RelayRequest { terms, next: Some(NodeId::from_bytes([7; 32])) };
-        let bytes = ask.encode();
+        let request = RelayRequest { terms, next: Some(NodeId::from_bytes([7; 32])) };
+        let bytes = request.encode();
         let length = RelayRequest::length([bytes[0], bytes[1]]).unwrap();
         assert_eq!(length, bytes.len() - 2);
-        assert_eq!(RelayRequest::decode(&bytes[2..]), Ok(ask));
+        assert_eq!(RelayRequest::decode(&bytes[2..]), Ok(request));
         assert_eq!(RelayRequest::length([0xff, 0xff]), Err(TermsError::TooLong(0xffff)));
         assert_eq!(RelayRequest::decode(&[0, 0, 0, 0]), Err(TermsError::Invalid));
         let preamble = Preamble { depth: 2 };
