@@ -90,11 +90,6 @@ impl Stop {
         (sender, Self(receiver))
     }
 
-    /// Creates a stop signal that is set when the value of `receiver` becomes true.
-    pub const fn from_receiver(receiver: watch::Receiver<bool>) -> Self {
-        Self(receiver)
-    }
-
     fn is_requested(&self) -> bool {
         *self.0.borrow()
     }

@@ -312,7 +312,7 @@ impl FrameReceiver<'_> {
     }
 
     fn put(&self, entry: Entry) -> io::Result<()> {
-        match self.stream.put(entry) {
+        match self.stream.add_received(entry) {
             true => Ok(()),
             false => Err(invalid_data("the number of a frame is too far ahead of the stream")),
         }
@@ -357,7 +357,7 @@ mod tests {
         let wants = crate::Quality::default();
         let kind = crate::ChildKind::Local;
         let second = Duration::from_secs(1);
-        stream.join(crate::LegStatus::new("local-1".to_owned(), kind, wants, second));
+        stream.add_leg(crate::LegStatus::new("local-1".to_owned(), kind, wants, second));
         let (here, there) = tokio::io::duplex(1 << 20);
         let followed = Arc::clone(&stream);
         let following = tokio::spawn(async move {

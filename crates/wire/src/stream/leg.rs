@@ -352,7 +352,7 @@ impl Answer {
                 are_sound(&accepted.tracks)
                     && accepted.start <= MAX_SEQUENCE
                     && accepted.allow.len() <= MAX_ALLOW
-                    && accepted.allow.iter().all(|whom| whom.len() <= 64)
+                    && accepted.allow.iter().all(|pattern| pattern.len() <= 64)
             }
             Self::Refused(_) | Self::Status(_) | Self::Waiting(_) => true,
         }

@@ -352,7 +352,7 @@ impl Published {
                 ("a rate", "above 100 Gbit/s")
             }
             _ if self.allow.len() > MAX_ALLOW => ("the number of allowed subscribers", "above 64"),
-            _ if self.allow.iter().any(|whom| whom.len() > 64) => {
+            _ if self.allow.iter().any(|pattern| pattern.len() > 64) => {
                 ("the name of an allowed subscriber", "longer than 64 bytes")
             }
             _ if self.age > MAX_AGE => ("the age", "above 366 days"),

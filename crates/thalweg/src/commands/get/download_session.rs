@@ -51,7 +51,7 @@ pub struct DownloadSession<'a> {
     /// Whether to show which relays are tried.
     pub verbose: bool,
     /// Set to true to stop all downloads.
-    pub wish: watch::Sender<bool>,
+    pub stop_request: watch::Sender<bool>,
     /// The same signal for the downloads.
     pub stop: Stop,
     /// Whether they are stopped because `--max-time` is over.
@@ -112,7 +112,7 @@ impl DownloadSession<'_> {
     }
 
     fn stopping(&self) -> bool {
-        *self.wish.borrow()
+        *self.stop_request.borrow()
     }
 
     /// Runs the downloads of `turns` once. Returns those that failed.
@@ -208,7 +208,7 @@ impl DownloadSession<'_> {
                 of: self.effort.retry,
             });
         }
-        let mut stop = self.wish.subscribe();
+        let mut stop = self.stop_request.subscribe();
         tokio::select! {
             () = tokio::time::sleep(wait) => true,
             _ = stop.wait_for(|stop| *stop) => true,

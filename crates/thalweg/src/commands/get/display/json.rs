@@ -45,7 +45,7 @@ impl JsonFormatter {
     /// A note as an object; `None` if it is not shown.
     pub fn format_note(&mut self, note: Note) -> Option<Value> {
         match note {
-            Note::Said(text) => Some(json!({ "event": "note", "text": text })),
+            Note::Text(text) => Some(json!({ "event": "note", "text": text })),
             Note::Planned { count } => {
                 self.count = count;
                 None

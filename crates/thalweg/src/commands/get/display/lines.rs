@@ -82,7 +82,7 @@ impl LineFormatter {
 fn lines_of(note: &Note, states: &DownloadStates) -> Vec<String> {
     let several = states.is_several();
     match note {
-        Note::Said(text) => vec![format!("thalweg: {text}")],
+        Note::Text(text) => vec![format!("thalweg: {text}")],
         Note::Event { item, event: event @ Event::Finished { .. } } => {
             messages::finished(event, states.sampled(*item)).into_iter().collect()
         }

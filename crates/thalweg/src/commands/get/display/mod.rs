@@ -32,7 +32,7 @@ pub enum DisplayStyle {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Note {
     /// A remark for the user.
-    Said(String),
+    Text(String),
     /// The number of downloads is known.
     Planned {
         /// The number of downloads.
@@ -91,7 +91,7 @@ impl Note {
     /// The number of the download that the note is about.
     fn item(&self) -> Option<usize> {
         match self {
-            Self::Said(_) | Self::Planned { .. } => None,
+            Self::Text(_) | Self::Planned { .. } => None,
             Self::Begun { item, .. }
             | Self::Relays { item, .. }
             | Self::Event { item, .. }
