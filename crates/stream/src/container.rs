@@ -1,7 +1,7 @@
 //! Frames in a byte stream, as a program reads or writes them. Pure.
 //!
-//! [`PlainSplitter`] is the plain format: each frame follows its [`Head`], as on a leg. Unlike a video container it keeps the
-//! frame numbers, so a reader sees which frames were dropped on the way.
+//! [`PlainSplitter`] reads the plain format: each frame follows its [`Head`], as on a leg. Unlike a video container it
+//! keeps the frame numbers, so a reader sees which frames were dropped on the way.
 
 use bytes::{Buf as _, BytesMut};
 use std::time::Duration;
