@@ -13,8 +13,9 @@
 //! node   → destination   Deliver      the same receipt and the nonce, repeated until acknowledged
 //! ```
 //!
-//! Requests are [`SubmitRequest`]s, and replies [`SubmitReply`]s. Messages are framed as those of [`crate::object`]; data is not framed. Each kind of signed object has its own domain
-//! ([`crate::Signable::DOMAIN`]). The client keeps [`Evidence`]: a text file that anybody can verify offline.
+//! Requests are [`SubmitRequest`]s, and replies [`SubmitReply`]s. Messages are framed as those of [`crate::object`];
+//! data is not framed. Each kind of signed object has its own domain ([`crate::Signable::DOMAIN`]). The client keeps
+//! [`Evidence`]: a text file that anybody can verify offline.
 
 mod commitment;
 mod date;

@@ -98,7 +98,8 @@ pub enum NodeReply {
         /// Datagrams of any sender that the node's socket dropped since the last reply.
         dropped: u32,
     },
-    /// The reply to [`ProbeRequest::Send`]: the sending times of the probes, ns of a clock of the node; `None`: not sent.
+    /// The reply to [`ProbeRequest::Send`]: the sending times of the probes, ns of a clock of the node; `None`: not
+    /// sent.
     Sent(Vec<Option<u64>>),
     /// The reply to [`ProbeRequest::Carry`].
     Carrying {

@@ -1,8 +1,8 @@
 //! Whether the control messages that were sent over a link have arrived.
 //!
-//! Control messages are not acknowledged. If a link falls silent right after one, nothing else may be outstanding on it,
-//! and data that arrives over the link does not show that the other direction works. A pong proves that everything sent
-//! before its ping has arrived.
+//! Control messages are not acknowledged. If a link falls silent right after one, nothing else may be outstanding on
+//! it, and data that arrives over the link does not show that the other direction works. A pong proves that everything
+//! sent before its ping has arrived.
 
 use std::time::Duration;
 use thalweg_units::Time;

@@ -214,8 +214,8 @@ impl State {
             return Err(format!("stream {stream} was never opened"));
         }
         if is_new {
-            // Chunks may overtake the message that opens their stream; the streams numbered in between are on their way,
-            // too.
+            // Chunks may overtake the message that opens their stream; those of the streams numbered in between are in
+            // transit, too.
             let first = self.newest.map_or(1 - self.side, |newest| newest + 2);
             if self.flows.len() + (stream - first) as usize / 2 >= MOST_FLOWS {
                 return Err("too many streams".to_owned());
@@ -345,8 +345,8 @@ impl State {
         }
     }
 
-    /// Records that something arrived over a link. If no chunk is outstanding on it, the link counts as alive; otherwise
-    /// the arrival does not show that the other direction works.
+    /// Records that something arrived over a link. If no chunk is outstanding on it, the link counts as alive;
+    /// otherwise the arrival does not show that the other direction works.
     pub fn record_arrival_by(&mut self, id: LinkId, now: Time) {
         if let Some(link) = self.links.get_mut(&id)
             && link.owed() == 0
