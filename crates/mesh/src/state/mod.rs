@@ -6,7 +6,8 @@
 //! roster                the newest signed roster
 //! measured              the day, and its bytes for measurements so far
 //! lock                  held by the daemon, `init`, `join` and `rekey`; holds their process id
-//! node.sock             the daemon's local API
+//! node.sock             the daemon's API
+//! api.token             the token of programs that use the API on loopback, mode 0600
 //! probe.sock            probe trains for other programs (`thalweg_probe::trains`)
 //! oracle/               the oracle's own, where there is one
 //! spool/                others' data on its way between them (`thalweg_files::spool`)
@@ -158,9 +159,14 @@ impl State {
         self.dir.join("roster")
     }
 
-    /// The socket of the daemon's local API.
+    /// The socket of the daemon's API.
     pub fn socket(&self) -> PathBuf {
         self.dir.join("node.sock")
+    }
+
+    /// The token of programs that use the daemon's API on loopback.
+    pub fn api_token_file(&self) -> PathBuf {
+        self.dir.join("api.token")
     }
 
     /// The socket where programs give the daemon streams, and take them.

@@ -20,7 +20,7 @@ use thalweg_net::{
     channel::{Channel, Connector, Protocol},
 };
 use thalweg_node::daemon::{
-    Daemon, DaemonConfig, HandshakeLimits, LocalClient, Node, Services, Summary,
+    Daemon, DaemonConfig, HandshakeLimits, LocalClient, NoDocuments, Node, Services, Summary,
 };
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
@@ -83,6 +83,7 @@ impl Fixture {
             drain,
             metrics: Some(loopback()),
             socket: dir.path().join("node.sock"),
+            api: None,
             socks: None,
         };
         let node = Node {
@@ -101,6 +102,8 @@ impl Fixture {
                 submit: None,
             },
             control: Arc::new(FarOracle),
+            jobs: None,
+            documents: Arc::new(NoDocuments),
             registry: Default::default(),
             legs: None,
             log,

@@ -33,6 +33,7 @@ mod no_daemon;
 mod odd_links;
 mod oracle_down;
 mod overlay_lab;
+mod page;
 mod rekey;
 mod samples;
 mod second_interface;

@@ -11,8 +11,8 @@ use std::{
 use thalweg_wire::mesh::ApiError;
 use tokio::sync::Mutex;
 
-/// How long the document of paths is kept: making it asks the oracle, which measures a pair every few minutes.
-const PATHS_VALIDITY: Duration = Duration::from_secs(5);
+/// How long the document of paths is kept: making it asks the oracle, and stores its answer.
+const PATHS_VALIDITY: Duration = Duration::from_secs(10);
 
 /// How long the document of interfaces is kept: pages show it once a second.
 const INTERFACES_VALIDITY: Duration = Duration::from_millis(900);

@@ -118,7 +118,7 @@ pub async fn roster(State(api): State<Arc<Api>>) -> Result<Json<RosterDocument>,
 
 /// Show what is known of paths
 ///
-/// The document of `thalweg paths --full --json`, and its `advice`. It is made at most every five seconds.
+/// The document of `thalweg paths --full --json`, and its `advice`. It is at most ten seconds old.
 #[utoipa::path(get, path = "/v1/paths", tag = "node", responses(
     (status = 200, description = "Rates between all members, and relays", body = Document),
     (status = 404, description = "Nothing is known yet (`no_paths`)", body = ErrorBody),
@@ -129,7 +129,7 @@ pub async fn paths(State(api): State<Arc<Api>>) -> Result<Response, ApiRefusal> 
 
 /// Show the interfaces of the node's host
 ///
-/// The document of `thalweg interfaces status --json`. It is made at most once a second.
+/// The document of `thalweg interfaces status --json`. It is at most a second old.
 #[utoipa::path(get, path = "/v1/interfaces", tag = "node", responses(
     (status = 200, description = "For each process its interfaces and connections", body = Document),
     (status = 404, description = "It cannot be read (`no_interfaces`)", body = ErrorBody),

@@ -1,6 +1,7 @@
 //! `thalweg node`: runs the daemon.
 
 mod documents;
+mod jobs;
 mod local_oracle;
 mod parts;
 mod probe_tasks;
@@ -22,7 +23,7 @@ use std::{io, net::SocketAddr, path::PathBuf, process::ExitCode};
 use thalweg_base::{descriptors::raise_descriptor_limit, log::Log};
 use thalweg_console::note;
 use thalweg_mesh::State;
-use thalweg_node::daemon::{Daemon, DaemonError};
+use thalweg_node::daemon::{Daemon, DaemonError, Node};
 use tokio::sync::oneshot;
 
 const HELP: &str = "\
@@ -89,9 +90,13 @@ async fn serve(
     log: Log,
 ) -> anyhow::Result<()> {
     let mut signals = Signals::watch()?;
-    let parts = Parts::open(state, &config, log).await?;
+    let parts = Parts::open(state, &config, log.clone()).await?;
     let settings = settings::daemon(&config, &args.listen, state, &parts)?;
     let (node, tasks) = parts.into_node(&config, &settings, state, &args.state_dir)?;
+    let jobs = jobs::open(&config.jobs, state, &log);
+    // The log's writer ends with its last user.
+    drop(log);
+    let node = Node { jobs: jobs.clone(), ..node };
     let daemon = Daemon::bind(settings, node).await.map_err(with_hint)?;
     tasks.start_trains_at(daemon.local_addrs());
     print_ready(&daemon, args.json)?;
@@ -107,14 +112,22 @@ async fn serve(
     note!("thalweg: draining: waiting for open connections; interrupt again to stop at once");
     tasks.stop();
     drop(stop);
-    tokio::select! {
-        _ = &mut running => drop(cut),
+    let jobs_end = jobs::close(jobs);
+    let is_hurried = tokio::select! {
+        _ = &mut running => {
+            drop(cut);
+            false
+        }
         () = signals.next() => {
             drop(cut);
             running.await;
+            true
         }
-    }
+    };
     tasks.join().await;
+    if !is_hurried {
+        tokio::select! { _ = jobs_end => {}, () = signals.next() => {} }
+    }
     uplinks::end();
     Ok(())
 }

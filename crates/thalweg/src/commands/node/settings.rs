@@ -57,7 +57,7 @@ fn api(config: &Config, state: &State) -> Option<ApiConfig> {
     let listen = config.api.listen.address()?;
     // A second node on a host finds the default port taken, and runs without it.
     let is_optional = config.api == ApiSection::default();
-    Some(ApiConfig { listen, is_optional, token_file: state.dir().join("api.token") })
+    Some(ApiConfig { listen, is_optional, token_file: state.api_token_file() })
 }
 
 /// The addresses to listen at: the given ones, or else those in the settings. If both are missing, the port is the one
