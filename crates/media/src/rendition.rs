@@ -9,6 +9,9 @@ const HOLD: Duration = Duration::from_secs(1);
 /// The maximum size of held frames, bytes.
 const MAX_HELD: usize = 16 << 20;
 
+/// The most pictures held back: more than [`HOLD`] has at 240 a second. Pictures may be empty and have equal times.
+const MAX_HELD_PICTURES: usize = 256;
+
 /// Key frames of two renditions that are at most this far apart are aligned.
 const ALIGNED: Duration = Duration::from_millis(20);
 
@@ -116,7 +119,8 @@ impl RenditionSelector {
         self.held_bytes += frame.bytes.len();
         self.held.push(frame.clone());
         let first = self.held.first().map_or(frame.time, |first| first.time);
-        if frame.time.saturating_sub(first) > HOLD || self.held_bytes > MAX_HELD {
+        let is_full = self.held_bytes > MAX_HELD || self.held.len() >= MAX_HELD_PICTURES;
+        if frame.time.saturating_sub(first) > HOLD || is_full {
             self.has_given_up = true;
             self.release_held(into);
         }
