@@ -69,7 +69,8 @@ impl ChangeLog {
         let mut kept = self.kept.lock();
         kept.changes.push_back((change, bytes));
         kept.bytes += bytes;
-        while kept.changes.len() > MAX_CHANGES || (kept.bytes > MAX_BYTES && kept.changes.len() > 1) {
+        while kept.changes.len() > MAX_CHANGES || (kept.bytes > MAX_BYTES && kept.changes.len() > 1)
+        {
             let Some((_, bytes)) = kept.changes.pop_front() else { break };
             kept.bytes -= bytes;
         }

@@ -96,7 +96,9 @@ pub fn ends(arguments: &[String]) -> Ends {
         }
     }
     // `send FILES MEMBER:PATH` names the target last.
-    if arguments.first().is_some_and(|verb| verb == "send" || verb == "submit") && ends.from.len() > 1 {
+    if arguments.first().is_some_and(|verb| verb == "send" || verb == "submit")
+        && ends.from.len() > 1
+    {
         ends.to = ends.from.pop();
     }
     ends
@@ -146,7 +148,8 @@ mod tests {
 
     #[test]
     fn a_job_has_no_standard_input_or_output() {
-        for line in ["get -i - -P d", "get URL -o -", "get URL -o-", "get URL --output=-", "cast -"] {
+        for line in ["get -i - -P d", "get URL -o -", "get URL -o-", "get URL --output=-", "cast -"]
+        {
             assert!(matches!(check(&words(line)), Err(CommandError::Pipe(_))), "{line}");
         }
         assert_eq!(check(&words("get URL -C -")), Ok(()));
@@ -159,7 +162,10 @@ mod tests {
     fn the_ends_are_found() {
         let from = |line: &str| ends(&words(line));
         let e = from("get https://u:p@example.org/x@y -P /srv");
-        assert_eq!((e.from, e.to), (vec!["https://example.org/x@y".to_owned()], Some("/srv".to_owned())));
+        assert_eq!(
+            (e.from, e.to),
+            (vec!["https://example.org/x@y".to_owned()], Some("/srv".to_owned()))
+        );
         let e = from("gather fra:/data nyc:/data --into d");
         assert_eq!((e.from.len(), e.to.as_deref()), (2, Some("d")));
         let e = from("send ./a.bin fra:/inbox");
@@ -168,6 +174,9 @@ mod tests {
 
     #[test]
     fn a_shell_reads_the_command_line_back() {
-        assert_eq!(for_shell(&["get".to_owned(), "a b'c".to_owned(), String::new()]), r"thalweg get 'a b'\''c' ''");
+        assert_eq!(
+            for_shell(&["get".to_owned(), "a b'c".to_owned(), String::new()]),
+            r"thalweg get 'a b'\''c' ''"
+        );
     }
 }

@@ -315,7 +315,9 @@ impl Job {
         self.sum(downloads);
         let listed = event["paths"].as_array().or_else(|| event["sources"].as_array());
         for path in listed.into_iter().flatten().take(MAX_LISTED) {
-            let Some(name) = text(&path["path"]).or_else(|| text(&path["source"])) else { continue };
+            let Some(name) = text(&path["path"]).or_else(|| text(&path["source"])) else {
+                continue;
+            };
             let bytes = path["bytes"].as_u64().or_else(|| path["done_bytes"].as_u64());
             let progress = self.path(name);
             progress.rate_bps = path["rate_bps"].as_u64().unwrap_or(0);
@@ -478,7 +480,8 @@ mod tests {
 
     #[test]
     fn downloads_of_one_job_are_added_and_an_unknown_size_makes_the_sum_unknown() {
-        let (mut job, mut downloads) = (job(&["get", "https://a/b", "https://a/c"]), Downloads::default());
+        let (mut job, mut downloads) =
+            (job(&["get", "https://a/b", "https://a/c"]), Downloads::default());
         let progress = |n, total: Option<u64>| json!({ "event": "progress", "download": n, "done_bytes": 10, "total_bytes": total });
         job.apply(&progress(0, Some(20)), &mut downloads);
         job.apply(&progress(1, Some(30)), &mut downloads);
@@ -489,20 +492,30 @@ mod tests {
 
     #[test]
     fn a_cast_counts_the_bytes_of_all_receivers() {
-        let (mut job, mut downloads) = (job(&["cast", "file", "--to", "a,b"]), Downloads::default());
+        let (mut job, mut downloads) =
+            (job(&["cast", "file", "--to", "a,b"]), Downloads::default());
         let event = json!({ "event": "progress", "total_bytes": 100, "receivers": [
             { "name": "a", "state": "receiving", "held_bytes": 30, "rate_bps": 5.5 },
             { "name": "b", "state": "complete", "held_bytes": 100 } ] });
         assert!(job.apply(&event, &mut downloads));
-        assert_eq!((job.done_bytes, job.total_bytes, job.rate_bps), (Some(130), Some(200), Some(5)));
+        assert_eq!(
+            (job.done_bytes, job.total_bytes, job.rate_bps),
+            (Some(130), Some(200), Some(5))
+        );
         assert_eq!(job.receivers[1].state, "complete");
     }
 
     #[test]
     fn events_of_any_shape_are_taken() {
         let (mut job, mut downloads) = (job(&["get", "https://a/b"]), Downloads::default());
-        for event in [json!(null), json!([]), json!({ "event": 1 }), json!({ "event": "progress", "paths": {} }),
-                      json!({ "event": "started", "paths": [1, {}] }), json!({ "event": "failed", "why": "x".repeat(9000) })] {
+        for event in [
+            json!(null),
+            json!([]),
+            json!({ "event": 1 }),
+            json!({ "event": "progress", "paths": {} }),
+            json!({ "event": "started", "paths": [1, {}] }),
+            json!({ "event": "failed", "why": "x".repeat(9000) }),
+        ] {
             job.apply(&event, &mut downloads);
         }
         assert_eq!(job.error.map(|e| e.len()), Some(MAX_TEXT));

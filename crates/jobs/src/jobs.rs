@@ -116,7 +116,8 @@ impl Jobs {
         let (journal, content) = Journal::open(&settings.directory)?;
         if content.damaged > 1 {
             let file = settings.directory.join("journal.damaged");
-            let event = Event::new("jobs_damaged").with("level", "alert").with("file", file.display());
+            let event =
+                Event::new("jobs_damaged").with("level", "alert").with("file", file.display());
             log.put(event.with_number("lines", content.damaged));
         }
         let shared = Arc::new(Shared {
@@ -184,7 +185,8 @@ impl Jobs {
             (job, writing)
         };
         if let Err(e) = writing.wait() {
-            self.0.remove(&mut self.0.state.lock(), job.id);
+            // The caller is told that it is not queued; a record that is on disk all the same is run after a restart.
+            _ = self.0.remove(&mut self.0.state.lock(), job.id);
             return Err(disk(&e));
         }
         self.0.wake.notify_all();
@@ -224,7 +226,8 @@ impl Jobs {
             match entry.job.state {
                 JobState::Finished => return Err(ended(id, JobState::Finished)),
                 _ if entry.job.origin == Origin::Terminal => {
-                    let message = format!("job {id} ran in a terminal; run it again: {}", entry.job.command);
+                    let message =
+                        format!("job {id} ran in a terminal; run it again: {}", entry.job.command);
                     return Err(error("bad_state", message));
                 }
                 JobState::Pausing => {
@@ -253,7 +256,9 @@ impl Jobs {
                 JobState::Queued | JobState::Paused => {
                     entry.settle(JobState::Cancelled, Timestamp::now());
                 }
-                JobState::Running | JobState::Pausing => shared.ask_to_end(state, id, Intent::Cancel),
+                JobState::Running | JobState::Pausing => {
+                    shared.ask_to_end(state, id, Intent::Cancel)
+                }
                 JobState::Cancelled => {}
                 other => return Err(ended(id, other)),
             }
@@ -303,13 +308,17 @@ impl Jobs {
         }
         let mut state = self.0.state.lock();
         if state.terminals.len() >= MAX_TERMINALS {
-            return Err(error("queue_full", format!("{MAX_TERMINALS} commands are registered already")));
+            return Err(error(
+                "queue_full",
+                format!("{MAX_TERMINALS} commands are registered already"),
+            ));
         }
         let id = state.next_id();
         let entry = Entry::new(Job::of_terminal(id, request, Timestamp::now()));
         let (sender, cancelled) = watch::channel(false);
         state.terminals.insert(id, sender);
-        self.0.store(&entry);
+        // It is shown now; if it is lost, a restart shows nothing of it.
+        _ = self.0.store(&entry);
         state.queue.entries.insert(id, entry);
         Ok(Registration { shared: Arc::clone(&self.0), id, cancelled, has_ended: false })
     }

@@ -232,7 +232,8 @@ mod tests {
     fn entry(id: u64) -> Entry {
         let arguments = vec!["get".to_owned(), format!("https://a/{id}\n")];
         let priority = Priority::Normal;
-        let request = JobRequest { arguments, directory: "/".into(), priority, at: None, between: None };
+        let request =
+            JobRequest { arguments, directory: "/".into(), priority, at: None, between: None };
         Entry::new(Job::new(id, request, Timestamp::UNIX_EPOCH))
     }
 
@@ -255,7 +256,11 @@ mod tests {
         let (_, content) = Journal::open(dir.path()).unwrap();
         assert_eq!(ids(&content), (1..=19).collect::<Vec<_>>());
         assert_eq!(content.entries[&2].job, second.job);
-        assert_eq!((content.next_id, content.damaged), (21, 0), "the number of a forgotten job is not used again");
+        assert_eq!(
+            (content.next_id, content.damaged),
+            (21, 0),
+            "the number of a forgotten job is not used again"
+        );
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod window;
 
 pub use changes::{Change, ChangeId, Reset};
 pub use command_line::{CommandError, VERBS};
+pub use jiff::{Timestamp, tz::TimeZone};
 pub use job::{
     Evidence, Job, JobRequest, JobState, Origin, PathProgress, Priority, ReceiverProgress,
     TerminalRequest, Verdict, WaitsFor,
@@ -30,5 +31,4 @@ pub use job::{
 pub use jobs::{JobError, Jobs, JobsSettings, Registration};
 pub use runner::{JOB_VARIABLE, end_with_parent, run_child};
 pub use start_time::{StartTimeError, parse_start_time};
-pub use jiff::{Timestamp, tz::TimeZone};
 pub use window::{DailyWindow, WindowError};

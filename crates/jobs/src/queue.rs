@@ -168,7 +168,8 @@ impl Queue {
     pub fn step(&mut self, now: Timestamp, zone: &TimeZone, changed: &mut Vec<u64>) -> Vec<Action> {
         let mut actions = Vec::new();
         self.close_windows(now, zone, &mut actions);
-        let mut running = self.entries.values().filter(|e| e.is_of_queue() && e.job.state.is_active());
+        let mut running =
+            self.entries.values().filter(|e| e.is_of_queue() && e.job.state.is_active());
         let mut free = self.limits.parallel.saturating_sub(running.by_ref().count());
         let waiting = self.waiting(now, zone);
         let mut unserved = 0;
@@ -203,7 +204,10 @@ impl Queue {
     /// Stops running jobs whose window has closed.
     fn close_windows(&mut self, now: Timestamp, zone: &TimeZone, actions: &mut Vec<Action>) {
         let late = |e: &&Entry| {
-            e.is_of_queue() && e.intent.is_none() && e.job.state == JobState::Running && !e.is_due(now, zone)
+            e.is_of_queue()
+                && e.intent.is_none()
+                && e.job.state == JobState::Running
+                && !e.is_due(now, zone)
         };
         let late: Vec<u64> = self.entries.values().filter(late).map(|e| e.job.id).collect();
         for id in late {
@@ -342,9 +346,15 @@ mod tests {
     #[test]
     fn a_job_waits_for_its_time_and_stops_at_the_end_of_its_window() {
         let mut queue = queue(&[]);
-        let later = JobRequest { at: Some("2026-03-01T13:00:00Z".parse().unwrap()), ..request(Priority::High) };
+        let later = JobRequest {
+            at: Some("2026-03-01T13:00:00Z".parse().unwrap()),
+            ..request(Priority::High)
+        };
         let later = add(&mut queue, later);
-        let window = JobRequest { between: Some("11:00-12:30".parse().unwrap()), ..request(Priority::Normal) };
+        let window = JobRequest {
+            between: Some("11:00-12:30".parse().unwrap()),
+            ..request(Priority::Normal)
+        };
         let window = add(&mut queue, window);
         assert_eq!(step(&mut queue), [Action::Start(window)]);
         assert_eq!(queue.entries[&later].job.waits_for, Some(WaitsFor::Time));

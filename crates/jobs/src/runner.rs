@@ -156,7 +156,9 @@ fn follow(
         read_events(output, event);
     }
     // Until it is waited for, nobody else gets its number.
-    while let Err(Errno::INTR) = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {}
+    while let Err(Errno::INTR) =
+        waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
+    {}
     started(None);
     let status = child.wait().ok();
     let message = messages.ok().and_then(|thread| thread.join().ok()).unwrap_or_default();
@@ -242,7 +244,8 @@ pub fn run_child(
     arguments: &[String],
 ) -> io::Result<u8> {
     end_with_parent()?;
-    let is_orphan = getppid().is_none_or(|pid| u32::try_from(pid.as_raw_nonzero().get()) != Ok(parent));
+    let is_orphan =
+        getppid().is_none_or(|pid| u32::try_from(pid.as_raw_nonzero().get()) != Ok(parent));
     if is_orphan {
         return Ok(INTERRUPTED);
     }
@@ -286,7 +289,8 @@ fn forward(process: u32) {
 
 /// Opens the lock file so that the command inherits it: the job is locked until both processes have ended.
 fn open_lock(file: &Path) -> io::Result<File> {
-    let lock = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(file)?;
+    let lock =
+        OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(file)?;
     fcntl_setfd(&lock, FdFlags::empty())?;
     Ok(lock)
 }

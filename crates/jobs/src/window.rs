@@ -21,7 +21,7 @@ pub struct WindowError;
 impl DailyWindow {
     /// Whether the window is open at `now` in `zone`.
     pub fn is_open(&self, now: Timestamp, zone: &TimeZone) -> bool {
-        let time = now.to_zoned(zone.clone()).time();
+        let time = now.to_zoned_datetime(zone.clone()).time();
         match self.from < self.until {
             true => self.from <= time && time < self.until,
             false => self.from <= time || time < self.until,
@@ -90,14 +90,18 @@ mod tests {
 
     #[test]
     fn a_window_is_open_from_its_begin_until_before_its_end() {
-        for (now, open) in [("05:59:59", false), ("06:00:00", true), ("07:59:59", true), ("08:00:00", false)] {
+        for (now, open) in
+            [("05:59:59", false), ("06:00:00", true), ("07:59:59", true), ("08:00:00", false)]
+        {
             assert_eq!(is_open("6:00-8:00", &format!("2026-03-01T{now}Z")), open, "{now}");
         }
     }
 
     #[test]
     fn a_window_may_span_midnight() {
-        for (now, open) in [("22:59:59", false), ("23:00:00", true), ("00:00:00", true), ("06:00:00", false)] {
+        for (now, open) in
+            [("22:59:59", false), ("23:00:00", true), ("00:00:00", true), ("06:00:00", false)]
+        {
             assert_eq!(is_open("23:00-06:00", &format!("2026-03-01T{now}Z")), open, "{now}");
         }
         assert!(is_open("22:00-24:00", "2026-03-01T23:59:59Z"));
@@ -114,7 +118,17 @@ mod tests {
 
     #[test]
     fn other_texts_are_refused() {
-        for text in ["", "-", "6-8", "06:00", "06:00-06:00", "25:00-06:00", "06:60-07:00", "+6:00-07:00", "06:0-07:00"] {
+        for text in [
+            "",
+            "-",
+            "6-8",
+            "06:00",
+            "06:00-06:00",
+            "25:00-06:00",
+            "06:60-07:00",
+            "+6:00-07:00",
+            "06:0-07:00",
+        ] {
             assert_eq!(text.parse::<DailyWindow>(), Err(WindowError), "{text}");
         }
     }

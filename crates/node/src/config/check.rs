@@ -1,7 +1,8 @@
 //! Reports values that are well-formed but make no sense.
 
 use super::{
-    ApiListen, ApiSection, Config, MeasureSection, OracleSection, Problem, QuotaSection, RelaySection, RuleSection,
+    ApiListen, ApiSection, Config, MeasureSection, OracleSection, Problem, QuotaSection,
+    RelaySection, RuleSection,
 };
 use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 use thalweg_mesh::routes_in;

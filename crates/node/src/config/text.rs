@@ -76,7 +76,10 @@ impl Text for ApiListen {
         let shown: String = text.chars().take(64).flat_map(char::escape_debug).collect();
         match text {
             "off" => Ok(Self::Off),
-            _ => text.parse().map(Self::At).map_err(|_| format!("`{shown}` is not {}", Self::EXPECTED)),
+            _ => text
+                .parse()
+                .map(Self::At)
+                .map_err(|_| format!("`{shown}` is not {}", Self::EXPECTED)),
         }
     }
 }

@@ -144,9 +144,9 @@ impl LocalClient {
             let event = events.recv().await?;
             Some((event, events))
         });
-        let lines = stream::iter([first]).chain(rest).map(|value| {
-            Ok::<_, Infallible>(Frame::data(Bytes::from(format!("{value}\n"))))
-        });
+        let lines = stream::iter([first])
+            .chain(rest)
+            .map(|value| Ok::<_, Infallible>(Frame::data(Bytes::from(format!("{value}\n")))));
         let request = self
             .request(Method::POST, "/v1/jobs/terminal")
             .body(StreamBody::new(lines))

@@ -58,7 +58,8 @@ async fn a_form_on_another_site_changes_nothing() {
     for kind in ["text/plain", "application/x-www-form-urlencoded", "application/json"] {
         let headers: Vec<_> = form.iter().copied().chain([("content-type", kind)]).collect();
         scene.raw("POST", "/v1/jobs", &headers, &body).await.refusal(403, "wrong_origin");
-        let headers: Vec<_> = headers.into_iter().chain([("sec-fetch-site", "cross-site")]).collect();
+        let headers: Vec<_> =
+            headers.into_iter().chain([("sec-fetch-site", "cross-site")]).collect();
         scene.raw("POST", "/v1/jobs", &headers, &body).await.refusal(403, "cross_site");
     }
     // A browser that tells no origin, and one that tells it of another port of this host.

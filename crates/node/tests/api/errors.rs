@@ -35,8 +35,7 @@ async fn bodies_that_cannot_be_read_are_refused_in_json() {
     let (host, bearer) = (scene.host(), scene.bearer());
     let send = async |path: &str, kind: &str, body: &str| {
         let method = if path.ends_with("priority") { "PUT" } else { "POST" };
-        let headers =
-            [("host", &*host), ("authorization", &*bearer), ("content-type", kind)];
+        let headers = [("host", &*host), ("authorization", &*bearer), ("content-type", kind)];
         scene.raw(method, path, &headers, body).await
     };
     let id = scene.add_job().await;

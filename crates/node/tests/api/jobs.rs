@@ -40,7 +40,8 @@ async fn a_job_is_queued_changed_and_forgotten() {
 #[tokio::test]
 async fn a_job_that_does_not_exist_is_not_found_by_any_request() {
     let scene = Scene::start().await;
-    for id in ["1", "0", "18446744073709551615", "18446744073709551616", "-1", "+1", "a", "%ff", "1.0"]
+    for id in
+        ["1", "0", "18446744073709551615", "18446744073709551616", "-1", "+1", "a", "%ff", "1.0"]
     {
         let at = |rest: &str| format!("/v1/jobs/{id}{rest}");
         scene.get(&at("")).await.refusal(404, "no_job");

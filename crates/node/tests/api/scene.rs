@@ -153,11 +153,8 @@ impl Scene {
     /// Sends a request on loopback with the token; a body is JSON.
     pub async fn send(&self, method: &str, path: &str, body: Option<Value>) -> Reply {
         let (host, bearer) = (self.host(), self.bearer());
-        let headers = [
-            ("host", &*host),
-            ("authorization", &*bearer),
-            ("content-type", "application/json"),
-        ];
+        let headers =
+            [("host", &*host), ("authorization", &*bearer), ("content-type", "application/json")];
         let body = body.map_or(String::new(), |body| body.to_string());
         self.raw(method, path, &headers[..if body.is_empty() { 2 } else { 3 }], &body).await
     }

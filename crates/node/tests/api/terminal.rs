@@ -14,8 +14,10 @@ use tokio::sync::mpsc;
 /// A registration that sends what it is given.
 fn registration(
     first: &str,
-) -> (mpsc::Sender<String>, Request<StreamBody<impl Stream<Item = Result<Frame<Bytes>, Infallible>> + use<>>>)
-{
+) -> (
+    mpsc::Sender<String>,
+    Request<StreamBody<impl Stream<Item = Result<Frame<Bytes>, Infallible>> + use<>>>,
+) {
     let (lines, queue) = mpsc::channel::<String>(16);
     lines.try_send(format!("{first}\n")).unwrap();
     let lines_sent = stream::unfold(queue, |mut queue| async {

@@ -541,7 +541,11 @@ fn further_streams_without_weight_do_not_raise_the_weight_of_one() {
         for id in 2..2 + padding {
             let stream = name(&format!("padding{id}"));
             report.subscriptions.push(Subscription { id, stream: stream.clone(), ..small.clone() });
-            let own = Published { stream, tracks: vec![empty.clone()], ..publishes(&["*"]).published[0].clone() };
+            let own = Published {
+                stream,
+                tracks: vec![empty.clone()],
+                ..publishes(&["*"]).published[0].clone()
+            };
             report.published.push(own);
         }
         world.say(2, report);

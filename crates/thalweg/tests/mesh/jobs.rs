@@ -71,7 +71,11 @@ async fn a_detached_download_runs_in_the_node_and_is_listed_until_it_is_forgotte
         assert!(events.to_string().contains("finished"), "{events}");
         scene.host.ok(&["jobs", "forget", &number]);
         assert_eq!(scene.jobs(), Vec::<Value>::new());
-        assert_eq!(scene.detach("two", &[]), id + 1, "the number of a forgotten job is not used again");
+        assert_eq!(
+            scene.detach("two", &[]),
+            id + 1,
+            "the number of a forgotten job is not used again"
+        );
     })
     .await;
 }
@@ -119,7 +123,8 @@ async fn jobs_survive_a_node_that_is_killed_and_none_is_lost_or_runs_twice() {
             assert!(scene.has(name), "{name}");
         }
         let files = fs::read_dir(scene.host.path("")).unwrap().filter_map(Result::ok);
-        let files: Vec<String> = files.map(|f| f.file_name().to_string_lossy().into_owned()).collect();
+        let files: Vec<String> =
+            files.map(|f| f.file_name().to_string_lossy().into_owned()).collect();
         let downloads = files.iter().filter(|name| name.starts_with("file")).count();
         assert_eq!(downloads, names.len(), "nothing else is left: {files:?}");
     })
@@ -137,7 +142,9 @@ async fn a_download_in_a_terminal_is_listed_and_can_be_cancelled() {
         let job = scene.jobs().remove(0);
         assert_eq!((&job["origin"], &job["state"]), (&"terminal".into(), &"running".into()));
         let id = job["id"].as_u64().unwrap();
-        until("its bytes are shown", || scene.job(id)["done_bytes"].as_u64().is_some_and(|n| n > 0));
+        until("its bytes are shown", || {
+            scene.job(id)["done_bytes"].as_u64().is_some_and(|n| n > 0)
+        });
         let refused = scene.host.fails(1, &["jobs", "pause", &id.to_string()]);
         assert!(refused.contains("runs in a terminal"), "{refused}");
         scene.host.ok(&["jobs", "cancel", &id.to_string()]);

@@ -12,7 +12,9 @@ use std::{
 };
 use thalweg_base::log::Log;
 use thalweg_bond::{SenderSettings, StripeMethod};
-use thalweg_node::daemon::{Daemon, DaemonConfig, HandshakeLimits, Node, OracleDown, Services};
+use thalweg_node::daemon::{
+    Daemon, DaemonConfig, HandshakeLimits, NoDocuments, Node, OracleDown, Services,
+};
 use thalweg_uplinks::bond::{BondLimits, Bonds, Settings};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -145,6 +147,8 @@ async fn daemon(
         },
         control: Arc::new(OracleDown::new(membership, "this program has no oracle")),
         registry: Default::default(),
+        jobs: None,
+        documents: Arc::new(NoDocuments),
         legs: None,
         log,
     };
@@ -155,6 +159,7 @@ async fn daemon(
         limits: HandshakeLimits::default(),
         drain: Duration::ZERO,
         metrics: None,
+        api: None,
         socket: dir.join("node.sock"),
         socks: None,
     };

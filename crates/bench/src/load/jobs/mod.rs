@@ -16,7 +16,7 @@ use super::{
     strangers::test_mesh::{Daemon, TestMesh, TestNode},
 };
 use anyhow::{Context as _, ensure};
-use rand_core::{RngCore as _, SeedableRng as _};
+use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use server::FileServer;
 use std::{

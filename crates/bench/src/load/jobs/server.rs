@@ -43,7 +43,8 @@ impl FileServer {
     /// # Errors
     /// When it cannot listen.
     pub async fn start(size: usize) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot listen")?;
+        let listener =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot listen")?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared { size, sent: Mutex::default() });
         let serves = Arc::clone(&shared);
@@ -103,7 +104,10 @@ impl Shared {
         let range = range(head, self.size);
         let part = range.clone().unwrap_or(0..self.size);
         let (status, more) = match &range {
-            Some(r) => ("206 Partial Content", format!("Content-Range: bytes {}-{}/{}\r\n", r.start, r.end - 1, self.size)),
+            Some(r) => (
+                "206 Partial Content",
+                format!("Content-Range: bytes {}-{}/{}\r\n", r.start, r.end - 1, self.size),
+            ),
             None => ("200 OK", String::new()),
         };
         let reply = format!(

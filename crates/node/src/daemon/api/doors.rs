@@ -1,11 +1,11 @@
 //! The two doors of the API: a unix socket that the node's owner alone can open, and a port on loopback.
 
-use axum::{
-    Router,
-    extract::Request,
-    serve::Listener,
+use axum::{Router, extract::Request, serve::Listener};
+use hyper::{
+    body::Incoming,
+    server::conn::http1,
+    service::{Service as _, service_fn},
 };
-use hyper::{body::Incoming, server::conn::http1, service::{Service as _, service_fn}};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,

@@ -188,7 +188,11 @@ mod tests {
             Self { guard, credentials, token, cookie, now, _dir: dir }
         }
 
-        fn check(&self, method: Method, headers: &[(&'static str, &str)]) -> Result<Caller, Denial> {
+        fn check(
+            &self,
+            method: Method,
+            headers: &[(&'static str, &str)],
+        ) -> Result<Caller, Denial> {
             let target = Uri::from_static("/v1/jobs");
             self.check_target(method, &target, headers)
         }

@@ -110,7 +110,8 @@ pub async fn status(State(api): State<Arc<Api>>) -> Json<NodeStatus> {
     (status = 404, description = "The node has no roster yet (`no_roster`)", body = ErrorBody),
 ))]
 pub async fn roster(State(api): State<Arc<Api>>) -> Result<Json<RosterDocument>, ApiRefusal> {
-    let message = "this node has no roster yet; `thalweg status` shows whether it reaches its oracle";
+    let message =
+        "this node has no roster yet; `thalweg status` shows whether it reaches its oracle";
     let none = || ApiRefusal::missing("no_roster", message);
     let roster = api.sources.membership.current().ok_or_else(none)?;
     Ok(Json(RosterDocument((*roster).clone())))

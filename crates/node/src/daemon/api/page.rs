@@ -44,7 +44,9 @@ impl PageFile {
         let common = [(header::ETAG, self.etag.clone()), (header::CACHE_CONTROL, revalidate)];
         match headers.get(header::IF_NONE_MATCH).is_some_and(|known| *known == self.etag) {
             true => (StatusCode::NOT_MODIFIED, common).into_response(),
-            false => (common, [(header::CONTENT_TYPE, self.content_type)], self.bytes).into_response(),
+            false => {
+                (common, [(header::CONTENT_TYPE, self.content_type)], self.bytes).into_response()
+            }
         }
     }
 }

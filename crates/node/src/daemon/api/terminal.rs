@@ -56,7 +56,8 @@ pub async fn terminal(
     let first = timeout(FIRST_LINE, lines.next()).await.ok().flatten();
     let request = first.and_then(|line| serde_json::from_slice::<TerminalRequest>(&line).ok());
     let request = request.ok_or_else(|| {
-        let message = "the first line must be {\"arguments\": […], \"directory\": \"…\", \"pid\": …}";
+        let message =
+            "the first line must be {\"arguments\": […], \"directory\": \"…\", \"pid\": …}";
         ApiRefusal::new(StatusCode::BAD_REQUEST, "bad_request", message)
     })?;
     let registered = spawn_blocking(move || jobs.register(request)).await;
@@ -179,7 +180,10 @@ mod tests {
         let long = "x".repeat(MAX_LINE);
         for (cut, is_read) in [(&long[..], true), (&format!("{long}x")[..], false)] {
             assert_eq!(JsonLines::new(body(&[cut, "\n"])).next().await.is_some(), is_read);
-            assert_eq!(JsonLines::new(body(&[&format!("{cut}\n")])).next().await.is_some(), is_read);
+            assert_eq!(
+                JsonLines::new(body(&[&format!("{cut}\n")])).next().await.is_some(),
+                is_read
+            );
         }
     }
 

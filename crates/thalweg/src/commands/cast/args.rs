@@ -1,7 +1,9 @@
 //! The arguments of `thalweg cast`.
 
 use super::display::Style;
-use crate::commands::{get::duration::seconds, host::StateDir, jobs::QueueOptions, metadata_options::MetadataOptions};
+use crate::commands::{
+    get::duration::seconds, host::StateDir, jobs::QueueOptions, metadata_options::MetadataOptions,
+};
 use std::{ffi::OsString, os::unix::ffi::OsStringExt as _, path::PathBuf, time::Duration};
 use thalweg_cast::source::{CastError, Fidelity, Forwarding};
 use thalweg_fountain::RING_BYTES;

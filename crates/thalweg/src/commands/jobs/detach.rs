@@ -76,7 +76,11 @@ fn submit(command: &ArgMatches) -> anyhow::Result<ExitCode> {
         let job = node.add_job(&request).await?;
         match as_json {
             true => say(&format!("{}\n", json!(job)))?,
-            false => say(&format!("{}; `thalweg jobs watch {}` follows it\n", table::line(&job), job.id))?,
+            false => say(&format!(
+                "{}; `thalweg jobs watch {}` follows it\n",
+                table::line(&job),
+                job.id
+            ))?,
         }
         Ok(ExitCode::SUCCESS)
     })

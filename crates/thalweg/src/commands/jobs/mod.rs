@@ -185,7 +185,9 @@ fn with_node(
         match host::daemon(&state).await? {
             Some(node) => work(node).await,
             None => {
-                note!("thalweg: no node runs on this host, so there are no jobs: start it with `thalweg node`");
+                note!(
+                    "thalweg: no node runs on this host, so there are no jobs: start it with `thalweg node`"
+                );
                 Ok(super::exit::Code::Network.into())
             }
         }
