@@ -104,7 +104,6 @@ export function Matrix({ matrix, down, selected, onSelect }) {
   const height = cellHeight(width);
   const isUpright = width >= 44;
   const headHeight = isUpright ? 26 : Math.min(110, labelWidth);
-  const isLabelled = width >= 6;
   const headWidth = labelWidth;
   const whole = { width: headWidth + size * width + 1, height: headHeight + size * height + 1 };
 
