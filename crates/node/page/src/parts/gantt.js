@@ -2,7 +2,7 @@
 
 import { useRef, useState } from "preact/hooks";
 import { announce, now } from "../store.js";
-import { date, duration, mbps, rate, size } from "../format.js";
+import { collator, date, duration, mbps, rate, size } from "../format.js";
 import { Canvas, colours, FONT } from "./basics.js";
 import { DataTable } from "./lists.js";
 
@@ -40,7 +40,7 @@ export function ganttOf(job, events) {
     const own = [...rows.values()].filter((one) => one.source === total.source);
     if (!own.some((one) => one.spans.length)) wayRow({ source: total.source }).spans.push({ from: 0, to: total.seconds, bytes: total.bytes });
   }
-  const list = [...rows.values()].sort((a, b) => a.label.localeCompare(b.label, "en", { numeric: true }));
+  const list = [...rows.values()].sort((a, b) => collator.compare(a.label, b.label));
   return { rows: list, begin, makespan: planned?.makespan_seconds, bound: planned?.bound_seconds, method: planned?.method, atLeast: planned?.at_least, marks, stop };
 }
 

@@ -3,7 +3,6 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { announce } from "../store.js";
 import { mbps, rate, spokenRate } from "../format.js";
-import { nodeSummaries } from "../matrix-data.js";
 import { Canvas, colours, FONT } from "./basics.js";
 
 /** The fastest legs of each node that hold it in place and are drawn. */
@@ -27,13 +26,15 @@ function mutual({ rate: rates, size }, a, b) {
 function nearestPairs(matrix) {
   const pairs = new Map();
   for (let a = 0; a < matrix.size; a += 1) {
-    const all = [];
+    const best = [];
     for (let b = 0; b < matrix.size; b += 1) {
       const bps = a === b ? NaN : mutual(matrix, a, b);
-      if (bps > 0) all.push([bps, b]);
+      if (!(bps > 0) || (best.length === NEAREST && bps <= best[NEAREST - 1][0])) continue;
+      best.push([bps, b]);
+      best.sort((x, y) => y[0] - x[0]);
+      best.length = Math.min(best.length, NEAREST);
     }
-    all.sort((x, y) => y[0] - x[0]);
-    for (const [bps, b] of all.slice(0, NEAREST)) pairs.set(Math.min(a, b) * matrix.size + Math.max(a, b), { a: Math.min(a, b), b: Math.max(a, b), bps });
+    for (const [bps, b] of best) pairs.set(Math.min(a, b) * matrix.size + Math.max(a, b), { a: Math.min(a, b), b: Math.max(a, b), bps });
   }
   return [...pairs.values()];
 }
@@ -100,7 +101,7 @@ export function Graph({ matrix, down, relays, me, selected, onSelect }) {
   const { names, size } = matrix;
   const pairs = useMemo(() => nearestPairs(matrix), [matrix]);
   const layout = useMemo(() => new Layout(size, pairs), [names.join()]);
-  const summaries = useMemo(() => nodeSummaries(matrix), [matrix]);
+  const summaries = matrix.nodes;
 
   useEffect(() => {
     let frame = 0;

@@ -1,6 +1,7 @@
 // Tables and lists that render only the rows in view.
 
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { collator } from "../format.js";
 import { announce } from "../store.js";
 
 /** Rows beyond the view that are rendered too, so that scrolling shows no gap. */
@@ -12,7 +13,7 @@ const WHOLE = 60;
 const compare = (a, b) => {
   const [isNone, isOtherNone] = [a == null || Number.isNaN(a), b == null || Number.isNaN(b)];
   if (isNone || isOtherNone) return isNone - isOtherNone;
-  return typeof a === "string" ? a.localeCompare(b, "en", { numeric: true }) : a - b;
+  return typeof a === "string" ? collator.compare(a, b) : a - b;
 };
 
 /**

@@ -3,8 +3,8 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ageNow, announce } from "../store.js";
-import { ago, duration, gain, mbps, percent, rate, spokenRate } from "../format.js";
-import { gainOf, nodeSummaries } from "../matrix-data.js";
+import { ago, collator, duration, gain, mbps, percent, rate, spokenRate } from "../format.js";
+import { gainOf } from "../matrix-data.js";
 import { Button, Canvas, colours, FONT, Segments, theme } from "./basics.js";
 
 /** The steps of colour between the lowest and the highest value. */
@@ -79,8 +79,8 @@ export function Matrix({ matrix, down, selected, onSelect }) {
 
   const order = useMemo(() => {
     const all = names.map((_, index) => index);
-    if (orderName === "name") return all.sort((a, b) => names[a].localeCompare(names[b], "en", { numeric: true }));
-    const medians = nodeSummaries(matrix).map((node) => node.out || 0);
+    if (orderName === "name") return all.sort((a, b) => collator.compare(names[a], names[b]));
+    const medians = matrix.nodes.map((node) => node.out || 0);
     return all.sort((a, b) => medians[b] - medians[a]);
   }, [matrix.names.join(), orderName, orderName === "name" ? null : matrix]);
 

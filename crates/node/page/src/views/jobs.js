@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { cancel, forget, isActive, isEnded, jobHistory, jobs, pause, resume, setPriority, startJob } from "../store.js";
 import { baseName, commandLine, dayAndTime, duration, percent, plural, quoted, rate, size, words } from "../format.js";
-import { Badge, Button, Command, Empty, Fault, Icon, Progress, Segments, Sparkline, SureButton, useMedia } from "../parts/basics.js";
+import { Badge, Button, Command, Empty, Fault, Icon, Progress, Prose, Segments, Sparkline, SureButton, useMedia } from "../parts/basics.js";
 import { WindowedList } from "../parts/lists.js";
 import { Head } from "./head.js";
 
@@ -74,7 +74,7 @@ export function Jobs({ rest }) {
   return (
     <>
       <Head title="Jobs" aside={<Button icon="plus" label="Start a job" kind="primary" onClick={() => setOpen(true)} />}>
-        {list ? `${plural(counts.active, "job runs", "jobs run")}${counts.active ? ` with ${rate(total)}` : ""}, ${plural(counts.waiting, "waits", "wait")}` : "Transfers that the daemon runs"}
+        {list ? (counts.active + counts.waiting === 0 ? "Nothing runs and nothing waits" : `${plural(counts.active, "job runs", "jobs run")}${counts.active ? ` with ${rate(total)}` : ""}, ${plural(counts.waiting, "waits", "wait")}`) : "Transfers that the daemon runs"}
       </Head>
       <Fault name="jobs" />
       <div class="tools">
@@ -228,7 +228,9 @@ function StartForm({ onClose }) {
     if (values.when === "at" && values.at) request.at = new Date(values.at).toISOString().replace(/\.\d+Z$/, "Z");
     if (values.when === "between" && values.from && values.until) request.between = `${values.from}-${values.until}`;
     setBusy(true);
-    const job = await startJob(request);
+    setProblem("");
+    // The form is above the page's messages, so it shows the refusal itself.
+    const job = await startJob(request, (error) => setProblem(error.message));
     setBusy(false);
     if (!job) return;
     try {
@@ -267,7 +269,7 @@ function StartForm({ onClose }) {
         )}
         <Field field={{ id: "more", label: "Further options", sample: "--no-relays", hint: `as in a shell; ${commandLine([verb, "--help"])} lists them` }} value={values.more ?? ""} onInput={set("more")} />
         <div class="preview"><span>It runs</span><Command line={line} label="The command line that it runs" /></div>
-        {problem && <p class="fault" role="alert"><Icon name="warn" /> {problem}</p>}
+        {problem && <p class="fault" role="alert"><Icon name="warn" /> <span><Prose text={problem} /></span></p>}
         <footer><Button label="Cancel" onClick={() => dialog.current.close()} /><Button type="submit" kind="primary" icon="resume" label={isBusy ? "Starting …" : "Start"} disabled={isBusy} /></footer>
       </form>
     </dialog>
