@@ -39,7 +39,8 @@ export function size(bytes) {
 }
 
 export const count = (n) => (Number.isFinite(n) ? NUMBER[0].format(n) : "–");
-export const percent = (share) => (Number.isFinite(share) ? `${Math.round(share * 100)} %` : "–");
+// Never 100 % before the end.
+export const percent = (share) => (Number.isFinite(share) ? `${share < 1 ? Math.min(99, Math.round(share * 100)) : Math.round(share * 100)} %` : "–");
 export const gain = (share) => (Number.isFinite(share) ? `${share >= 0 ? "+" : "−"}${NUMBER[0].format(Math.abs(share * 100))} %` : "–");
 export const plural = (n, word, words = `${word}s`) => `${count(n)} ${n === 1 ? word : words}`;
 
@@ -47,6 +48,7 @@ export const plural = (n, word, words = `${word}s`) => `${count(n)} ${n === 1 ? 
 export function duration(seconds) {
   if (!Number.isFinite(seconds)) return "–";
   if (seconds < 0) return `−${duration(-seconds)}`;
+  if (seconds > 0 && seconds < 0.0009995) return `${digits3(seconds * 1e6)} µs`;
   if (seconds < 0.9995) return `${digits3(seconds * 1000)} ms`;
   if (seconds < 9.95) return `${NUMBER[1].format(seconds)} s`;
   if (seconds < 59.5) return `${Math.round(seconds)} s`;

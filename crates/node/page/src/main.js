@@ -89,10 +89,10 @@ function Connection() {
 
 function ThemeSwitch() {
   const next = { auto: "light", light: "dark", dark: "auto" }[theme.value];
-  const words = { auto: "as the system", light: "light", dark: "dark" };
+  const words = { auto: "Auto", light: "Light", dark: "Dark" };
   return (
     <button type="button" class="theme" onClick={() => setTheme(next)} aria-label={`Theme: ${words[theme.value]}. Switch to ${words[next]}.`} title={`Theme: ${words[theme.value]}`}>
-      <Icon name="theme" /><span>{{ auto: "Auto", light: "Light", dark: "Dark" }[theme.value]}</span>
+      <Icon name="theme" /><span>{words[theme.value]}</span>
     </button>
   );
 }

@@ -7,7 +7,7 @@ import { Canvas, colours, FONT } from "./basics.js";
 import { DataTable } from "./lists.js";
 
 const ROW = 34;
-const HEAD = 26;
+const HEAD = 38;
 
 /** The rows of the chart from a job's events: a row for each way or leg, with its plan and its spans. */
 export function ganttOf(job, events) {
@@ -117,7 +117,8 @@ export function Gantt({ job, events }) {
   };
 
   const drawAxis = (context, x, h) => {
-    const step = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400].find((one) => end / one <= 8) ?? end;
+    const room = (x(end) - x(0)) / 84;
+    const step = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400].find((one) => end / one <= room) ?? end;
     context.strokeStyle = colours.line;
     context.fillStyle = colours.muted;
     context.lineWidth = 1;

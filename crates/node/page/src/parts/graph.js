@@ -121,9 +121,12 @@ export function Graph({ matrix, down, relays, me, selected, onSelect }) {
     const { x, y } = layout;
     const [x0, x1, y0, y1] = [Math.min(...x), Math.max(...x), Math.min(...y), Math.max(...y)];
     const [marginX, marginY] = [size > MOST_LABELS ? 20 : 56, 28];
-    const scale = Math.min((box.width - 2 * marginX) / Math.max(1, x1 - x0), (box.height - 2 * marginY) / Math.max(1, y1 - y0), 3.2);
+    // The picture may be stretched by 1.8 to fill a wide or a high window.
+    const [fitX, fitY] = [(box.width - 2 * marginX) / Math.max(1, x1 - x0), (box.height - 2 * marginY) / Math.max(1, y1 - y0)];
+    const least = Math.min(fitX, fitY, 3.2);
+    const [scaleX, scaleY] = [Math.min(fitX, least * 1.8), Math.min(fitY, least * 1.8)];
     const [cx, cy] = [(x0 + x1) / 2, (y0 + y1) / 2];
-    return names.map((_, i) => [box.width / 2 + (x[i] - cx) * scale, box.height / 2 + (y[i] - cy) * scale]);
+    return names.map((_, i) => [box.width / 2 + (x[i] - cx) * scaleX, box.height / 2 + (y[i] - cy) * scaleY]);
   }, [layout, round, box.width, box.height]);
 
   const focus = cursor ?? (selected ? selected.from : null);

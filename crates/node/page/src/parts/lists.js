@@ -54,7 +54,7 @@ export function DataTable({ caption, columns, rows, keyOf, sort = null, rowHeigh
               <th key={column.id} scope="col" class={column.isNumber ? "number" : ""}
                 aria-sort={order?.id === column.id ? (order.isDown ? "descending" : "ascending") : undefined}>
                 {column.value
-                  ? <button type="button" onClick={() => toggle(column)}>{column.label}<span class="arrow" aria-hidden="true">{order?.id === column.id ? (order.isDown ? "↓" : "↑") : ""}</span></button>
+                  ? <button type="button" onClick={() => toggle(column)}>{column.label}{order?.id === column.id && <span class="arrow" aria-hidden="true">{order.isDown ? "↓" : "↑"}</span>}</button>
                   : column.label}
               </th>
             ))}

@@ -34,7 +34,6 @@ export function Paths({ rest }) {
         {found ? <Summary matrix={found} told={told} /> : "No rates are known yet"}
       </Head>
       <Fault name="paths" />
-      <Troubles told={told} />
       {!found || !found.legs ? (
         <Card><Empty title="No path is measured yet" command="thalweg measure NODE" commandLabel="Measure one path now">
           {told?.oracle?.trouble ? `The oracle did not answer: ${told.oracle.trouble}` : told?.paths?.measuring?.enabled === false ? "Measuring is off: set `enabled` in `[oracle.measure]` of the oracle's host." : "The oracle orders measurements once nodes have addresses. A measurement of your own fills a cell at once."}
@@ -50,6 +49,7 @@ export function Paths({ rest }) {
           {selected && <Path matrix={found} told={told} cell={selected} onClose={() => setSelected(null)} />}
         </>
       )}
+      <Troubles told={told} />
       <Advice advice={told?.advice} />
       <Candidates told={told} />
     </>
