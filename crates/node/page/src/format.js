@@ -4,15 +4,17 @@ const NUMBER = [0, 1, 2, 3].map(
   (digits) => new Intl.NumberFormat("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }),
 );
 
+/** The order of names: `n2` before `n10`. */
+export const collator = new Intl.Collator("en", { numeric: true });
+
 /** A number with three significant digits and no exponent: `0.412`, `9.40`, `1,230`. */
 export function digits3(value) {
   if (!Number.isFinite(value)) return "–";
-  if (value === 0) return "0";
-  const size = Math.floor(Math.log10(Math.abs(value)));
-  if (size >= 2) return NUMBER[0].format(Number(value.toPrecision(3)));
-  if (size >= 0) return NUMBER[2 - size].format(value);
   // Below 0.001 nobody needs more digits.
-  return value < 0.0005 ? "0" : NUMBER[3].format(value);
+  if (Math.abs(value) < 0.0005) return "0";
+  const rounded = Number(value.toPrecision(3));
+  const size = Math.floor(Math.log10(Math.abs(rounded)));
+  return NUMBER[size >= 2 ? 0 : size >= 0 ? 2 - size : 3].format(rounded);
 }
 
 /** A rate in Mbit/s, without the unit. */
@@ -37,7 +39,8 @@ export function size(bytes) {
 }
 
 export const count = (n) => (Number.isFinite(n) ? NUMBER[0].format(n) : "–");
-export const percent = (share) => (Number.isFinite(share) ? `${Math.round(share * 100)} %` : "–");
+// Never 100 % before the end.
+export const percent = (share) => (Number.isFinite(share) ? `${share < 1 ? Math.min(99, Math.round(share * 100)) : Math.round(share * 100)} %` : "–");
 export const gain = (share) => (Number.isFinite(share) ? `${share >= 0 ? "+" : "−"}${NUMBER[0].format(Math.abs(share * 100))} %` : "–");
 export const plural = (n, word, words = `${word}s`) => `${count(n)} ${n === 1 ? word : words}`;
 
@@ -45,12 +48,14 @@ export const plural = (n, word, words = `${word}s`) => `${count(n)} ${n === 1 ? 
 export function duration(seconds) {
   if (!Number.isFinite(seconds)) return "–";
   if (seconds < 0) return `−${duration(-seconds)}`;
+  if (seconds > 0 && seconds < 0.0009995) return `${digits3(seconds * 1e6)} µs`;
   if (seconds < 0.9995) return `${digits3(seconds * 1000)} ms`;
   if (seconds < 9.95) return `${NUMBER[1].format(seconds)} s`;
   if (seconds < 59.5) return `${Math.round(seconds)} s`;
   const minutes = Math.round(seconds / 60);
-  if (minutes < 60) return `${minutes} min`;
   const pair = (big, bigUnit, small, smallUnit) => (small ? `${big} ${bigUnit} ${small} ${smallUnit}` : `${big} ${bigUnit}`);
+  if (seconds < 599.5) return pair(Math.floor(Math.round(seconds) / 60), "min", Math.round(seconds) % 60, "s");
+  if (minutes < 60) return `${minutes} min`;
   if (minutes < 1440) return pair(Math.floor(minutes / 60), "h", minutes % 60, "min");
   const hours = Math.round(seconds / 3600);
   return pair(Math.floor(hours / 24), "d", hours % 24, "h");
@@ -108,6 +113,7 @@ export function words(line) {
     const c = line[at];
     if (quote) {
       if (c === quote) quote = "";
+      else if (c === "\\" && quote === '"' && at + 1 < line.length) word += line[++at];
       else word += c;
     } else if (c === "'" || c === '"') {
       quote = c;

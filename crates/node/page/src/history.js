@@ -2,6 +2,9 @@
 
 const SPACING = 0.5;
 
+/** After a pause of this length, s, the line is broken: nobody looked. */
+const PAUSE = 15;
+
 /** Series of one time axis. A series that begins later has NaN before. */
 export class History {
   constructor(most) {
@@ -15,6 +18,10 @@ export class History {
   /** Adds values by name; a value that comes sooner than half a second after the last one replaces it. */
   add(at, values) {
     const last = this.times.length - 1;
+    if (last >= 0 && at - this.times[last] > PAUSE) {
+      this.times.push(this.times[last] + SPACING);
+      for (const list of this.series.values()) list.push(NaN);
+    }
     const isSame = last >= 0 && at - this.times[last] < SPACING;
     if (!isSame) this.times.push(at);
     const end = this.times.length - 1;

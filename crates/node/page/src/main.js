@@ -1,9 +1,9 @@
 // The page's frame: the rail, the hash routes, and the view in the middle.
 
 import { signal } from "@preact/signals";
-import { render } from "preact";
+import { options, render } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { connect, connection, faults, isActive, jobs, me, status, updateCost } from "./store.js";
+import { connect, connection, faults, isActive, jobs, me, status, timed, updateCost } from "./store.js";
 import { Icon, Messages, readColours, setTheme, theme, useDocuments } from "./parts/basics.js";
 import { Interfaces } from "./views/interfaces.js";
 import { JobDetail } from "./views/job.js";
@@ -89,10 +89,10 @@ function Connection() {
 
 function ThemeSwitch() {
   const next = { auto: "light", light: "dark", dark: "auto" }[theme.value];
-  const words = { auto: "as the system", light: "light", dark: "dark" };
+  const words = { auto: "Auto", light: "Light", dark: "Dark" };
   return (
     <button type="button" class="theme" onClick={() => setTheme(next)} aria-label={`Theme: ${words[theme.value]}. Switch to ${words[next]}.`} title={`Theme: ${words[theme.value]}`}>
-      <Icon name="theme" /><span>{{ auto: "Auto", light: "Light", dark: "Dark" }[theme.value]}</span>
+      <Icon name="theme" /><span>{words[theme.value]}</span>
     </button>
   );
 }
@@ -115,6 +115,8 @@ function SignedOut() {
 
 /** Draws the page and begins to listen. */
 export function start() {
+  // All changes between two frames are rendered together; a page that is not seen renders nothing.
+  options.debounceRendering = (work) => requestAnimationFrame(() => timed(work));
   setTheme(theme.value);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
     readColours();
@@ -123,7 +125,7 @@ export function start() {
     dispatchEvent(new Event("resize"));
   });
   connect();
-  // For tests: the scripting time of updates.
+  // For tests: the scripting time of renderings, with the drawing of canvases.
   window.thalwegUpdates = updateCost;
   render(<App />, document.getElementById("app"));
 }

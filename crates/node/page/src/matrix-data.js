@@ -45,7 +45,25 @@ export function matrixOf(reply, since, relays) {
   }
   matrix.methods = [...known.keys()];
   if (size <= MOST_FOR_DETOURS) addDetours(matrix, relays);
+  matrix.nodes = nodeSummaries(matrix);
+  matrix.totals = totals(matrix);
   return matrix;
+}
+
+/** A detour is good if it gains this share and this rate, as in `thalweg paths --advise`. */
+export const GOOD_GAIN = 0.2;
+export const GOOD_RATE = 1e6;
+
+/** What heads of views say of the whole matrix. */
+function totals(matrix) {
+  const methods = matrix.methods.map((name) => ({ name, count: 0 }));
+  let good = 0;
+  for (let at = 0; at < matrix.rate.length; at += 1) {
+    if (!(matrix.rate[at] >= 0)) continue;
+    methods[matrix.method[at]].count += 1;
+    if (gainOf(matrix, at) >= GOOD_GAIN && matrix.detour[at] - matrix.rate[at] >= GOOD_RATE) good += 1;
+  }
+  return { methods, good, rate: median(matrix.rate), age: median(matrix.age) };
 }
 
 /** The best detour over one relay for each pair: as fast as the slower of the relay's two legs. */
@@ -93,13 +111,13 @@ export function detoursOf(matrix, from, to, relays) {
 }
 
 /** The median of the finite values; NaN without one. */
-export function median(values) {
+function median(values) {
   const finite = Float64Array.from(values).filter(Number.isFinite).sort();
   return finite.length ? finite[(finite.length - 1) >> 1] : NaN;
 }
 
-/** Each node's part: median rates out and in, the number of measured legs, the newest age. */
-export function nodeSummaries(matrix) {
+/** Each node's part: median rates out and in, the number of measured legs, their median age. */
+function nodeSummaries(matrix) {
   const { names, size, rate, age } = matrix;
   return names.map((name, node) => {
     const [out, into, ages] = [[], [], []];

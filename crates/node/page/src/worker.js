@@ -14,8 +14,9 @@ export function serve() {
       const since = rest.oracle?.paths_age_seconds ?? 0;
       const matrix = paths ? matrixOf(paths, since, data.relays) : null;
       if (paths) {
-        const { legs: _, nodes: __, ...more } = paths;
-        rest.paths = more;
+        delete paths.legs;
+        delete paths.nodes;
+        rest.paths = paths;
       }
       const buffers = matrix ? Object.values(matrix).filter(ArrayBuffer.isView).map((view) => view.buffer) : [];
       self.postMessage({ matrix, rest, took: performance.now() - began }, buffers);

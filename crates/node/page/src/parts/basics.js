@@ -206,6 +206,7 @@ export function Canvas({ draw, class: name = "", onSize, ...rest }) {
   };
   useEffect(() => {
     const observer = new ResizeObserver(() => {
+      if (!canvas.current) return;
       onSize?.(canvas.current.clientWidth, canvas.current.clientHeight);
       paint();
     });
@@ -289,7 +290,7 @@ export function Sparkline({ history, name = "total", width = 96, height = 24 }) 
     context.fill();
     context.globalAlpha = 1;
   };
-  return <span class="spark" style={{ width: `${width}px`, height: `${height}px` }} aria-hidden="true"><Canvas draw={draw} /></span>;
+  return <span class="spark" style={{ width: typeof width === "number" ? `${width}px` : width, height: `${height}px` }} aria-hidden="true"><Canvas draw={draw} /></span>;
 }
 
 /** The region that screen readers speak, and the messages. */

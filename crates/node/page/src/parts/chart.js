@@ -19,13 +19,14 @@ export function Chart({ title, times, series, unit = "Mbit/s", scale = 1e-6, for
   const chart = useRef(null);
   const drawn = useRef(0);
   const [isTable, setTable] = useState(false);
+  const [cursor, setCursor] = useState(null);
   const shape = `${series.map((one) => one.name + one.label).join("|")} ${theme.value} ${unit}`;
   const data = () => [times, ...series.map((one) => one.values.map((v) => (Number.isFinite(v) ? v * scale : null)))];
 
   useEffect(() => {
     if (isTable || times.length < 2) return undefined;
-    chart.current = new uPlot(options({ series, unit, height, width: box.current.clientWidth, scale, format }), data(), box.current);
-    const observer = new ResizeObserver(() => chart.current?.setSize({ width: box.current.clientWidth, height }));
+    chart.current = new uPlot(options({ series, height, width: box.current.clientWidth, onCursor: setCursor }), data(), box.current);
+    const observer = new ResizeObserver(() => box.current && chart.current?.setSize({ width: box.current.clientWidth, height }));
     observer.observe(box.current);
     return () => {
       observer.disconnect();
@@ -56,6 +57,7 @@ export function Chart({ title, times, series, unit = "Mbit/s", scale = 1e-6, for
     { id: "time", label: "Time", value: (row) => row.time, cell: (row) => clock(row.time) },
     ...series.map((one) => ({ id: one.name, label: `${one.label}, ${unit}`, isNumber: true, value: (row) => one.values[row.at], cell: (row) => format(one.values[row.at]) })),
   ];
+  const at = cursor !== null && cursor < times.length ? cursor : times.length - 1;
   return (
     <figure class="chart">
       <figcaption>
@@ -67,31 +69,43 @@ export function Chart({ title, times, series, unit = "Mbit/s", scale = 1e-6, for
       {!isTable && times.length >= 2 && (
         <div class="plot" ref={box} tabIndex={0} role="img" aria-label={`${title}. ${series.map((one) => `${one.label}: ${format(one.values[one.values.length - 1])} ${unit}`).join("; ")}. Arrow keys move through time.`} onKeyDown={move} />
       )}
+      {!isTable && times.length >= 2 && (
+        <ul class="series" aria-hidden="true">
+          {series.map((one, index) => <li key={one.name}><i class={`s${(index % 6) + 1} ${one.isDashed ? "dashed" : ""}`} />{one.label} <b>{format(one.values[at])}</b></li>)}
+          <li class="muted">{unit}{cursor !== null && `, ${clock(times[at])}`}</li>
+        </ul>
+      )}
     </figure>
   );
 }
 
-function options({ series, unit, width, height, format, scale }) {
+/** The shortest span of the time axis, s: a new chart fills from the right. */
+const SPAN = 60;
+
+function options({ series, width, height, onCursor }) {
   const axis = { stroke: colours.muted, font: "11px system-ui", grid: { stroke: colours.line, width: 1 }, ticks: { show: false } };
-  const shown = (value) => (value == null ? "–" : format(value / scale));
   return {
     width, height,
     padding: [8, 8, 0, 0],
-    legend: { live: true },
+    legend: { show: false },
     cursor: { points: { size: 6 }, drag: { x: false, y: false } },
-    scales: { x: { time: true }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.08 : 1] } },
+    hooks: { setCursor: [(u) => onCursor(u.cursor.idx ?? null)] },
+    scales: {
+      x: { time: true, range: (_, from, until) => [Math.min(from, until - SPAN), until] },
+      y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.08 : 1] },
+    },
     axes: [
-      { ...axis, space: 70, values: (_, splits) => splits.map((at) => clock(at).slice(0, splits.length > 1 && splits[1] - splits[0] >= 60 ? 5 : 8)) },
-      { ...axis, size: 52, space: 28, values: (_, splits) => splits.map((value) => (value == null ? "" : shortNumber(value))) },
+      { ...axis, size: 26, space: 76, values: (_, splits) => splits.map((time) => clock(time).slice(0, splits.length > 1 && splits[1] - splits[0] >= 60 ? 5 : 8)) },
+      { ...axis, size: 48, space: 28, values: (_, splits) => splits.map((value) => (value == null ? "" : shortNumber(value))) },
     ],
     series: [
-      { label: "Time", value: (_, at) => (at == null ? "–" : clock(at)) },
+      {},
       ...series.map((one, index) => {
         const colour = colours.series[index % colours.series.length];
         return {
-          label: `${one.label} (${unit})`, stroke: colour, width: one.isDashed ? 1.2 : 1.8, dash: one.isDashed ? [5, 4] : undefined,
+          stroke: colour, width: one.isDashed ? 1.2 : 1.8, dash: one.isDashed ? [5, 4] : undefined,
           fill: one.isFilled ? colour.replace("rgb(", "rgba(").replace(")", ", 0.12)") : undefined,
-          points: { show: false }, spanGaps: false, value: (_, value) => shown(value),
+          points: { show: false }, spanGaps: false,
         };
       }),
     ],

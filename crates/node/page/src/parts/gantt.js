@@ -2,12 +2,12 @@
 
 import { useRef, useState } from "preact/hooks";
 import { announce, now } from "../store.js";
-import { date, duration, mbps, rate, size } from "../format.js";
+import { collator, date, duration, mbps, rate, size } from "../format.js";
 import { Canvas, colours, FONT } from "./basics.js";
 import { DataTable } from "./lists.js";
 
 const ROW = 34;
-const HEAD = 26;
+const HEAD = 38;
 
 /** The rows of the chart from a job's events: a row for each way or leg, with its plan and its spans. */
 export function ganttOf(job, events) {
@@ -40,7 +40,7 @@ export function ganttOf(job, events) {
     const own = [...rows.values()].filter((one) => one.source === total.source);
     if (!own.some((one) => one.spans.length)) wayRow({ source: total.source }).spans.push({ from: 0, to: total.seconds, bytes: total.bytes });
   }
-  const list = [...rows.values()].sort((a, b) => a.label.localeCompare(b.label, "en", { numeric: true }));
+  const list = [...rows.values()].sort((a, b) => collator.compare(a.label, b.label));
   return { rows: list, begin, makespan: planned?.makespan_seconds, bound: planned?.bound_seconds, method: planned?.method, atLeast: planned?.at_least, marks, stop };
 }
 
@@ -117,7 +117,8 @@ export function Gantt({ job, events }) {
   };
 
   const drawAxis = (context, x, h) => {
-    const step = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400].find((one) => end / one <= 8) ?? end;
+    const room = (x(end) - x(0)) / 84;
+    const step = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400].find((one) => end / one <= room) ?? end;
     context.strokeStyle = colours.line;
     context.fillStyle = colours.muted;
     context.lineWidth = 1;

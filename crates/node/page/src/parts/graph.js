@@ -3,7 +3,6 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { announce } from "../store.js";
 import { mbps, rate, spokenRate } from "../format.js";
-import { nodeSummaries } from "../matrix-data.js";
 import { Canvas, colours, FONT } from "./basics.js";
 
 /** The fastest legs of each node that hold it in place and are drawn. */
@@ -27,13 +26,15 @@ function mutual({ rate: rates, size }, a, b) {
 function nearestPairs(matrix) {
   const pairs = new Map();
   for (let a = 0; a < matrix.size; a += 1) {
-    const all = [];
+    const best = [];
     for (let b = 0; b < matrix.size; b += 1) {
       const bps = a === b ? NaN : mutual(matrix, a, b);
-      if (bps > 0) all.push([bps, b]);
+      if (!(bps > 0) || (best.length === NEAREST && bps <= best[NEAREST - 1][0])) continue;
+      best.push([bps, b]);
+      best.sort((x, y) => y[0] - x[0]);
+      best.length = Math.min(best.length, NEAREST);
     }
-    all.sort((x, y) => y[0] - x[0]);
-    for (const [bps, b] of all.slice(0, NEAREST)) pairs.set(Math.min(a, b) * matrix.size + Math.max(a, b), { a: Math.min(a, b), b: Math.max(a, b), bps });
+    for (const [bps, b] of best) pairs.set(Math.min(a, b) * matrix.size + Math.max(a, b), { a: Math.min(a, b), b: Math.max(a, b), bps });
   }
   return [...pairs.values()];
 }
@@ -100,7 +101,7 @@ export function Graph({ matrix, down, relays, me, selected, onSelect }) {
   const { names, size } = matrix;
   const pairs = useMemo(() => nearestPairs(matrix), [matrix]);
   const layout = useMemo(() => new Layout(size, pairs), [names.join()]);
-  const summaries = useMemo(() => nodeSummaries(matrix), [matrix]);
+  const summaries = matrix.nodes;
 
   useEffect(() => {
     let frame = 0;
@@ -120,9 +121,12 @@ export function Graph({ matrix, down, relays, me, selected, onSelect }) {
     const { x, y } = layout;
     const [x0, x1, y0, y1] = [Math.min(...x), Math.max(...x), Math.min(...y), Math.max(...y)];
     const [marginX, marginY] = [size > MOST_LABELS ? 20 : 56, 28];
-    const scale = Math.min((box.width - 2 * marginX) / Math.max(1, x1 - x0), (box.height - 2 * marginY) / Math.max(1, y1 - y0), 3.2);
+    // The picture may be stretched by 1.8 to fill a wide or a high window.
+    const [fitX, fitY] = [(box.width - 2 * marginX) / Math.max(1, x1 - x0), (box.height - 2 * marginY) / Math.max(1, y1 - y0)];
+    const least = Math.min(fitX, fitY, 3.2);
+    const [scaleX, scaleY] = [Math.min(fitX, least * 1.8), Math.min(fitY, least * 1.8)];
     const [cx, cy] = [(x0 + x1) / 2, (y0 + y1) / 2];
-    return names.map((_, i) => [box.width / 2 + (x[i] - cx) * scale, box.height / 2 + (y[i] - cy) * scale]);
+    return names.map((_, i) => [box.width / 2 + (x[i] - cx) * scaleX, box.height / 2 + (y[i] - cy) * scaleY]);
   }, [layout, round, box.width, box.height]);
 
   const focus = cursor ?? (selected ? selected.from : null);

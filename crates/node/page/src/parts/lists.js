@@ -1,6 +1,7 @@
 // Tables and lists that render only the rows in view.
 
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
+import { collator } from "../format.js";
 import { announce } from "../store.js";
 
 /** Rows beyond the view that are rendered too, so that scrolling shows no gap. */
@@ -12,7 +13,7 @@ const WHOLE = 60;
 const compare = (a, b) => {
   const [isNone, isOtherNone] = [a == null || Number.isNaN(a), b == null || Number.isNaN(b)];
   if (isNone || isOtherNone) return isNone - isOtherNone;
-  return typeof a === "string" ? a.localeCompare(b, "en", { numeric: true }) : a - b;
+  return typeof a === "string" ? collator.compare(a, b) : a - b;
 };
 
 /**
@@ -53,7 +54,7 @@ export function DataTable({ caption, columns, rows, keyOf, sort = null, rowHeigh
               <th key={column.id} scope="col" class={column.isNumber ? "number" : ""}
                 aria-sort={order?.id === column.id ? (order.isDown ? "descending" : "ascending") : undefined}>
                 {column.value
-                  ? <button type="button" onClick={() => toggle(column)}>{column.label}<span class="arrow" aria-hidden="true">{order?.id === column.id ? (order.isDown ? "↓" : "↑") : ""}</span></button>
+                  ? <button type="button" onClick={() => toggle(column)}>{column.label}{order?.id === column.id && <span class="arrow" aria-hidden="true">{order.isDown ? "↓" : "↑"}</span>}</button>
                   : column.label}
               </th>
             ))}

@@ -3,15 +3,15 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ageNow, announce } from "../store.js";
-import { ago, duration, gain, mbps, percent, rate, spokenRate } from "../format.js";
-import { gainOf, nodeSummaries } from "../matrix-data.js";
+import { ago, collator, duration, gain, mbps, percent, rate, spokenRate } from "../format.js";
+import { gainOf } from "../matrix-data.js";
 import { Button, Canvas, colours, FONT, Segments, theme } from "./basics.js";
 
 /** The steps of colour between the lowest and the highest value. */
 const STEPS = 48;
 
 /** Widths of a cell, px: by zoom. Text needs 38 px, text with age and method 92 px. */
-const WIDTHS = [2, 3, 4, 6, 8, 12, 18, 26, 40, 56, 96, 132];
+const WIDTHS = [2, 3, 4, 6, 8, 12, 18, 26, 40, 56, 96, 150];
 
 /** The most height of the whole canvas, as a part of the window. */
 const MOST_HEIGHT = 0.72;
@@ -30,7 +30,8 @@ function ramp() {
     const rgb = a.map((v, i) => Math.round(v + (b[i] - v) * part));
     const light = rgb.map((v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
     const luminance = 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2];
-    return { rgb, isDark: luminance < 0.18 };
+    // Where white and dark text are equally legible.
+    return { rgb, isDark: luminance < 0.2 };
   });
 }
 
@@ -41,7 +42,7 @@ const MODES = {
   age: { label: "Age", value: (m, at) => m.age[at], isLog: true, isReversed: true, text: (m, at) => duration(ageNow(m.age[at])), ends: (low, high) => [duration(high), duration(low)] },
 };
 
-/** The bounds of the colours: for logarithms whole decades. */
+/** The bounds of the colours. */
 function bounds(matrix, mode) {
   let [low, high] = [Infinity, -Infinity];
   for (let at = 0; at < matrix.rate.length; at += 1) {
@@ -52,7 +53,7 @@ function bounds(matrix, mode) {
   }
   if (low > high) return [1, 10];
   if (!mode.isLog) return [0, Math.max(high, 0.5)];
-  return mode.isReversed ? [low, Math.max(high, low * 2)] : [10 ** Math.floor(Math.log10(low)), 10 ** Math.ceil(Math.log10(high * 0.9999))];
+  return [low, Math.max(high, low * 2)];
 }
 
 /** The words for one cell. */
@@ -79,8 +80,8 @@ export function Matrix({ matrix, down, selected, onSelect }) {
 
   const order = useMemo(() => {
     const all = names.map((_, index) => index);
-    if (orderName === "name") return all.sort((a, b) => names[a].localeCompare(names[b], "en", { numeric: true }));
-    const medians = nodeSummaries(matrix).map((node) => node.out || 0);
+    if (orderName === "name") return all.sort((a, b) => collator.compare(names[a], names[b]));
+    const medians = matrix.nodes.map((node) => node.out || 0);
     return all.sort((a, b) => medians[b] - medians[a]);
   }, [matrix.names.join(), orderName, orderName === "name" ? null : matrix]);
 
@@ -88,7 +89,7 @@ export function Matrix({ matrix, down, selected, onSelect }) {
   const labelWidth = useMemo(() => {
     const context = document.createElement("canvas").getContext("2d");
     context.font = `12px ${FONT}`;
-    return Math.min(130, Math.max(...names.map((name) => context.measureText(name).width), 20) + 14);
+    return Math.min(130, Math.max(...names.map((name) => context.measureText(name).width), 56) + 14);
   }, [names.join()]);
 
   const fit = () => {
@@ -100,11 +101,10 @@ export function Matrix({ matrix, down, selected, onSelect }) {
     return best;
   };
   const level = zoom ?? fit();
-  const width = zoom === null ? Math.min(132, Math.max(WIDTHS[level], Math.floor((box.width - labelWidth - 16) / size))) : WIDTHS[level];
+  const width = zoom === null ? Math.min(150, Math.max(WIDTHS[level], Math.floor((box.width - labelWidth - 16) / size))) : WIDTHS[level];
   const height = cellHeight(width);
   const isUpright = width >= 44;
   const headHeight = isUpright ? 26 : Math.min(110, labelWidth);
-  const isLabelled = width >= 6;
   const headWidth = labelWidth;
   const whole = { width: headWidth + size * width + 1, height: headHeight + size * height + 1 };
 
@@ -134,7 +134,7 @@ export function Matrix({ matrix, down, selected, onSelect }) {
   }, [matrix, modeName, order, palette]);
 
   useEffect(() => {
-    const observer = new ResizeObserver(() => setBox({ width: outer.current.clientWidth, height: outer.current.clientHeight }));
+    const observer = new ResizeObserver(() => outer.current && setBox({ width: outer.current.clientWidth, height: outer.current.clientHeight }));
     observer.observe(outer.current);
     return () => observer.disconnect();
   }, []);
@@ -304,7 +304,7 @@ export function Matrix({ matrix, down, selected, onSelect }) {
       goTo(...moves[event.key]);
     } else if ((event.key === "Enter" || event.key === " ") && chosen) {
       event.preventDefault();
-      onSelect(chosen);
+      if (chosen.from !== chosen.to) onSelect(chosen);
     } else if (event.key === "+" || event.key === "-") {
       event.preventDefault();
       zoomBy(event.key === "+" ? 1 : -1);

@@ -80,7 +80,7 @@ export function CastTree({ root, receivers }) {
   };
   const box = (name, depth, at, one) => {
     const share = one ? Math.min(1, (one.done ?? 0) / one.total) || 0 : 1;
-    const told = one ? (one.state === "complete" ? `${mbps(one.average ?? one.rate)} Mbit/s` : one.rate > 0 ? `${mbps(one.rate)} Mbit/s` : (one.state ?? "")) : "source";
+    const told = one ? (one.state === "complete" ? (one.average ? `${mbps(one.average)} Mbit/s` : "complete") : one.rate > 0 ? `${mbps(one.rate)} Mbit/s` : (one.state ?? "")) : "source";
     return (
       <g key={name} transform={`translate(${x(depth)} ${y(at)})`} class={`tree-node ${one ? (KINDS[one.state] ?? "") : "source"}`}>
         <title>{one ? `${name}: ${one.state ?? "planned"}, ${percent(share)}, ${rate(one.rate)}${one.why ? `; ${one.why}` : ""}` : `${name}: the source`}</title>

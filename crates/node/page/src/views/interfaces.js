@@ -45,7 +45,7 @@ function Process({ process }) {
       <Programs process={process} />
       <Decisions process={process} />
       <Bonds process={process} />
-      <div class="columns">
+      <div class="columns wide-right">
         <Schedule process={process} />
         <Rules process={process} names={list.map((one) => one.name)} />
       </div>
@@ -87,7 +87,7 @@ function Interface({ one, history }) {
         <div><span>Up</span><b>{rate(one.up_bps ?? NaN)}</b></div>
         <div><span>Carries now</span><b>{Number.isFinite(carried) ? rate(carried) : "–"}</b></div>
       </div>
-      <Sparkline history={history} name="carried" width={260} height={34} />
+      <Sparkline history={history} name="carried" width="100%" height={38} />
       <Facts rows={[
         ["Round trip", one.rtt_seconds == null ? "–" : duration(one.rtt_seconds)],
         ["Loss", one.loss == null ? "–" : `${(one.loss * 100).toFixed(1)} %`],
@@ -97,7 +97,7 @@ function Interface({ one, history }) {
         ["Used", `${size(one.used_bytes ?? NaN)}${one.cap_bytes ? ` of ${size(one.cap_bytes)}` : ""}`],
       ]} />
       {one.cap_bytes > 0 && <Progress done={one.used_bytes} total={one.cap_bytes} label={`Use of the cap of ${one.name}`} kind={one.cap_is_used_up ? "bad" : ""} />}
-      {notes.length > 0 && <ul class="notes">{notes.map((note) => <li key={note}>{note}</li>)}</ul>}
+      {notes.length > 0 && <ul class="notes">{notes.map(([note, isWarning]) => <li key={note} class={isWarning ? "warn-text" : ""}>{note}</li>)}</ul>}
       <details onToggle={(event) => setOpen(event.currentTarget.open)}>
         <summary>Change how {one.name} may be used</summary>
         {isOpen && <Policy one={one} />}
@@ -108,19 +108,22 @@ function Interface({ one, history }) {
 
 /** Everything out of the ordinary about an interface, as `thalweg interfaces status` tells it. */
 function notesOf(one) {
-  return [
+  const warnings = [
     one.doubt === "impostor" ? "left out: another host answers than the one that was asked (a captive portal?)" : one.doubt ? "left out: the latest connections over it failed" : null,
     one.cap_is_used_up ? `its cap is used up until day ${one.reset_day ?? "–"}` : null,
     one.fault ? `its cap cannot be enforced: ${one.fault}` : null,
-    one.ipv4 === false && one.ipv6 ? "IPv6 only" : null,
     one.probe_failure,
+  ];
+  const remarks = [
+    one.ipv4 === false && one.ipv6 ? "IPv6 only" : null,
     one.rate_limit_bps ? `at most ${rate(one.rate_limit_bps)}` : null,
     one.metered ? "metered" : null,
     one.price_per_gb > 0 ? `${one.price_per_gb} / GB` : null,
     one.beside_tunnel ? "used beside a tunnel" : null,
     one.probe_bytes > 0 ? `${size(one.probe_bytes)} of probes` : null,
     one.duplicate_bytes > 0 ? `${size(one.duplicate_bytes)} sent or fetched twice` : null,
-  ].filter(Boolean);
+  ];
+  return [...warnings.filter(Boolean).map((note) => [note, true]), ...remarks.filter(Boolean).map((note) => [note, false])];
 }
 
 /** The command line for a policy: the page changes nothing by itself. */

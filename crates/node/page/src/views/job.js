@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { isActive, isEnded, jobEvents, jobHistory, jobs, loadEvents, me, now } from "../store.js";
 import { ago, clock, count, date, duration, mbps, percent, rate, size } from "../format.js";
-import { Age, Badge, Card, Command, Empty, Facts, Fault, Moment, Progress, Prose } from "../parts/basics.js";
+import { Badge, Card, Command, Empty, Facts, Fault, Moment, Progress, Prose } from "../parts/basics.js";
 import { HistoryChart } from "../parts/chart.js";
 import { Gantt } from "../parts/gantt.js";
 import { DataTable } from "../parts/lists.js";
@@ -37,7 +37,8 @@ export function JobDetail({ id }) {
       {job.verb === "gather" && events.length > 0 && <GanttCard job={job} events={events} />}
       {job.verb === "cast" && <Cast job={job} events={events} />}
       <Card title="Rates">
-        <HistoryChart title={job.verb === "cast" ? "Rate of each receiver" : "Rate of each path"} history={jobHistory.get(id)} pick={pickOf(job)} height={220} />
+        {isEnded(job) && !jobHistory.get(id) ? <p class="muted">The rates were not recorded: this page was not open then.</p>
+          : <HistoryChart title={job.verb === "cast" ? "Rate of each receiver" : job.verb === "gather" ? "Rate of each source" : "Rate of each path"} history={jobHistory.get(id)} pick={pickOf(job)} height={200} />}
         {job.paths?.length > 0 && <PathTable job={job} />}
       </Card>
       <Events job={job} events={events} />
@@ -63,7 +64,7 @@ function Verdict({ job }) {
   const columns = [
     { id: "what", label: "What", value: (row) => row.what },
     { id: "value", label: "Value", value: (row) => row.value, cell: (row) => <b>{row.value}</b> },
-    { id: "age", label: "Age at the end", value: (row) => row.age_seconds ?? NaN, cell: (row) => (row.age_seconds === undefined ? "–" : <Age seconds={row.age_seconds} />) },
+    { id: "age", label: "Age at the end", value: (row) => row.age_seconds ?? NaN, cell: (row) => (row.age_seconds === undefined ? "–" : duration(row.age_seconds)) },
   ];
   return (
     <Card title="Why it took as long as it did" kind="verdict" aside={<Badge kind="accent">bound: {BOUNDS[verdict.bound] ?? verdict.bound}</Badge>}>
@@ -135,7 +136,7 @@ function Cast({ job, events }) {
     { id: "name", label: "Receiver", value: (one) => one.name },
     { id: "state", label: "State", value: (one) => one.state ?? "", cell: (one) => <Badge kind={{ complete: "good", receiving: "accent", failed: "bad", refused: "bad", lost: "warn", away: "warn" }[one.state] ?? "quiet"}>{one.state ?? "planned"}</Badge> },
     { id: "share", label: "Has", isNumber: true, value: share, cell: (one) => <span class="with-bar"><Progress done={one.done ?? 0} total={one.total} label={`Progress of ${one.name}`} />{percent(share(one))}</span> },
-    { id: "rate", label: "Mbit/s", isNumber: true, value: (one) => one.rate ?? one.average, cell: (one) => <b>{mbps(one.state === "complete" ? (one.average ?? one.rate) : one.rate)}</b> },
+    { id: "rate", label: "Mbit/s", isNumber: true, value: (one) => one.rate ?? one.average, cell: (one) => <b>{mbps(one.state === "complete" ? (one.average ?? NaN) : one.rate)}</b> },
     { id: "expected", label: "Planned", isNumber: true, value: (one) => one.expected, cell: (one) => mbps(one.expected) },
     { id: "hop", label: "Slowest hop", isNumber: true, value: (one) => one.minHop, cell: (one) => mbps(one.minHop) },
     { id: "parents", label: "From", isWide: true, value: (one) => one.parents.join(", "), cell: (one) => (one.given?.length ? one.given.map((p) => `${p.name} ${size(p.bytes)}`).join(", ") : one.parents.slice(0, 3).join(", ")) },

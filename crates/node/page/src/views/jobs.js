@@ -1,14 +1,14 @@
 // The list of jobs, and the form that starts one.
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { cancel, forget, isActive, isEnded, jobHistory, jobs, pause, resume, setPriority, startJob } from "../store.js";
-import { baseName, commandLine, dayAndTime, duration, percent, plural, quoted, rate, size, words } from "../format.js";
-import { Badge, Button, Command, Empty, Fault, Icon, Progress, Segments, Sparkline, SureButton, useMedia } from "../parts/basics.js";
+import { cancel, forget, isActive, isEnded, jobHistory, jobs, now, pause, resume, setPriority, startJob } from "../store.js";
+import { ago, baseName, commandLine, duration, percent, plural, quoted, rate, size, words } from "../format.js";
+import { Badge, Button, Command, Empty, Fault, Icon, Progress, Prose, Segments, Sparkline, SureButton, useMedia } from "../parts/basics.js";
 import { WindowedList } from "../parts/lists.js";
 import { Head } from "./head.js";
 
 const KINDS = { running: "accent", pausing: "warn", queued: "quiet", paused: "warn", finished: "good", failed: "bad", cancelled: "quiet" };
-const WAITS = { slot: "waits for a slot", time: "waits for its time", retry: "waits to try again" };
+const WAITS = { slot: "waits for a slot", time: "waits for its time", retry: "tries again later" };
 
 /** Text that is longer is cut in lists. */
 const LONGEST = 56;
@@ -18,13 +18,13 @@ export function StateBadge({ job }) {
 }
 
 /** The ends of a job in few words; the title has all. */
-export function Ends({ job }) {
+export function Ends({ job, isStacked }) {
   const from = job.from?.length ? job.from : [job.arguments?.slice(1).join(" ") ?? ""];
   const first = shorten(from[0], true);
   return (
-    <span class="ends" title={`${from.join("\n")}${job.to ? `\n→ ${job.to}` : ""}`}>
-      <b>{first}</b>{from.length > 1 && <span class="muted"> and {from.length - 1} more</span>}
-      {job.to && <> <span class="muted">→</span> {shorten(job.to)}</>}
+    <span class={`ends ${isStacked ? "stacked" : ""}`} title={`${from.join("\n")}${job.to ? `\n→ ${job.to}` : ""}`}>
+      <span><b>{first}</b>{from.length > 1 && <span class="muted"> and {from.length - 1} more</span>}</span>{" "}
+      {job.to && <span><span class="muted">→</span> {shorten(job.to)}</span>}
     </span>
   );
 }
@@ -40,7 +40,7 @@ export function Actions({ job, hidesLabel }) {
   return (
     <span class="actions">
       {isQueue && (job.state === "running" || job.state === "queued") && <Button icon="pause" label={`Pause job ${job.id}`} hidesLabel={hidesLabel} onClick={() => pause(job.id)} />}
-      {isQueue && (job.state === "paused" || job.state === "failed") && <Button icon="resume" label={`Resume job ${job.id}`} hidesLabel={hidesLabel} onClick={() => resume(job.id)} />}
+      {isQueue && ["paused", "failed", "cancelled"].includes(job.state) && <Button icon="resume" label={`Resume job ${job.id}`} hidesLabel={hidesLabel} onClick={() => resume(job.id)} />}
       {!isEnded(job) && <SureButton icon="cancel" label={`Cancel job ${job.id}`} sure="Cancel it?" hidesLabel={hidesLabel} onClick={() => cancel(job.id)} />}
       {isEnded(job) && <SureButton icon="forget" label={`Forget job ${job.id}`} sure="Forget it?" hidesLabel={hidesLabel} onClick={() => forget(job.id)} />}
     </span>
@@ -74,7 +74,7 @@ export function Jobs({ rest }) {
   return (
     <>
       <Head title="Jobs" aside={<Button icon="plus" label="Start a job" kind="primary" onClick={() => setOpen(true)} />}>
-        {list ? `${plural(counts.active, "job runs", "jobs run")}${counts.active ? ` with ${rate(total)}` : ""}, ${plural(counts.waiting, "waits", "wait")}` : "Transfers that the daemon runs"}
+        {list ? (counts.active + counts.waiting === 0 ? "Nothing runs and nothing waits" : `${plural(counts.active, "job runs", "jobs run")}${counts.active ? ` with ${rate(total)}` : ""}, ${plural(counts.waiting, "waits", "wait")}`) : "Transfers that the daemon runs"}
       </Head>
       <Fault name="jobs" />
       <div class="tools">
@@ -86,7 +86,7 @@ export function Jobs({ rest }) {
           {counts.all ? "Choose another filter." : "Start a job here, or run a command in a terminal: it is listed here as long as it runs."}
         </Empty>
       )}
-      {shown.length > 0 && <WindowedList label="Jobs" items={shown} height={isNarrow ? 132 : 68} keyOf={(job) => job.id} render={(job) => <JobRow job={job} isNarrow={isNarrow} />} />}
+      {shown.length > 0 && <WindowedList label="Jobs" items={shown} height={isNarrow ? 112 : 64} keyOf={(job) => job.id} render={(job) => <JobRow job={job} isNarrow={isNarrow} />} />}
       {isOpen && <StartForm onClose={() => setOpen(false)} />}
     </>
   );
@@ -97,15 +97,15 @@ function JobRow({ job, isNarrow }) {
   const share = job.total_bytes > 0 ? (job.done_bytes ?? 0) / job.total_bytes : NaN;
   return (
     <article class={`job ${isNarrow ? "narrow" : ""}`} aria-label={`Job ${job.id}`}>
-      <a class="job-name" href={`#/jobs/${job.id}`}><span class="job-id">{job.id}</span><span class="verb">{job.verb}</span><Ends job={job} /></a>
+      <a class="job-name" href={`#/jobs/${job.id}`}><span class="job-id">{job.id}</span><span class="verb">{job.verb}</span><Ends job={job} isStacked={!isNarrow} /></a>
       <span class="job-state"><StateBadge job={job} />{job.origin === "terminal" && <Badge kind="quiet">terminal</Badge>}</span>
       <span class="job-progress">
         <Progress done={job.state === "finished" ? 1 : job.done_bytes} total={job.state === "finished" ? 1 : job.total_bytes} label={`Progress of job ${job.id}`} kind={job.state === "failed" ? "bad" : job.state === "finished" ? "good" : ""} />
         <small>
-          {job.total_bytes ? `${size(job.done_bytes ?? 0)} of ${size(job.total_bytes)}` : job.done_bytes ? size(job.done_bytes) : ""}
-          {Number.isFinite(share) && !isEnded(job) && `, ${percent(share)}`}{Number.isFinite(left) && ` · ${duration(left)} left`}
+          {job.state === "finished" ? size(job.done_bytes ?? NaN) : job.total_bytes ? `${size(job.done_bytes ?? 0)} of ${size(job.total_bytes)}` : job.done_bytes ? size(job.done_bytes) : ""}
+          {Number.isFinite(share) && !isEnded(job) && !Number.isFinite(left) && `, ${percent(share)}`}{Number.isFinite(left) && ` · ${duration(left)} left`}
           {job.state === "failed" && job.error && <span class="bad-text" title={job.error}> {job.error}</span>}
-          {isEnded(job) && job.ended && job.state !== "failed" && ` · ${job.started ? `in ${duration((Date.parse(job.ended) - Date.parse(job.started)) / 1000)}, ` : ""}${dayAndTime(job.ended)}`}
+          {isEnded(job) && job.ended && job.state !== "failed" && `${job.started && job.state === "finished" ? ` in ${duration((Date.parse(job.ended) - Date.parse(job.started)) / 1000)}` : ""} · ${ago((now.value - job.endedAt) / 1000)}`}
         </small>
       </span>
       <span class="job-rate">{isActive(job) ? <><Sparkline history={jobHistory.get(job.id)} /><span>{rate(job.rate_bps)}</span></> : null}</span>
@@ -228,7 +228,9 @@ function StartForm({ onClose }) {
     if (values.when === "at" && values.at) request.at = new Date(values.at).toISOString().replace(/\.\d+Z$/, "Z");
     if (values.when === "between" && values.from && values.until) request.between = `${values.from}-${values.until}`;
     setBusy(true);
-    const job = await startJob(request);
+    setProblem("");
+    // The form is above the page's messages, so it shows the refusal itself.
+    const job = await startJob(request, (error) => setProblem(error.message));
     setBusy(false);
     if (!job) return;
     try {
@@ -267,7 +269,7 @@ function StartForm({ onClose }) {
         )}
         <Field field={{ id: "more", label: "Further options", sample: "--no-relays", hint: `as in a shell; ${commandLine([verb, "--help"])} lists them` }} value={values.more ?? ""} onInput={set("more")} />
         <div class="preview"><span>It runs</span><Command line={line} label="The command line that it runs" /></div>
-        {problem && <p class="fault" role="alert"><Icon name="warn" /> {problem}</p>}
+        {problem && <p class="fault" role="alert"><Icon name="warn" /> <span><Prose text={problem} /></span></p>}
         <footer><Button label="Cancel" onClick={() => dialog.current.close()} /><Button type="submit" kind="primary" icon="resume" label={isBusy ? "Starting …" : "Start"} disabled={isBusy} /></footer>
       </form>
     </dialog>

@@ -1,9 +1,7 @@
 // The overview: this node, the mesh's health, what runs, and what needs a hand.
 
-import { useMemo } from "preact/hooks";
 import { interfaces, isActive, jobHistory, jobs, matrix, pathDocument, processesOf, roster, status, totalHistory } from "../store.js";
 import { count, dayAndTime, duration, mbps, percent, plural, rate, seconds, size } from "../format.js";
-import { gainOf, median } from "../matrix-data.js";
 import { Badge, Card, Command, Empty, Facts, Fault, Icon, Progress, Prose, Sparkline, useDocuments } from "../parts/basics.js";
 import { HistoryChart } from "../parts/chart.js";
 import { Head } from "./head.js";
@@ -58,14 +56,8 @@ function MeshTile() {
 
 function PathTile() {
   const found = matrix.value;
-  const told = useMemo(() => {
-    if (!found?.legs) return null;
-    let good = 0;
-    for (let at = 0; at < found.rate.length; at += 1) if (gainOf(found, at) >= 0.2 && found.detour[at] - found.rate[at] >= 1e6) good += 1;
-    return { good: good / found.legs, middle: median(found.rate) };
-  }, [found]);
-  if (!told) return <Tile name="Paths" value="–" more="nothing measured yet" href="#/paths" />;
-  return <Tile name="Median path" value={<>{mbps(told.middle)} <small>Mbit/s</small></>} more={`${percent(told.good)} of the pairs have a good detour`} href="#/paths" />;
+  if (!found?.legs) return <Tile name="Paths" value="–" more="nothing measured yet" href="#/paths" />;
+  return <Tile name="Median path" value={<>{mbps(found.totals.rate)} <small>Mbit/s</small></>} more={`${percent(found.totals.good / found.legs)} of the pairs have a good detour`} href="#/paths" />;
 }
 
 function Running({ job }) {

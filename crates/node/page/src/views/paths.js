@@ -2,18 +2,14 @@
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { ageNow, announce, estimateHistory, matrix, me, pathDocument, relayNames, roster } from "../store.js";
-import { ago, commandLine, count, duration, gain, mbps, percent, plural, rate, seconds } from "../format.js";
-import { detoursOf, gainOf, median, nodeSummaries } from "../matrix-data.js";
+import { ago, collator, commandLine, count, duration, gain, mbps, percent, plural, rate, seconds } from "../format.js";
+import { detoursOf, gainOf, GOOD_GAIN, GOOD_RATE } from "../matrix-data.js";
 import { Age, Badge, Button, Card, Command, Empty, Facts, Fault, Segments, useDocuments } from "../parts/basics.js";
 import { Chart } from "../parts/chart.js";
 import { Graph } from "../parts/graph.js";
 import { DataTable } from "../parts/lists.js";
 import { Matrix, describe } from "../parts/matrix.js";
 import { Head } from "./head.js";
-
-/** A detour is good if it gains this share and this rate, as in `thalweg paths --advise`. */
-const GOOD_GAIN = 0.2;
-const GOOD_RATE = 1e6;
 
 /** Plans ignore estimates that are older, s: 14 days (docs/gather.md). */
 const MAX_AGE = 14 * 86_400;
@@ -38,7 +34,6 @@ export function Paths({ rest }) {
         {found ? <Summary matrix={found} told={told} /> : "No rates are known yet"}
       </Head>
       <Fault name="paths" />
-      <Troubles told={told} />
       {!found || !found.legs ? (
         <Card><Empty title="No path is measured yet" command="thalweg measure NODE" commandLabel="Measure one path now">
           {told?.oracle?.trouble ? `The oracle did not answer: ${told.oracle.trouble}` : told?.paths?.measuring?.enabled === false ? "Measuring is off: set `enabled` in `[oracle.measure]` of the oracle's host." : "The oracle orders measurements once nodes have addresses. A measurement of your own fills a cell at once."}
@@ -54,6 +49,7 @@ export function Paths({ rest }) {
           {selected && <Path matrix={found} told={told} cell={selected} onClose={() => setSelected(null)} />}
         </>
       )}
+      <Troubles told={told} />
       <Advice advice={told?.advice} />
       <Candidates told={told} />
     </>
@@ -71,19 +67,13 @@ function pairFrom(found, node) {
 }
 
 function Summary({ matrix: found, told }) {
-  const middle = useMemo(() => median(found.age), [found]);
-  const methods = useMemo(() => {
-    const counts = found.methods.map(() => 0);
-    found.rate.forEach((bps, at) => {
-      if (bps >= 0) counts[found.method[at]] += 1;
-    });
-    return found.methods.map((name, index) => `${count(counts[index])} by ${name}`).join(", ");
-  }, [found]);
+  const methods = found.totals.methods.map(({ name, count: n }) => `${count(n)} by ${name}`).join(", ");
   const pairs = found.size * (found.size - 1);
+  if (!found.legs) return <>{plural(found.size, "node")}, nothing is measured yet</>;
   return (
     <>
-      {plural(found.size, "node")}, {count(found.legs)} of {count(pairs)} ordered pairs measured ({percent(found.legs / pairs)}), {duration(ageNow(middle))} old in the median; {methods}
-      {told?.oracle && !told.oracle.answered && <Badge kind="warn">stored answer, {ago(told.oracle.paths_age_seconds)}</Badge>}
+      {plural(found.size, "node")}, {count(found.legs)} of {count(pairs)} ordered pairs measured ({percent(found.legs / pairs)}), {duration(ageNow(found.totals.age))} old in the median; {methods}
+      {told?.oracle && !told.oracle.answered && <Badge kind="warn">stored answer{told.oracle.paths_age_seconds != null && `, ${ago(ageNow(told.oracle.paths_age_seconds))}`}</Badge>}
     </>
   );
 }
@@ -178,15 +168,20 @@ function LegTable({ matrix: found, selected, onSelect }) {
     return list;
   }, [found]);
   const { size, names } = found;
+  // Ninety thousand rows are sorted by the ranks of names, not by the names.
+  const rank = useMemo(() => {
+    const ranks = new Map([...names].sort(collator.compare).map((name, index) => [name, index]));
+    return names.map((name) => ranks.get(name));
+  }, [names.join()]);
   const columns = useMemo(() => [
-    { id: "from", label: "From", value: (at) => names[Math.floor(at / size)] },
-    { id: "to", label: "To", value: (at) => names[at % size] },
+    { id: "from", label: "From", value: (at) => rank[Math.floor(at / size)], cell: (at) => names[Math.floor(at / size)] },
+    { id: "to", label: "To", value: (at) => rank[at % size], cell: (at) => names[at % size] },
     { id: "rate", label: "Mbit/s", isNumber: true, value: (at) => found.rate[at], cell: (at) => <b>{found.atLeast[at] ? "≥" : ""}{mbps(found.rate[at])}</b> },
     { id: "spread", label: "Spread", isNumber: true, value: (at) => found.spread[at], cell: (at) => (found.spread[at] >= 0 ? `±${mbps(found.spread[at])}` : "–") },
-    { id: "method", label: "Method", value: (at) => found.methods[found.method[at]] },
+    { id: "method", label: "Method", value: (at) => found.method[at], cell: (at) => found.methods[found.method[at]] },
     { id: "age", label: "Age", isNumber: true, value: (at) => found.age[at], cell: (at) => duration(ageNow(found.age[at])) },
     { id: "rtt", label: "Round trip", isNumber: true, value: (at) => found.rtt[at], cell: (at) => (found.rtt[at] >= 0 ? duration(found.rtt[at]) : "–") },
-    { id: "via", label: "Best detour", value: (at) => (found.via[at] >= 0 ? names[found.via[at]] : ""), cell: (at) => (found.via[at] >= 0 ? names[found.via[at]] : "–") },
+    { id: "via", label: "Best detour", value: (at) => (found.via[at] >= 0 ? rank[found.via[at]] : NaN), cell: (at) => (found.via[at] >= 0 ? names[found.via[at]] : "–") },
     { id: "detour", label: "Mbit/s by it", isNumber: true, value: (at) => found.detour[at], cell: (at) => mbps(found.detour[at]) },
     { id: "gain", label: "Gain", isNumber: true, value: (at) => gainOf(found, at), cell: (at) => gain(gainOf(found, at)) },
   ], [found]);
@@ -196,7 +191,7 @@ function LegTable({ matrix: found, selected, onSelect }) {
 
 /** The table twin of the graph. */
 function NodeTable({ matrix: found, down }) {
-  const rows = useMemo(() => nodeSummaries(found), [found]);
+  const rows = found.nodes;
   const roles = new Map((roster.value?.members ?? []).map((member) => [member.name, member.roles.join(", ")]));
   const columns = [
     { id: "name", label: "Node", value: (row) => row.name, cell: (row) => <>{row.name} {down.has(row.name) && <Badge kind="bad">down</Badge>}</> },

@@ -54,7 +54,7 @@ function Stream({ stream, oracle }) {
     <Card title={stream.name ?? "without a name"} aside={<Badge kind={stream.ended ? "bad" : "good"}>{stream.ended ? `ended: ${stream.ended}` : "live"}</Badge>}>
       <Facts rows={[
         ["Rate", rate(rateOf(stream))], ["Origin", stream.origin], ["Source here", source], ["Age here", milliseconds(stream.age_us)],
-        ["Worst age", milliseconds(stream.worst_us)], ["Latency", `${stream.latency_ms} ms`], ["Held", size(stream.held_bytes)],
+        ["Worst age", milliseconds(stream.worst_us)], ["Latency", `${duration(stream.latency_ms / 1000)}`], ["Held", size(stream.held_bytes)],
         stream.tracks?.length && ["Tracks", stream.tracks.join(", ")],
       ]} />
       {(planned?.subscriptions ?? []).map((given, index) => (
