@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use thalweg_units::WallTime;
 
@@ -33,6 +33,12 @@ impl Default for WallClock {
             WallTime::from_unix_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
         })
     }
+}
+
+/// The processor time of the calling thread; `None` if the kernel does not tell.
+pub fn thread_time() -> Option<Duration> {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).ok()
 }
 
 impl fmt::Debug for WallClock {

@@ -32,4 +32,5 @@ pub mod space;
 pub mod throttle;
 pub mod timeout;
 pub mod token_bucket;
+pub mod verdict;
 pub mod watched;

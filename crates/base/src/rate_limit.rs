@@ -5,6 +5,7 @@ use std::{
     num::NonZeroU64,
     time::{Duration, Instant},
 };
+use thalweg_units::Rate;
 
 /// The time whose bytes may arrive at once after a pause.
 const BURST: Duration = Duration::from_millis(100);
@@ -26,6 +27,12 @@ impl RateLimit {
     /// Creates a limit of this many bytes per second.
     pub fn new(bytes_per_second: NonZeroU64) -> Self {
         Self { bucket: Mutex::new(DebtBucket::new(bytes_per_second)), epoch: Instant::now() }
+    }
+
+    /// The limit.
+    pub fn rate(&self) -> Rate {
+        let bytes = u64::try_from(self.bucket.lock().rate).unwrap_or(u64::MAX);
+        Rate::from_bps(bytes.saturating_mul(8))
     }
 
     /// Charges `n` bytes that have arrived. Returns how long to wait before the next read.
@@ -97,7 +104,8 @@ mod tests {
             wait = bucket.charge(u64::MAX, Duration::from_secs(u64::MAX));
         }
         assert_eq!(wait, Duration::from_nanos(u64::MAX));
-        assert_eq!(super::RateLimit::new(NonZeroU64::MAX).charge(1000), Duration::ZERO);
+        let limit = super::RateLimit::new(NonZeroU64::MAX);
+        assert_eq!((limit.charge(1000), limit.rate()), (Duration::ZERO, Rate::from_bps(u64::MAX)));
     }
 
     proptest! {

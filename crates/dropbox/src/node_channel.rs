@@ -11,7 +11,7 @@ use thalweg_net::{
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Destination,
-    bistro::{Answer, Ask, MAX_ANSWER, SheetNode},
+    bistro::{MAX_SUBMIT_REPLY, SheetNode, SubmitReply, SubmitRequest},
     mesh::{Member, Terms},
 };
 use thiserror::Error;
@@ -84,18 +84,18 @@ impl NodeChannel {
     ///
     /// # Errors
     /// Returns the connection's error.
-    pub async fn ask(&mut self, ask: &Ask) -> Result<Answer, NodeChannelError> {
+    pub async fn ask(&mut self, ask: &SubmitRequest) -> Result<SubmitReply, NodeChannelError> {
         self.ask_about(ask, 0).await
     }
 
     /// Asks a node that may have to read this many bytes before it answers.
     pub(super) async fn ask_about(
         &mut self,
-        ask: &Ask,
+        ask: &SubmitRequest,
         bytes: u64,
-    ) -> Result<Answer, NodeChannelError> {
+    ) -> Result<SubmitReply, NodeChannelError> {
         message::write(&mut self.0, ask).await?;
-        let read = message::read(&mut self.0, MAX_ANSWER);
+        let read = message::read(&mut self.0, MAX_SUBMIT_REPLY);
         let answer = within(answer_timeout(bytes), "answer", read).await;
         match answer {
             Ok(answer) => answer.ok_or_else(ended),
@@ -115,10 +115,10 @@ impl NodeChannel {
     pub async fn send(
         &mut self,
         next: impl FnMut(&mut [u8]) -> io::Result<usize>,
-    ) -> Result<Answer, NodeChannelError> {
+    ) -> Result<SubmitReply, NodeChannelError> {
         let monitor = self.0.get_ref().monitor();
         let (mut from, mut to) = split(&mut self.0);
-        let mut answer = pin!(message::read::<Answer>(&mut from, MAX_ANSWER));
+        let mut answer = pin!(message::read::<SubmitReply>(&mut from, MAX_SUBMIT_REPLY));
         let sent = tokio::select! {
             biased;
             early = &mut answer => return early?.ok_or_else(ended),

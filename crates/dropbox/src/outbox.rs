@@ -12,7 +12,9 @@ use thalweg_base::log::Event;
 use thalweg_net::Ed25519;
 use thalweg_wire::{
     Signer as _,
-    bistro::{Answer, Ask, Delivery, Denial, MOST_DELIVERIES, Refusal, StampId},
+    bistro::{
+        Denial, MOST_DELIVERIES, ReceiptDelivery, Refusal, StampId, SubmitReply, SubmitRequest,
+    },
     mesh::Name,
 };
 use tokio::time::{sleep, timeout};
@@ -55,7 +57,7 @@ impl ServiceState {
         &self,
         one: &ServedBox,
         spool: &Spool,
-        untold: Vec<(StampId, Delivery)>,
+        untold: Vec<(StampId, ReceiptDelivery)>,
     ) -> Result<(), String> {
         let (ids, deliveries): (Vec<_>, Vec<_>) = untold.into_iter().unzip();
         let answers = match &one.role {
@@ -107,7 +109,7 @@ impl ServiceState {
     async fn ask_destination(
         &self,
         destination: &Name,
-        deliveries: Vec<Delivery>,
+        deliveries: Vec<ReceiptDelivery>,
     ) -> Result<Vec<Result<(), Vec<u8>>>, String> {
         let roster = self.membership.current();
         let member = roster.as_ref().and_then(|roster| roster.by_name(destination));
@@ -115,7 +117,7 @@ impl ServiceState {
         let port = port.ok_or_else(|| format!("node `{destination}` is not in the roster"))?;
         let asked = async {
             let mut line = NodeChannel::open(&self.connector, &port).await?;
-            let answer = line.ask(&Ask::Deliver(deliveries)).await?;
+            let answer = line.ask(&SubmitRequest::Deliver(deliveries)).await?;
             line.close().await;
             Ok::<_, super::NodeChannelError>(answer)
         };
@@ -123,8 +125,8 @@ impl ServiceState {
             .await
             .map_err(|_| format!("no answer within {PATIENCE:?}"))?
         {
-            Ok(Answer::Delivered(answers)) => Ok(answers),
-            Ok(Answer::Refused(refusal)) => Err(refusal.to_string()),
+            Ok(SubmitReply::Delivered(answers)) => Ok(answers),
+            Ok(SubmitReply::Refused(refusal)) => Err(refusal.to_string()),
             Ok(_) => Err("the destination's answer does not match the request".into()),
             Err(e) => Err(e.to_string()),
         }

@@ -10,7 +10,7 @@ use thalweg_net::Ed25519;
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Signed,
-    bistro::{Delivery, Receipt, Refusal, Stamp, StampId},
+    bistro::{Receipt, ReceiptDelivery, Refusal, Stamp, StampId},
     mesh::Name,
 };
 
@@ -41,7 +41,7 @@ pub struct VerifiedReceipt {
     /// The node's receipt.
     pub receipt: Signed<Receipt>,
     /// The nonce, and the path of the data.
-    pub delivery: Delivery,
+    pub delivery: ReceiptDelivery,
 }
 
 impl VerifiedReceipt {
@@ -49,11 +49,11 @@ impl VerifiedReceipt {
     ///
     /// # Errors
     /// [`Refusal::Forged`].
-    pub fn read(delivery: &Delivery) -> Result<Self, Refusal> {
+    pub fn read(delivery: &ReceiptDelivery) -> Result<Self, Refusal> {
         let forged = |e| Refusal::Forged(format!("{e}"));
         let stamp: Signed<Stamp> = Signed::open(&delivery.stamp, &Ed25519).map_err(forged)?;
         let receipt: Signed<Receipt> = Signed::open(&delivery.receipt, &Ed25519).map_err(forged)?;
-        match receipt.value().stamp == StampId::of(&stamp) {
+        match receipt.value().stamp == StampId::from_stamp(&stamp) {
             true => Ok(Self { stamp, receipt, delivery: delivery.clone() }),
             false => Err(Refusal::Forged("the receipt is for another stamp".into())),
         }
@@ -79,7 +79,7 @@ fn decode(records: &[Vec<u8>], file: &Path) -> io::Result<Vec<VerifiedReceipt>> 
         io::Error::new(io::ErrorKind::InvalidData, why)
     };
     let one = |record: &Vec<u8>| {
-        let delivery: Delivery =
+        let delivery: ReceiptDelivery =
             thalweg_wire::object::decode(record).map_err(|e| wrong(e.to_string()))?;
         VerifiedReceipt::read(&delivery).map_err(|e| wrong(e.to_string()))
     };

@@ -38,7 +38,7 @@ impl DropBoxes {
         let counts = &self.0.counts;
         let registry = registry.sub_registry_with_prefix("thalweg_drop_box");
         registry.register("channels", "Channels opened", counts.channels.clone());
-        registry.register("refused", "Requests refused", counts.refused.clone());
+        registry.register("refusals", "Requests refused", counts.refused.clone());
         registry.register_collector(Box::new(BoxCollector(self.clone())));
     }
 
@@ -81,13 +81,21 @@ impl Collector for BoxCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let sums = self.0.sums();
         for (name, help, value) in [
-            ("commitments", "Commitments recorded by this node", sums.committed),
-            ("receipts", "Submissions whose data a node has received", sums.received),
-            ("held", "Submissions whose data this node holds", sums.held),
-            ("held_bytes", "Bytes of the submissions that this node holds", sums.held_bytes),
-            ("not_told", "Receipts not yet delivered to their destination", sums.not_told),
-            ("given_away", "Submissions that their destination has collected", sums.given_away),
-            ("pushes", "Transfers to this node in progress", sums.pushes),
+            ("commitments", "Commitments recorded by this node.", sums.committed),
+            ("receipts", "Submissions whose data a node has received.", sums.received),
+            ("held_submissions", "Submissions whose data this node holds.", sums.held),
+            ("held_bytes", "Bytes of the submissions that this node holds.", sums.held_bytes),
+            (
+                "undelivered_receipts",
+                "Receipts not yet delivered to their destination.",
+                sums.not_told,
+            ),
+            (
+                "collected_submissions",
+                "Submissions that their destination has collected.",
+                sums.given_away,
+            ),
+            ("incoming_transfers", "Transfers to this node in progress.", sums.pushes),
         ] {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;

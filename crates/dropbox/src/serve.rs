@@ -28,8 +28,8 @@ use thalweg_units::NodeId;
 use thalweg_wire::{
     Signed, Signer as _,
     bistro::{
-        Answer, Ask, Delivery, Denial, Intent, MAX_ASK, MOST_DELIVERIES, MOST_INTENTS, Nonce,
-        Refusal, Stamp, StampId, StrikeReply, StrikeRequest,
+        Denial, Intent, MAX_SUBMIT_REQUEST, MOST_DELIVERIES, MOST_INTENTS, Nonce, ReceiptDelivery,
+        Refusal, Stamp, StampId, StrikeReply, StrikeRequest, SubmitReply, SubmitRequest,
     },
     mesh::{ApiError, Member, Name},
 };
@@ -122,8 +122,9 @@ impl ServiceState {
         let mut is_known = member.is_some();
         let caller = Caller { key: channel.peer(), member, from: from.ip(), party };
         loop {
-            let (most, time) = if is_known { (MAX_ASK, IDLE) } else { (FIRST, FIRST_TIME) };
-            let asked = message::read_charged::<Ask>(&mut channel, most, party);
+            let (most, time) =
+                if is_known { (MAX_SUBMIT_REQUEST, IDLE) } else { (FIRST, FIRST_TIME) };
+            let asked = message::read_charged::<SubmitRequest>(&mut channel, most, party);
             match within(time, "question", asked).await? {
                 Some((ask, _charge)) => {
                     let turn = self.asks.turn(party).await;
@@ -141,14 +142,14 @@ impl ServiceState {
         &self,
         channel: &mut IO,
         caller: &Caller,
-        ask: Ask,
+        ask: SubmitRequest,
         turn: Turn,
     ) -> io::Result<bool>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
         let said = match ask {
-            Ask::Push { stamp, nonce, bytes } => {
+            SubmitRequest::Push { stamp, nonce, bytes } => {
                 match self.check_push(caller, &stamp, nonce, bytes) {
                     Ok(wanted) => {
                         drop(turn);
@@ -157,21 +158,23 @@ impl ServiceState {
                     Err(refusal) => Err(refusal),
                 }
             }
-            Ask::Sheet(name) => self.sheet(caller, &name),
-            Ask::Commit(name, intents) => self.commit(caller, &name, intents).await,
-            Ask::Load(name) => self.load(caller, &name),
-            Ask::Deliver(deliveries) => self.deliver(caller, deliveries).await,
-            Ask::Forget(name, ids) => self.forget(caller, &name, ids).await,
+            SubmitRequest::Sheet(name) => self.sheet(caller, &name),
+            SubmitRequest::Commit(name, intents) => self.commit(caller, &name, intents).await,
+            SubmitRequest::Load(name) => self.load(caller, &name),
+            SubmitRequest::Deliver(deliveries) => self.deliver(caller, deliveries).await,
+            SubmitRequest::Forget(name, ids) => self.forget(caller, &name, ids).await,
         };
-        let said = said.unwrap_or_else(Answer::Refused);
+        let said = said.unwrap_or_else(SubmitReply::Refused);
         self.counts.refused.inc_by(match &said {
-            Answer::Refused(_) => 1,
-            Answer::Stamps(stamps) => stamps.iter().filter(|stamp| stamp.is_err()).count() as u64,
+            SubmitReply::Refused(_) => 1,
+            SubmitReply::Stamps(stamps) => {
+                stamps.iter().filter(|stamp| stamp.is_err()).count() as u64
+            }
             _ => 0,
         });
         drop(turn);
         message::write(channel, &said).await?;
-        Ok(!matches!(said, Answer::Refused(_)))
+        Ok(!matches!(said, SubmitReply::Refused(_)))
     }
 
     pub(super) fn find_box(&self, name: &Name) -> Result<&ServedBox, Refusal> {
@@ -189,11 +192,11 @@ impl ServiceState {
         }
     }
 
-    fn sheet(&self, caller: &Caller, name: &Name) -> Result<Answer, Refusal> {
+    fn sheet(&self, caller: &Caller, name: &Name) -> Result<SubmitReply, Refusal> {
         let records = self.accessible_box(caller, name)?.records()?;
         let roster = self.membership.current();
         let sheet = Signed::sign(records.sheet(roster.as_deref()), &*self.key);
-        Ok(Answer::Sheet(sheet.encode()))
+        Ok(SubmitReply::Sheet(sheet.encode()))
     }
 
     async fn commit(
@@ -201,7 +204,7 @@ impl ServiceState {
         caller: &Caller,
         name: &Name,
         intents: Vec<Intent>,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<SubmitReply, Refusal> {
         let one = self.accessible_box(caller, name)?;
         let records = one.records()?;
         if intents.len() > MOST_INTENTS {
@@ -215,17 +218,17 @@ impl ServiceState {
         let commitments: Vec<_> = intents.iter().map(|intent| intent.commitment).collect();
         let stamps = records.ledger.commit((caller.key, caller.party), intents).await;
         let denied = |(stamp, commitment): (Result<Vec<u8>, Refusal>, _)| {
-            stamp.map_err(|why| self.denial(Denial::of_commitment(commitment, why)))
+            stamp.map_err(|why| self.denial(Denial::for_commitment(commitment, why)))
         };
-        Ok(Answer::Stamps(stamps.into_iter().zip(&commitments).map(denied).collect()))
+        Ok(SubmitReply::Stamps(stamps.into_iter().zip(&commitments).map(denied).collect()))
     }
 
     fn denial(&self, denial: Denial) -> Vec<u8> {
         Signed::sign(denial, &*self.key).encode()
     }
 
-    fn load(&self, caller: &Caller, name: &Name) -> Result<Answer, Refusal> {
-        Ok(Answer::Load(self.accessible_box(caller, name)?.spool()?.load()))
+    fn load(&self, caller: &Caller, name: &Name) -> Result<SubmitReply, Refusal> {
+        Ok(SubmitReply::Load(self.accessible_box(caller, name)?.spool()?.load()))
     }
 
     /// Checks whether the client may send the data of this stamp.
@@ -269,7 +272,11 @@ impl ServiceState {
     }
 
     /// Accepts receipts from a node of the box.
-    async fn deliver(&self, caller: &Caller, deliveries: Vec<Delivery>) -> Result<Answer, Refusal> {
+    async fn deliver(
+        &self,
+        caller: &Caller,
+        deliveries: Vec<ReceiptDelivery>,
+    ) -> Result<SubmitReply, Refusal> {
         let member = caller.member.as_ref().filter(|member| member.node == Some(caller.key));
         let member = member.ok_or(Refusal::NotAdmitted)?;
         let sender = DeliveringNode { name: member.name.clone(), key: caller.key };
@@ -277,7 +284,7 @@ impl ServiceState {
             return Err(Refusal::Forged("too many receipts at once".into()));
         }
         let answers = self.store_receipts(&sender, deliveries).await?;
-        Ok(Answer::Delivered(answers))
+        Ok(SubmitReply::Delivered(answers))
     }
 
     /// Stores receipts. For receipts that will never be accepted it returns signed refusals. Signatures are checked off
@@ -285,9 +292,9 @@ impl ServiceState {
     pub(super) async fn store_receipts(
         &self,
         sender: &DeliveringNode,
-        deliveries: Vec<Delivery>,
+        deliveries: Vec<ReceiptDelivery>,
     ) -> Result<Vec<Result<(), Vec<u8>>>, Refusal> {
-        let id = |delivery: &Delivery| StampId::of_bytes(&delivery.stamp);
+        let id = |delivery: &ReceiptDelivery| StampId::from_encoded(&delivery.stamp);
         let ids: Vec<StampId> = deliveries.iter().map(id).collect();
         let reading = move || deliveries.iter().map(VerifiedReceipt::read).collect::<Vec<_>>();
         let read = costly::run(PeerKey::Node(sender.key), reading).await;
@@ -298,7 +305,7 @@ impl ServiceState {
             answers.extend(self.store_in_box(sender, same).await?);
         }
         let denied = |(kept, id): (Result<(), Refusal>, _)| {
-            kept.map_err(|why| self.denial(Denial::of_stamp(id, why)))
+            kept.map_err(|why| self.denial(Denial::for_stamp(id, why)))
         };
         Ok(answers.into_iter().zip(ids).map(denied).collect())
     }
@@ -329,7 +336,7 @@ impl ServiceState {
         let bytes = struck.iter().map(|stamp| stamp.commitment.size).sum();
         let reply = StrikeReply { submissions: struck.len() as u64, bytes };
         if let Some(spool) = &one.spool {
-            let id = |stamp: Stamp| StampId::of(&Signed::sign(stamp, &*self.key));
+            let id = |stamp: Stamp| StampId::from_stamp(&Signed::sign(stamp, &*self.key));
             spool.delete(struck.into_iter().map(id).collect()).await?;
         }
         Ok(reply)
@@ -341,14 +348,14 @@ impl ServiceState {
         caller: &Caller,
         name: &Name,
         ids: Vec<StampId>,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<SubmitReply, Refusal> {
         let one = self.find_box(name)?;
         let destination = match &one.role {
             super::served_box::BoxRole::Destination(_) => &self.me,
             super::served_box::BoxRole::Node(name) => name,
         };
         match caller.member.as_ref().is_some_and(|member| member.name == *destination) {
-            true => Ok(Answer::Forgot(one.spool()?.delete(ids).await?)),
+            true => Ok(SubmitReply::Forgot(one.spool()?.delete(ids).await?)),
             false => Err(Refusal::NotAdmitted),
         }
     }

@@ -123,7 +123,7 @@ mod tests {
     use thalweg_units::WallTime;
     use thalweg_wire::{
         Signed, Signer as _,
-        bistro::{Commitment, CommitmentHasher, Delivery, Nonce, Receipt, StampId},
+        bistro::{Commitment, CommitmentHasher, Nonce, Receipt, ReceiptDelivery, StampId},
     };
 
     /// The receipt of node `n1`, `n2`, … for the submission with this number.
@@ -143,10 +143,11 @@ mod tests {
         };
         let stamp = Signed::sign(stamp, &PrivateKey::from_seed(&[9; 32]));
         let node = format!("n{node}").parse().unwrap();
-        let receipt = Signed::sign(Receipt { stamp: StampId::of(&stamp), node, time }, &key);
+        let receipt =
+            Signed::sign(Receipt { stamp: StampId::from_stamp(&stamp), node, time }, &key);
         let (stamp, receipt) = (stamp.encode(), receipt.encode());
         let path = format!("/data/{number}").into_bytes();
-        VerifiedReceipt::read(&Delivery { stamp, receipt, nonce, path }).unwrap()
+        VerifiedReceipt::read(&ReceiptDelivery { stamp, receipt, nonce, path }).unwrap()
     }
 
     fn view(arrivals: &[(u64, &[u8])]) -> View {

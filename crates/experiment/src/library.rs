@@ -17,7 +17,7 @@ use std::{
 use thalweg_console::{note, say_line};
 
 /// The built-in plans: name and text.
-pub const BUILT_IN: [(&str, &str); 58] = [
+pub const BUILT_IN: [(&str, &str); 59] = [
     ("badabing", include_str!("../../../experiments/badabing.toml")),
     ("bistro-deadline", include_str!("../../../experiments/bistro-deadline.toml")),
     ("bond-cost", include_str!("../../../experiments/bond-cost.toml")),
@@ -47,6 +47,7 @@ pub const BUILT_IN: [(&str, &str); 58] = [
     ("get-faults", include_str!("../../../experiments/get-faults.toml")),
     ("get-paths", include_str!("../../../experiments/get-paths.toml")),
     ("get-servers", include_str!("../../../experiments/get-servers.toml")),
+    ("jobs", include_str!("../../../experiments/jobs.toml")),
     ("lab-fidelity", include_str!("../../../experiments/lab-fidelity.toml")),
     ("load-aware", include_str!("../../../experiments/load-aware.toml")),
     ("measure-budget", include_str!("../../../experiments/measure-budget.toml")),
@@ -261,13 +262,14 @@ mod tests {
     }
 
     /// Loads of the harness that start the product.
-    const STARTS_THE_PRODUCT: [&str; 15] = [
+    const STARTS_THE_PRODUCT: [&str; 16] = [
         "\"bistro\"",
         "\"carrier\"",
         "\"cast\"",
         "\"crowd\"",
         "\"get-faults\"",
         "\"hostile\"",
+        "\"jobs\"",
         "\"mgrp\"",
         "\"probe\", \"accuracy\"",
         "\"probe\", \"badabing\"",

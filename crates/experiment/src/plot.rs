@@ -23,13 +23,16 @@ use std::{
 /// The size of a plot, pixels; SVG is scalable.
 const SIZE: (u32, u32) = (900, 520);
 /// Colours that colour-blind readers can distinguish too (Okabe and Ito 2008, without yellow and black).
-const COLOURS: [RGBColor; 6] = [
+const COLOURS: [RGBColor; 9] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
     RGBColor(204, 121, 167),
     RGBColor(230, 159, 0),
     RGBColor(86, 180, 233),
+    RGBColor(120, 94, 56),
+    RGBColor(90, 90, 90),
+    RGBColor(148, 103, 189),
 ];
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -231,15 +234,20 @@ fn leading_number(label: &str) -> Option<f64> {
     label[..end.unwrap_or(label.len())].parse().ok()
 }
 
-/// The series of each arm from the first round that has one. With a pattern each matching series has its own curve.
+/// The series of each arm, from the round in which their mean is the median of all rounds. With a pattern each matching
+/// series has its own curve.
 fn series(plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Vec<Curve> {
     let several = plot.metric.contains('*');
     let of = |arm: String| {
         let wanted = |(name, _): &(&String, &Vec<[f64; 2]>)| pattern::matches(&plot.metric, name);
-        let found = rounds.iter().filter_map(|r| r.arm(&arm)).find_map(|record| {
+        let matching = rounds.iter().filter_map(|r| r.arm(&arm)).filter_map(|record| {
             let all: Vec<_> = record.series.iter().filter(wanted).collect();
             (!all.is_empty()).then_some(all)
         });
+        let mut matching: Vec<_> = matching.map(|all| (mean(&all), all)).collect();
+        matching.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        let middle = matching.len().saturating_sub(1) / 2;
+        let found = matching.into_iter().nth(middle).map(|(_, all)| all);
         let curve = |(name, points): (&String, &Vec<[f64; 2]>)| Curve {
             arm: if several { format!("{arm} {name}") } else { arm.clone() },
             points: points.iter().map(|[x, y]| (*x, *y)).collect(),
@@ -247,6 +255,12 @@ fn series(plan: &Plan, plot: &Plot, rounds: &[RoundRecord]) -> Vec<Curve> {
         found.into_iter().flatten().map(curve).collect::<Vec<_>>()
     };
     arms(plan, plot).into_iter().flat_map(of).collect()
+}
+
+/// The mean of all points of several series.
+fn mean(series: &[(&String, &Vec<[f64; 2]>)]) -> f64 {
+    let values = || series.iter().flat_map(|(_, points)| points.iter().map(|[_, y]| *y));
+    values().sum::<f64>() / values().count().max(1) as f64
 }
 
 fn curves(

@@ -25,12 +25,12 @@ impl Counts {
         let registry = registry.sub_registry_with_prefix("thalweg_files");
         registry.register("requests", "Requests for files", self.requests.clone());
         registry.register(
-            "failed",
+            "failures",
             "Files and requests answered with a failure",
             self.failed.clone(),
         );
         registry.register(
-            "busy",
+            "busy_refusals",
             "Requests refused because all channels were in use",
             self.busy.clone(),
         );

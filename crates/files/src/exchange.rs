@@ -9,7 +9,7 @@ use super::{
 };
 use std::{io, pin::pin, sync::Arc, time::Duration};
 use thalweg_base::costly;
-use thalweg_wire::object::{Denied, Failure, Grant, ReadRequest, Reply, Request, Ticket};
+use thalweg_wire::object::{DeniedGrant, Failure, Grant, ReadRequest, Reply, Request, Ticket};
 use tokio::{task::spawn_blocking, time::sleep};
 
 /// The interval of [`Reply::Wait`] messages while a transfer is in progress.
@@ -73,7 +73,7 @@ impl Session {
         &mut self,
         lending: Lending,
         grants: Vec<Grant>,
-    ) -> io::Result<Vec<Result<Ticket, Denied>>> {
+    ) -> io::Result<Vec<Result<Ticket, DeniedGrant>>> {
         let gone = || io::Error::other("the peer is no longer a member");
         let (requester, peer) = (self.requester().ok_or_else(gone)?, self.peer.clone());
         let peer_key = peer_key(&requester.member);

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use thalweg_base::budget::PeerKey;
-use thalweg_wire::object::{Check, Snapshot};
+use thalweg_wire::object::{Snapshot, TransferHash};
 
 /// The most cached hashes; 200 bytes each.
 const MAX_CACHED: usize = 8192;
@@ -34,7 +34,7 @@ pub(super) struct Hashes(Arc<Mutex<HashState>>);
 
 #[derive(Debug, Default)]
 struct HashState {
-    known: HashMap<FilePart, Check>,
+    known: HashMap<FilePart, TransferHash>,
     /// The keys of `known`, the oldest first.
     order: VecDeque<FilePart>,
     running: HashSet<(PeerKey, FilePart)>,
@@ -44,7 +44,7 @@ struct HashState {
 #[derive(Debug)]
 pub(super) enum Lookup {
     /// The hash is cached.
-    Known(Check),
+    Known(TransferHash),
     /// The caller must compute it.
     Own(HashClaim),
     /// Another request of the same peer computes it.
@@ -88,7 +88,7 @@ fn has_rested(snapshot: Snapshot, now: SystemTime) -> bool {
 
 impl HashClaim {
     /// Stores the hash of bytes that were read while the file did not change.
-    pub fn finish(self, check: Check) {
+    pub fn finish(self, check: TransferHash) {
         if !self.is_rested {
             return;
         }
@@ -139,8 +139,8 @@ mod tests {
         // The computing request was dropped.
         drop(claim);
         let Lookup::Own(claim) = ask(&hashes, part) else { panic!("nobody computes it") };
-        claim.finish(Check([7; 32]));
-        assert!(matches!(ask(&hashes, part), Lookup::Known(Check(hash)) if hash == [7; 32]));
+        claim.finish(TransferHash([7; 32]));
+        assert!(matches!(ask(&hashes, part), Lookup::Known(TransferHash(hash)) if hash == [7; 32]));
         assert!(matches!(ask(&hashes, FilePart { from: 1, ..part }), Lookup::Own(_)));
     }
 
@@ -150,7 +150,7 @@ mod tests {
         for (age, is_kept) in [(MIN_REST, false), (MIN_REST * 2, true), (Duration::ZERO, false)] {
             let part = part(1, NOW - age);
             let Lookup::Own(claim) = ask(&hashes, part) else { panic!("it was never kept") };
-            claim.finish(Check([7; 32]));
+            claim.finish(TransferHash([7; 32]));
             assert_eq!(matches!(ask(&hashes, part), Lookup::Known(_)), is_kept, "{age:?}");
         }
     }
@@ -160,7 +160,7 @@ mod tests {
         let hashes = Hashes::default();
         for inode in 0..MAX_CACHED as u64 + 10 {
             let Lookup::Own(claim) = ask(&hashes, part(inode, Duration::ZERO)) else { panic!() };
-            claim.finish(Check([7; 32]));
+            claim.finish(TransferHash([7; 32]));
         }
         let state = hashes.lock();
         assert_eq!(

@@ -8,7 +8,8 @@ use crate::remote::Spares;
 use std::sync::Arc;
 use thalweg_mesh::{Membership, MeshPeer, member_dialer::MemberDialer};
 use thalweg_wire::object::{
-    self, Check, Denied, Failure, Grant, MAX_PART, MAX_PARTS, ReadRequest, SpoolId, Ticket,
+    self, DeniedGrant, Failure, Grant, MAX_PART, MAX_PARTS, ReadRequest, SpoolId, Ticket,
+    TransferHash,
 };
 
 /// Tickets and the spool of this node; cheap to clone.
@@ -47,9 +48,9 @@ impl Lending {
         owner: &MeshPeer,
         grants: Vec<Grant>,
         may: impl Fn(&ReadRequest) -> Result<(), Failure>,
-    ) -> Vec<Result<Ticket, Denied>> {
+    ) -> Vec<Result<Ticket, DeniedGrant>> {
         let one = |grant: Grant| {
-            let denied = |(read, why)| Denied { read, why };
+            let denied = |(read, why)| DeniedGrant { read, why };
             check(&grant.reads, &may).map_err(denied)?;
             let lent = TicketTarget::Files(grant.reads.into_iter().map(plain).collect());
             let issued = self.tickets.issue(owner.key(), grant.to, lent);
@@ -76,7 +77,7 @@ impl Lending {
     }
 
     /// Records the hashes of the parts that were sent for a ticket.
-    pub fn sent(&self, ticket: Ticket, checks: Vec<Option<Check>>) {
+    pub fn sent(&self, ticket: Ticket, checks: Vec<Option<TransferHash>>) {
         self.tickets.sent(ticket, checks);
     }
 
@@ -86,7 +87,11 @@ impl Lending {
     }
 
     /// Returns the hashes of what was sent for tickets of this owner, once for each ticket.
-    pub fn checks(&self, owner: &MeshPeer, tickets: &[Ticket]) -> Vec<Option<Vec<Option<Check>>>> {
+    pub fn checks(
+        &self,
+        owner: &MeshPeer,
+        tickets: &[Ticket],
+    ) -> Vec<Option<Vec<Option<TransferHash>>>> {
         self.tickets.take_checks(owner.key(), tickets)
     }
 

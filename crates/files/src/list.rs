@@ -20,7 +20,7 @@ use std::{
 use thalweg_base::budget::PeerKey;
 use thalweg_part::describe::Describer;
 use thalweg_wire::object::{
-    self, Described, Entry, Failure, FilePath, Keep, Kind, ListRequest, MAX_WHY, Reply,
+    self, DescribedEntry, Entry, Failure, FilePath, Keep, Kind, ListRequest, MAX_WHY, Reply,
 };
 
 /// The most entries of one reply: 50 kB with names of 80 bytes.
@@ -263,7 +263,7 @@ impl Listing {
             .new_owners()
             .into_iter()
             .for_each(|owners| buffer.append_reply(&Reply::Owners(owners)));
-        buffer.append_reply(&Reply::Described(part.into_iter().map(Described).collect()));
+        buffer.append_reply(&Reply::Described(part.into_iter().map(DescribedEntry).collect()));
         true
     }
 

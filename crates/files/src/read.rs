@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 use thalweg_base::budget::PeerKey;
-use thalweg_wire::object::{self, Check, Failure, FileRef, ReadRequest, Reply, Snapshot};
+use thalweg_wire::object::{self, Failure, FileRef, ReadRequest, Reply, Snapshot, TransferHash};
 
 /// The longest time without a message to the peer while a hash is computed.
 const MAX_SILENCE: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ pub(super) struct FileReading {
     /// When the last bytes were sent.
     sent: Instant,
     /// The result of each part that has ended.
-    pub results: Vec<Result<Check, Failure>>,
+    pub results: Vec<Result<TransferHash, Failure>>,
 }
 
 /// A part that is being read.
@@ -93,7 +93,7 @@ impl FileReading {
         Ok(Open { file, path, listed, at, left, hasher, broken: None, claim: None })
     }
 
-    fn end(&mut self, result: Result<Check, Failure>, buffer: &mut Buffer) {
+    fn end(&mut self, result: Result<TransferHash, Failure>, buffer: &mut Buffer) {
         buffer.append_reply(&match &result {
             Ok(check) => Reply::Sent(*check),
             Err(why) => Reply::Failed(why.clone()),
@@ -102,7 +102,7 @@ impl FileReading {
     }
 
     /// Continues to hash the open part. `None` if there is more to hash, or if another request computes the hash.
-    fn hash(&self, open: &mut Open, until: &FillDeadline) -> Option<Result<Check, Failure>> {
+    fn hash(&self, open: &mut Open, until: &FillDeadline) -> Option<Result<TransferHash, Failure>> {
         if open.claim.is_none() {
             let part = FilePart { snapshot: open.listed, from: open.at, bytes: open.left };
             match self.requester.shared.hashes.ask(
@@ -229,7 +229,7 @@ impl Open {
     }
 
     /// Returns the hash if the file is still the one that was listed.
-    fn end(&mut self) -> Result<Check, Failure> {
+    fn end(&mut self) -> Result<TransferHash, Failure> {
         if let Some(why) = self.broken.take() {
             return Err(why);
         }
@@ -237,7 +237,7 @@ impl Open {
         if snapshot(&found) != self.listed {
             return Err(Failure::Changed);
         }
-        let check = Check(*self.hasher.finalize().as_bytes());
+        let check = TransferHash(*self.hasher.finalize().as_bytes());
         if let Some(claim) = self.claim.take() {
             claim.finish(check);
         }

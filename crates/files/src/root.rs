@@ -204,13 +204,13 @@ pub(super) fn snapshot(found: &Stat) -> Snapshot {
         inode: found.st_ino,
         size: found.st_size.max(0) as u64,
         modified_ns: modified(found).as_nanos(),
-        changed_ns: FileTime::of_stat(found.st_ctime, found.st_ctime_nsec).as_nanos(),
+        changed_ns: FileTime::from_stat(found.st_ctime, found.st_ctime_nsec).as_nanos(),
     }
 }
 
 /// The time of the last change of the content.
 pub(super) fn modified(found: &Stat) -> FileTime {
-    FileTime::of_stat(found.st_mtime, found.st_mtime_nsec)
+    FileTime::from_stat(found.st_mtime, found.st_mtime_nsec)
 }
 
 /// The failure that is sent for a failed system call.

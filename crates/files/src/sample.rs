@@ -1,7 +1,7 @@
 //! Digests of a file's content that are cheap enough to compare every file that seems to exist at both ends.
 
 use std::{fs::File, io, os::unix::fs::FileExt as _};
-use thalweg_wire::object::Check;
+use thalweg_wire::object::TransferHash;
 
 /// Content up to this length is hashed completely.
 const WHOLE: u64 = 64 << 10;
@@ -17,7 +17,7 @@ const CHUNK: u64 = 256 << 10;
 ///
 /// # Errors
 /// The system's errors; `UnexpectedEof` if the file is shorter than `size`.
-pub fn digest(file: &File, size: u64, whole: bool) -> io::Result<Check> {
+pub fn digest(file: &File, size: u64, whole: bool) -> io::Result<TransferHash> {
     digest_until(file, size, whole, || false)
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn digest_until(
     size: u64,
     whole: bool,
     stop: impl Fn() -> bool,
-) -> io::Result<Check> {
+) -> io::Result<TransferHash> {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&size.to_be_bytes());
     let mut buffer = Vec::new();
@@ -49,7 +49,7 @@ pub(crate) fn digest_until(
             at += buffer.len() as u64;
         }
     }
-    Ok(Check(*hasher.finalize().as_bytes()))
+    Ok(TransferHash(*hasher.finalize().as_bytes()))
 }
 
 /// The ranges of the content that are hashed.

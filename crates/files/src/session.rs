@@ -27,8 +27,8 @@ use thalweg_mesh::MeshPeer;
 use thalweg_net::channel::Channel;
 use thalweg_wire::mesh::Member;
 use thalweg_wire::object::{
-    self, Check, Checks, Delivery, Failure, Keep, ListRequest, MAX_REPLY, MAX_REQUEST, MAX_STORE,
-    Owners, Reply, Request, Rules,
+    self, Delivery, Failure, Keep, ListRequest, MAX_REPLY, MAX_REQUEST, MAX_STORE, Owners, Reply,
+    Request, Rules, TransferHash, TransferHashes,
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -260,7 +260,7 @@ impl Session {
         &mut self,
         requester: Requester,
         mut delivery: Delivery,
-        Checks(checks): Checks,
+        TransferHashes(checks): TransferHashes,
     ) -> io::Result<()> {
         let stop = CancellationToken::new();
         let _stopped = stop.clone().drop_guard();
@@ -287,7 +287,7 @@ impl Session {
         requester: Requester,
         mut delivery: Delivery,
         bytes: u64,
-        check: Check,
+        check: TransferHash,
     ) -> io::Result<()> {
         let Some(body) = self.read_bytes(&requester, &delivery.into, bytes).await? else {
             return Ok(());
@@ -305,7 +305,7 @@ impl Session {
         let reply = match self.wait_for(spawn_blocking(putting)).await? {
             Ok((stored, undone)) => {
                 self.shared.counts.stored.inc_by(stored);
-                self.count_failed(undone.by_number().count());
+                self.count_failed(undone.failures().count());
                 Reply::Delivered(undone)
             }
             Err(why) => Reply::Failed(why),

@@ -34,7 +34,7 @@ use thalweg_base::{
 };
 use thalweg_part::{Batch, Part, PartError, PartKey, StoredTimes};
 use thalweg_units::NodeId;
-use thalweg_wire::object::{Check, Entry, Failure, Kind, Rules, Snapshot, is_ours};
+use thalweg_wire::object::{Entry, Failure, Kind, Rules, Snapshot, TransferHash, is_reserved};
 
 /// How long, and how often, another session waits while a session that has just ended closes a file.
 const CLOSE_RETRY: (Duration, u32) = (Duration::from_millis(50), 100);
@@ -88,7 +88,7 @@ pub(super) struct ReceivedPiece {
     pub rules: Rules,
     pub from: u64,
     pub bytes: Vec<u8>,
-    pub check: Check,
+    pub check: TransferHash,
 }
 
 impl fmt::Debug for PartialFile {
@@ -449,7 +449,7 @@ impl Target {
             Some(end) => (&inside[..end], &inside[end + 1..]),
             None => (&b""[..], inside),
         };
-        if name.is_empty() || is_ours(name) {
+        if name.is_empty() || is_reserved(name) {
             let why = format!("{}: a file cannot have this name here", display_path(&path));
             return Err(Failure::System(why));
         }

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use thalweg_units::NodeId;
 use thalweg_wire::{
     mesh::Name,
-    object::{Check, Failure, ReadRequest, SpoolId, Ticket},
+    object::{Failure, ReadRequest, SpoolId, Ticket, TransferHash},
 };
 use tokio::time::Instant;
 
@@ -66,7 +66,7 @@ enum TicketState {
     /// It is redeemed: the data is being sent, or sending broke off.
     Spent,
     /// The hashes of the parts that were sent; `None` for a part that was not sent.
-    Sent(Vec<Option<Check>>),
+    Sent(Vec<Option<TransferHash>>),
 }
 
 /// All tickets that this node has issued and that have not expired.
@@ -126,7 +126,7 @@ impl Tickets {
     }
 
     /// Records the hashes of the parts that were sent for a ticket.
-    pub fn sent(&self, ticket: Ticket, checks: Vec<Option<Check>>) {
+    pub fn sent(&self, ticket: Ticket, checks: Vec<Option<TransferHash>>) {
         if let Some(issued) = self.lock().issued.get_mut(&ticket) {
             issued.state = TicketState::Sent(checks);
         }
@@ -143,7 +143,7 @@ impl Tickets {
         &self,
         owner: NodeId,
         tickets: &[Ticket],
-    ) -> Vec<Option<Vec<Option<Check>>>> {
+    ) -> Vec<Option<Vec<Option<TransferHash>>>> {
         let mut book = self.lock();
         tickets.iter().map(|ticket| book.take_checks(owner, *ticket)).collect()
     }
@@ -154,7 +154,7 @@ impl Tickets {
 }
 
 impl TicketTable {
-    fn take_checks(&mut self, owner: NodeId, ticket: Ticket) -> Option<Vec<Option<Check>>> {
+    fn take_checks(&mut self, owner: NodeId, ticket: Ticket) -> Option<Vec<Option<TransferHash>>> {
         let issued = self.issued.get(&ticket)?;
         if issued.owner != owner || !matches!(issued.state, TicketState::Sent(_)) {
             return None;
@@ -221,9 +221,9 @@ mod tests {
         let ticket = tickets.issue(OWNER, name("fra"), lent(1)).unwrap();
         assert_eq!(tickets.take_checks(OWNER, &[ticket]), [None], "it was not redeemed");
         tickets.redeem(ticket, &name("fra")).unwrap();
-        tickets.sent(ticket, vec![Some(Check([7; 32])), None]);
+        tickets.sent(ticket, vec![Some(TransferHash([7; 32])), None]);
         assert_eq!(tickets.take_checks(NodeId::from_bytes([2; 32]), &[ticket]), [None]);
-        let sent = Some(vec![Some(Check([7; 32])), None]);
+        let sent = Some(vec![Some(TransferHash([7; 32])), None]);
         assert_eq!(tickets.take_checks(OWNER, &[Ticket([0; 16]), ticket]), [None, sent]);
         assert_eq!(tickets.take_checks(OWNER, &[ticket]), [None]);
         assert_eq!(tickets.lock().weight, 0);

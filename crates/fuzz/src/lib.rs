@@ -25,7 +25,7 @@ use serde::de::DeserializeOwned;
 use std::{fmt::Debug, hint::black_box, str};
 use thalweg_wire::{
     Manifest, Signable, Signed,
-    bistro::{Answer, Ask, Denial, Evidence, Receipt, Sheet, Stamp, Trust},
+    bistro::{Denial, Evidence, Receipt, Sheet, Stamp, SubmitReply, SubmitRequest, Trust},
     cast::{Offer, Pass, RepairSheet},
     mesh::{
         self, ClientBinding, Endorsement, Roster, measure,
@@ -140,13 +140,13 @@ fn bistro(bytes: &[u8]) {
     check_signable::<Receipt>(bytes);
     check_signable::<Sheet>(bytes);
     check_signable::<Denial>(bytes);
-    _ = black_box(object::decode::<Ask>(bytes));
-    _ = black_box(object::decode::<Answer>(bytes));
+    _ = black_box(object::decode::<SubmitRequest>(bytes));
+    _ = black_box(object::decode::<SubmitReply>(bytes));
 }
 
 fn evidence(bytes: &[u8]) {
     let Ok(text) = str::from_utf8(bytes) else { return };
-    _ = black_box(Evidence::named(text));
+    _ = black_box(Evidence::read_names(text));
     if let Ok(evidence) = Evidence::read(text, &AcceptAll) {
         assert_eq!(evidence.to_string(), text);
         _ = black_box(evidence.judge(&Trust::default()));

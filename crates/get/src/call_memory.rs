@@ -139,6 +139,7 @@ mod tests {
             phases: Phases::default(),
             observed: Vec::new(),
             corrupt: Vec::new(),
+            facts: Default::default(),
         }
     }
 

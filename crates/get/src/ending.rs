@@ -17,7 +17,7 @@ use std::{
 };
 use thalweg_base::job::Event;
 use thalweg_part::{Part, PartError};
-use thalweg_paths::candidates::Candidate;
+use thalweg_paths::{candidates::Candidate, verdict::Facts};
 use thalweg_units::ByteSize;
 use tokio::sync::watch;
 
@@ -188,6 +188,7 @@ impl Run<'_> {
             phases: self.phases.clone(),
             observed: self.observed.clone(),
             corrupt: self.corrupt.clone(),
+            facts: Facts::default(),
         }
     }
 }

@@ -125,6 +125,9 @@ pub enum PathError {
     /// The path leads to another object than the other paths.
     #[error("the path leads to another file: {0}")]
     Disagrees(String),
+    /// The mirror's file is not that of the first source, or nothing proves that it is.
+    #[error("the mirror is not used: {0}")]
+    Mirror(String),
     /// There is no validator, so nothing proves that bytes of two paths belong to the same file.
     #[error(
         "the server sends no usable ETag or Last-Modified for the file, so only one path is used"
@@ -163,6 +166,7 @@ impl PathError {
                 | Self::Early(_)
                 | Self::Interim(_)
                 | Self::Disagrees(_)
+                | Self::Mirror(_)
                 | Self::Unconfirmed
                 | Self::NoEnd
                 | Self::NoValidator

@@ -33,6 +33,7 @@ mod digest_login;
 mod discovery;
 mod ending;
 mod error;
+mod facts;
 mod http;
 mod http_settings;
 mod idle_connections;
@@ -69,6 +70,7 @@ pub use http_settings::{Credentials, HttpSettings, HttpVersion};
 
 use cookies::Cookies;
 use digest_login::DigestLogins;
+use facts::FactCollector;
 use hyper::HeaderMap;
 use run::{AttemptError, Run};
 use server::ServerTraits;
@@ -86,11 +88,6 @@ impl Stop {
     pub fn new() -> (watch::Sender<bool>, Self) {
         let (sender, receiver) = watch::channel(false);
         (sender, Self(receiver))
-    }
-
-    /// Creates a stop signal that is set when the value of `receiver` becomes true.
-    pub const fn from_receiver(receiver: watch::Receiver<bool>) -> Self {
-        Self(receiver)
     }
 
     fn is_requested(&self) -> bool {
@@ -154,10 +151,12 @@ async fn advised(
     sink: &dyn EventSink,
     mut stop: Stop,
 ) -> Result<Outcome, GetFailed> {
-    let mut run = Run::new(&request, advice, sink);
+    let collector = FactCollector::new(sink);
+    let mut run = Run::new(&request, advice, &collector);
+    run.connections = collector.connections();
     match run.until_done(&mut stop).await {
         Ok(()) => {
-            let outcome = run.outcome();
+            let outcome = Outcome { facts: collector.facts(&run), ..run.outcome() };
             sink.event(&outcome.event());
             Ok(outcome)
         }

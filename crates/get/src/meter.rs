@@ -1,5 +1,6 @@
 //! Counts the bytes of a download by path; reports and charges them a few times a second.
 
+use super::facts::Waits;
 use std::time::Duration;
 use thalweg_base::{
     budget::{Budget, Purpose, Scope},
@@ -20,6 +21,8 @@ pub(super) struct Meter {
     total: Option<u64>,
     /// All bytes received over the network, useful or not.
     pub(super) fetched: u64,
+    /// The times in which no bytes were taken.
+    pub(super) waits: Waits,
 }
 
 /// One path's counts.
@@ -44,7 +47,7 @@ impl Meter {
     /// Creates a meter for these paths and a file of which `done` bytes are already there.
     pub(super) fn new(paths: &[Candidate], done: u64, total: Option<u64>) -> Self {
         let lanes = paths.iter().map(PathCounts::new).collect();
-        Self { lanes, since: Instant::now(), done, total, fetched: 0 }
+        Self { lanes, since: Instant::now(), done, total, fetched: 0, waits: Waits::default() }
     }
 
     fn lane(&mut self, path: PathId) -> Option<&mut PathCounts> {

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 use thalweg_base::job::Event;
-use thalweg_paths::history::PathObservation;
+use thalweg_paths::{history::PathObservation, verdict::Facts};
 use thalweg_units::{ByteSize, Rate};
 
 /// The outcome of a completed download.
@@ -25,6 +25,8 @@ pub struct Outcome {
     pub observed: Vec<PathObservation>,
     /// Paths that delivered other bytes than the object's, each with a description.
     pub corrupt: Vec<(String, String)>,
+    /// What shows why it took as long as it did. The caller may know more: the interface's capacity, earlier rates.
+    pub facts: Facts,
 }
 
 /// Sampling and completion (UKAIRO §3.2.1), in the last attempt.

@@ -3,6 +3,7 @@
 use super::{
     Advice, GetError, PathError, Phases, Request, Stop, Target,
     discovery::{DiscoveredObject, Discovery, Trust},
+    facts::{Connections, Waits},
     metadata::Metadata,
     output::{OutputWriter, WriterThread},
     paths::Paths,
@@ -77,6 +78,12 @@ pub(super) struct Run<'a> {
     /// The output, if there is one, and the thread that writes to it in this attempt.
     pub(super) flow: Option<OutputWriter>,
     pub(super) running: Option<WriterThread>,
+    /// The times in which no bytes were taken.
+    pub(super) waits: Waits,
+    /// When the last byte arrived.
+    pub(super) last_byte: Option<Instant>,
+    /// The connections of all attempts.
+    pub(super) connections: Arc<Connections>,
 }
 
 impl<'a> Run<'a> {
@@ -106,6 +113,9 @@ impl<'a> Run<'a> {
             corrupt: Vec::new(),
             flow: None,
             running: None,
+            waits: Waits::default(),
+            last_byte: None,
+            connections: Arc::default(),
         }
     }
 
@@ -257,6 +267,7 @@ impl<'a> Run<'a> {
             closes: AtomicBool::new(false),
             stall: self.request.selection.stall,
             is_alone: AtomicBool::new(false),
+            connections: Arc::clone(&self.connections),
         })
     }
 

@@ -115,11 +115,12 @@ impl Store {
     pub(super) async fn finish(self) -> (Result<Part, PartError>, u64) {
         match self {
             Self::Writer(writer) => writer.finish().await,
-            Self::Broken(error, durable) => (Err(system(error)), durable),
+            Self::Broken(error, durable) => (Err(PartError::Thread(error)), durable),
             Self::Buffered(held) => {
                 let durable = held.part.durable();
                 let written = spawn_blocking(move || held.pieces.write(held.part)).await;
-                written.unwrap_or_else(|e| (Err(system(std::io::Error::other(e))), durable))
+                let died = |e| PartError::Thread(std::io::Error::other(e));
+                written.unwrap_or_else(|e| (Err(died(e)), durable))
             }
         }
     }
@@ -153,8 +154,4 @@ impl Pieces {
         let durable = part.durable();
         (Ok(part), durable)
     }
-}
-
-fn system(source: std::io::Error) -> PartError {
-    PartError::Io { what: "write", path: std::path::PathBuf::new(), source }
 }

@@ -79,6 +79,8 @@ pub(super) async fn download(
     };
     meter.charge(&run.request.budget);
     run.fetched += meter.fetched;
+    run.waits.add(meter.waits);
+    run.last_byte = Some(Instant::now());
     let part = run.finish(store).await?;
     let length = match copied.map(|copied| copied.and_then(|n| complete(&whole, n))) {
         Ok(Ok(length)) => length,
@@ -147,8 +149,11 @@ async fn copy(
             return Ok(at);
         };
         let n = data.len() as u64;
+        let before = Instant::now();
+        let written = store.write(PathId(0), at, data).await;
+        meter.waits.disk += before.elapsed();
         // `finish` reports the store's error.
-        if store.write(PathId(0), at, data).await.is_err() {
+        if written.is_err() {
             return Ok(at);
         }
         at += n;
@@ -185,10 +190,14 @@ async fn leave(run: &Run<'_>, body: Body, route: &Route, whole: &WholeObject) {
 /// Waits as long as the rate limit says. Reports progress meanwhile.
 async fn brake(run: &Run<'_>, n: u64, meter: &mut Meter, ticks: &mut tokio::time::Interval) {
     let Some(limit) = &run.request.limit else { return };
-    let until = Instant::now() + limit.charge(n);
+    let before = Instant::now();
+    let until = before + limit.charge(n);
     loop {
         tokio::select! {
-            () = sleep_until(until) => return,
+            () = sleep_until(until) => {
+                meter.waits.limit += before.elapsed();
+                return;
+            }
             _ = ticks.tick() => meter.tell(run.sink, &run.request.budget),
         }
     }

@@ -93,6 +93,22 @@ pub(crate) fn set_reference(packet: &mut RawPacket, reference: u64) {
     packet[10..12].copy_from_slice(&[((reference & 1) as u8) << 7 | 0x7e, 0]);
 }
 
+/// Reduces a packet to its clock reference (2.4.3.4); `None` if it has none.
+pub(crate) fn clock_packet(packet: &[u8; PACKET]) -> Option<[u8; PACKET]> {
+    let has_clock = packet[0] == 0x47 && packet[3] & 0x20 != 0 && packet[4] >= 7;
+    if !has_clock || packet[5] & 0x10 == 0 {
+        return None;
+    }
+    let mut clock = [0xff; PACKET];
+    clock[..12].copy_from_slice(&packet[..12]);
+    // Clears the start indicator, the payload, and all flags but discontinuity and PCR.
+    clock[1] &= 0x1f;
+    clock[3] = 0x20 | packet[3] & 0x0f;
+    clock[4] = (PACKET - 5) as u8;
+    clock[5] &= 0x90;
+    Some(clock)
+}
+
 /// Creates a packet without payload that carries this reference.
 pub(crate) fn reference_packet(pid: u16, reference: u64, is_restarted: bool) -> RawPacket {
     let mut packet = [0xff; PACKET];

@@ -1,11 +1,8 @@
 //! Frames and their classes.
 
-use crate::pes::PesHeader;
+use crate::{PACKET, clock::clock_packet, pes::PesHeader};
 use bytes::{Bytes, BytesMut};
 use std::time::Duration;
-
-/// The size of a transport stream packet, bytes (ISO/IEC 13818-1, 2.4.3.2).
-pub const PACKET: usize = 188;
 
 /// How much of a stream is lost when a frame is not delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,22 +66,6 @@ impl Frame {
         }
         (!kept.is_empty()).then(|| kept.freeze())
     }
-}
-
-/// Reduces a packet to its clock reference (2.4.3.4); `None` if it has none.
-pub(crate) fn clock_packet(packet: &[u8; PACKET]) -> Option<[u8; PACKET]> {
-    let has_clock = packet[0] == 0x47 && packet[3] & 0x20 != 0 && packet[4] >= 7;
-    if !has_clock || packet[5] & 0x10 == 0 {
-        return None;
-    }
-    let mut clock = [0xff; PACKET];
-    clock[..12].copy_from_slice(&packet[..12]);
-    // Clears the start indicator, the payload, and all flags but discontinuity and PCR.
-    clock[1] &= 0x1f;
-    clock[3] = 0x20 | packet[3] & 0x0f;
-    clock[4] = (PACKET - 5) as u8;
-    clock[5] &= 0x90;
-    Some(clock)
 }
 
 #[cfg(test)]

@@ -8,15 +8,12 @@ use crate::{
     pes::PesHeader,
     rendition::{PictureUse, RenditionSelector},
     splitter::MAX_TRACKS,
-    tables::{PAT_PID, Pmt, Programs, StreamEntry, pat_section},
+    tables::{MAX_PROGRAMS, PAT_PID, Pmt, Programs, StreamEntry, pat_section},
 };
 use std::{collections::BTreeMap, time::Duration};
 
 /// The maximum time between tables.
 const TABLES_EVERY: Duration = Duration::from_millis(500);
-
-/// The maximum number of programs.
-const MAX_PROGRAMS: usize = 64;
 
 /// The program and the PIDs of an output with one video.
 const PROGRAM: u16 = 1;

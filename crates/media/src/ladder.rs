@@ -5,13 +5,10 @@ use crate::{
     dts_timeline::{CLOCK, duration, ticks, wrapping_difference},
     frame_timeline::BACK,
     packet::{self, NULL_PID, Packet, RawPacket},
-    tables::{Pmt, Program, Programs, StreamEntry},
+    tables::{MAX_PROGRAMS, Pmt, Program, Programs, StreamEntry},
 };
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 use thiserror::Error;
-
-/// The maximum number of programs.
-const MAX_PROGRAMS: usize = 64;
 
 /// The PIDs for videos of transcoders; multiplexers count up from low ones.
 const FREE_PIDS: Range<u16> = 0x1e00..0x1f00;

@@ -251,10 +251,10 @@ mod tests {
 
     #[test]
     fn nal_units_are_found() {
-        let of = |bytes| nal_units(bytes).collect::<Vec<_>>();
-        assert_eq!(of(&[0, 0, 1, 5, 6, 0, 0, 0, 1, 7, 0, 0, 1]), [&[5, 6][..], &[7], &[]]);
-        assert_eq!(of(&[9, 0, 0, 1, 5, 0]), [&[5]]);
-        assert!(of(&[0, 0, 0, 2]).is_empty());
+        let units = |bytes| nal_units(bytes).collect::<Vec<_>>();
+        assert_eq!(units(&[0, 0, 1, 5, 6, 0, 0, 0, 1, 7, 0, 0, 1]), [&[5, 6][..], &[7], &[]]);
+        assert_eq!(units(&[9, 0, 0, 1, 5, 0]), [&[5]]);
+        assert!(units(&[0, 0, 0, 2]).is_empty());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Packets of a transport stream (ISO/IEC 13818-1, 2.4.3).
 
-use crate::PACKET;
+/// The size of a transport stream packet, bytes (ISO/IEC 13818-1, 2.4.3.2).
+pub const PACKET: usize = 188;
 
 /// The sync byte, first in each packet.
 pub(crate) const SYNC: u8 = 0x47;
@@ -62,6 +63,11 @@ impl<'a> Packet<'a> {
     pub(crate) fn is_random_access(self) -> bool {
         self.flags() & 0x40 != 0
     }
+}
+
+/// The number in the first two bytes; 0 if they are fewer.
+pub(crate) fn read_u16(bytes: &[u8]) -> u16 {
+    bytes.first_chunk().map_or(0, |word| u16::from_be_bytes(*word))
 }
 
 /// The relation of a packet to the previous one of its PID.
@@ -142,16 +148,16 @@ pub(crate) fn packetize_pes(pid: u16, field: &[u8], mut pes: &[u8]) -> Vec<RawPa
     packets
 }
 
-/// Lengthens an adaptation field by `by` bytes. If it was empty, they include its length byte.
-fn add_stuffing(field: &mut Vec<u8>, by: usize) {
-    if by > 0 && field.is_empty() {
+/// Lengthens an adaptation field by `count` bytes. If it was empty, they include its length byte.
+fn add_stuffing(field: &mut Vec<u8>, count: usize) {
+    if count > 0 && field.is_empty() {
         // The first byte is the field's length, the second one its flags.
-        field.resize(by - 1, 0xff);
+        field.resize(count - 1, 0xff);
         if let Some(flags) = field.first_mut() {
             *flags = 0;
         }
     } else {
-        field.resize(field.len() + by, 0xff);
+        field.resize(field.len() + count, 0xff);
     }
 }
 
@@ -175,7 +181,7 @@ mod tests {
                 assert_eq!(payload, pes);
                 assert!(packets.iter().all(|p| Packet(p).pid() == 0x100));
                 assert!(Packet(&packets[0]).is_start());
-                let clock = crate::frame::clock_packet(&packets[0]);
+                let clock = crate::clock::clock_packet(&packets[0]);
                 assert_eq!(clock.is_some(), !field.is_empty(), "{length}");
                 assert!(packets[1..].iter().all(|p| !Packet(p).is_start()));
             }

@@ -1,12 +1,14 @@
 //! Splits a transport stream into frames.
 
 use crate::{
-    Codec, Frame, FrameClass, InputWarning, PACKET, TrackRates,
+    Codec, Frame, FrameClass, InputWarning, PACKET,
     chain::ReferenceChain,
+    clock,
     dts_timeline::{DtsTimeline, StreamClock},
     input_warning::Warnings,
     nal::{Classification, PictureClassifier, Syntax, nal_units},
     packet::{Continuity, ContinuityCounter, NULL_PID, Packet, RawPacket, SYNC},
+    parameter_sets,
     pes::{self, PesHeader},
     tables::Programs,
 };
@@ -97,7 +99,6 @@ pub struct TsSplitter {
     has_streams: bool,
     streams: BTreeMap<u16, ElementaryStream>,
     tracks: Vec<TrackInfo>,
-    rates: Vec<TrackRates>,
     line: DtsTimeline,
     /// The size of all incomplete units together, bytes.
     unit_bytes: usize,
@@ -166,7 +167,6 @@ impl TsSplitter {
             has_streams: false,
             streams: BTreeMap::new(),
             tracks: Vec::new(),
-            rates: Vec::new(),
             line: DtsTimeline::default(),
             unit_bytes: 0,
             tables: BytesMut::new(),
@@ -217,11 +217,6 @@ impl TsSplitter {
     /// The videos by track. A track keeps its index when its PID changes.
     pub fn tracks(&self) -> &[TrackInfo] {
         &self.tracks
-    }
-
-    /// The rates of a track. Shared audio and tables count with track 0.
-    pub fn rates(&self, track: u8) -> Option<&TrackRates> {
-        self.rates.get(usize::from(track))
     }
 
     /// Removes the next packet, skipping bytes before it.
@@ -314,24 +309,12 @@ impl TsSplitter {
             return;
         }
         let bytes = self.tables.split().freeze();
-        self.count_and_push(
-            Frame { track: 0, class: FrameClass::Tables, time: self.line.newest(), bytes },
-            into,
-        );
+        into.push(Frame { track: 0, class: FrameClass::Tables, time: self.line.newest(), bytes });
     }
 
     /// Emits a complete frame, after the tables before it.
     fn push_frame(&mut self, frame: Frame, into: &mut Vec<Frame>) {
         self.flush_tables(into);
-        self.count_and_push(frame, into);
-    }
-
-    fn count_and_push(&mut self, frame: Frame, into: &mut Vec<Frame>) {
-        let track = usize::from(frame.track);
-        if self.rates.len() <= track {
-            self.rates.resize_with(track + 1, TrackRates::default);
-        }
-        self.rates[track].add(&frame);
         into.push(frame);
     }
 
@@ -494,7 +477,7 @@ impl TsSplitter {
 
     /// Keeps the clock reference of a packet that belongs to no unit.
     fn keep_clock(&mut self, packet: Packet<'_>, into: &mut Vec<Frame>) {
-        match crate::frame::clock_packet(packet.0) {
+        match clock::clock_packet(packet.0) {
             Some(clock) => self.add_to_tables(Packet(&clock), into),
             None => self.counts.stray += 1,
         }
@@ -728,7 +711,7 @@ impl ElementaryStream {
             && !classifier.parameter_sets().is_empty()
             && !unit.is_scrambled
         {
-            let made = pes::with_sets(&unit.packets, syntax, classifier.parameter_sets());
+            let made = parameter_sets::insert(&unit.packets, syntax, classifier.parameter_sets());
             bytes = if made.len() <= self.limit { made } else { bytes };
         }
         Some(Frame { track: self.track, class, time, bytes })

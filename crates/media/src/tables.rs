@@ -1,10 +1,13 @@
 //! Program tables (ISO/IEC 13818-1, 2.4.4): sections, PAT and PMT.
 
-use crate::packet::{self, Continuity, ContinuityCounter, Packet};
+use crate::packet::{self, Continuity, ContinuityCounter, Packet, read_u16};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The PID of the program association table.
 pub(crate) const PAT_PID: u16 = 0;
+
+/// The maximum number of programs of a stream that has been split already.
+pub(crate) const MAX_PROGRAMS: usize = 64;
 
 /// The maximum size of a section, bytes.
 const MAX_SECTION: usize = 4096;
@@ -274,10 +277,6 @@ fn build_section(table: u8, id: u16, version: u8, body: &[u8]) -> Option<Vec<u8>
     bytes.extend_from_slice(body);
     bytes.extend(checksum(&bytes).to_be_bytes());
     Some(bytes)
-}
-
-pub(crate) fn read_u16(bytes: &[u8]) -> u16 {
-    bytes.first_chunk().map_or(0, |word| u16::from_be_bytes(*word))
 }
 
 /// A program of the PAT.

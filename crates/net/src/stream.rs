@@ -31,7 +31,7 @@ pub struct Stream {
 /// Reads a [`Stream`]'s kernel counters from elsewhere, without keeping the stream open.
 ///
 /// It serves streams that were moved into another owner, such as an HTTP client or a pump.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Monitor(Weak<TcpStream>);
 
 impl Monitor {

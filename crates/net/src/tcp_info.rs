@@ -6,8 +6,8 @@ use thalweg_units::Rate;
 
 /// A reading of the kernel's counters of one connection (Linux `struct tcp_info`).
 ///
-/// `retransmitted`, `acknowledged`, `received`, `sent`, `segments`, `busy` and the two limited times count from the
-/// beginning of the connection and never decrease; the difference of two readings describes an interval. All other
+/// `retransmitted`, `acknowledged`, `received`, `sent`, `segments`, `data_segments`, `out_of_order`, `busy` and the two
+/// limited times count from the beginning of the connection and never decrease; the difference of two readings describes an interval. All other
 /// fields describe the present moment. Fields that the kernel does not know (before 4.10) read as zero.
 ///
 /// The pump judges liveness by it, and [`crate::legs`] estimates the rates of legs.
@@ -41,6 +41,13 @@ pub struct TcpInfo {
     pub sent: u64,
     /// Segments received and sent, including those without data.
     pub segments: u64,
+    /// Segments received with data.
+    pub data_segments: u64,
+    /// Segments received after a gap; zero before Linux 5.4.
+    pub out_of_order: u32,
+    /// The round-trip time as estimated from received data, which includes queues on the way to this host; zero before
+    /// the first sample.
+    pub receiver_rtt: Duration,
     /// The time since the peer last acknowledged anything.
     pub since_ack: Duration,
     /// The time since data was last received.
@@ -111,6 +118,9 @@ impl TcpInfo {
             received: f.u64(128),
             sent: f.u64(200),
             segments: u64::from(f.u32(136)) + u64::from(f.u32(140)),
+            data_segments: f.u32(152).into(),
+            out_of_order: f.u32(224),
+            receiver_rtt: f.micros(92),
             since_ack: f.millis(56),
             since_data: f.millis(52),
             offered: f.u32(232),

@@ -55,33 +55,28 @@ impl Collector for OracleMetrics {
 }
 
 fn encode(to: &mut DescriptorEncoder<'_>, now: &MeasureCounts, is_elected: bool) -> fmt::Result {
-    let elected = ("thalweg_oracle_elected", "1 if this oracle schedules measurements");
+    let elected = ("thalweg_oracle_elected", "1 if this oracle schedules measurements.");
     ConstGauge::new(i64::from(is_elected)).encode(to.encode_descriptor(
         elected.0,
         elected.1,
         None,
         MetricType::Gauge,
     )?)?;
-    counter(to, ("thalweg_oracle_orders", "Measurements ordered"), now.ordered)?;
+    counter(to, ("thalweg_oracle_orders", "Measurements ordered."), now.ordered)?;
     let lost = [("expired", now.expired), ("failed", now.failed)];
     family(
         to,
-        (
-            "thalweg_oracle_orders_lost",
-            "Ordered measurements that expired or failed, by \
-                                               reason",
-        ),
-        "why",
+        ("thalweg_oracle_orders_lost", "Ordered measurements that expired or failed, by reason."),
+        "reason",
         &lost,
     )?;
     let verdicts = [("agreed", now.agreed), ("disputed", now.disputed), ("sole", now.sole)];
     let descriptor = (
         "thalweg_oracle_measurements",
-        "Measurements by verdict: both ends agreed, \
-                                                      both ends disagreed, only one end reported",
+        "Measurements by verdict: both ends agreed, both ends disagreed, only one end reported.",
     );
     family(to, descriptor, "verdict", &verdicts)?;
-    let least = ("thalweg_oracle_lower_bounds", "Measurements that are lower bounds");
+    let least = ("thalweg_oracle_lower_bounds", "Measurements that are lower bounds.");
     counter(to, least, now.at_least)?;
     let reports = [
         ("passive", now.passive),
@@ -91,20 +86,24 @@ fn encode(to: &mut DescriptorEncoder<'_>, now: &MeasureCounts, is_elected: bool)
     ];
     family(
         to,
-        ("thalweg_oracle_reports", "Reports other than ordered measurements, by kind"),
+        ("thalweg_oracle_reports", "Reports other than ordered measurements, by kind."),
         "kind",
         &reports,
     )?;
-    counter(to, ("thalweg_oracle_measured_bytes", "Bytes moved by measurements"), now.bytes)?;
-    gauge(to, ("thalweg_oracle_estimates", "Estimates in the table"), now.estimates as f64)?;
-    gauge(to, ("thalweg_oracle_legs", "Legs in the last ranking"), now.legs as f64)?;
-    let took = ("thalweg_oracle_rank_seconds", "Duration of the last ranking");
+    counter(to, ("thalweg_oracle_measured_bytes", "Bytes moved by measurements."), now.bytes)?;
+    gauge(to, ("thalweg_oracle_estimates", "Estimates in the table."), now.estimates as f64)?;
+    gauge(to, ("thalweg_oracle_legs", "Legs in the last ranking."), now.legs as f64)?;
+    let took = ("thalweg_oracle_rank_duration_seconds", "Duration of the last ranking.");
     gauge(to, took, now.rank_took.as_secs_f64())?;
+    // Before the first ranking the family has no series.
+    let family = to.encode_descriptor(
+        "thalweg_oracle_rank_age_seconds",
+        "Age of the last ranking.",
+        None,
+        MetricType::Gauge,
+    )?;
     match now.rank_age {
-        Some(age) => {
-            let descriptor = ("thalweg_oracle_rank_age_seconds", "Age of the last ranking");
-            gauge(to, descriptor, age.as_secs_f64())
-        }
+        Some(age) => ConstGauge::new(age.as_secs_f64()).encode(family),
         None => Ok(()),
     }
 }
@@ -143,11 +142,11 @@ mod tests {
         for line in [
             "thalweg_oracle_elected 1\n",
             "thalweg_oracle_orders_total 9\n",
-            "thalweg_oracle_orders_lost_total{why=\"failed\"} 2\n",
+            "thalweg_oracle_orders_lost_total{reason=\"failed\"} 2\n",
             "thalweg_oracle_measurements_total{verdict=\"agreed\"} 5\n",
             "thalweg_oracle_measurements_total{verdict=\"disputed\"} 1\n",
             "thalweg_oracle_measured_bytes_total 77\n",
-            "thalweg_oracle_rank_seconds 0.25\n",
+            "thalweg_oracle_rank_duration_seconds 0.25\n",
             "thalweg_oracle_rank_age_seconds 1.5\n",
         ] {
             assert!(shown.contains(line), "{line} not in {shown}");

@@ -22,8 +22,7 @@ impl BackgroundCheckpoint {
     }
 
     pub(super) fn wait(&mut self) -> Result<Journal, PartError> {
-        let died =
-            || PartError::io("sync", "".as_ref())(io::Error::other("the checkpoint thread died"));
+        let died = || PartError::Thread(io::Error::other("the checkpoint thread died"));
         let done = self.thread.take().map(JoinHandle::join);
         done.unwrap_or_else(|| Err(Box::new(()))).unwrap_or_else(|_| Err(died()))
     }

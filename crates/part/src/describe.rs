@@ -15,7 +15,7 @@ use std::{
     os::{fd::OwnedFd, unix::fs::MetadataExt as _},
 };
 use thalweg_base::descriptors::path_of;
-use thalweg_wire::object::{Keep, More, Owners};
+use thalweg_wire::object::{ExtraMetadata, Keep, Owners};
 
 /// The most users, and the most groups, whose names are looked up; others are sent by id only.
 const MAX_OWNERS: usize = 10_000;
@@ -83,13 +83,13 @@ impl Describer {
         found: FileStat,
         read: impl FnOnce() -> Option<OwnedFd>,
         itself: impl Fn() -> Result<OwnedFd, Errno>,
-    ) -> Result<Option<Box<More>>, Errno> {
+    ) -> Result<Option<Box<ExtraMetadata>>, Errno> {
         if self.keep.has(Keep::NAMES) {
             self.look_up_user(found.user);
             self.look_up_group(found.group);
         }
         let is_file = found.kind == FileType::RegularFile;
-        let mut more = More::default();
+        let mut more = ExtraMetadata::default();
         if is_file && self.keep.has(Keep::HOLES) && found.is_sparse {
             // A file without read permission is reported later, when its content is read.
             more.holes = Some(read().map(|file| holes::of(file, found.size)).unwrap_or_default());
@@ -102,11 +102,11 @@ impl Describer {
             more.xattrs = xattr::read(itself()?, self.keep)?;
             self.look_up_listed(&more);
         }
-        Ok((more != More::default()).then(|| Box::new(more)))
+        Ok((more != ExtraMetadata::default()).then(|| Box::new(more)))
     }
 
     /// Looks up the names of the users and groups in its access control lists.
-    fn look_up_listed(&mut self, more: &More) {
+    fn look_up_listed(&mut self, more: &ExtraMetadata) {
         if !self.keep.has(Keep::NAMES) {
             return;
         }

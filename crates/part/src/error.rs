@@ -48,6 +48,9 @@ pub enum PartError {
         path: PathBuf,
         source: io::Error,
     },
+    /// A thread that works on the file died or could not be started.
+    #[error("the file could not be written: {0}; run the same command again")]
+    Thread(io::Error),
     /// The part should be published but is not complete.
     #[error("{missing} of {} are missing", .path.display())]
     Incomplete {

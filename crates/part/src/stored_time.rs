@@ -79,7 +79,7 @@ fn stored(probe: &OwnedFd, wanted: FileTime) -> Result<FileTime, Errno> {
     let last_modification = Timespec { tv_sec: wanted.seconds(), tv_nsec: wanted.nanos().into() };
     futimens(probe, &Timestamps { last_access, last_modification })?;
     let found = fstat(probe)?;
-    Ok(FileTime::of_stat(found.st_mtime, found.st_mtime_nsec))
+    Ok(FileTime::from_stat(found.st_mtime, found.st_mtime_nsec))
 }
 
 /// Creates a file without a name or, if the file system has no such files, one whose name is removed at once.

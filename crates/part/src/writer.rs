@@ -115,10 +115,10 @@ impl Writer {
     /// far as possible and closed; and the number of bytes that would survive a crash.
     pub async fn finish(self) -> (Result<Part, PartError>, u64) {
         drop(self.orders);
-        let part = self.result.await.unwrap_or_else(|_| {
-            let source = io::Error::other("the writer thread died");
-            Err(PartError::Io { what: "write", path: std::path::PathBuf::new(), source })
-        });
+        let part = self
+            .result
+            .await
+            .unwrap_or_else(|_| Err(PartError::Thread(io::Error::other("the writer thread died"))));
         (part, self.durable.load(Ordering::Relaxed))
     }
 }

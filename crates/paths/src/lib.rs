@@ -19,3 +19,4 @@ pub mod inward_redirect;
 pub mod overlay;
 pub mod table;
 pub mod url;
+pub mod verdict;

@@ -23,16 +23,16 @@ struct TallyCollector(Arc<Tally>);
 type Column = (&'static str, &'static str, fn(&Tally) -> &AtomicU64);
 
 const COLUMNS: [Column; 8] = [
-    ("thalweg_proxy_connections", "Connections from programs", |t| &t.connections),
-    ("thalweg_proxy_requests", "Requests answered by an origin", |t| &t.requests),
-    ("thalweg_proxy_tunnels", "Tunnels that have ended", |t| &t.tunnels),
-    ("thalweg_proxy_detoured", "Requests and tunnels on a path other than the direct one", |t| {
+    ("thalweg_proxy_connections", "Connections from programs.", |t| &t.connections),
+    ("thalweg_proxy_requests", "Requests answered by an origin.", |t| &t.requests),
+    ("thalweg_proxy_tunnels", "Tunnels that have ended.", |t| &t.tunnels),
+    ("thalweg_proxy_detoured", "Requests and tunnels on a path other than the direct one.", |t| {
         &t.detoured
     }),
-    ("thalweg_proxy_split", "Requests fetched in ranges over several paths", |t| &t.split),
-    ("thalweg_proxy_refused", "Requests and tunnels that failed", |t| &t.refused),
-    ("thalweg_proxy_up_bytes", "Bytes of content from programs", |t| &t.up),
-    ("thalweg_proxy_down_bytes", "Bytes of content to programs", |t| &t.down),
+    ("thalweg_proxy_split", "Requests fetched in ranges over several paths.", |t| &t.split),
+    ("thalweg_proxy_failures", "Requests and tunnels that failed.", |t| &t.refused),
+    ("thalweg_proxy_up_bytes", "Bytes of content from programs.", |t| &t.up),
+    ("thalweg_proxy_down_bytes", "Bytes of content to programs.", |t| &t.down),
 ];
 
 impl Collector for TallyCollector {

@@ -9,7 +9,7 @@ use thalweg_net::socks5::read_message;
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Destination,
-    mesh::{Ask, LegKind, METHOD, Terms},
+    mesh::{LegKind, METHOD, RelayRequest, Terms},
     socks5::{self, Decoded, Socks5Error},
 };
 use tokio::{
@@ -111,7 +111,7 @@ impl Handshake {
                     Ok((ask, to))
                 }
                 OfferedMethods { plain: true, .. } => {
-                    Ok((Ask::default(), choose_plain(client).await?))
+                    Ok((RelayRequest::default(), choose_plain(client).await?))
                 }
                 _ => Err(Refusal::NoMethod),
             }
@@ -121,12 +121,12 @@ impl Handshake {
     }
 }
 
-async fn read_ask<S: AsyncRead + Unpin>(client: &mut S) -> Result<Ask, Refusal> {
+async fn read_ask<S: AsyncRead + Unpin>(client: &mut S) -> Result<RelayRequest, Refusal> {
     let mut head = [0; 2];
     client.read_exact(&mut head).await.map_err(Refusal::Left)?;
-    let mut body = vec![0; Ask::length(head)?];
+    let mut body = vec![0; RelayRequest::length(head)?];
     client.read_exact(&mut body).await.map_err(Refusal::Left)?;
-    Ok(Ask::decode(&body)?)
+    Ok(RelayRequest::decode(&body)?)
 }
 
 /// Chooses "no authentication" and reads the request.

@@ -223,7 +223,7 @@ impl Flows {
 
 impl Collector for Flows {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "Bytes relayed, by direction and kind of the client's leg";
+        let help = "Bytes relayed, by direction and kind of the client's leg.";
         let name = "thalweg_relay_bytes";
         let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
         for (leg, moved) in self.totals() {
@@ -234,7 +234,7 @@ impl Collector for Flows {
         }
         let pipes = PipePool::of_process().open();
         let pipes = ConstGauge::new(i64::try_from(pipes).unwrap_or(i64::MAX));
-        let help = "Open pipes for splicing";
+        let help = "Open pipes for splicing.";
         let name = "thalweg_relay_pipes_open";
         pipes.encode(encoder.encode_descriptor(name, help, None, pipes.metric_type())?)
     }

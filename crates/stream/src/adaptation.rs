@@ -21,7 +21,7 @@ use tokio::{
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NeededMeasurement {
     /// The rate to test, bit/s; `None`: the available bandwidth.
-    pub free: Option<f64>,
+    pub test_bps: Option<f64>,
     /// How often the levels have been lowered. A measurement that began before the last such change is ignored.
     pub falls: u64,
 }
@@ -154,13 +154,15 @@ impl Streams {
                 Measure::Degraded if !samples.iter().any(has_options) => {}
                 Measure::Degraded => {
                     if let Some(free) = levels.rate_to_test(now, samples) {
-                        needed_measurements
-                            .insert(child.clone(), NeededMeasurement { free: Some(free), falls });
+                        needed_measurements.insert(
+                            child.clone(),
+                            NeededMeasurement { test_bps: Some(free), falls },
+                        );
                     }
                 }
                 Measure::Always => {
                     needed_measurements
-                        .insert(child.clone(), NeededMeasurement { free: None, falls });
+                        .insert(child.clone(), NeededMeasurement { test_bps: None, falls });
                 }
             }
             let is_chosen =
@@ -177,7 +179,7 @@ impl Streams {
         if settings.measure != Measure::Off {
             let falls = |to: &Name| state.levels.get(to).map_or(0, Levels::falls);
             let needed =
-                |to: &Name| (to.clone(), NeededMeasurement { free: None, falls: falls(to) });
+                |to: &Name| (to.clone(), NeededMeasurement { test_bps: None, falls: falls(to) });
             needed_measurements.extend(state.requested.iter().map(needed));
         }
         state.local = local;

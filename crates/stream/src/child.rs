@@ -66,7 +66,7 @@ impl SecondStats {
         let age_us = ages.get(ages.len() / 2).copied().unwrap_or(0);
         let worst_us = ages.last().copied().unwrap_or(0);
         let report = ReceptionReport { age_us, worst_us, ..self.report };
-        self.report = ReceptionReport { received: report.received, ..ReceptionReport::default() };
+        self.report = ReceptionReport { newest: report.newest, ..ReceptionReport::default() };
         report
     }
 }
@@ -283,7 +283,7 @@ impl FrameReceiver<'_> {
     fn count_frame(&self, head: &FrameHead, age: Duration) {
         let age_us = u32::try_from(age.as_micros()).unwrap_or(u32::MAX);
         let mut second = self.second.lock();
-        second.report.received = head.sequence;
+        second.report.newest = head.sequence;
         second.report.bytes += u64::from(head.length);
         if let Some(count) = second.report.frames.get_mut(usize::from(head.class)) {
             *count += 1;
@@ -312,7 +312,7 @@ impl FrameReceiver<'_> {
     }
 
     fn put(&self, entry: Entry) -> io::Result<()> {
-        match self.stream.put(entry) {
+        match self.stream.add_received(entry) {
             true => Ok(()),
             false => Err(invalid_data("the number of a frame is too far ahead of the stream")),
         }
@@ -357,7 +357,7 @@ mod tests {
         let wants = crate::Quality::default();
         let kind = crate::ChildKind::Local;
         let second = Duration::from_secs(1);
-        stream.join(crate::LegStatus::new("local-1".to_owned(), kind, wants, second));
+        stream.add_leg(crate::LegStatus::new("local-1".to_owned(), kind, wants, second));
         let (here, there) = tokio::io::duplex(1 << 20);
         let followed = Arc::clone(&stream);
         let following = tokio::spawn(async move {

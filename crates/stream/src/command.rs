@@ -1,6 +1,6 @@
 //! External commands that read a transport stream on standard input and write one on standard output.
 
-use crate::local::StreamError;
+use crate::local_client::StreamError;
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::{io, process::Stdio, sync::Arc, time::Duration};

@@ -1,7 +1,7 @@
 //! Frames in a byte stream, as a program reads or writes them. Pure.
 //!
-//! [`Frames`] is the plain format: each frame follows its [`Head`], as on a leg. Unlike a video container it keeps the
-//! frame numbers, so a reader sees which frames were dropped on the way.
+//! [`PlainSplitter`] reads the plain format: each frame follows its [`Head`], as on a leg. Unlike a video container it
+//! keeps the frame numbers, so a reader sees which frames were dropped on the way.
 
 use bytes::{Buf as _, BytesMut};
 use std::time::Duration;
@@ -54,12 +54,12 @@ pub enum SplitError {
 
 /// The splitter of the plain format.
 #[derive(Debug, Default)]
-pub struct Frames {
+pub struct PlainSplitter {
     waiting: BytesMut,
     at: u64,
 }
 
-impl Frames {
+impl PlainSplitter {
     /// Encodes the frame with the head under which it was received.
     pub fn encode(head: FrameHead, frame: &Frame) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEAD + frame.bytes.len());
@@ -109,7 +109,7 @@ impl Splitter for TsSplitter {
     }
 }
 
-impl Splitter for Frames {
+impl Splitter for PlainSplitter {
     fn push(&mut self, bytes: &[u8], into: &mut Vec<Frame>) -> Result<(), SplitError> {
         self.waiting.extend_from_slice(bytes);
         while let Some(frame) = self.next()? {
@@ -143,7 +143,7 @@ mod tests {
                 sent_us: 0,
                 length: n as u32,
             };
-            Frames::encode(head, &frame)
+            PlainSplitter::encode(head, &frame)
         };
         (0..count).flat_map(frame).collect()
     }
@@ -151,7 +151,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_cut_gives_the_same_frames(cuts in prop::collection::vec(1_usize..200, 1..60)) {
-            let (bytes, mut frames, mut at) = (written(40), Frames::default(), 0);
+            let (bytes, mut frames, mut at) = (written(40), PlainSplitter::default(), 0);
             let mut out = Vec::new();
             for cut in cuts.into_iter().cycle() {
                 let end = (at + cut).min(bytes.len());
@@ -169,7 +169,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_frames_or_an_error(bytes: Vec<u8>) {
-            let (mut frames, mut out) = (Frames::default(), Vec::new());
+            let (mut frames, mut out) = (PlainSplitter::default(), Vec::new());
             _ = frames.push(&bytes, &mut out);
         }
     }
@@ -179,9 +179,9 @@ mod tests {
         let mut bytes = written(3);
         let at = bytes.len() as u64;
         bytes.extend([7; HEAD]);
-        let wrong = Frames::default().push(&bytes, &mut Vec::new());
+        let wrong = PlainSplitter::default().push(&bytes, &mut Vec::new());
         assert_eq!(wrong, Err(SplitError::Head { at, why: HeadError::Kind }));
-        let mut cut = Frames::default();
+        let mut cut = PlainSplitter::default();
         cut.push(&written(3)[..70], &mut Vec::new()).unwrap();
         assert_eq!(cut.end(&mut Vec::new()), 70 - 31 - 32);
     }

@@ -26,13 +26,13 @@ impl Counts {
             // Export zeros from the start, so that the first event shows as an increase.
             drop(self.sent.get_or_create(&[("class", class)]));
             for why in DropReason::ALL {
-                drop(self.dropped.get_or_create(&[("class", class), ("why", why.word())]));
+                drop(self.dropped.get_or_create(&[("class", class), ("reason", why.word())]));
             }
         }
         let at = registry.sub_registry_with_prefix("thalweg_stream");
         at.register("frames", "Frames sent to subscribers and nodes", self.sent.clone());
         at.register("bytes", "Bytes of frames sent", self.bytes.clone());
-        at.register("dropped", "Frames dropped, by class and reason", self.dropped.clone());
+        at.register("dropped_frames", "Frames dropped, by class and reason", self.dropped.clone());
         at.register("legs", "Subscribers and nodes served now", self.legs.clone());
     }
 
@@ -63,7 +63,7 @@ impl LegCounts {
         for (why, by_class) in &tally.dropped {
             let old = self.counted.dropped.get(why).copied().unwrap_or_default();
             for (class, count) in more(by_class, &old) {
-                let labels = [("class", class), ("why", why.word())];
+                let labels = [("class", class), ("reason", why.word())];
                 self.counts.dropped.get_or_create(&labels).inc_by(count);
             }
         }
@@ -96,8 +96,8 @@ mod tests {
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         for line in [
             "thalweg_stream_frames_total{class=\"key\"} 3\n",
-            "thalweg_stream_dropped_total{class=\"disposable\",why=\"room\"} 9\n",
-            "thalweg_stream_dropped_total{class=\"key\",why=\"late\"} 0\n",
+            "thalweg_stream_dropped_frames_total{class=\"disposable\",reason=\"room\"} 9\n",
+            "thalweg_stream_dropped_frames_total{class=\"key\",reason=\"late\"} 0\n",
             "thalweg_stream_bytes_total 70\n",
             "thalweg_stream_legs 1\n",
         ] {

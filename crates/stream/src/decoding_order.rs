@@ -58,9 +58,9 @@ impl DecodingOrder {
     pub fn push(&mut self, input: usize, frame: Frame, now: Time) {
         let source =
             self.inputs.first().and_then(|source| Some((source.last_arrival?, source.newest)));
-        let Some(of) = self.inputs.get_mut(input) else { return };
-        of.newest = of.newest.max(frame.time);
-        of.last_arrival = Some(now);
+        let Some(own) = self.inputs.get_mut(input) else { return };
+        own.newest = own.newest.max(frame.time);
+        own.last_arrival = Some(now);
         self.bytes += frame.bytes.len();
         let born = match source {
             Some((last_arrival, newest)) if input > 0 => {
@@ -68,7 +68,7 @@ impl DecodingOrder {
             }
             _ => now,
         };
-        of.waiting.push_back(WaitingFrame { frame, born, arrived: now, time: of.newest });
+        own.waiting.push_back(WaitingFrame { frame, born, arrived: now, time: own.newest });
     }
 
     /// Stops waiting for an input, because it has ended.
@@ -120,9 +120,9 @@ impl DecodingOrder {
     }
 }
 
-fn earlier(time: Time, by: Duration) -> Time {
-    let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
-    Time::from_nanos(time.as_nanos().saturating_sub(by))
+fn earlier(time: Time, difference: Duration) -> Time {
+    let difference = u64::try_from(difference.as_nanos()).unwrap_or(u64::MAX);
+    Time::from_nanos(time.as_nanos().saturating_sub(difference))
 }
 
 #[cfg(test)]
@@ -130,12 +130,12 @@ mod tests {
     use super::*;
     use thalweg_media::FrameClass;
 
-    fn ms(of: u64) -> Duration {
-        Duration::from_millis(of)
+    fn ms(count: u64) -> Duration {
+        Duration::from_millis(count)
     }
 
-    fn at(of: u64) -> Time {
-        Time::ZERO + ms(of)
+    fn at(count: u64) -> Time {
+        Time::ZERO + ms(count)
     }
 
     fn frame(track: u8, time: u64) -> Frame {

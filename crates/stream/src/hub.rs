@@ -186,10 +186,10 @@ impl Streams {
         self.serve_leg(leg, Caller::Local).await
     }
 
-    async fn serve_leg(&self, mut leg: Leg, who: Caller) -> io::Result<()> {
-        match (leg.read_opening().await?, &who) {
-            (Opening::Subscribe(request), _) => self.subscribe(leg, request, who).await,
-            (Opening::Publish(request), _) => self.publish(leg, request, who).await,
+    async fn serve_leg(&self, mut leg: Leg, caller: Caller) -> io::Result<()> {
+        match (leg.read_opening().await?, &caller) {
+            (Opening::Subscribe(request), _) => self.subscribe(leg, request, caller).await,
+            (Opening::Publish(request), _) => self.publish(leg, request, caller).await,
             (Opening::Status, Caller::Local) => {
                 let report = self.report().to_string();
                 leg.send_answer(&Answer::Status(report.len() as u32)).await?;
@@ -206,11 +206,11 @@ impl Streams {
         &self,
         mut leg: Leg,
         request: SubscribeRequest,
-        who: Caller,
+        caller: Caller,
     ) -> io::Result<()> {
         let number = self.0.locals.fetch_add(1, Ordering::Relaxed);
-        let admitted = self.admit(&request, &who, number);
-        let admitted = match who {
+        let admitted = self.admit(&request, &caller, number);
+        let admitted = match caller {
             Caller::Local => self.answer_while_waiting(&mut leg, &request.stream, admitted).await?,
             Caller::Member(_) => admitted.await,
         };
@@ -221,15 +221,12 @@ impl Streams {
         let start = stream.start_after(request.after);
         let about = Accepted { start, ..stream.about() };
         leg.send_answer(&Answer::Accepted(about)).await?;
-        let right = who.wait_until_denied(|member| stream.allows(member));
-        let to = match &who {
+        let right = caller.wait_until_denied(|member| stream.allows(member));
+        let to = match &caller {
             Caller::Local => Child::Local(number.into()),
             Caller::Member(peer) => Child::Member(peer.member().name.clone()),
         };
-        let child_name = match &to {
-            Child::Local(number) => format!("local-{number}"),
-            Child::Member(name) => name.to_string(),
-        };
+        let child_name = to.to_string();
         let settings = &self.0.settings;
         let context = LegContext {
             stream: Arc::clone(&stream),
@@ -277,15 +274,15 @@ impl Streams {
     fn plan_request_for(
         &self,
         request: &SubscribeRequest,
-        who: &Caller,
+        caller: &Caller,
         number: u32,
     ) -> Option<PlanRequestGuard> {
         let is_known = || {
-            let here = self.0.get(&request.stream);
+            let here = self.0.streams.get(&request.stream);
             let is_planned = self.0.plan.borrow().parent(&request.stream).is_some();
             is_planned || here.is_some_and(|stream| stream.progress().borrow().run > 0)
         };
-        let is_wanted = match who {
+        let is_wanted = match caller {
             Caller::Local => true,
             Caller::Member(_) => {
                 let names_us = request.from.as_ref().is_none_or(|from| from == self.me());
@@ -300,19 +297,20 @@ impl Streams {
     async fn admit(
         &self,
         request: &SubscribeRequest,
-        who: &Caller,
+        caller: &Caller,
         number: u32,
     ) -> Result<(Arc<Stream>, Slot, Option<PlanRequestGuard>), Refusal> {
         request.check()?;
         let slot =
-            self.0.slots.claim(who.name()).ok_or(Refusal::Busy(LimitedResource::Subscribers))?;
-        let plan_request = self.plan_request_for(request, who, number);
-        let stream =
-            match self.0.get(&request.stream).filter(|stream| stream.progress().borrow().run > 0) {
-                Some(stream) => self.check_origin(stream, request)?,
-                None => self.check_origin(self.fetch(request, who, number).await?, request)?,
-            };
-        if let Caller::Member(peer) = who {
+            self.0.slots.claim(caller.name()).ok_or(Refusal::Busy(LimitedResource::Subscribers))?;
+        let plan_request = self.plan_request_for(request, caller, number);
+        let live = self.0.streams.get(&request.stream);
+        let live = live.filter(|stream| stream.progress().borrow().run > 0);
+        let stream = match live {
+            Some(stream) => self.check_origin(stream, request)?,
+            None => self.check_origin(self.fetch(request, caller, number).await?, request)?,
+        };
+        if let Caller::Member(peer) = caller {
             if matches!(stream.source(), Source::Parent(route) if route.node == peer.member().name)
             {
                 // This may be temporary, while both nodes change to a new plan.
@@ -365,21 +363,21 @@ impl Streams {
     async fn fetch(
         &self,
         request: &SubscribeRequest,
-        who: &Caller,
+        caller: &Caller,
         number: u32,
     ) -> Result<Arc<Stream>, Refusal> {
-        if matches!(who, Caller::Member(_)) && !self.0.settings.relay {
+        if matches!(caller, Caller::Member(_)) && !self.0.settings.relay {
             // Do not reveal whether another node has such a stream.
             return Err(Refusal::Unknown(request.stream.clone()));
         }
         if request.hops >= MAX_HOPS {
             return Err(Refusal::Hops);
         }
-        let route = self.route(request, who, number).await?;
+        let route = self.route(request, caller, number).await?;
         // The stream outlives the request, so its slot is held until the stream ends.
         let slot =
-            self.0.slots.claim(who.name()).ok_or(Refusal::Busy(LimitedResource::Subscribers))?;
-        let is_owners = matches!(who, Caller::Local);
+            self.0.slots.claim(caller.name()).ok_or(Refusal::Busy(LimitedResource::Subscribers))?;
+        let is_owners = matches!(caller, Caller::Local);
         let (stream, is_new) =
             self.0.streams.get_or_relay(&request.stream, &route.node, is_owners)?;
         let upstream = || upstream::start(self.clone(), Arc::clone(&stream), route, slot, request);
@@ -404,7 +402,7 @@ impl Streams {
     async fn route(
         &self,
         request: &SubscribeRequest,
-        who: &Caller,
+        caller: &Caller,
         number: u32,
     ) -> Result<ParentRoute, Refusal> {
         let plan = self.0.plan.borrow().clone();
@@ -413,11 +411,11 @@ impl Streams {
             let planned = match planned {
                 Some(planned) => planned,
                 None => {
-                    let is_local = matches!(who, Caller::Local);
+                    let is_local = matches!(caller, Caller::Local);
                     self.planned_route(&request.stream, number, is_local).await
                 }
             };
-            return planned.map_err(|why| match (why, who) {
+            return planned.map_err(|why| match (why, caller) {
                 (NoRoute::Unknown, _) => Refusal::Unknown(request.stream.clone()),
                 (NoRoute::Forbidden, Caller::Local) => Refusal::Subscribe,
                 (NoRoute::Forbidden, Caller::Member(_)) => {
@@ -437,33 +435,39 @@ impl Streams {
         Ok(planned.unwrap_or_else(|| ParentRoute::direct(from.clone())))
     }
 
-    async fn publish(&self, mut leg: Leg, request: PublishRequest, who: Caller) -> io::Result<()> {
-        let connection = match self.begin(request, &who) {
+    async fn publish(
+        &self,
+        mut leg: Leg,
+        request: PublishRequest,
+        caller: Caller,
+    ) -> io::Result<()> {
+        let connection = match self.begin(request, &caller) {
             Ok(connection) => Arc::new(connection),
             Err(why) => return leg.send_answer(&Answer::Refused(why.cut())).await,
         };
         let mut guard =
             PublishGuard { hub: self.clone(), connection: Arc::clone(&connection), ended: None };
         let stream = &connection.stream;
-        let taken = |by: Name| Refusal::Taken { stream: stream.name.clone(), by: by.to_string() };
+        let taken =
+            |other: Name| Refusal::Taken { stream: stream.name.clone(), by: other.to_string() };
         let mut holder = pin!(self.holder_of(stream));
         let answer = timeout(CONFIRM_TIMEOUT, &mut holder).await;
         let is_undecided = answer.is_err();
-        if let Ok(Some(by)) = answer {
-            guard.ended = Some(Ok(Ending::Failed(taken(by.clone()).to_string())));
-            return leg.send_answer(&Answer::Refused(taken(by))).await;
+        if let Ok(Some(other)) = answer {
+            guard.ended = Some(Ok(Ending::Failed(taken(other.clone()).to_string())));
+            return leg.send_answer(&Answer::Refused(taken(other))).await;
         }
         leg.send_answer(&Answer::Accepted(stream.about())).await?;
         let event = Event::new("stream_published").with("stream", &stream.name);
-        self.0.log.put(event.with("by", publisher_name(who.name().as_ref())));
+        self.0.log.put(event.with("by", publisher_name(caller.name().as_ref())));
         let Leg { reader, writer, .. } = &mut leg;
         let stopped = async {
             tokio::select! {
                 // The node stops.
                 why = stream.ended() => why,
-                () = who.wait_until_denied(|member| self.0.settings.may_publish(member)) => Ending::Revoked,
+                () = caller.wait_until_denied(|member| self.0.settings.may_publish(member)) => Ending::Revoked,
                 () = connection.displaced.cancelled() => displaced_ending(),
-                Some(by) = &mut holder, if is_undecided => Ending::Failed(taken(by).to_string()),
+                Some(other) = &mut holder, if is_undecided => Ending::Failed(taken(other).to_string()),
             }
         };
         let stopped = tokio::select! {
@@ -494,7 +498,7 @@ impl Streams {
             let take = |frame| {
                 // The frames of the connection that replaced this one follow another clock.
                 if !connection.displaced.is_cancelled() {
-                    stream.add(frame, clock.now());
+                    stream.add_published(frame, clock.now());
                 }
             };
             return publisher::receive(reader, take).await;
@@ -542,9 +546,9 @@ impl Streams {
     }
 
     /// Begins or resumes a stream for this publisher.
-    fn begin(&self, request: PublishRequest, who: &Caller) -> Result<Connection, Refusal> {
+    fn begin(&self, request: PublishRequest, caller: &Caller) -> Result<Connection, Refusal> {
         request.check()?;
-        if let Caller::Member(peer) = who
+        if let Caller::Member(peer) = caller
             && !self.0.settings.may_publish(peer.member())
         {
             return Err(Refusal::Publish);
@@ -558,7 +562,7 @@ impl Streams {
             origin: self.me().clone(),
             allow: allow.collect(),
         };
-        self.0.streams.publish(&request.stream, who.name(), about)
+        self.0.streams.publish(&request.stream, caller.name(), about)
     }
 }
 
@@ -578,13 +582,6 @@ fn random_run() -> u64 {
     // If there is no randomness, two runs across a restart of the node may look like one.
     _ = getrandom::fill(&mut bytes);
     u64::from_be_bytes(bytes).max(1)
-}
-
-impl Inner {
-    /// The stream with this name, if it is live on this node.
-    pub fn get(&self, name: &Name) -> Option<Arc<Stream>> {
-        self.streams.get(name)
-    }
 }
 
 impl MemberService for Streams {

@@ -14,6 +14,7 @@
 //! the socket (decision 0098).
 
 mod adaptation;
+mod all_renditions;
 mod chains;
 mod child;
 mod clock;
@@ -26,15 +27,18 @@ mod frame_queue;
 mod frame_rate;
 pub mod hls;
 mod hub;
+mod intake_rates;
 mod io;
 mod leg_queue;
+mod leg_rate;
 mod levels;
+mod local_client;
 mod oracle_link;
+mod oracle_plan;
 mod oracle_report;
 mod parent;
 mod plan;
 mod publisher;
-mod rates;
 mod rendition_choice;
 mod renditions;
 mod ring;
@@ -45,7 +49,6 @@ mod stream;
 mod table;
 mod transcoder;
 mod transit;
-mod union_request;
 mod upstream;
 
 pub mod local;
@@ -66,8 +69,8 @@ pub use levels::{
 pub use plan::{LegPlan, NoRoute, ParentRoute, Plan, StreamPlan};
 pub use rendition_choice::RenditionChoice;
 pub use ring::Ring;
-pub use settings::{Adapt, Measure, Scheduler, Settings};
+pub use settings::{Adapt, Measure, Scheduler, Settings, Transcoder};
 pub use status::{ChildKind, LegStatus, StreamStatus};
 pub use stream::{Demand, Progress, Source, Stream};
-pub use transcoder::{Transcoder, run_transcoders};
+pub use transcoder::run_transcoders;
 pub use transit::Transit;

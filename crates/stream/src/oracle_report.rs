@@ -86,7 +86,7 @@ impl LegSamples {
 
 impl MemberLegs {
     fn add(&mut self, legs: &[&LegStatus]) {
-        let sum = |of: fn(&LegStatus) -> u64| legs.iter().map(|leg| of(leg)).sum();
+        let sum = |figure: fn(&LegStatus) -> u64| legs.iter().map(|leg| figure(leg)).sum();
         self.seconds.push_back((sum(|leg| leg.sent_bps), legs.iter().any(|leg| leg.is_limited)));
         if self.seconds.len() > SECONDS {
             self.seconds.pop_front();

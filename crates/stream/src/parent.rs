@@ -4,12 +4,12 @@ use crate::{
     Bounds, Clock, LegQueue, NextItem, Plan, Quality, Stream,
     counts::LegCounts,
     io::{Leg, LegReader, LegWriter, end_leg},
-    rates::LegRate,
+    leg_rate::LegRate,
     status::{ChildKind, LegStatus},
     stream::requested_quality,
 };
 use bytes::Bytes;
-use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{fmt, os::fd::OwnedFd, sync::Arc, time::Duration};
 use thalweg_base::token_bucket::Bucket;
 use thalweg_net::TcpInfo;
 use thalweg_units::{Rate, Time};
@@ -75,6 +75,15 @@ pub enum Child {
     Local(u64),
     /// A member's node.
     Member(Name),
+}
+
+impl fmt::Display for Child {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local(number) => write!(f, "local-{number}"),
+            Self::Member(name) => write!(f, "{name}"),
+        }
+    }
 }
 
 /// The item that is being sent.
@@ -173,7 +182,7 @@ struct Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.stream.leave(self.number);
+        self.stream.remove_leg(self.number);
     }
 }
 
@@ -207,13 +216,13 @@ impl LegScheduler {
         let latency = Duration::from_millis(request.latency_ms.into());
         let wants = requested_quality(request.level, &request.tracks);
         let bounds = Bounds { latency, bytes: context.memory };
-        let (to, taker) = match &context.to {
-            Child::Local(number) => (format!("local-{number}"), ChildKind::Local),
-            Child::Member(name) => (name.to_string(), ChildKind::Member),
+        let kind = match context.to {
+            Child::Local(_) => ChildKind::Local,
+            Child::Member(_) => ChildKind::Member,
         };
         let cursor = context.stream.start_after(request.after);
-        let status = LegStatus::new(to, taker, wants, latency);
-        let number = context.stream.join(LegStatus { tracks: request.tracks.clone(), ..status });
+        let status = LegStatus::new(context.to.to_string(), kind, wants, latency);
+        let number = context.stream.add_leg(LegStatus { tracks: request.tracks.clone(), ..status });
         let now = Instant::now();
         let mut queue = LegQueue::new(bounds, wants);
         queue.set_tracks(&request.tracks);
@@ -448,7 +457,8 @@ impl LegScheduler {
         if idle > self.context.stall {
             return Some(Ending::Stalled);
         }
-        if self.is_slow != (idle > SLOW.max(self.latency() / 2)) {
+        let slow = SLOW.max(self.latency() / 2).min(self.context.stall / 2);
+        if self.is_slow != (idle > slow) {
             self.is_slow = !self.is_slow;
             self.update_quality();
         }
@@ -560,7 +570,7 @@ mod tests {
         let began = Instant::now();
         let class = thalweg_media::FrameClass::Key;
         let bytes = Bytes::from(vec![0; 256 << 10]);
-        stream.add(Frame { track: 0, class, time: Duration::ZERO, bytes }, clock.now());
+        stream.add_published(Frame { track: 0, class, time: Duration::ZERO, bytes }, clock.now());
         // The child reads 4 kB a second: never stalled, and never done in time.
         let reading = async {
             let mut piece = [0; 1024];
@@ -596,7 +606,7 @@ mod tests {
         }
         let bytes = Bytes::from(vec![7; 100 << 10]);
         let class = thalweg_media::FrameClass::Key;
-        stream.add(Frame { track: 0, class, time: Duration::ZERO, bytes }, clock.now());
+        stream.add_published(Frame { track: 0, class, time: Duration::ZERO, bytes }, clock.now());
         stream.end(Ending::Over);
         let mut demand = stream.demand();
         let serving = tokio::spawn(serve(Leg::new(here, None), context, pending()));

@@ -145,7 +145,7 @@ impl Renditions {
             let due = {
                 let mut state = self.state.lock();
                 while let Some(next) = state.order.pop(now) {
-                    self.context.stream.add(next.frame, next.born);
+                    self.context.stream.add_published(next.frame, next.born);
                 }
                 state.order.due()
             };
@@ -158,7 +158,7 @@ impl Renditions {
     fn release_all(&self) {
         let mut state = self.state.lock();
         while let Some(next) = state.order.pop_any() {
-            self.context.stream.add(next.frame, next.born);
+            self.context.stream.add_published(next.frame, next.born);
         }
     }
 

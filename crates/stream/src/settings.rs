@@ -1,6 +1,5 @@
 //! The settings of a node's streams.
 
-use crate::Transcoder;
 use serde::Deserialize;
 use std::time::Duration;
 use thalweg_units::{ByteSize, Rate};
@@ -41,6 +40,17 @@ pub enum Scheduler {
     Local,
 }
 
+/// A command that makes a stream, or more renditions, of another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transcoder {
+    /// The stream that it reads, as an MPEG transport stream.
+    pub source: Name,
+    /// The stream that it makes; `None`: more renditions of the stream that it reads.
+    pub name: Option<Name>,
+    /// The program and its arguments; no shell is involved.
+    pub command: Vec<String>,
+}
+
 /// The settings of a node's streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -79,7 +89,7 @@ pub struct Settings {
 impl Settings {
     /// Whether this member may publish here.
     pub fn may_publish(&self, member: &Member) -> bool {
-        self.publish.iter().any(|whom| whom.matches(member))
+        self.publish.iter().any(|pattern| pattern.matches(member))
     }
 
     /// The commands that make renditions of this stream.

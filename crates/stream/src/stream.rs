@@ -2,9 +2,9 @@
 
 use crate::{
     Chains, Clock, Entry, NumberedFrame, ParentRoute, Quality, Ring, Settings,
-    rates::IntakeRates,
+    all_renditions::AllRenditionsPolicy,
+    intake_rates::IntakeRates,
     status::{ChildKind, LegStatus, StreamStatus},
-    union_request::UnionRequest,
 };
 use parking_lot::{Mutex, MutexGuard};
 use std::{
@@ -26,9 +26,9 @@ const MAX_READ: usize = 256;
 /// The most nodes that are remembered as sources of a run: more than a plan ever uses.
 const MAX_PARENTS: usize = 16;
 
-/// The longest gap between a parent's numbers within a run: more than ten hours at a thousand frames a second. After a
-/// longer jump all frames of an honest parent would be ignored as known.
-const MAX_GAP: u64 = 1 << 26;
+/// The longest gap between a parent's numbers within a run: an hour at 72 frames a second, longer than any stream waits
+/// for its publisher. After a jump all frames of an honest parent would be ignored as known until it gets there.
+const MAX_GAP: u64 = 1 << 18;
 
 /// The time within which every rendition of a stream sends a picture.
 const SETTLED: Duration = Duration::from_secs(2);
@@ -106,7 +106,7 @@ struct State {
     published: Option<Time>,
     legs: BTreeMap<u64, LegStatus>,
     next_leg: u64,
-    union: UnionRequest,
+    all_renditions: AllRenditionsPolicy,
     /// The statistics of frames from a parent; other fields are unused.
     status: StreamStatus,
 }
@@ -163,7 +163,7 @@ impl Stream {
             parents: BTreeSet::new(),
             legs: BTreeMap::new(),
             next_leg: 0,
-            union: UnionRequest::default(),
+            all_renditions: AllRenditionsPolicy::default(),
             status: StreamStatus::default(),
         };
         let none =
@@ -213,8 +213,8 @@ impl Stream {
     /// Whether the publisher's node allows this member to subscribe.
     pub fn allows(&self, member: &Member) -> bool {
         let state = self.state.lock();
-        let mut whom = state.about.allow.iter().filter_map(|text| text.parse().ok());
-        whom.any(|whom: thalweg_wire::mesh::MemberPattern| whom.matches(member))
+        let mut patterns = state.about.allow.iter().filter_map(|text| text.parse().ok());
+        patterns.any(|pattern: thalweg_wire::mesh::MemberPattern| pattern.matches(member))
     }
 
     /// The present source.
@@ -299,7 +299,7 @@ impl Stream {
     }
 
     /// Begins publishing, or resumes the run of an earlier publisher or connection.
-    pub fn publish(&self, about: Accepted, who: String) {
+    pub fn publish(&self, about: Accepted, publisher: String) {
         let mut state = self.state.lock();
         let now = self.clock.now();
         state.offset = state.last.map_or(Duration::ZERO, |(born, time)| time + now.since(born));
@@ -309,7 +309,7 @@ impl Stream {
         };
         // Its first frames may refer to frames that nobody has.
         state.chains.break_all();
-        state.source = Source::Publisher(who);
+        state.source = Source::Publisher(publisher);
         state.published.get_or_insert(now);
         state.about = Accepted { run, ..about };
         let next = state.ring.next();
@@ -348,7 +348,7 @@ impl Stream {
     }
 
     /// Adds a frame from the publisher, or a transcoded picture of it; `born` is when the publisher's frame arrived.
-    pub fn add(&self, frame: Frame, born: Time) {
+    pub fn add_published(&self, frame: Frame, born: Time) {
         let now = self.clock.now();
         let mut state = self.state.lock();
         let time = frame.time + state.offset;
@@ -367,7 +367,7 @@ impl Stream {
 
     /// Adds an entry from a parent. Ignores known entries; a gap restarts the ring, which breaks the legs' chains.
     /// Returns false, and ignores the entry, if the gap is longer than `MAX_GAP`.
-    pub fn put(&self, entry: Entry) -> bool {
+    pub fn add_received(&self, entry: Entry) -> bool {
         let now = self.clock.now();
         let mut state = self.state.lock();
         if entry.sequence() < state.ring.next() {
@@ -432,7 +432,7 @@ impl Stream {
     }
 
     /// Registers a leg and returns its number.
-    pub fn join(&self, status: LegStatus) -> u64 {
+    pub fn add_leg(&self, status: LegStatus) -> u64 {
         let mut state = self.state.lock();
         let number = state.next_leg;
         state.next_leg += 1;
@@ -453,7 +453,7 @@ impl Stream {
     }
 
     /// Removes a leg.
-    pub fn leave(&self, number: u64) {
+    pub fn remove_leg(&self, number: u64) {
         let mut state = self.state.lock();
         state.legs.remove(&number);
         self.update_demand(&state);
@@ -465,7 +465,7 @@ impl Stream {
         // Renditions are alternatives of one request only if all legs request the same ones and one rendition suffices
         // for all legs.
         let is_one = legs().all(|leg| leg.tracks == first)
-            && (!state.wants_all_renditions() || state.union.is_narrow());
+            && (!state.wants_all_renditions() || state.all_renditions.is_suspended());
         let tracks = if is_one { first } else { Vec::new() };
         let demand = Demand {
             legs: state.legs.len(),
@@ -488,7 +488,7 @@ impl Stream {
         let lost =
             [DropReason::Late, DropReason::Room].iter().filter_map(|why| missing.get(why)).sum();
         let is_all = state.wants_all_renditions() && self.demand.borrow().tracks.is_empty();
-        if state.union.tick(now, lost, is_all) {
+        if state.all_renditions.tick(now, lost, is_all) {
             self.update_demand(&state);
         }
     }
@@ -551,7 +551,7 @@ impl Stream {
             name: Some(self.name.clone()),
             origin: Some(about.origin),
             published_by: match &state.source {
-                Source::Publisher(who) => Some(who.clone()),
+                Source::Publisher(publisher) => Some(publisher.clone()),
                 _ => None,
             },
             parent: match &state.source {
@@ -600,9 +600,9 @@ mod tests {
         let stream = stream();
         let about = |run| Accepted { run, ..stream.about() };
         assert!(stream.begin(about(7), Source::Absent, 1 << 61), "a new run begins anywhere");
-        assert!(stream.put(lost((1 << 61) + 5)));
-        assert!(!stream.put(lost((1 << 61) + 7 + MAX_GAP)));
-        assert!(stream.put(lost((1 << 61) + 6)), "the refused number changed nothing");
+        assert!(stream.add_received(lost((1 << 61) + 5)));
+        assert!(!stream.add_received(lost((1 << 61) + 7 + MAX_GAP)));
+        assert!(stream.add_received(lost((1 << 61) + 6)), "the refused number changed nothing");
         assert!(!stream.begin(about(7), Source::Absent, 1 << 62));
         assert!(stream.begin(about(8), Source::Absent, 0));
     }

@@ -409,11 +409,11 @@ mod tests {
     #[test]
     fn a_publisher_replaces_a_stream_for_which_a_parent_was_asked() {
         let table = table();
-        let (asked, is_new) = table.get_or_relay(&name("stage"), &name("n3"), true).unwrap();
-        assert!(is_new && asked.is_relayed);
+        let (requested, is_new) = table.get_or_relay(&name("stage"), &name("n3"), true).unwrap();
+        assert!(is_new && requested.is_relayed);
         let published = table.begin("stage", None).unwrap();
         assert!(!published.stream.is_relayed);
-        table.end_relayed(&asked, Ending::Over);
+        table.end_relayed(&requested, Ending::Over);
         assert_eq!((ending(&published), table.all().len()), (None, 1));
     }
 }

@@ -10,10 +10,10 @@
 //! streams that are published at this node are transcoded, so that the same members may subscribe to the result.
 
 use crate::{
-    Streams,
+    Streams, Transcoder,
     command::{BUFFER, CommandInput, DRAIN, Pauses, RunningCommand, TranscodeError},
     io::Leg,
-    local::{Publisher, ReceivedItem, StreamError, Subscriber},
+    local_client::{Publisher, ReceivedItem, StreamError, Subscriber, leg},
     stream::Source,
 };
 use std::{io, pin::pin, time::Duration};
@@ -32,17 +32,6 @@ use tokio::{
 
 /// How often a transcoder checks whether its stream is published.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
-
-/// A command that makes a stream, or more renditions, of another one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Transcoder {
-    /// The stream that it reads, as an MPEG transport stream.
-    pub source: Name,
-    /// The stream that it makes; `None`: more renditions of the stream that it reads.
-    pub name: Option<Name>,
-    /// The program and its arguments; no shell is involved.
-    pub command: Vec<String>,
-}
 
 /// Runs the transcoders of the settings whenever their streams are published here, until the future is dropped.
 pub async fn run_transcoders(streams: Streams) {
@@ -83,7 +72,7 @@ impl TranscoderRunner {
     /// Waits until a program publishes the stream here.
     async fn wait_for_stream(&self) {
         let is_here = || {
-            let stream = self.streams.0.get(&self.source)?;
+            let stream = self.streams.0.streams.get(&self.source)?;
             let is_open = stream.progress().borrow().ended.is_none();
             (is_open && matches!(stream.source(), Source::Publisher(_))).then_some(())
         };
@@ -96,13 +85,13 @@ impl TranscoderRunner {
     fn leg(&self) -> io::Result<Leg> {
         let (here, there) = UnixStream::pair()?;
         let streams = self.streams.clone();
-        tokio::spawn(async move { streams.serve_local(crate::local::leg(there)).await });
-        Ok(crate::local::leg(here))
+        tokio::spawn(async move { streams.serve_local(leg(there)).await });
+        Ok(leg(here))
     }
 
     /// Runs the command until its stream ends.
     async fn run_once(&self) -> Result<(), TranscodeError> {
-        let source = self.streams.0.get(&self.source);
+        let source = self.streams.0.streams.get(&self.source);
         let latency_ms = source.map_or(1000, |source| source.about().latency_ms);
         let request =
             SubscribeRequest { latency_ms, ..SubscribeRequest::for_stream(self.source.clone()) };

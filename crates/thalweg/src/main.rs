@@ -76,6 +76,12 @@ enum Command {
     Measure(commands::measure::Args),
     /// Show or clear what downloads remember of paths and relays
     History(commands::history::Args),
+    /// Print a script with which a shell completes commands and options
+    #[command(hide = true)]
+    Completions(commands::completions::CompletionsArgs),
+    /// Write the manual pages
+    #[command(hide = true)]
+    Man(commands::completions::ManArgs),
     /// Old name of `thalweg mesh init`
     #[command(hide = true)]
     Init(commands::init::Args),
@@ -184,6 +190,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Paths(args) => commands::paths::run(args),
         Command::Measure(args) => commands::measure::run(args),
         Command::History(args) => commands::history::run(args),
+        Command::Completions(args) => commands::completions::print_completions(&args, grouped()),
+        Command::Man(args) => commands::completions::write_man_pages(&args, grouped()),
         Command::Init(args) => commands::init::run(args),
         Command::Token(args) => commands::token::run(args),
         Command::Join(args) => commands::join::run(args),
@@ -207,7 +215,10 @@ fn grouped() -> clap::Command {
         }
     }
     _ = write!(text, "\n{header}Options:{header:#}\n{{options}}{{after-help}}");
-    command.help_template(text).after_help("`thalweg COMMAND --help` describes a command.")
+    command.help_template(text).after_help(
+        "`thalweg COMMAND --help` describes a command. `thalweg completions SHELL` and `thalweg man DIR`\n\
+         write completions and manual pages.",
+    )
 }
 
 /// Prints help and versions as data, on standard output, and mistakes on standard error.

@@ -245,8 +245,8 @@ mod tests {
             let complete = last.checked_add(1).and_then(|n| n.checked_add(rest)).filter(|_| known);
             let field = ContentRange::Bytes { range, complete };
             prop_assert_eq!(field.to_string().parse(), Ok(field));
-            let asked = RequestRange::Bytes(range);
-            prop_assert_eq!(asked.to_string().parse(), Ok(asked));
+            let request = RequestRange::Bytes(range);
+            prop_assert_eq!(request.to_string().parse(), Ok(request));
             prop_assert_eq!(range.len(), len);
         }
     }

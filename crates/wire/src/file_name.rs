@@ -128,9 +128,9 @@ mod tests {
         }
         let wide = fitting("確".repeat(90).as_bytes(), MAX);
         assert!(String::from_utf8(wide).is_ok());
-        let of = |last| safe(&format!("{}{last}.pdf", "n".repeat(230))).unwrap();
-        assert_ne!(of("1"), of("2"), "two names stay two");
-        assert!(of("1").ends_with(".pdf") && safe(&of("1")) == Some(of("1")));
+        let safe_with = |last| safe(&format!("{}{last}.pdf", "n".repeat(230))).unwrap();
+        assert_ne!(safe_with("1"), safe_with("2"), "two names stay two");
+        assert!(safe_with("1").ends_with(".pdf") && safe(&safe_with("1")) == Some(safe_with("1")));
         assert!(fitting(&[0xb0; 300], 100).len() <= 100, "no UTF-8");
         assert!(fitting(&[b'a'; 300], 0).len() == 64);
     }

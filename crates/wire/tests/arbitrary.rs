@@ -123,15 +123,15 @@ fn the_corpus_has_every_word_of_a_bond() {
     ];
     let others = ["open-server", "open-member", "acks-ended-of-nothing"];
     for name in words.iter().chain(&others) {
-        let word = object::decode::<bond::Word>(&file(&format!("bond-{name}")));
-        assert!(word.as_ref().is_ok_and(bond::Word::is_sound), "{name}: {word:?}");
+        let message = object::decode::<bond::BondMessage>(&file(&format!("bond-{name}")));
+        assert!(message.as_ref().is_ok_and(bond::BondMessage::is_sound), "{name}: {message:?}");
     }
     let kinds = words.map(|name| file(&format!("bond-{name}"))[0]);
     assert_eq!(kinds.to_vec(), (0..=9).collect::<Vec<u8>>(), "each kind once");
     for bad in ["word-unknown", "word-with-more-behind", "open-member-no-name", "acks-limit-behind"]
     {
-        let word = object::decode::<bond::Word>(&file(&format!("bond-{bad}")));
-        assert!(!word.is_ok_and(|word| word.is_sound()), "{bad}");
+        let message = object::decode::<bond::BondMessage>(&file(&format!("bond-{bad}")));
+        assert!(!message.is_ok_and(|message| message.is_sound()), "{bad}");
     }
     for name in ["hello", "hello-window-huge"] {
         assert!(object::decode::<bond::Hello>(&file(&format!("bond-{name}"))).is_ok(), "{name}");
@@ -166,12 +166,12 @@ fn the_corpus_has_probes_riders_and_every_word_about_them() {
     let outside = file("datagram");
     assert_eq!(probe::Outer::split(&outside).map(|(outer, _)| outer.number), Some(9));
     for name in ["ask-open", "ask-arrivals", "ask-send"] {
-        assert!(object::decode::<probe::Ask>(&file(name)).is_ok(), "{name}");
+        assert!(object::decode::<probe::ProbeRequest>(&file(name)).is_ok(), "{name}");
     }
     for name in ["tell-opened", "tell-arrivals", "tell-sent", "tell-refused"] {
         assert!(object::decode::<probe::NodeReply>(&file(name)).is_ok(), "{name}");
     }
-    assert!(object::decode::<probe::Ask>(&file("ask-send-count-huge")).is_err());
+    assert!(object::decode::<probe::ProbeRequest>(&file("ask-send-count-huge")).is_err());
 }
 
 #[test]

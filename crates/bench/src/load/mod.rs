@@ -1,7 +1,7 @@
 //! `thalweg-bench load`: load generators and their measurements, for the experiments `badabing`, `bistro-deadline`,
 //! `bond-cost`, `bond-failover`, `bond-mptcp`, `bond-policy`, `bond-transfers`, `carrier-cost`, `cast-chain`,
 //! `cast-isolation`, `cast-peers`, `cast-reconfigure`, `cast-scale`, `codec-cost`, `dbas-figures`, `gather-adaptive`,
-//! `gather-figures`, `gather-peers`, `get-faults`, `members-hostile`, `mgrp-completion`, `mgrp-overhead`,
+//! `gather-figures`, `gather-peers`, `get-faults`, `jobs`, `members-hostile`, `mgrp-completion`, `mgrp-overhead`,
 //! `mgrp-source`, `oracle-scale`, `oracle-takeover`, `pacing`, `probe-accuracy`, `relay-cost`, `relay-faults`,
 //! `revocation`, `roma-figures`, `servers`, `stream-fanout`, `stream-peers`, `stream-reroute`, `stream-table3`,
 //! `stream-upswitch`, `stream-video`, `strangers` and `trees`.
@@ -21,6 +21,7 @@
 //! - [`gather`]: a collection from seven sources, compared with its lower bound;
 //! - [`get_faults`]: downloads that are killed, refused and disturbed;
 //! - [`hostile`]: attacks on a node, by a member without rights and by strangers;
+//! - [`jobs`]: a long queue of downloads in a node that is killed;
 //! - [`mgrp`]: probe trains with riders beside a source and other traffic;
 //! - [`oracle`]: an oracle with thousands of synthetic members;
 //! - [`mod@probe`]: results of probe trains, compared with an emulator's record;
@@ -50,6 +51,7 @@ mod gather;
 mod get_faults;
 mod hostile;
 mod idle;
+mod jobs;
 mod latency;
 mod listeners;
 mod mesh;
@@ -100,6 +102,8 @@ enum LoadCommand {
     Soak(soak::Args),
     /// Download under faults and check that the file never has a wrong byte
     GetFaults(get_faults::Args),
+    /// Queue many downloads in a node, kill it again and again, and count what is lost or done twice
+    Jobs(jobs::Args),
     /// Serve as misbehaving servers do, and download from them with several tools
     Servers(Box<servers::Args>),
     /// Copy trees of files of every kind, and count what differs from the original
@@ -190,6 +194,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             // Other processes do the work, and threads that send at exact times.
             LoadCommand::Probe(args) => tokio::task::block_in_place(|| probe::run(&args)),
             LoadCommand::Bond(args) => bond::run(&args).await,
+            LoadCommand::Jobs(args) => jobs::run(&args).await,
             LoadCommand::Hostile(args) => hostile::run(&args).await,
             LoadCommand::Strangers(args) => strangers::run(&args).await,
         }

@@ -84,7 +84,7 @@ fn micros(time: Duration) -> f64 {
 }
 
 /// The percentile of sorted times: the smallest time such that `percent` of all are at or below it.
-fn percentile(times: &[Duration], percent: usize) -> Option<Duration> {
+pub fn percentile(times: &[Duration], percent: usize) -> Option<Duration> {
     let k = (percent * times.len()).div_ceil(100);
     times.get(k.saturating_sub(1)).copied()
 }

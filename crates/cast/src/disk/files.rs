@@ -282,14 +282,14 @@ impl ObjectFiles {
     /// Fails if a file does not match the layout: a change alters its modification time.
     fn check(&self, entry: u32, file: &File) -> io::Result<()> {
         let found = file.metadata()?;
-        let Some(told) = self.layout.entries.get(entry as usize) else {
+        let Some(listed) = self.layout.entries.get(entry as usize) else {
             return Err(io::ErrorKind::NotFound.into());
         };
-        let modified = FileTime::of_stat(found.mtime(), found.mtime_nsec());
+        let modified = FileTime::from_stat(found.mtime(), found.mtime_nsec());
         let mut inner = self.inner.lock();
         let Inner { place, times, .. } = &mut *inner;
-        let is_same = told.kind == (LayoutKind::File { length: found.size() })
-            && times.are_same(place.directory.as_fd(), found.dev(), told.modified, modified);
+        let is_same = listed.kind == (LayoutKind::File { length: found.size() })
+            && times.are_same(place.directory.as_fd(), found.dev(), listed.modified, modified);
         drop(inner);
         if is_same {
             Ok(())

@@ -401,7 +401,7 @@ pub(super) fn is_same(
             kind == FileType::Symlink && readlinkat(&above, name, [])?.as_bytes() == target
         }
         LayoutKind::File { length } => {
-            let modified = FileTime::of_stat(found.st_mtime, found.st_mtime_nsec);
+            let modified = FileTime::from_stat(found.st_mtime, found.st_mtime_nsec);
             kind == FileType::RegularFile
                 && u64::try_from(found.st_size) == Ok(*length)
                 && times.is_none_or(|times| {

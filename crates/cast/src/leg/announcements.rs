@@ -52,9 +52,9 @@ impl ChildAnnouncements {
         if scheduler.is_over() {
             return None;
         }
-        let told = scheduler.announce(self.id);
+        let announced = scheduler.announce(self.id);
         self.shared.note(&scheduler);
-        Some(told)
+        Some(announced)
     }
 
     /// Records that the child requested these symbols.

@@ -4,7 +4,7 @@ use super::{ChildAnnouncements, LegWriter};
 use crate::store::Store;
 use std::{io, sync::Arc, time::Duration};
 use thalweg_fountain::HaveSet;
-use thalweg_wire::cast::{Frame, MAX_RANGES, Said};
+use thalweg_wire::cast::{Frame, MAX_RANGES, ParentMessage};
 use tokio::{
     sync::{Notify, watch},
     time::{Instant, sleep, sleep_until},
@@ -19,7 +19,7 @@ pub struct Announcer {
     came: watch::Receiver<u64>,
     /// The child's announcements while symbols are announced to it in parts, and a watch that tells when that ends.
     announcements: Option<(Arc<ChildAnnouncements>, watch::Receiver<bool>)>,
-    said: HaveSet,
+    announced: HaveSet,
     next: Instant,
 }
 
@@ -30,13 +30,13 @@ impl Announcer {
             let over = announcements.watch_end();
             (announcements, over)
         };
-        let said = HaveSet::empty(&store.known.geometry);
+        let announced = HaveSet::empty(&store.known.geometry);
         let (store, came) = (Arc::clone(store), store.changes());
         let mut announcer = Self {
             store,
             came,
             announcements: announcements.map(over),
-            said,
+            announced,
             next: Instant::now(),
         };
         announcer.came.mark_changed();
@@ -49,8 +49,8 @@ impl Announcer {
     /// I/O errors of the connection.
     pub async fn announce(&mut self, writer: &mut LegWriter) -> io::Result<()> {
         if let Some((announcements, _)) = &self.announcements {
-            if let Some(told) = announcements.announce() {
-                let runs: Vec<_> = told.into_iter().map(|run| (run.start, run.end)).collect();
+            if let Some(ranges) = announcements.announce() {
+                let runs: Vec<_> = ranges.into_iter().map(|run| (run.start, run.end)).collect();
                 return self.have(writer, runs).await;
             }
             self.announcements = None;
@@ -64,7 +64,7 @@ impl Announcer {
         loop {
             let runs: Vec<(u64, u64)> = {
                 let have = self.store.have();
-                let beyond = have.difference(&self.said, 0).take(MAX_RANGES);
+                let beyond = have.difference(&self.announced, 0).take(MAX_RANGES);
                 beyond.map(|run| (run.start, run.end)).collect()
             };
             if runs.is_empty() {
@@ -75,9 +75,9 @@ impl Announcer {
     }
 
     async fn have(&mut self, writer: &mut LegWriter, runs: Vec<(u64, u64)>) -> io::Result<()> {
-        runs.iter().for_each(|(from, to)| drop(self.said.insert_range(*from..*to)));
+        runs.iter().for_each(|(from, to)| drop(self.announced.insert_range(*from..*to)));
         for runs in runs.chunks(MAX_RANGES) {
-            writer.write_bytes(&Frame::message(&Said::Have(runs.to_vec()))).await?;
+            writer.write_bytes(&Frame::encode_message(&ParentMessage::Have(runs.to_vec()))).await?;
         }
         Ok(())
     }
@@ -86,11 +86,11 @@ impl Announcer {
     ///
     /// # Errors
     /// The store has been dropped.
-    pub async fn wait(&mut self, wished: &Notify) -> io::Result<()> {
+    pub async fn wait(&mut self, requested: &Notify) -> io::Result<()> {
         let Self { came, announcements, next, .. } = self;
         if let Some((announcements, over)) = announcements {
             tokio::select! {
-                () = wished.notified() => {}
+                () = requested.notified() => {}
                 // The sender cannot be dropped: `announcements` holds it.
                 _ = over.changed() => {}
                 () = sleep(announcements.patience()) => announcements.record_idle(),
@@ -104,7 +104,7 @@ impl Announcer {
             changed.map_err(io::Error::other)
         };
         tokio::select! {
-            () = wished.notified() => Ok(()),
+            () = requested.notified() => Ok(()),
             changed = due => changed,
         }
     }

@@ -21,7 +21,8 @@ use std::{
 use thalweg_fountain::{ParentId, ReceiptOutcome, SymbolId, digest::SourcePage};
 use thalweg_units::Rate;
 use thalweg_wire::cast::{
-    FRAME_HEAD, Fault, Frame, MAX_RANGES, MAX_SAID, Said, SymbolHead, Wish, are_sound,
+    ChildMessage, FRAME_HEAD, Fault, Frame, MAX_PARENT_MESSAGE, MAX_RANGES, ParentMessage,
+    SymbolHead, are_sound,
 };
 use thiserror::Error;
 use tokio::{
@@ -149,7 +150,7 @@ pub async fn pull(context: PullContext, leg: Leg) -> LegEnd {
     };
     if matches!(left, LegEnd::Done) {
         // If sending fails, the parent notices the end of the connection.
-        _ = writer.write_message(&Wish::Bye).await;
+        _ = writer.write_message(&ChildMessage::Bye).await;
     }
     writer.close().await;
     left
@@ -179,9 +180,9 @@ impl PullLeg {
                 let frame = within(reader.read_symbol(head)).await?;
                 self.accept_symbol(head, frame).await
             }
-            Frame::Message(length) if length <= MAX_SAID => {
-                let said = within(reader.read_body(length)).await?;
-                self.handle_message(said).await
+            Frame::Message(length) if length <= MAX_PARENT_MESSAGE => {
+                let message = within(reader.read_body(length)).await?;
+                self.handle_message(message).await
             }
             Frame::Message(_) => Err(invalid("the parent sent a message that is too long").into()),
         }
@@ -248,19 +249,19 @@ impl PullLeg {
         })
     }
 
-    async fn handle_message(&self, said: Said) -> Result<(), LegEnd> {
+    async fn handle_message(&self, message: ParentMessage) -> Result<(), LegEnd> {
         let store = &self.context.store;
-        match said {
-            Said::Have(runs) => {
+        match message {
+            ParentMessage::Have(runs) => {
                 self.check(&runs)?;
                 self.context.scheduler.record_held(self.parent, &runs);
                 self.came.notify_one();
             }
-            Said::Gone(runs) => {
+            ParentMessage::Unavailable(runs) => {
                 self.check(&runs)?;
                 self.context.scheduler.withdraw(self.parent, &runs);
             }
-            Said::Page { block, digests } => {
+            ParentMessage::Page { block, digests } => {
                 let (digests, rest) = digests.as_chunks::<32>();
                 if !rest.is_empty() {
                     return Err(LegEnd::Corrupt(
@@ -273,20 +274,20 @@ impl PullLeg {
                     Err(why) => return Err(self.context.broken(why).await),
                 }
             }
-            Said::Bye(why) => {
+            ParentMessage::Bye(why) => {
                 let why: String = why.chars().filter(|c| !c.is_control()).take(500).collect();
                 return Err(
                     io::Error::other(format!("the parent ended the connection: {why}")).into()
                 );
             }
-            Said::NoPage(block) => {
+            ParentMessage::NoPage(block) => {
                 return Err(invalid(format!(
                     "the parent has symbols of block {block} but not the digests of the block"
                 ))
                 .into());
             }
             // Used on stream legs only.
-            Said::RepairPage { .. } | Said::Spent(_) => {}
+            ParentMessage::RepairPage { .. } | ParentMessage::BlockSent(_) => {}
         }
         Ok(())
     }
@@ -305,15 +306,15 @@ impl PullLeg {
         if let Err(lost) = self.report_held(writer).await {
             return lost.into();
         }
-        let (mut said, mut changes) = (Instant::now(), self.context.store.changes());
+        let (mut last_message, mut changes) = (Instant::now(), self.context.store.changes());
         loop {
             let changed = self.context.scheduler.changed.notified();
             if self.context.store.have().is_complete() {
                 return LegEnd::Done;
             }
-            let is_quiet = said.elapsed() > SIGN_OF_LIFE;
+            let is_quiet = last_message.elapsed() > SIGN_OF_LIFE;
             match self.ask_now(writer, is_quiet).await {
-                Ok(true) => said = Instant::now(),
+                Ok(true) => last_message = Instant::now(),
                 Ok(false) => {}
                 Err(lost) => return lost.into(),
             }
@@ -334,7 +335,7 @@ impl PullLeg {
             have.runs().take(MAX_RANGES).map(|run| (run.start, run.end)).collect()
         };
         if !held.is_empty() {
-            writer.write_message(&Wish::Hold(held)).await?;
+            writer.write_message(&ChildMessage::Held(held)).await?;
         }
         Ok(())
     }
@@ -343,13 +344,13 @@ impl PullLeg {
     async fn ask_now(&self, writer: &mut LegWriter, must: bool) -> io::Result<bool> {
         let asks = self.context.scheduler.next_requests(self.parent);
         if asks.is_empty() && must {
-            writer.write_message(&Wish::Ask(Vec::new())).await?;
+            writer.write_message(&ChildMessage::Request(Vec::new())).await?;
         }
         for asks in asks.chunks(MAX_RANGES) {
             for block in self.unknown_pages(asks) {
-                writer.write_message(&Wish::Page(block)).await?;
+                writer.write_message(&ChildMessage::Page(block)).await?;
             }
-            writer.write_message(&Wish::Ask(asks.to_vec())).await?;
+            writer.write_message(&ChildMessage::Request(asks.to_vec())).await?;
         }
         Ok(must || !asks.is_empty())
     }

@@ -363,20 +363,22 @@ mod tests {
     #[tokio::test]
     async fn pieces_are_offered_again_when_there_is_room() {
         let (ours, mut theirs) = duplex(10);
-        let (mut writer, mut told) = (LegWriter(Box::new(ours)), Vec::new());
+        let (mut writer, mut written) = (LegWriter(Box::new(ours)), Vec::new());
         let piece = |text: &str| Arc::new(text.as_bytes().to_vec());
         assert!(writer.takes_several());
         let two = || vec![(piece("--ab"), 2), (piece("cdefghijklm"), 0)];
-        let taken = writer.write_offered(two, |n| told.push(n)).await.unwrap();
-        assert_eq!((taken, &told[..]), (Some(10), &[10][..]));
+        let taken = writer.write_offered(two, |n| written.push(n)).await.unwrap();
+        assert_eq!((taken, &written[..]), (Some(10), &[10][..]));
         // No room: these pieces are not taken, and others are offered once there is room.
         let mut words = ["old", "new"].into_iter();
         let next = || words.next().map(|word| (piece(word), 0)).into_iter().collect();
         let mut got = [0; 10];
-        let (taken, read) =
-            tokio::join!(writer.write_offered(next, |n| told.push(n)), theirs.read_exact(&mut got));
+        let (taken, read) = tokio::join!(
+            writer.write_offered(next, |n| written.push(n)),
+            theirs.read_exact(&mut got)
+        );
         assert_eq!((taken.unwrap(), read.unwrap(), &got), (Some(3), 10, b"abcdefghij"));
-        assert_eq!(told, [10, 0, 3]);
+        assert_eq!(written, [10, 0, 3]);
         let mut got = [0; 3];
         theirs.read_exact(&mut got).await.unwrap();
         assert_eq!(&got, b"new");

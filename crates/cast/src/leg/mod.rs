@@ -13,16 +13,16 @@ pub use io::{Leg, LegReader, LegWriter, accept, invalid, open, read_opening, ref
 pub use scheduler::SymbolScheduler;
 
 use thalweg_mesh::member_dialer::MemberDialer;
-use thalweg_wire::cast::Want;
+use thalweg_wire::cast::ServiceMode;
 
 /// Prepares the dialer for a data leg: pull legs may use all interfaces, stream legs use a single connection.
 ///
 /// A stream child takes symbols when it can and misses the others; that bounds what a node holds and shows which
 /// children are slow. A bond buffers megabytes ahead of the child on each side, so the ring would count buffered
 /// symbols as taken and hold them as well. On a pull leg, the child's requests bound what is sent.
-pub fn dialer_for(want: Want, dialer: MemberDialer) -> MemberDialer {
+pub fn dialer_for(want: ServiceMode, dialer: MemberDialer) -> MemberDialer {
     match want {
-        Want::Pull => dialer,
-        Want::Stream => dialer.without_carrier(),
+        ServiceMode::Pull => dialer,
+        ServiceMode::Stream => dialer.without_carrier(),
     }
 }

@@ -8,7 +8,8 @@ use crate::store::Store;
 use parking_lot::{Mutex, MutexGuard};
 use std::{collections::VecDeque, io, ops::Range, sync::Arc, time::Duration};
 use thalweg_wire::cast::{
-    FRAME_HEAD, Frame, MAX_RANGES, MAX_WISH, Said, SymbolHead, Wish, are_within,
+    ChildMessage, FRAME_HEAD, Frame, MAX_CHILD_MESSAGE, MAX_RANGES, ParentMessage, SymbolHead,
+    are_within,
 };
 use thiserror::Error;
 use tokio::{sync::Notify, task::spawn_blocking, time::timeout};
@@ -26,7 +27,7 @@ const IDLE: Duration = Duration::from_secs(120);
 /// Requests of a child, in order.
 #[derive(Debug, Default)]
 struct Queue {
-    wishes: VecDeque<ChildRequest>,
+    requests: VecDeque<ChildRequest>,
     symbols: u64,
 }
 
@@ -39,7 +40,7 @@ enum ChildRequest {
 struct PullServer {
     store: Arc<Store>,
     queue: Mutex<Queue>,
-    wished: Notify,
+    requested: Notify,
     /// The child's announcements, if symbols are announced to it in parts.
     announcements: Option<Arc<ChildAnnouncements>>,
 }
@@ -67,15 +68,16 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     let announcements = announcements.map(Arc::new);
     let serving =
-        PullServer { store, queue: Mutex::default(), wished: Notify::new(), announcements };
+        PullServer { store, queue: Mutex::default(), requested: Notify::new(), announcements };
     let Leg { reader, mut writer, .. } = leg;
     let ended = tokio::select! {
         heard = serving.receive(reader) => heard.map_err(ServeError::Leg),
-        said = serving.send(&mut writer) => said,
+        sent = serving.send(&mut writer) => sent,
     };
     if let Err(why) = &ended {
         // Tells the child the reason, if it still listens.
-        let bye = Frame::message(&Said::Bye(why.to_string().chars().take(500).collect()));
+        let bye =
+            Frame::encode_message(&ParentMessage::Bye(why.to_string().chars().take(500).collect()));
         _ = timeout(Duration::from_millis(100), writer.write_bytes(&bye)).await;
     }
     writer.close().await;
@@ -89,50 +91,54 @@ impl PullServer {
 
     async fn receive(&self, mut reader: LegReader) -> io::Result<()> {
         loop {
-            let heard = timeout(IDLE, reader.read_message::<Wish>(MAX_WISH)).await;
-            let wish =
+            let heard = timeout(IDLE, reader.read_message::<ChildMessage>(MAX_CHILD_MESSAGE)).await;
+            let message =
                 heard.map_err(|_| io::Error::other("no message from the child for too long"))??;
-            if matches!(wish, Wish::Bye) {
+            if matches!(message, ChildMessage::Bye) {
                 return Ok(());
             }
-            self.enqueue(wish)?;
-            self.wished.notify_one();
+            self.enqueue(message)?;
+            self.requested.notify_one();
         }
     }
 
-    fn enqueue(&self, wish: Wish) -> io::Result<()> {
+    fn enqueue(&self, message: ChildMessage) -> io::Result<()> {
         let geometry = &self.store.known.geometry;
         let mut queue = self.queue();
-        match wish {
-            Wish::Ask(runs) => {
+        match message {
+            ChildMessage::Request(runs) => {
                 check(&runs, geometry.symbols())?;
                 if let Some(announcements) = &self.announcements {
                     announcements.record_request(&runs);
                 }
                 for (from, to) in runs {
                     queue.symbols += to - from;
-                    queue.wishes.push_back(ChildRequest::Symbols(from..to));
+                    queue.requests.push_back(ChildRequest::Symbols(from..to));
                 }
             }
-            Wish::Hold(runs) => {
+            ChildMessage::Held(runs) => {
                 check(&runs, geometry.symbols())?;
                 if let Some(announcements) = &self.announcements {
                     announcements.record_held(&runs);
                 }
             }
-            Wish::Page(block) if block < geometry.blocks() => {
-                queue.wishes.push_back(ChildRequest::Page(block));
+            ChildMessage::Page(block) if block < geometry.blocks() => {
+                queue.requests.push_back(ChildRequest::Page(block));
             }
-            Wish::Page(_) => {
+            ChildMessage::Page(_) => {
                 return Err(invalid(
                     "the child requested the digests of a block that does not exist",
                 ));
             }
             // Used on stream legs only.
-            Wish::RepairPage(_) | Wish::Done(_) | Wish::Lack { .. } | Wish::Anew | Wish::Bye => {}
+            ChildMessage::RepairPage(_)
+            | ChildMessage::Done(_)
+            | ChildMessage::Missing { .. }
+            | ChildMessage::RevokeDone
+            | ChildMessage::Bye => {}
         }
         let ahead = queue.symbols * u64::from(geometry.symbol_bytes());
-        match ahead > MAX_AHEAD || queue.wishes.len() > 4 * MAX_RANGES {
+        match ahead > MAX_AHEAD || queue.requests.len() > 4 * MAX_RANGES {
             true => Err(invalid("the child has too many outstanding requests")),
             false => Ok(()),
         }
@@ -149,7 +155,7 @@ impl PullServer {
                 Some(ChildRequest::Symbols(range)) => {
                     buffer = self.send_symbols(writer, range, buffer).await?;
                 }
-                None => announcer.wait(&self.wished).await?,
+                None => announcer.wait(&self.requested).await?,
             }
         }
     }
@@ -163,11 +169,13 @@ impl PullServer {
         let store = Arc::clone(&self.store);
         let page = spawn_blocking(move || store.page(block)).await.map_err(io::Error::other)?;
         let page = page.map_err(ServeError::Disk)?;
-        let said = match page {
-            Some(page) => Said::Page { block, digests: page.digests.as_flattened().to_vec() },
-            None => Said::NoPage(block),
+        let message = match page {
+            Some(page) => {
+                ParentMessage::Page { block, digests: page.digests.as_flattened().to_vec() }
+            }
+            None => ParentMessage::NoPage(block),
         };
-        Ok(writer.write_bytes(&Frame::message(&said)).await?)
+        Ok(writer.write_bytes(&Frame::encode_message(&message)).await?)
     }
 
     /// Sends those of these symbols that are present. Returns the buffer for reuse.
@@ -190,7 +198,7 @@ impl PullServer {
         }
         gone.extend((at < range.end).then_some((at, range.end)));
         if !gone.is_empty() {
-            writer.write_bytes(&Frame::message(&Said::Gone(gone))).await?;
+            writer.write_bytes(&Frame::encode_message(&ParentMessage::Unavailable(gone))).await?;
         }
         let mut buffer = buffer;
         for run in held {
@@ -246,11 +254,11 @@ fn check(runs: &[(u64, u64)], symbols: u64) -> io::Result<()> {
 impl Queue {
     /// The next request to serve: a page, or at most `most` symbols.
     fn next(&mut self, most: u64) -> Option<ChildRequest> {
-        match self.wishes.pop_front()? {
+        match self.requests.pop_front()? {
             ChildRequest::Symbols(range) => {
                 let end = range.end.min(range.start + most);
                 if end < range.end {
-                    self.wishes.push_front(ChildRequest::Symbols(end..range.end));
+                    self.requests.push_front(ChildRequest::Symbols(end..range.end));
                 }
                 self.symbols -= end - range.start;
                 Some(ChildRequest::Symbols(range.start..end))

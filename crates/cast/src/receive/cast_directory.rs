@@ -129,8 +129,8 @@ impl CastDirectory {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn keep_parents(&self, word: &[u8]) -> io::Result<()> {
-        durable::replace(&self.file("parents"), word)
+    pub fn keep_parents(&self, encoded: &[u8]) -> io::Result<()> {
+        durable::replace(&self.file("parents"), encoded)
     }
 
     /// Stores the job's record.

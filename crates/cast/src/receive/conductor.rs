@@ -19,7 +19,7 @@ use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_net::channel::Protocol;
 use thalweg_units::Rate;
 use thalweg_wire::{
-    cast::{Candidate, CastId, Fault, Opening, Refusal, Report, Want},
+    cast::{Candidate, CastId, Fault, Opening, Refusal, Report, ServiceMode},
     mesh::Name,
 };
 use tokio::{
@@ -155,15 +155,15 @@ impl ReceiveMode {
 }
 
 impl Session<'_> {
-    fn taking(&self, want: Want, got: Arc<ReceivedBytes>, expected: Rate) -> ReceiveMode {
+    fn taking(&self, want: ServiceMode, got: Arc<ReceivedBytes>, expected: Rate) -> ReceiveMode {
         let (node, disk) = (Arc::clone(&self.node), self.disk.clone());
         let scheduler = Arc::clone(&self.scheduler);
         match want {
-            Want::Pull => {
+            ServiceMode::Pull => {
                 let store = Arc::clone(self.store);
                 ReceiveMode::Pull(PullContext { store, node, scheduler, disk, got, expected })
             }
-            Want::Stream => {
+            ServiceMode::Stream => {
                 let intake = Arc::clone(&self.intake);
                 ReceiveMode::Stream(Sink::Store { node, intake, scheduler, disk }, got)
             }
@@ -205,7 +205,7 @@ pub async fn leg_to(
     dialer: &MemberDialer,
     participant: &(impl Participant + Sync),
     who: &ParentName,
-    want: Want,
+    want: ServiceMode,
 ) -> Result<Leg, ParentEnd> {
     match who {
         None => from_source(participant, want).await,
@@ -215,11 +215,11 @@ pub async fn leg_to(
 
 async fn from_source(
     participant: &(impl Participant + Sync),
-    want: Want,
+    want: ServiceMode,
 ) -> Result<Leg, ParentEnd> {
     let nobody = || ParentEnd::Unreached("the source cannot be reached".to_owned());
     participant.incoming().forget().await;
-    if !participant.tell(Report::Call(want)) {
+    if !participant.tell(Report::RequestLeg(want)) {
         return Err(nobody());
     }
     match timeout(CALL_TIMEOUT, participant.incoming().next(want)).await {
@@ -232,7 +232,7 @@ async fn from_peer(
     dialer: &MemberDialer,
     participant: &(impl Participant + Sync),
     name: &Name,
-    want: Want,
+    want: ServiceMode,
 ) -> Result<Leg, ParentEnd> {
     let unreached = |why: String| ParentEnd::Unreached(why);
     let dialer = dialer_for(want, dialer.clone());

@@ -8,7 +8,10 @@ use crate::{
 use std::{io, sync::Arc, time::Duration};
 use thalweg_wire::{
     Manifest, Signable as _,
-    cast::{Account, Ended, Layout, MAX_CANDIDATES, MAX_WAY, MAX_WORD, Refusal, Report, Word},
+    cast::{
+        Account, Layout, MAX_CANDIDATES, MAX_SOURCE_MESSAGE, MAX_WAY, ReceiverOutcome, Refusal,
+        Report, SourceMessage,
+    },
 };
 use tokio::{
     sync::mpsc,
@@ -56,7 +59,9 @@ pub async fn forget(
         Ok(()) => Ok(()),
         Err(why) => {
             writer
-                .write_message(&Report::Ended(Ended::Failed(why), Account::default()).cut())
+                .write_message(
+                    &Report::Ended(ReceiverOutcome::Failed(why), Account::default()).cut(),
+                )
                 .await?;
             writer.close().await;
             Ok(())
@@ -101,7 +106,7 @@ async fn report(
             while let Ok(report) = reports.try_recv() {
                 writer.write_message(&report).await?;
             }
-            let is_complete = matches!(end, Ended::Complete { .. });
+            let is_complete = matches!(end, ReceiverOutcome::Complete { .. });
             let (owners, links) = if is_complete { left_out(reception).await? } else { (0, None) };
             let (before, behind) = last_words(end, reception.account(true), owners, links);
             for report in before {
@@ -137,7 +142,7 @@ async fn left_out(reception: &Reception) -> io::Result<(u64, Option<(u64, String
 /// The reports before and after `Ended`. Sources of earlier versions cannot decode `LinksRefused` and close at `Ended`;
 /// later ones wait for one more report if the object has links that lead upwards.
 fn last_words(
-    end: Ended,
+    end: ReceiverOutcome,
     account: Account,
     owners: u64,
     links: Option<(u64, String)>,
@@ -157,18 +162,19 @@ async fn listen(
 ) -> io::Result<ControlEnd> {
     let (mut manifest, mut layout) = (None, None);
     loop {
-        let heard = timeout(SOURCE_TIMEOUT, reader.read_message::<Word>(MAX_WORD)).await;
-        let word = heard.map_err(|_| {
+        let heard =
+            timeout(SOURCE_TIMEOUT, reader.read_message::<SourceMessage>(MAX_SOURCE_MESSAGE)).await;
+        let message = heard.map_err(|_| {
             io::Error::other(format!("no message from the source for {SOURCE_TIMEOUT:?}"))
         })?;
-        let word = match word {
+        let message = match message {
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(ControlEnd::Gone),
-            word => word?,
+            message => message?,
         };
         reception.record_heard();
         let offer = reception.offer().into_value();
-        match word {
-            Word::Manifest => {
+        match message {
+            SourceMessage::Manifest => {
                 let bytes = slowly(reader.read_bytes(offer.manifest_bytes() as usize)).await?;
                 let read = Manifest::decode(&bytes).map_err(invalid)?;
                 if read.object() != offer.object || read.length() != offer.length {
@@ -176,30 +182,36 @@ async fn listen(
                 }
                 manifest = Some(read);
             }
-            Word::Layout => {
+            SourceMessage::Layout => {
                 let bytes = slowly(reader.read_bytes(offer.layout_bytes as usize)).await?;
                 if *blake3::hash(&bytes).as_bytes() != offer.layout {
                     return Err(invalid("the layout does not match the offer"));
                 }
                 layout = Some(Layout::decode(&bytes, offer.length).map_err(invalid)?);
             }
-            Word::Parents { candidates, at_once } if candidates.len() <= MAX_CANDIDATES => {
+            SourceMessage::Parents { candidates, at_once }
+                if candidates.len() <= MAX_CANDIDATES =>
+            {
                 let at_once = (at_once as usize).clamp(1, MAX_CANDIDATES);
                 keep_parents(reception, Parents { candidates, at_once }).await?;
             }
-            Word::Parents { .. } => return Err(invalid("the source listed too many parents")),
-            Word::Expected(expected) if expected.way.len() <= MAX_WAY => {
+            SourceMessage::Parents { .. } => {
+                return Err(invalid("the source listed too many parents"));
+            }
+            SourceMessage::Expectation(expected) if expected.way.len() <= MAX_WAY => {
                 let (home, record) = (reception.home.clone(), reception.expect(expected));
                 let keep = move || home.keep_record(&record);
                 spawn_blocking(keep).await.map_err(io::Error::other)??;
             }
-            Word::Expected(_) => return Err(invalid("the path from the source has too many hops")),
-            Word::Ring(terms) if terms.are_sound() => reception.set_ring(terms),
-            Word::Ring(_) => {
+            SourceMessage::Expectation(_) => {
+                return Err(invalid("the path from the source has too many hops"));
+            }
+            SourceMessage::Ring(terms) if terms.are_sound() => reception.set_ring(terms),
+            SourceMessage::Ring(_) => {
                 return Err(invalid("the source requested a ring buffer that is too large"));
             }
-            Word::Forget => return Ok(ControlEnd::Forget),
-            Word::Here => {}
+            SourceMessage::Forget => return Ok(ControlEnd::Forget),
+            SourceMessage::KeepAlive => {}
         }
         match (manifest.take(), layout.take()) {
             (Some(read), Some(tree)) => keep_described(reception, read, tree).await?,
@@ -212,9 +224,9 @@ async fn listen(
 }
 
 async fn keep_parents(reception: &Arc<Reception>, parents: Parents) -> io::Result<()> {
-    let (home, word) = (reception.home.clone(), encode_parents(&parents));
+    let (home, encoded) = (reception.home.clone(), encode_parents(&parents));
     reception.set_parents(parents);
-    spawn_blocking(move || home.keep_parents(&word)).await.map_err(io::Error::other)?
+    spawn_blocking(move || home.keep_parents(&encoded)).await.map_err(io::Error::other)?
 }
 
 async fn keep_described(
@@ -254,7 +266,7 @@ mod tests {
 
     #[test]
     fn reports_unknown_to_earlier_sources_follow_the_end() {
-        let end = || Ended::Complete { micros: 1 };
+        let end = || ReceiverOutcome::Complete { micros: 1 };
         let links = Some((1, "a".to_owned()));
         let (before, behind) = last_words(end(), Account::default(), 2, links);
         assert!(matches!(before[..], [Report::OwnersIgnored(2), Report::Ended(..)]), "{before:?}");

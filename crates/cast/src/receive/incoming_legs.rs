@@ -1,7 +1,7 @@
 //! Legs that the source opened after a call.
 
 use crate::leg::Leg;
-use thalweg_wire::cast::Want;
+use thalweg_wire::cast::ServiceMode;
 use tokio::sync::{Mutex, mpsc};
 
 /// The capacity of the queue. One call is made at a time; more legs are late answers.
@@ -10,8 +10,8 @@ const WAITING: usize = 4;
 /// Passes legs from the source's channels to the task that called.
 #[derive(Debug)]
 pub struct IncomingLegs {
-    from: mpsc::Sender<(Want, Leg)>,
-    to: Mutex<mpsc::Receiver<(Want, Leg)>>,
+    from: mpsc::Sender<(ServiceMode, Leg)>,
+    to: Mutex<mpsc::Receiver<(ServiceMode, Leg)>>,
 }
 
 impl Default for IncomingLegs {
@@ -24,7 +24,7 @@ impl Default for IncomingLegs {
 impl IncomingLegs {
     /// Queues a leg on which the source serves in the given way. Returns whether there was room; otherwise the leg is
     /// closed.
-    pub fn take(&self, how: Want, leg: Leg) -> bool {
+    pub fn take(&self, how: ServiceMode, leg: Leg) -> bool {
         self.from.try_send((how, leg)).is_ok()
     }
 
@@ -35,7 +35,7 @@ impl IncomingLegs {
     }
 
     /// Waits for the next leg of this kind. Legs of other kinds are closed.
-    pub async fn next(&self, how: Want) -> Option<Leg> {
+    pub async fn next(&self, how: ServiceMode) -> Option<Leg> {
         let mut to = self.to.lock().await;
         loop {
             let (its, leg) = to.recv().await?;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use thalweg_base::job::{Job, JobId, Kind};
 use thalweg_wire::{
-    cast::{CastId, Expected, Offer},
+    cast::{CastId, Offer, PlanExpectation},
     mesh::Name,
 };
 
@@ -16,7 +16,7 @@ pub struct ReceptionRecord {
     /// The source's name when the cast was first offered.
     pub from: Name,
     /// The source's latest expectation.
-    pub expected: Option<Expected>,
+    pub expected: Option<PlanExpectation>,
 }
 
 impl ReceptionRecord {

@@ -9,7 +9,7 @@
 use super::reception::{ParentName, Parents};
 use crate::leg::child::ReceivedBytes;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use thalweg_wire::cast::{Candidate, Fault, Want};
+use thalweg_wire::cast::{Candidate, Fault, ServiceMode};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -171,7 +171,7 @@ impl ParentSelector {
             return None;
         }
         let is_unknown = |c: &&Candidate| {
-            let is_free = c.want == Want::Pull && !self.now.contains_key(&c.name);
+            let is_free = c.want == ServiceMode::Pull && !self.now.contains_key(&c.name);
             is_free && !self.rests(&c.name) && self.esteem(c).is_none()
         };
         let found = wanted.candidates.iter().find(is_unknown).cloned()?;

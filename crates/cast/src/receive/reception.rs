@@ -24,7 +24,8 @@ use thalweg_fountain::{Geometry, RING_BYTES};
 use thalweg_wire::{
     Signed,
     cast::{
-        Account, Candidate, Ended, Expected, FromParent, Offer, Refusal, Report, RingTerms, Want,
+        Account, Candidate, Offer, ParentReport, PlanExpectation, ReceiverOutcome, Refusal, Report,
+        RingTerms, ServiceMode,
     },
     mesh::Name,
 };
@@ -49,7 +50,7 @@ pub struct Parents {
 impl Parents {
     /// The source as the only candidate.
     pub fn source() -> Self {
-        let source = Candidate { name: None, bps: None, want: Want::Pull };
+        let source = Candidate { name: None, bps: None, want: ServiceMode::Pull };
         Self { candidates: vec![source], at_once: 1 }
     }
 }
@@ -139,7 +140,7 @@ impl Drop for ServedChild {
 impl Reception {
     /// Creates a reception from new or stored state.
     pub fn new(home: CastDirectory, source: Name, kept: StoredCast) -> Arc<Self> {
-        let word = kept.parents.and_then(|word| decode_parents(&word));
+        let parents = kept.parents.and_then(|encoded| decode_parents(&encoded));
         let begin = || ReceptionRecord::begin(home.id, &source, kept.offer.value(), &home.inbox);
         let record = Mutex::new(kept.record.unwrap_or_else(begin));
         Arc::new(Self {
@@ -147,7 +148,7 @@ impl Reception {
             source,
             offer: Mutex::new((kept.offer, kept.pass)),
             state: watch::Sender::new(State::New),
-            parents: watch::Sender::new(Arc::new(word.unwrap_or_else(Parents::source))),
+            parents: watch::Sender::new(Arc::new(parents.unwrap_or_else(Parents::source))),
             described: Mutex::new(kept.described),
             control: Mutex::default(),
             incoming: IncomingLegs::default(),
@@ -165,7 +166,7 @@ impl Reception {
     }
 
     /// Sets the source's expectation. Returns the record to store.
-    pub fn expect(&self, expected: Expected) -> ReceptionRecord {
+    pub fn expect(&self, expected: PlanExpectation) -> ReceptionRecord {
         let mut record = self.record.lock();
         record.expected = Some(expected);
         record.clone()
@@ -382,7 +383,7 @@ impl Reception {
             account.beyond += beyond;
             let bytes = bytes - beyond;
             let (name, is_now) = (name.clone(), seen.legs > 0);
-            account.parents.push(FromParent { name, is_now, bps: seen.bps, bytes });
+            account.parents.push(ParentReport { name, is_now, bps: seen.bps, bytes });
         }
         if is_complete {
             // Symbols that waited for the disk when the last missing one was written are of no use, either.
@@ -392,10 +393,10 @@ impl Reception {
     }
 
     /// The result, if the reception has ended.
-    pub fn outcome(&self) -> Option<Ended> {
+    pub fn outcome(&self) -> Option<ReceiverOutcome> {
         match &*self.state.borrow() {
-            State::Complete(_, micros) => Some(Ended::Complete { micros: *micros }),
-            State::Failed(why) => Some(Ended::Failed(why.clone())),
+            State::Complete(_, micros) => Some(ReceiverOutcome::Complete { micros: *micros }),
+            State::Failed(why) => Some(ReceiverOutcome::Failed(why.clone())),
             _ => None,
         }
     }
@@ -413,9 +414,9 @@ pub fn geometry(offer: &Offer) -> Result<Geometry, Refusal> {
 }
 
 /// Decodes a stored list of parents.
-pub fn decode_parents(word: &[u8]) -> Option<Parents> {
+pub fn decode_parents(encoded: &[u8]) -> Option<Parents> {
     let (candidates, at_once): (Vec<Candidate>, u32) =
-        thalweg_wire::cast::decode(word.get(4..)?).ok()?;
+        thalweg_wire::cast::decode(encoded.get(4..)?).ok()?;
     Some(Parents { candidates, at_once: at_once as usize })
 }
 

@@ -41,8 +41,8 @@ use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_wire::{
     Manifest, Signable as _, Signed,
     cast::{
-        Account, CastId, FromParent, MAX_CANDIDATES, MAX_WORD, Offer, Refusal, Report, RingTerms,
-        Word,
+        Account, CastId, MAX_CANDIDATES, MAX_SOURCE_MESSAGE, Offer, ParentReport, Refusal, Report,
+        RingTerms, SourceMessage,
     },
 };
 use tokio::{
@@ -148,24 +148,30 @@ impl RelayService {
 
     async fn listen(&self, relay: &Arc<Relay>, reader: &mut LegReader) -> io::Result<()> {
         loop {
-            let heard = timeout(SOURCE_TIMEOUT, reader.read_message::<Word>(MAX_WORD)).await;
-            let word = heard.map_err(|_| {
+            let heard =
+                timeout(SOURCE_TIMEOUT, reader.read_message::<SourceMessage>(MAX_SOURCE_MESSAGE))
+                    .await;
+            let message = heard.map_err(|_| {
                 io::Error::other(format!("no message from the source for {SOURCE_TIMEOUT:?}"))
             })?;
-            match word {
+            match message {
                 Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
                 Err(e) => return Err(e),
-                Ok(Word::Ring(terms)) if terms.are_sound() => self.table.set_ring(relay, terms),
-                Ok(Word::Ring(_)) => {
+                Ok(SourceMessage::Ring(terms)) if terms.are_sound() => {
+                    self.table.set_ring(relay, terms)
+                }
+                Ok(SourceMessage::Ring(_)) => {
                     return Err(invalid("the source requested a ring buffer that is too large"));
                 }
-                Ok(Word::Parents { candidates, .. }) if candidates.len() <= MAX_CANDIDATES => {
+                Ok(SourceMessage::Parents { candidates, .. })
+                    if candidates.len() <= MAX_CANDIDATES =>
+                {
                     relay.parents.send_replace(Arc::new(Parents { candidates, at_once: 1 }));
                 }
-                Ok(Word::Manifest) if relay.body.get().is_some() => {
+                Ok(SourceMessage::Manifest) if relay.body.get().is_some() => {
                     return Err(invalid("the source sent a manifest that this relay already has"));
                 }
-                Ok(Word::Manifest) => {
+                Ok(SourceMessage::Manifest) => {
                     let offer = relay.offer.value();
                     let bytes = slowly(reader.read_bytes(offer.manifest_bytes() as usize)).await?;
                     let read = Manifest::decode(&bytes).map_err(invalid)?;
@@ -176,12 +182,12 @@ impl RelayService {
                         self.work(relay);
                     }
                 }
-                Ok(Word::Forget) => {
+                Ok(SourceMessage::Forget) => {
                     self.table.all.lock().remove(&relay.id);
                     return Ok(());
                 }
-                Ok(Word::Here | Word::Expected(_)) => {}
-                Ok(Word::Parents { .. } | Word::Layout) => {
+                Ok(SourceMessage::KeepAlive | SourceMessage::Expectation(_)) => {}
+                Ok(SourceMessage::Parents { .. } | SourceMessage::Layout) => {
                     return Err(invalid("relays do not accept this message"));
                 }
             }
@@ -336,7 +342,7 @@ impl Relay {
         who: &ParentName,
         got: Arc<ReceivedBytes>,
     ) -> ParentEnd {
-        let want = thalweg_wire::cast::Want::Stream;
+        let want = thalweg_wire::cast::ServiceMode::Stream;
         let leg = match leg_to(dialer, self, who, want).await {
             Ok(leg) => leg,
             Err(end) => return end,
@@ -356,7 +362,7 @@ impl Relay {
             account.received += bytes;
             account.beyond += beyond;
             let (is_now, bytes) = (now.as_ref() == Some(name), bytes.saturating_sub(beyond));
-            account.parents.push(FromParent { name: name.clone(), is_now, bps: 0, bytes });
+            account.parents.push(ParentReport { name: name.clone(), is_now, bps: 0, bytes });
         }
         if let Some(body) = self.body.get() {
             (account.served, account.missed) = (body.ring.served(), body.ring.missed());

@@ -3,7 +3,7 @@
 use super::reception::{Reception, State};
 use crate::average_bps;
 use serde_json::{Value, json};
-use thalweg_wire::cast::FromParent;
+use thalweg_wire::cast::ParentReport;
 
 /// The current report as JSON.
 pub fn to_json(reception: &Reception) -> Value {
@@ -18,7 +18,7 @@ pub fn to_json(reception: &Reception) -> Value {
         State::Complete(..) => ("complete", None),
         State::Failed(why) => ("failed", Some(why.to_string())),
     };
-    let parent = |parent: &FromParent| {
+    let parent = |parent: &ParentReport| {
         json!({
             "name": parent.name.as_ref().unwrap_or(&reception.source),
             "is_source": parent.name.is_none(),

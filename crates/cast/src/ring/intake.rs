@@ -155,8 +155,8 @@ impl Intake {
             if came == 0 {
                 return Ok(());
             }
-            for told in batch.drain(..) {
-                match told {
+            for message in batch.drain(..) {
+                match message {
                     DiskMessage::Symbol(piece) => self.take(&piece, solves)?,
                     DiskMessage::Spent(block, upstream) => self.answer(block, &upstream),
                     DiskMessage::Broken(why) => return Err(why),

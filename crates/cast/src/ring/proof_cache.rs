@@ -12,7 +12,7 @@ use thalweg_net::Ed25519;
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Signed,
-    cast::{Frame, RepairSheet, Said},
+    cast::{Frame, ParentMessage, RepairSheet},
 };
 
 /// The verified digests of one block's source or repair symbols, with the message that carries them.
@@ -34,7 +34,7 @@ impl Proof {
     /// Creates the proof from a verified page.
     pub fn source(page: &Arc<SourcePage>) -> Self {
         let (block, digests) = (page.block, page.digests.as_flattened().to_vec());
-        let message = Arc::new(Frame::message(&Said::Page { block, digests }));
+        let message = Arc::new(Frame::encode_message(&ParentMessage::Page { block, digests }));
         Self { block, page: Page::Source(Arc::clone(page)), message }
     }
 
@@ -54,7 +54,8 @@ impl Proof {
                  another cast"
             ));
         }
-        let message = Arc::new(Frame::message(&Said::RepairPage { block, page: sheet }));
+        let message =
+            Arc::new(Frame::encode_message(&ParentMessage::RepairPage { block, page: sheet }));
         Ok(Self { block, page: Page::Repair(Arc::new(page)), message })
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use thalweg_fountain::SymbolId;
-use thalweg_wire::cast::Wish;
+use thalweg_wire::cast::ChildMessage;
 
 /// Replayed symbols that are tolerated in any case.
 const SPARE: u64 = 64;
@@ -33,10 +33,10 @@ impl ReplayDetector {
 
     /// Records a message to the parent. Symbols that are reported as missing may come again: they may have been
     /// forwarded and lost below.
-    pub fn record_message(&mut self, wish: &Wish) {
-        match wish {
-            Wish::Anew => self.blocks.clear(),
-            Wish::Lack { block, runs, .. } => {
+    pub fn record_message(&mut self, message: &ChildMessage) {
+        match message {
+            ChildMessage::RevokeDone => self.blocks.clear(),
+            ChildMessage::Missing { block, runs, .. } => {
                 let first = u64::from(*block) * self.per_block;
                 let Some(bits) = self.blocks.get_mut(block) else { return };
                 // Cannot underflow: the runs of this node's own messages lie in the block.
@@ -99,7 +99,7 @@ mod tests {
         // A symbol that was reported as missing may come again.
         let mut replays = ReplayDetector::new(1024);
         assert!(!replays.is_replay(id(5), false) && !replays.is_replay(id(7), false));
-        replays.record_message(&Wish::Lack {
+        replays.record_message(&ChildMessage::Missing {
             block: 3,
             need: 1,
             runs: vec![(3 * 1024 + 5, 3 * 1024 + 6)],

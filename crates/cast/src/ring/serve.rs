@@ -4,7 +4,7 @@ use super::shared::SharedRing;
 use crate::leg::{Leg, LegReader, LegWriter, invalid};
 use std::{io, sync::Arc, time::Duration};
 use thalweg_fountain::ChildId;
-use thalweg_wire::cast::{Frame, MAX_RANGES, MAX_WISH, Said, Wish};
+use thalweg_wire::cast::{ChildMessage, Frame, MAX_CHILD_MESSAGE, MAX_RANGES, ParentMessage};
 use tokio::time::{sleep, timeout};
 
 /// Timeout for a silent child. Children send a message at least every 30 s.
@@ -46,8 +46,8 @@ pub async fn serve(
     let first =
         first.map_err(|_| io::Error::other("the child did not report which symbols it has"))??;
     let joined = ring.join();
-    for wish in first {
-        if let Some(block) = ring.handle_wish(joined.id, wish)? {
+    for message in first {
+        if let Some(block) = ring.handle_message(joined.id, message)? {
             sheets.provide(joined.id, block);
         }
     }
@@ -61,13 +61,16 @@ pub async fn serve(
 }
 
 /// Reads the child's first messages, which end with an empty request.
-async fn preface(reader: &mut LegReader) -> io::Result<Vec<Wish>> {
-    let (mut wishes, mut runs) = (Vec::new(), 0);
-    while wishes.len() < MAX_FIRST_MESSAGES && runs <= MAX_FIRST_RUNS {
-        let mut wish = reader.read_message::<Wish>(MAX_WISH).await?;
-        match &mut wish {
-            Wish::Ask(runs) if runs.is_empty() => return Ok(wishes),
-            Wish::Ask(its) | Wish::Done(its) | Wish::Hold(its) | Wish::Lack { runs: its, .. } => {
+async fn preface(reader: &mut LegReader) -> io::Result<Vec<ChildMessage>> {
+    let (mut messages, mut runs) = (Vec::new(), 0);
+    while messages.len() < MAX_FIRST_MESSAGES && runs <= MAX_FIRST_RUNS {
+        let mut message = reader.read_message::<ChildMessage>(MAX_CHILD_MESSAGE).await?;
+        match &mut message {
+            ChildMessage::Request(runs) if runs.is_empty() => return Ok(messages),
+            ChildMessage::Request(its)
+            | ChildMessage::Done(its)
+            | ChildMessage::Held(its)
+            | ChildMessage::Missing { runs: its, .. } => {
                 if its.len() > MAX_RANGES {
                     return Err(invalid("the child listed too many ranges in a message"));
                 }
@@ -75,9 +78,12 @@ async fn preface(reader: &mut LegReader) -> io::Result<Vec<Wish>> {
                 its.shrink_to_fit();
                 runs += its.len();
             }
-            Wish::Page(_) | Wish::RepairPage(_) | Wish::Bye | Wish::Anew => {}
+            ChildMessage::Page(_)
+            | ChildMessage::RepairPage(_)
+            | ChildMessage::Bye
+            | ChildMessage::RevokeDone => {}
         }
-        wishes.push(wish);
+        messages.push(message);
     }
     Err(invalid("the child sent too many messages before its first request"))
 }
@@ -89,13 +95,14 @@ async fn listen(
     mut reader: LegReader,
 ) -> io::Result<()> {
     loop {
-        let heard = timeout(CHILD_TIMEOUT, reader.read_message::<Wish>(MAX_WISH)).await;
-        let wish =
+        let heard =
+            timeout(CHILD_TIMEOUT, reader.read_message::<ChildMessage>(MAX_CHILD_MESSAGE)).await;
+        let message =
             heard.map_err(|_| io::Error::other("no message from the child for too long"))??;
-        if wish == Wish::Bye {
+        if message == ChildMessage::Bye {
             return Ok(());
         }
-        if let Some(block) = ring.handle_wish(id, wish)? {
+        if let Some(block) = ring.handle_message(id, message)? {
             sheets.provide(id, block);
         }
     }
@@ -121,7 +128,7 @@ async fn send_frames(ring: &SharedRing, id: ChildId, writer: &mut LegWriter) -> 
         tokio::select! {
             () = fresh => {}
             () = sleep(SIGN_OF_LIFE) => {
-                writer.write_bytes(&Frame::message(&Said::Have(Vec::new()))).await?;
+                writer.write_bytes(&Frame::encode_message(&ParentMessage::Have(Vec::new()))).await?;
             }
         }
     }

@@ -14,7 +14,7 @@ use std::{
     },
 };
 use thalweg_fountain::{ChildId, Geometry, Ring, SharedBytes, SymbolId};
-use thalweg_wire::cast::{FRAME_HEAD, Frame, Said, Wish, are_sound};
+use thalweg_wire::cast::{ChildMessage, FRAME_HEAD, Frame, ParentMessage, are_sound};
 use tokio::sync::Notify;
 
 /// The maximum number of unanswered questions to a child.
@@ -232,28 +232,28 @@ impl SharedRing {
     ///
     /// # Errors
     /// A message that violates the protocol.
-    pub fn handle_wish(&self, id: ChildId, wish: Wish) -> io::Result<Option<u32>> {
+    pub fn handle_message(&self, id: ChildId, message: ChildMessage) -> io::Result<Option<u32>> {
         let wrong =
             || io::Error::new(io::ErrorKind::InvalidData, "the child sent an invalid request");
         let blocks = self.geometry.blocks();
-        match wish {
-            Wish::Done(runs) if are_sound(&runs, blocks.into()) => {
+        match message {
+            ChildMessage::Done(runs) if are_sound(&runs, blocks.into()) => {
                 let mut inner = self.lock();
                 // Fits: below the number of blocks.
                 let all = runs.into_iter().flat_map(|(from, to)| from as u32..to as u32);
                 all.for_each(|block| inner.finish(id, block));
             }
-            Wish::Lack { block, need, runs } => {
+            ChildMessage::Missing { block, need, runs } => {
                 let lack = MissingSymbols { need, runs };
                 self.check(block, &lack).ok_or_else(wrong)?;
                 self.lock().lack(id, block, lack, &self.geometry);
             }
-            Wish::Anew => {
+            ChildMessage::RevokeDone => {
                 let mut inner = self.lock();
                 inner.asked.remove(&id);
                 inner.join(id);
             }
-            Wish::RepairPage(block) if block < blocks => {
+            ChildMessage::RepairPage(block) if block < blocks => {
                 let mut inner = self.lock();
                 let asked = inner.sheets.entry(id).or_default();
                 *asked = asked.saturating_add(1);
@@ -261,8 +261,8 @@ impl SharedRing {
                     (*asked <= SHEET_REQUESTS_PER_BLOCK.saturating_mul(blocks)).then_some(block)
                 );
             }
-            Wish::Ask(runs) if runs.is_empty() => {}
-            Wish::Bye | Wish::Hold(_) => {}
+            ChildMessage::Request(runs) if runs.is_empty() => {}
+            ChildMessage::Bye | ChildMessage::Held(_) => {}
             _ => return Err(wrong()),
         }
         self.moved.notify_one();
@@ -331,8 +331,8 @@ impl RingState {
 
     fn lack(&mut self, id: ChildId, block: u32, lack: MissingSymbols, geometry: &Geometry) {
         let was_asked = self.asked.get_mut(&id).is_some_and(|asked| asked.remove(&block));
-        let said = self.lacks.range((id, 0)..=(id, u32::MAX)).count();
-        if self.ring.is_done(id, block) || (!was_asked && said >= MAX_UNASKED_LACKS) {
+        let unanswered = self.lacks.range((id, 0)..=(id, u32::MAX)).count();
+        if self.ring.is_done(id, block) || (!was_asked && unanswered >= MAX_UNASKED_LACKS) {
             return;
         }
         // A relay passes on its children's lacks one after the other, so further ones may follow.
@@ -351,7 +351,11 @@ impl RingState {
         let may =
             asked.len() < MAX_QUESTIONS && !self.ring.is_done(id, block) && asked.insert(block);
         if may {
-            self.ring.ask(id, block, Arc::new(Frame::message(&Said::Spent(block))));
+            self.ring.ask(
+                id,
+                block,
+                Arc::new(Frame::encode_message(&ParentMessage::BlockSent(block))),
+            );
         }
         may
     }
@@ -401,7 +405,7 @@ mod tests {
         ring.record_taken(joined.id, proof.message.len());
         assert_eq!(next(), [(SharedBytes::clone(&frame), 0)]);
         ring.record_taken(joined.id, 100);
-        assert_eq!(ring.handle_wish(joined.id, Wish::Anew).unwrap(), None);
+        assert_eq!(ring.handle_message(joined.id, ChildMessage::RevokeDone).unwrap(), None);
         assert_eq!(next(), [(SharedBytes::clone(&frame), 100)]);
         ring.record_taken(joined.id, frame.len() - 100);
         // Then everything again, the page first.

@@ -24,7 +24,9 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_fountain::{SymbolId, digest::SourcePage};
-use thalweg_wire::cast::{FRAME_HEAD, Frame, MAX_SAID, Said, SymbolHead, Wish};
+use thalweg_wire::cast::{
+    ChildMessage, FRAME_HEAD, Frame, MAX_PARENT_MESSAGE, ParentMessage, SymbolHead,
+};
 use tokio::{
     sync::mpsc,
     time::{sleep, timeout},
@@ -162,7 +164,7 @@ pub async fn stream(sink: Sink, got: Arc<ReceivedBytes>, leg: Leg) -> LegEnd {
     };
     if matches!(left, LegEnd::Done) {
         // If sending fails, the parent notices the end of the connection.
-        _ = writer.write_message(&Wish::Bye).await;
+        _ = writer.write_message(&ChildMessage::Bye).await;
     }
     writer.close().await;
     left
@@ -194,11 +196,11 @@ async fn speak(
 ) -> io::Error {
     let mut is_due = true;
     loop {
-        let mut wishes = upstream.take();
-        wishes.extend(is_due.then(|| Wish::Ask(Vec::new())));
-        for wish in wishes {
-            lock(replays).record_message(&wish);
-            if let Err(why) = writer.write_message(&wish).await {
+        let mut messages = upstream.take();
+        messages.extend(is_due.then(|| ChildMessage::Request(Vec::new())));
+        for message in messages {
+            lock(replays).record_message(&message);
+            if let Err(why) = writer.write_message(&message).await {
                 return why;
             }
         }
@@ -227,9 +229,9 @@ impl StreamLeg {
                 let frame = within(reader.read_symbol(head)).await?;
                 self.accept_symbol(head, frame).await
             }
-            Frame::Message(length) if length <= MAX_SAID => {
-                let said = within(reader.read_body(length)).await?;
-                self.handle_message(said).await
+            Frame::Message(length) if length <= MAX_PARENT_MESSAGE => {
+                let message = within(reader.read_body(length)).await?;
+                self.handle_message(message).await
             }
             Frame::Message(_) => Err(invalid("the parent sent a message that is too long").into()),
         }
@@ -308,10 +310,10 @@ impl StreamLeg {
         Ok(proof)
     }
 
-    async fn handle_message(&mut self, said: Said) -> Result<(), LegEnd> {
-        match said {
-            Said::Page { block, digests } => self.accept_page(block, &digests).await,
-            Said::RepairPage { page, .. } => match &self.sink {
+    async fn handle_message(&mut self, message: ParentMessage) -> Result<(), LegEnd> {
+        match message {
+            ParentMessage::Page { block, digests } => self.accept_page(block, &digests).await,
+            ParentMessage::RepairPage { page, .. } => match &self.sink {
                 Sink::Store { node, .. } => node.receive_sheet(page).map_err(LegEnd::Corrupt),
                 Sink::Relay { known, repairs, ring, .. } => {
                     let proof = repairs.learn(known, page).map_err(LegEnd::Corrupt)?;
@@ -319,10 +321,10 @@ impl StreamLeg {
                     Ok(())
                 }
             },
-            Said::Spent(block) if block >= self.sink.known().geometry.blocks() => {
+            ParentMessage::BlockSent(block) if block >= self.sink.known().geometry.blocks() => {
                 Err(invalid("the parent asked about a block that does not exist").into())
             }
-            Said::Spent(block) => match &self.sink {
+            ParentMessage::BlockSent(block) => match &self.sink {
                 Sink::Store { disk, .. } => {
                     let asked = DiskMessage::Spent(block, Arc::clone(&self.upstream));
                     disk.send(asked).await.map_err(|_| LegEnd::Done)
@@ -332,12 +334,14 @@ impl StreamLeg {
                     Ok(())
                 }
             },
-            Said::Bye(why) => {
+            ParentMessage::Bye(why) => {
                 let why: String = why.chars().filter(|c| !c.is_control()).take(500).collect();
                 Err(io::Error::other(format!("the parent ended the connection: {why}")).into())
             }
             // Without meaning on a stream leg: the parent sends whatever it has.
-            Said::Have(_) | Said::Gone(_) | Said::NoPage(_) => Ok(()),
+            ParentMessage::Have(_) | ParentMessage::Unavailable(_) | ParentMessage::NoPage(_) => {
+                Ok(())
+            }
         }
     }
 

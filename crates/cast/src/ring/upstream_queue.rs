@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
-use thalweg_wire::cast::{MAX_RANGES, Runs, Wish};
+use thalweg_wire::cast::{ChildMessage, MAX_RANGES, Runs};
 use tokio::sync::Notify;
 
 /// The symbols that are missing of a block.
@@ -85,18 +85,19 @@ impl UpstreamQueue {
     }
 
     /// Takes all messages, in the order in which they are sent.
-    pub fn take(&self) -> Vec<Wish> {
+    pub fn take(&self) -> Vec<ChildMessage> {
         let Inner { is_anew, done, lacks, pages } = std::mem::take(&mut *self.inner.lock());
-        let mut wishes: Vec<Wish> = is_anew.then_some(Wish::Anew).into_iter().collect();
+        let mut messages: Vec<ChildMessage> =
+            is_anew.then_some(ChildMessage::RevokeDone).into_iter().collect();
         let runs = runs(done.into_iter());
-        wishes.extend(runs.chunks(MAX_RANGES).map(|runs| Wish::Done(runs.to_vec())));
+        messages.extend(runs.chunks(MAX_RANGES).map(|runs| ChildMessage::Done(runs.to_vec())));
         let lack = |(block, lack): (u32, MissingSymbols)| {
             let MissingSymbols { need, runs } = lack;
-            Wish::Lack { block, need, runs }
+            ChildMessage::Missing { block, need, runs }
         };
-        wishes.extend(lacks.into_iter().map(lack));
-        wishes.extend(pages.into_iter().map(Wish::RepairPage));
-        wishes
+        messages.extend(lacks.into_iter().map(lack));
+        messages.extend(pages.into_iter().map(ChildMessage::RepairPage));
+        messages
     }
 }
 
@@ -126,13 +127,13 @@ mod tests {
         upstream.finish(8);
         upstream.request_page(5);
         let expected = [
-            Wish::Done(vec![(3, 5), (8, 10)]),
-            Wish::Lack { block: 7, need: 3, runs: vec![(10, 13), (14, 15), (20, 22)] },
-            Wish::RepairPage(5),
+            ChildMessage::Done(vec![(3, 5), (8, 10)]),
+            ChildMessage::Missing { block: 7, need: 3, runs: vec![(10, 13), (14, 15), (20, 22)] },
+            ChildMessage::RepairPage(5),
         ];
         assert_eq!(upstream.take(), expected);
         upstream.finish(1);
         upstream.restart();
-        assert_eq!(upstream.take(), [Wish::Anew]);
+        assert_eq!(upstream.take(), [ChildMessage::RevokeDone]);
     }
 }

@@ -53,8 +53,8 @@ impl DescribeError {
             Self::Files(mut failed) if !failed.is_empty() => failed.swap_remove(0).1,
             other => return other,
         };
-        let said = why.to_string();
-        let rest = said.strip_prefix(&name.escape_ascii().to_string());
+        let text = why.to_string();
+        let rest = text.strip_prefix(&name.escape_ascii().to_string());
         let rest = rest.filter(|rest| rest.starts_with([':', '/']));
         match rest {
             Some(rest) => {

@@ -58,7 +58,7 @@ impl DryRun {
         for (name, pass) in &self.passes {
             let (name, dialer) = (name.clone(), self.dialer.clone().without_carrier());
             let (offer, pass, relays) = (self.offer.clone(), pass.clone(), is_relay(&name));
-            let opening = Opening::Ask { offer, pass, relays };
+            let opening = Opening::DryRun { offer, pass, relays };
             asking.spawn(async move {
                 let answer = timeout(PATIENCE, ask(&dialer, &name, &opening)).await;
                 let late = |_| DryRunAnswer::NoAnswer(format!("no answer in {PATIENCE:?}"));
@@ -152,7 +152,7 @@ async fn ask(dialer: &MemberDialer, name: &Name, opening: &Opening) -> DryRunAns
             {
                 match report {
                     Report::Uncompared => uncompared = true,
-                    Report::InboxRules(told) => rules = Some(told),
+                    Report::InboxRules(inbox_rules) => rules = Some(inbox_rules),
                     _ => break,
                 }
             }

@@ -15,7 +15,9 @@ use thalweg_net::{PrivateKey, channel::Protocol};
 use thalweg_units::WallTime;
 use thalweg_wire::{
     Signed,
-    cast::{CastId, Ended, MAX_REPORT, Offer, Opening, Pass, Refusal, Report, Word},
+    cast::{
+        CastId, MAX_REPORT, Offer, Opening, Pass, ReceiverOutcome, Refusal, Report, SourceMessage,
+    },
     mesh::Name,
 };
 use thiserror::Error;
@@ -71,7 +73,9 @@ pub struct ForgetReport {
     pub name: String,
     /// Receivers that have the object; they keep it.
     pub complete: Vec<Name>,
-    pub told: Vec<ReceiverNotice>,
+    /// The notices to the other receivers.
+    #[serde(rename = "told")]
+    pub notices: Vec<ReceiverNotice>,
 }
 
 /// Abandons a cast of this host, given by its name or the first digits of its ID. Receivers that cannot be reached are
@@ -100,8 +104,8 @@ pub async fn forget(
         held.keep()?;
     }
     let (complete, rest) = receivers(&held);
-    let told = notify_all(rest, offer, dialer, key).await;
-    Ok(ForgetReport { cast: record.cast, name: record.name, complete, told })
+    let notices = notify_all(rest, offer, dialer, key).await;
+    Ok(ForgetReport { cast: record.cast, name: record.name, complete, notices })
 }
 
 /// The receivers of all jobs that have the object, and those that do not.
@@ -153,18 +157,18 @@ async fn notify_all(
         let opening = Opening::Offer { offer: offer.clone(), pass };
         let dialer = dialer.clone();
         telling.spawn(async move {
-            let told = notify(&dialer, &receiver, &opening).await;
-            let is_gone = matches!(told, Err(NoticeError::Gone(_)));
-            ReceiverNotice { receiver, why: told.err().map(|why| why.to_string()), is_gone }
+            let notified = notify(&dialer, &receiver, &opening).await;
+            let is_gone = matches!(notified, Err(NoticeError::Gone(_)));
+            ReceiverNotice { receiver, why: notified.err().map(|why| why.to_string()), is_gone }
         });
     }
-    let mut told = Vec::new();
+    let mut notices = Vec::new();
     while let Some(one) = telling.join_next().await {
         // The tasks do not panic.
-        told.extend(one);
+        notices.extend(one);
     }
-    told.sort_by(|a, b| a.receiver.cmp(&b.receiver));
-    told
+    notices.sort_by(|a, b| a.receiver.cmp(&b.receiver));
+    notices
 }
 
 /// Why a receiver was not told.
@@ -194,7 +198,7 @@ async fn notify(
         Err(why) if why.holds_nothing() => return Ok(()),
         leg => leg.map_err(NoticeError::Refused)?,
     };
-    leg.writer.write_message(&Word::Forget).await?;
+    leg.writer.write_message(&SourceMessage::Forget).await?;
     // The receiver closes the channel once the data is removed, and reports a failure before.
     loop {
         let heard = timeout(REPORT_TIMEOUT, leg.reader.read_message::<Report>(MAX_REPORT)).await;
@@ -204,7 +208,7 @@ async fn notify(
             })?
             .map(Report::cut)
         {
-            Ok(Report::Ended(Ended::Failed(why @ Refusal::Unremoved(_)), _)) => {
+            Ok(Report::Ended(ReceiverOutcome::Failed(why @ Refusal::Unremoved(_)), _)) => {
                 return Err(NoticeError::Refused(why));
             }
             Ok(_) => {}

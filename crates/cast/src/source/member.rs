@@ -20,7 +20,10 @@ use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_net::channel::Protocol;
 use thalweg_wire::{
     Signable as _,
-    cast::{Account, Ended, Fault, FromParent, MAX_REPORT, Opening, Refusal, Report, Want, Word},
+    cast::{
+        Account, Fault, MAX_REPORT, Opening, ParentReport, ReceiverOutcome, Refusal, Report,
+        ServiceMode, SourceMessage,
+    },
     mesh::Name,
 };
 use tokio::{
@@ -126,12 +129,12 @@ impl Member {
     /// Serves the receiver until it has the object or is given up. Returns whether it has the object.
     pub async fn serve(&self, casting: &CastContext) -> bool {
         let (mut wait, mut heard) = (FIRST_WAIT, Instant::now());
-        let mut said = None;
+        let mut reported = None;
         loop {
             let held = self.known.lock().account.held;
             let parted = self.converse(casting).await;
             if self.known.lock().account.held > held {
-                (wait, heard, said) = (FIRST_WAIT, Instant::now(), None);
+                (wait, heard, reported) = (FIRST_WAIT, Instant::now(), None);
             }
             if matches!(parted, ConversationEnd::Failed(Refusal::Conducted)) {
                 // Another process of this source serves it, which has its own time limit.
@@ -150,8 +153,8 @@ impl Member {
                         if again { ReceiverState::Waiting } else { ReceiverState::Failed };
                     let why = why.to_string();
                     // The same message is not repeated.
-                    if !again || said.as_ref() != Some(&why) {
-                        said = Some(why.clone());
+                    if !again || reported.as_ref() != Some(&why) {
+                        reported = Some(why.clone());
                         casting.events.event(&Event::Refused { receiver, why, again });
                     }
                     if !again {
@@ -161,8 +164,8 @@ impl Member {
                 ConversationEnd::Lost(why) => {
                     self.known.lock().standing =
                         if may_wait { ReceiverState::Lost } else { ReceiverState::Failed };
-                    if !may_wait || said.as_ref() != Some(&why) {
-                        said = Some(why.clone());
+                    if !may_wait || reported.as_ref() != Some(&why) {
+                        reported = Some(why.clone());
                         casting.events.event(&Event::Unreached { receiver, why });
                     }
                     if !may_wait {
@@ -194,9 +197,9 @@ impl Member {
             Err(why) => return ConversationEnd::Lost(why.to_string()),
         };
         let Leg { mut reader, mut writer, .. } = leg;
-        let (words, outgoing) = mpsc::channel(4);
+        let (messages, outgoing) = mpsc::channel(4);
         let parted = tokio::select! {
-            heard = self.listen(casting, &mut reader, words) => heard,
+            heard = self.listen(casting, &mut reader, messages) => heard,
             failed = self.speak(casting, &mut writer, outgoing) => failed,
         };
         writer.close().await;
@@ -207,7 +210,7 @@ impl Member {
         &self,
         casting: &CastContext,
         reader: &mut LegReader,
-        words: mpsc::Sender<Word>,
+        messages: mpsc::Sender<SourceMessage>,
     ) -> io::Result<ConversationEnd> {
         let mut legs = JoinSet::new();
         let (mut is_first, mut is_described) = (true, false);
@@ -220,18 +223,20 @@ impl Member {
             match heard?.cut() {
                 Report::Needs { manifest, layout } => {
                     is_described = !manifest;
-                    for word in [manifest.then_some(Word::Manifest), layout.then_some(Word::Layout)]
-                    {
-                        let Some(word) = word else { continue };
-                        words.send(word).await.map_err(io::Error::other)?;
+                    for message in [
+                        manifest.then_some(SourceMessage::Manifest),
+                        layout.then_some(SourceMessage::Layout),
+                    ] {
+                        let Some(message) = message else { continue };
+                        messages.send(message).await.map_err(io::Error::other)?;
                     }
                     self.known.lock().standing = ReceiverState::Receiving;
                 }
-                Report::Call(how) if legs.len() < MAX_LEGS => {
+                Report::RequestLeg(how) if legs.len() < MAX_LEGS => {
                     let (dialer, name) = (casting.dialer.clone(), self.name.clone());
                     legs.spawn(self.leg_server(casting).serve(dialer, how, name));
                 }
-                Report::Call(_) => {}
+                Report::RequestLeg(_) => {}
                 Report::Account(account) => {
                     let held_bytes = account.held;
                     self.known.lock().account = account;
@@ -248,12 +253,12 @@ impl Member {
                     let receiver = self.name.clone();
                     casting.events.event(&Event::ParentLeft { receiver, parent, fault, why });
                 }
-                Report::Ended(Ended::Complete { micros }, account) => {
+                Report::Ended(ReceiverOutcome::Complete { micros }, account) => {
                     self.complete(casting, micros, account, is_first && is_described);
                     self.read_left_out(casting, reader).await;
                     return Ok(ConversationEnd::Complete);
                 }
-                Report::Ended(Ended::Failed(why), account) => {
+                Report::Ended(ReceiverOutcome::Failed(why), account) => {
                     self.known.lock().account = account;
                     return Ok(ConversationEnd::Failed(why));
                 }
@@ -336,35 +341,39 @@ impl Member {
         &self,
         casting: &CastContext,
         writer: &mut LegWriter,
-        mut words: mpsc::Receiver<Word>,
+        mut messages: mpsc::Receiver<SourceMessage>,
     ) -> io::Result<ConversationEnd> {
         let candidates = self.part.candidates.clone();
         if let Some(terms) = casting.rings.terms.get(&self.name) {
-            writer.write_message(&Word::Ring(*terms)).await?;
+            writer.write_message(&SourceMessage::Ring(*terms)).await?;
         }
-        writer.write_message(&Word::Parents { candidates, at_once: self.part.at_once }).await?;
-        writer.write_message(&Word::Expected(self.part.expected(casting.receivers))).await?;
+        writer
+            .write_message(&SourceMessage::Parents { candidates, at_once: self.part.at_once })
+            .await?;
+        writer
+            .write_message(&SourceMessage::Expectation(self.part.expected(casting.receivers)))
+            .await?;
         let mut ticks = interval(SIGN_OF_LIFE);
         loop {
-            let word = tokio::select! {
-                Some(word) = words.recv() => word,
-                _ = ticks.tick() => Word::Here,
+            let message = tokio::select! {
+                Some(message) = messages.recv() => message,
+                _ = ticks.tick() => SourceMessage::KeepAlive,
             };
-            writer.write_message(&word).await?;
-            match word {
-                Word::Manifest => {
+            writer.write_message(&message).await?;
+            match message {
+                SourceMessage::Manifest => {
                     let mut bytes = Vec::new();
                     casting.store.known.manifest.encode(&mut bytes);
                     writer.write_bytes(&bytes).await?;
                 }
-                Word::Layout => writer.write_bytes(&casting.layout).await?,
+                SourceMessage::Layout => writer.write_bytes(&casting.layout).await?,
                 _ => {}
             }
         }
     }
 }
 
-fn parent_bytes(casting: &CastContext, from: &FromParent) -> ParentBytes {
+fn parent_bytes(casting: &CastContext, from: &ParentReport) -> ParentBytes {
     let name = from.name.clone().unwrap_or_else(|| casting.dialer.me().clone());
     ParentBytes { name, bytes: from.bytes }
 }
@@ -379,7 +388,7 @@ struct LegServer {
 
 impl LegServer {
     /// Opens and serves a data leg that the receiver called for. If that fails, the receiver calls again.
-    async fn serve(self, dialer: MemberDialer, how: Want, name: Name) {
+    async fn serve(self, dialer: MemberDialer, how: ServiceMode, name: Name) {
         let dialer = leg::dialer_for(how, dialer);
         let Ok(channel) = dialer.channel(&name, &[], Protocol::Cast).await else { return };
         let opening = Opening::Serve { cast: self.node.store.known.id, how };
@@ -391,8 +400,8 @@ impl LegServer {
         }
     }
 
-    async fn give(&self, leg: Leg, how: Want) -> Result<(), ServeError> {
-        if how == Want::Stream {
+    async fn give(&self, leg: Leg, how: ServiceMode) -> Result<(), ServeError> {
+        if how == ServiceMode::Stream {
             return self.node.serve(leg).await;
         }
         let round_trip = leg.round_trip().unwrap_or_default();

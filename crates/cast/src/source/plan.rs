@@ -14,7 +14,7 @@ use thalweg_plan::{
 };
 use thalweg_units::Rate;
 use thalweg_wire::{
-    cast::{Candidate, Expected, MAX_CANDIDATES, MAX_WAY, Want},
+    cast::{Candidate, MAX_CANDIDATES, MAX_WAY, PlanExpectation, ServiceMode},
     mesh::Name,
 };
 
@@ -37,8 +37,8 @@ pub struct ReceiverPlan {
 
 impl ReceiverPlan {
     /// The expectation as it is sent to the receiver.
-    pub fn expected(&self, receivers: usize) -> Expected {
-        Expected {
+    pub fn expected(&self, receivers: usize) -> PlanExpectation {
+        PlanExpectation {
             min_hop_bps: self.min_hop_bps,
             bps: self.expected_bps,
             way: self.way.clone(),
@@ -77,14 +77,14 @@ pub fn plan(
         let share = |share: &thalweg_plan::tree::Share| Candidate {
             name: of(share.parent),
             bps: Some(share.rate.as_bps()),
-            want: Want::Pull,
+            want: ServiceMode::Pull,
         };
         let its = shares.get(node).cloned().unwrap_or_default();
         let mut candidates: Vec<Candidate> = its.parents.iter().map(share).collect();
         let unknown = |at: &usize| candidates.iter().all(|known| known.name != of(*at));
         let may_give = |at: &usize| *at == 0 || hosts[*at].forwards;
         let rest: Vec<usize> = others(names.len(), node).filter(may_give).filter(unknown).collect();
-        let unknown = |at: usize| Candidate { name: of(at), bps: None, want: Want::Pull };
+        let unknown = |at: usize| Candidate { name: of(at), bps: None, want: ServiceMode::Pull };
         candidates.extend(rest.into_iter().map(unknown));
         candidates.truncate(MAX_CANDIDATES);
         let known = |rate: Rate| Some(rate.as_bps()).filter(|bps| *bps > 0);

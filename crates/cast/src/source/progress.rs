@@ -31,7 +31,7 @@ fn progress(casting: &CastContext, member: &Member) -> ReceiverProgress {
     let known = member.known();
     let left = casting.store.known.offer.length.saturating_sub(known.account.held);
     let is_moving = known.standing == ReceiverState::Receiving && known.account.bps > 0;
-    let parent = |from: &thalweg_wire::cast::FromParent| ParentRate {
+    let parent = |from: &thalweg_wire::cast::ParentReport| ParentRate {
         name: from.name.clone().unwrap_or_else(|| casting.dialer.me().clone()),
         rate_bps: from.bps,
         bytes: from.bytes,

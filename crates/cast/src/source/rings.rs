@@ -16,7 +16,7 @@ use thalweg_plan::tree::depth::ChainLoss;
 use thalweg_units::Rate;
 use thalweg_wire::{
     Signer as _,
-    cast::{RingTerms, Want},
+    cast::{RingTerms, ServiceMode},
     mesh::Name,
 };
 
@@ -74,14 +74,14 @@ impl Forwarding {
             for candidate in &mut part.candidates {
                 let from_relay = candidate.name.as_ref().is_some_and(|c| self.via.contains(c));
                 let streams = self.by_rings || is_relay || from_relay;
-                candidate.want = if streams { Want::Stream } else { Want::Pull };
+                candidate.want = if streams { ServiceMode::Stream } else { ServiceMode::Pull };
             }
-            if part.candidates.first().is_some_and(|first| first.want == Want::Stream) {
+            if part.candidates.first().is_some_and(|first| first.want == ServiceMode::Stream) {
                 part.at_once = 1;
                 continue;
             }
-            part.candidates.sort_by_key(|candidate| candidate.want == Want::Stream);
-            let asked = part.candidates.iter().filter(|c| c.want == Want::Pull).count();
+            part.candidates.sort_by_key(|candidate| candidate.want == ServiceMode::Stream);
+            let asked = part.candidates.iter().filter(|c| c.want == ServiceMode::Pull).count();
             part.at_once = part.at_once.min(u32::try_from(asked).unwrap_or(u32::MAX)).max(1);
         }
     }
@@ -126,13 +126,13 @@ mod tests {
     fn part(names: &[&str]) -> ReceiverPlan {
         let candidate = |name: &&str| {
             let name = (*name != "source").then(|| name.parse().unwrap());
-            Candidate { name, bps: None, want: Want::Pull }
+            Candidate { name, bps: None, want: ServiceMode::Pull }
         };
         let candidates = names.iter().map(candidate).collect();
         ReceiverPlan { candidates, at_once: 2, ..ReceiverPlan::default() }
     }
 
-    fn wants(part: &ReceiverPlan) -> Vec<(String, Want)> {
+    fn wants(part: &ReceiverPlan) -> Vec<(String, ServiceMode)> {
         let name = |c: &Candidate| c.name.as_ref().map_or("source".to_owned(), Name::to_string);
         part.candidates.iter().map(|c| (name(c), c.want)).collect()
     }
@@ -149,8 +149,8 @@ mod tests {
         .into();
         forwarding.decide(&mut parts);
         let part = |name: &str| &parts[&name.parse::<Name>().unwrap()];
-        let (pull, stream) = (Want::Pull, Want::Stream);
-        let of = |all: &[(&str, Want)]| {
+        let (pull, stream) = (ServiceMode::Pull, ServiceMode::Stream);
+        let of = |all: &[(&str, ServiceMode)]| {
             all.iter().map(|(name, want)| (name.to_string(), *want)).collect::<Vec<_>>()
         };
         assert_eq!(wants(part("a")), of(&[("r", stream), ("source", pull), ("b", pull)]));

@@ -15,8 +15,8 @@ use std::{
 };
 use thalweg_part::{Fidelity, describe::Describer};
 use thalweg_wire::{
-    cast::{Layout, LayoutEntry, LayoutKind, LayoutMore, MAX_ENTRIES},
-    object::{FilePath, FileTime, Keep, More, is_ours},
+    cast::{Layout, LayoutEntry, LayoutKind, LayoutMetadata, MAX_ENTRIES},
+    object::{ExtraMetadata, FilePath, FileTime, Keep, is_reserved},
 };
 use thiserror::Error;
 
@@ -88,8 +88,8 @@ impl Survey {
     fn without_path(&self, entry: &LayoutEntry, first: Option<u32>, why: &io::Error) -> io::Error {
         let read = first.and_then(|first| self.layout.entries.get(first as usize));
         let path = self.place.path(read.unwrap_or(entry).path.as_bytes());
-        let (said, prefix) = (why.to_string(), format!("{}: ", path.escape_ascii()));
-        io::Error::new(why.kind(), said.strip_prefix(&prefix).unwrap_or(&said).to_owned())
+        let (text, prefix) = (why.to_string(), format!("{}: ", path.escape_ascii()));
+        io::Error::new(why.kind(), text.strip_prefix(&prefix).unwrap_or(&text).to_owned())
     }
 
     /// Whether the object is one file.
@@ -176,7 +176,8 @@ fn link(found: &mut [(LayoutEntry, [u8; 48])]) {
                 *length = 0;
                 // All other metadata is taken from the first entry.
                 let same_as = Some(*first);
-                entry.more = Some(Box::new(LayoutMore { same_as, ..LayoutMore::default() }));
+                entry.more =
+                    Some(Box::new(LayoutMetadata { same_as, ..LayoutMetadata::default() }));
             }
         }
     }
@@ -215,7 +216,7 @@ impl Walk {
     }
 
     fn look(&mut self, path: &Path) -> Result<(), SurveyError> {
-        let is_own = path.file_name().is_some_and(|name| is_ours(name.as_bytes()));
+        let is_own = path.file_name().is_some_and(|name| is_reserved(name.as_bytes()));
         if is_own && path != self.root {
             self.passed_over.push(path.to_owned());
             return Ok(());
@@ -277,11 +278,12 @@ fn nanos(seconds: i64, nanos: i64) -> i64 {
 
 fn entry(path: FilePath, kind: LayoutKind, seen: &fs::Metadata) -> LayoutEntry {
     let mode = (seen.mode() & 0o7777) as u16;
-    let modified = FileTime::of_stat(seen.mtime(), seen.mtime_nsec());
+    let modified = FileTime::from_stat(seen.mtime(), seen.mtime_nsec());
     let blocks = seen.blocks().saturating_mul(512);
     let is_sparse = seen.is_file() && blocks < seen.len().saturating_sub(4096);
-    let holes = More { holes: Some(Vec::new()), ..More::default() };
-    let more = is_sparse.then(|| Box::new(LayoutMore { more: holes, ..LayoutMore::default() }));
+    let holes = ExtraMetadata { holes: Some(Vec::new()), ..ExtraMetadata::default() };
+    let more =
+        is_sparse.then(|| Box::new(LayoutMetadata { more: holes, ..LayoutMetadata::default() }));
     LayoutEntry { path, kind, mode, modified, more }
 }
 

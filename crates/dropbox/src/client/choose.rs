@@ -5,7 +5,7 @@ use futures_util::future::join_all;
 use std::time::Duration;
 use thalweg_net::channel::Connector;
 use thalweg_wire::{
-    bistro::{Answer, Ask, Load, Refusal, Sheet, SheetNode},
+    bistro::{Load, Refusal, Sheet, SheetNode, SubmitReply, SubmitRequest},
     mesh::Name,
 };
 use tokio::time::{Instant, timeout};
@@ -92,11 +92,11 @@ async fn offer(connector: &Connector, node: &SheetNode, name: &Name) -> Result<N
     let mut line =
         NodeChannel::open(connector, &NodeAddress::from_sheet(node)).await.map_err(told)?;
     let asked = Instant::now();
-    match line.ask(&Ask::Load(name.clone())).await.map_err(told)? {
-        Answer::Load(load) => {
+    match line.ask(&SubmitRequest::Load(name.clone())).await.map_err(told)? {
+        SubmitReply::Load(load) => {
             Ok(NodeOffer { node: node.clone(), line, load, rtt: asked.elapsed() })
         }
-        Answer::Refused(refusal) => Err(refusal.to_string()),
+        SubmitReply::Refused(refusal) => Err(refusal.to_string()),
         _ => Err("its answer does not match the request".into()),
     }
 }

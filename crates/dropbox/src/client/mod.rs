@@ -17,7 +17,7 @@ use thalweg_net::Ed25519;
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Signed,
-    bistro::{Answer, Ask, Denial, Intent, MOST_INTENTS, Refusal, Sheet, Stamp},
+    bistro::{Denial, Intent, MOST_INTENTS, Refusal, Sheet, Stamp, SubmitReply, SubmitRequest},
     mesh::Name,
 };
 use thiserror::Error;
@@ -65,10 +65,10 @@ impl Target {
         // A destination accepts a long question only after it has answered this client once.
         let (first, others) = intents.split_at(intents.len().min(FIRST_INTENTS));
         for some in first.chunks(FIRST_INTENTS).chain(others.chunks(MOST_INTENTS)) {
-            let ask = Ask::Commit(self.drop_box.clone(), some.to_vec());
+            let ask = SubmitRequest::Commit(self.drop_box.clone(), some.to_vec());
             let stamps = match line.ask(&ask).await? {
-                Answer::Stamps(stamps) if stamps.len() == some.len() => stamps,
-                Answer::Refused(refusal) => return Err(refusal.into()),
+                SubmitReply::Stamps(stamps) if stamps.len() == some.len() => stamps,
+                SubmitReply::Refused(refusal) => return Err(refusal.into()),
                 _ => return Err(wrong("it does not answer a commitment")),
             };
             for (stamp, intent) in stamps.into_iter().zip(some) {
@@ -113,9 +113,9 @@ impl Target {
     /// # Errors
     /// [`ClientError`].
     pub async fn sheet(&self, line: &mut NodeChannel) -> Result<Signed<Sheet>, ClientError> {
-        let bytes = match line.ask(&Ask::Sheet(self.drop_box.clone())).await? {
-            Answer::Sheet(bytes) => bytes,
-            Answer::Refused(refusal) => return Err(refusal.into()),
+        let bytes = match line.ask(&SubmitRequest::Sheet(self.drop_box.clone())).await? {
+            SubmitReply::Sheet(bytes) => bytes,
+            SubmitReply::Refused(refusal) => return Err(refusal.into()),
             _ => return Err(wrong("it does not describe the box")),
         };
         let sheet: Signed<Sheet> = Signed::open(&bytes, &Ed25519).map_err(wrong)?;

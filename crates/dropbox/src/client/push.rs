@@ -5,7 +5,9 @@ use std::io::{self, Read, Seek, SeekFrom};
 use thalweg_net::Ed25519;
 use thalweg_wire::{
     Signed,
-    bistro::{Answer, Ask, Denial, Nonce, Receipt, Refusal, SheetNode, Stamp, StampId},
+    bistro::{
+        Denial, Nonce, Receipt, Refusal, SheetNode, Stamp, StampId, SubmitReply, SubmitRequest,
+    },
 };
 use thiserror::Error;
 
@@ -40,22 +42,23 @@ pub async fn push(
     data: &mut (impl Read + Seek),
 ) -> Result<Signed<Receipt>, PushError> {
     let bytes = data.seek(SeekFrom::End(0)).map_err(PushError::File)?;
-    let ask = || Ask::Push { stamp: stamp.encode(), nonce, bytes };
+    let ask = || SubmitRequest::Push { stamp: stamp.encode(), nonce, bytes };
     // The node first hashes the data it has.
     let mut answer = line.ask_about(&ask(), bytes).await?;
     // If that data was damaged, sends everything once more.
     for _ in 0..2 {
-        let Answer::From(from) = answer else { break };
+        let SubmitReply::From(from) = answer else { break };
         answer = send(line, data, from, bytes).await?;
-        if answer == Answer::Refused(Refusal::Again) {
+        if answer == SubmitReply::Refused(Refusal::Again) {
             answer = line.ask_about(&ask(), bytes).await?;
         }
     }
     match answer {
-        Answer::Receipt(receipt) => checked(&receipt, node, stamp),
-        Answer::Refused(refusal) => Err(PushError::Refused(refusal)),
-        Answer::Denied(denial) => {
-            let read = Denial::read(&denial, &stamp.signer(), &StampId::of(stamp).0, &Ed25519);
+        SubmitReply::Receipt(receipt) => checked(&receipt, node, stamp),
+        SubmitReply::Refused(refusal) => Err(PushError::Refused(refusal)),
+        SubmitReply::Denied(denial) => {
+            let read =
+                Denial::read(&denial, &stamp.signer(), &StampId::from_stamp(stamp).0, &Ed25519);
             Err(read.map_or_else(PushError::Wrong, PushError::Denied))
         }
         _ => Err(PushError::Wrong("it does not match the request".into())),
@@ -67,7 +70,7 @@ async fn send(
     data: &mut (impl Read + Seek),
     from: u64,
     bytes: u64,
-) -> Result<Answer, PushError> {
+) -> Result<SubmitReply, PushError> {
     data.seek(SeekFrom::Start(from)).map_err(PushError::File)?;
     let (mut left, mut failed) = (bytes.saturating_sub(from), None);
     let answer = line.send(|buffer| {
@@ -107,7 +110,7 @@ fn checked(
             wrong("the receipt is not signed with the node's key")
         }
         () if receipt.value().node != node.name => wrong("the receipt names another node"),
-        () if receipt.value().stamp != StampId::of(stamp) => {
+        () if receipt.value().stamp != StampId::from_stamp(stamp) => {
             wrong("the receipt is for another stamp")
         }
         () => Ok(receipt),

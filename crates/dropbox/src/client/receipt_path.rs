@@ -74,7 +74,7 @@ impl Target {
     pub fn is_receipt(&self, file: &Path) -> io::Result<bool> {
         let mut head = Vec::new();
         open_data(file)?.take(HEAD).read_to_end(&mut head)?;
-        let of = Evidence::named(&String::from_utf8_lossy(&head));
+        let of = Evidence::read_names(&String::from_utf8_lossy(&head));
         Ok(of.is_some_and(|(name, key)| name == self.drop_box && key == self.port.key))
     }
 }

@@ -89,7 +89,7 @@ mod tests {
     fn expired_parts_are_deleted_when_space_is_needed() {
         let dir = tempfile::tempdir().unwrap();
         let files = BoxFiles::new(dir.path(), &"taxes".parse().unwrap(), None).create().unwrap();
-        let id = |n: u8| StampId::of_bytes(&[n]);
+        let id = |n: u8| StampId::from_encoded(&[n]);
         for n in [1, 2] {
             fs::write(files.part_of(&id(n)), [0; 100]).unwrap();
         }

@@ -32,7 +32,7 @@ use std::{fs, io, path::Path, sync::Arc};
 use thalweg_net::PrivateKey;
 use thalweg_wire::{
     Signed, Signer as _,
-    bistro::{Delivery, Receipt, Refusal, StampId},
+    bistro::{Receipt, ReceiptDelivery, Refusal, StampId},
     mesh::Name,
 };
 use tokio::sync::Notify;
@@ -106,10 +106,10 @@ impl Spool {
     /// Signs and records the receipt of data that is complete under its name.
     pub async fn sign_receipt(
         &self,
-        mut delivery: Delivery,
+        mut delivery: ReceiptDelivery,
         bytes: u64,
     ) -> Result<Vec<u8>, Refusal> {
-        let id = StampId::of_bytes(&delivery.stamp);
+        let id = StampId::from_encoded(&delivery.stamp);
         let time = thalweg_base::clock::WallClock::default().now();
         let receipt = Receipt { stamp: id, node: self.me.clone(), time };
         delivery.receipt = Signed::sign(receipt, &*self.key).encode();
@@ -128,13 +128,17 @@ impl Spool {
     }
 
     /// Receipts that the destination does not have, limited in number and size.
-    pub fn undelivered_receipts(&self, count: usize, bytes: usize) -> Vec<(StampId, Delivery)> {
+    pub fn undelivered_receipts(
+        &self,
+        count: usize,
+        bytes: usize,
+    ) -> Vec<(StampId, ReceiptDelivery)> {
         let state = self.lock();
         let mut left = bytes;
-        let size = |d: &Delivery| d.stamp.len() + d.receipt.len() + d.path.len() + 64;
+        let size = |d: &ReceiptDelivery| d.stamp.len() + d.receipt.len() + d.path.len() + 64;
         let all = state.untold.iter().filter_map(|id| Some((*id, state.held.get(id)?)));
         let some = all.map(|(id, held)| (id, held.delivery.clone())).take(count);
-        let fits = |(_, delivery): &(StampId, Delivery)| {
+        let fits = |(_, delivery): &(StampId, ReceiptDelivery)| {
             let fits = size(delivery) <= left;
             left = left.saturating_sub(size(delivery));
             fits

@@ -11,7 +11,7 @@ use thalweg_base::message;
 use thalweg_base::timeout::within;
 use thalweg_wire::{
     Signed,
-    bistro::{Answer, CommitmentHasher, Delivery, Nonce, Refusal, Stamp, StampId},
+    bistro::{CommitmentHasher, Nonce, ReceiptDelivery, Refusal, Stamp, StampId, SubmitReply},
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite},
@@ -46,14 +46,14 @@ pub(crate) async fn push<IO>(spool: &Spool, channel: &mut IO, push: Push) -> io:
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
-    let id = StampId::of(&push.stamp);
+    let id = StampId::from_stamp(&push.stamp);
     let said = push.stamp.value();
     let (size, client) = (said.commitment.size, said.client);
     if let Some(denial) = spool.denial(&id) {
-        return message::write(channel, &Answer::Denied(denial)).await;
+        return message::write(channel, &SubmitReply::Denied(denial)).await;
     }
     if let Some(receipt) = spool.receipt(&id) {
-        return message::write(channel, &Answer::Receipt(receipt)).await;
+        return message::write(channel, &SubmitReply::Receipt(receipt)).await;
     }
     let opened = match spool.admit(id, client, size) {
         Ok(permit) => open(spool, id, &push)
@@ -64,14 +64,14 @@ where
     };
     let (permit, sink) = match opened {
         Ok(opened) => opened,
-        Err(refusal) => return message::write(channel, &Answer::Refused(refusal)).await,
+        Err(refusal) => return message::write(channel, &SubmitReply::Refused(refusal)).await,
     };
     let from = sink.committing.size();
-    message::write(channel, &Answer::From(from)).await?;
+    message::write(channel, &SubmitReply::From(from)).await?;
     let sink = match copy(channel, &permit, sink, size).await? {
         Ok(sink) => sink,
         Err((e, left)) => {
-            message::write(channel, &Answer::Refused(unable(spool, &id, size, &e))).await?;
+            message::write(channel, &SubmitReply::Refused(unable(spool, &id, size, &e))).await?;
             return drain(channel, left).await;
         }
     };
@@ -82,7 +82,7 @@ where
             Err(if from > 0 { Refusal::Again } else { Refusal::Mismatch })
         }
     };
-    message::write(channel, &answer.map_or_else(Answer::Refused, Answer::Receipt)).await
+    message::write(channel, &answer.map_or_else(SubmitReply::Refused, SubmitReply::Receipt)).await
 }
 
 /// Reads the client's remaining data for a limited time, so that the client reads the answer.
@@ -165,7 +165,7 @@ async fn finish(spool: &Spool, id: StampId, push: &Push) -> Result<Vec<u8>, Refu
     let path = spool.files.of(&id);
     let size = push.stamp.value().commitment.size;
     spool.files.complete(&id).map_err(|e| unable(spool, &id, size, &e))?;
-    let delivery = Delivery {
+    let delivery = ReceiptDelivery {
         stamp: push.stamp.encode(),
         receipt: Vec::new(),
         nonce: push.nonce,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use thalweg_wire::{
-    bistro::{Delivery, StampId},
+    bistro::{ReceiptDelivery, StampId},
     object,
 };
 
@@ -16,7 +16,7 @@ pub(crate) enum Record {
         /// The size of the data, bytes.
         bytes: u64,
         /// The message for the destination.
-        delivery: Delivery,
+        delivery: ReceiptDelivery,
     },
     /// The destination has the receipts.
     Told(Vec<StampId>),

@@ -2,7 +2,7 @@
 
 use super::{Record, admission::ActivePush, incomplete::IncompleteData};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use thalweg_wire::bistro::{Delivery, StampId};
+use thalweg_wire::bistro::{ReceiptDelivery, StampId};
 
 /// The maximum number of collected submissions whose receipts are kept, for clients that lost the answer; about 400
 /// bytes each. Beyond it the oldest are forgotten.
@@ -40,7 +40,7 @@ pub(super) struct State {
 #[derive(Debug)]
 pub(super) struct StoredSubmission {
     /// The message for the destination.
-    pub delivery: Delivery,
+    pub delivery: ReceiptDelivery,
     /// The size of the data, bytes.
     pub bytes: u64,
 }
@@ -167,13 +167,13 @@ mod tests {
     use thalweg_wire::bistro::Nonce;
 
     fn id(n: u32) -> StampId {
-        StampId::of_bytes(&n.to_be_bytes())
+        StampId::from_encoded(&n.to_be_bytes())
     }
 
     fn held(n: u32) -> Record {
         let nonce = Nonce::from_bytes([0; 32]);
         let receipt = n.to_be_bytes().to_vec();
-        let delivery = Delivery { stamp: Vec::new(), receipt, nonce, path: Vec::new() };
+        let delivery = ReceiptDelivery { stamp: Vec::new(), receipt, nonce, path: Vec::new() };
         Record::Held { id: id(n), bytes: 10, delivery }
     }
 

@@ -9,7 +9,10 @@ use thalweg_net::PrivateKey;
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Signed, Signer as _,
-    bistro::{Answer, CommitmentHasher, Delivery, MAX_ANSWER, Nonce, Refusal, Stamp, StampId},
+    bistro::{
+        CommitmentHasher, MAX_SUBMIT_REPLY, Nonce, ReceiptDelivery, Refusal, Stamp, StampId,
+        SubmitReply,
+    },
 };
 use tokio::{
     io::{AsyncWriteExt as _, DuplexStream, duplex},
@@ -61,17 +64,17 @@ impl Scene {
     pub async fn push(
         &self,
         stamp: &Signed<Stamp>,
-    ) -> (DuplexStream, Answer, JoinHandle<io::Result<()>>) {
+    ) -> (DuplexStream, SubmitReply, JoinHandle<io::Result<()>>) {
         let (mut client, mut node) = duplex(64 * 1024);
         let (spool, stamp) = (self.spool.clone(), stamp.clone());
         let push = Push { stamp, nonce: nonce() };
         let ended = tokio::spawn(async move { super::push(&spool, &mut node, push).await });
-        let answer = message::read(&mut client, MAX_ANSWER).await.unwrap().unwrap();
+        let answer = message::read(&mut client, MAX_SUBMIT_REPLY).await.unwrap().unwrap();
         (client, answer, ended)
     }
 
     pub fn kept(&self, stamp: &Signed<Stamp>) -> u64 {
-        let part = self.spool.files.part_of(&StampId::of(stamp));
+        let part = self.spool.files.part_of(&StampId::from_stamp(stamp));
         std::fs::metadata(part).map_or(0, |found| found.len())
     }
 }
@@ -97,10 +100,10 @@ async fn a_push_at_ten_kilobytes_a_second_arrives() {
     let data: Vec<u8> = (0..1_500_000_u32).map(|n| (n / 7) as u8).collect();
     let stamp = scene.stamp(&data);
     let (mut client, answer, ended) = scene.push(&stamp).await;
-    assert_eq!(answer, Answer::From(0));
+    assert_eq!(answer, SubmitReply::From(0));
     drip(&mut client, &data, 10_000).await;
-    let answer = message::read::<Answer>(&mut client, MAX_ANSWER).await.unwrap();
-    assert!(matches!(answer, Some(Answer::Receipt(_))), "{answer:?}");
+    let answer = message::read::<SubmitReply>(&mut client, MAX_SUBMIT_REPLY).await.unwrap();
+    assert!(matches!(answer, Some(SubmitReply::Receipt(_))), "{answer:?}");
     ended.await.unwrap().unwrap();
 }
 
@@ -116,10 +119,10 @@ async fn a_silent_client_resumes_at_its_last_byte() {
     assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
     assert_eq!(scene.kept(&stamp), 30_001);
     let (mut client, answer, ended) = scene.push(&stamp).await;
-    assert_eq!(answer, Answer::From(30_001));
+    assert_eq!(answer, SubmitReply::From(30_001));
     client.write_all(&data[30_001..]).await.unwrap();
-    let answer = message::read::<Answer>(&mut client, MAX_ANSWER).await.unwrap();
-    assert!(matches!(answer, Some(Answer::Receipt(_))), "{answer:?}");
+    let answer = message::read::<SubmitReply>(&mut client, MAX_SUBMIT_REPLY).await.unwrap();
+    assert!(matches!(answer, Some(SubmitReply::Receipt(_))), "{answer:?}");
     ended.await.unwrap().unwrap();
 }
 
@@ -134,7 +137,7 @@ async fn a_too_slow_push_is_ended_and_keeps_its_data() {
     assert!(error.to_string().contains("too slow"), "{error}");
     let kept = scene.kept(&stamp);
     assert!((11_000..=13_000).contains(&kept), "{kept} bytes of 100 B/s in two minutes");
-    assert_eq!(scene.push(&stamp).await.1, Answer::From(kept));
+    assert_eq!(scene.push(&stamp).await.1, SubmitReply::From(kept));
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,7 +154,7 @@ async fn slow_data_is_written_soon() {
 }
 
 fn id(n: u8) -> StampId {
-    StampId::of_bytes(&[n])
+    StampId::from_encoded(&[n])
 }
 
 fn client(n: u8) -> NodeId {
@@ -174,7 +177,7 @@ async fn parts_occupy_space_that_only_their_push_may_use() {
             Refusal::NoRoom(others + 1)
         );
         drop(spool.admit(id(1), client(1), others).unwrap());
-        let own = StampId::of(&stamp);
+        let own = StampId::from_stamp(&stamp);
         assert_eq!(
             spool.admit(own, client(1), MAX_TOTAL + 1).unwrap_err(),
             Refusal::NoRoom(MAX_TOTAL + 1)
@@ -234,8 +237,12 @@ async fn data_that_cannot_be_deleted_stays_listed_and_is_retried() {
     let spool = &scene.spool;
     let mut ids = Vec::new();
     for n in [1, 2] {
-        let delivery =
-            Delivery { stamp: vec![n], receipt: Vec::new(), nonce: nonce(), path: Vec::new() };
+        let delivery = ReceiptDelivery {
+            stamp: vec![n],
+            receipt: Vec::new(),
+            nonce: nonce(),
+            path: Vec::new(),
+        };
         spool.sign_receipt(delivery, 10).await.unwrap();
         ids.push(id(n));
     }

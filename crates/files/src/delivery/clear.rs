@@ -14,7 +14,7 @@ use std::{
         unix::ffi::OsStrExt as _,
     },
 };
-use thalweg_wire::object::{Failure, Removed, Surplus, is_ours};
+use thalweg_wire::object::{Failure, RemovalReport, SurplusRemoval, is_reserved};
 use tokio_util::sync::CancellationToken;
 
 /// The most removed names and the most failures in one reply: even with long names it stays within both ends' socket
@@ -31,9 +31,9 @@ const MAX_DEPTH: usize = 256;
 /// [`Failure`]: nothing was removed.
 pub(crate) fn clear(
     requester: &Requester,
-    surplus: &Surplus,
+    surplus: &SurplusRemoval,
     stop: &CancellationToken,
-) -> Result<Removed, Failure> {
+) -> Result<RemovalReport, Failure> {
     let mut destination = Destination::new(requester, &surplus.into)?;
     let below = surplus.directory.as_bytes();
     destination.split_path(below)?;
@@ -42,16 +42,16 @@ pub(crate) fn clear(
     let found = match destination.directory(below, false) {
         // A sent directory will replace what is there, so nothing in it is surplus.
         Err(_) if !surplus.remove && destination.obstacle(below)?.is_some() => {
-            return Ok(Removed::default());
+            return Ok(RemovalReport::default());
         }
         found => found?,
     };
-    let Some(directory) = found else { return Ok(Removed::default()) };
+    let Some(directory) = found else { return Ok(RemovalReport::default()) };
     check_removal(&directory.path, directory.may)?;
     let keep: BTreeSet<&[u8]> = surplus.keep.iter().map(Vec::as_slice).collect();
     let goes = |name: &[u8]| {
         let is_in = name > &surplus.after[..] && (surplus.to.is_empty() || name <= &surplus.to[..]);
-        is_in && !keep.contains(name) && !is_ours(name)
+        is_in && !keep.contains(name) && !is_reserved(name)
     };
     let (remove, protected) = (surplus.remove, &Protected::of(requester));
     let removal = Removal {
@@ -61,7 +61,7 @@ pub(crate) fn clear(
         remove,
         above: &directory.path,
         sent: below,
-        removed: Removed::default(),
+        removed: RemovalReport::default(),
     };
     let removed = removal.clear(&directory, goes);
     if remove && !removed.as_ref().is_ok_and(|removed| removed.count == 0) {
@@ -107,7 +107,7 @@ fn each_of_all(
     remove: bool,
 ) -> Result<(), Failure> {
     let (excludes, stop) = (&Excludes::default(), &CancellationToken::new());
-    let (removed, sent) = (Removed::default(), &b""[..]);
+    let (removed, sent) = (RemovalReport::default(), &b""[..]);
     let mut removal = Removal { protected, excludes, stop, remove, above: path, sent, removed };
     removal.entry(directory.as_fd(), name, MAX_DEPTH);
     let Some((name, why)) = removal.removed.failed.pop() else { return Ok(()) };
@@ -125,7 +125,7 @@ struct Removal<'a> {
     above: &'a [u8],
     /// The directory's path relative to the target, as patterns see it.
     sent: &'a [u8],
-    removed: Removed,
+    removed: RemovalReport,
 }
 
 impl Removal<'_> {
@@ -134,7 +134,7 @@ impl Removal<'_> {
         mut self,
         directory: impl AsFd,
         goes: impl Fn(&[u8]) -> bool,
-    ) -> Result<Removed, Errno> {
+    ) -> Result<RemovalReport, Errno> {
         loop {
             let before = self.removed.count;
             for entry in Dir::read_from(&directory)? {
@@ -181,7 +181,7 @@ impl Removal<'_> {
         if self.excludes.leaves_out(&sent, is_directory) {
             return Ok(false);
         }
-        if is_ours(named.as_bytes()) {
+        if is_reserved(named.as_bytes()) {
             return Err(kept("a file of Thalweg's own, for example of an unfinished transfer"));
         }
         if is_directory {

@@ -21,7 +21,8 @@ use std::{
 };
 use thalweg_part::{StoredTimes, link_target};
 use thalweg_wire::object::{
-    Check, Compared, Delivery, Described, Entry, Failure, FilePath, Found, Kind, MAX_HASHED, Rules,
+    Comparison, Delivery, DescribedEntry, Entry, Failure, FilePath, Kind, MAX_HASHED, PathState,
+    Rules, TransferHash,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -35,7 +36,7 @@ struct Comparer<'a> {
     inbox: &'a Inbox,
     destination: Destination<'a>,
     rules: Rules,
-    reply: Compared,
+    reply: Comparison,
     ranges: usize,
     times: StoredTimes,
     stop: &'a CancellationToken,
@@ -54,13 +55,13 @@ pub(crate) fn compare(
     inbox: &Inbox,
     requester: &Requester,
     delivery: &Delivery,
-    checks: &[Check],
+    checks: &[TransferHash],
     stop: &CancellationToken,
-) -> Result<Compared, Failure> {
+) -> Result<Comparison, Failure> {
     let Delivery { into, rules, entries, .. } = delivery;
     let destination = Destination::new(requester, into)?.with_rules(*rules);
     let declined = declined_rules(*rules, destination.may()?);
-    let reply = Compared { declined, ..Compared::default() };
+    let reply = Comparison { declined, ..Comparison::default() };
     let mut comparer = Comparer {
         inbox,
         destination,
@@ -72,7 +73,7 @@ pub(crate) fn compare(
         hashed: 0,
         checked: BTreeSet::new(),
     };
-    for (number, Described(entry)) in entries.iter().enumerate() {
+    for (number, DescribedEntry(entry)) in entries.iter().enumerate() {
         let found = comparer.examine(entry, checks.get(number));
         let found = found.unwrap_or_else(|why| comparer.reply.refuse(why));
         comparer.reply.found.push(found);
@@ -83,7 +84,11 @@ pub(crate) fn compare(
 }
 
 impl<'a> Comparer<'a> {
-    fn examine(&mut self, entry: &'a Entry, check: Option<&Check>) -> Result<Found, Failure> {
+    fn examine(
+        &mut self,
+        entry: &'a Entry,
+        check: Option<&TransferHash>,
+    ) -> Result<PathState, Failure> {
         let path = entry.path.as_bytes();
         if path.is_empty() {
             return self.examine_at_target(entry);
@@ -108,7 +113,7 @@ impl<'a> Comparer<'a> {
                 let known = readlinkat(&directory, OsStr::from_bytes(name), Vec::new());
                 let same = known.is_ok_and(|known| known.as_bytes() == target);
                 match same {
-                    true => Ok(Found::Same),
+                    true => Ok(PathState::Same),
                     false => self.conflict(entry, &directory, name, &found),
                 }
             }
@@ -126,7 +131,7 @@ impl<'a> Comparer<'a> {
         entry: &Entry,
         above: &[u8],
         why: Failure,
-    ) -> Result<Found, Failure> {
+    ) -> Result<PathState, Failure> {
         let Some(BlockingItem { directory, name, found }) = self.destination.obstacle(above)?
         else {
             return Err(why);
@@ -135,14 +140,14 @@ impl<'a> Comparer<'a> {
         self.examine_below(entry, &directory)
     }
 
-    /// Compares an existing directory: [`Found::Undressed`] if it would get another mode or time.
+    /// Compares an existing directory: [`PathState::Undressed`] if it would get another mode or time.
     fn examine_at_directory(
         &mut self,
         entry: &Entry,
         above: &Directory,
         name: &[u8],
         found: &Stat,
-    ) -> Found {
+    ) -> PathState {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let is_mine = || {
             let opened = openat(above, OsStr::from_bytes(name), flags, Mode::empty());
@@ -153,7 +158,7 @@ impl<'a> Comparer<'a> {
         let mode = u32::from(entry.mode & 0o777);
         let changes_mode = found.st_mode & 0o777 != mode
             && may_change(self.may_at(above, found), self.rules, found, mode, is_mine);
-        if has_time && !changes_mode { Found::Same } else { Found::Undressed }
+        if has_time && !changes_mode { PathState::Same } else { PathState::MetadataDiffers }
     }
 
     /// The member's rights to a directory that is `found` in `above`.
@@ -164,41 +169,41 @@ impl<'a> Comparer<'a> {
     }
 
     /// Compares the target directory itself.
-    fn examine_at_target(&mut self, entry: &Entry) -> Result<Found, Failure> {
+    fn examine_at_target(&mut self, entry: &Entry) -> Result<PathState, Failure> {
         if entry.kind != Kind::Directory {
             return Err(Failure::System("a file cannot replace the target directory".into()));
         }
         if self.destination.directory(b"", false)?.is_some() {
-            return Ok(Found::Same);
+            return Ok(PathState::Same);
         }
         self.examine_at_missing(entry, b"")
     }
 
-    fn examine_at_missing(&mut self, entry: &Entry, above: &[u8]) -> Result<Found, Failure> {
-        let Some(near) = self.destination.nearest(above)? else { return Ok(Found::Nothing) };
+    fn examine_at_missing(&mut self, entry: &Entry, above: &[u8]) -> Result<PathState, Failure> {
+        let Some(near) = self.destination.nearest(above)? else { return Ok(PathState::Nothing) };
         self.examine_below(entry, &near)
     }
 
     /// Checks an entry whose parent does not exist yet; `near` is its nearest existing ancestor.
-    fn examine_below(&mut self, entry: &Entry, near: &Directory) -> Result<Found, Failure> {
+    fn examine_below(&mut self, entry: &Entry, near: &Directory) -> Result<PathState, Failure> {
         let below = self.destination.path(entry.path.as_bytes());
         let parts = below.iter().filter(|letter| **letter == b'/').count();
         let known = near.path.iter().filter(|letter| **letter == b'/').count();
         let depth = near.depth + parts.saturating_sub(known + 1);
         may_be_at(entry, near, depth)?;
         near.check_writable()?;
-        Ok(Found::Nothing)
+        Ok(PathState::Nothing)
     }
 
     fn examine_at_file(
         &mut self,
         entry: &'a Entry,
-        check: Option<&Check>,
+        check: Option<&TransferHash>,
         directory: &Arc<Directory>,
         name: &[u8],
         found: &Stat,
-    ) -> Result<Found, Failure> {
-        let Kind::File { snapshot } = &entry.kind else { return Ok(Found::Nothing) };
+    ) -> Result<PathState, Failure> {
+        let Kind::File { snapshot } = &entry.kind else { return Ok(PathState::Nothing) };
         let whole = self.rules.has(Rules::WHOLE);
         let same_time = self.times.are_same(
             directory.as_fd(),
@@ -209,7 +214,7 @@ impl<'a> Comparer<'a> {
         if found.st_size != snapshot.size as i64 || !(whole || same_time) {
             return self.conflict(entry, directory, name, found);
         }
-        let Some(check) = check else { return Ok(Found::Alike) };
+        let Some(check) = check else { return Ok(PathState::SameSizeAndTime) };
         self.admit(&entry.path, if whole { snapshot.size } else { 0 })?;
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(directory, OsStr::from_bytes(name), flags, Mode::empty());
@@ -223,9 +228,9 @@ impl<'a> Comparer<'a> {
         let metadata = metadata_of(entry, self.rules, directory.may);
         let dressed = same_time && metadata.matches(found, 0o777) && !metadata.differs_from(&file);
         Ok(if dressed || !directory.may.replaces(self.rules) {
-            Found::Same
+            PathState::Same
         } else {
-            Found::Undressed
+            PathState::MetadataDiffers
         })
     }
 
@@ -251,7 +256,7 @@ impl<'a> Comparer<'a> {
         directory: &Arc<Directory>,
         name: &[u8],
         found: &Stat,
-    ) -> Result<Found, Failure> {
+    ) -> Result<PathState, Failure> {
         let obstacle = Obstacle::new(directory, name, *found);
         obstacle.check(self.rules)?;
         obstacle.check_content(self.destination.requester)?;
@@ -260,20 +265,20 @@ impl<'a> Comparer<'a> {
     }
 
     /// Returns the kept bytes of a partially received large file.
-    fn find_incomplete(&mut self, entry: &Entry) -> Found {
-        let Kind::File { snapshot } = &entry.kind else { return Found::Nothing };
+    fn find_incomplete(&mut self, entry: &Entry) -> PathState {
+        let Kind::File { snapshot } = &entry.kind else { return PathState::Nothing };
         if snapshot.size < MIN_PARTED || self.ranges == 0 {
-            return Found::Nothing;
+            return PathState::Nothing;
         }
         let kept = self
             .inbox
             .incomplete_ranges(self.destination.requester, &self.destination.into, entry)
             .unwrap_or_default();
         if kept.is_empty() || kept.len() > self.ranges {
-            return Found::Nothing;
+            return PathState::Nothing;
         }
         self.ranges -= kept.len();
-        Found::Part(kept)
+        PathState::Part(kept)
     }
 }
 

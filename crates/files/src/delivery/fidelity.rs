@@ -5,7 +5,7 @@ use crate::Requester;
 use thalweg_part::{
     Attributes, FileMetadata, Owner, gives_away, names::IdMap, xattr::AttributeOrigin,
 };
-use thalweg_wire::object::{Delivery, Described, Entry, Failure, MAX_NAMED, Owners, Rules};
+use thalweg_wire::object::{Delivery, DescribedEntry, Entry, Failure, MAX_NAMED, Owners, Rules};
 
 /// Replaces the sender's user and group ids in entries by this host's ids for the same names. Checks the member's
 /// rights first, because looking up a name may query another host.
@@ -14,7 +14,7 @@ use thalweg_wire::object::{Delivery, Described, Entry, Failure, MAX_NAMED, Owner
 /// [`Failure::NotOffered`].
 pub(crate) fn localize(requester: &Requester, delivery: &mut Delivery) -> Result<(), Failure> {
     let Delivery { into, rules, entries, owners } = delivery;
-    let entries = entries.iter_mut().map(|Described(entry)| entry);
+    let entries = entries.iter_mut().map(|DescribedEntry(entry)| entry);
     translate(requester, into, *rules, owners, entries)
 }
 

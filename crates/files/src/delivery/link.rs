@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
 };
 use thalweg_part::hard_link::{self, EntryName};
-use thalweg_wire::object::{Failure, Link, Links, Rules, Undone};
+use thalweg_wire::object::{FailedEntries, Failure, Link, Links, Rules};
 
 /// Creates hard links, or only reports which would fail. Returns how many exist already and which failed. Waits for
 /// the disk.
@@ -28,7 +28,7 @@ pub(crate) fn link(
     inbox: &Inbox,
     requester: &Requester,
     request: &Links,
-) -> Result<(u64, Undone), Failure> {
+) -> Result<(u64, FailedEntries), Failure> {
     let Links { into, rules, links, make } = request;
     let destination = Destination::new(requester, into)?.with_rules(*rules);
     let paths: Vec<_> = links.iter().map(|link| destination.path(link.name.as_bytes())).collect();
@@ -42,7 +42,7 @@ pub(crate) fn link(
         names: &inbox.names,
         present: 0,
     };
-    let (mut undone, mut made) = (Undone::default(), Vec::new());
+    let (mut undone, mut made) = (FailedEntries::default(), Vec::new());
     for (number, link) in (0..).zip(links) {
         let idle = inbox.check_idle(&linker.destination.path(link.name.as_bytes()));
         match idle.and_then(|()| linker.link(link)) {

@@ -10,7 +10,7 @@ use rustix::{
 };
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
 use thalweg_part::Attributes;
-use thalweg_wire::object::{Delivery, Described, Entry, Failure, Kind, Rules, Undone};
+use thalweg_wire::object::{Delivery, DescribedEntry, Entry, FailedEntries, Failure, Kind, Rules};
 
 /// The mode bits of group and others, which show content to more users than the directory's owner.
 const OTHERS: u32 = 0o077;
@@ -24,11 +24,11 @@ pub(crate) fn apply_metadata(
     inbox: &Inbox,
     requester: &Requester,
     delivery: &Delivery,
-) -> Result<(Undone, Undone), Failure> {
+) -> Result<(FailedEntries, FailedEntries), Failure> {
     let Delivery { into, rules, entries, .. } = delivery;
     let mut destination = Destination::new(requester, into)?.with_rules(*rules);
-    let (mut undone, mut wider) = (Undone::default(), Undone::default());
-    for (number, Described(entry)) in (0..).zip(entries) {
+    let (mut undone, mut wider) = (FailedEntries::default(), FailedEntries::default());
+    for (number, DescribedEntry(entry)) in (0..).zip(entries) {
         let done = match &entry.kind {
             Kind::Directory => apply_directory_metadata(inbox, &mut destination, *rules, entry),
             Kind::File { .. } => {

@@ -56,7 +56,7 @@ use std::{
     sync::Arc,
 };
 use thalweg_base::{descriptors::path_of, space::on_disk};
-use thalweg_wire::object::{Failure, Rules, is_ours};
+use thalweg_wire::object::{Failure, Rules, is_reserved};
 
 /// The mode of a new directory that has not got its final mode yet. No program and no sender uses this mode, and it
 /// survives a crash. The sticky bit has no effect where nobody else may enter.
@@ -138,7 +138,7 @@ impl<'a> Destination<'a> {
     /// # Errors
     /// If the path contains a name of Thalweg's own files.
     fn split_path<'p>(&self, path: &'p [u8]) -> Result<(&'p [u8], &'p [u8]), Failure> {
-        if path.split(|letter| *letter == b'/').any(is_ours) {
+        if path.split(|letter| *letter == b'/').any(is_reserved) {
             let why = "the name is reserved for Thalweg's own files and is not accepted";
             return Err(Failure::System(why.to_owned()));
         }

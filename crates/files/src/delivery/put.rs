@@ -32,7 +32,9 @@ use std::{
 use thalweg_base::space::on_disk;
 use thalweg_part::{FileMetadata, Owner, StoredTimes, holes, syncs_as_a_whole};
 use thalweg_units::ByteSize;
-use thalweg_wire::object::{Delivery, Described, Entry, Failure, Keep, Kind, Rules, Undone};
+use thalweg_wire::object::{
+    Delivery, DescribedEntry, Entry, FailedEntries, Failure, Keep, Kind, Rules,
+};
 
 /// The process's umask: mode bits that open(2) does not give to a new file.
 static UMASK: LazyLock<u32> = LazyLock::new(thalweg_part::umask);
@@ -66,7 +68,7 @@ struct BatchWriter<'a, 'd> {
     destination: Destination<'a>,
     rules: Rules,
     names: &'a TemporaryNames,
-    undone: Undone,
+    undone: FailedEntries,
     written: Vec<TemporaryFile<'d>>,
     /// Directories below `into` in which names were created.
     named: BTreeSet<Vec<u8>>,
@@ -90,25 +92,25 @@ pub(crate) fn put(
     requester: &Requester,
     delivery: &Delivery,
     bytes: &[u8],
-) -> Result<(u64, Undone), Failure> {
+) -> Result<(u64, FailedEntries), Failure> {
     let Delivery { into, rules, entries, .. } = delivery;
     let destination = Destination::new(requester, into)?.with_rules(*rules);
-    let files = entries.iter().filter(|Described(entry)| size(entry).is_some()).count();
-    let sum = entries.iter().filter_map(|Described(entry)| size(entry));
+    let files = entries.iter().filter(|DescribedEntry(entry)| size(entry).is_some()).count();
+    let sum = entries.iter().filter_map(|DescribedEntry(entry)| size(entry));
     if sum.fold(0, u64::saturating_add) != bytes.len() as u64 {
         return Err(Failure::System(
             "the lengths of the files do not match the received bytes".into(),
         ));
     }
-    let paths = entries.iter().filter(|Described(entry)| entry.kind != Kind::Directory);
+    let paths = entries.iter().filter(|DescribedEntry(entry)| entry.kind != Kind::Directory);
     let paths: Vec<_> =
-        paths.map(|Described(entry)| destination.path(entry.path.as_bytes())).collect();
+        paths.map(|DescribedEntry(entry)| destination.path(entry.path.as_bytes())).collect();
     let _claim = inbox.claims.wait(destination.accepting_path()?, &paths);
     let mut writer = BatchWriter {
         destination,
         rules: *rules,
         names: &inbox.names,
-        undone: Undone::default(),
+        undone: FailedEntries::default(),
         written: Vec::new(),
         named: BTreeSet::new(),
         devices: BTreeMap::new(),
@@ -117,7 +119,7 @@ pub(crate) fn put(
         stored: Vec::new(),
     };
     let mut rest = bytes;
-    for (number, Described(entry)) in (0..).zip(entries) {
+    for (number, DescribedEntry(entry)) in (0..).zip(entries) {
         let content;
         (content, rest) = rest.split_at(size(entry).unwrap_or(0) as usize);
         let made = inbox.check_idle(&writer.destination.path(entry.path.as_bytes()));
@@ -514,12 +516,12 @@ mod tests {
     use thalweg_units::NodeId;
     use thalweg_wire::{
         mesh::{Member, MemberPattern},
-        object::{Check, FilePath, FileTime, Snapshot, Surplus},
+        object::{FilePath, FileTime, Snapshot, SurplusRemoval, TransferHash},
     };
 
     fn entry(kind: Kind) -> Entry {
         let path = FilePath::new(b"f".to_vec()).unwrap();
-        let modified = FileTime::of_nanos(1);
+        let modified = FileTime::from_nanos(1);
         Entry { root: 0, path, kind, mode: 0o644, owner: 0, group: 0, modified, more: None }
     }
 
@@ -554,16 +556,17 @@ mod tests {
         let quota =
             Arc::clone(&requester.offers().writable(&requester.member, &into).unwrap().0.quota);
         let put = |kind: Kind, bytes: &[u8]| {
-            let (rules, entries) = (Rules::REPLACE, vec![Described(entry(kind))]);
+            let (rules, entries) = (Rules::REPLACE, vec![DescribedEntry(entry(kind))]);
             let delivery =
                 Delivery { into: into.clone(), rules, entries, owners: Default::default() };
             let (_, undone) = put(&shared.inbox, &requester, &delivery, bytes).unwrap();
-            assert_eq!(undone.by_number().count(), 0, "{undone:?}");
+            assert_eq!(undone.failures().count(), 0, "{undone:?}");
             quota.take_removed()
         };
         let store = |bytes: &[u8]| {
             let (entry, check) = (entry(of_size(bytes.len() as u64)), blake3::hash(bytes));
-            let (into, bytes, check) = (into.clone(), bytes.to_vec(), Check(*check.as_bytes()));
+            let (into, bytes, check) =
+                (into.clone(), bytes.to_vec(), TransferHash(*check.as_bytes()));
             let piece = ReceivedPiece { into, entry, rules: Rules::REPLACE, from: 0, bytes, check };
             assert!(shared.inbox.store(&requester, &piece).unwrap().is_none());
             quota.take_removed()
@@ -574,7 +577,7 @@ mod tests {
         assert!(put(link(), b"") && !put(link(), b""), "a link, which then exists");
         assert!(put(Kind::Directory, b""), "a directory");
         assert!(store(b"333") && store(b"4444"), "a file in parts");
-        let surplus = Surplus {
+        let surplus = SurplusRemoval {
             into: into.clone(),
             directory: FilePath::new(Vec::new()).unwrap(),
             after: Vec::new(),

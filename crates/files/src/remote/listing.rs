@@ -2,7 +2,7 @@
 
 use super::{Remote, RemoteError, invalid, unexpected};
 use thalweg_wire::object::{
-    Described, Entry, Failure, Keep, Kind, ListRequest, Owners, Reply, Request,
+    DescribedEntry, Entry, Failure, Keep, Kind, ListRequest, Owners, Reply, Request,
 };
 
 /// The most memory for the listing of one node: some five million files with paths of 100 bytes. A longer listing is an
@@ -88,7 +88,8 @@ impl Remote {
                         part(ListingPart::Entries(entries), bytes).map_err(invalid)?;
                     }
                     Reply::Described(entries) => {
-                        let entries: Vec<_> = entries.into_iter().map(|Described(e)| e).collect();
+                        let entries: Vec<_> =
+                            entries.into_iter().map(|DescribedEntry(e)| e).collect();
                         let bytes = entries.iter().map(memory).sum();
                         part(ListingPart::Entries(entries), bytes).map_err(invalid)?;
                     }

@@ -2,7 +2,7 @@
 
 use super::{Remote, RemoteError, invalid, unexpected, within};
 use std::io;
-use thalweg_wire::object::{Check, Failure, MAX_PART, Reply};
+use thalweg_wire::object::{Failure, MAX_PART, Reply, TransferHash};
 use tokio::io::AsyncReadExt as _;
 
 impl Remote {
@@ -34,7 +34,7 @@ impl Remote {
     pub async fn part(
         &mut self,
         into: &mut Vec<u8>,
-    ) -> Result<Result<Check, Failure>, RemoteError> {
+    ) -> Result<Result<TransferHash, Failure>, RemoteError> {
         self.exchange(async |remote| {
             into.clear();
             let bytes = match remote.message().await? {
@@ -50,7 +50,7 @@ impl Remote {
                     more => filled += more,
                 }
             }
-            let computed = Check(*blake3::hash(into).as_bytes());
+            let computed = TransferHash(*blake3::hash(into).as_bytes());
             match remote.message().await? {
                 Reply::Sent(announced) if announced == computed => Ok(Ok(computed)),
                 Reply::Sent(_) => {

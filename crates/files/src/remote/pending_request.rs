@@ -2,7 +2,7 @@
 
 use super::invalid;
 use std::{io, time::Duration};
-use thalweg_wire::object::{Checks, Delivery, Described, Kind, Request, Rules};
+use thalweg_wire::object::{Delivery, DescribedEntry, Kind, Request, Rules, TransferHashes};
 
 /// The longest time in which a node may send nothing but [`Reply::Wait`](thalweg_wire::object::Reply::Wait). A walk
 /// through ten million files without a match takes minutes.
@@ -77,10 +77,10 @@ fn patience(request: &Request) -> Duration {
         Request::CheckParts(parts) => {
             parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add) / MIN_HASH_RATE
         }
-        Request::Compare(Delivery { rules, entries, .. }, Checks(checks))
+        Request::Compare(Delivery { rules, entries, .. }, TransferHashes(checks))
             if rules.has(Rules::WHOLE) && !checks.is_empty() =>
         {
-            let sizes = entries.iter().map(|Described(entry)| match &entry.kind {
+            let sizes = entries.iter().map(|DescribedEntry(entry)| match &entry.kind {
                 Kind::File { snapshot } => snapshot.size,
                 _ => 0,
             });

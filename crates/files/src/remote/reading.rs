@@ -4,7 +4,7 @@ use super::{Remote, RemoteError, Sink, unexpected, within};
 use crate::land::LandError;
 use bytes::{Bytes, BytesMut};
 use std::{io, time::Duration};
-use thalweg_wire::object::{Check, Failure, FileRef, ReadRequest, Reply, Request};
+use thalweg_wire::object::{Failure, FileRef, ReadRequest, Reply, Request, TransferHash};
 use tokio::{io::AsyncReadExt as _, time::Instant};
 
 /// The most bytes that a sink gets at a time.
@@ -15,7 +15,7 @@ const MAX_DELAY: Duration = Duration::from_millis(50);
 
 /// The result of one part.
 enum PartResult {
-    Sent(Check),
+    Sent(TransferHash),
     Refused(Failure),
     Damaged,
     Unkept(LandError),
@@ -30,7 +30,7 @@ impl Remote {
         &mut self,
         request: ReadRequest,
         sink: &mut dyn Sink,
-    ) -> Result<Check, RemoteError> {
+    ) -> Result<TransferHash, RemoteError> {
         let from = request.from;
         self.ask(&Request::Read(request)).await?;
         self.receive(from, sink).await
@@ -44,7 +44,7 @@ impl Remote {
         &mut self,
         files: Vec<FileRef>,
         sink: &mut dyn Sink,
-    ) -> Result<Vec<Result<Check, RemoteError>>, RemoteError> {
+    ) -> Result<Vec<Result<TransferHash, RemoteError>>, RemoteError> {
         let starts = vec![0; files.len()];
         self.ask(&Request::ReadAll(files)).await?;
         self.receive_all(&starts, sink).await
@@ -58,7 +58,7 @@ impl Remote {
         &mut self,
         parts: Vec<ReadRequest>,
         sink: &mut dyn Sink,
-    ) -> Result<Vec<Result<Check, RemoteError>>, RemoteError> {
+    ) -> Result<Vec<Result<TransferHash, RemoteError>>, RemoteError> {
         let starts: Vec<u64> = parts.iter().map(|part| part.from).collect();
         self.ask(&Request::ReadParts(parts)).await?;
         self.receive_all(&starts, sink).await
@@ -69,7 +69,11 @@ impl Remote {
     ///
     /// # Errors
     /// [`RemoteError`].
-    pub async fn receive(&mut self, from: u64, sink: &mut dyn Sink) -> Result<Check, RemoteError> {
+    pub async fn receive(
+        &mut self,
+        from: u64,
+        sink: &mut dyn Sink,
+    ) -> Result<TransferHash, RemoteError> {
         let ended = self.exchange(async |remote| {
             let ended = remote.one(0, from, sink).await?;
             remote.answered().await?;
@@ -88,7 +92,7 @@ impl Remote {
         &mut self,
         starts: &[u64],
         sink: &mut dyn Sink,
-    ) -> Result<Vec<Result<Check, RemoteError>>, RemoteError> {
+    ) -> Result<Vec<Result<TransferHash, RemoteError>>, RemoteError> {
         let all = self.exchange(async |remote| remote.each(starts, sink).await);
         let all = all.await?;
         self.judge_all(all)
@@ -112,7 +116,7 @@ impl Remote {
     fn judge_all(
         &mut self,
         all: Vec<PartResult>,
-    ) -> Result<Vec<Result<Check, RemoteError>>, RemoteError> {
+    ) -> Result<Vec<Result<TransferHash, RemoteError>>, RemoteError> {
         let mut results = Vec::with_capacity(all.len());
         for ended in all {
             match self.judge(ended) {
@@ -123,7 +127,7 @@ impl Remote {
         Ok(results)
     }
 
-    fn judge(&mut self, ended: PartResult) -> Result<Check, RemoteError> {
+    fn judge(&mut self, ended: PartResult) -> Result<TransferHash, RemoteError> {
         match ended {
             PartResult::Sent(check) => Ok(check),
             PartResult::Refused(why) => Err(RemoteError::Refused { node: self.node.clone(), why }),

@@ -4,8 +4,9 @@ use super::{Remote, RemoteError, unexpected};
 use bytes::Bytes;
 use std::ops::Range;
 use thalweg_wire::object::{
-    Check, Checks, Compared, Delivery, Described, Entry, FileRef, Found, Links, Owners,
-    ReadRequest, Removed, Reply, Request, Rules, Surplus, Undone,
+    Comparison, Delivery, DescribedEntry, Entry, FailedEntries, FileRef, Links, Owners, PathState,
+    ReadRequest, RemovalReport, Reply, Request, Rules, SurplusRemoval, TransferHash,
+    TransferHashes,
 };
 
 /// The most comparisons, or deliveries, without an answer: both ends' socket buffers hold this many answers.
@@ -43,7 +44,7 @@ impl Remote {
         from: u64,
         bytes: Bytes,
     ) -> Result<(), RemoteError> {
-        let check = Check(*blake3::hash(&bytes).as_bytes());
+        let check = TransferHash(*blake3::hash(&bytes).as_bytes());
         let (into, entry) = (into.to_vec(), entry.clone());
         let request = Request::Store { into, entry, from, bytes: bytes.len() as u64, check };
         self.ask_with(&request, bytes).await
@@ -61,8 +62,8 @@ impl Remote {
         from: u64,
         bytes: Bytes,
     ) -> Result<(), RemoteError> {
-        let check = Check(*blake3::hash(&bytes).as_bytes());
-        let (into, entry) = (into.to_vec(), Described(entry.clone()));
+        let check = TransferHash(*blake3::hash(&bytes).as_bytes());
+        let (into, entry) = (into.to_vec(), DescribedEntry(entry.clone()));
         let count = bytes.len() as u64;
         let request = Request::StorePart { into, entry, rules, owners, from, bytes: count, check };
         self.ask_with(&request, bytes).await
@@ -75,16 +76,16 @@ impl Remote {
     pub async fn ask_compare(
         &mut self,
         delivery: Delivery,
-        checks: Vec<Check>,
+        checks: Vec<TransferHash>,
     ) -> Result<(), RemoteError> {
-        self.ask(&Request::Compare(delivery, Checks(checks))).await
+        self.ask(&Request::Compare(delivery, TransferHashes(checks))).await
     }
 
     /// Receives the answer to the oldest unanswered [`Remote::ask_compare`], which was for this many entries.
     ///
     /// # Errors
     /// [`RemoteError`].
-    pub async fn receive_comparison(&mut self, entries: usize) -> Result<Compared, RemoteError> {
+    pub async fn receive_comparison(&mut self, entries: usize) -> Result<Comparison, RemoteError> {
         match self.reply().await? {
             Reply::Compared(compared) if is_of(&compared, entries) => Ok(compared),
             _ => Err(self.tear()),
@@ -97,7 +98,7 @@ impl Remote {
     /// # Errors
     /// [`RemoteError::Lost`].
     pub async fn ask_put(&mut self, delivery: Delivery, bytes: Bytes) -> Result<(), RemoteError> {
-        let check = Check(*blake3::hash(&bytes).as_bytes());
+        let check = TransferHash(*blake3::hash(&bytes).as_bytes());
         let request = Request::Put { delivery, bytes: bytes.len() as u64, check };
         self.ask_with(&request, bytes).await
     }
@@ -106,7 +107,7 @@ impl Remote {
     ///
     /// # Errors
     /// [`RemoteError`].
-    pub async fn receive_delivery_result(&mut self) -> Result<Undone, RemoteError> {
+    pub async fn receive_delivery_result(&mut self) -> Result<FailedEntries, RemoteError> {
         match self.reply().await? {
             Reply::Delivered(undone) => Ok(undone),
             _ => Err(self.tear()),
@@ -120,7 +121,7 @@ impl Remote {
     pub async fn set_metadata(
         &mut self,
         delivery: Delivery,
-    ) -> Result<(Undone, Undone), RemoteError> {
+    ) -> Result<(FailedEntries, FailedEntries), RemoteError> {
         match self.request(&Request::Dress(delivery)).await? {
             Reply::Dressed { undone, wider } => Ok((undone, wider)),
             _ => Err(self.tear()),
@@ -131,7 +132,7 @@ impl Remote {
     ///
     /// # Errors
     /// [`RemoteError`].
-    pub async fn link(&mut self, links: Links) -> Result<(u64, Undone), RemoteError> {
+    pub async fn link(&mut self, links: Links) -> Result<(u64, FailedEntries), RemoteError> {
         match self.request(&Request::Link(links)).await? {
             Reply::Linked { present, undone } => Ok((present, undone)),
             _ => Err(self.tear()),
@@ -142,7 +143,7 @@ impl Remote {
     ///
     /// # Errors
     /// [`RemoteError`].
-    pub async fn clear(&mut self, surplus: Surplus) -> Result<Removed, RemoteError> {
+    pub async fn clear(&mut self, surplus: SurplusRemoval) -> Result<RemovalReport, RemoteError> {
         match self.request(&Request::Clear(surplus)).await? {
             Reply::Cleared(removed) => Ok(removed),
             _ => Err(self.tear()),
@@ -199,7 +200,7 @@ impl Remote {
     pub async fn check(
         &mut self,
         files: Vec<FileRef>,
-    ) -> Result<Vec<Result<Check, RemoteError>>, RemoteError> {
+    ) -> Result<Vec<Result<TransferHash, RemoteError>>, RemoteError> {
         let count = files.len();
         self.ask(&Request::Check(files)).await?;
         self.checks(count).await
@@ -212,7 +213,7 @@ impl Remote {
     pub async fn check_parts(
         &mut self,
         parts: Vec<ReadRequest>,
-    ) -> Result<Vec<Result<Check, RemoteError>>, RemoteError> {
+    ) -> Result<Vec<Result<TransferHash, RemoteError>>, RemoteError> {
         let count = parts.len();
         self.ask(&Request::CheckParts(parts)).await?;
         self.checks(count).await
@@ -221,7 +222,7 @@ impl Remote {
     async fn checks(
         &mut self,
         count: usize,
-    ) -> Result<Vec<Result<Check, RemoteError>>, RemoteError> {
+    ) -> Result<Vec<Result<TransferHash, RemoteError>>, RemoteError> {
         let replies = self.exchange(async |remote| {
             let mut replies = Vec::with_capacity(count);
             for _ in 0..count {
@@ -246,10 +247,10 @@ impl Remote {
 }
 
 /// Whether an answer is for this many entries and refers only to reasons that it contains.
-fn is_of(compared: &Compared, entries: usize) -> bool {
+fn is_of(compared: &Comparison, entries: usize) -> bool {
     let reasons = compared.reasons.len();
-    let is_sound = |found: &Found| match found {
-        Found::Refused(why) => usize::from(*why) < reasons,
+    let is_sound = |found: &PathState| match found {
+        PathState::Refused(why) => usize::from(*why) < reasons,
         _ => true,
     };
     compared.found.len() == entries && compared.found.iter().all(is_sound)

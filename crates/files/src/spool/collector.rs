@@ -16,9 +16,9 @@ impl Collector for Gauges {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let (used, entries) = (self.0.used(), self.0.lock().count() as u64);
         let gauges = [
-            ("bytes", "Bytes of other members' data on disk", used),
-            ("entries", "Entries of other members' data", entries),
-            ("limit_bytes", "Maximum bytes of other members' data", self.0.0.bound),
+            ("bytes", "Bytes of other members' data on disk.", used),
+            ("entries", "Entries of other members' data.", entries),
+            ("limit_bytes", "Maximum bytes of other members' data.", self.0.0.bound),
         ];
         for (name, help, value) in gauges {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));

@@ -14,7 +14,7 @@ use std::{
     os::unix::fs::{FileExt as _, MetadataExt as _},
 };
 use thalweg_units::{NodeId, WallTime};
-use thalweg_wire::object::{Check, Failure, SpoolId, decode, encode};
+use thalweg_wire::object::{Failure, SpoolId, TransferHash, decode, encode};
 
 /// A part of an entry, as it was received.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub struct SpooledPart {
     /// The length in bytes; 0 if the part was not received.
     pub bytes: u64,
     /// The hash of the bytes, or why the part was not received.
-    pub check: Result<Check, Failure>,
+    pub check: Result<TransferHash, Failure>,
 }
 
 /// The description of an entry.

@@ -5,7 +5,7 @@ use super::{
     entry::{Label, SpooledPart, failure_of},
 };
 use std::{fs::File, os::unix::fs::FileExt as _, path::PathBuf, sync::Arc};
-use thalweg_wire::object::{Check, Failure, MAX_WHY};
+use thalweg_wire::object::{Failure, MAX_WHY, TransferHash};
 
 /// Bytes that are written at once, so that few writes move to the threads that may wait for the disk.
 const BUFFER_SIZE: usize = 256 * 1024;
@@ -59,7 +59,7 @@ impl Filling {
     pub async fn push(
         &mut self,
         bytes: &[u8],
-        received: Result<Check, Failure>,
+        received: Result<TransferHash, Failure>,
     ) -> Result<(), Failure> {
         let bytes = if received.is_ok() { bytes } else { &[] };
         let size = bytes.len() as u64;
@@ -83,7 +83,7 @@ impl Filling {
     ///
     /// # Errors
     /// [`Failure::System`].
-    pub async fn finish(mut self) -> Result<Vec<Result<Check, Failure>>, Failure> {
+    pub async fn finish(mut self) -> Result<Vec<Result<TransferHash, Failure>>, Failure> {
         self.flush().await?;
         let (file, label) = (Arc::clone(&self.file), self.label.clone());
         let written = tokio::task::spawn_blocking(move || label.write(&file)).await;

@@ -3,7 +3,7 @@
 use super::{SpooledPart, entry::failure_of};
 use crate::sender::{Buffer, DataSource, FillDeadline};
 use std::{fs::File, os::unix::fs::FileExt as _};
-use thalweg_wire::object::{Check, Failure, Reply};
+use thalweg_wire::object::{Failure, Reply, TransferHash};
 
 /// An entry that is being sent: its parts with their hashes, as they were received.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl SpoolReading {
     /// The reply at a part's end. If the disk lost or changed bytes, it is a failure of this node and not a wrong hash
     /// of the source.
     fn end(&mut self) -> Reply {
-        let computed = Check(*self.hasher.finalize().as_bytes());
+        let computed = TransferHash(*self.hasher.finalize().as_bytes());
         self.hasher.reset();
         let part = &self.parts[self.part];
         (self.part, self.sent, self.begun) = (self.part + 1, 0, false);

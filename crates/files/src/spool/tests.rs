@@ -4,7 +4,7 @@ use super::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
 use thalweg_units::WallTime;
-use thalweg_wire::object::{Check, Reply, encode};
+use thalweg_wire::object::{Reply, TransferHash, encode};
 
 const OWNER: NodeId = NodeId::from_bytes([1; 32]);
 const OTHER: NodeId = NodeId::from_bytes([2; 32]);
@@ -14,8 +14,8 @@ const fn id(number: u64) -> SpoolId {
     SpoolId { job: JOB, number }
 }
 
-fn check(bytes: &[u8]) -> Check {
-    Check(*blake3::hash(bytes).as_bytes())
+fn check(bytes: &[u8]) -> TransferHash {
+    TransferHash(*blake3::hash(bytes).as_bytes())
 }
 
 /// A clock that tests set, in seconds.

@@ -7,7 +7,7 @@ use std::{
     os::unix::ffi::OsStrExt,
     path::PathBuf,
 };
-use thalweg_wire::object::{self, Entry, Kind, is_ours};
+use thalweg_wire::object::{self, Entry, Kind, is_reserved};
 
 /// The maximum number of components of a path below the directory. Real paths have a few tens; a 4 KiB path could have
 /// 2,048 directories, each to be created and held in memory, for one entry of a listing.
@@ -169,7 +169,7 @@ fn own_part(path: &[u8]) -> Option<&[u8]> {
     let mut end = 0;
     for part in path.split(|b| *b == b'/') {
         end += part.len();
-        if is_ours(part) {
+        if is_reserved(part) {
             return path.get(..end);
         }
         end += 1;

@@ -5,7 +5,7 @@ use thalweg_base::job::Job;
 use thalweg_part::{Batch, Fidelity};
 use thalweg_wire::{
     mesh::Name,
-    object::{Check, Entry, Failure, FileRef, Owners},
+    object::{Entry, Failure, FileRef, Owners, TransferHash},
 };
 
 /// The listing of a source.
@@ -43,7 +43,7 @@ impl Layout {
 /// Asks a source for hashes of its files' content.
 pub trait ChecksumSource: Send + Sync + fmt::Debug {
     /// Returns the hashes of these files of a source, in order. Blocks; takes at most 256 files.
-    fn sums(&self, source: u32, files: &[FileRef]) -> Vec<Result<Check, Failure>>;
+    fn sums(&self, source: u32, files: &[FileRef]) -> Vec<Result<TransferHash, Failure>>;
 }
 
 /// The options of a landing.

@@ -17,7 +17,7 @@ use thalweg_part::{
     names::IdMap,
     xattr::{AttributeOrigin, CAPABILITY},
 };
-use thalweg_wire::object::{Entry, Keep, Kind, More, Snapshot};
+use thalweg_wire::object::{Entry, ExtraMetadata, Keep, Kind, Snapshot};
 
 /// The maximum size of a small file, bytes. Small files are written whole, and become durable in batches.
 pub(super) const SMALL: u64 = 1 << 20;
@@ -38,7 +38,7 @@ pub(super) struct Directory {
     /// `None`: it is not listed, but is a parent of a listed item.
     pub(super) attributes: Option<Attributes>,
     /// Metadata that few items have.
-    pub(super) more: Option<Box<More>>,
+    pub(super) more: Option<Box<ExtraMetadata>>,
     /// It exists here with another mode, owner, time or extended attribute.
     pub(super) differs: bool,
     /// Its original mode, if its owner could not enter it and got all rights until the end.
@@ -64,7 +64,7 @@ pub(super) struct Target {
     pub(super) content: Content,
     pub(super) attributes: Attributes,
     /// Metadata that few items have.
-    pub(super) more: Option<Box<More>>,
+    pub(super) more: Option<Box<ExtraMetadata>>,
 }
 
 impl Target {
@@ -266,7 +266,7 @@ impl<'a> PlanBuilder<'a> {
         parent: u32,
         source: u32,
         attributes: Attributes,
-        more: Option<Box<More>>,
+        more: Option<Box<ExtraMetadata>>,
     ) {
         let known = self.known.get(path).copied();
         let number = known.unwrap_or_else(|| self.make(path, parent));
@@ -335,7 +335,7 @@ fn attributes(entry: &Entry, numbers: &IdMap, fidelity: Fidelity) -> Attributes 
 /// The metadata to set for an entry.
 pub(super) fn metadata_of(
     attributes: Attributes,
-    more: Option<&More>,
+    more: Option<&ExtraMetadata>,
     keep: Keep,
 ) -> FileMetadata<'_> {
     let xattrs = more.map_or(&[][..], |more| &more.xattrs);

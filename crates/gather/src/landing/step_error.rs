@@ -68,6 +68,7 @@ pub(super) fn error_text(what: &str, error: Errno) -> String {
 pub(super) fn part_error_text(error: &PartError) -> String {
     match error {
         PartError::Io { what, source, .. } => format!("cannot {what} it: {source}"),
+        PartError::Thread(source) => format!("it could not be written: {source}"),
         PartError::Busy(_) => "another process is already writing it".into(),
         PartError::NotAFile { what, .. } => format!("it is {what} here; move it away"),
         PartError::Incomplete { missing, .. } => format!("{missing} of it are missing"),

@@ -547,7 +547,7 @@ pub(super) fn reference(listed: &[Listing], target: &Target) -> Option<FileRef> 
 
 /// The modification time of an item's content.
 pub(super) fn modified(found: &Stat) -> FileTime {
-    FileTime::of_stat(found.st_mtime, found.st_mtime_nsec)
+    FileTime::from_stat(found.st_mtime, found.st_mtime_nsec)
 }
 
 /// Whether mode or owner differ. Links have no mode.

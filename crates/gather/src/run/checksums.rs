@@ -7,7 +7,7 @@ use thalweg_files::remote::{Remote, RemoteError};
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_wire::{
     mesh::Name,
-    object::{Check, Failure, FileRef},
+    object::{Failure, FileRef, TransferHash},
 };
 use tokio::runtime::Handle;
 
@@ -45,7 +45,7 @@ impl RemoteSums {
     }
 }
 
-type Answer = Result<Check, Failure>;
+type Answer = Result<TransferHash, Failure>;
 
 impl ChecksumSource for RemoteSums {
     fn sums(&self, source: u32, files: &[FileRef]) -> Vec<Answer> {

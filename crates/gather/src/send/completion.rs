@@ -3,7 +3,7 @@
 use super::{super::Event, SendState, receiver_survey};
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_files::remote::{Remote, RemoteError};
-use thalweg_wire::object::{FilePath, Link, Links, MAX_KEPT, Surplus};
+use thalweg_wire::object::{FilePath, Link, Links, MAX_KEPT, SurplusRemoval};
 use tokio::task::spawn_blocking;
 
 /// The maximum number of bytes of names in one request.
@@ -86,7 +86,7 @@ async fn link_batch(
     let names: Vec<FilePath> = links.iter().map(|link| link.name.clone()).collect();
     let (into, rules) = (shared.request.into.clone(), shared.rules);
     let (present, undone) = remote.link(Links { into, rules, links, make }).await?;
-    let failed = undone.by_number().filter_map(|(number, why)| {
+    let failed = undone.failures().filter_map(|(number, why)| {
         names.get(number as usize).map(|name| (shown(name), why.to_string()))
     });
     let before = linked.failed.len();
@@ -122,12 +122,12 @@ pub(super) async fn set_metadata(shared: &SendState, undressed: &[usize]) -> Vec
         };
         let name =
             |number: u32| these.get(number as usize).map(|index| shared.receiver_path(*index));
-        for (number, why) in undone.by_number() {
+        for (number, why) in undone.failures() {
             // A directory that could not be created has already been reported.
             let known = these.get(number as usize).is_some_and(|i| shared.queue().has_failed(*i));
             failed.extend(name(number).filter(|_| !known).map(|name| (name, why.to_string())));
         }
-        kept.extend(wider.by_number().filter_map(|(n, why)| Some((name(n)?, why.to_string()))));
+        kept.extend(wider.failures().filter_map(|(n, why)| Some((name(n)?, why.to_string()))));
     }
     shared.idle().replace(remote);
     report_wider(shared, &kept);
@@ -175,7 +175,7 @@ async fn clear_all(
         for (after, to, keep) in
             names.get(path).map(ranges).unwrap_or_else(|| ranges(&BTreeSet::new()))
         {
-            let surplus = Surplus {
+            let surplus = SurplusRemoval {
                 into: shared.request.into.clone(),
                 directory: directory.entry.path.clone(),
                 after,

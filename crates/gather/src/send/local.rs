@@ -17,7 +17,7 @@ use std::{
 use thalweg_files::{Excludes, sample};
 use thalweg_part::{Fidelity, describe::Describer};
 use thalweg_wire::object::{
-    Check, Entry, FilePath, FileTime, Kind, Owners, PathError, Snapshot, is_ours,
+    Entry, FilePath, FileTime, Kind, Owners, PathError, Snapshot, TransferHash, is_reserved,
 };
 use thiserror::Error;
 
@@ -109,7 +109,7 @@ impl LocalItem {
     }
 
     /// Hashes the whole content, or samples of it. Blocks.
-    pub fn digest(&self, whole: bool) -> Result<Check, String> {
+    pub fn digest(&self, whole: bool) -> Result<TransferHash, String> {
         self.while_same(|file| sample::digest(file, self.size(), whole))
     }
 
@@ -281,7 +281,7 @@ impl Search<'_> {
 
     fn add(&mut self, path: &Path, name: Vec<u8>, metadata: &Metadata) {
         let kind = metadata.file_type();
-        if name.rsplit(|letter| *letter == b'/').next().is_some_and(is_ours) {
+        if name.rsplit(|letter| *letter == b'/').next().is_some_and(is_reserved) {
             self.leave(&name);
             return self.found.ours.push(path.to_owned());
         }
@@ -371,14 +371,14 @@ fn local(path: &Path, name: Vec<u8>, metadata: &Metadata) -> Result<LocalItem, L
         mode: (metadata.mode() & 0o7777) as u16,
         owner: metadata.uid(),
         group: metadata.gid(),
-        modified: FileTime::of_stat(metadata.mtime(), metadata.mtime_nsec()),
+        modified: FileTime::from_stat(metadata.mtime(), metadata.mtime_nsec()),
         more: None,
     };
     Ok(LocalItem { here: path.to_owned(), entry })
 }
 
 fn snapshot(metadata: &Metadata) -> Snapshot {
-    let of = |seconds, nanos: i64| FileTime::of_stat(seconds, nanos).as_nanos();
+    let of = |seconds, nanos: i64| FileTime::from_stat(seconds, nanos).as_nanos();
     Snapshot {
         device: metadata.dev(),
         inode: metadata.ino(),

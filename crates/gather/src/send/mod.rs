@@ -50,7 +50,7 @@ use thalweg_paths::estimates::Estimates;
 use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::{
     mesh::{Name, Terms},
-    object::{Delivery, Described, Entry, FilePath, FileTime, Kind, Owners, Rules},
+    object::{Delivery, DescribedEntry, Entry, FilePath, FileTime, Kind, Owners, Rules},
 };
 use thiserror::Error;
 use tokio::{
@@ -395,7 +395,7 @@ impl SendState {
 
     /// The request that delivers these items.
     fn delivery(&self, these: &[usize]) -> Delivery {
-        let entry = |index: &usize| Described(self.items[*index].entry.clone());
+        let entry = |index: &usize| DescribedEntry(self.items[*index].entry.clone());
         let entries = these.iter().map(entry).collect();
         let owners = self.owners_of(these.iter().map(|index| &self.items[*index].entry));
         Delivery { into: self.request.into.clone(), rules: self.rules, entries, owners }

@@ -209,7 +209,7 @@ impl PathConnection<'_> {
         let Some((mut guard, _)) = self.out.pop_front() else { return Ok(None) };
         match answer {
             Ok(undone) => {
-                let undone = undone.iter().flat_map(|undone| undone.by_number());
+                let undone = undone.iter().flat_map(|undone| undone.failures());
                 guard.fail(undone.map(|(number, why)| (number as usize, why.to_string())));
                 let bytes = guard.complete();
                 let second = bytes as f64 / since.elapsed().as_secs_f64().max(1e-3);

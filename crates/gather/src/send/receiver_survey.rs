@@ -5,8 +5,8 @@ use std::{collections::VecDeque, ops::Range, time::Duration};
 use thalweg_files::remote::{DELIVERIES_AHEAD, Remote, RemoteError};
 use thalweg_part::Ranges;
 use thalweg_wire::object::{
-    Check, Delivery, Described, Entry, Failure, Found, Kind, MAX_DELIVERED, MAX_HASHED, Owners,
-    Rules,
+    Delivery, DescribedEntry, Entry, Failure, Kind, MAX_DELIVERED, MAX_HASHED, Owners, PathState,
+    Rules, TransferHash,
 };
 use tokio::{task::spawn_blocking, time::timeout};
 
@@ -147,7 +147,7 @@ async fn compare(
     remote: &mut Remote,
     survey: &mut ReceiverState,
     all: &[usize],
-    checks: Option<Vec<Check>>,
+    checks: Option<Vec<TransferHash>>,
 ) -> Result<Vec<usize>, SurveyError> {
     let (mut alike, mut asked, mut is_first) = (Vec::new(), VecDeque::new(), checks.is_none());
     let (mut rest, mut checks) = (all, checks.unwrap_or_default());
@@ -173,8 +173,8 @@ async fn compare(
         for (index, found) in these.iter().zip(compared.found) {
             let why = |number: u8| compared.reasons[usize::from(number)].to_string();
             match found {
-                Found::Alike => alike.push(*index),
-                Found::Refused(number) => shared.queue().fail(*index, why(number)),
+                PathState::SameSizeAndTime => alike.push(*index),
+                PathState::Refused(number) => shared.queue().fail(*index, why(number)),
                 found => survey.note(shared, *index, found),
             }
         }
@@ -227,17 +227,17 @@ impl ReceiverState {
         self.undressed.len() as u64 + self.undressed_directories
     }
 
-    fn note(&mut self, shared: &SendState, index: usize, found: Found) {
+    fn note(&mut self, shared: &SendState, index: usize, found: PathState) {
         let item = &shared.items[index];
         let size = item.size();
         match found {
-            Found::Same if item.is_directory() => {}
-            Found::Undressed if item.is_directory() => self.undressed_directories += 1,
-            Found::Same if item.is_link() => self.present.links += 1,
-            Found::Same | Found::Undressed => {
+            PathState::Same if item.is_directory() => {}
+            PathState::MetadataDiffers if item.is_directory() => self.undressed_directories += 1,
+            PathState::Same if item.is_link() => self.present.links += 1,
+            PathState::Same | PathState::MetadataDiffers => {
                 self.present.files += 1;
                 self.present.bytes += size;
-                if found == Found::Undressed {
+                if found == PathState::MetadataDiffers {
                     self.undressed.push(index);
                 }
             }
@@ -245,7 +245,7 @@ impl ReceiverState {
             _ if size <= SMALL => {
                 shared.queue().add_whole(index, size, cost(&item.entry) as u32);
             }
-            Found::Part(held) => self.queue_missing(shared, index, &held),
+            PathState::Part(held) => self.queue_missing(shared, index, &held),
             _ => self.queue_missing(shared, index, &[]),
         }
     }
@@ -272,7 +272,7 @@ impl ReceiverState {
 }
 
 /// Hashes files; those that cannot be read are marked as failed.
-async fn digests(shared: &SendState, these: &[usize]) -> (Vec<usize>, Vec<Check>) {
+async fn digests(shared: &SendState, these: &[usize]) -> (Vec<usize>, Vec<TransferHash>) {
     let whole = shared.rules.has(Rules::WHOLE);
     let (items, wanted) = (shared.items.clone(), these.to_vec());
     let read = move || {
@@ -350,7 +350,7 @@ pub(super) async fn is_name(shared: &SendState, remote: &mut Remote) -> Result<b
     let delivery = Delivery {
         into: shared.request.into.clone(),
         rules: shared.rules,
-        entries: vec![Described(entry)],
+        entries: vec![DescribedEntry(entry)],
         owners: Owners::default(),
     };
     let asked = remote.ask_compare(delivery, Vec::new()).await;
@@ -358,8 +358,8 @@ pub(super) async fn is_name(shared: &SendState, remote: &mut Remote) -> Result<b
     match remote.receive_comparison(1).await {
         Ok(compared) => Ok(match compared.found[..] {
             // An item that is not a directory exists there.
-            [Found::Refused(_)] => true,
-            [Found::Nothing] => shared.request.looks_like_a_name(),
+            [PathState::Refused(_)] => true,
+            [PathState::Nothing] => shared.request.looks_like_a_name(),
             _ => false,
         }),
         Err(RemoteError::Refused { .. }) => Ok(false),
@@ -398,7 +398,7 @@ pub(super) async fn make_directories(
         let undone = remote.receive_delivery_result().await;
         let undone = undone.map_err(|why| SendError::Unreached(why.to_string()))?;
         made += these.len() as u64;
-        for (number, why) in undone.by_number() {
+        for (number, why) in undone.failures() {
             let Some(index) = these.get(number as usize) else { continue };
             made -= 1;
             shared.queue().fail(*index, why.to_string());

@@ -2,7 +2,7 @@
 
 use super::parcel::{Parcel, Proof};
 use thalweg_files::inventory::Piece;
-use thalweg_wire::object::{Check, SpoolId};
+use thalweg_wire::object::{SpoolId, TransferHash};
 use tokio::task::JoinHandle;
 
 /// A part of an entry and its wanted pieces. Of an earlier session's part only some bytes may be wanted.
@@ -46,7 +46,7 @@ pub struct SpoolEntry {
     pub parts: Vec<AwaitedPart>,
     /// The nodes that have held it, the present holder last, each with the hashes that it reported; empty for entries
     /// of an earlier session.
-    pub held: Vec<(u32, Vec<Option<Check>>)>,
+    pub held: Vec<(u32, Vec<Option<TransferHash>>)>,
     /// The source's hashes of the data it sent, if they were requested.
     pub proof: Option<JoinHandle<Proof>>,
 }

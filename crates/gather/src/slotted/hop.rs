@@ -8,7 +8,7 @@ use super::{
     source_transfer::TransferResult,
 };
 use std::{sync::Arc, time::Duration};
-use thalweg_wire::object::{Check, Failure, Reply, Request, Ticket};
+use thalweg_wire::object::{Failure, Reply, Request, Ticket, TransferHash};
 
 /// Has `to` fetch the parcel from `from`; `then` is the node that will fetch it from `to`. If the transfer fails, the
 /// parcel becomes empty: its data waits again, or stays with its holder.
@@ -70,7 +70,7 @@ async fn fetched(
             state.record_held(to, most);
             let came = parcel.parts.iter().zip(&parts).filter(|(_, part)| part.is_ok());
             let bytes = came.map(|(part, _)| part.bytes()).sum();
-            let checks: Vec<Option<Check>> = parts.into_iter().map(Result::ok).collect();
+            let checks: Vec<Option<TransferHash>> = parts.into_iter().map(Result::ok).collect();
             parcel.held.push((to, checks));
             parcel.onward = ticket;
             return Ok((micros, bytes));

@@ -4,12 +4,12 @@ use crate::reads::{length, read};
 use thalweg_files::inventory::{Inventory, Piece};
 use thalweg_wire::{
     mesh::Name,
-    object::{Check, Grant, MAX_PART, MAX_PARTS, MAX_REQUEST, SpoolId, Ticket},
+    object::{Grant, MAX_PART, MAX_PARTS, MAX_REQUEST, SpoolId, Ticket, TransferHash},
 };
 use tokio::task::JoinHandle;
 
 /// The source's hashes of the parts it sent; `None`: it does not say.
-pub type Proof = Option<Vec<Option<Check>>>;
+pub type Proof = Option<Vec<Option<TransferHash>>>;
 
 /// Data of one source on its way.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct Parcel {
     /// Its id at its holder.
     pub id: SpoolId,
     /// The nodes that have held it, the first one first, each with the hashes that it reported.
-    pub held: Vec<(u32, Vec<Option<Check>>)>,
+    pub held: Vec<(u32, Vec<Option<TransferHash>>)>,
     /// The holder's ticket for the next node.
     pub onward: Option<Ticket>,
     /// The source's hashes, requested while the data moves on.

@@ -6,7 +6,7 @@
 use super::{entry::AwaitedPart, parcel::REQUEST, schedule_state::ScheduleState};
 use crate::reads::{length, read};
 use thalweg_files::remote::{Remote, RemoteError};
-use thalweg_wire::object::{Check, ReadRequest};
+use thalweg_wire::object::{ReadRequest, TransferHash};
 
 /// Returns the source's present hashes of the parts; `None` for parts that are not wanted, and for those that have
 /// changed since they were listed.
@@ -17,7 +17,7 @@ pub async fn ask(
     state: &ScheduleState,
     source: u32,
     parts: impl Iterator<Item = &AwaitedPart>,
-) -> Result<Vec<Option<Check>>, String> {
+) -> Result<Vec<Option<TransferHash>>, String> {
     let opened = Remote::open(&state.context.dialer, state.name(source), &[]).await;
     let mut remote = opened.map_err(|why| why.to_string())?;
     let (mut checks, mut asked) = (Vec::new(), Vec::new());
@@ -43,7 +43,7 @@ pub async fn ask(
 async fn some(
     remote: &mut Remote,
     asked: &mut Vec<(usize, ReadRequest)>,
-    checks: &mut [Option<Check>],
+    checks: &mut [Option<TransferHash>],
 ) -> Result<(), RemoteError> {
     if asked.is_empty() {
         return Ok(());

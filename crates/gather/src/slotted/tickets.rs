@@ -6,7 +6,7 @@ use super::{
     schedule_state::ScheduleState,
 };
 use crate::reads::length;
-use thalweg_wire::object::{Denied, Failure, Grant, Reply, Request, Ticket};
+use thalweg_wire::object::{DeniedGrant, Failure, Grant, Reply, Request, Ticket};
 
 /// A grant, with the index of its parcel and of the first part it covers.
 type TicketRequest = (usize, usize, Grant);
@@ -77,7 +77,7 @@ async fn ask(
     state: &ScheduleState,
     source: u32,
     asked: Vec<TicketRequest>,
-) -> Result<Vec<(usize, usize, Result<Ticket, Denied>)>, String> {
+) -> Result<Vec<(usize, usize, Result<Ticket, DeniedGrant>)>, String> {
     let mut places = Vec::with_capacity(asked.len());
     let mut all = Vec::with_capacity(asked.len());
     for (index, first, grant) in asked {
@@ -94,7 +94,7 @@ async fn ask(
 }
 
 /// Handles a denied grant: a part that is not offered is given up; any other denial fails the parcel for now.
-fn refused(state: &ScheduleState, parcel: &mut Parcel, first: usize, denied: Denied) {
+fn refused(state: &ScheduleState, parcel: &mut Parcel, first: usize, denied: DeniedGrant) {
     let at = first + denied.read as usize;
     match denied.why {
         why @ Failure::NotOffered(_) if at < parcel.parts.len() => {

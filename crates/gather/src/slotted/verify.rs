@@ -14,7 +14,7 @@ use thalweg_files::{
     land::LandError,
     remote::{Remote, RemoteError},
 };
-use thalweg_wire::object::{Check, Failure, Request};
+use thalweg_wire::object::{Failure, Request, TransferHash};
 use tokio::time::Instant;
 
 /// Why no more of the entry arrives.
@@ -40,7 +40,7 @@ impl From<RemoteError> for VerifyError {
 
 /// The source's hashes of the parts.
 struct SourceHashes {
-    checks: Vec<Option<Check>>,
+    checks: Vec<Option<TransferHash>>,
     /// Whether the source computed them now instead of when it sent the parts: its files may have changed since.
     again: bool,
 }
@@ -52,7 +52,7 @@ struct ArrivingEntry<'a> {
     /// Parts that have not arrived, and the index of the first.
     parts: VecDeque<AwaitedPart>,
     index: usize,
-    held: Vec<(u32, Vec<Option<Check>>)>,
+    held: Vec<(u32, Vec<Option<TransferHash>>)>,
     came: u64,
 }
 
@@ -167,7 +167,7 @@ impl ArrivingEntry<'_> {
     async fn take(
         &mut self,
         bytes: &mut Vec<u8>,
-        came: Result<Check, Failure>,
+        came: Result<TransferHash, Failure>,
         hashes: &SourceHashes,
     ) -> Result<(), VerifyError> {
         let Some(part) = self.parts.pop_front() else { return Ok(()) };
@@ -239,8 +239,8 @@ impl ArrivingEntry<'_> {
     /// Blames the first holder whose hash differs from the source's, and the node that it fetched from; if no hash
     /// differs, the last holder: it sent other bytes than it reported. For entries of an earlier session the holders
     /// are unknown.
-    fn blame_holders(&self, index: usize, sent: Option<Check>) {
-        let told = |held: &(u32, Vec<Option<Check>>)| held.1.get(index).copied().flatten();
+    fn blame_holders(&self, index: usize, sent: Option<TransferHash>) {
+        let told = |held: &(u32, Vec<Option<TransferHash>>)| held.1.get(index).copied().flatten();
         let first = self.held.iter().position(|held| told(held) != sent);
         let first = first.unwrap_or(self.held.len().saturating_sub(1));
         let differs = self.held.get(first).is_some_and(|held| told(held) != sent);

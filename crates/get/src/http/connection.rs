@@ -22,7 +22,7 @@ use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering},
 };
-use thalweg_net::{Destination, Route, Stream};
+use thalweg_net::{Destination, Monitor, Route, Stream};
 use thalweg_paths::inward_redirect;
 use thalweg_paths::url::HttpUrl;
 use tokio::{sync::Notify, task::JoinSet};
@@ -56,6 +56,8 @@ pub(crate) struct Connection {
     allowed_urls: AllowedUrls,
     /// Observations about the first answer.
     notes: Arc<Notes>,
+    /// Reads the kernel's counters; of no connection in tests of HTTP alone.
+    monitor: Monitor,
 }
 
 /// Which URLs of its origin a connection may serve.
@@ -87,23 +89,32 @@ impl Connection {
         let dial = web.dialer.dial(route, url.destination());
         if !url.is_https() {
             let stream = dial.await?;
-            let allowed_urls = allowed_urls(&stream, url).await?;
-            return Self::http1(Wire::plain(stream.closed_on_drop()), allowed_urls).await;
+            let (monitor, allowed_urls) = (stream.monitor(), allowed_urls(&stream, url).await?);
+            let wire = Wire::plain(stream.closed_on_drop());
+            let mut opened = Self::http1(wire, allowed_urls).await?;
+            opened.monitor = monitor;
+            return Ok(opened);
         }
         let tls = web.tls.as_ref().ok_or(PathError::NoTls)?;
         // Loading the certificate authorities takes as long as a short round trip.
         let (stream, _) = tokio::join!(dial, tls.prepare());
         let stream = stream?;
-        let allowed_urls = allowed_urls(&stream, url).await?;
+        let (monitor, allowed_urls) = (stream.monitor(), allowed_urls(&stream, url).await?);
         let beneath = beneath_tls(stream.closed_on_drop());
         let secured = tls.connect(beneath, &url.destination().host).await?;
         let http2 = secured.get_ref().1.alpn_protocol() == Some(b"h2");
         let wire = Wire::tls(secured);
-        if http2 {
-            Self::http2(wire, allowed_urls).await
-        } else {
-            Self::http1(wire, allowed_urls).await
-        }
+        let mut opened = match http2 {
+            true => Self::http2(wire, allowed_urls).await?,
+            false => Self::http1(wire, allowed_urls).await?,
+        };
+        opened.monitor = monitor;
+        Ok(opened)
+    }
+
+    /// Reads the kernel's counters of the connection, also while it is used.
+    pub(crate) fn monitor(&self) -> Monitor {
+        self.monitor.clone()
     }
 
     async fn http1(wire: Wire, allowed_urls: AllowedUrls) -> Result<Self, PathError> {
@@ -124,7 +135,8 @@ impl Connection {
         let tasks = Tasks::default();
         // Its errors also appear in the answer that they affect.
         tasks.execute(async move { _ = connection.await });
-        Ok(Self { send: RequestSender::Http1(send), tasks, allowed_urls, notes })
+        let monitor = Monitor::default();
+        Ok(Self { send: RequestSender::Http1(send), tasks, allowed_urls, notes, monitor })
     }
 
     async fn http2(wire: Wire, allowed_urls: AllowedUrls) -> Result<Self, PathError> {
@@ -137,7 +149,8 @@ impl Connection {
             .await
             .map_err(PathError::http)?;
         tasks.execute(async move { _ = connection.await });
-        Ok(Self { send: RequestSender::Http2(send), tasks, allowed_urls, notes: Arc::default() })
+        let (notes, monitor) = (Arc::default(), Monitor::default());
+        Ok(Self { send: RequestSender::Http2(send), tasks, allowed_urls, notes, monitor })
     }
 
     /// Whether the connection may be used for `url`, if `url` has its origin.

@@ -130,7 +130,7 @@ impl Ranged<'_, '_> {
                 self.each_of(source, |s, p| s.selection.failed(p, Failure::Refused, s.now()));
             }
             Agreement::Other(why) => {
-                self.each_of(source, |s, p| s.fail(p, PathError::Disagrees(why.clone())));
+                self.each_of(source, |s, p| s.fail(p, PathError::Mirror(why.clone())));
             }
         }
     }

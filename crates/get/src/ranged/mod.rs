@@ -209,7 +209,10 @@ impl<'a, 'r> Ranged<'a, 'r> {
                     self.handle_report(message, current).await?;
                 }
                 () = sleep_until(deadline) => match self.brake.release() {
-                    Some(waited) => self.selection.paused(waited),
+                    Some(waited) => {
+                        self.meter.waits.limit += waited;
+                        self.selection.paused(waited);
+                    }
                     None => self.selection.tick(self.now()),
                 },
                 _ = ticks.tick() => {

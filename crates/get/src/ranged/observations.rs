@@ -20,6 +20,8 @@ impl Ranged<'_, '_> {
         self.meter.charge(&self.run.request.budget);
         self.meter.tell_totals(self.run.sink);
         self.run.fetched += self.meter.fetched;
+        self.run.waits.add(self.meter.waits);
+        self.run.last_byte = self.complete;
     }
 
     /// Records the rates of the two phases. Wall-clock time counts, from the opening of the part; a failover counts as

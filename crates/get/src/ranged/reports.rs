@@ -138,6 +138,7 @@ impl Ranged<'_, '_> {
             ))));
         }
         let waited = before.elapsed();
+        self.meter.waits.disk += waited;
         if waited > NO_PAUSE {
             self.brake.total += waited;
             self.selection.paused(waited);

@@ -17,6 +17,7 @@ use super::{
     HttpSettings, IdleConnections, PathError,
     cookies::Cookies,
     digest_login::{DigestLogins, MAX_REPEATS},
+    facts::Connections,
     http::Connection,
     many::wall_time,
     resource::{Answer, Resource, has_odd_framing},
@@ -90,6 +91,8 @@ pub(super) struct DownloadState {
     pub(super) stall: Duration,
     /// Whether this is the only path left, of any server. It may then be silent for longer.
     pub(super) is_alone: AtomicBool,
+    /// The connections whose counters are read.
+    pub(super) connections: Arc<Connections>,
 }
 
 /// How a path's task begins.
@@ -269,6 +272,7 @@ impl Worker {
         let began = Instant::now();
         if let Some(connection) = self.take_spare(url).await {
             self.line.dialled = Some(began.elapsed());
+            self.shared.connections.watch(self.path, connection.monitor());
             return Ok((connection, true));
         }
         self.line.origin = Some(url.clone());
@@ -278,6 +282,7 @@ impl Worker {
             None => (Connection::open(web, &self.route, url).await?, false),
         };
         self.line.dialled = Some(began.elapsed());
+        self.shared.connections.watch(self.path, opened.0.monitor());
         Ok(opened)
     }
 

@@ -52,8 +52,8 @@ impl VideoParameters {
     }
 
     fn h264(sets: BTreeMap<u8, Vec<Vec<u8>>>) -> Result<Self, BadParameters> {
-        let of = |kind: u8| sets.get(&kind).cloned().unwrap_or_default();
-        let (all, pictures) = (of(7), of(8));
+        let sets_of_kind = |kind: u8| sets.get(&kind).cloned().unwrap_or_default();
+        let (all, pictures) = (sets_of_kind(7), sets_of_kind(8));
         let first = all.first().filter(|sps| sps.len() > 3).ok_or(BadParameters)?;
         if pictures.is_empty() {
             return Err(BadParameters);
@@ -68,7 +68,7 @@ impl VideoParameters {
             chroma_format: chroma.chroma_format.to_u32() as u8 & 3,
             bit_depth_luma: 8 + chroma.bit_depth_luma_minus8,
             bit_depth_chroma: 8 + chroma.bit_depth_chroma_minus8,
-            sequence_parameter_sets_ext: of(13),
+            sequence_parameter_sets_ext: sets_of_kind(13),
         });
         let avcc = Avcc {
             configuration_version: 1,

@@ -7,19 +7,16 @@ use super::{
 };
 use crate::{
     Codec, Frame, FrameClass, FrameTimeline, PACKET,
-    dts_timeline::{CLOCK, ticks, wrapping_difference},
+    dts_timeline::{CLOCK, duration, ticks, wrapping_difference},
     nal::{NalRole, Syntax, nal_units},
     packet::{NULL_PID, Packet},
     pes::{self, PesHeader},
     rendition::{PictureUse, RenditionSelector},
-    tables::Programs,
+    tables::{MAX_PROGRAMS, Programs},
 };
 use bytes::Bytes;
 use std::{collections::BTreeSet, time::Duration};
 use thiserror::Error;
-
-/// The maximum number of programs.
-const MAX_PROGRAMS: usize = 64;
 
 /// The maximum duration of a picture, ticks.
 const MAX_PICTURE: i64 = 10 * CLOCK;
@@ -382,8 +379,8 @@ impl Segmenter {
         into.push(SegmenterOutput::Segment(Segment {
             number: self.segments,
             init: self.inits - 1,
-            start: duration(video.start),
-            duration: duration(length),
+            start: duration(video.start as i64),
+            duration: duration(length as i64),
             is_discontinuous,
             bytes: bytes.into(),
         }));
@@ -497,10 +494,6 @@ fn length_prefixed(syntax: Syntax, body: &[u8], is_key: bool) -> Vec<u8> {
 fn whole_seconds(ticks: u64) -> u64 {
     let clock = CLOCK as u64;
     ((ticks + clock / 2) / clock).max(1) * clock
-}
-
-fn duration(ticks: u64) -> Duration {
-    Duration::from_micros(ticks * 100 / 9)
 }
 
 fn frame_pid(frame: &Frame) -> u16 {

@@ -8,7 +8,7 @@ use crate::{
 use std::io;
 use thalweg_wire::{
     Destination,
-    mesh::{Ask, GO, GO_ACK, METHOD},
+    mesh::{GO, GO_ACK, METHOD, RelayRequest},
     socks5::{self, Reply, VERSION},
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -22,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 /// [`Cause`]: the relay refuses, or is no relay of a mesh.
 pub async fn connect_by_terms<S>(
     channel: &mut S,
-    asked: &Ask,
+    asked: &RelayRequest,
     toward: &Destination,
 ) -> Result<(), Cause>
 where

@@ -26,7 +26,7 @@ use std::{borrow::Cow, net::SocketAddr, num::NonZeroU32, sync::Arc, time::Durati
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Destination,
-    mesh::{Ask, LegKind, Terms},
+    mesh::{LegKind, RelayRequest, Terms},
 };
 use tokio::time::Instant;
 
@@ -527,7 +527,7 @@ async fn ask_by_terms(
     terms: &Terms,
     toward: NextHost<'_>,
 ) -> Result<Transport, Cause> {
-    let asked = Ask { terms: terms.clone(), next: toward.node };
+    let asked = RelayRequest { terms: terms.clone(), next: toward.node };
     connect_by_terms(&mut channel, &asked, toward.at).await?;
     if terms.leg == LegKind::Sealed {
         return Ok(Transport::Sealed(Box::new(channel)));

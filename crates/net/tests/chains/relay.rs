@@ -15,7 +15,7 @@ use thalweg_net::{
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Signer as _,
-    mesh::{Ask, GO, GO_ACK, LegKind, METHOD, Preamble},
+    mesh::{GO, GO_ACK, LegKind, METHOD, Preamble, RelayRequest},
     socks5::{self, Reply, VERSION},
 };
 use tokio::{
@@ -88,9 +88,9 @@ async fn serve(mut channel: Channel<TcpStream>) -> io::Result<()> {
     assert_eq!(methods, [VERSION, 1, METHOD]);
     let mut head = [0; 2];
     channel.read_exact(&mut head).await?;
-    let mut body = vec![0; Ask::length(head).unwrap()];
+    let mut body = vec![0; RelayRequest::length(head).unwrap()];
     channel.read_exact(&mut body).await?;
-    let Ask { terms, next } = Ask::decode(&body).unwrap();
+    let RelayRequest { terms, next } = RelayRequest::decode(&body).unwrap();
     channel.write_all(&socks5::encode_method(METHOD)).await?;
     let preamble = next.map(|_| Preamble { depth: channel.depth() + 1 });
     let Some(mut out) = connect(&mut channel, preamble).await? else {

@@ -106,25 +106,24 @@ impl Counters {
         let new = Self::default();
         // At zero from the start, so that the first one is seen as an increase.
         for why in StrangerKind::ALL {
-            drop(new.strangers.get_or_create(&[("why", why.label())]));
+            drop(new.strangers.get_or_create(&[("reason", why.label())]));
         }
         for protocol in SERVED {
             drop(new.channels.get_or_create(&label(protocol)));
             drop(new.live.get_or_create(&label(protocol)));
         }
         let registry = registry.sub_registry_with_prefix("thalweg_node");
-        registry.register("accepted", "Connections accepted", new.accepted.clone());
+        let help = "Connections accepted";
+        registry.register("accepted_connections", help, new.accepted.clone());
         registry.register(
             "strangers",
-            "Connections that were closed before a channel was open, by \
-                                        reason",
+            "Connections that were closed before a channel was open, by reason",
             new.strangers.clone(),
         );
         let failures = new.accept_failures.clone();
         registry.register(
             "accept_failures",
-            "Failed accept calls, e.g. for lack of file \
-                                              descriptors",
+            "Failed accept calls, for example for lack of file descriptors",
             failures,
         );
         registry.register("handshakes", "Handshakes in progress", new.handshakes.clone());
@@ -146,7 +145,7 @@ impl Counters {
 
     /// Counts a connection that got no channel.
     pub fn stranger(&self, why: StrangerKind) {
-        self.strangers.get_or_create(&[("why", why.label())]).inc();
+        self.strangers.get_or_create(&[("reason", why.label())]).inc();
     }
 
     /// Counts a connection of a local program.
@@ -169,7 +168,7 @@ impl Counters {
 
     pub fn counts(&self) -> Counts {
         let strangers =
-            |why: &StrangerKind| self.strangers.get_or_create(&[("why", why.label())]).get();
+            |why: &StrangerKind| self.strangers.get_or_create(&[("reason", why.label())]).get();
         let live = |p: &Protocol| self.live.get_or_create(&label(*p)).get().max(0).unsigned_abs();
         Counts {
             accepted: self.accepted.get(),
@@ -203,11 +202,11 @@ mod tests {
             prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
             text
         };
-        assert!(shown(&registry).contains("thalweg_node_strangers_total{why=\"key\"} 0\n"));
+        assert!(shown(&registry).contains("thalweg_node_strangers_total{reason=\"key\"} 0\n"));
         counters.stranger(StrangerKind::Key);
         let open = counters.open(Protocol::Relay);
         let text = shown(&registry);
-        assert!(text.contains("thalweg_node_strangers_total{why=\"key\"} 1\n"), "{text}");
+        assert!(text.contains("thalweg_node_strangers_total{reason=\"key\"} 1\n"), "{text}");
         assert!(text.contains("thalweg_node_channels_open{protocol=\"relay\"} 1\n"), "{text}");
         assert_eq!((counters.counts().strangers, counters.counts().channels), (1, 1));
         drop(open);

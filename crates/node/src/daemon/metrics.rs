@@ -103,9 +103,13 @@ impl Collector for RosterMetrics {
         let Some(roster) = self.0.current() else { return Ok(()) };
         let expiry = roster.expiry.as_unix_nanos() / 1_000_000_000;
         for (name, help, value) in [
-            ("thalweg_roster_version", "Version of the roster", roster.version),
-            ("thalweg_roster_expiry_timestamp_seconds", "When the roster expires", expiry),
-            ("thalweg_roster_members", "Members in the roster", roster.members.len() as u64),
+            ("thalweg_roster_version", "Version of the roster.", roster.version),
+            (
+                "thalweg_roster_expiry_timestamp_seconds",
+                "Time at which the roster expires, since the Unix epoch.",
+                expiry,
+            ),
+            ("thalweg_roster_members", "Members in the roster.", roster.members.len() as u64),
         ] {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;

@@ -19,7 +19,7 @@ use thalweg_node::daemon::{Daemon, Services};
 use thalweg_uplinks::bond::{Bond, BondLimits, Bonds, Settings};
 use thalweg_wire::{
     Signer as _,
-    bond::{BondId, FRAME_HEAD, Frame, Greeting, Hello, Refusal, Target, Word},
+    bond::{BondId, BondMessage, FRAME_HEAD, Frame, Greeting, Hello, Refusal, Target},
     mesh::Role,
     object,
 };
@@ -224,11 +224,12 @@ async fn nobody_joins_anothers_bond() {
     // As the first link it begins a bond of its own.
     let mut thief = link(&scene, &key(102), &hello(7, 0, false)).await.unwrap();
     assert_eq!(scene.bonds.count(), 2);
-    own.write_all(&Frame::word(&open(0))).await.unwrap();
-    for word in
-        [open(0), Word::Acks { stream: 1, arrived: 9, limit: 9, ranges: vec![], ended: true }]
-    {
-        thief.write_all(&Frame::word(&word)).await.unwrap();
+    own.write_all(&Frame::encode_message(&open(0))).await.unwrap();
+    for message in [
+        open(0),
+        BondMessage::Acks { stream: 1, arrived: 9, limit: 9, ranges: vec![], ended: true },
+    ] {
+        thief.write_all(&Frame::encode_message(&message)).await.unwrap();
     }
     // Its link ends; the owner's stream is passed to the node.
     soon(async { while thief.read(&mut [0; 100]).await.is_ok_and(|n| n > 0) {} }).await;
@@ -240,11 +241,11 @@ async fn nobody_joins_anothers_bond() {
     .await;
     let mut head = [0; FRAME_HEAD];
     soon(own.read_exact(&mut head)).await.unwrap();
-    assert!(matches!(Frame::decode(head), Ok(Frame::Word(_))));
+    assert!(matches!(Frame::decode(head), Ok(Frame::Message(_))));
 }
 
-fn open(stream: u32) -> Word {
-    Word::Open { stream, to: Target::Service("node".into()) }
+fn open(stream: u32) -> BondMessage {
+    BondMessage::Open { stream, to: Target::Service("node".into()) }
 }
 
 /// All the bonds and streams that a member may have, all of them silent: they hold places for handshakes at the node's
@@ -255,7 +256,7 @@ async fn a_member_that_takes_all_it_may_leaves_others_their_share() {
     let mut links = Vec::new();
     for bond in 0..8 {
         let mut tcp = link(&scene, &key(102), &hello(bond, 0, false)).await.unwrap();
-        let all: Vec<u8> = (0..512).flat_map(|n| Frame::word(&open(2 * n))).collect();
+        let all: Vec<u8> = (0..512).flat_map(|n| Frame::encode_message(&open(2 * n))).collect();
         tcp.write_all(&all).await.unwrap();
         links.push(tcp);
     }

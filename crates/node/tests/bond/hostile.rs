@@ -7,7 +7,7 @@ use socket2::SockRef;
 use std::sync::Arc;
 use thalweg_bond::LinkId;
 use thalweg_uplinks::bond::{Engine, LinkEnd, LinkIo, Memory, Settings};
-use thalweg_wire::bond::{ChunkHead, FRAME_HEAD, Frame, MAX_WORD, Refusal, Target, Word};
+use thalweg_wire::bond::{BondMessage, ChunkHead, FRAME_HEAD, Frame, MAX_MESSAGE, Refusal, Target};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpSocket, TcpStream},
@@ -50,8 +50,8 @@ impl Scene {
         Self { far, memory, tcp, running }
     }
 
-    async fn say(&mut self, word: &Word) {
-        self.tcp.write_all(&Frame::word(word)).await.unwrap();
+    async fn send(&mut self, message: &BondMessage) {
+        self.tcp.write_all(&Frame::encode_message(message)).await.unwrap();
     }
 
     /// Reads what has arrived.
@@ -68,12 +68,12 @@ impl Scene {
     }
 }
 
-fn open(stream: u32) -> Word {
-    Word::Open { stream, to: Target::Service("x".into()) }
+fn open(stream: u32) -> BondMessage {
+    BondMessage::Open { stream, to: Target::Service("x".into()) }
 }
 
-fn acks(stream: u32, arrived: u64, ranges: Vec<(u64, u64)>) -> Word {
-    Word::Acks { stream, arrived, limit: u64::MAX, ranges, ended: false }
+fn acks(stream: u32, arrived: u64, ranges: Vec<(u64, u64)>) -> BondMessage {
+    BondMessage::Acks { stream, arrived, limit: u64::MAX, ranges, ended: false }
 }
 
 fn chunk(stream: u32, offset: u64, bytes: &[u8]) -> Vec<u8> {
@@ -85,33 +85,33 @@ fn chunk(stream: u32, offset: u64, bytes: &[u8]) -> Vec<u8> {
 
 /// What the peer sends once stream 0 exists, and the reason for the end of the bond.
 fn faults() -> Vec<(&'static str, Vec<u8>)> {
-    let word = |word: &Word| Frame::word(word);
-    let ends = [word(&Word::End { stream: 0, at: 10 }), chunk(0, 5, &[0; 6])].concat();
-    let two_ends = [10, 11].map(|at| word(&Word::End { stream: 0, at })).concat();
+    let framed = |message: &BondMessage| Frame::encode_message(message);
+    let ends = [framed(&BondMessage::End { stream: 0, at: 10 }), chunk(0, 5, &[0; 6])].concat();
+    let two_ends = [10, 11].map(|at| framed(&BondMessage::End { stream: 0, at })).concat();
     let far_out = Frame::Chunk(ChunkHead { stream: 0, offset: u64::MAX, length: 1 }).encode();
-    let long = Frame::Word(MAX_WORD + 1).encode().to_vec();
-    let garbled = [&Frame::Word(3).encode()[..], &[250, 1, 2]].concat();
+    let long = Frame::Message(MAX_MESSAGE + 1).encode().to_vec();
+    let garbled = [&Frame::Message(3).encode()[..], &[250, 1, 2]].concat();
     let crumbs = (0..1 << 14).flat_map(|n| chunk(0, 2 * n + 1, &[0])).collect();
     vec![
         ("stream 1 was never opened", chunk(1, 0, &[0])),
-        ("stream 7 was never opened", word(&acks(7, 0, vec![]))),
-        ("too many streams", word(&open(4 * STREAMS as u32))),
+        ("stream 7 was never opened", framed(&acks(7, 0, vec![]))),
+        ("too many streams", framed(&open(4 * STREAMS as u32))),
         ("too many streams", chunk(u32::MAX - 1, 0, &[0])),
         (
             "bytes up to 1 were acknowledged, but only bytes up to 0 were sent",
-            word(&acks(0, 1, vec![])),
+            framed(&acks(0, 1, vec![])),
         ),
         (
             "were acknowledged, but only bytes up to 0 were sent",
-            word(&acks(0, 0, vec![(1, u64::MAX)])),
+            framed(&acks(0, 0, vec![(1, u64::MAX)])),
         ),
-        ("numbers are out of order", word(&acks(0, 9, vec![(3, 4)]))),
+        ("numbers are out of order", framed(&acks(0, 9, vec![(3, 4)]))),
         ("the limit is 262144", chunk(0, 262_144, &[0])),
         ("the stream ends at 10", ends),
         ("the stream ends at 10", two_ends),
         ("exceeds the maximum length of a stream", far_out.to_vec()),
-        ("a chunk or word has an invalid length of 4097 bytes", long),
-        ("neither a chunk nor a word", vec![7; FRAME_HEAD]),
+        ("a chunk or message has an invalid length of 4097 bytes", long),
+        ("neither a chunk nor a message", vec![7; FRAME_HEAD]),
         ("message", garbled),
         ("pieces", crumbs),
     ]
@@ -121,7 +121,7 @@ fn faults() -> Vec<(&'static str, Vec<u8>)> {
 async fn protocol_violations_end_the_bond_and_are_named() {
     for (expected, bytes) in faults() {
         let mut scene = Scene::new(Settings::default()).await;
-        scene.say(&open(0)).await;
+        scene.send(&open(0)).await;
         let (stream, _) = soon(scene.far.next()).await.unwrap();
         let mut stream = scene.far.accept(stream);
         // The connection may end before all of it is written.
@@ -143,11 +143,11 @@ async fn a_stream_too_many_is_refused_alone() {
     let mut scene = Scene::within(Settings::default(), 1 << 30).await;
     let most = 2 * STREAMS as u32;
     for stream in (0..most + 200).step_by(2) {
-        scene.say(&open(stream)).await;
+        scene.send(&open(stream)).await;
     }
     let mut refused = Vec::new();
     while refused.len() < 100 {
-        if let Word::Refused { stream, why } = soon(word(&mut scene.tcp)).await {
+        if let BondMessage::Refused { stream, why } = soon(next_message(&mut scene.tcp)).await {
             assert_eq!(why, Refusal::Busy);
             refused.push(stream);
         }
@@ -162,8 +162,8 @@ async fn a_stream_too_many_is_refused_alone() {
     assert_eq!(&read, b"all right");
     let left = async {
         while scene.far.streams() > STREAMS {
-            // Reports on a stream are processed when a word arrives.
-            scene.say(&Word::Ping(1)).await;
+            // Reports on a stream are processed when a message arrives.
+            scene.send(&BondMessage::Ping(1)).await;
             tokio::task::yield_now().await;
         }
     };
@@ -176,8 +176,8 @@ async fn a_stream_too_many_is_refused_alone() {
 async fn streams_without_end_are_forgotten_one_by_one() {
     let mut scene = Scene::new(Settings::default()).await;
     for stream in (0..6_000).step_by(2) {
-        scene.say(&open(stream)).await;
-        scene.say(&Word::Reset { stream, why: "x".repeat(3000) }).await;
+        scene.send(&open(stream)).await;
+        scene.send(&BondMessage::Reset { stream, why: "x".repeat(3000) }).await;
         if let Some((stream, _)) = soon(scene.far.next()).await {
             drop(scene.far.accept(stream));
         }
@@ -185,7 +185,7 @@ async fn streams_without_end_are_forgotten_one_by_one() {
         assert!(scene.far.streams() <= STREAMS);
     }
     assert!(scene.memory.used() <= MEMORY);
-    scene.say(&Word::Bye).await;
+    scene.send(&BondMessage::Bye).await;
     assert!(matches!(soon(scene.running).await.unwrap(), LinkEnd::Bye));
 }
 
@@ -196,7 +196,7 @@ async fn data_that_nobody_reads_stays_within_the_bound_of_memory() {
     let mut all = Vec::new();
     let full = vec![0; 128 << 10];
     for n in 0..200 {
-        scene.say(&open(2 * n)).await;
+        scene.send(&open(2 * n)).await;
         if let Err(why) = scene.tcp.write_all(&chunk(2 * n, 0, &full)).await {
             panic!("stream {n}: {why}: {:?}; {}", scene.running.await, scene.far.describe());
         }
@@ -219,15 +219,15 @@ async fn data_that_nobody_reads_stays_within_the_bound_of_memory() {
 async fn answers_that_nobody_reads_do_not_pile_up() {
     let mut scene = Scene::new(Settings::default()).await;
     for n in 0..200 {
-        scene.say(&open(2 * n)).await;
+        scene.send(&open(2 * n)).await;
         let (stream, _) = soon(scene.far.next()).await.unwrap();
         drop(scene.far.accept(stream));
-        scene.say(&Word::Reset { stream: 2 * n, why: "x".into() }).await;
+        scene.send(&BondMessage::Reset { stream: 2 * n, why: "x".into() }).await;
     }
     let over = async {
         while scene.far.streams() > 0 {
-            // Reports on a stream are processed when a word arrives.
-            scene.say(&Word::Ping(1)).await;
+            // Reports on a stream are processed when a message arrives.
+            scene.send(&BondMessage::Ping(1)).await;
             scene.drain();
             tokio::task::yield_now().await;
         }
@@ -245,16 +245,16 @@ async fn answers_that_nobody_reads_do_not_pile_up() {
     };
     soon(taken).await;
     let account = scene.far.describe();
-    let words = account.split(", ").find_map(|part| part.strip_suffix(" words of its own"));
-    let words: usize = words.unwrap().parse().unwrap();
-    assert!(words <= 64, "{account}");
+    let messages = account.split(", ").find_map(|part| part.strip_suffix(" messages of its own"));
+    let messages: usize = messages.unwrap().parse().unwrap();
+    assert!(messages <= 64, "{account}");
 }
 
 /// A peer that reads nothing cannot keep what a bond held that was broken off.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_jammed_link_ends_with_its_bond() {
     let mut scene = Scene::new(Settings::default()).await;
-    scene.say(&open(0)).await;
+    scene.send(&open(0)).await;
     let (stream, _) = soon(scene.far.next()).await.unwrap();
     let mut stream = scene.far.accept(stream);
     soon(stream.write_all(&[0; 200 << 10])).await.unwrap();
@@ -273,14 +273,14 @@ async fn a_jammed_link_ends_with_its_bond() {
     drop(tcp);
 }
 
-/// The first word of a stream is repeated if a link breaks; the stream is passed on only once.
+/// The first message of a stream is repeated if a link breaks; the stream is passed on only once.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_that_is_opened_twice_is_offered_once() {
     let mut scene = Scene::new(Settings::default()).await;
-    scene.say(&open(0)).await;
+    scene.send(&open(0)).await;
     assert_eq!(soon(scene.far.next()).await.unwrap().0, 0);
-    scene.say(&open(0)).await;
-    scene.say(&open(2)).await;
+    scene.send(&open(0)).await;
+    scene.send(&open(2)).await;
     assert_eq!(soon(scene.far.next()).await.unwrap().0, 2);
 }
 
@@ -288,51 +288,54 @@ async fn a_stream_that_is_opened_twice_is_offered_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_refusal_of_a_broken_stream_is_repeated_on_request() {
     let mut scene = Scene::new(Settings::default()).await;
-    scene.say(&open(0)).await;
+    scene.send(&open(0)).await;
     let (stream, _) = soon(scene.far.next()).await.unwrap();
     scene.far.refuse(stream, thalweg_wire::bond::Refusal::Busy);
-    assert!(matches!(soon(word(&mut scene.tcp)).await, Word::Refused { stream: 0, .. }));
+    assert!(matches!(
+        soon(next_message(&mut scene.tcp)).await,
+        BondMessage::Refused { stream: 0, .. }
+    ));
     let over = async {
         while scene.far.streams() > 0 {
-            // Reports on a stream are processed when a word arrives.
-            scene.say(&Word::Ping(1)).await;
+            // Reports on a stream are processed when a message arrives.
+            scene.send(&BondMessage::Ping(1)).await;
             tokio::task::yield_now().await;
         }
     };
     soon(over).await;
     for again in [open(0), acks(0, 0, vec![])] {
-        scene.say(&again).await;
-        let heard = soon(word(&mut scene.tcp)).await;
-        assert!(matches!(heard, Word::Reset { stream: 0, .. }), "{again:?}: {heard:?}");
+        scene.send(&again).await;
+        let heard = soon(next_message(&mut scene.tcp)).await;
+        assert!(matches!(heard, BondMessage::Reset { stream: 0, .. }), "{again:?}: {heard:?}");
     }
 }
 
-/// The next word that is no answer to a ping.
-async fn word(tcp: &mut TcpStream) -> Word {
+/// The next message that is no answer to a ping.
+async fn next_message(tcp: &mut TcpStream) -> BondMessage {
     loop {
         let mut head = [0; FRAME_HEAD];
         tcp.read_exact(&mut head).await.unwrap();
-        let Ok(Frame::Word(length)) = Frame::decode(head) else { panic!("{head:?}") };
+        let Ok(Frame::Message(length)) = Frame::decode(head) else { panic!("{head:?}") };
         let mut body = vec![0; length];
         tcp.read_exact(&mut body).await.unwrap();
         match thalweg_wire::object::decode(&body).unwrap() {
-            Word::Pong { .. } => {}
-            word => return word,
+            BondMessage::Pong { .. } => {}
+            message => return message,
         }
     }
 }
 
-fn any_word() -> impl Strategy<Value = Word> {
+fn any_message() -> impl Strategy<Value = BondMessage> {
     let stream = || prop_oneof![Just(0u32), Just(1), Just(2), 0u32..40, any::<u32>()];
     let number = || prop_oneof![0u64..10, 0u64..300_000, any::<u64>()];
     let ranges = prop::collection::vec((number(), number()), 0..4);
     prop_oneof![
         stream().prop_map(open),
-        stream().prop_map(|stream| Word::Opened { stream }),
-        (stream(), number()).prop_map(|(stream, at)| Word::End { stream, at }),
-        (stream(), ".{0,9}").prop_map(|(stream, why)| Word::Reset { stream, why }),
+        stream().prop_map(|stream| BondMessage::Opened { stream }),
+        (stream(), number()).prop_map(|(stream, at)| BondMessage::End { stream, at }),
+        (stream(), ".{0,9}").prop_map(|(stream, why)| BondMessage::Reset { stream, why }),
         (stream(), number(), number(), ranges, any::<bool>()).prop_map(
-            |(stream, arrived, limit, ranges, ended)| Word::Acks {
+            |(stream, arrived, limit, ranges, ended)| BondMessage::Acks {
                 stream,
                 arrived,
                 limit,
@@ -340,17 +343,17 @@ fn any_word() -> impl Strategy<Value = Word> {
                 ended
             }
         ),
-        number().prop_map(Word::Ping),
-        (number(), number()).prop_map(|(token, received)| Word::Pong { token, received }),
-        (0u32..3).prop_map(|link| Word::Gone { link }),
+        number().prop_map(BondMessage::Ping),
+        (number(), number()).prop_map(|(token, received)| BondMessage::Pong { token, received }),
+        (0u32..3).prop_map(|link| BondMessage::Gone { link }),
     ]
 }
 
-/// Words, chunks, and bytes that are neither.
+/// Messages, chunks, and bytes that are neither.
 fn any_frame() -> impl Strategy<Value = Vec<u8>> {
     let at = prop_oneof![0u64..100, 0u64..300_000];
     prop_oneof![
-        8 => any_word().prop_map(|word| Frame::word(&word)),
+        8 => any_message().prop_map(|message| Frame::encode_message(&message)),
         4 => (0u32..6, at, 1usize..3000).prop_map(|(s, at, length)| chunk(s, at, &vec![0; length])),
         1 => prop::collection::vec(any::<u8>(), FRAME_HEAD..40),
     ]

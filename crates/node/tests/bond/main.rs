@@ -9,7 +9,7 @@ use pipe::Pipe;
 use std::{future::Future, sync::Arc, time::Duration};
 use thalweg_bond::{LinkId, StripeMethod};
 use thalweg_uplinks::bond::{BondStream, Engine, LinkEnd, LinkIo, Settings, StreamError};
-use thalweg_wire::bond::{ChunkHead, Frame, Refusal, Target, Word};
+use thalweg_wire::bond::{BondMessage, ChunkHead, Frame, Refusal, Target};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -171,7 +171,7 @@ async fn a_silent_link_is_bypassed_and_used_again_later() {
     sends(&mut near, &mut far, 4 << 20).await;
 }
 
-/// As when an interface disappears: the far end gets no word over its connection.
+/// As when an interface disappears: the far end receives nothing over its connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_that_broke_at_one_end_is_reported_over_another() {
     let bond = Bond::new(Settings::default(), 1).await;
@@ -265,9 +265,12 @@ async fn a_peer_that_exceeds_its_window_breaks_the_bond() {
         let far = Arc::clone(&far);
         tokio::spawn(async move { far.run_link(LinkId(0), link).await })
     };
-    near.write_all(&Frame::word(&Word::Open { stream: 0, to: Target::Service("x".into()) }))
-        .await
-        .unwrap();
+    near.write_all(&Frame::encode_message(&BondMessage::Open {
+        stream: 0,
+        to: Target::Service("x".into()),
+    }))
+    .await
+    .unwrap();
     let (stream, _) = soon(far.next()).await.unwrap();
     let mut stream = far.accept(stream);
     let mut frame =

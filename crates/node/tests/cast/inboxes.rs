@@ -151,6 +151,7 @@ async fn a_receiver_that_refused_a_cast_need_not_be_told_that_it_is_forgotten() 
     let totals = scene.cast(request(&scene)).await.unwrap();
     assert_eq!(totals.outcome, Outcome::Partial);
     let forgotten = scene.forget("image").await.unwrap();
-    let told: Vec<_> = forgotten.told.iter().map(|told| (&told.receiver, &told.why)).collect();
-    assert_eq!(told, [(&name(2), &None)]);
+    let notices = forgotten.notices.iter();
+    let notices: Vec<_> = notices.map(|notice| (&notice.receiver, &notice.why)).collect();
+    assert_eq!(notices, [(&name(2), &None)]);
 }

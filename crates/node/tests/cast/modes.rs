@@ -157,8 +157,8 @@ async fn a_read_only_object_can_be_removed() {
     // Otherwise the worker would open it again.
     fs::remove_file(home.join("layout")).unwrap();
     scene.nodes[0].start().await;
-    let told = scene.forget("set").await.unwrap().told;
-    assert!(told.len() == 1 && told[0].why.is_none(), "{told:?}");
+    let notices = scene.forget("set").await.unwrap().notices;
+    assert!(notices.len() == 1 && notices[0].why.is_none(), "{notices:?}");
     assert!(!home.exists());
     unlock(&scene.path("set"));
 }
@@ -176,14 +176,14 @@ async fn an_object_that_cannot_be_removed_is_reported_as_kept() {
     scene.nodes[0].start().await;
     // Nothing can be removed from the inbox.
     set_mode(&scene.nodes[0].inbox(""), 0o555);
-    let told = scene.forget("image").await.unwrap().told;
+    let notices = scene.forget("image").await.unwrap().notices;
     set_mode(&scene.nodes[0].inbox(""), 0o755);
-    let why = told[0].why.clone().unwrap_or_default();
-    assert!(why.contains("permission denied"), "{told:?}");
+    let why = notices[0].why.clone().unwrap_or_default();
+    assert!(why.contains("permission denied"), "{notices:?}");
     assert!(home.exists());
     // It is still known, and is removed as soon as that is possible.
-    let told = scene.forget("image").await.unwrap().told;
-    assert!(told[0].why.is_none() && !home.exists(), "{told:?}");
+    let notices = scene.forget("image").await.unwrap().notices;
+    assert!(notices[0].why.is_none() && !home.exists(), "{notices:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -225,8 +225,8 @@ async fn unreadable_entries_are_named_and_left_out() {
             fs::write(scene.nodes[0].inbox("set/open/notes"), "notes").unwrap();
         }
         let again = scene.cast(scene.request("set")).await.unwrap();
-        let told = scene.events.all();
-        assert_eq!((again.outcome, again.complete), (Outcome::Complete, 1), "{told:?}");
+        let events = scene.events.all();
+        assert_eq!((again.outcome, again.complete), (Outcome::Complete, 1), "{events:?}");
         let files = ["set/a", "set/secret", "set/shut/b", "set/open/c"];
         assert!(
             files
@@ -278,13 +278,13 @@ async fn entries_that_vanish_while_they_are_read_are_named_and_left_out() {
         let fidelity = Fidelity { hard_links: true, ..Fidelity::default() };
         let request = Request { dry_run, fidelity, ..scene.request("set") };
         let set = scene.path("set");
-        let told = move |event: &Event| {
+        let sink = move |event: &Event| {
             if matches!(event, Event::SpecialBits { .. }) {
                 fs::remove_file(set.join("b")).unwrap();
                 fs::write(set.join("d/e"), "longer than before").unwrap();
             }
         };
-        let cast = scene.cast_telling(request, CancellationToken::new(), told).await.unwrap();
+        let cast = scene.cast_telling(request, CancellationToken::new(), sink).await.unwrap();
         // `b` with its second name, and `d/e`.
         assert_eq!((cast.outcome, cast.complete, cast.failed_files), (Outcome::Partial, 1, 3));
         let failed = scene.events.all().into_iter().filter_map(|event| match event {

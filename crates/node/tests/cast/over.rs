@@ -40,8 +40,9 @@ async fn a_forgotten_cast_is_removed_and_can_be_cast_again() {
     ways[&(0, 2)].set(100_000_000);
     let forgotten = scene.forget("image").await.unwrap();
     assert_eq!(forgotten.complete, [name(1)]);
-    let told: Vec<_> = forgotten.told.iter().map(|told| (&told.receiver, &told.why)).collect();
-    assert_eq!(told, [(&name(2), &None)]);
+    let notices = forgotten.notices.iter();
+    let notices: Vec<_> = notices.map(|notice| (&notice.receiver, &notice.why)).collect();
+    assert_eq!(notices, [(&name(2), &None)]);
     until_only(&scene.nodes[1], &[]).await;
     assert!(fs::read(scene.nodes[0].inbox("image")).unwrap() == content, "who has it keeps it");
     ways[&(2, 1)].set(100_000_000);

@@ -12,7 +12,8 @@ use thalweg_mesh::{MeshPeer, service::MemberService};
 use thalweg_net::channel::Channel;
 use thalweg_paths::estimates::Estimates;
 use thalweg_wire::cast::{
-    Fault, Frame, MAX_OPENING, MAX_WISH, Opening, Said, SymbolHead, Want, Wish,
+    ChildMessage, Fault, Frame, MAX_CHILD_MESSAGE, MAX_OPENING, Opening, ParentMessage,
+    ServiceMode, SymbolHead,
 };
 use tokio::{io::AsyncWriteExt as _, net::TcpStream};
 
@@ -28,19 +29,21 @@ struct Replayer(Arc<Vec<u8>>);
 impl Replayer {
     async fn replay(&self, mut channel: Channel<TcpStream>) -> std::io::Result<()> {
         let opening = read::<Opening>(&mut channel, MAX_OPENING).await?;
-        if !matches!(opening, Opening::Hello { want: Want::Pull, .. }) {
+        if !matches!(opening, Opening::Hello { want: ServiceMode::Pull, .. }) {
             return stay_silent(channel).await;
         }
         accept(&mut channel).await?;
         let geometry = Geometry::for_length(self.0.len() as u64).unwrap();
         let all = vec![(0, geometry.symbols())];
-        channel.write_all(&Frame::message(&Said::Have(all))).await?;
+        channel.write_all(&Frame::encode_message(&ParentMessage::Have(all))).await?;
         channel.flush().await?;
-        while !matches!(read::<Wish>(&mut channel, MAX_WISH).await?, Wish::Ask(runs) if !runs.is_empty())
+        while !matches!(read::<ChildMessage>(&mut channel, MAX_CHILD_MESSAGE).await?, ChildMessage::Request(runs) if !runs.is_empty())
         {
         }
         let digests = pages(&self.0)[0].digests.as_flattened().to_vec();
-        channel.write_all(&Frame::message(&Said::Page { block: 0, digests })).await?;
+        channel
+            .write_all(&Frame::encode_message(&ParentMessage::Page { block: 0, digests }))
+            .await?;
         let size = geometry.symbol_bytes();
         let head = SymbolHead { block: 0, esi: 0, length: size };
         let symbol = [&Frame::Symbol(head).encode()[..], &self.0[..size as usize]].concat();

@@ -14,8 +14,8 @@ use thalweg_paths::estimates::Estimates;
 use thalweg_wire::{
     Signed,
     cast::{
-        Answer, CastId, Frame, MAX_OPENING, MAX_WISH, Opening, RepairSheet, Report, Said,
-        SymbolHead, Want, Wish, decode, encode, length,
+        Answer, CastId, ChildMessage, Frame, MAX_CHILD_MESSAGE, MAX_OPENING, Opening,
+        ParentMessage, RepairSheet, Report, ServiceMode, SymbolHead, decode, encode, length,
     },
     mesh::Name,
 };
@@ -123,10 +123,12 @@ impl Liar {
 
     async fn lie(&self, mut channel: Channel<TcpStream>) -> std::io::Result<()> {
         match read::<Opening>(&mut channel, MAX_OPENING).await? {
-            Opening::Hello { cast, want: Want::Stream, .. } if !self.content.is_empty() => {
+            Opening::Hello { cast, want: ServiceMode::Stream, .. } if !self.content.is_empty() => {
                 accept(&mut channel).await?;
-                while read::<Wish>(&mut channel, MAX_WISH).await? != Wish::Ask(Vec::new()) {}
-                channel.write_all(&self.said(cast)).await?;
+                while read::<ChildMessage>(&mut channel, MAX_CHILD_MESSAGE).await?
+                    != ChildMessage::Request(Vec::new())
+                {}
+                channel.write_all(&self.encoded(cast)).await?;
                 channel.flush().await?;
                 if matches!(self.lie, Lie::Twice) {
                     // It reads on, so that a reset does not lose what it sent.
@@ -139,7 +141,7 @@ impl Liar {
         Ok(())
     }
 
-    fn said(&self, cast: CastId) -> Vec<u8> {
+    fn encoded(&self, cast: CastId) -> Vec<u8> {
         let geometry = Geometry::for_length(self.content.len() as u64).unwrap();
         let mut pages = self.pages[..1].to_vec();
         let size = geometry.symbol_bytes() as usize;
@@ -154,16 +156,16 @@ impl Liar {
             _ => {}
         }
         let digests = pages[0].digests.as_flattened().to_vec();
-        let mut said = Frame::message(&Said::Page { block: 0, digests });
+        let mut encoded = Frame::encode_message(&ParentMessage::Page { block: 0, digests });
         match self.lie {
             Lie::Corrupt => {
                 let mut wrong = self.content[size..2 * size].to_vec();
                 wrong[7] ^= 0x40;
-                said.extend(first);
-                said.extend(symbol(1, &wrong));
+                encoded.extend(first);
+                encoded.extend(symbol(1, &wrong));
             }
-            Lie::Replay => said.extend(first.repeat(500)),
-            Lie::Twice => said.extend(first.repeat(2)),
+            Lie::Replay => encoded.extend(first.repeat(500)),
+            Lie::Twice => encoded.extend(first.repeat(2)),
             Lie::Sheet => {
                 let esi = geometry.source_symbols_of(0);
                 let symbols = vec![vec![7; size]; geometry.repair_symbols() as usize];
@@ -171,13 +173,14 @@ impl Liar {
                 let page = RepairPage::compute(&geometry, cast.as_bytes(), 0, forged);
                 let sheet = RepairSheet { cast, block: 0, digests: page.digests };
                 let page = Signed::sign(sheet, &crate::members::key(1)).encode();
-                said.extend(Frame::message(&Said::RepairPage { block: 0, page }));
+                encoded
+                    .extend(Frame::encode_message(&ParentMessage::RepairPage { block: 0, page }));
                 assert!(geometry.has(SymbolId { block: 0, esi }));
-                said.extend(symbol(esi, &symbols[0]));
+                encoded.extend(symbol(esi, &symbols[0]));
             }
-            Lie::Page | Lie::Bare => said.extend(first),
+            Lie::Page | Lie::Bare => encoded.extend(first),
         }
-        said
+        encoded
     }
 }
 
@@ -203,9 +206,9 @@ async fn a_lying_relay_is_named_and_left_and_others_are_unharmed() {
     for (lie, why) in lies {
         let named = named(lie).await;
         assert_eq!(named.len(), 1, "{lie:?}: {named:?}");
-        let (receiver, parent, said) = &named[0];
+        let (receiver, parent, encoded) = &named[0];
         assert_eq!((receiver, parent), (&name(2), &name(1)), "{lie:?}");
-        assert!(said.contains(why), "{lie:?}: {said}");
+        assert!(encoded.contains(why), "{lie:?}: {encoded}");
     }
 }
 
@@ -281,14 +284,14 @@ impl MemberService for Deaf {
             if accept(&mut channel).await.is_err() {
                 return;
             }
-            let said = match opening {
-                Opening::Serve { .. } => encode(&Wish::Ask(Vec::new())),
+            let encoded = match opening {
+                Opening::Serve { .. } => encode(&ChildMessage::Request(Vec::new())),
                 _ => {
                     let needs = Report::Needs { manifest: false, layout: false };
-                    [encode(&needs), encode(&Report::Call(Want::Stream))].concat()
+                    [encode(&needs), encode(&Report::RequestLeg(ServiceMode::Stream))].concat()
                 }
             };
-            if channel.write_all(&said).await.is_ok() && channel.flush().await.is_ok() {
+            if channel.write_all(&encoded).await.is_ok() && channel.flush().await.is_ok() {
                 // It stays, and reads nothing.
                 std::future::pending::<()>().await;
             }

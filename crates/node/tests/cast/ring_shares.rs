@@ -19,8 +19,8 @@ use thalweg_units::WallTime;
 use thalweg_wire::{
     Signed,
     cast::{
-        Answer, CastId, FRAME_HEAD, Frame, MAX_ANSWER, Opening, Pass, Said, SymbolHead, Want, Wish,
-        decode, encode,
+        Answer, CastId, ChildMessage, FRAME_HEAD, Frame, MAX_ANSWER, Opening, ParentMessage, Pass,
+        ServiceMode, SymbolHead, decode, encode,
     },
 };
 use tokio::{
@@ -44,18 +44,18 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(20);
 const NEED: u32 = 20;
 
 /// What a child received: a symbol, without its bytes, or a message.
-type Heard = Arc<Mutex<Vec<Result<SymbolHead, Said>>>>;
+type Received = Arc<Mutex<Vec<Result<SymbolHead, ParentMessage>>>>;
 
 /// A child of a node, played by this test in the name of n3. It reads all the time, because a child that reads nothing
 /// for long is disconnected, and sends a sign of life now and then.
 struct Child {
-    wishes: mpsc::Sender<Vec<Wish>>,
-    heard: Heard,
+    outgoing: mpsc::Sender<Vec<ChildMessage>>,
+    received: Received,
     _tasks: JoinSet<()>,
 }
 
 impl Child {
-    /// Sends its wishes before it receives anything.
+    /// Sends its first messages before it receives anything.
     async fn begin<S>(mut channel: Channel<S>, cast: CastId) -> Self
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -63,30 +63,36 @@ impl Child {
         let pass = Pass { cast, to: name(3), expiry: WallTime::from_unix_nanos(u64::MAX) };
         let pass = Signed::sign(pass, &key(100)).encode();
         channel
-            .write_all(&encode(&Opening::Hello { cast, pass, want: Want::Stream }))
+            .write_all(&encode(&Opening::Hello { cast, pass, want: ServiceMode::Stream }))
             .await
             .unwrap();
         channel.flush().await.unwrap();
         let answer = read::<Answer>(&mut channel, MAX_ANSWER).await.unwrap();
         assert_eq!(answer, Answer::Accepted { open: false });
-        let (hear, say) = split(channel);
-        let ((wishes, told), heard) = (mpsc::channel(1), Heard::default());
+        let (reader, writer) = split(channel);
+        let ((outgoing, messages), received) = (mpsc::channel(1), Received::default());
         let mut tasks = JoinSet::new();
-        tasks.spawn(says(say, told));
-        tasks.spawn(hears(hear, Arc::clone(&heard)));
-        wishes.send(vec![Wish::RepairPage(0), Wish::Ask(Vec::new())]).await.unwrap();
-        Self { wishes, heard, _tasks: tasks }
+        tasks.spawn(send_messages(writer, messages));
+        tasks.spawn(receive_messages(reader, Arc::clone(&received)));
+        outgoing
+            .send(vec![ChildMessage::RepairPage(0), ChildMessage::Request(Vec::new())])
+            .await
+            .unwrap();
+        Self { outgoing, received, _tasks: tasks }
     }
 
     fn has_sheet(&self) -> bool {
-        let is_sheet = |one: &_| matches!(one, Err(Said::RepairPage { block: 0, .. }));
-        self.heard.lock().unwrap().iter().any(is_sheet)
+        let is_sheet = |one: &_| matches!(one, Err(ParentMessage::RepairPage { block: 0, .. }));
+        self.received.lock().unwrap().iter().any(is_sheet)
     }
 
     /// The repair symbols of the first block that come when it lacks some.
     async fn repairs(&mut self, geometry: &Geometry) -> BTreeSet<u32> {
         let runs = vec![(0, u64::from(3 * NEED))];
-        self.wishes.send(vec![Wish::Lack { block: 0, need: NEED, runs }]).await.unwrap();
+        self.outgoing
+            .send(vec![ChildMessage::Missing { block: 0, need: NEED, runs }])
+            .await
+            .unwrap();
         let began = Instant::now();
         loop {
             let esis = self.repairs_so_far(geometry);
@@ -101,8 +107,8 @@ impl Child {
     /// The repair symbols of the first block so far; none came twice.
     fn repairs_so_far(&self, geometry: &Geometry) -> BTreeSet<u32> {
         let first = geometry.source_symbols_of(0);
-        let heard = self.heard.lock().unwrap();
-        let heads = heard.iter().filter_map(|one| one.as_ref().ok());
+        let received = self.received.lock().unwrap();
+        let heads = received.iter().filter_map(|one| one.as_ref().ok());
         let of_first = heads.filter(|head| head.block == 0 && head.esi >= first);
         let mut esis = BTreeSet::new();
         of_first.for_each(|head| assert!(esis.insert(head.esi), "{} came twice", head.esi));
@@ -110,31 +116,34 @@ impl Child {
     }
 }
 
-async fn says(mut say: impl AsyncWrite + Unpin, mut told: mpsc::Receiver<Vec<Wish>>) {
+async fn send_messages(
+    mut writer: impl AsyncWrite + Unpin,
+    mut messages: mpsc::Receiver<Vec<ChildMessage>>,
+) {
     loop {
-        let wishes = match timeout(SIGN_OF_LIFE, told.recv()).await {
-            Ok(Some(wishes)) => wishes,
+        let outgoing = match timeout(SIGN_OF_LIFE, messages.recv()).await {
+            Ok(Some(outgoing)) => outgoing,
             Ok(None) => return,
-            Err(_) => vec![Wish::Ask(Vec::new())],
+            Err(_) => vec![ChildMessage::Request(Vec::new())],
         };
-        let said: Vec<u8> = wishes.iter().flat_map(encode).collect();
-        say.write_all(&said).await.unwrap();
-        say.flush().await.unwrap();
+        let encoded: Vec<u8> = outgoing.iter().flat_map(encode).collect();
+        writer.write_all(&encoded).await.unwrap();
+        writer.flush().await.unwrap();
     }
 }
 
-async fn hears(mut hear: impl AsyncRead + Unpin, heard: Heard) {
+async fn receive_messages(mut reader: impl AsyncRead + Unpin, received: Received) {
     loop {
         let mut head = [0; FRAME_HEAD];
-        hear.read_exact(&mut head).await.unwrap();
+        reader.read_exact(&mut head).await.unwrap();
         let (frame, length) = match Frame::decode(head).unwrap() {
             Frame::Symbol(head) => (Some(head), head.length as usize),
             Frame::Message(length) => (None, length),
         };
         let mut body = vec![0; length];
-        hear.read_exact(&mut body).await.unwrap();
+        reader.read_exact(&mut body).await.unwrap();
         let one = frame.ok_or_else(|| decode(&body).unwrap());
-        heard.lock().unwrap().push(one);
+        received.lock().unwrap().push(one);
     }
 }
 

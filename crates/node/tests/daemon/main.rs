@@ -41,8 +41,8 @@ async fn a_member_is_served_and_the_others_get_no_byte_but_tls() {
         // A TLS alert record has type 21 and at most seven bytes; nothing else is sent.
         assert!(got.is_empty() || (got[0] == 21 && got.len() == 7), "{got:?}");
     }
-    node.until("thalweg_node_strangers_total{why=\"handshake\"} 3").await;
-    node.until("thalweg_node_strangers_total{why=\"key\"} 1").await;
+    node.until("thalweg_node_strangers_total{reason=\"handshake\"} 3").await;
+    node.until("thalweg_node_strangers_total{reason=\"key\"} 1").await;
 }
 
 #[tokio::test]

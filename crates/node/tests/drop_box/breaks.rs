@@ -3,7 +3,7 @@
 use crate::scene::{BEFORE, Client, Host, introduce, others, own, pair};
 use std::io::Cursor;
 use thalweg_dropbox::push;
-use thalweg_wire::bistro::{Answer, Ask, StampId};
+use thalweg_wire::bistro::{StampId, SubmitReply, SubmitRequest};
 
 #[tokio::test]
 async fn a_killed_destination_knows_all_that_it_has_stamped() {
@@ -43,13 +43,13 @@ async fn a_push_continues_where_it_broke() {
     let (one, mut two) = pair().await;
     let client = Client::member(&(0..5_000_000_u32).map(|n| n as u8).collect::<Vec<_>>());
     let stamp = client.commit(&one).await.unwrap();
-    let ask = || Ask::Push {
+    let ask = || SubmitRequest::Push {
         stamp: stamp.encode(),
         nonce: client.nonce,
         bytes: client.data.len() as u64,
     };
     let mut line = client.line(&two).await.unwrap();
-    assert_eq!(line.ask(&ask()).await.unwrap(), Answer::From(0));
+    assert_eq!(line.ask(&ask()).await.unwrap(), SubmitReply::From(0));
     let mut sent = 0;
     let broken = line.send(|buffer| {
         if sent >= 3_000_000 {
@@ -63,13 +63,15 @@ async fn a_push_continues_where_it_broke() {
     broken.await.unwrap_err();
     drop(line);
     // The node notices, and keeps what arrived; then it is killed.
-    let part = two.files().data().join("part").join(StampId::of(&stamp).text());
+    let part = two.files().data().join("part").join(StampId::from_stamp(&stamp).text());
     while std::fs::metadata(&part).map_or(0, |m| m.len()) < 2_000_000 {
         tokio::task::yield_now().await;
     }
     two.start(others()).await;
     let mut line = client.line(&two).await.unwrap();
-    let Answer::From(from) = line.ask(&ask()).await.unwrap() else { panic!("it has forgotten") };
+    let SubmitReply::From(from) = line.ask(&ask()).await.unwrap() else {
+        panic!("it has forgotten")
+    };
     assert!(from >= 2_000_000, "{from}");
     drop(line);
     let receipt = loop {
@@ -79,8 +81,8 @@ async fn a_push_continues_where_it_broke() {
             done => break done.unwrap(),
         }
     };
-    let kept = two.files().data().join(&StampId::of(&stamp).text()[..2]);
-    let kept = kept.join(StampId::of(&stamp).text());
+    let kept = two.files().data().join(&StampId::from_stamp(&stamp).text()[..2]);
+    let kept = kept.join(StampId::from_stamp(&stamp).text());
     assert!(std::fs::read(kept).unwrap() == client.data && receipt.value().node.as_str() == "n2");
 }
 
@@ -89,7 +91,7 @@ async fn a_damaged_part_is_pushed_again() {
     let (one, two) = pair().await;
     let client = Client::member(&vec![3; 2_000_000]);
     let stamp = client.commit(&one).await.unwrap();
-    let part = two.files().data().join("part").join(StampId::of(&stamp).text());
+    let part = two.files().data().join("part").join(StampId::from_stamp(&stamp).text());
     // As a power failure leaves it: the right length of other bytes.
     std::fs::write(&part, vec![0; 1_000_000]).unwrap();
     let mut line = client.line(&two).await.unwrap();
@@ -103,15 +105,15 @@ async fn data_that_was_complete_when_the_node_was_killed_is_not_sent_again() {
     let (one, two) = pair().await;
     let client = Client::member(&[3; 100_000]);
     let stamp = client.commit(&one).await.unwrap();
-    let id = StampId::of(&stamp).text();
+    let id = StampId::from_stamp(&stamp).text();
     let shard = two.files().data().join(&id[..2]);
     std::fs::create_dir(&shard).unwrap();
     std::fs::write(shard.join(&id), &client.data).unwrap();
     let mut line = client.line(&two).await.unwrap();
-    let ask = Ask::Push { stamp: stamp.encode(), nonce: client.nonce, bytes: 100_000 };
-    assert_eq!(line.ask(&ask).await.unwrap(), Answer::From(100_000));
+    let ask = SubmitRequest::Push { stamp: stamp.encode(), nonce: client.nonce, bytes: 100_000 };
+    assert_eq!(line.ask(&ask).await.unwrap(), SubmitReply::From(100_000));
     let answer = line.send(|_| Ok(0)).await.unwrap();
-    assert!(matches!(answer, Answer::Receipt(_)), "{answer:?}");
+    assert!(matches!(answer, SubmitReply::Receipt(_)), "{answer:?}");
 }
 
 #[tokio::test]

@@ -9,8 +9,8 @@ use thalweg_units::{ByteSize, WallTime};
 use thalweg_wire::{
     Signed, Signer as _,
     bistro::{
-        Answer, Ask, Commitment, Delivery, Denial, Intent, Nonce, Receipt, Refusal, StampId,
-        StrikeReply, StrikeRequest, envelope_size,
+        Commitment, Denial, Intent, Nonce, Receipt, ReceiptDelivery, Refusal, StampId, StrikeReply,
+        StrikeRequest, SubmitReply, SubmitRequest, envelope_size,
     },
 };
 
@@ -59,9 +59,9 @@ async fn strangers_get_no_channel_unless_the_settings_say_so() {
     {
         one.start(settings).await;
         let mut line = stranger.line(&one).await.unwrap();
-        let asked = line.ask(&Ask::Sheet(name("taxes"))).await;
+        let asked = line.ask(&SubmitRequest::Sheet(name("taxes"))).await;
         match admitted {
-            true => assert!(matches!(asked, Ok(Answer::Sheet(_))), "{asked:?}"),
+            true => assert!(matches!(asked, Ok(SubmitReply::Sheet(_))), "{asked:?}"),
             false => {
                 let refused = matches!(
                     asked,
@@ -74,7 +74,7 @@ async fn strangers_get_no_channel_unless_the_settings_say_so() {
     }
     // A stranger other than the listed one.
     let mut line = Client::stranger(2, b"").line(&one).await.unwrap();
-    line.ask(&Ask::Sheet(name("taxes"))).await.unwrap_err();
+    line.ask(&SubmitRequest::Sheet(name("taxes"))).await.unwrap_err();
 }
 
 #[tokio::test]
@@ -141,8 +141,8 @@ async fn the_wrong_node_refuses_and_names_the_right_one() {
         matches!(client.refused(&one, &stamp).await, Refusal::Unable(why) if why.contains("other nodes"))
     );
     let mut line = client.line(&one).await.unwrap();
-    let asked = line.ask(&Ask::Sheet(name("nothing"))).await.unwrap();
-    assert_eq!(asked, Answer::Refused(Refusal::NoBox(name("nothing"))));
+    let asked = line.ask(&SubmitRequest::Sheet(name("nothing"))).await.unwrap();
+    assert_eq!(asked, SubmitReply::Refused(Refusal::NoBox(name("nothing"))));
 }
 
 /// An envelope of this many bytes as a node sees it: these bytes, and some around them.
@@ -245,7 +245,7 @@ async fn only_the_nodes_of_a_box_deliver_receipts_and_only_their_own() {
     let stamp = client.commit(&one).await.unwrap();
     let receipt = |n: u8| {
         let receipt = Receipt {
-            stamp: StampId::of(&stamp),
+            stamp: StampId::from_stamp(&stamp),
             node: name(&format!("n{n}")),
             time: stamp.value().time,
         };
@@ -253,17 +253,17 @@ async fn only_the_nodes_of_a_box_deliver_receipts_and_only_their_own() {
     };
     let delivery = |receipt: Vec<u8>| {
         let (stamp, path) = (stamp.encode(), b"/data".to_vec());
-        Ask::Deliver(vec![Delivery { stamp, receipt, nonce: client.nonce, path }])
+        SubmitRequest::Deliver(vec![ReceiptDelivery { stamp, receipt, nonce: client.nonce, path }])
     };
     let bring = async |by: u8, receipt| {
         let connector = thalweg_net::channel::Connector::new(&key(by)).unwrap();
         let mut line = NodeChannel::open(&connector, &one.target().port).await.unwrap();
         match line.ask(&delivery(receipt)).await.unwrap() {
-            Answer::Delivered(mut answers) => answers.remove(0).map_err(|denial| {
-                let about = StampId::of(&stamp);
+            SubmitReply::Delivered(mut answers) => answers.remove(0).map_err(|denial| {
+                let about = StampId::from_stamp(&stamp);
                 Denial::read(&denial, &key(1).id(), &about.0, &Ed25519).unwrap()
             }),
-            Answer::Refused(refusal) => Err(refusal),
+            SubmitReply::Refused(refusal) => Err(refusal),
             other => panic!("{other:?}"),
         }
     };
@@ -284,15 +284,15 @@ async fn only_the_destination_may_have_data_removed() {
     let client = Client::member(b"data");
     let stamp = client.commit(&one).await.unwrap();
     client.push(&two, &stamp).await.unwrap();
-    let ids = vec![StampId::of(&stamp)];
+    let ids = vec![StampId::from_stamp(&stamp)];
     let forget = async |by: u8| {
         let connector = thalweg_net::channel::Connector::new(&key(by)).unwrap();
         let mut line = NodeChannel::open(&connector, &two.target().port).await.unwrap();
-        line.ask(&Ask::Forget(name("taxes"), ids.clone())).await.unwrap()
+        line.ask(&SubmitRequest::Forget(name("taxes"), ids.clone())).await.unwrap()
     };
-    assert_eq!(forget(109).await, Answer::Refused(Refusal::NotAdmitted));
-    assert_eq!(forget(101).await, Answer::Forgot(1), "the destination's command line");
-    assert_eq!(forget(1).await, Answer::Forgot(0));
+    assert_eq!(forget(109).await, SubmitReply::Refused(Refusal::NotAdmitted));
+    assert_eq!(forget(101).await, SubmitReply::Forgot(1), "the destination's command line");
+    assert_eq!(forget(1).await, SubmitReply::Forgot(0));
     let here = two.view(|_| true).await.here;
     assert_eq!((here.held, here.bytes, here.gone), (0, 0, 1));
     // Its receipt is unchanged.
@@ -331,17 +331,22 @@ async fn a_strangers_first_request_is_short() {
         (0..40).map(one).collect::<Vec<_>>()
     };
     let stranger = Client::stranger(1, b"data");
-    let long = Ask::Commit(name("taxes"), intents(&stranger));
+    let long = SubmitRequest::Commit(name("taxes"), intents(&stranger));
     let mut line = stranger.line(&one).await.unwrap();
     line.ask(&long).await.unwrap_err();
     // A refused request does not lift the limit.
     let mut line = stranger.line(&one).await.unwrap();
-    let asked = line.ask(&Ask::Sheet(name("nothing"))).await.unwrap();
-    assert!(matches!(asked, Answer::Refused(_)));
+    let asked = line.ask(&SubmitRequest::Sheet(name("nothing"))).await.unwrap();
+    assert!(matches!(asked, SubmitReply::Refused(_)));
     line.ask(&long).await.unwrap_err();
     let mut line = stranger.line(&one).await.unwrap();
-    assert!(matches!(line.ask(&Ask::Sheet(name("taxes"))).await.unwrap(), Answer::Sheet(_)));
-    assert!(matches!(line.ask(&long).await.unwrap(), Answer::Stamps(stamps) if stamps.len() == 40));
+    assert!(matches!(
+        line.ask(&SubmitRequest::Sheet(name("taxes"))).await.unwrap(),
+        SubmitReply::Sheet(_)
+    ));
+    assert!(
+        matches!(line.ask(&long).await.unwrap(), SubmitReply::Stamps(stamps) if stamps.len() == 40)
+    );
     // The library's client keeps to the limit; a member may send long requests at once.
     let other = Client::stranger(2, b"data");
     let mut line = other.line(&one).await.unwrap();
@@ -349,8 +354,8 @@ async fn a_strangers_first_request_is_short() {
     assert!(stamps.len() == 40 && stamps.iter().all(Result::is_ok));
     let member = Client::member(b"data");
     let mut line = member.line(&one).await.unwrap();
-    let long = Ask::Commit(name("taxes"), intents(&member));
-    assert!(matches!(line.ask(&long).await.unwrap(), Answer::Stamps(_)));
+    let long = SubmitRequest::Commit(name("taxes"), intents(&member));
+    assert!(matches!(line.ask(&long).await.unwrap(), SubmitReply::Stamps(_)));
 }
 
 #[tokio::test]

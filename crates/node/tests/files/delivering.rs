@@ -17,8 +17,8 @@ use thalweg_gather::{
     send::{SendError, SendRequest, send},
 };
 use thalweg_wire::object::{
-    Check, Delivery, Described, Entry, Failure, FilePath, FileTime, Found, Kind, MAX_HASHED, Rules,
-    Snapshot,
+    Delivery, DescribedEntry, Entry, Failure, FilePath, FileTime, Kind, MAX_HASHED, PathState,
+    Rules, Snapshot, TransferHash,
 };
 
 /// Events, in order.
@@ -616,7 +616,7 @@ async fn two_files_of_one_name_are_refused_before_anything_is_sent() {
 }
 
 fn entry(path: &str, kind: Kind) -> Entry {
-    let (path, modified) = (FilePath::new(path.into()).unwrap(), FileTime::of_nanos(5));
+    let (path, modified) = (FilePath::new(path.into()).unwrap(), FileTime::from_nanos(5));
     Entry { root: 0, path, kind, mode: 0o6777, owner: 0, group: 0, modified, more: None }
 }
 
@@ -633,7 +633,7 @@ async fn requests_of_a_hostile_member_are_refused() {
     let delivery = |into: &[u8], all: Vec<Entry>| Delivery {
         into: into.to_vec(),
         rules: Rules::REPLACE,
-        entries: all.into_iter().map(Described).collect(),
+        entries: all.into_iter().map(DescribedEntry).collect(),
         owners: Default::default(),
     };
     // Bytes that do not match the files.
@@ -667,7 +667,7 @@ async fn requests_of_a_hostile_member_are_refused() {
     ];
     remote.ask_put(delivery(into, all), "1234".into()).await.unwrap();
     let undone = remote.receive_delivery_result().await.unwrap_or_else(|why| panic!("{why}"));
-    let mut numbers: Vec<u32> = undone.by_number().map(|(number, _)| number).collect();
+    let mut numbers: Vec<u32> = undone.failures().map(|(number, _)| number).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, [0, 1, 2, 3], "{undone:?}");
     assert_eq!(fs::read_to_string(pair.to.inbox.join("there")).unwrap(), "kept");
@@ -678,7 +678,7 @@ async fn requests_of_a_hostile_member_are_refused() {
     let before = fs::metadata(&pair.to.inbox).unwrap().mode();
     remote.set_metadata(delivery(into, vec![entry("", Kind::Directory)])).await.unwrap();
     assert_eq!(fs::metadata(&pair.to.inbox).unwrap().mode(), before);
-    let why = undone.by_number().find(|(number, _)| *number == 2).map(|(_, why)| why.clone());
+    let why = undone.failures().find(|(number, _)| *number == 2).map(|(_, why)| why.clone());
     assert!(matches!(why, Some(Failure::System(why)) if why.contains("replace = true")));
 }
 
@@ -709,15 +709,15 @@ async fn a_delivery_stays_within_the_bounds_of_the_directory_and_names_them() {
     let delivery = Delivery {
         into: into.to_vec(),
         rules: Rules::default(),
-        entries: all.into_iter().map(Described).collect(),
+        entries: all.into_iter().map(DescribedEntry).collect(),
         owners: Default::default(),
     };
     remote.ask_put(delivery, "11111".into()).await.unwrap();
     let undone = remote.receive_delivery_result().await.unwrap_or_else(|why| panic!("{why}"));
-    let mut numbers: Vec<u32> = undone.by_number().map(|(number, _)| number).collect();
+    let mut numbers: Vec<u32> = undone.failures().map(|(number, _)| number).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, [3, 6, 7, 8, 9, 11], "{undone:?}");
-    for (number, why) in undone.by_number() {
+    for (number, why) in undone.failures() {
         let setting = if matches!(number, 3 | 11) { "`max_depth`" } else { "`max_entries`" };
         assert!(why.to_string().contains(setting), "{number}: {why}");
     }
@@ -737,19 +737,19 @@ async fn entries_without_content_take_space_as_well() {
         let delivery = Delivery {
             into: into.to_vec(),
             rules: Rules::default(),
-            entries: entries.into_iter().map(Described).collect(),
+            entries: entries.into_iter().map(DescribedEntry).collect(),
             owners: Default::default(),
         };
         remote.ask_put(delivery, "".into()).await.unwrap();
         let undone = remote.receive_delivery_result().await.unwrap_or_else(|why| panic!("{why}"));
-        undone.by_number().for_each(|(_, why)| assert!(why.to_string().contains("`max_bytes`")));
-        let mut numbers: Vec<u32> = undone.by_number().map(|(number, _)| number).collect();
+        undone.failures().for_each(|(_, why)| assert!(why.to_string().contains("`max_bytes`")));
+        let mut numbers: Vec<u32> = undone.failures().map(|(number, _)| number).collect();
         numbers.sort_unstable();
         numbers
     };
     let xattrs =
         vec![thalweg_wire::object::Xattr { name: b"user.a".to_vec(), value: vec![1; 13_000] }];
-    let more = Some(Box::new(thalweg_wire::object::More { xattrs, ..Default::default() }));
+    let more = Some(Box::new(thalweg_wire::object::ExtraMetadata { xattrs, ..Default::default() }));
     assert_eq!(put(vec![Entry { more, ..entry("x", of_size(0)) }]).await, [0]);
     let link = || entry("l", Kind::Symlink { target: b"f".to_vec() });
     let all = vec![
@@ -774,7 +774,7 @@ async fn only_its_creator_finishes_a_private_directory() {
     let delivery = |into: &str, path: &str| Delivery {
         into: to.inbox.join(into).as_os_str().as_bytes().to_vec(),
         rules: Rules::default(),
-        entries: vec![Described(entry(path, Kind::Directory))],
+        entries: vec![DescribedEntry(entry(path, Kind::Directory))],
         owners: Default::default(),
     };
     let mode = |path: &str| fs::metadata(to.inbox.join(path)).unwrap().mode() & 0o7777;
@@ -782,7 +782,7 @@ async fn only_its_creator_finishes_a_private_directory() {
     let mut remote = maker.open(&to, &[]).await;
     for delivery in all() {
         remote.ask_put(delivery, Default::default()).await.unwrap();
-        assert_eq!(remote.receive_delivery_result().await.unwrap().by_number().count(), 0);
+        assert_eq!(remote.receive_delivery_result().await.unwrap().failures().count(), 0);
     }
     // The sticky bit marks an unfinished directory.
     assert_eq!([mode(made), mode(deep)], [0o1700; 2]);
@@ -813,7 +813,10 @@ async fn the_bytes_that_one_request_hashes_are_bounded() {
     let delivery = |rules, all: &[(&str, u64)]| Delivery {
         into: pair.to.inbox.as_os_str().as_bytes().to_vec(),
         rules,
-        entries: all.iter().map(|(path, size)| Described(entry(path, of_size(*size)))).collect(),
+        entries: all
+            .iter()
+            .map(|(path, size)| DescribedEntry(entry(path, of_size(*size))))
+            .collect(),
         owners: Default::default(),
     };
     let mut remote = pair.from.open(&pair.to, &[]).await;
@@ -821,10 +824,10 @@ async fn the_bytes_that_one_request_hashes_are_bounded() {
         (&[("small", 1), ("small", 1)][..], "contains it twice"),
         (&[("small", 1), ("huge", MAX_HASHED)], "request less at a time"),
     ] {
-        let checks = vec![Check([0; 32]); all.len()];
+        let checks = vec![TransferHash([0; 32]); all.len()];
         remote.ask_compare(delivery(Rules::WHOLE, all), checks).await.unwrap();
         let compared = remote.receive_comparison(all.len()).await.unwrap();
-        let Found::Refused(last) = compared.found[1] else { panic!("{compared:?}") };
+        let PathState::Refused(last) = compared.found[1] else { panic!("{compared:?}") };
         let said = compared.reasons[usize::from(last)].to_string();
         assert!(said.contains(why), "{said}");
     }

@@ -15,7 +15,7 @@ use std::{
     path::Path,
 };
 use thalweg_gather::{Outcome, landing::Fidelity, send::SendRequest};
-use thalweg_wire::object::{Check, FilePath, Link, Links, Rules};
+use thalweg_wire::object::{FilePath, Link, Links, Rules, TransferHash};
 
 const LARGE: u64 = (1 << 20) + 50_000;
 
@@ -282,14 +282,14 @@ async fn a_hard_link_requires_the_hash_of_the_file() {
         links: vec![Link {
             first: path("secret"),
             size,
-            check: Check([7; 32]),
+            check: TransferHash([7; 32]),
             name: path("mine"),
         }],
         make: true,
     };
     for size in [16, 17, u64::MAX] {
         let (present, undone) = remote.link(link(size)).await.unwrap();
-        assert_eq!((present, undone.by_number().count()), (0, 1), "{size}");
+        assert_eq!((present, undone.failures().count()), (0, 1), "{size}");
         assert!(!pair.to.inbox.join("mine").exists());
     }
     let elsewhere = Links { into: pair.to.data.as_os_str().as_bytes().to_vec(), ..link(16) };

@@ -11,8 +11,8 @@ use thalweg_gather::{
     run::{Request, SourceRequest, gather},
 };
 use thalweg_wire::object::{
-    Check, Entry, Failure, FilePath, FileRef, FileTime, Kind, ListRequest, MAX_WHY, ReadRequest,
-    Reply, Snapshot, encode,
+    Entry, Failure, FilePath, FileRef, FileTime, Kind, ListRequest, MAX_WHY, ReadRequest, Reply,
+    Snapshot, TransferHash, encode,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -31,7 +31,7 @@ fn part(bytes: u64) -> ReadRequest {
 }
 
 fn sent(bytes: &[u8]) -> Vec<u8> {
-    let check = Check(*blake3::hash(bytes).as_bytes());
+    let check = TransferHash(*blake3::hash(bytes).as_bytes());
     [encode(&Reply::Bytes(bytes.len() as u64)), bytes.to_vec(), encode(&Reply::Sent(check))]
         .concat()
 }

@@ -3,7 +3,7 @@
 use crate::scene::{Node, introduce, list, the_file};
 use thalweg_files::remote::RemoteError;
 use thalweg_net::{Stream, channel::Channel, channel::Protocol};
-use thalweg_wire::object::{self, Check, FileRef, ListRequest, Request};
+use thalweg_wire::object::{self, FileRef, ListRequest, Request, TransferHash};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 /// Creates a sparse file of two terabytes: it takes no space, and hashing it takes half an hour.
@@ -107,7 +107,7 @@ async fn a_long_hash_does_not_keep_another_member_s_short_one_waiting() {
     let mut remote = three.open(&one, &[]).await;
     let short = the_file(&mut remote, &one.root("/short")).await;
     let hashes = remote.check(vec![short; 3]).await.unwrap();
-    let right = Check(*blake3::hash(b"short").as_bytes());
+    let right = TransferHash(*blake3::hash(b"short").as_bytes());
     assert!(hashes.iter().all(|hash| hash.as_ref().is_ok_and(|hash| *hash == right)));
 }
 

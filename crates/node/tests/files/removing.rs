@@ -14,7 +14,7 @@ use std::{
 use tempfile::TempDir;
 use thalweg_files::AcceptingDirectory;
 use thalweg_gather::{Outcome, send::SendRequest};
-use thalweg_wire::object::{FilePath, Surplus};
+use thalweg_wire::object::{FilePath, SurplusRemoval};
 
 fn put(path: &Path) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -94,7 +94,7 @@ async fn a_dry_run_reports_what_is_then_removed() {
         put(&pair.to.inbox.join(path));
     }
     let mut remote = pair.from.open(&pair.to, &[]).await;
-    let surplus = |remove| Surplus {
+    let surplus = |remove| SurplusRemoval {
         into: pair.to.inbox.as_os_str().as_bytes().to_vec(),
         directory: FilePath::new("p".into()).unwrap(),
         after: Vec::new(),
@@ -111,9 +111,10 @@ async fn a_dry_run_reports_what_is_then_removed() {
     let names = ["all", "some/a", "some/in"].map(|name| name.as_bytes().to_vec());
     assert_eq!((removed.count, &removed.names[..]), (3, &names[..]));
     assert_eq!(would, removed);
-    let many = Surplus { exclude: vec![vec![b'a'; 1000]; 100], ..surplus(true) };
+    let many = SurplusRemoval { exclude: vec![vec![b'a'; 1000]; 100], ..surplus(true) };
     assert!(remote.clear(many).await.unwrap_err().to_string().contains("KiB of them"));
-    let elsewhere = Surplus { into: pair.to.data.as_os_str().as_bytes().to_vec(), ..surplus(true) };
+    let elsewhere =
+        SurplusRemoval { into: pair.to.data.as_os_str().as_bytes().to_vec(), ..surplus(true) };
     let why = remote.clear(elsewhere).await.unwrap_err().to_string();
     assert!(why.contains("does not offer"), "{why}");
 }

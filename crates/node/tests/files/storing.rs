@@ -9,7 +9,7 @@ use thalweg_files::{
 };
 use thalweg_units::ByteSize;
 use thalweg_wire::object::{
-    Delivery, Described, Entry, Failure, FilePath, FileTime, Kind, Rules, Snapshot,
+    Delivery, DescribedEntry, Entry, Failure, FilePath, FileTime, Kind, Rules, Snapshot,
 };
 
 const MODIFIED: i64 = 1_234_567_890_123_456_789;
@@ -24,7 +24,7 @@ fn entry(path: &str, size: u64) -> Entry {
         mode: 0o4640,
         owner: 0,
         group: 0,
-        modified: FileTime::of_nanos(MODIFIED),
+        modified: FileTime::from_nanos(MODIFIED),
         more: None,
     }
 }
@@ -142,7 +142,7 @@ async fn directories_that_exist_may_be_deeper_than_new_ones() {
         let delivery = Delivery {
             into: into.clone(),
             rules: Rules::default(),
-            entries: vec![Described(entry(path, 1))],
+            entries: vec![DescribedEntry(entry(path, 1))],
             owners: Default::default(),
         };
         remote.ask_put(delivery, Bytes::from_static(b"1")).await.unwrap();
@@ -150,7 +150,7 @@ async fn directories_that_exist_may_be_deeper_than_new_ones() {
             .receive_delivery_result()
             .await
             .unwrap()
-            .by_number()
+            .failures()
             .next()
             .map(|(_, why)| why.to_string())
     };

@@ -109,7 +109,7 @@ async fn data_held_for_an_earlier_session_is_dropped() {
     let owner = crate::scene::key(103).id();
     let old = SpoolId { job: JOB, number: 5 };
     let mut filling = spool.begin(owner, old, 10, Vec::new()).unwrap();
-    let check = thalweg_wire::object::Check(*blake3::hash(b"0123456789").as_bytes());
+    let check = thalweg_wire::object::TransferHash(*blake3::hash(b"0123456789").as_bytes());
     filling.push(b"0123456789", Ok(check)).await.unwrap();
     filling.finish().await.unwrap();
     let mut remote = Remote::open(&scene.dialer(), &crate::scene::name(2), &[]).await.unwrap();

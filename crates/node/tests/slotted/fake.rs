@@ -15,7 +15,7 @@ use thalweg_mesh::{MeshPeer, member_dialer::MemberDialer, service::MemberService
 use thalweg_net::channel::Channel;
 use thalweg_wire::mesh::Name;
 use thalweg_wire::object::{
-    Check, Failure, MAX_REQUEST, Reply, Request, SpoolId, Ticket, decode, encode, length,
+    Failure, MAX_REQUEST, Reply, Request, SpoolId, Ticket, TransferHash, decode, encode, length,
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -104,7 +104,7 @@ impl Fake {
         id: SpoolId,
         from: &Name,
         tickets: Vec<Ticket>,
-    ) -> Vec<Result<Check, Failure>> {
+    ) -> Vec<Result<TransferHash, Failure>> {
         let mut remote = Remote::open(self.dialer.as_ref().unwrap(), from, &[]).await.unwrap();
         let (mut parts, mut told) = (Vec::new(), Vec::new());
         for ticket in tickets {
@@ -117,7 +117,7 @@ impl Fake {
                 told.push(match self.vice {
                     Vice::Sends => came,
                     Vice::Denies => Err(Failure::Changed),
-                    _ => Ok(Check(*blake3::hash(&bytes).as_bytes())),
+                    _ => Ok(TransferHash(*blake3::hash(&bytes).as_bytes())),
                 });
                 parts.push(bytes);
             }
@@ -146,7 +146,7 @@ impl Fake {
         }
         say(channel, Reply::Bytes(bytes as u64)).await?;
         channel.write_all(&part).await?;
-        let check = Check(*blake3::hash(&part).as_bytes());
+        let check = TransferHash(*blake3::hash(&part).as_bytes());
         say(channel, why.map_or(Reply::Sent(check), Reply::Failed)).await
     }
 
@@ -160,7 +160,7 @@ impl Fake {
             }
             say(channel, Reply::Bytes(part.len() as u64)).await?;
             channel.write_all(&part).await?;
-            say(channel, Reply::Sent(Check(*blake3::hash(&part).as_bytes()))).await?;
+            say(channel, Reply::Sent(TransferHash(*blake3::hash(&part).as_bytes()))).await?;
         }
         Ok(())
     }

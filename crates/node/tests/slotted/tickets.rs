@@ -3,10 +3,14 @@
 use crate::scene::{JOB, Scene, Sort, dialer, key, name};
 use thalweg_files::remote::{Remote, RemoteError};
 use thalweg_wire::object::{
-    Check, Denied, Failure, Grant, ReadRequest, Reply, Request, SpoolId, Ticket,
+    DeniedGrant, Failure, Grant, ReadRequest, Reply, Request, SpoolId, Ticket, TransferHash,
 };
 
-async fn tickets(remote: &mut Remote, to: u8, reads: Vec<ReadRequest>) -> Result<Ticket, Denied> {
+async fn tickets(
+    remote: &mut Remote,
+    to: u8,
+    reads: Vec<ReadRequest>,
+) -> Result<Ticket, DeniedGrant> {
     let request = Request::Tickets(vec![Grant { reads, to: name(to) }]);
     match remote.request(&request).await.unwrap() {
         Reply::Tickets(mut tickets) => tickets.pop().unwrap(),
@@ -56,7 +60,7 @@ async fn a_ticket_is_valid_once_for_one_node_and_its_owner_learns_what_was_sent(
     assert_eq!(unsent, Reply::Checks(vec![None]));
     assert_eq!(redeem(&scene, 2, ticket).await, Ok(b"secret".to_vec()));
     assert_eq!(redeem(&scene, 2, ticket).await, Err(Failure::Ticket), "it is spent");
-    let check = Some(Check(*blake3::hash(b"secret").as_bytes()));
+    let check = Some(TransferHash(*blake3::hash(b"secret").as_bytes()));
     // A ticket is recorded once its last byte has been sent, which may be a moment after that was read.
     let told = loop {
         let told = remote.request(&sent(ticket)).await.unwrap();
@@ -69,7 +73,7 @@ async fn a_ticket_is_valid_once_for_one_node_and_its_owner_learns_what_was_sent(
     let own = dialer(2, &key(2), &scene.membership);
     let mut own = Remote::open(&own, &name(0), &[]).await.unwrap();
     let denied = tickets(&mut own, 1, reads.clone()).await.unwrap_err();
-    assert!(matches!(denied, Denied { read: 0, why: Failure::NotOffered(_) }), "{denied:?}");
+    assert!(matches!(denied, DeniedGrant { read: 0, why: Failure::NotOffered(_) }), "{denied:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

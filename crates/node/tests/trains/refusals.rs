@@ -205,7 +205,7 @@ async fn a_member_that_vanishes_during_a_train_is_reported_as_well() {
         assert!(asked.await.is_err(), "{way:?}: it ended");
         scene.far.kill().await;
         let why = flying.await.unwrap_err();
-        let is_so = matches!(why, SessionError::Channel(_) | SessionError::Protocol(_));
+        let is_so = matches!(why, SessionError::Channel(_) | SessionError::Closed);
         assert!(is_so, "{way:?}: {why}");
     }
 }

@@ -402,7 +402,8 @@ fn transcoders(state: &ReportState) -> BTreeMap<Name, u8> {
     numbers
 }
 
-/// Scales weights so that the mean of each node's streams is at most 1.
+/// Scales weights so that none of a node's streams has more than 1. A mean would not do: with many streams that cost
+/// nothing and weigh nothing, one could have any weight.
 ///
 /// A node counts once a stream, at its best subscription: the one that asks for the highest rate. The others keep
 /// [`FURTHER`] of the weight together, so that they are served where there is room.
@@ -420,7 +421,7 @@ fn weigh(subscribers: &mut [Subscriber], streams: &[Stream]) {
         let weight =
             |all: &[usize]| all.iter().map(|at| subscribers[*at].weight).fold(0.0, f64::max);
         let weights: Vec<f64> = of_streams.values().map(|all| weight(all)).collect();
-        let scale = (weights.iter().sum::<f64>() / weights.len() as f64).max(1.0);
+        let scale = weights.iter().copied().fold(1.0, f64::max);
         for (all, weight) in of_streams.into_values().zip(weights) {
             let best = all.iter().rev().max_by_key(|at| rate(&subscribers[**at])).copied();
             let further = weight * FURTHER / (all.len() - 1).max(1) as f64;

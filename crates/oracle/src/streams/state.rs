@@ -89,6 +89,8 @@ impl LegState {
         let is_new = before.is_none_or(|down| !down.is_avoided(now));
         let failures = before.map_or(0, |down| down.failures).saturating_add(is_new.into());
         self.down = Some(LegFailures { at: now, failures });
+        // A dying leg sends less and less. That is no rate to plan with once it works again.
+        self.view.forget_passive();
         is_new
     }
 
@@ -106,7 +108,7 @@ impl LegState {
 /// The estimates of a leg in the measuring service's table.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct LegEstimates {
-    /// The free rate by trains: the lower end in bit/s, whether it may be more, and its age.
+    /// The free rate by trains in bit/s, as the tool reports it, whether it may be more, and its age.
     pub spare: Option<(f64, bool, Duration)>,
     /// The throughput of TCP in bit/s, and its age.
     pub rate: Option<(f64, Duration)>,
@@ -313,7 +315,10 @@ impl ReportState {
         let leg = self.legs.entry((from, to)).or_default();
         let before = leg.view.known(now, &self.rules).map(|known| known.bps);
         let LegReport { sent_bps: bps, is_limited, age, .. } = *report;
-        leg.view.report(Sent { bps, is_limited, at: now - age }, &self.rules);
+        // While it is avoided it carries nothing, which says nothing of its rate.
+        if leg.is_up(now) {
+            leg.view.report(Sent { bps, is_limited, at: now - age }, &self.rules);
+        }
         leg.delay = report.delay.or(leg.delay);
         if let Some(Measured { free_bps: free, at_least, took, age }) = report.measured {
             let ended = now - age;

@@ -529,6 +529,29 @@ fn what_a_member_says_of_its_wishes_counts_among_them_alone() {
 }
 
 #[test]
+fn further_streams_without_weight_do_not_raise_the_weight_of_one() {
+    let outcome = |padding: u32| {
+        let mut world = World::new(3);
+        world.say(0, Report { egress_bps: Some(1_400_000), ..publishes(&["*"]) });
+        world.say(1, wants());
+        let mut report = wants();
+        report.subscriptions[0].weight = 1000.0;
+        let small = Subscription { weight: 1e-6, ..report.subscriptions[0].clone() };
+        let empty = Track { label: String::new(), rates: [0; 5] };
+        for id in 2..2 + padding {
+            let stream = name(&format!("padding{id}"));
+            report.subscriptions.push(Subscription { id, stream: stream.clone(), ..small.clone() });
+            let own = Published { stream, tracks: vec![empty.clone()], ..publishes(&["*"]).published[0].clone() };
+            report.published.push(own);
+        }
+        world.say(2, report);
+        world.plan();
+        [world.gets(1).0, world.gets(2).0]
+    };
+    assert_eq!(outcome(0), outcome(60));
+}
+
+#[test]
 fn a_wish_that_changes_begins_anew_and_one_that_ends_is_forgotten() {
     let mut world = World::new(2);
     world.say(0, publishes(&["*"]));

@@ -35,7 +35,7 @@ pub struct Sent {
 /// The result of trains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trains {
-    /// The rate that is free beside all traffic, bit/s; the lower end of a range.
+    /// The rate that is free beside all traffic, bit/s, as the tool reports it: pathload's value, not its range.
     pub free: u64,
     /// Whether more may be free, because trains cannot be sent at a higher rate.
     pub at_least: bool,
@@ -159,6 +159,12 @@ impl LegView {
         if !found.at_least || is_more {
             self.known = Some(KnownRate { bps, source: Source::Active, at: found.ended });
         }
+    }
+
+    /// Forgets what is known only because it was too slow; measurements stay.
+    pub fn forget_passive(&mut self) {
+        self.known = self.known.filter(|known| known.source == Source::Active);
+        (self.limited, self.ignored) = (None, None);
     }
 
     /// The mean rate of its streams between these times, bit/s; without a report in between, that of the report

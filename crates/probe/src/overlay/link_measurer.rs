@@ -54,7 +54,7 @@ pub enum MeasurementKind {
 /// A request for a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MeasurementRequest {
-    pub wish: MeasurementKind,
+    pub kind: MeasurementKind,
     /// The state of the link's streams: a number that changes when measurements that began before become useless. Such
     /// a measurement is cancelled.
     pub state: u64,
@@ -65,7 +65,7 @@ pub struct MeasurementRequest {
 pub struct LinkMeasurement {
     /// The member at the other end of the link.
     pub to: Name,
-    pub wish: MeasurementKind,
+    pub kind: MeasurementKind,
     /// The available bandwidth, bit/s.
     pub value: f64,
     /// Its lower end, bit/s.
@@ -142,7 +142,7 @@ impl LinkMeasurer {
         let mut hidden = HiddenRates::new();
         loop {
             let next = next_after(&wanted.borrow_and_update(), last.as_ref());
-            let Some((to, MeasurementRequest { wish, state })) = next else {
+            let Some((to, MeasurementRequest { kind, state })) = next else {
                 if let Some(open) = open.take() {
                     open.session.close().await;
                 }
@@ -158,7 +158,7 @@ impl LinkMeasurer {
             }
             let mut news = wanted.clone();
             let measured = tokio::select! {
-                measured = self.measure(&to, wish, open.take(), &mut hidden) => measured,
+                measured = self.measure(&to, kind, open.take(), &mut hidden) => measured,
                 () = superseded(&mut news, &to, state) => {
                     self.log.put(Event::new("stream_measurement_cancelled").with("to", &to));
                     continue;
@@ -172,7 +172,7 @@ impl LinkMeasurer {
                     // The result may change what is requested.
                     yield_now().await;
                     // A rate that is not available now is rarely available a moment later.
-                    if matches!(wish, MeasurementKind::Fits(_)) && !is_free {
+                    if matches!(kind, MeasurementKind::Fits(_)) && !is_free {
                         sleep(UNAVAILABLE_PAUSE).await;
                     }
                 }
@@ -206,7 +206,7 @@ impl LinkMeasurer {
     async fn measure(
         &self,
         to: &Name,
-        wish: MeasurementKind,
+        kind: MeasurementKind,
         open: Option<OpenSession>,
         hidden: &mut HiddenRates,
     ) -> (Result<LinkMeasurement, FailureCause>, Option<OpenSession>) {
@@ -224,7 +224,7 @@ impl LinkMeasurer {
                     } else {
                         FailureCause::Other
                     };
-                    self.log_result(to, wish, began, &Err(why), 0);
+                    self.log_result(to, kind, began, &Err(why), 0);
                     return (Err(failed), None);
                 }
             },
@@ -232,16 +232,16 @@ impl LinkMeasurer {
         let payer = self.payer(open.key);
         open.session.pay_by(payer.clone());
         let expected = hidden.get(to).copied().unwrap_or_default();
-        let found = self.estimate(&mut open, wish, expected).await;
+        let found = self.estimate(&mut open, kind, expected).await;
         let bytes = payer.spent();
-        self.log_result(to, wish, began, &found, bytes);
+        self.log_result(to, kind, began, &found, bytes);
         let Ok(found) = found else { return (Err(FailureCause::Other), None) };
         // Key frames come in bursts: the riders of the last trains may return in the next.
         hidden.insert(to.clone(), found.hidden.max(expected * HIDDEN_DECAY));
         let Finding { value, low, high, is_lower_bound, .. } = found;
         let to = to.clone();
         (
-            Ok(LinkMeasurement { to, wish, value, low, high, is_lower_bound, began, bytes }),
+            Ok(LinkMeasurement { to, kind, value, low, high, is_lower_bound, began, bytes }),
             Some(open),
         )
     }
@@ -249,7 +249,7 @@ impl LinkMeasurer {
     async fn estimate(
         &self,
         open: &mut OpenSession,
-        wish: MeasurementKind,
+        kind: MeasurementKind,
         hidden: f64,
     ) -> Result<Finding, ProbeError> {
         let mut ends = open.session.ends(Direction::There, open.largest);
@@ -257,7 +257,7 @@ impl LinkMeasurer {
             ends.sender.honest = ends.sender.honest.min(most);
         }
         let rides = self.run.rides;
-        let mut tool: Box<dyn Estimator + Send> = match wish {
+        let mut tool: Box<dyn Estimator + Send> = match kind {
             MeasurementKind::Range => Box::new(ends.pathload(self.run.pace, rides)),
             // The finding will exclude riders, so add the expected rate.
             MeasurementKind::Fits(rate) => Box::new(ends.rate_test(rate + hidden, rides)),
@@ -271,14 +271,14 @@ impl LinkMeasurer {
     fn log_result(
         &self,
         to: &Name,
-        wish: MeasurementKind,
+        kind: MeasurementKind,
         began: Instant,
         found: &Result<Finding, ProbeError>,
         bytes: u64,
     ) {
         let event = Event::new("stream_measured").with("to", to).with_number("bytes", bytes);
         let event = event.with_number("ms", began.elapsed().as_millis());
-        let event = match wish {
+        let event = match kind {
             MeasurementKind::Range => event,
             MeasurementKind::Fits(rate) => event.with_number("asked_bps", rate as u64),
         };
@@ -305,8 +305,9 @@ fn next_after(
 /// Waits until the link's streams are in another state than this one. A link that is no longer wanted stays in its
 /// state.
 async fn superseded(wanted: &mut watch::Receiver<MeasurementRequests>, to: &Name, state: u64) {
-    let is_other =
-        |wishes: &MeasurementRequests| wishes.get(to).is_some_and(|wanted| wanted.state != state);
+    let is_other = |requests: &MeasurementRequests| {
+        requests.get(to).is_some_and(|wanted| wanted.state != state)
+    };
     if wanted.wait_for(is_other).await.is_err() {
         pending::<()>().await;
     }
@@ -320,7 +321,7 @@ mod tests {
     #[test]
     fn links_are_measured_in_turn() {
         let name = |text: &str| text.parse::<Name>().unwrap();
-        let range = MeasurementRequest { wish: MeasurementKind::Range, state: 0 };
+        let range = MeasurementRequest { kind: MeasurementKind::Range, state: 0 };
         let wanted: MeasurementRequests = ["a", "b", "c"].map(|text| (name(text), range)).into();
         let next = |last: Option<&str>| next_after(&wanted, last.map(name).as_ref()).unwrap().0;
         assert_eq!([next(None), next(Some("b")), next(Some("c"))], ["a", "c", "a"].map(name));
@@ -331,16 +332,16 @@ mod tests {
     async fn a_measurement_is_superseded_by_another_state_of_its_own_link() {
         let name = |text: &str| text.parse::<Name>().unwrap();
         let wanted = |a: u64, b: u64| -> MeasurementRequests {
-            let range = |state| MeasurementRequest { wish: MeasurementKind::Range, state };
+            let range = |state| MeasurementRequest { kind: MeasurementKind::Range, state };
             [(name("a"), range(a)), (name("b"), range(b))].into()
         };
-        let (wishes, mut receiver) = watch::channel(wanted(1, 1));
+        let (requests, mut receiver) = watch::channel(wanted(1, 1));
         let mut waiting = spawn(async move { superseded(&mut receiver, &name("a"), 1).await });
-        wishes.send_replace(wanted(1, 2));
-        wishes.send_replace(MeasurementRequests::new());
+        requests.send_replace(wanted(1, 2));
+        requests.send_replace(MeasurementRequests::new());
         yield_now().await;
         assert!(!waiting.is_finished());
-        wishes.send_replace(wanted(2, 2));
+        requests.send_replace(wanted(2, 2));
         (&mut waiting).await.unwrap();
     }
 }

@@ -94,13 +94,13 @@ impl Collector for ProbeBudgetMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         for (name, help, value) in [
             (
-                "thalweg_measure_bytes_left",
-                "Bytes for measurements that are left today",
+                "thalweg_measure_budget_left_bytes",
+                "Bytes for measurements that are left in this UTC day.",
                 self.0.left(),
             ),
             (
-                "thalweg_measure_bytes_per_day",
-                "Limit of bytes for measurements per day",
+                "thalweg_measure_daily_budget_bytes",
+                "Limit of bytes for measurements in a UTC day.",
                 self.0.per_day(),
             ),
         ] {
@@ -131,8 +131,8 @@ mod tests {
         for line in [
             "thalweg_measure_flows_total{role=\"sender\",outcome=\"at_least\"} 1\n",
             "thalweg_measure_flows_total{role=\"receiver\",outcome=\"refused\"} 0\n",
-            "thalweg_measure_bytes_left 700\n",
-            "thalweg_measure_bytes_per_day 1000\n",
+            "thalweg_measure_budget_left_bytes 700\n",
+            "thalweg_measure_daily_budget_bytes 1000\n",
         ] {
             assert!(text.contains(line), "{line} not in {text}");
         }

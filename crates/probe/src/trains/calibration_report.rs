@@ -50,24 +50,24 @@ impl Collector for CalibrationMetrics {
         for (name, help, value) in [
             (
                 "valid",
-                "Whether the host was idle enough when it was calibrated",
+                "Whether the host was idle enough when it was calibrated.",
                 f64::from(host.is_valid),
             ),
-            ("gap_error_median_seconds", "Median timing error of the gaps between probes", half),
+            ("gap_error_median_seconds", "Median timing error of the gaps between probes.", half),
             (
                 "gap_error_p99_seconds",
-                "99th percentile of the timing error of the gaps between probes",
+                "99th percentile of the timing error of the gaps between probes.",
                 most,
             ),
             (
                 "shortest_gap_seconds",
-                "Shortest gap between probes that this host keeps accurately",
+                "Shortest gap between probes that this host keeps accurately.",
                 host.shortest_gap().as_secs_f64(),
             ),
             (
-                "honest_bits_per_second",
-                "Highest rate at which this host sends trains accurately",
-                host.honest.as_bps() as f64,
+                "accurate_rate_bytes_per_second",
+                "Highest rate at which this host sends trains accurately.",
+                host.honest.as_bps() as f64 / 8.0,
             ),
         ] {
             let (name, gauge) = (format!("thalweg_trains_{name}"), ConstGauge::new(value));
@@ -119,7 +119,7 @@ mod tests {
         for line in [
             "thalweg_trains_valid 1.0\n",
             "thalweg_trains_gap_error_p99_seconds 0.00025\n",
-            "thalweg_trains_honest_bits_per_second 120000000.0\n",
+            "thalweg_trains_accurate_rate_bytes_per_second 15000000.0\n",
         ] {
             assert!(text.contains(line), "{line} not in {text}");
         }

@@ -17,7 +17,7 @@ use thalweg_net::{
     channel::Channel,
     probe::{Opener, Sealer},
 };
-use thalweg_wire::probe::{Ask, NO_TRAIN, NodeReply};
+use thalweg_wire::probe::{NO_TRAIN, NodeReply, ProbeRequest};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     time::sleep,
@@ -48,7 +48,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> CarrierSession<IO> {
         riders: Arc<dyn Riders>,
     ) -> Result<Self, SessionError> {
         let epoch = riders.epoch();
-        let told = ask(&mut channel, &Ask::Carry { epoch }, PATIENCE).await?;
+        let told = ask(&mut channel, &ProbeRequest::Carry { epoch }, PATIENCE).await?;
         let NodeReply::Carrying { session, port, epoch } = told else {
             return Err(SessionError::Protocol("unexpected type of answer"));
         };
@@ -69,12 +69,12 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> CarrierSession<IO> {
     /// # Errors
     /// The other end's, or the channel's; the session is over.
     pub async fn keep(mut self, mut unused: impl FnMut() -> bool) -> Result<(), SessionError> {
-        let keep_alive = Ask::Arrivals { train: NO_TRAIN, probes: 1, wait: 0 };
+        let keep_alive = ProbeRequest::Arrivals { train: NO_TRAIN, probes: 1, wait: 0 };
         loop {
             // Notice the end of the channel at once, not only at the next keep-alive.
             tokio::select! {
                 () = sleep(KEEP_ALIVE) => {}
-                () = ended(&mut self.channel) => return Err(SessionError::Protocol("it closed the session")),
+                () = ended(&mut self.channel) => return Err(SessionError::Closed),
             }
             if unused() {
                 return Ok(());

@@ -18,6 +18,12 @@ pub enum SessionError {
         .0.as_secs()
     )]
     Silent(Duration),
+    /// The member closed the session before it answered.
+    #[error(
+        "the member closed the session, perhaps because its node was restarted; try again, and look \
+         at the member's log if it happens again"
+    )]
+    Closed,
     /// The member gave an answer that violates the protocol.
     #[error("the member violates the protocol: {0}")]
     Protocol(&'static str),
@@ -65,7 +71,7 @@ pub enum SessionError {
 impl SessionError {
     /// Whether the channel can no longer be used.
     pub fn is_end(&self) -> bool {
-        matches!(self, Self::Channel(_) | Self::Silent(_) | Self::Protocol(_))
+        matches!(self, Self::Channel(_) | Self::Silent(_) | Self::Closed | Self::Protocol(_))
     }
 }
 

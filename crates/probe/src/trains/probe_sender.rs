@@ -28,7 +28,7 @@ pub(super) struct ProbeSender {
     pub(super) socket: Arc<UdpSocket>,
     pub(super) to: SocketAddr,
     pub(super) sealer: Arc<Mutex<Sealer>>,
-    /// The riders of trains; set by [`Ask::Carry`](thalweg_wire::probe::Ask::Carry).
+    /// The riders of trains; set by [`ProbeRequest::Carry`](thalweg_wire::probe::ProbeRequest::Carry).
     pub(super) riders: Option<Arc<dyn Riders>>,
 }
 

@@ -33,7 +33,7 @@ use thalweg_net::{
 };
 use thalweg_units::{NodeId, Rate, Time};
 use thalweg_wire::mesh::Name;
-use thalweg_wire::probe::{Ask, MAX_MESSAGE, NO_TRAIN, NodeReply, PlannedProbe, Refusal};
+use thalweg_wire::probe::{MAX_MESSAGE, NO_TRAIN, NodeReply, PlannedProbe, ProbeRequest, Refusal};
 use tokio::{
     net::TcpStream,
     sync::{Semaphore, SemaphorePermit},
@@ -225,7 +225,7 @@ impl TrainsShared {
         let silent = self.silent.enter(who.clone()).ok_or_else(crowded)?;
         let Some(first) = asked(&mut channel, peer.key(), FIRST).await? else { return Ok(0) };
         let places = match &first {
-            Ask::Carry { .. } => &self.carrying,
+            ProbeRequest::Carry { .. } => &self.carrying,
             _ => &self.measuring,
         };
         let Some(_place) = places.enter(who.clone()) else {
@@ -241,28 +241,28 @@ impl TrainsShared {
         &self,
         mut channel: Channel<TcpStream>,
         peer: &MeshPeer,
-        first: Ask,
+        first: ProbeRequest,
     ) -> io::Result<u64> {
         let (mut open, mut trains, mut next) = (None, 0, Some(first));
         while let Some(ask) = next {
             let told = match (ask, &open) {
-                (Ask::Open, None) => match self.open(&channel, peer).await? {
+                (ProbeRequest::Open, None) => match self.open(&channel, peer).await? {
                     Ok((opened, told)) => {
                         open = Some(opened);
                         told
                     }
                     Err(refusal) => NodeReply::Refused(refusal),
                 },
-                (Ask::Carry { epoch }, _) => {
+                (ProbeRequest::Carry { epoch }, _) => {
                     let carrying = self.carry(&channel, &mut open, peer, epoch)?;
                     carrying.unwrap_or_else(NodeReply::Refused)
                 }
-                (Ask::Arrivals { train, probes, wait }, Some(open)) => {
+                (ProbeRequest::Arrivals { train, probes, wait }, Some(open)) => {
                     trains += u64::from(train != NO_TRAIN);
                     let wait = Duration::from_millis(wait.into()).min(LONGEST_WAIT);
                     arrivals(open, (train, probes), wait).await
                 }
-                (Ask::Send { train, probes, accepts_busy }, Some(open)) => {
+                (ProbeRequest::Send { train, probes, accepts_busy }, Some(open)) => {
                     trains += 1;
                     let request = TrainRequest { train, probes, accepts_busy };
                     let sent = self.send(open, peer.key(), request).await;
@@ -454,7 +454,7 @@ async fn asked(
     channel: &mut Channel<TcpStream>,
     peer: NodeId,
     within: Duration,
-) -> io::Result<Option<Ask>> {
+) -> io::Result<Option<ProbeRequest>> {
     let reading = message::read_in_turn(channel, MAX_MESSAGE, PeerKey::Node(peer));
     let read = timeout(within, reading).await.map_err(io::Error::from)??;
     Ok(read.map(|(ask, _)| ask))

@@ -28,7 +28,7 @@ use thalweg_net::{
 };
 use thalweg_units::{Rate, Time};
 use thalweg_wire::probe::{
-    Ask, Capabilities, LABEL, MAX_MESSAGE, NO_TRAIN, NodeReply, Payload, PlannedProbe,
+    Capabilities, LABEL, MAX_MESSAGE, NO_TRAIN, NodeReply, Payload, PlannedProbe, ProbeRequest,
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
@@ -132,7 +132,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
         terms: Terms,
     ) -> Result<Self, SessionError> {
         let began = Instant::now();
-        let (number, port, there) = match ask(&mut channel, &Ask::Open, PATIENCE).await? {
+        let (number, port, there) = match ask(&mut channel, &ProbeRequest::Open, PATIENCE).await? {
             NodeReply::Opened { session, port, can } => (session, port, calibration(&can)),
             _ => return Err(SessionError::Protocol("unexpected type of answer")),
         };
@@ -167,7 +167,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
     /// [`SessionError`], e.g. if it has none.
     pub async fn carry(&mut self, riders: Arc<dyn Riders>) -> Result<(), SessionError> {
         let epoch = riders.epoch();
-        match ask(&mut self.channel, &Ask::Carry { epoch }, PATIENCE).await? {
+        match ask(&mut self.channel, &ProbeRequest::Carry { epoch }, PATIENCE).await? {
             NodeReply::Carrying { epoch, .. } => {
                 self.attached =
                     Some(carrier_session::attach(&mut self.sender, &self.entry, riders, epoch));
@@ -343,7 +343,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
     pub async fn arrivals(&mut self, of: DepartedTrain) -> Result<Flight, SessionError> {
         let DepartedTrain { number, probes, sent_train } = of;
         let wait = self.wait().as_millis() as u16;
-        let ask_for = Ask::Arrivals { train: number, probes: probes as u16, wait };
+        let ask_for = ProbeRequest::Arrivals { train: number, probes: probes as u16, wait };
         self.asked = Instant::now();
         let told = ask(&mut self.channel, &ask_for, PATIENCE).await?;
         let NodeReply::Arrivals { arrived, dropped } = told else {
@@ -380,7 +380,7 @@ impl<IO: AsyncRead + AsyncWrite + Unpin> Session<IO> {
             gap: probe.gap.as_nanos() as u64,
             may_carry: probe.may_carry,
         };
-        let plan = Ask::Send {
+        let plan = ProbeRequest::Send {
             train: number,
             probes: train.probes().iter().map(planned).collect(),
             accepts_busy: self.terms.accepts_busy,
@@ -423,7 +423,7 @@ pub(super) async fn show<IO: AsyncRead + AsyncWrite + Unpin>(
         _ = sender.show();
     }
     let wait = LATEST.as_millis() as u16;
-    let asked = Ask::Arrivals { train: NO_TRAIN, probes: 1, wait };
+    let asked = ProbeRequest::Arrivals { train: NO_TRAIN, probes: 1, wait };
     match ask(channel, &asked, PATIENCE).await? {
         NodeReply::Arrivals { arrived, .. } if arrived.first().is_some_and(Option::is_some) => {
             Ok(())
@@ -459,7 +459,7 @@ fn unsent(why: Option<io::Error>, size: u16, overhead: u32) -> SessionError {
 
 pub(super) async fn ask<IO: AsyncRead + AsyncWrite + Unpin>(
     channel: &mut Channel<IO>,
-    what: &Ask,
+    what: &ProbeRequest,
     patience: Duration,
 ) -> Result<NodeReply, SessionError> {
     let exchange = async {
@@ -469,7 +469,7 @@ pub(super) async fn ask<IO: AsyncRead + AsyncWrite + Unpin>(
     match timeout(patience, exchange).await {
         Ok(Ok(Some(NodeReply::Refused(why)))) => Err(why.into()),
         Ok(Ok(Some(told))) => Ok(told),
-        Ok(Ok(None)) => Err(SessionError::Protocol("it closed the session")),
+        Ok(Ok(None)) => Err(SessionError::Closed),
         Ok(Err(why)) => Err(why.into()),
         Err(_) => Err(SessionError::Silent(patience)),
     }

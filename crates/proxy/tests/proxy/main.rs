@@ -6,6 +6,9 @@ mod authentication;
 mod closing;
 mod early_answers;
 mod expectations;
+#[allow(dead_code, reason = "shared with the tests of the node's metrics")]
+#[path = "../../../thalweg/tests/mesh/exposition.rs"]
+mod exposition;
 mod fields;
 mod framing;
 mod proxy_pages;

@@ -58,6 +58,8 @@ async fn the_metrics_count_what_was_done() {
     let (_, text) = ask(&scene, "GET /metrics HTTP/1.1\r\nHost: {at}\r\n\r\n").await;
     assert!(text.contains("\nthalweg_proxy_connections_total 2\n"), "{text}");
     assert!(text.ends_with("# EOF\n"), "{text}");
+    let families = crate::exposition::parse(&text).unwrap();
+    assert_eq!(crate::exposition::problems(&families), Vec::<String>::new());
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use thalweg_net::{
 use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::{
     Destination, Signer as _,
-    mesh::{Ask, LegKind, Preamble, Quota, Rule},
+    mesh::{LegKind, Preamble, Quota, RelayRequest, Rule},
     socks5::{self, Reply},
 };
 use tokio::{
@@ -126,7 +126,7 @@ async fn plain_socks5_inside_the_channel_is_sealed() {
 async fn a_member_behind_too_many_relays_reaches_no_further_one() {
     let scene = Scene::new(Plan::default()).await;
     let next = scene.nodes[1].at.into();
-    let ask = Ask { next: Some(key(2).id()), ..Ask::default() };
+    let ask = RelayRequest { next: Some(key(2).id()), ..RelayRequest::default() };
     for (depth, passes) in [(1, true), (2, false)] {
         let mut channel = channel(&scene, &Preamble { depth }.encode()).await;
         let reply = connect_by_terms(&mut channel, &ask, &next).await;

@@ -12,6 +12,6 @@ mod viewers;
 mod window;
 
 pub use directory::{Directory, DirectoryError};
-pub use packager::{Packager, Settings, StartNumbers, Update};
+pub use packager::{Packager, Settings, StartNumbers, Status, Update};
 pub use server::serve;
-pub use window::{Status, Window};
+pub use window::Window;

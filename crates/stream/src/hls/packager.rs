@@ -1,12 +1,12 @@
 //! Turns a stream's frames into segments and playlists. Pure.
 
-use super::{Status, Window};
+use serde::Serialize;
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 use thalweg_media::{
     Frame, FrameClass,
     hls::{ExpiredSegments, HlsWarning, Init, Playlist, Segment, Segmenter, SegmenterOutput},
 };
-use thalweg_wire::stream::leg::{DropReason, LostFrame};
+use thalweg_wire::stream::leg::{CLASSES, DropReason, LostFrame};
 
 /// The bounds of an HLS output.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +52,34 @@ impl Update {
     pub fn is_empty(&self) -> bool {
         self.inits.is_empty() && self.segments.is_empty()
     }
+}
+
+/// The figures that the player shows.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Status {
+    pub name: String,
+    /// The publisher's node.
+    pub origin: String,
+    /// The selected rendition; `None` until one is selected.
+    pub track: Option<u8>,
+    /// The bytes of all received frames.
+    pub bytes: u64,
+    /// The received frames by class, tables first.
+    pub frames: [u64; CLASSES],
+    /// The lost frames by reason.
+    pub lost: BTreeMap<&'static str, u64>,
+    /// Frames that the requested level excludes.
+    pub omitted: u64,
+    /// The age of the newest frame on arrival.
+    pub age_ms: u64,
+    /// The stream time of the newest frame, as in the segments.
+    pub newest_ms: u64,
+    /// How long ago the newest frame arrived.
+    pub idle_ms: u64,
+    /// The codecs of the init segments by number (RFC 6381).
+    pub inits: BTreeMap<u64, String>,
+    /// Whether the stream has ended.
+    pub is_ended: bool,
 }
 
 /// Packages one rendition of a stream as HLS.
@@ -194,16 +222,8 @@ impl Packager {
     pub fn status(&self) -> &Status {
         &self.status
     }
-
-    /// Applies an update to a window, with the new playlists and figures.
-    pub fn publish(&self, update: Update, window: &Window) {
-        window.apply(update, self.playlist(), self.master(), self.status.clone());
-    }
 }
 
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
-
-/// Counts of frames by the name of the reason.
-pub type ByReason = BTreeMap<&'static str, u64>;

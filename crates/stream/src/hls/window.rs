@@ -1,40 +1,10 @@
 //! The newest segments of an HLS output in memory, shared with the HTTP server.
 
-use super::packager::{ByReason, Update};
+use super::packager::{Packager, Status, Update};
 use bytes::Bytes;
 use parking_lot::Mutex;
-use serde::Serialize;
 use std::{collections::BTreeMap, sync::Arc};
-use thalweg_wire::stream::leg::CLASSES;
 use tokio::time::Instant;
-
-/// The figures that the player shows.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Status {
-    pub name: String,
-    /// The publisher's node.
-    pub origin: String,
-    /// The selected rendition; `None` until one is selected.
-    pub track: Option<u8>,
-    /// The bytes of all received frames.
-    pub bytes: u64,
-    /// The received frames by class, tables first.
-    pub frames: [u64; CLASSES],
-    /// The lost frames by reason.
-    pub lost: ByReason,
-    /// Frames that the requested level excludes.
-    pub omitted: u64,
-    /// The age of the newest frame on arrival.
-    pub age_ms: u64,
-    /// The stream time of the newest frame, as in the segments.
-    pub newest_ms: u64,
-    /// How long ago the newest frame arrived.
-    pub idle_ms: u64,
-    /// The codecs of the init segments by number (RFC 6381).
-    pub inits: BTreeMap<u64, String>,
-    /// Whether the stream has ended.
-    pub is_ended: bool,
-}
 
 /// The newest segments, playlists and figures; cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -52,14 +22,8 @@ struct State {
 }
 
 impl Window {
-    /// Applies an update, with the new playlists and figures.
-    pub fn apply(
-        &self,
-        update: Update,
-        playlist: Option<String>,
-        master: Option<String>,
-        status: Status,
-    ) {
+    /// Applies an update, with the packager's playlists and figures.
+    pub fn apply(&self, update: Update, packager: &Packager) {
         let mut state = self.0.lock();
         state.inits.extend(update.inits.into_iter().map(|init| (init.number, init.bytes)));
         state.segments.extend(update.segments.into_iter().map(|one| (one.number, one.bytes)));
@@ -69,7 +33,8 @@ impl Window {
         for number in update.removed.inits {
             state.inits.remove(&number);
         }
-        (state.playlist, state.master, state.status) = (playlist, master, status);
+        (state.playlist, state.master) = (packager.playlist(), packager.master());
+        state.status = packager.status().clone();
         state.at = Some(Instant::now());
     }
 

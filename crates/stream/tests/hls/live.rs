@@ -66,7 +66,7 @@ impl Server {
                 let age = Duration::from_millis(20);
                 if change(&mut packager, frame) {
                     let update = packager.push(sequence, age, frame);
-                    packager.publish(update, &window);
+                    window.apply(update, &packager);
                 } else {
                     packager.record_loss(thalweg_wire::stream::leg::LostFrame {
                         sequence,
@@ -77,7 +77,7 @@ impl Server {
                 }
             }
             let update = packager.end();
-            packager.publish(update, &window);
+            window.apply(update, &packager);
             assert_eq!(packager.take_warnings(), []);
         });
     }

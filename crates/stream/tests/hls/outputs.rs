@@ -37,7 +37,7 @@ async fn the_server_answers_with_the_newest_segments_alone() {
     packager.select(1);
     for (sequence, frame) in (0..).zip(&frames) {
         let update = packager.push(sequence, std::time::Duration::ZERO, frame);
-        packager.publish(update, &server.window);
+        server.window.apply(update, &packager);
     }
     let (code, head, text) = get(&server.url, "/stream.m3u8", None).await;
     assert_eq!(code, 200);

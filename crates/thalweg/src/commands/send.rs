@@ -238,9 +238,10 @@ async fn deliver(
     display: Arc<GatherDisplay>,
 ) -> anyhow::Result<Result<Totals, SendError>> {
     let stop = CancellationToken::new();
-    let told = Arc::clone(&display);
-    let signals =
-        gather::stop_on_signals(Signals::watch()?, stop.clone(), move |text| told.note(text));
+    let note_display = Arc::clone(&display);
+    let signals = gather::stop_on_signals(Signals::watch()?, stop.clone(), move |text| {
+        note_display.note(text)
+    });
     let signals = tokio::spawn(signals);
     let note = |text: String| display.note(text);
     let ask = args.rates.is_none();

@@ -123,8 +123,8 @@ mod tests {
 
     #[test]
     fn one_is_singular() {
-        let said = [0, 1, 2].map(|n| counted(n, "member"));
-        assert_eq!(said, ["0 members", "1 member", "2 members"]);
+        let texts = [0, 1, 2].map(|n| counted(n, "member"));
+        assert_eq!(texts, ["0 members", "1 member", "2 members"]);
     }
 
     #[test]

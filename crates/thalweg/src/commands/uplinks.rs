@@ -173,8 +173,8 @@ pub fn begin(
 ) -> Uplinks {
     PROCESS_UPLINKS
         .get_or_init(|| {
-            let (followed, told) = (uplinks.clone(), tell.clone());
-            tokio::spawn(async move { followed.keep(told).await });
+            let (kept_uplinks, log) = (uplinks.clone(), tell.clone());
+            tokio::spawn(async move { kept_uplinks.keep(log).await });
             if let Some(file) = file {
                 answer(uplinks.clone(), file, tell);
             }
@@ -190,9 +190,9 @@ fn answer(uplinks: Uplinks, file: &Path, tell: impl Fn(String) + Send + 'static)
     }
     let at = sockets(file);
     tokio::spawn(async move {
-        let more = |said: &mut Value| {
-            said["bonds"] = json!(BONDS.report());
-            said["bonds_of_others"] = json!(accepted_bonds());
+        let more = |report: &mut Value| {
+            report["bonds"] = json!(BONDS.report());
+            report["bonds_of_others"] = json!(accepted_bonds());
         };
         if let Err(why) = serve(&at, uplinks, &more).await {
             tell(format!(

@@ -32,7 +32,10 @@ async fn json_has_one_event_per_line_and_is_all_of_standard_output() {
         text(&output.stdout).lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     assert_eq!(events[0]["event"], "started");
     assert_eq!(events[0]["total_bytes"], LENGTH);
-    let last = events.last().unwrap();
+    let verdict = events.last().unwrap();
+    assert_eq!(verdict["event"], "verdict");
+    assert!(verdict["bound"].is_string() && verdict["text"].is_string(), "{verdict}");
+    let last = &events[events.len() - 2];
     assert_eq!((&last["event"], &last["bytes"]), (&"finished".into(), &LENGTH.into()));
     assert!(last["rate_bps"].as_u64().unwrap() > 0 && last["seconds"].as_f64().unwrap() > 0.0);
 }

@@ -11,8 +11,10 @@ mod carrier_lab;
 mod carrier_legs;
 mod carrier_streams;
 mod daemon_access;
+mod dashboard;
 mod drain;
 mod drop_box;
+mod exposition;
 mod faults;
 #[path = "../../../media/tests/fixtures/ffmpeg_decoder.rs"]
 mod ffmpeg_decoder;
@@ -26,6 +28,7 @@ mod measure_hops;
 mod measure_lab;
 mod measure_service;
 mod messages;
+mod metrics;
 mod no_daemon;
 mod odd_links;
 mod oracle_down;

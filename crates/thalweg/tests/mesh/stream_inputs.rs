@@ -14,7 +14,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 use thalweg_media::{Frame, FrameClass, TsSplitter};
-use thalweg_stream::container::{Frames, Splitter as _};
+use thalweg_stream::container::{PlainSplitter, Splitter as _};
 use thalweg_wire::stream::leg::{FrameHead, MAX_TIME_US};
 
 /// A deadline that a busy machine meets.
@@ -141,7 +141,7 @@ fn sample_with_time(time_us: u64) -> Vec<u8> {
             sent_us: 0,
             length: frame.bytes.len() as u32,
         };
-        Frames::encode(head, frame)
+        PlainSplitter::encode(head, frame)
     };
     split.iter().flat_map(encode).collect()
 }
@@ -361,7 +361,7 @@ impl Other {
         drop(self.publisher.stdin.take());
         assert_eq!(self.publisher.wait().unwrap().code(), Some(0));
         assert_eq!(self.subscriber.wait().unwrap().code(), Some(0));
-        let (mut splitter, mut came) = (Frames::default(), Vec::new());
+        let (mut splitter, mut came) = (PlainSplitter::default(), Vec::new());
         splitter.push(&self.received.join().unwrap(), &mut came).unwrap();
         let numbers: Vec<u8> = came.iter().map(|frame| frame.bytes[0]).collect();
         assert_eq!(numbers, (0..self.sent).map(|n| n as u8).collect::<Vec<_>>());

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 use thalweg_media::{Frame, FrameClass};
-use thalweg_stream::container::{Frames, Splitter as _};
+use thalweg_stream::container::{PlainSplitter, Splitter as _};
 use thalweg_wire::stream::leg::FrameHead;
 
 pub const SETTINGS: &str = "[stream]\nsubscribe = [\"*\"]\n";
@@ -32,7 +32,7 @@ pub fn frames(numbers: std::ops::Range<u64>) -> Vec<u8> {
             sent_us: 0,
             length: 1000,
         };
-        Frames::encode(head, &frame)
+        PlainSplitter::encode(head, &frame)
     };
     numbers.flat_map(frame).collect()
 }
@@ -53,7 +53,7 @@ fn a_stream_passes_from_program_to_program() {
     let output = ber.run(&subscribe);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let mut came = Vec::new();
-    let mut splitter = Frames::default();
+    let mut splitter = PlainSplitter::default();
     splitter.push(&output.stdout, &mut came).unwrap();
     assert_eq!((splitter.end(&mut Vec::new()), came[0].class), (0, FrameClass::Key));
     let places: Vec<u8> = came.iter().map(|frame| frame.bytes[0]).collect();

@@ -21,7 +21,7 @@ use std::{
 use thalweg_bond::LinkId;
 use thalweg_units::Time;
 use thalweg_wire::{
-    bond::{FRAME_HEAD, Frame, Refusal, Target, Word},
+    bond::{BondMessage, FRAME_HEAD, Frame, Refusal, Target},
     object,
 };
 use tokio::{
@@ -122,7 +122,7 @@ impl Engine {
         self.state.lock().links(self.now())
     }
 
-    /// What links and streams wait for, in words, to find the cause of a standstill.
+    /// What links and streams wait for, as text, to find the cause of a standstill.
     pub fn describe(&self) -> String {
         self.state.lock().describe(self.now())
     }
@@ -162,7 +162,7 @@ impl Engine {
             {
                 let mut state = self.state.lock();
                 if let Some((stream, to)) = state.offered.pop_front() {
-                    // Its `Open` word may be repeated before it is accepted; it must not be offered twice.
+                    // Its `Open` message may be repeated before it is accepted; it must not be offered twice.
                     state.flows.get_mut(&stream).map(Flow::begin_connecting);
                     return Some((stream, to));
                 }
@@ -326,17 +326,21 @@ impl Engine {
                 let done = self.state.lock().chunk(id, head, bytes, self.now());
                 done.map(|()| FRAME_HEAD + length).map_err(LinkEnd::Hostile)
             }
-            Frame::Word(length) => {
+            Frame::Message(length) => {
                 let bytes = body(read, length).await?;
-                let word = object::decode::<Word>(&bytes).map_err(|why| hostile(&why))?.cut();
-                if matches!(word, Word::Bye) {
+                let message =
+                    object::decode::<BondMessage>(&bytes).map_err(|why| hostile(&why))?.cut();
+                if matches!(message, BondMessage::Bye) {
                     return Err(LinkEnd::Bye);
                 }
-                if !word.is_sound() {
-                    return Err(hostile(&"a word's numbers are out of order"));
+                if !message.is_sound() {
+                    return Err(hostile(&"a message's numbers are out of order"));
                 }
-                let is_open = matches!(word, Word::Open { .. });
-                self.state.lock().word(id, word, self.now()).map_err(LinkEnd::Hostile)?;
+                let is_open = matches!(message, BondMessage::Open { .. });
+                self.state
+                    .lock()
+                    .handle_message(id, message, self.now())
+                    .map_err(LinkEnd::Hostile)?;
                 if is_open {
                     self.offered.notify_one();
                 }

@@ -11,7 +11,7 @@ use std::{
 };
 use thalweg_bond::{Acks, Chunk, Link, Reorder, SendAllowance, Sender, SenderSettings};
 use thalweg_units::Time;
-use thalweg_wire::bond::{MAX_RANGES, Refusal, Target, Word};
+use thalweg_wire::bond::{BondMessage, MAX_RANGES, Refusal, Target};
 
 /// Bytes of a stream that wait here to be sent or acknowledged, at most: a quarter of a second at 500 Mbit/s, including
 /// the round trips of unequal links.
@@ -64,8 +64,8 @@ pub struct Flow {
     pub broken: Option<StreamError>,
     /// The application dropped it.
     pub is_released: bool,
-    /// The words that are due to the far end.
-    pub due: DueWords,
+    /// The messages that are due to the far end.
+    pub due: DueMessages,
     reader: Option<Waker>,
     writer: Option<Waker>,
     /// The limit that the far end was last told.
@@ -80,16 +80,16 @@ pub struct Flow {
     held: Option<MemoryLease>,
 }
 
-/// Words that are due to be sent.
+/// Messages that are due to be sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DueWords {
+pub struct DueMessages {
     pub opening: bool,
     pub acks: bool,
     pub end: bool,
     pub reset: bool,
 }
 
-impl DueWords {
+impl DueMessages {
     fn any(self) -> bool {
         self.opening || self.acks || self.end || self.reset
     }
@@ -106,14 +106,14 @@ impl Flow {
         ours: u64,
         memory: &Memory,
     ) -> Self {
-        let due = DueWords {
+        let due = DueMessages {
             opening: matches!(opening, OpeningState::Requested(_)),
-            ..DueWords::default()
+            ..DueMessages::default()
         };
         let first = ours.min(FIRST);
         let held = memory.take(first + FIRST);
         let broken = held.is_none().then_some(StreamError::Refused(Refusal::Busy));
-        let due = DueWords { reset: broken.is_some(), ..due };
+        let due = DueMessages { reset: broken.is_some(), ..due };
         Self {
             sender: Sender::new(settings, theirs),
             waits: false,
@@ -137,37 +137,39 @@ impl Flow {
         }
     }
 
-    /// Takes the next word that is due.
-    pub fn word(&mut self, stream: u32) -> Option<Word> {
+    /// Takes the next message that is due.
+    pub fn take_message(&mut self, stream: u32) -> Option<BondMessage> {
         if !self.due.any() {
             return None;
         }
         if std::mem::take(&mut self.due.opening) {
             return Some(match &self.opening {
-                OpeningState::Requested(to) => Word::Open { stream, to: to.clone() },
-                _ => Word::Opened { stream },
+                OpeningState::Requested(to) => BondMessage::Open { stream, to: to.clone() },
+                _ => BondMessage::Opened { stream },
             });
         }
         if std::mem::take(&mut self.due.reset) {
             return Some(match &self.broken {
-                Some(StreamError::Refused(why)) => Word::Refused { stream, why: why.clone() },
-                Some(StreamError::Reset(why)) => Word::Reset { stream, why: why.clone() },
-                None => Word::Reset { stream, why: "it ended".to_owned() },
+                Some(StreamError::Refused(why)) => {
+                    BondMessage::Refused { stream, why: why.clone() }
+                }
+                Some(StreamError::Reset(why)) => BondMessage::Reset { stream, why: why.clone() },
+                None => BondMessage::Reset { stream, why: "it ended".to_owned() },
             });
         }
         if std::mem::take(&mut self.due.end) {
-            return Some(Word::End { stream, at: self.written() });
+            return Some(BondMessage::End { stream, at: self.written() });
         }
         self.due.acks = false;
         let Acks { arrived, ranges, limit } = self.reorder.acks(MAX_RANGES);
         self.announced_limit = limit;
         let ranges = ranges.into_iter().map(|range| (range.start, range.end)).collect();
         let ended = self.reorder.is_complete();
-        Some(Word::Acks { stream, arrived, limit, ranges, ended })
+        Some(BondMessage::Acks { stream, arrived, limit, ranges, ended })
     }
 
-    /// A link is gone, and perhaps words with it: repeats those that may have been lost.
-    pub fn repeat_words(&mut self) {
+    /// A link is gone, and perhaps messages with it: repeats those that may have been lost.
+    pub fn repeat_messages(&mut self) {
         self.due.opening |=
             matches!(self.opening, OpeningState::Requested(_) | OpeningState::Accepted);
         self.due.acks = true;
@@ -416,7 +418,7 @@ impl Flow {
     }
 }
 
-/// The stream's state in words, for debugging.
+/// The stream's state as text, for debugging.
 impl Flow {
     pub(super) fn describe(&self) -> String {
         let sender = &self.sender;

@@ -8,15 +8,16 @@ use prometheus_client::{
 };
 use std::{collections::BTreeMap, fmt};
 
-/// Collects `thalweg_bond_…` on each scrape, from the bonds that the function returns. Labels name the member and, for
-/// links, the interface; links by the same interface are taken together.
+/// Collects `thalweg_bond_…` on each scrape, from the bonds that the function returns. Labels name the interface, never
+/// the member: links by the same interface are taken together, of whatever bond.
 pub struct BondMetrics(pub Box<dyn Fn() -> Vec<BondStatus> + Send + Sync>);
 
-/// The links of one bond by one interface, taken together.
+/// The links by one interface, taken together.
 #[derive(Clone, Copy, Debug, Default)]
 struct LinkSums {
     links: f64,
     alive: f64,
+    /// Bits per second.
     rate: f64,
     rtt: f64,
     sent: f64,
@@ -27,17 +28,17 @@ struct LinkSums {
 type BondColumn = (&'static str, &'static str, fn(&LinkSums) -> f64);
 
 const COLUMNS: [BondColumn; 6] = [
-    ("thalweg_bond_links", "Links of bonds over the interface", |by| by.links),
-    ("thalweg_bond_links_alive", "Links that are not silent", |by| by.alive),
-    ("thalweg_bond_rate_bps", "Rate that the links deliver, bit/s", |by| by.rate),
-    ("thalweg_bond_rtt_seconds", "Longest round-trip time of the links", |by| by.rtt),
-    ("thalweg_bond_sent_bytes", "Bytes of chunks sent by the present links", |by| by.sent),
-    ("thalweg_bond_received_bytes", "Bytes of chunks received by the present links", |by| {
+    ("thalweg_bond_links", "Links of bonds over the interface.", |by| by.links),
+    ("thalweg_bond_links_alive", "Links that are not silent.", |by| by.alive),
+    ("thalweg_bond_rate_bytes_per_second", "Rate that the links deliver.", |by| by.rate / 8.0),
+    ("thalweg_bond_rtt_seconds", "Longest round-trip time of the links.", |by| by.rtt),
+    ("thalweg_bond_sent_bytes", "Bytes of chunks sent by the present links.", |by| by.sent),
+    ("thalweg_bond_received_bytes", "Bytes of chunks received by the present links.", |by| {
         by.received
     }),
 ];
 
-const STREAMS: &str = "Streams that are open or not yet settled";
+const STREAMS: &str = "Streams that are open or not yet settled.";
 
 impl fmt::Debug for BondMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -45,17 +46,14 @@ impl fmt::Debug for BondMetrics {
     }
 }
 
-/// The links by member and interface.
-type Links<'a> = BTreeMap<(&'a str, &'a str), LinkSums>;
-
-/// The links by member and interface; and each member's number of streams.
-fn sums(all: &[BondStatus]) -> (Links<'_>, BTreeMap<&str, f64>) {
-    let (mut links, mut streams): (Links<'_>, BTreeMap<_, f64>) = Default::default();
+/// The links by interface, and the number of streams.
+fn sums(all: &[BondStatus]) -> (BTreeMap<&str, LinkSums>, f64) {
+    let (mut links, mut streams): (BTreeMap<&str, LinkSums>, f64) = Default::default();
     for bond in all {
-        *streams.entry(bond.member.as_str()).or_default() += bond.streams as f64;
+        streams += bond.streams as f64;
         for link in &bond.links {
             let interface = link.interface.as_deref().unwrap_or_default();
-            let by = links.entry((bond.member.as_str(), interface)).or_default();
+            let by = links.entry(interface).or_default();
             by.links += 1.0;
             by.alive += f64::from(u8::from(link.life != LinkLife::Silent));
             by.rate += link.rate.as_bps() as f64;
@@ -72,16 +70,16 @@ impl Collector for BondMetrics {
         let all = (self.0)();
         let (links, streams) = sums(&all);
         let kind = || ConstGauge::new(0.0).metric_type();
-        let mut family =
-            encoder.encode_descriptor("thalweg_bond_streams", STREAMS, None, kind())?;
-        for (member, count) in streams {
-            let label = [("member", member)];
-            ConstGauge::new(count).encode(family.encode_family(&label)?)?;
-        }
+        ConstGauge::new(streams).encode(encoder.encode_descriptor(
+            "thalweg_bond_streams",
+            STREAMS,
+            None,
+            kind(),
+        )?)?;
         for (name, help, value) in COLUMNS {
             let mut family = encoder.encode_descriptor(name, help, None, kind())?;
-            for ((member, interface), by) in &links {
-                let label = [("member", *member), ("interface", *interface)];
+            for (interface, by) in &links {
+                let label = [("interface", *interface)];
                 ConstGauge::new(value(by)).encode(family.encode_family(&label)?)?;
             }
         }
@@ -118,19 +116,23 @@ mod tests {
             link("wan0", LinkLife::Silent, 30),
             link("wan1", LinkLife::Late, 9),
         ];
-        let bond = BondStatus { member: "fra".to_owned(), streams: 2, links };
+        let fra = BondStatus { member: "fra".to_owned(), streams: 2, links };
+        let links = vec![link("wan1", LinkLife::Alive, 1)];
+        let nyc = BondStatus { member: "nyc".to_owned(), streams: 3, links };
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(BondMetrics(Box::new(move || vec![bond.clone()]))));
+        registry.register_collector(Box::new(BondMetrics(Box::new(move || {
+            vec![fra.clone(), nyc.clone()]
+        }))));
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();
         for line in [
-            "thalweg_bond_streams{member=\"fra\"} 2.0",
-            "thalweg_bond_links{member=\"fra\",interface=\"wan0\"} 2.0",
-            "thalweg_bond_links_alive{member=\"fra\",interface=\"wan0\"} 1.0",
-            "thalweg_bond_links_alive{member=\"fra\",interface=\"wan1\"} 1.0",
-            "thalweg_bond_rate_bps{member=\"fra\",interface=\"wan0\"} 16000000.0",
-            "thalweg_bond_rtt_seconds{member=\"fra\",interface=\"wan1\"} 0.02",
-            "thalweg_bond_received_bytes{member=\"fra\",interface=\"wan0\"} 100.0",
+            "thalweg_bond_streams 5.0",
+            "thalweg_bond_links{interface=\"wan0\"} 2.0",
+            "thalweg_bond_links_alive{interface=\"wan0\"} 1.0",
+            "thalweg_bond_links_alive{interface=\"wan1\"} 2.0",
+            "thalweg_bond_rate_bytes_per_second{interface=\"wan0\"} 2000000.0",
+            "thalweg_bond_rtt_seconds{interface=\"wan1\"} 0.02",
+            "thalweg_bond_received_bytes{interface=\"wan0\"} 100.0",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}: {text}");
         }

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn of(nonce: u8, client: u8, parts: &[&[u8]]) -> Commitment {
+    fn commit(nonce: u8, client: u8, parts: &[&[u8]]) -> Commitment {
         let mut committing =
             CommitmentHasher::new(&Nonce([nonce; 32]), &NodeId::from_bytes([client; 32]));
         parts.iter().for_each(|part| committing.update(part));
@@ -124,11 +124,11 @@ mod tests {
 
     #[test]
     fn a_commitment_depends_on_nonce_key_and_data() {
-        let one = of(1, 2, &[b"data"]);
+        let one = commit(1, 2, &[b"data"]);
         assert_eq!(one.size, 4);
-        assert_ne!(one.hash, of(3, 2, &[b"data"]).hash, "another nonce");
-        assert_ne!(one.hash, of(1, 3, &[b"data"]).hash, "another key");
-        assert_ne!(one.hash, of(1, 2, &[b"date"]).hash, "other data");
+        assert_ne!(one.hash, commit(3, 2, &[b"data"]).hash, "another nonce");
+        assert_ne!(one.hash, commit(1, 3, &[b"data"]).hash, "another key");
+        assert_ne!(one.hash, commit(1, 2, &[b"date"]).hash, "other data");
         assert_ne!(&one.hash, blake3::hash(b"data").as_bytes());
         assert!(!format!("{:?}", Nonce([7; 32])).contains('7'));
     }
@@ -137,7 +137,7 @@ mod tests {
         #[test]
         fn the_parts_of_the_data_do_not_matter(data: Vec<u8>, cut: usize) {
             let (a, b) = data.split_at(cut % (data.len() + 1));
-            prop_assert_eq!(of(1, 2, &[a, b]), of(1, 2, &[&data]));
+            prop_assert_eq!(commit(1, 2, &[a, b]), commit(1, 2, &[&data]));
         }
     }
 }

@@ -17,12 +17,12 @@ pub struct Denial {
 
 impl Denial {
     /// Creates the refusal of a commitment.
-    pub fn of_commitment(commitment: &Commitment, refusal: Refusal) -> Self {
+    pub fn for_commitment(commitment: &Commitment, refusal: Refusal) -> Self {
         Self { about: commitment.hash, refusal }
     }
 
     /// Creates the refusal of a receipt for the data of this stamp.
-    pub fn of_stamp(stamp: StampId, refusal: Refusal) -> Self {
+    pub fn for_stamp(stamp: StampId, refusal: Refusal) -> Self {
         Self { about: stamp.0, refusal }
     }
 

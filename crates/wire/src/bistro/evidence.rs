@@ -111,21 +111,21 @@ impl Evidence {
     /// The first invalid field. Who owns the keys is not checked here; see [`Evidence::judge`].
     pub fn read(text: &str, verifier: &impl Verifier) -> Result<Self, EvidenceError> {
         let lines = split(text)?;
-        let evidence = Self::of(&Words(&lines), verifier)?;
-        evidence.agree()?;
+        let evidence = Self::from_lines(&EvidenceLines(&lines), verifier)?;
+        evidence.check_consistency()?;
         if let Some(roster) = &evidence.roster {
             roster.root(verifier).map_err(|why| wrong("roster", why))?;
         }
-        let meant = evidence.lines();
-        let differ =
-            meant.iter().zip(&lines).find(|((w, v), (word, value))| w != word || v != value);
-        if let Some(((word, value), (found, _))) = differ {
+        let expected = evidence.lines();
+        let difference =
+            expected.iter().zip(&lines).find(|((w, v), (word, value))| w != word || v != value);
+        if let Some(((word, value), (found, _))) = difference {
             return Err(match word == found {
                 true => wrong(word, format!("the signed value is `{value}`")),
                 false => wrong(found, format!("`{word}` is expected here")),
             });
         }
-        if let Some((word, _)) = lines.get(meant.len()) {
+        if let Some((word, _)) = lines.get(expected.len()) {
             return Err(wrong(word, "this line is not expected"));
         }
         match evidence.to_string() == text {
@@ -135,49 +135,53 @@ impl Evidence {
     }
 
     /// The box and the destination of a text that begins like evidence. The text is not verified and may be incomplete.
-    pub fn named(text: &str) -> Option<(Name, NodeId)> {
+    pub fn read_names(text: &str) -> Option<(Name, NodeId)> {
         let mut lines = text.trim_start_matches('\u{feff}').lines();
         lines.next().filter(|line| *line == HEAD)?;
         let mut value = |word| lines.next()?.strip_prefix(word)?.strip_prefix(' ');
         Some((value("box")?.parse().ok()?, value("destination")?.parse().ok()?))
     }
 
-    fn of(words: &Words<'_>, verifier: &impl Verifier) -> Result<Self, EvidenceError> {
-        words.needed("size")?;
-        let size = words.needed("encrypted")?.parse::<u64>().map_err(|e| wrong("encrypted", e))?;
+    fn from_lines(
+        lines: &EvidenceLines<'_>,
+        verifier: &impl Verifier,
+    ) -> Result<Self, EvidenceError> {
+        lines.required("size")?;
+        let size =
+            lines.required("encrypted")?.parse::<u64>().map_err(|e| wrong("encrypted", e))?;
         Ok(Self {
-            drop_box: words.parsed("box")?,
-            destination: words.parsed("destination")?,
-            client: words.parsed("client")?,
-            label: words.parsed("file")?,
-            commitment: Commitment { size, hash: words.hash("commitment")? },
-            nonce: words.optional("nonce")?,
-            keys: words.optional("keys")?,
-            content: words.optional("blake3")?,
-            stamp: words.signed("stamp", verifier)?,
-            receipt: words.signed("receipt", verifier)?,
-            sheet: words.signed("sheet", verifier)?,
-            roster: words.signed("roster", verifier)?,
+            drop_box: lines.parsed("box")?,
+            destination: lines.parsed("destination")?,
+            client: lines.parsed("client")?,
+            label: lines.parsed("file")?,
+            commitment: Commitment { size, hash: lines.hash("commitment")? },
+            nonce: lines.optional("nonce")?,
+            keys: lines.optional("keys")?,
+            content: lines.optional("blake3")?,
+            stamp: lines.signed("stamp", verifier)?,
+            receipt: lines.signed("receipt", verifier)?,
+            sheet: lines.signed("sheet", verifier)?,
+            roster: lines.signed("roster", verifier)?,
         })
     }
 
     /// Checks that all parts are about the same submission.
-    fn agree(&self) -> Result<(), EvidenceError> {
+    fn check_consistency(&self) -> Result<(), EvidenceError> {
         if let Some(stamp) = &self.stamp {
-            let said = stamp.value();
+            let stamped = stamp.value();
             let same = |field, same: bool| {
                 let why = "the signed stamp has another value";
                 if same { Ok(()) } else { Err(wrong(field, why)) }
             };
-            same("box", said.drop_box == self.drop_box)?;
+            same("box", stamped.drop_box == self.drop_box)?;
             same("destination", stamp.signer() == self.destination)?;
-            same("client", said.client == self.client)?;
-            same("file", said.label == self.label)?;
-            same("encrypted", said.commitment.size == self.commitment.size)?;
-            same("commitment", said.commitment == self.commitment)?;
+            same("client", stamped.client == self.client)?;
+            same("file", stamped.label == self.label)?;
+            same("encrypted", stamped.commitment.size == self.commitment.size)?;
+            same("commitment", stamped.commitment == self.commitment)?;
         }
         if let Some(receipt) = &self.receipt {
-            let id = self.stamp.as_ref().map(StampId::of);
+            let id = self.stamp.as_ref().map(StampId::from_stamp);
             if id != Some(receipt.value().stamp) {
                 return Err(wrong("receipt", "it is for another stamp"));
             }
@@ -208,14 +212,15 @@ fn excerpt(text: &str) -> String {
     text.chars().take(40).flat_map(char::escape_debug).collect()
 }
 
-struct Words<'a>(&'a [(&'a str, &'a str)]);
+/// The words and values of the lines.
+struct EvidenceLines<'a>(&'a [(&'a str, &'a str)]);
 
-impl Words<'_> {
+impl EvidenceLines<'_> {
     fn get(&self, word: &str) -> Option<&str> {
         self.0.iter().find(|(w, _)| *w == word).map(|(_, value)| *value)
     }
 
-    fn needed(&self, word: &str) -> Result<&str, EvidenceError> {
+    fn required(&self, word: &str) -> Result<&str, EvidenceError> {
         self.get(word).ok_or_else(|| wrong(word, "the line is missing"))
     }
 
@@ -223,7 +228,7 @@ impl Words<'_> {
         &self,
         word: &str,
     ) -> Result<T, EvidenceError> {
-        self.needed(word)?.parse().map_err(|e| wrong(word, e))
+        self.required(word)?.parse().map_err(|e| wrong(word, e))
     }
 
     fn optional<T: std::str::FromStr<Err: fmt::Display>>(
@@ -234,7 +239,7 @@ impl Words<'_> {
     }
 
     fn hash(&self, word: &str) -> Result<[u8; 32], EvidenceError> {
-        hex32(self.needed(word)?).ok_or_else(|| wrong(word, "64 hexadecimal digits are expected"))
+        hex32(self.required(word)?).ok_or_else(|| wrong(word, "64 hexadecimal digits are expected"))
     }
 
     fn signed<T: Signable>(

@@ -5,10 +5,10 @@ use crate::mesh::Name;
 use serde::{Deserialize, Serialize};
 
 /// The longest request, bytes: [`MOST_DELIVERIES`] deliveries, and reserve.
-pub const MAX_ASK: usize = 256 << 10;
+pub const MAX_SUBMIT_REQUEST: usize = 256 << 10;
 
 /// The longest reply, bytes: a sheet, or [`MOST_INTENTS`] stamps.
-pub const MAX_ANSWER: usize = 256 << 10;
+pub const MAX_SUBMIT_REPLY: usize = 256 << 10;
 
 /// The maximum number of commitments in one request.
 pub const MOST_INTENTS: usize = 256;
@@ -27,7 +27,7 @@ pub struct Intent {
 
 /// A node's message to the destination that it has data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Delivery {
+pub struct ReceiptDelivery {
     /// A `Signed<Stamp>` of the destination.
     pub stamp: Vec<u8>,
     /// A `Signed<Receipt>` of the node.
@@ -49,7 +49,7 @@ pub struct Load {
 
 /// A request on a channel; one at a time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Ask {
+pub enum SubmitRequest {
     /// To the destination: requests the box's sheet. Reply: `Sheet`.
     Sheet(Name),
     /// To the destination: commits to these before the deadline. Reply: `Stamps`.
@@ -66,14 +66,14 @@ pub enum Ask {
         bytes: u64,
     },
     /// From such a node to the destination: delivers receipts. Reply: `Delivered`.
-    Deliver(Vec<Delivery>),
+    Deliver(Vec<ReceiptDelivery>),
     /// From the destination to a node that takes data: these were collected. Reply: `Forgot`.
     Forget(Name, Vec<StampId>),
 }
 
 /// A reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Answer {
+pub enum SubmitReply {
     /// A `Signed<Sheet>`.
     Sheet(Vec<u8>),
     /// For each commitment, in order: a `Signed<Stamp>`, stored durably, or a `Signed<Denial>`.

@@ -5,16 +5,17 @@
 //! nearby node, which gives a receipt; (3) the destination collects the data at any later time.
 //!
 //! ```text
-//! client → destination   Ask::Sheet        the box's nodes, and the public key for the data
-//! client → destination   Ask::Commit       size and BLAKE3 of nonce, key and encrypted data
-//! client ← destination   Answer::Stamps    [`Stamp`], signed: client, commitment, time
-//! client → node          Ask::Push, data   nonce and encrypted data, from the offset that the node names
-//! client ← node          Answer::Receipt   [`Receipt`], signed: stamp, node, time
-//! node   → destination   Ask::Deliver      the same receipt and the nonce, repeated until acknowledged
+//! client → destination   Sheet        the box's nodes, and the public key for the data
+//! client → destination   Commit       size and BLAKE3 of nonce, key and encrypted data
+//! client ← destination   Stamps       [`Stamp`], signed: client, commitment, time
+//! client → node          Push, data   nonce and encrypted data, from the offset that the node names
+//! client ← node          Receipt      [`Receipt`], signed: stamp, node, time
+//! node   → destination   Deliver      the same receipt and the nonce, repeated until acknowledged
 //! ```
 //!
-//! Messages are framed as those of [`crate::object`]; data is not framed. Each kind of signed object has its own domain
-//! ([`crate::Signable::DOMAIN`]). The client keeps [`Evidence`]: a text file that anybody can verify offline.
+//! Requests are [`SubmitRequest`]s, and replies [`SubmitReply`]s. Messages are framed as those of [`crate::object`];
+//! data is not framed. Each kind of signed object has its own domain ([`crate::Signable::DOMAIN`]). The client keeps
+//! [`Evidence`]: a text file that anybody can verify offline.
 
 mod commitment;
 mod date;
@@ -40,7 +41,8 @@ pub use envelope::{
 pub use evidence::{Evidence, EvidenceError};
 pub use label::{Label, LabelError};
 pub use message::{
-    Answer, Ask, Delivery, Intent, Load, MAX_ANSWER, MAX_ASK, MOST_DELIVERIES, MOST_INTENTS,
+    Intent, Load, MAX_SUBMIT_REPLY, MAX_SUBMIT_REQUEST, MOST_DELIVERIES, MOST_INTENTS,
+    ReceiptDelivery, SubmitReply, SubmitRequest,
 };
 pub use receipt::Receipt;
 pub use refusal::Refusal;

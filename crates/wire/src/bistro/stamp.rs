@@ -30,12 +30,12 @@ pub struct StampId(pub [u8; 32]);
 
 impl StampId {
     /// The id of a stamp.
-    pub fn of(stamp: &Signed<Stamp>) -> Self {
-        Self::of_bytes(&stamp.encode())
+    pub fn from_stamp(stamp: &Signed<Stamp>) -> Self {
+        Self::from_encoded(&stamp.encode())
     }
 
     /// The id of a stamp encoded by [`Signed::encode`].
-    pub fn of_bytes(signed: &[u8]) -> Self {
+    pub fn from_encoded(signed: &[u8]) -> Self {
         Self(blake3::derive_key("thalweg 2026 bistro stamp id 1", signed))
     }
 

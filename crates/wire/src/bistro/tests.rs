@@ -69,7 +69,8 @@ fn member(name: &str, key: u8) -> Member {
 fn evidence() -> Evidence {
     let stamp = Signed::sign(stamp(), &Hashed(id(DESTINATION)));
     let node: crate::mesh::Name = "fra".parse().unwrap();
-    let receipt = Receipt { stamp: StampId::of(&stamp), node: node.clone(), time: at(1_500) };
+    let receipt =
+        Receipt { stamp: StampId::from_stamp(&stamp), node: node.clone(), time: at(1_500) };
     let port = vec!["10.0.0.2:7373".parse().unwrap()];
     let sheet = Sheet {
         drop_box: "taxes".parse().unwrap(),
@@ -87,13 +88,13 @@ fn evidence() -> Evidence {
         endorsement: None,
         predecessor: None,
     };
-    let said = stamp.value().clone();
+    let stamped = stamp.value().clone();
     Evidence {
-        drop_box: said.drop_box,
+        drop_box: stamped.drop_box,
         destination: id(DESTINATION),
-        client: said.client,
-        label: said.label,
-        commitment: said.commitment,
+        client: stamped.client,
+        label: stamped.label,
+        commitment: stamped.commitment,
         nonce: Some(Nonce::from_bytes([4; 32])),
         keys: Some(EnvelopeKeys { encapsulated: [5; 32], wrapped: [6; 48], content: [7; 32] }),
         content: Some(ContentHash([8; 32])),
@@ -225,17 +226,17 @@ fn the_longest_encodings_are_within_the_bounds() {
     assert_eq!((bytes.len(), Receipt::decode(&bytes)), (Receipt::MAX_BYTES, Ok(receipt)));
     // A request with the maximum number of entries is not too long.
     let intent = Intent { label: widest.label.clone(), commitment: widest.commitment };
-    let ask = Ask::Commit(widest.drop_box.clone(), vec![intent; MOST_INTENTS]);
-    assert!(crate::object::encode(&ask).len() <= MAX_ASK);
+    let ask = SubmitRequest::Commit(widest.drop_box.clone(), vec![intent; MOST_INTENTS]);
+    assert!(crate::object::encode(&ask).len() <= MAX_SUBMIT_REQUEST);
     let stamp = vec![0; Stamp::MAX_BYTES + 100];
-    let answer = Answer::Stamps(vec![Ok(stamp); MOST_INTENTS]);
-    assert!(crate::object::encode(&answer).len() <= MAX_ANSWER);
+    let answer = SubmitReply::Stamps(vec![Ok(stamp); MOST_INTENTS]);
+    assert!(crate::object::encode(&answer).len() <= MAX_SUBMIT_REPLY);
 }
 
 #[test]
 fn a_refusal_is_valid_if_the_destination_signed_it_for_this_submission() {
     let about = StampId([1; 32]);
-    let denial = Denial::of_stamp(about, Refusal::NotAdmitted);
+    let denial = Denial::for_stamp(about, Refusal::NotAdmitted);
     let read = |key: u8, about: StampId| {
         let bytes = Signed::sign(denial.clone(), &Hashed(id(key))).encode();
         Denial::read(&bytes, &id(DESTINATION), &about.0, &Hashed(id(0)))
@@ -315,8 +316,8 @@ proptest! {
     #[test]
     fn any_text_and_bytes_are_decoded_or_refused(text: String, bytes: Vec<u8>) {
         _ = read(&format!("thalweg receipt 2\n{text}"));
-        _ = crate::object::decode::<Ask>(&bytes);
-        _ = crate::object::decode::<Answer>(&bytes);
+        _ = crate::object::decode::<SubmitRequest>(&bytes);
+        _ = crate::object::decode::<SubmitReply>(&bytes);
         _ = Stamp::decode(&bytes);
         _ = Receipt::decode(&bytes);
         _ = Sheet::decode(&bytes);

@@ -75,12 +75,12 @@ impl Verdict {
 impl Evidence {
     /// Judges what the evidence proves, given that these keys are trusted.
     pub fn judge(&self, trust: &Trust) -> Verdict {
-        let destination = self.trusted(&self.destination, None, trust);
+        let destination = self.trust_basis(&self.destination, None, trust);
         let node = self.receipt.as_ref().map(|receipt| {
             let (key, name) = (receipt.signer(), &receipt.value().node);
             match key == self.destination {
                 true => destination,
-                false => self.node_trusted(&key, name, destination, trust),
+                false => self.node_trust_basis(&key, name, destination, trust),
             }
         });
         let mut verdict = Verdict { destination, node, proven: Vec::new(), unproven: Vec::new() };
@@ -121,23 +121,23 @@ impl Evidence {
                 .unproven
                 .push("that the data was delivered: there is no receipt".into());
         };
-        let said = receipt.value();
+        let receipt_content = receipt.value();
         let says = format!(
             "node `{}` had data that matches this commitment, at {} by its own clock",
-            said.node,
-            show_date(said.time),
+            receipt_content.node,
+            show_date(receipt_content.time),
         );
         match verdict.node {
             Some(TrustBasis::Not) | None => verdict.unproven.push(format!(
                 "that key {} is node `{}`'s. The owner of that key states: {says}",
                 receipt.signer(),
-                said.node,
+                receipt_content.node,
             )),
             Some(_) => verdict.proven.push(says),
         }
     }
 
-    fn trusted(&self, key: &NodeId, name: Option<&Name>, trust: &Trust) -> TrustBasis {
+    fn trust_basis(&self, key: &NodeId, name: Option<&Name>, trust: &Trust) -> TrustBasis {
         if trust.has(key) {
             return TrustBasis::Given;
         }
@@ -148,14 +148,14 @@ impl Evidence {
         }
     }
 
-    fn node_trusted(
+    fn node_trust_basis(
         &self,
         key: &NodeId,
         name: &Name,
         destination: TrustBasis,
         trust: &Trust,
     ) -> TrustBasis {
-        let known = self.trusted(key, Some(name), trust);
+        let known = self.trust_basis(key, Some(name), trust);
         let listed = |sheet: &Signed<super::Sheet>| {
             sheet.value().node(key).is_some_and(|node| node.name == *name)
         };

@@ -1,6 +1,6 @@
 //! The heads of frames on a link.
 
-use super::{MAX_WORD, Word};
+use super::{BondMessage, MAX_MESSAGE};
 use crate::object;
 use thiserror::Error;
 
@@ -10,7 +10,7 @@ pub const FRAME_HEAD: usize = 17;
 /// The longest chunk, bytes. While a link sends a chunk it cannot send anything else.
 pub const MAX_CHUNK: u32 = 256 << 10;
 
-const WORD: u8 = 0;
+const MESSAGE: u8 = 0;
 const CHUNK: u8 = 1;
 
 /// The position of a chunk in its stream, and its length.
@@ -29,18 +29,18 @@ pub struct ChunkHead {
 pub enum Frame {
     /// A chunk of a stream follows.
     Chunk(ChunkHead),
-    /// A [`Word`] of this length in bytes follows.
-    Word(usize),
+    /// A [`BondMessage`] of this length in bytes follows.
+    BondMessage(usize),
 }
 
 /// The bytes are not a valid head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FrameError {
     /// The kind is unknown.
-    #[error("the frame is neither a chunk nor a word")]
+    #[error("the frame is neither a chunk nor a message")]
     Kind,
     /// A chunk is empty or too long, or a message is too long or has non-zero unused bytes.
-    #[error("a chunk or word has an invalid length of {0} bytes")]
+    #[error("a chunk or message has an invalid length of {0} bytes")]
     Length(u32),
     /// The chunk would end beyond 2⁶⁴ bytes.
     #[error("a chunk at offset {0} exceeds the maximum length of a stream")]
@@ -52,8 +52,8 @@ impl Frame {
     pub fn encode(self) -> [u8; FRAME_HEAD] {
         let (kind, stream, offset, length) = match self {
             Self::Chunk(ChunkHead { stream, offset, length }) => (CHUNK, stream, offset, length),
-            // A message has at most MAX_WORD bytes.
-            Self::Word(length) => (WORD, 0, 0, length as u32),
+            // A message has at most MAX_MESSAGE bytes.
+            Self::Message(length) => (MESSAGE, 0, 0, length as u32),
         };
         let mut head = [kind; FRAME_HEAD];
         head[1..5].copy_from_slice(&stream.to_be_bytes());
@@ -75,18 +75,18 @@ impl Frame {
             CHUNK if !(1..=MAX_CHUNK).contains(&length) => Err(FrameError::Length(length)),
             CHUNK if offset.checked_add(length.into()).is_none() => Err(FrameError::Offset(offset)),
             CHUNK => Ok(Self::Chunk(ChunkHead { stream, offset, length })),
-            WORD if length as usize > MAX_WORD || (stream, offset) != (0, 0) => {
+            MESSAGE if length as usize > MAX_MESSAGE || (stream, offset) != (0, 0) => {
                 Err(FrameError::Length(length))
             }
-            WORD => Ok(Self::Word(length as usize)),
+            MESSAGE => Ok(Self::Message(length as usize)),
             _ => Err(FrameError::Kind),
         }
     }
 
     /// Encodes a message with its head.
-    pub fn word(word: &Word) -> Vec<u8> {
-        let body = object::encode(word);
-        let mut out = Self::Word(body.len() - 4).encode().to_vec();
+    pub fn encode_message(message: &BondMessage) -> Vec<u8> {
+        let body = object::encode(message);
+        let mut out = Self::Message(body.len() - 4).encode().to_vec();
         out.extend(&body[4..]);
         out
     }
@@ -104,8 +104,8 @@ mod tests {
         assert_eq!(Frame::decode(chunk(0, MAX_CHUNK + 1)), Err(FrameError::Length(MAX_CHUNK + 1)));
         assert_eq!(Frame::decode(chunk(u64::MAX, 1)), Err(FrameError::Offset(u64::MAX)));
         assert_eq!(Frame::decode([7; FRAME_HEAD]), Err(FrameError::Kind));
-        let long = Frame::Word(MAX_WORD + 1);
-        assert_eq!(Frame::decode(long.encode()), Err(FrameError::Length(MAX_WORD as u32 + 1)));
+        let long = Frame::Message(MAX_MESSAGE + 1);
+        assert_eq!(Frame::decode(long.encode()), Err(FrameError::Length(MAX_MESSAGE as u32 + 1)));
     }
 
     proptest! {

@@ -1,4 +1,4 @@
-//! The frames on the links of a bond: chunks of streams, and control messages ([`Word`]).
+//! The frames on the links of a bond: chunks of streams, and control messages ([`BondMessage`]).
 //!
 //! A *bond* joins two members by several connections, its *links*. Streams are multiplexed over all links: a chunk of a
 //! stream may use any link, and its head says where it belongs (the header of DBAS §II-E, whose chunkId is an offset in
@@ -9,9 +9,9 @@
 pub const MAX_LINKS: usize = 16;
 
 mod frame;
-mod word;
+mod message;
 
 pub use frame::{ChunkHead, FRAME_HEAD, Frame, FrameError, MAX_CHUNK};
-pub use word::{
-    BondId, Greeting, Hello, MAX_GREETING, MAX_RANGES, MAX_WORD, Refusal, Target, Word,
+pub use message::{
+    BondId, BondMessage, Greeting, Hello, MAX_GREETING, MAX_MESSAGE, MAX_RANGES, Refusal, Target,
 };

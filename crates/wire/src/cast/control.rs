@@ -4,8 +4,8 @@ use super::Refusal;
 use crate::{mesh::Name, object::MAX_WHY};
 use serde::{Deserialize, Serialize};
 
-/// The longest [`Word`], bytes.
-pub const MAX_WORD: usize = 64 << 10;
+/// The longest [`SourceMessage`], bytes.
+pub const MAX_SOURCE_MESSAGE: usize = 64 << 10;
 
 /// The longest [`Report`], bytes.
 pub const MAX_REPORT: usize = 64 << 10;
@@ -13,7 +13,7 @@ pub const MAX_REPORT: usize = 64 << 10;
 /// The maximum number of parents sent to one receiver; the plan's further ones are omitted.
 pub const MAX_CANDIDATES: usize = 32;
 
-/// The maximum number of hosts in [`Expected::way`].
+/// The maximum number of hosts in [`PlanExpectation::way`].
 pub const MAX_WAY: usize = 64;
 
 /// A possible parent of a receiver.
@@ -24,12 +24,12 @@ pub struct Candidate {
     /// The expected rate, bit/s; `None`: unknown.
     pub bps: Option<u64>,
     /// How the parent serves. Relays, which store nothing, only stream.
-    pub want: super::Want,
+    pub want: super::ServiceMode,
 }
 
 /// The plan's expectations for one receiver, which its host shows beside the measured values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Expected {
+pub struct PlanExpectation {
     /// The rate of the slowest hop on the widest path to the receiver, bit/s; `None`: unknown.
     pub min_hop_bps: Option<u64>,
     /// The planned rate of the receiver, bit/s; `None`: unknown.
@@ -63,7 +63,7 @@ impl RingTerms {
 
 /// A message from source to receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Word {
+pub enum SourceMessage {
     /// The encoded manifest follows; the offer has its length.
     Manifest,
     /// The encoded layout follows; the offer has its length.
@@ -78,16 +78,16 @@ pub enum Word {
     /// The cast is given up; the receiver may delete the data.
     Forget,
     /// A keep-alive, so that silence means that the source is dead.
-    Here,
+    KeepAlive,
     /// The plan's expectations for the receiver.
-    Expected(Expected),
+    Expectation(PlanExpectation),
     /// The terms on which the receiver forwards to children that want a stream.
     Ring(RingTerms),
 }
 
 /// The data that a receiver has received from one parent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FromParent {
+pub struct ParentReport {
     /// The parent; `None`: the source.
     pub name: Option<Name>,
     /// Whether it is a parent now.
@@ -132,12 +132,12 @@ pub struct Account {
     /// partly sent frames.
     pub ring_peak: u64,
     /// The present and former parents.
-    pub parents: Vec<FromParent>,
+    pub parents: Vec<ParentReport>,
 }
 
-/// How a cast ended at a receiver.
+/// How a cast has ended at a receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Ended {
+pub enum ReceiverOutcome {
     /// The object is complete, verified and synced under its final name in the inbox, in this or an earlier session.
     Complete {
         /// The time from the first to the last symbol of this session, µs; 0: none arrived in it.
@@ -158,7 +158,7 @@ pub enum Report {
         layout: bool,
     },
     /// Asks the source to dial a data leg.
-    Call(super::Want),
+    RequestLeg(super::ServiceMode),
     /// The progress, sent every second or two.
     Account(Account),
     /// The receiver has left a parent.
@@ -171,7 +171,7 @@ pub enum Report {
         why: String,
     },
     /// The cast has ended at this receiver.
-    Ended(Ended, Account),
+    Ended(ReceiverOutcome, Account),
     /// Sent after the receiver has accepted a cast in a dry run: an object of this name and length exists, and only the
     /// cast itself compares it.
     Uncompared,
@@ -221,8 +221,8 @@ impl Report {
                 cut(&mut first, MAX_WHY);
                 Self::LinksRefused { count, first }
             }
-            Self::Ended(Ended::Failed(why), account) => {
-                Self::Ended(Ended::Failed(why.cut()), account)
+            Self::Ended(ReceiverOutcome::Failed(why), account) => {
+                Self::Ended(ReceiverOutcome::Failed(why.cut()), account)
             }
             other => other,
         }

@@ -1,6 +1,6 @@
 //! The frames that a parent sends on a data leg: symbols and messages.
 
-use super::{MAX_SYMBOL, Said};
+use super::{MAX_SYMBOL, ParentMessage};
 use crate::object;
 use thiserror::Error;
 
@@ -8,7 +8,7 @@ use thiserror::Error;
 pub const FRAME_HEAD: usize = 13;
 
 /// The longest message of a parent, bytes: a page of 16384 digests, and reserve.
-pub const MAX_SAID: usize = 1 << 20;
+pub const MAX_PARENT_MESSAGE: usize = 1 << 20;
 
 const MESSAGE: u8 = 0;
 const SYMBOL: u8 = 1;
@@ -29,7 +29,7 @@ pub struct SymbolHead {
 pub enum Frame {
     /// A symbol follows.
     Symbol(SymbolHead),
-    /// A [`Said`] of this length in bytes follows.
+    /// A [`ParentMessage`] of this length in bytes follows.
     Message(usize),
 }
 
@@ -49,7 +49,7 @@ impl Frame {
     pub fn encode(self) -> [u8; FRAME_HEAD] {
         let (kind, block, esi, length) = match self {
             Self::Symbol(SymbolHead { block, esi, length }) => (SYMBOL, block, esi, length),
-            // A message has at most MAX_SAID bytes.
+            // A message has at most MAX_PARENT_MESSAGE bytes.
             Self::Message(length) => (MESSAGE, 0, 0, length as u32),
         };
         let mut head = [kind; FRAME_HEAD];
@@ -72,7 +72,7 @@ impl Frame {
             SYMBOL if (1..=MAX_SYMBOL).contains(&length) => {
                 Ok(Self::Symbol(SymbolHead { block, esi, length }))
             }
-            MESSAGE if length as usize <= MAX_SAID && (block, esi) == (0, 0) => {
+            MESSAGE if length as usize <= MAX_PARENT_MESSAGE && (block, esi) == (0, 0) => {
                 Ok(Self::Message(length as usize))
             }
             SYMBOL | MESSAGE => Err(FrameError::Length(length)),
@@ -81,8 +81,8 @@ impl Frame {
     }
 
     /// Encodes a message with its head.
-    pub fn message(said: &Said) -> Vec<u8> {
-        let body = object::encode(said);
+    pub fn encode_message(message: &ParentMessage) -> Vec<u8> {
+        let body = object::encode(message);
         let mut out = Self::Message(body.len() - 4).encode().to_vec();
         out.extend(&body[4..]);
         out

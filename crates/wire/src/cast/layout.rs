@@ -1,6 +1,6 @@
 //! The layout of an object: the files that its bytes consist of.
 
-use crate::object::{Field, FilePath, FileTime, More, Owners, Xattr};
+use crate::object::{ExtraMetadata, Field, FilePath, FileTime, Owners, Xattr};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use thiserror::Error;
@@ -37,12 +37,12 @@ pub struct LayoutEntry {
     /// When the content last changed.
     pub modified: FileTime,
     /// Metadata that few entries have.
-    pub more: Option<Box<LayoutMore>>,
+    pub more: Option<Box<LayoutMetadata>>,
 }
 
 /// Metadata that few entries have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LayoutMore {
+pub struct LayoutMetadata {
     /// The owner's numeric id, if it is kept.
     pub user: Option<u32>,
     /// The group's numeric id, if it is kept.
@@ -51,14 +51,14 @@ pub struct LayoutMore {
     /// then 0.
     pub same_as: Option<u32>,
     /// Extended attributes and holes.
-    pub more: More,
+    pub more: ExtraMetadata,
 }
 
-/// The tag of [`LayoutMore::same_as`]. Tag 32 stood for user and group in one field, which no source ever wrote.
+/// The tag of [`LayoutMetadata::same_as`]. Tag 32 stood for user and group in one field, which no source ever wrote.
 const SAME_AS: u8 = 33;
-/// The tag of [`LayoutMore::user`].
+/// The tag of [`LayoutMetadata::user`].
 const USER: u8 = 34;
-/// The tag of [`LayoutMore::group`].
+/// The tag of [`LayoutMetadata::group`].
 const GROUP: u8 = 35;
 
 /// The part of an entry that nodes of all versions decode.
@@ -146,7 +146,7 @@ impl Layout {
 
     /// Encodes the layout as it is sent and hashed.
     pub fn encode(&self) -> Vec<u8> {
-        let plain: Vec<Plain> = self.entries.iter().map(Plain::of).collect();
+        let plain: Vec<Plain> = self.entries.iter().map(Plain::from_entry).collect();
         // Encoding these types to a vector cannot fail.
         let mut bytes = postcard::to_stdvec(&plain).unwrap_or_default();
         let fields = (0..).zip(&self.entries).map(|(number, entry)| (number, entry.fields()));
@@ -234,7 +234,7 @@ impl Layout {
 }
 
 impl Plain {
-    fn of(entry: &LayoutEntry) -> Self {
+    fn from_entry(entry: &LayoutEntry) -> Self {
         let LayoutEntry { path, kind, mode, modified, .. } = entry;
         let (path, kind) = (path.clone(), kind.clone());
         Self { path, kind, mode: *mode, modified_ns: modified.as_nanos() }
@@ -244,7 +244,7 @@ impl Plain {
 impl From<Plain> for LayoutEntry {
     fn from(plain: Plain) -> Self {
         let Plain { path, kind, mode, modified_ns } = plain;
-        Self { path, kind, mode, modified: FileTime::of_nanos(modified_ns), more: None }
+        Self { path, kind, mode, modified: FileTime::from_nanos(modified_ns), more: None }
     }
 }
 
@@ -284,7 +284,7 @@ impl LayoutEntry {
 
     fn fields(&self) -> Vec<Field> {
         let more = self.more.as_deref();
-        let mut fields = Field::of(self.modified, more.map(|more| &more.more));
+        let mut fields = Field::for_metadata(self.modified, more.map(|more| &more.more));
         let (user, group) = self.owner();
         fields.extend(user.map(|user| Field::new(USER, &user)));
         fields.extend(group.map(|group| Field::new(GROUP, &group)));
@@ -303,7 +303,7 @@ impl LayoutEntry {
             _ => {
                 let (size, mut more) = (self.bytes(), None);
                 field.apply(size, &mut self.modified, &mut more).map_err(wrong)?;
-                if let Some(More { xattrs, holes, .. }) = more.map(|more| *more) {
+                if let Some(ExtraMetadata { xattrs, holes, .. }) = more.map(|more| *more) {
                     let known = &mut self.more.get_or_insert_default().more;
                     known.holes = holes.or(known.holes.take());
                     known.xattrs.extend(xattrs);

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 /// The maximum number of ranges in one message.
 pub const MAX_RANGES: usize = 4096;
 
-/// The longest [`Wish`], bytes.
-pub const MAX_WISH: usize = 128 << 10;
+/// The longest [`ChildMessage`], bytes.
+pub const MAX_CHILD_MESSAGE: usize = 128 << 10;
 
 /// Half-open ranges of source symbols, ascending. The number of a symbol is block · K + ESI.
 pub type Runs = Vec<(u64, u64)>;
@@ -29,7 +29,7 @@ pub fn are_within(runs: &[(u64, u64)], symbols: u64) -> bool {
 
 /// How a parent serves a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Want {
+pub enum ServiceMode {
     /// The parent sends the symbols that the child requests.
     Pull,
     /// The parent sends all source and repair symbols as they arrive, as fast as the connection allows.
@@ -38,9 +38,9 @@ pub enum Want {
 
 /// A message from child to parent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Wish {
+pub enum ChildMessage {
     /// Requests these symbols in the order of the ranges, which need not ascend.
-    Ask(Runs),
+    Request(Runs),
     /// Requests the digests of a block's source symbols.
     Page(u32),
     /// Requests the signed digests of a block's repair symbols.
@@ -49,9 +49,9 @@ pub enum Wish {
     Done(Runs),
     /// The child needs nothing more.
     Bye,
-    /// The missing symbols of a streamed block, counting all symbols that have arrived. The reply to [`Said::Spent`];
-    /// also sent at the beginning.
-    Lack {
+    /// The missing symbols of a streamed block, counting all symbols that have arrived. The reply to
+    /// [`ParentMessage::BlockSent`]; also sent at the beginning.
+    Missing {
         /// The number of the block.
         block: u32,
         /// The number of further symbols that complete the block, whichever of the missing ones.
@@ -60,15 +60,15 @@ pub enum Wish {
         runs: Runs,
     },
     /// Revokes all earlier `Done` messages: a node without any symbols has joined below the child.
-    Anew,
+    RevokeDone,
     /// The child has these symbols from an earlier session. Sent once at the beginning, for parents that announce their
     /// symbols a part at a time.
-    Hold(Runs),
+    Held(Runs),
 }
 
 /// A message from parent to child.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Said {
+pub enum ParentMessage {
     /// The parent has these symbols, in addition to those announced before.
     Have(Runs),
     /// The digests of a block's source symbols, which the manifest verifies.
@@ -86,12 +86,12 @@ pub enum Said {
         page: Vec<u8>,
     },
     /// The parent does not have these requested symbols (any more).
-    Gone(Runs),
+    Unavailable(Runs),
     /// The parent does not have the digests of this block.
     NoPage(u32),
     /// The parent ends the leg for this reason.
     Bye(String),
     /// The parent has sent all symbols of this block that it is to send for now. A child that has not completed the
-    /// block replies with [`Wish::Lack`].
-    Spent(u32),
+    /// block replies with [`ChildMessage::Missing`].
+    BlockSent(u32),
 }

@@ -3,10 +3,10 @@
 //! The dialling end sends one [`Opening`], and the other end replies with an [`Answer`]. From then on:
 //!
 //! ```text
-//! control   source → receiver   Word      after `Manifest` and `Layout` their bytes follow
+//! control   source → receiver   SourceMessage   after `Manifest` and `Layout` their bytes follow
 //!           receiver → source   Report
-//! data leg  child → parent      Wish      a request
-//!           parent → child      Frame     a symbol with its bytes, or a `Said`
+//! data leg  child → parent      ChildMessage    a request
+//!           parent → child      Frame           a symbol with its bytes, or a `ParentMessage`
 //! ```
 //!
 //! A receiver's parents are the source, which dials the receiver, and other receivers, which the receiver dials. On an
@@ -29,15 +29,19 @@ mod tests;
 
 pub use crate::object::{MessageError, decode, encode, length};
 pub use control::{
-    Account, Candidate, Ended, Expected, Fault, FromParent, InboxRules, LinkRule, MAX_CANDIDATES,
-    MAX_REPORT, MAX_RING, MAX_WAY, MAX_WORD, Report, RingTerms, Word,
+    Account, Candidate, Fault, InboxRules, LinkRule, MAX_CANDIDATES, MAX_REPORT, MAX_RING,
+    MAX_SOURCE_MESSAGE, MAX_WAY, ParentReport, PlanExpectation, ReceiverOutcome, Report, RingTerms,
+    SourceMessage,
 };
-pub use frame::{FRAME_HEAD, Frame, FrameError, MAX_SAID, SymbolHead};
+pub use frame::{FRAME_HEAD, Frame, FrameError, MAX_PARENT_MESSAGE, SymbolHead};
 pub use id::{CastId, CastIdError};
 pub use layout::{
-    Layout, LayoutEntry, LayoutError, LayoutKind, LayoutMore, MAX_ENTRIES, MAX_LAYOUT,
+    Layout, LayoutEntry, LayoutError, LayoutKind, LayoutMetadata, MAX_ENTRIES, MAX_LAYOUT,
 };
-pub use leg::{MAX_RANGES, MAX_WISH, Runs, Said, Want, Wish, are_sound, are_within};
+pub use leg::{
+    ChildMessage, MAX_CHILD_MESSAGE, MAX_RANGES, ParentMessage, Runs, ServiceMode, are_sound,
+    are_within,
+};
 pub use offer::{MAX_BLOCK_SYMBOLS, MAX_REPAIR, MAX_SYMBOL, MIN_SYMBOL, Offer, Shape};
 pub use opening::{Answer, MAX_ANSWER, MAX_OPENING, Opening};
 pub use pass::Pass;

@@ -170,13 +170,13 @@ impl Signable for Offer {
         let (created, expiry) =
             (WallTime::from_unix_nanos(created), WallTime::from_unix_nanos(expiry));
         let [name] = reader.array()?;
-        let name = name_of(reader.take(name.into())?)?;
+        let name = parse_name(reader.take(name.into())?)?;
         reader.end()?;
         Ok(Self { name, object, length, layout, layout_bytes, shape, open, created, expiry })
     }
 }
 
-fn name_of(bytes: &[u8]) -> Result<FilePath, DecodeError> {
+fn parse_name(bytes: &[u8]) -> Result<FilePath, DecodeError> {
     let is_plain = !bytes.is_empty() && !bytes.contains(&b'/') && !bytes.starts_with(b".thalweg");
     let name = FilePath::new(bytes.to_vec()).ok().filter(|_| is_plain);
     name.ok_or(DecodeError::Invalid("the name is not a plain file name"))

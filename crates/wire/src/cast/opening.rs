@@ -1,6 +1,6 @@
 //! The first message on a channel, and the reply to it.
 
-use super::{CastId, Refusal, Want};
+use super::{CastId, Refusal, ServiceMode};
 use serde::{Deserialize, Serialize};
 
 /// The longest opening, bytes: an offer, a pass, and reserve.
@@ -26,15 +26,15 @@ pub enum Opening {
         /// The child's own `Signed<Pass>`.
         pass: Vec<u8>,
         /// How the child wants to be served.
-        want: Want,
+        want: ServiceMode,
     },
-    /// From the source to a receiver that asked for it ([`super::Report::Call`]): opens a data leg on which the source
-    /// is the parent.
+    /// From the source to a receiver that requested it ([`super::Report::RequestLeg`]): opens a data leg on which the
+    /// source is the parent.
     Serve {
         /// The id of the cast.
         cast: CastId,
         /// How the source serves.
-        how: Want,
+        how: ServiceMode,
     },
     /// From the source to a relay, which forwards the cast and stores nothing: opens the control channel.
     Relay {
@@ -45,7 +45,7 @@ pub enum Opening {
     },
     /// From the source to a receiver or relay: asks whether it would accept the cast (dry run). `Accepted` means yes;
     /// `Uncompared` may follow, then `InboxRules`, and the channel ends. The receiver stores nothing.
-    Ask {
+    DryRun {
         /// A `Signed<Offer>`.
         offer: Vec<u8>,
         /// A `Signed<Pass>` for the receiver.

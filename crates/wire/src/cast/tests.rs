@@ -2,7 +2,7 @@ use super::*;
 use crate::{
     Signable,
     manifest::ObjectId,
-    object::{FilePath, FileTime, More, Owners, Xattr},
+    object::{ExtraMetadata, FilePath, FileTime, Owners, Xattr},
 };
 use proptest::prelude::*;
 use thalweg_units::WallTime;
@@ -64,7 +64,7 @@ fn the_same_offer_has_the_same_id() {
 
 fn entry(path: &str, kind: LayoutKind) -> LayoutEntry {
     let path = FilePath::new(path.into()).unwrap();
-    LayoutEntry { path, kind, mode: 0o644, modified: FileTime::of_nanos(-1), more: None }
+    LayoutEntry { path, kind, mode: 0o644, modified: FileTime::from_nanos(-1), more: None }
 }
 
 #[test]
@@ -115,15 +115,15 @@ fn layouts_with_fields_round_trip_and_those_without_keep_the_old_encoding() {
     let mut all = Layout::new(plain);
     all.owners.users.push((5, b"root".to_vec()));
     all.entries[0].modified = FileTime::new(15_032_385_535, 1).unwrap();
-    let more = More {
+    let more = ExtraMetadata {
         is_unreadable: false,
         xattrs: vec![Xattr { name: b"user.a".to_vec(), value: vec![7] }],
         holes: Some(vec![(0, 2)]),
     };
-    let more = LayoutMore { user: Some(5), group: Some(6), same_as: None, more };
+    let more = LayoutMetadata { user: Some(5), group: Some(6), same_as: None, more };
     all.entries[1].more = Some(Box::new(more));
     let mut second = entry("b", File { length: 0 });
-    second.more = Some(Box::new(LayoutMore { same_as: Some(1), ..LayoutMore::default() }));
+    second.more = Some(Box::new(LayoutMetadata { same_as: Some(1), ..LayoutMetadata::default() }));
     all.entries.push(second);
     assert_eq!(Layout::decode(&all.encode(), 3), Ok(all.clone()));
     for wrong in [0, 2, 3] {
@@ -151,11 +151,11 @@ fn runs_are_sound_if_they_ascend_within_the_symbols() {
 fn frames_round_trip() {
     let symbol = Frame::Symbol(SymbolHead { block: 3, esi: 600, length: 16_384 });
     assert_eq!(Frame::decode(symbol.encode()), Ok(symbol));
-    let said = Said::Have(vec![(1, 4)]);
-    let message = Frame::message(&said);
+    let original = ParentMessage::Have(vec![(1, 4)]);
+    let message = Frame::encode_message(&original);
     let head: [u8; FRAME_HEAD] = message[..FRAME_HEAD].try_into().unwrap();
     assert_eq!(Frame::decode(head), Ok(Frame::Message(message.len() - FRAME_HEAD)));
-    assert_eq!(decode::<Said>(&message[FRAME_HEAD..]), Ok(said));
+    assert_eq!(decode::<ParentMessage>(&message[FRAME_HEAD..]), Ok(original));
     let none = Frame::Symbol(SymbolHead { block: 0, esi: 0, length: 0 });
     assert_eq!(Frame::decode(none.encode()), Err(FrameError::Length(0)));
     assert_eq!(Frame::decode([9; FRAME_HEAD]), Err(FrameError::Kind));
@@ -195,10 +195,10 @@ proptest! {
             prop_assert_eq!(decode::<Opening>(&encode(&opening)[4..]), Ok(opening));
         }
         _ = decode::<Answer>(&bytes);
-        _ = decode::<Word>(&bytes);
+        _ = decode::<SourceMessage>(&bytes);
         _ = decode::<Report>(&bytes);
-        _ = decode::<Wish>(&bytes);
-        _ = decode::<Said>(&bytes);
+        _ = decode::<ChildMessage>(&bytes);
+        _ = decode::<ParentMessage>(&bytes);
         if let Ok(layout) = Layout::decode(&bytes, 0) {
             prop_assert_eq!(Layout::decode(&layout.encode(), 0), Ok(layout));
         }

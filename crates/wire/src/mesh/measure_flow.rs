@@ -12,7 +12,7 @@
 //! attacker on the path who could alter a count could as well slow the flow down; the oracle uses reports that both
 //! ends send over their own channels to it.
 //!
-//! All messages are `length:u16 ‖ postcard`, big-endian, like [`super::Ask`].
+//! All messages are `length:u16 ‖ postcard`, big-endian, like [`super::RelayRequest`].
 
 use super::{measure::MOST_BPS, measure_ticket::TicketError};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -210,9 +210,9 @@ mod tests {
         #[test]
         fn any_bytes_are_a_message_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
             // Encodings are canonical, except that postcard allows padded integers.
-            if let Ok(said) = ReceiverMessage::decode(&bytes) {
-                prop_assert!(said.is_sound());
-                prop_assert_eq!(ReceiverMessage::decode(&said.encode()[2..]), Ok(said));
+            if let Ok(message) = ReceiverMessage::decode(&bytes) {
+                prop_assert!(message.is_sound());
+                prop_assert_eq!(ReceiverMessage::decode(&message.encode()[2..]), Ok(message));
             }
             if let Ok(hello) = Hello::decode(&bytes) {
                 prop_assert_eq!(Hello::decode(&hello.encode()[2..]), Ok(hello));

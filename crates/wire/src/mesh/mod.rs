@@ -25,7 +25,9 @@ pub use member::{Member, Name, NameError, Role, Tag};
 pub use member_pattern::MemberPattern;
 pub use roster::{Predecessor, Roster, RosterFault, RosterRank};
 pub use rule::{PortRange, PortRangeError, Quota, Rule};
-pub use terms::{Ask, GO, GO_ACK, LegKind, MAX_DEPTH, METHOD, Preamble, Terms, TermsError};
+pub use terms::{
+    GO, GO_ACK, LegKind, MAX_DEPTH, METHOD, Preamble, RelayRequest, Terms, TermsError,
+};
 pub use token::{Secret, Token, TokenError};
 
 /// The default TCP and UDP port of a node.

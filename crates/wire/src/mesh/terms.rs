@@ -50,7 +50,7 @@ pub struct Terms {
 /// The bytes are not valid terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TermsError {
-    /// The terms are longer than [`Ask::MAX_BYTES`].
+    /// The terms are longer than [`RelayRequest::MAX_BYTES`].
     #[error("the terms are longer than allowed: {0} bytes")]
     TooLong(usize),
     /// The terms cannot be decoded.
@@ -59,15 +59,15 @@ pub enum TermsError {
 }
 
 impl Terms {
-    /// Encodes the terms as an [`Ask`] for a destination that is not a member.
+    /// Encodes the terms as an [`RelayRequest`] for a destination that is not a member.
     pub fn encode(&self) -> Vec<u8> {
-        Ask { terms: self.clone(), next: None }.encode()
+        RelayRequest { terms: self.clone(), next: None }.encode()
     }
 }
 
 /// The message that a client sends after METHODS: its terms, and the next hop.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ask {
+pub struct RelayRequest {
     pub terms: Terms,
     /// The key of the member to connect to, if the destination is the next hop of a chain of relays.
     ///
@@ -77,7 +77,7 @@ pub struct Ask {
     pub next: Option<NodeId>,
 }
 
-impl Ask {
+impl RelayRequest {
     /// The longest encoding, bytes: 32 tags of 63 bytes, and a key.
     pub const MAX_BYTES: usize = 2200;
 
@@ -106,7 +106,7 @@ impl Ask {
     /// [`TermsError`].
     pub fn decode(body: &[u8]) -> Result<Self, TermsError> {
         match postcard::take_from_bytes(body) {
-            Ok((ask, [])) => Ok(ask),
+            Ok((request, [])) => Ok(request),
             _ => Err(TermsError::Invalid),
         }
     }
@@ -150,13 +150,13 @@ mod tests {
     fn terms_and_preambles_round_trip() {
         let avoid = ["country=xx".parse().unwrap(), "guest".parse().unwrap()].into();
         let terms = Terms { leg: LegKind::Open, avoid };
-        let ask = Ask { terms, next: Some(NodeId::from_bytes([7; 32])) };
-        let bytes = ask.encode();
-        let length = Ask::length([bytes[0], bytes[1]]).unwrap();
+        let request = RelayRequest { terms, next: Some(NodeId::from_bytes([7; 32])) };
+        let bytes = request.encode();
+        let length = RelayRequest::length([bytes[0], bytes[1]]).unwrap();
         assert_eq!(length, bytes.len() - 2);
-        assert_eq!(Ask::decode(&bytes[2..]), Ok(ask));
-        assert_eq!(Ask::length([0xff, 0xff]), Err(TermsError::TooLong(0xffff)));
-        assert_eq!(Ask::decode(&[0, 0, 0, 0]), Err(TermsError::Invalid));
+        assert_eq!(RelayRequest::decode(&bytes[2..]), Ok(request));
+        assert_eq!(RelayRequest::length([0xff, 0xff]), Err(TermsError::TooLong(0xffff)));
+        assert_eq!(RelayRequest::decode(&[0, 0, 0, 0]), Err(TermsError::Invalid));
         let preamble = Preamble { depth: 2 };
         assert_eq!(Preamble::decode(preamble.encode()), Some(preamble));
         assert_eq!(Preamble::decode(*b"TW1\0"), None);

@@ -196,8 +196,8 @@ fn invalid_documents_are_refused_with_the_reason() {
     for field in
         ["<size>many</size>", "<hash type='sha-256'>12</hash>", "<url priority='0'>http://a</url>"]
     {
-        let said = error(&document(&format!("<file name='x'>{field}</file>"))).to_string();
-        assert!(said.contains("file `x`"), "{said}");
+        let text = error(&document(&format!("<file name='x'>{field}</file>"))).to_string();
+        assert!(text.contains("file `x`"), "{text}");
     }
     let hash = |c: &str| format!("<hash type='sha-256'>{}</hash>", c.repeat(64));
     let two = document(&format!("<file name='x'>{}{}</file>", hash("a"), hash("b")));

@@ -1,6 +1,6 @@
 //! Deliveries: many files, directories and links that a client stores at a node with one request.
 
-use super::{Check, Described, Failure, FilePath, Keep, Owners};
+use super::{DescribedEntry, Failure, FilePath, Keep, Owners, TransferHash};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use std::{fmt, marker::PhantomData};
 
@@ -11,14 +11,14 @@ pub const MAX_DELIVERED: usize = 4096;
 /// The maximum number of users, and of groups, whose names are looked up for one delivery.
 pub const MAX_NAMED: usize = 1024;
 
-/// The maximum number of names of [`Surplus::keep`].
+/// The maximum number of names of [`SurplusRemoval::keep`].
 pub const MAX_KEPT: usize = 16_384;
 
 /// The maximum bytes of files that one `Compare` may have hashed by [`Rules::WHOLE`]: an hour on a slow disk. A longer
 /// file is compared alone.
 pub const MAX_HASHED: u64 = 64 << 30;
 
-/// The maximum number of patterns of [`Surplus::exclude`].
+/// The maximum number of patterns of [`SurplusRemoval::exclude`].
 const MAX_EXCLUDES: usize = 1000;
 
 /// The maximum number of different reasons in one reply. Further ones are reported as the last one.
@@ -86,7 +86,7 @@ pub struct Delivery {
     pub rules: Rules,
     /// The entries, at most [`MAX_DELIVERED`], directories before their content. An empty path is the directory itself.
     #[serde(deserialize_with = "few::<_, _, MAX_DELIVERED>")]
-    pub entries: Vec<Described>,
+    pub entries: Vec<DescribedEntry>,
     /// The names of the users and groups whose ids are in the entries. The receiver looks up at most [`MAX_NAMED`] of
     /// each, and uses its own ids for names that it knows.
     pub owners: Owners,
@@ -100,7 +100,7 @@ pub struct Link {
     /// The length of the file.
     pub size: u64,
     /// A hash of samples of its content, which proves that the sender has the file.
-    pub check: Check,
+    pub check: TransferHash,
     /// The path of the link.
     pub name: FilePath,
 }
@@ -122,27 +122,27 @@ pub struct Links {
 
 /// The state of an entry's path. Determining it changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Found {
+pub enum PathState {
     /// Nothing exists there, or the existing file would be replaced.
     Nothing,
     /// The file is incomplete and does not have its final name yet. These ranges of bytes, ascending, are on the disk.
     Part(Vec<(u64, u64)>),
     /// A file of the same size and time exists (with [`Rules::WHOLE`], of the same size). Its content must be compared.
-    Alike,
+    SameSizeAndTime,
     /// The entry exists with the same content and metadata.
     Same,
     /// The content is the same, but the mode, time, owner, group or an extended attribute differs and would be set.
-    Undressed,
-    /// The entry would be refused; contains an index of [`Compared::reasons`].
+    MetadataDiffers,
+    /// The entry would be refused; contains an index of [`Comparison::reasons`].
     Refused(u8),
 }
 
 /// The reply to a `Compare`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Compared {
+pub struct Comparison {
     /// The state of each entry's path, in the order of the entries.
     #[serde(deserialize_with = "few::<_, _, MAX_DELIVERED>")]
-    pub found: Vec<Found>,
+    pub found: Vec<PathState>,
     /// Why entries would be refused.
     #[serde(deserialize_with = "few::<_, _, MAX_REASONS>")]
     pub reasons: Vec<Failure>,
@@ -152,9 +152,9 @@ pub struct Compared {
     pub declined: Option<(Rules, Failure)>,
 }
 
-/// The failed entries of a request, by reason.
+/// The entries of a request that failed, by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Undone(
+pub struct FailedEntries(
     /// Reasons, and for each the indices of the entries that failed.
     #[serde(deserialize_with = "few::<_, _, MAX_REASONS>")]
     pub Vec<(Failure, Vec<u32>)>,
@@ -162,7 +162,7 @@ pub struct Undone(
 
 /// A request to remove the entries of a directory, within a range of names, that are not listed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Surplus {
+pub struct SurplusRemoval {
     /// As [`Delivery::into`].
     pub into: Vec<u8>,
     /// The path of the directory below `into`.
@@ -182,9 +182,9 @@ pub struct Surplus {
     pub exclude: Vec<Vec<u8>>,
 }
 
-/// The reply to a [`Surplus`].
+/// The reply to a [`SurplusRemoval`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Removed {
+pub struct RemovalReport {
     /// The number of entries that were or would be removed; a directory with its content counts as one.
     pub count: u64,
     /// The first of the names.
@@ -193,7 +193,7 @@ pub struct Removed {
     pub failed: Vec<(Vec<u8>, Failure)>,
 }
 
-impl Undone {
+impl FailedEntries {
     /// Adds a failed entry. Reasons beyond [`MAX_REASONS`] count as the last one.
     pub fn add(&mut self, number: u32, why: Failure) {
         let why = why.cut(super::MAX_WHY / 4);
@@ -206,14 +206,14 @@ impl Undone {
     }
 
     /// The indices of the failed entries, with the reasons.
-    pub fn by_number(&self) -> impl Iterator<Item = (u32, &Failure)> {
+    pub fn failures(&self) -> impl Iterator<Item = (u32, &Failure)> {
         self.0.iter().flat_map(|(why, numbers)| numbers.iter().map(move |number| (*number, why)))
     }
 }
 
-impl Compared {
+impl Comparison {
     /// Records the reason why an entry would be refused. Reasons beyond [`MAX_REASONS`] count as the last one.
-    pub fn refuse(&mut self, why: Failure) -> Found {
+    pub fn refuse(&mut self, why: Failure) -> PathState {
         let why = why.cut(super::MAX_WHY / 4);
         let known = self.reasons.iter().position(|known| *known == why);
         let at = known.unwrap_or_else(|| {
@@ -222,16 +222,16 @@ impl Compared {
             }
             self.reasons.len() - 1
         });
-        Found::Refused(at as u8)
+        PathState::Refused(at as u8)
     }
 }
 
 /// The hashes of a `Compare`: none, or one for each entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Checks(
+pub struct TransferHashes(
     /// The hashes, in the order of the entries.
     #[serde(deserialize_with = "few::<_, _, MAX_DELIVERED>")]
-    pub Vec<Check>,
+    pub Vec<TransferHash>,
 );
 
 /// Deserialises a list of at most `N` items. A longer list is an error before it takes memory.
@@ -271,27 +271,31 @@ mod tests {
 
     #[test]
     fn the_length_of_a_list_is_bounded() {
-        let check = Check([7; 32]);
-        let again = |n: usize| decode::<Checks>(&encode(&Checks(vec![check; n]))[4..]);
-        assert_eq!(again(MAX_DELIVERED), Ok(Checks(vec![check; MAX_DELIVERED])));
+        let check = TransferHash([7; 32]);
+        let again =
+            |n: usize| decode::<TransferHashes>(&encode(&TransferHashes(vec![check; n]))[4..]);
+        assert_eq!(again(MAX_DELIVERED), Ok(TransferHashes(vec![check; MAX_DELIVERED])));
         assert_eq!(again(MAX_DELIVERED + 1), Err(MessageError::Invalid));
         // A large length without items allocates nothing.
-        assert_eq!(decode::<Checks>(&[0xff, 0xff, 0xff, 0xff, 0x0f]), Err(MessageError::Invalid));
+        assert_eq!(
+            decode::<TransferHashes>(&[0xff, 0xff, 0xff, 0xff, 0x0f]),
+            Err(MessageError::Invalid)
+        );
     }
 
     #[test]
     fn the_number_of_reasons_is_bounded() {
         let why = |n: usize| Failure::System(format!("reason {n}"));
-        let (mut undone, mut compared) = (Undone::default(), Compared::default());
+        let (mut undone, mut compared) = (FailedEntries::default(), Comparison::default());
         for n in 0..MAX_DELIVERED {
             undone.add(n as u32, why(n));
             let found = compared.refuse(why(n / 2));
             compared.found.push(found);
         }
         assert_eq!((undone.0.len(), compared.reasons.len()), (MAX_REASONS, MAX_REASONS));
-        assert_eq!(undone.by_number().count(), MAX_DELIVERED);
-        assert_eq!(compared.found[2..4], [Found::Refused(1), Found::Refused(1)]);
-        assert_eq!(compared.found.last(), Some(&Found::Refused(63)));
+        assert_eq!(undone.failures().count(), MAX_DELIVERED);
+        assert_eq!(compared.found[2..4], [PathState::Refused(1), PathState::Refused(1)]);
+        assert_eq!(compared.found.last(), Some(&PathState::Refused(63)));
         assert!(encode(&undone).len() < 32 << 10, "both ends' sockets hold it");
     }
 

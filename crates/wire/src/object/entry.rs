@@ -1,6 +1,6 @@
 //! Entries of listings: files, directories and links with the metadata that `rsync -a` keeps.
 
-use super::{FilePath, FileTime, More};
+use super::{ExtraMetadata, FilePath, FileTime};
 use serde::{Deserialize, Serialize};
 
 /// The identity of a file's content when it was listed: if any field differs, the file has changed.
@@ -56,8 +56,8 @@ pub struct Entry {
     pub group: u32,
     /// When the content last changed.
     pub modified: FileTime,
-    /// Metadata that few entries have. Only [`super::Described`] encodes it.
-    pub more: Option<Box<More>>,
+    /// Metadata that few entries have. Only [`super::DescribedEntry`] encodes it.
+    pub more: Option<Box<ExtraMetadata>>,
 }
 
 /// The part of an entry that nodes of all versions decode.
@@ -75,7 +75,7 @@ struct Plain {
 impl From<Plain> for Entry {
     fn from(plain: Plain) -> Self {
         let Plain { root, path, kind, mode, owner, group, modified_ns } = plain;
-        let modified = FileTime::of_nanos(modified_ns);
+        let modified = FileTime::from_nanos(modified_ns);
         Self { root, path, kind, mode, owner, group, modified, more: None }
     }
 }

@@ -76,7 +76,7 @@ fn cut(text: String, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::{Denied, Reply};
+    use crate::object::{DeniedGrant, Reply};
     use proptest::prelude::*;
 
     proptest! {
@@ -99,7 +99,7 @@ mod tests {
         for reply in [
             Reply::Failed(long()),
             Reply::Listed(vec![(b"a".to_vec(), Failure::Changed), (b"b".to_vec(), upstream)]),
-            Reply::Tickets(vec![Err(Denied { read: 0, why: long() })]),
+            Reply::Tickets(vec![Err(DeniedGrant { read: 0, why: long() })]),
             Reply::Fetched { parts: vec![Err(long())], micros: 0, most: 0, ticket: None },
         ] {
             let short = match reply.cut() {

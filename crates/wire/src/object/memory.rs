@@ -1,6 +1,6 @@
 //! Estimates of the memory of decoded requests.
 
-use super::{Delivery, Described, FileRef, Kind, ReadRequest, Request, Xattr};
+use super::{Delivery, DescribedEntry, FileRef, Kind, ReadRequest, Request, Xattr};
 
 /// The factor for spare capacity: a vector that grows while it is decoded may have twice the capacity that it needs.
 const SPARE_FACTOR: usize = 2;
@@ -32,7 +32,7 @@ impl Request {
 impl Delivery {
     /// The memory of the lists without text and bytes.
     fn items(&self) -> usize {
-        let owned = |Described(entry): &Described| {
+        let owned = |DescribedEntry(entry): &DescribedEntry| {
             let link = if matches!(entry.kind, Kind::Symlink { .. }) { ALLOCATION } else { 0 };
             let more = entry.more.as_ref().map_or(0, |more| {
                 let holes = more.holes.as_ref().map_or(0, Vec::len);
@@ -42,7 +42,7 @@ impl Delivery {
             ALLOCATION + link + more
         };
         let names = self.owners.users.len() + self.owners.groups.len();
-        size_of::<Described>() * self.entries.len()
+        size_of::<DescribedEntry>() * self.entries.len()
             + self.entries.iter().map(owned).sum::<usize>()
             + (size_of::<(u32, Vec<u8>)>() + ALLOCATION) * names
     }
@@ -51,7 +51,9 @@ impl Delivery {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::{Check, Entry, FilePath, FileTime, Kind, Owners, Rules, Snapshot, encode};
+    use crate::object::{
+        Entry, FilePath, FileTime, Kind, Owners, Rules, Snapshot, TransferHash, encode,
+    };
 
     #[test]
     fn the_estimate_of_a_usual_delivery_is_below_eight_times_its_encoding() {
@@ -63,17 +65,17 @@ mod tests {
             mode: 0o644,
             owner: 0,
             group: 0,
-            modified: FileTime::of_nanos(6),
+            modified: FileTime::from_nanos(6),
             more: None,
         };
-        let entries = (0..4096).map(|n| Described(entry(n))).collect();
+        let entries = (0..4096).map(|n| DescribedEntry(entry(n))).collect();
         let delivery = Delivery {
             into: b"/x".to_vec(),
             rules: Rules::default(),
             entries,
             owners: Owners::default(),
         };
-        let request = Request::Put { delivery, bytes: 0, check: Check([0; 32]) };
+        let request = Request::Put { delivery, bytes: 0, check: TransferHash([0; 32]) };
         let encoded = encode(&request).len();
         let memory = request.memory(encoded).unwrap();
         assert!(memory > encoded && memory < 8 * encoded, "{encoded} {memory}");
@@ -93,8 +95,10 @@ mod tests {
         let all = Request::ReadParts((0..1_000).map(|_| read()).collect());
         assert!(all.memory(0).unwrap() >= least(size_of::<ReadRequest>()));
         let xattr = || Xattr { name: b"user.a".to_vec(), value: b"b".to_vec() };
-        let more =
-            crate::object::More { xattrs: (0..9).map(|_| xattr()).collect(), ..Default::default() };
+        let more = crate::object::ExtraMetadata {
+            xattrs: (0..9).map(|_| xattr()).collect(),
+            ..Default::default()
+        };
         let entry = Entry {
             root: 0,
             path: path(),
@@ -102,13 +106,13 @@ mod tests {
             mode: 0,
             owner: 0,
             group: 0,
-            modified: FileTime::of_nanos(0),
+            modified: FileTime::from_nanos(0),
             more: Some(Box::new(more)),
         };
         let delivery = Delivery {
             into: Vec::new(),
             rules: Rules::default(),
-            entries: vec![Described(entry)],
+            entries: vec![DescribedEntry(entry)],
             owners: Owners::default(),
         };
         // The allocations: the path, the link, the further fields, the list of attributes, and two for each attribute.

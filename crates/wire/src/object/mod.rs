@@ -14,7 +14,7 @@ mod delivery;
 mod entry;
 mod failure;
 mod memory;
-mod more;
+mod metadata;
 mod path;
 mod request;
 mod root;
@@ -22,18 +22,22 @@ mod spool;
 mod time;
 
 pub use delivery::{
-    Checks, Compared, Delivery, Found, Link, Links, MAX_DELIVERED, MAX_HASHED, MAX_KEPT, MAX_NAMED,
-    MAX_REASONS, Removed, Rules, Surplus, Undone,
+    Comparison, Delivery, FailedEntries, Link, Links, MAX_DELIVERED, MAX_HASHED, MAX_KEPT,
+    MAX_NAMED, MAX_REASONS, PathState, RemovalReport, Rules, SurplusRemoval, TransferHashes,
 };
 pub use entry::{Entry, Kind, Snapshot};
 pub use failure::{Failure, MAX_WHY};
-pub(crate) use more::Field;
-pub use more::{Described, MAX_HOLES, MAX_XATTRS, More, MoreError, Owners, Xattr};
-pub use path::{FilePath, PathError, is_ours};
+pub(crate) use metadata::Field;
+pub use metadata::{
+    DescribedEntry, ExtraMetadata, MAX_HOLES, MAX_XATTRS, MetadataError, Owners, Xattr,
+};
+pub use path::{FilePath, PathError, is_reserved};
 pub use request::{
-    Check, FileRef, Keep, ListRequest, MAX_REPLY, MAX_REQUEST, MAX_STORE, MessageError,
-    ReadRequest, Reply, Request, decode, encode, length,
+    FileRef, Keep, ListRequest, MAX_REPLY, MAX_REQUEST, MAX_STORE, MessageError, ReadRequest,
+    Reply, Request, TransferHash, decode, encode, length,
 };
 pub use root::{base, pattern};
-pub use spool::{Denied, Grant, Holding, JobId, MAX_NOTE, MAX_PART, MAX_PARTS, SpoolId, Ticket};
+pub use spool::{
+    DeniedGrant, Grant, Holding, JobId, MAX_NOTE, MAX_PART, MAX_PARTS, SpoolId, Ticket,
+};
 pub use time::{FileTime, NanosError};

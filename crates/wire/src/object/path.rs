@@ -31,7 +31,7 @@ pub enum PathError {
 
 /// Whether the name of a directory's entry is reserved for Thalweg: for the record of a collection or of a cast, a
 /// partial file, or its journal. They are not user data, and no command transfers them.
-pub fn is_ours(name: &[u8]) -> bool {
+pub fn is_reserved(name: &[u8]) -> bool {
     const ENDS: [&[u8]; 4] =
         [b".thalweg-part", b".thalweg-journal", b".thalweg-journal.new", b".thalweg-stream"];
     name.starts_with(b".thalweg-")

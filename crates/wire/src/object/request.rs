@@ -1,8 +1,9 @@
 //! Requests and replies, and their framing.
 
 use super::{
-    Checks, Compared, Delivery, Denied, Described, Entry, Failure, FilePath, Grant, Holding, JobId,
-    Links, MAX_WHY, Owners, Removed, Rules, Snapshot, SpoolId, Surplus, Ticket, Undone,
+    Comparison, Delivery, DeniedGrant, DescribedEntry, Entry, FailedEntries, Failure, FilePath,
+    Grant, Holding, JobId, Links, MAX_WHY, Owners, RemovalReport, Rules, Snapshot, SpoolId,
+    SurplusRemoval, Ticket, TransferHashes,
 };
 use crate::mesh::Name;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -19,7 +20,7 @@ pub const MAX_STORE: u64 = 4 << 20;
 
 /// The BLAKE3 hash of transferred bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Check(pub [u8; 32]);
+pub struct TransferHash(pub [u8; 32]);
 
 /// A file as it was listed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -139,7 +140,7 @@ pub enum Request {
         /// The number of bytes that follow.
         bytes: u64,
         /// Their hash.
-        check: Check,
+        check: TransferHash,
     },
     /// Requests the hashes of whole files without their bytes. Replies: `Sent` or `Failed`, for each file.
     Check(Vec<FileRef>),
@@ -165,7 +166,7 @@ pub enum Request {
     Describe(ListRequest, Keep),
     /// Compares a delivery with the files at its paths; without hashes, only as far as possible without reading them.
     /// Reply: `Compared`. A node of an earlier version ends the channel; this also holds for the following requests.
-    Compare(Delivery, Checks),
+    Compare(Delivery, TransferHashes),
     /// Creates directories, links and whole files. The files' `bytes`, at most [`MAX_STORE`], follow the request in the
     /// order of the files. Reply: `Delivered`, once everything created is on the disk, or `Failed`.
     Put {
@@ -174,14 +175,14 @@ pub enum Request {
         /// The number of bytes that follow.
         bytes: u64,
         /// Their hash.
-        check: Check,
+        check: TransferHash,
     },
     /// As `Store`, with all metadata of the entry.
     StorePart {
         /// As in `Store`.
         into: Vec<u8>,
         /// As in `Store`.
-        entry: Described,
+        entry: DescribedEntry,
         /// Whether an existing file with this name is replaced, and which metadata is kept.
         rules: Rules,
         /// The names of the users and groups whose ids are in the entry.
@@ -191,12 +192,12 @@ pub enum Request {
         /// The number of bytes that follow.
         bytes: u64,
         /// Their hash.
-        check: Check,
+        check: TransferHash,
     },
     /// Sets the modes and times of directories, the deepest first. Sent after everything else. Reply: `Dressed`.
     Dress(Delivery),
     /// Removes entries that are not to be kept. Reply: `Cleared`.
-    Clear(Surplus),
+    Clear(SurplusRemoval),
     /// Creates hard links to files that were stored. Reply: `Linked`.
     Link(Links),
 }
@@ -211,18 +212,18 @@ pub enum Reply {
     /// This number of bytes follows.
     Bytes(u64),
     /// All bytes were sent, and the file had changed neither before nor afterwards; contains their hash.
-    Sent(Check),
+    Sent(TransferHash),
     /// This number of parts follows.
     Parts(u32),
     /// The tickets, in the order of the grants.
-    Tickets(Vec<Result<Ticket, Denied>>),
+    Tickets(Vec<Result<Ticket, DeniedGrant>>),
     /// The hashes of the parts sent for each ticket; `None`: the ticket was not redeemed, or not completely, or is not
     /// known (any more).
-    Checks(Vec<Option<Vec<Option<Check>>>>),
+    Checks(Vec<Option<Vec<Option<TransferHash>>>>),
     /// The data is in the spool.
     Fetched {
         /// For each part, the hash of the bytes received, or why it failed.
-        parts: Vec<Result<Check, Failure>>,
+        parts: Vec<Result<TransferHash, Failure>>,
         /// The time from the first request to the last byte, µs.
         micros: u64,
         /// The maximum number of bytes that the spool has held for this collection at the same time.
@@ -244,28 +245,28 @@ pub enum Reply {
     /// The request failed. After `Bytes`, the announced number of bytes is sent nevertheless, padded with zeros.
     Failed(Failure),
     /// A part of a listing, as `Entries`, with all metadata.
-    Described(Vec<Described>),
+    Described(Vec<DescribedEntry>),
     /// The names of owners of entries of the listing, sent before or after the entries.
     Owners(Owners),
     /// The states of the paths of a delivery.
-    Compared(Compared),
+    Compared(Comparison),
     /// The delivery is created, except for these entries.
-    Delivered(Undone),
+    Delivered(FailedEntries),
     /// Modes and times are set.
     Dressed {
         /// The entries that failed.
-        undone: Undone,
+        undone: FailedEntries,
         /// Existing directories that keep a mode which gives access to more users.
-        wider: Undone,
+        wider: FailedEntries,
     },
     /// The entries that were not to be kept are removed.
-    Cleared(Removed),
+    Cleared(RemovalReport),
     /// Hard links were created.
     Linked {
         /// The number of links that existed already.
         present: u64,
         /// The links that failed.
-        undone: Undone,
+        undone: FailedEntries,
     },
 }
 
@@ -280,7 +281,7 @@ impl Reply {
                 Self::Listed(unread.into_iter().map(|(path, why)| (path, cut(why))).collect())
             }
             Self::Tickets(tickets) => {
-                let denied = |Denied { read, why }| Denied { read, why: cut(why) };
+                let denied = |DeniedGrant { read, why }| DeniedGrant { read, why: cut(why) };
                 Self::Tickets(tickets.into_iter().map(|ticket| ticket.map_err(denied)).collect())
             }
             Self::Fetched { parts, micros, most, ticket } => {

@@ -59,7 +59,7 @@ pub struct Grant {
 
 /// Why a grant gets no ticket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Denied {
+pub struct DeniedGrant {
     /// The first impossible read, as an index of [`Grant::reads`].
     pub read: u32,
     pub why: Failure,

@@ -31,12 +31,12 @@ impl FileTime {
     }
 
     /// Creates a time from the fields of stat(2); invalid nanoseconds count as 0.
-    pub fn of_stat(seconds: i64, nanos: impl TryInto<u32>) -> Self {
+    pub fn from_stat(seconds: i64, nanos: impl TryInto<u32>) -> Self {
         Self::new(seconds, nanos.try_into().unwrap_or(0)).unwrap_or(Self { seconds, nanos: 0 })
     }
 
     /// Creates a time from nanoseconds since 1970.
-    pub fn of_nanos(nanos: i64) -> Self {
+    pub fn from_nanos(nanos: i64) -> Self {
         Self { seconds: nanos.div_euclid(SECOND), nanos: nanos.rem_euclid(SECOND) as u32 }
     }
 
@@ -58,7 +58,7 @@ impl FileTime {
 
     /// Whether [`Self::as_nanos`] clamps it.
     pub(super) fn is_beyond(self) -> bool {
-        Self::of_nanos(self.as_nanos()) != self
+        Self::from_nanos(self.as_nanos()) != self
     }
 }
 
@@ -84,7 +84,7 @@ mod tests {
     proptest! {
         #[test]
         fn nanoseconds_round_trip(nanos: i64) {
-            let time = FileTime::of_nanos(nanos);
+            let time = FileTime::from_nanos(nanos);
             prop_assert_eq!(time.as_nanos(), nanos);
             prop_assert!(!time.is_beyond());
         }
@@ -98,6 +98,6 @@ mod tests {
             assert_eq!(year(seconds).as_nanos(), end);
         }
         assert_eq!(FileTime::new(0, 1_000_000_000), Err(NanosError));
-        assert_eq!(FileTime::of_stat(-1, -1_i64), FileTime::new(-1, 0).unwrap());
+        assert_eq!(FileTime::from_stat(-1, -1_i64), FileTime::new(-1, 0).unwrap());
     }
 }

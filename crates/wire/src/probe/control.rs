@@ -24,7 +24,7 @@ pub const NO_TRAIN: u32 = u32::MAX;
 
 /// A request of the client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Ask {
+pub enum ProbeRequest {
     /// Opens a session. Reply: [`NodeReply::Opened`].
     Open,
     /// Requests the arrival times of a train sent by the client. Reply: [`NodeReply::Arrivals`].
@@ -47,7 +47,7 @@ pub enum Ask {
         accepts_busy: bool,
     },
     /// Requests that riders are sent in both directions: in this session, or else in a new one for riders only, without
-    /// the calibration of [`Ask::Open`]. Reply: [`NodeReply::Carrying`].
+    /// the calibration of [`ProbeRequest::Open`]. Reply: [`NodeReply::Carrying`].
     Carry {
         /// The run of the client's process. The numbers of riders restart with each run.
         epoch: u64,
@@ -83,7 +83,7 @@ pub struct Capabilities {
 /// A reply of the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NodeReply {
-    /// The reply to [`Ask::Open`].
+    /// The reply to [`ProbeRequest::Open`].
     Opened {
         session: u32,
         /// The port for the session's datagrams, at the address of the channel.
@@ -91,16 +91,17 @@ pub enum NodeReply {
         /// The capabilities of this node.
         can: Capabilities,
     },
-    /// The reply to [`Ask::Arrivals`].
+    /// The reply to [`ProbeRequest::Arrivals`].
     Arrivals {
         /// The arrival times by position in the train, ns of the node's wall clock; `None`: lost.
         arrived: Vec<Option<u64>>,
         /// Datagrams of any sender that the node's socket dropped since the last reply.
         dropped: u32,
     },
-    /// The reply to [`Ask::Send`]: the sending times of the probes, ns of a clock of the node; `None`: not sent.
+    /// The reply to [`ProbeRequest::Send`]: the sending times of the probes, ns of a clock of the node; `None`: not
+    /// sent.
     Sent(Vec<Option<u64>>),
-    /// The reply to [`Ask::Carry`].
+    /// The reply to [`ProbeRequest::Carry`].
     Carrying {
         session: u32,
         /// The port for the session's datagrams.

@@ -8,7 +8,7 @@ mod control;
 mod payload;
 
 pub use control::{
-    Ask, Capabilities, LABEL, MAX_MESSAGE, NO_TRAIN, NodeReply, PlannedProbe, Refusal,
+    Capabilities, LABEL, MAX_MESSAGE, NO_TRAIN, NodeReply, PlannedProbe, ProbeRequest, Refusal,
 };
 pub use payload::{Payload, PayloadError, ProbeHead};
 

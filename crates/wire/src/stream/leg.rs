@@ -352,7 +352,7 @@ impl Answer {
                 are_sound(&accepted.tracks)
                     && accepted.start <= MAX_SEQUENCE
                     && accepted.allow.len() <= MAX_ALLOW
-                    && accepted.allow.iter().all(|whom| whom.len() <= 64)
+                    && accepted.allow.iter().all(|pattern| pattern.len() <= 64)
             }
             Self::Refused(_) | Self::Status(_) | Self::Waiting(_) => true,
         }
@@ -477,8 +477,8 @@ pub enum ChildMessage {
 /// What a child received in the last second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReceptionReport {
-    /// The number of the last frame received.
-    pub received: u64,
+    /// The number of the newest frame received.
+    pub newest: u64,
     /// Frames received, by class.
     pub frames: [u32; CLASSES],
     /// Bytes of frames received.

@@ -248,7 +248,7 @@ pub struct LegReport {
 /// A measurement of a leg by probe trains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measured {
-    /// The rate that is free beside all traffic including the leg's streams, bit/s; the lower end of a range.
+    /// The rate that is free beside all traffic including the leg's streams, bit/s, as the tool reports it.
     pub free_bps: u64,
     /// Whether more may be free.
     #[serde(default)]
@@ -352,7 +352,7 @@ impl Published {
                 ("a rate", "above 100 Gbit/s")
             }
             _ if self.allow.len() > MAX_ALLOW => ("the number of allowed subscribers", "above 64"),
-            _ if self.allow.iter().any(|whom| whom.len() > 64) => {
+            _ if self.allow.iter().any(|pattern| pattern.len() > 64) => {
                 ("the name of an allowed subscriber", "longer than 64 bytes")
             }
             _ if self.age > MAX_AGE => ("the age", "above 366 days"),

@@ -9,8 +9,8 @@ use std::{
 use thalweg_units::NodeId;
 use thalweg_wire::{
     bistro::{self, Commitment, Intent},
-    bond::{self, Frame, Hello, MAX_GREETING, Target, Word},
-    cast::{self, CastId, Want},
+    bond::{self, BondMessage, Frame, Hello, MAX_GREETING, Target},
+    cast::{self, CastId, ServiceMode},
     mesh::{self, METHOD, Name, Tag, Terms, measure_flow, measure_flow::Message as _},
     object::{self, ListRequest, Request},
     probe::{self, PlannedProbe},
@@ -59,14 +59,14 @@ pub fn small(door: Entrance, names: &MessageNames, number: u64) -> Vec<u8> {
         Entrance::Object => {
             object::encode(&Request::List(listing(vec![names.files.clone().into()])))
         }
-        Entrance::Submit => object::encode(&bistro::Ask::Sheet(name(BOX))),
+        Entrance::Submit => object::encode(&bistro::SubmitRequest::Sheet(name(BOX))),
         Entrance::Bond => object::encode(&greeting(number)),
         Entrance::Cast => object::encode(&cast::Opening::Hello {
             cast: CastId::from_bytes([7; 16]),
             pass: vec![7; 200],
-            want: Want::Pull,
+            want: ServiceMode::Pull,
         }),
-        Entrance::Probe => object::encode(&probe::Ask::Open),
+        Entrance::Probe => object::encode(&probe::ProbeRequest::Open),
         Entrance::Stream => object::encode(&subscription(vec![])),
         Entrance::Handshake | Entrance::Metrics | Entrance::Datagrams => {
             b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n".to_vec()
@@ -81,7 +81,7 @@ pub fn largest(door: Entrance) -> Vec<u8> {
         Entrance::Api => post("/v1/measure/reports", &vec![b' '; API_BODY - 1], API_BODY),
         Entrance::Join => post("/v1/join", &vec![b' '; API_BODY - 1], API_BODY),
         Entrance::Relay => {
-            let most = mesh::Ask::MAX_BYTES;
+            let most = mesh::RelayRequest::MAX_BYTES;
             [&[5, 1, METHOD], &(most as u16).to_be_bytes()[..], &vec![7; most - 1]].concat()
         }
         Entrance::Measure => {
@@ -89,7 +89,7 @@ pub fn largest(door: Entrance) -> Vec<u8> {
             [&(most as u16).to_be_bytes()[..], &vec![7; most - 1]].concat()
         }
         Entrance::Object => framed(object::MAX_REQUEST),
-        Entrance::Submit => framed(bistro::MAX_ASK),
+        Entrance::Submit => framed(bistro::MAX_SUBMIT_REQUEST),
         Entrance::Bond => framed(MAX_GREETING),
         Entrance::Cast => framed(cast::MAX_OPENING),
         Entrance::Probe => framed(probe::MAX_MESSAGE),
@@ -123,8 +123,8 @@ pub fn costliest(door: Entrance, names: &MessageNames, number: u64) -> CostlyMes
         Entrance::Object => again(object::encode(&Request::List(listing(patterns(number))))),
         Entrance::Submit => {
             // As many commitments as a stranger's first question may contain.
-            let few = object::encode(&bistro::Ask::Commit(name(BOX), intents(number, 8)));
-            let many = bistro::Ask::Commit(name(BOX), intents(number, bistro::MOST_INTENTS));
+            let few = object::encode(&bistro::SubmitRequest::Commit(name(BOX), intents(number, 8)));
+            let many = bistro::SubmitRequest::Commit(name(BOX), intents(number, bistro::MOST_INTENTS));
             CostlyMessages { first: few, further: object::encode(&many) }
         }
         Entrance::Bond => CostlyMessages {
@@ -209,16 +209,20 @@ fn greeting(number: u64) -> Hello {
 
 /// Pings, and a stream to a target that does not exist.
 fn ping_messages() -> Vec<u8> {
-    let pings = (0..64).map(Word::Ping);
+    let pings = (0..64).map(BondMessage::Ping);
     let to = Target::Server("127.0.0.1".to_owned(), 1);
-    let opens = [Word::Open { stream: 0, to }].into_iter();
-    pings.chain(opens).flat_map(|word| Frame::word(&word)).collect()
+    let opens = [BondMessage::Open { stream: 0, to }].into_iter();
+    pings.chain(opens).flat_map(|message| Frame::encode_message(&message)).collect()
 }
 
 /// A train to the client with the most probes, and with gaps so short that the node watches the clock all the time.
 fn train() -> Vec<u8> {
     let probe = PlannedProbe { size: 200, header: 0, gap: 100_000, may_carry: false };
-    object::encode(&probe::Ask::Send { train: 1, probes: vec![probe; 4096], accepts_busy: true })
+    object::encode(&probe::ProbeRequest::Send {
+        train: 1,
+        probes: vec![probe; 4096],
+        accepts_busy: true,
+    })
 }
 
 fn subscription(tracks: Vec<u8>) -> leg::Opening {
@@ -250,7 +254,7 @@ mod tests {
         let of = |door| costliest(door, &names, 1);
         assert!((900_000..=object::MAX_REQUEST).contains(&framed(&of(Entrance::Object).first)));
         assert!(framed(&of(Entrance::Submit).first) <= 4 << 10);
-        assert!(framed(&of(Entrance::Submit).further) <= bistro::MAX_ASK);
+        assert!(framed(&of(Entrance::Submit).further) <= bistro::MAX_SUBMIT_REQUEST);
         assert!(framed(&of(Entrance::Cast).first) <= cast::MAX_OPENING);
         assert!(framed(&of(Entrance::Probe).further) <= probe::MAX_MESSAGE);
         assert!(of(Entrance::Measure).first.len() <= 2 + measure_flow::MAX_MESSAGE);

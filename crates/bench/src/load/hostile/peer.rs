@@ -139,10 +139,12 @@ impl HonestPeer {
             Entrance::Relay => self.echo(&mut channel).await,
             Entrance::Measure => refused_flow(&mut channel).await,
             Entrance::Object => self.file(&mut channel).await,
-            Entrance::Submit => match message::read(&mut channel, bistro::MAX_ANSWER).await? {
-                Some(bistro::Answer::Sheet(_)) => Ok(()),
-                other => bail!("the drop box answered {other:?}"),
-            },
+            Entrance::Submit => {
+                match message::read(&mut channel, bistro::MAX_SUBMIT_REPLY).await? {
+                    Some(bistro::SubmitReply::Sheet(_)) => Ok(()),
+                    other => bail!("the drop box answered {other:?}"),
+                }
+            }
             Entrance::Bond => match message::read(&mut channel, MAX_GREETING).await? {
                 Some(Greeting::Welcome { .. }) => {
                     ensure!(channel.read_u8().await? == GO, "there is no GO after the welcome");

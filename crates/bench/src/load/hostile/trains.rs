@@ -8,7 +8,9 @@ use thalweg_net::{
     channel::Channel,
     probe::{SECRET, Sealer},
 };
-use thalweg_wire::probe::{self, Ask, LABEL, MAX_MESSAGE, NO_TRAIN, NodeReply, Payload, ProbeHead};
+use thalweg_wire::probe::{
+    self, LABEL, MAX_MESSAGE, NO_TRAIN, NodeReply, Payload, ProbeHead, ProbeRequest,
+};
 use tokio::net::{TcpStream, UdpSocket};
 
 /// A session and the node's UDP port for its datagrams.
@@ -23,7 +25,7 @@ pub struct Session {
 /// # Errors
 /// When the node refuses.
 pub async fn open(channel: &mut Channel<TcpStream>) -> anyhow::Result<Session> {
-    message::write(channel, &Ask::Open).await?;
+    message::write(channel, &ProbeRequest::Open).await?;
     match message::read(channel, MAX_MESSAGE).await? {
         Some(NodeReply::Opened { session, port, .. }) => Ok(Session { number: session, port }),
         other => bail!("unexpected answer to a request for a session: {other:?}"),
@@ -51,7 +53,7 @@ pub async fn announce_address(
     let socket = UdpSocket::bind((from, 0)).await?;
     let to = SocketAddr::new(scene.port.ip(), session.port);
     socket.send_to(&Sealer::new(&secret, session.number)?.seal(&payload)?, to).await?;
-    let shown = Ask::Arrivals { train: NO_TRAIN, probes: 1, wait: 1000 };
+    let shown = ProbeRequest::Arrivals { train: NO_TRAIN, probes: 1, wait: 1000 };
     message::write(channel, &shown).await?;
     let answer: Option<NodeReply> = message::read(channel, MAX_MESSAGE).await?;
     answer.context("the node closed the session")?;

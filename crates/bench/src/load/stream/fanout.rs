@@ -41,7 +41,7 @@ use std::{
 use thalweg_lab::{client::Lab, stats::Stats, topology::Topology};
 use thalweg_media::Frame;
 use thalweg_stream::{
-    container::{Frames, Splitter as _},
+    container::{PlainSplitter, Splitter as _},
     local,
 };
 use thalweg_units::parse_duration;
@@ -219,7 +219,7 @@ impl Ladder {
                     sent_us: 0,
                     length: frame.bytes.len() as u32,
                 };
-                all.extend_from_slice(&Frames::encode(head, &frame));
+                all.extend_from_slice(&PlainSplitter::encode(head, &frame));
             }
             to.write_all(&all)?;
         }
@@ -238,7 +238,7 @@ struct FrameArrival {
 
 /// Reads the output of a subscriber to its end. Frames that cannot be decoded are not in it.
 fn read(mut from: ChildStdout, began: Instant, started: &AtomicUsize) -> Vec<FrameArrival> {
-    let (mut splitter, mut frames) = (Frames::default(), Vec::new());
+    let (mut splitter, mut frames) = (PlainSplitter::default(), Vec::new());
     let (mut buffer, mut arrivals) = (vec![0; 64 << 10], Vec::new());
     while let Ok(read @ 1..) = from.read(&mut buffer) {
         if splitter.push(&buffer[..read], &mut frames).is_err() {

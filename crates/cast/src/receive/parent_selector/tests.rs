@@ -11,7 +11,7 @@ fn wanted(names: &[(&str, u64)], at_once: usize) -> Parents {
     let candidate = |(name, mbps): &(&str, u64)| Candidate {
         name: who(name),
         bps: Some(mbps * 1_000_000),
-        want: Want::Pull,
+        want: ServiceMode::Pull,
     };
     Parents { candidates: names.iter().map(candidate).collect(), at_once }
 }

@@ -14,7 +14,7 @@ use crate::{
 use std::{io, sync::Arc};
 use thalweg_mesh::MeshPeer;
 use thalweg_net::channel::Channel;
-use thalweg_wire::cast::{CastId, Opening, Refusal, Report, Want};
+use thalweg_wire::cast::{CastId, Opening, Refusal, Report, ServiceMode};
 use tokio::net::TcpStream;
 
 impl ServiceState {
@@ -28,7 +28,7 @@ impl ServiceState {
                 Ok(reception) => self.control(channel, reception).await,
                 Err(why) => leg::refuse(channel, why).await,
             },
-            Opening::Ask { offer, pass, relays } => {
+            Opening::DryRun { offer, pass, relays } => {
                 match self.would_take(offer, pass, relays, peer).await {
                     Ok(admission) => say_would_take(channel, &admission).await,
                     Err(why) => leg::refuse(channel, why).await,
@@ -54,14 +54,14 @@ impl ServiceState {
         channel: Channel<TcpStream>,
         cast: CastId,
         pass: &[u8],
-        want: Want,
+        want: ServiceMode,
         peer: &MeshPeer,
     ) -> io::Result<()> {
         let name = &peer.member().name;
         let Some(_place) = self.served.begin(name) else {
             return leg::refuse(channel, Refusal::Busy).await;
         };
-        if let Some(relay) = self.relays.get(cast).filter(|_| want == Want::Stream) {
+        if let Some(relay) = self.relays.get(cast).filter(|_| want == ServiceMode::Stream) {
             return match self.check_pass(pass, cast, relay.offer(), name) {
                 Ok(()) => {
                     let leg = leg::accept(channel, relay.offer().value().open).await?;
@@ -81,8 +81,8 @@ impl ServiceState {
         let _child = reception.add_child(name.clone());
         let serving = async {
             match want {
-                Want::Pull => parent::serve(Arc::clone(&store), leg, None).await,
-                Want::Stream => reception.ring(&store)?.serve(leg).await,
+                ServiceMode::Pull => parent::serve(Arc::clone(&store), leg, None).await,
+                ServiceMode::Stream => reception.ring(&store)?.serve(leg).await,
             }
         };
         tokio::select! {
@@ -96,7 +96,7 @@ impl ServiceState {
         &self,
         channel: Channel<TcpStream>,
         cast: CastId,
-        how: Want,
+        how: ServiceMode,
         peer: &MeshPeer,
     ) -> io::Result<()> {
         // A leg that nobody called for is closed.

@@ -3,7 +3,7 @@
 use super::*;
 use std::fs;
 use thalweg_part::gives_away;
-use thalweg_wire::object::{More, Xattr};
+use thalweg_wire::object::{ExtraMetadata, Xattr};
 
 const LARGE: u64 = (1 << 20) + 50_000;
 
@@ -20,7 +20,7 @@ fn dated(path: &str, seconds: i64) -> Entry {
 }
 
 fn sparse(path: &str, size: u64, holes: Vec<(u64, u64)>) -> Entry {
-    let more = More { holes: Some(holes), ..More::default() };
+    let more = ExtraMetadata { holes: Some(holes), ..ExtraMetadata::default() };
     with(file(path, size), |entry| entry.more = Some(Box::new(more)))
 }
 

@@ -25,7 +25,7 @@ fn entry(path: &str, kind: Kind, mode: u16) -> Entry {
         mode,
         owner,
         group,
-        modified: FileTime::of_nanos(THEN),
+        modified: FileTime::from_nanos(THEN),
         more: None,
     }
 }
@@ -122,7 +122,7 @@ impl Arena {
         if !found.is_symlink() {
             assert_eq!(found.mode() & 0o7777, u32::from(entry.mode), "{path:?}");
         }
-        let modified = FileTime::of_stat(found.mtime(), found.mtime_nsec());
+        let modified = FileTime::from_stat(found.mtime(), found.mtime_nsec());
         assert_eq!(modified, entry.modified, "{path:?}");
     }
 

@@ -168,11 +168,11 @@ impl ChecksumSource for Hashes {
         &self,
         _: u32,
         files: &[thalweg_wire::object::FileRef],
-    ) -> Vec<Result<thalweg_wire::object::Check, thalweg_wire::object::Failure>> {
+    ) -> Vec<Result<thalweg_wire::object::TransferHash, thalweg_wire::object::Failure>> {
         let of = |file: &thalweg_wire::object::FileRef| {
             let bytes: Vec<u8> =
                 (0..file.snapshot.size).map(|i| byte(file.snapshot.inode, i)).collect();
-            Ok(thalweg_wire::object::Check(blake3::hash(&bytes).into()))
+            Ok(thalweg_wire::object::TransferHash(blake3::hash(&bytes).into()))
         };
         files.iter().map(of).collect()
     }

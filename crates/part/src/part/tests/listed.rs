@@ -17,7 +17,7 @@ fn exactly(target: &Path) -> Part {
     let attributes = Some(Attributes {
         mode: 0o604,
         owner: Owner::default(),
-        modified: FileTime::of_nanos(THEN),
+        modified: FileTime::from_nanos(THEN),
     });
     Part::open_exactly(target, listed(0), job, never(), attributes).unwrap()
 }

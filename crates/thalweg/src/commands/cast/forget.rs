@@ -30,7 +30,8 @@ pub fn run(args: &ForgetArgs) -> anyhow::Result<ExitCode> {
                 true => say(&(serde_json::to_string_pretty(&forgotten)? + "\n"))?,
                 false => say(&text(&forgotten))?,
             }
-            let is_all = forgotten.told.iter().all(|told| told.why.is_none() || told.is_gone);
+            let mut notices = forgotten.notices.iter();
+            let is_all = notices.all(|notice| notice.why.is_none() || notice.is_gone);
             if is_all { Code::Done } else { Code::Partial }
         }
     };
@@ -46,27 +47,28 @@ fn code_of(why: &ForgetError) -> Code {
 }
 
 fn text(forgotten: &ForgetReport) -> String {
-    let (told, away): (Vec<_>, Vec<_>) = forgotten.told.iter().partition(|t| t.why.is_none());
+    let notices = forgotten.notices.iter();
+    let (sent, failed): (Vec<_>, Vec<_>) = notices.partition(|notice| notice.why.is_none());
     let name = plain(&forgotten.name);
     let mut text = format!("{name}: abandoned");
-    if !told.is_empty() {
+    if !sent.is_empty() {
         text += &format!(
             "; {} delete what they received: {}",
-            counted(told.len() as u64, "receiver"),
-            listed(told.iter().map(|told| &told.receiver))
+            counted(sent.len() as u64, "receiver"),
+            listed(sent.iter().map(|notice| &notice.receiver))
         );
     }
     text.push('\n');
     if !forgotten.complete.is_empty() {
         text += &format!("already complete, and kept: {}\n", listed(&forgotten.complete));
     }
-    for told in away {
-        let why = told.why.as_deref().map(plain).unwrap_or_default();
-        let next = match told.is_gone {
+    for notice in failed {
+        let why = notice.why.as_deref().map(plain).unwrap_or_default();
+        let next = match notice.is_gone {
             true => "anything received there is deleted a week after the offer ends",
             false => "the same command tries again",
         };
-        text += &format!("{}: not informed: {why}; {next}\n", told.receiver);
+        text += &format!("{}: not informed: {why}; {next}\n", notice.receiver);
     }
     text
 }

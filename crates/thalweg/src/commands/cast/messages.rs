@@ -284,9 +284,9 @@ mod tests {
             served_bytes: 2_500_000,
             why: None,
         };
-        let said = message_lines(&Event::Ended(totals.clone()), false);
+        let lines = message_lines(&Event::Ended(totals.clone()), false);
         assert_eq!(
-            said,
+            lines,
             ["2 of 3 have it: 2 MB in 4.0 s; this host sent 2.5 MB; the same command \
                  continues with \
               the others"]
@@ -398,12 +398,12 @@ mod tests {
         let waiting = (1..=5).map(|n| receiver(n, ReceiverState::Waiting));
         let mut all: Vec<_> =
             [receiver(0, ReceiverState::Complete)].into_iter().chain(waiting).collect();
-        let said = progress_lines(&progress_event(all.clone()), false);
-        assert_eq!(said, ["1 of 6 have it; waiting for n1, n2, n3 and 2 more"]);
+        let lines = progress_lines(&progress_event(all.clone()), false);
+        assert_eq!(lines, ["1 of 6 have it; waiting for n1, n2, n3 and 2 more"]);
         all.truncate(3);
         all[1].state = ReceiverState::Receiving;
         all[2].state = ReceiverState::Failed;
-        let said = progress_lines(&progress_event(all), false);
-        assert_eq!(said, ["1 of 3 have it; n1 49 %, 8 kbit/s, 12 s left; given up: n2"]);
+        let lines = progress_lines(&progress_event(all), false);
+        assert_eq!(lines, ["1 of 3 have it; n1 49 %, 8 kbit/s, 12 s left; given up: n2"]);
     }
 }

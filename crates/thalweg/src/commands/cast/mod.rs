@@ -86,9 +86,10 @@ async fn deliver(
     display: &Arc<CastDisplay>,
 ) -> anyhow::Result<Result<Totals, CastError>> {
     let stop = CancellationToken::new();
-    let told = Arc::clone(display);
-    let signals =
-        gather::stop_on_signals(Signals::watch()?, stop.clone(), move |text| told.note(text));
+    let note_display = Arc::clone(display);
+    let signals = gather::stop_on_signals(Signals::watch()?, stop.clone(), move |text| {
+        note_display.note(text)
+    });
     let signals = tokio::spawn(signals);
     let names: Vec<&str> = args.to.iter().map(Name::as_str).collect();
     let note = |text: String| display.note(text);

@@ -7,7 +7,7 @@ use thalweg_console::note;
 use thalweg_dropbox::{Collected, NodeAddress, NodeChannel, View};
 use thalweg_net::channel::Connector;
 use thalweg_wire::{
-    bistro::{Answer, Ask, StampId},
+    bistro::{StampId, SubmitReply, SubmitRequest},
     mesh::Name,
 };
 
@@ -32,9 +32,9 @@ pub async fn delete_copies(open_box: &OpenBox, book: &Collected) -> anyhow::Resu
             left.extend(copies.iter().map(|(number, _)| number));
         }
     }
-    let told = view.copies().map(|(number, _)| number).filter(|number| !left.contains(number));
+    let informed = view.copies().map(|(number, _)| number).filter(|number| !left.contains(number));
     let count = |number: u64| view.arrivals.get(&number).map_or(0, Vec::len);
-    let done: BTreeMap<u64, usize> = told.map(|number| (number, count(number))).collect();
+    let done: BTreeMap<u64, usize> = informed.map(|number| (number, count(number))).collect();
     book.cleared(&done).await.context("cannot record which copies are deleted")
 }
 
@@ -55,9 +55,9 @@ pub async fn delete_from_node(
     let connector = Connector::new(&open_box.state.client_key()?)?;
     let mut line = NodeChannel::open(&connector, &port).await?;
     for some in ids.chunks(AT_ONCE) {
-        match line.ask(&Ask::Forget(open_box.name.clone(), some.to_vec())).await? {
-            Answer::Forgot(_) => {}
-            Answer::Refused(refusal) => return Err(refusal.into()),
+        match line.ask(&SubmitRequest::Forget(open_box.name.clone(), some.to_vec())).await? {
+            SubmitReply::Forgot(_) => {}
+            SubmitReply::Refused(refusal) => return Err(refusal.into()),
             _ => bail!("the node sent an unexpected answer"),
         }
     }

@@ -198,8 +198,8 @@ async fn collect_from(
         recorder.explain(&mut settled, due);
     }
     for one in &mut settled {
-        if let (Err(said), Some(why)) = (&mut one.outcome, unable.get(&one.number)) {
-            *said = format!("{said}, which is this node: {why}");
+        if let (Err(text), Some(why)) = (&mut one.outcome, unable.get(&one.number)) {
+            *text = format!("{text}, which is this node: {why}");
         }
     }
     Ok((settled, stop.is_cancelled()))
@@ -229,8 +229,9 @@ async fn fetch(
         method: args.method,
         ..Request::new(others.iter().map(asked).collect(), landing.to_owned())
     };
-    let told = Arc::clone(&display);
-    let signals = stop_on_signals(Signals::watch()?, stop.clone(), move |text| told.note(text));
+    let note_display = Arc::clone(&display);
+    let signals =
+        stop_on_signals(Signals::watch()?, stop.clone(), move |text| note_display.note(text));
     let signals = tokio::spawn(signals);
     let recorder = Arc::new(FailureRecorder::new(display.clone()));
     let ended = gather(request, dialer(&open_box.state)?, recorder.clone(), stop.clone()).await;

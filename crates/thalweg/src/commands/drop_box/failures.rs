@@ -46,8 +46,8 @@ impl FailureRecorder {
             let why = why.or_else(|| reasons.sources.get(node)).or(reasons.all.as_ref());
             let number = arrival.stamp.value().number;
             let own = settled.iter_mut().find(|one| one.number == number);
-            if let (Some(why), Some(SubmissionResult { outcome: Err(said), .. })) = (why, own) {
-                *said = format!("{said}: {why}");
+            if let (Some(why), Some(SubmissionResult { outcome: Err(text), .. })) = (why, own) {
+                *text = format!("{text}: {why}");
             }
         }
     }

@@ -173,14 +173,14 @@ fn summary(open_box: &OpenBox, view: &View) -> String {
     }
     let held = view.here;
     if held.held + held.gone > 0 {
-        let told = if held.untold == 0 {
+        let reported = if held.untold == 0 {
             "all reported".into()
         } else {
             format!("{} not reported", held.untold)
         };
         let what = counted(held.held, "submission");
         let bytes = size(held.bytes);
-        line("here", format!("{what}, {bytes}; {told}; {} collected", held.gone));
+        line("here", format!("{what}, {bytes}; {reported}; {} collected", held.gone));
     }
     text
 }

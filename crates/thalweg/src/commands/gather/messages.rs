@@ -357,7 +357,7 @@ mod tests {
             changes: Changes { links, directories, attributes },
             ..Totals::default()
         };
-        for (totals, said) in [
+        for (totals, expected) in [
             (of(0, 0, 0, 0), "all is here already: 5 files"),
             (of(0, 1, 0, 0), "all is here: 1 symbolic link"),
             (of(0, 2, 1, 0), "all is here: 2 symbolic links, 1 directory"),
@@ -369,8 +369,8 @@ mod tests {
                 "all is here: 2 files, 2 kB, 1 symbolic link, 2 directories, attributes of 3, in 2.0 s (8 kbit/s)",
             ),
         ] {
-            assert_eq!(message_lines(&Event::Ended(totals.clone()), false), [said]);
-            assert_eq!(complete(&totals, "there"), said.replacen("here", "there", 1));
+            assert_eq!(message_lines(&Event::Ended(totals.clone()), false), [expected]);
+            assert_eq!(complete(&totals, "there"), expected.replacen("here", "there", 1));
         }
         let started = Event::Started {
             job: thalweg_base::job::JobId::from([0; 16]),
@@ -381,9 +381,9 @@ mod tests {
             present_bytes: 5_000,
             changes: Changes { links: 1, directories: 0, attributes: 2 },
         };
-        let said =
+        let expected =
             "0 files, 0 B, 1 symbolic link, attributes of 2, to in; 5 files, 5 kB, here already";
-        assert_eq!(message_lines(&started, false), [said]);
+        assert_eq!(message_lines(&started, false), [expected]);
         let json = serde_json::to_value(&started).unwrap();
         let counts = ["links", "directories", "attributes"].map(|name| json[name].as_u64());
         assert_eq!(counts, [Some(1), Some(0), Some(2)], "{json}");
@@ -401,9 +401,9 @@ mod tests {
             failed_sources: 2,
             ..Totals::default()
         };
-        let said = message_lines(&Event::Ended(totals), false);
+        let lines = message_lines(&Event::Ended(totals), false);
         assert_eq!(
-            said,
+            lines,
             [
                 "not all is here: 2 sources left out, 1 file failed; 3 files, 2 kB, in 2.0 s (8 kbit/s)"
             ]

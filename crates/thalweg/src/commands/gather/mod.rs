@@ -118,8 +118,9 @@ async fn collect(
     display: Arc<GatherDisplay>,
 ) -> anyhow::Result<Result<Totals, GatherError>> {
     let stop = CancellationToken::new();
-    let told = Arc::clone(&display);
-    let signals = stop_on_signals(Signals::watch()?, stop.clone(), move |text| told.note(text));
+    let note_display = Arc::clone(&display);
+    let signals =
+        stop_on_signals(Signals::watch()?, stop.clone(), move |text| note_display.note(text));
     let signals = tokio::spawn(signals);
     let note = |text: String| display.note(text);
     let names: Vec<&str> = request.sources.iter().map(|source| source.node.as_str()).collect();

@@ -2,16 +2,18 @@
 
 use super::{
     args::Effort,
+    bound::KnownRates,
     display::{Display, Note},
     exit::{self, Code},
     request_builder::RequestBuilder,
     sources::{Item, Wanted},
 };
+use crate::commands::history_file::now;
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::{BTreeMap, BTreeSet},
     num::NonZeroUsize,
-    sync::{atomic::AtomicBool, atomic::Ordering},
+    sync::{Arc, atomic::AtomicBool, atomic::Ordering},
     time::Duration,
 };
 use thalweg_base::job::Event;
@@ -33,6 +35,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// A try that delivers at least this many bytes counts as progress.
 const PROGRESS: u64 = 64 << 10;
 
+/// Earlier rates are evidence for downloads of at most this many origins, so that long lists need little memory.
+const MOST_ORIGINS: usize = 1000;
+
 /// What the downloads of a command share.
 pub struct DownloadSession<'a> {
     pub maker: &'a RequestBuilder<'a>,
@@ -46,7 +51,7 @@ pub struct DownloadSession<'a> {
     /// Whether to show which relays are tried.
     pub verbose: bool,
     /// Set to true to stop all downloads.
-    pub wish: watch::Sender<bool>,
+    pub stop_request: watch::Sender<bool>,
     /// The same signal for the downloads.
     pub stop: Stop,
     /// Whether they are stopped because `--max-time` is over.
@@ -64,6 +69,10 @@ struct Ledger {
     open: BTreeMap<usize, Wanted>,
     /// The server of each open item, and what is learnt about relays from it.
     lessons: BTreeMap<usize, (String, GainObservations)>,
+    /// The URL of each open item, as it was requested last.
+    urls: BTreeMap<usize, String>,
+    /// What was known of each origin before its first download.
+    known: BTreeMap<String, Arc<KnownRates>>,
     /// Bytes received of each open item.
     came: BTreeMap<usize, u64>,
     /// The items that go to standard output, a pipe or a device.
@@ -103,7 +112,7 @@ impl DownloadSession<'_> {
     }
 
     fn stopping(&self) -> bool {
-        *self.wish.borrow()
+        *self.stop_request.borrow()
     }
 
     /// Runs the downloads of `turns` once. Returns those that failed.
@@ -199,7 +208,7 @@ impl DownloadSession<'_> {
                 of: self.effort.retry,
             });
         }
-        let mut stop = self.wish.subscribe();
+        let mut stop = self.stop_request.subscribe();
         tokio::select! {
             () = tokio::time::sleep(wait) => true,
             _ = stop.wait_for(|stop| *stop) => true,
@@ -233,7 +242,13 @@ impl DownloadSession<'_> {
                 if let Some(choice) = self.maker.choice() {
                     self.display.tell(Note::Relays { item, choice, aloud: self.verbose });
                 }
-                ledger.lessons.insert(item, (wanted.url.origin(), GainObservations::default()));
+                let origin = wanted.url.origin();
+                ledger.urls.insert(item, wanted.url.to_string());
+                if !ledger.known.contains_key(&origin) && ledger.known.len() < MOST_ORIGINS {
+                    let known = self.known_rates(&origin);
+                    ledger.known.insert(origin.clone(), Arc::new(known));
+                }
+                ledger.lessons.insert(item, (origin, GainObservations::default()));
                 ledger.open.insert(item, wanted);
                 Some(request)
             }
@@ -242,6 +257,12 @@ impl DownloadSession<'_> {
                 None
             }
         }
+    }
+
+    /// What is known of an origin before its first download.
+    fn known_rates(&self, origin: &str) -> KnownRates {
+        let known = |history: &Mutex<History>| KnownRates::of(&history.lock(), origin, now());
+        self.history.map(known).unwrap_or_default()
     }
 
     /// Reports and counts an item for which no request can be made.
@@ -262,6 +283,7 @@ impl DownloadSession<'_> {
         };
         let mut open = lock(ledger);
         open.lessons.remove(&item);
+        open.urls.remove(&item);
         open.codes.insert(item, code);
         drop(open);
         let mut hints = exit::hints(&failure, came, self.maker.logs_in(&wanted));
@@ -391,8 +413,14 @@ impl ManySink for Listener<'_, '_> {
         let mut ledger = lock(self.ledger);
         let item = ledger.started.get(download).copied();
         let lesson = item.and_then(|item| ledger.lessons.remove(&item));
+        let url = item.and_then(|item| ledger.urls.remove(&item)).unwrap_or_default();
+        let Some((item, (origin, lesson))) = item.zip(lesson) else { return };
+        let known = ledger.known.get(&origin).cloned().unwrap_or_default();
         drop(ledger);
-        let (Some((origin, lesson)), Some(detours)) = (lesson, self.calls.detours) else { return };
+        let quota = |path: &str| self.calls.maker.rate_quota(path);
+        let (verdict, aloud) = (known.verdict(&outcome.facts, quota), self.calls.verbose);
+        self.calls.display.tell(Note::Verdict { item, url, verdict, aloud });
+        let Some(detours) = self.calls.detours else { return };
         let before = self.calls.maker.rate(&origin, "direct");
         let gains = lesson.gains(&outcome.observed, before);
         detours.lock().learn(gains);

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use thalweg_mesh::carrier_network::OverlayLegs;
 use thalweg_mesh::{Names, RouteNameError, State, StateError};
 use thalweg_net::{DialOptions, Dialer, Hop, Route, channel::Connector};
-use thalweg_units::likeness;
+use thalweg_units::{Rate, likeness};
 use thalweg_wire::mesh::{Name, Roster, Tag, Terms};
 
 /// This host's mesh, as far as it can be used now.
@@ -101,6 +101,16 @@ impl Mesh {
         let Ok(roster) = &self.roster else { return true };
         let mut keys = route.all_hops().filter_map(Hop::key);
         keys.all(|key| roster.by_key(&key).is_some())
+    }
+
+    /// The lowest rate that the mesh's rules give this host at a relay of the path with this name.
+    pub fn rate_quota(&self, path: &str) -> Option<Rate> {
+        let roster = self.roster.as_ref().ok()?;
+        let me = roster.by_name(self.me.as_ref()?)?;
+        let relays = path.split('%').next()?.split('+');
+        let relays = relays.filter_map(|name| roster.by_name(&name.parse().ok()?));
+        let rules = relays.flat_map(|relay| roster.rules_for(&me.tags, &relay.tags));
+        rules.filter_map(|rule| rule.quota.rate).min()
     }
 
     /// All relays that may be tried; none without a valid roster.

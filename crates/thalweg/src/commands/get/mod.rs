@@ -3,6 +3,7 @@
 mod allowed;
 mod args;
 mod bonds;
+mod bound;
 mod candidate_query;
 mod credentials;
 mod display;
@@ -118,16 +119,18 @@ async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code
     let began = history_file::now();
     let history = memory.as_deref().map(|file| Mutex::new(History::open(file)));
     let detours = memory.as_deref().map(|file| Mutex::new(Detours::open(&Detours::beside(file))));
-    let note = |text| display.tell(Note::Said(text));
+    let note = |text| display.tell(Note::Text(text));
     let maker = RequestBuilder::new(args, history.as_ref(), detours.as_ref(), &note)?;
     if let Err(e) = args.naming.make_directory() {
         return Ok(Some(refuse(display, format!("{e:#}"), Code::Disk)));
     }
-    let (wish, stop) = Stop::new();
+    let (stop_request, stop) = Stop::new();
     let late = Arc::new(AtomicBool::new(false));
-    let signals = tokio::spawn(listen(Signals::watch()?, wish.clone()));
-    let clock =
-        args.effort.max_time.map(|t| tokio::spawn(end_after(t, wish.clone(), late.clone())));
+    let signals = tokio::spawn(listen(Signals::watch()?, stop_request.clone()));
+    let clock = args
+        .effort
+        .max_time
+        .map(|t| tokio::spawn(end_after(t, stop_request.clone(), late.clone())));
 
     let fetch = |url: &str| -> std::pin::Pin<Box<dyn Future<Output = Fetched> + '_>> {
         Box::pin(document(&maker, url.to_owned(), stop.clone()))
@@ -143,7 +146,7 @@ async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code
         history: history.as_ref(),
         detours: detours.as_ref(),
         verbose: args.verbose,
-        wish,
+        stop_request,
         stop: stop.clone(),
         late: &late,
         in_turn: args.naming.is_stdout(),
@@ -163,7 +166,7 @@ async fn downloads(args: &Args, display: &Display) -> anyhow::Result<Option<Code
 
 /// Names the servers that get no login, because the user did not choose them.
 fn withheld(maker: &RequestBuilder<'_>, items: &[Item]) -> Option<String> {
-    let wanted = items.iter().filter_map(|item| match &item.wish {
+    let wanted = items.iter().filter_map(|item| match &item.kind {
         ItemKind::Wanted(wanted) if !wanted.is_trusted() => maker.withholds_login(wanted),
         _ => None,
     });
@@ -237,17 +240,17 @@ async fn document(maker: &RequestBuilder<'_>, url: String, stop: Stop) -> Fetche
 }
 
 /// Waits for signals: the first Ctrl-C or SIGTERM ends the downloads in order, the second one at once.
-async fn listen(mut signals: Signals, wish: watch::Sender<bool>) {
+async fn listen(mut signals: Signals, stop_request: watch::Sender<bool>) {
     loop {
         signals.next().await;
-        if wish.send_replace(true) {
+        if stop_request.send_replace(true) {
             std::process::exit(thalweg_console::INTERRUPTED.into());
         }
     }
 }
 
-async fn end_after(time: Duration, wish: watch::Sender<bool>, late: Arc<AtomicBool>) {
+async fn end_after(time: Duration, stop_request: watch::Sender<bool>, late: Arc<AtomicBool>) {
     tokio::time::sleep(time).await;
     late.store(true, Ordering::SeqCst);
-    wish.send_replace(true);
+    stop_request.send_replace(true);
 }

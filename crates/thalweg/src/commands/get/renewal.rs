@@ -37,7 +37,7 @@ impl Renewal {
         if !lacks && renewal::age(&state).is_some_and(|age| age <= MAX_AGE) {
             return Self(None);
         }
-        let (told, answer) = sync_channel(1);
+        let (sender, answer) = sync_channel(1);
         // On a separate thread, so that a name lookup that hangs does not delay the end of a download.
         let ask = move || {
             let renewed = host::block_on(renewal::renew_without_daemon(
@@ -45,7 +45,7 @@ impl Renewal {
                 DialOptions::default(),
                 TIMEOUT,
             ));
-            _ = told.send(renewed);
+            _ = sender.send(renewed);
         };
         let started = thread::Builder::new().name("roster".to_owned()).spawn(ask);
         let mut asked = Self(started.ok().map(|_| answer));

@@ -286,6 +286,11 @@ impl<'a> RequestBuilder<'a> {
         self.prior(origin, path).map(|prior| prior.rate)
     }
 
+    /// The lowest rate that the mesh's rules give this host at a relay of the path with this name.
+    pub fn rate_quota(&self, path: &str) -> Option<Rate> {
+        self.mesh.rate_quota(path)
+    }
+
     fn prior(&self, origin: &str, path: &str) -> Option<thalweg_plan::selection::Prior> {
         let history = self.history?.lock();
         history.prior(origin, path, now())

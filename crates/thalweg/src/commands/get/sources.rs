@@ -22,7 +22,7 @@ const MAX_MIRRORS: usize = 8;
 pub struct Item {
     /// How the user named it: a URL, or a line of a list.
     pub text: String,
-    pub wish: ItemKind,
+    pub kind: ItemKind,
     /// The list that names it, and the line number there.
     pub line: Option<(Arc<str>, usize)>,
 }
@@ -97,7 +97,7 @@ pub struct FoundItems {
 
 impl Item {
     fn mistake(text: String, why: String, code: Code) -> Self {
-        Self { text, wish: ItemKind::Mistake(why, code), line: None }
+        Self { text, kind: ItemKind::Mistake(why, code), line: None }
     }
 
     /// Adds the line number to a mistake.
@@ -113,7 +113,7 @@ impl Item {
     /// # Errors
     /// Why there is none, with the exit code.
     pub fn wanted(&self) -> Result<Wanted, (String, Code)> {
-        match &self.wish {
+        match &self.kind {
             ItemKind::Mistake(why, code) => Err((why.clone(), *code)),
             ItemKind::Wanted(wanted) => Ok(Wanted::clone(wanted)),
             ItemKind::Url(output) => {
@@ -183,14 +183,14 @@ fn plain(args: &Args, url: &str, output: Output) -> anyhow::Result<Item> {
     }
     let text = url.to_owned();
     if digests.is_empty() {
-        return Ok(Item { text, wish: ItemKind::Url(output), line: None });
+        return Ok(Item { text, kind: ItemKind::Url(output), line: None });
     }
     let mirrors: Result<Vec<HttpUrl>, _> = mirrors.iter().map(|m| parse(m)).collect();
     let mirrors = mirrors.map_err(|why| anyhow::anyhow!("--mirror: {why}"))?;
     let url = parse(url).map_err(anyhow::Error::msg)?;
     let (pieces, size, named_by, fallback) = (None, None, None, Fallback::default());
     let wanted = Wanted { url, mirrors, digests, pieces, size, output, named_by, fallback };
-    Ok(Item { text, wish: ItemKind::Wanted(Box::new(wanted)), line: None })
+    Ok(Item { text, kind: ItemKind::Wanted(Box::new(wanted)), line: None })
 }
 
 /// An output with a name that others chose, below `directory`.

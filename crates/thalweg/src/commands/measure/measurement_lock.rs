@@ -45,10 +45,10 @@ mod tests {
     fn a_second_measurement_waits_for_the_first_and_reports_it() {
         let dir = tempfile::TempDir::new().unwrap();
         let first = MeasurementLock::take(dir.path(), || panic!("nobody else measures")).unwrap();
-        let (said, waits) = sync_channel(1);
+        let (reported, waits) = sync_channel(1);
         let path = dir.path().to_owned();
         let second = thread::spawn(move || {
-            MeasurementLock::take(&path, || said.send(()).unwrap()).is_some()
+            MeasurementLock::take(&path, || reported.send(()).unwrap()).is_some()
         });
         waits.recv().unwrap();
         assert!(!second.is_finished());

@@ -85,8 +85,8 @@ impl ProbeTasks {
         };
         let run = LinkMeasurerSettings { pace, rides: settings.ride };
         let (trains, dialer, log) = (self.trains.clone(), self.dialer.clone(), self.log.clone());
-        let follow = LinkMeasurer::new(run, prober.clone(), trains, dialer, log);
-        self.follow = Some((follow, streams.clone()));
+        let measurer = LinkMeasurer::new(run, prober.clone(), trains, dialer, log);
+        self.follow = Some((measurer, streams.clone()));
     }
 
     /// Receives trains' datagrams at the node's port over UDP. If no port can be bound, no member can measure a path to
@@ -117,8 +117,8 @@ impl ProbeTasks {
         };
         let trains = self.trains.clone();
         let follows = async {
-            if let Some((follow, streams)) = self.follow {
-                measure_stream_links(follow, streams).await;
+            if let Some((measurer, streams)) = self.follow {
+                measure_stream_links(measurer, streams).await;
             }
         };
         let measures = async {
@@ -143,25 +143,25 @@ impl ProbeTasks {
     }
 }
 
-/// Measures the links that streams ask for, and reports the results to the streams.
-async fn measure_stream_links(follow: LinkMeasurer, streams: Streams) {
-    let (wishes, wanted) = watch::channel(MeasurementRequests::new());
-    let mut asked = streams.needed_measurements();
-    let passes = async {
+/// Measures the links that streams request, and reports the results to the streams.
+async fn measure_stream_links(measurer: LinkMeasurer, streams: Streams) {
+    let (sender, requests) = watch::channel(MeasurementRequests::new());
+    let mut needed_measurements = streams.needed_measurements();
+    let forward_requests = async {
         loop {
-            let all = asked.borrow_and_update().clone();
-            let wanted = |needed: NeededMeasurement| MeasurementRequest {
-                wish: needed.free.map_or(MeasurementKind::Range, MeasurementKind::Fits),
+            let all = needed_measurements.borrow_and_update().clone();
+            let to_request = |needed: NeededMeasurement| MeasurementRequest {
+                kind: needed.test_bps.map_or(MeasurementKind::Range, MeasurementKind::Fits),
                 state: needed.falls,
             };
-            let all = all.into_iter().map(|(to, needed)| (to, wanted(needed))).collect();
-            wishes.send_replace(all);
-            if asked.changed().await.is_err() {
+            let all = all.into_iter().map(|(to, needed)| (to, to_request(needed))).collect();
+            sender.send_replace(all);
+            if needed_measurements.changed().await.is_err() {
                 return;
             }
         }
     };
-    let add = |found: LinkMeasurement| match found.wish {
+    let add = |found: LinkMeasurement| match found.kind {
         MeasurementKind::Range => {
             streams.report_measurement(&found.to, found.value, found.is_lower_bound, found.began);
             streams.record_measurement(&found.to, AvailableRate::About(found.value), found.began);
@@ -174,9 +174,9 @@ async fn measure_stream_links(follow: LinkMeasurer, streams: Streams) {
             streams.record_measurement(&found.to, AvailableRate::Below(found.high), found.began)
         }
     };
-    let told = |news| match news {
+    let handle_news = |news| match news {
         LinkNews::Found(found) => add(found),
         LinkNews::Unreachable(to) => streams.report_unreachable(&to),
     };
-    tokio::join!(passes, follow.run(wanted, told));
+    tokio::join!(forward_requests, measurer.run(requests, handle_news));
 }

@@ -160,11 +160,11 @@ impl Interception {
     /// What nft printed, in brackets, with its usual cause.
     fn error_of_nft(&mut self) -> String {
         _ = self.holder.kill();
-        let mut said = String::new();
+        let mut output = String::new();
         if let Some(mut stderr) = self.holder.stderr.take() {
-            _ = stderr.read_to_string(&mut said);
+            _ = stderr.read_to_string(&mut output);
         }
-        let first = said.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        let first = output.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
         let hint = match first.contains("not permitted") {
             true => ": this needs root (CAP_NET_ADMIN)",
             false => "",

@@ -27,9 +27,9 @@ impl InterfaceService {
 
     async fn answer(&self, note: &dyn Fn(String)) {
         let Some(sockets) = &self.sockets else { return pending().await };
-        let more = |said: &mut Value| {
-            said["listen"] = json!(self.listen.to_string());
-            said["bonds"] = self.bonds.as_ref().map(Bonding::report).unwrap_or_else(|| json!([]));
+        let more = |report: &mut Value| {
+            report["listen"] = json!(self.listen.to_string());
+            report["bonds"] = self.bonds.as_ref().map(Bonding::report).unwrap_or_else(|| json!([]));
         };
         if let Err(why) = serve(sockets, self.uplinks.clone(), &more).await {
             note(format!(

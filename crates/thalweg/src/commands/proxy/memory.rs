@@ -188,8 +188,8 @@ mod tests {
         // Another process locks the file for longer than the exchange waits.
         let other = File::create(dir.path().join("history.json.lock")).unwrap();
         other.lock().unwrap();
-        let said = Mutex::new(Vec::new());
-        let note = |text| said.lock().push(text);
+        let notes = Mutex::new(Vec::new());
+        let note = |text| notes.lock().push(text);
         {
             let mut saving = std::pin::pin!(memory.exchange(&note));
             tokio::select! {
@@ -200,14 +200,14 @@ mod tests {
             learn(&history, "nyc");
             saving.await;
         }
-        assert!(said.lock()[0].contains("cannot save"), "{said:?}");
+        assert!(notes.lock()[0].contains("cannot save"), "{notes:?}");
         drop(other);
         memory.exchange(&note).await;
         let kept = History::open(&file);
         for path in ["fra", "nyc"] {
             assert!(kept.prior(SITE, path, history_file::now()).is_some(), "{path}");
         }
-        assert_eq!(said.lock().len(), 1, "{said:?}");
+        assert_eq!(notes.lock().len(), 1, "{notes:?}");
     }
 
     #[tokio::test]
@@ -217,8 +217,8 @@ mod tests {
         let history = Arc::new(Mutex::new(History::open(&file)));
         let list = Arc::new(Mutex::new(Detours::open(&Detours::beside(&file))));
         let mut memory = Memory::new(Some((Arc::clone(&history), file.clone())), list);
-        let said = Mutex::new(Vec::new());
-        let note = |text| said.lock().push(text);
+        let notes = Mutex::new(Vec::new());
+        let note = |text| notes.lock().push(text);
         let knows = |path| history.lock().prior(SITE, path, history_file::now()).is_some();
         memory.exchange(&note).await;
         assert!(!file.exists(), "nothing was learnt, and something was written");
@@ -236,6 +236,6 @@ mod tests {
         std::fs::remove_file(&file).unwrap();
         memory.exchange(&note).await;
         assert!(knows("fra"), "a file that is gone teaches nothing");
-        assert!(said.lock().is_empty(), "{said:?}");
+        assert!(notes.lock().is_empty(), "{notes:?}");
     }
 }

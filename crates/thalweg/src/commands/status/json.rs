@@ -109,9 +109,9 @@ mod tests {
             key_number: 0,
             fork: None,
         };
-        let said = roster(&status);
-        assert_eq!(said["expires_unix_seconds"], 1_700_000_000_u64);
-        assert_eq!(said["left_seconds"], 1.5);
+        let report = roster(&status);
+        assert_eq!(report["expires_unix_seconds"], 1_700_000_000_u64);
+        assert_eq!(report["left_seconds"], 1.5);
         let seen = |seen| {
             let member = MemberStatus { name: "a".parse().unwrap(), seen, version: None };
             members(&[member])[0]["seen_seconds"].clone()

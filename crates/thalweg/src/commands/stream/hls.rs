@@ -115,7 +115,7 @@ impl Hls {
 
     async fn apply(&mut self, update: hls::Update) -> Option<Code> {
         match &mut self.target {
-            Target::Server { window, .. } => self.packager.publish(update, window),
+            Target::Server { window, .. } => window.apply(update, &self.packager),
             Target::Directory(_) if update.is_empty() => {}
             Target::Directory(directory) => {
                 if let Err(why) = directory.apply(update, &self.packager).await {

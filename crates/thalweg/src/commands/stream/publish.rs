@@ -17,7 +17,7 @@ use std::{future::pending, net::SocketAddr, path::PathBuf, process::ExitCode, ti
 use thalweg_console::note;
 use thalweg_media::{Frame, TsSplitter};
 use thalweg_stream::{
-    container::{Frames, SplitError, Splitter},
+    container::{PlainSplitter, SplitError, Splitter},
     local::{Publisher, StreamError},
 };
 use thalweg_units::parse_duration;
@@ -265,7 +265,7 @@ impl Feed<'_> {
     fn begin(&self) -> Input {
         let splitter: Box<dyn Splitter> = match self.args.format {
             Format::Ts => Box::new(TsSplitter::default()),
-            Format::Frames => Box::new(Frames::default()),
+            Format::Frames => Box::new(PlainSplitter::default()),
         };
         Input {
             splitter,

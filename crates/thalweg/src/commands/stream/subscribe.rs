@@ -19,7 +19,7 @@ use thalweg_console::note;
 use thalweg_media::{Frame, FrameClass, MAX_TRACKS, Output, TsJoiner};
 use thalweg_stream::{
     Chains, RenditionChoice,
-    container::Frames,
+    container::PlainSplitter,
     hls::DirectoryError,
     local::{ReceivedItem, StreamError, Subscriber},
 };
@@ -350,7 +350,7 @@ impl FramesOutput {
     fn format(&mut self, head: FrameHead, frame: &Frame) -> Vec<u8> {
         self.check_gap(head.sequence);
         match self.chains.accept(frame.track, frame.class) {
-            true => Frames::encode(head, frame),
+            true => PlainSplitter::encode(head, frame),
             false => Vec::new(),
         }
     }

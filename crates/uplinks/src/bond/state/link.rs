@@ -5,12 +5,12 @@ use super::{
         gauge::{Gauge, Reading},
         status::{LinkLife, LinkStatus},
     },
-    word_delivery::WordDelivery,
+    message_delivery::MessageDelivery,
 };
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 use thalweg_bond::{Link, LinkId, Liveness, RelayedPath, State as Life};
 use thalweg_units::{Rate, Time};
-use thalweg_wire::bond::Word;
+use thalweg_wire::bond::BondMessage;
 use tokio::sync::Notify;
 
 /// The longest silence that bytes queued at relays excuse.
@@ -42,7 +42,7 @@ pub struct LinkState {
     /// Notified when the far end says that the link broke there.
     pub gone: Arc<Notify>,
     /// Answers and questions that must go by this link.
-    pub own: VecDeque<Word>,
+    pub own: VecDeque<BondMessage>,
     pub may_duplicate: bool,
     /// The interface that it leaves by, if this end dialled.
     interface: Option<String>,
@@ -60,7 +60,7 @@ pub struct LinkState {
     pub(super) asked: Time,
     /// Whether chunks were under way by it then.
     asked_behind: bool,
-    pub(super) words: WordDelivery,
+    pub(super) messages: MessageDelivery,
 }
 
 impl LinkState {
@@ -86,7 +86,7 @@ impl LinkState {
             acknowledged: 0,
             asked: Time::ZERO,
             asked_behind: false,
-            words: WordDelivery::default(),
+            messages: MessageDelivery::default(),
         }
     }
 
@@ -118,7 +118,7 @@ impl LinkState {
 
     /// Asks the link whether it is alive.
     pub(super) fn ask(&mut self, now: Time) {
-        self.own.push_back(Word::Ping(now.as_nanos()));
+        self.own.push_back(BondMessage::Ping(now.as_nanos()));
         // The chunks of a silent link are assigned to others, and may still be under way by it.
         (self.asked, self.asked_behind) = (now, self.owed() > 0 || self.is_silent);
     }
@@ -165,7 +165,7 @@ impl LinkState {
 
     /// The far end answered the question that was asked at `asked`.
     pub(super) fn record_answer(&mut self, asked: Time, now: Time) {
-        self.words.record_answer(asked);
+        self.messages.record_answer(asked);
         let own = self.own_round_trip();
         let waited = self.asked_behind || asked != self.asked;
         if let Some(beyond) = &mut self.beyond {
@@ -210,7 +210,7 @@ impl LinkState {
     }
 }
 
-/// The link's state in words, for debugging.
+/// The link's state as text, for debugging.
 impl LinkState {
     pub(super) fn describe(&self, now: Time) -> String {
         let info = self.reading.info();
@@ -222,7 +222,7 @@ impl LinkState {
             (false, None) => "at work",
         };
         format!(
-            "{silent}, {life:?}, writer {writer}, {} words of its own, {} of {} bytes \
+            "{silent}, {life:?}, writer {writer}, {} messages of its own, {} of {} bytes \
              acknowledged, {} received, asked {:?} ago; TCP holds {} unsent, {} unacknowledged",
             self.own.len(),
             self.acknowledged,

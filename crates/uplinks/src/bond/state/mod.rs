@@ -1,7 +1,7 @@
 //! The state of a bond, and the choice of the link that carries each chunk.
 
 mod link;
-mod word_delivery;
+mod message_delivery;
 
 pub use link::{LinkState, NewLink};
 
@@ -23,7 +23,7 @@ use thalweg_bond::{
     stripe::{Load, StreamLoads},
 };
 use thalweg_units::Time;
-use thalweg_wire::bond::{ChunkHead, Frame, MAX_LINKS, Refusal, Target, Word};
+use thalweg_wire::bond::{BondMessage, ChunkHead, Frame, MAX_LINKS, Refusal, Target};
 use tokio::sync::Notify;
 
 /// Streams of a bond at a time: more than a browser opens to all its servers together.
@@ -167,11 +167,11 @@ impl State {
         }
     }
 
-    /// Has other links carry the chunks of this one, and repeats words.
+    /// Has other links carry the chunks of this one, and repeats messages.
     fn reassign(&mut self, id: LinkId) {
         for flow in self.flows.values_mut() {
             flow.sender.release_link(id);
-            flow.repeat_words();
+            flow.repeat_messages();
         }
         if let Some(link) = self.links.get_mut(&id) {
             link.acknowledged = link.sent;
@@ -214,8 +214,8 @@ impl State {
             return Err(format!("stream {stream} was never opened"));
         }
         if is_new {
-            // Chunks may overtake the word that opens their stream; the streams numbered in between are on their way,
-            // too.
+            // Chunks may overtake the message that opens their stream; those of the streams numbered in between are in
+            // transit, too.
             let first = self.newest.map_or(1 - self.side, |newest| newest + 2);
             if self.flows.len() + (stream - first) as usize / 2 >= MOST_FLOWS {
                 return Err("too many streams".to_owned());
@@ -255,14 +255,19 @@ impl State {
         Ok(())
     }
 
-    /// Takes a word that arrived by a link.
+    /// Handles a message that arrived by a link.
     ///
     /// # Errors
     /// The far end violates the protocol.
-    pub fn word(&mut self, by: LinkId, word: Word, now: Time) -> Result<(), String> {
+    pub fn handle_message(
+        &mut self,
+        by: LinkId,
+        message: BondMessage,
+        now: Time,
+    ) -> Result<(), String> {
         self.record_arrival_by(by, now);
-        match word {
-            Word::Open { stream, to } => match self.find(stream)? {
+        match message {
+            BondMessage::Open { stream, to } => match self.find(stream)? {
                 Some(flow) => {
                     if flow.opening == OpeningState::Offered
                         && flow.broken.is_none()
@@ -273,18 +278,18 @@ impl State {
                 }
                 None => self.answer_for_broken(by, stream),
             },
-            Word::Opened { stream } => self.with(stream, Flow::confirm)?,
-            Word::Refused { stream, why } => {
+            BondMessage::Opened { stream } => self.with(stream, Flow::confirm)?,
+            BondMessage::Refused { stream, why } => {
                 self.with(stream, |flow| flow.break_off(StreamError::Refused(why)))?;
             }
-            Word::Reset { stream, why } => {
+            BondMessage::Reset { stream, why } => {
                 self.with(stream, |flow| flow.break_off(StreamError::Reset(why)))?;
             }
-            Word::End { stream, at } => match self.find(stream)? {
+            BondMessage::End { stream, at } => match self.find(stream)? {
                 Some(flow) => flow.ends_at(at)?,
                 None => self.answer_for_past(by, stream),
             },
-            Word::Acks { stream, arrived, limit, ranges, ended } => {
+            BondMessage::Acks { stream, arrived, limit, ranges, ended } => {
                 let ranges: Vec<Range<u64>> = ranges.into_iter().map(|(a, b)| a..b).collect();
                 match self.find(stream)? {
                     Some(flow) => {
@@ -294,22 +299,22 @@ impl State {
                     None => self.answer_for_broken(by, stream),
                 }
             }
-            Word::Ping(token) => {
+            BondMessage::Ping(token) => {
                 if let Some(link) = self.links.get_mut(&by) {
-                    link.own.retain(|word| !matches!(word, Word::Pong { .. }));
-                    link.own.push_back(Word::Pong { token, received: link.received });
+                    link.own.retain(|message| !matches!(message, BondMessage::Pong { .. }));
+                    link.own.push_back(BondMessage::Pong { token, received: link.received });
                 }
             }
-            Word::Pong { token, .. } => {
+            BondMessage::Pong { token, .. } => {
                 if let Some(link) = self.links.get_mut(&by) {
                     link.record_answer(Time::from_nanos(token).min(now), now);
                 }
                 self.record_alive(by, now);
             }
-            // The link's reader ends with this word.
-            Word::Bye => {}
+            // The link's reader ends with this message.
+            BondMessage::Bye => {}
             // The link's own connection may report this much later, or never.
-            Word::Gone { link } => {
+            BondMessage::Gone { link } => {
                 if let Some(link) = self.links.get(&LinkId(link)) {
                     link.gone.notify_one();
                 }
@@ -340,8 +345,8 @@ impl State {
         }
     }
 
-    /// Something arrived by a link, so words that went by it may count as heard. Chunks do not: a good way back says
-    /// nothing about the way there.
+    /// Records that something arrived over a link. If no chunk is outstanding on it, the link counts as alive;
+    /// otherwise the arrival does not show that the other direction works.
     pub fn record_arrival_by(&mut self, id: LinkId, now: Time) {
         if let Some(link) = self.links.get_mut(&id)
             && link.owed() == 0
@@ -360,7 +365,7 @@ impl State {
 
     /// Checks which links are late or silent, and asks those in doubt. Returns whether one fell silent.
     pub fn watch(&mut self, now: Time) -> bool {
-        let (mut silent, mut repeat_words) = (Vec::new(), false);
+        let (mut silent, mut repeat_messages) = (Vec::new(), false);
         let held_up = now.since(std::mem::replace(&mut self.watched, now));
         for (id, link) in &mut self.links {
             // Only the excess is excused: on a host that is always late, a silence is found late, but it is found.
@@ -375,7 +380,8 @@ impl State {
             let life = link.liveness.state(link.queue(), now);
             // A silent link is asked until it answers, even if something arrived by it: a good way back says nothing
             // about the way there.
-            let is_doubtful = link.is_silent || life != Life::Alive || link.words.need_proof(now);
+            let is_doubtful =
+                link.is_silent || life != Life::Alive || link.messages.need_proof(now);
             let patience = if is_doubtful { ASK_AGAIN } else { ASK_RELAYED };
             let is_asked = is_doubtful || link.is_relayed();
             if is_asked && link.own.is_empty() && now.since(link.asked) >= patience {
@@ -386,11 +392,11 @@ impl State {
                 link.is_silent = true;
                 silent.push(*id);
             }
-            repeat_words |= link.words.are_lost(now);
+            repeat_messages |= link.messages.are_lost(now);
         }
         silent.iter().for_each(|id| self.reassign(*id));
-        if repeat_words {
-            self.flows.values_mut().for_each(Flow::repeat_words);
+        if repeat_messages {
+            self.flows.values_mut().for_each(Flow::repeat_messages);
         }
         self.remove_ended();
         self.dispatch(now);
@@ -403,13 +409,13 @@ impl State {
     /// Gives idle links frames to carry, as long as there is something that should go now.
     pub fn dispatch(&mut self, now: Time) {
         for link in self.links.values_mut().filter(|link| link.is_idle) {
-            if let Some(word) = link.own.pop_front() {
-                link.carry(Frame::word(&word), 0);
+            if let Some(message) = link.own.pop_front() {
+                link.carry(Frame::encode_message(&message), 0);
                 link.liveness.record_sent(now);
             }
         }
         while self.links.values().any(|link| link.is_idle) {
-            if !(self.give_word(now) || self.give_chunk(now)) {
+            if !(self.give_message(now) || self.give_chunk(now)) {
                 break;
             }
         }
@@ -420,20 +426,23 @@ impl State {
         self.links.iter_mut().map(|(id, link)| link.scheduler_view(*id, now)).collect()
     }
 
-    /// Gives a word that belongs to no particular link to the idle link with the shortest round trip; links in doubt
+    /// Gives a message that belongs to no particular link to the idle link with the shortest round trip; links in doubt
     /// come last.
-    fn give_word(&mut self, now: Time) -> bool {
+    fn give_message(&mut self, now: Time) -> bool {
         let idle = self.links.iter().filter(|(_, link)| link.is_idle && !link.is_silent);
-        let rank = |link: &LinkState| (link.words.is_doubted, link.round_trip());
+        let rank = |link: &LinkState| (link.messages.is_doubted, link.round_trip());
         let best = idle.min_by_key(|(_, link)| rank(link)).map(|(id, _)| *id);
         let Some(best) = best else { return false };
-        let gone = self.broken_links.pop_front().map(|link| Word::Gone { link: link.0 });
-        let word =
-            gone.or_else(|| self.flows.iter_mut().find_map(|(stream, flow)| flow.word(*stream)));
-        let (Some(word), Some(link)) = (word, self.links.get_mut(&best)) else { return false };
-        link.carry(Frame::word(&word), 0);
+        let gone = self.broken_links.pop_front().map(|link| BondMessage::Gone { link: link.0 });
+        let message = gone.or_else(|| {
+            self.flows.iter_mut().find_map(|(stream, flow)| flow.take_message(*stream))
+        });
+        let (Some(message), Some(link)) = (message, self.links.get_mut(&best)) else {
+            return false;
+        };
+        link.carry(Frame::encode_message(&message), 0);
         link.liveness.record_sent(now);
-        link.words.record_sent(now);
+        link.messages.record_sent(now);
         true
     }
 
@@ -501,7 +510,7 @@ impl State {
     }
 }
 
-/// Streams that are over. Words about them may still be on their way, or may have been lost with a link.
+/// Streams that are over. Messages about them may still be in transit, or may have been lost with a link.
 impl State {
     /// Tells the far end again how a stream ended.
     fn answer_for_past(&mut self, by: LinkId, stream: u32) {
@@ -510,16 +519,18 @@ impl State {
         let answer = match past {
             StreamEnd::Whole(length) => {
                 let (arrived, limit, ranges) = (length, length, Vec::new());
-                Word::Acks { stream, arrived, limit, ranges, ended: true }
+                BondMessage::Acks { stream, arrived, limit, ranges, ended: true }
             }
-            StreamEnd::Broken => Word::Reset { stream, why: "the stream broke earlier".to_owned() },
+            StreamEnd::Broken => {
+                BondMessage::Reset { stream, why: "the stream broke earlier".to_owned() }
+            }
         };
         if link.own.len() < MOST_ANSWERS && !link.own.contains(&answer) {
             link.own.push_back(answer);
         }
     }
 
-    /// As [`Self::answer_for_past`], for words that need no answer if the stream ended well.
+    /// As [`Self::answer_for_past`], for messages that need no answer if the stream ended well.
     fn answer_for_broken(&mut self, by: LinkId, stream: u32) {
         if self.past.iter().any(|(past, how)| *past == stream && matches!(how, StreamEnd::Broken)) {
             self.answer_for_past(by, stream);
@@ -544,7 +555,7 @@ impl State {
     }
 }
 
-/// The state in words, for debugging.
+/// The state as text, for debugging.
 impl State {
     /// A line for each link and each stream.
     pub fn describe(&self, now: Time) -> String {
@@ -595,7 +606,7 @@ mod tests {
     const LATE: u32 = 0;
     const NEW: u32 = 2;
 
-    /// A bond that has dialled, with two streams that have no words due, and a link for each connection.
+    /// A bond that has dialled, with two streams that have no messages due, and a link for each connection.
     fn state(links: &[TcpStream]) -> State {
         let settings = Settings { method: StripeMethod::RoundRobin, ..Settings::default() };
         let mut state = State::new(settings, 1 << 20, true, Memory::new(64 << 20));

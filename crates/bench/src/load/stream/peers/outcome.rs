@@ -66,7 +66,8 @@ pub fn of_arrivals(
         outcome.expected += 1;
         let Some(arrival) = arrivals.get(dts) else { continue };
         let age = arrival.at.saturating_duration_since(first + picture.due);
-        outcome.latencies.push(age.as_secs_f64() * 1e3);
+        // A player shows it no earlier than the stream's latency after its due time, as SRT hands it over.
+        outcome.latencies.push(age.max(latency).as_secs_f64() * 1e3);
         if age > latency + GRACE {
             outcome.late += 1;
             continue;

@@ -88,8 +88,8 @@ mod tests {
                         {"name": "lab", "is_now": false, "rate_bps": 0}],
             "children": ["ber"], "served_bytes": 1_000_000,
         });
-        let said = text(&json!({ "inboxes": 1, "casts": [&cast] }), false);
-        let lines: Vec<&str> = said.lines().collect();
+        let shown = text(&json!({ "inboxes": 1, "casts": [&cast] }), false);
+        let lines: Vec<&str> = shown.lines().collect();
         let cells: Vec<&str> =
             lines[1].split("  ").map(str::trim).filter(|c| !c.is_empty()).collect();
         let expected = [
@@ -107,18 +107,21 @@ mod tests {
             "ber",
             "1 MB",
         ];
-        assert_eq!(cells, expected, "{said}");
+        assert_eq!(cells, expected, "{shown}");
         assert_eq!(lines[2], "image: planned path lab → fra → this node; 2 others receive it");
 
         cast["receivers"] = json!(2);
         cast["state"] = json!("complete");
         cast["average_bps"] = json!(3_000_000);
-        let said = text(&json!({ "inboxes": 1, "casts": [&cast] }), false);
-        assert!(said.contains(" 3 Mbit/s  10 Mbit/s") && !said.contains(" 8 Mbit/s  10"), "{said}");
-        assert!(said.ends_with("1 other receives it\n"), "{said}");
+        let shown = text(&json!({ "inboxes": 1, "casts": [&cast] }), false);
+        assert!(
+            shown.contains(" 3 Mbit/s  10 Mbit/s") && !shown.contains(" 8 Mbit/s  10"),
+            "{shown}"
+        );
+        assert!(shown.ends_with("1 other receives it\n"), "{shown}");
         cast["state"] = json!("fetching");
         cast["rate_bps"] = json!(0);
-        let said = text(&json!({ "inboxes": 1, "casts": [&cast] }), false);
-        assert!(said.contains(" 8 Mbit/s  10 Mbit/s"), "what the parents give: {said}");
+        let shown = text(&json!({ "inboxes": 1, "casts": [&cast] }), false);
+        assert!(shown.contains(" 8 Mbit/s  10 Mbit/s"), "what the parents give: {shown}");
     }
 }

@@ -127,8 +127,8 @@ mod tests {
             chosen.keep_only(what).unwrap();
             assert_eq!(names(&chosen), ["n2"], "{what}");
         }
-        let said = chosen(&["complete"]).keep_only("000").unwrap_err().to_string();
-        assert!(said.contains("the name or number `000`"), "{said}");
+        let error = chosen(&["complete"]).keep_only("000").unwrap_err().to_string();
+        assert!(error.contains("the name or number `000`"), "{error}");
     }
 
     #[test]

@@ -217,8 +217,8 @@ mod tests {
         let shape: Vec<(usize, &str)> =
             tree(&found).into_iter().map(|(depth, name)| (depth, name.as_str())).collect();
         assert_eq!(shape, [(0, "a"), (1, "b"), (0, "c"), (1, "d")]);
-        let said = text(&found, true);
-        let lines: Vec<&str> = said.lines().collect();
+        let shown = text(&found, true);
+        let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(lines[0], "image (00112233): 2 MB to 4 receivers, 0 complete: running");
         assert!(!text(&found, false).contains("EQ2"), "the formulas are for the curious");
         let cells = |n: usize| -> Vec<&str> {
@@ -238,9 +238,9 @@ mod tests {
             "9 kB",
             "a 8 Mbit/s",
         ];
-        assert_eq!(cells(3), b, "{said}");
-        assert_eq!(cells(2)[6..8], ["-", "-"], "no formula says anything: {said}");
-        assert_eq!(cells(4)[8], "4.0 s", "by the plan: {said}");
+        assert_eq!(cells(3), b, "{shown}");
+        assert_eq!(cells(2)[6..8], ["-", "-"], "no formula says anything: {shown}");
+        assert_eq!(cells(4)[8], "4.0 s", "by the plan: {shown}");
     }
     #[test]
     fn a_receiver_that_refuses_is_no_parent_and_its_reason_is_shown() {
@@ -254,15 +254,15 @@ mod tests {
         let shape: Vec<(usize, &str)> =
             tree(&found).into_iter().map(|(depth, name)| (depth, name.as_str())).collect();
         assert_eq!(shape, [(0, "b"), (0, "a"), (0, "c"), (1, "d")]);
-        let said = text(&found, false);
+        let shown = text(&found, false);
         let cells = |name: &str| -> Vec<String> {
-            let line = said.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap();
+            let line = shown.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap();
             line.split("  ").map(str::trim).filter(|c| !c.is_empty()).map(str::to_owned).collect()
         };
-        assert_eq!(cells("a"), ["a", "refused", "0 B", "-", "-", "-"], "{said}");
-        assert_eq!(cells("b"), ["b", "away", "0 B", "4 Mbit/s", "8 Mbit/s", "4.0 s"], "{said}");
+        assert_eq!(cells("a"), ["a", "refused", "0 B", "-", "-", "-"], "{shown}");
+        assert_eq!(cells("b"), ["b", "away", "0 B", "4 Mbit/s", "8 Mbit/s", "4.0 s"], "{shown}");
         let reasons = "a: refused: its inbox takes nothing\nb: away: no route\n";
-        assert!(said.ends_with(reasons), "{said}");
+        assert!(shown.ends_with(reasons), "{shown}");
     }
 
     #[test]
@@ -270,15 +270,15 @@ mod tests {
         let mut found = found();
         (found.is_running, found.progress) = (false, None);
         found.record.end = Some(CastEnd::GivenUp);
-        let said = text(&found, false);
-        assert_eq!(said, "image (00112233): 2 MB to a, b, c, d: abandoned, 0 complete\n");
+        let shown = text(&found, false);
+        assert_eq!(shown, "image (00112233): 2 MB to a, b, c, d: abandoned, 0 complete\n");
         found.record.end = Some(CastEnd::Failed);
         found.record.why = Some("chg.bin: it has changed".to_owned());
-        let said = text(&found, false);
+        let shown = text(&found, false);
         let says = "chg.bin: it has changed; the same command starts another cast of the current \
                     content";
-        assert!(said.lines().next().unwrap().ends_with(says), "{said}");
-        assert!(!said.contains("continues"), "{said}");
+        assert!(shown.lines().next().unwrap().ends_with(says), "{shown}");
+        assert!(!shown.contains("continues"), "{shown}");
     }
 
     #[test]
@@ -286,9 +286,9 @@ mod tests {
         let mut found = found();
         let a = found.record.receivers.get_mut(&"a".parse().unwrap()).unwrap();
         (a.is_complete, a.rate_bps) = (true, Some(3_000_000));
-        let said = text(&found, false);
-        let line = said.lines().find(|line| line.starts_with("a ")).unwrap();
-        assert!(line.contains("complete") && line.contains(" 3 Mbit/s"), "{said}");
-        assert!(!line.contains(" 8 Mbit/s"), "the last second's: {said}");
+        let shown = text(&found, false);
+        let line = shown.lines().find(|line| line.starts_with("a ")).unwrap();
+        assert!(line.contains("complete") && line.contains(" 3 Mbit/s"), "{shown}");
+        assert!(!line.contains(" 8 Mbit/s"), "the last second's: {shown}");
     }
 }

@@ -52,10 +52,10 @@ mod tests {
 
     #[test]
     fn a_malformed_hash_is_explained() {
-        let said = |hex: &str| digest("sha256", hex).unwrap_err().to_string();
-        assert!(said("12").contains("2 digits given"), "{}", said("12"));
-        assert!(said("").contains("0 digits given"));
-        assert!(said(&"g".repeat(64)).contains("`g` is not a hexadecimal digit"));
+        let error_text = |hex: &str| digest("sha256", hex).unwrap_err().to_string();
+        assert!(error_text("12").contains("2 digits given"), "{}", error_text("12"));
+        assert!(error_text("").contains("0 digits given"));
+        assert!(error_text(&"g".repeat(64)).contains("`g` is not a hexadecimal digit"));
         assert!(digest("blake3", &format!(" {} ", "A".repeat(64))).is_ok());
     }
 }

@@ -80,7 +80,7 @@ pub struct Args {
     #[arg(short, long, help_heading = "Messages")]
     quiet: bool,
 
-    /// Report which relays are tried and why
+    /// Report which relays are tried and why, and what limited the download
     #[arg(short, long, help_heading = "Messages")]
     pub verbose: bool,
 

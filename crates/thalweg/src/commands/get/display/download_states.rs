@@ -153,7 +153,7 @@ impl DownloadStates {
             }
             // It waits for its next try, not for an answer.
             Note::Again { item, .. } => _ = self.open.remove(item),
-            Note::Said(_) | Note::Relays { .. } => {}
+            Note::Text(_) | Note::Relays { .. } | Note::Verdict { .. } => {}
         }
     }
 

@@ -45,7 +45,7 @@ impl JsonFormatter {
     /// A note as an object; `None` if it is not shown.
     pub fn format_note(&mut self, note: Note) -> Option<Value> {
         match note {
-            Note::Said(text) => Some(json!({ "event": "note", "text": text })),
+            Note::Text(text) => Some(json!({ "event": "note", "text": text })),
             Note::Planned { count } => {
                 self.count = count;
                 None
@@ -61,6 +61,18 @@ impl JsonFormatter {
                 if matches!(event, Event::Finished { .. }) {
                     self.urls.remove(&item);
                 }
+                Some(line)
+            }
+            Note::Verdict { item, url, verdict, .. } => {
+                let mut line = json!({ "event": "verdict" });
+                if let (Some(line), Value::Object(fields)) =
+                    (line.as_object_mut(), serde_json::to_value(&verdict).ok()?)
+                {
+                    line.extend(fields);
+                }
+                self.urls.insert(item, url);
+                let line = self.numbered(item, line);
+                self.urls.remove(&item);
                 Some(line)
             }
             Note::Again { item, why, wait, attempt, of, .. } => {
@@ -123,6 +135,7 @@ impl JsonFormatter {
 mod tests {
     use super::*;
     use crate::commands::get::exit::Code;
+    use thalweg_base::verdict::{Bound, Verdict};
 
     #[test]
     fn downloads_are_numbered_only_if_there_are_several() {
@@ -147,5 +160,10 @@ mod tests {
         let line = formatter.format_note(failed).unwrap();
         assert_eq!((&line["exit_code"], &line["kept_bytes"]), (&json!(3), &json!(7)));
         assert_eq!(formatter.summary().unwrap()["failed"], 1);
+        let verdict = Verdict { bound: Bound::Disk, text: "It was.".into(), evidence: vec![] };
+        let note = Note::Verdict { item: 1, url: "http://a/b".into(), verdict, aloud: false };
+        let line = formatter.format_note(note).unwrap().to_string();
+        let wanted = r#"{"event":"verdict","bound":"disk","text":"It was.","evidence":[],"download":1,"url":"http://a/b"}"#;
+        assert_eq!(line, wanted);
     }
 }

@@ -82,7 +82,7 @@ impl LineFormatter {
 fn lines_of(note: &Note, states: &DownloadStates) -> Vec<String> {
     let several = states.is_several();
     match note {
-        Note::Said(text) => vec![format!("thalweg: {text}")],
+        Note::Text(text) => vec![format!("thalweg: {text}")],
         Note::Event { item, event: event @ Event::Finished { .. } } => {
             messages::finished(event, states.sampled(*item)).into_iter().collect()
         }
@@ -98,7 +98,13 @@ fn lines_of(note: &Note, states: &DownloadStates) -> Vec<String> {
         Note::Again { .. } => messages::retry_line(note, several).into_iter().collect(),
         Note::Failed { .. } => messages::failure(note, several),
         Note::Relays { choice, aloud: true, .. } => vec![choice.words()],
-        Note::Relays { .. } | Note::Planned { .. } | Note::Begun { .. } => Vec::new(),
+        Note::Verdict { url, verdict, aloud: true, .. } => {
+            let of = if several { format!("{url}: ") } else { String::new() };
+            vec![format!("{of}bound: {}: {}", verdict.bound, verdict.text)]
+        }
+        Note::Relays { .. } | Note::Verdict { .. } | Note::Planned { .. } | Note::Begun { .. } => {
+            Vec::new()
+        }
     }
 }
 

@@ -13,7 +13,7 @@ mod queue;
 use super::{exit::Code, relays::Choice};
 use queue::Queue;
 use std::{io, sync::Arc, thread::JoinHandle, time::Duration};
-use thalweg_base::job::Event;
+use thalweg_base::{job::Event, verdict::Verdict};
 
 /// How events are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub enum DisplayStyle {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Note {
     /// A remark for the user.
-    Said(String),
+    Text(String),
     /// The number of downloads is known.
     Planned {
         /// The number of downloads.
@@ -53,6 +53,14 @@ pub enum Note {
     },
     /// An event of a download.
     Event { item: usize, event: Event },
+    /// Why a finished download took as long as it did.
+    Verdict {
+        item: usize,
+        url: String,
+        verdict: Verdict,
+        /// Whether to show it to people.
+        aloud: bool,
+    },
     /// A download failed and will be retried.
     Again {
         item: usize,
@@ -83,10 +91,11 @@ impl Note {
     /// The number of the download that the note is about.
     fn item(&self) -> Option<usize> {
         match self {
-            Self::Said(_) | Self::Planned { .. } => None,
+            Self::Text(_) | Self::Planned { .. } => None,
             Self::Begun { item, .. }
             | Self::Relays { item, .. }
             | Self::Event { item, .. }
+            | Self::Verdict { item, .. }
             | Self::Again { item, .. }
             | Self::Failed { item, .. } => Some(*item),
         }

@@ -163,7 +163,7 @@ impl<'a> Entry<'a> {
             Err(why) => return mistake(why),
         };
         if self.others.is_empty() && self.digests.is_empty() {
-            return Item { text, wish: ItemKind::Url(output), line };
+            return Item { text, kind: ItemKind::Url(output), line };
         }
         let url = match parse(self.url) {
             Ok(url) => url,
@@ -171,7 +171,7 @@ impl<'a> Entry<'a> {
         };
         let others = self.others.iter().filter_map(|url| parse(url).ok());
         let wanted = Wanted::of_sources(url, others, self.digests, output);
-        Item { text, wish: ItemKind::Wanted(Box::new(wanted)), line }
+        Item { text, kind: ItemKind::Wanted(Box::new(wanted)), line }
     }
 
     fn output(&self, naming: &Naming) -> Result<Output, String> {
@@ -206,7 +206,7 @@ mod tests {
         let naming = Cli::parse_from(["get", "-P", "d", "-"]).args.naming;
         let item = |line: &'static str| {
             let entry = Entry::read(without_marks(line))?;
-            Some(entry.item(7, &"list".into(), &naming).wish)
+            Some(entry.item(7, &"list".into(), &naming).kind)
         };
         let output = |line: &'static str| match item(line)? {
             ItemKind::Url(output) => Some(output),

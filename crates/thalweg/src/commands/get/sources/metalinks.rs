@@ -77,7 +77,7 @@ fn item(
     // The path of a local file has no `://`.
     let named_by = link.contains("://").then(|| parse(link).ok()).flatten();
     match wanted(&file, naming, named, named_by) {
-        Ok(wanted) => Item { text, wish: ItemKind::Wanted(Box::new(wanted)), line: None },
+        Ok(wanted) => Item { text, kind: ItemKind::Wanted(Box::new(wanted)), line: None },
         Err(why) => Item::mistake(text, format!("{name} in {link}: {why}"), Code::Other),
     }
 }

@@ -89,8 +89,8 @@ fn take(by: BorrowedFd<'_>) -> anyhow::Result<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let (mut beside, mut byte) = (RecvAncillaryBuffer::new(&mut space), [0]);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let told = recvmsg(by, &mut [IoSliceMut::new(&mut byte)], &mut beside, flags)?;
-    debug_assert!(!told.flags.contains(ReturnFlags::CTRUNC));
+    let received = recvmsg(by, &mut [IoSliceMut::new(&mut byte)], &mut beside, flags)?;
+    debug_assert!(!received.flags.contains(ReturnFlags::CTRUNC));
     let descriptors = beside.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
         _ => None,

@@ -93,10 +93,10 @@ fn program() -> [sock_filter; 6] {
 /// [`Errno::NOENT`] if its program has just ended: try again.
 pub fn receive(listener: BorrowedFd<'_>) -> rustix::io::Result<Held> {
     // SAFETY: all its fields are numbers; the kernel wants them 0.
-    let mut told: libc::seccomp_notif = unsafe { MaybeUninit::zeroed().assume_init() };
+    let mut notification: libc::seccomp_notif = unsafe { MaybeUninit::zeroed().assume_init() };
     // SAFETY: the kernel writes one `seccomp_notif`.
-    unsafe { rustix::ioctl::ioctl(listener, Updater::<RECEIVE, _>::new(&mut told))? };
-    Ok(Held { id: told.id, thread: told.pid, arguments: told.data.args })
+    unsafe { rustix::ioctl::ioctl(listener, Updater::<RECEIVE, _>::new(&mut notification))? };
+    Ok(Held { id: notification.id, thread: notification.pid, arguments: notification.data.args })
 }
 
 /// Whether the call still waits. If so, everything looked up before by its thread's number was of that thread.
@@ -112,9 +112,9 @@ pub fn answer(listener: impl AsFd, held: &Held, answer: Answer) {
         Answer::Done => (0, 0),
         Answer::Failed(errno) => (-errno.raw_os_error(), 0),
     };
-    let mut said = libc::seccomp_notif_resp { id: held.id, val: 0, error, flags };
+    let mut response = libc::seccomp_notif_resp { id: held.id, val: 0, error, flags };
     // SAFETY: the kernel reads one `seccomp_notif_resp`.
-    _ = unsafe { rustix::ioctl::ioctl(listener, Updater::<SEND, _>::new(&mut said)) };
+    _ = unsafe { rustix::ioctl::ioctl(listener, Updater::<SEND, _>::new(&mut response)) };
 }
 
 #[cfg(test)]

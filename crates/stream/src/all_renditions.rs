@@ -8,21 +8,21 @@ use std::collections::VecDeque;
 use thalweg_plan::streams::{HoldDown, LIMITED_SECONDS, Rules, SECONDS};
 use thalweg_units::Time;
 
-/// The state of the request.
+/// The recent losses, and the last decision.
 #[derive(Clone, Debug, Default)]
-pub struct UnionRequest {
+pub struct AllRenditionsPolicy {
     /// Total frames lost on the leg to this node.
     lost: u64,
     /// For each of the last seconds, whether frames were lost.
     lossy: VecDeque<bool>,
     hold: HoldDown,
-    is_narrow: bool,
+    is_suspended: bool,
 }
 
-impl UnionRequest {
+impl AllRenditionsPolicy {
     /// Whether the leg to this node was too slow for all renditions.
-    pub const fn is_narrow(&self) -> bool {
-        self.is_narrow
+    pub const fn is_suspended(&self) -> bool {
+        self.is_suspended
     }
 
     /// Ends a second. `lost`: the total of frames that the parent has dropped because the leg is too slow; `is_all`:
@@ -30,21 +30,21 @@ impl UnionRequest {
     pub fn tick(&mut self, now: Time, lost: u64, is_all: bool) -> bool {
         let is_lossy = lost > std::mem::replace(&mut self.lost, lost);
         let rules = Rules::default();
-        if self.is_narrow && !self.hold.is_held(now, &rules) {
+        if self.is_suspended && !self.hold.is_held(now, &rules) {
             self.hold.raised(now);
-            self.is_narrow = false;
+            self.is_suspended = false;
             return true;
         }
         self.lossy.push_back(is_lossy && is_all);
         if self.lossy.len() > SECONDS {
             self.lossy.pop_front();
         }
-        if self.is_narrow || self.lossy.iter().filter(|is| **is).count() < LIMITED_SECONDS {
+        if self.is_suspended || self.lossy.iter().filter(|is| **is).count() < LIMITED_SECONDS {
             return false;
         }
         self.hold.lowered(now, &rules);
         self.lossy.clear();
-        self.is_narrow = true;
+        self.is_suspended = true;
         true
     }
 }
@@ -55,13 +55,13 @@ mod tests {
 
     #[test]
     fn it_falls_back_while_there_is_no_room_and_tries_ever_less_often() {
-        let (mut request, mut lost, mut falls) = (UnionRequest::default(), 0, Vec::new());
+        let (mut policy, mut lost, mut falls) = (AllRenditionsPolicy::default(), 0, Vec::new());
         for second in 0..400 {
-            let is_all = !request.is_narrow();
+            let is_all = !policy.is_suspended();
             // Until the 200th second all renditions never fit.
             lost += u64::from(is_all && second < 200);
-            let is_changed = request.tick(Time::from_nanos(second * 1_000_000_000), lost, is_all);
-            if is_changed && request.is_narrow() {
+            let is_changed = policy.tick(Time::from_nanos(second * 1_000_000_000), lost, is_all);
+            if is_changed && policy.is_suspended() {
                 falls.push(second);
             }
         }
@@ -69,6 +69,6 @@ mod tests {
         assert!((4..=8).contains(&falls.len()), "{falls:?}");
         let pauses: Vec<u64> = falls.windows(2).map(|pair| pair[1] - pair[0]).collect();
         assert!(pauses.is_sorted(), "{pauses:?}");
-        assert!(!request.is_narrow(), "it has room again");
+        assert!(!policy.is_suspended(), "it has room again");
     }
 }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 /// The maximum number of ranges in one acknowledgement.
 pub const MAX_RANGES: usize = 64;
 
-/// The longest [`Word`], bytes.
-pub const MAX_WORD: usize = 4 << 10;
+/// The longest [`BondMessage`], bytes.
+pub const MAX_MESSAGE: usize = 4 << 10;
 
 /// The longest [`Greeting`], bytes.
 pub const MAX_GREETING: usize = 1 << 10;
@@ -105,7 +105,7 @@ pub enum Target {
 
 /// A message from either end. Streams opened by the dialling end have even numbers, the others odd ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Word {
+pub enum BondMessage {
     /// Opens a stream. Its chunks may arrive before this message, within the initial window.
     Open {
         /// The stream's number, used once in a bond.
@@ -154,7 +154,7 @@ pub enum Word {
     },
 }
 
-impl Word {
+impl BondMessage {
     /// Whether its lists are ordered and within their bounds.
     pub fn is_sound(&self) -> bool {
         let Self::Acks { arrived, limit, ranges, .. } = self else { return true };
@@ -191,28 +191,29 @@ mod tests {
 
     #[test]
     fn messages_round_trip() {
-        let words = [
-            Word::Open { stream: 2, to: Target::Server("example.org".into(), 443) },
-            Word::Acks {
+        let messages = [
+            BondMessage::Open { stream: 2, to: Target::Server("example.org".into(), 443) },
+            BondMessage::Acks {
                 stream: 2,
                 arrived: 5,
                 limit: 1 << 20,
                 ranges: vec![(7, 9), (9, 12)],
                 ended: false,
             },
-            Word::Pong { token: 3, received: u64::MAX },
-            Word::Bye,
-            Word::Gone { link: 7 },
+            BondMessage::Pong { token: 3, received: u64::MAX },
+            BondMessage::Bye,
+            BondMessage::Gone { link: 7 },
         ];
-        for word in words {
-            assert!(word.is_sound());
-            assert_eq!(decode::<Word>(&encode(&word)[4..]), Ok(word));
+        for message in messages {
+            assert!(message.is_sound());
+            assert_eq!(decode::<BondMessage>(&encode(&message)[4..]), Ok(message));
         }
     }
 
     #[test]
     fn invalid_acknowledgements_are_not_sound() {
-        let acks = |ranges| Word::Acks { stream: 0, arrived: 5, limit: 100, ranges, ended: false };
+        let acks =
+            |ranges| BondMessage::Acks { stream: 0, arrived: 5, limit: 100, ranges, ended: false };
         assert!(!acks(vec![(4, 9)]).is_sound());
         assert!(!acks(vec![(9, 9)]).is_sound());
         assert!(!acks(vec![(9, 12), (11, 13)]).is_sound());
@@ -220,23 +221,24 @@ mod tests {
             !acks((3..=3 + MAX_RANGES as u64).map(|i| (2 * i, 2 * i + 1)).collect()).is_sound()
         );
         assert!(
-            !Word::Acks { stream: 0, arrived: 5, limit: 4, ranges: vec![], ended: true }.is_sound()
+            !BondMessage::Acks { stream: 0, arrived: 5, limit: 4, ranges: vec![], ended: true }
+                .is_sound()
         );
     }
 
     #[test]
     fn the_longest_messages_are_within_the_bounds() {
         let ranges = vec![(u64::MAX - 1, u64::MAX); MAX_RANGES];
-        let acks = Word::Acks {
+        let acks = BondMessage::Acks {
             stream: u32::MAX,
             arrived: u64::MAX,
             limit: u64::MAX,
             ranges,
             ended: true,
         };
-        assert!(encode(&acks).len() <= MAX_WORD);
+        assert!(encode(&acks).len() <= MAX_MESSAGE);
         let why = Refusal::Unreached("ä".repeat(MAX_WHY));
-        let refused = Word::Refused { stream: u32::MAX, why }.cut();
-        assert!(encode(&refused).len() <= MAX_WORD);
+        let refused = BondMessage::Refused { stream: u32::MAX, why }.cut();
+        assert!(encode(&refused).len() <= MAX_MESSAGE);
     }
 }

@@ -29,7 +29,7 @@ pub struct Xattr {
 
 /// Metadata that few files have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct More {
+pub struct ExtraMetadata {
     /// The requested extended attributes and access control lists, by name.
     pub xattrs: Vec<Xattr>,
     /// The largest holes as half-open ranges, ascending; `None`: the file is not sparse.
@@ -58,16 +58,16 @@ pub(crate) struct Field {
 
 /// The tag of a time that does not fit in 64 bits of nanoseconds: `i64` s, `u32` ns.
 pub(crate) const TIME: u8 = 1;
-/// The tag of [`More::xattrs`].
+/// The tag of [`ExtraMetadata::xattrs`].
 pub(crate) const XATTRS: u8 = 2;
-/// The tag of [`More::holes`].
+/// The tag of [`ExtraMetadata::holes`].
 pub(crate) const HOLES: u8 = 3;
-/// The tag of [`More::is_unreadable`]; the body is empty.
+/// The tag of [`ExtraMetadata::is_unreadable`]; the body is empty.
 pub(crate) const UNREADABLE: u8 = 4;
 
 /// Why a field is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum MoreError {
+pub enum MetadataError {
     /// There are more fields than an entry may have.
     #[error("an entry has more than {MAX_FIELDS} fields")]
     Fields,
@@ -98,7 +98,7 @@ impl Xattr {
     }
 }
 
-impl More {
+impl ExtraMetadata {
     /// The bytes of memory in addition to the entry.
     pub fn memory(&self) -> usize {
         let xattrs: usize = self.xattrs.iter().map(|x| size_of::<Xattr>() + x.bytes()).sum();
@@ -124,15 +124,15 @@ impl Field {
     }
 
     /// Decodes the body; fails if it is invalid or has bytes left over.
-    pub fn read<T: DeserializeOwned>(&self) -> Result<T, MoreError> {
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, MetadataError> {
         match postcard::take_from_bytes(&self.body) {
             Ok((value, [])) => Ok(value),
-            _ => Err(MoreError::Unreadable),
+            _ => Err(MetadataError::Unreadable),
         }
     }
 
     /// The fields of a time and of optional metadata.
-    pub fn of(time: FileTime, more: Option<&More>) -> Vec<Self> {
+    pub fn for_metadata(time: FileTime, more: Option<&ExtraMetadata>) -> Vec<Self> {
         let time = time.is_beyond().then(|| Self::new(TIME, &time));
         let xattrs = more.filter(|more| !more.xattrs.is_empty());
         let xattrs = xattrs.map(|more| Self::new(XATTRS, &more.xattrs));
@@ -144,8 +144,8 @@ impl Field {
     }
 
     /// Checks the number of fields.
-    fn check_count(number: usize) -> Result<(), MoreError> {
-        if number <= MAX_FIELDS { Ok(()) } else { Err(MoreError::Fields) }
+    fn check_count(number: usize) -> Result<(), MetadataError> {
+        if number <= MAX_FIELDS { Ok(()) } else { Err(MetadataError::Fields) }
     }
 
     /// Encodes the fields of one entry.
@@ -155,12 +155,13 @@ impl Field {
     }
 
     /// Decodes the fields of one entry. Their number is checked before they are in memory.
-    pub fn decode(bytes: &[u8]) -> Result<Vec<Self>, MoreError> {
-        let (number, _) = postcard::take_from_bytes(bytes).map_err(|_| MoreError::Unreadable)?;
+    pub fn decode(bytes: &[u8]) -> Result<Vec<Self>, MetadataError> {
+        let (number, _) =
+            postcard::take_from_bytes(bytes).map_err(|_| MetadataError::Unreadable)?;
         Self::check_count(number)?;
         match postcard::take_from_bytes(bytes) {
             Ok((fields, [])) => Ok(fields),
-            _ => Err(MoreError::Unreadable),
+            _ => Err(MetadataError::Unreadable),
         }
     }
 
@@ -169,21 +170,21 @@ impl Field {
         &self,
         size: Option<u64>,
         time: &mut FileTime,
-        more: &mut Option<Box<More>>,
-    ) -> Result<(), MoreError> {
+        more: &mut Option<Box<ExtraMetadata>>,
+    ) -> Result<(), MetadataError> {
         match self.tag {
             TIME => *time = self.read()?,
             XATTRS => {
                 let xattrs: Vec<Xattr> = self.read()?;
                 if !Xattr::are_sound(&xattrs) {
-                    return Err(MoreError::Xattrs);
+                    return Err(MetadataError::Xattrs);
                 }
                 more.get_or_insert_default().xattrs = xattrs;
             }
             HOLES => {
                 let holes: Vec<(u64, u64)> = self.read()?;
                 if !size.is_some_and(|size| are_holes(&holes, size)) {
-                    return Err(MoreError::Holes);
+                    return Err(MetadataError::Holes);
                 }
                 more.get_or_insert_default().holes = Some(holes);
             }
@@ -198,7 +199,7 @@ impl Field {
 /// with its time clamped to 64 bits of nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Fielded", into = "Fielded")]
-pub struct Described(pub Entry);
+pub struct DescribedEntry(pub Entry);
 
 /// `entry ‖ fields`.
 #[derive(Clone, Serialize, Deserialize)]
@@ -207,17 +208,17 @@ struct Fielded {
     fields: Vec<Field>,
 }
 
-impl From<Described> for Fielded {
-    fn from(Described(entry): Described) -> Self {
-        let fields = Field::of(entry.modified, entry.more.as_deref());
+impl From<DescribedEntry> for Fielded {
+    fn from(DescribedEntry(entry): DescribedEntry) -> Self {
+        let fields = Field::for_metadata(entry.modified, entry.more.as_deref());
         Self { entry, fields }
     }
 }
 
-impl TryFrom<Fielded> for Described {
-    type Error = MoreError;
+impl TryFrom<Fielded> for DescribedEntry {
+    type Error = MetadataError;
 
-    fn try_from(Fielded { mut entry, fields }: Fielded) -> Result<Self, MoreError> {
+    fn try_from(Fielded { mut entry, fields }: Fielded) -> Result<Self, MetadataError> {
         Field::check_count(fields.len())?;
         let size = match &entry.kind {
             Kind::File { snapshot } => Some(snapshot.size),
@@ -235,7 +236,7 @@ mod tests {
     use super::*;
     use crate::object::{FilePath, Snapshot, decode, encode};
 
-    fn entry(more: Option<More>) -> Entry {
+    fn entry(more: Option<ExtraMetadata>) -> Entry {
         let snapshot = Snapshot { device: 1, inode: 2, size: 100, modified_ns: 3, changed_ns: 4 };
         Entry {
             root: 0,
@@ -249,19 +250,21 @@ mod tests {
         }
     }
 
-    fn again(described: &Described) -> Result<Described, crate::object::MessageError> {
+    fn decode_again(
+        described: &DescribedEntry,
+    ) -> Result<DescribedEntry, crate::object::MessageError> {
         decode(&encode(described)[4..])
     }
 
     #[test]
     fn described_entries_round_trip_and_plain_ones_keep_the_old_encoding() {
         let xattrs = vec![Xattr { name: b"user.a".to_vec(), value: vec![0, 255] }];
-        let all = entry(Some(More {
+        let all = entry(Some(ExtraMetadata {
             xattrs,
             holes: Some(vec![(0, 10), (20, 100)]),
             is_unreadable: true,
         }));
-        assert_eq!(again(&Described(all.clone())), Ok(Described(all.clone())));
+        assert_eq!(decode_again(&DescribedEntry(all.clone())), Ok(DescribedEntry(all.clone())));
         let plain: Entry = decode(&encode(&all)[4..]).unwrap();
         assert_eq!((plain.modified.as_nanos(), plain.more), (i64::MAX, None));
         // The encoding of versions without fields: root, path, kind, mode, owner, group, ns.
@@ -273,7 +276,7 @@ mod tests {
     #[test]
     fn invalid_fields_are_refused_and_unknown_ones_ignored() {
         let with = |fields: Vec<Field>| {
-            decode::<Described>(&encode(&Fielded { entry: entry(None), fields })[4..])
+            decode::<DescribedEntry>(&encode(&Fielded { entry: entry(None), fields })[4..])
         };
         let x = |name: &[u8], value: usize| Xattr { name: name.to_vec(), value: vec![0; value] };
         for bad in [

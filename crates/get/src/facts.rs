@@ -1,0 +1,374 @@
+//! Collects the facts from which the bound of a download is found ([`thalweg_paths::verdict`]).
+//!
+//! Most are in its events: [`FactCollector`] passes them on and remembers. The kernel's counters of its connections are
+//! read four times a second, with the progress events.
+
+use super::run::Run;
+use parking_lot::Mutex;
+use std::{
+    collections::BTreeMap,
+    fs,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use thalweg_base::{
+    clock::thread_time,
+    job::{Event, EventSink, PathRate},
+};
+use thalweg_net::{Monitor, TcpInfo};
+use thalweg_paths::verdict::{Facts, InterfaceFacts, PathFacts, TcpFacts};
+use thalweg_units::{PathId, Rate};
+
+/// The most connections whose counters are kept. A server that closes each connection causes many; the first ones tell
+/// enough.
+const MOST_CONNECTIONS: usize = 64;
+
+/// The times in which a download took no bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Waits {
+    /// The disk was behind.
+    pub disk: Duration,
+    /// The rate limit was reached.
+    pub limit: Duration,
+}
+
+impl Waits {
+    pub fn add(&mut self, more: Self) {
+        self.disk += more.disk;
+        self.limit += more.limit;
+    }
+}
+
+/// Passes the events of one download on, and remembers facts.
+pub(super) struct FactCollector<'a> {
+    sink: &'a dyn EventSink,
+    tcp: Arc<Connections>,
+    seen: Mutex<Seen>,
+}
+
+struct Seen {
+    began: Instant,
+    /// The processor time of this thread, and at which time it was.
+    cpu: Option<Duration>,
+    /// When the first content arrived.
+    started: Option<Instant>,
+    /// The rates of paths in sampling.
+    sampled: BTreeMap<String, Rate>,
+    /// The bytes of the file that paths delivered.
+    bytes: BTreeMap<String, u64>,
+    /// The path that was chosen last.
+    chosen: Option<String>,
+    /// The servers' last request to wait ends then.
+    asked_until: Option<Instant>,
+    /// The time in which nothing came because of such requests.
+    server_wait: Duration,
+    /// The time of the last progress event.
+    looked: Instant,
+    /// The bytes of the interfaces at the first progress event, its time, and the bytes that were there.
+    interfaces: Option<(BTreeMap<String, u64>, Instant, u64)>,
+}
+
+impl<'a> FactCollector<'a> {
+    pub fn new(sink: &'a dyn EventSink) -> Self {
+        let now = Instant::now();
+        let seen = Seen {
+            began: now,
+            cpu: thread_time(),
+            started: None,
+            sampled: BTreeMap::new(),
+            bytes: BTreeMap::new(),
+            chosen: None,
+            asked_until: None,
+            server_wait: Duration::ZERO,
+            looked: now,
+            interfaces: None,
+        };
+        Self { sink, tcp: Arc::default(), seen: Mutex::new(seen) }
+    }
+
+    /// The connections whose counters are read.
+    pub fn connections(&self) -> Arc<Connections> {
+        Arc::clone(&self.tcp)
+    }
+
+    /// The facts of the finished download.
+    pub fn facts(&self, run: &Run<'_>) -> Facts {
+        let (seen, now) = (self.seen.lock(), Instant::now());
+        let request = run.request;
+        let length = run.published.as_ref().map_or(0, |(_, length)| *length);
+        let path = |(id, candidate): (u32, &thalweg_paths::candidates::Candidate)| {
+            let name = &candidate.name;
+            let observed = run.observed.iter().find(|observed| observed.path == *name);
+            let is_chosen = seen.chosen.as_ref() == Some(name);
+            let alone = request.paths.len() == 1;
+            PathFacts {
+                name: name.clone(),
+                is_relayed: !candidate.route.is_direct(),
+                bytes: if alone { run.fetched } else { seen.bytes.get(name).copied().unwrap_or(0) },
+                sampled: seen.sampled.get(name).copied(),
+                rest: run.phases.completion.filter(|_| is_chosen),
+                first_byte: observed.map(|observed| observed.setup),
+                tcp: self.tcp.facts(PathId(id)),
+                ..PathFacts::default()
+            }
+        };
+        // With a digest, the file is read and hashed in this time.
+        let publication = match run.last_byte.filter(|_| request.digests.is_empty()) {
+            Some(last) => now.saturating_duration_since(last.into()),
+            None => Duration::ZERO,
+        };
+        Facts {
+            took: now.saturating_duration_since(seen.began),
+            set_up: seen.started.map_or(Duration::ZERO, |at| at - seen.began),
+            fetched: run.fetched,
+            paths: (0..).zip(&request.paths).map(path).collect(),
+            rest: run.phases.completion,
+            interface: seen.interface(now, length),
+            fastest: None,
+            disk_wait: run.waits.disk + publication,
+            limit_wait: run.waits.limit,
+            server_wait: seen.server_wait,
+            limit: request.limit.as_ref().map(|limit| limit.rate()),
+            cpu: seen.cpu.and_then(|before| thread_time()?.checked_sub(before)),
+        }
+    }
+}
+
+impl EventSink for FactCollector<'_> {
+    fn event(&self, event: &Event) {
+        self.seen.lock().note(event, Instant::now());
+        if matches!(event, Event::Progress { .. }) {
+            self.tcp.look();
+        }
+        self.sink.event(event);
+    }
+}
+
+impl Seen {
+    fn note(&mut self, event: &Event, now: Instant) {
+        match event {
+            Event::Started { .. } => {
+                self.started.get_or_insert(now);
+                self.looked = now;
+                // Another path answered before the wait was over.
+                let rest = self.asked_until.map(|until| until.saturating_duration_since(now));
+                self.server_wait = self.server_wait.saturating_sub(rest.unwrap_or_default());
+            }
+            Event::Busy { seconds, .. } => {
+                let until = now + Duration::try_from_secs_f64(*seconds).unwrap_or_default();
+                let before = self.asked_until.map_or(now, |asked| asked.max(now));
+                if self.started.is_none() {
+                    self.server_wait += until.saturating_duration_since(before);
+                }
+                self.asked_until = Some(until.max(before));
+            }
+            Event::Progress { done_bytes, rate_bps, paths, .. } => {
+                self.note_progress((*done_bytes, *rate_bps), paths, now);
+            }
+            Event::PathSampled { path, rate_bps } => {
+                self.sampled.insert(path.clone(), Rate::from_bps(*rate_bps));
+            }
+            Event::PathTotal { path, bytes, .. } => _ = self.bytes.insert(path.clone(), *bytes),
+            Event::Chosen { path, .. } => self.chosen = Some(path.clone()),
+            _ => {}
+        }
+    }
+
+    fn note_progress(&mut self, (done, rate): (u64, u64), paths: &[PathRate], now: Instant) {
+        if rate == 0
+            && let Some(until) = self.asked_until
+        {
+            self.server_wait += until.min(now).saturating_duration_since(self.looked);
+        }
+        self.looked = now;
+        for path in paths {
+            self.bytes.insert(path.path.clone(), path.bytes);
+        }
+        // Shorter downloads need not look at interfaces.
+        self.interfaces.get_or_insert_with(|| (received(), now, done));
+    }
+
+    /// The interface that received the most since the first progress event.
+    fn interface(&self, now: Instant, length: u64) -> Option<InterfaceFacts> {
+        let (before, at, done) = self.interfaces.as_ref()?;
+        let more = |(name, bytes): (String, u64)| {
+            let received = bytes.checked_sub(*before.get(&name)?)?;
+            Some(InterfaceFacts {
+                name,
+                received,
+                own: length.saturating_sub(*done),
+                during: now.saturating_duration_since(*at),
+                capacity: None,
+            })
+        };
+        let all = received().into_iter().filter_map(more);
+        all.filter(|interface| interface.received > 0).max_by_key(|interface| interface.received)
+    }
+}
+
+/// The bytes that each interface but the loopback one has received.
+fn received() -> BTreeMap<String, u64> {
+    let text = fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
+    parse_received(&text)
+}
+
+fn parse_received(text: &str) -> BTreeMap<String, u64> {
+    let counts = |line: &str| {
+        let (name, counts) = line.split_once(':')?;
+        let bytes = counts.split_whitespace().next()?.parse().ok()?;
+        Some((name.trim().to_owned(), bytes))
+    };
+    text.lines().filter_map(counts).filter(|(name, _)| name != "lo").collect()
+}
+
+/// The connections of a download, and what the kernel counts of them.
+#[derive(Debug, Default)]
+pub(super) struct Connections(Mutex<Vec<WatchedConnection>>);
+
+#[derive(Debug)]
+struct WatchedConnection {
+    path: PathId,
+    monitor: Monitor,
+    first: TcpInfo,
+    last: TcpInfo,
+    /// The round trips that were seen while data arrived: their sum and number.
+    trips: (Duration, u32),
+    window: u64,
+}
+
+impl Connections {
+    /// Watches a connection that the path uses from now on.
+    pub fn watch(&self, path: PathId, monitor: Monitor) {
+        let Ok(now) = monitor.tcp_info() else { return };
+        let mut all = self.0.lock();
+        if all.len() < MOST_CONNECTIONS {
+            let (trips, window) = ((Duration::ZERO, 0), 0);
+            all.push(WatchedConnection { path, monitor, first: now, last: now, trips, window });
+        }
+    }
+
+    /// Reads the counters of all open connections.
+    fn look(&self) {
+        for one in self.0.lock().iter_mut() {
+            let Ok(now) = one.monitor.tcp_info() else { continue };
+            one.note(now);
+        }
+    }
+
+    /// What was counted of the path's connections.
+    fn facts(&self, path: PathId) -> Option<TcpFacts> {
+        self.look();
+        let all = self.0.lock();
+        let of_path: Vec<_> = all.iter().filter(|one| one.path == path).collect();
+        let shortest = of_path.iter().map(|one| one.last.min_rtt);
+        let shortest = shortest.filter(|trip| !trip.is_zero() && *trip < Duration::MAX).min();
+        let (sum, count) = of_path.iter().fold((Duration::ZERO, 0), |(sum, count), one| {
+            (sum + one.trips.0, count + one.trips.1)
+        });
+        (!of_path.is_empty()).then(|| TcpFacts {
+            packets: of_path
+                .iter()
+                .map(|one| one.last.data_segments.saturating_sub(one.first.data_segments))
+                .sum(),
+            out_of_order: of_path
+                .iter()
+                .map(|one| one.last.out_of_order.saturating_sub(one.first.out_of_order))
+                .map(u64::from)
+                .sum(),
+            shortest: shortest.unwrap_or_default(),
+            usual: sum.checked_div(count).unwrap_or_default(),
+            window: of_path.iter().map(|one| one.window).max().unwrap_or(0),
+        })
+    }
+}
+
+impl WatchedConnection {
+    fn note(&mut self, now: TcpInfo) {
+        if now.received > self.last.received && !now.receiver_rtt.is_zero() {
+            self.trips = (self.trips.0 + now.receiver_rtt, self.trips.1 + 1);
+        }
+        self.window = self.window.max(now.offered.into());
+        self.last = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_net::{Dialer, Route};
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
+    fn progress(done_bytes: u64, rate_bps: u64) -> Event {
+        let path = PathRate { path: "direct".into(), rate_bps, bytes: done_bytes };
+        Event::Progress { done_bytes, total_bytes: None, rate_bps, paths: vec![path] }
+    }
+
+    fn started() -> Event {
+        let job = thalweg_base::job::JobId::from([0; 16]);
+        let (url, target, paths) = Default::default();
+        Event::Started { job, url, target, total_bytes: None, paths }
+    }
+
+    fn busy(seconds: f64) -> Event {
+        Event::Busy { path: "direct".into(), why: "503".into(), seconds }
+    }
+
+    /// The waits for the server after events at these times, ms.
+    fn server_wait(events: &[(u64, Event)]) -> u128 {
+        let collector = FactCollector::new(&());
+        let mut seen = collector.seen.lock();
+        let began = seen.began;
+        for (at, event) in events {
+            seen.note(event, began + Duration::from_millis(*at));
+        }
+        seen.server_wait.as_millis()
+    }
+
+    #[test]
+    fn only_waits_in_which_nothing_comes_count() {
+        // Before the first answer: as long as asked, or until another path answers.
+        assert_eq!(server_wait(&[(0, busy(2.0)), (2000, started())]), 2000);
+        assert_eq!(server_wait(&[(0, busy(2.0)), (500, busy(2.0)), (2500, started())]), 2500);
+        assert_eq!(server_wait(&[(0, busy(2.0)), (300, started())]), 300);
+        // After it: while nothing comes, at most until the wait is over.
+        let begin = [(0, started()), (100, busy(1.0))];
+        let with = |more: &[(u64, Event)]| server_wait(&[&begin[..], more].concat());
+        assert_eq!(with(&[(250, progress(1, 8)), (500, progress(1, 0))]), 250);
+        assert_eq!(with(&[(250, progress(1, 8)), (500, progress(2, 8))]), 0);
+        assert_eq!(with(&[(250, progress(1, 8)), (5000, progress(1, 0))]), 850);
+        assert_eq!(server_wait(&[(0, started()), (250, progress(0, 0))]), 0);
+    }
+
+    #[test]
+    fn interfaces_are_read_without_the_loopback() {
+        let text = "Inter-|   Receive\n face |bytes    packets\n    lo: 100 1\n  eth0:12345 9 0\n";
+        assert_eq!(parse_received(text), BTreeMap::from([("eth0".to_owned(), 12_345)]));
+        let here = received();
+        assert!(!here.contains_key("lo"), "{here:?}");
+    }
+
+    #[tokio::test]
+    async fn the_kernels_counters_of_a_paths_connections_are_added() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let to = listener.local_addr().unwrap().into();
+        let all = Connections::default();
+        assert_eq!(all.facts(PathId(0)), None);
+        for _ in 0..2 {
+            let mut near = Dialer::default().dial(&Route::direct(), &to).await.unwrap();
+            let (mut far, _) = listener.accept().await.unwrap();
+            all.watch(PathId(0), near.monitor());
+            far.write_all(&[7; 300_000]).await.unwrap();
+            near.read_exact(&mut [0; 300_000]).await.unwrap();
+            all.look();
+            // Counters of closed connections are kept.
+            drop(near);
+        }
+        let facts = all.facts(PathId(0)).unwrap();
+        assert!(facts.packets >= 10, "{facts:?}");
+        assert!(facts.out_of_order <= facts.packets, "{facts:?}");
+        assert_eq!(all.facts(PathId(1)), None);
+    }
+}

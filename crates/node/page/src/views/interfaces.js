@@ -1,0 +1,268 @@
+// The bond view: what each interface and each program does, and the command lines that change it.
+
+import { useMemo, useState } from "preact/hooks";
+import { interfaceHistory, interfaces, processesOf, programHistory } from "../store.js";
+import { ago, commandLine, count, duration, percent, plural, rate, seconds, size } from "../format.js";
+import { Badge, Card, Command, Empty, Facts, Fault, Progress, Segments, Sparkline, useDocuments } from "../parts/basics.js";
+import { HistoryChart } from "../parts/chart.js";
+import { DataTable } from "../parts/lists.js";
+import { Head } from "./head.js";
+
+const SCHEDULES = {
+  "only-one": "the system's first choice alone", "round-robin": "in turn", "weighted-round-robin": "in turn, in proportion to the rates",
+  "maximum-throughput": "where all current work and the new connection finish first",
+};
+const TIERS = { primary: "always used", secondary: "used while the primary ones are fully loaded or absent", backup: "used while no other is available", never: "not used" };
+
+export function Interfaces() {
+  useDocuments("interfaces");
+  const processes = processesOf(interfaces.value);
+  const [at, setAt] = useState(0);
+  const process = processes[Math.min(at, processes.length - 1)];
+  const broken = (interfaces.value?.processes ?? []).filter((one) => one.error);
+  return (
+    <>
+      <Head title="Interfaces" aside={processes.length > 1 && <Segments label="Process" value={at} onChange={setAt} options={processes.map((one, index) => [index, one.listen ? `proxy ${one.listen}` : `process ${one.pid}`])} />}>
+        {process ? `${plural(process.interfaces?.length ?? 0, "interface")} in use${process.isKept ? "; no process runs, these are the stored records" : ""}` : "Several networks as one"}
+      </Head>
+      <Fault name="interfaces" />
+      {broken.map((one) => <p class="fault" key={one.pid}>Process {one.pid}: {one.error}</p>)}
+      {!process && interfaces.value && <Card><Empty title="No interface is known" command="thalweg interfaces status" commandLabel="The interfaces in a terminal">Start `thalweg proxy`, or set policies in `[interfaces]` of the settings.</Empty></Card>}
+      {process && <Process key={process.pid} process={process} />}
+    </>
+  );
+}
+
+function Process({ process }) {
+  const key = (name) => `${process.pid ?? ""} ${name}`;
+  const list = process.interfaces ?? [];
+  return (
+    <>
+      {(process.faults ?? []).map((why) => <p class="fault" key={why}>{why}</p>)}
+      <div class="cards">{list.map((one) => <Interface key={one.name} one={one} history={interfaceHistory.get(key(one.name))} />)}</div>
+      {!list.length && <Card><Empty title="No interface has a route to the Internet" command="ip route" commandLabel="The host's routes">Connect a network; changes are seen within a second.</Empty></Card>}
+      <RateChart list={list} keyOf={key} />
+      <Programs process={process} />
+      <Decisions process={process} />
+      <Bonds process={process} />
+      <div class="columns">
+        <Schedule process={process} />
+        <Rules process={process} names={list.map((one) => one.name)} />
+      </div>
+      {process.unused?.length > 0 && (
+        <Card title="Not used">
+          <DataTable caption="Interfaces that are not used" rows={process.unused} keyOf={(one) => one.name} columns={[{ id: "name", label: "Interface", value: (one) => one.name }, { id: "why", label: "Because", isWide: true, value: (one) => one.why }]} />
+        </Card>
+      )}
+    </>
+  );
+}
+
+/** One chart of what all interfaces carry. */
+function RateChart({ list, keyOf }) {
+  const histories = list.map((one) => [one.name, interfaceHistory.get(keyOf(one.name))]).filter(([, history]) => history);
+  const merged = histories.length ? { times: histories[0][1].times, series: new Map() } : null;
+  let isCarried = false;
+  for (const [name, history] of histories) {
+    const carried = history.series.get("carried") ?? [];
+    if (carried.some(Number.isFinite)) isCarried = true;
+    merged.series.set(name, carried);
+  }
+  if (!isCarried) {
+    // Without an account of bytes the estimates are what is known.
+    for (const [name, history] of histories) merged.series.set(name, history.series.get("down") ?? []);
+  }
+  return <Card title={isCarried ? "What each interface carries" : "Rate down of each interface"}><HistoryChart title={isCarried ? "Both directions together" : "Estimates from traffic"} history={merged} pick={histories.map(([name]) => [name, name, { isFilled: histories.length < 3 }])} height={190} /></Card>;
+}
+
+function Interface({ one, history }) {
+  const [isOpen, setOpen] = useState(false);
+  const notes = notesOf(one);
+  const isOut = Boolean(one.doubt) || one.cap_is_used_up || one.tier === "never";
+  const carried = history?.last("carried");
+  return (
+    <Card title={one.name} level={2} kind={isOut ? "dim" : ""} aside={<><Badge kind={one.tier === "primary" ? "accent" : "quiet"} title={TIERS[one.tier]}>{one.tier}</Badge>{isOut && <Badge kind="warn">left out</Badge>}</>}>
+      <div class="if-rates">
+        <div><span>Down</span><b>{rate(one.down_bps ?? NaN)}</b></div>
+        <div><span>Up</span><b>{rate(one.up_bps ?? NaN)}</b></div>
+        <div><span>Carries now</span><b>{Number.isFinite(carried) ? rate(carried) : "–"}</b></div>
+      </div>
+      <Sparkline history={history} name="carried" width={260} height={34} />
+      <Facts rows={[
+        ["Round trip", one.rtt_seconds == null ? "–" : duration(one.rtt_seconds)],
+        ["Loss", one.loss == null ? "–" : `${(one.loss * 100).toFixed(1)} %`],
+        ["Rate heard", one.heard_seconds_ago == null ? (one.heard_by ? "long ago" : "–") : `${ago(one.heard_seconds_ago)}${one.heard_by === "probe" ? ", by a probe" : ""}`],
+        ["Open", plural(one.connections ?? 0, "connection")],
+        ["Expected work", size(one.load_bytes ?? NaN)],
+        ["Used", `${size(one.used_bytes ?? NaN)}${one.cap_bytes ? ` of ${size(one.cap_bytes)}` : ""}`],
+      ]} />
+      {one.cap_bytes > 0 && <Progress done={one.used_bytes} total={one.cap_bytes} label={`Use of the cap of ${one.name}`} kind={one.cap_is_used_up ? "bad" : ""} />}
+      {notes.length > 0 && <ul class="notes">{notes.map((note) => <li key={note}>{note}</li>)}</ul>}
+      <details onToggle={(event) => setOpen(event.currentTarget.open)}>
+        <summary>Change how {one.name} may be used</summary>
+        {isOpen && <Policy one={one} />}
+      </details>
+    </Card>
+  );
+}
+
+/** Everything out of the ordinary about an interface, as `thalweg interfaces status` tells it. */
+function notesOf(one) {
+  return [
+    one.doubt === "impostor" ? "left out: another host answers than the one that was asked (a captive portal?)" : one.doubt ? "left out: the latest connections over it failed" : null,
+    one.cap_is_used_up ? `its cap is used up until day ${one.reset_day ?? "–"}` : null,
+    one.fault ? `its cap cannot be enforced: ${one.fault}` : null,
+    one.ipv4 === false && one.ipv6 ? "IPv6 only" : null,
+    one.probe_failure,
+    one.rate_limit_bps ? `at most ${rate(one.rate_limit_bps)}` : null,
+    one.metered ? "metered" : null,
+    one.price_per_gb > 0 ? `${one.price_per_gb} / GB` : null,
+    one.beside_tunnel ? "used beside a tunnel" : null,
+    one.probe_bytes > 0 ? `${size(one.probe_bytes)} of probes` : null,
+    one.duplicate_bytes > 0 ? `${size(one.duplicate_bytes)} sent or fetched twice` : null,
+  ].filter(Boolean);
+}
+
+/** The command line for a policy: the page changes nothing by itself. */
+function Policy({ one }) {
+  const [values, setValues] = useState({});
+  const set = (id) => (event) => setValues({ ...values, [id]: event.currentTarget.value });
+  const args = ["interfaces", "allow", one.name];
+  const add = (option, value) => value?.trim() && args.push(option, value.trim());
+  add("--tier", values.tier);
+  add("--rate-limit", values.limit);
+  add("--cap", values.cap);
+  add("--reset-day", values.day);
+  add("--price", values.price);
+  add("--metered", values.metered);
+  return (
+    <div class="policy">
+      <label class="field"><span>Tier</span><select value={values.tier ?? ""} onChange={set("tier")}><option value="">unchanged ({one.tier})</option>{Object.entries(TIERS).map(([tier, words]) => <option key={tier} value={tier}>{tier}: {words}</option>)}</select></label>
+      <div class="field-row">
+        <label class="field"><span>Most it carries</span><input placeholder="20 Mbit/s, or none" value={values.limit ?? ""} onInput={set("limit")} /></label>
+        <label class="field"><span>Cap of a month</span><input placeholder="10 GB, or none" value={values.cap ?? ""} onInput={set("cap")} /></label>
+      </div>
+      <div class="field-row">
+        <label class="field"><span>The month begins on day</span><input inputMode="numeric" placeholder="1" value={values.day ?? ""} onInput={set("day")} /></label>
+        <label class="field"><span>Price</span><input placeholder="5 / GB, or none" value={values.price ?? ""} onInput={set("price")} /></label>
+      </div>
+      <label class="field"><span>Metered</span><select value={values.metered ?? ""} onChange={set("metered")}><option value="">unchanged</option><option value="true">true: no probes, nothing twice</option><option value="false">false</option></select></label>
+      {args.length > 3 ? <Command line={commandLine(args)} label={`Changes ${one.name} in running processes`} /> : <p class="muted">Choose a change; the command line appears here.</p>}
+      <p class="muted">It changes running processes until they end; permanent changes belong in <code>[interfaces]</code> of the settings.</p>
+    </div>
+  );
+}
+
+function Programs({ process }) {
+  const connections = process.connections ?? [];
+  const by = useMemo(() => {
+    const found = new Map();
+    for (const one of connections) {
+      const key = `${one.process} ${one.port}`;
+      const counts = found.get(key) ?? new Map();
+      counts.set(one.interface, (counts.get(one.interface) ?? 0) + 1);
+      found.set(key, counts);
+    }
+    return found;
+  }, [process]);
+  const rows = process.applications ?? [];
+  const columns = [
+    { id: "process", label: "Program", value: (row) => row.process ?? "", cell: (row) => row.process ?? "unknown" },
+    { id: "port", label: "Port", isNumber: true, value: (row) => row.port },
+    { id: "nature", label: "Nature", value: (row) => row.nature ?? "", cell: (row) => <Badge kind="quiet">{row.nature ?? "unknown"}</Badge> },
+    { id: "demand", label: "Moves on average", isNumber: true, value: (row) => row.demand_bytes, cell: (row) => size(row.demand_bytes) },
+    { id: "connections", label: "Connections", isNumber: true, value: (row) => row.connections, cell: (row) => count(row.connections) },
+    { id: "now", label: "New ones a second", value: (row) => programHistory.get(`${process.pid ?? ""} ${row.process} ${row.port}`)?.last("connections"), cell: (row) => <Sparkline history={programHistory.get(`${process.pid ?? ""} ${row.process} ${row.port}`)} name="connections" width={90} /> },
+    { id: "by", label: "Its last connections went by", isWide: true, cell: (row) => [...(by.get(`${row.process} ${row.port}`) ?? [])].map(([name, n]) => <Badge key={name} kind="quiet">{name} {n}</Badge>) },
+  ];
+  return <Card title="Programs"><DataTable caption="Programs and their traffic" columns={columns} rows={rows} keyOf={(row) => `${row.process} ${row.port}`} sort={{ id: "connections", isDown: true }} most={360} empty={<Empty title="No program yet" command="thalweg run curl -O https://example.org/big.iso" commandLabel="Run a program over all interfaces">Programs that use `thalweg proxy` or `thalweg run` appear here.</Empty>} /></Card>;
+}
+
+function Decisions({ process }) {
+  const rows = process.connections ?? [];
+  if (!rows.length) return null;
+  const columns = [
+    { id: "ago", label: "When", value: (row) => row.ago_seconds, cell: (row) => ago(row.ago_seconds) },
+    { id: "process", label: "Program", value: (row) => row.process ?? "", cell: (row) => row.process ?? "unknown" },
+    { id: "to", label: "To", isWide: true, value: (row) => `${row.to}:${row.port}` },
+    { id: "interface", label: "By", value: (row) => row.interface, cell: (row) => <b>{row.interface}</b> },
+    { id: "why", label: "Because", isWide: true, value: (row) => row.why },
+  ];
+  return <Card title="The last connections"><DataTable caption="The last connections and why they took their interface" columns={columns} rows={rows.map((row, index) => ({ ...row, index }))} keyOf={(row) => row.index} sort={{ id: "ago", isDown: false }} most={320} /></Card>;
+}
+
+function Bonds({ process }) {
+  const rows = [...(process.bonds ?? []), ...(process.bonds_of_others ?? [])].flatMap((bond) => {
+    const member = bond.name ?? String(bond.member ?? "").slice(0, 12);
+    if (bond.none) return [{ key: `${member} none`, member, life: "none", why: `${bond.none} (asked again in ${duration(bond.again_seconds)})` }];
+    const links = (bond.links ?? []).map((link, index) => ({ ...link, key: `${member} ${index}`, member, by: `${link.interface ?? "–"}${link.via ? ` via ${link.via}` : ""}` }));
+    return links.concat(Object.entries(bond.without ?? {}).map(([by, why]) => ({ key: `${member} ${by}`, member, by, life: "no link", why })));
+  });
+  const columns = [
+    { id: "member", label: "Bond with", value: (row) => row.member },
+    { id: "by", label: "By", value: (row) => row.by ?? "", cell: (row) => row.by ?? "–" },
+    { id: "life", label: "State", value: (row) => row.life, cell: (row) => <Badge kind={row.life === "alive" ? "good" : row.life === "silent" ? "warn" : "quiet"}>{row.life}</Badge> },
+    { id: "rate", label: "Rate", isNumber: true, value: (row) => row.rate ?? "", cell: (row) => row.rate ?? "–" },
+    { id: "rtt", label: "Round trip", isNumber: true, value: (row) => seconds(row.rtt), cell: (row) => duration(seconds(row.rtt)) },
+    { id: "loss", label: "Loss", isNumber: true, value: (row) => row.loss, cell: (row) => (row.loss == null ? "–" : percent(row.loss)) },
+    { id: "sent", label: "Sent", isNumber: true, value: (row) => row.sent, cell: (row) => size(row.sent) },
+    { id: "received", label: "Received", isNumber: true, value: (row) => row.received, cell: (row) => size(row.received) },
+    { id: "why", label: "Remark", isWide: true, value: (row) => row.why ?? "" },
+  ];
+  return <Card title="Bonds"><DataTable caption="Links of bonds" columns={columns} rows={rows} keyOf={(row) => row.key} most={320} empty={<Empty title="No bond now">Bonds with other members are made beside the first channel, where this host has several interfaces.</Empty>} /></Card>;
+}
+
+function Schedule({ process }) {
+  const [next, setNext] = useState("");
+  return (
+    <Card title="Who gets the next connection">
+      <p class="headline"><b>{process.schedule}</b>: {SCHEDULES[process.schedule] ?? ""}</p>
+      <Facts rows={[
+        ["Affinity", process.affinity_seconds ? duration(process.affinity_seconds) : "none"],
+        ["Nearby hosts", process.near ? "assigned too" : "as the kernel decides"],
+        ["Probes", size(process.spent_on_probes_bytes ?? NaN)],
+      ]} />
+      <label class="field"><span>Choose by</span><select value={next} onChange={(event) => setNext(event.currentTarget.value)}><option value="">unchanged</option>{Object.entries(SCHEDULES).map(([name, words]) => <option key={name} value={name}>{name}: {words}</option>)}</select></label>
+      {next && next !== process.schedule && <Command line={commandLine(["interfaces", "schedule", next])} label="Changes the schedule in running processes" />}
+    </Card>
+  );
+}
+
+function Rules({ process, names }) {
+  const [values, setValues] = useState({ action: "only" });
+  const set = (id) => (event) => setValues({ ...values, [id]: event.currentTarget.value });
+  const rules = process.rules ?? [];
+  const args = ["interfaces", "rule"];
+  const add = (option, value) => value?.trim() && args.push(option, value.trim());
+  add("--process", values.process);
+  add("--port", values.port);
+  add("--destination", values.destination);
+  const isWhole = args.length > 2 && values.interface;
+  if (values.interface) args.push(`--${values.action}`, values.interface);
+  const columns = [
+    { id: "number", label: "Rule", isNumber: true, value: (row) => row.number },
+    { id: "process", label: "Program", value: (row) => row.process ?? "", cell: (row) => row.process ?? "all" },
+    { id: "port", label: "Port", isNumber: true, value: (row) => row.port, cell: (row) => row.port ?? "all" },
+    { id: "to", label: "To", value: (row) => row.destination ?? "", cell: (row) => row.destination ?? "all" },
+    { id: "what", label: "Uses", isWide: true, cell: (row) => ["only", "prefer", "avoid"].filter((action) => row[action]).map((action) => `${action} ${row[action].join(", ")}`).join("; ") },
+    { id: "remove", label: "To remove it", cell: (row) => <Command line={commandLine(["interfaces", "rule", "--remove", String(row.number)])} label={`Removes rule ${row.number}`} /> },
+  ];
+  return (
+    <Card title="Rules for programs">
+      <DataTable caption="Rules; the first that matches applies" columns={columns} rows={rules.map((rule, index) => ({ ...rule, number: index + 1 }))} keyOf={(row) => row.number} rowHeight={44} empty={<p class="muted">No rule: every program may use every interface.</p>} />
+      <details>
+        <summary>Add a rule</summary>
+        <div class="field-row">
+          <label class="field"><span>Program</span><input placeholder="zoom*" value={values.process ?? ""} onInput={set("process")} /></label>
+          <label class="field"><span>Port</span><input inputMode="numeric" placeholder="22" value={values.port ?? ""} onInput={set("port")} /></label>
+          <label class="field"><span>Destination</span><input placeholder="*.example.org" value={values.destination ?? ""} onInput={set("destination")} /></label>
+        </div>
+        <div class="field-row">
+          <label class="field"><span>Uses</span><select value={values.action} onChange={set("action")}><option value="only">only</option><option value="prefer">first</option><option value="avoid">not</option></select></label>
+          <label class="field"><span>Interface</span><select value={values.interface ?? ""} onChange={set("interface")}><option value="">choose</option>{names.map((name) => <option key={name} value={name}>{name}</option>)}</select></label>
+        </div>
+        {isWhole ? <Command line={commandLine(args)} label="Adds the rule to running processes" /> : <p class="muted">Name a program, port or destination, and an interface; the command line appears here.</p>}
+      </details>
+    </Card>
+  );
+}
