@@ -184,7 +184,8 @@ impl Jobs {
             (job, writing)
         };
         if let Err(e) = writing.wait() {
-            self.0.remove(&mut self.0.state.lock(), job.id);
+            // The caller is told that it is not queued; a record that is on disk all the same is run after a restart.
+            _ = self.0.remove(&mut self.0.state.lock(), job.id);
             return Err(disk(&e));
         }
         self.0.wake.notify_all();
@@ -309,7 +310,8 @@ impl Jobs {
         let entry = Entry::new(Job::of_terminal(id, request, Timestamp::now()));
         let (sender, cancelled) = watch::channel(false);
         state.terminals.insert(id, sender);
-        self.0.store(&entry);
+        // It is shown now; if it is lost, a restart shows nothing of it.
+        _ = self.0.store(&entry);
         state.queue.entries.insert(id, entry);
         Ok(Registration { shared: Arc::clone(&self.0), id, cancelled, has_ended: false })
     }

@@ -27,13 +27,13 @@ pub fn parse_start_time(
     if let Ok(time) = text.parse::<Timestamp>() {
         return Ok(time);
     }
-    let local = |at: DateTime| at.to_zoned(zone.clone()).map(|at| at.timestamp());
+    let local = |at: DateTime| at.to_zoned_datetime(zone.clone()).map(|at| at.timestamp());
     if text.contains('-') {
         let at = text.parse::<DateTime>().map_err(|_| StartTimeError)?;
         return local(at).map_err(|_| StartTimeError);
     }
     let time = text.parse::<Time>().map_err(|_| StartTimeError)?;
-    let today = now.to_zoned(zone.clone()).date();
+    let today = now.to_zoned_datetime(zone.clone()).date();
     let at = local(today.to_datetime(time)).map_err(|_| StartTimeError)?;
     if at > now {
         return Ok(at);

@@ -21,7 +21,7 @@ pub struct WindowError;
 impl DailyWindow {
     /// Whether the window is open at `now` in `zone`.
     pub fn is_open(&self, now: Timestamp, zone: &TimeZone) -> bool {
-        let time = now.to_zoned(zone.clone()).time();
+        let time = now.to_zoned_datetime(zone.clone()).time();
         match self.from < self.until {
             true => self.from <= time && time < self.until,
             false => self.from <= time || time < self.until,

@@ -228,7 +228,7 @@ pub fn verdict(facts: &Facts) -> Verdict {
 fn nothing_fetched(facts: &Facts) -> Option<Verdict> {
     (facts.fetched == 0).then(|| {
         let text = "Nothing was fetched: the file was there already.".to_owned();
-        Verdict { bound: Bound::Small, text, evidence: Vec::observed() }
+        Verdict { bound: Bound::Small, text, evidence: Vec::new() }
     })
 }
 

@@ -30,7 +30,7 @@ pub enum Frame {
     /// A chunk of a stream follows.
     Chunk(ChunkHead),
     /// A [`BondMessage`] of this length in bytes follows.
-    BondMessage(usize),
+    Message(usize),
 }
 
 /// The bytes are not a valid head.
