@@ -214,13 +214,12 @@ impl Api {
 
     /// The routes at the socket, whose callers are the owner.
     fn socket_router(self: &Arc<Self>) -> Router {
-        let routes = Router::from(described());
-        self.complete(routes).layer(Extension(Caller::Owner))
+        self.complete(described().into()).layer(Extension(Caller::Owner))
     }
 
     /// The routes on loopback, with the page, behind the guard.
     fn loopback_router(self: &Arc<Self>) -> Router {
-        let routes = Router::from(described()).merge(page::routes());
+        let routes = Router::<Arc<Self>>::from(described()).merge(page::routes());
         self.complete(routes).layer(from_fn_with_state(self.clone(), guarded))
     }
 

@@ -51,7 +51,7 @@ impl PageFile {
     }
 }
 
-macro_rules! file {
+macro_rules! page_file {
     ($name:ident, $content_type:literal, $file:literal) => {
         static $name: LazyLock<PageFile> = LazyLock::new(|| {
             PageFile::new($content_type, include_bytes!(concat!("../../../page/dist/", $file)))
@@ -59,19 +59,19 @@ macro_rules! file {
     };
 }
 
-file!(INDEX, "text/html; charset=utf-8", "index.html");
-file!(SCRIPT, "text/javascript; charset=utf-8", "app.js");
-file!(STYLE, "text/css; charset=utf-8", "app.css");
-file!(ICON, "image/svg+xml", "favicon.svg");
+page_file!(INDEX, "text/html; charset=utf-8", "index.html");
+page_file!(SCRIPT, "text/javascript; charset=utf-8", "app.js");
+page_file!(STYLE, "text/css; charset=utf-8", "app.css");
+page_file!(ICON, "image/svg+xml", "favicon.svg");
 
 /// The routes of the page, on loopback only.
 pub fn routes() -> Router<Arc<Api>> {
     Router::new()
         .route("/", get(index))
         .route("/enter", get(enter))
-        .route("/app.js", get(async |headers: HeaderMap| SCRIPT.reply(&headers)))
-        .route("/app.css", get(async |headers: HeaderMap| STYLE.reply(&headers)))
-        .route("/favicon.svg", get(async |headers: HeaderMap| ICON.reply(&headers)))
+        .route("/app.js", get(|headers: HeaderMap| async move { SCRIPT.reply(&headers) }))
+        .route("/app.css", get(|headers: HeaderMap| async move { STYLE.reply(&headers) }))
+        .route("/favicon.svg", get(|headers: HeaderMap| async move { ICON.reply(&headers) }))
 }
 
 /// The page. The browser keeps the cookie for as long as the session may now be idle.
