@@ -8,6 +8,9 @@ import { Canvas, colours, FONT } from "./basics.js";
 /** The fastest legs of each node that hold it in place and are drawn. */
 const NEAREST = 3;
 
+/** The most legs that are drawn of the node in focus: its fastest. */
+const MOST_LEGS = 40;
+
 /** Steps of the layout, and the milliseconds of one frame that it may take. */
 const ROUNDS = 220;
 const BUDGET = 6;
@@ -178,7 +181,8 @@ export function Graph({ matrix, down, relays, me, selected, onSelect }) {
       if (bps > 0) all.push([other, bps]);
       if (bps > most) most = bps;
     }
-    for (const [other, bps] of all) {
+    all.sort((a, b) => b[1] - a[1]);
+    for (const [other, bps] of all.slice(0, MOST_LEGS)) {
       const part = Math.max(0, 1 + Math.log10(bps / most) / 2);
       context.globalAlpha = 0.12 + 0.7 * part;
       context.lineWidth = 0.5 + 3 * part;
@@ -268,7 +272,7 @@ export function Graph({ matrix, down, relays, me, selected, onSelect }) {
       </div>
       <p class="readout" aria-hidden="true">
         {one ? <><b>{one.name}</b> median out {rate(one.out)} · in {rate(one.into)} · {one.measured} legs measured{down.has(one.name) ? " · down" : ""}</>
-          : "Filled: relays. Lines: each node's three fastest legs. Point at a node to see all its legs."}
+          : "Filled: relays. Lines: each node's three fastest legs. Point at a node to see its legs."}
       </p>
     </div>
   );

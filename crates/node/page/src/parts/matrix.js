@@ -86,11 +86,12 @@ export function Matrix({ matrix, down, selected, onSelect }) {
   }, [matrix.names.join(), orderName, orderName === "name" ? null : matrix]);
 
   // Text is measured once for each set of names.
-  const labelWidth = useMemo(() => {
+  const nameWidth = useMemo(() => {
     const context = document.createElement("canvas").getContext("2d");
-    context.font = `12px ${FONT}`;
-    return Math.min(130, Math.max(...names.map((name) => context.measureText(name).width), 56) + 14);
+    context.font = `600 12px ${FONT}`;
+    return Math.min(116, Math.max(...names.map((name) => context.measureText(name).width), 24));
   }, [names.join()]);
+  const labelWidth = Math.max(56, nameWidth) + 14;
 
   const fit = () => {
     const room = (box.width - labelWidth - 16) / size;
@@ -104,7 +105,7 @@ export function Matrix({ matrix, down, selected, onSelect }) {
   const width = zoom === null ? Math.min(150, Math.max(WIDTHS[level], Math.floor((box.width - labelWidth - 16) / size))) : WIDTHS[level];
   const height = cellHeight(width);
   const isUpright = width >= 44;
-  const headHeight = isUpright ? 26 : Math.min(110, labelWidth);
+  const headHeight = isUpright ? 26 : Math.min(110, nameWidth + 14);
   const headWidth = labelWidth;
   const whole = { width: headWidth + size * width + 1, height: headHeight + size * height + 1 };
 

@@ -248,7 +248,7 @@ function Rules({ process, names }) {
     { id: "port", label: "Port", isNumber: true, value: (row) => row.port, cell: (row) => row.port ?? "all" },
     { id: "to", label: "To", value: (row) => row.destination ?? "", cell: (row) => row.destination ?? "all" },
     { id: "what", label: "Uses", isWide: true, cell: (row) => ["only", "prefer", "avoid"].filter((action) => row[action]).map((action) => `${action} ${row[action].join(", ")}`).join("; ") },
-    { id: "remove", label: "To remove it", cell: (row) => <Command line={commandLine(["interfaces", "rule", "--remove", String(row.number)])} label={`Removes rule ${row.number}`} /> },
+    { id: "remove", label: "To remove it", cell: (row) => <Command line={commandLine(["interfaces", "rule", "--remove", String(row.number)])} label={`Removes rule ${row.number}`} isShort /> },
   ];
   return (
     <Card title="Rules for programs">

@@ -108,7 +108,7 @@ function PathTable({ job }) {
   const all = job.paths.reduce((sum, one) => sum + one.bytes, 0);
   const columns = [
     { id: "path", label: job.verb === "gather" ? "Source" : "Path", value: (row) => row.path },
-    { id: "rate", label: "Mbit/s", isNumber: true, value: (row) => row.rate_bps, cell: (row) => <b>{mbps(row.rate_bps)}</b> },
+    ...(isEnded(job) ? [] : [{ id: "rate", label: "Mbit/s", isNumber: true, value: (row) => row.rate_bps, cell: (row) => <b>{mbps(row.rate_bps)}</b> }]),
     { id: "bytes", label: "Bytes", isNumber: true, value: (row) => row.bytes, cell: (row) => size(row.bytes) },
     { id: "share", label: "Share", isNumber: true, value: (row) => row.bytes, cell: (row) => (all ? percent(row.bytes / all) : "–") },
     { id: "state", label: "State", isWide: true, value: (row) => row.state ?? "", cell: (row) => <PathState state={row.state} /> },

@@ -1,7 +1,7 @@
 // The list of jobs, and the form that starts one.
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { cancel, forget, isActive, isEnded, jobHistory, jobs, now, pause, resume, setPriority, startJob } from "../store.js";
+import { cancel, faults, forget, isActive, isEnded, jobHistory, jobs, now, pause, resume, setPriority, startJob } from "../store.js";
 import { ago, baseName, commandLine, duration, percent, plural, quoted, rate, size, words } from "../format.js";
 import { Badge, Button, Command, Empty, Fault, Icon, Progress, Prose, Segments, Sparkline, SureButton, useMedia } from "../parts/basics.js";
 import { WindowedList } from "../parts/lists.js";
@@ -80,7 +80,7 @@ export function Jobs({ rest }) {
       <div class="tools">
         <Segments label="Which jobs" value={filter} onChange={setFilter} options={[["all", `All ${counts.all}`], ["active", `Running ${counts.active}`], ["waiting", `Waiting ${counts.waiting}`], ["ended", `Ended ${counts.ended}`]]} />
       </div>
-      {!list && <p class="waiting">Waiting for the list of jobs …</p>}
+      {!list && !faults.value.jobs && <p class="waiting">Waiting for the list of jobs …</p>}
       {list && !shown.length && (
         <Empty title={counts.all ? "No job of this kind" : "No job yet"} command={counts.all ? undefined : "thalweg get https://example.org/big.iso"} commandLabel="A download in a terminal">
           {counts.all ? "Choose another filter." : "Start a job here, or run a command in a terminal: it is listed here as long as it runs."}
