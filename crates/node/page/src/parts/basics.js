@@ -129,7 +129,7 @@ export function Empty({ title, children, command, commandLabel }) {
   return (
     <div class="empty">
       <p class="empty-title">{title}</p>
-      {children && <p>{children}</p>}
+      {children && <p>{[children].flat().map((part) => (typeof part === "string" ? <Prose key={part} text={part} /> : part))}</p>}
       {command && <Command line={command} label={commandLabel} />}
     </div>
   );

@@ -41,7 +41,7 @@ function Process({ process }) {
       {(process.faults ?? []).map((why) => <p class="fault" key={why}>{why}</p>)}
       <div class="cards">{list.map((one) => <Interface key={one.name} one={one} history={interfaceHistory.get(key(one.name))} />)}</div>
       {!list.length && <Card><Empty title="No interface has a route to the Internet" command="ip route" commandLabel="The host's routes">Connect a network; changes are seen within a second.</Empty></Card>}
-      <RateChart list={list} keyOf={key} />
+      {list.length > 0 && <RateChart list={list} keyOf={key} />}
       <Programs process={process} />
       <Decisions process={process} />
       <Bonds process={process} />

@@ -155,6 +155,7 @@ function Cast({ job, events }) {
 const HIDDEN = new Set(["event", "time", "job", "id", "download"]);
 
 const SENTENCES = {
+  relays: (e) => `${(e.picked ?? []).map((one) => one.relay ?? one).join(", ") || "none"}, of ${count(e.usable ?? NaN)} usable`,
   started: (e) => `${e.total_bytes ? size(e.total_bytes) : e.bytes !== undefined ? size(e.bytes) : ""}${e.target ? ` to ${e.target}` : e.into ? ` into ${e.into}` : e.name ? ` as ${e.name}` : ""}${e.paths?.length ? `; paths: ${e.paths.join(", ")}` : ""}`,
   path_sampled: (e) => `${e.path}: ${rate(e.rate_bps)}`,
   chosen: (e) => `${e.path}: ${e.reason}`,

@@ -2,8 +2,8 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { cancel, faults, forget, isActive, isEnded, jobHistory, jobs, now, pause, resume, setPriority, startJob } from "../store.js";
-import { ago, baseName, commandLine, duration, percent, plural, quoted, rate, size, words } from "../format.js";
-import { Badge, Button, Command, Empty, Fault, Icon, Progress, Prose, Segments, Sparkline, SureButton, useMedia } from "../parts/basics.js";
+import { ago, baseName, commandLine, dayAndTime, duration, percent, plural, quoted, rate, since, size, words } from "../format.js";
+import { Badge, Button, Card, Command, Empty, Fault, Icon, Progress, Prose, Segments, Sparkline, SureButton, useMedia } from "../parts/basics.js";
 import { WindowedList } from "../parts/lists.js";
 import { Head } from "./head.js";
 
@@ -82,9 +82,9 @@ export function Jobs({ rest }) {
       </div>
       {!list && !faults.value.jobs && <p class="waiting">Waiting for the list of jobs …</p>}
       {list && !shown.length && (
-        <Empty title={counts.all ? "No job of this kind" : "No job yet"} command={counts.all ? undefined : "thalweg get https://example.org/big.iso"} commandLabel="A download in a terminal">
+        <Card><Empty title={counts.all ? "No job of this kind" : "No job yet"} command={counts.all ? undefined : "thalweg get https://example.org/big.iso"} commandLabel="A download in a terminal">
           {counts.all ? "Choose another filter." : "Start a job here, or run a command in a terminal: it is listed here as long as it runs."}
-        </Empty>
+        </Empty></Card>
       )}
       {shown.length > 0 && <WindowedList label="Jobs" items={shown} height={isNarrow ? 112 : 64} keyOf={(job) => job.id} render={(job) => <JobRow job={job} isNarrow={isNarrow} />} />}
       {isOpen && <StartForm onClose={() => setOpen(false)} />}
@@ -100,8 +100,9 @@ function JobRow({ job, isNarrow }) {
       <a class="job-name" href={`#/jobs/${job.id}`}><span class="job-id">{job.id}</span><span class="verb">{job.verb}</span><Ends job={job} isStacked={!isNarrow} /></a>
       <span class="job-state"><StateBadge job={job} />{job.origin === "terminal" && <Badge kind="quiet">terminal</Badge>}</span>
       <span class="job-progress">
-        <Progress done={job.state === "finished" ? 1 : job.done_bytes} total={job.state === "finished" ? 1 : job.total_bytes} label={`Progress of job ${job.id}`} kind={job.state === "failed" ? "bad" : job.state === "finished" ? "good" : ""} />
+        {(job.state !== "queued" || job.done_bytes > 0) && <Progress done={job.state === "finished" ? 1 : job.done_bytes} total={job.state === "finished" ? 1 : job.total_bytes} label={`Progress of job ${job.id}`} kind={job.state === "failed" ? "bad" : job.state === "finished" ? "good" : ""} />}
         <small>
+          {job.state === "queued" && !job.done_bytes && (job.at ? `not before ${dayAndTime(job.at)}` : job.between ? `daily between ${job.between.replace("-", " and ")}` : `since ${ago(since(job.created, now.value)).replace(" ago", "")}`)}
           {job.state === "finished" ? size(job.done_bytes ?? NaN) : job.total_bytes ? `${size(job.done_bytes ?? 0)} of ${size(job.total_bytes)}` : job.done_bytes ? size(job.done_bytes) : ""}
           {Number.isFinite(share) && !isEnded(job) && !Number.isFinite(left) && `, ${percent(share)}`}{Number.isFinite(left) && ` · ${duration(left)} left`}
           {job.state === "failed" && job.error && <span class="bad-text" title={job.error}> {job.error}</span>}
