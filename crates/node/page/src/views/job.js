@@ -9,7 +9,7 @@ import { Gantt } from "../parts/gantt.js";
 import { DataTable } from "../parts/lists.js";
 import { CastTree, receiversOf } from "../parts/tree.js";
 import { Head } from "./head.js";
-import { Actions, Ends, PriorityChoice, StateBadge } from "./jobs.js";
+import { Actions, Ends, PriorityChoice, StateBadge, waiting } from "./jobs.js";
 
 /** Words for the bounds of a verdict. */
 const BOUNDS = {
@@ -86,6 +86,7 @@ function Summary({ job }) {
         <span>{job.total_bytes > 0 ? percent((job.done_bytes ?? 0) / job.total_bytes) : ""}</span>
       </div>
       <Facts rows={[
+        job.state === "queued" && ["Waits", waiting(job)],
         ["State", <><StateBadge job={job} />{job.origin === "terminal" && <Badge kind="quiet">in a terminal</Badge>}</>],
         ["Done", `${size(job.done_bytes ?? 0)}${job.total_bytes ? ` of ${size(job.total_bytes)}` : ""}`],
         isActive(job) ? ["Rate", rate(job.rate_bps)] : Number.isFinite(average) && ["Mean rate", rate(average)],

@@ -2,7 +2,7 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { cancel, faults, forget, isActive, isEnded, jobHistory, jobs, now, pause, resume, setPriority, startJob } from "../store.js";
-import { ago, baseName, commandLine, dayAndTime, duration, percent, plural, quoted, rate, since, size, words } from "../format.js";
+import { ago, baseName, commandLine, date, dayAndTime, duration, percent, plural, quoted, rate, since, size, words } from "../format.js";
 import { Badge, Button, Card, Command, Empty, Fault, Icon, Progress, Prose, Segments, Sparkline, SureButton, useMedia } from "../parts/basics.js";
 import { WindowedList } from "../parts/lists.js";
 import { Head } from "./head.js";
@@ -14,7 +14,14 @@ const WAITS = { slot: "waits for a slot", time: "waits for its time", retry: "tr
 const LONGEST = 56;
 
 export function StateBadge({ job }) {
-  return <Badge kind={KINDS[job.state]} title={job.waits_for && WAITS[job.waits_for]}>{job.state === "queued" && job.waits_for ? WAITS[job.waits_for] : job.state}</Badge>;
+  return <Badge kind={KINDS[job.state]} title={job.waits_for && WAITS[job.waits_for]}>{job.state}</Badge>;
+}
+
+/** What a queued job waits for. */
+export function waiting(job) {
+  if (job.at && date(job.at) > now.value) return `not before ${dayAndTime(job.at)}`;
+  if (job.waits_for === "time" && job.between) return `waits for ${job.between.replace("-", " to ")}`;
+  return `${WAITS[job.waits_for] ?? "waits"}, queued ${ago(since(job.created, now.value))}`;
 }
 
 /** The ends of a job in few words; the title has all. */
@@ -59,7 +66,7 @@ export function PriorityChoice({ job }) {
 export function Jobs({ rest }) {
   const [filter, setFilter] = useState("all");
   const [isOpen, setOpen] = useState(rest[0] === "new");
-  const isNarrow = useMedia("(max-width: 760px)");
+  const isNarrow = useMedia("(max-width: 900px)");
   const list = jobs.value;
   const counts = useMemo(() => {
     const found = { all: 0, active: 0, waiting: 0, ended: 0 };
@@ -102,7 +109,7 @@ function JobRow({ job, isNarrow }) {
       <span class="job-progress">
         {(job.state !== "queued" || job.done_bytes > 0) && <Progress done={job.state === "finished" ? 1 : job.done_bytes} total={job.state === "finished" ? 1 : job.total_bytes} label={`Progress of job ${job.id}`} kind={job.state === "failed" ? "bad" : job.state === "finished" ? "good" : ""} />}
         <small>
-          {job.state === "queued" && !job.done_bytes && (job.at ? `not before ${dayAndTime(job.at)}` : job.between ? `daily between ${job.between.replace("-", " and ")}` : `since ${ago(since(job.created, now.value)).replace(" ago", "")}`)}
+          {job.state === "queued" && `${waiting(job)}${job.done_bytes ? " · " : ""}`}
           {job.state === "finished" ? size(job.done_bytes ?? NaN) : job.total_bytes ? `${size(job.done_bytes ?? 0)} of ${size(job.total_bytes)}` : job.done_bytes ? size(job.done_bytes) : ""}
           {Number.isFinite(share) && !isEnded(job) && !Number.isFinite(left) && `, ${percent(share)}`}{Number.isFinite(left) && ` · ${duration(left)} left`}
           {job.state === "failed" && job.error && <span class="bad-text" title={job.error}> {job.error}</span>}
