@@ -97,7 +97,13 @@ class Layout {
 }
 
 export function Graph({ matrix, down, relays, me, selected, onSelect }) {
-  const [cursor, setCursor] = useState(null);
+  const [cursor, showCursor] = useState(null);
+  // Several keys may be pressed before the next rendering.
+  const latest = useRef(null);
+  const setCursor = (node) => {
+    latest.current = node;
+    showCursor(node);
+  };
   const [round, setRound] = useState(0);
   const [box, setBox] = useState({ width: 0, height: 0 });
   const outer = useRef(null);
@@ -242,7 +248,7 @@ export function Graph({ matrix, down, relays, me, selected, onSelect }) {
     const turn = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
     if (turn) {
       event.preventDefault();
-      const here = focus ?? 0;
+      const here = latest.current ?? selected?.from ?? 0;
       let [best, least] = [here, Infinity];
       places.forEach(([x, y], i) => {
         const [dx, dy] = [x - places[here][0], y - places[here][1]];
@@ -252,7 +258,7 @@ export function Graph({ matrix, down, relays, me, selected, onSelect }) {
       });
       setCursor(best);
       say(best);
-    } else if (event.key === "Enter" && focus !== null) onSelect(focus);
+    } else if (event.key === "Enter" && latest.current !== null) onSelect(latest.current);
   };
 
   const one = focus === null ? null : summaries[focus];

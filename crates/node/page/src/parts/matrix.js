@@ -71,7 +71,13 @@ export function Matrix({ matrix, down, selected, onSelect }) {
   const [modeName, setMode] = useState("rate");
   const [orderName, setOrder] = useState("name");
   const [zoom, setZoom] = useState(null);
-  const [cursor, setCursor] = useState(null);
+  const [cursor, showCursor] = useState(null);
+  // Several keys may be pressed before the next rendering.
+  const latest = useRef(null);
+  const setCursor = (cell) => {
+    latest.current = cell;
+    showCursor(cell);
+  };
   const [box, setBox] = useState({ width: 0, height: 0 });
   const [scroll, setScroll] = useState({ left: 0, top: 0 });
   const outer = useRef(null);
@@ -277,7 +283,7 @@ export function Matrix({ matrix, down, selected, onSelect }) {
     cancelAnimationFrame(frame.current);
     frame.current = requestAnimationFrame(() => {
       const cell = cellAt(event);
-      if (cell?.from !== cursor?.from || cell?.to !== cursor?.to) setCursor(cell);
+      if (cell?.from !== latest.current?.from || cell?.to !== latest.current?.to) setCursor(cell);
     });
   };
   const goTo = (row, column) => {
@@ -295,7 +301,8 @@ export function Matrix({ matrix, down, selected, onSelect }) {
     else if (cy + height > element.scrollTop + element.clientHeight) element.scrollTop = cy + height - element.clientHeight;
   };
   const keys = (event) => {
-    const [row, column] = chosen ? [place(chosen.from), place(chosen.to)] : [0, -1];
+    const here = latest.current ?? selected;
+    const [row, column] = here ? [place(here.from), place(here.to)] : [0, -1];
     const moves = {
       ArrowUp: [row - 1, column], ArrowDown: [row + 1, column], ArrowLeft: [row, column - 1], ArrowRight: [row, column + 1],
       Home: [row, 0], End: [row, size - 1], PageUp: [row - 10, column], PageDown: [row + 10, column],
@@ -303,9 +310,9 @@ export function Matrix({ matrix, down, selected, onSelect }) {
     if (moves[event.key]) {
       event.preventDefault();
       goTo(...moves[event.key]);
-    } else if ((event.key === "Enter" || event.key === " ") && chosen) {
+    } else if ((event.key === "Enter" || event.key === " ") && here) {
       event.preventDefault();
-      if (chosen.from !== chosen.to) onSelect(chosen);
+      if (here.from !== here.to) onSelect(here);
     } else if (event.key === "+" || event.key === "-") {
       event.preventDefault();
       zoomBy(event.key === "+" ? 1 : -1);

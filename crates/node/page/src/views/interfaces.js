@@ -129,7 +129,7 @@ function notesOf(one) {
 /** The command line for a policy: the page changes nothing by itself. */
 function Policy({ one }) {
   const [values, setValues] = useState({});
-  const set = (id) => (event) => setValues({ ...values, [id]: event.currentTarget.value });
+  const set = (id) => ({ currentTarget: { value } }) => setValues((before) => ({ ...before, [id]: value }));
   const args = ["interfaces", "allow", one.name];
   const add = (option, value) => value?.trim() && args.push(option, value.trim());
   add("--tier", values.tier);
@@ -233,7 +233,7 @@ function Schedule({ process }) {
 
 function Rules({ process, names }) {
   const [values, setValues] = useState({ action: "only" });
-  const set = (id) => (event) => setValues({ ...values, [id]: event.currentTarget.value });
+  const set = (id) => ({ currentTarget: { value } }) => setValues((before) => ({ ...before, [id]: value }));
   const rules = process.rules ?? [];
   const args = ["interfaces", "rule"];
   const add = (option, value) => value?.trim() && args.push(option, value.trim());

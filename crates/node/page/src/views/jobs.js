@@ -212,7 +212,7 @@ function StartForm({ onClose }) {
     dialog.current.showModal();
   }, []);
   const kind = VERBS[verb];
-  const set = (id) => (event) => setValues({ ...values, [id]: event.currentTarget.value });
+  const set = (id) => ({ currentTarget: { value } }) => setValues((before) => ({ ...before, [id]: value }));
   const fields = kind.fields.filter((field) => isShown(field, values));
   const full = Object.fromEntries(kind.fields.map((field) => [field.id, values[field.id] ?? field.choices?.[0][0] ?? ""]));
   const args = [verb, ...kind.arguments(full), ...words(values.more ?? "")];
