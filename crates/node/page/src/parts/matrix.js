@@ -30,8 +30,8 @@ function ramp() {
     const rgb = a.map((v, i) => Math.round(v + (b[i] - v) * part));
     const light = rgb.map((v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
     const luminance = 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2];
-    // Where white and dark text are equally legible.
-    return { rgb, isDark: luminance < 0.2 };
+    // Where white and black text have the same contrast, 4.6.
+    return { rgb, isDark: luminance < 0.179 };
   });
 }
 
@@ -191,7 +191,7 @@ export function Matrix({ matrix, down, selected, onSelect }) {
           context.globalAlpha = 1;
           continue;
         }
-        context.fillStyle = palette[stepOf(Math.max(value, low))].isDark ? "#fff" : "#0b1a20";
+        context.fillStyle = palette[stepOf(Math.max(value, low))].isDark ? "#fff" : "#000";
         const hasMore = width >= 92;
         context.font = `${hasMore ? "600 14" : "12.5"}px ${FONT}`;
         context.fillText(mode.text(matrix, at), centre, hasMore ? middle - 9 : middle);
