@@ -102,7 +102,7 @@ mod tests {
         {
             assert_eq!(is_open("23:00-06:00", &format!("2026-03-01T{now}Z")), open, "{now}");
         }
-        assert!(is_open("2026-03-01T05:59:59Z"));
+        assert!(is_open("06:00-06:00", "2026-03-01T05:59:59Z"));
         assert!(is_open("22:00-24:00", "2026-03-01T23:59:59Z"));
         assert!(!is_open("22:00-24:00", "2026-03-01T00:00:00Z"));
     }
