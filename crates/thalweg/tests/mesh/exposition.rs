@@ -397,7 +397,7 @@ fn pages_that_are_not_of_the_format_are_refused() {
         (format!("{described}thalweg_a 1\n# EOF\n"), "outside its family"),
         (format!("{described}thalweg_b_total 1\n# EOF\n"), "outside its family"),
         (format!("{described}thalweg_a_total one\n# EOF\n"), "not a series"),
-        (format!("{described}thalweg_a_total{{x=\"1} 1\n# EOF\n"), "not a series"),
+        (format!("{described}thalweg_a_total{{x=\"1}} 1\n# EOF\n"), "not a series"),
         (format!("{described}thalweg_a_total{{x=\"1\",}} 1\n# EOF\n"), "not a series"),
         (
             format!("{described}thalweg_a_total 1\n# HELP thalweg_a Help.\n# EOF\n"),
