@@ -5,7 +5,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::PathBuf;
-use utoipa::ToSchema;
+use utoipa::{
+    ToSchema,
+    openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type},
+};
 
 /// The most paths or receivers of a job that are listed; a mesh has at most 300 members.
 const MAX_LISTED: usize = 1000;
@@ -185,10 +188,10 @@ pub struct Evidence {
 #[serde(deny_unknown_fields)]
 pub struct JobRequest {
     /// The arguments of `thalweg`, the verb first.
-    #[schema(min_items = 1, max_items = 4096)]
+    #[schema(schema_with = arguments_schema)]
     pub arguments: Vec<String>,
     /// An absolute path: the directory in which the command runs.
-    #[schema(value_type = String)]
+    #[schema(value_type = String, pattern = "^/")]
     pub directory: PathBuf,
     #[serde(default)]
     pub priority: Priority,
@@ -196,8 +199,17 @@ pub struct JobRequest {
     #[schema(value_type = Option<String>, format = DateTime)]
     pub at: Option<Timestamp>,
     #[serde(default)]
-    #[schema(value_type = Option<String>, pattern = "^[0-9]{1,2}:[0-9]{2}-[0-9]{1,2}:[0-9]{2}$")]
+    #[schema(value_type = Option<String>, pattern = "^([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]$")]
     pub between: Option<DailyWindow>,
+}
+
+/// The schema of a job's arguments: the verb, and others.
+fn arguments_schema() -> Schema {
+    let verb =
+        ObjectBuilder::new().schema_type(Type::String).enum_values(Some(command_line::VERBS));
+    let array = ArrayBuilder::new().prefix_items([Schema::from(verb)]);
+    let array = array.items(ObjectBuilder::new().schema_type(Type::String));
+    array.min_items(Some(1)).max_items(Some(4096)).into()
 }
 
 /// The registration of a command that runs in a terminal.

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 use thiserror::Error;
 
-/// A daily window, `HH:MM-HH:MM` in the host's time zone; it may span midnight. The end is outside.
+/// A daily window, `HH:MM-HH:MM` in the host's time zone; it may span midnight. The end is outside; from a time to the
+/// same time is the whole day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct DailyWindow {
@@ -15,7 +16,7 @@ pub struct DailyWindow {
 
 /// The text is not a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a daily window is HH:MM-HH:MM, such as 23:00-06:00, and is not empty")]
+#[error("a daily window is HH:MM-HH:MM, such as 23:00-06:00")]
 pub struct WindowError;
 
 impl DailyWindow {
@@ -42,9 +43,6 @@ impl FromStr for DailyWindow {
     fn from_str(text: &str) -> Result<Self, WindowError> {
         let (from, until) = text.split_once('-').ok_or(WindowError)?;
         let (from, until) = (time(from)?, time(until)?);
-        if from == until {
-            return Err(WindowError);
-        }
         Ok(Self { from, until })
     }
 }
@@ -104,6 +102,7 @@ mod tests {
         {
             assert_eq!(is_open("23:00-06:00", &format!("2026-03-01T{now}Z")), open, "{now}");
         }
+        assert!(is_open("06:00-06:00", "2026-03-01T05:59:59Z"));
         assert!(is_open("22:00-24:00", "2026-03-01T23:59:59Z"));
         assert!(!is_open("22:00-24:00", "2026-03-01T00:00:00Z"));
     }
@@ -118,17 +117,9 @@ mod tests {
 
     #[test]
     fn other_texts_are_refused() {
-        for text in [
-            "",
-            "-",
-            "6-8",
-            "06:00",
-            "06:00-06:00",
-            "25:00-06:00",
-            "06:60-07:00",
-            "+6:00-07:00",
-            "06:0-07:00",
-        ] {
+        for text in
+            ["", "-", "6-8", "06:00", "25:00-06:00", "06:60-07:00", "+6:00-07:00", "06:0-07:00"]
+        {
             assert_eq!(text.parse::<DailyWindow>(), Err(WindowError), "{text}");
         }
     }

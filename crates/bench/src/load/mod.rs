@@ -30,6 +30,7 @@
 //! - [`stream`]: live media beside other traffic, and a decoder that knows which frames depend on which;
 //! - [`cast_events`]: the events of `thalweg cast --json`;
 //! - [`strangers`]: connections of strangers to the port of a mesh of its own;
+//! - [`page`]: a mesh with transfers under way, to look at its page;
 //! - [`takeover`]: oracles on one database, of which the elected one is killed;
 //! - [`mod@trees`]: trees of files, copied by the product and by rsync;
 //! - [`server_dialer`]: how the client connects to the server;
@@ -57,6 +58,7 @@ mod listeners;
 mod mesh;
 mod mgrp;
 mod oracle;
+mod page;
 mod pattern;
 mod probe;
 mod process;
@@ -104,6 +106,8 @@ enum LoadCommand {
     GetFaults(get_faults::Args),
     /// Queue many downloads in a node, kill it again and again, and count what is lost or done twice
     Jobs(jobs::Args),
+    /// Run a mesh on loopback with transfers under way, and print the link to its page
+    Page(page::Args),
     /// Serve as misbehaving servers do, and download from them with several tools
     Servers(Box<servers::Args>),
     /// Copy trees of files of every kind, and count what differs from the original
@@ -195,6 +199,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             LoadCommand::Probe(args) => tokio::task::block_in_place(|| probe::run(&args)),
             LoadCommand::Bond(args) => bond::run(&args).await,
             LoadCommand::Jobs(args) => jobs::run(&args).await,
+            LoadCommand::Page(args) => page::run(&args).await,
             LoadCommand::Hostile(args) => hostile::run(&args).await,
             LoadCommand::Strangers(args) => strangers::run(&args).await,
         }

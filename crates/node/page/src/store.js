@@ -382,7 +382,10 @@ export function connect() {
       reconnect();
     }
   };
-  source.addEventListener("job", (message) => receive(message, takeJob));
+  source.addEventListener("job", (message) => receive(message, (job) => {
+    told += 1;
+    takeJob(job);
+  }));
   source.addEventListener("job_event", (message) => receive(message, ({ id, event }) => takeEvent(id, event)));
   source.addEventListener("job_removed", (message) => receive(message, ({ id }) => forgetJob(id)));
   source.addEventListener("reset", resync);
@@ -439,11 +442,16 @@ function recordProgress(id, event) {
   record(jobHistory, id, SAMPLES, at, rates);
 }
 
-/** Sends a request about jobs and shows its result at once; errors are shown as messages. */
+/** The number of job events so far. */
+let told = 0;
+
+/** Sends a request about jobs and shows its result at once; errors are shown as messages. A reply that events overtook is
+ *  not shown: they tell every change, and the last one is newer. */
 export async function act(method, path, body, done, onError = (error) => toast(error.message, "bad")) {
   try {
+    const before = told;
     const job = await ask(method, path, body);
-    if (job?.id !== undefined) takeJob(job);
+    if (job?.id !== undefined && (told === before || !table.has(job.id))) takeJob(job);
     publishSoon();
     if (done) toast(typeof done === "function" ? done(job) : done);
     return job ?? true;

@@ -159,10 +159,21 @@ async fn a_download_in_a_terminal_is_listed_and_can_be_cancelled() {
 async fn a_job_that_fails_says_why_and_what_cannot_be_a_job_is_refused() {
     let scene = Scene::start("").await;
     beside_server(move || {
-        let id = scene.detach("no/such/directory/file", &[]);
+        let away = [
+            "get",
+            "http://127.0.0.1:1/x",
+            "--path",
+            "direct",
+            "--retry",
+            "0",
+            "--detach",
+            "--json",
+        ];
+        let id = scene.host.json(&away)["id"].as_u64().unwrap();
         until("it has failed", || scene.state(id) == "failed");
         let job = scene.job(id);
-        assert!(job["error"].as_str().unwrap().contains("directory"), "{job}");
+        assert!(job["error"].as_str().unwrap().contains("refused"), "{job}");
+        assert_eq!(job["exit_code"], 4);
         let watched = scene.host.run(&["jobs", "watch", &id.to_string()]);
         assert_eq!(watched.status.code(), Some(1));
         let url = scene.server.url();

@@ -9,7 +9,7 @@
 //!   jobs that run at once;
 //! - the rate at which jobs are queued, each synced, and the time of requests to the API at a fixed rate.
 
-mod server;
+pub mod server;
 
 use super::{
     report::{Report, percentile},

@@ -70,8 +70,22 @@ impl TestMesh {
     /// # Errors
     /// When a command fails.
     pub fn join(&self, founder: &TestNode, name: &str, token: &[&str]) -> anyhow::Result<TestNode> {
+        self.join_with(founder, name, token, "")
+    }
+
+    /// As [`Self::join`], with these settings.
+    ///
+    /// # Errors
+    /// When a command fails.
+    pub fn join_with(
+        &self,
+        founder: &TestNode,
+        name: &str,
+        token: &[&str],
+        settings: &str,
+    ) -> anyhow::Result<TestNode> {
         let token = founder.thalweg(&[&["mesh", "token"], token].concat())?;
-        let host = self.host("")?;
+        let host = self.host(settings)?;
         ensure!(host.try_join(&token, name)?.status.success(), "{name} could not join");
         Ok(host)
     }

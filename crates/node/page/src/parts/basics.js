@@ -91,7 +91,7 @@ export function Badge({ kind = "", children, title }) {
 }
 
 /** A command line with a button that copies it. */
-export function Command({ line, label = "Command line" }) {
+export function Command({ line, label = "Command line", isShort }) {
   const [isCopied, setCopied] = useState(false);
   const copy = async () => {
     const isDone = await copyText(line);
@@ -99,6 +99,7 @@ export function Command({ line, label = "Command line" }) {
     announce(isDone ? "Copied" : "Not copied: select the text and copy it by hand");
     setTimeout(() => setCopied(false), 2000);
   };
+  if (isShort) return <Button icon={isCopied ? "done" : "copy"} label={isCopied ? "Copied" : "Copy the command"} title={line} kind="quiet" onClick={copy} />;
   return (
     <div class="command">
       <code tabIndex={0} role="region" aria-label={label}>{line}</code>
@@ -128,7 +129,7 @@ export function Empty({ title, children, command, commandLabel }) {
   return (
     <div class="empty">
       <p class="empty-title">{title}</p>
-      {children && <p>{children}</p>}
+      {children && <p>{[children].flat().map((part) => (typeof part === "string" ? <Prose key={part} text={part} /> : part))}</p>}
       {command && <Command line={command} label={commandLabel} />}
     </div>
   );

@@ -47,6 +47,7 @@ export function ganttOf(job, events) {
 export function Gantt({ job, events }) {
   const chart = ganttOf(job, events);
   const [cursor, setCursor] = useState(-1);
+  const latest = useRef(-1);
   const box = useRef(null);
   if (!chart.rows.length) return null;
   const current = chart.stop ?? Math.max(0, now.value / 1000 - chart.begin);
@@ -137,7 +138,8 @@ export function Gantt({ job, events }) {
     const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
     if (!step) return;
     event.preventDefault();
-    const next = Math.max(0, Math.min(chart.rows.length - 1, cursor + step));
+    const next = Math.max(0, Math.min(chart.rows.length - 1, latest.current + step));
+    latest.current = next;
     setCursor(next);
     announce(words(chart.rows[next]));
   };

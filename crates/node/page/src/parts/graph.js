@@ -8,6 +8,9 @@ import { Canvas, colours, FONT } from "./basics.js";
 /** The fastest legs of each node that hold it in place and are drawn. */
 const NEAREST = 3;
 
+/** The most legs that are drawn of the node in focus: its fastest. */
+const MOST_LEGS = 40;
+
 /** Steps of the layout, and the milliseconds of one frame that it may take. */
 const ROUNDS = 220;
 const BUDGET = 6;
@@ -94,7 +97,13 @@ class Layout {
 }
 
 export function Graph({ matrix, down, relays, me, selected, onSelect }) {
-  const [cursor, setCursor] = useState(null);
+  const [cursor, showCursor] = useState(null);
+  // Several keys may be pressed before the next rendering.
+  const latest = useRef(null);
+  const setCursor = (node) => {
+    latest.current = node;
+    showCursor(node);
+  };
   const [round, setRound] = useState(0);
   const [box, setBox] = useState({ width: 0, height: 0 });
   const outer = useRef(null);
@@ -178,7 +187,8 @@ export function Graph({ matrix, down, relays, me, selected, onSelect }) {
       if (bps > 0) all.push([other, bps]);
       if (bps > most) most = bps;
     }
-    for (const [other, bps] of all) {
+    all.sort((a, b) => b[1] - a[1]);
+    for (const [other, bps] of all.slice(0, MOST_LEGS)) {
       const part = Math.max(0, 1 + Math.log10(bps / most) / 2);
       context.globalAlpha = 0.12 + 0.7 * part;
       context.lineWidth = 0.5 + 3 * part;
@@ -238,7 +248,7 @@ export function Graph({ matrix, down, relays, me, selected, onSelect }) {
     const turn = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
     if (turn) {
       event.preventDefault();
-      const here = focus ?? 0;
+      const here = latest.current ?? selected?.from ?? 0;
       let [best, least] = [here, Infinity];
       places.forEach(([x, y], i) => {
         const [dx, dy] = [x - places[here][0], y - places[here][1]];
@@ -248,7 +258,7 @@ export function Graph({ matrix, down, relays, me, selected, onSelect }) {
       });
       setCursor(best);
       say(best);
-    } else if (event.key === "Enter" && focus !== null) onSelect(focus);
+    } else if (event.key === "Enter" && latest.current !== null) onSelect(latest.current);
   };
 
   const one = focus === null ? null : summaries[focus];
@@ -268,7 +278,7 @@ export function Graph({ matrix, down, relays, me, selected, onSelect }) {
       </div>
       <p class="readout" aria-hidden="true">
         {one ? <><b>{one.name}</b> median out {rate(one.out)} · in {rate(one.into)} · {one.measured} legs measured{down.has(one.name) ? " · down" : ""}</>
-          : "Filled: relays. Lines: each node's three fastest legs. Point at a node to see all its legs."}
+          : "Filled: relays. Lines: each node's three fastest legs. Point at a node to see its legs."}
       </p>
     </div>
   );

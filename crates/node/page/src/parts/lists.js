@@ -7,8 +7,8 @@ import { announce } from "../store.js";
 /** Rows beyond the view that are rendered too, so that scrolling shows no gap. */
 const SPARE = 8;
 
-/** A table is cut to the view if it has more rows. */
-const WHOLE = 60;
+/** A table that is higher than its view by less, px, is shown whole. */
+const SLACK = 60;
 
 const compare = (a, b) => {
   const [isNone, isOtherNone] = [a == null || Number.isNaN(a), b == null || Number.isNaN(b)];
@@ -33,7 +33,7 @@ export function DataTable({ caption, columns, rows, keyOf, sort = null, rowHeigh
     keyed.sort(([a], [b]) => (isNone(a) || isNone(b) ? compare(a, b) : sign * compare(a, b)));
     return keyed.map(([, row]) => row);
   }, [rows, order, columns]);
-  const isCut = sorted.length > WHOLE;
+  const isCut = sorted.length * rowHeight > most + SLACK;
   const from = isCut ? Math.max(0, Math.floor(top / rowHeight) - SPARE) : 0;
   const until = isCut ? Math.min(sorted.length, Math.ceil((top + most) / rowHeight) + SPARE) : sorted.length;
   const toggle = (column) => {

@@ -30,8 +30,8 @@ function ramp() {
     const rgb = a.map((v, i) => Math.round(v + (b[i] - v) * part));
     const light = rgb.map((v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
     const luminance = 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2];
-    // Where white and dark text are equally legible.
-    return { rgb, isDark: luminance < 0.2 };
+    // Where white and black text have the same contrast, 4.6.
+    return { rgb, isDark: luminance < 0.179 };
   });
 }
 
@@ -71,7 +71,13 @@ export function Matrix({ matrix, down, selected, onSelect }) {
   const [modeName, setMode] = useState("rate");
   const [orderName, setOrder] = useState("name");
   const [zoom, setZoom] = useState(null);
-  const [cursor, setCursor] = useState(null);
+  const [cursor, showCursor] = useState(null);
+  // Several keys may be pressed before the next rendering.
+  const latest = useRef(null);
+  const setCursor = (cell) => {
+    latest.current = cell;
+    showCursor(cell);
+  };
   const [box, setBox] = useState({ width: 0, height: 0 });
   const [scroll, setScroll] = useState({ left: 0, top: 0 });
   const outer = useRef(null);
@@ -86,11 +92,12 @@ export function Matrix({ matrix, down, selected, onSelect }) {
   }, [matrix.names.join(), orderName, orderName === "name" ? null : matrix]);
 
   // Text is measured once for each set of names.
-  const labelWidth = useMemo(() => {
+  const nameWidth = useMemo(() => {
     const context = document.createElement("canvas").getContext("2d");
-    context.font = `12px ${FONT}`;
-    return Math.min(130, Math.max(...names.map((name) => context.measureText(name).width), 56) + 14);
+    context.font = `600 12px ${FONT}`;
+    return Math.min(116, Math.max(...names.map((name) => context.measureText(name).width), 24));
   }, [names.join()]);
+  const labelWidth = Math.max(56, nameWidth) + 14;
 
   const fit = () => {
     const room = (box.width - labelWidth - 16) / size;
@@ -104,7 +111,7 @@ export function Matrix({ matrix, down, selected, onSelect }) {
   const width = zoom === null ? Math.min(150, Math.max(WIDTHS[level], Math.floor((box.width - labelWidth - 16) / size))) : WIDTHS[level];
   const height = cellHeight(width);
   const isUpright = width >= 44;
-  const headHeight = isUpright ? 26 : Math.min(110, labelWidth);
+  const headHeight = isUpright ? 26 : Math.min(110, nameWidth + 14);
   const headWidth = labelWidth;
   const whole = { width: headWidth + size * width + 1, height: headHeight + size * height + 1 };
 
@@ -184,7 +191,7 @@ export function Matrix({ matrix, down, selected, onSelect }) {
           context.globalAlpha = 1;
           continue;
         }
-        context.fillStyle = palette[stepOf(Math.max(value, low))].isDark ? "#fff" : "#0b1a20";
+        context.fillStyle = palette[stepOf(Math.max(value, low))].isDark ? "#fff" : "#000";
         const hasMore = width >= 92;
         context.font = `${hasMore ? "600 14" : "12.5"}px ${FONT}`;
         context.fillText(mode.text(matrix, at), centre, hasMore ? middle - 9 : middle);
@@ -276,7 +283,7 @@ export function Matrix({ matrix, down, selected, onSelect }) {
     cancelAnimationFrame(frame.current);
     frame.current = requestAnimationFrame(() => {
       const cell = cellAt(event);
-      if (cell?.from !== cursor?.from || cell?.to !== cursor?.to) setCursor(cell);
+      if (cell?.from !== latest.current?.from || cell?.to !== latest.current?.to) setCursor(cell);
     });
   };
   const goTo = (row, column) => {
@@ -294,7 +301,8 @@ export function Matrix({ matrix, down, selected, onSelect }) {
     else if (cy + height > element.scrollTop + element.clientHeight) element.scrollTop = cy + height - element.clientHeight;
   };
   const keys = (event) => {
-    const [row, column] = chosen ? [place(chosen.from), place(chosen.to)] : [0, -1];
+    const here = latest.current ?? selected;
+    const [row, column] = here ? [place(here.from), place(here.to)] : [0, -1];
     const moves = {
       ArrowUp: [row - 1, column], ArrowDown: [row + 1, column], ArrowLeft: [row, column - 1], ArrowRight: [row, column + 1],
       Home: [row, 0], End: [row, size - 1], PageUp: [row - 10, column], PageDown: [row + 10, column],
@@ -302,9 +310,9 @@ export function Matrix({ matrix, down, selected, onSelect }) {
     if (moves[event.key]) {
       event.preventDefault();
       goTo(...moves[event.key]);
-    } else if ((event.key === "Enter" || event.key === " ") && chosen) {
+    } else if ((event.key === "Enter" || event.key === " ") && here) {
       event.preventDefault();
-      if (chosen.from !== chosen.to) onSelect(chosen);
+      if (here.from !== here.to) onSelect(here);
     } else if (event.key === "+" || event.key === "-") {
       event.preventDefault();
       zoomBy(event.key === "+" ? 1 : -1);

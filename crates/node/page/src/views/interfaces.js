@@ -41,7 +41,7 @@ function Process({ process }) {
       {(process.faults ?? []).map((why) => <p class="fault" key={why}>{why}</p>)}
       <div class="cards">{list.map((one) => <Interface key={one.name} one={one} history={interfaceHistory.get(key(one.name))} />)}</div>
       {!list.length && <Card><Empty title="No interface has a route to the Internet" command="ip route" commandLabel="The host's routes">Connect a network; changes are seen within a second.</Empty></Card>}
-      <RateChart list={list} keyOf={key} />
+      {list.length > 0 && <RateChart list={list} keyOf={key} />}
       <Programs process={process} />
       <Decisions process={process} />
       <Bonds process={process} />
@@ -129,7 +129,7 @@ function notesOf(one) {
 /** The command line for a policy: the page changes nothing by itself. */
 function Policy({ one }) {
   const [values, setValues] = useState({});
-  const set = (id) => (event) => setValues({ ...values, [id]: event.currentTarget.value });
+  const set = (id) => ({ currentTarget: { value } }) => setValues((before) => ({ ...before, [id]: value }));
   const args = ["interfaces", "allow", one.name];
   const add = (option, value) => value?.trim() && args.push(option, value.trim());
   add("--tier", values.tier);
@@ -233,7 +233,7 @@ function Schedule({ process }) {
 
 function Rules({ process, names }) {
   const [values, setValues] = useState({ action: "only" });
-  const set = (id) => (event) => setValues({ ...values, [id]: event.currentTarget.value });
+  const set = (id) => ({ currentTarget: { value } }) => setValues((before) => ({ ...before, [id]: value }));
   const rules = process.rules ?? [];
   const args = ["interfaces", "rule"];
   const add = (option, value) => value?.trim() && args.push(option, value.trim());
@@ -248,7 +248,7 @@ function Rules({ process, names }) {
     { id: "port", label: "Port", isNumber: true, value: (row) => row.port, cell: (row) => row.port ?? "all" },
     { id: "to", label: "To", value: (row) => row.destination ?? "", cell: (row) => row.destination ?? "all" },
     { id: "what", label: "Uses", isWide: true, cell: (row) => ["only", "prefer", "avoid"].filter((action) => row[action]).map((action) => `${action} ${row[action].join(", ")}`).join("; ") },
-    { id: "remove", label: "To remove it", cell: (row) => <Command line={commandLine(["interfaces", "rule", "--remove", String(row.number)])} label={`Removes rule ${row.number}`} /> },
+    { id: "remove", label: "To remove it", cell: (row) => <Command line={commandLine(["interfaces", "rule", "--remove", String(row.number)])} label={`Removes rule ${row.number}`} isShort /> },
   ];
   return (
     <Card title="Rules for programs">

@@ -9,7 +9,7 @@ import { Gantt } from "../parts/gantt.js";
 import { DataTable } from "../parts/lists.js";
 import { CastTree, receiversOf } from "../parts/tree.js";
 import { Head } from "./head.js";
-import { Actions, Ends, PriorityChoice, StateBadge } from "./jobs.js";
+import { Actions, Ends, PriorityChoice, StateBadge, waiting } from "./jobs.js";
 
 /** Words for the bounds of a verdict. */
 const BOUNDS = {
@@ -86,6 +86,7 @@ function Summary({ job }) {
         <span>{job.total_bytes > 0 ? percent((job.done_bytes ?? 0) / job.total_bytes) : ""}</span>
       </div>
       <Facts rows={[
+        job.state === "queued" && ["Waits", waiting(job)],
         ["State", <><StateBadge job={job} />{job.origin === "terminal" && <Badge kind="quiet">in a terminal</Badge>}</>],
         ["Done", `${size(job.done_bytes ?? 0)}${job.total_bytes ? ` of ${size(job.total_bytes)}` : ""}`],
         isActive(job) ? ["Rate", rate(job.rate_bps)] : Number.isFinite(average) && ["Mean rate", rate(average)],
@@ -108,7 +109,7 @@ function PathTable({ job }) {
   const all = job.paths.reduce((sum, one) => sum + one.bytes, 0);
   const columns = [
     { id: "path", label: job.verb === "gather" ? "Source" : "Path", value: (row) => row.path },
-    { id: "rate", label: "Mbit/s", isNumber: true, value: (row) => row.rate_bps, cell: (row) => <b>{mbps(row.rate_bps)}</b> },
+    ...(isEnded(job) ? [] : [{ id: "rate", label: "Mbit/s", isNumber: true, value: (row) => row.rate_bps, cell: (row) => <b>{mbps(row.rate_bps)}</b> }]),
     { id: "bytes", label: "Bytes", isNumber: true, value: (row) => row.bytes, cell: (row) => size(row.bytes) },
     { id: "share", label: "Share", isNumber: true, value: (row) => row.bytes, cell: (row) => (all ? percent(row.bytes / all) : "–") },
     { id: "state", label: "State", isWide: true, value: (row) => row.state ?? "", cell: (row) => <PathState state={row.state} /> },
@@ -155,6 +156,7 @@ function Cast({ job, events }) {
 const HIDDEN = new Set(["event", "time", "job", "id", "download"]);
 
 const SENTENCES = {
+  relays: (e) => `${(e.picked ?? []).map((one) => one.relay ?? one).join(", ") || "none"}, of ${count(e.usable ?? NaN)} usable`,
   started: (e) => `${e.total_bytes ? size(e.total_bytes) : e.bytes !== undefined ? size(e.bytes) : ""}${e.target ? ` to ${e.target}` : e.into ? ` into ${e.into}` : e.name ? ` as ${e.name}` : ""}${e.paths?.length ? `; paths: ${e.paths.join(", ")}` : ""}`,
   path_sampled: (e) => `${e.path}: ${rate(e.rate_bps)}`,
   chosen: (e) => `${e.path}: ${e.reason}`,

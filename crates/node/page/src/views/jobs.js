@@ -1,9 +1,9 @@
 // The list of jobs, and the form that starts one.
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { cancel, forget, isActive, isEnded, jobHistory, jobs, now, pause, resume, setPriority, startJob } from "../store.js";
-import { ago, baseName, commandLine, duration, percent, plural, quoted, rate, size, words } from "../format.js";
-import { Badge, Button, Command, Empty, Fault, Icon, Progress, Prose, Segments, Sparkline, SureButton, useMedia } from "../parts/basics.js";
+import { cancel, faults, forget, isActive, isEnded, jobHistory, jobs, now, pause, resume, setPriority, startJob } from "../store.js";
+import { ago, baseName, commandLine, date, dayAndTime, duration, percent, plural, quoted, rate, since, size, words } from "../format.js";
+import { Badge, Button, Card, Command, Empty, Fault, Icon, Progress, Prose, Segments, Sparkline, SureButton, useMedia } from "../parts/basics.js";
 import { WindowedList } from "../parts/lists.js";
 import { Head } from "./head.js";
 
@@ -14,7 +14,14 @@ const WAITS = { slot: "waits for a slot", time: "waits for its time", retry: "tr
 const LONGEST = 56;
 
 export function StateBadge({ job }) {
-  return <Badge kind={KINDS[job.state]} title={job.waits_for && WAITS[job.waits_for]}>{job.state === "queued" && job.waits_for ? WAITS[job.waits_for] : job.state}</Badge>;
+  return <Badge kind={KINDS[job.state]} title={job.waits_for && WAITS[job.waits_for]}>{job.state}</Badge>;
+}
+
+/** What a queued job waits for. */
+export function waiting(job) {
+  if (job.at && date(job.at) > now.value) return `not before ${dayAndTime(job.at)}`;
+  if (job.waits_for === "time" && job.between) return `waits for ${job.between.replace("-", " to ")}`;
+  return `${WAITS[job.waits_for] ?? "waits"}, queued ${ago(since(job.created, now.value))}`;
 }
 
 /** The ends of a job in few words; the title has all. */
@@ -59,7 +66,7 @@ export function PriorityChoice({ job }) {
 export function Jobs({ rest }) {
   const [filter, setFilter] = useState("all");
   const [isOpen, setOpen] = useState(rest[0] === "new");
-  const isNarrow = useMedia("(max-width: 760px)");
+  const isNarrow = useMedia("(max-width: 900px)");
   const list = jobs.value;
   const counts = useMemo(() => {
     const found = { all: 0, active: 0, waiting: 0, ended: 0 };
@@ -80,11 +87,11 @@ export function Jobs({ rest }) {
       <div class="tools">
         <Segments label="Which jobs" value={filter} onChange={setFilter} options={[["all", `All ${counts.all}`], ["active", `Running ${counts.active}`], ["waiting", `Waiting ${counts.waiting}`], ["ended", `Ended ${counts.ended}`]]} />
       </div>
-      {!list && <p class="waiting">Waiting for the list of jobs …</p>}
+      {!list && !faults.value.jobs && <p class="waiting">Waiting for the list of jobs …</p>}
       {list && !shown.length && (
-        <Empty title={counts.all ? "No job of this kind" : "No job yet"} command={counts.all ? undefined : "thalweg get https://example.org/big.iso"} commandLabel="A download in a terminal">
+        <Card><Empty title={counts.all ? "No job of this kind" : "No job yet"} command={counts.all ? undefined : "thalweg get https://example.org/big.iso"} commandLabel="A download in a terminal">
           {counts.all ? "Choose another filter." : "Start a job here, or run a command in a terminal: it is listed here as long as it runs."}
-        </Empty>
+        </Empty></Card>
       )}
       {shown.length > 0 && <WindowedList label="Jobs" items={shown} height={isNarrow ? 112 : 64} keyOf={(job) => job.id} render={(job) => <JobRow job={job} isNarrow={isNarrow} />} />}
       {isOpen && <StartForm onClose={() => setOpen(false)} />}
@@ -100,8 +107,9 @@ function JobRow({ job, isNarrow }) {
       <a class="job-name" href={`#/jobs/${job.id}`}><span class="job-id">{job.id}</span><span class="verb">{job.verb}</span><Ends job={job} isStacked={!isNarrow} /></a>
       <span class="job-state"><StateBadge job={job} />{job.origin === "terminal" && <Badge kind="quiet">terminal</Badge>}</span>
       <span class="job-progress">
-        <Progress done={job.state === "finished" ? 1 : job.done_bytes} total={job.state === "finished" ? 1 : job.total_bytes} label={`Progress of job ${job.id}`} kind={job.state === "failed" ? "bad" : job.state === "finished" ? "good" : ""} />
+        {(job.state !== "queued" || job.done_bytes > 0) && <Progress done={job.state === "finished" ? 1 : job.done_bytes} total={job.state === "finished" ? 1 : job.total_bytes} label={`Progress of job ${job.id}`} kind={job.state === "failed" ? "bad" : job.state === "finished" ? "good" : ""} />}
         <small>
+          {job.state === "queued" && `${waiting(job)}${job.done_bytes ? " · " : ""}`}
           {job.state === "finished" ? size(job.done_bytes ?? NaN) : job.total_bytes ? `${size(job.done_bytes ?? 0)} of ${size(job.total_bytes)}` : job.done_bytes ? size(job.done_bytes) : ""}
           {Number.isFinite(share) && !isEnded(job) && !Number.isFinite(left) && `, ${percent(share)}`}{Number.isFinite(left) && ` · ${duration(left)} left`}
           {job.state === "failed" && job.error && <span class="bad-text" title={job.error}> {job.error}</span>}
@@ -204,7 +212,7 @@ function StartForm({ onClose }) {
     dialog.current.showModal();
   }, []);
   const kind = VERBS[verb];
-  const set = (id) => (event) => setValues({ ...values, [id]: event.currentTarget.value });
+  const set = (id) => ({ currentTarget: { value } }) => setValues((before) => ({ ...before, [id]: value }));
   const fields = kind.fields.filter((field) => isShown(field, values));
   const full = Object.fromEntries(kind.fields.map((field) => [field.id, values[field.id] ?? field.choices?.[0][0] ?? ""]));
   const args = [verb, ...kind.arguments(full), ...words(values.more ?? "")];

@@ -1,10 +1,10 @@
 // The mesh's paths: the matrix of rates, the graph, one path in detail, the candidates, and where a relay would help.
 
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { ageNow, announce, estimateHistory, matrix, me, pathDocument, relayNames, roster } from "../store.js";
+import { ageNow, announce, estimateHistory, faults, matrix, me, pathDocument, relayNames, roster } from "../store.js";
 import { ago, collator, commandLine, count, duration, gain, mbps, percent, plural, rate, seconds } from "../format.js";
 import { detoursOf, gainOf, GOOD_GAIN, GOOD_RATE } from "../matrix-data.js";
-import { Age, Badge, Button, Card, Command, Empty, Facts, Fault, Segments, useDocuments } from "../parts/basics.js";
+import { Age, Badge, Button, Card, Command, Empty, Facts, Fault, Prose, Segments, useDocuments } from "../parts/basics.js";
 import { Chart } from "../parts/chart.js";
 import { Graph } from "../parts/graph.js";
 import { DataTable } from "../parts/lists.js";
@@ -27,7 +27,7 @@ export function Paths({ rest }) {
     setSelected(cell);
     announce(`${describe(found, cell.from, cell.to)}. Details below.`);
   };
-  if (!found && !told) return <><Head title="Paths">What is known of the paths between members</Head><Fault name="paths" /><p class="waiting">Waiting for the oracle's rates …</p></>;
+  if (!found && !told) return <><Head title="Paths">What is known of the paths between members</Head><Fault name="paths" />{!faults.value.paths && <p class="waiting">Waiting for the oracle's rates …</p>}</>;
   return (
     <>
       <Head title="Paths" aside={found && <Segments label="Form" value={form} onChange={setForm} options={[["matrix", "Matrix"], ["graph", "Graph"], ["table", "Table"]]} />}>
@@ -114,7 +114,7 @@ function Path({ matrix: found, told, cell, onClose }) {
     { id: "second", label: `relay → ${b}`, isNumber: true, value: (row) => row.second, cell: (row) => mbps(row.second) },
     { id: "rate", label: "Whole, Mbit/s", isNumber: true, value: (row) => row.rate, cell: (row) => <b>{row.atLeast ? "≥" : ""}{mbps(row.rate)}</b> },
     { id: "gain", label: "Gain", isNumber: true, value: (row) => row.rate / direct - 1, cell: (row) => <span class={row.rate > direct ? "up" : "muted"}>{gain(row.rate / direct - 1)}</span> },
-    { id: "why", label: a === me.value ? "Used by this host?" : `At ${me.value}`, isWide: true, value: (row) => candidates.get(found.names[row.relay])?.why ?? "", cell: (row) => candidates.get(found.names[row.relay])?.why ?? <span class="muted">not in this host's list</span> },
+    { id: "why", label: a === me.value ? "Used by this host?" : `At ${me.value}`, isWide: true, value: (row) => candidates.get(found.names[row.relay])?.why ?? "", cell: (row) => (candidates.has(found.names[row.relay]) ? <Prose text={candidates.get(found.names[row.relay]).why} /> : <span class="muted">not in this host's list</span>) },
   ];
   return (
     <Card title={`${a} → ${b}`} aside={<Button icon="cancel" label="Close this path" hidesLabel onClick={onClose} />} id="path">
@@ -157,7 +157,7 @@ function Why({ matrix: found, at, detours, candidates, a, b }) {
   } else if (direct > 0) {
     parts.push(`No detour is 20 % and 1 Mbit/s faster${best ? ` (the best, by ${name}, carries ${rate(best.rate)})` : ""}, so the direct path from ${a} to ${b} is the best known.`);
   }
-  return parts.join(" ");
+  return <Prose text={parts.join(" ")} />;
 }
 
 /** The table twin of the matrix. */
@@ -214,7 +214,7 @@ function Candidates({ told }) {
     { id: "age", label: "Age", isNumber: true, value: (row) => row.age_seconds, cell: (row) => duration(ageNow(row.age_seconds ?? NaN)) },
     { id: "load", label: "Load", isNumber: true, value: (row) => row.load, cell: (row) => (row.load == null ? "–" : percent(row.load)) },
     { id: "tried", label: "Tried", isNumber: true, value: (row) => row.tried, cell: (row) => count(row.tried) },
-    { id: "why", label: "Why it is or is not used", isWide: true, value: (row) => row.why },
+    { id: "why", label: "Why it is or is not used", isWide: true, value: (row) => row.why, cell: (row) => <Prose text={row.why} /> },
   ];
   return (
     <Card title="Relays that this host's downloads try" aside={told?.oracle?.candidates_age_seconds != null && <span class="muted">list asked for {ago(ageNow(told.oracle.candidates_age_seconds))}</span>}>

@@ -47,6 +47,9 @@ const MAX_SECONDS: u64 = 30 * 24 * 3600;
 /// The header by which a client that reconnects says what it has seen.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
+/// The most events that a client can ask for.
+const MAX_LIMIT: u64 = 1_000_000;
+
 /// The query of `GET /v1/events`.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -56,7 +59,7 @@ pub struct EventsQuery {
     /// precedence, begin with the next change.
     after: Option<String>,
     /// End after this many events.
-    #[param(minimum = 1)]
+    #[param(minimum = 1, maximum = 1000000)]
     limit: Option<u64>,
     /// End after this time, at most 30 days.
     #[param(minimum = 1, maximum = 2592000)]
@@ -67,6 +70,7 @@ impl EventsQuery {
     fn check(&self) -> Result<(), ApiRefusal> {
         let message = match (self.limit, self.seconds) {
             (Some(0), _) => "`limit` is at least 1",
+            (Some(n), _) if n > MAX_LIMIT => "`limit` is at most 1000000",
             (_, Some(0)) => "`seconds` is at least 1",
             (_, Some(s)) if s > MAX_SECONDS => "`seconds` is at most 2592000, which is 30 days",
             _ => return Ok(()),

@@ -58,19 +58,41 @@ pub struct StruckDocument(StrikeReply);
 #[allow(dead_code, reason = "only describes documents that are sent as they were made")]
 pub struct Document(Value);
 
+/// The shape of a name or tag.
+#[derive(ToSchema)]
+#[schema(value_type = String, pattern = "^[a-z0-9][-a-z0-9_=.]{0,62}$")]
+#[allow(dead_code, reason = "only describes texts")]
+pub struct NameShape(String);
+
+/// The shape of a key.
+#[derive(ToSchema)]
+#[schema(value_type = String, pattern = "^[0-9a-f]{64}$")]
+#[allow(dead_code, reason = "only describes texts")]
+pub struct KeyShape(String);
+
+/// The roles that a token can give.
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[allow(dead_code, reason = "only describes texts")]
+pub enum RoleShape {
+    Client,
+    Relay,
+    Admin,
+}
+
 /// The shape of a request for a token.
 #[derive(ToSchema)]
 #[schema(as = TokenRequest)]
 #[allow(dead_code, reason = "only describes the request, whose type is another crate's")]
 pub struct TokenRequestShape {
-    /// `client`, `relay` or `admin`.
-    roles: Vec<String>,
-    tags: Vec<String>,
+    roles: Vec<RoleShape>,
+    #[schema(max_items = 16)]
+    tags: Vec<NameShape>,
     /// The name that the host must take; null: it chooses.
     #[schema(pattern = "^[a-z0-9][-a-z0-9_=.]{0,62}$")]
     name: Option<String>,
     /// How long the token is valid, with its unit, e.g. `1 h`.
-    #[schema(example = "1 h")]
+    #[schema(example = "1 h", pattern = "^[1-9][0-9]{0,2} (s|min|h|d)$")]
     valid: String,
 }
 
@@ -93,7 +115,7 @@ pub struct StrikeRequestShape {
     /// Numbers of submissions.
     numbers: Vec<u64>,
     /// Keys whose submissions are struck, present and later ones: 64 hexadecimal digits each.
-    keys: Vec<String>,
+    keys: Vec<KeyShape>,
 }
 
 /// Show the node's status
