@@ -31,9 +31,9 @@ async fn a_client_that_reconnects_misses_nothing() {
     let position = read_until(&mut body, "\n\n").await;
     assert_eq!(events(&position)[0].1, "");
     let first = scene.add_job().await;
-    let text = read_until(&mut body, "\n\n").await;
-    assert_eq!((events(&text)[0].1.as_str(), &data(&text)[0]["id"]), ("job", &json!(first)));
-    let seen = events(&text)[0].0.clone();
+    let text = read_until(&mut body, "\"waits_for\":\"slot\"").await;
+    let (seen, name) = events(&text).pop().unwrap();
+    assert_eq!((name.as_str(), &data(&text)[0]["id"]), ("job", &json!(first)));
     drop(body);
 
     let (second, third) = (scene.add_job().await, scene.add_job().await);
