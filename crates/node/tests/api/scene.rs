@@ -185,12 +185,16 @@ impl Scene {
         exchange(UnixStream::connect(&self.socket).await.unwrap(), request).await
     }
 
-    /// Queues a download. Returns its number.
+    /// Queues a download, and waits until the queue has nothing more to say of it. Returns its number.
     pub async fn add_job(&self) -> u64 {
         let body = json!({ "arguments": ["get", "https://example.org/a"], "directory": "/" });
         let added = self.send("POST", "/v1/jobs", Some(body)).await;
         assert_eq!(added.status, 201, "{added:?}");
-        added.json()["id"].as_u64().unwrap()
+        let id = added.json()["id"].as_u64().unwrap();
+        while self.get(&format!("/v1/jobs/{id}")).await.json()["waits_for"] != "slot" {
+            tokio::task::yield_now().await;
+        }
+        id
     }
 
     /// Stops it in order.

@@ -1,8 +1,8 @@
 //! Commands in terminals that register themselves.
 
 use super::scene::{Scene, read_until, reply, request};
-use futures_util::{Stream, StreamExt as _, stream};
-use http_body_util::{BodyExt as _, StreamBody};
+use futures_util::stream;
+use http_body_util::{BodyExt as _, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{
     Request,
     body::{Bytes, Frame},
@@ -12,22 +12,16 @@ use std::{convert::Infallible, time::Duration};
 use tokio::sync::mpsc;
 
 /// A registration that sends what it is given.
-fn registration(
-    first: &str,
-) -> (
-    mpsc::Sender<String>,
-    Request<StreamBody<impl Stream<Item = Result<Frame<Bytes>, Infallible>> + use<>>>,
-) {
+fn registration(first: &str) -> (mpsc::Sender<String>, Request<UnsyncBoxBody<Bytes, Infallible>>) {
     let (lines, queue) = mpsc::channel::<String>(16);
     lines.try_send(format!("{first}\n")).unwrap();
-    let lines_sent = stream::unfold(queue, |mut queue| async {
+    let sent = stream::unfold(queue, |mut queue| async {
         let line = queue.recv().await?;
-        Some((line, queue))
+        Some((Ok(Frame::data(Bytes::from(line))), queue))
     });
-    let frames = lines_sent.map(|line| Ok(Frame::data(Bytes::from(line))));
     let request = Request::builder().method("POST").uri("/v1/jobs/terminal");
-    let request = request.header("host", "node").body(StreamBody::new(frames)).unwrap();
-    (lines, request)
+    let body = UnsyncBoxBody::new(StreamBody::new(sent));
+    (lines, request.header("host", "node").body(body).unwrap())
 }
 
 fn first() -> String {

@@ -84,7 +84,7 @@ impl EventsQuery {
 /// Server-sent events. `job`: a whole `Job`, at most four a second for each job. `job_event`: `{"id", "event"}`, an
 /// event of the job's command other than progress. `job_removed`: `{"id"}`. `reset`: the changes since the last id are
 /// no longer known; fetch `/v1/jobs` again. The first block has only an id. A comment comes every 15 seconds.
-#[utoipa::path(get, path = "/v1/events", tag = "jobs",
+#[utoipa::path(get, path = "/v1/events", operation_id = "follow_jobs", tag = "jobs",
     params(EventsQuery, ("Last-Event-ID" = Option<String>, Header,
         description = "The id of the last event that the client has seen")),
     responses(

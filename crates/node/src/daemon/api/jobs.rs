@@ -37,7 +37,8 @@ async fn change<T: Send + 'static>(
 }
 
 /// List all jobs
-#[utoipa::path(get, path = "/v1/jobs", tag = "jobs", responses(
+#[utoipa::path(get, path = "/v1/jobs",
+    operation_id = "list_jobs", tag = "jobs", responses(
     (status = 200, description = "All jobs", body = JobList),
 ))]
 pub async fn list(State(api): State<Arc<Api>>) -> Result<Json<JobList>, ApiRefusal> {
@@ -48,8 +49,20 @@ pub async fn list(State(api): State<Arc<Api>>) -> Result<Json<JobList>, ApiRefus
 /// Queue a command
 ///
 /// The daemon runs `thalweg` with these arguments as its own user, and with `--json`.
-#[utoipa::path(post, path = "/v1/jobs", tag = "jobs", request_body = JobRequest, responses(
-    (status = 201, description = "The new job", body = Job),
+#[utoipa::path(post, path = "/v1/jobs",
+    operation_id = "add_job", tag = "jobs", request_body(
+    content = JobRequest,
+    example = json!({ "arguments": ["get", "https://mirror.invalid/big.iso"], "directory": "/srv/data" }),
+), responses(
+    (status = 201, description = "The new job", body = Job, links(
+        ("show" = (operation_id = "show_job", parameters(("id" = "$response.body#/id")))),
+        ("events" = (operation_id = "list_job_events", parameters(("id" = "$response.body#/id")))),
+        ("pause" = (operation_id = "pause_job", parameters(("id" = "$response.body#/id")))),
+        ("resume" = (operation_id = "resume_job", parameters(("id" = "$response.body#/id")))),
+        ("cancel" = (operation_id = "cancel_job", parameters(("id" = "$response.body#/id")))),
+        ("priority" = (operation_id = "set_job_priority", parameters(("id" = "$response.body#/id")))),
+        ("forget" = (operation_id = "forget_job", parameters(("id" = "$response.body#/id")))),
+    )),
     (status = 400, description = "The command cannot be queued (`bad_request`)", body = ErrorBody),
     (status = 429, description = "The queue is full (`queue_full`)", body = ErrorBody),
 ))]
@@ -62,7 +75,8 @@ pub async fn add(
 }
 
 /// Show a job
-#[utoipa::path(get, path = "/v1/jobs/{id}", tag = "jobs",
+#[utoipa::path(get, path = "/v1/jobs/{id}",
+    operation_id = "show_job", tag = "jobs",
     params(("id" = u64, Path, description = "The job's number", maximum = 9007199254740991.0)),
     responses(
         (status = 200, description = "The job", body = Job),
@@ -76,7 +90,8 @@ pub async fn show(
 }
 
 /// Show the last events of a job's command
-#[utoipa::path(get, path = "/v1/jobs/{id}/events", tag = "jobs",
+#[utoipa::path(get, path = "/v1/jobs/{id}/events",
+    operation_id = "list_job_events", tag = "jobs",
     params(("id" = u64, Path, description = "The job's number", maximum = 9007199254740991.0)),
     responses(
         (status = 200, description = "The events, the oldest first", body = JobEvents),
@@ -91,9 +106,9 @@ pub async fn job_events(
 }
 
 macro_rules! transition {
-    ($(#[$doc:meta])* $name:ident, $path:literal) => {
+    ($(#[$doc:meta])* $name:ident, $path:literal, $operation:literal) => {
         $(#[$doc])*
-        #[utoipa::path(post, path = $path, tag = "jobs",
+        #[utoipa::path(post, path = $path, operation_id = $operation, tag = "jobs",
             params(("id" = u64, Path, description = "The job's number", maximum = 9007199254740991.0)),
             responses(
                 (status = 200, description = "The job", body = Job),
@@ -113,21 +128,22 @@ transition! {
     /// Pause a job
     ///
     /// Its process ends and keeps what it has; `resume` continues it. A command in a terminal cannot be paused.
-    pause, "/v1/jobs/{id}/pause"
+    pause, "/v1/jobs/{id}/pause", "pause_job"
 }
 
 transition! {
     /// Continue a paused job, or repeat a failed one
-    resume, "/v1/jobs/{id}/resume"
+    resume, "/v1/jobs/{id}/resume", "resume_job"
 }
 
 transition! {
     /// Cancel a job
-    cancel, "/v1/jobs/{id}/cancel"
+    cancel, "/v1/jobs/{id}/cancel", "cancel_job"
 }
 
 /// Set a job's priority
-#[utoipa::path(put, path = "/v1/jobs/{id}/priority", tag = "jobs", request_body = PriorityRequest,
+#[utoipa::path(put, path = "/v1/jobs/{id}/priority",
+    operation_id = "set_job_priority", tag = "jobs", request_body = PriorityRequest,
     params(("id" = u64, Path, description = "The job's number", maximum = 9007199254740991.0)),
     responses(
         (status = 200, description = "The job", body = Job),
@@ -143,7 +159,8 @@ pub async fn set_priority(
 }
 
 /// Forget an ended job
-#[utoipa::path(delete, path = "/v1/jobs/{id}", tag = "jobs",
+#[utoipa::path(delete, path = "/v1/jobs/{id}",
+    operation_id = "forget_job", tag = "jobs",
     params(("id" = u64, Path, description = "The job's number", maximum = 9007199254740991.0)),
     responses(
         (status = 204, description = "It is forgotten"),

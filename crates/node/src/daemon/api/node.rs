@@ -119,7 +119,7 @@ pub struct StrikeRequestShape {
 }
 
 /// Show the node's status
-#[utoipa::path(get, path = "/v1/status", tag = "node", responses(
+#[utoipa::path(get, path = "/v1/status", operation_id = "show_status", tag = "node", responses(
     (status = 200, description = "The status", body = NodeStatus),
 ))]
 pub async fn status(State(api): State<Arc<Api>>) -> Json<NodeStatus> {
@@ -127,7 +127,7 @@ pub async fn status(State(api): State<Arc<Api>>) -> Json<NodeStatus> {
 }
 
 /// Show the members of the mesh
-#[utoipa::path(get, path = "/v1/roster", tag = "node", responses(
+#[utoipa::path(get, path = "/v1/roster", operation_id = "show_roster", tag = "node", responses(
     (status = 200, description = "The roster that the node uses", body = RosterDocument),
     (status = 404, description = "The node has no roster yet (`no_roster`)", body = ErrorBody),
 ))]
@@ -142,7 +142,7 @@ pub async fn roster(State(api): State<Arc<Api>>) -> Result<Json<RosterDocument>,
 /// Show what is known of paths
 ///
 /// The document of `thalweg paths --full --json`, and its `advice`. It is at most ten seconds old.
-#[utoipa::path(get, path = "/v1/paths", tag = "node", responses(
+#[utoipa::path(get, path = "/v1/paths", operation_id = "show_paths", tag = "node", responses(
     (status = 200, description = "Rates between all members, and relays", body = Document),
     (status = 404, description = "Nothing is known yet (`no_paths`)", body = ErrorBody),
 ))]
@@ -153,7 +153,7 @@ pub async fn paths(State(api): State<Arc<Api>>) -> Result<Response, ApiRefusal> 
 /// Show the interfaces of the node's host
 ///
 /// The document of `thalweg interfaces status --json`. It is at most a second old.
-#[utoipa::path(get, path = "/v1/interfaces", tag = "node", responses(
+#[utoipa::path(get, path = "/v1/interfaces", operation_id = "show_interfaces", tag = "node", responses(
     (status = 200, description = "For each process its interfaces and connections", body = Document),
     (status = 404, description = "It cannot be read (`no_interfaces`)", body = ErrorBody),
 ))]
@@ -167,7 +167,7 @@ pub(super) fn json(text: Bytes) -> Response {
 }
 
 /// Show the drop boxes
-#[utoipa::path(get, path = "/v1/drop-boxes", tag = "node", responses(
+#[utoipa::path(get, path = "/v1/drop-boxes", operation_id = "show_drop_boxes", tag = "node", responses(
     (status = 200, description = "Counters and settings; null if there are none", body = Option<Document>),
 ))]
 pub async fn drop_boxes(State(api): State<Arc<Api>>) -> Json<Value> {
@@ -175,7 +175,7 @@ pub async fn drop_boxes(State(api): State<Arc<Api>>) -> Json<Value> {
 }
 
 /// Strike submissions from a drop box
-#[utoipa::path(post, path = "/v1/drop-boxes/strike", tag = "node",
+#[utoipa::path(post, path = "/v1/drop-boxes/strike", operation_id = "strike_submissions", tag = "node",
     request_body = StrikeRequestShape,
     responses(
         (status = 200, description = "What was struck", body = StruckDocument),
@@ -192,7 +192,7 @@ pub async fn strike(
 }
 
 /// Show the carrier
-#[utoipa::path(get, path = "/v1/carrier", tag = "node", responses(
+#[utoipa::path(get, path = "/v1/carrier", operation_id = "show_carrier", tag = "node", responses(
     (status = 200, description = "Its state; null if nothing is carried", body = Option<Document>),
 ))]
 pub async fn carrier(State(api): State<Arc<Api>>) -> Json<Value> {
@@ -200,7 +200,7 @@ pub async fn carrier(State(api): State<Arc<Api>>) -> Json<Value> {
 }
 
 /// Show the oracle's view of the mesh
-#[utoipa::path(get, path = "/v1/oracle", tag = "node", responses(
+#[utoipa::path(get, path = "/v1/oracle", operation_id = "show_oracle", tag = "node", responses(
     (status = 200, description = "Its reply", body = OracleDocument),
     (status = 400, description = "The oracle refused", body = ErrorBody),
     (status = 502, description = "The oracle could not be asked (`oracle_…`)", body = ErrorBody),
@@ -210,7 +210,7 @@ pub async fn oracle(State(api): State<Arc<Api>>) -> Result<Json<OracleDocument>,
 }
 
 /// Make a token with which a host can join
-#[utoipa::path(post, path = "/v1/tokens", tag = "node", request_body = TokenRequestShape, responses(
+#[utoipa::path(post, path = "/v1/tokens", operation_id = "make_token", tag = "node", request_body = TokenRequestShape, responses(
     (status = 200, description = "The token", body = TokenDocument),
     (status = 409, description = "The mesh does not allow it now", body = ErrorBody),
     (status = 429, description = "Too many requests (`rate_limited`)", body = ErrorBody),
@@ -224,7 +224,7 @@ pub async fn token(
 }
 
 /// Revoke a member
-#[utoipa::path(post, path = "/v1/revoke", tag = "node", request_body = RevokeRequestShape, responses(
+#[utoipa::path(post, path = "/v1/revoke", operation_id = "revoke_member", tag = "node", request_body = RevokeRequestShape, responses(
     (status = 200, description = "The member is revoked", body = RevokedDocument),
     (status = 404, description = "There is no such member (`unknown_member`)", body = ErrorBody),
     (status = 409, description = "The member must stay (`yourself`, `last`)", body = ErrorBody),
@@ -239,7 +239,7 @@ pub async fn revoke(
 }
 
 /// Describe the API
-#[utoipa::path(get, path = "/v1/openapi.json", tag = "node", responses(
+#[utoipa::path(get, path = "/v1/openapi.json", operation_id = "describe", tag = "node", responses(
     (status = 200, description = "OpenAPI 3.1", body = Document),
 ))]
 pub async fn openapi(State(api): State<Arc<Api>>) -> Response {

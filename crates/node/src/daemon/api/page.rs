@@ -176,7 +176,7 @@ impl PageLink {
 ///
 /// It can be opened once, within five minutes; the browser then keeps a cookie. At most 16 links are open at a time: a
 /// new one replaces the oldest. Only at the socket.
-#[utoipa::path(post, path = "/v1/page/links", tag = "page", responses(
+#[utoipa::path(post, path = "/v1/page/links", operation_id = "make_page_link", tag = "page", responses(
     (status = 200, description = "The link", body = PageLink),
     (status = 503, description = "The page is off (`no_page`)", body = ErrorBody),
 ))]

@@ -38,7 +38,7 @@ const CONTENT_TYPE: &str = "application/x-ndjson";
 /// The request is a stream of JSON lines of at most 64 kB: a `TerminalRequest`, the command's events, and at last
 /// `{"event": "exit", "exit_code": 0}`. The reply is one, too: `{"id": 7}` at once, and `{"cancel": true}` when the job is
 /// cancelled. If the request ends without `exit`, the job has failed. Only at the socket.
-#[utoipa::path(post, path = "/v1/jobs/terminal", tag = "jobs",
+#[utoipa::path(post, path = "/v1/jobs/terminal", operation_id = "register_terminal", tag = "jobs",
     request_body(content(("application/x-ndjson")), description = "JSON lines"),
     responses(
         (status = 200, description = "JSON lines, while the command runs",
