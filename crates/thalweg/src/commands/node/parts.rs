@@ -194,12 +194,9 @@ impl Parts {
         let control = self.local_oracle.control().unwrap_or_else(|| Arc::new(client));
         let oracle = self.local_oracle.service();
         let transfers = self.transfers(config, state, streams, &tasks, &mut registry)?;
-<<<<<<< HEAD
         let documents = Arc::new(ProgramDocuments::new(state, state_dir, config));
-=======
         // The transfers open the interfaces, if nothing else did.
         uplinks::register(&mut registry);
->>>>>>> metrics
         let bond = bonds.map(|bonds| Arc::new(bonds) as Arc<dyn MemberService>);
         let probe = trains.map(|trains| Arc::new(trains) as Arc<dyn MemberService>);
         let node = Node {
