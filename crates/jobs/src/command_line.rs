@@ -84,14 +84,18 @@ pub struct Ends {
 pub fn ends(arguments: &[String]) -> Ends {
     let mut ends = Ends::default();
     let mut rest = arguments.iter().skip(1);
+    let mut is_first = true;
     while let Some(argument) = rest.next() {
+        let may_be_a_name = std::mem::take(&mut is_first);
         if TARGET_OPTIONS.contains(&argument.as_str()) {
             ends.to = rest.next().cloned().or(ends.to);
         } else if let Some((option, value)) = argument.split_once('=')
             && TARGET_OPTIONS.contains(&option)
         {
             ends.to = Some(value.to_owned());
-        } else if !argument.starts_with('-') && (argument.contains(['/', ':', '.'])) {
+        } else if !argument.starts_with('-')
+            && (may_be_a_name || argument.contains(['/', ':', '.']))
+        {
             ends.from.push(without_login(argument));
         }
     }
@@ -168,6 +172,7 @@ mod tests {
         );
         let e = from("gather fra:/data nyc:/data --into d");
         assert_eq!((e.from.len(), e.to.as_deref()), (2, Some("d")));
+        assert_eq!(from("cast data --to-all").from, ["data"]);
         let e = from("send ./a.bin fra:/inbox");
         assert_eq!((e.from, e.to), (vec!["./a.bin".to_owned()], Some("fra:/inbox".to_owned())));
     }

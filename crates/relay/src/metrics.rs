@@ -29,6 +29,10 @@ type Label = [(&'static str, &'static str); 1];
 /// that waits for a name server and a distant destination takes seconds.
 const HANDSHAKE_BUCKETS: [f64; 10] = [0.001, 0.0025, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
 
+/// Reasons of refusals that are counted from zero on. The others are faults of clients.
+const USUAL_REFUSALS: [&str; 6] =
+    ["address_class", "full", "not_member", "port", "quota_bytes", "quota_connections"];
+
 /// How the client's leg is carried, as a label and in the log.
 pub const fn leg_label(leg: LegKind) -> &'static str {
     match leg {
@@ -95,6 +99,9 @@ impl Default for RelayMetrics {
         // Created at zero, so that the first connection is seen as an increase.
         for outcome in Outcome::ALL {
             drop(new.ended.get_or_create(&[("outcome", outcome.label())]));
+        }
+        for reason in USUAL_REFUSALS {
+            drop(new.refusals.get_or_create(&[("reason", reason)]));
         }
         new
     }
@@ -213,7 +220,9 @@ impl Flows {
 
     fn totals(&self) -> BTreeMap<LegKind, [u64; 2]> {
         let ledger = self.0.lock();
-        let mut totals = ledger.ended.clone();
+        // At zero from the start, so that the first byte is seen as an increase.
+        let mut totals = BTreeMap::from([LegKind::Sealed, LegKind::Open].map(|leg| (leg, [0; 2])));
+        ledger.ended.iter().for_each(|(leg, moved)| add(&mut totals, *leg, *moved));
         for (leg, moved) in ledger.live.values() {
             add(&mut totals, *leg, both(moved));
         }

@@ -150,6 +150,8 @@ pub fn problems(dashboard: &Value, families: &[Family]) -> Vec<String> {
     for (title, query) in queries(dashboard) {
         let names = names(&query);
         let mut labels: BTreeSet<&str> = ADDED_LABELS.iter().copied().collect();
+        // The labels of a family without series are not known.
+        let mut has_unknown = false;
         for (metric, function) in &names.metrics {
             let Some(family) = series.get(metric) else {
                 found.push(format!("{title}: no node has {metric}: {query}"));
@@ -157,13 +159,14 @@ pub fn problems(dashboard: &Value, families: &[Family]) -> Vec<String> {
             };
             let of_samples = family.samples.iter().flat_map(|sample| &sample.labels);
             labels.extend(of_samples.map(|(label, _)| label.as_str()));
+            has_unknown |= family.samples.is_empty();
             let is_counter = family.kind.as_deref() != Some("gauge");
             if OF_COUNTERS.contains(&function.as_str()) != is_counter {
                 found.push(format!("{title}: {function}() of {metric}: {query}"));
             }
         }
         for label in &names.labels {
-            if !labels.contains(label.as_str()) {
+            if !labels.contains(label.as_str()) && !has_unknown {
                 found.push(format!("{title}: no series has the label {label}: {query}"));
             }
         }
@@ -173,7 +176,7 @@ pub fn problems(dashboard: &Value, families: &[Family]) -> Vec<String> {
             let fits = all.any(|(name, has)| {
                 name == label && (operator != "=" || has == value || value.contains('$'))
             });
-            if !fits && !ADDED_LABELS.contains(&label.as_str()) {
+            if !fits && !family.samples.is_empty() && !ADDED_LABELS.contains(&label.as_str()) {
                 found.push(format!("{title}: no {metric} has {label}{operator}\"{value}\""));
             }
         }

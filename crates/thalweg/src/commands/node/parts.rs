@@ -193,9 +193,10 @@ impl Parts {
         }
         let control = self.local_oracle.control().unwrap_or_else(|| Arc::new(client));
         let oracle = self.local_oracle.service();
-        uplinks::register(&mut registry);
         let transfers = self.transfers(config, state, streams, &tasks, &mut registry)?;
         let documents = Arc::new(ProgramDocuments::new(state, state_dir, config));
+        // The transfers open the interfaces, if nothing else did.
+        uplinks::register(&mut registry);
         let bond = bonds.map(|bonds| Arc::new(bonds) as Arc<dyn MemberService>);
         let probe = trains.map(|trains| Arc::new(trains) as Arc<dyn MemberService>);
         let node = Node {
