@@ -18,7 +18,7 @@ the page once, within five minutes; the browser then stays logged in until it wa
 days, or the daemon restarts.
 
   thalweg page --open
-  ssh -L 7374:127.0.0.1:7374 HOST    # from another host: run `thalweg page` there, open its link here
+  ssh -L 7374:127.0.0.1:7374 HOST    # from another host; then open the link there
 
 The address is `[api] listen` of the settings. Programs use the token in the file api.token of the
 state directory instead: see docs/console.md.
