@@ -33,6 +33,7 @@ pub(super) struct Waits {
 }
 
 impl Waits {
+    /// Adds the times of another attempt.
     pub fn add(&mut self, more: Self) {
         self.disk += more.disk;
         self.limit += more.limit;
