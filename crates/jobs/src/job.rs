@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::PathBuf;
+use thalweg_base::verdict::Verdict;
 use utoipa::{
     ToSchema,
     openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type},
@@ -82,6 +83,7 @@ pub struct Job {
     pub error: Option<String>,
     /// Why it took as long as it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
     pub verdict: Option<Verdict>,
 }
 
@@ -161,26 +163,6 @@ pub struct ReceiverProgress {
     pub done_bytes: u64,
     pub rate_bps: u64,
     pub state: String,
-}
-
-/// Why a job took as long as it did.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Verdict {
-    /// The bound that it met: `path`, `source`, `access`, `relay`, `disk`, `limit` …
-    pub bound: String,
-    /// One sentence.
-    pub text: String,
-    #[serde(default)]
-    pub evidence: Vec<Evidence>,
-}
-
-/// A value behind a verdict.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Evidence {
-    pub what: String,
-    pub value: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub age_seconds: Option<f64>,
 }
 
 /// A request for a job.
@@ -400,7 +382,7 @@ impl Job {
     }
 
     fn sum(&mut self, downloads: &Downloads) {
-        let all = || downloads.0.iter().map(|(_, download)| download);
+        let all = || downloads.0.values();
         self.done_bytes = Some(all().map(|d| d.done).sum());
         self.total_bytes = all().map(|d| d.total).sum();
         self.rate_bps = Some(all().map(|d| d.rate_bps).sum());

@@ -21,6 +21,9 @@ const MAX_BYTES: usize = 1 << 30;
 /// A journal smaller than this is not compacted while it is in use, bytes.
 const MIN_COMPACTION: u64 = 8 << 20;
 
+/// The most records that wait for the writer. Each caller waits for its own, so that there are a few.
+const MAX_WAITING: usize = 4096;
+
 /// The digits of a digest, and the blank after it.
 const PREFIX: usize = 17;
 
@@ -47,13 +50,13 @@ pub struct Content {
 /// A journal that is open for writing.
 #[derive(Debug)]
 pub struct Journal {
-    sender: mpsc::Sender<Request>,
+    sender: mpsc::SyncSender<Request>,
 }
 
 /// Lines to write, and who waits for them.
 struct Request {
     line: Vec<u8>,
-    done: mpsc::Sender<io::Result<()>>,
+    done: mpsc::SyncSender<io::Result<()>>,
 }
 
 /// A write that is under way.
@@ -76,7 +79,7 @@ impl Journal {
         }
         let compact = content.lines();
         durable::replace(&file, &compact)?;
-        let (sender, receiver) = mpsc::channel();
+        let (sender, receiver) = mpsc::sync_channel(MAX_WAITING);
         let mut writer = Writer::open(file, compact.len() as u64)?;
         thread::Builder::new().name("jobs-journal".into()).spawn(move || writer.run(&receiver))?;
         Ok((Self { sender }, content))
@@ -93,7 +96,7 @@ impl Journal {
     }
 
     fn write(&self, record: &Record) -> Writing {
-        let (done, waiting) = mpsc::channel();
+        let (done, waiting) = mpsc::sync_channel(1);
         match self.sender.send(Request { line: line(record), done }) {
             Ok(()) => Writing(Some(waiting)),
             Err(_) => Writing(None),
@@ -188,7 +191,7 @@ impl Writer {
             for request in batch {
                 let result = result.as_ref().map_err(|e| io::Error::new(e.kind(), e.to_string()));
                 // Who no longer waits does not want to know.
-                _ = request.done.send(result.map(|()| ()));
+                _ = request.done.send(result.copied());
             }
         }
     }

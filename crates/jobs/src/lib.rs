@@ -25,8 +25,8 @@ pub use changes::{Change, ChangeId, Reset};
 pub use command_line::{CommandError, VERBS};
 pub use jiff::{Timestamp, tz::TimeZone};
 pub use job::{
-    Evidence, Job, JobRequest, JobState, Origin, PathProgress, Priority, ReceiverProgress,
-    TerminalRequest, Verdict, WaitsFor,
+    Job, JobRequest, JobState, Origin, PathProgress, Priority, ReceiverProgress, TerminalRequest,
+    WaitsFor,
 };
 pub use jobs::{JobError, Jobs, JobsSettings, Registration};
 pub use runner::{JOB_VARIABLE, end_with_parent, run_child};

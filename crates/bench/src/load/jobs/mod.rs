@@ -40,6 +40,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// The longest time without a job that ends.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// The most requests whose times are kept: an hour's.
+const MAX_RESULTS: usize = 1_000_000;
+
 /// Arguments of `thalweg-bench load jobs`.
 #[derive(clap::Args)]
 pub struct Args {
@@ -214,7 +217,7 @@ impl ApiLoad {
         let stopped = Arc::clone(&stop);
         let task = tokio::spawn(async move {
             let mut ticks = interval(Duration::from_secs(1) / per_second.max(1));
-            let (sender, mut results) = tokio::sync::mpsc::unbounded_channel();
+            let (sender, mut results) = tokio::sync::mpsc::channel(MAX_RESULTS);
             let mut number = 0;
             while !stopped.load(Ordering::Relaxed) {
                 ticks.tick().await;
@@ -223,7 +226,7 @@ impl ApiLoad {
                 tokio::spawn(async move {
                     let began = Instant::now();
                     let answer = client.job(number % 50 + 1).await;
-                    _ = sender.send(answer.is_ok().then(|| began.elapsed()));
+                    _ = sender.try_send(answer.is_ok().then(|| began.elapsed()));
                 });
             }
             drop(sender);

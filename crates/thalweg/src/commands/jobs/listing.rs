@@ -69,7 +69,7 @@ impl JobListing {
             pid: std::process::id(),
         };
         let (sender, receiver) = mpsc::channel(MAX_WAITING);
-        let (finished, done) = std_mpsc::channel();
+        let (finished, done) = std_mpsc::sync_channel(1);
         let ended = CancellationToken::new();
         let token = ended.clone();
         let list = move || {

@@ -56,7 +56,7 @@ pub fn details(job: &Job, events: &[Value]) -> String {
         lines.push(format!("  {name}: {state}, {bytes}, {rate}"));
     }
     if let Some(verdict) = &job.verdict {
-        lines.push(format!("  {}: {}", plain(&verdict.bound), plain(&verdict.text)));
+        lines.push(format!("  {}: {}", verdict.bound, plain(&verdict.text)));
     }
     lines.extend(events.iter().map(|event| format!("  {}", plain(&event.to_string()))));
     lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
@@ -70,6 +70,7 @@ pub struct Watching(BTreeMap<u64, (JobState, std::time::Instant)>);
 const INTERVAL: Duration = Duration::from_secs(2);
 
 impl Watching {
+    /// Prints a line if the state has changed, or the interval has passed.
     pub fn show(&mut self, job: &Job) {
         let now = std::time::Instant::now();
         let is_due = self.0.get(&job.id).is_none_or(|(state, at)| {
