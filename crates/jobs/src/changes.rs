@@ -1,6 +1,6 @@
 //! The log of changes that readers of events follow.
 
-use crate::job::Job;
+use crate::job::{Job, PathProgress};
 use parking_lot::Mutex;
 use serde_json::Value;
 use std::{collections::VecDeque, fmt, str::FromStr};
@@ -111,7 +111,11 @@ impl Change {
         match self {
             Self::Job(job) => {
                 let arguments: usize = job.arguments.iter().map(|a| 3 * a.len()).sum();
-                512 + arguments + 64 * (job.paths.len() + job.receivers.len())
+                let state = |path: &PathProgress| path.state.as_ref().map_or(0, String::len);
+                let paths = job.paths.iter().map(|path| 64 + path.path.len() + state(path));
+                let receivers = job.receivers.iter().map(|r| 64 + r.name.len() + r.state.len());
+                let error = job.error.as_ref().map_or(0, String::len);
+                512 + arguments + error + paths.chain(receivers).sum::<usize>()
             }
             Self::JobEvent { event, .. } => 64 + json_bytes(event),
             Self::JobRemoved { .. } => 64,
@@ -120,7 +124,7 @@ impl Change {
 }
 
 /// About the memory of a JSON value.
-fn json_bytes(value: &Value) -> usize {
+pub fn json_bytes(value: &Value) -> usize {
     32 + match value {
         Value::String(text) => text.len(),
         Value::Array(all) => all.iter().map(json_bytes).sum(),

@@ -8,8 +8,8 @@ pub const VERBS: [&str; 6] = ["get", "gather", "send", "cast", "submit", "stream
 /// The most arguments of a command line.
 const MAX_ARGUMENTS: usize = 4096;
 
-/// The longest command line, bytes: that of the kernel for one argument (MAX_ARG_STRLEN).
-const MAX_BYTES: usize = 128 * 1024;
+/// The longest command line, bytes: it fits a request of the API with its quotes.
+const MAX_BYTES: usize = 48 * 1024;
 
 /// Options whose argument is the target.
 const TARGET_OPTIONS: [&str; 7] =
@@ -118,10 +118,33 @@ fn without_login(url: &str) -> String {
     }
 }
 
-/// The command line for a shell.
+/// The command line for a shell, without secrets: others may look at a log or a page.
 pub fn for_shell(arguments: &[String]) -> String {
-    let quoted = arguments.iter().map(|argument| quote(argument));
+    let shown = without_secrets(arguments);
+    let quoted = shown.iter().map(|argument| quote(argument));
     std::iter::once("thalweg".to_owned()).chain(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// Options whose argument is a login or may hold one.
+const SECRET_OPTIONS: [&str; 6] =
+    ["-u", "--user", "-H", "--header", "--proxy-user", "--oauth2-bearer"];
+
+/// The arguments with logins in URLs and the values of options for logins and headers replaced by `…`.
+pub fn without_secrets(arguments: &[String]) -> Vec<String> {
+    let mut is_secret = false;
+    let hide = |argument: &String| {
+        if std::mem::replace(&mut is_secret, SECRET_OPTIONS.contains(&argument.as_str())) {
+            return "…".to_owned();
+        }
+        match argument.split_once('=') {
+            Some((option, _)) if SECRET_OPTIONS.contains(&option) => format!("{option}=…"),
+            Some((option, value)) if option.starts_with('-') => {
+                format!("{option}={}", without_login(value))
+            }
+            _ => without_login(argument),
+        }
+    };
+    arguments.iter().map(hide).collect()
 }
 
 fn quote(argument: &str) -> String {
@@ -175,6 +198,13 @@ mod tests {
         assert_eq!(from("cast data --to-all").from, ["data"]);
         let e = from("send ./a.bin fra:/inbox");
         assert_eq!((e.from, e.to), (vec!["./a.bin".to_owned()], Some("fra:/inbox".to_owned())));
+    }
+
+    #[test]
+    fn logins_and_headers_are_not_shown() {
+        let line = "get https://u:p@a/b -u me:secret --header=X --mirror=ftp://u:p@c/d -H Cookie";
+        let wanted = "get https://a/b -u … --header=… --mirror=ftp://c/d -H …";
+        assert_eq!(without_secrets(&words(line)), words(wanted));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::{
     collections::BTreeMap,
     fs, io,
     os::unix::fs::DirBuilderExt as _,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -120,6 +120,7 @@ impl Jobs {
                 Event::new("jobs_damaged").with("level", "alert").with("file", file.display());
             log.put(event.with_number("lines", content.damaged));
         }
+        remove_stale_files(&settings.directory, &content);
         let shared = Arc::new(Shared {
             zone: TimeZone::system(),
             state: Mutex::new(State::new(&settings, content)),
@@ -178,7 +179,7 @@ impl Jobs {
                 return Err(error("queue_full", message));
             }
             let job = Job::new(state.next_id(), request, Timestamp::now());
-            let entry = Entry::new(job.clone());
+            let entry = Entry { is_new: true, ..Entry::new(job.clone()) };
             let writing = self.0.journal.put(&entry);
             state.queue.entries.insert(job.id, entry);
             self.0.changes.push(Change::Job(Box::new(job.clone())));
@@ -188,6 +189,9 @@ impl Jobs {
             // The caller is told that it is not queued; a record that is on disk all the same is run after a restart.
             _ = self.0.remove(&mut self.0.state.lock(), job.id);
             return Err(disk(&e));
+        }
+        if let Some(entry) = self.0.state.lock().queue.entries.get_mut(&job.id) {
+            entry.is_new = false;
         }
         self.0.wake.notify_all();
         Ok(job)
@@ -442,7 +446,13 @@ impl Shared {
         let started = |pid: Option<Pid>| self.process_started(id, pid);
         let event = |value: Value, now: Timestamp| self.event(id, value, now);
         let ended = runner::run(options, &started, &event);
-        self.job_ended(id, &ended);
+        match ended.exit_code {
+            Some(runner::NOT_NOW) => {
+                let why = ended.message.as_deref().unwrap_or("the command could not be run");
+                self.postpone(&mut self.state.lock(), id, &io::Error::other(why));
+            }
+            _ => self.job_ended(id, &ended),
+        }
     }
 
     fn process_started(&self, id: u64, pid: Option<Pid>) {
@@ -450,7 +460,7 @@ impl Shared {
         let Some(process) = state.processes.get_mut(&id) else { return };
         process.pid = pid;
         if let (Some(pid), Some(_)) = (pid, process.kill_at) {
-            runner::signal_process(pid, true);
+            runner::ask_to_end(pid);
         }
         if let Some(entry) = state.queue.entries.get_mut(&id) {
             entry.job.pid = pid.and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok());
@@ -481,10 +491,16 @@ impl Shared {
         let mut state = self.state.lock();
         state.processes.remove(&id);
         state.shown.remove(&id);
-        if let Some(entry) = state.queue.entries.get_mut(&id) {
+        let State { queue, hold_until, .. } = &mut *state;
+        if let Some(entry) = queue.entries.get_mut(&id) {
             let reported = entry.job.error.take();
             entry.job.error = reported.or_else(|| ended.message.clone());
+            let is_unasked = entry.intent.is_none();
             entry.ended(ended.exit_code, Timestamp::now());
+            if entry.job.state == JobState::Queued && is_unasked {
+                // The daemon is probably about to be told, too.
+                *hold_until = Some(Instant::now() + DISK_WAIT);
+            }
             self.log_end(&entry.job);
             // If this fails, the process's own record of its exit code is found at the next start.
             _ = self.store(entry);
@@ -508,10 +524,16 @@ impl Shared {
         state.hold_until = Some(Instant::now() + DISK_WAIT);
         self.log.put(Event::new("jobs_wait").with("level", "alert").with("why", why));
         if let Some(entry) = state.queue.entries.get_mut(&id) {
-            entry.settle(JobState::Queued, Timestamp::now());
-            entry.job.attempts = entry.job.attempts.saturating_sub(1);
+            let next = match entry.intent.take() {
+                Some(Intent::Cancel) => JobState::Cancelled,
+                Some(Intent::Pause) => JobState::Paused,
+                Some(Intent::Requeue) | None => JobState::Queued,
+            };
+            entry.job.stop_moving();
+            entry.settle(next, Timestamp::now());
             entry.job.error = Some(format!("cannot start yet: {why}"));
-            self.show(state, id);
+            // If the disk takes it, so much the better; the next start writes it again.
+            _ = self.store(entry);
         }
     }
 
@@ -522,7 +544,7 @@ impl Shared {
         }
         if let Some(process) = state.processes.get_mut(&id) {
             process.kill_at.get_or_insert_with(|| Instant::now() + KILL_AFTER);
-            process.pid.into_iter().for_each(|pid| runner::signal_process(pid, true));
+            process.pid.into_iter().for_each(runner::ask_to_end);
         }
     }
 
@@ -532,7 +554,7 @@ impl Shared {
             if let (Some(pid), Some(at)) = (process.pid, process.kill_at)
                 && at <= now
             {
-                runner::signal_process(pid, false);
+                runner::kill_all(pid);
             }
         }
     }
@@ -600,6 +622,19 @@ impl State {
     fn entry(&mut self, id: u64) -> Result<&mut Entry, JobError> {
         let absent = || error("no_job", format!("there is no job {id}; `thalweg jobs` lists them"));
         self.queue.entries.get_mut(&id).ok_or_else(absent)
+    }
+}
+
+/// Removes results and locks of jobs that the journal does not know: a later job must not take them for its own.
+fn remove_stale_files(directory: &Path, content: &Content) {
+    let files = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
+    for file in files.map(|entry| entry.path()) {
+        let is_ours = file.extension().is_some_and(|end| end == "result" || end == "lock");
+        let id = file.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
+        if is_ours && id.is_some_and(|id: u64| !content.entries.contains_key(&id)) {
+            // One that stays is of no number that is used again.
+            _ = fs::remove_file(file);
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::queue::Entry;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, Write as _},
     path::{Path, PathBuf},
     sync::mpsc,
@@ -74,8 +74,8 @@ impl Journal {
         let bytes = durable::read(&file, MAX_BYTES)?.unwrap_or_default();
         let content = Content::parse(&bytes);
         if content.damaged > 1 {
-            // More than a torn end: the original is kept for a look.
-            durable::set_aside(&file)?;
+            // More than a torn end: the original is kept for a look, and stays until the new one is complete.
+            keep_damaged(&file)?;
         }
         let compact = content.lines();
         durable::replace(&file, &compact)?;
@@ -165,6 +165,21 @@ fn record(line: &[u8]) -> Option<Record> {
     serde_json::from_slice(json).ok()
 }
 
+/// Gives a damaged journal a second name, `journal.damaged` or the first free one with a number.
+fn keep_damaged(file: &Path) -> io::Result<()> {
+    let names = (0..1000).map(|n| match n {
+        0 => "damaged".to_owned(),
+        n => format!("damaged-{n}"),
+    });
+    for name in names {
+        match fs::hard_link(file, file.with_extension(name)) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            linked => return linked,
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
 /// The thread that writes.
 struct Writer {
     path: PathBuf,
@@ -175,12 +190,14 @@ struct Writer {
     compact: u64,
     /// Whether the end of the file may be torn.
     is_torn: bool,
+    /// Whether the file may have been replaced by another one of this name, which is the one to write to.
+    must_reopen: bool,
 }
 
 impl Writer {
     fn open(path: PathBuf, bytes: u64) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).open(&path)?;
-        Ok(Self { path, file, bytes, compact: bytes, is_torn: false })
+        Ok(Self { path, file, bytes, compact: bytes, is_torn: false, must_reopen: false })
     }
 
     fn run(&mut self, requests: &mpsc::Receiver<Request>) {
@@ -197,6 +214,10 @@ impl Writer {
     }
 
     fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+        if self.must_reopen {
+            let bytes = fs::metadata(&self.path)?.len();
+            *self = Self::open(self.path.clone(), bytes)?;
+        }
         if self.is_torn {
             self.file.set_len(self.bytes)?;
             self.is_torn = false;
@@ -209,7 +230,7 @@ impl Writer {
             return written;
         }
         self.bytes += lines.len() as u64;
-        if self.bytes > MIN_COMPACTION.max(8 * self.compact) {
+        if self.bytes > MIN_COMPACTION.max(8 * self.compact).min(MAX_BYTES as u64 / 2) {
             // Without room for a second file the present one goes on.
             _ = self.compact();
         }
@@ -219,6 +240,8 @@ impl Writer {
     fn compact(&mut self) -> io::Result<()> {
         let bytes = durable::read(&self.path, MAX_BYTES)?.unwrap_or_default();
         let lines = Content::parse(&bytes).lines();
+        // If replacing or opening fails, the file of this name may be either one.
+        self.must_reopen = true;
         durable::replace(&self.path, &lines)?;
         *self = Self::open(self.path.clone(), lines.len() as u64)?;
         Ok(())
@@ -230,7 +253,6 @@ mod tests {
     use super::*;
     use crate::job::{Job, JobRequest, JobState, Priority};
     use jiff::Timestamp;
-    use std::fs;
 
     fn entry(id: u64) -> Entry {
         let arguments = vec!["get".to_owned(), format!("https://a/{id}\n")];

@@ -22,13 +22,13 @@ mod start_time;
 mod window;
 
 pub use changes::{Change, ChangeId, Reset};
-pub use command_line::{CommandError, VERBS};
+pub use command_line::{CommandError, VERBS, without_secrets};
 pub use jiff::{Timestamp, tz::TimeZone};
 pub use job::{
     Job, JobRequest, JobState, Origin, PathProgress, Priority, ReceiverProgress, TerminalRequest,
     WaitsFor,
 };
 pub use jobs::{JobError, Jobs, JobsSettings, Registration};
-pub use runner::{JOB_VARIABLE, end_with_parent, run_child};
+pub use runner::{JOB_VARIABLE, NOT_NOW, end_with_parent, run_child};
 pub use start_time::{StartTimeError, parse_start_time};
 pub use window::{DailyWindow, WindowError};

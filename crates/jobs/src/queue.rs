@@ -1,5 +1,6 @@
 //! The queue, pure: the time is an argument. It says which jobs to start and to stop; somebody else does it.
 
+use crate::changes::json_bytes;
 use crate::job::{Downloads, Job, JobState, Origin, Priority, WaitsFor};
 use jiff::{Timestamp, tz::TimeZone};
 use serde::{Deserialize, Serialize};
@@ -8,6 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// The most events of a job that are kept.
 const MAX_EVENTS: usize = 256;
+
+/// The most bytes of a job's events; with a thousand ended jobs 256 MB at the worst, and hardly ever more than 20.
+const MAX_EVENT_BYTES: usize = 256 * 1024;
 
 /// How many jobs run at once, and how many are kept.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +34,12 @@ pub struct Entry {
     /// Its last events, without progress.
     #[serde(skip)]
     pub events: VecDeque<Value>,
+    /// About their size in memory.
+    #[serde(skip)]
+    event_bytes: usize,
+    /// Whether it is not on disk yet: it must not start.
+    #[serde(skip)]
+    pub is_new: bool,
     #[serde(skip)]
     pub downloads: Downloads,
 }
@@ -64,7 +74,7 @@ pub struct Queue {
 impl Entry {
     pub fn new(job: Job) -> Self {
         let (events, downloads) = (VecDeque::new(), Downloads::default());
-        Self { job, intent: None, events, downloads }
+        Self { job, intent: None, events, event_bytes: 0, is_new: false, downloads }
     }
 
     /// Applies an event. Returns it with its time if it is to be shown, `None` for a progress report.
@@ -75,10 +85,12 @@ impl Entry {
         if let Some(fields) = event.as_object_mut() {
             fields.insert("time".into(), json!(now));
         }
-        if self.events.len() == MAX_EVENTS {
-            self.events.pop_front();
-        }
+        self.event_bytes += json_bytes(&event);
         self.events.push_back(event.clone());
+        while self.events.len() > MAX_EVENTS || self.event_bytes > MAX_EVENT_BYTES {
+            let Some(oldest) = self.events.pop_front() else { break };
+            self.event_bytes -= json_bytes(&oldest);
+        }
         Some(event)
     }
 
@@ -92,6 +104,8 @@ impl Entry {
             (_, Some(Intent::Pause)) => JobState::Paused,
             (_, Some(Intent::Cancel)) => JobState::Cancelled,
             (_, Some(Intent::Requeue)) => JobState::Queued,
+            // Somebody else told it to end: a service manager that ends the daemon, too.
+            (Some(130 | 143), None) if self.is_of_queue() => JobState::Queued,
             _ => JobState::Failed,
         };
         self.settle(state, now);
@@ -207,7 +221,7 @@ impl Queue {
             e.is_of_queue()
                 && e.intent.is_none()
                 && e.job.state == JobState::Running
-                && !e.is_due(now, zone)
+                && e.job.between.is_some_and(|window| !window.is_open(now, zone))
         };
         let late: Vec<u64> = self.entries.values().filter(late).map(|e| e.job.id).collect();
         for id in late {
@@ -218,7 +232,7 @@ impl Queue {
 
     /// Queued jobs whose time has come, in the order in which they start.
     fn waiting(&self, now: Timestamp, zone: &TimeZone) -> Vec<(Priority, u64)> {
-        let due = |e: &&Entry| e.job.state == JobState::Queued && e.is_due(now, zone);
+        let due = |e: &&Entry| e.job.state == JobState::Queued && !e.is_new && e.is_due(now, zone);
         let due = self.entries.values().filter(due);
         let mut waiting: Vec<_> = due.map(|e| (e.job.priority, e.job.id)).collect();
         waiting.sort_by_key(|(priority, id)| (std::cmp::Reverse(*priority), *id));
@@ -372,7 +386,9 @@ mod tests {
             (Some(130), Some(Intent::Cancel), JobState::Cancelled),
             (Some(130), Some(Intent::Pause), JobState::Paused),
             (None, Some(Intent::Pause), JobState::Paused),
-            (Some(130), None, JobState::Failed),
+            (Some(130), None, JobState::Queued),
+            (Some(143), None, JobState::Queued),
+            (Some(1), None, JobState::Failed),
             (None, None, JobState::Failed),
         ];
         for (code, intent, wanted) in cases {

@@ -9,15 +9,18 @@ use rustix::{
     fs::{FlockOperation, flock},
     io::{Errno, FdFlags, fcntl_setfd},
     process::{
-        Pid, Signal, WaitId, WaitIdOptions, getppid, kill_process, set_parent_process_death_signal,
-        waitid,
+        Pid, Signal, WaitId, WaitIdOptions, getppid, kill_process, kill_process_group,
+        set_parent_process_death_signal, waitid,
     },
 };
 use serde_json::Value;
 use std::{
     fs::{File, OpenOptions},
     io::{self, BufRead, BufReader, Read},
-    os::unix::{fs::OpenOptionsExt as _, process::ExitStatusExt as _},
+    os::unix::{
+        fs::OpenOptionsExt as _,
+        process::{CommandExt as _, ExitStatusExt as _},
+    },
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     thread,
@@ -26,7 +29,8 @@ use std::{
 use thalweg_base::durable;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// The environment variable that tells a command that it is a job: it ends with its parent, and does not register.
+/// The environment variable that tells a command that it is a job: it ends with its parent, whose process number this
+/// is, and does not register.
 pub const JOB_VARIABLE: &str = "THALWEG_JOB";
 
 /// The longest line of events that is read, bytes.
@@ -40,6 +44,9 @@ const LOCK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The exit code of an interrupted command.
 const INTERRUPTED: u8 = 130;
+
+/// The exit code of `run-child` if it could not run the command now (EX_TEMPFAIL of sysexits.h). No command has it.
+pub const NOT_NOW: u8 = 75;
 
 /// How the process of a job is started.
 #[derive(Clone, Debug)]
@@ -109,9 +116,11 @@ pub fn run(
     match spawn(options) {
         Ok(child) => follow(child, started, event),
         Err(e) => {
-            let directory = options.working_directory.display();
-            let message = format!("cannot start the job in {directory}: {e}");
-            Ended { exit_code: None, message: Some(message) }
+            let directory = &options.working_directory;
+            let message = format!("cannot start the job in {}: {e}", directory.display());
+            // A missing directory stays missing; descriptors, memory and the program may be there again.
+            let exit_code = directory.is_dir().then_some(NOT_NOW);
+            Ended { exit_code, message: Some(message) }
         }
     }
 }
@@ -128,6 +137,8 @@ fn spawn(options: &ChildOptions) -> io::Result<Child> {
     command.arg("--").args(with_json(&options.arguments));
     command.envs(options.environment.iter().map(|(name, value)| (name, value)));
     command.current_dir(&options.working_directory);
+    // Ctrl-C in the daemon's terminal is not for its jobs, and a job that does not end is killed with all its processes.
+    command.process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
 }
 
@@ -215,18 +226,26 @@ fn last_message(mut errors: impl Read) -> Option<String> {
     Some(last.strip_prefix("thalweg: ").unwrap_or(last).to_owned())
 }
 
-/// Asks a process to end, or ends it.
-pub fn signal_process(pid: Pid, is_kind: bool) {
+/// Asks a job's process to end, which passes it on.
+pub fn ask_to_end(pid: Pid) {
     // It may have ended; its number is not free before `started(None)`.
-    _ = kill_process(pid, if is_kind { Signal::TERM } else { Signal::KILL });
+    _ = kill_process(pid, Signal::TERM);
 }
 
-/// Makes this process end when its parent does.
+/// Kills a job's process and the command.
+pub fn kill_all(pid: Pid) {
+    // As above.
+    _ = kill_process_group(pid, Signal::KILL);
+}
+
+/// Makes this process end when its parent, the process with this number, does. Returns whether the parent still runs.
 ///
 /// # Errors
 /// The system's.
-pub fn end_with_parent() -> io::Result<()> {
-    Ok(set_parent_process_death_signal(Some(Signal::TERM))?)
+pub fn end_with_parent(parent: u32) -> io::Result<bool> {
+    set_parent_process_death_signal(Some(Signal::TERM))?;
+    let now = getppid().and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok());
+    Ok(now == Some(parent))
 }
 
 /// The process between the daemon and a command: takes the job's lock, runs the command, and writes its exit code.
@@ -243,10 +262,7 @@ pub fn run_child(
     parent: u32,
     arguments: &[String],
 ) -> io::Result<u8> {
-    end_with_parent()?;
-    let is_orphan =
-        getppid().is_none_or(|pid| u32::try_from(pid.as_raw_nonzero().get()) != Ok(parent));
-    if is_orphan {
+    if !end_with_parent(parent)? {
         return Ok(INTERRUPTED);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -266,11 +282,17 @@ pub fn run_child(
             return Ok(0);
         }
         let mut command = tokio::process::Command::new(program);
-        let mut child = command.args(arguments).env(JOB_VARIABLE, id.to_string()).spawn()?;
+        let mut child =
+            command.args(arguments).env(JOB_VARIABLE, std::process::id().to_string()).spawn()?;
+        let mut is_told = false;
         let status = loop {
             tokio::select! {
                 status = child.wait() => break status?,
-                _ = terminate.recv() => child.id().into_iter().for_each(forward),
+                // A second signal would end the command at once, without its last sync.
+                _ = terminate.recv() => {
+                    let told = std::mem::replace(&mut is_told, true);
+                    child.id().filter(|_| !told).into_iter().for_each(forward);
+                }
             }
         };
         let by_signal = || status.signal().and_then(|n| u8::try_from(128 + n).ok());

@@ -128,9 +128,13 @@ fn pass_on_to_harness() {
 }
 
 fn main() -> ExitCode {
-    if std::env::var_os(thalweg_jobs::JOB_VARIABLE).is_some() {
+    if let Some(parent) =
+        std::env::var(thalweg_jobs::JOB_VARIABLE).ok().and_then(|n| n.parse().ok())
+    {
         // Without it the job would outlive a node that was killed, and be run twice.
-        _ = thalweg_jobs::end_with_parent();
+        if !thalweg_jobs::end_with_parent(parent).unwrap_or(true) {
+            return ExitCode::from(thalweg_console::INTERRUPTED);
+        }
     }
     let matches = grouped().try_get_matches();
     let cli = matches.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
@@ -215,10 +219,7 @@ fn grouped() -> clap::Command {
         }
     }
     _ = write!(text, "\n{header}Options:{header:#}\n{{options}}{{after-help}}");
-    command.help_template(text).after_help(
-        "`thalweg COMMAND --help` describes a command. `thalweg completions SHELL` and `thalweg man DIR`\n\
-         write completions and manual pages.",
-    )
+    command.help_template(text).after_help("`thalweg COMMAND --help` describes a command.")
 }
 
 /// Prints help and versions as data, on standard output, and mistakes on standard error.

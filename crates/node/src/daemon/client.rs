@@ -25,8 +25,8 @@ use tokio::{net::UnixStream, time::timeout};
 /// addresses in turn.
 const PATIENCE: Duration = Duration::from_secs(45);
 
-/// The longest reply, bytes: a roster of 3000 members as JSON.
-const MAX_REPLY: usize = 16 * 1024 * 1024;
+/// The longest reply, bytes: a hundred thousand jobs.
+const MAX_REPLY: usize = 256 * 1024 * 1024;
 
 /// A client of the daemon of one state directory.
 #[derive(Clone, Debug)]

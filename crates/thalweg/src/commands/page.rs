@@ -5,19 +5,15 @@ use super::{
     text::say,
 };
 use anyhow::Context as _;
-use std::{
-    process::{Command, ExitCode, Stdio},
-    time::Duration,
-};
+use std::process::ExitCode;
 use thalweg_console::note;
-use thalweg_node::daemon::PageLink;
 
 const HELP: &str = "\
 Prints a link to the page of the running daemon: the mesh, its paths, and the jobs. The link opens
 the page once, within five minutes; the browser then stays logged in until it was not used for 30
 days, or the daemon restarts.
 
-  thalweg page --open
+  thalweg page
   ssh -L 7374:127.0.0.1:7374 HOST    # from another host; then open the link there
 
 The address is `[api] listen` of the settings. Programs use the token in the file api.token of the
@@ -29,9 +25,6 @@ Exit codes: 0 done; 1 no daemon runs, or its page is off.";
 #[derive(clap::Args)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// Open the link in the browser, with xdg-open
-    #[arg(long)]
-    open: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -49,9 +42,6 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         let daemon = host::daemon(&state).await?.context("no daemon runs; start `thalweg node`")?;
         Ok(daemon.page_link().await?)
     })?;
-    if args.open {
-        open(&link)?;
-    }
     if args.json {
         say(&(serde_json::to_string(&link)? + "\n"))?;
         return Ok(ExitCode::SUCCESS);
@@ -68,21 +58,6 @@ fn forwarding(url: &str) -> String {
     let address = url.trim_start_matches("http://").split('/').next().unwrap_or_default();
     let port = address.rsplit(':').next().unwrap_or_default();
     format!("`ssh -L {port}:{address} HOST`")
-}
-
-/// Opens the link in the browser. What it prints is not shown.
-fn open(link: &PageLink) -> anyhow::Result<()> {
-    let mut browser = Command::new("xdg-open");
-    browser.arg(&link.url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = browser.spawn().context("cannot run xdg-open; open the link yourself")?;
-    // A browser in the foreground is left alone; a failure comes at once.
-    std::thread::sleep(Duration::from_millis(500));
-    if let Ok(Some(status)) = child.try_wait()
-        && !status.success()
-    {
-        note!("xdg-open failed: open the link yourself");
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -100,7 +100,7 @@ function Summary({ job }) {
         job.pid && ["Process", job.pid],
         job.exit_code !== undefined && ["Exit code", job.exit_code],
       ]} />
-      <Command line={job.directory ? `cd ${/^[\w/.+:@%,=-]+$/.test(job.directory) ? job.directory : `'${job.directory}'`} && ${job.command}` : job.command} label="The equivalent command line" />
+      <Command line={job.directory ? `cd ${/^[\w/.+:@%,=-]+$/.test(job.directory) ? job.directory : `'${job.directory.replaceAll("'", "'\\''")}'`} && ${job.command}` : job.command} label="The equivalent command line" />
     </Card>
   );
 }

@@ -24,8 +24,8 @@ use thalweg_jobs::{Registration, TerminalRequest};
 use tokio::{sync::mpsc, task::spawn_blocking, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-/// The longest line, bytes: an event with the names of many receivers.
-const MAX_LINE: usize = 64 * 1024;
+/// The longest line that is read, bytes: an event with the names of many receivers. Longer ones are left out.
+const MAX_LINE: usize = 256 * 1024;
 
 /// The time limit of the first line.
 const FIRST_LINE: Duration = Duration::from_secs(10);
@@ -35,7 +35,7 @@ const CONTENT_TYPE: &str = "application/x-ndjson";
 
 /// Register a command that runs in a terminal
 ///
-/// The request is a stream of JSON lines of at most 64 kB: a `TerminalRequest`, the command's events, and at last
+/// The request is a stream of JSON lines of at most 256 kB (longer ones are left out): a `TerminalRequest`, the command's events, and at last
 /// `{"event": "exit", "exit_code": 0}`. The reply is one, too: `{"id": 7}` at once, and `{"cancel": true}` when the job is
 /// cancelled. If the request ends without `exit`, the job has failed. Only at the socket.
 #[utoipa::path(post, path = "/v1/jobs/terminal", operation_id = "register_terminal", tag = "jobs",
@@ -121,31 +121,32 @@ struct JsonLines {
     buffer: BytesMut,
     /// How many bytes of the buffer are known to hold no line end.
     searched: usize,
+    /// Whether the line that is being read is too long.
+    is_skipping: bool,
 }
 
 impl JsonLines {
     fn new(body: Body) -> Self {
-        Self { body, buffer: BytesMut::new(), searched: 0 }
+        Self { body, buffer: BytesMut::new(), searched: 0, is_skipping: false }
     }
 
-    /// The next line that is not empty; `None` at the end, or if a line is too long. If the future is dropped, nothing is
-    /// lost.
+    /// The next line that is neither empty nor too long; `None` at the end. If the future is dropped, nothing is lost.
     async fn next(&mut self) -> Option<Vec<u8>> {
         loop {
             if let Some(at) = self.buffer[self.searched..].iter().position(|b| *b == b'\n') {
                 let line = self.buffer.split_to(self.searched + at + 1);
                 self.searched = 0;
-                if line.len() > MAX_LINE + 1 {
-                    return None;
-                }
+                let is_rest = std::mem::take(&mut self.is_skipping);
                 match line.trim_ascii() {
+                    _ if is_rest || line.len() > MAX_LINE + 1 => continue,
                     [] => continue,
                     trimmed => return Some(trimmed.to_owned()),
                 }
             }
             self.searched = self.buffer.len();
             if self.searched > MAX_LINE {
-                return None;
+                self.buffer.clear();
+                (self.searched, self.is_skipping) = (0, true);
             }
             let frame = self.body.frame().await?.ok()?;
             // Trailers hold nothing for us.
@@ -176,14 +177,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_that_is_too_long_ends_the_reading() {
+    async fn a_line_that_is_too_long_is_left_out() {
         let long = "x".repeat(MAX_LINE);
-        for (cut, is_read) in [(&long[..], true), (&format!("{long}x")[..], false)] {
-            assert_eq!(JsonLines::new(body(&[cut, "\n"])).next().await.is_some(), is_read);
-            assert_eq!(
-                JsonLines::new(body(&[&format!("{cut}\n")])).next().await.is_some(),
-                is_read
-            );
+        for (cut, wanted) in [(&long[..], &long[..]), (&format!("{long}x")[..], "next")] {
+            for chunks in [&[cut, "\nnext\n"][..], &[&format!("{cut}\nnext\n")]] {
+                let line = JsonLines::new(body(chunks)).next().await.unwrap();
+                assert!(line == wanted.as_bytes(), "{} bytes", line.len());
+            }
         }
     }
 

@@ -2,7 +2,8 @@
 
 use anyhow::Context as _;
 use std::{path::PathBuf, process::ExitCode};
-use thalweg_jobs::run_child;
+use thalweg_console::note;
+use thalweg_jobs::{NOT_NOW, run_child};
 
 /// Arguments of `thalweg jobs run-child`.
 #[derive(clap::Args)]
@@ -39,5 +40,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let Args { directory, id, attempt, parent, arguments, .. } = args;
     let code = run_child(&program, directory, *id, *attempt, *parent, arguments);
-    Ok(code.context("cannot run the job")?.into())
+    Ok(code
+        .unwrap_or_else(|why| {
+            note!("thalweg: cannot run the job: {why}");
+            NOT_NOW
+        })
+        .into())
 }

@@ -6,13 +6,16 @@ use parking_lot::Mutex;
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::{Value, json};
 use std::{process::ExitCode, sync::mpsc as std_mpsc, thread, time::Duration};
-use thalweg_jobs::{JOB_VARIABLE, TerminalRequest, VERBS};
+use thalweg_jobs::{JOB_VARIABLE, TerminalRequest, VERBS, without_secrets};
 use thalweg_mesh::State;
 use tokio::{sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 /// Shorter commands are not listed: nobody would see them.
 const DELAY: Duration = Duration::from_millis(500);
+
+/// The most arguments that the node is told.
+const MAX_ARGUMENTS: usize = 100;
 
 /// The most events that wait for the node.
 const MAX_WAITING: usize = 1024;
@@ -63,8 +66,10 @@ impl JobListing {
         if !state.socket().exists() {
             return None;
         }
+        let arguments = std::env::args_os().skip(1).take(MAX_ARGUMENTS);
+        let arguments: Vec<String> = arguments.map(|a| a.to_string_lossy().into()).collect();
         let terminal = TerminalRequest {
-            arguments: std::env::args_os().skip(1).map(|a| a.to_string_lossy().into()).collect(),
+            arguments: without_secrets(&arguments),
             directory: std::env::current_dir().unwrap_or_default(),
             pid: std::process::id(),
         };

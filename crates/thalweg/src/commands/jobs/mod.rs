@@ -267,6 +267,12 @@ fn watch(args: &WatchArgs) -> anyhow::Result<ExitCode> {
             if change.name == "reset" {
                 bail!("more happened than could be read; run the command again");
             }
+            if change.name == "job_removed"
+                && args.id.is_some()
+                && change.data["id"].as_u64() == args.id
+            {
+                bail!("the job was forgotten");
+            }
             if let Some(job) = watched(&change, args.id)? {
                 match args.json {
                     true => print_json(&json!(job))?,
