@@ -179,7 +179,8 @@ impl Jobs {
                 return Err(error("queue_full", message));
             }
             let job = Job::new(state.next_id(), request, Timestamp::now());
-            let entry = Entry { is_new: true, ..Entry::new(job.clone()) };
+            let mut entry = Entry::new(job.clone());
+            entry.is_new = true;
             let writing = self.0.journal.put(&entry);
             state.queue.entries.insert(job.id, entry);
             self.0.changes.push(Change::Job(Box::new(job.clone())));

@@ -90,7 +90,7 @@ async fn without_a_digest_other_versions_and_lengths_are_not_used() {
         tokio::join!(trial.gets(&version), director);
         assert!(said(&trial)[0].contains("not used"), "{:?}", said(&trial));
         assert!(mirror.segments().is_empty());
-        assert!(trial.why_dropped("mirror").unwrap().contains("another file"));
+        assert!(trial.why_dropped("mirror").unwrap().contains("the mirror is not used"));
     }
 }
 

@@ -172,7 +172,7 @@ async fn a_job_that_fails_says_why_and_what_cannot_be_a_job_is_refused() {
         let id = scene.host.json(&away)["id"].as_u64().unwrap();
         until("it has failed", || scene.state(id) == "failed");
         let job = scene.job(id);
-        assert!(job["error"].as_str().unwrap().contains("refused"), "{job}");
+        assert!(job["error"].as_str().unwrap().contains("refuses"), "{job}");
         assert_eq!(job["exit_code"], 4);
         let watched = scene.host.run(&["jobs", "watch", &id.to_string()]);
         assert_eq!(watched.status.code(), Some(1));

@@ -29,9 +29,14 @@ pub struct QueueOptions {
     between: Option<DailyWindow>,
 }
 
-/// The options of [`QueueOptions`], and whether a value follows.
-const OPTIONS: [(&str, bool); 4] =
-    [("--detach", false), ("--priority", true), ("--at", true), ("--between", true)];
+/// The options of [`QueueOptions`], and whether a value follows. `--json` is about the reply here; jobs always have it.
+const OPTIONS: [(&str, bool); 5] = [
+    ("--detach", false),
+    ("--priority", true),
+    ("--at", true),
+    ("--between", true),
+    ("--json", false),
+];
 
 fn start_time(text: &str) -> Result<Timestamp, thalweg_jobs::StartTimeError> {
     parse_start_time(text, Timestamp::now(), &thalweg_jobs::TimeZone::system())
@@ -117,7 +122,7 @@ mod tests {
     #[test]
     fn the_queues_options_are_left_out_of_the_job() {
         for (line, wanted) in [
-            ("get --detach URL -o x", "get URL -o x"),
+            ("get --detach URL --json -o x", "get URL -o x"),
             ("get URL --at 23:00 --between=23:00-06:00 --priority low --detach", "get URL"),
             ("get URL --detach -- --detach", "get URL -- --detach"),
         ] {
