@@ -121,7 +121,7 @@ fn without_login(url: &str) -> String {
 /// The command line for a shell, without secrets: others may look at a log or a page.
 pub fn for_shell(arguments: &[String]) -> String {
     let shown = without_secrets(arguments);
-    let quoted = shown.iter().map(|argument| quote(argument));
+    let quoted = shown.iter().map(|argument| quoted(argument));
     std::iter::once("thalweg".to_owned()).chain(quoted).collect::<Vec<_>>().join(" ")
 }
 
@@ -147,7 +147,8 @@ pub fn without_secrets(arguments: &[String]) -> Vec<String> {
     arguments.iter().map(hide).collect()
 }
 
-fn quote(argument: &str) -> String {
+/// An argument, quoted for a shell if it has to be.
+pub fn quoted(argument: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,=".contains(c);
     match !argument.is_empty() && argument.chars().all(plain) {
         true => argument.to_owned(),

@@ -22,7 +22,7 @@ mod start_time;
 mod window;
 
 pub use changes::{Change, ChangeId, Reset};
-pub use command_line::{CommandError, VERBS, without_secrets};
+pub use command_line::{CommandError, VERBS, quoted, without_secrets};
 pub use jiff::{Timestamp, tz::TimeZone};
 pub use job::{
     Job, JobRequest, JobState, Origin, PathProgress, Priority, ReceiverProgress, TerminalRequest,

@@ -9,6 +9,7 @@ use std::{
 };
 use thalweg_base::clock::WallClock;
 use thalweg_console::note;
+pub use thalweg_jobs::quoted;
 use thalweg_mesh::{Membership, OracleClient, State, StateLock, service::Control};
 use thalweg_node::{
     config::{Config, config_file, state_directory},
@@ -61,15 +62,6 @@ impl StateDir {
     /// If it does not exist, or other users may enter it.
     pub fn open(&self) -> anyhow::Result<State> {
         Ok(State::open(&self.directory()?)?)
-    }
-}
-
-/// Quotes an argument for a shell.
-pub fn quoted(argument: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,".contains(c);
-    match argument.chars().all(plain) {
-        true => argument.to_owned(),
-        false => format!("'{}'", argument.replace('\'', r"'\''")),
     }
 }
 

@@ -3,11 +3,12 @@
 //! The node is a real daemon on loopback; its jobs are real downloads of small files from a [`server`] in this process,
 //! which counts the bytes that it sends of each file. The results are:
 //!
-//! - jobs that are *lost* (not listed, or not finished), files that are *wrong*, and files of which the server sent at
-//!   least two whole copies (*twice*);
-//! - jobs that were first asked for *out of order*: before one that is further ahead in the queue than the number of
-//!   jobs that run at once;
-//! - the rate at which jobs are queued, each synced, and the time of requests to the API at a fixed rate.
+//! - `lost`: jobs that are missing from the list or did not finish;
+//! - `wrong`: files that are missing or have other bytes;
+//! - `twice`: files that the server sent in full at least twice;
+//! - `out_of_order`: downloads that began although more earlier jobs than run at once had not begun;
+//! - `queued_per_second`: the rate at which jobs are accepted, each with its own sync;
+//! - `request_p50`, `request_p99`: the time of requests to the API at a fixed rate.
 
 pub mod server;
 

@@ -37,7 +37,8 @@ impl ApiRefusal {
     /// No job has this number.
     pub fn no_job(id: &str) -> Self {
         let id: String = id.chars().take(32).flat_map(char::escape_debug).collect();
-        let message = format!("there is no job {id}; `GET /v1/jobs` lists them");
+        let message =
+            format!("there is no job {id}; `thalweg jobs` and `GET /v1/jobs` list the others");
         Self::new(StatusCode::NOT_FOUND, "no_job", message)
     }
 
