@@ -3,7 +3,7 @@
 
 use anyhow::Context;
 use std::{
-    fs,
+    fmt, fs,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Instant,
@@ -11,6 +11,7 @@ use std::{
 use thalweg_console::{INTERRUPTED, note, say};
 use thalweg_experiment::{
     ExperimentError,
+    freshness::Freshness,
     library::{self, PlanSource},
     machine,
     plan::Plan,
@@ -29,7 +30,7 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum ExperimentCommand {
-    /// List the experiments: claim, number of arms and checks, duration
+    /// List the experiments: claim, number of arms and checks, duration, age of the result
     List {
         /// Print one JSON array instead of a table
         #[arg(long)]
@@ -119,22 +120,58 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
         let rows: Vec<_> = found.iter().map(describe_as_json).collect::<anyhow::Result<_>>()?;
         say(&(serde_json::to_string_pretty(&rows)? + "\n"))?;
     } else {
-        let texts = found.iter().map(|found| describe(&found.plan));
+        let texts = found.iter().map(describe);
         say(&texts.collect::<anyhow::Result<String>>()?)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn describe(plan: &Plan) -> anyhow::Result<String> {
+fn describe(found: &PlanSource) -> anyhow::Result<String> {
+    let plan = &found.plan;
     let (full, quick) = (seconds(plan, false)?, seconds(plan, true)?);
+    let result =
+        ResultState::of(found)?.map_or("no result".to_owned(), |result| result.to_string());
     Ok(format!(
-        "{}: {}\n    {} arms, {} checks; about {} min, quick {quick} s\n",
+        "{}: {}\n    {} arms, {} checks; about {} min, quick {quick} s\n    {result}\n",
         plan.name,
         plan.claim,
         plan.arm.len(),
         plan.check.len(),
         full.div_ceil(60)
     ))
+}
+
+/// The state of a committed result.
+#[derive(serde::Serialize)]
+struct ResultState {
+    /// The commit that was measured.
+    commit: String,
+    /// The number of checks that hold.
+    hold: usize,
+    /// The number of checks.
+    checks: usize,
+    #[serde(flatten)]
+    freshness: Freshness,
+}
+
+impl ResultState {
+    /// The state of the plan's result, if one is committed.
+    fn of(found: &PlanSource) -> anyhow::Result<Option<Self>> {
+        if !result_file(found).exists() {
+            return Ok(None);
+        }
+        let report = committed(found)?;
+        let freshness = Freshness::new(&found.directory, &report.commit, &found.plan.code);
+        let hold = report.checks.iter().filter(|check| check.pass == Some(true)).count();
+        Ok(Some(Self { commit: report.commit, hold, checks: report.checks.len(), freshness }))
+    }
+}
+
+impl fmt::Display for ResultState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { commit, hold, checks, freshness } = self;
+        write!(f, "result at {commit}: {hold} of {checks} checks hold; {freshness}")
+    }
 }
 
 fn describe_as_json(found: &PlanSource) -> anyhow::Result<serde_json::Value> {
@@ -147,6 +184,7 @@ fn describe_as_json(found: &PlanSource) -> anyhow::Result<serde_json::Value> {
         "checks": plan.check.iter().map(|c| &c.name).collect::<Vec<_>>(),
         "estimate_s": seconds(plan, false)?,
         "estimate_quick_s": seconds(plan, true)?,
+        "result": ResultState::of(found)?,
     }))
 }
 

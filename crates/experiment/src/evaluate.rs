@@ -17,13 +17,21 @@ pub struct CheckResult {
     /// The aggregated value; `None`: not evaluated.
     pub value: Option<f64>,
     pub op: String,
-    /// The bound with which it was compared.
-    pub bound: f64,
-    /// Whether it holds; `None`: not evaluated.
+    /// The bound with which it was compared; `None`: a figure, which is not judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<f64>,
+    /// Whether it holds; `None`: not evaluated, or a figure.
     pub pass: Option<bool>,
     /// The result that the paper reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paper: Option<String>,
+}
+
+impl CheckResult {
+    /// Whether it is reported only, and not judged.
+    pub fn is_figure(&self) -> bool {
+        self.bound.is_none()
+    }
 }
 
 /// Evaluates `check`. Value and verdict are `None` if the rounds have no value for it.
@@ -42,7 +50,7 @@ pub fn check(plan: &Plan, check: &Check, rounds: &[RoundRecord]) -> CheckResult 
         value,
         op: check.op.sign().to_owned(),
         bound: check.bound,
-        pass: value.map(|v| check.op.holds(v, check.bound)),
+        pass: value.zip(check.bound).map(|(value, bound)| check.op.holds(value, bound)),
         paper: check.paper.clone(),
     }
 }

@@ -13,8 +13,8 @@
 //! A [`plan`] specifies what is compared and what must hold. [`run`] executes it round by round, all arms in turn,
 //! under conditions that it measures itself, and stores each finished round in a [`journal`]. [`report`] builds the
 //! JSON object, [`validity`] and [`evaluate`] judge it, [`table`] and [`plot`] present it. Only [`run`] starts programs
-//! that are measured; [`library`] reads plans, [`machine`] inspects the machine and the checkout, and [`journal`],
-//! [`table`] and [`plot`] read or write the files of results. The rest is plain data.
+//! that are measured; [`library`] reads plans, [`machine`] inspects the machine and the checkout, [`freshness`]
+//! tells how old a result is, and [`journal`], [`table`] and [`plot`] read or write the files of results. The rest is plain data.
 //!
 //! docs/experiments.md is the reference of plans and results.
 
@@ -22,6 +22,7 @@
 
 pub mod error;
 pub mod evaluate;
+pub mod freshness;
 pub mod journal;
 pub mod library;
 pub mod machine;

@@ -78,7 +78,8 @@ pub fn commit(directory: &Path) -> String {
     if changes.is_none_or(|c| !c.is_empty()) { format!("{head}-dirty") } else { head }
 }
 
-fn git(directory: &Path, args: &[&str]) -> Option<String> {
+/// The output of a git command in `directory`; `None` if it fails or there is no git.
+pub(crate) fn git(directory: &Path, args: &[&str]) -> Option<String> {
     let mut git = Command::new("git");
     let output = git.arg("-C").arg(directory).args(args).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())

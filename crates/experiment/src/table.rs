@@ -125,15 +125,12 @@ fn check_rows(report: &Report) -> Vec<Vec<String>> {
         let holds = match c.pass {
             Some(true) => "yes",
             Some(false) => "**no**",
+            None if c.is_figure() => "a figure, not judged",
             None => "not evaluated",
         };
         let value = c.value.map(figure).unwrap_or_default();
-        let mut row = vec![
-            c.name.clone(),
-            value,
-            format!("{} {}", math(&c.op), figure(c.bound)),
-            holds.into(),
-        ];
+        let bound = c.bound.map(|bound| format!("{} {}", math(&c.op), figure(bound)));
+        let mut row = vec![c.name.clone(), value, bound.unwrap_or_default(), holds.into()];
         row.extend(paper.then(|| c.paper.clone().unwrap_or_default()));
         row
     };

@@ -4,7 +4,7 @@
 //! `gather-figures`, `gather-peers`, `get-faults`, `jobs`, `members-hostile`, `mgrp-completion`, `mgrp-overhead`,
 //! `mgrp-source`, `oracle-scale`, `oracle-takeover`, `pacing`, `probe-accuracy`, `relay-cost`, `relay-faults`,
 //! `revocation`, `roma-figures`, `servers`, `stream-fanout`, `stream-peers`, `stream-reroute`, `stream-table3`,
-//! `stream-upswitch`, `stream-video`, `strangers` and `trees`.
+//! `stream-upswitch`, `stream-video`, `strangers`, `trees` and `unseen`.
 //!
 //! One client program drives every relay, ours and the peers', with the same sockets and buffers:
 //!
@@ -33,6 +33,7 @@
 //! - [`page`]: a mesh with transfers under way, to look at its page;
 //! - [`takeover`]: oracles on one database, of which the elected one is killed;
 //! - [`mod@trees`]: trees of files, copied by the product and by rsync;
+//! - [`unseen`]: a transfer in a network of random rates, compared with the network's bound;
 //! - [`server_dialer`]: how the client connects to the server;
 //! - [`listeners`]: CPU time and memory of the relay's processes;
 //! - [`mod@process`]: CPU time and memory of one process; [`veth`]: another network namespace.
@@ -72,6 +73,7 @@ mod stream;
 mod takeover;
 mod tls;
 mod trees;
+mod unseen;
 mod veth;
 
 use anyhow::Context as _;
@@ -114,6 +116,8 @@ enum LoadCommand {
     Trees(Box<trees::Args>),
     /// Collect in the lab's network and compare with the optimum
     Gather(gather::Args),
+    /// Transfer in a lab whose pairs of hosts have rates of their own, and compare with the network's bound
+    Unseen(unseen::Args),
     /// Cast in a lab and compare each receiver's rate with that of its slowest hop
     Cast(cast::Args),
     /// Rank a synthetic mesh and query its oracle
@@ -178,6 +182,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             LoadCommand::Crowd(args) => tokio::task::block_in_place(|| crowd::run(&args)),
             // Another process does the work.
             LoadCommand::Gather(args) => tokio::task::block_in_place(|| gather::run(&args)),
+            LoadCommand::Unseen(args) => tokio::task::block_in_place(|| unseen::run(&args)),
             LoadCommand::Cast(args) => tokio::task::block_in_place(|| cast::run(&args)),
             LoadCommand::Oracle(args) => oracle::run(&args).await,
             LoadCommand::Takeover(args) => takeover::run(&args).await,

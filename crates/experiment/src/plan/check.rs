@@ -163,8 +163,9 @@ pub struct Check {
     pub per_cell: bool,
     /// How the value is compared.
     pub op: Op,
-    /// The bound. It is copied from the issue and not edited after a failure.
-    pub bound: f64,
+    /// The bound. It is copied from the issue and not edited after a failure. Absent: the value is a figure, which is
+    /// reported and not judged.
+    pub bound: Option<f64>,
     /// The result that the paper reports.
     pub paper: Option<String>,
 }

@@ -191,6 +191,9 @@ pub struct Plan {
     pub paper: Option<String>,
     /// Where it runs.
     pub kind: Kind,
+    /// The directories in `crates` whose code it measures: a result is stale once one of them has changed.
+    #[serde(default)]
+    pub code: Vec<String>,
     /// The largest allowed estimate of a full run.
     #[serde(default = "twenty_minutes", with = "thalweg_units::serde_duration")]
     pub budget: Duration,

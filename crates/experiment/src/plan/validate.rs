@@ -197,7 +197,7 @@ fn check(plan: &Plan, check: &Check) -> Checked {
     if check.aggregate == Aggregate::RatioOfMeans && check.over.is_none() {
         return fault("aggregate = \"ratio-of-means\" needs `over`".into());
     }
-    if !check.bound.is_finite() {
+    if check.bound.is_some_and(|bound| !bound.is_finite()) {
         return fault("its bound is not a number".into());
     }
     for selector in [Some(&check.of), check.over.as_ref()].into_iter().flatten() {

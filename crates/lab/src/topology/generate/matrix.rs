@@ -1,6 +1,6 @@
 //! A matrix: every pair of hosts has a link with its own rate and round-trip time.
 
-use super::{Generated, Hosts, access_name, downstream_link, planetlab, upstream_link};
+use super::{Generated, Hosts, access_name, cloud, downstream_link, planetlab, upstream_link};
 use crate::topology::{LinkSpec, Loss, Probability, Queue, TopologyError};
 use serde::{Deserialize, Serialize};
 use std::{fmt::Display, str::FromStr, time::Duration};
@@ -45,6 +45,8 @@ pub struct Matrix {
 pub enum Synthetic {
     /// University hosts on four continents, as UKAIRO measured them in 2010.
     Planetlab,
+    /// Regions of three cloud providers, as measured in 2022.
+    Cloud,
 }
 
 /// The properties of each pair in both directions, and the access link of each host.
@@ -73,7 +75,7 @@ impl Matrix {
     pub(super) fn expand(&self, seed: u64) -> Result<Generated, TopologyError> {
         let names = self.hosts.names()?;
         let drawn = match self.synthetic {
-            Some(Synthetic::Planetlab) => self.draw(names.len(), seed)?,
+            Some(synthetic) => self.draw(synthetic, names.len(), seed)?,
             None => self.read(names.len())?,
         };
         let mut out = Generated::default();
@@ -98,7 +100,7 @@ impl Matrix {
         LinkSpec { queue: self.queue, rev: Some(Box::new(back.clone())), ..there.clone() }
     }
 
-    fn draw(&self, n: usize, seed: u64) -> Result<Drawn, TopologyError> {
+    fn draw(&self, synthetic: Synthetic, n: usize, seed: u64) -> Result<Drawn, TopologyError> {
         let written = [("rate", &self.rate), ("rtt", &self.rtt), ("loss", &self.loss)];
         if let Some((key, _)) = written.iter().find(|(_, m)| m.is_some()) {
             let why = format!("`synthetic` draws `{key}`; omit one of them");
@@ -108,12 +110,15 @@ impl Matrix {
         if !(1e-3..=1e3).contains(&scale) {
             return Err(TopologyError::value("generate.scale", scale, "must be 0.001 to 1000"));
         }
-        Ok(planetlab::draw(n, seed, scale))
+        match synthetic {
+            Synthetic::Planetlab => Ok(planetlab::draw(n, seed, scale)),
+            Synthetic::Cloud => cloud::draw(n, seed, scale),
+        }
     }
 
     fn read(&self, n: usize) -> Result<Drawn, TopologyError> {
         let Some(rtt) = &self.rtt else {
-            let why = "give `rtt` (and `rate`), or `synthetic = \"planetlab\"`";
+            let why = "give `rtt` (and `rate`), or `synthetic = \"planetlab\"` or `\"cloud\"`";
             return Err(TopologyError::conflict("generate", why));
         };
         let rtt = cells(n, "rtt", rtt, parse_duration)?;

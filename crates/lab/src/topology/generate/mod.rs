@@ -3,6 +3,7 @@
 //! A generator produces what a user could have written. A host or link that the topology gives explicitly overrides the
 //! properties of the generated one with the same name.
 
+mod cloud;
 mod collection;
 mod dumbbell;
 mod matrix;
@@ -11,6 +12,7 @@ mod planetlab;
 mod star;
 mod transit_stub;
 
+pub use cloud::GRID;
 pub use collection::Collection;
 pub use dumbbell::Dumbbell;
 pub use matrix::{Matrix, Synthetic};

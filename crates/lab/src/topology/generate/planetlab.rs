@@ -168,11 +168,11 @@ fn log_uniform(draws: &mut Draws, low: f64, high: f64) -> f64 {
 }
 
 /// A rate in whole kbit/s, so that the text form is exact.
-fn kbps(mbps: f64) -> Rate {
+pub(super) fn kbps(mbps: f64) -> Rate {
     Rate::from_bps(((mbps * 1e3).round() as u64).max(1) * 1000)
 }
 
 /// A duration in whole microseconds, so that the text form is exact.
-fn ms(ms: f64) -> Duration {
+pub(super) fn ms(ms: f64) -> Duration {
     Duration::from_micros((ms * 1e3).round() as u64)
 }
