@@ -1,4 +1,4 @@
-//! Answers that the proxy makes itself.
+//! Responses that the proxy itself generates, because a request is refused or cannot be forwarded.
 
 use super::{
     body::Reply, request_scanner::LineError, state::ConnectError, target::TargetError,
@@ -66,7 +66,7 @@ pub enum ForwardError {
     AnswerCoding(String),
 }
 
-/// The answer to a head that hyper refuses, in bytes; the connection ends after it.
+/// The response, as bytes, to a request head that hyper refuses to parse. The connection is closed after it.
 pub fn refusal(status: StatusCode) -> Vec<u8> {
     let why = match status {
         StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
@@ -109,7 +109,7 @@ impl ForwardError {
             }
             Self::Loop => (StatusCode::LOOP_DETECTED, "proxy_loop_detected"),
             Self::MaxForwards => (StatusCode::METHOD_NOT_ALLOWED, "http_request_denied"),
-            Self::Answer(UpstreamError::Connect(no)) => no_way(no),
+            Self::Answer(UpstreamError::Connect(error)) => connect_error_status(error),
             Self::Answer(UpstreamError::Http { is_garbled: true, .. }) => {
                 (StatusCode::BAD_GATEWAY, "http_protocol_error")
             }
@@ -132,8 +132,8 @@ impl ForwardError {
     }
 }
 
-fn no_way(no: &ConnectError) -> (StatusCode, &'static str) {
-    let cause = match no {
+fn connect_error_status(error: &ConnectError) -> (StatusCode, &'static str) {
+    let cause = match error {
         ConnectError::Own => return (StatusCode::LOOP_DETECTED, "proxy_loop_detected"),
         ConnectError::Rebound => return (StatusCode::FORBIDDEN, "destination_ip_prohibited"),
         ConnectError::Interfaces => return (StatusCode::BAD_GATEWAY, "destination_unavailable"),

@@ -1,9 +1,9 @@
-//! Fetches the rest of an answer by another interface, after its connection broke off or fell silent.
+//! Fetches the rest of an answer by another interface after the answer's connection has broken or stalled.
 //!
-//! The object must be one that can be put together from ranges, as for splitting (`split`). The rest is requested by
-//! `Range` with `If-Range` on the same tag, and taken only if the answer says that it is this rest: same tag, same
-//! length, from the right byte. A silent connection is still listened to meanwhile: whichever connection brings bytes
-//! first counts.
+//! The object must be one whose ranges can be combined exactly, as for splitting (`split`). The rest is requested by
+//! `Range` with `If-Range` on the same tag, and used only if the response says that it is this rest: same tag, same
+//! total length, beginning at the right byte. The stalled connection is still read meanwhile; the connection that
+//! delivers bytes first is used.
 
 use super::{
     body::Outgoing,
@@ -26,12 +26,12 @@ use thalweg_uplinks::interfaces::Client;
 use thalweg_wire::Destination;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// A connection that brings nothing for this long is in doubt: by then TCP has sent two packets again (RFC 6298 §2).
-/// Asking again costs a server that is only slow one request.
+/// If a connection delivers nothing for this long, the rest is requested by another one: by then TCP has retransmitted
+/// twice (RFC 6298 §2). If the server was only slow, this costs it one more request.
 const SILENT: Duration = Duration::from_secs(3);
 
-/// How often one answer is continued: a path that breaks off each time does not complete it.
-const MOST: u32 = 16;
+/// The most continuations of one answer, so that requests end if every connection breaks off.
+const MAX_CONTINUATIONS: u32 = 16;
 
 type Asking = Pin<Box<dyn Future<Output = Option<UpstreamAnswer>> + Send>>;
 
@@ -50,8 +50,8 @@ pub struct AnswerRest {
 }
 
 impl AnswerRest {
-    /// For the answer with this object, whose request is repeatable as `again`; `None` if its connection was not
-    /// assigned to an interface.
+    /// Creates the means to continue the answer that delivers `object`; `again` is its request, to be repeated. `None`
+    /// if the answer's connection was not assigned to an interface.
     pub fn for_answer(
         shared: &Arc<ProxyState>,
         program: &Arc<Client>,
@@ -61,7 +61,7 @@ impl AnswerRest {
     ) -> Option<Self> {
         by?;
         let (shared, program, to) = (Arc::clone(shared), Arc::clone(program), to.clone());
-        let (left, silence, asking) = (MOST, None, None);
+        let (left, silence, asking) = (MAX_CONTINUATIONS, None, None);
         Some(Self { shared, program, to, again, object, by, left, silence, asking })
     }
 
@@ -70,7 +70,7 @@ impl AnswerRest {
         (self.silence, self.asking) = (None, None);
     }
 
-    /// Asks at once for what follows the first `got` bytes. Returns whether there is something to wait for.
+    /// Requests at once what follows the first `got` bytes. Returns whether a request is under way.
     pub fn begin(&mut self, got: u64) -> bool {
         let may = got < self.object.length && (self.asking.is_some() || self.left > 0);
         if may && self.asking.is_none() {
@@ -80,8 +80,8 @@ impl AnswerRest {
         may
     }
 
-    /// The answer that brings the rest; `None`: there is none. If nothing was asked for yet, waits until the connection
-    /// has been silent for [`SILENT`], and then asks.
+    /// Returns the answer that delivers the rest, or `None` if no server gives it. If nothing was requested yet, waits
+    /// until the connection has been silent for [`SILENT`], and then requests it.
     pub fn poll(&mut self, got: u64, cx: &mut Context<'_>) -> Poll<Option<UpstreamAnswer>> {
         if self.asking.is_none() {
             let silence = self.silence.get_or_insert_with(|| Box::pin(sleep(SILENT)));
@@ -127,11 +127,12 @@ impl AnswerRest {
 }
 
 fn is_rest<B>(response: &Response<B>, object: &Object, got: u64) -> bool {
-    response.status() == StatusCode::PARTIAL_CONTENT && goes_on(response.headers(), object, got)
+    response.status() == StatusCode::PARTIAL_CONTENT
+        && has_fields_of_rest(response.headers(), object, got)
 }
 
 /// Whether these are the fields of exactly what follows the first `got` bytes of this object (RFC 9110 §14.4).
-fn goes_on(fields: &HeaderMap, object: &Object, got: u64) -> bool {
+fn has_fields_of_rest(fields: &HeaderMap, object: &Object, got: u64) -> bool {
     let length = object.length;
     let range = format!("bytes {got}-{}/{length}", length.saturating_sub(1));
     let one = |name| {
@@ -157,12 +158,12 @@ mod tests {
             let mut fields = HeaderMap::new();
             fields.insert(header::CONTENT_RANGE, HeaderValue::from_static(range));
             fields.insert(header::ETAG, HeaderValue::from_static(tag));
-            goes_on(&fields, &object, 40)
+            has_fields_of_rest(&fields, &object, 40)
         };
         assert!(is("bytes 40-99/100", "\"1\""));
         assert!(!is("bytes 40-99/100", "\"2\""));
         assert!(!is("bytes 40-99/*", "\"1\""));
         assert!(!is("bytes 41-99/100", "\"1\"") && !is("bytes 40-98/100", "\"1\""));
-        assert!(!goes_on(&HeaderMap::new(), &object, 40));
+        assert!(!has_fields_of_rest(&HeaderMap::new(), &object, 40));
     }
 }

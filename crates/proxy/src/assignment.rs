@@ -1,4 +1,4 @@
-//! Assigns programs' connections to this host's interfaces, and reports what they move.
+//! Assigns programs' connections to this host's network interfaces, and reports the bytes that they move.
 
 use super::{
     dial::RaceResult,
@@ -16,8 +16,9 @@ use tokio::time::sleep;
 /// before it repeats its first packet (RFC 6298 §2), so a longer round trip is no reason to leave an interface.
 const NEXT_INTERFACE: Duration = Duration::from_secs(1);
 
-/// The same for an interface that is not meant to be used now: three of TCP's packets were not answered.
-const LAST_INTERFACE: Duration = Duration::from_secs(3);
+/// The same delay before an interface that is used only if the others fail (it is in a lower tier, or in doubt): three
+/// of TCP's packets were not answered.
+const LAST_RESORT: Duration = Duration::from_secs(3);
 
 /// How often the counts of a connection that speaks HTTP are reported.
 const LOOK: Duration = Duration::from_millis(250);
@@ -40,15 +41,15 @@ impl ProxyState {
     }
 }
 
-/// Replaces the direct way by one for each of these interfaces, in this order, followed by one without an interface if
-/// `or_free`.
+/// Replaces the direct attempt by one attempt for each of these interfaces, in this order. If `or_free`, an attempt
+/// without an interface follows, for which the kernel chooses.
 fn bind_race(choice: PathRace, interfaces: &[Lane], or_free: bool) -> PathRace {
     let bound = |lane: &Lane| (Route::direct().by_interface(lane.interface), *lane);
     let mut lanes: Vec<(Route, Option<usize>, Duration)> = Vec::new();
     let mut after = Duration::ZERO;
     for (route, lane) in interfaces.iter().map(bound) {
         if !lanes.is_empty() {
-            after += if lane.is_last { LAST_INTERFACE } else { NEXT_INTERFACE };
+            after += if lane.is_last { LAST_RESORT } else { NEXT_INTERFACE };
         }
         lanes.push((route, lane.ahead, after));
     }
@@ -67,7 +68,8 @@ fn bind_race(choice: PathRace, interfaces: &[Lane], or_free: bool) -> PathRace {
     PathRace::only(ways)
 }
 
-/// The same choice over the assigned interfaces, and the passage to report to.
+/// Restricts the race to the assigned interfaces. Also returns the passage, to which the connection's traffic is
+/// reported.
 pub fn apply_lanes(choice: PathRace, lanes: Lanes) -> (PathRace, Option<Passage>) {
     match lanes {
         Lanes::By { passage, interfaces, relays, or_free } => {
@@ -77,8 +79,8 @@ pub fn apply_lanes(choice: PathRace, lanes: Lanes) -> (PathRace, Option<Passage>
     }
 }
 
-/// Whether a connection by this route is as assigned: by the first interface. This keeps idle links from bypassing a
-/// rule, tier or schedule.
+/// Whether a connection by this route uses the assigned interface, which is the first one. So no idle connection is
+/// reused by an interface that a rule, tier or schedule excludes now.
 pub fn fits(route: &Route, lanes: &Lanes) -> bool {
     match lanes {
         Lanes::Nowhere => false,
@@ -97,15 +99,15 @@ pub fn without_interface(lanes: Lanes, avoided: NonZeroU32) -> Option<Lanes> {
     (!interfaces.is_empty()).then_some(Lanes::By { passage, interfaces, relays, or_free: false })
 }
 
-/// Whether the route leaves by the interface `direct`, if it has no relay, or `relayed`, if it has one. Bonds choose
-/// their interfaces themselves.
+/// Whether the route leaves this host by the assigned interface: `direct` for a route without relays, `relayed` for one
+/// with relays. A bonded route always fits, because a bond chooses its interfaces itself.
 fn leaves_by(route: &Route, direct: Option<NonZeroU32>, relayed: Option<NonZeroU32>) -> bool {
     let assigned = if route.is_direct() { direct } else { relayed };
     route.is_bonded() || route.interface() == assigned
 }
 
 /// Attaches the passage to the connection, if that is bound to an interface. Failed attempts by other interfaces are
-/// charged as well.
+/// reported to it as well.
 pub fn attach_passage(raced: &mut RaceResult, passage: Option<Passage>) {
     let Some(passage) = passage else { return };
     let won = raced.won.as_ref().ok().and_then(|dialled| dialled.stream.route().interface());
@@ -122,7 +124,7 @@ pub fn attach_passage(raced: &mut RaceResult, passage: Option<Passage>) {
     dialled.passage = interface.map(|_| Arc::new(passage));
 }
 
-/// Reports what a connection moves, and the kernel's counts; never returns.
+/// Reports a connection's byte counts and TCP's statistics to the passage at intervals; never returns.
 pub async fn watch(passage: Option<&Passage>, moved: &Moved, monitor: Monitor) {
     let Some(passage) = passage else { return pending().await };
     let watched = WatchedPassage { passage, moved, monitor };

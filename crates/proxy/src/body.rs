@@ -23,8 +23,9 @@ use thalweg_wire::Destination;
 use thiserror::Error;
 use tokio::runtime::Handle;
 
-/// An answer of at least this many bytes tells the rate of its path; below, slow start decides.
-const TELLING: u64 = 1 << 20;
+/// The rate of an answer is recorded as its path's rate only from this many bytes on. In smaller answers, slow start
+/// determines the rate.
+const MIN_RATE_SAMPLE: u64 = 1 << 20;
 
 /// Why an answer breaks off. The program's connection is then closed in the middle of it.
 #[derive(Debug, Error)]
@@ -59,15 +60,15 @@ impl Outgoing {
         Self { body: None, gate: None, record }
     }
 
-    /// The content of a program's request, which is taken once `gate` has completed.
+    /// The content of a program's request. Nothing is read from the program before `gate` has completed.
     pub fn new(body: Incoming, gate: Option<SendPermission>, record: Arc<Record>) -> Self {
         Self { body: Some(body), gate, record }
     }
 }
 
 impl Drop for Outgoing {
-    /// The origin takes no more content. The rest is read off so that the program gets the answer; a program that waits
-    /// for `100 Continue` sends nothing.
+    /// The origin takes no more content. The rest is read and discarded, so that the program receives the answer. A
+    /// program that still waits for `100 Continue` sends nothing.
     fn drop(&mut self) {
         let rest = self.body.take().filter(|rest| !rest.is_end_stream() && self.gate.is_none());
         // Without a runtime nothing is served any more.
@@ -119,7 +120,7 @@ fn count<E>(frame: &Option<Result<Frame<Bytes>, E>>, to: &AtomicU64) {
     }
 }
 
-/// The content of an answer.
+/// The content of an answer to a program.
 pub enum Reply {
     /// Content that the proxy makes itself.
     Own(Full<Bytes>),
@@ -168,8 +169,8 @@ impl Body for Reply {
     }
 }
 
-/// The content of an origin, with the link that it comes by. When it is dropped, at its end or before, the link is
-/// given back or closed, and the result is recorded.
+/// The content of an origin's answer, with its origin connection. When it is dropped, at its end or before, the
+/// connection is returned to the pool or closed, and the result is recorded.
 pub struct OriginBody {
     incoming: Incoming,
     ended: bool,
@@ -190,7 +191,7 @@ pub struct OriginBody {
 
 type FrameResult = Result<Frame<Bytes>, hyper::Error>;
 
-/// The path of an answer.
+/// The origin and the network path from which an answer arrives.
 pub struct AnswerPath {
     /// The origin.
     pub to: Destination,
@@ -219,8 +220,8 @@ impl OriginBody {
         self
     }
 
-    /// For a program that takes the end of the connection for the end of the answer, as HTTP/1.0 does without a length:
-    /// if the answer breaks off, the connection is reset.
+    /// For an answer that ends with the program's connection (HTTP/1.0 without a length): if the answer breaks off, the
+    /// program's connection is reset, so that the answer does not look complete.
     pub fn ending_with(mut self, wire: Weak<Wire>) -> Self {
         self.ends_wire = Some(wire);
         self
@@ -241,7 +242,7 @@ impl OriginBody {
                 Poll::Pending => {
                     let Some(rest) = &mut self.rest else { return Poll::Pending };
                     match (ready!(rest.poll(self.got, cx)), self.broke.take()) {
-                        (Some(answered), _) => self.go_on(answered),
+                        (Some(answered), _) => self.continue_with(answered),
                         (None, Some(why)) => return Poll::Ready(self.passed(Some(Err(why)))),
                         // The silent connection is still listened to.
                         (None, None) => {}
@@ -255,8 +256,8 @@ impl OriginBody {
         self.rest.as_mut().is_some_and(|rest| rest.begin(self.got))
     }
 
-    /// Continues with this answer, which brings the rest.
-    fn go_on(&mut self, answered: UpstreamAnswer) {
+    /// Continues with another answer, which delivers the rest.
+    fn continue_with(&mut self, answered: UpstreamAnswer) {
         let UpstreamAnswer { response, lease, path, setup, .. } = answered;
         self.incoming = response.into_body();
         self.record.set_path(&path);
@@ -275,7 +276,7 @@ impl OriginBody {
         if let (Some(Err(_)), Some(wire)) =
             (&frame, self.ends_wire.as_ref().and_then(Weak::upgrade))
         {
-            wire.break_off();
+            wire.reset_on_close();
         }
         frame
     }
@@ -292,7 +293,7 @@ impl Drop for OriginBody {
             }
         }
         let down = self.record.down.load(Relaxed);
-        if down < TELLING {
+        if down < MIN_RATE_SAMPLE {
             return;
         }
         // The program may have been the slower side: the path could do more.

@@ -1,4 +1,5 @@
-//! The program's connection as hyper sees it: targets of requests are taken out, and interim answers are put in.
+//! The program's connection as hyper sees it: request targets are removed from what hyper reads, and interim answers
+//! are inserted into what it writes.
 //!
 //! Targets are taken out of the request lines that arrive, see [`request_scanner`](super::request_scanner).
 //!
@@ -33,10 +34,10 @@ use tokio::{
 };
 
 /// Bytes that are read at once where a head may come, as in hyper's own first read.
-const PIECE: usize = 8 << 10;
+const READ_SIZE: usize = 8 << 10;
 
-/// Bytes of interim answers that may wait for a slow program. Further ones are dropped, as any recipient may do that
-/// cannot handle them.
+/// Bytes of interim answers that may wait for a slow program. Further ones are dropped; a proxy may do so, because a
+/// client must not depend on interim answers.
 const MAX_WAITING: usize = 64 << 10;
 
 /// Interim answers that wait to be sent to the program.
@@ -57,7 +58,8 @@ impl InterimAnswers {
         self.0.lock().open = true;
     }
 
-    /// The final answer begins: no interim answer may precede it any more, except one that is partly sent.
+    /// The final answer begins: waiting interim answers are dropped, except one that is partly sent, which is completed
+    /// first.
     pub fn close(&self) {
         let mut queue = self.0.lock();
         queue.open = false;
@@ -75,7 +77,7 @@ impl InterimAnswers {
         }
     }
 
-    /// Queues an answer of the proxy in place of hyper's, which has no text.
+    /// Queues an answer of the proxy in place of hyper's own, which has no text.
     fn put_instead(&self, answer: &[u8]) {
         self.0.lock().bytes.extend_from_slice(answer);
     }
@@ -96,12 +98,12 @@ impl InterimAnswers {
         Poll::Ready(Ok(()))
     }
 
-    fn is_half_out(&self) -> bool {
+    fn is_partly_sent(&self) -> bool {
         self.0.lock().begun > 0
     }
 }
 
-/// An interim answer in bytes. hyper has parsed its fields, so they hold no line ends.
+/// Encodes an interim answer. hyper has parsed its fields, so they hold no line ends.
 fn written(status: StatusCode, fields: &HeaderMap) -> Vec<u8> {
     let reason = status.canonical_reason().unwrap_or_default();
     let mut bytes = format!("HTTP/1.1 {} {reason}\r\n", status.as_u16()).into_bytes();
@@ -135,7 +137,7 @@ pub struct ClientIo {
     left: Option<oneshot::Sender<Arc<Wire>>>,
 }
 
-/// The connection, and how many bytes were written on it.
+/// The program's TCP connection, and the number of bytes written to it.
 #[derive(Debug)]
 pub struct Wire {
     tcp: TcpStream,
@@ -148,7 +150,7 @@ pub struct Wire {
     request: Mutex<PendingRequest>,
 }
 
-/// What is known of the request whose head hyper reads.
+/// What is known about the request whose head hyper is reading.
 #[derive(Debug, Default)]
 struct PendingRequest {
     line: Option<RequestTarget>,
@@ -181,7 +183,7 @@ impl ClientIo {
         (io, interim, rest)
     }
 
-    /// A weak reference, for [`Wire::wait_until_left`] and [`Wire::break_off`].
+    /// A weak reference, for [`Wire::wait_until_left`] and [`Wire::reset_on_close`].
     pub fn weak_wire(&self) -> Weak<Wire> {
         self.wire.as_ref().map(Arc::downgrade).unwrap_or_default()
     }
@@ -205,8 +207,8 @@ impl ClientIo {
         self.wire.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    fn poll_half_out(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.interim.is_half_out() {
+    fn poll_partly_sent(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.interim.is_partly_sent() {
             true => self.interim.poll_write(cx, self.wire()?),
             false => Poll::Ready(Ok(())),
         }
@@ -228,7 +230,7 @@ impl ClientIo {
 
     /// Reads where a head may come. Returns whether the program has ended its direction.
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        let mut piece = Vec::with_capacity(PIECE);
+        let mut piece = Vec::with_capacity(READ_SIZE);
         let mut room = ReadBuf::uninit(piece.spare_capacity_mut());
         ready!(tcp::poll_read(&self.wire()?.tcp, cx, &mut room))?;
         let n = room.filled().len();
@@ -236,8 +238,8 @@ impl ClientIo {
         Poll::Ready(Ok(n == 0))
     }
 
-    /// Passes on what has arrived, as far as hyper may see it.
-    fn look(&mut self) -> io::Result<()> {
+    /// Makes arrived bytes available to hyper, up to the point where hyper must first report which content follows.
+    fn pass_on_arrived(&mut self) -> io::Result<()> {
         let was_in_head = self.heads.is_in_head();
         let (taken, line) = self.heads.take(&self.behind, &mut self.seen);
         self.behind.drain(..taken);
@@ -250,8 +252,8 @@ impl ClientIo {
         Ok(())
     }
 
-    /// Before hyper gets more: takes over what hyper found to follow the head.
-    fn catch_up(&mut self) -> io::Result<()> {
+    /// Tells the scanner which content follows the head, as hyper has found it. Called before hyper gets more bytes.
+    fn apply_framing(&mut self) -> io::Result<()> {
         let content = self.wire()?.request().content.take();
         if let Some(content) = content {
             self.heads.expect_content(content);
@@ -280,7 +282,7 @@ impl ClientIo {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        ready!(self.poll_half_out(cx))?;
+        ready!(self.poll_partly_sent(cx))?;
         let first = bufs.iter().find(|buf| !buf.is_empty());
         if first.is_some_and(|first| self.refuses(first)) {
             return Poll::Ready(Ok(bufs.iter().map(|buf| buf.len()).sum()));
@@ -293,7 +295,7 @@ impl ClientIo {
 impl Drop for ClientIo {
     fn drop(&mut self) {
         // It fails if the connection was taken over.
-        _ = self.catch_up();
+        _ = self.apply_framing();
         let is_read = self.seen.is_empty() && self.behind.is_empty() && self.heads.is_idle();
         if let (Some(left), Some(wire)) = (self.left.take(), self.wire.take().filter(|_| !is_read))
         {
@@ -319,7 +321,7 @@ impl Wire {
             sleep(LOOK).await;
             let Some(wire) = wire.upgrade() else { return std::future::pending().await };
             let written = wire.written.load(Relaxed);
-            let looked = wire.look();
+            let looked = wire.socket_state();
             drop(wire);
             if written != idle.0 || !looked.half_closed {
                 idle = (written, Instant::now());
@@ -330,8 +332,8 @@ impl Wire {
         }
     }
 
-    /// hyper has read the head of a request, and this content follows. Returns the request line, which is expected to
-    /// be there.
+    /// Records that hyper has read the head of a request, which this content follows. Returns the head's request
+    /// target; `None` is not expected.
     pub fn take_request_line(&self, content: ContentFraming) -> Option<RequestTarget> {
         self.asked.store(true, Relaxed);
         let mut request = self.request();
@@ -339,13 +341,13 @@ impl Wire {
         request.line.take()
     }
 
-    /// Ignores poisoning: each change is one value.
+    /// Ignores poisoning: each change replaces one value, so a panic leaves no partial change.
     fn request(&self) -> MutexGuard<'_, PendingRequest> {
         self.request.lock()
     }
 
-    /// The last answer is sent: reads off what the program still sends, so that it gets the answer, until nothing has
-    /// arrived for `silent`.
+    /// After the last answer: reads and discards what the program still sends, until nothing has arrived for `silent`.
+    /// Otherwise a reset could destroy the answer before the program reads it.
     pub async fn linger(&self, silent: Duration) {
         if !self.broken.load(Relaxed) && tcp::end_writing(&self.tcp).is_ok() {
             linger::read_off(&self.tcp, silent).await;
@@ -360,16 +362,16 @@ impl Wire {
         }
     }
 
-    /// Makes the connection end with a reset, because what was sent must not look complete. Bytes that the kernel still
-    /// holds are lost.
-    pub fn break_off(&self) {
+    /// Makes the connection end with a reset, because an incomplete answer must not look complete. Bytes that the
+    /// kernel still holds are lost.
+    pub fn reset_on_close(&self) {
         self.broken.store(true, Relaxed);
         // A socket that refuses this is gone already.
         _ = SockRef::from(&self.tcp).set_linger(Some(Duration::ZERO));
     }
 
     /// The state of the connection as known from the kernel.
-    fn look(&self) -> SocketState {
+    fn socket_state(&self) -> SocketState {
         let asked = pin!(self.tcp.ready(Interest::READABLE | Interest::ERROR));
         match asked.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Ok(ready)) => {
@@ -403,7 +405,7 @@ impl AsyncRead for ClientIo {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        this.catch_up()?;
+        this.apply_framing()?;
         loop {
             if !this.seen.is_empty() {
                 let n = this.seen.len().min(buf.remaining());
@@ -427,7 +429,7 @@ impl AsyncRead for ClientIo {
                 }
             }
             let before = this.behind.len();
-            this.look()?;
+            this.pass_on_arrived()?;
             if this.behind.len() == before {
                 // hyper wants more of a head that has ended: hyper and this parser disagree.
                 return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));

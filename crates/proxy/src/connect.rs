@@ -16,7 +16,8 @@ use thalweg_paths::chooser::Content;
 use thalweg_wire::Destination;
 use tokio::net::TcpStream;
 
-/// Connects, and answers once the connection is established; the tunnel begins after the answer.
+/// Connects to the requested destination, and answers once the connection is established. The tunnel begins after the
+/// answer.
 pub async fn connect(
     context: &ClientContext,
     to: Destination,
@@ -37,15 +38,15 @@ pub async fn connect(
     context.shared.tracker.spawn(async move {
         // It fails if the program leaves before the answer.
         let Ok(upgraded) = upgrade.await else { return };
-        let Some((tcp, early)) = program(upgraded).await else { return };
+        let Some((tcp, early)) = take_program_stream(upgraded).await else { return };
         let (kind, late) = (TunnelKind::Connect, Bytes::new());
         tunnel::run(&shared, Tunnel { client, kind, tcp, early, dialled, late, to, content }).await;
     });
     Response::new(Reply::empty())
 }
 
-/// The program's connection, and what it has already sent after its request.
-pub async fn program(upgraded: Upgraded) -> Option<(TcpStream, Vec<u8>)> {
+/// Takes the program's connection back from hyper, with the bytes that the program has already sent after its request.
+pub async fn take_program_stream(upgraded: Upgraded) -> Option<(TcpStream, Vec<u8>)> {
     let parts = upgraded.downcast::<TokioIo<ClientIo>>().ok()?;
     let (tcp, unseen) = parts.io.into_inner().into_tcp().await?;
     Some((tcp, [&parts.read_buf[..], &unseen].concat()))

@@ -1,7 +1,9 @@
-//! A connection to an origin that counts its bytes while HTTP is spoken on it, and gives requests their targets.
+//! The stream below hyper's client on an origin connection: counts the bytes, waits for caps and rate limits, and
+//! writes each request's own target in place of hyper's placeholder.
 //!
-//! An origin may answer and close while it is still being sent to. Writing then fails at any moment, and hyper would
-//! discard what it has not read. So a connection that the other end has closed is read to its end first.
+//! An origin may answer and close while a request is still being sent. Writing then fails at any moment, and hyper
+//! would discard the answer that it has not read. So the stream reports such a failure only after the answer has been
+//! read to its end.
 
 use super::request_line::RequestLine;
 use std::{
@@ -23,8 +25,8 @@ use tokio::{
 pub struct CountedStream {
     pub stream: Stream,
     moved: Arc<Moved>,
-    /// Says when more may be moved, if the connection was assigned to an interface.
-    toll: Option<Arc<Passage>>,
+    /// Enforces caps and rate limits, if the connection was assigned to an interface.
+    passage_limits: Option<Arc<Passage>>,
     waits: Option<PermitWait>,
     line: RequestLine,
     /// The beginning of a request that hyper has written, with its target put in; and how much of it is sent.
@@ -37,7 +39,7 @@ pub struct CountedStream {
 const AT_ONCE: usize = 64 << 10;
 
 /// How long a connection that the other end has closed may still be read. What has arrived is in the kernel already,
-/// but a relay may still hold some.
+/// but a relay may still hold some of the answer.
 const READ_ON: Duration = Duration::from_secs(10);
 
 type PermitWait = Pin<Box<dyn Future<Output = Result<(), CapError>> + Send>>;
@@ -45,14 +47,22 @@ type PermitWait = Pin<Box<dyn Future<Output = Result<(), CapError>> + Send>>;
 impl CountedStream {
     /// Counts from the beginning of the stream.
     pub fn new(stream: Stream, line: RequestLine, passage: Option<&Arc<Passage>>) -> Self {
-        let (moved, toll) = (Arc::default(), passage.map(Arc::clone));
-        Self { stream, moved, toll, waits: None, line, begun: (Vec::new(), 0), closed: None }
+        let (moved, passage_limits) = (Arc::default(), passage.map(Arc::clone));
+        Self {
+            stream,
+            moved,
+            passage_limits,
+            waits: None,
+            line,
+            begun: (Vec::new(), 0),
+            closed: None,
+        }
     }
 
-    /// Ready when the stream has taken all that hyper has written.
-    fn poll_begun(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Writes the begun request; ready when the stream has taken all of it.
+    fn poll_write_begun(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.begun.1 < self.begun.0.len() {
-            ready!(self.poll_may(cx))?;
+            ready!(self.poll_permit(cx))?;
             let rest = &self.begun.0[self.begun.1..];
             let written = Pin::new(&mut self.stream).poll_write(cx, rest);
             let n = ready!(self.sent(written))?;
@@ -71,7 +81,7 @@ impl CountedStream {
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        ready!(self.poll_begun(cx))?;
+        ready!(self.poll_write_begun(cx))?;
         if self.line.is_set() {
             let written = pieces.iter().map(|piece| &**piece).filter(|piece| !piece.is_empty());
             if let Some((taken, begun)) = self.line.rewrite(&written.collect::<Vec<_>>(), AT_ONCE) {
@@ -79,12 +89,12 @@ impl CountedStream {
                 return Poll::Ready(Ok(taken));
             }
         }
-        ready!(self.poll_may(cx))?;
+        ready!(self.poll_permit(cx))?;
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
         self.sent(written)
     }
 
-    /// If the other end has closed the connection, holds that error back for [`READ_ON`], so that the connection is
+    /// If the other end has closed the connection, returns that error only after [`READ_ON`], so that the connection is
     /// read to its end.
     fn poll_unless_closed<T>(
         &mut self,
@@ -104,8 +114,8 @@ impl CountedStream {
         Poll::Ready(Err(error.kind().into()))
     }
 
-    /// Ready when more may be moved.
-    fn poll_may(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Ready when caps and rate limits permit more bytes.
+    fn poll_permit(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if let Some(waits) = &mut self.waits {
             let done = ready!(waits.as_mut().poll(cx));
             self.waits = None;
@@ -114,10 +124,11 @@ impl CountedStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Bytes were moved: if there is a cap or a limit, the next ones wait for it.
-    fn pay(&mut self) {
+    /// After bytes were moved: if the passage has a cap or a rate limit, makes the next ones wait until it permits
+    /// them.
+    fn schedule_wait(&mut self) {
         // A cap or limit may have been set since the connection began.
-        if let Some(passage) = self.toll.as_ref().filter(|passage| passage.is_limited()) {
+        if let Some(passage) = self.passage_limits.as_ref().filter(|passage| passage.is_limited()) {
             passage.counts(&self.moved);
             let passage = Arc::clone(passage);
             self.waits = Some(Box::pin(async move { passage.wait_to_move().await }));
@@ -132,7 +143,7 @@ impl CountedStream {
     fn sent(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(n)) = &written {
             self.moved.up.fetch_add(*n as u64, Relaxed);
-            self.pay();
+            self.schedule_wait();
         }
         written
     }
@@ -150,11 +161,11 @@ impl AsyncRead for CountedStream {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        ready!(self.poll_may(cx))?;
+        ready!(self.poll_permit(cx))?;
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
         self.moved.down.fetch_add((buf.filled().len() - before) as u64, Relaxed);
-        self.pay();
+        self.schedule_wait();
         Poll::Ready(Ok(()))
     }
 }
@@ -183,7 +194,7 @@ impl AsyncWrite for CountedStream {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.get_mut().poll_unless_closed(cx, |this, cx| {
-            ready!(this.poll_begun(cx))?;
+            ready!(this.poll_write_begun(cx))?;
             Pin::new(&mut this.stream).poll_flush(cx)
         })
     }

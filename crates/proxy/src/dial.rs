@@ -1,4 +1,5 @@
-//! Dials one destination by several ways at once, and takes the first connection that is established.
+//! Races several attempts to reach one destination, with staggered starts, and takes the first connection that is
+//! established.
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use std::{
@@ -14,22 +15,22 @@ use thalweg_uplinks::interfaces::Passage;
 use thalweg_wire::Destination;
 use tokio::time::{Instant, sleep_until};
 
-/// A connection, and the way that was taken.
+/// An established connection, and the path by which it was made.
 #[derive(Debug)]
 pub struct DialledConnection {
     pub stream: Stream,
-    /// The way's name.
+    /// The name of the path.
     pub path: String,
-    /// Time from the first attempt by this way until the connection was established.
+    /// Time from the first attempt by this path until the connection was established.
     pub setup: Duration,
-    /// Is told what the connection moves, if it was assigned to an interface.
+    /// Receives the connection's byte counts, if it was assigned to an interface.
     pub passage: Option<Arc<Passage>>,
 }
 
 /// The result of a race, and the detours that failed in it.
 #[derive(Debug)]
 pub struct RaceResult {
-    /// The winner; otherwise the failure of the direct way.
+    /// The winner; otherwise the failure of the direct path.
     pub won: Result<DialledConnection, DialError>,
     /// The names of detours that failed.
     pub failed: Vec<String>,
@@ -39,10 +40,11 @@ pub struct RaceResult {
     pub tried: Vec<NonZeroU32>,
 }
 
-/// Tries the ways of `choice`, each when its time has come or an earlier one has failed. Losers are closed.
+/// Starts the attempts of `choice` in order, each at its scheduled time or as soon as an earlier one has failed.
+/// Returns the first connection, and closes the others.
 ///
-/// If the destination itself refuses, or its name cannot be resolved, no further detour is begun: it would fail as
-/// well, only later, and the program waits.
+/// If the destination itself refuses, or its name cannot be resolved, no further detour is started: it would fail as
+/// well, and the program would wait longer for the error.
 pub async fn race(dialer: &Dialer, to: &Destination, choice: PathRace) -> RaceResult {
     let mut waiting: VecDeque<PathAttempt> = choice.into_attempts().into();
     let mut asked = Vec::new();
@@ -105,7 +107,7 @@ async fn attempt(
     (way, dialled.map(|stream| DialledConnection { stream, path, setup, passage: None }))
 }
 
-/// Whether no other way would do better.
+/// Whether a detour would fail for the same reason.
 fn is_final(error: &DialError) -> bool {
     match &error.cause {
         Cause::Resolve(_) | Cause::NoAddress => true,

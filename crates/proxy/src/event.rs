@@ -16,8 +16,9 @@ pub enum TunnelKind {
     Redirected,
 }
 
-/// Something that ended. As JSON: one object per line, named by `event`; sizes in bytes, times in seconds. It holds no
-/// path and no query of a URL, because these may be secrets.
+/// The end of a request or tunnel, or a refusal. As JSON: one object per line, whose `event` names the variant; sizes
+/// in bytes, times in seconds. `path` is the network path. The path and query of the URL are left out, because they may
+/// be secrets.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum ProxyEvent {
@@ -45,7 +46,7 @@ pub enum ProxyEvent {
     Tunnel {
         /// The program's address.
         client: SocketAddr,
-        /// What asked for it.
+        /// How it was requested.
         kind: TunnelKind,
         /// The destination, `HOST:PORT`.
         to: String,

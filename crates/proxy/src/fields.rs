@@ -17,7 +17,7 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     HeaderName::from_static("proxy-connection"),
 ];
 
-/// Fields that belong to the whole path even if `Connection` names them: without them the message would be another one.
+/// Fields that are kept even if `Connection` names them, because removing them would change the meaning of the message.
 const END_TO_END: [HeaderName; 4] =
     [header::HOST, header::CONTENT_LENGTH, header::CONTENT_TYPE, header::AUTHORIZATION];
 
@@ -55,8 +55,8 @@ pub fn set_upgrade(fields: &mut HeaderMap, protocol: HeaderValue) {
     fields.insert(header::UPGRADE, protocol);
 }
 
-/// The transfer codings, if they are not just `chunked`: nobody would remove the others (RFC 9112 §6.1).
-pub fn strange_coding(fields: &HeaderMap) -> Option<String> {
+/// The transfer codings, if there are others than `chunked`, which this proxy cannot remove (RFC 9112 §6.1).
+pub fn unsupported_coding(fields: &HeaderMap) -> Option<String> {
     let codings: Vec<&str> = tokens(fields, &header::TRANSFER_ENCODING).collect();
     match codings[..] {
         [] => None,
@@ -66,7 +66,7 @@ pub fn strange_coding(fields: &HeaderMap) -> Option<String> {
 }
 
 /// Replaces a length that is repeated, "5, 5" (RFC 9110 §8.6), by a single one, so that no later recipient reads it
-/// differently. Lengths that differ were refused before.
+/// differently. hyper has already refused lengths that differ.
 pub fn merge_lengths(fields: &mut HeaderMap) {
     let mut lengths = tokens(fields, &header::CONTENT_LENGTH);
     let Some(first) = lengths.next().and_then(|first| first.parse::<u64>().ok()) else { return };
@@ -76,11 +76,11 @@ pub fn merge_lengths(fields: &mut HeaderMap) {
     }
 }
 
-/// Schemes that authenticate the connection instead of the request (RFC 4559, section 6).
-const OF_CONNECTIONS: [&str; 4] = ["ntlm", "negotiate", "kerberos", "nego2"];
+/// Authentication schemes that authenticate the connection instead of the request (RFC 4559, section 6).
+const CONNECTION_SCHEMES: [&str; 4] = ["ntlm", "negotiate", "kerberos", "nego2"];
 
 /// The fields in which servers offer these schemes and clients use them.
-const PROOFS: [HeaderName; 4] = [
+const AUTHENTICATION_FIELDS: [HeaderName; 4] = [
     header::AUTHORIZATION,
     header::PROXY_AUTHORIZATION,
     header::WWW_AUTHENTICATE,
@@ -88,13 +88,13 @@ const PROOFS: [HeaderName; 4] = [
 ];
 
 /// Whether a request or answer is part of an authentication that holds for the whole connection.
-pub fn proves_connection(fields: &HeaderMap) -> bool {
+pub fn authenticates_connection(fields: &HeaderMap) -> bool {
     let is_such = |item: &[u8]| {
         let scheme = item.trim_ascii_start();
         let end = scheme.iter().position(u8::is_ascii_whitespace).unwrap_or(scheme.len());
-        OF_CONNECTIONS.iter().any(|known| scheme[..end].eq_ignore_ascii_case(known.as_bytes()))
+        CONNECTION_SCHEMES.iter().any(|known| scheme[..end].eq_ignore_ascii_case(known.as_bytes()))
     };
-    let values = PROOFS.iter().flat_map(|name| fields.get_all(name));
+    let values = AUTHENTICATION_FIELDS.iter().flat_map(|name| fields.get_all(name));
     let mut items = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     // IIS sends this field for a connection that stays authenticated.
     items.any(is_such) || fields.contains_key("persistent-auth")
@@ -163,7 +163,7 @@ mod tests {
             ("proxy-authenticate", "Kerberos"),
             ("persistent-auth", "true"),
         ] {
-            assert!(proves_connection(&fields(&[(name, value)])), "{name}: {value}");
+            assert!(authenticates_connection(&fields(&[(name, value)])), "{name}: {value}");
         }
         for (name, value) in [
             ("authorization", "Basic TlRMTQ=="),
@@ -172,7 +172,7 @@ mod tests {
             ("www-authenticate", ""),
             ("x-scheme", "NTLM"),
         ] {
-            assert!(!proves_connection(&fields(&[(name, value)])), "{name}: {value}");
+            assert!(!authenticates_connection(&fields(&[(name, value)])), "{name}: {value}");
         }
     }
 
@@ -194,8 +194,8 @@ mod tests {
         assert_eq!(upgrade(&asks, Version::HTTP_11).unwrap(), "websocket");
         assert!(upgrade(&asks, Version::HTTP_10).is_none());
         assert!(upgrade(&fields(&[("upgrade", "websocket")]), Version::HTTP_11).is_none());
-        assert_eq!(strange_coding(&fields(&[("transfer-encoding", "Chunked")])), None);
+        assert_eq!(unsupported_coding(&fields(&[("transfer-encoding", "Chunked")])), None);
         let gzipped = fields(&[("transfer-encoding", "gzip"), ("transfer-encoding", "chunked")]);
-        assert_eq!(strange_coding(&gzipped).unwrap(), "gzip, chunked");
+        assert_eq!(unsupported_coding(&gzipped).unwrap(), "gzip, chunked");
     }
 }

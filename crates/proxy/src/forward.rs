@@ -4,7 +4,7 @@ use super::{
     answer::ForwardError,
     answer_rest::AnswerRest,
     body::{AnswerPath, OriginBody, Outgoing, Reply, SendPermission},
-    connect::program,
+    connect::take_program_stream,
     counted_stream::CountedStream,
     dial::DialledConnection,
     event::TunnelKind,
@@ -50,7 +50,7 @@ pub async fn forward(
     let name = to.to.to_string();
     match forwarded(context, to, request).await {
         Ok(response) => response,
-        Err(no) => context.refuse(name, &no),
+        Err(error) => context.refuse(name, &error),
     }
 }
 
@@ -64,7 +64,7 @@ async fn forwarded(
     let (version, method) = (parts.version, parts.method.clone());
     check(&parts, &context.shared.name)?;
     fields::merge_lengths(&mut parts.headers);
-    count_forwards(&mut parts)?;
+    decrement_max_forwards(&mut parts)?;
     let asks_upgrade = fields::upgrade(&parts.headers, version).is_some();
     readdress(&mut parts, &to, &context.shared.name);
     let record = Record::begin(
@@ -92,26 +92,26 @@ async fn forwarded(
     }
     match again {
         // Ranges would use other connections, on which the origin does not know the user.
-        Some(_) if answered.lease.is_proven() => forwarded.pass(answered, None),
+        Some(_) if answered.lease.is_reserved() => forwarded.pass(answered, None),
         Some(again) if method == Method::GET => forwarded.split_or_pass(answered, again).await,
         _ => forwarded.pass(answered, None),
     }
 }
 
-/// Refuses what no request may contain.
+/// Checks that the request can be forwarded: exactly one `Host`, a supported transfer coding, and no loop.
 fn check(parts: &Parts, name: &str) -> Result<(), ForwardError> {
     let hosts = parts.headers.get_all(header::HOST).iter().count();
     if hosts > 1 || (hosts == 0 && parts.version >= Version::HTTP_11) {
         return Err(ForwardError::Host);
     }
-    if let Some(coding) = fields::strange_coding(&parts.headers) {
+    if let Some(coding) = fields::unsupported_coding(&parts.headers) {
         return Err(ForwardError::Coding(coding));
     }
     if fields::has_passed(&parts.headers, name) { Err(ForwardError::Loop) } else { Ok(()) }
 }
 
 /// Decrements `Max-Forwards`, which counts only for these methods (RFC 9110 §7.6.2).
-fn count_forwards(parts: &mut Parts) -> Result<(), ForwardError> {
+fn decrement_max_forwards(parts: &mut Parts) -> Result<(), ForwardError> {
     if !matches!(parts.method, Method::TRACE | Method::OPTIONS) {
         return Ok(());
     }
@@ -153,7 +153,7 @@ fn repeatable(
     may.then(|| RepeatableRequest { parts: parts.clone(), record: Arc::clone(record) })
 }
 
-/// For a request that expects `100 Continue`: a sender that reports its arrival, and a future that waits for it.
+/// For a request that expects `100 Continue`: a sender to report that it has arrived, and a future that completes then.
 /// HTTP/1.0 has no such expectation (RFC 9110 §10.1.1).
 fn continues(
     parts: &mut Parts,
@@ -190,7 +190,8 @@ struct ForwardedRequest<'a> {
 }
 
 impl ForwardedRequest<'_> {
-    /// As [`ForwardedRequest::send_request`], but reports if the program's own content is at fault.
+    /// As [`ForwardedRequest::send_request`]; if the request failed because the program's content is malformed, returns
+    /// [`ForwardError::Content`].
     async fn ask(
         &self,
         request: Request<Outgoing>,
@@ -201,15 +202,15 @@ impl ForwardedRequest<'_> {
         if let Ok(answered) = &mut answered
             && answered.response.status() == StatusCode::NETWORK_AUTHENTICATION_REQUIRED
         {
-            answered.lease.is_misled();
+            answered.lease.mark_captive_portal();
         }
-        answered.map_err(|no| match self.record.malformed.load(Relaxed) {
+        answered.map_err(|error| match self.record.malformed.load(Relaxed) {
             true => ForwardError::Content,
-            false => ForwardError::Answer(no),
+            false => ForwardError::Answer(error),
         })
     }
 
-    /// Asks the origin, and passes interim answers to the program meanwhile.
+    /// Sends the request to the origin and returns its answer; passes interim answers to the program meanwhile.
     async fn send_request(
         &self,
         mut request: Request<Outgoing>,
@@ -246,8 +247,8 @@ impl ForwardedRequest<'_> {
         answered
     }
 
-    /// Passes the answer on as it arrives. If the request may be sent again and the object can be fetched in ranges,
-    /// another interface brings the rest when this one fails.
+    /// Passes the answer on as it arrives. If the request is repeatable and the object can be fetched in ranges,
+    /// another interface delivers the rest when this one fails.
     fn pass(
         &self,
         answered: UpstreamAnswer,
@@ -256,7 +257,7 @@ impl ForwardedRequest<'_> {
         let rest = again.and_then(|again| self.rest(&answered, again));
         let UpstreamAnswer { response, lease, path, setup, .. } = answered;
         let (mut parts, incoming) = response.into_parts();
-        if let Some(coding) = fields::strange_coding(&parts.headers) {
+        if let Some(coding) = fields::unsupported_coding(&parts.headers) {
             lease.close();
             return Err(ForwardError::AnswerCoding(coding));
         }
@@ -326,7 +327,8 @@ impl ForwardedRequest<'_> {
         }
     }
 
-    /// Both sides speak another protocol from here on (RFC 9110 §15.2.2).
+    /// Passes on `101 Switching Protocols` and begins a tunnel, since both sides speak another protocol now (RFC 9110
+    /// §15.2.2).
     fn switch(&self, answered: UpstreamAnswer, program_side: OnUpgrade) -> Response<Reply> {
         let UpstreamAnswer { mut response, lease, path, setup, .. } = answered;
         let origin_side = hyper::upgrade::on(&mut response);
@@ -342,7 +344,7 @@ impl ForwardedRequest<'_> {
         self.context.shared.tracker.spawn(async move {
             // Either fails if its side leaves.
             let (Ok(ours), Ok(theirs)) = tokio::join!(program_side, origin_side) else { return };
-            let Some((tcp, early)) = program(ours).await else { return };
+            let Some((tcp, early)) = take_program_stream(ours).await else { return };
             let Ok(theirs) = theirs.downcast::<TokioIo<CountedStream>>() else { return };
             let (stream, late) = (theirs.io.into_inner().stream, theirs.read_buf);
             let dialled = DialledConnection { stream, path, setup, passage };

@@ -5,7 +5,7 @@ use super::{
     body::Reply,
     client_io::{ClientIo, InterimAnswers, Wire},
     connect, forward, linger,
-    pool::OwnLinks,
+    pool::ReservedConnections,
     proxy_pages,
     request_scanner::{ContentFraming, LineError, RequestTarget},
     state::ProxyState,
@@ -33,10 +33,10 @@ use tokio::net::TcpStream;
 const IDLE: Duration = Duration::from_secs(300);
 
 /// How long a program may take from connecting to the end of its first request's head. A connection without a head
-/// occupies a place, and programs on this host have no slow path to the proxy.
+/// takes one of the limited slots, and programs on this host reach the proxy without network delay.
 pub const FIRST_HEAD: Duration = Duration::from_secs(30);
 
-/// What serving one connection needs.
+/// The context in which the requests of one program connection are answered.
 #[derive(Clone)]
 pub struct ClientContext {
     pub shared: Arc<ProxyState>,
@@ -53,7 +53,7 @@ pub struct ClientContext {
 pub async fn serve(shared: Arc<ProxyState>, tcp: TcpStream, client: SocketAddr) {
     let stop = shared.stop.clone();
     let program = Arc::new(Client::at(client, tcp.local_addr().ok()));
-    let _own = OwnLinks { pool: Arc::clone(&shared.pool), number: program.number() };
+    let _own = ReservedConnections { pool: Arc::clone(&shared.pool), number: program.number() };
     let (io, interim, rest) = ClientIo::new(tcp);
     let wire = io.weak_wire();
     let left = {
@@ -129,8 +129,8 @@ async fn answer(
 
 impl ClientContext {
     /// Records the refusal, and returns the answer for the program.
-    pub fn refuse(&self, to: String, no: &ForwardError) -> Response<Reply> {
-        self.shared.recorder.record_refusal(self.client, to, no.to_string());
-        no.response()
+    pub fn refuse(&self, to: String, error: &ForwardError) -> Response<Reply> {
+        self.shared.recorder.record_refusal(self.client, to, error.to_string());
+        error.response()
     }
 }

@@ -1,10 +1,10 @@
-//! Reads off content that is no longer wanted, so that its sender gets the answer.
+//! Reads and discards content that is no longer wanted, so that its sender receives the answer (lingering close).
 //!
 //! A program that sends all of its content before it reads loses its answer if the connection is closed meanwhile,
 //! because data for a closed socket resets the connection. So servers close in stages (RFC 9112 §9.6), and a proxy does
-//! so towards the program, whatever the origin did. What is read is discarded, and the time is bounded. nginx has 30 s
-//! (`lingering_time`) and 5 s (`lingering_timeout`); these limits are twice as long, for programs that are slow in
-//! making what they send.
+//! so towards the program, however the origin's connection ended. What is read is discarded, and the time is bounded.
+//! nginx has 30 s (`lingering_time`) and 5 s (`lingering_timeout`); these limits are twice as long, for programs that
+//! are slow in making what they send.
 
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -12,8 +12,8 @@ use socket2::SockRef;
 use std::{io, mem::MaybeUninit, time::Duration};
 use tokio::{io::Interest, net::TcpStream, time::timeout};
 
-/// The longest time in all.
-const MOST: Duration = Duration::from_secs(60);
+/// The longest time that discarding takes in total.
+const MAX_TIME: Duration = Duration::from_secs(60);
 
 /// The longest time without a byte.
 pub const SILENT: Duration = Duration::from_secs(10);
@@ -22,20 +22,20 @@ pub const SILENT: Duration = Duration::from_secs(10);
 pub const STOPPING: Duration = Duration::from_millis(200);
 
 /// Bytes that are read at once.
-const PIECE: usize = 64 << 10;
+const READ_SIZE: usize = 64 << 10;
 
-/// Reads a connection to the end of the program's direction, or until nothing has arrived for `silent`. Our direction
-/// has ended already.
+/// Reads a connection until the program closes its direction, or nothing has arrived for `silent`. The proxy's
+/// direction is closed already.
 pub async fn read_off(tcp: &TcpStream, silent: Duration) {
     let all = async { while let Ok(Ok(1..)) = timeout(silent, piece(tcp)).await {} };
     // What arrives later resets the connection.
-    _ = timeout(MOST, all).await;
+    _ = timeout(MAX_TIME, all).await;
 }
 
 /// Reads and discards one piece; returns its length, 0 at the end.
 async fn piece(tcp: &TcpStream) -> io::Result<usize> {
     tcp.async_io(Interest::READABLE, || {
-        let mut unwanted = [MaybeUninit::uninit(); PIECE];
+        let mut unwanted = [MaybeUninit::uninit(); READ_SIZE];
         SockRef::from(tcp).recv(&mut unwanted)
     })
     .await
@@ -44,7 +44,7 @@ async fn piece(tcp: &TcpStream) -> io::Result<usize> {
 /// Reads a request's content to its end, so that the connection can be used again.
 pub async fn read_off_content(mut content: Incoming) {
     let all = async { while let Ok(Some(Ok(_))) = timeout(SILENT, content.frame()).await {} };
-    _ = timeout(MOST, all).await;
+    _ = timeout(MAX_TIME, all).await;
 }
 
 #[cfg(test)]
@@ -75,10 +75,10 @@ mod tests {
         };
         let began = Instant::now();
         tokio::select! { () = read_off(&near, SILENT) => {}, () = trickling => {} }
-        assert!((MOST..MOST + SILENT).contains(&began.elapsed()), "{:?}", began.elapsed());
+        assert!((MAX_TIME..MAX_TIME + SILENT).contains(&began.elapsed()), "{:?}", began.elapsed());
         let began = Instant::now();
         read_off(&idle, SILENT).await;
-        assert!((SILENT..MOST).contains(&began.elapsed()), "{:?}", began.elapsed());
+        assert!((SILENT..MAX_TIME).contains(&began.elapsed()), "{:?}", began.elapsed());
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! OpenMetrics of the proxy.
+//! The proxy's counters as OpenMetrics.
 
 use super::{record::Tally, server::HostInterfaces};
 use prometheus_client::{
@@ -50,7 +50,7 @@ impl Collector for TallyCollector {
     }
 }
 
-/// A registry of the proxy's counters and, if there are any, of interfaces and bonds.
+/// Creates a registry of the proxy's counters and, if the proxy uses them, of the interfaces and bonds in `over`.
 pub(super) fn registry(tally: &Arc<Tally>, over: Option<&HostInterfaces>) -> Registry {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(TallyCollector(Arc::clone(tally))));
@@ -63,7 +63,7 @@ pub(super) fn registry(tally: &Arc<Tally>, over: Option<&HostInterfaces>) -> Reg
     registry
 }
 
-/// The registry as text; empty if it cannot be written, which does not happen.
+/// Encodes the registry as text; empty if encoding fails, which is not expected.
 pub(super) fn text(registry: &Registry) -> String {
     let mut text = String::new();
     encode(&mut text, registry).map(|()| text).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Answers requests to the proxy itself: the PAC file, metrics, and a page that says what this is.
+//! Answers requests to the proxy itself: the PAC file, metrics, and a page that describes the proxy.
 
 use super::{answer, body::Reply, metrics, state::ProxyState};
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use hyper::{
 };
 use std::net::SocketAddr;
 
-/// The media type of a PAC file, by custom.
+/// The customary media type of a PAC file.
 const PAC_TYPE: &str = "application/x-ns-proxy-autoconfig";
 
 /// The media type of OpenMetrics 1.0.0.
@@ -41,8 +41,8 @@ pub fn answer(target: &[u8], request: &Parts, shared: &ProxyState) -> Response<R
     }
 }
 
-/// Whether each `Host` is this address or `localhost`. Another name leads here by mistake, or lets a web page read the
-/// answer (DNS rebinding).
+/// Whether each `Host` is this address or `localhost`. A request with another name came here by mistake, or from a web
+/// page that tries to read the answer (DNS rebinding).
 fn is_for_us(request: &Parts, at: SocketAddr) -> bool {
     let own = [at.to_string(), format!("localhost:{}", at.port())];
     let is_own = |host: &HeaderValue| {
@@ -65,8 +65,8 @@ fn greeting(at: SocketAddr) -> String {
     )
 }
 
-/// The PAC file: bare names and this host are reached directly, everything else by the proxy. If the proxy is gone,
-/// everything is reached directly, so that nothing fails that works without it.
+/// The PAC file: names without a dot and this host are reached directly, everything else by the proxy. If the proxy
+/// does not answer, browsers connect directly.
 fn pac(at: SocketAddr) -> String {
     format!(
         "function FindProxyForURL(url, host) {{\n  \

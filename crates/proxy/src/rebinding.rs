@@ -1,11 +1,13 @@
-//! Refuses foreign names that lead to this host, or to addresses that only its own link or cloud can reach.
+//! Refuses foreign names that resolve to this host, or to addresses that only its local network or its cloud can reach.
 //!
-//! The owner of a name can make it lead to 127.0.0.1 (DNS rebinding). Services on this host often admit everything that
-//! comes from it, and a browser that uses a proxy cannot see which address a page is from, so its own guard does not
-//! work. Such names are therefore refused, as Squid does by default (`to_localhost`). The same holds for names that
-//! lead to link-local addresses (169.254.0.0/16, fe80::/10), where devices without passwords are, and to addresses
-//! where clouds serve credentials. Intended uses remain possible: addresses, `localhost`, names without a dot or of
-//! local domains, and names that the hosts file gives to this host.
+//! A foreign name is a DNS name that is neither local nor listed in the hosts file. Its owner can make it resolve to
+//! 127.0.0.1 (DNS rebinding). Services on this host often admit everything that comes from it, and a browser that uses
+//! a proxy cannot see which address a page is from, so its own guard does not work. Such names are therefore refused,
+//! as Squid does by default (`to_localhost`). The check comes after connecting and before any byte is passed, so that
+//! it sees the address that was really used. The same holds for names that resolve to link-local addresses
+//! (169.254.0.0/16, fe80::/10), where devices without passwords are, and to addresses where clouds serve credentials.
+//! Intended uses remain possible: addresses, `localhost`, names without a dot or of local domains, and names that the
+//! hosts file gives to this host.
 
 use std::net::{IpAddr, SocketAddr};
 use thalweg_net::NameSources;
@@ -14,14 +16,14 @@ use thalweg_wire::{
     address_class::{Class, classify},
 };
 
-/// Whether foreign names must not lead to this address.
+/// Whether foreign names must not resolve to this address.
 fn is_guarded(ip: IpAddr) -> bool {
     let class = classify(ip.to_canonical());
     matches!(class, Some(Class::Loopback | Class::Unspecified | Class::LinkLocal | Class::Metadata))
 }
 
-/// Whether `to` is a foreign name that led to `peer`, an address of this host's loopback, of its link or of its cloud's
-/// service.
+/// Whether `to` is a foreign name and the connected address `peer` is a loopback or link-local address, or that of a
+/// cloud's metadata service.
 pub async fn is_rebound(to: &Destination, peer: SocketAddr) -> bool {
     if !is_guarded(peer.ip()) || to.host.is_near() {
         return false;

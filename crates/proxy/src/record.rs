@@ -1,4 +1,4 @@
-//! Counts and events: of one request or tunnel, and totals.
+//! Records each request and tunnel at its end: an event for it, and the proxy's total counters.
 
 use super::event::{ProxyEvent, ProxySink, TunnelKind};
 use parking_lot::Mutex;
@@ -11,7 +11,7 @@ use std::{
     time::Instant,
 };
 
-/// Totals over the proxy's life.
+/// The proxy's counters since its start.
 #[derive(Debug, Default)]
 pub struct Tally {
     pub(super) connections: AtomicU64,
@@ -25,7 +25,7 @@ pub struct Tally {
     pub(super) cut: AtomicU64,
 }
 
-/// Where events and counts go.
+/// Updates the counters and sends events to the sink.
 #[derive(Clone)]
 pub struct Recorder {
     pub(super) tally: Arc<Tally>,
@@ -40,19 +40,19 @@ impl Recorder {
     }
 
     /// Records a tunnel that has ended.
-    pub(super) fn tunnel(&self, of: EndedTunnel<'_>) {
-        let (up_bytes, down_bytes) = of.moved;
+    pub(super) fn record_tunnel(&self, ended: EndedTunnel<'_>) {
+        let (up_bytes, down_bytes) = ended.moved;
         self.tally.tunnels.fetch_add(1, Relaxed);
-        self.count(up_bytes, down_bytes, of.path);
+        self.count(up_bytes, down_bytes, ended.path);
         self.sink.event(&ProxyEvent::Tunnel {
-            client: of.client,
-            kind: of.kind,
-            to: of.to,
-            path: of.path.to_owned(),
+            client: ended.client,
+            kind: ended.kind,
+            to: ended.to,
+            path: ended.path.to_owned(),
             up_bytes,
             down_bytes,
-            seconds: of.began.elapsed().as_secs_f64(),
-            broken: of.broken,
+            seconds: ended.began.elapsed().as_secs_f64(),
+            broken: ended.broken,
         });
     }
 

@@ -1,19 +1,20 @@
-//! Puts the target of a request into the request line that hyper writes to an origin, byte for byte.
+//! Outgoing requests: puts the target into the request line that hyper writes to an origin, byte for byte.
+//! (`request_scanner` does the reverse for incoming ones.)
 //!
-//! `http::Uri` cannot hold a target with odd bytes (see `request_scanner`). So hyper writes a placeholder, and the
-//! connection below hyper replaces it by the target. Each link has its own placeholder, which is random and never sent,
-//! so nobody can put it into content.
+//! `http::Uri` cannot hold a target with odd bytes (see `request_scanner`). So hyper writes a placeholder, and
+//! [`CountedStream`](super::counted_stream::CountedStream) below hyper replaces it by the target. Each origin
+//! connection has its own placeholder, which is random and never sent, so that no program can place it in content.
 
 use bytes::Bytes;
 use hyper::{Request, Uri};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// A request's target in origin form, which is one of its extensions.
+/// A request's target in origin form, kept in the request's [`http::Extensions`](hyper::http::Extensions).
 #[derive(Clone, Debug)]
 pub struct OriginForm(pub Bytes);
 
-/// The placeholder of a link, and the next target; cheap to clone.
+/// The placeholder of an origin connection, and the next target; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct RequestLine {
     placeholder: Arc<str>,
@@ -22,7 +23,7 @@ pub struct RequestLine {
 }
 
 impl RequestLine {
-    /// Creates the placeholder of a new link.
+    /// Creates the placeholder of a new origin connection.
     ///
     /// # Errors
     /// The kernel gives no random bytes.
@@ -33,8 +34,8 @@ impl RequestLine {
         Ok(Self { placeholder, target: Arc::default() })
     }
 
-    /// Prepares the next request on the link to be written with its own target; a request without one is written
-    /// unchanged.
+    /// Prepares the connection's next request to be written with its own target. A request without an [`OriginForm`] is
+    /// written unchanged.
     pub fn set<B>(&self, request: &mut Request<B>) {
         let target = request.extensions().get::<OriginForm>().map(|form| form.0.clone());
         if target.is_some() {
@@ -49,8 +50,8 @@ impl RequestLine {
         self.target.lock().is_some()
     }
 
-    /// What to write in place of these pieces, if the first one holds the placeholder: the number of bytes of the
-    /// pieces that it replaces, and the new bytes. Pieces that would make these longer than `most` are left out.
+    /// If the first piece holds the placeholder, returns what to write instead: the number of bytes of `pieces` that
+    /// are replaced, and the new bytes. Replaces only as many pieces as keep the new bytes within `most`.
     pub fn rewrite(&self, pieces: &[&[u8]], most: usize) -> Option<(usize, Vec<u8>)> {
         let mut target = self.target.lock();
         target.as_ref()?;

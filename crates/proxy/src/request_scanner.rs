@@ -1,4 +1,4 @@
-//! Finds where the requests on a connection begin, and takes out their targets.
+//! Incoming requests: finds where each request on a program's connection begins, and takes out its target.
 //!
 //! hyper parses a target into `http::Uri`, which refuses bytes that origins accept (`<`, `` ` ``, Latin-1). So the
 //! target is taken out of the request line unchanged before hyper sees it, and hyper gets `/` in its place.
@@ -6,8 +6,8 @@
 //! hyper alone decides what a message is. Nothing after a head is passed on to hyper before it has read that head and
 //! told which content follows ([`RequestScanner::expect_content`]); what comes after the content waits until hyper asks
 //! for the next head. [`Chunks`] finds the end of chunked content. If it and hyper disagree about invalid chunks, a
-//! line of content may be altered, or a target with odd bytes be refused; but no request comes into being that hyper
-//! has not read itself.
+//! line of content may be altered, or a target with odd bytes be refused; but only hyper decides where requests begin,
+//! so no request can be smuggled in.
 
 use bytes::Bytes;
 use thiserror::Error;
@@ -15,7 +15,7 @@ use thiserror::Error;
 /// The longest request line. RFC 9112 §3 recommends at least 8,000 bytes; nginx and Squid take as much, hyper 65,534.
 pub const MAX_LINE: usize = 64 << 10;
 
-/// What hyper is given in place of a request line that is refused.
+/// What hyper reads in place of an invalid request line.
 const REPLACEMENT: &[u8] = b"GET / HTTP/1.1\r\nHost: -\r\nConnection: close\r\n\r\n";
 
 /// Why a request line is invalid.
@@ -74,8 +74,9 @@ enum ScanPosition {
 }
 
 impl RequestScanner {
-    /// Takes some of `bytes`, and appends to `seen` what hyper is to see of them. Returns how many were taken; if none,
-    /// hyper must read the head first. Also returns a request line once it is complete.
+    /// Consumes some of `bytes`, and appends to `seen` what hyper is to read in their place. Returns the number of
+    /// bytes consumed; 0 means that hyper must read the head first. Also returns a request's target once its line is
+    /// complete.
     pub fn take(&mut self, bytes: &[u8], seen: &mut Vec<u8>) -> (usize, Option<RequestTarget>) {
         match &mut self.at {
             ScanPosition::Line => self.take_line(bytes, seen),
@@ -127,7 +128,7 @@ impl RequestScanner {
         (taken, Some(line))
     }
 
-    /// The program has ended its direction: passes on the rest of a request line, which hyper refuses.
+    /// The program has closed its direction: passes on an incomplete request line, which hyper refuses.
     pub fn end(&mut self, seen: &mut Vec<u8>) {
         seen.append(&mut self.line);
     }
@@ -159,7 +160,7 @@ impl RequestScanner {
         matches!(self.at, ScanPosition::Line) && self.line.is_empty()
     }
 
-    /// Whether nothing more is passed on.
+    /// Whether nothing more is passed on, because a request line was invalid.
     pub fn is_over(&self) -> bool {
         matches!(self.at, ScanPosition::Over)
     }
@@ -200,8 +201,8 @@ fn fields(bytes: &[u8], empty: &mut bool) -> (usize, bool) {
     (bytes.len(), false)
 }
 
-/// Whether this may become a request line. Otherwise a client of another protocol, such as TLS, would wait for an
-/// answer.
+/// Whether this may be the beginning of a request line. Other protocols, such as TLS, are refused at once, because
+/// their first message may contain no line end and the client would wait for an answer.
 fn begins_like_http(line: &[u8]) -> bool {
     matches!(line, b"\r") || line.iter().take_while(|b| **b != b' ').copied().all(is_token)
 }

@@ -1,4 +1,4 @@
-//! Closes connections by relays that were revoked meanwhile.
+//! Closes connections by relays that have been revoked.
 
 use super::state::ProxyState;
 use std::{future::pending, sync::Arc};
@@ -8,9 +8,10 @@ use tokio::sync::watch;
 /// Why a tunnel was cut.
 pub const REVOKED: &str = "a relay on its path is no longer a member of the mesh";
 
-/// Makes the proxy check whether the relays of its connections are still what they were.
+/// Makes the proxy check whether the relays of its connections are still members of the mesh.
 ///
-/// For the part that learns of changes in the mesh; without it nothing is checked.
+/// The part that learns of membership changes calls [`Reviewer::review`] after each; the proxy does not check
+/// otherwise.
 #[derive(Clone, Debug)]
 pub struct Reviewer(Arc<watch::Sender<()>>);
 
@@ -21,7 +22,7 @@ impl Default for Reviewer {
 }
 
 impl Reviewer {
-    /// Resets tunnels and links whose route [`thalweg_paths::chooser::PathChooser::may_go_on`] refuses.
+    /// Resets tunnels and origin connections whose route [`thalweg_paths::chooser::PathChooser::may_go_on`] refuses.
     pub fn review(&self) {
         self.0.send_replace(());
     }

@@ -33,10 +33,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 /// Wait after accept fails, e.g. for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often the pool is searched for old links.
+/// How often the pool is searched for connections that are idle for too long.
 const SWEEP: Duration = Duration::from_secs(15);
 
-/// Objects that are split at a time: each has a file, and one or two threads.
+/// The most split downloads at a time: each has a file, and one or two threads.
 const SPLITS: usize = 16;
 
 /// A proxy's settings.
@@ -54,7 +54,7 @@ pub struct ProxyConfig {
     pub redirect_source: RedirectSource,
 }
 
-/// What redirects connections of programs that do not know of the proxy.
+/// What redirects connections of programs without proxy settings to this proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RedirectSource {
     #[default]
@@ -106,7 +106,7 @@ pub enum ProxyError {
     },
 }
 
-/// What a proxy did in its life.
+/// The proxy's counts at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Programs' connections.
@@ -136,7 +136,8 @@ pub struct Proxy {
     shared: Arc<ProxyState>,
 }
 
-/// The interfaces of direct connections, and the bonds of legs to members.
+/// The interfaces to which direct connections are assigned, and the bonds over which connections to mesh members are
+/// striped.
 #[derive(Clone, Debug)]
 pub struct HostInterfaces {
     pub uplinks: Uplinks,
@@ -206,7 +207,7 @@ impl Proxy {
             cut: CancellationToken::new(),
             splits: Arc::new(Semaphore::new(SPLITS)),
             reviewer: Reviewer::default(),
-            meant: RedirectDestinations::default(),
+            redirect_destinations: RedirectDestinations::default(),
         });
         Ok(Self { listener, redirected, shared })
     }
@@ -221,18 +222,18 @@ impl Proxy {
         self.redirected.ports()
     }
 
-    /// Where a supervisor tells the destinations of the connections that it redirects here
-    /// ([`RedirectSource::Supervisor`]).
+    /// The register into which a supervisor (`thalweg run`) puts the destinations of the connections that it redirects
+    /// here ([`RedirectSource::Supervisor`]).
     pub fn redirect_destinations(&self) -> RedirectDestinations {
-        self.shared.meant.clone()
+        self.shared.redirect_destinations.clone()
     }
 
-    /// For the part that learns of revocations while the proxy runs.
+    /// A handle for the part that learns of revocations while the proxy runs.
     pub fn reviewer(&self) -> Reviewer {
         self.shared.reviewer.clone()
     }
 
-    /// Cancelling this ends the draining at once: remaining connections are reset.
+    /// Returns a token; cancelling it ends draining at once and resets the remaining connections.
     pub fn cutter(&self) -> CancellationToken {
         self.shared.cut.clone()
     }
@@ -301,7 +302,7 @@ async fn serve(shared: Arc<ProxyState>, tcp: TcpStream, client: SocketAddr) {
     }
 }
 
-/// Lets what is under way end, for a while.
+/// Waits for connections under way to end, for a limited time.
 async fn drain(shared: &ProxyState) {
     shared.stop.cancel();
     shared.pool.clear();

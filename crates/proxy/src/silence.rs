@@ -1,4 +1,4 @@
-//! Detects relays that have fallen silent, so that links by them are closed.
+//! Detects relays that have fallen silent, so that origin connections through them are closed.
 
 use std::{
     future::pending,
@@ -7,17 +7,19 @@ use std::{
 use thalweg_net::Monitor;
 use tokio::time::sleep;
 
-/// A relay that acknowledges nothing of what was sent for this long is dead: at a round trip of 300 ms TCP has sent the
-/// data six times by then. The relay's own limit of 60 s is for peers that come back, such as laptops.
-const GONE: Duration = Duration::from_secs(20);
+/// A relay that acknowledges no sent data for this long counts as dead: at a round trip of 300 ms TCP has sent the data
+/// six times by then. A relay itself waits 60 s (`thalweg_net::liveness`), because its clients may come back, such as
+/// laptops.
+const DEAD_AFTER: Duration = Duration::from_secs(20);
 
-/// How often a link is checked.
+/// How often the connection is checked.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Completes when the link by a relay that `monitor` watches has been silent for [`GONE`] although data waits to be
-/// acknowledged. A shut window is not silence, because nothing is in flight then.
+/// Completes when the relayed connection that `monitor` watches has been silent for [`DEAD_AFTER`] although sent data is
+/// unacknowledged. Without a monitor it never completes. A receiver that closes its window is not silent, because
+/// nothing is in flight then.
 ///
-/// `TCP_USER_TIMEOUT` would have the kernel do the same, but also ends connections with a shut window. If nothing was
+/// `TCP_USER_TIMEOUT` would have the kernel do the same, but also ends connections with a closed window. If nothing was
 /// sent, TCP's keepalive finds a dead relay in 35 s.
 pub async fn wait_for_silence(monitor: Option<Monitor>) {
     let Some(monitor) = monitor else { return pending().await };
@@ -30,7 +32,7 @@ pub async fn wait_for_silence(monitor: Option<Monitor>) {
         if progress != heard.0 || info.unacknowledged == 0 {
             heard = (progress, Instant::now());
         }
-        if heard.1.elapsed() >= GONE {
+        if heard.1.elapsed() >= DEAD_AFTER {
             return;
         }
     }

@@ -32,13 +32,14 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// The first byte of SOCKS4 and SOCKS4a, which are not supported.
 pub const VERSION_4: u8 = 4;
 
-/// "Request rejected or failed" of SOCKS4, whose replies begin with version 0; it has no further reasons.
+/// "Request rejected or failed" of SOCKS4, whose replies begin with version 0. SOCKS4 has no code for an unsupported
+/// version.
 const REJECTED_4: [u8; 8] = [0, 0x5b, 0, 0, 0, 0, 0, 0];
 
-/// How long a refused program may go on sending, so that no reset destroys its answer.
+/// How long data of a refused program is still read, so that no reset destroys the reply.
 const REFUSAL: Duration = Duration::from_secs(2);
 
-/// No address, as RFC 1928 §6 leaves it open.
+/// The bound address in a reply, which RFC 1928 §6 leaves open if there is none.
 const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// Reads the request, connects, replies, and carries bytes.
@@ -62,7 +63,7 @@ pub async fn refuse_4(shared: &ProxyState, mut tcp: TcpStream, client: SocketAdd
     tokio::select! { _ = told => {}, () = shared.cut.cancelled() => {} }
 }
 
-/// A tunnel, if the program asks for one and there is a way.
+/// Reads the request and connects. Returns the tunnel, or `None` after the program was refused.
 async fn begin(shared: &ProxyState, mut tcp: TcpStream, client: SocketAddr) -> Option<Tunnel> {
     let read = timeout(HANDSHAKE, read(&mut tcp)).await.unwrap_or(Err(Refusal::Slow));
     let to = match read {
@@ -76,8 +77,8 @@ async fn begin(shared: &ProxyState, mut tcp: TcpStream, client: SocketAddr) -> O
     let program = Client::at(client, tcp.local_addr().ok());
     let dialled = match shared.connect(&program, &to, content).await {
         Ok(dialled) => dialled,
-        Err(no) => {
-            tell(shared, tcp, client, to, no).await;
+        Err(error) => {
+            tell(shared, tcp, client, to, error).await;
             return None;
         }
     };
@@ -101,16 +102,16 @@ async fn read(tcp: &mut TcpStream) -> Result<Destination, Refusal> {
     Ok(read_message(tcp, socks5::decode_request).await?)
 }
 
-/// Tells the program why there is no connection, by the codes of the RFC.
+/// Tells the program why there is no connection, by a reply code of RFC 1928 §6.
 async fn tell(
     shared: &ProxyState,
     mut tcp: TcpStream,
     client: SocketAddr,
     to: Destination,
-    no: ConnectError,
+    error: ConnectError,
 ) {
-    let why = no.to_string();
-    let reply = match no {
+    let why = error.to_string();
+    let reply = match error {
         ConnectError::Own | ConnectError::Rebound | ConnectError::Interfaces => Reply::NotAllowed,
         ConnectError::Dial(DialError { cause: Cause::Refused(reply), .. }) => reply,
         ConnectError::Dial(DialError { cause, .. }) => {
@@ -122,8 +123,8 @@ async fn tell(
     _ = timeout(REFUSAL, deliver(&mut tcp, &socks5::encode_reply(reply, NOWHERE))).await;
 }
 
-/// Writes a last message, and reads off what the program has sent too early: unread bytes would cause a reset that
-/// destroys the message.
+/// Writes a last message, and reads and discards what the program has sent too early: unread bytes would cause a reset
+/// that destroys the message.
 async fn deliver(tcp: &mut TcpStream, message: &[u8]) -> io::Result<()> {
     tcp.write_all(message).await?;
     tcp.shutdown().await?;

@@ -1,4 +1,4 @@
-//! The state that all connections share, and how they reach destinations.
+//! The state that all program connections share, and the one function by which they connect to destinations.
 
 use super::{
     assignment::{apply_lanes, attach_passage},
@@ -27,7 +27,7 @@ use thiserror::Error;
 use tokio::{sync::Semaphore, time::sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// How long a request waits for a descriptor when this process has none left: other connections end.
+/// How long a request waits for a descriptor when this process has none left; other connections may end meanwhile.
 const DESCRIPTOR: Duration = Duration::from_secs(60);
 
 /// How often it tries again.
@@ -82,11 +82,11 @@ pub struct ProxyState {
     /// Has connections by relays checked.
     pub(super) reviewer: Reviewer,
     /// The destinations of connections that a supervisor redirected here.
-    pub(super) meant: RedirectDestinations,
+    pub(super) redirect_destinations: RedirectDestinations,
 }
 
 impl ProxyState {
-    /// Connects to `to` for this program, by the fastest way among those that are assigned.
+    /// Connects to `to` for this program: races the paths that the chooser proposes over the assigned interfaces.
     ///
     /// # Errors
     /// [`ConnectError`].
@@ -100,8 +100,8 @@ impl ProxyState {
         self.connect_over(lanes, client, to, content, None).await
     }
 
-    /// As [`Self::connect`], for an assignment that was made, and without the way named `avoided`. If this process has
-    /// no descriptor left, it waits for one and is assigned again.
+    /// As [`Self::connect`], with the given assignment of interfaces, and without the path named `avoided`. If this
+    /// process has no descriptor left, it waits for one and is assigned again.
     ///
     /// # Errors
     /// [`ConnectError`].
@@ -119,7 +119,7 @@ impl ProxyState {
             let (choice, passage) = apply_lanes(choice, lanes);
             let mut raced = race(&self.dialer, to, choice).await;
             attach_passage(&mut raced, passage);
-            let short = raced.won.as_ref().is_err_and(wants_descriptors);
+            let short = raced.won.as_ref().is_err_and(lacks_descriptors);
             if !short || began.elapsed() > DESCRIPTOR {
                 break raced;
             }
@@ -139,7 +139,7 @@ impl ProxyState {
         }
     }
 
-    /// Tells the chooser of paths what was observed.
+    /// Reports to the path chooser what was observed.
     pub(super) fn report_carried(
         &self,
         to: &Destination,
@@ -161,7 +161,7 @@ fn canonical(at: SocketAddr) -> SocketAddr {
 }
 
 /// Whether the dial failed only because this process, or this host, has too many open files.
-fn wants_descriptors(error: &DialError) -> bool {
+fn lacks_descriptors(error: &DialError) -> bool {
     let (Cause::Socket(error)
     | Cause::Leg(error)
     | Cause::Resolve(error)

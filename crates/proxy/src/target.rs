@@ -1,4 +1,4 @@
-//! Parses the target of a request: its absolute form and its authority form.
+//! Parses the target of a program's request: absolute form, authority form, or origin form.
 //!
 //! Only scheme, host and port are parsed. Path and query are for the origin and pass byte for byte, even where RFC 3986
 //! requires percent-encoding: origins accept such bytes, and would get them without a proxy.
@@ -106,7 +106,7 @@ fn authority(text: &[u8]) -> Option<(Destination, String)> {
     Some((to, bare.to_owned()))
 }
 
-/// Removes user name and password, which no server may see in `Host` (RFC 9110 §4.2.4).
+/// Removes user name and password, which must not be sent in `Host` (RFC 9110 §4.2.4).
 fn bare(authority: &[u8]) -> &[u8] {
     let at = authority.iter().rposition(|b| *b == b'@');
     at.map_or(authority, |at| &authority[at + 1..])

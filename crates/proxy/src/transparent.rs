@@ -1,9 +1,9 @@
-//! Redirected connections, of programs that know nothing about a proxy.
+//! Redirected connections, of programs without proxy settings.
 //!
 //! Packet rules of the host (`nftables`' `redirect`) redirect a connection to one of these ports, and the kernel tells
 //! its original destination (`SO_ORIGINAL_DST`). The proxy's own connections carry [`MARK`], which the rules exempt. Or
-//! a supervisor of a program connects the program's sockets to these ports, and tells the destination by
-//! [`RedirectDestinations`]. Either way the connection becomes a tunnel like any other.
+//! the supervisor that started the program (`thalweg run`) connects the program's sockets to these ports, and registers
+//! the intended destination in [`RedirectDestinations`]. Either way the connection becomes a tunnel like any other.
 
 use super::{
     event::TunnelKind,
@@ -31,7 +31,7 @@ use tokio::{
     time::sleep,
 };
 
-/// The mark of the proxy's own connections: "twlg".
+/// The packet mark of the proxy's own connections: "twlg" in ASCII.
 pub const MARK: u32 = 0x7477_6c67;
 
 /// Wait after accept fails, e.g. for want of descriptors.
@@ -45,27 +45,28 @@ pub struct RedirectPorts {
     pub v6: Option<u16>,
 }
 
-/// Redirected connections that are remembered until they are taken, at most. Beyond that, the `connect` of the program
+/// The most expected connections that are remembered until they arrive. Beyond that, the `connect` of the program
 /// fails.
-const MAX_MEANT: usize = 65_536;
+const MAX_EXPECTED: usize = 65_536;
 
 /// The destinations of redirected connections, by the addresses that they come from.
 #[derive(Clone, Debug, Default)]
 pub struct RedirectDestinations(Arc<Mutex<HashMap<SocketAddr, SocketAddr>>>);
 
 impl RedirectDestinations {
-    /// A connection to `to` will come from `from`. Returns `false` if it cannot be remembered, because too many are.
+    /// Records that a connection from the address `from` is meant for `to`. Returns `false`, and records nothing, if
+    /// too many are recorded already.
     #[must_use]
     pub fn expect(&self, from: SocketAddr, to: SocketAddr) -> bool {
         let mut known = self.0.lock();
-        let has_room = known.len() < MAX_MEANT;
+        let has_room = known.len() < MAX_EXPECTED;
         if has_room {
             known.insert(from, to);
         }
         has_room
     }
 
-    /// Takes the destination of a connection that has come, or will not come after all.
+    /// Removes and returns the destination of a connection that has arrived, or that will not arrive.
     pub fn take(&self, from: SocketAddr) -> Option<SocketAddr> {
         self.0.lock().remove(&from)
     }
@@ -136,8 +137,8 @@ async fn serve(shared: Arc<ProxyState>, tcp: TcpStream, client: SocketAddr) {
 
 async fn begin(shared: &ProxyState, tcp: TcpStream, client: SocketAddr) -> Option<Tunnel> {
     let meant = match shared.config.redirect_source {
-        RedirectSource::Supervisor => shared.meant.take(client),
-        RedirectSource::Rules | RedirectSource::None => meant(&tcp),
+        RedirectSource::Supervisor => shared.redirect_destinations.take(client),
+        RedirectSource::Rules | RedirectSource::None => original_destination(&tcp),
     };
     let Some(meant) = meant else {
         let why = "the connection was not redirected, but made directly to the port for redirected connections";
@@ -155,12 +156,12 @@ async fn begin(shared: &ProxyState, tcp: TcpStream, client: SocketAddr) -> Optio
             let (kind, early, late) = (TunnelKind::Redirected, Vec::new(), Bytes::new());
             Some(Tunnel { client, kind, tcp, early, dialled, late, to, content })
         }
-        Err(no) => refuse(shared, &tcp, client, to.to_string(), &no.to_string()),
+        Err(error) => refuse(shared, &tcp, client, to.to_string(), &error.to_string()),
     }
 }
 
 /// The original destination of a connection, if the kernel redirected it here.
-fn meant(tcp: &TcpStream) -> Option<SocketAddr> {
+fn original_destination(tcp: &TcpStream) -> Option<SocketAddr> {
     let own = tcp.local_addr().ok()?;
     let socket = SockRef::from(tcp);
     let found = match own.ip() {
@@ -171,7 +172,7 @@ fn meant(tcp: &TcpStream) -> Option<SocketAddr> {
     (meant != own).then_some(meant)
 }
 
-/// Resets the program's connection, which the program already takes for established.
+/// Resets the program's connection: for the program it is already established, so nothing else tells of the failure.
 fn refuse(
     shared: &ProxyState,
     tcp: &TcpStream,

@@ -1,4 +1,5 @@
-//! Carries bytes in both directions without looking at them, after `CONNECT`, a SOCKS5 reply, or an upgrade.
+//! Carries bytes in both directions without looking at them, after `CONNECT`, a SOCKS5 reply, an upgrade, or for a
+//! redirected connection.
 
 use super::{
     dial::DialledConnection,
@@ -32,7 +33,7 @@ use tokio::{
 };
 
 /// When a tunnel is given up. Programs keep some open for a day without traffic (a shell, a chat), and TCP's keepalive
-/// finds dead peers. Half-closed tunnels wait for an answer that takes long to make.
+/// finds dead peers. Half-closed tunnels may wait for an answer that takes the destination long to prepare.
 const LIMITS: Limits = Limits {
     idle: Duration::from_secs(24 * 3600),
     linger: Duration::from_secs(3600),
@@ -40,7 +41,7 @@ const LIMITS: Limits = Limits {
 };
 
 /// A detour that was sent data and has brought nothing for this long counts as failed.
-const MUTE: Duration = Duration::from_secs(10);
+const SILENT_DETOUR: Duration = Duration::from_secs(10);
 
 /// A tunnel that is about to begin.
 pub struct Tunnel {
@@ -60,8 +61,8 @@ pub struct Tunnel {
     pub content: Content,
 }
 
-/// Carries bytes until both sides have ended, and records the tunnel. Both legs are reset unless both directions end
-/// regularly.
+/// Carries bytes until both sides have ended, and records the tunnel. Both connections are reset unless both directions
+/// end regularly.
 pub async fn run(shared: &ProxyState, tunnel: Tunnel) {
     let Tunnel { client, kind, tcp, early, dialled, late, to, content } = tunnel;
     let (began, moved, pace) =
@@ -93,7 +94,15 @@ pub async fn run(shared: &ProxyState, tunnel: Tunnel) {
     seen.tell(shared, &to, content);
     let broken = done.err().map(|stopped| cut_for.into_inner().unwrap_or(stopped.to_string()));
     let (to, path) = (to.to_string(), path.as_str());
-    shared.recorder.tunnel(EndedTunnel { client, kind, to, path, moved: counts, began, broken });
+    shared.recorder.record_tunnel(EndedTunnel {
+        client,
+        kind,
+        to,
+        path,
+        moved: counts,
+        began,
+        broken,
+    });
 }
 
 async fn carry(
@@ -116,8 +125,8 @@ async fn carry(
     }
 }
 
-/// Behind relays only our own leg is visible: once one direction has ended, a relay may still have much to deliver to a
-/// slow reader.
+/// With relays, only the connection to the first relay is visible: once one direction has ended, a relay may still have
+/// much to deliver to a slow reader.
 fn limits(is_direct: bool) -> Limits {
     match is_direct {
         true => LIMITS,
@@ -125,7 +134,8 @@ fn limits(is_direct: bool) -> Limits {
     }
 }
 
-/// Measures how fast bytes come. Returns once a cap that was set after the tunnel began is used up.
+/// Measures the tunnel's rate, and watches the cap: returns only when a cap that was set after the tunnel began is used
+/// up.
 async fn watch(moved: &Moved, pace: &Mutex<TunnelRate>, passage: Option<&Passage>) -> CapError {
     let (mut ticks, began) = (interval(LOOK), Instant::now());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -155,7 +165,7 @@ struct Observation<'a> {
 impl Observation<'_> {
     fn tell(&self, shared: &ProxyState, to: &Destination, content: Content) {
         let (up, down) = self.counts;
-        if up > 0 && down == 0 && self.path != DIRECT && self.began.elapsed() > MUTE {
+        if up > 0 && down == 0 && self.path != DIRECT && self.began.elapsed() > SILENT_DETOUR {
             return shared.chooser.learn(to, content, PathReport::Failed(self.path));
         }
         let Some(rate) = self.rate else { return };

@@ -1,27 +1,28 @@
-//! Measures how fast a tunnel was, from counts that are looked at regularly.
+//! Computes a tunnel's rate from byte counts that are sampled regularly. Pure: times are arguments. A run is a sequence
+//! of samples between which the tunnel was busy.
 
 use std::time::Duration;
 use thalweg_units::{ByteSize, Rate};
 
-/// How often the counts are looked at.
+/// The interval between samples.
 pub const LOOK: Duration = Duration::from_millis(250);
 
-/// Fewer bytes between two looks are background chatter of a program: they end a run.
+/// Fewer bytes than this between two samples are background traffic of a program: they end a run.
 const BUSY: u64 = 8 << 10;
 
-/// The beginning of a run, which does not count: slow start, and bytes that lay in buffers while the program did not
-/// read, which come faster than any path.
+/// The beginning of a run that is left out: slow start, and bytes that were buffered while the program did not read,
+/// which arrive faster than any path.
 const FIRST: Duration = Duration::from_secs(1);
 
-/// A mean over less time says nothing: the bytes of one look depend on when the task had its turn.
+/// The shortest time to average over: the bytes of one sample depend on when the task was scheduled.
 const LEAST: Duration = Duration::from_secs(1);
 
-/// From this many bytes on, a run says something about the path.
-const TELLING: u64 = 256 << 10;
+/// A run of fewer bytes than this does not count.
+const MIN_BYTES: u64 = 256 << 10;
 
-/// The mean rate over the longest run in which bytes came all the time.
+/// The mean rate over the longest busy run.
 ///
-/// It is never a peak: bytes from buffers, or from two turns at once, come faster than over the link.
+/// It is never a peak: buffered bytes, and those of two delayed samples, arrive faster than the network delivers.
 #[derive(Debug, Default)]
 pub struct TunnelRate {
     /// The last look: its time, and the bytes that had come by then.
@@ -33,7 +34,7 @@ pub struct TunnelRate {
 }
 
 impl TunnelRate {
-    /// Takes a look: `bytes` had come in all at `at`, counted from any beginning. Neither ever decreases.
+    /// Takes a sample: at time `at`, `bytes` had arrived in total. Both may count from any start, and never decrease.
     pub fn observe(&mut self, at: Duration, bytes: u64) {
         let (before, had) = std::mem::replace(&mut self.last, (at, bytes));
         if bytes - had < BUSY {
@@ -50,17 +51,17 @@ impl TunnelRate {
         }
     }
 
-    /// The rate, after `whole` in which `bytes` came; `None` if that says nothing.
+    /// The rate of a tunnel that lasted `whole` and carried `bytes`; `None` if that was too little to measure.
     ///
-    /// A tunnel that ends before a run counts is taken as a whole, over at least a second, which is less than the path
-    /// gave.
+    /// If no run was long enough, the rate is that of the whole tunnel, over at least a second; this underestimates the
+    /// path.
     pub fn rate(&self, whole: Duration, bytes: u64) -> Option<Rate> {
         let (bytes, took) = match self.best {
             best if best.1 >= LEAST => best,
             _ if whole <= FIRST + LEAST => (bytes, whole.max(LEAST)),
             _ => return None,
         };
-        (bytes >= TELLING).then(|| Rate::over(ByteSize::from_bytes(bytes), took))
+        (bytes >= MIN_BYTES).then(|| Rate::over(ByteSize::from_bytes(bytes), took))
     }
 }
 

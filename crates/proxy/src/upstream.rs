@@ -1,11 +1,11 @@
-//! Sends a request to an origin and gets its answer, on an idle link or a new one.
+//! Sends a request to an origin and gets its answer, on an idle origin connection or a new one.
 
 use super::{
     assignment::{self, fits, without_interface},
     body::Outgoing,
     counted_stream::CountedStream,
     fields,
-    pool::{Lease, Link, Owner},
+    pool::{Lease, OriginConnection, Owner},
     record::Record,
     request_line::RequestLine,
     silence::wait_for_silence,
@@ -30,7 +30,7 @@ use tokio::time::sleep;
 /// hyper's 100.
 pub const MAX_FIELDS: usize = 512;
 
-/// The head of an answer, and the link on which the rest comes.
+/// The head of an answer, and the origin connection that delivers its content.
 pub struct UpstreamAnswer {
     /// The head; its content is still to come.
     pub response: Response<Incoming>,
@@ -76,16 +76,16 @@ impl RepeatableRequest {
     }
 }
 
-/// If a used link by a relay does not answer for twice its usual time, and for at least this long, it may be dead: the
-/// request is then sent by another way, too.
+/// If a reused connection through a relay does not answer for [`LATE_TIMES`] times its usual response time, and for at
+/// least this long, it may be dead: the request is then also sent by another path.
 const LATE: Duration = Duration::from_secs(1);
 const LATE_TIMES: u32 = 2;
 
 /// Sends `request` and waits for the head of its answer.
 ///
-/// The origin may close an idle link at this very moment. A request that was not sent is then sent on another link, and
-/// so is one that may be sent twice. A link by a relay may be dead without notice; a request that may be sent twice is
-/// then sent by another way as well.
+/// The origin may close an idle connection at this very moment. A request that was not sent yet, or that is repeatable,
+/// is then sent on another connection. A connection through a relay may be dead without notice, so a repeatable request
+/// is also sent by another path if the answer is late.
 ///
 /// # Errors
 /// [`UpstreamError`].
@@ -102,17 +102,17 @@ pub async fn exchange(
             Some(link) => link,
             None => open(shared, client, to, (lanes, None)).await?,
         };
-        if fields::proves_connection(request.headers()) {
-            link.prove(client);
+        if fields::authenticates_connection(request.headers()) {
+            link.reserve_for(client);
         }
         let asked = Instant::now();
         link.line.set(&mut request);
         let mut sent = pin!(link.send.try_send_request(request));
-        let doubted = again.filter(|_| link.used && !link.is_proven && link.path != DIRECT);
+        let doubted = again.filter(|_| link.used && !link.is_reserved && link.path != DIRECT);
         let done = match doubted {
             Some(again) => tokio::select! {
                 done = &mut sent => done,
-                answered = ask_elsewhere(shared, client, to, again, &link) => {
+                answered = request_by_another_path(shared, client, to, again, &link) => {
                     link.task.abort();
                     shared.chooser.learn(to, Content::Clear, PathReport::Failed(&link.path));
                     return Ok(answered);
@@ -139,13 +139,13 @@ pub async fn exchange(
 fn answered(
     shared: &Arc<ProxyState>,
     (client, to): (&Client, &Destination),
-    mut link: Link,
+    mut link: OriginConnection,
     response: Response<Incoming>,
     asked: Instant,
 ) -> UpstreamAnswer {
     link.usual = asked.elapsed();
-    if fields::proves_connection(response.headers()) {
-        link.prove(client);
+    if fields::authenticates_connection(response.headers()) {
+        link.reserve_for(client);
     }
     let (path, setup) = (link.path.clone(), link.setup);
     let interface = link.route.interface();
@@ -153,13 +153,13 @@ fn answered(
     UpstreamAnswer { response, lease, path, setup, interface }
 }
 
-/// An answer by another way, once `doubted` is late; never returns if there is none.
-async fn ask_elsewhere(
+/// Waits until the connection `doubted` is late, and returns an answer by another path; never returns if there is none.
+async fn request_by_another_path(
     shared: &Arc<ProxyState>,
     client: &Client,
     to: &Destination,
     again: &RepeatableRequest,
-    doubted: &Link,
+    doubted: &OriginConnection,
 ) -> UpstreamAnswer {
     sleep(LATE.max(LATE_TIMES * doubted.usual)).await;
     let Ok(lanes) = shared.assign_interfaces(client, to).await else { return pending().await };
@@ -173,7 +173,8 @@ async fn ask_elsewhere(
     }
 }
 
-/// An answer over a new link by another interface than `avoided`. `None`: there is no such interface, or no answer.
+/// An answer over a new connection by another interface than `avoided`. `None`: there is no such interface, or no
+/// answer.
 pub async fn request_by_another_interface(
     shared: &Arc<ProxyState>,
     client: &Client,
@@ -203,13 +204,13 @@ fn error_text(error: &hyper::Error) -> String {
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// Opens a link by the assigned interfaces, but not by the way named `avoided`.
+/// Opens an origin connection by the assigned interfaces, but not by the path named `avoided`.
 async fn open(
     shared: &Arc<ProxyState>,
     client: &Client,
     to: &Destination,
     (lanes, avoided): (Lanes, Option<&str>),
-) -> Result<Link, UpstreamError> {
+) -> Result<OriginConnection, UpstreamError> {
     let dialled = shared.connect_over(lanes, client, to, Content::Clear, avoided).await?;
     let (path, setup, passage) = (dialled.path, dialled.setup, dialled.passage);
     let monitor = dialled.stream.monitor();
@@ -246,9 +247,9 @@ async fn open(
         counted.inspect(|passage| passage.counts(&moved));
     });
     let (usual, task) = (Duration::ZERO, work.abort_handle());
-    Ok(Link {
+    Ok(OriginConnection {
         owner: Owner::of_client(client).await,
-        is_proven: false,
+        is_reserved: false,
         send,
         line,
         moved: moves,

@@ -2,10 +2,10 @@
 //!
 //! The origin has answered a plain `GET` with a head that offers ranges of an object with a strong entity tag. That
 //! head goes to the program; [`thalweg_get`] fetches the content, with `If-Match` on that tag in each request, and
-//! refuses answers with another tag, so that head and content are of one version. Nothing is sent to the program before
+//! refuses answers with another tag, so that head and content are of one version. Head and content are sent only once
 //! the first bytes have arrived; until then the answer can still be forwarded over one path. Bytes that arrive out of
-//! order wait in a file without a name. A slow reader slows only the writer's thread, and a reader that leaves ends the
-//! whole fetch.
+//! order wait in an unlinked temporary file. If the program reads slowly, the thread that writes to it waits; if the
+//! program leaves, the whole fetch ends.
 
 mod object;
 mod stream;
@@ -43,14 +43,14 @@ use tokio::{
     time::timeout,
 };
 
-/// How long the first bytes may take before the request is forwarded over one path. The direct path has just answered,
-/// so this is ten round trips of a long path.
+/// How long the first bytes may take before the request is forwarded over one path. The origin has just answered, so
+/// this is ample even for round trips of a second.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Pieces of 256 kB that may wait for the program.
-const PIECES: usize = 4;
+const WAITING_PIECES: usize = 4;
 
-/// Fields that `get` sets itself, or that belong to one hop.
+/// Request fields that `thalweg_get` sets itself, or that belong to one hop.
 const NOT_PASSED: [HeaderName; 6] = [
     header::HOST,
     header::CONNECTION,
@@ -69,8 +69,8 @@ pub struct SplitPlan {
 }
 
 impl SplitPlan {
-    /// `None` if splitting is not worth it: the object is small, there is a single path, or as many objects are split
-    /// already as may be.
+    /// `None` if splitting is not worth it: the object is small, there is a single path, or the limit of concurrent
+    /// split downloads is reached.
     pub fn find(shared: &Arc<ProxyState>, object: Object) -> Option<Self> {
         if object.length < shared.config.split_from.as_bytes() {
             return None;
@@ -93,15 +93,14 @@ impl SplitPlan {
     }
 }
 
-/// Begins to fetch, and returns the content once its first bytes have arrived. `None`: they did not arrive, and nothing
-/// was sent to the program.
+/// Begins to fetch, and returns the content once its first bytes have arrived; `None` if they did not arrive in time.
 pub async fn fetch(
     shared: &Arc<ProxyState>,
     plan: SplitPlan,
     fields: HeaderMap,
     record: &Arc<Record>,
 ) -> Option<SplitBody> {
-    let (pieces, mut came) = mpsc::channel(PIECES);
+    let (pieces, mut came) = mpsc::channel(WAITING_PIECES);
     let (wish, stop) = Stop::new();
     let length = plan.object.length;
     let work = run(Arc::clone(shared), plan, fields, pieces, stop, Arc::clone(record));
@@ -181,7 +180,7 @@ fn request(
     }
 }
 
-/// Records which path carries the most, and whether the object comes from the requested URL.
+/// Records which path carries the most bytes, and whether the object came from the requested URL without a redirect.
 struct SplitObserver {
     record: Arc<Record>,
     url: String,

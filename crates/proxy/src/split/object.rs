@@ -1,4 +1,4 @@
-//! Decides which answers are of an object that can be fetched in ranges instead.
+//! Decides whether an answer delivers an object that can also be fetched in ranges.
 
 use super::super::target::Forward;
 use bytes::Bytes;
@@ -9,8 +9,8 @@ use hyper::{
     http::request::Parts,
 };
 
-/// Fields by which a program asks for something else than the whole object as it is.
-const CONDITIONS: [HeaderName; 6] = [
+/// Request fields that ask for something other than the whole object (ranges and conditions).
+const PARTIAL_OR_CONDITIONAL: [HeaderName; 6] = [
     header::RANGE,
     header::IF_RANGE,
     header::IF_MATCH,
@@ -32,14 +32,14 @@ pub struct Object {
 }
 
 impl Object {
-    /// The object of `response`, if its ranges can be put together to exactly what the response would bring: status
-    /// 200, a length, `Accept-Ranges: bytes`, a strong entity tag (RFC 9110 §8.8.1), no coding.
+    /// The object of `response`, if its ranges combine to exactly the content of the response: status 200, a length,
+    /// `Accept-Ranges: bytes`, a strong entity tag (RFC 9110 §8.8.1), no coding.
     pub fn from_response(
         request: &Parts,
         response: &Response<Incoming>,
         to: &Forward,
     ) -> Option<Self> {
-        let plain = !CONDITIONS.iter().any(|name| request.headers.contains_key(name));
+        let plain = !PARTIAL_OR_CONDITIONAL.iter().any(|name| request.headers.contains_key(name));
         let tag = (plain && response.status() == StatusCode::OK)
             .then(|| offered(response.headers()))
             .flatten()?;

@@ -24,7 +24,8 @@ pub(super) struct Pipe {
 }
 
 impl Output for Pipe {
-    /// Refuses another version: a server may ignore `If-Match`, or redirect requests for ranges.
+    /// Fails if the object's tag is not the expected one, because a server may ignore `If-Match` or redirect range
+    /// requests.
     fn begins(&self, tag: Option<&str>) -> io::Result<()> {
         let same = tag.is_some_and(|tag| tag.as_bytes() == self.tag.as_bytes());
         match same && !self.elsewhere.load(Relaxed) {
