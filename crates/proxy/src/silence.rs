@@ -8,8 +8,7 @@ use thalweg_net::Monitor;
 use tokio::time::sleep;
 
 /// A relay that acknowledges no sent data for this long counts as dead: at a round trip of 300 ms TCP has sent the data
-/// six times by then. A relay itself waits 60 s (`thalweg_net::liveness`), because its clients may come back, such as
-/// laptops.
+/// six times by then. A relay itself waits 30 s for its peers by default (`black_hole` in `thalweg_net::liveness`).
 const DEAD_AFTER: Duration = Duration::from_secs(20);
 
 /// How often the connection is checked.

@@ -1,4 +1,4 @@
-//! The relay's settings, each default with its reason.
+//! The settings of a relay, with their defaults and the reasons for them.
 
 use super::{
     egress::EgressPolicy,
@@ -10,7 +10,7 @@ use thalweg_net::liveness::Limits;
 use thalweg_wire::mesh::Quota;
 use thiserror::Error;
 
-/// How a [`super::Relay`] or a [`super::MeshRelay`] works.
+/// The settings of a [`super::Relay`] or a [`super::MeshRelay`].
 #[derive(Clone, Debug)]
 pub struct RelayConfig {
     /// The address to listen on; port 0 takes a free one.
@@ -40,7 +40,7 @@ pub struct RelayConfig {
     pub drain: Duration,
 }
 
-/// The settings are invalid.
+/// An error in the settings.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ConfigError {
     /// Other hosts can reach the listener, and no clients are listed.
@@ -51,7 +51,7 @@ pub enum ConfigError {
     NoConnections,
 }
 
-/// The text is not a network.
+/// An error of [`parse_cidr`]: the text is not a network.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{0}` is not a network: write `10.0.0.0/8`, `fd54::/16`, or one address")]
 pub struct CidrError(String);
@@ -67,8 +67,8 @@ pub fn parse_cidr(text: &str) -> Result<IpNet, CidrError> {
 }
 
 impl RelayConfig {
-    /// The default of `max_connections`. With two descriptors each they take 8,192; with two buffers of 64 KiB each, if
-    /// all are in use at once, 512 MiB.
+    /// The default of `max_connections`. These connections take 8,192 descriptors (two each), and at most 512 MiB of
+    /// buffers (two of 64 KiB each).
     pub const MAX_CONNECTIONS: usize = 4096;
 
     /// The default settings, with this address to listen on.
@@ -104,8 +104,8 @@ impl RelayConfig {
         Ok(())
     }
 
-    /// The most connections of one member if no quota says otherwise: a quarter, so that one member leaves room for
-    /// others, but at least 16 if there are as many.
+    /// The most connections of one member if no quota says otherwise: a quarter of `max_connections`, so that one
+    /// member leaves room for others, but at least 16 (or all, if `max_connections` is lower).
     pub fn connections_per_member(&self) -> u32 {
         let share = (self.max_connections / 4).max(16).min(self.max_connections);
         u32::try_from(share).unwrap_or(u32::MAX)
@@ -116,7 +116,7 @@ impl RelayConfig {
         Limits { idle: self.idle, linger: self.linger, black_hole: self.black_hole }
     }
 
-    /// Whether a client at this address is served. Other clients get no byte.
+    /// Whether a client at this address is served. Connections of other clients are closed without a reply.
     pub fn admits(&self, client: IpAddr) -> bool {
         // A dual-stack listener sees IPv4 clients as mapped addresses.
         let client = client.to_canonical();

@@ -1,4 +1,5 @@
-//! The live connections of a running relay: admits clients, serves them, and drains at the end.
+//! The live connections of a running relay: admits clients, serves them, and at shutdown waits for them to end
+//! (drains).
 
 use super::{RelayConfig, Summary, session};
 use socket2::SockRef;
@@ -15,7 +16,7 @@ use tokio::{
 /// to spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The shortest time between two log lines about one kind of trouble that strangers can cause.
+/// The shortest time between two log lines of a kind that unknown clients can cause.
 const LOG_PAUSE: Duration = Duration::from_secs(1);
 
 /// The connections of a running relay.
@@ -25,8 +26,8 @@ pub struct Connections {
     /// The running sessions, and ended ones that are not yet reaped.
     sessions: JoinSet<()>,
     summary: Summary,
-    strangers_logged: Throttle,
-    accept_logged: Throttle,
+    strangers_logged: LogThrottle,
+    accept_logged: LogThrottle,
 }
 
 impl Connections {
@@ -37,19 +38,20 @@ impl Connections {
             log,
             sessions: JoinSet::new(),
             summary: Summary::default(),
-            strangers_logged: Throttle::default(),
-            accept_logged: Throttle::default(),
+            strangers_logged: LogThrottle::default(),
+            accept_logged: LogThrottle::default(),
         }
     }
 
-    /// Waits until a connection ends; for ever while there is none. Cancel-safe.
+    /// Waits until a connection ends; never returns while there is none. Cancel-safe.
     pub async fn wait_for_end(&mut self) {
         if self.sessions.join_next().await.is_none() {
             pending().await
         }
     }
 
-    /// Serves an accepted connection, if the client is allowed; `permit` is its slot.
+    /// Serves an accepted connection if its client is allowed, and closes it otherwise. `permit` is its slot among
+    /// [`RelayConfig::max_connections`].
     pub async fn take(
         &mut self,
         permit: Option<OwnedSemaphorePermit>,
@@ -114,12 +116,12 @@ impl Connections {
 
 /// Lets one log line pass per [`LOG_PAUSE`], and counts the others.
 #[derive(Debug, Default)]
-struct Throttle {
+struct LogThrottle {
     last: Option<Instant>,
     suppressed: u64,
 }
 
-impl Throttle {
+impl LogThrottle {
     /// Returns the number of suppressed lines since the last one if a line may pass now; `None` if it may not.
     fn pass(&mut self, now: Instant) -> Option<u64> {
         if self.last.is_some_and(|last| now.duration_since(last) < LOG_PAUSE) {
@@ -139,7 +141,7 @@ mod tests {
     fn the_throttle_passes_one_line_a_second_and_counts_the_rest() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
-        let mut throttle = Throttle::default();
+        let mut throttle = LogThrottle::default();
         assert_eq!(throttle.pass(at(0)), Some(0));
         assert_eq!((throttle.pass(at(1)), throttle.pass(at(999))), (None, None));
         assert_eq!(throttle.pass(at(1000)), Some(2));

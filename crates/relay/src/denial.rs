@@ -1,4 +1,5 @@
-//! Reasons why a relay does not connect to an address.
+//! Denials: decisions of the egress policy or the mesh gate not to connect to a requested destination. A
+//! [`super::Refusal`] is what the client is told, of which a denial is one reason.
 
 use super::{address_class::Class, egress::SMTP};
 use ipnet::IpNet;
@@ -9,7 +10,7 @@ use thalweg_wire::{
 };
 use thiserror::Error;
 
-/// A reason why a relay does not connect to an address.
+/// A reason why a relay does not connect to a destination for this client.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Denial {
     /// Port 25.
@@ -36,7 +37,7 @@ pub enum Denial {
     /// A rule of the roster has a list of ports that does not contain this one.
     #[error("a rule of the mesh does not allow this client to use port {0}")]
     RulePort(u16),
-    /// The client avoids a tag of this relay, or a rule does so for it.
+    /// The client avoids a tag that this relay itself has, or a rule does so for it.
     #[error("this relay has tag {0}, which the client avoids")]
     AvoidsUs(Tag),
     /// The destination is a member with a tag that is to be avoided.

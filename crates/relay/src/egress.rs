@@ -15,14 +15,15 @@ use tokio::net::TcpStream;
 
 pub use thalweg_wire::address_class::SMTP;
 
-/// The addresses and ports that a relay connects to.
+/// Decides which addresses and ports a relay connects to.
 ///
 /// Public addresses on the listed ports (by default 80 and 443) are allowed, and the networks in `allow`, with these
 /// rules:
 /// - an address in `deny` never passes, even if `allow` contains it;
 /// - an address of a special [`Class`] needs an entry in `allow` that contains it;
 /// - a metadata address and the host's own addresses each need an entry of their own (/32 or /128), so that a wide
-///   entry gives away neither the cloud's credentials nor services that listen here only for neighbours;
+///   entry gives access neither to the cloud's credentials nor to services of this host that only its local network
+///   should reach;
 /// - the node's own ports never pass, on any address by which they can be reached;
 /// - an address that embeds an IPv4 address (mapped, NAT64, 6to4, …) needs an entry in its own form, *and* the embedded
 ///   address must pass as well;
@@ -99,7 +100,7 @@ impl EgressPolicy {
         self.check_ip(to.ip())
     }
 
-    /// Checks the rules without exceptions: port 25, the deny list, and this node's own ports.
+    /// Checks the rules that no entry of `allow` overrides: port 25, the deny list, and this node's own ports.
     ///
     /// # Errors
     /// The reason why it is denied.
@@ -112,12 +113,12 @@ impl EgressPolicy {
                 return Err(Denial::Listed(ip, *net));
             }
             let to = SocketAddr::new(ip, to.port());
-            if self.is_admin(to) { Err(Denial::Admin(to)) } else { Ok(()) }
+            if self.is_own_listener(to) { Err(Denial::Admin(to)) } else { Ok(()) }
         })
     }
 
-    /// Whether one of the node's own listeners would answer at this address.
-    fn is_admin(&self, to: SocketAddr) -> bool {
+    /// Whether this address reaches one of the node's own listeners.
+    fn is_own_listener(&self, to: SocketAddr) -> bool {
         // Linux connects the unspecified address to the host itself.
         let any = || to.ip().is_loopback() || to.ip().is_unspecified() || self.is_own(to.ip());
         self.admin.iter().filter(|admin| admin.port() == to.port()).any(|admin| {
@@ -134,7 +135,7 @@ impl EgressPolicy {
         self.own.as_ref().is_some_and(|own| own.contains(ip))
     }
 
-    /// Checks that an established connection does not lead to this host itself.
+    /// Checks that an established connection does not end at this host itself.
     ///
     /// A host may answer for addresses that no interface has (a `local` route). Both ends then have the same address,
     /// and no byte has been sent yet.

@@ -1,4 +1,5 @@
-//! The relay's side of the SOCKS5 handshake: reads a client's request, with a member's terms if there are any.
+//! The relay's side of the SOCKS5 handshake: reads a client's request; a member's request may carry terms
+//! ([`thalweg_wire::mesh::Terms`]: the kind of leg, and tags to avoid) and the key of the next hop.
 
 use super::refusal::Refusal;
 use std::{
@@ -17,7 +18,7 @@ use tokio::{
     time::timeout,
 };
 
-/// The bound address in a reply if there is none (RFC 1928 §6 leaves it open).
+/// The bound address in replies that have none to report (RFC 1928 §6 leaves it open).
 pub const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// A member's request inside its channel.
@@ -79,12 +80,12 @@ pub struct Handshake {
 }
 
 impl Handshake {
-    /// The bytes before the reply: the choice of [`METHOD`], which is sent together with it.
+    /// The bytes to send before the reply: the choice of the method [`METHOD`], which is sent together with the reply.
     pub fn prefix(&self) -> Vec<u8> {
         self.terms.as_ref().map(|_| socks5::encode_method(METHOD).to_vec()).unwrap_or_default()
     }
 
-    /// How the client's leg is carried after the reply.
+    /// How the client's leg is carried after the reply: sealed (in TLS) or open (in clear).
     pub fn leg(&self) -> LegKind {
         self.terms.as_ref().map(|terms| terms.leg).unwrap_or_default()
     }
@@ -105,7 +106,7 @@ impl Handshake {
             let methods = read_message(client, decode_methods).await?;
             match methods {
                 OfferedMethods { terms: true, .. } => {
-                    let ask = read_ask(client).await?;
+                    let ask = read_relay_request(client).await?;
                     self.terms = Some(ask.terms.clone());
                     let to = read_message(client, socks5::decode_request).await?;
                     Ok((ask, to))
@@ -121,7 +122,7 @@ impl Handshake {
     }
 }
 
-async fn read_ask<S: AsyncRead + Unpin>(client: &mut S) -> Result<RelayRequest, Refusal> {
+async fn read_relay_request<S: AsyncRead + Unpin>(client: &mut S) -> Result<RelayRequest, Refusal> {
     let mut head = [0; 2];
     client.read_exact(&mut head).await.map_err(Refusal::Left)?;
     let mut body = vec![0; RelayRequest::length(head)?];

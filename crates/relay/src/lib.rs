@@ -1,23 +1,44 @@
-//! A SOCKS5 relay (RFC 1928, CONNECT): the detour node of UKAIRO §3.2.3.
+//! A SOCKS5 relay (RFC 1928, CONNECT). Other hosts detour connections through it: it is the detour node of UKAIRO §3.2.3
+//! (`REFERENCES.md`).
 //!
-//! A client asks over a connection or a channel for a destination. The relay connects to it and pumps bytes between the
-//! two legs, or refuses. [`Relay`] has its own listener and identifies clients by address; [`MeshRelay`] serves members
-//! of a mesh inside their channels, by the roster's rules and quotas.
+//! A client asks over a TCP connection or a channel for a destination. The relay connects to it and copies bytes between
+//! the two legs, or refuses. [`Relay`] has its own listener and identifies clients by address; [`MeshRelay`] serves
+//! members of a mesh inside their channels, by the roster's rules and quotas.
 //!
 //! ```text
 //! accept ─ client allowed? ─ SOCKS5 ─ resolve ─ egress policy ─ connect ─ pump
-//!            no: closed without a byte          no: reply 2               │
+//!            no: closed without a byte          no: SOCKS5 reply 2        │
 //!                                    liveness: idle, linger, black hole ──┘
 //! ```
 //!
 //! - A client that is not allowed gets no byte. A listener beyond loopback must list its clients.
 //! - The relay resolves each name once, checks every address, and dials only checked addresses.
-//! - It never connects to the host's own addresses or to the node's own ports.
+//! - It never connects to the node's own ports, and to an address of its own host only if the operator has allowed
+//!   exactly this address (/32 or /128).
 //! - Half-closed connections go on. A leg that breaks *resets* the other, so that no truncated stream looks complete.
-//! - Connections, buffers and all waits are bounded. Without free descriptors, accepting waits and live connections go
-//!   on.
+//! - Connections, buffers and all waits are bounded. If no descriptor is free, live connections continue, and new ones
+//!   wait to be accepted.
 //!
-//! Additions to the paper's srelay: egress policy, liveness and half-close.
+//! In addition to UKAIRO's relay program (*srelay*) it has an egress policy, liveness checks and half-close.
+//!
+//! Terms:
+//!
+//! - *leg*: one TCP connection between two consecutive hosts. The first leg is the client's, the second leads to the
+//!   destination. A *sealed* leg uses TLS throughout; an *open* leg leaves TLS after the handshake (the *cut-over*), for
+//!   data that is encrypted already.
+//! - *channel*: an authenticated TLS connection between two members of a mesh. *Roster*: the signed list of the mesh's
+//!   members, their addresses, tags and rules. *Oracle*: the member that signs it. *Rank*: the order of rosters by
+//!   version. *Principal key*: the key that identifies a member, whichever of its keys opened a channel.
+//! - *tag*: a label of a member in the roster, such as a country. Clients can *avoid* tags.
+//! - *terms*: what a member asks of a relay beyond SOCKS5: the kind of leg, and tags to avoid. *Next hop*: the member
+//!   that the client names as the destination. *Preamble*: the relay's first bytes to it, with the depth of the chain.
+//! - *pump*: copies bytes between the legs. *Liveness*: ends connections that are *idle*, that *linger* half-closed, or
+//!   whose peer acknowledges nothing (a *black hole*).
+//! - *egress policy*: which addresses and ports the relay may connect to; *gate*: the policy and the mesh's rules
+//!   together, for one member's request. A *denial* is their reason against a destination; a *refusal* is what the client
+//!   is told.
+//! - *quota*: a member's limits at this relay. *Slot*: one of the connections that the relay serves at a time.
+//! - *stranger*: a client that is not allowed; in the gate, an address that belongs to no member.
 
 mod address_class;
 mod config;

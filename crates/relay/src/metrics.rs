@@ -29,7 +29,8 @@ type Label = [(&'static str, &'static str); 1];
 /// that waits for a name server and a distant destination takes seconds.
 const HANDSHAKE_BUCKETS: [f64; 10] = [0.001, 0.0025, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
 
-/// Reasons of refusals that are counted from zero on. The others are faults of clients.
+/// Reasons of refusals whose counters exist from the start, at zero. The others appear when they first occur; they are
+/// faults of clients.
 const USUAL_REFUSALS: [&str; 6] =
     ["address_class", "full", "not_member", "port", "quota_bytes", "quota_connections"];
 
@@ -161,13 +162,14 @@ impl RelayMetrics {
         self.open.get().max(0).unsigned_abs()
     }
 
-    /// Measurements of the legs to members, from their transfers.
+    /// Rates and round trips of the legs to members, measured by their transfers.
     pub fn legs(&self) -> &Legs {
         &self.legs
     }
 }
 
-/// The guard of [`RelayMetrics::connection`]. If it is dropped without [`OpenGuard::finish`], it counts a cut.
+/// The guard of [`RelayMetrics::connection`]. If it is dropped without [`OpenGuard::finish`], the connection counts as
+/// cut: its session was dropped before its end.
 #[derive(Debug)]
 pub struct OpenGuard {
     metrics: RelayMetrics,
@@ -188,7 +190,8 @@ impl Drop for OpenGuard {
     }
 }
 
-/// The bytes of ended and live connections. Live counts are read on demand, so that no byte updates a second atomic.
+/// The bytes of ended and live connections. The counts of live connections are read on demand, so that the pump updates
+/// only its own counters.
 #[derive(Clone, Debug, Default)]
 struct Flows(Arc<Mutex<FlowCounts>>);
 

@@ -1,4 +1,4 @@
-//! The addresses of this host's own interfaces, which a relay does not connect to.
+//! The addresses of this host's own interfaces, which a relay connects to only if the operator allows them one by one.
 
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use parking_lot::Mutex;
@@ -8,10 +8,10 @@ use thalweg_net::own_addresses;
 /// The rtnetlink groups for changes of IPv4 and IPv6 addresses (linux/rtnetlink.h).
 const ADDRESS_GROUPS: u32 = 0x10 | 0x100;
 
-/// Bytes that are read of one notice. The rest is dropped, since only its arrival matters.
+/// The bytes that are read of one notice. Its content is ignored, since only its arrival matters.
 const NOTICE_BUFFER: usize = 64;
 
-/// This host's own addresses, always as current as in the kernel; cheap to clone.
+/// This host's own addresses, updated after each change in the kernel; cheap to clone.
 ///
 /// The kernel sends a notice of every change (rtnetlink), so a query costs one system call, and the list is fetched
 /// only after a change. Loopback is not included: it is a class of its own ([`super::Class::Loopback`]).
@@ -31,7 +31,8 @@ struct KernelAddresses {
 }
 
 impl OwnAddresses {
-    /// Creates the list for this thread's network namespace and follows its changes.
+    /// Creates the list and follows its changes. It is that of the calling thread's network namespace, because a
+    /// netlink socket belongs to the namespace in which it is opened.
     ///
     /// # Errors
     /// If the kernel gives no rtnetlink socket or no list.
@@ -39,12 +40,12 @@ impl OwnAddresses {
         Ok(Self(Arc::new(AddressSource::Kernel(Mutex::new(KernelAddresses::start()?)))))
     }
 
-    /// Creates a fixed list, for tests and for hosts that configure their addresses.
+    /// Creates a fixed list, which does not follow the kernel.
     pub fn fixed(addresses: impl IntoIterator<Item = IpAddr>) -> Self {
         Self(Arc::new(AddressSource::Fixed(addresses.into_iter().collect())))
     }
 
-    /// Whether `ip` is an own address now.
+    /// Whether `ip` is one of the addresses now.
     ///
     /// If the kernel refuses a new list (for example without a free descriptor), the old one is used, and the kernel is
     /// asked again the next time.

@@ -1,8 +1,10 @@
-//! Quotas of peers at a relay: connections at a time, a rate, and bytes per day.
+//! Quotas of members at a relay: connections at a time, a rate, and bytes per day. A peer is the member at the other
+//! end of a channel.
 //!
-//! All of a peer's connections share one [`Allowance`], which counts bytes in [`Budget`], the only place where they are
-//! counted. The day is the UTC day, so that an operator can say when it starts; a clock that is set back does not renew
-//! anything. Counts live as long as the process.
+//! All of a peer's connections share one [`Allowance`]. It counts their bytes in the process's [`Budget`], which
+//! enforces the limits. A peer is identified by its principal key, whichever of its keys opened the channel. The day is
+//! the UTC day, so that an operator can say when it starts; setting the clock back does not renew a day's bytes. Counts
+//! live as long as the process.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::{
@@ -51,7 +53,7 @@ pub struct Quotas {
     peers: Mutex<Peers>,
 }
 
-/// At most one for each member of the newest roster, and for each former member with connections.
+/// The allowances: at most one for each member of the newest roster, and for each former member with connections.
 #[derive(Debug, Default)]
 struct Peers {
     /// The rank of the last roster.
@@ -65,7 +67,8 @@ impl Quotas {
         Self { budget, peers: Mutex::default() }
     }
 
-    /// Forgets peers that are no longer in the roster and have no connection, the first time that a roster is given.
+    /// Forgets peers that are no longer in the roster and have no connection. Does nothing unless this roster is newer
+    /// than all given before.
     pub fn forget_former(&self, roster: &Roster) {
         let mut peers = self.lock();
         if peers.rank < Some(roster.rank()) {
@@ -82,8 +85,8 @@ impl Quotas {
 
     /// Admits one more connection of the peer with this principal key.
     ///
-    /// `quota` applies from now on to all of the peer's connections. The bytes in `moved` when the ticket is dropped
-    /// are the connection's usage, even if its session was dropped before its end.
+    /// `quota` applies from now on to all of the peer's connections. The bytes in `moved` when the
+    /// [`AdmittedConnection`] is dropped are the connection's usage, even if its session was dropped before its end.
     ///
     /// # Errors
     /// [`OverQuota`].
@@ -165,7 +168,7 @@ impl Allowance {
     }
 }
 
-/// One admitted connection, until it is dropped.
+/// One admitted connection. It counts towards the peer's quota until it is dropped.
 pub struct AdmittedConnection {
     allowance: Arc<Allowance>,
     throttled: bool,
@@ -178,7 +181,7 @@ impl AdmittedConnection {
         self.throttled.then_some(self as &dyn Throttle)
     }
 
-    /// Counts the bytes of a connection without a throttle. Those of other connections are counted already.
+    /// Counts the bytes of a connection without a throttle. With one, [`Throttle::take`] has counted them already.
     fn account(&self) {
         if !self.throttled {
             let [up, down] = [&self.moved.up, &self.moved.down].map(|n| n.load(Ordering::Relaxed));

@@ -1,4 +1,4 @@
-//! Reasons why a client gets no connection, and the replies that say so.
+//! Refusals: the reasons why a client gets no connection, and the SOCKS5 replies that report them.
 
 use super::{denial::Denial, handshake::NOWHERE, quota::OverQuota, resolver::TooManyNames};
 use std::{io, time::Duration};
@@ -116,7 +116,7 @@ impl Refusal {
 
     /// Sends the reply, if there is one, and waits until the client has read it.
     ///
-    /// `prefix` are bytes that were held back to be sent with the reply.
+    /// `prefix` is sent before the reply (`Handshake::prefix`).
     pub async fn tell<S>(&self, client: &mut S, prefix: Vec<u8>)
     where
         S: AsyncRead + AsyncWrite + Unpin,

@@ -1,4 +1,4 @@
-//! Name resolution for a relay: the trait, the system's resolver, and one that members share fairly.
+//! Name resolution for a relay: the trait, the system's resolver, and one whose look-ups members share.
 
 use super::refusal::Refusal;
 use parking_lot::Mutex;
@@ -9,11 +9,11 @@ use thalweg_wire::{Destination, Host};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The most look-ups at a time, since each holds a blocking thread for up to half a minute. It is half of the daemon's
-/// 64 threads, so that file access and the daemon's own look-ups always find one.
+/// 64 blocking threads, so that file access and the daemon's own look-ups always find a free one.
 const MAX_LOOKUPS: usize = 32;
 
 /// The most look-ups of one member at a time, including waiting ones. A web page has names of a handful of hosts, and
-/// four members together are needed to take all of [`MAX_LOOKUPS`].
+/// one member can take a quarter of [`MAX_LOOKUPS`] at most.
 const MAX_PER_MEMBER: usize = 8;
 
 /// The answer to [`Resolver::resolve`].
@@ -41,8 +41,8 @@ impl Resolver for SystemResolver {
 
 /// A resolver that members share, with bounds on the look-ups at a time in all and of each member.
 ///
-/// A look-up counts until it has really ended, even if nobody waits for it any more, because the system's look-ups
-/// cannot be cancelled. Addresses take no look-up. Must be used within a tokio runtime.
+/// A look-up counts until the system has ended it, even if its connection is gone, because the system's look-ups cannot
+/// be cancelled. A destination that is an address needs no look-up. Must be used within a tokio runtime.
 #[derive(Debug)]
 pub struct SharedResolver {
     inner: Arc<dyn Resolver>,
@@ -65,8 +65,7 @@ impl SharedResolver {
         Self { inner, all, members: Mutex::default() }
     }
 
-    /// Like [`Resolver::resolve`], for the member with this principal key. Waits while there are too many look-ups of
-    /// others.
+    /// Like [`Resolver::resolve`], for the member with this principal key. Waits while [`MAX_LOOKUPS`] are under way.
     ///
     /// # Errors
     /// [`Refusal::NoLeg`] with the resolver's error; [`Refusal::Names`] at once if the member has too many look-ups.

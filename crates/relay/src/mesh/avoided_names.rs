@@ -1,4 +1,4 @@
-//! Resolves the names of members that are to be avoided.
+//! Resolves the host names of members that the client avoids by their tags, so that the gate knows their addresses.
 
 use super::{
     super::{denial::Denial, resolver::Resolver},
@@ -25,7 +25,7 @@ const MAX_LOOKUPS: usize = 8;
 /// How long an answer is used: the usual TTL of names whose addresses change.
 const CACHE_TIME: Duration = Duration::from_secs(60);
 
-/// The addresses of avoided members' names, cached for a minute and only within one rank of the roster.
+/// The addresses of avoided members' names, cached for a minute, and for one roster only ([`RosterRank`]).
 #[derive(Debug)]
 pub struct AvoidedNames {
     permits: Arc<Semaphore>,
@@ -46,8 +46,8 @@ impl Default for AvoidedNames {
 }
 
 impl AvoidedNames {
-    /// Resolves the names of avoided members that may share an address with `asked`, and adds the addresses to the
-    /// gate.
+    /// Resolves the names of avoided members that may have the address of the requested destination `asked`, and adds
+    /// the addresses to the gate.
     ///
     /// A name that does not exist has no address. If a name cannot be resolved for another reason, its address may be
     /// the requested one, so the connection is refused.
@@ -75,7 +75,7 @@ impl AvoidedNames {
         let mut fresh = BTreeMap::new();
         // The answer of a look-up that panicked is missing below, so the connection is refused.
         while let Some(Ok((name, answer))) = asking.join_next().await {
-            if let Some(addresses) = settled(answer) {
+            if let Some(addresses) = known_addresses(answer) {
                 self.keep(rank, &name, &addresses);
                 fresh.insert(name, addresses);
             }
@@ -108,8 +108,9 @@ fn unknown(member: &Member, name: Destination) -> Denial {
     Denial::AvoidsUnknown(member.name.clone(), name)
 }
 
-/// The addresses of an answer, empty if the name certainly has none; `None` if the look-up failed.
-fn settled(answer: Result<Vec<SocketAddr>, Cause>) -> Option<Vec<SocketAddr>> {
+/// The addresses in an answer, empty if the name does not exist; `None` if the look-up failed, so that nothing is
+/// known.
+fn known_addresses(answer: Result<Vec<SocketAddr>, Cause>) -> Option<Vec<SocketAddr>> {
     match answer {
         Ok(addresses) => Some(addresses),
         Err(Cause::NoAddress) => Some(Vec::new()),

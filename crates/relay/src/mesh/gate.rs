@@ -1,6 +1,7 @@
-//! Decides whether a member's connection is allowed at this relay: rules, avoided tags, loops, egress policy.
+//! Decides whether a member's connection is allowed at this relay, by the roster's rules, the tags that the client
+//! avoids, a check for loops, and the relay's egress policy.
 //!
-//! Pure, except that it reads the host's own addresses.
+//! Pure, except that the egress policy reads the host's own addresses.
 
 use super::super::{
     address_class::{self, Class},
@@ -26,7 +27,7 @@ pub struct AllowedAddress {
     pub member: bool,
 }
 
-/// How an address relates to a member of the roster; later variants give more rights.
+/// How an address relates to a member of the roster. Each variant gives more rights than those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum RosterMatch {
     /// It is not an address of the member.
@@ -39,19 +40,19 @@ enum RosterMatch {
 
 /// The rules for one client's request at this relay.
 ///
-/// In order of precedence: what the policy never allows (port 25, deny lists, the node's own ports); networks that a
-/// rule denies; avoided tags, loops and depth. After these, addresses of relays and oracles are allowed regardless of
-/// class and port, and all others need ports and classes that policy and rules allow.
+/// The checks, in order of precedence: what the relay's egress policy never allows (port 25, deny lists, the node's own
+/// ports); networks that a rule of the roster denies; avoided tags, loops and depth. After these, addresses of relays
+/// and oracles are allowed regardless of class and port, and all others need ports and classes that policy and rules
+/// allow.
 ///
 /// A member chooses its own addresses when it joins. So that no member gets access to an address that is not its own:
 /// - Only members with a node key and the role relay or oracle, which an admin grants, make addresses accessible; only
-///   the listed address and port, and only for clients that name the member as their next hop, so that a false claim
-///   changes nobody else's bytes.
+///   the listed address and port, and only for clients that name the member as their next hop, so that a member that
+///   lists another's address affects no other connections to it.
 /// - An address that a relay's name resolves to is exempt from the list of ports, but its class must be allowed like
 ///   that of any other address.
 /// - No exception is made for a relay's address that is this host's own, unspecified, multicast, cloud metadata, or
-///   loopback. Loopback is an exception if this relay itself is listed with a loopback address, as in a mesh on one
-///   host.
+///   loopback. Loopback addresses are exempt, too, if this relay itself is listed with one, as in a mesh on one host.
 #[derive(Clone, Debug)]
 pub struct Gate<'a> {
     policy: &'a EgressPolicy,
@@ -115,7 +116,7 @@ impl<'a> Gate<'a> {
     /// # Errors
     /// As [`Gate::admit`].
     pub fn check_port(&self, port: u16) -> Result<(), Denial> {
-        let mut relays = self.roster.members.iter().filter(|m| is_reached(m));
+        let mut relays = self.roster.members.iter().filter(|m| is_dialled_by_members(m));
         if relays.any(|m| m.addresses.iter().any(|at| at.port == port)) {
             return Ok(());
         }
@@ -166,7 +167,7 @@ impl<'a> Gate<'a> {
         self.check_rule_networks(to.ip())?;
         let roster_match = self.check_members(asked, to)?;
         match roster_match {
-            RosterMatch::Listed if self.is_members_own(to.ip()) => {}
+            RosterMatch::Listed if self.is_exempt(to.ip()) => {}
             RosterMatch::Named => self.policy.check_ip(to.ip())?,
             RosterMatch::Listed | RosterMatch::Stranger => {
                 self.policy.check(to)?;
@@ -208,7 +209,7 @@ impl<'a> Gate<'a> {
             if roster_match > RosterMatch::Stranger {
                 self.check_member(member)?;
             }
-            if is_reached(member) {
+            if is_dialled_by_members(member) {
                 best = best.max(self.match_for_client(member, roster_match)?);
             }
         }
@@ -220,8 +221,9 @@ impl<'a> Gate<'a> {
 
     /// Reduces a match to the rights that the client gets, which depend on the next hop that it named.
     ///
-    /// A listed address that the client did not name as its next hop is refused, since it would be a hop that no relay
-    /// counts. A name may belong to anybody, so it is treated like any other destination.
+    /// A member's listed address is refused if the client did not name that member as its next hop: this relay would
+    /// send it no preamble, so the depth of the chain would not be counted. A match by name then gives no rights, since
+    /// a host name may belong to anybody.
     fn match_for_client(
         &self,
         member: &Member,
@@ -244,8 +246,8 @@ impl<'a> Gate<'a> {
         }
     }
 
-    /// Whether a member's listed address is exempt from class and port rules.
-    fn is_members_own(&self, ip: IpAddr) -> bool {
+    /// Whether a member's listed address `ip` is exempt from the rules on classes and ports.
+    fn is_exempt(&self, ip: IpAddr) -> bool {
         with_embedded(ip).all(|ip| match address_class::classify(ip) {
             Some(Class::Unspecified | Class::Multicast | Class::Metadata) => false,
             Some(Class::Loopback) => self.on_one_host,
@@ -270,7 +272,7 @@ fn relay<'a>(roster: &'a Roster, own: &NodeId) -> Result<&'a Member, Denial> {
 }
 
 /// Whether other members connect to the member's addresses: an admin has made it a relay or an oracle.
-fn is_reached(member: &Member) -> bool {
+fn is_dialled_by_members(member: &Member) -> bool {
     member.node.is_some() && (member.is(Role::Relay) || member.is(Role::Oracle))
 }
 

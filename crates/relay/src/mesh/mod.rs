@@ -1,11 +1,14 @@
 //! The relay inside a mesh's channels: it serves only members, by the roster's rules and quotas.
 //!
 //! ```text
-//! channel ─ METHODS, terms, CONNECT ─ gate: rules, avoided tags ─ quota ─ resolve ─ gate: each
-//!   │                                   no: reply 2                │        address ─ connect
-//!   │                                                              no: 2        │ [preamble]
-//!   └── sealed: reply, pump TLS ↔ clear · open: reply, GO, GO-ACK, pump clear ↔ clear ──┘
+//! channel ─ methods, terms, CONNECT ─ gate: rules, avoided tags ─ quota ─ resolve ─ gate: each address ─ connect
+//!   │                                   no: SOCKS5 reply 2                     no: SOCKS5 reply 2           │
+//!   │                                                                   the next hop is a member: preamble ─┤
+//!   ├── sealed leg: reply, then pump between TLS and clear ─────────────────────────────────────────────────┤
+//!   └── open leg: reply, GO, GO-ACK, then pump between clear and clear ─────────────────────────────────────┘
 //! ```
+//!
+//! After GO and GO-ACK both ends have left TLS (see `session`); the crate's documentation defines the terms.
 //!
 //! At any time, a revocation of the peer resets both legs at once.
 
@@ -51,15 +54,15 @@ struct Shared {
 }
 
 /// The most channels without a slot that get a refusal in SOCKS5. Further ones are closed at once. A tenth of the
-/// sessions suffices for a rush, and takes little memory.
+/// sessions is enough for many clients at once, and takes little memory.
 const MAX_REFUSED: usize = RelayConfig::MAX_CONNECTIONS / 10;
 
 impl MeshRelay {
     /// Creates the relay of the node with key `own`.
     ///
-    /// `config.listen` is the node's port, which it never connects to; further ports of the node belong into
+    /// `config.listen` is the node's port, which it never connects to; the node's other ports must be given by
     /// [`super::EgressPolicy::with_admin`]. `config.allow_from` and `config.drain` are not used: members are identified
-    /// by their keys, and the caller that awaits the sessions drains them.
+    /// by their keys, and the caller waits for the sessions at shutdown.
     ///
     /// # Errors
     /// If the kernel does not list this host's addresses.
@@ -96,8 +99,8 @@ impl MeshRelay {
 
     /// Serves one member's channel to its end and logs it.
     ///
-    /// When the peer is revoked, the session ends at once and both legs are reset. Dropping the future does the same
-    /// without a log line.
+    /// When the peer is revoked, the session ends at once and both legs are reset. If the future is dropped, both legs
+    /// are reset, too, and nothing is logged.
     pub fn serve(
         &self,
         channel: Channel<TcpStream>,

@@ -1,4 +1,4 @@
-//! One member's channel: its request, the second leg, the cut-over, the pump.
+//! One member's channel: its request, the second leg, the cut-over (an open leg leaves TLS), the pump.
 
 use super::{
     super::{
@@ -36,10 +36,10 @@ use tokio::{
     time::timeout,
 };
 
-/// The timeout for the request of a client that will be refused. Clients send it at once.
+/// The timeout for reading the request of a client that will be refused. Clients send their request at once.
 const REFUSED_READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How a session ended, if not by the ends of both directions.
+/// How a session ended before both directions had ended.
 enum MemberSessionEnd {
     /// It was refused before the second leg was established.
     Refused(Refusal),
@@ -78,7 +78,7 @@ struct SecondLeg {
     slot: Slot,
 }
 
-/// A boxed channel, which keeps the futures that pass it on small.
+/// A channel in a box, so that futures that hold it stay small.
 type BoxedChannel = Box<Channel<TcpStream>>;
 
 /// Serves one channel to the end; logs and counts it.
@@ -147,7 +147,7 @@ async fn run(
 ) -> Result<(), MemberSessionEnd> {
     // This fails if the client has already left, which its reads will report.
     _ = leg_options().apply(SockRef::from(channel.get_ref()));
-    reset_when_dropped(channel.get_ref(), true);
+    set_reset_on_drop(channel.get_ref(), true);
     let mut greeting = Handshake::default();
     // Boxed, so that its memory is freed before bytes are moved, perhaps for hours.
     let opening = Box::pin(open(shared, &mut channel, peer, &mut greeting, record));
@@ -157,19 +157,19 @@ async fn run(
             shared.metrics.refused(refusal.reason());
             let telling = Box::pin(refusal.tell(&mut *channel, greeting.prefix()));
             peer.unless_revoked(telling).await?;
-            reset_when_dropped(channel.get_ref(), false);
+            set_reset_on_drop(channel.get_ref(), false);
             Err(MemberSessionEnd::Refused(refusal))
         }
     }
 }
 
-/// Sets whether closing the connection resets it and discards data in transit.
-fn reset_when_dropped(tcp: &TcpStream, yes: bool) {
+/// Sets whether closing the connection resets it, which discards data in transit.
+fn set_reset_on_drop(tcp: &TcpStream, resets: bool) {
     // This fails only for a socket that is already closed.
-    _ = SockRef::from(tcp).set_linger(yes.then_some(Duration::ZERO));
+    _ = SockRef::from(tcp).set_linger(resets.then_some(Duration::ZERO));
 }
 
-/// Takes a slot among all sessions and one of the peer's. Silent channels take slots too.
+/// Takes a slot among all sessions and one of the peer's. A channel without a request takes slots, too.
 fn take_slot(
     shared: &Shared,
     peer: &MeshPeer,
@@ -186,7 +186,8 @@ fn take_slot(
     Ok(Slot { ticket, _among_all })
 }
 
-/// Reads the request of a client that is refused, so that it can parse the refusal. Bounded in number and time.
+/// Reads the request of a client that is refused, because the client parses a refusal only as the answer to it. The
+/// number of such clients and the time are bounded.
 async fn refuse(
     shared: &Shared,
     (channel, principal): (&mut Channel<TcpStream>, NodeId),
@@ -237,8 +238,8 @@ async fn open(
     Ok(SecondLeg { destination, next, slot })
 }
 
-/// Resolves the destination, checks its addresses, and connects to those that passed. Returns also whether a member
-/// listens there.
+/// Resolves the destination, checks its addresses, and connects to those that passed. Also returns whether the
+/// destination is a member.
 async fn second_leg(
     shared: &Shared,
     peer: &MeshPeer,
@@ -260,7 +261,8 @@ async fn second_leg(
     Ok((destination, member))
 }
 
-/// Sends the preamble with the number of relays so far, if the destination is a member. Returns whether it is.
+/// If the destination is a member, sends it the preamble: the number of relays in the chain so far. Returns whether it
+/// is a member.
 async fn send_preamble(
     destination: &mut TcpStream,
     admitted: &[AllowedAddress],
@@ -305,14 +307,14 @@ async fn carry(
         LegKind::Sealed => {
             let client = Box::pin(answer(channel, reply));
             let client = peer.unless_revoked(client).await?.map_err(broken)?;
-            reset_when_dropped(client.get_ref(), false);
+            set_reset_on_drop(client.get_ref(), false);
             let client = ResetOnDrop::new(client);
             Box::pin(pump::sealed(client, destination, terms, cut)).await
         }
         LegKind::Open => {
             let cut_over = Box::pin(cut_over(channel, reply, patience));
             let (client, early) = peer.unless_revoked(cut_over).await?.map_err(broken)?;
-            reset_when_dropped(&client, false);
+            set_reset_on_drop(&client, false);
             let client = ResetOnDrop::new(client);
             Box::pin(pump::clear(client, early, destination, terms, cut)).await
         }
@@ -330,7 +332,8 @@ async fn answer(mut channel: BoxedChannel, reply: Vec<u8>) -> io::Result<BoxedCh
     Ok(channel)
 }
 
-/// Leaves TLS: GO is this end's last byte in TLS, GO-ACK the client's (see [`thalweg_wire::mesh`]).
+/// Leaves TLS on the client's leg, if the client asked for an open leg: GO is this end's last byte in TLS, GO-ACK the
+/// client's (see [`thalweg_wire::mesh`]).
 async fn cut_over(
     channel: BoxedChannel,
     mut reply: Vec<u8>,
