@@ -1,11 +1,11 @@
-//! Dates that never go back, even if the host's clock does.
+//! Dates for stamps that never go back, even if the host's clock does.
 
 use thalweg_units::WallTime;
 
 /// The dates of a box's stamps: those of the host's clock, but always later than the dates given before.
 ///
 /// If the host's clock jumps back, each date is a nanosecond after the previous one until the clock has caught up. Only
-/// given stamps count: a wrong clock reading by which a request was refused has no effect on later dates.
+/// the dates of issued stamps count: if the clock was wrong when a request was refused, later dates are not affected.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MonotonicDates {
     last: u64,
@@ -17,7 +17,7 @@ impl MonotonicDates {
         WallTime::from_unix_nanos(now.as_unix_nanos().max(self.last.saturating_add(1)))
     }
 
-    /// Records a date that was given, also by an earlier process.
+    /// Records the date of an issued stamp, also of one that an earlier process issued.
     pub fn record(&mut self, date: WallTime) {
         self.last = self.last.max(date.as_unix_nanos());
     }

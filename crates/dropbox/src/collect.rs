@@ -1,4 +1,5 @@
-//! Step 3 except for the transfer: selects what to request from each node, and processes the received data.
+//! Step 3, collecting, except for the transfer (`thalweg_gather` does it): selects what to request from each node, and
+//! checks, decrypts and stores the received data.
 
 use super::{
     BoxFiles, BoxKey, EnvelopeError,
@@ -23,14 +24,14 @@ use thalweg_wire::{
     mesh::Name,
 };
 
-/// Above this many submissions of one node, its whole directory is requested, because a list of their paths would not
-/// fit into one request.
-const MOST_PATHS: usize = 2000;
+/// Above this many submissions at one node, its whole directory is requested, with submissions that are not due,
+/// because a list of the paths would not fit into one request.
+const MAX_PATHS: usize = 2000;
 
 /// The buffer size for decryption, bytes.
 const BUFFER: usize = 1 << 20;
 
-/// The due data of one node.
+/// The submissions to collect from one node.
 #[derive(Debug)]
 pub struct Source {
     pub node: Name,
@@ -38,18 +39,20 @@ pub struct Source {
     pub arrivals: Vec<VerifiedReceipt>,
 }
 
-/// Lists the due data by node; each submission at the node whose receipt came first.
+/// Lists the submissions to collect by node, each at the node whose receipt arrived first.
 pub fn sources(view: &View) -> Vec<Source> {
     by_node(view.due().filter_map(<[VerifiedReceipt]>::first))
 }
 
-/// For submissions that failed at the first `asked` nodes, returns the next node with a receipt, if there is one.
+/// For submissions that could not be collected from the first `asked` nodes with receipts for them, lists the next such
+/// node, if there is one.
 pub fn next_sources(view: &View, settled: &[SubmissionResult], asked: usize) -> Vec<Source> {
     let failed = settled.iter().filter(|one| one.outcome.is_err());
     by_node(failed.filter_map(|one| view.arrivals.get(&one.number)?.get(asked)))
 }
 
-/// Replaces the results of submissions that were requested again. If one failed again, both reasons are kept.
+/// Replaces the results of submissions that were requested again from another node. If one failed again, its result
+/// keeps both reasons.
 pub fn replace_results(settled: &mut [SubmissionResult], again: Vec<SubmissionResult>) {
     let mut again: BTreeMap<u64, _> = again.into_iter().map(|one| (one.number, one)).collect();
     for one in settled {
@@ -74,7 +77,7 @@ impl Source {
     /// Absolute paths on the node, in the form that `gather` takes.
     pub fn paths(&self) -> Vec<Vec<u8>> {
         let path = |arrival: &VerifiedReceipt| arrival.delivery.path.clone();
-        match (self.arrivals.len() > MOST_PATHS, self.arrivals.first().and_then(data_of)) {
+        match (self.arrivals.len() > MAX_PATHS, self.arrivals.first().and_then(data_of)) {
             // `DIR/` stands for the contents of DIR.
             (true, Some(data)) => vec![[&data[..], b"/"].concat()],
             _ => self.arrivals.iter().map(path).collect(),
@@ -142,7 +145,7 @@ fn settled(
     Ok(file)
 }
 
-/// The message of a failed decryption. Deletes data that is of no further use.
+/// Returns the message for a failed decryption, and deletes data that is of no further use.
 fn undecrypted(error: &EnvelopeError, stamp: &Stamp, [landed, opened]: [&Path; 2]) -> String {
     _ = fs::remove_file(opened);
     if let EnvelopeError::Io(e) = error {
@@ -213,7 +216,7 @@ fn evidence(arrival: &VerifiedReceipt, (keys, content): (EnvelopeKeys, ContentHa
     }
 }
 
-/// Takes data of this node itself to the directory in which other nodes' data lands.
+/// Copies data that this node itself stores into the directory that receives the other nodes' data.
 ///
 /// # Errors
 /// Returns a system error.
@@ -241,7 +244,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     copied
 }
 
-/// A guard against other collections of this box, or into this directory.
+/// The locks of one collection, which exclude other collections of the same box or into the same directory.
 #[derive(Debug)]
 pub struct CollectionLock {
     _box: LockedFile,
@@ -252,7 +255,7 @@ impl CollectionLock {
     /// Takes both locks; they are released on drop, or when the process ends.
     ///
     /// # Errors
-    /// Returns `WouldBlock` with what is in use, or a system error.
+    /// Returns `WouldBlock` with the name of the lock that another collection holds, or a system error.
     pub fn take(files: &BoxFiles, into: &Path) -> io::Result<Self> {
         let mut options = File::options();
         let book = options.read(true).write(true).create(true).truncate(false).mode(0o600);

@@ -1,9 +1,10 @@
-//! Encrypts submissions so that only the destination can read them: nodes that store them see only their size (decision
-//! 0102).
+//! Encrypts submissions so that only the destination can read them: nodes that store them see only their size
+//! (`docs/decisions/0102`).
 //!
-//! The format is in `wire::bistro`. One content key encrypts one submission, piece by piece. The nonce of a piece is a
-//! keyed hash of its number and its data. So a file that changes while it is sent does not reuse a nonce, and the same
-//! data with the same keys gives the same envelope, which therefore need not be stored to be sent again.
+//! An envelope is a submission in encrypted form; its format is in `wire::bistro`: a head with the encrypted keys, then
+//! numbered pieces. One content key encrypts one submission, piece by piece. The nonce of a piece is a keyed hash of
+//! its number and its data. So a file that changes while it is sent does not reuse a nonce, and the same data with the
+//! same keys gives the same envelope, which therefore need not be stored to be sent again.
 
 use aws_lc_rs::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce as AeadNonce, UnboundKey};
 use std::{
@@ -25,7 +26,7 @@ use thiserror::Error;
 /// The size of the nonce in front of each piece, bytes.
 const NONCE: usize = 12;
 
-/// The key of a box: clients encrypt to it, and the destination decrypts with it.
+/// The key pair of a box: clients encrypt with its public key, and the destination decrypts with its private key.
 #[derive(Debug)]
 pub struct BoxKey {
     key: DecryptionKey,
@@ -34,7 +35,7 @@ pub struct BoxKey {
 }
 
 impl BoxKey {
-    /// Derives the key of a box from the node's key, so that a backup of the node's key is enough.
+    /// Derives the key pair of a box from the destination node's key, so that a backup of the node's key is enough.
     ///
     /// # Errors
     /// Returns an error if the library fails, which is not expected.
@@ -55,7 +56,8 @@ fn info(drop_box: &Name, destination: &NodeId, client: &NodeId) -> Vec<u8> {
     [&parts.concat()[..], drop_box.as_str().as_bytes()].concat()
 }
 
-/// Creates keys for a submission of `client` to the box of this sheet. The sheet's signature must have been checked.
+/// Creates keys for a submission of `client` to the box that this sheet describes. The sheet's signature must have been
+/// checked.
 ///
 /// # Errors
 /// Returns an error if the system gives no random bytes, or the sheet's key is unusable.
@@ -84,27 +86,27 @@ impl Cipher {
     }
 
     /// The data authenticated with a piece: its number, and whether it is the last one.
-    fn place(number: u64, is_end: bool) -> [u8; 9] {
-        let mut place = [u8::from(is_end); 9];
-        place[..8].copy_from_slice(&number.to_be_bytes());
-        place
+    fn associated_data(number: u64, is_end: bool) -> [u8; 9] {
+        let mut associated_data = [u8::from(is_end); 9];
+        associated_data[..8].copy_from_slice(&number.to_be_bytes());
+        associated_data
     }
 
-    fn nonce(&self, place: &[u8; 9], data: &[u8]) -> [u8; NONCE] {
+    fn nonce(&self, associated_data: &[u8; 9], data: &[u8]) -> [u8; NONCE] {
         let mut hasher = blake3::Hasher::new_keyed(&self.nonces);
-        hasher.update(place).update(data);
+        hasher.update(associated_data).update(data);
         let mut nonce = [0; NONCE];
         hasher.finalize_xof().fill(&mut nonce);
         nonce
     }
 
     fn encrypt(&self, number: u64, is_end: bool, data: &[u8]) -> io::Result<Vec<u8>> {
-        let place = Self::place(number, is_end);
-        let nonce = self.nonce(&place, data);
+        let associated_data = Self::associated_data(number, is_end);
+        let nonce = self.nonce(&associated_data, data);
         let mut piece = Vec::with_capacity(data.len() + PIECE_EXTRA);
         piece.extend(nonce);
         piece.extend(data);
-        let (aad, nonce) = (Aad::from(place), AeadNonce::assume_unique_for_key(nonce));
+        let (aad, nonce) = (Aad::from(associated_data), AeadNonce::assume_unique_for_key(nonce));
         let tag = self.aead.seal_in_place_separate_tag(nonce, aad, &mut piece[NONCE..]);
         piece.extend(tag.map_err(|_| io::Error::other("the cipher failed"))?.as_ref());
         Ok(piece)
@@ -112,13 +114,13 @@ impl Cipher {
 
     /// Decrypts a piece; `None` if it is another piece or was altered.
     fn decrypt<'a>(&self, number: u64, is_end: bool, piece: &'a mut [u8]) -> Option<&'a [u8]> {
-        let place = Self::place(number, is_end);
+        let associated_data = Self::associated_data(number, is_end);
         let (nonce, rest) = piece.split_first_chunk_mut::<NONCE>()?;
-        let (aad, used) = (Aad::from(place), AeadNonce::assume_unique_for_key(*nonce));
+        let (aad, used) = (Aad::from(associated_data), AeadNonce::assume_unique_for_key(*nonce));
         let data = self.aead.open_in_place(used, aad, rest).ok()?;
         // Requires the derived nonce, so that the same data and keys have only one valid envelope, which can be
         // compared with the commitment later.
-        (*nonce == self.nonce(&place, data)).then_some(data)
+        (*nonce == self.nonce(&associated_data, data)).then_some(data)
     }
 }
 
@@ -212,8 +214,8 @@ impl<D: Read + Seek> Envelope<D> {
         Ok(Self { data, keys, cipher, content, size, at: 0, part, part_at: 0 })
     }
 
-    /// Computes the part that contains the next byte.
-    fn compute_part(&mut self) -> io::Result<()> {
+    /// Encrypts the piece (or encodes the head) that contains the next byte to be read.
+    fn encrypt_next_piece(&mut self) -> io::Result<()> {
         let whole = (PIECE + PIECE_EXTRA) as u64;
         let Some(inner) = self.at.checked_sub(ENVELOPE_HEAD as u64) else {
             (self.part, self.part_at) = (head(&self.keys), 0);
@@ -246,7 +248,7 @@ impl<D: Read + Seek> Read for Envelope<D> {
         }
         let range = self.part_at..self.part_at + self.part.len() as u64;
         if !range.contains(&self.at) {
-            self.compute_part()?;
+            self.encrypt_next_piece()?;
         }
         let from = &self.part[(self.at - self.part_at) as usize..];
         let n = from.len().min(buffer.len());

@@ -1,4 +1,4 @@
-//! The files of a box.
+//! The files of a box in the node's state directory.
 //!
 //! ```text
 //! commitments   at the destination: its key, then stamps                  (a journal)
@@ -80,19 +80,19 @@ impl BoxFiles {
     }
 
     /// The path of a submission's complete data.
-    pub(super) fn of(&self, id: &StampId) -> PathBuf {
+    pub(super) fn data_path(&self, id: &StampId) -> PathBuf {
         let text = id.text();
         self.data.join(&text[..2]).join(text)
     }
 
     /// The path of a submission's incomplete data.
-    pub(super) fn part_of(&self, id: &StampId) -> PathBuf {
+    pub(super) fn part_path(&self, id: &StampId) -> PathBuf {
         self.parts().join(id.text())
     }
 
     /// Renames complete data to its final name, which becomes durable with the next sync of the filesystem.
     pub(super) fn complete(&self, id: &StampId) -> io::Result<()> {
-        let (part, whole) = (self.part_of(id), self.of(id));
+        let (part, whole) = (self.part_path(id), self.data_path(id));
         match fs::rename(&part, &whole) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 let shard = whole.parent().unwrap_or(&self.data);

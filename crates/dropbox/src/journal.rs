@@ -1,4 +1,4 @@
-//! An append-only file whose records are durable once acknowledged; many share one sync.
+//! An append-only file whose records are durable once acknowledged; many appends share one sync of the disk.
 
 use blake3::hash;
 use std::{
@@ -11,17 +11,17 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// The maximum number of appends that wait for the disk: a burst of some thousand clients, 2 MB. Beyond it, further
-/// appends wait.
+/// The maximum number of appends that wait for the disk: those of some thousand clients at once, about 2 MB. Beyond it,
+/// further appends wait.
 const QUEUE: usize = 4096;
 
 /// The maximum number of bytes written per sync: about as much as a disk writes during a sync.
 const GROUP: usize = 4 << 20;
 
-/// The bytes of BLAKE3 behind each length, which detect torn writes.
+/// The length of the BLAKE3 check that follows each record's length field and detects torn writes.
 const CHECK: usize = 8;
 
-/// The maximum size of a record, bytes: a delivery with long paths.
+/// The maximum size of a record, bytes; the longest is a receipt delivery with long paths.
 const MAX_RECORD: usize = 1 << 20;
 
 /// An append-only file of records `length:u32 ‖ check:8 ‖ bytes`; cheap to clone.
@@ -90,11 +90,11 @@ fn record_at(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 impl Journal {
-    /// Opens or creates the file of the owner `head`, and returns its content. Bytes after the last complete record are
-    /// cut off; a copy of the whole file is kept as `FILE.torn`.
+    /// Opens or creates the file, and returns its content. `head` is its first record, which names its owner (a key).
+    /// Bytes after the last complete record are cut off; a copy of the whole file is kept as `FILE.torn`.
     ///
-    /// `before`: a directory whose filesystem is synced before each group of records is written, for records that refer
-    /// to files there.
+    /// `before` is a directory whose filesystem is synced before each group of records is written, because the records
+    /// refer to files there.
     ///
     /// # Errors
     /// Returns a system error, or `InvalidData` if the file belongs to another owner.
@@ -134,7 +134,8 @@ impl Journal {
     /// Appends records; returns when they are durable.
     ///
     /// # Errors
-    /// Returns a system error; then none of them is in the file. Dropping the future does not cancel the append.
+    /// Returns a system error; then none of them is in the file. If the future is dropped, the records may still be
+    /// appended.
     pub async fn append(&self, records: Vec<Vec<u8>>) -> Result<(), Arc<io::Error>> {
         let (done, answer) = oneshot::channel();
         let gone = || Arc::new(io::Error::other("the journal's writer has ended"));
@@ -150,7 +151,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Runs until no sender is left.
+    /// Writes groups of appends until every [`Journal`] of the file is dropped.
     fn run(mut self, mut waiting: mpsc::Receiver<PendingAppend>) {
         while let Some(first) = waiting.blocking_recv() {
             let mut group = AppendGroup::default();

@@ -1,5 +1,5 @@
-//! The destination's record of commitments, with client, content and date; each is durable before it is signed and
-//! sent.
+//! The ledger: the destination's record of commitments as stamps, each with client, content and date. A stamp is
+//! durable before it is signed and sent.
 
 use super::{
     clock::MonotonicDates,
@@ -19,7 +19,7 @@ use thalweg_wire::{
     mesh::Name,
 };
 
-/// The limits of a box.
+/// The name, deadline and limits of a box.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// The name of the box.
@@ -107,7 +107,7 @@ fn decode(records: &[Vec<u8>], file: &Path) -> io::Result<Vec<Stamp>> {
 }
 
 impl Ledger {
-    /// Opens or creates the record.
+    /// Opens or creates the ledger's file.
     ///
     /// # Errors
     /// Returns a system error, or `InvalidData` if the file is damaged or belongs to another key.
@@ -131,7 +131,7 @@ impl Ledger {
         Ok(Self { key, rules, clock, journal, struck, state: Mutex::new(state) })
     }
 
-    /// Records that the data of this submission has arrived at a node.
+    /// Records that the data of this submission has arrived at a node, so that it no longer counts as a promise.
     pub fn record_filled(&self, number: u64) {
         self.lock().fill(number);
     }
@@ -141,7 +141,8 @@ impl Ledger {
         self.lock().struck.contains(stamp)
     }
 
-    /// Strikes submissions and keys durably; a struck key can no longer submit. Returns the stamps that were removed.
+    /// Strikes submissions and keys durably: removes their stamps, and refuses later submissions of the keys. Returns
+    /// the stamps that were removed.
     ///
     /// # Errors
     /// If the disk fails; then nothing is struck.
@@ -158,7 +159,7 @@ impl Ledger {
         &self.rules
     }
 
-    /// The number of stamps given.
+    /// The number of stamps in the ledger.
     pub fn count(&self) -> u64 {
         self.lock().stamps.len() as u64
     }
@@ -257,7 +258,8 @@ impl LedgerState {
         }
     }
 
-    /// Makes room for one more submission by releasing promises ([`Promises::release`]) if necessary.
+    /// Makes room for one more submission, if necessary by releasing the room of earlier promises
+    /// ([`Promises::release`]).
     fn make_room(
         &mut self,
         rules: &Rules,
@@ -298,7 +300,8 @@ impl LedgerState {
         }
     }
 
-    /// Adds a stamp. `party`: the party that the promise is charged to; `None` if unknown, as after a restart.
+    /// Adds a stamp. Its promise of room counts for `party`: the member, or the address of a stranger; `None` if
+    /// unknown, as after a restart.
     fn insert(&mut self, stamp: Stamp, durable: bool, party: Option<PeerKey>) {
         self.record_date(&stamp);
         let (client, size) = (stamp.client, stamp.commitment.size);

@@ -1,17 +1,39 @@
-//! Drop boxes: collects submissions with a deadline (Bistro). Runs at the destination and at nodes that take data for
-//! it.
+//! Drop boxes: they collect submissions from many clients until a deadline. This crate is the client, the destination,
+//! and the nodes that store data for the destination.
 //!
-//! Input: commitments before the deadline, and the data later. Output: signed stamps and receipts, and the data at the
-//! destination. The client encrypts the data for the destination.
+//! A client commits to its data before the deadline and transfers the data later, so that a deadline causes no rush on
+//! the network. The destination answers a commitment with a signed stamp; a node answers the data with a signed receipt.
+//! The client encrypts the data, so that only the destination can read it.
 //!
-//! Source: Cheng et al., *Large-scale Data Collection: a Coordinated Approach* (INFOCOM 2004), §I. The messages are in
-//! `wire::bistro`; `docs/submit.md` describes the operator's settings and tasks.
+//! Source: the system *Bistro*, Cheng et al., *Large-scale Data Collection: a Coordinated Approach* (INFOCOM 2004), §I.
+//! The messages are in `wire::bistro`; `docs/submit.md` describes the operator's settings and tasks.
 //!
 //! ```text
-//! client ── commit ──► destination: ledger ─ journal           (step 1; one sync for many)
+//! client ── commit ──► destination: ledger ─ journal           (step 1; many commitments share one sync)
 //!    └───── push ────► node: spool ─ journal ── outbox ──► destination: receipts   (step 2)
 //!                        └────── gather ────────────────► destination: collect     (step 3)
 //! ```
+//!
+//! Terms:
+//!
+//! - *destination*: the node that a box belongs to; *node*: here mostly one that stores data for it (the destination can
+//!   be one of them). *Client*: who submits; a *member* of the mesh, or a *stranger* that has only a key.
+//! - *submission*: one client's data for a box. *Commitment*: its encrypted size and hidden hash; an `Intent` is the
+//!   request to record one.
+//! - *stamp*: the destination's signed record of a commitment, with number, client and date. *Ledger*: all stamps.
+//! - *sheet*: the signed description of a box, which clients download: deadline, limits, public key, nodes.
+//! - *envelope*: a submission in encrypted form, made of *pieces*. *Push*: its transfer to a node.
+//! - *part*: the incomplete data of an interrupted push. *Spool*: everything that a node stores for a box.
+//! - *receipt*: a node's signed statement that it has the data of a stamp. *Delivery*: its transfer to the destination,
+//!   by the node's *outbox*.
+//! - *evidence*: the client's text file with its commitment, secrets, stamp, receipt and sheet.
+//! - *collect*: to fetch the data from the nodes to the destination, by `thalweg_gather`. *Due*: at a node and not yet
+//!   collected. *Forget*: to delete collected data at a node.
+//! - *refusal*: why a request is not granted. *Denial*: a refusal of one submission, signed by the destination.
+//! - *promise*: room that a stamp reserves until its data arrives; it counts for a *party*, which is a member or a
+//!   stranger's address.
+//! - *strike*: the operator's removal of a submission or exclusion of a key.
+//! - *journal*: an append-only file of records. *Roster*: the signed list of the mesh's members.
 
 mod client;
 mod clock;
@@ -58,11 +80,11 @@ use thalweg_net::{PrivateKey, channel::Connector};
 use thalweg_wire::mesh::Name;
 use thiserror::Error;
 
-/// The drop boxes that a node serves; cheap to clone.
+/// The drop boxes that a node serves, as destination or by storing data; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct DropBoxes(Arc<ServiceState>);
 
-/// State shared by all parts.
+/// The state that all parts of the service share.
 #[derive(Debug)]
 struct ServiceState {
     /// The name and key of this node.
@@ -74,16 +96,16 @@ struct ServiceState {
     /// The settings of the boxes.
     settings: Vec<Settings>,
     counts: report::Counts,
-    /// Turns for questions: one at a time for each client, however many channels it uses.
-    asks: Turns,
+    /// Makes each client's requests wait for each other, however many channels it uses.
+    request_turns: Turns,
     ends: Throttle,
     log: Log,
 }
 
-/// Questions that are answered at a time: as many as there are clients, because some wait for the disk.
-const ASKS: usize = 4096;
+/// The most requests that are answered at a time, at most one for each client. Most of them wait for the disk.
+const MAX_REQUESTS: usize = 4096;
 
-/// A box cannot be served.
+/// The error of opening a box.
 #[derive(Debug, Error)]
 #[error("drop box `{name}`: {source}")]
 pub struct DropBoxError {
@@ -135,7 +157,7 @@ impl DropBoxes {
             boxes,
             settings: settings.to_vec(),
             counts: report::Counts::default(),
-            asks: Turns::new(ASKS),
+            request_turns: Turns::new(MAX_REQUESTS),
             ends: Throttle::default(),
             log,
         })))

@@ -1,4 +1,4 @@
-//! A channel to a node that serves boxes.
+//! The requesting side of a channel to a node that serves boxes.
 
 use super::node_timeout::{answer_timeout, watch_connection};
 use std::{io, pin::pin, time::Duration};
@@ -20,7 +20,7 @@ use tokio::{
     time::timeout,
 };
 
-/// The addresses of a node, and the key that it must prove.
+/// The addresses of a node, and the public key whose possession it must prove when a channel opens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeAddress {
     /// The key of its daemon.
@@ -30,7 +30,8 @@ pub struct NodeAddress {
 }
 
 impl NodeAddress {
-    /// The node of a member, if it has one. Only relays have known addresses.
+    /// The node of a member, or `None` if the member has no node. The addresses are empty unless it is a relay: the
+    /// roster lists only those of relays.
     pub fn of_member(member: &Member) -> Option<Self> {
         Some(Self { key: member.node?, addresses: member.addresses.clone() })
     }
@@ -41,7 +42,7 @@ impl NodeAddress {
     }
 }
 
-/// A question got no answer.
+/// A request got no reply.
 #[derive(Debug, Error)]
 pub enum NodeChannelError {
     /// The node's address is unknown.
@@ -61,7 +62,7 @@ pub enum NodeChannelError {
     Broken(#[from] io::Error),
 }
 
-/// An open channel, on which one question is asked at a time.
+/// An open channel, on which one request is under way at a time.
 #[derive(Debug)]
 pub struct NodeChannel(Channel<Stream>);
 
@@ -80,7 +81,7 @@ impl NodeChannel {
         Ok(Self(opened.map_err(|e| NodeChannelError::Unreached(Box::new(e)))?))
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request, and waits for the reply.
     ///
     /// # Errors
     /// Returns the connection's error.
@@ -88,7 +89,8 @@ impl NodeChannel {
         self.ask_about(ask, 0).await
     }
 
-    /// Asks a node that may have to read this many bytes before it answers.
+    /// As [`NodeChannel::ask`], for a request that makes the node read this many bytes of earlier pushed data before it
+    /// replies.
     pub(super) async fn ask_about(
         &mut self,
         ask: &SubmitRequest,
@@ -106,8 +108,8 @@ impl NodeChannel {
         }
     }
 
-    /// Sends the data that `next` writes into the buffer, until it returns 0, and returns the node's answer; returns
-    /// early if the node does not want the rest. It waits as long as bytes arrive at the node, and then as long as the
+    /// Sends the data that `next` writes into the buffer, until it returns 0, and returns the node's reply. Ends early
+    /// if the node replies before it has all data. Waits as long as bytes arrive at the node, and then as long as the
     /// node needs to store them (see `node_timeout.rs`).
     ///
     /// # Errors
@@ -161,7 +163,7 @@ enum SendError {
     Connection(io::Error),
 }
 
-/// Writes the data of `next` until it returns 0. Returns the number of bytes.
+/// Writes the data that `next` supplies until it returns 0. Returns the number of bytes.
 async fn send_data(
     to: &mut (impl AsyncWrite + Unpin),
     mut next: impl FnMut(&mut [u8]) -> io::Result<usize>,

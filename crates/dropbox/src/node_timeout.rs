@@ -1,10 +1,10 @@
-//! How long a client waits for a node to which it sends data.
+//! Decides how long a client waits for a node to which it sends data, from TCP's acknowledgements.
 
 use std::{io, time::Duration};
 use thalweg_net::Monitor;
 use tokio::time::{Instant, sleep};
 
-/// The time for each answer: a commitment waits for a sync of the destination's disk.
+/// The time for each reply, besides that for its data: a commitment waits for a sync of the destination's disk.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The rate at which a node reads and hashes data or stores it, bytes/s: 10 MB/s, as of a slow shared disk.
@@ -13,7 +13,7 @@ const BYTES_A_SECOND: u64 = 10_000_000;
 /// The time without an acknowledgement of sent bytes after which the node or the path counts as gone.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// The time after which a reachable node that reads nothing is given up: its disk hangs.
+/// The time after which a reachable node that reads nothing is given up; probably its disk hangs.
 const STUCK: Duration = Duration::from_secs(300);
 
 /// The interval of checks.
@@ -49,7 +49,7 @@ pub(super) fn write_state(monitor: &Monitor) -> Option<(u64, WriteState)> {
 /// Returns an error once the node need not be waited for any longer. `answer` is the time it may take once it has all
 /// data; `None` while there is more to write.
 ///
-/// Bytes in the local socket count as in flight as long as some of them arrive.
+/// Bytes that wait in the local socket buffer count as in flight as long as some of them are acknowledged.
 pub(super) async fn watch_progress(
     mut write_state: impl FnMut() -> Option<(u64, WriteState)>,
     answer: Option<Duration>,
@@ -74,7 +74,7 @@ pub(super) async fn watch_progress(
     }
 }
 
-/// Waits in the same way for a connection.
+/// [`watch_progress`] for the bytes written to the connection of `monitor`.
 pub(super) async fn watch_connection(monitor: &Monitor, answer: Option<Duration>) -> io::Error {
     watch_progress(|| write_state(monitor), answer).await
 }

@@ -1,4 +1,5 @@
-//! Brings receipts to the destination until it has them.
+//! At a node that stores data: delivers its receipts to the box's destination, and retries until the destination has
+//! stored or denied each.
 
 use super::{
     ServiceState,
@@ -26,13 +27,13 @@ const BYTES: usize = 160 << 10;
 /// minute.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 
-/// The time for one request and its answer: two round trips and a sync of the slowest disk.
+/// The time for one request and its reply: two round trips and a sync of a very slow disk.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl ServiceState {
-    /// Brings the receipts of a box to its destination, and never returns.
-    pub(super) async fn deliver_receipts(&self, one: &ServedBox) {
-        let Some(spool) = &one.spool else { return };
+    /// Delivers the receipts of a box to its destination as they are given; never returns.
+    pub(super) async fn deliver_receipts(&self, served: &ServedBox) {
+        let Some(spool) = &served.spool else { return };
         let mut pause = PAUSE.0;
         loop {
             let untold = spool.undelivered_receipts(MOST_DELIVERIES, BYTES);
@@ -41,10 +42,10 @@ impl ServiceState {
                 spool.news.notified().await;
                 continue;
             }
-            match self.send_receipts(one, spool, untold).await {
+            match self.send_receipts(served, spool, untold).await {
                 Ok(()) => pause = PAUSE.0,
                 Err(why) => {
-                    let event = Event::new("receipts_not_told").with("box", &one.name);
+                    let event = Event::new("receipts_not_told").with("box", &served.name);
                     self.log.put(event.with("why", why));
                     sleep(pause).await;
                     pause = (2 * pause).min(PAUSE.1);
@@ -55,12 +56,12 @@ impl ServiceState {
 
     async fn send_receipts(
         &self,
-        one: &ServedBox,
+        served: &ServedBox,
         spool: &Spool,
         untold: Vec<(StampId, ReceiptDelivery)>,
     ) -> Result<(), String> {
         let (ids, deliveries): (Vec<_>, Vec<_>) = untold.into_iter().unzip();
-        let answers = match &one.role {
+        let answers = match &served.role {
             BoxRole::Destination(_) => {
                 let me = DeliveringNode { name: self.me.clone(), key: self.key.id() };
                 self.store_receipts(&me, deliveries).await.map_err(|e| e.to_string())?
@@ -79,8 +80,8 @@ impl ServiceState {
             }
         }
         if !denied.is_empty() {
-            let first = self.check_denials(one, &denied)?;
-            let event = Event::new("receipts_refused").with("box", &one.name);
+            let first = self.check_denials(served, &denied)?;
+            let event = Event::new("receipts_refused").with("box", &served.name);
             self.log.put(event.with("why", first).with_number("count", denied.len() as u64));
             spool.record_denials(denied).await.map_err(|e| e.to_string())?;
         }
@@ -90,19 +91,20 @@ impl ServiceState {
         }
     }
 
-    /// Checks that all these refusals are the destination's and for these receipts. Returns the first one.
+    /// Checks that all these denials are signed by the destination and are for these receipts. Returns the first one,
+    /// for the log.
     fn check_denials(
         &self,
-        one: &ServedBox,
+        served: &ServedBox,
         all: &[(StampId, Vec<u8>)],
     ) -> Result<Refusal, String> {
         let none = || "the destination is not in the roster".to_owned();
-        let destination = self.destination_of(one).ok_or_else(none)?;
+        let destination = self.destination_of(served).ok_or_else(none)?;
         let read =
             |(id, denial): &(StampId, Vec<u8>)| Denial::read(denial, &destination, &id.0, &Ed25519);
         let mut read = all.iter().map(read);
         let first = read.next().unwrap_or_else(|| Err(none()))?;
-        read.try_for_each(|one| one.map(drop))?;
+        read.try_for_each(|result| result.map(drop))?;
         Ok(first)
     }
 

@@ -1,7 +1,9 @@
-//! Promises: room that a box reserves for data that has not arrived. If the box is full, some of them are released.
+//! Promises: room that a box reserves for data that was committed to and has not arrived. If the box is full, some
+//! promises are released, so that their room is free again.
 //!
-//! A key costs nothing, and a promise costs a stranger fifty bytes. So a promise reserves room for an hour only, and
-//! before that a newcomer gets the room of the source with the most promises, and a member that of strangers. The stamp
+//! Keys cost nothing, and a commitment of fifty bytes is enough for a promise. So that nobody fills a box with
+//! promises, a promise reserves room for an hour only. Before that, a new commitment takes the room of the party with
+//! the most promises; a member's takes that of strangers first. A party is a member, or a stranger's address. The stamp
 //! of a released promise stays valid: its data is accepted while there is room.
 
 use std::{
@@ -11,8 +13,8 @@ use std::{
 use thalweg_base::{budget::PeerKey, fair_slots::Holdings};
 use thalweg_units::WallTime;
 
-/// How long a promise reserves room: a gigabyte takes an hour at 2.3 Mbit/s.
-const KEPT: Duration = Duration::from_secs(3600);
+/// How long a promise reserves room: enough to push a gigabyte at 2.3 Mbit/s.
+const RESERVED_FOR: Duration = Duration::from_secs(3600);
 
 /// The weight of a promise in addition to its bytes, so that many empty promises are not free.
 const WEIGHT: u64 = 1 << 10;
@@ -29,7 +31,7 @@ pub(super) struct Promises {
 }
 
 impl Promises {
-    /// Adds a promise. `party`: the party that it is charged to; `None` if unknown.
+    /// Adds a promise, which counts for `party`; `None` if that is unknown.
     pub fn insert(&mut self, number: u64, party: Option<PeerKey>, size: u64, date: WallTime) {
         let of = if matches!(party, Some(PeerKey::Node(_))) {
             &mut self.members
@@ -66,7 +68,7 @@ impl Promises {
         self.kept.len() as u64
     }
 
-    /// Releases one promise for a submission of this party; `None` if no promise may be released for it.
+    /// Releases one promise to make room for a submission of this party; `None` if none may be released for it.
     pub fn release(&mut self, party: PeerKey, size: u64, now: WallTime) -> Option<()> {
         let number = self.find_releasable(party, size.saturating_add(WEIGHT), now)?;
         self.free(number);
@@ -77,7 +79,8 @@ impl Promises {
     fn find_releasable(&self, party: PeerKey, weight: u64, now: WallTime) -> Option<u64> {
         // Numbers and dates increase together, so the first promise is the oldest.
         let (first, (_, date)) = self.kept.first_key_value()?;
-        if now.as_unix_nanos().saturating_sub(date.as_unix_nanos()) > KEPT.as_nanos() as u64 {
+        if now.as_unix_nanos().saturating_sub(date.as_unix_nanos()) > RESERVED_FOR.as_nanos() as u64
+        {
             return Some(*first);
         }
         let is_member = matches!(party, PeerKey::Node(_));
@@ -96,7 +99,7 @@ impl Promises {
         }
     }
 
-    /// Removes and returns the oldest released promise.
+    /// Removes and returns the number of the oldest released promise.
     pub fn forget(&mut self) -> Option<u64> {
         self.released.pop_first()
     }

@@ -10,10 +10,10 @@ use thalweg_base::peer_source::source_of;
 use thalweg_wire::bistro::Refusal;
 use tokio::time::Instant;
 
-/// The maximum number of tracked addresses; beyond it those that asked least are forgotten.
+/// The maximum number of tracked addresses; beyond it the one whose bucket is nearest to full is forgotten.
 const ADDRESSES: usize = 65_536;
 
-/// The burst of an address, in seconds of its rate.
+/// The size of a bucket: the requests of this many seconds at the sustained rate.
 const BURST: f64 = 10.0;
 
 /// A token bucket for each address.
@@ -23,7 +23,8 @@ pub(super) struct AddressLimits {
     buckets: Mutex<Buckets>,
 }
 
-/// The buckets that are not full, and when each will be: a full one need not be stored.
+/// The buckets that are not full, and when each will be. A full bucket is not stored, because it is the state of an
+/// unknown address.
 #[derive(Debug, Default)]
 struct Buckets {
     levels: BTreeMap<IpAddr, (f64, Instant)>,
@@ -65,7 +66,8 @@ impl AddressLimits {
 }
 
 impl Buckets {
-    /// Beyond [`ADDRESSES`] the bucket that will be full first is forgotten, because its address has asked least.
+    /// Stores a bucket. Beyond [`ADDRESSES`] the one that will be full first is forgotten, because that loses the
+    /// least.
     fn set(&mut self, source: IpAddr, level: (f64, Instant), was: Instant, full: Instant) {
         self.full_at.remove(&(was, source));
         self.levels.insert(source, level);

@@ -1,4 +1,4 @@
-//! The destination's record of receipts: which node has the data of each submission.
+//! The destination's register of receipts: which nodes have the data of each submission.
 
 use super::{
     files::BoxFiles,
@@ -24,7 +24,7 @@ pub(super) struct ReceiptRegister {
     known: Mutex<BTreeSet<(StampId, Name)>>,
 }
 
-/// A node that brings receipts.
+/// A node that delivers receipts.
 #[derive(Clone, Debug)]
 pub struct DeliveringNode {
     /// Its name in the roster.
@@ -33,7 +33,7 @@ pub struct DeliveringNode {
     pub key: NodeId,
 }
 
-/// A receipt with valid signatures.
+/// A receipt and its stamp, with valid signatures.
 #[derive(Clone, Debug)]
 pub struct VerifiedReceipt {
     /// The destination's stamp.
@@ -45,7 +45,8 @@ pub struct VerifiedReceipt {
 }
 
 impl VerifiedReceipt {
-    /// Reads a node's message, and checks both signatures.
+    /// Decodes a node's message, and checks both signatures: the destination's on the stamp, and the node's on the
+    /// receipt.
     ///
     /// # Errors
     /// [`Refusal::Forged`].
@@ -87,8 +88,8 @@ fn decode(records: &[Vec<u8>], file: &Path) -> io::Result<Vec<VerifiedReceipt>> 
 }
 
 impl ReceiptRegister {
-    /// Opens or creates the receipts file of a box for the node with this key. Also returns the numbers of the
-    /// submissions whose receipts it has.
+    /// Opens or creates the receipts file of a box at the destination, whose node has this key. Also returns the
+    /// numbers of the submissions with receipts in it.
     ///
     /// # Errors
     /// Returns a system error, or `InvalidData` if the file is damaged or belongs to another key.
@@ -114,10 +115,10 @@ impl ReceiptRegister {
         ids.len() as u64
     }
 
-    /// Stores receipts durably. Returns a result for each; an error says why it will never be stored.
+    /// Stores receipts durably. Returns a result for each; an error means that this receipt will never be accepted.
     ///
     /// # Errors
-    /// Returns the disk's error: none is stored, and all may be brought again.
+    /// Returns the disk's error; then no receipt is stored, and all may be delivered again.
     pub async fn store(
         &self,
         sender: &DeliveringNode,
@@ -147,7 +148,7 @@ impl ReceiptRegister {
     }
 
     /// Checks that the stamp is this destination's and for this box, and that the receipt is signed by the node that
-    /// brings it.
+    /// delivers it.
     fn check(&self, sender: &DeliveringNode, arrival: &VerifiedReceipt) -> Result<(), Refusal> {
         let forged = |why: &str| Err(Refusal::Forged(why.into()));
         if arrival.stamp.signer() != self.destination {

@@ -1,4 +1,5 @@
-//! Reports on a node's boxes: `GET /metrics`, `thalweg status` and `thalweg drop-box`. No label names a peer.
+//! Reports on a node's boxes: `GET /metrics`, `thalweg status` and `thalweg drop-box`. Metrics have no labels for
+//! clients or nodes.
 
 use super::{DropBoxes, served_box::BoxRole};
 use crate::Settings;
@@ -60,8 +61,8 @@ impl DropBoxes {
         sums
     }
 
-    /// The report for `thalweg status`, with the settings for `thalweg drop-box`.
-    pub(super) fn tell_report(&self) -> Value {
+    /// The report for `thalweg status`; it includes the settings, for `thalweg drop-box`.
+    pub(super) fn full_report(&self) -> Value {
         let (sums, counts) = (self.sums(), &self.0.counts);
         let mut report = json!({
             "boxes": self.0.boxes.len(), "committed": sums.committed, "received": sums.received,

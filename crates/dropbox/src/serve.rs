@@ -1,4 +1,4 @@
-//! The serving side: answers `submit` channels that arrive at the node's port.
+//! The serving side: replies to the requests on `submit` channels that arrive at the node's port.
 
 use super::{
     ServiceState,
@@ -39,16 +39,16 @@ use tokio::{
     task::yield_now,
 };
 
-/// A channel without a question for this long is closed: a client has its questions ready.
+/// A channel without a request for this long is closed: a client sends its requests one after the other.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// A stranger's channel is closed unless its first question arrives within this time: five round trips of the slowest
+/// A stranger's channel is closed unless its first request arrives within this time: five round trips of the slowest
 /// path.
-const FIRST_TIME: Duration = Duration::from_secs(10);
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The maximum length of a stranger's first question: eight commitments or one stamp. Once a question is accepted,
+/// The maximum length of a stranger's first request: eight commitments or one stamp. Once a request is accepted,
 /// later ones may be longer.
-const FIRST: usize = 4 << 10;
+const MAX_FIRST_REQUEST: usize = 4 << 10;
 
 /// The client of a channel.
 struct Caller {
@@ -67,11 +67,11 @@ struct AcceptedPush {
 
 impl SubmitService for super::DropBoxes {
     fn admits(&self, key: &NodeId) -> bool {
-        self.0.boxes.values().any(|one| one.submitters.admits(key))
+        self.0.boxes.values().any(|served| served.submitters.admits(key))
     }
 
     fn report(&self) -> serde_json::Value {
-        self.tell_report()
+        self.full_report()
     }
 
     fn strike(&self, request: StrikeRequest) -> BoxFuture<'_, Result<StrikeReply, ApiError>> {
@@ -106,7 +106,7 @@ impl SubmitService for super::DropBoxes {
 }
 
 impl ServiceState {
-    /// Answers the questions of a channel until the client closes it.
+    /// Answers the requests of a channel until the client closes it.
     async fn serve_channel(
         &self,
         mut channel: Channel<TcpStream>,
@@ -122,14 +122,17 @@ impl ServiceState {
         let mut is_known = member.is_some();
         let caller = Caller { key: channel.peer(), member, from: from.ip(), party };
         loop {
-            let (most, time) =
-                if is_known { (MAX_SUBMIT_REQUEST, IDLE) } else { (FIRST, FIRST_TIME) };
+            let (most, time) = if is_known {
+                (MAX_SUBMIT_REQUEST, IDLE)
+            } else {
+                (MAX_FIRST_REQUEST, FIRST_REQUEST_TIMEOUT)
+            };
             let asked = message::read_charged::<SubmitRequest>(&mut channel, most, party);
             match within(time, "question", asked).await? {
                 Some((ask, _charge)) => {
-                    let turn = self.asks.turn(party).await;
+                    let turn = self.request_turns.turn(party).await;
                     is_known |= self.answer(&mut channel, &caller, ask, turn).await?;
-                    // One poll would answer many questions that are buffered.
+                    // One poll would answer many requests that are buffered.
                     yield_now().await;
                 }
                 None => return channel.shutdown().await,
@@ -137,7 +140,7 @@ impl ServiceState {
         }
     }
 
-    /// Answers a question in the client's turn. Returns whether this caller was allowed to ask it.
+    /// Replies to a request once it is the client's turn. Returns whether this caller was allowed to send it.
     async fn answer<IO>(
         &self,
         channel: &mut IO,
@@ -181,12 +184,12 @@ impl ServiceState {
         self.boxes.get(name).ok_or_else(|| Refusal::NoBox(name.clone()))
     }
 
-    /// Returns the box if this caller may submit to it. A stranger without access gets the answer for a box that does
-    /// not exist; a member is told that it is not admitted.
+    /// Returns the box if this caller may submit to it. A stranger that may not submit gets the same reply as for a box
+    /// that does not exist; a member is told that it is not admitted.
     fn accessible_box(&self, caller: &Caller, name: &Name) -> Result<&ServedBox, Refusal> {
-        let one = self.find_box(name)?;
-        match one.submitters.allows(&caller.key, caller.member.is_some()) {
-            true => Ok(one),
+        let served = self.find_box(name)?;
+        match served.submitters.allows(&caller.key, caller.member.is_some()) {
+            true => Ok(served),
             false if caller.member.is_none() => Err(Refusal::NoBox(name.clone())),
             false => Err(Refusal::NotAdmitted),
         }
@@ -205,8 +208,8 @@ impl ServiceState {
         name: &Name,
         intents: Vec<Intent>,
     ) -> Result<SubmitReply, Refusal> {
-        let one = self.accessible_box(caller, name)?;
-        let records = one.records()?;
+        let served = self.accessible_box(caller, name)?;
+        let records = served.records()?;
         if intents.len() > MOST_INTENTS {
             let why = format!(
                 "{} commitments at once; at most {MOST_INTENTS} are allowed",
@@ -214,7 +217,7 @@ impl ServiceState {
             );
             return Err(Refusal::Forged(why));
         }
-        one.rate_limit.take(caller.from, intents.len())?;
+        served.rate_limit.take(caller.from, intents.len())?;
         let commitments: Vec<_> = intents.iter().map(|intent| intent.commitment).collect();
         let stamps = records.ledger.commit((caller.key, caller.party), intents).await;
         let denied = |(stamp, commitment): (Result<Vec<u8>, Refusal>, _)| {
@@ -241,19 +244,19 @@ impl ServiceState {
     ) -> Result<AcceptedPush, Refusal> {
         let stamp: Signed<Stamp> =
             Signed::open(stamp, &Ed25519).map_err(|e| Refusal::Forged(e.to_string()))?;
-        let one = self.accessible_box(caller, &stamp.value().drop_box)?;
-        one.spool()?;
-        if one.records().is_ok_and(|records| records.ledger.is_struck(stamp.value())) {
+        let served = self.accessible_box(caller, &stamp.value().drop_box)?;
+        served.spool()?;
+        if served.records().is_ok_and(|records| records.ledger.is_struck(stamp.value())) {
             return Err(Refusal::NotAdmitted);
         }
-        one.check(&stamp, self.destination_of(one), &caller.key, bytes)?;
-        one.rate_limit.take(caller.from, 1)?;
-        Ok(AcceptedPush { drop_box: one.name.clone(), push: Push { stamp, nonce } })
+        served.check(&stamp, self.destination_of(served), &caller.key, bytes)?;
+        served.rate_limit.take(caller.from, 1)?;
+        Ok(AcceptedPush { drop_box: served.name.clone(), push: Push { stamp, nonce } })
     }
 
     /// The key of the destination's node.
-    pub(super) fn destination_of(&self, one: &ServedBox) -> Option<NodeId> {
-        match &one.role {
+    pub(super) fn destination_of(&self, served: &ServedBox) -> Option<NodeId> {
+        match &served.role {
             super::served_box::BoxRole::Destination(_) => Some(self.key.id()),
             super::served_box::BoxRole::Node(name) => {
                 self.membership.current().as_ref()?.by_name(name)?.node
@@ -287,8 +290,8 @@ impl ServiceState {
         Ok(SubmitReply::Delivered(answers))
     }
 
-    /// Stores receipts. For receipts that will never be accepted it returns signed refusals. Signatures are checked off
-    /// the async runtime, because 500 of them take tens of milliseconds.
+    /// Stores receipts. For receipts that will never be accepted it returns denials (signed refusals). Signatures are
+    /// checked off the async runtime, because 500 of them take tens of milliseconds.
     pub(super) async fn store_receipts(
         &self,
         sender: &DeliveringNode,
@@ -301,7 +304,7 @@ impl ServiceState {
         let read = read.map_err(|e| Refusal::Unable(format!("check the receipts: {e}")))?;
         let mut answers = Vec::with_capacity(read.len());
         // Consecutive receipts of one box are kept together.
-        for same in read.chunk_by(|a, b| box_of(a) == box_of(b)) {
+        for same in read.chunk_by(|a, b| box_of_receipt(a) == box_of_receipt(b)) {
             answers.extend(self.store_in_box(sender, same).await?);
         }
         let denied = |(kept, id): (Result<(), Refusal>, _)| {
@@ -316,7 +319,7 @@ impl ServiceState {
         arrivals: &[Result<VerifiedReceipt, Refusal>],
     ) -> Result<Vec<Result<(), Refusal>>, Refusal> {
         let never = |refusal: Refusal| Ok(vec![Err(refusal); arrivals.len()]);
-        let Some(name) = arrivals.first().and_then(box_of) else {
+        let Some(name) = arrivals.first().and_then(box_of_receipt) else {
             return Ok(arrivals.iter().map(|read| read.clone().map(drop)).collect());
         };
         match self.find_box(name).and_then(ServedBox::records) {
@@ -328,34 +331,36 @@ impl ServiceState {
         }
     }
 
-    /// Strikes submissions and deletes their data on this node. The command that requests it tells the other nodes.
+    /// Strikes submissions at the destination, and deletes their data on this node. The command that requests this also
+    /// requests the deletion at the other nodes.
     async fn strike(&self, request: StrikeRequest) -> Result<StrikeReply, Refusal> {
-        let one = self.find_box(&request.drop_box)?;
-        let struck = one.records()?.ledger.strike(&request.numbers, &request.keys).await;
+        let served = self.find_box(&request.drop_box)?;
+        let struck = served.records()?.ledger.strike(&request.numbers, &request.keys).await;
         let struck = struck.map_err(|e| Refusal::Unable(format!("record the strike: {e}")))?;
         let bytes = struck.iter().map(|stamp| stamp.commitment.size).sum();
         let reply = StrikeReply { submissions: struck.len() as u64, bytes };
-        if let Some(spool) = &one.spool {
+        if let Some(spool) = &served.spool {
             let id = |stamp: Stamp| StampId::from_stamp(&Signed::sign(stamp, &*self.key));
             spool.delete(struck.into_iter().map(id).collect()).await?;
         }
         Ok(reply)
     }
 
-    /// Deletes collected data at the request of the destination, which may use either of its two keys.
+    /// Deletes collected data at the request of the destination, which may use the key of its node or that of its
+    /// command line.
     async fn forget(
         &self,
         caller: &Caller,
         name: &Name,
         ids: Vec<StampId>,
     ) -> Result<SubmitReply, Refusal> {
-        let one = self.find_box(name)?;
-        let destination = match &one.role {
+        let served = self.find_box(name)?;
+        let destination = match &served.role {
             super::served_box::BoxRole::Destination(_) => &self.me,
             super::served_box::BoxRole::Node(name) => name,
         };
         match caller.member.as_ref().is_some_and(|member| member.name == *destination) {
-            true => Ok(SubmitReply::Forgot(one.spool()?.delete(ids).await?)),
+            true => Ok(SubmitReply::Forgot(served.spool()?.delete(ids).await?)),
             false => Err(Refusal::NotAdmitted),
         }
     }
@@ -371,6 +376,6 @@ impl ServiceState {
 }
 
 /// The box of a receipt's stamp, if the receipt is valid.
-fn box_of(read: &Result<VerifiedReceipt, Refusal>) -> Option<&Name> {
+fn box_of_receipt(read: &Result<VerifiedReceipt, Refusal>) -> Option<&Name> {
     read.as_ref().ok().map(|arrival| &arrival.stamp.value().drop_box)
 }

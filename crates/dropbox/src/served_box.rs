@@ -1,4 +1,4 @@
-//! One box as served by this node.
+//! One configured box at this node: its role, records and storage.
 
 use super::{
     BoxFiles, DropBoxError, Rules,
@@ -31,7 +31,7 @@ pub(super) struct ServedBox {
     max_bytes: u64,
 }
 
-/// The role of this node for a box.
+/// The role of this node for a box. A destination can also store data.
 #[derive(Debug)]
 pub(super) enum BoxRole {
     Destination(Box<DestinationRecords>),
@@ -39,7 +39,7 @@ pub(super) enum BoxRole {
     Node(Name),
 }
 
-/// The records of the destination.
+/// The destination's records of a box: ledger and receipts.
 #[derive(Debug)]
 pub(super) struct DestinationRecords {
     pub ledger: Ledger,
@@ -50,7 +50,7 @@ pub(super) struct DestinationRecords {
     encryption_key: [u8; 32],
 }
 
-/// The node that serves the boxes.
+/// This node, which serves the boxes.
 pub(super) struct ServingNode<'a> {
     pub state: &'a Path,
     pub name: &'a Name,
@@ -59,7 +59,7 @@ pub(super) struct ServingNode<'a> {
 }
 
 impl ServedBox {
-    /// Opens a box with these settings; `None` if they have no name.
+    /// Opens a box with these settings; `None` if they have no name, which the check of the settings has reported.
     ///
     /// # Errors
     /// Returns the error of opening its directory.
@@ -104,10 +104,10 @@ impl ServedBox {
         }
     }
 
-    /// The storage for data.
+    /// The storage for submissions' data.
     ///
     /// # Errors
-    /// Returns a refusal if only other nodes take data.
+    /// Returns a refusal if only other nodes store data for this box.
     pub fn spool(&self) -> Result<&Spool, Refusal> {
         let elsewhere = "take data for this box: its other nodes do";
         self.spool.as_ref().ok_or_else(|| Refusal::Unable(elsewhere.into()))
@@ -197,7 +197,8 @@ impl DestinationRecords {
         Ok(answers)
     }
 
-    /// Describes the box, with the nodes' keys and addresses of the present roster.
+    /// Creates the box's sheet, which clients download: deadline, limits, the box's key, and the nodes that store data,
+    /// with their keys and addresses from the current roster.
     pub fn sheet(&self, roster: Option<&Roster>) -> Sheet {
         let rules = self.ledger.rules();
         let node = |name: &Name| {

@@ -6,8 +6,9 @@ use thalweg_units::{ByteSize, NodeId, WallTime};
 use thalweg_wire::bistro::{envelope_size, show_date};
 use thalweg_wire::mesh::Name;
 
-/// The number of keys that can fill a box by default, so that one client's mistake leaves room for the others.
-const SHARES: u64 = 20;
+/// By default, one key may use one of this many equal parts of a box, so that one client's mistake leaves room for the
+/// others.
+const KEYS_PER_BOX: u64 = 20;
 
 /// The settings of one drop box.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +71,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The maximum number of submissions of one key: the lower of both limits.
+    /// The maximum number of submissions of one key: the lower of the settings `versions` and `max_per_key`.
     pub fn submissions_per_key(&self) -> u64 {
         self.versions.map_or(self.max_per_key, |versions| versions.min(self.max_per_key))
     }
@@ -78,7 +79,7 @@ impl Settings {
     /// The maximum size of all commitments of one key: the setting, or a twentieth of the box, but always enough for
     /// one submission.
     pub fn bytes_per_key(&self) -> u64 {
-        let share = ByteSize::from_bytes(self.max_total.as_bytes() / SHARES);
+        let share = ByteSize::from_bytes(self.max_total.as_bytes() / KEYS_PER_BOX);
         let one = ByteSize::from_bytes(envelope_size(self.max_bytes.as_bytes()));
         self.max_bytes_per_key.unwrap_or(share.max(one)).as_bytes()
     }

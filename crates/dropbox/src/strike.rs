@@ -1,7 +1,8 @@
-//! The submissions and keys that the operator has struck from a box.
+//! The submissions and keys that the operator has struck from a box. A struck submission is removed from the ledger,
+//! its data is deleted at the nodes, and it is not collected. A struck key can no longer submit.
 //!
-//! The other records of a box are append-only, so struck submissions are recorded in a separate file: records of 8
-//! bytes are submission numbers, those of 32 bytes are keys.
+//! The ledger is append-only and keeps the stamps of struck submissions. So what was struck is recorded in a journal of
+//! its own: records of 8 bytes are submission numbers, those of 32 bytes are keys.
 
 use super::{
     files::BoxFiles,
@@ -62,7 +63,8 @@ pub(super) fn records(numbers: &[u64], keys: &[NodeId]) -> Vec<Vec<u8>> {
     numbers.chain(keys.iter().map(|key| key.as_bytes().to_vec())).collect()
 }
 
-/// Strikes submissions and keys of a box while its daemon is stopped; the node with this key is the box's destination.
+/// Strikes submissions and keys of a box while the daemon of its destination is stopped. `key` is that of the
+/// destination's node.
 ///
 /// # Errors
 /// If the journal cannot be written.

@@ -19,12 +19,12 @@ impl AllowedSubmitters {
         Self { open: *open, members: *members, keys: keys.clone() }
     }
 
-    /// Whether this key may submit even if it is not a member's.
+    /// Whether this key may submit without being a member's: the box is open, or its settings list the key.
     pub fn admits(&self, key: &NodeId) -> bool {
         self.open || self.keys.contains(key)
     }
 
-    /// Whether this key may submit.
+    /// Whether this key may submit: [`Self::admits`], or it is that of a mesh member and members may.
     pub fn allows(&self, key: &NodeId, is_member: bool) -> bool {
         self.admits(key) || (self.members && is_member)
     }

@@ -1,4 +1,5 @@
-//! The operator's view of a box, read from its directory whether the daemon runs or not.
+//! The operator's view of a box, read from its directory whether the daemon runs or not; and the journal of what was
+//! collected.
 
 use super::{
     files::BoxFiles,
@@ -52,13 +53,14 @@ impl View {
         Ok(Self { stamps, arrivals, collected, cleared, here: spool::count(files)? })
     }
 
-    /// Commitments whose data, as far as is known, has not reached any node.
+    /// The commitments for which no node has delivered a receipt, so that their data is missing as far as the
+    /// destination knows.
     pub fn missing(&self) -> impl Iterator<Item = &Stamp> {
         self.stamps.iter().filter(|stamp| !self.arrivals.contains_key(&stamp.number))
     }
 
-    /// Copies of collected submissions that nodes may still have. This includes data that reached a second node, and
-    /// receipts that arrived after the other nodes had deleted their copies.
+    /// Copies of collected submissions that nodes may still have and should delete. This includes data that a client
+    /// pushed to a second node, and receipts that arrived after the other nodes had deleted their copies.
     pub fn copies(&self) -> impl Iterator<Item = (u64, &VerifiedReceipt)> {
         let left = |number: &u64| {
             let all = self.arrivals.get(number).map_or(&[][..], Vec::as_slice);
@@ -74,8 +76,8 @@ impl View {
     }
 }
 
-/// Parses the records of `BYTES` bytes: each begins with a number. Records of 8 bytes hold only that; those of 9 bytes
-/// also hold how many nodes have deleted the data.
+/// Parses the records that are `BYTES` long: a submission's number (8 bytes), and in records of 9 bytes how many nodes
+/// have deleted the data.
 fn numbers<const BYTES: usize>(records: &[Vec<u8>]) -> impl Iterator<Item = (u64, &[u8])> {
     let those = records.iter().filter(|record| record.len() == BYTES);
     those
@@ -83,12 +85,12 @@ fn numbers<const BYTES: usize>(records: &[Vec<u8>]) -> impl Iterator<Item = (u64
         .map(|(n, rest)| (u64::from_be_bytes(*n), rest))
 }
 
-/// Records collected submissions; used by one process at a time.
+/// The journal of collected submissions; used by one process at a time.
 #[derive(Debug)]
 pub struct Collected(Journal);
 
 impl Collected {
-    /// Opens the record of a box for the node with this key.
+    /// Opens the journal of a box at the destination, whose node has this key.
     ///
     /// # Errors
     /// Returns a system error.
@@ -96,7 +98,8 @@ impl Collected {
         Ok(Self(Journal::open(&files.collected(), key.as_bytes(), None)?.0))
     }
 
-    /// Records that these submissions are on the disk under their names; durable when this returns.
+    /// Records that these submissions are collected and durable under their final names. The record is durable when
+    /// this returns.
     ///
     /// # Errors
     /// Returns a system error.
@@ -104,7 +107,8 @@ impl Collected {
         self.0.append(numbers.iter().map(|n| n.to_be_bytes().to_vec()).collect()).await
     }
 
-    /// Records how many of the first nodes of each submission have deleted their copies and need not be told again.
+    /// Records how many nodes, in the order of their receipts, have deleted their copies of each submission and need
+    /// not be asked again.
     ///
     /// # Errors
     /// Returns a system error.

@@ -28,9 +28,9 @@ pub async fn connect(
     let content = Content::of_tunnel(to.port);
     let dialled = match context.shared.connect(&context.program, &to, content).await {
         Ok(dialled) => dialled,
-        Err(no) => {
+        Err(error) => {
             return context
-                .refuse(to.to_string(), &ForwardError::Answer(UpstreamError::Connect(no)));
+                .refuse(to.to_string(), &ForwardError::Answer(UpstreamError::Connect(error)));
         }
     };
     let (shared, client) = (context.shared.clone(), context.client);

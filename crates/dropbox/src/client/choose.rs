@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 /// The maximum time for a node to answer; slower nodes are not considered.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Round trips below this count as equal, because they do not reflect distance.
+/// Round trips below this count as equal, because their differences are not due to distance.
 const NEAR: Duration = Duration::from_millis(1);
 
 /// Costs up to this multiple of the lowest count as equal.
@@ -32,8 +32,8 @@ pub struct NodeOffer {
 impl NodeOffer {
     /// The cost of the node: a round trip times the number of clients that share it.
     ///
-    /// The rates of the node and of the path are unknown before data flows; the number of its pushes is what a node
-    /// reports.
+    /// The rates of the node and of the path are unknown before data flows; the number of clients is that of the pushes
+    /// under way that the node reports.
     fn cost(&self) -> f64 {
         cost(self.rtt, self.load)
     }
@@ -72,7 +72,7 @@ pub async fn find_nodes(
     }
     offers.sort_by(|a, b| a.cost().total_cmp(&b.cost()));
     let costs: Vec<f64> = offers.iter().map(NodeOffer::cost).collect();
-    let first = drawn(&costs, draw);
+    let first = chosen_index(&costs, draw);
     if first < offers.len() {
         let chosen = offers.remove(first);
         offers.insert(0, chosen);
@@ -81,7 +81,7 @@ pub async fn find_nodes(
 }
 
 /// The index of the chosen cost among these ascending costs.
-fn drawn(costs: &[f64], draw: f64) -> usize {
+fn chosen_index(costs: &[f64], draw: f64) -> usize {
     let least = costs.first().copied().unwrap_or(0.0);
     let alike = costs.iter().filter(|cost| **cost <= ALIKE * least).count();
     ((draw * alike as f64) as usize).min(alike.saturating_sub(1))
@@ -115,8 +115,8 @@ mod tests {
     #[test]
     fn nodes_of_equal_cost_are_drawn_evenly() {
         let costs = [1.0, 1.2, 1.5, 1.6, 9.0];
-        let taken = [0.0, 0.3, 0.34, 0.67, 0.999, 1.0].map(|draw| drawn(&costs, draw));
+        let taken = [0.0, 0.3, 0.34, 0.67, 0.999, 1.0].map(|draw| chosen_index(&costs, draw));
         assert_eq!(taken, [0, 0, 1, 2, 2, 2]);
-        assert_eq!((drawn(&[], 0.5), drawn(&[3.0], 0.9)), (0, 0));
+        assert_eq!((chosen_index(&[], 0.5), chosen_index(&[3.0], 0.9)), (0, 0));
     }
 }

@@ -1,15 +1,16 @@
-//! Stores evidence on the client's disk.
+//! Stores evidence on the client's disk: the text file that proves a submission, with the commitment, its secrets, the
+//! stamp, the receipt and the box's sheet ([`Evidence`]).
 
 use std::{io, path::Path, time::Duration};
 use thalweg_base::durable;
 use thalweg_net::Ed25519;
 use thalweg_wire::bistro::{Evidence, Nonce};
 
-/// The maximum size of an evidence file, bytes: more than a roster of thousands needs.
+/// The maximum size of an evidence file, bytes: more than one with a sheet of thousands of nodes has.
 const MAX_BYTES: usize = 16 << 20;
 
-/// The maximum wait for other processes that write files in the directory.
-const TURN: Duration = Duration::from_secs(5);
+/// The maximum wait for the lock that processes take to write evidence in the directory.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Reads an evidence file; `None` if it does not exist.
 ///
@@ -22,7 +23,7 @@ pub fn load_evidence(file: &Path) -> io::Result<Option<Evidence>> {
     Evidence::read(&text, &Ed25519).map(Some).map_err(|e| invalid(e.to_string()))
 }
 
-/// Writes evidence durably with mode 0600, because it may contain a nonce.
+/// Writes evidence durably with mode 0600, because it may contain the secrets of the commitment and of the encryption.
 ///
 /// # Errors
 /// Returns a system error.
@@ -30,13 +31,13 @@ pub fn save_evidence(file: &Path, evidence: &Evidence) -> io::Result<()> {
     durable::replace(file, evidence.to_string().as_bytes())
 }
 
-/// Writes evidence to a file that several processes may write.
+/// As [`save_evidence`], under a lock, for a file that several processes may write.
 ///
 /// # Errors
 /// Returns a system error.
 pub fn save_evidence_in_turn(file: &Path, evidence: &Evidence) -> io::Result<()> {
     // If the lock cannot be taken, as on a filesystem without locks, the file is saved anyway.
-    let _turn = durable::lock_within(file, TURN);
+    let _turn = durable::lock_within(file, LOCK_TIMEOUT);
     save_evidence(file, evidence)
 }
 
@@ -46,7 +47,7 @@ pub fn save_evidence_in_turn(file: &Path, evidence: &Evidence) -> io::Result<()>
 /// # Errors
 /// Returns a system error.
 pub fn begin_evidence(file: &Path, evidence: &Evidence) -> io::Result<bool> {
-    let _turn = durable::lock_within(file, TURN);
+    let _turn = durable::lock_within(file, LOCK_TIMEOUT);
     if file.symlink_metadata().is_ok() {
         return Ok(false);
     }

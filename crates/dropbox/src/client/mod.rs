@@ -22,8 +22,9 @@ use thalweg_wire::{
 };
 use thiserror::Error;
 
-/// The maximum number of commitments in the first question: with the longest names they take 3 kB.
-const FIRST_INTENTS: usize = 8;
+/// The maximum number of commitments in the first request. With the longest names they take 3 kB, and a node reads at
+/// most 4 KiB of a stranger's first request.
+const FIRST_COMMITMENTS: usize = 8;
 
 /// A box and the address of its destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,9 +63,9 @@ impl Target {
         intents: &[Intent],
     ) -> Result<Vec<Result<Signed<Stamp>, Refusal>>, ClientError> {
         let mut all = Vec::with_capacity(intents.len());
-        // A destination accepts a long question only after it has answered this client once.
-        let (first, others) = intents.split_at(intents.len().min(FIRST_INTENTS));
-        for some in first.chunks(FIRST_INTENTS).chain(others.chunks(MOST_INTENTS)) {
+        // A destination accepts a long request only after it has answered this client once.
+        let (first, others) = intents.split_at(intents.len().min(FIRST_COMMITMENTS));
+        for some in first.chunks(FIRST_COMMITMENTS).chain(others.chunks(MOST_INTENTS)) {
             let ask = SubmitRequest::Commit(self.drop_box.clone(), some.to_vec());
             let stamps = match line.ask(&ask).await? {
                 SubmitReply::Stamps(stamps) if stamps.len() == some.len() => stamps,

@@ -1,4 +1,4 @@
-//! Step 2: sends the data to a node, and gets its receipt.
+//! Step 2, at the client: sends the data to a node, and gets its receipt.
 
 use crate::{NodeChannel, NodeChannelError};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -11,7 +11,7 @@ use thalweg_wire::{
 };
 use thiserror::Error;
 
-/// A node has not given a receipt.
+/// Why a push ended without a receipt.
 #[derive(Debug, Error)]
 pub enum PushError {
     /// The connection failed; another attempt resumes where it broke.

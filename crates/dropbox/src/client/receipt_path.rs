@@ -1,4 +1,5 @@
-//! The paths of receipts, and the recognition of receipt files.
+//! The paths of receipt files beside the submitted files. Receipt files are recognised by their content, so that they
+//! are not submitted themselves.
 
 use super::Target;
 use std::{
@@ -17,7 +18,7 @@ use thalweg_wire::{bistro::Evidence, file_name};
 /// of the 143 bytes that eCryptfs leaves, and of fewer.
 const SHORTER: [usize; 3] = [235, 120, 64];
 
-/// A receipt identifies itself within this many bytes.
+/// The first bytes of a file that are read to recognise a receipt.
 const HEAD: u64 = 4096;
 
 /// The path of `NAME` and `suffix` in a directory. If both together are too long, the name is shortened
@@ -44,7 +45,7 @@ fn is_too_long(path: &Path) -> bool {
     found.is_err_and(|e| e.kind() == io::ErrorKind::InvalidFilename)
 }
 
-/// Opens a file to submit. It does not wait for a pipe without a writer, or the like.
+/// Opens a file to submit. It never blocks, for example on a pipe without a writer.
 ///
 /// # Errors
 /// Returns a system error; `IsADirectory` or `InvalidInput` if it is not a regular file.
@@ -66,8 +67,8 @@ pub fn open_data(file: &Path) -> io::Result<File> {
 }
 
 impl Target {
-    /// Whether the file is a receipt of this box, judged by its content: even if it has no signature, was altered, or
-    /// has another name.
+    /// Whether the file is a receipt file of this box, judged by its first lines, which name the box and the
+    /// destination's key. Its name and the validity of its signatures do not matter.
     ///
     /// # Errors
     /// As [`open_data`].

@@ -1,4 +1,4 @@
-//! Limits pushes: places, bytes of the box, and space on the disk.
+//! Admits pushes within three limits: concurrent pushes, bytes of the box, and space on the disk.
 //!
 //! All limits are checked and claimed under one lock, so that two pushes never get the same space.
 
@@ -10,13 +10,14 @@ use thalweg_wire::bistro::{Load, Refusal, StampId};
 /// The maximum number of concurrent pushes; each has a buffer of a megabyte.
 const PUSHES: usize = 256;
 
-/// The maximum number per key. A further one is refused as busy, and the client tries the next node.
+/// The maximum number of concurrent pushes of one key. A further one is refused as busy, and the client tries the next
+/// node.
 const PUSHES_EACH: usize = 8;
 
-/// Disk space left free for the host, bytes: enough for the filesystem to work and for the owner to log in.
+/// Disk space left free for the host, bytes: enough for the filesystem to work and for an administrator to log in.
 const HOST_ROOM: u64 = 64 << 20;
 
-/// A push under way.
+/// The state of a push under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ActivePush {
     /// The key of the client.
@@ -54,7 +55,7 @@ impl Drop for PushPermit<'_> {
         let left = match is_held {
             true => 0,
             // The data is complete, but its receipt could not be written.
-            false => size(&files.part_of(&self.id)) + size(&files.of(&self.id)),
+            false => size(&files.part_path(&self.id)) + size(&files.data_path(&self.id)),
         };
         state.incomplete.insert(self.id, left, SystemTime::now());
     }
@@ -69,15 +70,15 @@ pub(super) fn free(data: &Path) -> u64 {
 impl Spool {
     /// The load and the free space of this node.
     ///
-    /// Incomplete parts count as free space here, because the asking client is unknown: the client that resumes a part
-    /// has that space, and another one may be refused when it begins.
+    /// The space of incomplete data counts as free here, because the requesting client may be the one that resumes it.
+    /// Another client may therefore be refused when it begins to push.
     pub fn load(&self) -> Load {
         let state = self.lock();
         let room = self.free_bytes(&state) + state.incomplete.bytes();
         Load { pushes: state.active_pushes.len() as u32, room }
     }
 
-    /// Free bytes in the box and on its disk, minus those reserved.
+    /// Free bytes in the box and on its disk, minus those reserved for pushes under way.
     fn free_bytes(&self, state: &State) -> u64 {
         let taken = state.bytes + state.incomplete.bytes();
         // Existing bytes may be damaged and be sent again.
@@ -87,7 +88,7 @@ impl Spool {
         self.max_total.saturating_sub(taken).min(on_disk)
     }
 
-    /// Claims the right to receive a submission of this size, of which a part may already be here.
+    /// Claims the right to receive a submission of this size, of which an incomplete part may already be stored.
     pub fn admit(
         &self,
         id: StampId,

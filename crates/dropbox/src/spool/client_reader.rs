@@ -12,11 +12,11 @@ use tokio::{
 /// TLS delivers whole records of up to 16 KiB; below 273 B/s one record takes longer than this.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// A push that delivers fewer bytes than this within [`WINDOW`] of waiting (500 B/s) is ended, because it occupies a
-/// place that others need; it may resume later. A modem with 9,600 bit/s is twice as fast.
-const LEAST: u64 = 60_000;
+/// A push that delivers fewer bytes than this within [`WINDOW`] of waiting (500 B/s) is ended, because it occupies one
+/// of the concurrent pushes; it may resume later. A modem with 9,600 bit/s is twice as fast.
+const MIN_BYTES: u64 = 60_000;
 
-/// The window of [`LEAST`].
+/// The window of [`MIN_BYTES`].
 const WINDOW: Duration = Duration::from_secs(120);
 
 /// The maximum time that received data stays only in memory, however slowly the rest arrives.
@@ -34,8 +34,8 @@ impl ClientReader {
     /// Fills the buffer, or as much of it as arrives within [`LINGER`]. Returns the number of bytes, and an error if
     /// the push cannot continue.
     ///
-    /// The bytes received before an error are returned with it, so that none is lost. The error is the connection's;
-    /// `UnexpectedEof` at its end; or `TimedOut` if the client is silent or too slow.
+    /// Both are returned together, so that the bytes received before an error are not lost. The error is the
+    /// connection's; `UnexpectedEof` at its end; or `TimedOut` if the client is silent or too slow.
     pub async fn fill(
         &mut self,
         channel: &mut (impl AsyncRead + Unpin),
@@ -66,10 +66,10 @@ impl ClientReader {
             return Ok(());
         }
         let was = std::mem::take(self).received;
-        match was < LEAST {
+        match was < MIN_BYTES {
             true => {
                 let why = format!(
-                    "{was} bytes in {WINDOW:?} are too slow: at least {LEAST} are required"
+                    "{was} bytes in {WINDOW:?} are too slow: at least {MIN_BYTES} are required"
                 );
                 Err(io::Error::new(io::ErrorKind::TimedOut, why))
             }

@@ -11,7 +11,7 @@ use thalweg_wire::bistro::StampId;
 /// Incomplete data that is not resumed within this time is deleted.
 const ABANDONED: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Incomplete data without an active push; at most one part for each stamp of the destination.
+/// The incomplete data (parts) of submissions without an active push; at most one part for each stamp.
 #[derive(Debug, Default)]
 pub(super) struct IncompleteData {
     /// The size of each part, and when it was last changed.
@@ -49,7 +49,7 @@ impl IncompleteData {
         self.all.get(id).map_or(0, |(bytes, _)| *bytes)
     }
 
-    /// Records the part that an ended push left behind. Without bytes there is no part.
+    /// Records the part that an ended push left behind. A part of 0 bytes is not recorded.
     pub fn insert(&mut self, id: StampId, bytes: u64, since: SystemTime) {
         self.remove(&id);
         if bytes > 0 {
@@ -63,12 +63,12 @@ impl IncompleteData {
         self.bytes -= self.all.remove(id).map_or(0, |(bytes, _)| bytes);
     }
 
-    /// Deletes expired parts. One that cannot be deleted still counts.
+    /// Deletes expired parts. A part that cannot be deleted still counts towards the used space.
     pub fn remove_expired(&mut self, files: &BoxFiles) {
         let old = self.all.iter().filter(|(_, (_, since))| is_abandoned(*since));
         let old: Vec<StampId> = old.map(|(id, _)| *id).collect();
         for id in old {
-            match fs::remove_file(files.part_of(&id)) {
+            match fs::remove_file(files.part_path(&id)) {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => {}
                 _ => self.remove(&id),
             }
@@ -91,7 +91,7 @@ mod tests {
         let files = BoxFiles::new(dir.path(), &"taxes".parse().unwrap(), None).create().unwrap();
         let id = |n: u8| StampId::from_encoded(&[n]);
         for n in [1, 2] {
-            fs::write(files.part_of(&id(n)), [0; 100]).unwrap();
+            fs::write(files.part_path(&id(n)), [0; 100]).unwrap();
         }
         let mut parts = IncompleteData::find(&files).unwrap();
         assert_eq!((parts.bytes(), parts.size_of(&id(1))), (200, 100));
@@ -99,15 +99,15 @@ mod tests {
         parts.insert(id(1), 150, long_ago);
         assert_eq!(parts.bytes(), 250);
         parts.remove_expired(&files);
-        assert_eq!((parts.bytes(), files.part_of(&id(1)).exists()), (100, false));
+        assert_eq!((parts.bytes(), files.part_path(&id(1)).exists()), (100, false));
         // Expired parts are also deleted at the start of the node.
         File::options()
             .write(true)
-            .open(files.part_of(&id(2)))
+            .open(files.part_path(&id(2)))
             .unwrap()
             .set_modified(long_ago)
             .unwrap();
         assert_eq!(IncompleteData::find(&files).unwrap().bytes(), 0);
-        assert!(!files.part_of(&id(2)).exists());
+        assert!(!files.part_path(&id(2)).exists());
     }
 }

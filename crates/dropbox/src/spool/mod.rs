@@ -1,4 +1,5 @@
-//! Submissions that a node stores: data, receipts, and which receipts the destination has.
+//! The spool: the submissions that a node stores for a box, with data, receipts, and which receipts the destination
+//! has.
 //!
 //! ```text
 //! push ─► part/ID ─ matches? ─► data/xx/ID ─► `held`: receipt ─► client, outbox ─► destination
@@ -37,7 +38,7 @@ use thalweg_wire::{
 };
 use tokio::sync::Notify;
 
-/// The data of one box at a node.
+/// The spool of one box at a node.
 #[derive(Debug)]
 pub(super) struct Spool {
     pub files: BoxFiles,
@@ -53,7 +54,7 @@ pub(super) struct Spool {
     pub news: Notify,
 }
 
-/// Counts the stored data without a daemon.
+/// Counts the stored data from the files alone, for commands while no daemon runs.
 ///
 /// # Errors
 /// Returns a system error.
@@ -98,7 +99,7 @@ impl Spool {
         self.lock().counts()
     }
 
-    /// The receipt of this submission, if its data is or was here.
+    /// The receipt of this submission, if this node stores its data or has stored it.
     pub fn receipt(&self, id: &StampId) -> Option<Vec<u8>> {
         self.lock().receipt(id)
     }
@@ -151,20 +152,20 @@ impl Spool {
         self.write(Record::Told(ids)).await
     }
 
-    /// Records that the destination has refused these receipts. They are not sent again; the signed refusals are passed
-    /// to the clients.
+    /// Records that the destination has denied these receipts. They are not sent again; the denials are passed to the
+    /// clients.
     pub async fn record_denials(&self, all: Vec<(StampId, Vec<u8>)>) -> Result<(), Refusal> {
         self.write(Record::Denied(all)).await
     }
 
-    /// The destination's refusal of this node's receipt, a `Signed<Denial>`.
+    /// The destination's denial of this node's receipt, a `Signed<Denial>`.
     pub fn denial(&self, id: &StampId) -> Option<Vec<u8>> {
         self.lock().denial(id)
     }
 
     /// Deletes data that the destination has collected. Returns the number of deleted submissions.
     ///
-    /// Data that cannot be deleted stays listed, and the destination asks again.
+    /// Data that cannot be deleted stays recorded, and the destination requests the deletion again.
     pub async fn delete(&self, ids: Vec<StampId>) -> Result<u32, Refusal> {
         let here: Vec<_> = {
             let state = self.lock();
@@ -175,7 +176,7 @@ impl Spool {
         let removing = move || {
             let (mut gone, mut failed) = (Vec::new(), None);
             for id in here {
-                match fs::remove_file(files.of(&id)) {
+                match fs::remove_file(files.data_path(&id)) {
                     Err(e) if e.kind() != io::ErrorKind::NotFound => failed = Some(e),
                     _ => gone.push(id),
                 }

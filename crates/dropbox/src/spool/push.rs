@@ -1,4 +1,4 @@
-//! Receives data from a client into the spool.
+//! Step 2, at the node: receives a client's data into the spool.
 
 use super::{Spool, admission::PushPermit, client_reader::ClientReader};
 use std::{
@@ -21,10 +21,10 @@ use tokio::{
 /// The number of bytes read before they are hashed and written: enough to keep the disk busy.
 const CHUNK: usize = 1 << 20;
 
-/// The time for a client to notice that it need not send the rest.
-const FAREWELL: Duration = Duration::from_secs(5);
+/// How long the rest of a client's data is read and discarded after an early reply, so that the client reads the reply.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A push that is permitted.
+/// A push that the node accepts.
 pub(crate) struct Push {
     /// Checked: the stamp is the destination's, of this box, and of the client on the channel.
     pub stamp: Signed<Stamp>,
@@ -32,7 +32,7 @@ pub(crate) struct Push {
     pub nonce: Nonce,
 }
 
-/// The file and the hash of a client's data.
+/// The file that receives a client's data, and the hash of its bytes so far.
 struct Sink {
     file: File,
     committing: CommitmentHasher,
@@ -59,7 +59,7 @@ where
         Ok(permit) => open(spool, id, &push)
             .await
             .map(|sink| (permit, sink))
-            .map_err(|e| unable(spool, &id, size, &e)),
+            .map_err(|e| disk_refusal(spool, &id, size, &e)),
         Err(refusal) => Err(refusal),
     };
     let (permit, sink) = match opened {
@@ -71,7 +71,8 @@ where
     let sink = match copy(channel, &permit, sink, size).await? {
         Ok(sink) => sink,
         Err((e, left)) => {
-            message::write(channel, &SubmitReply::Refused(unable(spool, &id, size, &e))).await?;
+            message::write(channel, &SubmitReply::Refused(disk_refusal(spool, &id, size, &e)))
+                .await?;
             return drain(channel, left).await;
         }
     };
@@ -90,15 +91,15 @@ async fn drain(channel: &mut (impl AsyncRead + Unpin), left: u64) -> io::Result<
     let mut rest = channel.take(left);
     let mut bin = tokio::io::sink();
     let read = tokio::io::copy(&mut rest, &mut bin);
-    match within(FAREWELL, "end of the data", read).await? == left {
+    match within(DISCARD_TIMEOUT, "end of the data", read).await? == left {
         true => Ok(()),
         false => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }
 
-/// Opens the part with the data of earlier pushes, and hashes it.
+/// Opens the file with the incomplete data of earlier pushes, and hashes it.
 async fn open(spool: &Spool, id: StampId, push: &Push) -> io::Result<Sink> {
-    let (part, whole) = (spool.files.part_of(&id), spool.files.of(&id));
+    let (part, whole) = (spool.files.part_path(&id), spool.files.data_path(&id));
     let commitment = push.stamp.value().commitment;
     let mut committing = CommitmentHasher::new(&push.nonce, &push.stamp.value().client);
     let work = move || {
@@ -162,9 +163,9 @@ async fn copy(
 }
 
 async fn finish(spool: &Spool, id: StampId, push: &Push) -> Result<Vec<u8>, Refusal> {
-    let path = spool.files.of(&id);
+    let path = spool.files.data_path(&id);
     let size = push.stamp.value().commitment.size;
-    spool.files.complete(&id).map_err(|e| unable(spool, &id, size, &e))?;
+    spool.files.complete(&id).map_err(|e| disk_refusal(spool, &id, size, &e))?;
     let delivery = ReceiptDelivery {
         stamp: push.stamp.encode(),
         receipt: Vec::new(),
@@ -174,8 +175,8 @@ async fn finish(spool: &Spool, id: StampId, push: &Push) -> Result<Vec<u8>, Refu
     spool.sign_receipt(delivery, size).await
 }
 
-/// The refusal for a disk error; on a full disk the part is deleted.
-fn unable(spool: &Spool, id: &StampId, size: u64, error: &io::Error) -> Refusal {
+/// The refusal for a disk error. If the disk is full, deletes the incomplete data.
+fn disk_refusal(spool: &Spool, id: &StampId, size: u64, error: &io::Error) -> Refusal {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     match error.kind() {
         StorageFull | QuotaExceeded | FileTooLarge => {
@@ -188,5 +189,5 @@ fn unable(spool: &Spool, id: &StampId, size: u64, error: &io::Error) -> Refusal 
 
 fn discard(spool: &Spool, id: &StampId) {
     // A part that cannot be removed is later found to be damaged, or removed when it expires.
-    _ = std::fs::remove_file(spool.files.part_of(id));
+    _ = std::fs::remove_file(spool.files.part_path(id));
 }

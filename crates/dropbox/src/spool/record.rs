@@ -1,4 +1,4 @@
-//! The records of a node's journal about the data that it holds.
+//! The records of a node's journal `held` about the data that it stores.
 
 use serde::{Deserialize, Serialize};
 use thalweg_wire::{
@@ -6,7 +6,7 @@ use thalweg_wire::{
     object,
 };
 
-/// One change.
+/// One change of the state: data stored, receipts delivered or denied, or data collected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Record {
     /// Data is complete, and its receipt was signed.
@@ -37,7 +37,8 @@ impl Record {
         object::encode(self).split_off(4)
     }
 
-    /// Decodes a record, whose bytes the journal has verified; `None` if it is from a later version.
+    /// Decodes a record, whose bytes the journal has verified; `None` if it is of an unknown kind, from a later
+    /// version.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         object::decode(bytes).ok()
     }

@@ -1,15 +1,15 @@
-//! The state recorded in a node's journal.
+//! The state that the records of a node's journal `held` give.
 
 use super::{Record, admission::ActivePush, incomplete::IncompleteData};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use thalweg_wire::bistro::{ReceiptDelivery, StampId};
 
-/// The maximum number of collected submissions whose receipts are kept, for clients that lost the answer; about 400
-/// bytes each. Beyond it the oldest are forgotten.
-const PAST: usize = 65_536;
+/// The maximum number of collected submissions whose receipts are kept, for clients that lost the reply to their push;
+/// about 400 bytes each. Beyond it the oldest are forgotten.
+const MAX_PAST_RECEIPTS: usize = 65_536;
 
 /// The number of obsolete records that a journal may have without being compacted.
-const SPARE: usize = 1000;
+const MAX_OBSOLETE: usize = 1000;
 
 /// The maximum number of ids in one record.
 const IDS: usize = 1000;
@@ -30,7 +30,7 @@ pub(super) struct State {
     past: BTreeMap<StampId, Vec<u8>>,
     /// The ids in `past`, the oldest first.
     order: VecDeque<StampId>,
-    /// The destination's signed refusals of receipts; at most [`PAST`].
+    /// The destination's signed refusals of receipts; at most [`MAX_PAST_RECEIPTS`].
     denied: BTreeMap<StampId, Vec<u8>>,
     /// The number of collected submissions, including forgotten ones.
     gone: u64,
@@ -103,7 +103,7 @@ impl State {
         self.gone += 1;
         self.past.insert(id, receipt);
         self.order.push_back(id);
-        if self.order.len() > PAST
+        if self.order.len() > MAX_PAST_RECEIPTS
             && let Some(oldest) = self.order.pop_front()
         {
             self.past.remove(&oldest);
@@ -113,17 +113,17 @@ impl State {
     fn deny(&mut self, id: StampId, denial: Vec<u8>) {
         self.untold.remove(&id);
         self.denied.insert(id, denial);
-        if self.denied.len() > PAST {
+        if self.denied.len() > MAX_PAST_RECEIPTS {
             self.denied.pop_first();
         }
     }
 
-    /// The destination's signed refusal of this receipt.
+    /// The destination's denial of this receipt, signed.
     pub fn denial(&self, id: &StampId) -> Option<Vec<u8>> {
         self.denied.get(id).cloned()
     }
 
-    /// The receipt of data that is or was here.
+    /// The receipt of data that is or was stored here.
     pub fn receipt(&self, id: &StampId) -> Option<Vec<u8>> {
         let held = self.held.get(id).map(|held| &held.delivery.receipt);
         held.or_else(|| self.past.get(id)).cloned()
@@ -136,7 +136,8 @@ impl State {
 
     /// Whether most of these records are obsolete.
     pub fn is_worth_compacting(&self, records: &[Vec<u8>]) -> bool {
-        records.len() > 2 * self.held.len() + (self.past.len() + self.denied.len()) / IDS + SPARE
+        records.len()
+            > 2 * self.held.len() + (self.past.len() + self.denied.len()) / IDS + MAX_OBSOLETE
     }
 
     /// Returns the records of a compacted journal with the same state.
@@ -186,14 +187,17 @@ mod tests {
     #[test]
     fn receipts_of_collected_data_are_eventually_forgotten() {
         let mut state = State::default();
-        let most = PAST as u32 + 100;
+        let most = MAX_PAST_RECEIPTS as u32 + 100;
         for n in 0..most {
             state.apply(held(n));
             state.apply(Record::Told(vec![id(n)]));
             state.apply(Record::Gone(vec![id(n)]));
         }
         state.apply(held(most));
-        assert_eq!((state.held.len(), state.past.len(), state.order.len()), (1, PAST, PAST));
+        assert_eq!(
+            (state.held.len(), state.past.len(), state.order.len()),
+            (1, MAX_PAST_RECEIPTS, MAX_PAST_RECEIPTS)
+        );
         assert_eq!((state.receipt(&id(0)), state.receipt(&id(100)).is_some()), (None, true));
         let counts = SpoolCounts { held: 1, bytes: 10, untold: 1, gone: u64::from(most) };
         assert_eq!(state.counts(), counts);

@@ -74,7 +74,7 @@ impl Scene {
     }
 
     pub fn kept(&self, stamp: &Signed<Stamp>) -> u64 {
-        let part = self.spool.files.part_of(&StampId::from_stamp(stamp));
+        let part = self.spool.files.part_path(&StampId::from_stamp(stamp));
         std::fs::metadata(part).map_or(0, |found| found.len())
     }
 }
@@ -247,11 +247,11 @@ async fn data_that_cannot_be_deleted_stays_listed_and_is_retried() {
         ids.push(id(n));
     }
     // A directory in place of the file makes the deletion fail.
-    std::fs::create_dir_all(spool.files.of(&ids[0])).unwrap();
+    std::fs::create_dir_all(spool.files.data_path(&ids[0])).unwrap();
     let refused = spool.delete(ids.clone()).await.unwrap_err();
     assert!(matches!(&refused, Refusal::Unable(why) if why.contains("remove")), "{refused}");
     assert_eq!((spool.counts().held, spool.counts().gone), (1, 1));
-    std::fs::remove_dir(spool.files.of(&ids[0])).unwrap();
+    std::fs::remove_dir(spool.files.data_path(&ids[0])).unwrap();
     assert_eq!(spool.delete(ids).await, Ok(1));
     assert_eq!((spool.counts().held, spool.counts().gone), (0, 2));
 }
