@@ -1,5 +1,5 @@
-//! Encrypts submissions so that only the destination can read them: nodes that store them see only their size
-//! (`docs/decisions/0102`).
+//! Encrypts submissions so that only the destination can read them: nodes that store them see only their size (decision
+//! 0102).
 //!
 //! An envelope is a submission in encrypted form; its format is in `wire::bistro`: a head with the encrypted keys, then
 //! numbered pieces. One content key encrypts one submission, piece by piece. The nonce of a piece is a keyed hash of

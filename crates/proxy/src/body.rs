@@ -94,7 +94,7 @@ impl Body for Outgoing {
         let frame = ready!(Pin::new(body).poll_frame(cx));
         count(&frame, &self.record.up);
         if !matches!(frame, Some(Ok(_))) {
-            // Nothing is left to be read off.
+            // Nothing is left to be read.
             self.body = None;
         }
         if matches!(frame, Some(Err(_))) {
@@ -124,7 +124,7 @@ fn count<E>(frame: &Option<Result<Frame<Bytes>, E>>, to: &AtomicU64) {
 pub enum Reply {
     /// Content that the proxy makes itself.
     Own(Full<Bytes>),
-    /// Content of an origin, over one link.
+    /// Content of an origin, over one origin connection.
     Origin(Box<OriginBody>),
     /// Content of an origin, in ranges over several paths.
     Split(SplitBody),
@@ -196,7 +196,7 @@ pub struct AnswerPath {
     /// The origin.
     pub to: Destination,
     pub path: String,
-    /// Time from dialling until the link was established.
+    /// Time from dialling until the origin connection was established.
     pub setup: Duration,
 }
 

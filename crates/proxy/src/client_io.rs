@@ -133,7 +133,7 @@ pub struct ClientIo {
     /// The value of `is_flushed` when hyper got the first bytes of the head that it is reading. If true, what hyper
     /// writes now is its own refusal of that head.
     is_refusal: bool,
-    /// Receives the connection once hyper is done with it, to read off what the program still sends.
+    /// Receives the connection once hyper is done with it, to read and discard what the program still sends.
     left: Option<oneshot::Sender<Arc<Wire>>>,
 }
 

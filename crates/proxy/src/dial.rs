@@ -86,7 +86,7 @@ pub async fn race(dialer: &Dialer, to: &Destination, choice: PathRace) -> RaceRe
     }
     let won = match direct.or(last) {
         Some(error) => Err(error),
-        // A choice has at least one way, whose attempt left an error.
+        // A race has at least one attempt, which left an error.
         None => attempt(dialer, to, PathAttempt::direct()).await.1,
     };
     RaceResult { won, failed, routeless, tried: asked }

@@ -141,8 +141,8 @@ fn readdress(parts: &mut Parts, to: &Forward, name: &str) {
     parts.version = Version::HTTP_11;
 }
 
-/// The request to send again if the origin closes an idle link. `None` if it might have an effect twice, or has
-/// content.
+/// The request to send again if the origin closes an idle connection. `None` if repeating it might have an effect
+/// twice, or it has content.
 fn repeatable(
     parts: &Parts,
     body: &Incoming,
@@ -309,7 +309,7 @@ impl ForwardedRequest<'_> {
         let Some(plan) = plan else { return self.pass(answered, Some(again)) };
         let UpstreamAnswer { response, lease, .. } = answered;
         let mut parts = response.into_parts().0;
-        // The content comes by the paths; what is under way on this link is dropped.
+        // The split download delivers the content, so the rest of the answer on this connection is dropped.
         lease.close();
         let fields = again.parts.headers.clone();
         match split::fetch(&self.context.shared, plan, fields, self.record).await {

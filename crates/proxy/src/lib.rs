@@ -27,8 +27,8 @@
 //! - *program*: a client of the proxy on this host.
 //! - *origin*: the server that a request is for; *origin connection*: a connection to it on which HTTP is spoken (local
 //!   variables call it `link`).
-//! - *path*: direct, or through relays; *detour*: a path through relays. *Way*: one attempt of a race, which is a path
-//!   and, for the direct path, an interface.
+//! - *path*: direct, or through relays; *detour*: a path through relays. *Attempt* (local variables: `way`): a path
+//!   and, for the direct path, an interface, as dialled in a race.
 //! - *relay*: a member of the mesh that forwards bytes; *leg*: the connection between two consecutive hosts of a path.
 //! - *interface*: a network interface of this host, such as Wi-Fi or LTE; *lane*: an interface that a connection is
 //!   assigned to; *tier*: a rank of interfaces, of which a lower one is used only if those above fail; *bond*: several

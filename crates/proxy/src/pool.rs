@@ -66,7 +66,7 @@ pub struct OriginConnection {
     pub route: Route,
     /// Time from dialling until it was established.
     pub setup: Duration,
-    /// Is told what it moves, if it was assigned to an interface.
+    /// Receives the connection's byte counts, if it was assigned to an interface.
     pub passage: Option<Arc<Passage>>,
     /// How long its last answer took to begin.
     pub usual: Duration,
@@ -143,7 +143,7 @@ impl Pool {
         loop {
             let i = idle.iter().rposition(is_fit)?;
             let (_, link, _) = idle.remove(i)?;
-            // hyper may not know yet that the link has ended, and a request with content is sent only once.
+            // hyper may not know yet that the connection has ended, and a request with content is sent only once.
             if link.send.is_ready() && !link.monitor.has_ended() {
                 link.passage.iter().for_each(|passage| passage.set_resting(false));
                 return Some(link);

@@ -48,7 +48,7 @@ pub struct ProxyConfig {
     pub max_connections: usize,
     /// Objects of at least this length are fetched in ranges over several paths.
     pub split_from: ByteSize,
-    /// How long connections may take to end once the proxy is told to.
+    /// How long connections may take to end once the proxy shuts down.
     pub drain: Duration,
     /// What else redirects connections to the proxy, of programs that know of no proxy; the proxy has ports for them.
     pub redirect_source: RedirectSource,
@@ -59,9 +59,9 @@ pub struct ProxyConfig {
 pub enum RedirectSource {
     #[default]
     None,
-    /// The kernel, by rules that exempt connections with [`super::MARK`]; it tells the destinations.
+    /// The kernel, by rules that exempt connections with [`super::MARK`]; it keeps the original destinations.
     Rules,
-    /// A supervisor of the programs, which tells the destinations by [`Proxy::redirect_destinations`].
+    /// A supervisor of the programs, which registers the destinations in [`Proxy::redirect_destinations`].
     Supervisor,
 }
 

@@ -39,7 +39,7 @@ pub enum ConnectError {
     /// The destination is this proxy.
     #[error("the destination is this proxy itself")]
     Own,
-    /// A foreign name leads to this host, see `rebinding`.
+    /// A foreign name resolved to this host or its local network, see `rebinding`.
     #[error(
         "the destination's name resolves to this host's loopback, to its link, or to its cloud's metadata service, \
          which may be an attack (DNS rebinding); if this is intended, add the name to /etc/hosts, or connect without the proxy \
@@ -52,7 +52,7 @@ pub enum ConnectError {
          `thalweg interfaces status` shows the state of each"
     )]
     Interfaces,
-    /// No way led there; the failure of the direct one.
+    /// No path led to a connection; this is the failure of the direct one.
     #[error(transparent)]
     Dial(#[from] DialError),
 }
@@ -123,7 +123,7 @@ impl ProxyState {
             if !short || began.elapsed() > DESCRIPTOR {
                 break raced;
             }
-            // Those of idle links are the first that can be freed.
+            // The descriptors of idle origin connections are the first to be freed.
             self.pool.clear();
             sleep(AGAIN).await;
             lanes = self.assign_interfaces(client, to).await?;

@@ -1,6 +1,6 @@
 //! Redirected connections, of programs without proxy settings.
 //!
-//! Packet rules of the host (`nftables`' `redirect`) redirect a connection to one of these ports, and the kernel tells
+//! Packet rules of the host (`nftables`' `redirect`) redirect a connection to one of these ports, and the kernel keeps
 //! its original destination (`SO_ORIGINAL_DST`). The proxy's own connections carry [`MARK`], which the rules exempt. Or
 //! the supervisor that started the program (`thalweg run`) connects the program's sockets to these ports, and registers
 //! the intended destination in [`RedirectDestinations`]. Either way the connection becomes a tunnel like any other.
@@ -92,7 +92,7 @@ impl Listeners {
         Some(RedirectPorts { v4, v6: self.v6.as_ref().and_then(port) })
     }
 
-    /// Accepts connections until the proxy is told to stop.
+    /// Accepts connections until the proxy shuts down.
     pub(super) fn run(self, shared: &Arc<ProxyState>, places: &Arc<Semaphore>) {
         for listener in [self.v4, self.v6].into_iter().flatten() {
             let (its, places) = (Arc::clone(shared), Arc::clone(places));
@@ -172,7 +172,7 @@ fn original_destination(tcp: &TcpStream) -> Option<SocketAddr> {
     (meant != own).then_some(meant)
 }
 
-/// Resets the program's connection: for the program it is already established, so nothing else tells of the failure.
+/// Resets the program's connection: for the program it is already established, so only a reset can report the failure.
 fn refuse(
     shared: &ProxyState,
     tcp: &TcpStream,

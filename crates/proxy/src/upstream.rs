@@ -37,7 +37,7 @@ pub struct UpstreamAnswer {
     pub lease: Lease,
     /// The name of its path.
     pub path: String,
-    /// Time from dialling until the link was established.
+    /// Time from dialling until the origin connection was established.
     pub setup: Duration,
     /// The interface that it leaves by, if it was assigned to one.
     pub interface: Option<NonZeroU32>,

@@ -50,7 +50,7 @@ pub(super) struct Spool {
     free: fn(&Path) -> u64,
     journal: Journal,
     state: Mutex<State>,
-    /// Signals that there are receipts to bring to the destination.
+    /// Signals that there are receipts to deliver to the destination.
     pub news: Notify,
 }
 

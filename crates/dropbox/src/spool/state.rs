@@ -21,7 +21,7 @@ pub(super) struct State {
     pub held: BTreeMap<StampId, StoredSubmission>,
     /// Those whose receipts the destination does not have yet.
     pub untold: BTreeSet<StampId>,
-    /// Bytes of stored data, plus those that pushes under way may still bring.
+    /// Bytes of stored data, plus those that pushes under way may still add.
     pub bytes: u64,
     pub active_pushes: BTreeMap<StampId, ActivePush>,
     /// Incomplete data of interrupted pushes.
