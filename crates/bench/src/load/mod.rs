@@ -4,7 +4,7 @@
 //! `gather-figures`, `gather-peers`, `get-faults`, `jobs`, `members-hostile`, `mgrp-completion`, `mgrp-overhead`,
 //! `mgrp-source`, `oracle-scale`, `oracle-takeover`, `pacing`, `probe-accuracy`, `relay-cost`, `relay-faults`,
 //! `revocation`, `roma-figures`, `servers`, `stream-fanout`, `stream-peers`, `stream-reroute`, `stream-table3`,
-//! `stream-upswitch`, `stream-video`, `strangers` and `trees`.
+//! `stream-upswitch`, `stream-video`, `strangers`, `trees` and `upgrade`.
 //!
 //! One client program drives every relay, ours and the peers', with the same sockets and buffers:
 //!
@@ -33,6 +33,7 @@
 //! - [`page`]: a mesh with transfers under way, to look at its page;
 //! - [`takeover`]: oracles on one database, of which the elected one is killed;
 //! - [`mod@trees`]: trees of files, copied by the product and by rsync;
+//! - [`mod@upgrade`]: a mesh under load whose nodes are upgraded one after the other;
 //! - [`server_dialer`]: how the client connects to the server;
 //! - [`listeners`]: CPU time and memory of the relay's processes;
 //! - [`mod@process`]: CPU time and memory of one process; [`veth`]: another network namespace.
@@ -72,6 +73,7 @@ mod stream;
 mod takeover;
 mod tls;
 mod trees;
+mod upgrade;
 mod veth;
 
 use anyhow::Context as _;
@@ -112,6 +114,8 @@ enum LoadCommand {
     Servers(Box<servers::Args>),
     /// Copy trees of files of every kind, and count what differs from the original
     Trees(Box<trees::Args>),
+    /// Upgrade and downgrade the nodes of a mesh under load, and count the transfers that fail
+    Upgrade(upgrade::Args),
     /// Collect in the lab's network and compare with the optimum
     Gather(gather::Args),
     /// Cast in a lab and compare each receiver's rate with that of its slowest hop
@@ -201,6 +205,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             LoadCommand::Jobs(args) => jobs::run(&args).await,
             LoadCommand::Page(args) => page::run(&args).await,
             LoadCommand::Hostile(args) => hostile::run(&args).await,
+            LoadCommand::Upgrade(args) => upgrade::run(&args).await,
             LoadCommand::Strangers(args) => strangers::run(&args).await,
         }
     })?;
