@@ -121,7 +121,7 @@ fn roll_out(args: &Args, server: &FileServer, report: &mut Report) -> anyhow::Re
     let away = thread::scope(|scope| {
         for worker in 0..args.workers {
             let rollout = &rollout;
-            let random = Xoshiro256PlusPlus::seed_from_u64(args.seed << 8 | u64::from(worker));
+            let random = Xoshiro256PlusPlus::seed_from_u64((args.seed << 8) | u64::from(worker));
             scope.spawn(move || rollout.work(random));
         }
         // The oracle's node, which is the first, comes last, as operators are told; back it goes first.
