@@ -17,7 +17,7 @@ use std::{
 use thalweg_console::{note, say_line};
 
 /// The built-in plans: name and text.
-pub const BUILT_IN: [(&str, &str); 60] = [
+pub const BUILT_IN: [(&str, &str); 61] = [
     ("badabing", include_str!("../../../experiments/badabing.toml")),
     ("bistro-deadline", include_str!("../../../experiments/bistro-deadline.toml")),
     ("bond-cost", include_str!("../../../experiments/bond-cost.toml")),
@@ -78,6 +78,7 @@ pub const BUILT_IN: [(&str, &str); 60] = [
     ("trees", include_str!("../../../experiments/trees.toml")),
     ("ukairo-figures", include_str!("../../../experiments/ukairo-figures.toml")),
     ("unseen", include_str!("../../../experiments/unseen.toml")),
+    ("upgrade", include_str!("../../../experiments/upgrade.toml")),
 ];
 
 /// A plan and its origin.
@@ -269,7 +270,7 @@ mod tests {
     }
 
     /// Loads of the harness that start the product.
-    const STARTS_THE_PRODUCT: [&str; 16] = [
+    const STARTS_THE_PRODUCT: [&str; 17] = [
         "\"bistro\"",
         "\"carrier\"",
         "\"cast\"",
@@ -286,6 +287,7 @@ mod tests {
         "\"stream-peers\"",
         "\"stream-reroute\"",
         "\"takeover\"",
+        "\"upgrade\"",
     ];
 
     /// The command as TOML, followed by the parameters that it uses.

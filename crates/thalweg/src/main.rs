@@ -195,7 +195,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Measure(args) => commands::measure::run(args),
         Command::History(args) => commands::history::run(args),
         Command::Completions(args) => commands::completions::print_completions(&args, grouped()),
-        Command::Man(args) => commands::completions::write_man_pages(&args, grouped()),
+        Command::Man(args) => commands::completions::write_man_pages(&args, grouped(), &GROUPS),
         Command::Init(args) => commands::init::run(args),
         Command::Token(args) => commands::token::run(args),
         Command::Join(args) => commands::join::run(args),

@@ -180,6 +180,18 @@ fn without_a_settings_file_the_defaults_apply() {
     assert!(output.status.success());
 }
 
+/// The committed pages of the commands are those of this program.
+#[test]
+fn the_pages_of_the_commands_are_up_to_date() {
+    let pages = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands");
+    let output = thalweg(["man", "--markdown", "--check", pages]);
+    assert!(output.status.success(), "scripts/book --write: {}", text(&output.stderr));
+    let dir = tempfile::tempdir().expect("a directory");
+    let output = thalweg(["man", "--markdown", "--check", &dir.path().display().to_string()]);
+    assert_eq!(output.status.code(), Some(1), "missing pages are found");
+    assert!(text(&output.stderr).contains("get.md"), "{}", text(&output.stderr));
+}
+
 #[test]
 fn colours_need_a_terminal() {
     for line in ["--help", "gett", "get not-a-url"] {

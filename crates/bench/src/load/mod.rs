@@ -4,7 +4,7 @@
 //! `gather-figures`, `gather-peers`, `get-faults`, `jobs`, `members-hostile`, `mgrp-completion`, `mgrp-overhead`,
 //! `mgrp-source`, `oracle-scale`, `oracle-takeover`, `pacing`, `probe-accuracy`, `relay-cost`, `relay-faults`,
 //! `revocation`, `roma-figures`, `servers`, `stream-fanout`, `stream-peers`, `stream-reroute`, `stream-table3`,
-//! `stream-upswitch`, `stream-video`, `strangers`, `trees` and `unseen`.
+//! `stream-upswitch`, `stream-video`, `strangers`, `trees`, `unseen` and `upgrade`.
 //!
 //! One client program drives every relay, ours and the peers', with the same sockets and buffers:
 //!
@@ -34,6 +34,7 @@
 //! - [`takeover`]: oracles on one database, of which the elected one is killed;
 //! - [`mod@trees`]: trees of files, copied by the product and by rsync;
 //! - [`unseen`]: a transfer in a network of random rates, compared with the network's bound;
+//! - [`mod@upgrade`]: a mesh under load whose nodes are upgraded one after the other;
 //! - [`server_dialer`]: how the client connects to the server;
 //! - [`listeners`]: CPU time and memory of the relay's processes;
 //! - [`mod@process`]: CPU time and memory of one process; [`veth`]: another network namespace.
@@ -74,6 +75,7 @@ mod takeover;
 mod tls;
 mod trees;
 mod unseen;
+mod upgrade;
 mod veth;
 
 use anyhow::Context as _;
@@ -114,6 +116,8 @@ enum LoadCommand {
     Servers(Box<servers::Args>),
     /// Copy trees of files of every kind, and count what differs from the original
     Trees(Box<trees::Args>),
+    /// Upgrade and downgrade the nodes of a mesh under load, and count the transfers that fail
+    Upgrade(upgrade::Args),
     /// Collect in the lab's network and compare with the optimum
     Gather(gather::Args),
     /// Transfer in a lab whose pairs of hosts have rates of their own, and compare with the network's bound
@@ -206,6 +210,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             LoadCommand::Jobs(args) => jobs::run(&args).await,
             LoadCommand::Page(args) => page::run(&args).await,
             LoadCommand::Hostile(args) => hostile::run(&args).await,
+            LoadCommand::Upgrade(args) => upgrade::run(&args).await,
             LoadCommand::Strangers(args) => strangers::run(&args).await,
         }
     })?;

@@ -3,6 +3,7 @@
 pub mod bond_options;
 pub mod carrier;
 pub mod cast;
+pub mod command_pages;
 pub mod completions;
 pub mod config;
 pub mod drop_box;

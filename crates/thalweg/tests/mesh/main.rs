@@ -42,6 +42,7 @@ mod stream_video;
 mod streams;
 mod submissions;
 mod transfer_interfaces;
+mod tutorial;
 mod two_links;
 
 #[path = "../../../node/tests/overlay/calm.rs"]

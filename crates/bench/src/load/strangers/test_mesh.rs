@@ -9,6 +9,8 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
     process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 use tempfile::TempDir;
 use thalweg_lab::port::Port;
@@ -42,7 +44,15 @@ impl TestMesh {
     /// # Errors
     /// When it cannot be created or the program is not found.
     pub fn new() -> anyhow::Result<Self> {
-        Ok(Self { dir: tempfile::tempdir()?, program: program::product()?, hosts: Cell::new(0) })
+        Self::of_program(program::product()?)
+    }
+
+    /// Creates an empty directory for hosts of this program.
+    ///
+    /// # Errors
+    /// When the directory cannot be created.
+    pub fn of_program(program: PathBuf) -> anyhow::Result<Self> {
+        Ok(Self { dir: tempfile::tempdir()?, program, hosts: Cell::new(0) })
     }
 
     fn host(&self, settings: &str) -> anyhow::Result<TestNode> {
@@ -131,7 +141,13 @@ impl TestNode {
         Ok(*id.as_bytes())
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    /// Lets later commands and starts use another program.
+    pub fn set_program(&mut self, program: PathBuf) {
+        self.program = program;
+    }
+
+    /// A command on this host.
+    pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(args).env("THALWEG_STATE", &self.state).stdin(Stdio::null());
         command.env("XDG_CONFIG_HOME", self.state.with_file_name("none"));
@@ -240,6 +256,24 @@ impl Daemon {
     /// When it has ended before.
     pub fn end(mut self) -> anyhow::Result<()> {
         ensure!(self.0.try_wait()?.is_none(), "a daemon ended unexpectedly");
+        Ok(())
+    }
+}
+
+impl Daemon {
+    /// Ends it in order, and waits until it has ended.
+    ///
+    /// # Errors
+    /// When it has not ended after this time.
+    pub fn terminate(mut self, within: Duration) -> anyhow::Result<()> {
+        let pid = i32::try_from(self.0.id()).ok().and_then(rustix::process::Pid::from_raw);
+        let pid = pid.context("the daemon has no process id")?;
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+        let began = Instant::now();
+        while self.is_alive()? {
+            ensure!(began.elapsed() < within, "the daemon did not end within {within:?}");
+            thread::sleep(Duration::from_millis(5));
+        }
         Ok(())
     }
 }
