@@ -219,7 +219,7 @@ impl Daemon {
             ends: ShutdownSignals::default(),
         });
         let socks = bind_socks(config.socks, &subject, &door.log).await?;
-        let loopback = bind_api(config.api, &door.log)?;
+        let loopback = bind_api(config.api, &door.log).await?;
         // Last, so that a start that fails for another reason takes no socket away.
         let socket = config.socket;
         let bound = bind_local(&socket);
@@ -354,7 +354,7 @@ fn bind_mesh(
 }
 
 /// Binds the API's port on loopback; otherwise says why there is none. An optional one may be taken, which is logged.
-fn bind_api(
+async fn bind_api(
     config: Option<ApiConfig>,
     log: &Log,
 ) -> Result<Result<(ApiConfig, TcpListener), String>, DaemonError> {
@@ -363,13 +363,17 @@ fn bind_api(
     let at = config.listen;
     match listen_local("[api] listen", at) {
         Ok(listener) => Ok(Ok((config, listener))),
-        Err(DaemonError::Listen { source, .. })
-            if config.is_optional && source.kind() == io::ErrorKind::AddrInUse =>
+        Err(DaemonError::Listen { what, address, source })
+            if source.kind() == io::ErrorKind::AddrInUse =>
         {
-            let why = format!(
-                "the page is off: another program, perhaps another node, uses {at}; set `[api] \
-                 listen` in the settings to another port and restart the node"
-            );
+            let is_optional = config.is_optional;
+            let taken = spawn_blocking(move || api::port_is_taken(&config)).await;
+            let taken = taken.unwrap_or_else(|_| source.to_string());
+            if !is_optional {
+                let source = io::Error::new(source.kind(), taken);
+                return Err(DaemonError::Listen { what, address, source });
+            }
+            let why = format!("the page is off: {taken}");
             log.put(Event::new("no_page").with("at", at).with("why", &why));
             Ok(Err(why))
         }
