@@ -17,7 +17,8 @@ use std::{
 use thalweg_console::{note, say_line};
 
 /// The built-in plans: name and text.
-pub const BUILT_IN: [(&str, &str); 59] = [
+pub const BUILT_IN: [(&str, &str); 60] = [
+    ("background", include_str!("../../../experiments/background.toml")),
     ("badabing", include_str!("../../../experiments/badabing.toml")),
     ("bistro-deadline", include_str!("../../../experiments/bistro-deadline.toml")),
     ("bond-cost", include_str!("../../../experiments/bond-cost.toml")),
@@ -262,7 +263,8 @@ mod tests {
     }
 
     /// Loads of the harness that start the product.
-    const STARTS_THE_PRODUCT: [&str; 16] = [
+    const STARTS_THE_PRODUCT: [&str; 17] = [
+        "\"background\"",
         "\"bistro\"",
         "\"carrier\"",
         "\"cast\"",
