@@ -24,6 +24,8 @@ mod mesh_port;
 mod metrics;
 mod oracle_down;
 mod status;
+#[cfg(feature = "otel")]
+mod traces;
 
 pub use api::{ApiConfig, Documents, NoDocuments, PageLink, bind as bind_local};
 pub use client::{LocalClient, LocalError};
@@ -268,6 +270,8 @@ impl Daemon {
         for listener in listeners {
             tasks.spawn(Arc::clone(&door).listen(listener));
         }
+        #[cfg(feature = "otel")]
+        begin_traces(&mut tasks, &doors.api, &door.log);
         tasks.spawn(doors.serve());
         tasks.spawn(return_free_memory());
         if let Some(listener) = metrics {
@@ -296,6 +300,18 @@ impl Daemon {
         let strangers = door.counters.counts().strangers;
         door.log.put(Event::new("stopped").with("strangers", strangers).with("cut", cut));
         Summary { strangers, cut }
+    }
+}
+
+/// Exports traces of jobs, if the environment asks for it.
+#[cfg(feature = "otel")]
+fn begin_traces(tasks: &mut JoinSet<()>, api: &api::Api, log: &Log) {
+    match (traces::exporter(api.sources.name.as_str()), api.jobs.clone()) {
+        (Ok(Some(exporter)), Some(jobs)) => {
+            tasks.spawn(traces::export(jobs, exporter, log.clone()));
+        }
+        (Err(why), _) => log.put(Event::new("no_traces").with("why", why)),
+        _ => {}
     }
 }
 

@@ -82,7 +82,7 @@ pub struct ApiConfig {
 pub struct Api {
     pub(super) sources: StatusSources,
     /// The queue of transfers; `None`: it cannot be used.
-    jobs: Option<Jobs>,
+    pub(super) jobs: Option<Jobs>,
     documents: DocumentCache,
     /// The door on loopback, or why there is none.
     page: Result<PageDoor, String>,
