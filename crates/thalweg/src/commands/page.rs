@@ -19,8 +19,10 @@ days, or the daemon restarts.
   thalweg page --revoke              # log all browsers out, and replace the token of programs
   ssh -L 7374:127.0.0.1:7374 HOST    # from another host; then open the link there
 
-The page stays open only for the user of the host whose browser opened it, so that another user's
-server on 127.0.0.1, which is sent the same cookies, cannot use it. The address is `[api] listen` of the settings. Programs use the token in the file api.token of the
+The page stays open only for the user of the host whose browser opened it: another user's server on
+127.0.0.1 is sent the same cookie, but cannot use it.
+
+The address is `[api] listen` of the settings. Programs use the token in the file api.token of the
 state directory instead: see docs/console.md.
 
 Exit codes: 0 done; 1 no daemon runs, or its page is off.";
