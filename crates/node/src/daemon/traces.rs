@@ -28,7 +28,7 @@ use thalweg_base::{
     log::{Event, Log},
     throttle::Throttle,
 };
-use thalweg_jobs::{Change, ChangeId, Job, JobState, Jobs};
+use thalweg_jobs::{Change, Job, JobState, Jobs};
 
 /// The exporter that the environment asks for (OTEL_EXPORTER_OTLP_ENDPOINT and the other variables of the OpenTelemetry
 /// specification); `None` if it names no endpoint.
@@ -138,8 +138,9 @@ impl JobTraces {
     }
 
     fn spans(&self, job: &Job, legs: BTreeMap<Leg, Movement>, now: SystemTime) -> Vec<SpanData> {
-        let end = job.ended.map_or(now, SystemTime::from);
-        let start = job.started.map_or(end, SystemTime::from).min(end);
+        let end = job.ended.and_then(|at| at.try_into().ok()).unwrap_or(now);
+        let start =
+            job.started.and_then(|at| at.try_into().ok()).map_or(end, |at: SystemTime| at.min(end));
         let mut whole = self.span(job, 0, "job", (start, end));
         whole.attributes = attributes(job);
         whole.status = match job.state {
