@@ -6,7 +6,8 @@
 //! - `normal_alone`, `background_alone`: the rate of each without the other;
 //! - `beside`, `beside_latecomer`: the normal one's rate while both run; which one began first differs;
 //! - `kept`, `kept_latecomer`: these as parts of `normal_alone`; the rest is what the background takes from it;
-//! - `used`: `background_alone` over `normal_alone`; `filled`: what both get together over it.
+//! - `used`: `background_alone` over `normal_alone`; `filled`: what both get together over it. What interfaces count has
+//!   the packets' headers in it, 4 % more than a file's bytes.
 
 use super::report::Report;
 use crate::program;
