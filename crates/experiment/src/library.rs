@@ -17,7 +17,8 @@ use std::{
 use thalweg_console::{note, say_line};
 
 /// The built-in plans: name and text.
-pub const BUILT_IN: [(&str, &str); 61] = [
+pub const BUILT_IN: [(&str, &str); 62] = [
+    ("background", include_str!("../../../experiments/background.toml")),
     ("badabing", include_str!("../../../experiments/badabing.toml")),
     ("bistro-deadline", include_str!("../../../experiments/bistro-deadline.toml")),
     ("bond-cost", include_str!("../../../experiments/bond-cost.toml")),
@@ -270,7 +271,8 @@ mod tests {
     }
 
     /// Loads of the harness that start the product.
-    const STARTS_THE_PRODUCT: [&str; 17] = [
+    const STARTS_THE_PRODUCT: [&str; 18] = [
+        "\"background\"",
         "\"bistro\"",
         "\"carrier\"",
         "\"cast\"",
@@ -282,10 +284,10 @@ mod tests {
         "\"probe\", \"accuracy\"",
         "\"probe\", \"badabing\"",
         "\"strangers\"",
-        "\"stream\"",
         "\"stream-fanout\"",
         "\"stream-peers\"",
         "\"stream-reroute\"",
+        "\"stream\"",
         "\"takeover\"",
         "\"upgrade\"",
     ];

@@ -48,6 +48,12 @@ impl MemberDialer {
         Self { dialer: self.dialer.without_carrier(), ..self }
     }
 
+    /// Makes connections yield to others ([`DialOptions::is_background`]).
+    #[must_use]
+    pub fn in_background(self, is_background: bool) -> Self {
+        Self { dialer: self.dialer.in_background(is_background), ..self }
+    }
+
     /// Lets first legs ride where `rides` chooses that.
     #[must_use]
     pub fn with_ride_network(self, rides: Arc<dyn RideNetwork>) -> Self {

@@ -1,16 +1,11 @@
-//! `thalweg-bench load`: load generators and their measurements, for the experiments `badabing`, `bistro-deadline`,
-//! `bond-cost`, `bond-failover`, `bond-mptcp`, `bond-policy`, `bond-transfers`, `carrier-cost`, `cast-chain`,
-//! `cast-isolation`, `cast-peers`, `cast-reconfigure`, `cast-scale`, `codec-cost`, `dbas-figures`, `gather-adaptive`,
-//! `gather-figures`, `gather-peers`, `get-faults`, `jobs`, `members-hostile`, `mgrp-completion`, `mgrp-overhead`,
-//! `mgrp-source`, `oracle-scale`, `oracle-takeover`, `pacing`, `probe-accuracy`, `relay-cost`, `relay-faults`,
-//! `revocation`, `roma-figures`, `servers`, `stream-fanout`, `stream-peers`, `stream-reroute`, `stream-table3`,
-//! `stream-upswitch`, `stream-video`, `strangers`, `trees`, `unseen` and `upgrade`.
+//! `thalweg-bench load`: load generators and their measurements, for the plans of `experiments/`.
 //!
 //! One client program drives every relay, ours and the peers', with the same sockets and buffers:
 //!
 //! - [`server`]: sends, receives, or answers, as the first byte of a connection demands;
 //! - [`bulk`], [`connect`], [`idle`], [`latency`]: a client each, which prints one JSON object: `{"metrics": {"NAME":
 //!   {"unit", "value"}}}`;
+//! - [`background`]: a normal download beside one that yields to it;
 //! - [`bistro`]: drop boxes before their deadline, and their collection;
 //! - [`mod@bond`]: one stream over several interfaces, and the alternatives that it is compared with;
 //! - [`carrier`]: the cost of packets through the carrier;
@@ -39,6 +34,7 @@
 //! - [`listeners`]: CPU time and memory of the relay's processes;
 //! - [`mod@process`]: CPU time and memory of one process; [`veth`]: another network namespace.
 
+mod background;
 mod bistro;
 mod bond;
 mod bulk;
@@ -132,6 +128,8 @@ enum LoadCommand {
     Codec(codec::Args),
     /// Cast among hundreds of nodes on this machine, or through one node on its own core
     Crowd(crowd::Args),
+    /// Download beside `thalweg get --background`, and measure how much it leaves
+    Background(background::Args),
     /// Submit to drop boxes just before a deadline
     Bistro(bistro::Args),
     /// Send one stream over several interfaces and compare with their sum
@@ -190,6 +188,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             LoadCommand::Cast(args) => tokio::task::block_in_place(|| cast::run(&args)),
             LoadCommand::Oracle(args) => oracle::run(&args).await,
             LoadCommand::Takeover(args) => takeover::run(&args).await,
+            LoadCommand::Background(args) => tokio::task::block_in_place(|| background::run(&args)),
             LoadCommand::Bistro(args) => bistro::run(&args).await,
             // Other processes do the work.
             LoadCommand::Carrier(args) => tokio::task::block_in_place(|| carrier::run(&args)),

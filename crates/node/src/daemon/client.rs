@@ -108,6 +108,14 @@ impl LocalClient {
         self.ask(Method::POST, "/v1/page/links", &()).await
     }
 
+    /// Ends all sessions of the page and replaces the API's token.
+    ///
+    /// # Errors
+    /// [`LocalError`].
+    pub async fn revoke_page(&self) -> Result<(), LocalError> {
+        self.ask_without_reply(Method::POST, "/v1/page/revoke").await
+    }
+
     pub(super) async fn connect(&self) -> Result<UnixStream, LocalError> {
         let socket = || self.socket.clone();
         UnixStream::connect(&self.socket).await.map_err(|e| match e.kind() {

@@ -24,6 +24,8 @@ mod mesh_port;
 mod metrics;
 mod oracle_down;
 mod status;
+#[cfg(feature = "otel")]
+mod traces;
 
 pub use api::{ApiConfig, Documents, NoDocuments, PageLink, bind as bind_local};
 pub use client::{LocalClient, LocalError};
@@ -219,7 +221,7 @@ impl Daemon {
             ends: ShutdownSignals::default(),
         });
         let socks = bind_socks(config.socks, &subject, &door.log).await?;
-        let loopback = bind_api(config.api, &door.log)?;
+        let loopback = bind_api(config.api, &door.log).await?;
         // Last, so that a start that fails for another reason takes no socket away.
         let socket = config.socket;
         let bound = bind_local(&socket);
@@ -268,6 +270,8 @@ impl Daemon {
         for listener in listeners {
             tasks.spawn(Arc::clone(&door).listen(listener));
         }
+        #[cfg(feature = "otel")]
+        begin_traces(&mut tasks, &doors.api, &door.log);
         tasks.spawn(doors.serve());
         tasks.spawn(return_free_memory());
         if let Some(listener) = metrics {
@@ -296,6 +300,18 @@ impl Daemon {
         let strangers = door.counters.counts().strangers;
         door.log.put(Event::new("stopped").with("strangers", strangers).with("cut", cut));
         Summary { strangers, cut }
+    }
+}
+
+/// Exports traces of jobs, if the environment asks for it.
+#[cfg(feature = "otel")]
+fn begin_traces(tasks: &mut JoinSet<()>, api: &api::Api, log: &Log) {
+    match (traces::exporter(api.sources.name.as_str()), api.jobs.clone()) {
+        (Ok(Some(exporter)), Some(jobs)) => {
+            tasks.spawn(traces::export(jobs, exporter, log.clone()));
+        }
+        (Err(why), _) => log.put(Event::new("no_traces").with("why", why)),
+        _ => {}
     }
 }
 
@@ -354,7 +370,7 @@ fn bind_mesh(
 }
 
 /// Binds the API's port on loopback; otherwise says why there is none. An optional one may be taken, which is logged.
-fn bind_api(
+async fn bind_api(
     config: Option<ApiConfig>,
     log: &Log,
 ) -> Result<Result<(ApiConfig, TcpListener), String>, DaemonError> {
@@ -363,13 +379,17 @@ fn bind_api(
     let at = config.listen;
     match listen_local("[api] listen", at) {
         Ok(listener) => Ok(Ok((config, listener))),
-        Err(DaemonError::Listen { source, .. })
-            if config.is_optional && source.kind() == io::ErrorKind::AddrInUse =>
+        Err(DaemonError::Listen { what, address, source })
+            if source.kind() == io::ErrorKind::AddrInUse =>
         {
-            let why = format!(
-                "the page is off: another program, perhaps another node, uses {at}; set `[api] \
-                 listen` in the settings to another port and restart the node"
-            );
+            let is_optional = config.is_optional;
+            let taken = spawn_blocking(move || api::port_is_taken(&config)).await;
+            let taken = taken.unwrap_or_else(|_| source.to_string());
+            if !is_optional {
+                let source = io::Error::new(source.kind(), taken);
+                return Err(DaemonError::Listen { what, address, source });
+            }
+            let why = format!("the page is off: {taken}");
             log.put(Event::new("no_page").with("at", at).with("why", &why));
             Ok(Err(why))
         }

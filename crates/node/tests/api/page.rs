@@ -5,7 +5,7 @@ use serde_json::json;
 
 impl Scene {
     /// The path of a new link.
-    async fn link(&self) -> String {
+    pub async fn link(&self) -> String {
         let link = self.at_socket("POST", "/v1/page/links").await;
         assert_eq!(link.status, 200, "{link:?}");
         let url = link.json()["url"].as_str().unwrap().to_owned();

@@ -13,7 +13,9 @@ use std::{
     convert::Infallible,
     fs,
     net::SocketAddr,
+    os::unix::process::CommandExt as _,
     path::PathBuf,
+    process::{Command, Stdio},
     sync::{Arc, mpsc::Receiver},
     time::Duration,
 };
@@ -262,4 +264,18 @@ impl Documents for FixedDocuments {
         let error = ApiError { code: "no_interfaces".into(), message: "cannot read them".into() };
         Box::pin(async { Err(error) })
     }
+}
+
+/// Sends a GET request with this header as this user of the host. Returns the whole reply. Only root can.
+pub async fn request_as(user: u32, scene: &Scene, path: &str, header: &str) -> String {
+    let at = scene.api.unwrap();
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: {at}\r\n{header}\r\nConnection: close\r\n\r\n");
+    let script =
+        format!("exec 3<>/dev/tcp/{}/{}; printf %s \"$1\" >&3; cat <&3", at.ip(), at.port());
+    let mut bash = Command::new("bash");
+    bash.args(["-c", &script, "bash", &request]).uid(user).gid(user).current_dir("/");
+    bash.stdin(Stdio::null());
+    let output = tokio::task::spawn_blocking(move || bash.output().unwrap()).await.unwrap();
+    String::from_utf8(output.stdout).unwrap()
 }

@@ -17,7 +17,7 @@
 //! | `GET /v1/oracle` | the oracle's status |
 //! | `POST /v1/tokens`, `POST /v1/revoke` | as at the oracle, asked in this node's name |
 //! | `… /v1/jobs…`, `GET /v1/events` | the queue of transfers, and its changes |
-//! | `POST /v1/jobs/terminal`, `POST /v1/page/links` | only at the socket |
+//! | `POST /v1/jobs/terminal`, `POST /v1/page/links`, `POST /v1/page/revoke` | only at the socket |
 //! | `GET /v1/openapi.json` | the description of all this |
 //!
 //! Errors: an object with `code` and `message`, with status 4xx or 5xx; also for paths and methods that do not exist.
@@ -50,10 +50,11 @@ use axum::{
 use credentials::Credentials;
 use documents::DocumentCache;
 use error::ApiRefusal;
-use guard::{Caller, Guard};
+use guard::{Caller, Guard, Head};
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Instant};
 use thalweg_base::log::{Event, Log};
 use thalweg_jobs::Jobs;
+use thalweg_uplinks::interfaces::listener_at;
 use tokio::{
     net::{TcpListener, UnixListener},
     sync::Semaphore,
@@ -81,7 +82,7 @@ pub struct ApiConfig {
 pub struct Api {
     pub(super) sources: StatusSources,
     /// The queue of transfers; `None`: it cannot be used.
-    jobs: Option<Jobs>,
+    pub(super) jobs: Option<Jobs>,
     documents: DocumentCache,
     /// The door on loopback, or why there is none.
     page: Result<PageDoor, String>,
@@ -106,8 +107,31 @@ impl PageDoor {
     fn open(config: &ApiConfig, listener: &TcpListener) -> io::Result<Self> {
         let at = listener.local_addr()?;
         let credentials = Credentials::open(&config.token_file)?;
-        Ok(Self { at, guard: Guard::new(at), credentials })
+        let owner = rustix::process::geteuid().as_raw();
+        Ok(Self { at, guard: Guard::new(at, owner), credentials })
     }
+}
+
+/// Says who has the port of the API, and removes the token, which programs may have sent there: the next start makes
+/// another one. Reads `/proc`: do not call it on a runtime's thread.
+pub fn port_is_taken(config: &ApiConfig) -> String {
+    let at = config.listen;
+    let holder = listener_at(at).map_or("another program".to_owned(), |holder| {
+        let process = holder.process.map(|(id, name)| format!("process {id} ({name}), "));
+        format!("{}user {}", process.unwrap_or_default(), holder.user)
+    });
+    let file = config.token_file.display();
+    let token = match Credentials::discard(&config.token_file) {
+        Ok(true) => {
+            format!("; the token in {file} was removed, as programs may have sent it there")
+        }
+        Ok(false) => String::new(),
+        Err(e) => format!("; remove {file}, which may have been sent there: {e}"),
+    };
+    format!(
+        "{holder} uses {at}{token}; end it, or set `[api] listen` in the settings to another port, \
+         and restart the node"
+    )
 }
 
 /// The doors of a daemon, bound, and the API behind them.
@@ -171,7 +195,7 @@ impl Doors {
         let at_socket = doors::serve_socket(socket, api.socket_router(), api.stop.clone());
         let at_loopback = async {
             if let Some(listener) = loopback {
-                doors::serve_loopback(listener, api.loopback_router(), api.stop.clone()).await;
+                doors::serve_loopback(listener, &api).await;
             }
         };
         tokio::join!(at_socket, at_loopback);
@@ -202,6 +226,7 @@ fn described() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(events::events))
         .routes(routes!(terminal::terminal))
         .routes(routes!(page::new_link))
+        .routes(routes!(page::revoke))
 }
 
 impl Api {
@@ -237,7 +262,9 @@ async fn guarded(State(api): State<Arc<Api>>, mut request: Request, next: Next) 
     let Ok(door) = &api.page else { return error::no_route().await.into_response() };
     let PageDoor { at, guard, credentials } = door;
     let (method, uri, headers) = (request.method(), request.uri(), request.headers());
-    let checked = guard.check(method, uri, headers, credentials, Instant::now());
+    let user = request.extensions().get().and_then(doors::Connection::user);
+    let head = Head { method, uri, headers };
+    let checked = guard.check(&head, user, credentials, Instant::now());
     let mut response = match checked {
         Err(denial) => {
             let (status, code, message) = denial.refusal(*at);

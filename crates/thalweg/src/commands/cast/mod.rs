@@ -96,7 +96,7 @@ async fn deliver(
     let asked =
         leg_estimates::ask(&state, &args.state_dir, &names, args.rates.is_none(), &note).await;
     let estimates = if args.rates.is_some() { rates } else { asked };
-    let bonds = uplinks::track_bonds(gather::bonds(&state)?.awaited());
+    let bonds = uplinks::track_bonds(gather::bonds(&state, false)?.awaited());
     let dialer = gather::dialer(&state)?.with_carrier(Arc::new(bonds));
     let (to, left_out) = args.receivers(&dialer)?;
     if !left_out.is_empty() {

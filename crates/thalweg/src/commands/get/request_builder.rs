@@ -486,11 +486,13 @@ fn web(
     uplinks: Option<Uplinks>,
     note: &dyn Fn(String),
 ) -> anyhow::Result<HttpSettings> {
-    let (limit, paths, args) = (args.effort.limit_rate, &args.paths, &args.web);
+    let (limit, is_background) = (args.effort.limit_rate, args.effort.background);
+    let (paths, args) = (&args.paths, &args.web);
     let receive_buffer =
         limit.map(|limit| usize::try_from(limit.get() / 4).map_or(MAX_BUFFER, buffer_for));
     let socket = SocketOptions { receive_buffer, ..SocketOptions::default() };
-    let options = DialOptions { deadline: args.connect_timeout, socket, ..DialOptions::default() };
+    let deadline = args.connect_timeout;
+    let options = DialOptions { deadline, socket, is_background, ..DialOptions::default() };
     let dialer = match mesh.dialer(&options) {
         Some(dialer) => bonds::lend(dialer, paths, uplinks.as_ref())?,
         None => Dialer::new(options),

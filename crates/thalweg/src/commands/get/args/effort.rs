@@ -25,6 +25,10 @@ pub struct Effort {
     #[arg(long, value_name = "RATE", value_parser = bytes_per_second)]
     pub limit_rate: Option<NonZeroU64>,
 
+    /// Yield to other traffic on the connections of this host: take only what it leaves over
+    #[arg(long)]
+    pub background: bool,
+
     /// Stop after this time and keep what was received; in seconds unless a unit is given
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub max_time: Option<Duration>,
