@@ -17,7 +17,7 @@ use std::{
 use thalweg_console::{note, say_line};
 
 /// The built-in plans: name and text.
-pub const BUILT_IN: [(&str, &str); 59] = [
+pub const BUILT_IN: [(&str, &str); 60] = [
     ("badabing", include_str!("../../../experiments/badabing.toml")),
     ("bistro-deadline", include_str!("../../../experiments/bistro-deadline.toml")),
     ("bond-cost", include_str!("../../../experiments/bond-cost.toml")),
@@ -34,6 +34,7 @@ pub const BUILT_IN: [(&str, &str); 59] = [
     ("cast-scale", include_str!("../../../experiments/cast-scale.toml")),
     ("codec-cost", include_str!("../../../experiments/codec-cost.toml")),
     ("dbas-figures", include_str!("../../../experiments/dbas-figures.toml")),
+    ("doctor", include_str!("../../../experiments/doctor.toml")),
     ("gather-adaptive", include_str!("../../../experiments/gather-adaptive.toml")),
     ("gather-fast-path", include_str!("../../../experiments/gather-fast-path.toml")),
     ("gather-figures-sim", include_str!("../../../experiments/gather-figures-sim.toml")),
@@ -262,11 +263,12 @@ mod tests {
     }
 
     /// Loads of the harness that start the product.
-    const STARTS_THE_PRODUCT: [&str; 16] = [
+    const STARTS_THE_PRODUCT: [&str; 17] = [
         "\"bistro\"",
         "\"carrier\"",
         "\"cast\"",
         "\"crowd\"",
+        "\"doctor\"",
         "\"get-faults\"",
         "\"hostile\"",
         "\"jobs\"",

@@ -5,6 +5,7 @@ pub mod carrier;
 pub mod cast;
 pub mod completions;
 pub mod config;
+pub mod doctor;
 pub mod drop_box;
 pub mod embedded_oracle;
 pub mod exit;
