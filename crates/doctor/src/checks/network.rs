@@ -57,7 +57,9 @@ fn unused(facts: &NetworkFacts, one: &Interface) -> Option<Finding> {
         return None;
     }
     let name = &one.name;
-    let of = |index: Option<NonZeroU32>| facts.usable.iter().find(|i| Some(i.index) == index).map(|i| &*i.name);
+    let of = |index: Option<NonZeroU32>| {
+        facts.usable.iter().find(|i| Some(i.index) == index).map(|i| &*i.name)
+    };
     let (why, remedy) = if let Some(first) = of(one.doubles) {
         (
             format!("{name} is in the same network as {first}, which is used instead"),

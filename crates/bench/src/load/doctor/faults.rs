@@ -1,7 +1,5 @@
 //! The faults: what is done to a host, and what `thalweg doctor` must call it.
 
-use super::testbed::MEMBERS;
-
 /// Where a script runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -222,7 +220,7 @@ fn members() -> Vec<Fault> {
 
 fn network() -> Vec<Fault> {
     let no_default = "ip route del default; ip route add 10.77.0.0/16 via 10.77.1.1";
-    let second = "ip link add lte0 type dummy; ip addr add 10.99.0.1/24 dev lte0";
+    let second = "ip link add lte0 type veth peer name lte1; ip addr add 10.99.0.1/24 dev lte0";
     let ipv6 = "ip -6 addr add 2001:db8:1::5/64 dev eth0 nodad";
     let names = "echo nameserver 10.77.1.77 > $RESOLV";
     vec![
@@ -246,7 +244,7 @@ fn network() -> Vec<Fault> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::testbed::MEMBERS, *};
     use std::collections::BTreeSet;
 
     #[test]
