@@ -85,6 +85,8 @@ pub enum PeerError {
     OtherHost,
     /// It does not admit this host's key.
     NotAdmitted,
+    /// Connections open, but not even the handshake passes with packets of full size.
+    BlackHole(Box<MtuFacts>),
     /// Its version does not answer such questions.
     TooOld(String),
     /// It answered something else, or not in time.
@@ -97,6 +99,7 @@ impl fmt::Display for PeerError {
             Self::Unreached(why) | Self::TooOld(why) | Self::Broken(why) => f.write_str(why),
             Self::OtherHost => f.write_str("a node with another key answers at its address"),
             Self::NotAdmitted => f.write_str("it does not admit this host's key"),
+            Self::BlackHole(_) => f.write_str("packets of full size do not pass"),
         }
     }
 }
@@ -196,7 +199,16 @@ impl Examiner {
             };
             for address in found {
                 match connect(address, self.port, None).await {
-                    Ok(tcp) => return Ok((self.channel(tcp, key).await?, address)),
+                    Ok(tcp) => {
+                        let local = tcp.local_addr().ok();
+                        return match self.channel(tcp, key).await {
+                            Ok(channel) => Ok((channel, address)),
+                            Err(PeerError::Broken(why)) => {
+                                Err(self.stalled(member, local, (address, key), why).await)
+                            }
+                            Err(why) => Err(why),
+                        };
+                    }
                     Err(why) => failed = format!("{address}: {why}"),
                 }
             }
@@ -238,16 +250,36 @@ impl Examiner {
         if up && down {
             return facts;
         }
+        self.try_segments(facts, address, key).await
+    }
+
+    /// Tries smaller segments, all at a time.
+    async fn try_segments(&self, facts: MtuFacts, address: SocketAddr, key: NodeId) -> MtuFacts {
         let tries = SEGMENTS.map(|segment| self.pads(address, key, segment));
         let results = join_all(tries).await;
         // A second attempt with the path's own segments that succeeds was slowed by losses, not by sizes.
-        if results.first().is_some_and(|(up, down)| *up && *down) {
-            return MtuFacts { up: true, down: true, ..facts };
-        }
-        let (up, down) = results.first().copied().unwrap_or((up, down));
+        let (up, down) = results.first().copied().unwrap_or_default();
         let all = SEGMENTS.into_iter().zip(results);
         let passes = all.filter_map(|(segment, (up, down))| segment.filter(|_| up && down)).max();
-        MtuFacts { up, down, passes, ..facts }
+        MtuFacts { up, down, passes: passes.filter(|_| !(up && down)), ..facts }
+    }
+
+    /// Why a handshake did not end: its messages may be longer than what passes.
+    async fn stalled(
+        &self,
+        member: &Member,
+        local: Option<SocketAddr>,
+        (address, key): (SocketAddr, NodeId),
+        why: String,
+    ) -> PeerError {
+        let interface = local.and_then(|local| interface_of(local.ip()));
+        let (peer, path, passes) = (member.name.to_string(), None, None);
+        let facts = MtuFacts { peer, interface, path, up: false, down: false, passes };
+        let facts = self.try_segments(facts, address, key).await;
+        match facts.passes {
+            Some(_) => PeerError::BlackHole(Box::new(facts)),
+            None => PeerError::Broken(why),
+        }
     }
 
     /// Whether padding arrives there, and here, on connections with segments of at most this size.

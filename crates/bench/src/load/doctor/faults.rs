@@ -94,7 +94,7 @@ fn ports() -> Vec<Fault> {
     let program = "nft add table ip nat
         nft add chain ip nat in '{ type nat hook prerouting priority -100; }'
         nft add rule ip nat in ip daddr 10.77.1.2 tcp dport 7373 dnat to 10.77.3.2:9000";
-    let moved = "ip addr add 10.77.1.7/24 dev eth0; ip addr del 10.77.1.2/24 dev eth0
+    let moved = "ip addr del 10.77.1.2/24 dev eth0; ip addr add 10.77.1.7/24 dev eth0
         ip route replace default via 10.77.1.1";
     let serve = "load server --listen 0.0.0.0:9000";
     let take = "load server --listen 0.0.0.0:7373";
@@ -124,7 +124,7 @@ fn paths() -> Vec<Fault> {
     let small = "ip link set to-fra mtu 1400; ip link set to-nyc mtu 1400";
     let loss = "nft add table ip filter
         nft add chain ip filter forward '{ type filter hook forward priority 0; }'
-        nft add rule ip filter forward numgen random mod 100 '<' 10 drop";
+        nft add rule ip filter forward numgen random mod 100 '<' 15 drop";
     let symmetric = "ip addr add 10.77.9.9/32 dev lo
         nft add table ip nat
         nft add chain ip nat out '{ type nat hook postrouting priority 100; }'

@@ -187,6 +187,7 @@ impl<'a> Hosts<'a> {
                 "ip link set lo up
                  ip addr add 10.77.{network}.2/24 dev eth0
                  ip link set eth0 up
+                 until ip link show eth0 | grep -q 'state UP'; do sleep 0.02; done
                  ip route add default via 10.77.{network}.1
                  mount --bind {} /etc/resolv.conf",
                 resolv.display()

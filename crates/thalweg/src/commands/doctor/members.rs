@@ -108,6 +108,8 @@ async fn ask_members(patient: &Patient<'_>, state: &State) -> Vec<Answer> {
     let answers = join_all(asked).await;
     if let Some(stand_in) = stand_in {
         stand_in.abort();
+        // Only then is its port free, and not found to be held.
+        _ = stand_in.await;
     }
     members.into_iter().map(|member| member.name).zip(answers).collect()
 }
@@ -154,6 +156,9 @@ fn unreached(patient: &Patient<'_>, answers: &[Answer], some: bool) -> Vec<Findi
         let why = answer.as_ref().err()?;
         if let PeerError::TooOld(why) = why {
             return Some(Finding::note("peer.too-old", format!("{name}: {why}")));
+        }
+        if let PeerError::BlackHole(facts) = why {
+            return Some(mtu::check(facts));
         }
         let is_named = patient.args.peer.is_some();
         let finding = path::unreachable(name.as_str(), &why.to_string(), is_named);
