@@ -1,7 +1,6 @@
 //! The roster, the oracle, and the versions of other members.
 
 use std::time::Duration;
-use thalweg_units::format_duration;
 use thalweg_wire::doctor::Finding;
 
 /// Rosters are renewed long before they end; less than this means that renewals fail.
@@ -93,9 +92,13 @@ fn valid(version: u64, members: usize, left: Duration) -> Finding {
     }
 }
 
-/// Whole seconds: nobody reads nanoseconds of a week.
+/// A rounded duration: minutes, hours or days.
 fn whole(time: Duration) -> String {
-    format_duration(Duration::from_secs(time.as_secs()))
+    match time.as_secs() {
+        s @ 0..7200 => format!("{} min", s / 60),
+        s @ 7200..172_800 => format!("{} h", s / 3600),
+        s => format!("{} d", s / 86_400),
+    }
 }
 
 /// Whether the oracle answers.
