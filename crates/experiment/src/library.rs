@@ -17,7 +17,7 @@ use std::{
 use thalweg_console::{note, say_line};
 
 /// The built-in plans: name and text.
-pub const BUILT_IN: [(&str, &str); 62] = [
+pub const BUILT_IN: [(&str, &str); 63] = [
     ("background", include_str!("../../../experiments/background.toml")),
     ("badabing", include_str!("../../../experiments/badabing.toml")),
     ("bistro-deadline", include_str!("../../../experiments/bistro-deadline.toml")),
@@ -35,6 +35,7 @@ pub const BUILT_IN: [(&str, &str); 62] = [
     ("cast-scale", include_str!("../../../experiments/cast-scale.toml")),
     ("codec-cost", include_str!("../../../experiments/codec-cost.toml")),
     ("dbas-figures", include_str!("../../../experiments/dbas-figures.toml")),
+    ("doctor", include_str!("../../../experiments/doctor.toml")),
     ("gather-adaptive", include_str!("../../../experiments/gather-adaptive.toml")),
     ("gather-fast-path", include_str!("../../../experiments/gather-fast-path.toml")),
     ("gather-figures-sim", include_str!("../../../experiments/gather-figures-sim.toml")),
@@ -271,12 +272,13 @@ mod tests {
     }
 
     /// Loads of the harness that start the product.
-    const STARTS_THE_PRODUCT: [&str; 18] = [
+    const STARTS_THE_PRODUCT: [&str; 19] = [
         "\"background\"",
         "\"bistro\"",
         "\"carrier\"",
         "\"cast\"",
         "\"crowd\"",
+        "\"doctor\"",
         "\"get-faults\"",
         "\"hostile\"",
         "\"jobs\"",

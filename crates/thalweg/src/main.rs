@@ -68,6 +68,8 @@ enum Command {
     Config(commands::config::Args),
     /// Show the state of this host and its mesh
     Status(commands::status::Args),
+    /// Find what is wrong with this host, and how to repair it
+    Doctor(commands::doctor::Args),
     /// Print a link that opens the node's page in a browser
     Page(commands::page::Args),
     /// Show what is known of paths and which relays would be used
@@ -117,7 +119,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Move data", &["get", "gather", "send", "cast", "stream", "submit", "receipt", "drop-box"]),
     ("Use paths", &["proxy", "run", "interfaces", "carrier", "relay"]),
     ("The mesh", &["mesh", "node", "config"]),
-    ("Look", &["status", "page", "jobs", "paths", "measure", "history"]),
+    ("Look", &["status", "doctor", "page", "jobs", "paths", "measure", "history"]),
 ];
 
 /// Replaces this process by `thalweg-bench`; returns if there is none beside this program.
@@ -190,6 +192,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Node(args) => commands::node::run(args),
         Command::Config(args) => commands::config::run(args),
         Command::Status(args) => commands::status::run(args),
+        Command::Doctor(args) => commands::doctor::run(args),
         Command::Page(args) => commands::page::run(args),
         Command::Paths(args) => commands::paths::run(args),
         Command::Measure(args) => commands::measure::run(args),

@@ -49,6 +49,7 @@ const COMMANDS: &[&[&str]] = &[
     &["config"],
     &["config", "check"],
     &["status"],
+    &["doctor"],
     &["page"],
     &["paths"],
     &["measure"],

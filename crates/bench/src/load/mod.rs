@@ -13,6 +13,7 @@
 //! - [`codec`]: blocks coded on one core, compared with the code's crate alone;
 //! - [`crowd`]: casts among many nodes on this machine;
 //! - [`cut`]: downloads through a whole mesh, until a revocation ends them;
+//! - [`doctor`]: hosts with one fault each, and what `thalweg doctor` says of them;
 //! - [`gather`]: a collection from seven sources, compared with its lower bound;
 //! - [`get_faults`]: downloads that are killed, refused and disturbed;
 //! - [`hostile`]: attacks on a node, by a member without rights and by strangers;
@@ -46,6 +47,7 @@ mod codec;
 mod connect;
 mod crowd;
 mod cut;
+mod doctor;
 mod gather;
 mod get_faults;
 mod hostile;
@@ -104,6 +106,8 @@ enum LoadCommand {
     Soak(soak::Args),
     /// Download under faults and check that the file never has a wrong byte
     GetFaults(get_faults::Args),
+    /// Give hosts one fault each, and compare it with what `thalweg doctor` finds
+    Doctor(doctor::Args),
     /// Queue many downloads in a node, kill it again and again, and count what is lost or done twice
     Jobs(jobs::Args),
     /// Run a mesh on loopback with transfers under way, and print the link to its page
@@ -206,6 +210,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             // Other processes do the work, and threads that send at exact times.
             LoadCommand::Probe(args) => tokio::task::block_in_place(|| probe::run(&args)),
             LoadCommand::Bond(args) => bond::run(&args).await,
+            LoadCommand::Doctor(args) => doctor::run(&args).await,
             LoadCommand::Jobs(args) => jobs::run(&args).await,
             LoadCommand::Page(args) => page::run(&args).await,
             LoadCommand::Hostile(args) => hostile::run(&args).await,

@@ -6,6 +6,7 @@
 //!                                                          ├ object: thalweg_files
 //!                                                          ├ cast: thalweg_cast
 //!                                                          ├ stream: thalweg_stream
+//!                                                          ├ doctor: thalweg_doctor
 //!                                                          ├ submit: thalweg_dropbox, strangers as well
 //!                                                          └ api, join: the oracle, where one is
 //! ```
@@ -74,6 +75,8 @@ pub struct Services {
     pub probe: Option<Arc<dyn MemberService>>,
     /// Live media; `None`: this node takes part in none.
     pub stream: Option<Arc<dyn MemberService>>,
+    /// Checks that another member asks for; `None`: this node answers none.
+    pub doctor: Option<Arc<dyn MemberService>>,
     /// Drop boxes; `None`: this node has none.
     pub submit: Option<Arc<dyn SubmitService>>,
 }
@@ -90,8 +93,9 @@ impl Services {
         let bond = self.bond.iter().map(|_| Protocol::Bond);
         let probe = self.probe.iter().map(|_| Protocol::Probe);
         let stream = self.stream.iter().map(|_| Protocol::Stream);
+        let doctor = self.doctor.iter().map(|_| Protocol::Doctor);
         let members = measure.chain(files).chain(probe).chain(submit).chain(cast).chain(bond);
-        relay.chain(oracle).chain(members).chain(stream).collect()
+        relay.chain(oracle).chain(members).chain(stream).chain(doctor).collect()
     }
 }
 
@@ -244,6 +248,9 @@ impl MeshPort {
             }
             (Protocol::Stream, Some(peer), Services { stream: Some(stream), .. }) => {
                 self.transfer(Protocol::Stream, stream.serve(channel, peer, from), held);
+            }
+            (Protocol::Doctor, Some(peer), Services { doctor: Some(doctor), .. }) => {
+                self.transfer(Protocol::Doctor, doctor.serve(channel, peer, from), held);
             }
             // The handshake has checked whether a stranger may submit.
             (Protocol::Submit, peer, Services { submit: Some(submit), .. }) => {

@@ -98,6 +98,7 @@ impl Fixture {
                 cast: Some(Arc::new(Echo)),
                 bond: None,
                 stream: None,
+                doctor: None,
                 probe: None,
                 submit: None,
             },

@@ -128,6 +128,7 @@ impl Host {
                 cast: None,
                 bond: None,
                 stream: None,
+                doctor: None,
                 probe: None,
                 submit,
             },

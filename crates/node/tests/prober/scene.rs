@@ -121,6 +121,7 @@ impl Node {
             cast: None,
             bond: None,
             stream: None,
+            doctor: None,
             probe: None,
             submit: None,
         };

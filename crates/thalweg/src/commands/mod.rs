@@ -6,6 +6,7 @@ pub mod cast;
 pub mod command_pages;
 pub mod completions;
 pub mod config;
+pub mod doctor;
 pub mod drop_box;
 pub mod embedded_oracle;
 pub mod exit;

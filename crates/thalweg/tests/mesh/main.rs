@@ -12,6 +12,7 @@ mod carrier_legs;
 mod carrier_streams;
 mod daemon_access;
 mod dashboard;
+mod doctor;
 mod drain;
 mod drop_box;
 mod exposition;

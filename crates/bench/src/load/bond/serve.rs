@@ -143,6 +143,7 @@ async fn daemon(
             bond,
             probe: None,
             stream: None,
+            doctor: None,
             submit,
         },
         control: Arc::new(OracleDown::new(membership, "this program has no oracle")),

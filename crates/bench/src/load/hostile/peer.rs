@@ -20,7 +20,7 @@ use thalweg_units::NodeId;
 use thalweg_wire::{
     bistro,
     bond::{Greeting, MAX_GREETING},
-    cast,
+    cast, doctor,
     mesh::{GO, METHOD, measure_flow, measure_flow::Message as _},
     object::{self, FileRef, Kind, Reply, Request},
     probe,
@@ -161,6 +161,10 @@ impl HonestPeer {
             Entrance::Probe => match message::read(&mut channel, probe::MAX_MESSAGE).await? {
                 Some(probe::NodeReply::Opened { .. }) => Ok(()),
                 other => bail!("unexpected answer to a request for a session: {other:?}"),
+            },
+            Entrance::Doctor => match message::read(&mut channel, doctor::MAX_REPLY).await? {
+                Some(doctor::Reply::Hello(_)) => Ok(()),
+                other => bail!("unexpected answer to a member's check: {other:?}"),
             },
             Entrance::Stream => match message::read(&mut channel, leg::MAX_ANSWER).await? {
                 Some(leg::Answer::Refused(why)) if !matches!(why, leg::Refusal::Busy(_)) => Ok(()),

@@ -32,6 +32,8 @@ pub enum Entrance {
     Probe,
     /// Live media.
     Stream,
+    /// Checks of a pair of members.
+    Doctor,
     /// The TCP port before a handshake is complete.
     Handshake,
     /// The port of the metrics.
@@ -79,6 +81,7 @@ impl Entrance {
             Self::Cast => Protocol::Cast,
             Self::Probe => Protocol::Probe,
             Self::Stream => Protocol::Stream,
+            Self::Doctor => Protocol::Doctor,
             Self::Handshake | Self::Metrics | Self::Datagrams => return None,
         })
     }

@@ -20,6 +20,7 @@ use thalweg_base::{
     log::{Event, Log},
 };
 use thalweg_cast::CastService;
+use thalweg_doctor::peer::DoctorService;
 use thalweg_dropbox::DropBoxes;
 use thalweg_files::{Files, Lending, spool::Spool};
 use thalweg_mesh::{
@@ -198,12 +199,13 @@ impl Parts {
         // The transfers open the interfaces, if nothing else did.
         uplinks::register(&mut registry);
         let bond = bonds.map(|bonds| Arc::new(bonds) as Arc<dyn MemberService>);
+        let doctor = Some(Arc::new(self.doctor()?) as Arc<dyn MemberService>);
         let probe = trains.map(|trains| Arc::new(trains) as Arc<dyn MemberService>);
         let node = Node {
             name: self.mesh.name,
             key: self.key,
             membership: self.membership,
-            services: Services { relay, oracle, measure, bond, probe, ..transfers },
+            services: Services { relay, oracle, measure, bond, probe, doctor, ..transfers },
             control,
             jobs: None,
             documents,
@@ -312,6 +314,12 @@ impl Parts {
         );
         let (membership, log) = (self.membership.clone(), self.log.clone());
         Ok(Some(Prober::new(who, membership, purse, settings.max_rate, log)?))
+    }
+
+    /// The service that answers other members' checks.
+    fn doctor(&self) -> anyhow::Result<DoctorService> {
+        let (name, version) = (self.mesh.name.clone(), env!("CARGO_PKG_VERSION"));
+        Ok(DoctorService::new(name, &self.key, version, self.membership.clone())?)
     }
 
     /// The service of files. It also runs if nothing is offered: any node can hold data in transit.
