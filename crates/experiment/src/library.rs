@@ -17,7 +17,7 @@ use std::{
 use thalweg_console::{note, say_line};
 
 /// The built-in plans: name and text.
-pub const BUILT_IN: [(&str, &str); 59] = [
+pub const BUILT_IN: [(&str, &str); 60] = [
     ("badabing", include_str!("../../../experiments/badabing.toml")),
     ("bistro-deadline", include_str!("../../../experiments/bistro-deadline.toml")),
     ("bond-cost", include_str!("../../../experiments/bond-cost.toml")),
@@ -33,6 +33,7 @@ pub const BUILT_IN: [(&str, &str); 59] = [
     ("cast-reconfigure", include_str!("../../../experiments/cast-reconfigure.toml")),
     ("cast-scale", include_str!("../../../experiments/cast-scale.toml")),
     ("codec-cost", include_str!("../../../experiments/codec-cost.toml")),
+    ("console-scale", include_str!("../../../experiments/console-scale.toml")),
     ("dbas-figures", include_str!("../../../experiments/dbas-figures.toml")),
     ("gather-adaptive", include_str!("../../../experiments/gather-adaptive.toml")),
     ("gather-fast-path", include_str!("../../../experiments/gather-fast-path.toml")),
@@ -262,10 +263,11 @@ mod tests {
     }
 
     /// Loads of the harness that start the product.
-    const STARTS_THE_PRODUCT: [&str; 16] = [
+    const STARTS_THE_PRODUCT: [&str; 17] = [
         "\"bistro\"",
         "\"carrier\"",
         "\"cast\"",
+        "\"console-scale\"",
         "\"crowd\"",
         "\"get-faults\"",
         "\"hostile\"",

@@ -25,7 +25,7 @@ mod metrics;
 mod oracle_down;
 mod status;
 
-pub use api::{ApiConfig, Documents, NoDocuments, PageLink, bind as bind_local};
+pub use api::{ApiConfig, Documents, NoDocuments, PageLink, PathDocument, bind as bind_local};
 pub use client::{LocalClient, LocalError};
 pub use counters::Counts;
 pub use error::DaemonError;

@@ -1,7 +1,10 @@
-//! A mesh of real nodes on loopback with transfers under way, to look at its page.
+//! A mesh of real nodes on loopback with transfers under way, to look at its page. With `--bond` one more member is in a
+//! lab, and commands of a host with two interfaces there ([`uplinks`]).
 //!
 //! Prints a line with the page's link and with the URL of a file that a job may download, and keeps everything running
 //! until standard input ends. `scripts/page --test` visits the page meanwhile.
+
+mod uplinks;
 
 use super::{
     jobs::server::FileServer,
@@ -17,6 +20,7 @@ use std::{
 };
 use thalweg_jobs::{JobRequest, Priority};
 use thalweg_node::daemon::LocalClient;
+use uplinks::TwoUplinks;
 
 /// The size of the files that are moved, bytes.
 const SIZE: usize = 60_000_000;
@@ -27,6 +31,9 @@ pub struct Args {
     /// Number of nodes
     #[arg(long, default_value = "8")]
     nodes: NonZeroUsize,
+    /// Run commands of a host with two interfaces as well; needs root or /dev/net/tun
+    #[arg(long)]
+    bond: bool,
 }
 
 /// Founds the mesh, starts the transfers, and waits for the end of standard input.
@@ -41,6 +48,8 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let _hub_runs = hub.start()?;
     let others = (1..args.nodes.get()).map(|n| start_member(&mesh, &hub, files.path(), n));
     let _others_run = others.collect::<anyhow::Result<Vec<(TestNode, Daemon)>>>()?;
+    let uplinks = args.bond.then(|| TwoUplinks::start(&mesh, &hub, files.path()));
+    let _uplinks = uplinks.transpose()?;
     let client = LocalClient::find(&hub.state().join("node.sock")).await?;
     for line in transfers(&server, args.nodes.get()) {
         client.add_job(&request(&line, files.path())).await?;
