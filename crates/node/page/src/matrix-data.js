@@ -21,6 +21,8 @@ const ROUND_TRIPS = scale(1e-6, 1e3);
 export class MatrixStore {
   constructor() {
     this.version = null;
+    /** The number of the last copy. */
+    this.serial = 0;
   }
   /** Takes a reply of `GET /v1/paths/matrix` (docs/console.md). Returns the document without the cells, how long it is
    *  valid, s, and the places of the cells that have changed; `null` if they are all new. */
@@ -66,7 +68,8 @@ export class MatrixStore {
   matrix(relays, changed) {
     const { names, size, legs, methods, now } = this;
     const cells = () => new Float32Array(size * size).fill(NaN);
-    const matrix = { names, size, legs, methods, changed, age: cells(), via: new Int16Array(size * size).fill(-1), detour: cells() };
+    this.serial += 1;
+    const matrix = { names, size, legs, methods, changed, serial: this.serial, age: cells(), via: new Int16Array(size * size).fill(-1), detour: cells() };
     for (const name of ["rate", "spread", "rtt", "available", "method", "atLeast"]) matrix[name] = this[name].slice();
     for (let at = 0; at < matrix.age.length; at += 1) if (this.measured[at]) matrix.age[at] = Math.max(0, now - this.measured[at]);
     if (size <= MOST_FOR_DETOURS) this.updateDetours(relays, changed).addTo(matrix);

@@ -282,6 +282,8 @@ const RANK = { running: 0, pausing: 0, queued: 1, paused: 2, failed: 3, finished
 const PRIORITY = { high: 0, normal: 1, low: 2 };
 export const isEnded = (job) => RANK[job.state] === 3;
 export const isActive = (job) => RANK[job.state] === 0;
+/** How many jobs run: what shows only this is not rendered with each of their reports. */
+export const activeJobs = computed(() => jobs.value?.filter(isActive).length ?? 0);
 
 function sorted(list) {
   return list.sort((a, b) => {

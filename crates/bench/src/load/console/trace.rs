@@ -15,8 +15,12 @@ const SCRIPTS: [&str; 9] = [
     "v8.callFunction",
 ];
 
-/// The scripting time of each update, ms: all that the page's main thread did in scripts (with layout that scripts
-/// enforced, and collections of garbage) from the end of one frame that a script drew to the end of the next one.
+/// Scripts that follow each other within this time belong to one update, µs: events arrive and are told to the page four
+/// times a second, and what follows from them is drawn in the next frame.
+const GAP: f64 = 50e3;
+
+/// The scripting time of each update, ms: all that the page's main thread did in scripts, with layout that scripts
+/// enforced and collections of garbage, between two pauses.
 pub fn updates(records: &[Value]) -> Vec<f64> {
     let Some((process, thread)) = page_thread(records) else { return Vec::new() };
     let is_ours = |record: &&Value| {
@@ -25,19 +29,18 @@ pub fn updates(records: &[Value]) -> Vec<f64> {
     let is_script = |record: &&Value| SCRIPTS.iter().any(|name| record["name"] == *name);
     let spans = records.iter().filter(is_ours).filter(is_script).filter_map(|record| {
         let (at, took) = (record["ts"].as_f64()?, record["dur"].as_f64().unwrap_or(0.0));
-        Some((at, at + took, record["name"] == "FireAnimationFrame"))
+        Some((at, at + took))
     });
-    let mut spans: Vec<(f64, f64, bool)> = spans.collect();
-    // Of two that begin together the longer one contains the other.
-    spans.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
-    let (mut all, mut sum, mut until) = (Vec::new(), 0.0, f64::MIN);
-    for (begin, end, is_frame) in spans {
-        sum += (end - begin.max(until)).max(0.0);
-        until = until.max(end);
-        if is_frame {
-            all.push(sum / 1e3);
-            sum = 0.0;
+    let mut spans: Vec<(f64, f64)> = spans.collect();
+    spans.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (mut all, mut until) = (Vec::new(), f64::MIN);
+    for (begin, end) in spans {
+        let part = (end - begin.max(until)).max(0.0) / 1e3;
+        match all.last_mut() {
+            Some(update) if begin - until < GAP => *update += part,
+            _ => all.push(part),
         }
+        until = until.max(end);
     }
     all
 }
@@ -62,7 +65,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_update_is_all_scripts_up_to_its_frame() {
+    fn an_update_is_all_scripts_between_two_pauses() {
         let record = |name: &str, tid: u64, ts: u64, dur: u64| json!({ "name": name, "ph": "X", "pid": 1, "tid": tid, "ts": ts, "dur": dur });
         let records = [
             record("EventDispatch", 1, 0, 2000),
@@ -70,9 +73,9 @@ mod tests {
             record("FireAnimationFrame", 1, 5000, 3000),
             record("FunctionCall", 1, 5100, 2000),
             record("FunctionCall", 2, 5100, 90_000),
-            record("TimerFire", 1, 20_000, 1000),
-            record("Layout", 1, 22_000, 9000),
-            record("FireAnimationFrame", 1, 40_000, 500),
+            record("TimerFire", 1, 60_000, 1000),
+            record("Layout", 1, 62_000, 9000),
+            record("FireAnimationFrame", 1, 80_000, 500),
         ];
         assert_eq!(updates(&records), [5.0, 1.5]);
         assert!(updates(&[]).is_empty());

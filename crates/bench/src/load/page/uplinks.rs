@@ -45,8 +45,11 @@ const WEB_PORT: u16 = 8080;
 /// The proxy, in the client's namespace.
 const PROXY: &str = "127.0.0.1:3128";
 
-/// The size of the collected file: it lasts for ten minutes.
-const SIZE: u64 = 750_000_000;
+/// The size of the collected file: at [`LIMIT`] it lasts for ten minutes.
+const SIZE: u32 = 150_000_000;
+
+/// The limit of the collection.
+const LIMIT: &str = "2Mbit/s";
 
 /// The size of a download by the proxy.
 const WEB_SIZE: u64 = 3_000_000;
@@ -54,7 +57,7 @@ const WEB_SIZE: u64 = 3_000_000;
 /// Three programs that download again and again.
 const DOWNLOADS: &str = "\
     for rate in 150k 300k 600k; do\n\
-      while :; do curl -s -o /dev/null --limit-rate $rate --proxy http://$1 $2/$rate || sleep 1; done &\n\
+      while :; do curl -s -o /dev/null --limit-rate $rate --proxy http://$1 $2/$rate; sleep 1; done &\n\
     done\nwait";
 
 /// The running host and its server; ended on drop.
@@ -91,9 +94,11 @@ fn start_far(
     lab: &Lab,
     files: &Path,
 ) -> anyhow::Result<(TestNode, Daemon)> {
-    let token = hub.thalweg(&["mesh", "token"])?;
+    let token = hub.thalweg(&["mesh", "token", "--role", "relay"])?;
     let far = mesh.host_with(&format!("{}[api]\nlisten = \"off\"\n", settings(files, FAR)?))?;
-    File::create(files.join("far-data/long.bin"))?.set_len(SIZE)?;
+    // Zeros would not be sent.
+    let content: Vec<u8> = (0..SIZE / 4).flat_map(u32::to_le_bytes).collect();
+    fs::write(files.join("far-data/long.bin"), content)?;
     let at: SocketAddr = (lab.address("server"), MESH_PORT).into();
     far.join_at(&token, FAR, at)?;
     let daemon = far.start_at(lab, "server", at).context("cannot start the lab's member")?;
@@ -112,7 +117,7 @@ fn start_web(lab: &Lab, files: &Path) -> anyhow::Result<Program> {
 }
 
 fn start_proxy(hub: &TestNode, lab: &Lab, config: &Path) -> anyhow::Result<Program> {
-    let args = ["proxy", "--listen", PROXY, "--no-relays", "--history", "none"];
+    let args = ["proxy", "--listen", PROXY, "--no-relays"];
     Program::start(hub.command_at(lab, "client", config, &args), "the proxy".to_owned())
 }
 
@@ -131,6 +136,6 @@ fn start_collection(
 ) -> anyhow::Result<Program> {
     let source = format!("{FAR}:{}", files.join("far-data/long.bin").display());
     let into = files.join("from-far").display().to_string();
-    let args = ["gather", &source, "--into", &into, "--bwlimit", "10Mbit/s", "--json"];
+    let args = ["gather", &source, "--into", &into, "--bwlimit", LIMIT];
     Program::start(hub.command_at(lab, "client", config, &args), "the collection".to_owned())
 }

@@ -39,6 +39,36 @@ const MODES = {
   age: { label: "Age", text: (m, at) => duration(ageNow(m.age[at])), ends: (low, high) => [duration(high), duration(low)] },
 };
 
+/** One pixel for each cell, in this order of nodes; a canvas scales it. */
+class Picture {
+  constructor(order, palette) {
+    const size = order.length;
+    Object.assign(this, { order, size, palette, pixels: new ImageData(size, size), rank: new Uint32Array(size) });
+    order.forEach((node, place) => {
+      this.rank[node] = place;
+    });
+    this.words = new Uint32Array(this.pixels.data.buffer);
+  }
+  set(at, step) {
+    const { size, rank } = this;
+    this.words[rank[Math.floor(at / size)] * size + rank[at % size]] = step ? this.palette[step - 1].pixel : 0;
+  }
+  fill(steps) {
+    const { order, size, palette, words } = this;
+    for (let row = 0, at = 0; row < size; row += 1) {
+      const from = order[row] * size;
+      for (let column = 0; column < size; column += 1, at += 1) {
+        const step = steps[from + order[column]];
+        if (step) words[at] = palette[step - 1].pixel;
+      }
+    }
+  }
+  drawOn(canvas) {
+    if (canvas.width !== this.size || canvas.height !== this.size) canvas.width = canvas.height = this.size;
+    canvas.getContext("2d").putImageData(this.pixels, 0, 0);
+  }
+}
+
 /** The words for one cell. */
 export function describe(matrix, from, to) {
   const [a, b] = [matrix.names[from], matrix.names[to]];
@@ -101,20 +131,18 @@ export function Matrix({ matrix, down, selected, onSelect }) {
   const [low, high] = matrix.bounds[modeName];
   const steps = matrix.steps[modeName];
   const palette = useMemo(ramp, [theme.value, colours.low]);
-  // One pixel for each cell; the canvas scales it.
   const canvas = useMemo(() => document.createElement("canvas"), []);
+  const drawn = useRef(null);
   const image = useMemo(() => {
-    if (canvas.width !== size || canvas.height !== size) canvas.width = canvas.height = size;
-    const pixels = new ImageData(size, size);
-    const words = new Uint32Array(pixels.data.buffer);
-    for (let row = 0, at = 0; row < size; row += 1) {
-      const from = order[row] * size;
-      for (let column = 0; column < size; column += 1, at += 1) {
-        const step = steps[from + order[column]];
-        if (step) words[at] = palette[step - 1].pixel;
-      }
-    }
-    canvas.getContext("2d").putImageData(pixels, 0, 0);
+    const key = [modeName, low, high, size].join();
+    const { current: last } = drawn;
+    // Between two documents most rates stay. Gains and ages change everywhere.
+    const isNext = modeName === "rate" && last?.key === key && last.order === order && last.palette === palette && last.serial + 1 === matrix.serial && matrix.changed;
+    const picture = isNext ? last.picture : new Picture(order, palette);
+    if (isNext) for (const at of matrix.changed) picture.set(at, steps[at]);
+    else picture.fill(steps);
+    picture.drawOn(canvas);
+    drawn.current = { key, order, palette, serial: matrix.serial, picture };
     return canvas;
   }, [matrix, modeName, order, palette]);
 
