@@ -42,6 +42,7 @@ impl Counter {
         Ok(Self { port, bytes, task })
     }
 
+    /// The port on `[::1]`.
     pub fn port(&self) -> u16 {
         self.port
     }
