@@ -9,7 +9,7 @@ async fn changes_reach_the_processes_as_the_command_line_sends_them() {
     let put = async |path: &str, body| scene.send("PUT", path, Some(body)).await.json();
     let settings = json!({ "schedule": "round-robin", "affinity": "2 min", "near": false });
     let changes =
-        json!([{ "schedule": "round-robin" }, { "affinity": "2 min" }, { "near": false }]);
+        json!([{ "schedule": "round-robin" }, { "affinity": "120 s" }, { "near": false }]);
     assert_eq!(put("/v1/interfaces/settings", settings).await, changes);
     let policy = json!({ "tier": "backup", "rate_limit": "20 Mbit/s", "cap": "none" });
     let changed = put("/v1/interfaces/lte0/policy", policy).await;
