@@ -17,7 +17,7 @@ use std::{
 use thalweg_console::{note, say_line};
 
 /// The built-in plans: name and text.
-pub const BUILT_IN: [(&str, &str); 63] = [
+pub const BUILT_IN: [(&str, &str); 64] = [
     ("background", include_str!("../../../experiments/background.toml")),
     ("badabing", include_str!("../../../experiments/badabing.toml")),
     ("bistro-deadline", include_str!("../../../experiments/bistro-deadline.toml")),
@@ -34,6 +34,7 @@ pub const BUILT_IN: [(&str, &str); 63] = [
     ("cast-reconfigure", include_str!("../../../experiments/cast-reconfigure.toml")),
     ("cast-scale", include_str!("../../../experiments/cast-scale.toml")),
     ("codec-cost", include_str!("../../../experiments/codec-cost.toml")),
+    ("console-scale", include_str!("../../../experiments/console-scale.toml")),
     ("dbas-figures", include_str!("../../../experiments/dbas-figures.toml")),
     ("doctor", include_str!("../../../experiments/doctor.toml")),
     ("gather-adaptive", include_str!("../../../experiments/gather-adaptive.toml")),
@@ -272,11 +273,12 @@ mod tests {
     }
 
     /// Loads of the harness that start the product.
-    const STARTS_THE_PRODUCT: [&str; 19] = [
+    const STARTS_THE_PRODUCT: [&str; 20] = [
         "\"background\"",
         "\"bistro\"",
         "\"carrier\"",
         "\"cast\"",
+        "\"console-scale\"",
         "\"crowd\"",
         "\"doctor\"",
         "\"get-faults\"",

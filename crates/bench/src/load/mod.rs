@@ -26,6 +26,7 @@
 //! - [`stream`]: live media beside other traffic, and a decoder that knows which frames depend on which;
 //! - [`cast_events`]: the events of `thalweg cast --json`;
 //! - [`strangers`]: connections of strangers to the port of a mesh of its own;
+//! - [`browser`]: headless Chromium; [`console`]: the page beside a large mesh, and what it costs;
 //! - [`page`]: a mesh with transfers under way, to look at its page;
 //! - [`takeover`]: oracles on one database, of which the elected one is killed;
 //! - [`mod@trees`]: trees of files, copied by the product and by rsync;
@@ -38,6 +39,7 @@
 mod background;
 mod bistro;
 mod bond;
+mod browser;
 mod bulk;
 mod carrier;
 mod carrier_hosts;
@@ -45,6 +47,7 @@ mod cast;
 mod cast_events;
 mod codec;
 mod connect;
+mod console;
 mod crowd;
 mod cut;
 mod doctor;
@@ -110,6 +113,8 @@ enum LoadCommand {
     Doctor(doctor::Args),
     /// Queue many downloads in a node, kill it again and again, and count what is lost or done twice
     Jobs(jobs::Args),
+    /// Open the page of a node that replays a large mesh, and measure what the page costs
+    ConsoleScale(console::Args),
     /// Run a mesh on loopback with transfers under way, and print the link to its page
     Page(page::Args),
     /// Serve as misbehaving servers do, and download from them with several tools
@@ -174,6 +179,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             LoadCommand::Server(args) => server::run(&args).await,
             LoadCommand::Bulk(args) => bulk::run(&args).await,
             LoadCommand::Connect(args) => connect::run(&args).await,
+            LoadCommand::ConsoleScale(args) => console::run(&args).await,
             LoadCommand::Idle(args) => idle::run(&args).await,
             LoadCommand::Latency(args) => latency::run(&args).await,
             LoadCommand::Cut(args) => cut::run(&args).await,

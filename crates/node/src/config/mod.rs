@@ -26,7 +26,10 @@ pub use cast::{CastSection, InboxSection};
 pub use default_paths::{NoDefaultPath, config_file, state_directory};
 pub use drop_box::DropBoxSection;
 pub use files::{AcceptSection, FilesSection, OfferSection};
-pub use interfaces::{InterfaceRuleSection, InterfacesSection, PolicySection, Price};
+pub use interfaces::{
+    InterfaceRuleSection, InterfacesSection, PolicySection, Price, change_policy, parse_cap,
+    parse_price, parse_rate_limit,
+};
 pub use measure::MeasureSection;
 pub use oracle_measure::{OracleMeasureSection, ScheduleName, Share};
 pub use problem::{ConfigError, Problem};

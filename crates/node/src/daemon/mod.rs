@@ -27,7 +27,7 @@ mod status;
 #[cfg(feature = "otel")]
 mod traces;
 
-pub use api::{ApiConfig, Documents, NoDocuments, PageLink, bind as bind_local};
+pub use api::{ApiConfig, Documents, NoDocuments, PageLink, PathDocument, bind as bind_local};
 pub use client::{LocalClient, LocalError};
 pub use counters::Counts;
 pub use error::DaemonError;

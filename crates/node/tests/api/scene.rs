@@ -25,9 +25,10 @@ use thalweg_jobs::{Jobs, JobsSettings};
 use thalweg_mesh::Membership;
 use thalweg_net::PrivateKey;
 use thalweg_node::daemon::{
-    ApiConfig, Daemon, DaemonConfig, Documents, HandshakeLimits, Node, OracleDown, Services,
-    Summary,
+    ApiConfig, Daemon, DaemonConfig, Documents, HandshakeLimits, Node, OracleDown, PathDocument,
+    Services, Summary,
 };
+use thalweg_uplinks::interfaces::Change;
 use thalweg_wire::{Signer as _, mesh::ApiError};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -251,18 +252,33 @@ pub async fn read_until(body: &mut Incoming, end: &str) -> String {
     text
 }
 
-/// Says what was asked for; of interfaces nothing is known.
+/// Says what was asked for; of interfaces nothing is known. Changes are answered as they came, and removing rules is
+/// refused.
 #[derive(Debug)]
 struct FixedDocuments;
 
 impl Documents for FixedDocuments {
-    fn paths(&self) -> BoxFuture<'_, Result<Value, ApiError>> {
-        Box::pin(async { Ok(json!({ "paths": null, "candidates": [] })) })
+    fn paths(&self) -> BoxFuture<'_, Result<PathDocument, ApiError>> {
+        let (age, valid_for) = (Duration::ZERO, Duration::from_secs(10));
+        let (paths, rest) = (None, json!({ "candidates": [] }));
+        Box::pin(async move { Ok(PathDocument { paths, rest, age, valid_for }) })
     }
 
     fn interfaces(&self) -> BoxFuture<'_, Result<Value, ApiError>> {
         let error = ApiError { code: "no_interfaces".into(), message: "cannot read them".into() };
         Box::pin(async { Err(error) })
+    }
+
+    fn change_interfaces(&self, changes: Vec<Change>) -> BoxFuture<'_, Result<Value, ApiError>> {
+        Box::pin(async move {
+            match changes.as_slice() {
+                [Change::Unrule(_)] => {
+                    let message = "not changed: process 7: there is no rule".into();
+                    Err(ApiError { code: "not_changed".into(), message })
+                }
+                changes => Ok(json!(changes)),
+            }
+        })
     }
 }
 

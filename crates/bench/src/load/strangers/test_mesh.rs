@@ -7,13 +7,13 @@ use std::{
     fs::{self, File},
     io::{BufRead as _, BufReader},
     net::{Ipv4Addr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
 };
 use tempfile::TempDir;
-use thalweg_lab::port::Port;
+use thalweg_lab::{client::Lab, port::Port};
 use thalweg_units::NodeId;
 
 /// The relay's settings: it may connect to public addresses only.
@@ -107,6 +107,14 @@ impl TestMesh {
     pub fn stranger(&self) -> anyhow::Result<TestNode> {
         self.host("")
     }
+
+    /// Creates a host outside of any mesh, with these settings.
+    ///
+    /// # Errors
+    /// When its directory cannot be created.
+    pub fn host_with(&self, settings: &str) -> anyhow::Result<TestNode> {
+        self.host(settings)
+    }
 }
 
 impl TestNode {
@@ -116,7 +124,7 @@ impl TestNode {
     }
 
     /// Its state directory.
-    pub fn state(&self) -> &std::path::Path {
+    pub fn state(&self) -> &Path {
         &self.state
     }
 
@@ -176,6 +184,33 @@ impl TestNode {
         Ok(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
     }
 
+    /// Joins a mesh with an address in a lab.
+    ///
+    /// # Errors
+    /// When the command fails.
+    pub fn join_at(&self, token: &str, name: &str, address: SocketAddr) -> anyhow::Result<()> {
+        let at = address.to_string();
+        self.thalweg(&["mesh", "join", token, "--name", name, "--address", &at]).map(drop)
+    }
+
+    /// A command of this host's user at a host of a lab, with the settings in this directory.
+    pub fn command_at(&self, lab: &Lab, host: &str, config: &Path, args: &[&str]) -> Command {
+        let mut command = lab.command(host, &self.program);
+        command.args(args).env("THALWEG_STATE", &self.state).env("XDG_CONFIG_HOME", config);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Starts its daemon at a host of a lab and waits until it serves.
+    ///
+    /// # Errors
+    /// When it does not serve.
+    pub fn start_at(&self, lab: &Lab, host: &str, listen: SocketAddr) -> anyhow::Result<Daemon> {
+        let (settings, listen) = (self.settings.display().to_string(), listen.to_string());
+        let args = ["node", "--listen", &listen, "--config", &settings];
+        self.run(self.command_at(lab, host, &self.state.with_file_name("none"), &args))
+    }
+
     /// Runs a command that tries to join a mesh.
     ///
     /// # Errors
@@ -214,7 +249,7 @@ impl TestNode {
     ///
     /// # Errors
     /// When it does not serve; this requires root.
-    pub fn start_with_hosts(&self, hosts: &std::path::Path) -> anyhow::Result<Daemon> {
+    pub fn start_with_hosts(&self, hosts: &Path) -> anyhow::Result<Daemon> {
         let script = "mount --bind \"$1\" /etc/hosts && shift && exec \"$@\"";
         let mut command = Command::new("unshare");
         command.args(["-m", "sh", "-c", script, "sh"]).arg(hosts).arg(&self.program);

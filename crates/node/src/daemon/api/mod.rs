@@ -11,6 +11,8 @@
 //! | `GET /v1/status` | [`super::NodeStatus`] |
 //! | `GET /v1/roster` | the roster, as JSON |
 //! | `GET /v1/paths`, `GET /v1/interfaces` | [`Documents`] of the program |
+//! | `GET /v1/paths/matrix` | the rates in binary form, or their changes ([`path_matrix`]) |
+//! | `PUT /v1/interfaces/…`, `… /v1/interfaces/rules…` | changes of running processes; the document afterwards |
 //! | `GET /v1/drop-boxes` | counters and settings of drop boxes; null if there are none |
 //! | `POST /v1/drop-boxes/strike` | the number of struck submissions, and their bytes |
 //! | `GET /v1/carrier` | [`thalweg_probe::carrier::CarrierReport`]; null if nothing is carried |
@@ -28,13 +30,15 @@ mod doors;
 mod error;
 mod events;
 mod guard;
+mod interfaces;
 mod jobs;
 mod node;
 mod openapi;
 mod page;
+mod path_matrix;
 mod terminal;
 
-pub use documents::{Documents, NoDocuments};
+pub use documents::{Documents, NoDocuments, PathDocument};
 pub use doors::bind;
 pub use page::PageLink;
 
@@ -208,7 +212,12 @@ fn described() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(node::status))
         .routes(routes!(node::roster))
         .routes(routes!(node::paths))
-        .routes(routes!(node::interfaces))
+        .routes(routes!(node::matrix))
+        .routes(routes!(interfaces::interfaces))
+        .routes(routes!(interfaces::set_settings))
+        .routes(routes!(interfaces::set_policy))
+        .routes(routes!(interfaces::add_rule))
+        .routes(routes!(interfaces::remove_rule))
         .routes(routes!(node::drop_boxes))
         .routes(routes!(node::strike))
         .routes(routes!(node::carrier))

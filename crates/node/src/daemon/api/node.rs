@@ -2,23 +2,23 @@
 
 use super::{
     Api,
-    error::{ApiRefusal, ErrorBody, JsonBody},
+    error::{ApiRefusal, ErrorBody, JsonBody, QueryOf},
 };
 use axum::{
     Json,
     body::Bytes,
     extract::State,
-    http::header,
+    http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 use thalweg_wire::bistro::{StrikeReply, StrikeRequest};
 use thalweg_wire::mesh::{
     RevokeReply, RevokeRequest, Roster, StatusReply, TokenReply, TokenRequest,
 };
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use crate::daemon::NodeStatus;
 
@@ -141,24 +141,53 @@ pub async fn roster(State(api): State<Arc<Api>>) -> Result<Json<RosterDocument>,
 
 /// Show what is known of paths
 ///
-/// The document of `thalweg paths --full --json`, and its `advice`. It is at most ten seconds old.
+/// The document of `thalweg paths --full --json`, and its `advice`. It is at most ten seconds old; of a large mesh two
+/// minutes, because making it moves all rates.
 #[utoipa::path(get, path = "/v1/paths", operation_id = "show_paths", tag = "node", responses(
     (status = 200, description = "Rates between all members, and relays", body = Document),
     (status = 404, description = "Nothing is known yet (`no_paths`)", body = ErrorBody),
 ))]
 pub async fn paths(State(api): State<Arc<Api>>) -> Result<Response, ApiRefusal> {
-    Ok(json(api.documents.paths().await?))
+    let document = api.documents.paths().await?;
+    Ok(json(serde_json::to_vec(&*document).map_err(ApiRefusal::broken)?.into()))
 }
 
-/// Show the interfaces of the node's host
+/// The query of `GET /v1/paths/matrix`.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default)]
+pub struct MatrixQuery {
+    /// The version that the client has, the `ETag` of its last reply without quotes: only what has changed since then is sent.
+    since: Option<String>,
+}
+
+/// Show the rates between all members in binary form
 ///
-/// The document of `thalweg interfaces status --json`. It is at most a second old.
-#[utoipa::path(get, path = "/v1/interfaces", operation_id = "show_interfaces", tag = "node", responses(
-    (status = 200, description = "For each process its interfaces and connections", body = Document),
-    (status = 404, description = "It cannot be read (`no_interfaces`)", body = ErrorBody),
-))]
-pub async fn interfaces(State(api): State<Arc<Api>>) -> Result<Response, ApiRefusal> {
-    Ok(json(api.documents.interfaces().await?))
+/// For meshes of hundreds of nodes: 13 bytes for each pair, and 17 for each that has changed. The format is described in
+/// `docs/console.md`.
+#[utoipa::path(get, path = "/v1/paths/matrix", operation_id = "show_matrix", tag = "node",
+    params(MatrixQuery, ("If-None-Match" = Option<String>, Header,
+        description = "The `ETag` of the last reply")),
+    responses(
+        (status = 200, description = "All cells, or those that have changed",
+            content(("application/octet-stream"))),
+        (status = 304, description = "Nothing has changed since the version in `If-None-Match`"),
+        (status = 404, description = "Nothing is known yet (`no_paths`), or there are more than 2000 nodes (`no_matrix`)",
+            body = ErrorBody),
+    ))]
+pub async fn matrix(
+    State(api): State<Arc<Api>>,
+    QueryOf(query): QueryOf<MatrixQuery>,
+    headers: HeaderMap,
+) -> Result<Response, ApiRefusal> {
+    let known = headers.get(header::IF_NONE_MATCH).and_then(|known| known.to_str().ok());
+    let matrix = api.documents.matrix(query.since.as_deref(), known.unwrap_or_default()).await?;
+    let etag = [(header::ETAG, matrix.etag)];
+    let kind = [(header::CONTENT_TYPE, "application/octet-stream")];
+    Ok(match matrix.body {
+        Some(body) => (etag, kind, body).into_response(),
+        None => (StatusCode::NOT_MODIFIED, etag).into_response(),
+    })
 }
 
 /// A document that is JSON already.

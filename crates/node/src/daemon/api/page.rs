@@ -63,6 +63,7 @@ macro_rules! page_file {
 
 page_file!(INDEX, "text/html; charset=utf-8", "index.html");
 page_file!(SCRIPT, "text/javascript; charset=utf-8", "app.js");
+page_file!(CHARTS, "text/javascript; charset=utf-8", "charts.js");
 page_file!(STYLE, "text/css; charset=utf-8", "app.css");
 page_file!(ICON, "image/svg+xml", "favicon.svg");
 
@@ -72,6 +73,7 @@ pub fn routes() -> Router<Arc<Api>> {
         .route("/", get(index))
         .route("/enter", get(enter))
         .route("/app.js", get(|headers: HeaderMap| async move { SCRIPT.reply(&headers) }))
+        .route("/charts.js", get(|headers: HeaderMap| async move { CHARTS.reply(&headers) }))
         .route("/app.css", get(|headers: HeaderMap| async move { STYLE.reply(&headers) }))
         .route("/favicon.svg", get(|headers: HeaderMap| async move { ICON.reply(&headers) }))
 }
