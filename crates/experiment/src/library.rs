@@ -17,7 +17,7 @@ use std::{
 use thalweg_console::{note, say_line};
 
 /// The built-in plans: name and text.
-pub const BUILT_IN: [(&str, &str); 59] = [
+pub const BUILT_IN: [(&str, &str); 60] = [
     ("badabing", include_str!("../../../experiments/badabing.toml")),
     ("bistro-deadline", include_str!("../../../experiments/bistro-deadline.toml")),
     ("bond-cost", include_str!("../../../experiments/bond-cost.toml")),
@@ -77,6 +77,7 @@ pub const BUILT_IN: [(&str, &str); 59] = [
     ("stream-video", include_str!("../../../experiments/stream-video.toml")),
     ("trees", include_str!("../../../experiments/trees.toml")),
     ("ukairo-figures", include_str!("../../../experiments/ukairo-figures.toml")),
+    ("why", include_str!("../../../experiments/why.toml")),
 ];
 
 /// A plan and its origin.
@@ -262,7 +263,7 @@ mod tests {
     }
 
     /// Loads of the harness that start the product.
-    const STARTS_THE_PRODUCT: [&str; 16] = [
+    const STARTS_THE_PRODUCT: [&str; 17] = [
         "\"bistro\"",
         "\"carrier\"",
         "\"cast\"",
@@ -279,6 +280,7 @@ mod tests {
         "\"stream-peers\"",
         "\"stream-reroute\"",
         "\"takeover\"",
+        "\"why\"",
     ];
 
     /// The command as TOML, followed by the parameters that it uses.

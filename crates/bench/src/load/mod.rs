@@ -4,7 +4,7 @@
 //! `gather-figures`, `gather-peers`, `get-faults`, `jobs`, `members-hostile`, `mgrp-completion`, `mgrp-overhead`,
 //! `mgrp-source`, `oracle-scale`, `oracle-takeover`, `pacing`, `probe-accuracy`, `relay-cost`, `relay-faults`,
 //! `revocation`, `roma-figures`, `servers`, `stream-fanout`, `stream-peers`, `stream-reroute`, `stream-table3`,
-//! `stream-upswitch`, `stream-video`, `strangers` and `trees`.
+//! `stream-upswitch`, `stream-video`, `strangers`, `trees` and `why`.
 //!
 //! One client program drives every relay, ours and the peers', with the same sockets and buffers:
 //!
@@ -33,6 +33,7 @@
 //! - [`page`]: a mesh with transfers under way, to look at its page;
 //! - [`takeover`]: oracles on one database, of which the elected one is killed;
 //! - [`mod@trees`]: trees of files, copied by the product and by rsync;
+//! - [`why`]: transfers with a known bottleneck, and whether their verdict names it;
 //! - [`server_dialer`]: how the client connects to the server;
 //! - [`listeners`]: CPU time and memory of the relay's processes;
 //! - [`mod@process`]: CPU time and memory of one process; [`veth`]: another network namespace.
@@ -73,6 +74,7 @@ mod takeover;
 mod tls;
 mod trees;
 mod veth;
+mod why;
 
 use anyhow::Context as _;
 use clap::Subcommand;
@@ -146,6 +148,8 @@ enum LoadCommand {
     Hostile(Box<hostile::Args>),
     /// Connect to a mesh without permission and record what its port answers
     Strangers(strangers::Args),
+    /// Transfer with known bottlenecks and compare them with the verdicts
+    Why(why::Args),
 }
 
 /// Runs the command.
@@ -202,6 +206,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             LoadCommand::Page(args) => page::run(&args).await,
             LoadCommand::Hostile(args) => hostile::run(&args).await,
             LoadCommand::Strangers(args) => strangers::run(&args).await,
+            // Other processes do the work.
+            LoadCommand::Why(args) => tokio::task::block_in_place(|| why::run(&args)),
         }
     })?;
     runtime.shutdown_background();
