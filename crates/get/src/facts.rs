@@ -54,6 +54,8 @@ struct Seen {
     sampled: BTreeMap<String, Rate>,
     /// The bytes of the file that paths delivered.
     bytes: BTreeMap<String, u64>,
+    /// The bytes of paths when the first path was chosen.
+    sampled_bytes: Option<BTreeMap<String, u64>>,
     /// The path that was chosen last.
     chosen: Option<String>,
     /// The servers' last request to wait ends then.
@@ -75,6 +77,7 @@ impl<'a> FactCollector<'a> {
             started: None,
             sampled: BTreeMap::new(),
             bytes: BTreeMap::new(),
+            sampled_bytes: None,
             chosen: None,
             asked_until: None,
             server_wait: Duration::ZERO,
@@ -103,7 +106,8 @@ impl<'a> FactCollector<'a> {
                 name: name.clone(),
                 is_relayed: !candidate.route.is_direct(),
                 bytes: if alone { run.fetched } else { seen.bytes.get(name).copied().unwrap_or(0) },
-                sampled: seen.sampled.get(name).copied(),
+                sampled: seen.sampled_rate(name, run.phases.sampling),
+                sampled_bytes: seen.sampled_bytes(name),
                 rest: run.phases.completion.filter(|_| is_chosen),
                 first_byte: observed.map(|observed| observed.setup),
                 tcp: self.tcp.received(&PathId(id)),
@@ -120,6 +124,7 @@ impl<'a> FactCollector<'a> {
             set_up: seen.started.map_or(Duration::ZERO, |at| at - seen.began),
             fetched: run.fetched,
             paths: (0..).zip(&request.paths).map(path).collect(),
+            sampling: run.phases.sampling,
             rest: run.phases.completion,
             interface: seen
                 .interfaces
@@ -146,6 +151,25 @@ impl EventSink for FactCollector<'_> {
 }
 
 impl Seen {
+    /// The bytes of a path until the first path was chosen.
+    fn sampled_bytes(&self, path: &str) -> u64 {
+        let sampled = self.sampled_bytes.as_ref();
+        sampled.and_then(|sampled| sampled.get(path)).copied().unwrap_or(0)
+    }
+
+    /// The part of a path in the rate of sampling. A path that was stopped early has no rate of its own, and those of
+    /// the others are of different times.
+    fn sampled_rate(&self, path: &str, sampling: Option<Rate>) -> Option<Rate> {
+        let all: u64 = self.sampled_bytes.iter().flat_map(BTreeMap::values).sum();
+        match sampling.filter(|_| all > 0) {
+            Some(rate) => {
+                let share = self.sampled_bytes(path) as f64 / all as f64;
+                Some(Rate::from_bps((rate.as_bps() as f64 * share) as u64))
+            }
+            None => self.sampled.get(path).copied(),
+        }
+    }
+
     fn note(&mut self, event: &Event, now: Instant) {
         match event {
             Event::Started { .. } => {
@@ -170,7 +194,10 @@ impl Seen {
                 self.sampled.insert(path.clone(), Rate::from_bps(*rate_bps));
             }
             Event::PathTotal { path, bytes, .. } => _ = self.bytes.insert(path.clone(), *bytes),
-            Event::Chosen { path, .. } => self.chosen = Some(path.clone()),
+            Event::Chosen { path, .. } => {
+                self.chosen = Some(path.clone());
+                self.sampled_bytes.get_or_insert_with(|| self.bytes.clone());
+            }
             _ => {}
         }
     }

@@ -128,6 +128,8 @@ pub struct Facts {
     pub fetched: u64,
     /// The paths that were tried.
     pub paths: Vec<PathFacts>,
+    /// The rate of all paths together in sampling; `None`: the sum of their rates.
+    pub sampling: Option<Rate>,
     /// The rate of all paths together once one was chosen.
     pub rest: Option<Rate>,
     /// The interface of this host that moved the most bytes meanwhile.
@@ -156,6 +158,8 @@ pub struct PathFacts {
     pub bytes: u64,
     /// Its rate in sampling, beside the others.
     pub sampled: Option<Rate>,
+    /// The part of `bytes` that it carried in sampling.
+    pub sampled_bytes: u64,
     /// Its rate in the rest.
     pub rest: Option<Rate>,
     /// The time from dialling to the first byte.
@@ -449,13 +453,15 @@ fn window(facts: &Facts) -> Option<Verdict> {
 fn several_paths(facts: &Facts) -> Option<Verdict> {
     let main = main_path(facts)?;
     let alone = path_rate(facts, main)?;
-    let all: u64 = facts.paths.iter().map(|path| path.bytes).sum();
-    if (main.bytes as f64) < CARRIES * all as f64 {
+    let in_rest = |path: &PathFacts| path.bytes.saturating_sub(path.sampled_bytes);
+    let all: u64 = facts.paths.iter().map(in_rest).sum();
+    if (in_rest(main) as f64) < CARRIES * all as f64 {
         return None;
     }
     let sampled = || facts.paths.iter().filter_map(|path| Some((path, path.sampled?)));
     let sum: Rate = sampled().map(|(_, rate)| rate).sum();
     let comparable = sampled().filter(|(_, rate)| ratio(*rate, sum) >= COMPARABLE).count();
+    let sum = facts.sampling.unwrap_or(sum);
     if comparable < 2 {
         return None;
     }

@@ -5,22 +5,25 @@
 //! | 1 | rules 1 to 7 of downloads apply to all sources together | as there |
 //! | 2 | paths from several sources were seen to slow each other; paths from the last source | `access`; `source` |
 //! | 3 | the last source's paths were congested, and this host received no faster from all sources together before | `access` |
-//! | 4 | they were congested, packets were lost and no queue grew; or the source sends faster to others | `path` |
-//! | 5 | they were congested, and this host had received faster | `source` |
-//! | 6 | rules 9, 12 and 13 of downloads apply to the last source's path | as there |
+//! | 4 | several of its paths were used at once, and this host had received faster | `source` |
+//! | 5 | they were congested, packets were lost and no queue grew; or the source sends faster to others | `path` |
+//! | 6 | they were congested, and this host had received faster | `source` |
+//! | 7 | rules 9, 12 and 13 of downloads apply to the last source's path | as there |
 //!
 //! Sources do not say what they wait for: a source's disk, its access link and its own limit are one bound, `source`.
 
 use super::{
-    Bound, CARRIES, Duration, Estimate, Evidence, Facts, HEADROOM, InterfaceFacts, PathFacts, Rate,
-    Verdict, aged, clean, congestion, has_queue, interface, is_congested, main_path,
-    nothing_fetched, observed, own_limit, processor, ratio, seconds, share, short, unknown, waits,
-    window,
+    Bound, Duration, Estimate, Evidence, Facts, HEADROOM, InterfaceFacts, PathFacts, Rate, Verdict,
+    aged, clean, congestion, has_queue, interface, is_congested, main_path, nothing_fetched,
+    observed, own_limit, processor, ratio, seconds, share, short, unknown, waits, window,
 };
 use thalweg_units::ByteSize;
 
 /// The share of the whole time in which the last source must have sent alone for its rate then to count.
 const ALONE: f64 = 0.2;
+
+/// A path with a smaller share of the source's bytes was only tried.
+const USED: f64 = 0.1;
 
 /// What was observed in one collection.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -124,8 +127,13 @@ impl<'a> LastSource<'a> {
     }
 
     fn verdict(&self) -> Option<Verdict> {
-        let rules: [fn(&Self) -> Option<Verdict>; 4] =
-            [Self::shared, Self::own_access, Self::source_or_path, Self::as_download];
+        let rules: [fn(&Self) -> Option<Verdict>; 5] = [
+            Self::shared,
+            Self::own_access,
+            Self::several_ways,
+            Self::source_or_path,
+            Self::as_download,
+        ];
         let mut found = rules.iter().find_map(|rule| rule(self))?;
         found.evidence.insert(0, self.last_byte());
         Some(found)
@@ -185,6 +193,29 @@ impl<'a> LastSource<'a> {
                 .to_owned(),
             evidence: self.evidence(),
         })
+    }
+
+    /// Several paths from the source were used at once, and all of them were slow although this host had room: what they
+    /// have in common is the source.
+    fn several_ways(&self) -> Option<Verdict> {
+        let used = self.used_paths().count();
+        (used > 1 && self.has_headroom()).then(|| Verdict {
+            bound: Bound::Source,
+            text: format!(
+                "{} was last and sends no faster: {used} paths from it together brought {}.",
+                self.source.name,
+                self.own_rate()
+            ),
+            evidence: self.evidence(),
+        })
+    }
+
+    /// The paths that carried a tenth of the source's bytes or more.
+    fn used_paths(&self) -> impl Iterator<Item = &PathFacts> {
+        let all: u64 = self.source.paths.iter().map(|path| path.bytes).sum();
+        let is_used =
+            move |path: &&PathFacts| path.bytes > 0 && path.bytes as f64 >= USED * all as f64;
+        self.source.paths.iter().filter(is_used)
     }
 
     fn source_or_path(&self) -> Option<Verdict> {
@@ -264,16 +295,12 @@ impl<'a> LastSource<'a> {
             let grown = format!("{}, at least {}", seconds(tcp.usual), seconds(tcp.shortest));
             evidence.push(observed("round trip", grown));
         }
-        let carries =
-            |path: &&PathFacts| path.bytes as f64 >= (1.0 - CARRIES) * self.source.bytes as f64;
-        evidence.extend(
-            self.source.paths.iter().filter(carries).filter(|path| path.is_relayed).map(|path| {
-                observed(
-                    &format!("{}, bytes", path.name),
-                    ByteSize::from_bytes(path.bytes).to_string(),
-                )
-            }),
-        );
+        if self.used_paths().count() > 1 {
+            evidence.extend(self.used_paths().map(|path| {
+                let bytes = ByteSize::from_bytes(path.bytes).to_string();
+                observed(&format!("path {}", path.name), bytes)
+            }));
+        }
         evidence
     }
 }
@@ -331,6 +358,15 @@ mod tests {
             sources: vec![source("s", 40.0), source("t", 10.0)],
             ..GatherFacts::default()
         }
+    }
+
+    /// Two clean paths from the last source, of which the direct one carried this many bytes.
+    fn two_paths(facts: &mut GatherFacts, direct: u64) {
+        let paths = &mut facts.sources[0].paths;
+        paths[0].tcp = tcp(0, 40, 41);
+        paths.push(PathFacts { name: "s via r".into(), is_relayed: true, ..paths[0].clone() });
+        (paths[0].bytes, paths[1].bytes) = (direct, 30_000_000);
+        interface(facts, 25.0);
     }
 
     type Change = fn(&mut GatherFacts);
@@ -407,6 +443,13 @@ mod tests {
                 interface(f, 25.0);
             },
             Bound::Source,
+        ),
+        (
+            "a source with two slow paths",
+            |f| two_paths(f, 25_000_000),
+            Bound::Source,
+            |f| two_paths(f, 2_000_000),
+            Bound::Path,
         ),
         (
             "a source whose disk is slow",

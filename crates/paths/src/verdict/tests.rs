@@ -331,6 +331,36 @@ const SCENES: &[Scene] = &[
         Bound::Access,
     ),
     (
+        "a source's access that several paths share, in a short download",
+        |f| {
+            beside(f, 5.0, 4.5);
+            (f.paths[1].bytes, f.paths[1].sampled_bytes) = (9_000_000, 9_000_000);
+            f.fastest = Some(estimate(95.0, 20.0));
+        },
+        Bound::Source,
+        |f| {
+            beside(f, 5.0, 4.5);
+            f.paths[1].bytes = 9_000_000;
+            f.fastest = Some(estimate(95.0, 20.0));
+        },
+        Bound::Unknown,
+    ),
+    (
+        "paths that together were faster than the sum of what each was measured at",
+        |f| {
+            beside(f, 5.0, 2.5);
+            f.sampling = mbps(9.8);
+            f.fastest = Some(estimate(95.0, 20.0));
+        },
+        Bound::Source,
+        |f| {
+            beside(f, 5.0, 2.5);
+            f.sampling = mbps(12.5);
+            f.fastest = Some(estimate(95.0, 20.0));
+        },
+        Bound::Path,
+    ),
+    (
         "a source's access that several paths share, although its queue drops packets",
         |f| {
             beside(f, 5.0, 4.5);

@@ -4,7 +4,7 @@
 //! scene ─► lab, mesh, servers, trouble ─► thalweg get|gather|send|cast --json ─► event `verdict` = the scene's bound?
 //! ```
 //!
-//! Each [`scene`] makes one part of the way clearly slower than all others: its rate is at most a quarter of theirs. The
+//! Each [`scene`] makes one part of the way clearly slower than all others: its rate is less than half of theirs. The
 //! results are `right`, the number of scenes whose verdict names that part, `scenes`, and for each scene a text with
 //! the verdict. A scene in which the command fails counts as wrong.
 

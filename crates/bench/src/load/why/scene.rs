@@ -164,7 +164,7 @@ pub const SCENES: &[Scene] = &[
     Scene {
         name: "get-slow-disk",
         bound: Bound::Disk,
-        trouble: Trouble::SlowDisk { host: "c", calls: "pwrite64", delay_ms: 100 },
+        trouble: Trouble::SlowDisk { host: "c", calls: "pwrite64", delay_ms: 20 },
         ..USUAL
     },
     Scene { name: "get-small-file", bound: Bound::Small, size: Size::Bytes(30_000), ..USUAL },
@@ -189,10 +189,12 @@ pub const SCENES: &[Scene] = &[
         trouble: Trouble::SlowDisk { host: "s", calls: "pread64", delay_ms: 400 },
         ..USUAL
     },
+    // A delivery of 16 MiB or more uses several paths.
     Scene {
         name: "send-own-access",
         bound: Bound::Access,
-        links: &[LinkChange::rate("c", 5.0)],
+        links: &[LinkChange::rate("c", 15.0)],
+        size: Size::AtRate(15.0),
         transfer: SEND,
         ..USUAL
     },

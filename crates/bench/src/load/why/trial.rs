@@ -105,7 +105,7 @@ fn slow(dir: &Path, calls: &str, delay_ms: u32) -> Vec<String> {
 fn trouble(lab: &Lab, scene: &Scene) -> anyhow::Result<Vec<Program>> {
     match scene.trouble {
         Trouble::Rival => {
-            let mut sink = Program::tool(lab, "c", &["tcp-sink", "--listen", "0.0.0.0:9000"])?;
+            let mut sink = Program::tool(lab, "c", &["tcp-sink", "--listen", "[::]:9000"])?;
             sink.ready()?;
             let flood = ["tcp-flood", "--to", "c:9000", "--for", "10min", "--flows", "2"];
             Ok(vec![sink, Program::tool(lab, "x", &flood)?])
@@ -171,7 +171,7 @@ impl Files {
     fn serve(&self, lab: &Lab, host: &str) -> anyhow::Result<Program> {
         let directory = self.path(host);
         let mut server =
-            Program::tool(lab, host, &["web-faults", &directory, "--listen", "0.0.0.0:80"])?;
+            Program::tool(lab, host, &["web-faults", &directory, "--listen", "[::]:80"])?;
         server.ready()?;
         Ok(server)
     }
