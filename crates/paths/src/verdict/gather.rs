@@ -176,7 +176,9 @@ impl<'a> LastSource<'a> {
                 "This host's access link was full: paths from several sources slowed each other.";
             return Some(Verdict { bound: Bound::Access, text: text.to_owned(), evidence });
         }
-        set.legs.iter().all(|(from, _)| from == name).then(|| Verdict {
+        // Legs to this host slow each other at its own access link, too.
+        let is_its_own = set.legs.iter().all(|(from, _)| from == name) && self.has_headroom();
+        is_its_own.then(|| Verdict {
             bound: Bound::Source,
             text: format!("{name} was last and sends no faster: its paths slowed each other."),
             evidence,
@@ -465,6 +467,7 @@ mod tests {
             "legs from one source that slow each other",
             |f| {
                 let legs = vec![("s".into(), String::new()), ("s".into(), "r".into())];
+                interface(f, 25.0);
                 f.shared = vec![SharedLegs { legs, rate: Rate::from_mbps(5.0) }];
             },
             Bound::Source,
