@@ -17,7 +17,7 @@ use std::{
 use thalweg_console::{note, say_line};
 
 /// The built-in plans: name and text.
-pub const BUILT_IN: [(&str, &str); 64] = [
+pub const BUILT_IN: [(&str, &str); 65] = [
     ("background", include_str!("../../../experiments/background.toml")),
     ("badabing", include_str!("../../../experiments/badabing.toml")),
     ("bistro-deadline", include_str!("../../../experiments/bistro-deadline.toml")),
@@ -82,6 +82,7 @@ pub const BUILT_IN: [(&str, &str); 64] = [
     ("ukairo-figures", include_str!("../../../experiments/ukairo-figures.toml")),
     ("unseen", include_str!("../../../experiments/unseen.toml")),
     ("upgrade", include_str!("../../../experiments/upgrade.toml")),
+    ("why", include_str!("../../../experiments/why.toml")),
 ];
 
 /// A plan and its origin.
@@ -273,7 +274,7 @@ mod tests {
     }
 
     /// Loads of the harness that start the product.
-    const STARTS_THE_PRODUCT: [&str; 20] = [
+    const STARTS_THE_PRODUCT: [&str; 21] = [
         "\"background\"",
         "\"bistro\"",
         "\"carrier\"",
@@ -294,6 +295,7 @@ mod tests {
         "\"stream\"",
         "\"takeover\"",
         "\"upgrade\"",
+        "\"why\"",
     ];
 
     /// The command as TOML, followed by the parameters that it uses.

@@ -32,6 +32,7 @@
 //! - [`mod@trees`]: trees of files, copied by the product and by rsync;
 //! - [`unseen`]: a transfer in a network of random rates, compared with the network's bound;
 //! - [`mod@upgrade`]: a mesh under load whose nodes are upgraded one after the other;
+//! - [`why`]: transfers with a known bottleneck, and whether their verdict names it;
 //! - [`server_dialer`]: how the client connects to the server;
 //! - [`listeners`]: CPU time and memory of the relay's processes;
 //! - [`mod@process`]: CPU time and memory of one process; [`veth`]: another network namespace.
@@ -78,6 +79,7 @@ mod trees;
 mod unseen;
 mod upgrade;
 mod veth;
+mod why;
 
 use anyhow::Context as _;
 use clap::Subcommand;
@@ -161,6 +163,8 @@ enum LoadCommand {
     Hostile(Box<hostile::Args>),
     /// Connect to a mesh without permission and record what its port answers
     Strangers(strangers::Args),
+    /// Transfer with known bottlenecks and compare them with the verdicts
+    Why(why::Args),
 }
 
 /// Runs the command.
@@ -222,6 +226,8 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             LoadCommand::Hostile(args) => hostile::run(&args).await,
             LoadCommand::Upgrade(args) => upgrade::run(&args).await,
             LoadCommand::Strangers(args) => strangers::run(&args).await,
+            // Other processes do the work.
+            LoadCommand::Why(args) => tokio::task::block_in_place(|| why::run(&args)),
         }
     })?;
     runtime.shutdown_background();

@@ -6,6 +6,7 @@ use std::{
     io::{self, Cursor, IoSlice},
     os::fd::{AsFd as _, OwnedFd},
     pin::Pin,
+    sync::Arc,
     task::Poll,
     time::Duration,
 };
@@ -53,7 +54,7 @@ pub struct Leg {
 #[derive(Debug)]
 enum Transport {
     /// A TCP connection; the kernel measures the round trip.
-    Socket(OwnedFd),
+    Socket(Arc<OwnedFd>),
     /// A bond, with its round trip when the leg began.
     Bond(Option<Duration>),
 }
@@ -99,10 +100,17 @@ impl Leg {
         }
     }
 
+    /// A function that reads the kernel's counters as long as the leg exists; `None` for a bond.
+    pub fn counters(&self) -> Option<impl Fn() -> io::Result<TcpInfo> + Send + use<>> {
+        let Transport::Socket(socket) = &self.transport else { return None };
+        let socket = Arc::downgrade(socket);
+        Some(move || TcpInfo::of(&*socket.upgrade().ok_or(io::ErrorKind::NotConnected)?))
+    }
+
     /// The smallest round trip that the kernel has measured, or that of a bond's best link; `None` if unknown.
     pub fn round_trip(&self) -> Option<Duration> {
         let known = match &self.transport {
-            Transport::Socket(socket) => TcpInfo::of(socket).ok()?.min_rtt,
+            Transport::Socket(socket) => TcpInfo::of(&**socket).ok()?.min_rtt,
             Transport::Bond(known) => (*known)?,
         };
         Some(known).filter(|known| !known.is_zero() && *known < Duration::MAX)
@@ -277,7 +285,7 @@ pub async fn open(
 ) -> io::Result<Result<Leg, Refusal>> {
     let stream = channel.get_ref();
     let transport = match stream.tcp() {
-        Some(tcp) => Transport::Socket(tcp.as_fd().try_clone_to_owned()?),
+        Some(tcp) => Transport::Socket(Arc::new(tcp.as_fd().try_clone_to_owned()?)),
         None => Transport::Bond(stream.round_trip()),
     };
     let greeting = async {
@@ -312,7 +320,8 @@ pub async fn read_opening(channel: &mut Channel<TcpStream>) -> io::Result<Openin
 /// # Errors
 /// I/O errors of the connection, or a peer that violates the protocol.
 pub async fn accept(mut channel: Channel<TcpStream>, as_open: bool) -> io::Result<Leg> {
-    let transport = Transport::Socket(channel.get_ref().as_fd().try_clone_to_owned()?);
+    let socket = channel.get_ref().as_fd().try_clone_to_owned()?;
+    let transport = Transport::Socket(Arc::new(socket));
     let mut answer = encode(&Answer::Accepted { open: as_open });
     answer.extend(as_open.then_some(GO));
     let agreeing = within(STEP_TIMEOUT, "GO-ACK", async {

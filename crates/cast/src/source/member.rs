@@ -2,6 +2,7 @@
 
 use super::{
     event::{Event, EventSink, ParentBytes, ReceiverState},
+    facts::Legs,
     plan::ReceiverPlan,
     recheck::ObjectRecheck,
     rings::Rings,
@@ -75,6 +76,8 @@ pub struct CastContext {
     pub announcements: Arc<Announcements>,
     /// Checks whether the object is still what was described.
     pub recheck: ObjectRecheck,
+    /// The source's own legs, for the verdict.
+    pub legs: Arc<Legs>,
 }
 
 impl CastContext {
@@ -301,7 +304,8 @@ impl Member {
     fn leg_server(&self, casting: &CastContext) -> LegServer {
         let node = Arc::clone(&casting.rings.node);
         let announcements = (self.part.at_once > 1).then(|| Arc::clone(&casting.announcements));
-        LegServer { node, announcements, broken: casting.broken.clone() }
+        let (broken, legs) = (casting.broken.clone(), Arc::clone(&casting.legs));
+        LegServer { node, announcements, broken, legs }
     }
 
     /// Records that the receiver has the object. `is_known`: it reported so before it requested anything.
@@ -384,6 +388,7 @@ struct LegServer {
     /// The announcements of this cast, if the receiver has other parents, too.
     announcements: Option<Arc<Announcements>>,
     broken: watch::Sender<Option<String>>,
+    legs: Arc<Legs>,
 }
 
 impl LegServer {
@@ -393,6 +398,9 @@ impl LegServer {
         let Ok(channel) = dialer.channel(&name, &[], Protocol::Cast).await else { return };
         let opening = Opening::Serve { cast: self.node.store.known.id, how };
         if let Ok(Ok(leg)) = leg::open(channel, &opening).await {
+            if let Some(read) = leg.counters() {
+                self.legs.watch_by(name, Box::new(read));
+            }
             // Other failures of the leg are reported by the receiver on its control channel.
             if let Err(ServeError::Disk(why)) = self.give(leg, how).await {
                 self.broken.send_replace(Some(why.to_string()));

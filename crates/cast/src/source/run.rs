@@ -4,6 +4,7 @@ use super::{
     describe::{self, DescribeError},
     dry_run::DryRun,
     event::{Event, EventSink, Outcome, PlannedReceiver, ReceiverState, Totals},
+    facts::FactCollector,
     job::{CastRecord, JobError, JobRecorder},
     member::{CastContext, Member},
     plan::{self, ReceiverPlan},
@@ -188,14 +189,17 @@ async fn deliver(
     let (relays, parts): (BTreeMap<Name, ReceiverPlan>, _) =
         parts.into_iter().partition(|(name, _)| forwarding.via.contains(name));
     let keeper = Arc::new(job_recorder(&request, &offer, (dialer.me(), &parts), events)?);
+    let facts = FactCollector::new(Arc::clone(&keeper) as Arc<dyn EventSink>, dialer.me().clone());
+    let facts = Arc::new(facts);
     let casting = CastContext {
+        legs: facts.legs(),
         offer: offer.encode(),
         layout: store.files.layout().encode(),
         has_links_upwards: store.files.layout().has_links_upwards(),
         announcements: Announcements::new(&store.known.geometry),
         store,
         dialer,
-        events: Arc::clone(&keeper) as Arc<dyn EventSink>,
+        events: facts,
         began: Instant::now(),
         broken: watch::Sender::new(None),
         patience: request.patience,
