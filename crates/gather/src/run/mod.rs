@@ -27,7 +27,6 @@ use listing::Listings;
 use metered_landing::MeteredLanding;
 use progress_reporter::ProgressReporter;
 use std::{
-    num::NonZeroU64,
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
@@ -36,6 +35,7 @@ use thalweg_base::{
     budget::Budget,
     job::{Job, Kind},
     rate_limit::RateLimit,
+    rate_timetable::RateTimetable,
 };
 use thalweg_files::{
     inventory::Inventory,
@@ -81,8 +81,8 @@ pub struct Request {
     pub slot: Option<Duration>,
     /// Its data unit; `None`: chosen automatically.
     pub unit: Option<ByteSize>,
-    /// The maximum receive rate of this host, bytes/s.
-    pub limit: Option<NonZeroU64>,
+    /// The maximum receive rate of this host.
+    pub limit: Option<RateTimetable>,
     /// The time by which everything is to be here, from the start.
     pub deadline: Option<Duration>,
     /// The prices of legs.
@@ -325,9 +325,10 @@ impl CollectionRun {
     }
 
     fn metered(&self, ready: &PreparedCollection, watch: &ProgressReporter) -> MeteredLanding {
-        let (landing, limit) = (Arc::new(ready.landing.clone()), self.request.limit);
+        let (landing, limit) = (Arc::new(ready.landing.clone()), self.request.limit.clone());
+        let limit = limit.map(RateLimit::scheduled);
         let (inventory, bytes) = (&ready.inventory, self.request.bytes.clone());
-        MeteredLanding::new(landing, inventory, watch.counts(), limit.map(RateLimit::new), bytes)
+        MeteredLanding::new(landing, inventory, watch.counts(), limit, bytes)
     }
 
     async fn execute(

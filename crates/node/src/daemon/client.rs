@@ -1,6 +1,6 @@
 //! The client of the local API, for the command line.
 
-use super::{NodeStatus, PageLink};
+use super::{NodeStatus, PageLink, ReloadReply};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -106,6 +106,14 @@ impl LocalClient {
     /// [`LocalError`].
     pub async fn page_link(&self) -> Result<PageLink, LocalError> {
         self.ask(Method::POST, "/v1/page/links", &()).await
+    }
+
+    /// Makes the node read its settings again.
+    ///
+    /// # Errors
+    /// [`LocalError`]; the node then keeps its former settings.
+    pub async fn reload(&self) -> Result<ReloadReply, LocalError> {
+        self.ask(Method::POST, "/v1/reload", &()).await
     }
 
     pub(super) async fn connect(&self) -> Result<UnixStream, LocalError> {

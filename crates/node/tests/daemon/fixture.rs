@@ -20,7 +20,8 @@ use thalweg_net::{
     channel::{Channel, Connector, Protocol},
 };
 use thalweg_node::daemon::{
-    Daemon, DaemonConfig, HandshakeLimits, LocalClient, NoDocuments, Node, Services, Summary,
+    Daemon, DaemonConfig, HandshakeLimits, LocalClient, NoDocuments, NoReload, Node, Services,
+    Summary,
 };
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
@@ -104,6 +105,7 @@ impl Fixture {
             control: Arc::new(FarOracle),
             jobs: None,
             documents: Arc::new(NoDocuments),
+            settings: Arc::new(NoReload),
             registry: Default::default(),
             legs: None,
             log,

@@ -41,4 +41,5 @@ pub mod stream;
 pub mod submit;
 pub mod text;
 pub mod token;
+pub mod up;
 pub mod uplinks;

@@ -35,6 +35,7 @@ mod oracle_down;
 mod overlay_lab;
 mod page;
 mod rekey;
+mod reload;
 mod samples;
 mod second_interface;
 mod stream_inputs;
@@ -43,6 +44,7 @@ mod streams;
 mod submissions;
 mod transfer_interfaces;
 mod two_links;
+mod up;
 
 #[path = "../../../node/tests/overlay/calm.rs"]
 mod calm;

@@ -58,7 +58,7 @@ fn status_of(code: &str) -> StatusCode {
     match code {
         "not_admin" | "not_admitted" | "not_member" => StatusCode::FORBIDDEN,
         "unknown_member" | "already_revoked" | "not_found" => StatusCode::NOT_FOUND,
-        "bad_state" | "yourself" | "last" | "not_listed" | "name_taken" | "full" => {
+        "bad_state" | "yourself" | "last" | "not_listed" | "name_taken" | "full" | "settings" => {
             StatusCode::CONFLICT
         }
         "queue_full" | "rate_limited" => StatusCode::TOO_MANY_REQUESTS,

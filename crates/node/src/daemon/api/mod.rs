@@ -16,6 +16,7 @@
 //! | `GET /v1/carrier` | [`thalweg_probe::carrier::CarrierReport`]; null if nothing is carried |
 //! | `GET /v1/oracle` | the oracle's status |
 //! | `POST /v1/tokens`, `POST /v1/revoke` | as at the oracle, asked in this node's name |
+//! | `POST /v1/reload` | what changed in the settings, and what needs a restart |
 //! | `… /v1/jobs…`, `GET /v1/events` | the queue of transfers, and its changes |
 //! | `POST /v1/jobs/terminal`, `POST /v1/page/links` | only at the socket |
 //! | `GET /v1/openapi.json` | the description of all this |
@@ -38,7 +39,7 @@ pub use documents::{Documents, NoDocuments};
 pub use doors::bind;
 pub use page::PageLink;
 
-use super::status::StatusSources;
+use super::{Reload, status::StatusSources};
 use axum::{
     Extension, Router,
     body::Bytes,
@@ -83,6 +84,7 @@ pub struct Api {
     /// The queue of transfers; `None`: it cannot be used.
     jobs: Option<Jobs>,
     documents: DocumentCache,
+    settings: Arc<dyn Reload>,
     /// The door on loopback, or why there is none.
     page: Result<PageDoor, String>,
     /// Places for streams of events.
@@ -124,6 +126,7 @@ pub struct ApiParts {
     pub sources: StatusSources,
     pub jobs: Option<Jobs>,
     pub documents: Arc<dyn Documents>,
+    pub settings: Arc<dyn Reload>,
     pub stop: CancellationToken,
 }
 
@@ -152,6 +155,7 @@ impl Doors {
             sources: parts.sources,
             jobs: parts.jobs,
             documents: DocumentCache::new(parts.documents),
+            settings: parts.settings,
             page,
             streams: Arc::new(Semaphore::new(events::MAX_STREAMS)),
             stop: parts.stop,
@@ -191,6 +195,7 @@ fn described() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(node::oracle))
         .routes(routes!(node::token))
         .routes(routes!(node::revoke))
+        .routes(routes!(node::reload))
         .routes(routes!(node::openapi))
         .routes(routes!(jobs::list, jobs::add))
         .routes(routes!(jobs::show, jobs::forget))

@@ -20,7 +20,7 @@ use thalweg_wire::mesh::{
 };
 use utoipa::ToSchema;
 
-use crate::daemon::NodeStatus;
+use crate::daemon::{NodeStatus, ReloadReply};
 
 /// The signed list of members, as `thalweg mesh members --json` prints it.
 #[derive(Debug, Serialize, ToSchema)]
@@ -236,6 +236,17 @@ pub async fn revoke(
     JsonBody(request): JsonBody<RevokeRequest>,
 ) -> Result<Json<RevokedDocument>, ApiRefusal> {
     Ok(Json(RevokedDocument(api.sources.control.revoke(request).await?)))
+}
+
+/// Read the settings file again
+///
+/// All of it is checked first. Settings that can change while the node runs apply to what begins from now on.
+#[utoipa::path(post, path = "/v1/reload", operation_id = "reload_settings", tag = "node", responses(
+    (status = 200, description = "What was changed", body = ReloadReply),
+    (status = 409, description = "The settings have mistakes; all former ones stay (`settings`)", body = ErrorBody),
+))]
+pub async fn reload(State(api): State<Arc<Api>>) -> Result<Json<ReloadReply>, ApiRefusal> {
+    Ok(Json(api.settings.reload().await?))
 }
 
 /// Describe the API
