@@ -2,6 +2,7 @@
 //! week if there is a timetable.
 
 use crate::rate_timetable::RateTimetable;
+use jiff::{Timestamp, tz::TimeZone};
 use parking_lot::Mutex;
 use std::{
     num::NonZeroU64,
@@ -62,7 +63,7 @@ impl RateLimit {
 
 /// The seconds since Monday 0:00, local time.
 fn local_second_of_week() -> u32 {
-    let now = jiff::Zoned::now();
+    let now = TimeZone::system().to_datetime(Timestamp::now());
     let days = u32::try_from(now.weekday().to_monday_zero_offset()).unwrap_or_default();
     let [hour, minute, second] = [now.hour(), now.minute(), now.second()].map(|n| n.max(0) as u32);
     days * 86_400 + hour * 3600 + minute * 60 + second

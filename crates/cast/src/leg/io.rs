@@ -205,8 +205,8 @@ impl LegWriter {
 
     /// Waits until more may be sent. Returns how many bytes at once. Waiting before a write, and not after it, loses no
     /// count if the future is dropped.
-    async fn wait_for_turn(&self) -> usize {
-        let Some(own) = &self.limit else { return usize::MAX };
+    async fn wait_for_turn(limit: Option<&LegLimit>) -> usize {
+        let Some(own) = limit else { return usize::MAX };
         sleep_until(own.not_before).await;
         own.limit.piece()
     }
@@ -234,7 +234,7 @@ impl LegWriter {
         mut offer: impl FnMut() -> Vec<(SharedBytes, usize)>,
         mut took: impl FnMut(usize),
     ) -> io::Result<Option<usize>> {
-        let most = self.wait_for_turn().await;
+        let most = Self::wait_for_turn(self.limit.as_ref()).await;
         let Self { io, limit } = self;
         let writing = poll_fn(|cx| {
             let pieces = offer();
@@ -260,7 +260,7 @@ impl LegWriter {
     /// # Errors
     /// As [`LegWriter::write_message`].
     pub async fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let most = self.wait_for_turn().await;
+        let most = Self::wait_for_turn(self.limit.as_ref()).await;
         let bytes = bytes.get(..most).unwrap_or(bytes);
         match within(WRITE_TIMEOUT, "progress in sending", self.io.write(bytes)).await? {
             0 => Err(io::ErrorKind::WriteZero.into()),
@@ -419,16 +419,16 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn legs_share_a_limit() {
-        let limit = Arc::new(RateLimit::new(100_000.try_into().unwrap()));
+        let limit = Arc::new(RateLimit::new(10.try_into().unwrap()));
         let (ours, mut theirs) = duplex(1 << 20);
         let mut writer = LegWriter::new(Box::new(ours));
         writer.set_limit(Arc::clone(&limit));
-        assert_eq!(writer.write_some(&[0; 50_000]).await.unwrap(), 10_000, "a tenth of a second");
-        let piece = Arc::new(vec![0; 8000]);
-        let offer = || vec![(Arc::clone(&piece), 0), (Arc::clone(&piece), 1000)];
+        assert_eq!(writer.write_some(&[0; 50_000]).await.unwrap(), 1024, "the smallest piece");
+        let piece = Arc::new(vec![0; 1000]);
+        let offer = || vec![(Arc::clone(&piece), 0), (Arc::clone(&piece), 100)];
         let taken = writer.write_offered(offer, |_| ()).await.unwrap();
-        assert_eq!(taken, Some(10_000), "the second one is cut");
-        theirs.read_exact(&mut [0; 20_000]).await.unwrap();
+        assert_eq!(taken, Some(1024), "the second one is cut");
+        theirs.read_exact(&mut [0; 2048]).await.unwrap();
         assert!(limit.charge(0) > Duration::ZERO, "others wait for these bytes");
     }
     use tokio::io::duplex;

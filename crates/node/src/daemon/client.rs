@@ -16,7 +16,8 @@ use thalweg_mesh::service::Control;
 use thalweg_probe::carrier::CarrierReport;
 use thalweg_wire::bistro::{StrikeReply, StrikeRequest};
 use thalweg_wire::mesh::{
-    ApiError, RevokeReply, RevokeRequest, Roster, StatusReply, TokenReply, TokenRequest,
+    AddressesReply, AddressesRequest, ApiError, RevokeReply, RevokeRequest, Roster, StatusReply,
+    TokenReply, TokenRequest,
 };
 use thiserror::Error;
 use tokio::{net::UnixStream, time::timeout};
@@ -217,6 +218,13 @@ impl Control for LocalClient {
 
     fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeReply, ApiError>> {
         Box::pin(async move { Ok(self.ask(Method::POST, "/v1/revoke", &request).await?) })
+    }
+
+    fn set_addresses(
+        &self,
+        request: AddressesRequest,
+    ) -> BoxFuture<'_, Result<AddressesReply, ApiError>> {
+        Box::pin(async move { Ok(self.ask(Method::POST, "/v1/addresses", &request).await?) })
     }
 
     fn status(&self) -> BoxFuture<'_, Result<StatusReply, ApiError>> {

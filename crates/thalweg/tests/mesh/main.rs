@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
+mod addresses;
 mod bond_cast;
 mod bond_lab;
 mod bond_policies;
@@ -34,6 +35,7 @@ mod odd_links;
 mod oracle_down;
 mod overlay_lab;
 mod page;
+mod recovery;
 mod rekey;
 mod reload;
 mod samples;

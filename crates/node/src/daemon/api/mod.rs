@@ -15,7 +15,7 @@
 //! | `POST /v1/drop-boxes/strike` | the number of struck submissions, and their bytes |
 //! | `GET /v1/carrier` | [`thalweg_probe::carrier::CarrierReport`]; null if nothing is carried |
 //! | `GET /v1/oracle` | the oracle's status |
-//! | `POST /v1/tokens`, `POST /v1/revoke` | as at the oracle, asked in this node's name |
+//! | `POST /v1/tokens`, `POST /v1/revoke`, `POST /v1/addresses` | as at the oracle, asked in this node's name |
 //! | `POST /v1/reload` | what changed in the settings, and what needs a restart |
 //! | `… /v1/jobs…`, `GET /v1/events` | the queue of transfers, and its changes |
 //! | `POST /v1/jobs/terminal`, `POST /v1/page/links` | only at the socket |
@@ -195,6 +195,7 @@ fn described() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(node::oracle))
         .routes(routes!(node::token))
         .routes(routes!(node::revoke))
+        .routes(routes!(node::set_addresses))
         .routes(routes!(node::reload))
         .routes(routes!(node::openapi))
         .routes(routes!(jobs::list, jobs::add))

@@ -29,7 +29,7 @@ use thalweg_console::note;
 use thalweg_mesh::{JoinOptions, State};
 use thalweg_node::config::{Config, config_file};
 use thalweg_wire::{
-    Destination,
+    Destination, Signer as _,
     mesh::{Member, Name, Role, Roster, Token, TokenRequest},
 };
 
@@ -183,7 +183,6 @@ fn own_addresses(given: &[Destination]) -> Vec<Destination> {
 fn is_member_of(state: &State, token: &Token) -> bool {
     let Ok(mesh) = state.mesh() else { return false };
     let (Ok(membership), Ok(key)) = (state.membership(), state.client_key()) else { return false };
-    use thalweg_wire::Signer as _;
     let lists = |roster: &Roster| roster.by_key(&key.id()).is_some();
     mesh.mesh == token.mesh && membership.current().is_some_and(|roster| lists(&roster))
 }
@@ -279,7 +278,7 @@ impl NextSteps {
         super::text::next_steps([
             (format!("thalweg status{state}"), "the state of this host and its mesh"),
             (format!("thalweg get URL{state}"), "download, also over the mesh's relays"),
-            (format!("thalweg mesh token --role relay{state}"), &hint),
+            (format!("thalweg mesh token --role relay{state}"), hint.as_str()),
         ]);
     }
 }
@@ -315,7 +314,8 @@ mod tests {
     #[test]
     fn a_service_runs_no_program_of_a_home() {
         assert!(check_program(Path::new("/usr/local/bin/thalweg")).is_ok());
-        let why = check_program(Path::new("/root/bin/thalweg")).unwrap_err().to_string();
-        assert!(why.contains("install -m 755 /root/bin/thalweg"), "{why}");
+        let hidden = Path::new("/root").join("bin/thalweg");
+        let why = check_program(&hidden).unwrap_err().to_string();
+        assert!(why.contains(&format!("install -m 755 {}", hidden.display())), "{why}");
     }
 }
