@@ -23,8 +23,8 @@ use thalweg_jobs::{Jobs, JobsSettings};
 use thalweg_mesh::Membership;
 use thalweg_net::PrivateKey;
 use thalweg_node::daemon::{
-    ApiConfig, Daemon, DaemonConfig, Documents, HandshakeLimits, Node, OracleDown, Services,
-    Summary,
+    ApiConfig, Daemon, DaemonConfig, Documents, HandshakeLimits, NoReload, Node, OracleDown,
+    Services, Summary,
 };
 use thalweg_wire::{Signer as _, mesh::ApiError};
 use tokio::{
@@ -103,6 +103,7 @@ impl Scene {
             control: Arc::new(OracleDown::new(membership, "it is elsewhere")),
             jobs: Some(Jobs::open(jobs, log.clone()).unwrap()),
             documents: Arc::new(FixedDocuments),
+            settings: Arc::new(NoReload),
             registry: Default::default(),
             legs: None,
             log,
