@@ -19,8 +19,8 @@ use thalweg_units::NodeId;
 use thalweg_wire::{
     Destination,
     mesh::{
-        JoinReply, JoinRequest, Member, RevokeReply, RevokeRequest, Rule, StatusReply, TokenReply,
-        TokenRequest,
+        AddressesReply, JoinReply, JoinRequest, Member, RevokeReply, RevokeRequest, Rule,
+        StatusReply, TokenReply, TokenRequest,
     },
 };
 use tokio::{
@@ -250,12 +250,17 @@ impl Oracle {
         self.registry().set_rules(rules).await
     }
 
-    /// Sets the addresses of this oracle's own node. Publishes a new version if they differ.
+    /// Sets the addresses of the member that asks, or of this oracle's own node if a program of this host asks. Publishes
+    /// a new version if they differ.
     ///
     /// # Errors
     /// [`OracleError`]; nothing was changed.
-    pub async fn set_addresses(&self, addresses: Vec<Destination>) -> Result<(), OracleError> {
-        self.registry().set_addresses(addresses).await
+    pub async fn set_addresses(
+        &self,
+        caller: &Caller,
+        addresses: Vec<Destination>,
+    ) -> Result<AddressesReply, OracleError> {
+        self.registry().set_addresses(caller, addresses).await
     }
 }
 

@@ -22,7 +22,10 @@ use std::{
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Destination,
-    mesh::{Member, MemberStatus, Predecessor, Role, Roster, RosterRank, Rule, StatusReply},
+    mesh::{
+        AddressesReply, Member, MemberStatus, Predecessor, Role, Roster, RosterRank, Rule,
+        StatusReply,
+    },
 };
 use tokio::sync::{Mutex, watch};
 
@@ -287,20 +290,30 @@ impl Registry {
     /// See [`crate::Oracle::set_addresses`].
     pub(crate) async fn set_addresses(
         &self,
+        caller: &Caller,
         addresses: Vec<Destination>,
-    ) -> Result<(), OracleError> {
+    ) -> Result<AddressesReply, OracleError> {
+        let actor = self.authorise(caller, Access::Member)?;
+        let key = caller.key().unwrap_or(self.node);
         let mut write = self.begin().await?;
         let members = write.members().await?;
-        let own = members.into_iter().find(|m| m.holds(&self.node));
-        let own = own.ok_or(Refusal::NotListed(self.node))?;
+        let own = members.into_iter().find(|m| m.holds(&key)).ok_or(Refusal::NotListed(key))?;
+        if !own.is(Role::Relay) && !own.is(Role::Oracle) {
+            let why = "only members with the role relay or oracle have addresses: revoke this one, and \
+                       let it join with a token from `thalweg mesh token --role relay`";
+            return Err(Refusal::Bad(why.to_owned()).into());
+        }
+        let name = own.name.clone();
         if own.addresses == addresses {
-            return Ok(());
+            let version = self.newest().roster.version;
+            return Ok(AddressesReply { name, addresses, version });
         }
         let moved = Member { addresses, ..own };
-        admissible(&moved, None)?;
+        admissible(&moved, Some(caller))?;
         write.set_addresses(&moved).await?;
-        write.note("addresses", moved.name.as_str(), "local", self.now()).await?;
-        self.publish(write).await.map(drop)
+        write.note("addresses", name.as_str(), actor.label(), self.now()).await?;
+        let version = self.publish(write).await?.roster.version;
+        Ok(AddressesReply { name, addresses: moved.addresses, version })
     }
 
     /// Takes over a newer roster if another process has published one.

@@ -58,6 +58,8 @@ enum Command {
     Carrier(commands::carrier::Args),
     /// Relay TCP connections for others (SOCKS5), without a mesh
     Relay(commands::relay::Args),
+    /// Found or join a mesh and run this host's node, in one command
+    Up(commands::up::Args),
     /// Create or join a mesh; list, invite and revoke its members
     Mesh(commands::mesh::Args),
     /// Run the daemon, which relays, measures and serves files
@@ -118,7 +120,7 @@ const HARNESS: [&str; 5] = ["lab", "experiment", "sim", "load", "demo"];
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Move data", &["get", "gather", "send", "cast", "stream", "submit", "receipt", "drop-box"]),
     ("Use paths", &["proxy", "run", "interfaces", "carrier", "relay"]),
-    ("The mesh", &["mesh", "node", "config"]),
+    ("The mesh", &["up", "mesh", "node", "config"]),
     ("Look", &["status", "doctor", "page", "jobs", "paths", "measure", "history"]),
 ];
 
@@ -187,6 +189,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Interfaces(args) => commands::interfaces::run(args),
         Command::Carrier(args) => commands::carrier::run(args),
         Command::Relay(args) => commands::relay::run(args),
+        Command::Up(args) => commands::up::run(args),
         Command::Mesh(args) => commands::mesh::run(args),
         Command::Jobs(args) => commands::jobs::run(args),
         Command::Node(args) => commands::node::run(args),

@@ -10,7 +10,7 @@ use std::{
     task::Poll,
     time::Duration,
 };
-use thalweg_base::timeout::within;
+use thalweg_base::{rate_limit::RateLimit, timeout::within};
 use thalweg_fountain::SharedBytes;
 use thalweg_net::{Stream, TcpInfo, channel::Channel, cut_over};
 use thalweg_wire::{
@@ -26,6 +26,7 @@ use tokio::{
         BufReader, split,
     },
     net::TcpStream,
+    time::{Instant, sleep_until},
 };
 
 /// Timeout of each step of the opening: allows five round trips of the slowest path, and a busy disk.
@@ -41,7 +42,17 @@ const BUFFER: usize = 256 * 1024;
 pub struct LegReader(BufReader<Box<dyn AsyncRead + Send + Unpin>>);
 
 /// The sending direction of a channel.
-pub struct LegWriter(Box<dyn AsyncWrite + Send + Unpin>);
+pub struct LegWriter {
+    io: Box<dyn AsyncWrite + Send + Unpin>,
+    limit: Option<LegLimit>,
+}
+
+/// The share of one leg in the limit of all legs.
+struct LegLimit {
+    limit: Arc<RateLimit>,
+    /// When the next bytes may be sent.
+    not_before: Instant,
+}
 
 /// A channel after its opening.
 pub struct Leg {
@@ -73,7 +84,7 @@ impl Leg {
         let (reader, writer) = split(channel);
         Self {
             reader: LegReader::new(Box::new(reader)),
-            writer: LegWriter(Box::new(writer)),
+            writer: LegWriter::new(Box::new(writer)),
             transport,
         }
     }
@@ -84,7 +95,7 @@ impl Leg {
         let reader = Cursor::new(early).chain(reader);
         Self {
             reader: LegReader::new(Box::new(reader)),
-            writer: LegWriter(Box::new(writer)),
+            writer: LegWriter::new(Box::new(writer)),
             transport,
         }
     }
@@ -95,7 +106,7 @@ impl Leg {
         let reader = Cursor::new(early).chain(reader);
         Self {
             reader: LegReader::new(Box::new(reader)),
-            writer: LegWriter(Box::new(writer)),
+            writer: LegWriter::new(Box::new(writer)),
             transport,
         }
     }
@@ -190,9 +201,33 @@ impl LegReader {
 }
 
 impl LegWriter {
+    fn new(io: Box<dyn AsyncWrite + Send + Unpin>) -> Self {
+        Self { io, limit: None }
+    }
+
+    /// Limits the rate, together with all other legs of this limit.
+    pub fn set_limit(&mut self, limit: Arc<RateLimit>) {
+        self.limit = Some(LegLimit { limit, not_before: Instant::now() });
+    }
+
+    /// Waits until more may be sent. Returns how many bytes at once. Waiting before a write, and not after it, loses no
+    /// count if the future is dropped.
+    async fn wait_for_turn(limit: Option<&LegLimit>) -> usize {
+        let Some(own) = limit else { return usize::MAX };
+        sleep_until(own.not_before).await;
+        own.limit.piece()
+    }
+
+    /// Charges bytes that were sent.
+    fn charge(limit: &mut Option<LegLimit>, n: usize) {
+        if let Some(own) = limit {
+            own.not_before = Instant::now() + own.limit.charge(n as u64);
+        }
+    }
+
     /// Whether several buffers can be written with one system call.
     pub fn takes_several(&self) -> bool {
-        self.0.is_write_vectored()
+        self.io.is_write_vectored()
     }
 
     /// Writes the offered buffers, each from its offset on, as far as the connection takes them at once. Returns the
@@ -206,15 +241,19 @@ impl LegWriter {
         mut offer: impl FnMut() -> Vec<(SharedBytes, usize)>,
         mut took: impl FnMut(usize),
     ) -> io::Result<Option<usize>> {
+        let most = Self::wait_for_turn(self.limit.as_ref()).await;
+        let Self { io, limit } = self;
         let writing = poll_fn(|cx| {
             let pieces = offer();
             if pieces.is_empty() {
                 return Poll::Ready(Ok(None));
             }
             let rests = pieces.iter().map(|(bytes, at)| bytes.get(*at..).unwrap_or_default());
-            let slices: Vec<IoSlice<'_>> = rests.map(IoSlice::new).collect();
-            let written = Pin::new(&mut self.0).poll_write_vectored(cx, &slices);
-            took(if let Poll::Ready(Ok(n)) = &written { *n } else { 0 });
+            let slices: Vec<IoSlice<'_>> = up_to(rests, most).map(IoSlice::new).collect();
+            let written = Pin::new(&mut *io).poll_write_vectored(cx, &slices);
+            let taken = if let Poll::Ready(Ok(n)) = &written { *n } else { 0 };
+            Self::charge(limit, taken);
+            took(taken);
             written.map_ok(Some)
         });
         match within(WRITE_TIMEOUT, "progress in sending", writing).await? {
@@ -228,9 +267,14 @@ impl LegWriter {
     /// # Errors
     /// As [`LegWriter::write_message`].
     pub async fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match within(WRITE_TIMEOUT, "progress in sending", self.0.write(bytes)).await? {
+        let most = Self::wait_for_turn(self.limit.as_ref()).await;
+        let bytes = bytes.get(..most).unwrap_or(bytes);
+        match within(WRITE_TIMEOUT, "progress in sending", self.io.write(bytes)).await? {
             0 => Err(io::ErrorKind::WriteZero.into()),
-            n => Ok(n),
+            n => {
+                Self::charge(&mut self.limit, n);
+                Ok(n)
+            }
         }
     }
 
@@ -239,7 +283,7 @@ impl LegWriter {
     /// # Errors
     /// As [`LegWriter::write_message`].
     pub async fn flush(&mut self) -> io::Result<()> {
-        within(WRITE_TIMEOUT, "progress in sending", self.0.flush()).await
+        within(WRITE_TIMEOUT, "progress in sending", self.io.flush()).await
     }
 
     /// Sends a message.
@@ -266,7 +310,7 @@ impl LegWriter {
     /// Closes the sending direction.
     pub async fn close(&mut self) {
         // If this fails, the other end notices the end of the connection.
-        _ = tokio::time::timeout(Duration::from_secs(1), self.0.shutdown()).await;
+        _ = tokio::time::timeout(Duration::from_secs(1), self.io.shutdown()).await;
     }
 }
 
@@ -363,16 +407,44 @@ async fn read<T: DeserializeOwned>(
     decode(&body).map_err(invalid)
 }
 
+/// The buffers up to this many bytes in all.
+fn up_to<'a>(
+    buffers: impl Iterator<Item = &'a [u8]>,
+    most: usize,
+) -> impl Iterator<Item = &'a [u8]> {
+    let mut left = most;
+    buffers.map_while(move |buffer| {
+        let part = buffer.get(..left).unwrap_or(buffer);
+        let is_next = left > 0;
+        left -= part.len();
+        is_next.then_some(part)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
+
+    #[tokio::test(start_paused = true)]
+    async fn legs_share_a_limit() {
+        let limit = Arc::new(RateLimit::new(10.try_into().unwrap()));
+        let (ours, mut theirs) = duplex(1 << 20);
+        let mut writer = LegWriter::new(Box::new(ours));
+        writer.set_limit(Arc::clone(&limit));
+        assert_eq!(writer.write_some(&[0; 50_000]).await.unwrap(), 1024, "the smallest piece");
+        let piece = Arc::new(vec![0; 1000]);
+        let offer = || vec![(Arc::clone(&piece), 0), (Arc::clone(&piece), 100)];
+        let taken = writer.write_offered(offer, |_| ()).await.unwrap();
+        assert_eq!(taken, Some(1024), "the second one is cut");
+        theirs.read_exact(&mut [0; 2048]).await.unwrap();
+        assert!(limit.charge(0) > Duration::ZERO, "others wait for these bytes");
+    }
     use tokio::io::duplex;
 
     #[tokio::test]
     async fn pieces_are_offered_again_when_there_is_room() {
         let (ours, mut theirs) = duplex(10);
-        let (mut writer, mut written) = (LegWriter(Box::new(ours)), Vec::new());
+        let (mut writer, mut written) = (LegWriter::new(Box::new(ours)), Vec::new());
         let piece = |text: &str| Arc::new(text.as_bytes().to_vec());
         assert!(writer.takes_several());
         let two = || vec![(piece("--ab"), 2), (piece("cdefghijklm"), 0)];

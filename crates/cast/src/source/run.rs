@@ -20,6 +20,7 @@ use std::{
     sync::Arc,
     time::{Duration, SystemTime},
 };
+use thalweg_base::{rate_limit::RateLimit, rate_timetable::RateTimetable};
 use thalweg_fountain::{Geometry, GeometryError};
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_net::PrivateKey;
@@ -78,6 +79,8 @@ pub struct Request {
     pub open: bool,
     /// How long a receiver may be away before it is given up.
     pub patience: Duration,
+    /// The most that this host sends to all receivers together; `None`: no limit.
+    pub limit: Option<RateTimetable>,
     /// The directory for the job's record, and for digests that later casts can reuse.
     pub kept_in: PathBuf,
     /// Only ask receivers whether they would accept the cast.
@@ -203,6 +206,7 @@ async fn deliver(
         began: Instant::now(),
         broken: watch::Sender::new(None),
         patience: request.patience,
+        limit: request.limit.clone().map(|limit| Arc::new(RateLimit::scheduled(limit))),
         receivers: parts.len(),
         failed_files,
         rings,

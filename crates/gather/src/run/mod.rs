@@ -28,7 +28,6 @@ use listing::Listings;
 use metered_landing::MeteredLanding;
 use progress_reporter::{ProgressReporter, SourceCounters};
 use std::{
-    num::NonZeroU64,
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
@@ -37,6 +36,7 @@ use thalweg_base::{
     budget::Budget,
     job::{Job, Kind},
     rate_limit::RateLimit,
+    rate_timetable::RateTimetable,
     verdict::Verdict,
 };
 use thalweg_files::{
@@ -83,8 +83,8 @@ pub struct Request {
     pub slot: Option<Duration>,
     /// Its data unit; `None`: chosen automatically.
     pub unit: Option<ByteSize>,
-    /// The maximum receive rate of this host, bytes/s.
-    pub limit: Option<NonZeroU64>,
+    /// The maximum receive rate of this host.
+    pub limit: Option<RateTimetable>,
     /// The time by which everything is to be here, from the start.
     pub deadline: Option<Duration>,
     /// The prices of legs.
@@ -357,9 +357,9 @@ impl CollectionRun {
         watch: &ProgressReporter,
         facts: Arc<TransferFacts>,
     ) -> MeteredLanding {
-        let (landing, limit) = (Arc::new(ready.landing.clone()), self.request.limit);
+        let (landing, limit) = (Arc::new(ready.landing.clone()), self.request.limit.clone());
+        let limit = limit.map(RateLimit::scheduled);
         let (inventory, bytes) = (&ready.inventory, self.request.bytes.clone());
-        let limit = limit.map(RateLimit::new);
         MeteredLanding::new(landing, inventory, watch.counts(), limit, bytes, facts)
     }
 

@@ -32,7 +32,6 @@ use queue::SendQueue;
 use receiver_survey::ReceiverState;
 use std::{
     collections::BTreeMap,
-    num::NonZeroU64,
     os::unix::ffi::OsStrExt as _,
     path::PathBuf,
     sync::{
@@ -41,7 +40,9 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use thalweg_base::{job::JobId, rate_limit::RateLimit, verdict::Verdict};
+use thalweg_base::{
+    job::JobId, rate_limit::RateLimit, rate_timetable::RateTimetable, verdict::Verdict,
+};
 use thalweg_files::{Excludes, remote::Remote};
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_mesh::{Names, RouteNameError};
@@ -100,7 +101,7 @@ pub struct SendRequest {
     /// Known rates of legs.
     pub estimates: Estimates,
     /// The maximum send rate of this host, bytes/s.
-    pub limit: Option<NonZeroU64>,
+    pub limit: Option<RateTimetable>,
 }
 
 impl SendRequest {
@@ -215,7 +216,7 @@ pub async fn send(
     }
     report_passed_over(dialer.me(), &passed, &ours, &events);
     report_unkept(special_bits, &named_links, &events);
-    let limit = request.limit.map(RateLimit::new);
+    let limit = request.limit.clone().map(RateLimit::scheduled);
     let sends_root = items.iter().any(|i| i.is_directory() && i.entry.path.as_bytes().is_empty());
     let mut shared = SendState {
         rules: request.rules().and(Rules::ROOT.only_if(sends_root)),

@@ -23,6 +23,7 @@ mod local_socks;
 mod mesh_port;
 mod metrics;
 mod oracle_down;
+mod reload;
 mod status;
 #[cfg(feature = "otel")]
 mod traces;
@@ -36,6 +37,7 @@ pub use jobs_client::{JobChange, JobChanges, JobList};
 pub use local_socks::LocalRoutes;
 pub use mesh_port::Services;
 pub use oracle_down::OracleDown;
+pub use reload::{NoReload, Reload, ReloadReply};
 pub use status::{NodeStatus, OracleStatus, RosterStatus, roster_status};
 
 use api::{ApiParts, Doors};
@@ -133,6 +135,8 @@ pub struct Node {
     pub jobs: Option<Jobs>,
     /// Makes what the API shows of paths and interfaces.
     pub documents: Arc<dyn Documents>,
+    /// Reads the settings again.
+    pub settings: Arc<dyn Reload>,
     /// Metrics of the services; the daemon adds its own.
     pub registry: Registry,
     /// Records the bytes that transfers move to members; `None`: nobody needs them.
@@ -176,6 +180,7 @@ impl Daemon {
     /// [`DaemonError`].
     pub async fn bind(config: DaemonConfig, node: Node) -> Result<Self, DaemonError> {
         let Node { name, key, membership, services, control, jobs, documents, .. } = node;
+        let settings = node.settings;
         let (mut registry, legs, log) = (node.registry, node.legs, node.log);
         let (listeners, bound) = bind_mesh(&config, &log)?;
         let metrics = match config.metrics {
@@ -228,7 +233,7 @@ impl Daemon {
         let local =
             bound.map_err(|source| DaemonError::Socket { socket: socket.clone(), source })?;
         let stop = door.ends.stop.clone();
-        let parts = ApiParts { sources: subject, jobs, documents, stop };
+        let parts = ApiParts { sources: subject, jobs, documents, settings, stop };
         let doors = Doors::new(parts, local, loopback, &door.log);
         let (registry, drain) = (Arc::new(registry), config.drain);
         Ok(Self { door, listeners, metrics, registry, doors, socket, socks, drain })

@@ -25,7 +25,8 @@ use thalweg_jobs::{Jobs, JobsSettings};
 use thalweg_mesh::Membership;
 use thalweg_net::PrivateKey;
 use thalweg_node::daemon::{
-    ApiConfig, Daemon, DaemonConfig, Documents, HandshakeLimits, Node, OracleDown, PathDocument,
+    ApiConfig, Daemon, DaemonConfig, Documents, HandshakeLimits, NoReload, Node, OracleDown,
+    PathDocument,
     Services, Summary,
 };
 use thalweg_uplinks::interfaces::Change;
@@ -106,6 +107,7 @@ impl Scene {
             control: Arc::new(OracleDown::new(membership, "it is elsewhere")),
             jobs: Some(Jobs::open(jobs, log.clone()).unwrap()),
             documents: Arc::new(FixedDocuments),
+            settings: Arc::new(NoReload),
             registry: Default::default(),
             legs: None,
             log,

@@ -18,7 +18,8 @@ use thalweg_dropbox::{
 use thalweg_mesh::{Membership, service::SubmitService};
 use thalweg_net::{PrivateKey, channel::Connector};
 use thalweg_node::daemon::{
-    Daemon, DaemonConfig, HandshakeLimits, NoDocuments, Node as Served, OracleDown, Services,
+    Daemon, DaemonConfig, HandshakeLimits, NoDocuments, NoReload, Node as Served, OracleDown,
+    Services,
 };
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
@@ -135,6 +136,7 @@ impl Host {
             control: Arc::new(OracleDown::new(membership, "it is elsewhere")),
             jobs: None,
             documents: Arc::new(NoDocuments),
+            settings: Arc::new(NoReload),
             registry: Default::default(),
             legs: None,
             log,

@@ -17,7 +17,8 @@ use thalweg_base::{
 use thalweg_mesh::{Membership, OracleClient, service::MemberService};
 use thalweg_net::PrivateKey;
 use thalweg_node::daemon::{
-    Daemon, DaemonConfig, HandshakeLimits, NoDocuments, Node as Served, OracleDown, Services,
+    Daemon, DaemonConfig, HandshakeLimits, NoDocuments, NoReload, Node as Served, OracleDown,
+    Services,
 };
 use thalweg_probe::prober::{ProbeBudget, Prober};
 use thalweg_units::{ByteSize, Rate, WallTime};
@@ -144,6 +145,7 @@ impl Node {
             control: down,
             jobs: None,
             documents: Arc::new(NoDocuments),
+            settings: Arc::new(NoReload),
             registry: Default::default(),
             legs: None,
             log,

@@ -163,7 +163,7 @@ impl Orders<'_> {
             Ok(channel) => channel,
             Err(why) => return unreached(&why),
         };
-        match send::send(channel, hello, || Pace::new(self.shared.max_rate)).await {
+        match send::send(channel, hello, || Pace::new(*self.shared.max_rate.lock())).await {
             Ok(sent) => {
                 self.shared.probe_budget.charge(key, sent.bytes);
                 self.outcome_of(order, &sent)

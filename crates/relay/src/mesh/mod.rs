@@ -20,7 +20,7 @@ use avoided_names::AvoidedNames;
 use super::{RelayConfig, RelayMetrics, Resolver, SharedResolver, quota::Quotas};
 use futures_util::future::BoxFuture;
 use std::{io, net::SocketAddr, sync::Arc};
-use thalweg_base::budget::Budget;
+use thalweg_base::{budget::Budget, live_settings::LiveSettings};
 use thalweg_base::{log::Log, peer_slots::PeerSlots};
 use thalweg_mesh::{Membership, MeshPeer, service::MemberService};
 use thalweg_net::channel::Channel;
@@ -34,7 +34,7 @@ pub struct MeshRelay(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     own: NodeId,
-    config: RelayConfig,
+    config: LiveSettings<RelayConfig>,
     membership: Membership,
     quotas: Quotas,
     metrics: RelayMetrics,
@@ -81,7 +81,7 @@ impl MeshRelay {
             (PeerSlots::new(MAX_REFUSED, MAX_REFUSED / 4), AvoidedNames::default());
         let shared = Shared {
             own,
-            config,
+            config: LiveSettings::new(config),
             membership,
             quotas,
             metrics,
@@ -92,6 +92,19 @@ impl MeshRelay {
             names,
         };
         Ok(Self(Arc::new(shared)))
+    }
+
+    /// Prepares other settings, which apply to connections that begin once the function that it returns was called;
+    /// `max_connections` stays as it is.
+    ///
+    /// # Errors
+    /// If the kernel does not list this host's addresses; nothing is changed.
+    pub fn prepare(&self, mut config: RelayConfig) -> io::Result<impl FnOnce() + Send + use<>> {
+        config.egress = config.egress.deny_this_host([config.listen])?;
+        config.resolver = Arc::clone(&self.0.names) as Arc<dyn Resolver>;
+        config.max_connections = self.0.config.get().max_connections;
+        let shared = Arc::clone(&self.0);
+        Ok(move || shared.config.set(config))
     }
 
     /// Serves one member's channel to its end and logs it.

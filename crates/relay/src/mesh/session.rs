@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        Refusal,
+        Refusal, RelayConfig,
         denial::Denial,
         handshake::{Handshake, NOWHERE},
         metrics::{self, Outcome},
@@ -179,8 +179,9 @@ fn take_slot(
     let _among_all = slot.map_err(|_| Refusal::Full)?;
     let roster = shared.membership.current().ok_or(Denial::NotMember)?;
     shared.quotas.forget_former(&roster);
-    let mut quota = Gate::quota(&roster, &shared.own, &peer.key())?.tightest(shared.config.quota);
-    quota.connections.get_or_insert(shared.config.connections_per_member());
+    let config = shared.config.get();
+    let mut quota = Gate::quota(&roster, &shared.own, &peer.key())?.tightest(config.quota);
+    quota.connections.get_or_insert(config.connections_per_member());
     let principal = peer.member().principal();
     let ticket = shared.quotas.admit(principal, quota, Arc::clone(&record.moved))?;
     Ok(Slot { ticket, _among_all })
@@ -195,7 +196,8 @@ async fn refuse(
     why: Refusal,
 ) -> Refusal {
     let Some(_slot) = shared.refused.enter(principal) else { return Refusal::Crowded };
-    match greeting.read(channel, shared.config.handshake.min(REFUSED_READ_TIMEOUT)).await {
+    let patience = shared.config.get().handshake.min(REFUSED_READ_TIMEOUT);
+    match greeting.read(channel, patience).await {
         Ok(asked) => {
             record.to = Some(asked.to);
             why
@@ -219,17 +221,17 @@ async fn open(
             return Err(refuse(shared, (channel, principal), greeting, record, why).await);
         }
     };
-    let asked = greeting.read(channel, shared.config.handshake).await?;
+    let config = shared.config.get();
+    let asked = greeting.read(channel, config.handshake).await?;
     record.leg = asked.terms.leg;
     let to = record.to.insert(asked.to);
     let roster = shared.membership.current().ok_or(Denial::NotMember)?;
-    let egress = &shared.config.egress;
     let depth = channel.depth();
-    let gate = Gate::new(egress, &roster, shared.own, &peer.key(), &asked.terms, depth)?;
+    let gate = Gate::new(&config.egress, &roster, shared.own, &peer.key(), &asked.terms, depth)?;
     let gate = gate.with_next(asked.next);
-    let connecting = second_leg(shared, peer, gate, roster.rank(), to, depth);
-    let late = Err(Refusal::NoLeg(Cause::TimedOut(shared.config.connect)));
-    let connected = timeout(shared.config.connect, connecting).await.unwrap_or(late)?;
+    let connecting = second_leg((shared, &config), peer, gate, roster.rank(), to, depth);
+    let late = Err(Refusal::NoLeg(Cause::TimedOut(config.connect)));
+    let connected = timeout(config.connect, connecting).await.unwrap_or(late)?;
     let (destination, member) = connected;
     record.address = destination.peer_addr().ok();
     let next = asked.next.filter(|_| member);
@@ -240,7 +242,7 @@ async fn open(
 /// Resolves the destination, checks its addresses, and connects to those that passed. Returns also whether a member
 /// listens there.
 async fn second_leg(
-    shared: &Shared,
+    (shared, config): (&Shared, &RelayConfig),
     peer: &MeshPeer,
     mut gate: Gate<'_>,
     rank: RosterRank,
@@ -249,13 +251,13 @@ async fn second_leg(
 ) -> Result<(ResetOnDrop, bool), Refusal> {
     gate.check_port(to.port)?;
     let addresses = shared.names.resolve_for(peer.member().principal(), to).await?;
-    shared.avoided.resolve_into(&mut gate, rank, to, &shared.config.resolver).await?;
+    shared.avoided.resolve_into(&mut gate, rank, to, &config.resolver).await?;
     let admitted = gate.admit(to, &addresses)?;
     let options = DialOptions { socket: leg_options(), ..DialOptions::default() };
     let addresses: Vec<_> = admitted.iter().map(|a| a.address).collect();
     let tcp = thalweg_net::connect(&addresses, None, &options).await.map_err(Refusal::NoLeg)?;
     let mut destination = ResetOnDrop::new(tcp);
-    shared.config.egress.check_connected(&destination)?;
+    config.egress.check_connected(&destination)?;
     let member = send_preamble(&mut destination, &admitted, depth).await?;
     Ok((destination, member))
 }
@@ -286,9 +288,10 @@ async fn carry(
     record: &MemberSessionRecord,
 ) -> Result<(), MemberSessionEnd> {
     let SecondLeg { destination, next, slot } = opened;
+    let config = shared.config.get();
     let bound = destination.local_addr().unwrap_or(NOWHERE);
     let reply = [greeting.prefix(), socks5::encode_reply(Reply::Succeeded, bound)].concat();
-    let mut terms = pump::Terms::new(shared.config.limits(), &record.moved);
+    let mut terms = pump::Terms::new(config.limits(), &record.moved);
     terms.throttle = slot.ticket.throttle();
     // Behind another relay the client's leg ends at that relay, whose name is not known here. And a leg over the
     // carrier would measure the carrier, not the underlying path.
@@ -299,7 +302,7 @@ async fn carry(
     terms.watcher = Some(&watched);
     let _flow = shared.metrics.flow(greeting.leg(), &record.moved);
     shared.metrics.handshake(record.started.elapsed());
-    let patience = shared.config.handshake;
+    let patience = config.handshake;
     let cut = pin!(peer.revoked());
     let moved = match greeting.leg() {
         LegKind::Sealed => {

@@ -1,5 +1,7 @@
 //! The commands, one module each, and the modules that they share.
 
+pub mod address;
+pub mod backup;
 pub mod bond_options;
 pub mod carrier;
 pub mod cast;
@@ -33,6 +35,7 @@ pub mod receipt;
 pub mod rekey;
 pub mod relay;
 pub mod renewal;
+pub mod restore;
 pub mod revoke;
 pub mod run_with;
 pub mod screen;
@@ -43,4 +46,5 @@ pub mod stream;
 pub mod submit;
 pub mod text;
 pub mod token;
+pub mod up;
 pub mod uplinks;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
+mod addresses;
 mod bond_cast;
 mod bond_lab;
 mod bond_policies;
@@ -35,7 +36,9 @@ mod odd_links;
 mod oracle_down;
 mod overlay_lab;
 mod page;
+mod recovery;
 mod rekey;
+mod reload;
 mod samples;
 mod second_interface;
 mod stream_inputs;
@@ -45,6 +48,7 @@ mod submissions;
 mod transfer_interfaces;
 mod tutorial;
 mod two_links;
+mod up;
 
 #[path = "../../../node/tests/overlay/calm.rs"]
 mod calm;

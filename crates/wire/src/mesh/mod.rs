@@ -17,8 +17,8 @@ mod terms;
 mod token;
 
 pub use api::{
-    ApiError, ClientBinding, JoinReply, JoinRequest, MemberStatus, RevokeReply, RevokeRequest,
-    StatusReply, TokenReply, TokenRequest,
+    AddressesReply, AddressesRequest, ApiError, ClientBinding, JoinReply, JoinRequest,
+    MemberStatus, RevokeReply, RevokeRequest, StatusReply, TokenReply, TokenRequest,
 };
 pub use endorsement::{AuthorityError, Endorsement, SignedEndorsement};
 pub use member::{Member, Name, NameError, Role, Tag};

@@ -13,7 +13,7 @@ use std::{
 use thalweg_base::log::Log;
 use thalweg_bond::{SenderSettings, StripeMethod};
 use thalweg_node::daemon::{
-    Daemon, DaemonConfig, HandshakeLimits, NoDocuments, Node, OracleDown, Services,
+    Daemon, DaemonConfig, HandshakeLimits, NoDocuments, NoReload, Node, OracleDown, Services,
 };
 use thalweg_uplinks::bond::{BondLimits, Bonds, Settings};
 use tokio::task::JoinSet;
@@ -150,6 +150,7 @@ async fn daemon(
         registry: Default::default(),
         jobs: None,
         documents: Arc::new(NoDocuments),
+        settings: Arc::new(NoReload),
         legs: None,
         log,
     };

@@ -59,7 +59,7 @@ fn status_of(code: &str) -> StatusCode {
         "not_admin" | "not_admitted" | "not_member" => StatusCode::FORBIDDEN,
         "unknown_member" | "already_revoked" | "not_found" => StatusCode::NOT_FOUND,
         "bad_state" | "yourself" | "last" | "not_listed" | "name_taken" | "full"
-        | "not_changed" => StatusCode::CONFLICT,
+        | "not_changed" | "settings" => StatusCode::CONFLICT,
         "queue_full" | "rate_limited" => StatusCode::TOO_MANY_REQUESTS,
         "disk" => StatusCode::INTERNAL_SERVER_ERROR,
         "not_elected" | "oracle" | "storage" => StatusCode::BAD_GATEWAY,

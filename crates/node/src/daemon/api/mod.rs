@@ -17,7 +17,8 @@
 //! | `POST /v1/drop-boxes/strike` | the number of struck submissions, and their bytes |
 //! | `GET /v1/carrier` | [`thalweg_probe::carrier::CarrierReport`]; null if nothing is carried |
 //! | `GET /v1/oracle` | the oracle's status |
-//! | `POST /v1/tokens`, `POST /v1/revoke` | as at the oracle, asked in this node's name |
+//! | `POST /v1/tokens`, `POST /v1/revoke`, `POST /v1/addresses` | as at the oracle, asked in this node's name |
+//! | `POST /v1/reload` | what changed in the settings, and what needs a restart |
 //! | `… /v1/jobs…`, `GET /v1/events` | the queue of transfers, and its changes |
 //! | `POST /v1/jobs/terminal`, `POST /v1/page/links`, `POST /v1/page/revoke` | only at the socket |
 //! | `GET /v1/openapi.json` | the description of all this |
@@ -42,7 +43,7 @@ pub use documents::{Documents, NoDocuments, PathDocument};
 pub use doors::bind;
 pub use page::PageLink;
 
-use super::status::StatusSources;
+use super::{Reload, status::StatusSources};
 use axum::{
     Extension, Router,
     body::Bytes,
@@ -88,6 +89,7 @@ pub struct Api {
     /// The queue of transfers; `None`: it cannot be used.
     pub(super) jobs: Option<Jobs>,
     documents: DocumentCache,
+    settings: Arc<dyn Reload>,
     /// The door on loopback, or why there is none.
     page: Result<PageDoor, String>,
     /// Places for streams of events.
@@ -152,6 +154,7 @@ pub struct ApiParts {
     pub sources: StatusSources,
     pub jobs: Option<Jobs>,
     pub documents: Arc<dyn Documents>,
+    pub settings: Arc<dyn Reload>,
     pub stop: CancellationToken,
 }
 
@@ -180,6 +183,7 @@ impl Doors {
             sources: parts.sources,
             jobs: parts.jobs,
             documents: DocumentCache::new(parts.documents),
+            settings: parts.settings,
             page,
             streams: Arc::new(Semaphore::new(events::MAX_STREAMS)),
             stop: parts.stop,
@@ -224,6 +228,8 @@ fn described() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(node::oracle))
         .routes(routes!(node::token))
         .routes(routes!(node::revoke))
+        .routes(routes!(node::set_addresses))
+        .routes(routes!(node::reload))
         .routes(routes!(node::openapi))
         .routes(routes!(jobs::list, jobs::add))
         .routes(routes!(jobs::show, jobs::forget))

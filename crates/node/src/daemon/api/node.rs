@@ -16,11 +16,12 @@ use serde_json::Value;
 use std::sync::Arc;
 use thalweg_wire::bistro::{StrikeReply, StrikeRequest};
 use thalweg_wire::mesh::{
-    RevokeReply, RevokeRequest, Roster, StatusReply, TokenReply, TokenRequest,
+    AddressesReply, AddressesRequest, RevokeReply, RevokeRequest, Roster, StatusReply, TokenReply,
+    TokenRequest,
 };
 use utoipa::{IntoParams, ToSchema};
 
-use crate::daemon::NodeStatus;
+use crate::daemon::{NodeStatus, ReloadReply};
 
 /// The signed list of members, as `thalweg mesh members --json` prints it.
 #[derive(Debug, Serialize, ToSchema)]
@@ -45,6 +46,12 @@ pub struct TokenDocument(TokenReply);
 #[serde(transparent)]
 #[schema(value_type = Object)]
 pub struct RevokedDocument(RevokeReply);
+
+/// The member's `name`, its `addresses`, and the `version` of the roster with them.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(transparent)]
+#[schema(value_type = Object)]
+pub struct AddressesDocument(AddressesReply);
 
 /// What was struck: the number of `submissions`, and their `bytes`.
 #[derive(Debug, Serialize, ToSchema)]
@@ -103,6 +110,16 @@ pub struct TokenRequestShape {
 pub struct RevokeRequestShape {
     /// The member's name, or one of its keys.
     member: String,
+}
+
+/// The shape of a request to replace this host's addresses.
+#[derive(ToSchema)]
+#[schema(as = AddressesRequest)]
+#[allow(dead_code, reason = "only describes the request, whose type is another crate's")]
+pub struct AddressesRequestShape {
+    /// `HOST:PORT`, the best first.
+    #[schema(max_items = 16)]
+    addresses: Vec<String>,
 }
 
 /// The shape of a request to strike submissions from a drop box.
@@ -265,6 +282,32 @@ pub async fn revoke(
     JsonBody(request): JsonBody<RevokeRequest>,
 ) -> Result<Json<RevokedDocument>, ApiRefusal> {
     Ok(Json(RevokedDocument(api.sources.control.revoke(request).await?)))
+}
+
+/// Replace the addresses at which other members reach this node
+#[utoipa::path(post, path = "/v1/addresses", operation_id = "set_addresses", tag = "node", request_body = AddressesRequestShape, responses(
+    (status = 200, description = "They are in the roster", body = AddressesDocument),
+    (status = 400, description = "They cannot be addresses of this host, or it has none in the roster", body = ErrorBody),
+    (status = 409, description = "The host is not a member (`not_listed`)", body = ErrorBody),
+    (status = 429, description = "Too many requests (`rate_limited`)", body = ErrorBody),
+    (status = 502, description = "The oracle could not be asked (`oracle_…`)", body = ErrorBody),
+))]
+pub async fn set_addresses(
+    State(api): State<Arc<Api>>,
+    JsonBody(request): JsonBody<AddressesRequest>,
+) -> Result<Json<AddressesDocument>, ApiRefusal> {
+    Ok(Json(AddressesDocument(api.sources.control.set_addresses(request).await?)))
+}
+
+/// Read the settings file again
+///
+/// All of it is checked first. Settings that can change while the node runs apply to what begins from now on.
+#[utoipa::path(post, path = "/v1/reload", operation_id = "reload_settings", tag = "node", responses(
+    (status = 200, description = "What was changed", body = ReloadReply),
+    (status = 409, description = "The settings have mistakes; all former ones stay (`settings`)", body = ErrorBody),
+))]
+pub async fn reload(State(api): State<Arc<Api>>) -> Result<Json<ReloadReply>, ApiRefusal> {
+    Ok(Json(api.settings.reload().await?))
 }
 
 /// Describe the API

@@ -117,6 +117,7 @@ async fn deliver(
         forwarding: args.forwarding(),
         open: args.is_open(),
         patience: args.wait,
+        limit: args.bwlimit.clone(),
         kept_in: record_dir(&state),
         dry_run: args.dry_run,
     };

@@ -4,6 +4,7 @@ use super::{
     documents::ProgramDocuments,
     local_oracle::LocalOracle,
     probe_tasks::{self, ProbeTasks},
+    reload::LiveServices,
     streams,
 };
 use crate::commands::{host::StateDir, uplinks};
@@ -32,7 +33,7 @@ use thalweg_mesh::{
 use thalweg_net::{DialOptions, Dialer, PrivateKey, RideNetwork, channel::Connector};
 use thalweg_node::{
     config::{Config, OfferSection},
-    daemon::{DaemonConfig, Node, Services},
+    daemon::{DaemonConfig, NoReload, Node, Services},
 };
 use thalweg_probe::{
     carrier::{Carrier, CarrierLegs},
@@ -151,7 +152,7 @@ impl Parts {
         settings: &DaemonConfig,
         state: &State,
         state_dir: &StateDir,
-    ) -> anyhow::Result<(Node, Tasks)> {
+    ) -> anyhow::Result<(Node, Tasks, LiveServices)> {
         let mut registry = Default::default();
         let metrics = RelayMetrics::register(&mut registry);
         let legs = metrics.legs().clone();
@@ -159,10 +160,7 @@ impl Parts {
         let relays = config.relay.enabled && self.relays();
         let view = relays.then(|| relay_view(config, metrics.clone()));
         let relay = match relays {
-            true => {
-                let relay = self.relay(config, settings, metrics, budget.clone())?;
-                Some(Arc::new(relay) as Arc<dyn MemberService>)
-            }
+            true => Some(self.relay(config, settings, metrics, budget.clone())?),
             false => None,
         };
         let client = OracleClient::new(&self.key, self.mesh.oracles.clone(), WallClock::default())?;
@@ -186,7 +184,7 @@ impl Parts {
             prober.register(&mut registry);
             tasks.spawn(prober.run(self.ordering_oracles(settings, &client)?, view));
         }
-        let measure = prober.map(|prober| Arc::new(prober) as Arc<dyn MemberService>);
+        let measure = prober.clone().map(|prober| Arc::new(prober) as Arc<dyn MemberService>);
         self.start_oracle(config, &tasks, &mut registry);
         if config.stream.scheduler == Scheduler::Oracle {
             let oracles = self.ordering_oracles(settings, &client)?;
@@ -194,7 +192,20 @@ impl Parts {
         }
         let control = self.local_oracle.control().unwrap_or_else(|| Arc::new(client));
         let oracle = self.local_oracle.service();
-        let transfers = self.transfers(config, state, streams, &tasks, &mut registry)?;
+        let boxes = self.drop_boxes(config, state)?;
+        let (files, casts) =
+            (self.files(config, boxes.as_ref(), state)?, self.casts(config, state)?);
+        let live = LiveServices {
+            relay: relay.clone(),
+            prober,
+            files,
+            casts,
+            boxes,
+            streams,
+            oracle: self.local_oracle.clone(),
+        };
+        let transfers = self.transfers(config, state, &live, &tasks, &mut registry)?;
+        let relay = relay.map(|relay| Arc::new(relay) as Arc<dyn MemberService>);
         let documents = Arc::new(ProgramDocuments::new(state, state_dir, config));
         // The transfers open the interfaces, if nothing else did.
         uplinks::register(&mut registry);
@@ -209,11 +220,12 @@ impl Parts {
             control,
             jobs: None,
             documents,
+            settings: Arc::new(NoReload),
             registry,
             legs: config.measure.overlay.then_some(legs),
             log: self.log,
         };
-        Ok((node, tasks))
+        Ok((node, tasks, live))
     }
 
     /// The services that move files, objects and streams; their tasks start now.
@@ -221,18 +233,18 @@ impl Parts {
         &self,
         config: &Config,
         state: &State,
-        streams: Streams,
+        live: &LiveServices,
         tasks: &Tasks,
         registry: &mut Registry,
     ) -> anyhow::Result<Services> {
         let lending = self.lending(config, state)?;
         lending.spool().register(registry);
         tasks.spawn(lending.spool().clone().sweep_periodically());
-        let boxes = self.drop_boxes(config, state)?;
-        let files = self.files(&with_drop_box_offers(config, boxes.as_ref()), state, lending)?;
+        let LiveServices { files, casts, boxes, streams, .. } = live;
+        files.lend(lending);
         files.register(registry);
-        let files = Some(Arc::new(files) as Arc<dyn MemberService>);
-        let casts = self.casts(config, state)?;
+        let files = Some(Arc::new(files.clone()) as Arc<dyn MemberService>);
+        let (casts, boxes, streams) = (casts.clone(), boxes.clone(), streams.clone());
         tasks.spawn(casts.clone().run());
         let cast = Some(Arc::new(casts) as Arc<dyn MemberService>);
         if let Some(boxes) = boxes.clone() {
@@ -267,12 +279,7 @@ impl Parts {
         metrics: RelayMetrics,
         budget: Arc<Budget>,
     ) -> anyhow::Result<MeshRelay> {
-        let first = settings.listen.first().copied();
-        let own = first.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
-        let mut relay = config.relay.to_relay(own);
-        let admin = settings.listen.iter().copied().chain(config.socks.listen);
-        let admin = admin.chain(config.metrics.listen).chain(config.api.listen.address());
-        relay.egress = relay.egress.with_admin(admin);
+        let relay = super::settings::relay(config, &settings.listen);
         let (membership, log) = (self.membership.clone(), self.log.clone());
         Ok(MeshRelay::new(self.key.id(), relay, membership, budget, metrics, log)?)
     }
@@ -323,11 +330,15 @@ impl Parts {
     }
 
     /// The service of files. It also runs if nothing is offered: any node can hold data in transit.
-    fn files(&self, config: &Config, state: &State, lending: Lending) -> anyhow::Result<Files> {
+    fn files(
+        &self,
+        config: &Config,
+        boxes: Option<&DropBoxes>,
+        state: &State,
+    ) -> anyhow::Result<Files> {
         let (membership, log) = (self.membership.clone(), self.log.clone());
-        let files = Files::new(&config.files(), state.dir(), self.key.id(), membership, log)?;
-        files.lend(lending);
-        Ok(files)
+        let settings = with_drop_box_offers(config, boxes).files();
+        Ok(Files::new(&settings, state.dir(), self.key.id(), membership, log)?)
     }
 
     /// The spool for data in transit through this node.
@@ -454,7 +465,7 @@ impl Parts {
 }
 
 /// The settings, extended by the offers of drop boxes to their destinations.
-fn with_drop_box_offers(config: &Config, boxes: Option<&DropBoxes>) -> Config {
+pub fn with_drop_box_offers(config: &Config, boxes: Option<&DropBoxes>) -> Config {
     let mut config = config.clone();
     let offers = boxes.into_iter().flat_map(DropBoxes::offers);
     let offer =
