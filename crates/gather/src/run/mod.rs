@@ -242,7 +242,7 @@ impl CollectionRun {
         let took = Duration::try_from_secs_f64(totals.seconds).unwrap_or_default();
         let publication = counts.last_byte().map(|last| took.saturating_sub(last));
         let times = (counts.first_byte().unwrap_or_default(), publication.unwrap_or_default());
-        let limit = self.request.limit.map(|limit| RateLimit::new(limit).rate());
+        let limit = self.request.limit.clone().map(|limit| RateLimit::scheduled(limit).rate());
         let known = (self.dialer.me(), &self.request.estimates);
         Some(facts.of_gather(totals, times, limit, known))
     }

@@ -26,8 +26,7 @@ use thalweg_mesh::Membership;
 use thalweg_net::PrivateKey;
 use thalweg_node::daemon::{
     ApiConfig, Daemon, DaemonConfig, Documents, HandshakeLimits, NoReload, Node, OracleDown,
-    PathDocument,
-    Services, Summary,
+    PathDocument, Services, Summary,
 };
 use thalweg_uplinks::interfaces::Change;
 use thalweg_wire::{Signer as _, mesh::ApiError};

@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(estimates.len(), 2);
         let rate = Some(Rate::from_mbps(40.0));
         let rtt = Some(Duration::from_millis(80));
-        let days = |days| Some(Duration::from_secs(days * 86_400));
+        let days = |days: u64| Some(Duration::from_secs(days * 86_400));
         let exact = Leg { rate, age: days(13), ..Leg::default() };
         let bound = Leg { rate, at_least: true, rtt, loss: None, age: days(1) };
         assert_eq!(estimates.leg(&name("a"), &name("b")), exact);

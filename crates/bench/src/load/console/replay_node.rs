@@ -22,8 +22,8 @@ use thalweg_jobs::{
 use thalweg_mesh::Membership;
 use thalweg_net::PrivateKey;
 use thalweg_node::daemon::{
-    ApiConfig, Daemon, DaemonConfig, HandshakeLimits, LocalClient, Node, OracleDown, Services,
-    Summary,
+    ApiConfig, Daemon, DaemonConfig, HandshakeLimits, LocalClient, NoReload, Node, OracleDown,
+    Services, Summary,
 };
 use thalweg_units::WallTime;
 use thalweg_wire::{
@@ -77,6 +77,7 @@ impl ReplayNode {
             jobs: Some(jobs),
             documents: Arc::new(ReplayedMesh::new(&names, args.changes, args.seed)),
             registry: Default::default(),
+            settings: Arc::new(NoReload),
             legs: None,
             log,
         };
