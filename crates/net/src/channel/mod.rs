@@ -47,11 +47,13 @@ pub enum Protocol {
     Probe,
     /// Live media.
     Stream,
+    /// Reaching members that cannot be dialled.
+    Reach,
 }
 
 impl Protocol {
     /// All protocols.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Api,
         Self::Join,
         Self::Relay,
@@ -62,6 +64,7 @@ impl Protocol {
         Self::Cast,
         Self::Probe,
         Self::Stream,
+        Self::Reach,
     ];
 
     /// The ALPN name. The number at its end changes when old and new versions become incompatible.
@@ -77,6 +80,7 @@ impl Protocol {
             Self::Cast => b"thalweg/cast/1",
             Self::Probe => b"thalweg/probe/1",
             Self::Stream => b"thalweg/stream/1",
+            Self::Reach => b"thalweg/reach/1",
         }
     }
 
@@ -107,6 +111,7 @@ impl Protocol {
                  version is too old"
             }
             Self::Stream => "it does not support live streams: its version is too old",
+            Self::Reach => "it does not relay to members that cannot be dialled: its version is too old",
         }
     }
 

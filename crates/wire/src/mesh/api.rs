@@ -7,6 +7,7 @@
 //! | `GET /v1/status` | members | [`StatusReply`] |
 //! | `POST /v1/tokens` | role admin | [`TokenReply`] |
 //! | `POST /v1/revoke` | role admin | [`RevokeReply`] |
+//! | `POST /v1/reach` | nodes | [`super::ReachReply`] |
 //!
 //! Errors: status 4xx or 5xx and an [`ApiError`]. Unknown fields are ignored, so that requests of later versions are
 //! understood.
