@@ -7,11 +7,13 @@ use crate::{
     Caller, Config, Database, DatabaseName, Event, OracleError, Refusal,
     admission::admissible,
     mesh_keys::MeshKeys,
+    reach::{with_addresses, with_relays},
     roster_copy,
     sightings::Sightings,
     store::{MeshRow, Store, StoreError, Write},
 };
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -22,7 +24,7 @@ use std::{
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Destination,
-    mesh::{Member, MemberStatus, Predecessor, Role, Roster, RosterRank, Rule, StatusReply},
+    mesh::{Member, MemberStatus, Name, Predecessor, Role, Roster, RosterRank, Rule, StatusReply},
 };
 use tokio::sync::{Mutex, watch};
 
@@ -293,13 +295,33 @@ impl Registry {
         let members = write.members().await?;
         let own = members.into_iter().find(|m| m.holds(&self.node));
         let own = own.ok_or(Refusal::NotListed(self.node))?;
-        if own.addresses == addresses {
+        if own.dialled_addresses().eq(&addresses) {
             return Ok(());
         }
-        let moved = Member { addresses, ..own };
-        admissible(&moved, None)?;
+        admissible(&Member { addresses: addresses.clone(), ..own.clone() }, None)?;
+        let moved = with_addresses(&own, addresses);
         write.set_addresses(&moved).await?;
         write.note("addresses", moved.name.as_str(), "local", self.now()).await?;
+        self.publish(write).await.map(drop)
+    }
+
+    /// Sets the relays through which these members are reached, and publishes a roster if any of them changes. Members
+    /// that were revoked meanwhile are left out.
+    pub(crate) async fn set_reach(
+        &self,
+        statements: &BTreeMap<Name, Vec<Name>>,
+    ) -> Result<(), OracleError> {
+        let mut write = self.begin().await?;
+        let members = write.members().await?;
+        let stated = |member: &Member| Some(with_relays(member, statements.get(&member.name)?));
+        let moved = members.iter().filter_map(|m| stated(m).filter(|moved| moved != m));
+        let moved: Vec<Member> = moved.collect();
+        if moved.is_empty() {
+            return Ok(());
+        }
+        for member in &moved {
+            write.set_addresses(member).await?;
+        }
         self.publish(write).await.map(drop)
     }
 

@@ -30,8 +30,8 @@ use thalweg_net::{
 use thalweg_wire::{
     Signable as _,
     mesh::{
-        ApiError, JoinReply, JoinRequest, RevokeReply, RevokeRequest, Roster, RosterRank,
-        StatusReply, TokenReply, TokenRequest,
+        ApiError, JoinReply, JoinRequest, ReachReply, ReachRequest, RevokeReply, RevokeRequest,
+        Roster, RosterRank, StatusReply, TokenReply, TokenRequest,
         measure::{CandidatesReply, Orders, PathsReply, Reports, ReportsReply, Strategy},
     },
     stream::plan::{Plan, Reply, Report},
@@ -175,6 +175,14 @@ impl OracleClient {
     /// [`OracleError`].
     pub async fn revoke(&self, request: &RevokeRequest) -> Result<RevokeReply, OracleError> {
         read(&self.post(Protocol::Api, "/v1/revoke", request).await?)
+    }
+
+    /// States the relays through which this node is reached; for the keys of nodes.
+    ///
+    /// # Errors
+    /// [`OracleError`].
+    pub async fn reach(&self, request: &ReachRequest) -> Result<ReachReply, OracleError> {
+        read(&self.post(Protocol::Api, "/v1/reach", request).await?)
     }
 
     async fn get(&self, path: &str, wait: Duration) -> Result<OracleAnswer, OracleError> {

@@ -111,7 +111,9 @@ impl Protocol {
                  version is too old"
             }
             Self::Stream => "it does not support live streams: its version is too old",
-            Self::Reach => "it does not relay to members that cannot be dialled: its version is too old",
+            Self::Reach => {
+                "it does not relay to members that cannot be dialled: its version is too old"
+            }
         }
     }
 

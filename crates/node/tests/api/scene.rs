@@ -105,6 +105,7 @@ impl Scene {
             documents: Arc::new(FixedDocuments),
             registry: Default::default(),
             legs: None,
+            reach: None,
             log,
         };
         let token_file = dir.path().join("api.token");

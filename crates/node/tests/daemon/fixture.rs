@@ -100,12 +100,14 @@ impl Fixture {
                 stream: None,
                 probe: None,
                 submit: None,
+                reach: None,
             },
             control: Arc::new(FarOracle),
             jobs: None,
             documents: Arc::new(NoDocuments),
             registry: Default::default(),
             legs: None,
+            reach: None,
             log,
         };
         let socket = config.socket.clone();

@@ -129,6 +129,7 @@ impl Host {
                 bond: None,
                 stream: None,
                 probe: None,
+                reach: None,
                 submit,
             },
             control: Arc::new(OracleDown::new(membership, "it is elsewhere")),
@@ -136,6 +137,7 @@ impl Host {
             documents: Arc::new(NoDocuments),
             registry: Default::default(),
             legs: None,
+            reach: None,
             log,
         };
         let daemon = Daemon::bind(config, served).await.unwrap();

@@ -123,6 +123,7 @@ impl Node {
             stream: None,
             probe: None,
             submit: None,
+            reach: None,
         };
         let config = DaemonConfig {
             riding: None,
@@ -145,6 +146,7 @@ impl Node {
             documents: Arc::new(NoDocuments),
             registry: Default::default(),
             legs: None,
+            reach: None,
             log,
         };
         let daemon = Daemon::bind(config, served).await.unwrap();

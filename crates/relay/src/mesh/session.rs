@@ -297,11 +297,7 @@ fn take_slot_of(
 }
 
 /// Asks the member for a connection, and sends the preamble on it.
-async fn reverse_leg(
-    shared: &Shared,
-    member: &Member,
-    depth: u8,
-) -> Result<ResetOnDrop, Refusal> {
+async fn reverse_leg(shared: &Shared, member: &Member, depth: u8) -> Result<ResetOnDrop, Refusal> {
     let key = member.node.ok_or(ReverseError::Unnamed)?;
     let tcp = shared.reverse.connect(key, shared.config.connect).await?;
     // This fails if the member has already left, which its reads will report.

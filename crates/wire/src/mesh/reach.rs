@@ -59,11 +59,16 @@ pub enum ReachRefusal {
     #[error("it does not relay: it needs the role relay, and `[relay] enabled` in its settings")]
     NoRelay,
     /// All places for standing channels or dial-backs are taken.
-    #[error("it has reached its limit of standing channels or of tests; another relay may have room")]
+    #[error(
+        "it has reached its limit of standing channels or of tests; another relay may have room"
+    )]
     Full,
     /// The member lists no address.
     #[error("the roster has no address of this member")]
     NoAddress,
+    /// The relay's settings deny the member's addresses.
+    #[error("its settings deny the addresses of this member")]
+    Denied,
 }
 
 /// The relay's messages on a standing channel.

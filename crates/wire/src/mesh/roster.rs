@@ -123,9 +123,7 @@ impl Roster {
 
     /// The relays that have a daemon and an address at which they are dialled.
     pub fn relays(&self) -> impl Iterator<Item = &Member> {
-        self.members
-            .iter()
-            .filter(|m| m.is(Role::Relay) && m.node.is_some() && m.is_dialled())
+        self.members.iter().filter(|m| m.is(Role::Relay) && m.node.is_some() && m.is_dialled())
     }
 
     /// The rules that apply to a client and a relay with these tags.

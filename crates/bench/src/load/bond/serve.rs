@@ -143,6 +143,7 @@ async fn daemon(
             bond,
             probe: None,
             stream: None,
+            reach: None,
             submit,
         },
         control: Arc::new(OracleDown::new(membership, "this program has no oracle")),
@@ -150,6 +151,7 @@ async fn daemon(
         jobs: None,
         documents: Arc::new(NoDocuments),
         legs: None,
+        reach: None,
         log,
     };
     let config = DaemonConfig {

@@ -146,17 +146,24 @@ impl ReachService {
         if listed.is_empty() {
             return ReachAnswer::Refused(ReachRefusal::NoAddress);
         }
-        let mut addresses = Vec::new();
         let dialling = async {
+            let mut addresses = Vec::new();
             for at in listed {
                 addresses.extend(resolve(at).await.unwrap_or_default());
             }
+            let found = addresses.len();
             addresses.retain(|at| self.may_dial(*at));
-            let tcp = connect(&addresses, None, &DialOptions::default()).await.ok()?;
-            self.0.connector.connect(tcp, peer.key(), Protocol::Reach).await.ok()
+            if addresses.len() < found {
+                return ReachAnswer::Refused(ReachRefusal::Denied);
+            }
+            let Ok(tcp) = connect(&addresses, None, &DialOptions::default()).await else {
+                return ReachAnswer::DialledBack(false);
+            };
+            let opened = self.0.connector.connect(tcp, peer.key(), Protocol::Reach).await;
+            ReachAnswer::DialledBack(opened.is_ok())
         };
-        let dialled = timeout(DIAL_BACK_TIMEOUT, dialling).await.ok().flatten();
-        ReachAnswer::DialledBack(dialled.is_some())
+        let dialled = timeout(DIAL_BACK_TIMEOUT, dialling).await;
+        dialled.unwrap_or(ReachAnswer::DialledBack(false))
     }
 
     /// Whether the relay's own settings permit this address of a member. Its class does not matter, as in chains.

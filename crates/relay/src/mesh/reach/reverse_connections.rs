@@ -27,7 +27,9 @@ const MAX_SIGNALS: usize = MAX_WAITING_EACH + 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ReverseError {
     /// The roster has no node with the key that the client names as its next hop.
-    #[error("the client asks for a member by its name below `.invalid`, but names no node of the mesh as its next hop")]
+    #[error(
+        "the client asks for a member by its name below `.invalid`, but names no node of the mesh as its next hop"
+    )]
     Unnamed,
     /// The member has no standing channel here.
     #[error("the member has no standing channel to this relay")]

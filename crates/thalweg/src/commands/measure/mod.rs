@@ -249,8 +249,9 @@ fn dial_error(why: DialMemberError) -> ExitError {
     match &why {
         DialMemberError::Name(_) => (Code::Usage, why.into()),
         // Its text already names the causes.
-        DialMemberError::Dial { .. } | DialMemberError::Unrelayed(_) => {
-            (Code::Network, anyhow!("{why}"))
-        }
+        DialMemberError::Dial { .. }
+        | DialMemberError::Relayed { .. }
+        | DialMemberError::OnlyRelayed(_)
+        | DialMemberError::Unrelayed(_) => (Code::Network, anyhow!("{why}")),
     }
 }
