@@ -42,6 +42,9 @@ const TRIED_AT_ONCE: usize = 8;
 /// How long a relay's test may take.
 const TEST_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long relays may answer later than the first ones that suffice.
+const LATE_RELAYS: Duration = Duration::from_millis(200);
+
 /// How often a node with addresses asks again whether it can be dialled.
 const CHECK_AGAIN: Duration = Duration::from_secs(600);
 
@@ -259,10 +262,17 @@ impl ReachKeeper {
             relays.iter().map(|relay| self.test(relay)).collect();
         let mut found = Vec::new();
         let mut failed = Vec::new();
-        while let Some((relay, tested)) = testing.next().await {
-            match tested {
-                Ok(channel) => found.push((relay, channel)),
-                Err(why) => failed.push((relay, why)),
+        let wanted = MAX_REACH_RELAYS - self.live.len();
+        loop {
+            // Once there are enough, the others have a moment: one that answers later is farther away.
+            let next = match found.len() >= wanted {
+                true => timeout(LATE_RELAYS, testing.next()).await.unwrap_or(None),
+                false => testing.next().await,
+            };
+            match next {
+                Some((relay, Ok(channel))) => found.push((relay, channel)),
+                Some((relay, Err(why))) => failed.push((relay, why)),
+                None => break,
             }
         }
         drop(testing);

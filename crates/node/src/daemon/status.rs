@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_mesh::Membership;
+use thalweg_mesh::reach::ReachView;
 use thalweg_mesh::service::{Control, MemberService, SubmitService};
 use thalweg_units::{NodeId, WallTime, serde_duration};
 use thalweg_wire::mesh::{MemberStatus, Name, Role, StatusReply};

@@ -33,7 +33,9 @@ use thalweg_net::{
 };
 use thalweg_units::{NodeId, Rate, Time};
 use thalweg_wire::mesh::Name;
-use thalweg_wire::probe::{MAX_MESSAGE, NO_TRAIN, NodeReply, PlannedProbe, ProbeRequest, Refusal};
+use thalweg_wire::probe::{
+    MAX_BLOCK, MAX_MESSAGE, NO_TRAIN, NodeReply, PlannedProbe, ProbeRequest, Refusal,
+};
 use tokio::{
     net::TcpStream,
     sync::{Semaphore, SemaphorePermit},
@@ -268,12 +270,30 @@ impl TrainsShared {
                     let sent = self.send(open, peer.key(), request).await;
                     sent.map_or_else(NodeReply::Refused, NodeReply::Sent)
                 }
+                (ProbeRequest::Take { block }, _) => {
+                    let paid = self.pay(peer.key(), block.len());
+                    paid.map_or_else(NodeReply::Refused, |()| NodeReply::Took(block.len() as u32))
+                }
+                (ProbeRequest::Give { bytes }, _) => {
+                    let block = vec![0; (bytes as usize).min(MAX_BLOCK)];
+                    let paid = self.pay(peer.key(), block.len());
+                    paid.map_or_else(NodeReply::Refused, |()| NodeReply::Given(block))
+                }
                 _ => NodeReply::Refused(Refusal::Session),
             };
             message::write(&mut channel, &told).await?;
             next = asked(&mut channel, peer.key(), IDLE).await?;
         }
         Ok(trains)
+    }
+
+    /// Charges bytes that are moved over a channel itself.
+    fn pay(&self, peer: NodeId, bytes: usize) -> Result<(), Refusal> {
+        if self.probe_budget.left().as_bytes() < bytes as u64 {
+            return Err(Refusal::Budget);
+        }
+        self.probe_budget.charge(peer, bytes as u64);
+        Ok(())
     }
 
     async fn open(
