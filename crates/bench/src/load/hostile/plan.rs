@@ -32,6 +32,8 @@ pub enum Entrance {
     Probe,
     /// Live media.
     Stream,
+    /// Standing channels of members that cannot be dialled.
+    Reach,
     /// The TCP port before a handshake is complete.
     Handshake,
     /// The port of the metrics.
@@ -79,6 +81,7 @@ impl Entrance {
             Self::Cast => Protocol::Cast,
             Self::Probe => Protocol::Probe,
             Self::Stream => Protocol::Stream,
+            Self::Reach => Protocol::Reach,
             Self::Handshake | Self::Metrics | Self::Datagrams => return None,
         })
     }
