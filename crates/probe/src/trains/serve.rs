@@ -37,6 +37,7 @@ use thalweg_wire::probe::{
     MAX_BLOCK, MAX_MESSAGE, NO_TRAIN, NodeReply, PlannedProbe, ProbeRequest, Refusal,
 };
 use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     sync::{Semaphore, SemaphorePermit},
     task::spawn_blocking,
@@ -270,14 +271,24 @@ impl TrainsShared {
                     let sent = self.send(open, peer.key(), request).await;
                     sent.map_or_else(NodeReply::Refused, NodeReply::Sent)
                 }
-                (ProbeRequest::Take { block }, _) => {
-                    let paid = self.pay(peer.key(), block.len());
-                    paid.map_or_else(NodeReply::Refused, |()| NodeReply::Took(block.len() as u32))
+                (ProbeRequest::Take { bytes } | ProbeRequest::Give { bytes }, _)
+                    if bytes as usize > MAX_BLOCK || self.pay(peer.key(), bytes).is_err() =>
+                {
+                    // The block may follow already, so nothing else can be read here.
+                    message::write(&mut channel, &NodeReply::Refused(Refusal::Budget)).await?;
+                    return Ok(trains);
+                }
+                (ProbeRequest::Take { bytes }, _) => {
+                    let mut block = vec![0; bytes as usize];
+                    timeout(FIRST, channel.read_exact(&mut block)).await??;
+                    NodeReply::Took(bytes)
                 }
                 (ProbeRequest::Give { bytes }, _) => {
-                    let block = vec![0; (bytes as usize).min(MAX_BLOCK)];
-                    let paid = self.pay(peer.key(), block.len());
-                    paid.map_or_else(NodeReply::Refused, |()| NodeReply::Given(block))
+                    message::write(&mut channel, &NodeReply::Given(bytes)).await?;
+                    channel.write_all(&vec![0; bytes as usize]).await?;
+                    channel.flush().await?;
+                    next = asked(&mut channel, peer.key(), IDLE).await?;
+                    continue;
                 }
                 _ => NodeReply::Refused(Refusal::Session),
             };
@@ -288,11 +299,11 @@ impl TrainsShared {
     }
 
     /// Charges bytes that are moved over a channel itself.
-    fn pay(&self, peer: NodeId, bytes: usize) -> Result<(), Refusal> {
-        if self.probe_budget.left().as_bytes() < bytes as u64 {
+    fn pay(&self, peer: NodeId, bytes: u32) -> Result<(), Refusal> {
+        if self.probe_budget.left().as_bytes() < u64::from(bytes) {
             return Err(Refusal::Budget);
         }
-        self.probe_budget.charge(peer, bytes as u64);
+        self.probe_budget.charge(peer, bytes.into());
         Ok(())
     }
 

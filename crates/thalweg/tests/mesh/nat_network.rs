@@ -162,7 +162,7 @@ impl NatNetwork {
             Nat::Firewall => {
                 rules(
                     &outer,
-                    "table inet filter {\nchain input {\n\
+                    "table inet wall {\nchain input {\n\
                     type filter hook input priority 0; policy drop;\n\
                     iif lo accept\nct state established,related accept\n}\n}\n",
                 );
@@ -174,13 +174,19 @@ impl NatNetwork {
             masquerade(&outer, "");
             self.behind(&outer, "100.64.0")
         });
-        let router = carrier.unwrap_or(outer);
+        let router = match carrier {
+            None => outer,
+            Some(home) => {
+                self.routers.push(outer);
+                home
+            }
+        };
         masquerade(&router, if nat == Nat::Symmetric { "random,fully-random" } else { "" });
         if nat == Nat::FullCone {
             rules(
                 &router,
                 &format!(
-                    "table ip forwarded {{\nchain pre {{\n\
+                    "table ip ports {{\nchain pre {{\n\
                 type nat hook prerouting priority -100;\n\
                 iifname wan tcp dport 7373 dnat to {INSIDE}:7373\n}}\n}}\n"
                 ),
@@ -220,7 +226,7 @@ fn masquerade(router: &Namespace, how: &str) {
     rules(
         router,
         &format!(
-            "table ip masquerade {{\nchain post {{\n\
+            "table ip home {{\nchain post {{\n\
         type nat hook postrouting priority 100;\noifname wan masquerade {how}\n}}\n\
         chain forward {{\ntype filter hook forward priority 0; policy drop;\n\
         ct state established,related accept\nct status dnat accept\n\

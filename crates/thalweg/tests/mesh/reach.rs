@@ -7,7 +7,7 @@ const LENGTH: usize = 3_000_000;
 
 /// A mesh of two relays and of `lap`, whose roster entry has no address, and a client without a daemon.
 struct Scene {
-    fra: Host,
+    _fra: Host,
     fra_runs: Option<Daemon>,
     nyc_runs: Option<Daemon>,
     lap: Host,
@@ -38,7 +38,7 @@ fn scene() -> Scene {
     let lap = Host::joined(&fra, "lap", &[], &[]);
     let lap_runs = lap.start_under(&settings(&lap), None);
     let ber = Host::joined(&fra, "ber", &[], &["--no-daemon"]);
-    let scene = Scene { fra, fra_runs, nyc_runs, lap, _nyc: nyc, _lap_runs: lap_runs, ber };
+    let scene = Scene { _fra: fra, fra_runs, nyc_runs, lap, _nyc: nyc, _lap_runs: lap_runs, ber };
     scene.until_relays(&["fra", "nyc"]);
     scene
 }

@@ -5,7 +5,7 @@
 //! client ←  Opened                    the session, the port for its datagrams, the node's capabilities
 //! client →  Arrivals | Send …         one at a time; each has a reply
 //! client →  Carry                     instead of Open, or later: requests riders
-//! client →  Take, Give …              instead of Open: bytes over this channel, many at a time
+//! client →  Take, Give …              instead of Open: bytes over this channel, several at a time
 //! ```
 //!
 //! Datagrams of a session are sealed under keys that both ends derive from the channel, one for each direction.
@@ -56,8 +56,9 @@ pub enum ProbeRequest {
         /// The run of the client's process. The numbers of riders restart with each run.
         epoch: u64,
     },
-    /// Brings bytes without a meaning, to find what TCP moves. Needs no session. Reply: [`NodeReply::Took`].
-    Take { block: Vec<u8> },
+    /// As many bytes without a meaning follow, at most [`MAX_BLOCK`], to find what TCP moves. Needs no session. Reply:
+    /// [`NodeReply::Took`].
+    Take { bytes: u32 },
     /// Requests bytes without a meaning, at most [`MAX_BLOCK`]. Needs no session. Reply: [`NodeReply::Given`].
     Give { bytes: u32 },
 }
@@ -121,8 +122,8 @@ pub enum NodeReply {
     Refused(Refusal),
     /// The reply to [`ProbeRequest::Take`]: the number of its bytes.
     Took(u32),
-    /// The reply to [`ProbeRequest::Give`].
-    Given(Vec<u8>),
+    /// The reply to [`ProbeRequest::Give`]: as many bytes follow.
+    Given(u32),
 }
 
 /// Why a node refuses a request.

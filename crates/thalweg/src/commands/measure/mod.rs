@@ -41,7 +41,6 @@ a range, its cost, and whether it is valid. docs/measure.md explains each method
   thalweg measure fra --method capacity       # the narrowest link's rate
   thalweg measure fra --method hops           # which link that is
   thalweg measure fra --method badabing --within 60s
-  thalweg measure fra --method tcp            # what one TCP connection moves
   thalweg measure fra --riders off            # no application packets in the trains
 
 Exit codes: 0 measured; 1 no result; 2 wrong usage; 4 the member was not reached, or not by

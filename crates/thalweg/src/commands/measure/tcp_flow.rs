@@ -13,9 +13,9 @@ use thalweg_console::say_line;
 use thalweg_mesh::State;
 use thalweg_net::channel::Protocol;
 use thalweg_units::Rate;
-use thalweg_wire::probe::{MAX_MESSAGE, NodeReply, ProbeRequest, Refusal};
+use thalweg_wire::probe::{MAX_BLOCK, MAX_MESSAGE, NodeReply, ProbeRequest, Refusal};
 use tokio::{
-    io::{AsyncRead, AsyncWrite, split},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split},
     sync::Semaphore,
     time::{Instant, timeout},
 };
@@ -23,7 +23,7 @@ use tokio::{
 /// The bytes of one request or reply: 16 KiB take 1.3 s at 100 kbit/s.
 const BLOCK: usize = 16 << 10;
 
-/// Requests without a reply: 8 MiB, a gigabit during 67 ms.
+/// Blocks without a reply: 8 MiB, a gigabit during 67 ms.
 const IN_FLIGHT: usize = 512;
 
 /// How long a flow lasts, if `--within` is not less.
@@ -87,20 +87,20 @@ async fn flow(
     let begun = Instant::now();
     let counted_from = begun + lasts.mul_f64(START);
     let asking = async {
-        let request = match is_back {
-            true => ProbeRequest::Give { bytes: BLOCK as u32 },
-            false => ProbeRequest::Take { block: vec![0; BLOCK] },
+        let (request, block) = match is_back {
+            true => (ProbeRequest::Give { bytes: BLOCK as u32 }, Vec::new()),
+            false => (ProbeRequest::Take { bytes: BLOCK as u32 }, vec![0; BLOCK]),
         };
         loop {
             room.acquire().await.map_err(io::Error::other)?.forget();
             message::write(&mut to, &request).await?;
+            to.write_all(&block).await?;
         }
     };
     let counting = async {
         let (mut bytes, mut counted, mut first, mut last) = (0, 0, None, begun);
         while begun.elapsed() < lasts {
-            let read = timeout(SILENCE, message::read(&mut from, MAX_MESSAGE)).await;
-            let block = read.map_err(|_| silent())?.and_then(block_in)?;
+            let block = timeout(SILENCE, read_block(&mut from)).await.map_err(|_| silent())??;
             room.add_permits(1);
             (bytes, last) = (bytes + block, Instant::now());
             match first {
@@ -127,11 +127,14 @@ fn silent() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {SILENCE:?}"))
 }
 
-/// The bytes that this reply stands for.
-fn block_in(reply: Option<NodeReply>) -> io::Result<u64> {
-    match reply {
+/// Reads a reply, and the block that follows it. Returns the bytes that it stands for.
+async fn read_block(from: &mut (impl AsyncRead + Unpin)) -> io::Result<u64> {
+    match message::read(from, MAX_MESSAGE).await? {
         Some(NodeReply::Took(bytes)) => Ok(bytes.into()),
-        Some(NodeReply::Given(block)) => Ok(block.len() as u64),
+        Some(NodeReply::Given(bytes)) if bytes as usize <= MAX_BLOCK => {
+            from.read_exact(&mut vec![0; bytes as usize]).await?;
+            Ok(bytes.into())
+        }
         Some(NodeReply::Refused(Refusal::Session)) => {
             Err(io::Error::other("it is too old for measurements by TCP"))
         }

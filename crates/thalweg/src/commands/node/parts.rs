@@ -161,11 +161,9 @@ impl Parts {
         let budget = uplinks::budget();
         let relays = config.relay.enabled && self.relays();
         let view = relays.then(|| relay_view(config, metrics.clone()));
-        let relay = match relays {
-            true => Some(self.relay(config, settings, metrics, budget.clone())?),
-            false => None,
-        };
-        let standing = self.standing(relay.clone())?;
+        let relay = || self.relay(config, settings, metrics, budget.clone());
+        let relay = relays.then(relay).transpose()?;
+        let reach = Some(self.standing(relay.clone())?);
         let relay = relay.map(|relay| Arc::new(relay) as Arc<dyn MemberService>);
         let client = OracleClient::new(&self.key, self.mesh.oracles.clone(), WallClock::default())?;
         let bonds = self.bonds(config);
@@ -194,7 +192,7 @@ impl Parts {
             let oracles = self.ordering_oracles(settings, &client)?;
             tasks.spawn(streams.clone().follow_oracle(oracles));
         }
-        let reach = self.reach(config, &tasks, self.ordering_oracles(settings, &client)?)?;
+        let reverse = self.reach(config, &tasks, self.ordering_oracles(settings, &client)?)?;
         let control = self.local_oracle.control().unwrap_or_else(|| Arc::new(client));
         let oracle = self.local_oracle.service();
         let transfers = self.transfers(config, state, streams, &tasks, &mut registry)?;
@@ -203,25 +201,18 @@ impl Parts {
         uplinks::register(&mut registry);
         let bond = bonds.map(|bonds| Arc::new(bonds) as Arc<dyn MemberService>);
         let probe = trains.map(|trains| Arc::new(trains) as Arc<dyn MemberService>);
+        let services = Services { relay, oracle, measure, bond, probe, reach, ..transfers };
         let node = Node {
             name: self.mesh.name,
             key: self.key,
             membership: self.membership,
-            services: Services {
-                relay,
-                oracle,
-                measure,
-                bond,
-                probe,
-                reach: Some(Arc::new(standing)),
-                ..transfers
-            },
+            services,
             control,
             jobs: None,
             documents,
             registry,
             legs: config.measure.overlay.then_some(legs),
-            reach: Some(reach),
+            reach: Some(reverse),
             log: self.log,
         };
         Ok((node, tasks))
@@ -289,9 +280,9 @@ impl Parts {
     }
 
     /// The service for members that cannot be dialled. They stand here if this node relays.
-    fn standing(&self, relay: Option<MeshRelay>) -> anyhow::Result<ReachService> {
+    fn standing(&self, relay: Option<MeshRelay>) -> anyhow::Result<Arc<dyn MemberService>> {
         let (connector, membership) = (Connector::new(&self.key)?, self.membership.clone());
-        Ok(ReachService::new(relay, connector, membership, self.log.clone()))
+        Ok(Arc::new(ReachService::new(relay, connector, membership, self.log.clone())))
     }
 
     /// Starts the task that keeps this node reachable if it cannot be dialled.
