@@ -264,17 +264,13 @@ mod tests {
     async fn waiting_clients_are_bounded_in_number_and_time() {
         let all = Arc::new(ReverseConnections::default());
         let standing = all.stand(key(1)).unwrap();
-        let waiting: Vec<_> = (0..MAX_WAITING_EACH)
-            .map(|_| {
-                let all = Arc::clone(&all);
-                tokio::spawn(async move { all.connect(key(1), LIMIT).await })
-            })
-            .collect();
-        tokio::task::yield_now().await;
+        let number = |n: usize| RequestNumber([n as u8; 16]);
+        let asked: Vec<_> =
+            (0..MAX_WAITING_EACH).map(|n| all.ask(key(1), number(n)).unwrap()).collect();
         assert_eq!(all.connect(key(1), LIMIT).await.unwrap_err(), ReverseError::Full);
-        for one in waiting {
-            assert_eq!(one.await.unwrap().unwrap_err(), ReverseError::Late(LIMIT));
-        }
+        drop(asked);
+        (0..MAX_WAITING_EACH).for_each(|n| drop(all.claim(key(1), number(n))));
+        assert_eq!(all.connect(key(1), LIMIT).await.unwrap_err(), ReverseError::Late(LIMIT));
         assert!(all.lock().waiting.is_empty());
         drop(standing);
     }
