@@ -2,7 +2,10 @@
 
 use crate::harness::{Host, Mesh, newest, peer, post};
 use thalweg_oracle::{Caller, Event};
-use thalweg_wire::mesh::{ReachReply, ReachRequest, Role, TokenRequest};
+use thalweg_wire::{
+    Signer as _,
+    mesh::{ReachReply, ReachRequest, Role, TokenRequest},
+};
 use tokio::task::JoinSet;
 
 async fn state(mesh: &Mesh, by: Caller, relays: &[&str]) -> Result<ReachReply, String> {
