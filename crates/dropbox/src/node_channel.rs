@@ -32,7 +32,7 @@ pub struct NodeAddress {
 impl NodeAddress {
     /// The node of a member, if it has one. Only relays have known addresses.
     pub fn of_member(member: &Member) -> Option<Self> {
-        Some(Self { key: member.node?, addresses: member.addresses.clone() })
+        Some(Self { key: member.node?, addresses: member.dialled_addresses().cloned().collect() })
     }
 
     /// A node listed in a box's sheet.

@@ -7,11 +7,13 @@ use crate::{
     Caller, Config, Database, DatabaseName, Event, OracleError, Refusal,
     admission::admissible,
     mesh_keys::MeshKeys,
+    reach::{with_addresses, with_relays},
     roster_copy,
     sightings::Sightings,
     store::{MeshRow, Store, StoreError, Write},
 };
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -23,7 +25,7 @@ use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Destination,
     mesh::{
-        AddressesReply, Member, MemberStatus, Predecessor, Role, Roster, RosterRank, Rule,
+        AddressesReply, Member, MemberStatus, Name, Predecessor, Role, Roster, RosterRank, Rule,
         StatusReply,
     },
 };
@@ -304,16 +306,36 @@ impl Registry {
             return Err(Refusal::Bad(why.to_owned()).into());
         }
         let name = own.name.clone();
-        if own.addresses == addresses {
+        if own.dialled_addresses().eq(&addresses) {
             let version = self.newest().roster.version;
             return Ok(AddressesReply { name, addresses, version });
         }
-        let moved = Member { addresses, ..own };
-        admissible(&moved, Some(caller))?;
+        admissible(&Member { addresses: addresses.clone(), ..own.clone() }, Some(caller))?;
+        let moved = with_addresses(&own, addresses.clone());
         write.set_addresses(&moved).await?;
         write.note("addresses", name.as_str(), actor.label(), self.now()).await?;
         let version = self.publish(write).await?.roster.version;
-        Ok(AddressesReply { name, addresses: moved.addresses, version })
+        Ok(AddressesReply { name, addresses, version })
+    }
+
+    /// Sets the relays through which these members are reached, and publishes a roster if any of them changes. Members
+    /// that were revoked meanwhile are left out.
+    pub(crate) async fn set_reach(
+        &self,
+        statements: &BTreeMap<Name, Vec<Name>>,
+    ) -> Result<(), OracleError> {
+        let mut write = self.begin().await?;
+        let members = write.members().await?;
+        let stated = |member: &Member| Some(with_relays(member, statements.get(&member.name)?));
+        let moved = members.iter().filter_map(|m| stated(m).filter(|moved| moved != m));
+        let moved: Vec<Member> = moved.collect();
+        if moved.is_empty() {
+            return Ok(());
+        }
+        for member in &moved {
+            write.set_addresses(member).await?;
+        }
+        self.publish(write).await.map(drop)
     }
 
     /// Takes over a newer roster if another process has published one.

@@ -30,8 +30,8 @@ use thalweg_net::{
 use thalweg_wire::{
     Signable as _,
     mesh::{
-        AddressesReply, AddressesRequest, ApiError, JoinReply, JoinRequest, RevokeReply,
-        RevokeRequest, Roster, RosterRank, StatusReply, TokenReply, TokenRequest,
+        AddressesReply, AddressesRequest, ApiError, JoinReply, JoinRequest, ReachReply, ReachRequest,
+        RevokeReply, RevokeRequest, Roster, RosterRank, StatusReply, TokenReply, TokenRequest,
         measure::{CandidatesReply, Orders, PathsReply, Reports, ReportsReply, Strategy},
     },
     stream::plan::{Plan, Reply, Report},
@@ -186,6 +186,14 @@ impl OracleClient {
         request: &AddressesRequest,
     ) -> Result<AddressesReply, OracleError> {
         read(&self.post(Protocol::Api, "/v1/addresses", request).await?)
+    }
+
+    /// States the relays through which this node is reached; for the keys of nodes.
+    ///
+    /// # Errors
+    /// [`OracleError`].
+    pub async fn reach(&self, request: &ReachRequest) -> Result<ReachReply, OracleError> {
+        read(&self.post(Protocol::Api, "/v1/reach", request).await?)
     }
 
     async fn get(&self, path: &str, wait: Duration) -> Result<OracleAnswer, OracleError> {

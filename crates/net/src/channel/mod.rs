@@ -49,11 +49,13 @@ pub enum Protocol {
     Stream,
     /// Checks of a pair of members.
     Doctor,
+    /// Reaching members that cannot be dialled.
+    Reach,
 }
 
 impl Protocol {
     /// All protocols.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Api,
         Self::Join,
         Self::Relay,
@@ -65,6 +67,7 @@ impl Protocol {
         Self::Probe,
         Self::Stream,
         Self::Doctor,
+        Self::Reach,
     ];
 
     /// The ALPN name. The number at its end changes when old and new versions become incompatible.
@@ -81,6 +84,7 @@ impl Protocol {
             Self::Probe => b"thalweg/probe/1",
             Self::Stream => b"thalweg/stream/1",
             Self::Doctor => b"thalweg/doctor/1",
+            Self::Reach => b"thalweg/reach/1",
         }
     }
 
@@ -112,6 +116,9 @@ impl Protocol {
             }
             Self::Stream => "it does not support live streams: its version is too old",
             Self::Doctor => "it does not answer `thalweg doctor`: its version is too old",
+            Self::Reach => {
+                "it does not relay to members that cannot be dialled: its version is too old"
+            }
         }
     }
 

@@ -48,6 +48,7 @@ use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     path::Path,
 };
+use thalweg_mesh::reach::ReachMode;
 use thalweg_wire::mesh::PORT;
 
 /// The beginning of [`Config::template`].
@@ -67,6 +68,8 @@ pub struct Config {
     /// The addresses of the mesh's port; by default all addresses of both families.
     #[serde(deserialize_with = "text::list")]
     pub listen: Vec<SocketAddr>,
+    /// Whether relays lead others to this node, because they cannot dial it.
+    pub reach: ReachMode,
     pub relay: RelaySection,
     pub measure: MeasureSection,
     /// Submissions with a deadline.
@@ -101,6 +104,7 @@ impl Default for Config {
             [SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT)), (Ipv6Addr::UNSPECIFIED, PORT).into()];
         Self {
             listen: all.into(),
+            reach: ReachMode::default(),
             relay: RelaySection::default(),
             measure: MeasureSection::default(),
             files: FilesSection::default(),

@@ -67,7 +67,7 @@ impl StrangerKind {
 }
 
 /// The protocols that a node can serve.
-const SERVED: [Protocol; 11] = [
+const SERVED: [Protocol; 12] = [
     Protocol::Api,
     Protocol::Join,
     Protocol::Relay,
@@ -79,6 +79,7 @@ const SERVED: [Protocol; 11] = [
     Protocol::Probe,
     Protocol::Stream,
     Protocol::Doctor,
+    Protocol::Reach,
 ];
 
 const fn label(protocol: Protocol) -> Label {
@@ -99,6 +100,7 @@ pub const fn protocol_label(protocol: Protocol) -> &'static str {
         Protocol::Probe => "probe",
         Protocol::Stream => "stream",
         Protocol::Doctor => "doctor",
+        Protocol::Reach => "reach",
     }
 }
 

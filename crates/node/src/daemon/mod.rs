@@ -59,6 +59,7 @@ use thalweg_base::log::{Event, Log};
 use thalweg_jobs::Jobs;
 use thalweg_mesh::{
     Membership,
+    reach::{ReachView, ReverseConnection},
     service::{Control, SubmitService},
 };
 use thalweg_net::{
@@ -72,6 +73,7 @@ use thalweg_units::NodeId;
 use thalweg_wire::{Signer as _, mesh::Name};
 use tokio::{
     net::TcpListener,
+    sync::mpsc,
     task::{JoinSet, spawn_blocking},
     time::{sleep, timeout},
 };
@@ -141,7 +143,16 @@ pub struct Node {
     pub registry: Registry,
     /// Records the bytes that transfers move to members; `None`: nobody needs them.
     pub legs: Option<Legs>,
+    /// How others reach this node if they cannot dial it; `None`: they dial it.
+    pub reach: Option<NodeReach>,
     pub log: Log,
+}
+
+/// The connections that a node opens because others cannot dial it.
+#[derive(Debug)]
+pub struct NodeReach {
+    pub connections: mpsc::Receiver<ReverseConnection>,
+    pub view: ReachView,
 }
 
 /// A daemon that is bound to its addresses; needs a tokio runtime.
@@ -154,6 +165,7 @@ pub struct Daemon {
     doors: Doors,
     socket: PathBuf,
     socks: Option<SocksListener>,
+    reverse: Option<mpsc::Receiver<ReverseConnection>>,
     drain: Duration,
 }
 
@@ -182,6 +194,7 @@ impl Daemon {
         let Node { name, key, membership, services, control, jobs, documents, .. } = node;
         let settings = node.settings;
         let (mut registry, legs, log) = (node.registry, node.legs, node.log);
+        let (reverse, reach) = node.reach.map(|reach| (reach.connections, reach.view)).unzip();
         let (listeners, bound) = bind_mesh(&config, &log)?;
         let metrics = match config.metrics {
             Some(address) => Some(listen_local("metrics", address)?),
@@ -202,6 +215,8 @@ impl Daemon {
             stream: services.stream.clone(),
             probe: services.probe.clone(),
             measure: services.measure.clone(),
+            standing: services.reach.clone(),
+            reach,
             counters: counters.clone(),
             listen: bound,
             duties: duties(&membership, &key.id()),
@@ -236,7 +251,7 @@ impl Daemon {
         let parts = ApiParts { sources: subject, jobs, documents, settings, stop };
         let doors = Doors::new(parts, local, loopback, &door.log);
         let (registry, drain) = (Arc::new(registry), config.drain);
-        Ok(Self { door, listeners, metrics, registry, doors, socket, socks, drain })
+        Ok(Self { door, listeners, metrics, registry, doors, socket, socks, reverse, drain })
     }
 
     /// The addresses of the mesh's port, with the ports that were chosen.
@@ -269,7 +284,8 @@ impl Daemon {
         shutdown: impl Future<Output = ()>,
         at_once: impl Future<Output = ()>,
     ) -> Summary {
-        let Self { door, listeners, metrics, registry, doors, socket, socks, drain } = self;
+        let Self { door, listeners, metrics, registry, doors, socket, socks, reverse, drain } =
+            self;
         let ends = door.ends.clone();
         let mut tasks = JoinSet::new();
         for listener in listeners {
@@ -277,6 +293,9 @@ impl Daemon {
         }
         #[cfg(feature = "otel")]
         begin_traces(&mut tasks, &doors.api, &door.log);
+        if let Some(reverse) = reverse {
+            tasks.spawn(Arc::clone(&door).receive(reverse));
+        }
         tasks.spawn(doors.serve());
         tasks.spawn(return_free_memory());
         if let Some(listener) = metrics {

@@ -109,6 +109,7 @@ impl Scene {
             settings: Arc::new(NoReload),
             registry: Default::default(),
             legs: None,
+            reach: None,
             log,
         };
         let token_file = dir.path().join("api.token");

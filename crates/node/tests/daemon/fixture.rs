@@ -102,6 +102,7 @@ impl Fixture {
                 doctor: None,
                 probe: None,
                 submit: None,
+                reach: None,
             },
             control: Arc::new(FarOracle),
             jobs: None,
@@ -109,6 +110,7 @@ impl Fixture {
             settings: Arc::new(NoReload),
             registry: Default::default(),
             legs: None,
+            reach: None,
             log,
         };
         let socket = config.socket.clone();

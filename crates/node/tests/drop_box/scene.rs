@@ -131,6 +131,7 @@ impl Host {
                 stream: None,
                 doctor: None,
                 probe: None,
+                reach: None,
                 submit,
             },
             control: Arc::new(OracleDown::new(membership, "it is elsewhere")),
@@ -139,6 +140,7 @@ impl Host {
             settings: Arc::new(NoReload),
             registry: Default::default(),
             legs: None,
+            reach: None,
             log,
         };
         let daemon = Daemon::bind(config, served).await.unwrap();

@@ -125,6 +125,7 @@ impl Node {
             doctor: None,
             probe: None,
             submit: None,
+            reach: None,
         };
         let config = DaemonConfig {
             riding: None,
@@ -148,6 +149,7 @@ impl Node {
             settings: Arc::new(NoReload),
             registry: Default::default(),
             legs: None,
+            reach: None,
             log,
         };
         let daemon = Daemon::bind(config, served).await.unwrap();

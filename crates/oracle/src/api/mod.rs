@@ -22,7 +22,7 @@ use axum::{
 use serde::de::DeserializeOwned;
 use std::future::Future;
 use thalweg_wire::mesh::{
-    AddressesReply, AddressesRequest, JoinReply, RevokeReply, StatusReply, TokenReply,
+    AddressesReply, AddressesRequest, JoinReply, ReachReply, RevokeReply, StatusReply, TokenReply,
 };
 use tokio::time::{sleep, timeout};
 
@@ -36,6 +36,7 @@ pub(crate) fn router(oracle: Oracle) -> Router {
         .route("/v1/tokens", post(tokens))
         .route("/v1/revoke", post(revoke))
         .route("/v1/addresses", post(addresses))
+        .route("/v1/reach", post(reach))
         .route("/v1/measure/orders", get(measure::orders))
         .route("/v1/measure/reports", post(measure::reports))
         .route("/v1/candidates", get(measure::candidates))
@@ -128,6 +129,12 @@ async fn addresses(
     oracle.registry().authorise(&caller, Access::Member)?;
     let AddressesRequest { addresses } = read_body(body).await?;
     to_the_end(async move { oracle.set_addresses(&caller, addresses).await }).await
+}
+
+async fn reach(State(oracle): State<Oracle>, caller: Caller, body: Body) -> Answer<ReachReply> {
+    oracle.registry().authorise(&caller, Access::Member)?;
+    let request = read_body(body).await?;
+    to_the_end(async move { oracle.set_reach(&caller, request).await }).await
 }
 
 /// Parses the body as JSON, whatever its content type.

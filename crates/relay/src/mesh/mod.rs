@@ -11,11 +11,14 @@
 
 mod avoided_names;
 mod gate;
+mod reach;
 mod session;
 
 pub use gate::{AllowedAddress, Gate};
+pub use reach::{ReachService, ReverseError};
 
 use avoided_names::AvoidedNames;
+use reach::ReverseConnections;
 
 use super::{RelayConfig, RelayMetrics, Resolver, SharedResolver, quota::Quotas};
 use futures_util::future::BoxFuture;
@@ -48,6 +51,8 @@ struct Shared {
     avoided: AvoidedNames,
     /// [`RelayConfig::resolver`], shared fairly.
     names: Arc<SharedResolver>,
+    /// Members that cannot be dialled, and clients that wait for them.
+    reverse: Arc<ReverseConnections>,
 }
 
 /// The most channels without a slot that get a refusal in SOCKS5. Further ones are closed at once. A tenth of the
@@ -90,6 +95,7 @@ impl MeshRelay {
             refused,
             avoided,
             names,
+            reverse: Arc::default(),
         };
         Ok(Self(Arc::new(shared)))
     }
@@ -123,6 +129,22 @@ impl MeshRelay {
     /// The relay's counts, for `thalweg status`.
     pub fn report(&self) -> serde_json::Value {
         self.0.metrics.report()
+    }
+
+    /// Members that cannot be dialled, and clients that wait for them.
+    fn reverse(&self) -> &Arc<ReverseConnections> {
+        &self.0.reverse
+    }
+
+    /// Whether the roster gives this node the role relay now.
+    fn has_role(&self) -> bool {
+        let roster = self.0.membership.current();
+        roster.is_some_and(|roster| gate::relay(&roster, &self.0.own).is_ok())
+    }
+
+    /// Whether the settings permit to dial an address that a member lists.
+    fn may_dial(&self, at: SocketAddr) -> bool {
+        self.0.config.egress.check_always_denied(at).is_ok()
     }
 }
 

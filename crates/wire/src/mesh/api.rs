@@ -8,6 +8,7 @@
 //! | `POST /v1/tokens` | role admin | [`TokenReply`] |
 //! | `POST /v1/revoke` | role admin | [`RevokeReply`] |
 //! | `POST /v1/addresses` | members, about themselves | [`AddressesReply`] |
+//! | `POST /v1/reach` | nodes | [`super::ReachReply`] |
 //!
 //! Errors: status 4xx or 5xx and an [`ApiError`]. Unknown fields are ignored, so that requests of later versions are
 //! understood.

@@ -144,6 +144,7 @@ async fn daemon(
             probe: None,
             stream: None,
             doctor: None,
+            reach: None,
             submit,
         },
         control: Arc::new(OracleDown::new(membership, "this program has no oracle")),
@@ -152,6 +153,7 @@ async fn daemon(
         documents: Arc::new(NoDocuments),
         settings: Arc::new(NoReload),
         legs: None,
+        reach: None,
         log,
     };
     let config = DaemonConfig {

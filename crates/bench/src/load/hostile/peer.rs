@@ -21,7 +21,7 @@ use thalweg_wire::{
     bistro,
     bond::{Greeting, MAX_GREETING},
     cast, doctor,
-    mesh::{GO, METHOD, measure_flow, measure_flow::Message as _},
+    mesh::{self, GO, METHOD, measure_flow, measure_flow::Message as _},
     object::{self, FileRef, Kind, Reply, Request},
     probe,
     stream::leg,
@@ -171,6 +171,10 @@ impl HonestPeer {
                 other => bail!(
                     "unexpected answer to a request for a stream that does not exist: {other:?}"
                 ),
+            },
+            Entrance::Reach => match message::read(&mut channel, mesh::MAX_REACH_MESSAGE).await? {
+                Some(mesh::ReachAnswer::Stands) => Ok(()),
+                other => bail!("unexpected answer to a standing channel: {other:?}"),
             },
         }
     }

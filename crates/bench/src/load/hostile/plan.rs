@@ -34,6 +34,8 @@ pub enum Entrance {
     Stream,
     /// Checks of a pair of members.
     Doctor,
+    /// Standing channels of members that cannot be dialled.
+    Reach,
     /// The TCP port before a handshake is complete.
     Handshake,
     /// The port of the metrics.
@@ -82,6 +84,7 @@ impl Entrance {
             Self::Probe => Protocol::Probe,
             Self::Stream => Protocol::Stream,
             Self::Doctor => Protocol::Doctor,
+            Self::Reach => Protocol::Reach,
             Self::Handshake | Self::Metrics | Self::Datagrams => return None,
         })
     }

@@ -28,27 +28,31 @@ use thalweg_mesh::{
     Membership, MeshFile, Oracle, OracleClient, Reporter, RosterSync, State, SyncEvent,
     carrier_network::OverlayLegs,
     member_dialer::MemberDialer,
+    reach::{ReachKeeper, ReachSettings},
     service::{MemberService, SubmitService},
 };
 use thalweg_net::{DialOptions, Dialer, PrivateKey, RideNetwork, channel::Connector};
 use thalweg_node::{
     config::{Config, OfferSection},
-    daemon::{DaemonConfig, NoReload, Node, Services},
+    daemon::{DaemonConfig, NoReload, Node, NodeReach, Services},
 };
 use thalweg_probe::{
     carrier::{Carrier, CarrierLegs},
     prober::{ProbeBudget, Prober, RelayView},
     trains::Trains,
 };
-use thalweg_relay::{MeshRelay, RelayMetrics};
+use thalweg_relay::{MeshRelay, ReachService, RelayMetrics};
 use thalweg_stream::{Scheduler, Streams};
 use thalweg_uplinks::bond::{BondLimits, Bonding, Bonds};
 use thalweg_wire::{
     Signer as _,
     mesh::{Member, PORT, Role},
 };
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// Connections that this node has opened to its relays and not yet accepted; each is accepted at once.
+const REVERSE_CONNECTIONS: usize = 64;
 
 /// A node before it is bound to its addresses.
 pub struct Parts {
@@ -163,6 +167,7 @@ impl Parts {
             true => Some(self.relay(config, settings, metrics, budget.clone())?),
             false => None,
         };
+        let reach = Some(self.standing(relay.clone())?);
         let client = OracleClient::new(&self.key, self.mesh.oracles.clone(), WallClock::default())?;
         let bonds = self.bonds(config);
         let prober = self.prober(config, budget, state)?;
@@ -190,6 +195,7 @@ impl Parts {
             let oracles = self.ordering_oracles(settings, &client)?;
             tasks.spawn(streams.clone().follow_oracle(oracles));
         }
+        let reverse = self.reach(config, &tasks, self.ordering_oracles(settings, &client)?)?;
         let control = self.local_oracle.control().unwrap_or_else(|| Arc::new(client));
         let oracle = self.local_oracle.service();
         let boxes = self.drop_boxes(config, state)?;
@@ -212,17 +218,20 @@ impl Parts {
         let bond = bonds.map(|bonds| Arc::new(bonds) as Arc<dyn MemberService>);
         let doctor = Some(Arc::new(self.doctor()?) as Arc<dyn MemberService>);
         let probe = trains.map(|trains| Arc::new(trains) as Arc<dyn MemberService>);
+        let services =
+            Services { relay, oracle, measure, bond, probe, doctor, reach, ..transfers };
         let node = Node {
             name: self.mesh.name,
             key: self.key,
             membership: self.membership,
-            services: Services { relay, oracle, measure, bond, probe, doctor, ..transfers },
+            services,
             control,
             jobs: None,
             documents,
             settings: Arc::new(NoReload),
             registry,
             legs: config.measure.overlay.then_some(legs),
+            reach: Some(reverse),
             log: self.log,
         };
         Ok((node, tasks, live))
@@ -282,6 +291,33 @@ impl Parts {
         let relay = super::settings::relay(config, &settings.listen);
         let (membership, log) = (self.membership.clone(), self.log.clone());
         Ok(MeshRelay::new(self.key.id(), relay, membership, budget, metrics, log)?)
+    }
+
+    /// The service for members that cannot be dialled. They stand here if this node relays.
+    fn standing(&self, relay: Option<MeshRelay>) -> anyhow::Result<Arc<dyn MemberService>> {
+        let (connector, membership) = (Connector::new(&self.key)?, self.membership.clone());
+        Ok(Arc::new(ReachService::new(relay, connector, membership, self.log.clone())))
+    }
+
+    /// Starts the task that keeps this node reachable if it cannot be dialled.
+    fn reach(
+        &self,
+        config: &Config,
+        tasks: &Tasks,
+        oracle: OracleClient,
+    ) -> anyhow::Result<NodeReach> {
+        let settings = ReachSettings {
+            mode: config.reach,
+            key: self.key.id(),
+            connector: Connector::new(&self.key)?,
+            membership: self.membership.clone(),
+            oracle,
+        };
+        let (sender, connections) = mpsc::channel(REVERSE_CONNECTIONS);
+        let keeper = ReachKeeper::new(settings, sender, self.log.clone());
+        let view = keeper.view();
+        tasks.spawn(keeper.run());
+        Ok(NodeReach { connections, view })
     }
 
     /// The oracles whose orders and plans are followed. An oracle in this node comes first, at the node's own port.
@@ -400,6 +436,7 @@ impl Parts {
         // Not over bonds: a train takes a single path, and its control messages take the same.
         let dialer =
             MemberDialer::new(name, self.membership.clone(), identity, DialOptions::default());
+        let dialer = dialer.direct();
         let (socket, log) = (state.probe_socket(), self.log.clone());
         let carrier = self.carrier.clone();
         if let Some(carrier) = carrier.clone() {
@@ -416,6 +453,7 @@ impl Parts {
         let (name, membership) = (self.mesh.name.clone(), self.membership.clone());
         let identity = Connector::new(&self.key)?;
         let dialer = MemberDialer::new(name, membership.clone(), identity, DialOptions::default());
+        let dialer = dialer.direct();
         let (settings, log) = (config.carrier.settings(), self.log.clone());
         Ok(Some(Carrier::new(settings, self.key.id(), membership, dialer, log)))
     }

@@ -84,7 +84,8 @@ fn listen_addresses(
     if !given.is_empty() {
         return given.to_vec();
     }
-    let told = member.and_then(|m| m.addresses.first()).map_or(PORT, |address| address.port);
+    let told =
+        member.and_then(|m| m.dialled_addresses().next()).map_or(PORT, |address| address.port);
     let unsaid = config.listen == Config::default().listen;
     let port = |mut at: SocketAddr| {
         at.set_port(told);
