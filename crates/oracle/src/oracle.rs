@@ -21,8 +21,7 @@ use thalweg_wire::{
     Destination,
     mesh::{
         AddressesReply, JoinReply, JoinRequest, Member, ReachReply, ReachRequest, RevokeReply,
-        RevokeRequest, Rule,
-        StatusReply, TokenReply, TokenRequest,
+        RevokeRequest, Rule, StatusReply, TokenReply, TokenRequest,
     },
 };
 use tokio::{

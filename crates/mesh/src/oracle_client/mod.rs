@@ -30,8 +30,9 @@ use thalweg_net::{
 use thalweg_wire::{
     Signable as _,
     mesh::{
-        AddressesReply, AddressesRequest, ApiError, JoinReply, JoinRequest, ReachReply, ReachRequest,
-        RevokeReply, RevokeRequest, Roster, RosterRank, StatusReply, TokenReply, TokenRequest,
+        AddressesReply, AddressesRequest, ApiError, JoinReply, JoinRequest, ReachReply,
+        ReachRequest, RevokeReply, RevokeRequest, Roster, RosterRank, StatusReply, TokenReply,
+        TokenRequest,
         measure::{CandidatesReply, Orders, PathsReply, Reports, ReportsReply, Strategy},
     },
     stream::plan::{Plan, Reply, Report},

@@ -144,7 +144,7 @@ impl MeshRelay {
 
     /// Whether the settings permit to dial an address that a member lists.
     fn may_dial(&self, at: SocketAddr) -> bool {
-        self.0.config.egress.check_always_denied(at).is_ok()
+        self.0.config.get().egress.check_always_denied(at).is_ok()
     }
 }
 

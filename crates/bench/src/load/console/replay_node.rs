@@ -79,6 +79,7 @@ impl ReplayNode {
             registry: Default::default(),
             settings: Arc::new(NoReload),
             legs: None,
+            reach: None,
             log,
         };
         let config = settings(&directory);

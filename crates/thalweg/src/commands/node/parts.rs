@@ -218,8 +218,7 @@ impl Parts {
         let bond = bonds.map(|bonds| Arc::new(bonds) as Arc<dyn MemberService>);
         let doctor = Some(Arc::new(self.doctor()?) as Arc<dyn MemberService>);
         let probe = trains.map(|trains| Arc::new(trains) as Arc<dyn MemberService>);
-        let services =
-            Services { relay, oracle, measure, bond, probe, doctor, reach, ..transfers };
+        let services = Services { relay, oracle, measure, bond, probe, doctor, reach, ..transfers };
         let node = Node {
             name: self.mesh.name,
             key: self.key,

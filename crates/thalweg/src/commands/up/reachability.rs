@@ -72,8 +72,8 @@ impl fmt::Display for Reachability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoAddress => f.write_str(
-                "not reachable: this host has no address in the roster (only relays have one); it \
-                 downloads, sends and gathers, but others cannot ask it for anything",
+                "no address of this host is in the roster: other members reach it through relays, once \
+                 `thalweg status` shows one",
             ),
             Self::Unknown { why } => write!(f, "reachable: not known yet, {why}"),
             Self::Reached { by, address } => write!(f, "reachable: {by} reached {address}"),
@@ -92,7 +92,7 @@ impl fmt::Display for Reachability {
 /// # Errors
 /// If the state cannot be read.
 pub async fn check(state: &State, own: &Member, roster: &Roster) -> anyhow::Result<Reachability> {
-    let Some(address) = own.addresses.first().map(ToString::to_string) else {
+    let Some(address) = own.dialled_addresses().next().map(ToString::to_string) else {
         return Ok(Reachability::NoAddress);
     };
     let others = roster.members.iter().filter(|m| m.name != own.name && is_relay(m));
@@ -115,7 +115,7 @@ pub async fn check(state: &State, own: &Member, roster: &Roster) -> anyhow::Resu
 }
 
 fn is_relay(member: &Member) -> bool {
-    member.is(Role::Relay) && member.node.is_some() && !member.addresses.is_empty()
+    member.is(Role::Relay) && member.node.is_some() && member.is_dialled()
 }
 
 /// Opens a channel to `own` through the relay `by`. A relay that does not have the newest roster yet refuses; it is asked
@@ -141,7 +141,10 @@ fn is_of_relay(error: &DialMemberError) -> bool {
         DialMemberError::Dial { why, .. } => {
             matches!(why.step, Step::Reach { is_relay: true, .. })
         }
-        DialMemberError::Name(_) | DialMemberError::Unrelayed(_) => true,
+        DialMemberError::Relayed { .. } => false,
+        DialMemberError::Name(_)
+        | DialMemberError::Unrelayed(_)
+        | DialMemberError::OnlyRelayed(_) => true,
     }
 }
 
